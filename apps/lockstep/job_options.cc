@@ -138,7 +138,9 @@ void JobOptions::add_dropout(CLI::App& app) {
 }
 
 void JobOptions::add_init_from(CLI::App& app) {
-  app.add_option("--init-from", init_from, "Load the weights from this safetensors file")->check(CLI::ExistingFile);
+  app.add_option("--init-from", init_from,
+                 "Load the weights from this safetensors file, checkpoint, or folder of checkpoints (the newest)")
+      ->check(CLI::ExistingPath);
 }
 
 void JobOptions::add_tf32(CLI::App& app) {

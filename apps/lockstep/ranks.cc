@@ -1,6 +1,9 @@
 #include "ranks.h"
 
+#include <limits>
+
 #include "job_options.h"
+#include "lockstep/base/environment.h"
 #include "lockstep/launch/launch_environment.h"
 
 namespace lockstep::app {
@@ -68,7 +71,8 @@ void check_single_process(const std::string& command) {
 
 bool restarted() {
   auto launched = read_launched_rank();
-  return launched && launched->restart_count > 0;
+  if (launched && launched->restart_count > 0) return true;
+  return environment_integer("SLURM_RESTART_COUNT", 0, std::numeric_limits<int>::max()).value_or(0) > 0;
 }
 
 }  // namespace lockstep::app

@@ -28,7 +28,8 @@ bool is_launched();
 // the same.
 void check_single_process(const std::string& command);
 
-// Whether the launcher restarted all ranks after one was lost. The job then continues from its checkpoints.
+// Whether the launcher restarted all ranks after one was lost, or Slurm put the job into its queue again. The job then
+// continues from its checkpoints.
 bool restarted();
 
 }  // namespace lockstep::app

@@ -3,9 +3,12 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <map>
 #include <optional>
 #include <type_traits>
+
+#include "ranks.h"
 
 namespace lockstep::app {
 namespace {
@@ -33,10 +36,8 @@ std::string as_option(const std::string& name, const Value& value) {
   return fmt::format("--{} {}", option, text);
 }
 
-}  // namespace
-
-void take_from_checkpoint(TrainOptions& o) {
-  const Recipe recipe = read_recipe(o.resume);
+// Fills in settings from the checkpoint's recipe.
+void take_settings(TrainOptions& o, const Recipe& recipe) {
   // 0 if the recipe lacks the number. The comparison of recipes reports any other mismatch.
   auto saved = [&](const char* name) {
     const Recipe::Value* found = recipe.find(name);
@@ -58,9 +59,90 @@ void take_from_checkpoint(TrainOptions& o) {
   if (!o.has_batch_norm()) take("sync_bn", o.sync_bn);
 }
 
-ResumedRun resume(Trainer& trainer, const std::string& folder) {
+bool is_same_folder(const std::string& a, const std::string& b) {
+  const auto whole = [](const std::string& path) {
+    const auto plain = std::filesystem::weakly_canonical(std::filesystem::absolute(path));
+    return plain.has_filename() ? plain : plain.parent_path();
+  };
+  return !a.empty() && !b.empty() && whole(a) == whole(b);
+}
+
+// Rank 0's choice; no value: the run begins anew.
+std::optional<CheckpointContents> chosen_checkpoint(const TrainOptions& o) {
+  const bool open = o.resume == "auto" || is_same_folder(o.resume, o.save);
+  const bool again = !o.save.empty() && restarted();
+  if (open || again) {
+    // A restarted job continues from its own checkpoint, even if it began with --resume of another folder.
+    if (auto found = find_checkpoint(o.save)) return found;
+    if (open || o.resume.empty()) return std::nullopt;
+  }
+  if (!o.resume.empty()) {
+    if (!std::filesystem::is_directory(o.resume)) {
+      throw UsageError(fmt::format("--resume: Directory does not exist: {}", o.resume));
+    }
+    return read_checkpoint(o.resume);
+  }
+  if (o.save.empty()) return std::nullopt;
+  // At the first start, a checkpoint in the folder belongs to another run. This run must start apart from it.
+  const auto latest = find_latest_checkpoint(o.save).checkpoint;
+  if (!latest) return std::nullopt;
+  throw UsageError(
+      fmt::format("--save {0}: holds step {1} of an earlier run; --resume {0} continues it, or name another folder",
+                  o.save, latest->step));
+}
+
+// Rank 0's text on all ranks.
+std::string broadcast(ProcessGroup& group, std::string text) {
+  const CollectiveOptions what{.label = "checkpoint to resume from", .wait = true};
+  auto size = static_cast<std::int64_t>(text.size());
+  group.broadcast({&size, 1, DType::i64}, 0, what);
+  text.resize(static_cast<std::size_t>(size));
+  group.broadcast({text.data(), text.size(), DType::u8}, 0, what);
+  return text;
+}
+
+}  // namespace
+
+Start choose_start(TrainOptions& o, ProcessGroup* group) {
+  if (o.resume == "auto" && o.save.empty()) throw UsageError("--resume auto: only with --save");
+  if (!o.resume.empty() && o.resume != "auto" && !o.init_from.empty()) {
+    throw UsageError("--init-from excludes --resume, except --resume auto");
+  }
+  Start start;
+  // The kind of the message, and its text: a checkpoint, its recipe, or why there is none.
+  std::string kind = "begins", path, text;
+  if (group == nullptr || group->rank() == 0) {
+    try {
+      if (auto found = chosen_checkpoint(o)) {
+        start.checkpoint = std::move(*found);
+        kind = "resumes";
+        path = start.checkpoint.path.string();
+        text = recipe_of(start.checkpoint).json();
+      }
+    } catch (const UsageError& error) {
+      if (group == nullptr) throw;
+      kind = "usage";
+      text = error.what();
+    } catch (const std::exception& error) {
+      if (group == nullptr) throw;
+      kind = "fails";
+      text = error.what();
+    }
+  }
+  if (group != nullptr) {
+    for (std::string* part : {&kind, &path, &text}) *part = broadcast(*group, *part);
+  }
+  if (kind == "usage") throw UsageError(text);
+  if (kind == "fails") fail("{}", text);
+  start.resumes = kind == "resumes";
+  o.resume = path;
+  if (start.resumes) take_settings(o, Recipe::from_json(text));
+  return start;
+}
+
+ResumedRun resume(Trainer& trainer, CheckpointContents checkpoint) {
   try {
-    return trainer.resume(folder);
+    return trainer.resume(std::move(checkpoint));
   } catch (const RecipeMismatch& error) {
     std::string saved, mine;
     for (const auto& d : error.differences) {

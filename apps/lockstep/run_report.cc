@@ -165,8 +165,8 @@ void RunReport::finish(const TrainingResult& result) {
   double accuracy = result.epochs.empty() ? 0 : result.epochs.back().test.value();
   if (!result.stopped) {
     auto epochs = static_cast<double>(result.epochs.size());
-    say(fmt::format("test acc: {:.2f}, {:.1f} sec/epoch on {}\n", accuracy, seconds_ > 0 ? seconds_ / epochs : 0.0,
-                    where_));
+    const std::string speed = seconds_ > 0 ? fmt::format(", {:.1f} sec/epoch", seconds_ / epochs) : "";
+    say(fmt::format("test acc: {:.2f}{} on {}\n", accuracy, speed, where_));
   }
   if (!result.epochs.empty()) {
     for (const MetricResult& m : result.epochs.back().metrics) {

@@ -1,3 +1,5 @@
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdio>
 
@@ -29,6 +31,28 @@ void check_writable(const std::string& path) {
   check(std::filesystem::is_directory(folder), "{}: the folder {} does not exist", path, folder.string());
   check(!std::filesystem::is_directory(path), "{}: is a folder, expected a file", path);
   AtomicFile probe{path};
+}
+
+// A full disk must not cost the weights of a run without checkpoints.
+void export_weights(const TrainOptions& o, const Module& net) {
+  std::string why;
+  try {
+    return save_weights(o.export_file, net);
+  } catch (const Error& error) {
+    why = error.what();
+  }
+  std::string instead = o.save.empty() ? "" : fmt::format("the checkpoint in {} has the weights", o.save);
+  if (o.save.empty()) {
+    const auto other = std::filesystem::temp_directory_path() /
+                       fmt::format("{}-{}", ::getpid(), std::filesystem::path(o.export_file).filename().string());
+    try {
+      save_weights(other, net);
+      instead = fmt::format("the weights are in {}", other.string());
+    } catch (const Error& error) {
+      instead = error.what();
+    }
+  }
+  fail("--export: {}; {}", why, instead);
 }
 
 // Each rank writes its own timeline: trace.json, trace.rank1.json.
@@ -79,14 +103,14 @@ void notice_options(const TrainOptions& o, const Job& job, const Examples& train
   }
 }
 
-int run(TrainOptions o, Job& job, StopSignals& signals) {
+int run(TrainOptions o, Job& job, Start chosen, StopSignals& signals) {
   bool first = job.rank() == 0;
   auto [flip_step, flip_parameter] = o.flip();
   const Examples train_data = load_examples(o, MnistPart::train), test_data = load_examples(o, MnistPart::test);
   auto net = make_initialized_model(o, job, train_data.classes);
   // Weights missing from the file may still have unknown shapes.
   if (o.partial) settle_shapes(*net, example_input(*train_data.data, o.seed), job.devices[0]);
-  if (!o.init_from.empty() && o.resume.empty()) o.start_weights = weights_sha256(*net);
+  if (!o.init_from.empty()) o.start_weights = weights_sha256(*net);
   if (o.sync_bn) convert_sync_batchnorm(*net);
   if (o.summary && first) fmt::print("{}", summary(*net, example_input(*train_data.data, o.seed)));
   auto optimizer = o.make_optimizer(net->parameters());
@@ -100,8 +124,8 @@ int run(TrainOptions o, Job& job, StopSignals& signals) {
   }
   Trainer trainer(*net, *optimizer, train_data.data, test_data.data, std::move(options));
   TrainingPosition start;
-  if (!o.resume.empty()) {
-    ResumedRun run = resume(trainer, o.resume);
+  if (chosen.resumes) {
+    ResumedRun run = resume(trainer, std::move(chosen.checkpoint));
     start = run.position;
     for (const std::string& damage : run.damaged) notice("skipped a damaged checkpoint: " + damage);
     if (first) {
@@ -134,6 +158,10 @@ int run(TrainOptions o, Job& job, StopSignals& signals) {
   }
   if (timeline) timeline->write(trace_file(o.trace, job.rank()));
   timeline.reset();
+  if (first && start.step > 0 && result.steps == start.step && !result.stopped && !result.stopped_early) {
+    notice(fmt::format("nothing left to do: the checkpoint has {} steps, {} epochs; --epochs {}{}", start.step,
+                       start.epoch, o.epochs, o.max_steps > 0 ? fmt::format(", --max-steps {}", o.max_steps) : ""));
+  }
   // If there was no epoch, because none was requested or all were done before: the accuracy of the current weights.
   if (!result.stopped && result.epochs.empty()) result.epochs.push_back(trainer.test());
   if (report) report->finish(result);
@@ -146,7 +174,7 @@ int run(TrainOptions o, Job& job, StopSignals& signals) {
   if (first && exports) {
     std::optional<AveragedWeights> averaged;
     if (trainer.average()) averaged.emplace(*trainer.average());
-    save_weights(o.export_file, *net);
+    export_weights(o, *net);
   }
   // A flipped bit must stay for others to see.
   if (flip_step == 0) check_replicas(job, *net);
@@ -159,20 +187,6 @@ int run(TrainOptions o, Job& job, StopSignals& signals) {
     }
   }
   return signals.status();
-}
-
-// A restarted job continues from its own checkpoint. At the first start, a checkpoint in the folder belongs to another
-// run. This run must start apart from it.
-void choose_start(TrainOptions& o) {
-  const auto latest = find_latest_checkpoint(o.save).checkpoint;
-  if (!latest) return;
-  if (!restarted()) {
-    throw UsageError(
-        fmt::format("--save {0}: holds step {1} of an earlier run; --resume {0} continues it, or name "
-                    "another folder",
-                    o.save, latest->step));
-  }
-  o.resume = o.save;
 }
 
 int train(TrainOptions o) {
@@ -190,17 +204,16 @@ int train(TrainOptions o) {
     o.notices.push_back("--timeout changes nothing: no launcher started this process");
   }
   Job job;
+  Start start;
   try {
-    // A restarted job continues from its own checkpoint, even if it began with --resume of another folder.
-    if (!o.save.empty() && (o.resume.empty() || restarted())) choose_start(o);
-    if (!o.resume.empty()) take_from_checkpoint(o);
+    start = choose_start(o, group.get());
     job = make_job(o, group);
   } catch (const std::exception& error) {
     if (group) group->abort(error.what());
     throw;
   }
   try {
-    return run(o, job, signals);
+    return run(o, job, std::move(start), signals);
   } catch (const std::exception& error) {
     // The remaining work is useless.
     job.runtime->engine().cancel_pending(error.what());

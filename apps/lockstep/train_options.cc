@@ -118,9 +118,11 @@ void TrainOptions::add_to(CLI::App& app) {
       ->check(number_in(0, 0.9999999));
   app.add_flag("--partial", o.partial, "With --init-from: load the weights that fit, and list the others")
       ->needs("--init-from");
-  app.add_option("--resume", o.resume, "Continue from the newest checkpoint in this folder")
-      ->check(CLI::ExistingDirectory)
-      ->excludes("--init-from");
+  app.add_option(
+      "--resume", o.resume,
+      "Continue from the newest checkpoint in this folder. auto, or the folder of --save: continue if --save "
+      "has a checkpoint of this recipe, else start, so that one command starts and restarts a run. Only rank "
+      "0 reads it");
   app.add_option("--log", o.log, "Write a log of the run to this file, as JSON lines");
   app.add_option("--plot", o.plot,
                  "Write a plot of test accuracy (gpt, lstm: perplexity) and train loss by epoch to this SVG file");

@@ -150,7 +150,8 @@ std::uint64_t count_at(const json& object, const char* key) {
   return count.get<std::uint64_t>();
 }
 
-void verify_file(const fs::path& path, std::uint64_t bytes, const std::string& sha256) {
+// Returns the file's bytes if they are those of the manifest.
+std::string read_verified(const fs::path& path, std::uint64_t bytes, const std::string& sha256) {
   std::error_code error;
   const fs::file_status status = fs::symlink_status(path, error);
   check(status.type() != fs::file_type::not_found, "{}: missing, expected {} bytes", path.string(), bytes);
@@ -159,11 +160,39 @@ void verify_file(const fs::path& path, std::uint64_t bytes, const std::string& s
   const std::uint64_t found = fs::file_size(path, error);
   check_system(error, "read", path);
   check(found == bytes, "{}: {} bytes, expected {}", path.string(), found, bytes);
-  const std::string digest = sha256_of(read_file(path, bytes));
+  std::string contents = read_file(path, bytes);
+  const std::string digest = sha256_of(contents);
   check(digest == sha256, "{}: SHA-256 is {}, expected {}", path.string(), digest, sha256);
+  return contents;
+}
+
+// Calls `take` with the name and the bytes of each file that it has verified.
+Checkpoint open_checkpoint(const fs::path& path, const std::function<void(const std::string&, std::string)>& take);
+
+// The steps in a folder, newest first, and their places.
+std::vector<std::pair<std::int64_t, fs::path>> places_in(const fs::path& folder) {
+  std::vector<std::pair<std::int64_t, fs::path>> places;
+  for (std::int64_t step : steps_in(folder)) places.emplace_back(step, folder / folder_name(step));
+  for (std::int64_t step : moved_aside_in(folder)) places.emplace_back(step, moved_aside(folder, step));
+  std::ranges::sort(places, std::ranges::greater{});
+  return places;
+}
+
+CheckpointContents read_contents(const fs::path& path) {
+  CheckpointContents contents{.path = path};
+  contents.step = open_checkpoint(path, [&](const std::string& name, std::string bytes) {
+                    contents.files.emplace(name, std::move(bytes));
+                  }).step;
+  return contents;
 }
 
 }  // namespace
+
+const std::string& CheckpointContents::file(const std::string& name) const {
+  const auto found = files.find(name);
+  check(found != files.end(), "checkpoint: {} has no file {}", path.string(), name);
+  return found->second;
+}
 
 fs::path Checkpoint::file(std::string_view name) const {
   check(std::ranges::find(files, name) != files.end(), "checkpoint: {} has no file {}", path.string(), name);
@@ -171,6 +200,12 @@ fs::path Checkpoint::file(std::string_view name) const {
 }
 
 Checkpoint open_checkpoint(const fs::path& path) {
+  return open_checkpoint(path, [](const std::string&, const std::string&) {});
+}
+
+namespace {
+
+Checkpoint open_checkpoint(const fs::path& path, const std::function<void(const std::string&, std::string)>& take) {
   const fs::path manifest_path = path / kManifest;
   const std::string text = read_file(manifest_path, kMaxManifestBytes);
   Checkpoint checkpoint{path, 0, {}};
@@ -192,28 +227,53 @@ Checkpoint open_checkpoint(const fs::path& path) {
   check(!step || *step == checkpoint.step, "{}: step is {}, expected {} as in the folder's name",
         manifest_path.string(), checkpoint.step, step.value_or(0));
   for (const auto& [name, record] : expected) {
-    verify_file(path / name, record.first, record.second);
+    take(name, read_verified(path / name, record.first, record.second));
     checkpoint.files.push_back(name);
   }
   return checkpoint;
 }
 
+}  // namespace
+
 LatestCheckpoint find_latest_checkpoint(const fs::path& folder) {
   LatestCheckpoint latest;
-  std::vector<std::int64_t> steps = steps_in(folder);
-  const std::vector<std::int64_t> lost = moved_aside_in(folder);
-  steps.insert(steps.end(), lost.begin(), lost.end());
-  std::ranges::sort(steps, std::ranges::greater{});
-  for (std::int64_t step : steps) {
-    const bool aside = std::ranges::find(lost, step) != lost.end();
+  for (const auto& [step, path] : places_in(folder)) {
     try {
-      latest.checkpoint = open_checkpoint(aside ? moved_aside(folder, step) : folder / folder_name(step));
+      latest.checkpoint = open_checkpoint(path);
       break;
     } catch (const Error& error) {
       latest.damaged.push_back(error.what());
     }
   }
   return latest;
+}
+
+std::optional<CheckpointContents> find_checkpoint(const fs::path& folder) {
+  if (fs::exists(folder / kManifest)) return read_contents(folder);
+  std::vector<std::string> damaged;
+  for (const auto& [step, path] : places_in(folder)) {
+    try {
+      CheckpointContents found = read_contents(path);
+      found.damaged = std::move(damaged);
+      return found;
+    } catch (const Error& error) {
+      damaged.push_back(error.what());
+    }
+  }
+  if (damaged.empty()) return std::nullopt;
+  fail("{}: there is no valid checkpoint to resume from ({})", folder.string(), damaged.front());
+}
+
+CheckpointContents read_checkpoint(const fs::path& folder) {
+  std::optional<CheckpointContents> found = find_checkpoint(folder);
+  check(found.has_value(), "{}: there is no valid checkpoint to resume from", folder.string());
+  return std::move(*found);
+}
+
+void copy_checkpoint(const CheckpointContents& checkpoint, const fs::path& folder, CheckpointWriterOptions options) {
+  CheckpointWriter writer(folder, checkpoint.step, options);
+  for (const auto& [name, contents] : checkpoint.files) writer.add_file(name, contents);
+  writer.publish();
 }
 
 CheckpointWriter::FolderLock::FolderLock(const fs::path& folder)
@@ -244,7 +304,7 @@ CheckpointWriter::CheckpointWriter(const fs::path& folder, std::int64_t step, Ch
     if (name.starts_with(kTemporaryPrefix)) discard(folder_ / name);
   }
   for (std::int64_t later : steps_in(folder_)) {
-    if (later <= step_) break;
+    if (later <= step_ || options.replace_later) break;
     check(!is_valid(folder_ / folder_name(later)),
           "checkpoint: {} holds step {}, cannot add step {}: resume from there or use another folder", folder_.string(),
           later, step_);

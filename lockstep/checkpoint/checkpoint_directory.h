@@ -38,8 +38,28 @@ struct LatestCheckpoint {
 // The newest valid checkpoint in `folder`, which need not exist.
 LatestCheckpoint find_latest_checkpoint(const std::filesystem::path& folder);
 
+// A checkpoint in memory. The bytes are those that were compared with the checksums.
+struct CheckpointContents {
+  std::filesystem::path path;
+  std::int64_t step = 0;
+  std::map<std::string, std::string> files;  // by name; without the manifest
+  std::vector<std::string> damaged;          // the error of each newer checkpoint, newest first
+
+  // Throws if there is no file of that name.
+  const std::string& file(const std::string& name) const;
+};
+
+// Reads the newest valid checkpoint in `folder`, or `folder` itself if it is a checkpoint. Nothing if the folder has no
+// checkpoint or does not exist. Throws if it has only damaged ones: starting anew would delete them.
+std::optional<CheckpointContents> find_checkpoint(const std::filesystem::path& folder);
+// The same, but throws if there is none.
+CheckpointContents read_checkpoint(const std::filesystem::path& folder);
+
 struct CheckpointWriterOptions {
   int keep = 2;  // number of checkpoints to keep in the folder, including the new one
+  // Replaces checkpoints of later steps, too, instead of refusing to write. For a folder whose content follows from the
+  // checkpoints of another one.
+  bool replace_later = false;
 };
 
 // Writes one checkpoint:
@@ -50,8 +70,8 @@ struct CheckpointWriterOptions {
 class CheckpointWriter {
  public:
   // Makes the folder if it does not exist, and removes the leftovers of writers that died. Throws if another process is
-  // writing a checkpoint there, or if there is a valid checkpoint of a later step: that one belongs to another run, and
-  // the new one would never be the latest.
+  // writing a checkpoint there, or, without replace_later, if there is a valid checkpoint of a later step: that one
+  // belongs to another run, and the new one would never be the latest.
   CheckpointWriter(const std::filesystem::path& folder, std::int64_t step, CheckpointWriterOptions options = {});
   // Removes everything if publish() was not called.
   ~CheckpointWriter();
@@ -62,8 +82,8 @@ class CheckpointWriter {
   void add_file(std::string_view name, const std::function<void(const ByteSink&)>& write);
   void add_file(std::string_view name, std::string_view contents);
 
-  // Call it once, and last. On return the checkpoint is on disk and has replaced an older one of its step. Damaged
-  // checkpoints of later steps, and earlier ones beyond `keep`, are removed.
+  // Call it once, and last. On return the checkpoint is on disk and has replaced an older one of its step. Checkpoints
+  // of later steps, and earlier ones beyond `keep`, are removed.
   void publish();
 
  private:
@@ -94,5 +114,9 @@ class CheckpointWriter {
   std::filesystem::path temporary_;  // empty once published
   std::map<std::string, FileRecord> files_;
 };
+
+// Writes a copy of the checkpoint to another folder.
+void copy_checkpoint(const CheckpointContents& checkpoint, const std::filesystem::path& folder,
+                     CheckpointWriterOptions options = {});
 
 }  // namespace lockstep

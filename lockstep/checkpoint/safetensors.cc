@@ -1,5 +1,7 @@
 #include "lockstep/checkpoint/weights.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -42,9 +44,29 @@ constexpr std::array<DTypeCode, 6> kDTypeCodes{{{DType::f32, "F32"},
 
 std::string_view code_of(DType dtype) { return std::ranges::find(kDTypeCodes, dtype, &DTypeCode::dtype)->code; }
 
+// The sizes of the format's other types. Those of later versions, and types of less than a byte, are not known.
+constexpr std::array<std::pair<std::string_view, std::size_t>, 11> kForeignSizes{{{"BOOL", 1},
+                                                                                  {"I8", 1},
+                                                                                  {"F8_E4M3", 1},
+                                                                                  {"F8_E5M2", 1},
+                                                                                  {"F8_E8M0", 1},
+                                                                                  {"I16", 2},
+                                                                                  {"U16", 2},
+                                                                                  {"I32", 4},
+                                                                                  {"U32", 4},
+                                                                                  {"U64", 8},
+                                                                                  {"C64", 8}}};
+
+std::optional<std::size_t> item_size_of(std::string_view code) {
+  const auto known = std::ranges::find(kDTypeCodes, code, &DTypeCode::code);
+  if (known != kDTypeCodes.end()) return item_size(known->dtype);
+  const auto foreign = std::ranges::find(kForeignSizes, code, &std::pair<std::string_view, std::size_t>::first);
+  return foreign == kForeignSizes.end() ? std::nullopt : std::optional(foreign->second);
+}
+
 // The bytes of a tensor; empty if that number, or the number of elements without the empty axes, overflows.
-std::optional<std::uint64_t> bytes_of(DType dtype, std::span<const std::int64_t> dims) {
-  std::int64_t bytes = static_cast<std::int64_t>(item_size(dtype));
+std::optional<std::uint64_t> bytes_of(std::size_t item, std::span<const std::int64_t> dims) {
+  auto bytes = static_cast<std::int64_t>(item);
   for (std::int64_t dim : dims) {
     if (dim < 0 || __builtin_mul_overflow(bytes, std::max<std::int64_t>(dim, 1), &bytes)) return std::nullopt;
   }
@@ -76,17 +98,17 @@ SafetensorsMetadata parse_metadata(const json& entry, std::string_view origin) {
   return metadata;
 }
 
-// `where` names the file and the tensor in errors.
-TensorBytes parse_tensor(const std::string& name, const json& entry, std::span<const std::byte> data,
-                         const std::string& where) {
+// Adds the tensor to the file. `where` names the file and the tensor in errors.
+void parse_tensor(const std::string& name, const json& entry, std::span<const std::byte> data, const std::string& where,
+                  SafetensorsFile& file) {
   check(entry.is_object(), "{}: found {}, expected an object", where, excerpt(entry));
   for (const char* key : {"dtype", "shape", "data_offsets"}) {
     check(entry.contains(key), "{}: no {} in {}", where, key, excerpt(entry));
   }
 
   const json& dtype = entry["dtype"];
-  const auto code = std::ranges::find_if(kDTypeCodes, [&](const DTypeCode& c) { return dtype == c.code; });
-  check(code != kDTypeCodes.end(), "{}: dtype is {}, expected F32, BF16, F16, F64, I64 or U8", where, excerpt(dtype));
+  check(dtype.is_string(), "{}: dtype is {}, expected a name", where, excerpt(dtype));
+  const auto code = dtype.get<std::string>();
 
   auto is_extent = [](const json& dim) {
     return dim.is_number_unsigned() && dim.get<std::uint64_t>() <= std::numeric_limits<std::int64_t>::max();
@@ -94,12 +116,7 @@ TensorBytes parse_tensor(const std::string& name, const json& entry, std::span<c
   const json& shape = entry["shape"];
   check(shape.is_array() && std::ranges::all_of(shape, is_extent),
         "{}: shape is {}, expected a list of non-negative integers", where, excerpt(shape));
-  check(shape.size() <= Shape::kMaxRank, "{}: shape has {} axes, at most {} are supported", where, shape.size(),
-        Shape::kMaxRank);
-  const auto dims = shape.get<std::vector<std::int64_t>>();
-  const auto expected = bytes_of(code->dtype, dims);
-  check(expected.has_value(), "{}: shape {} of {} has more bytes than can be counted", where, excerpt(shape),
-        code->code);
+  auto dims = shape.get<std::vector<std::int64_t>>();
 
   const json& offsets = entry["data_offsets"];
   check(offsets.is_array() && offsets.size() == 2 && std::ranges::all_of(offsets, is_extent),
@@ -107,26 +124,57 @@ TensorBytes parse_tensor(const std::string& name, const json& entry, std::span<c
   const auto begin = offsets[0].get<std::uint64_t>(), end = offsets[1].get<std::uint64_t>();
   check(begin <= end && end <= data.size(), "{}: data_offsets is {}, expected a range within {} bytes of data", where,
         excerpt(offsets), data.size());
-  check(end - begin == *expected, "{}: data_offsets {} hold {} bytes, shape {} of {} takes {}", where, excerpt(offsets),
-        end - begin, excerpt(shape), code->code, *expected);
-  return {name, code->dtype, Shape(dims), data.subspan(begin, end - begin)};
+  if (const auto item = item_size_of(code)) {
+    const auto expected = bytes_of(*item, dims);
+    check(expected.has_value(), "{}: shape {} of {} has more bytes than can be counted", where, excerpt(shape), code);
+    check(end - begin == *expected, "{}: data_offsets {} hold {} bytes, shape {} of {} takes {}", where,
+          excerpt(offsets), end - begin, excerpt(shape), code, *expected);
+  }
+  const auto bytes = data.subspan(begin, end - begin);
+  const auto known = std::ranges::find(kDTypeCodes, code, &DTypeCode::code);
+  if (known != kDTypeCodes.end() && dims.size() <= Shape::kMaxRank) {
+    file.tensors.push_back({name, known->dtype, Shape(dims), bytes});
+  } else {
+    file.foreign.push_back({name, code, std::move(dims), bytes});
+  }
 }
 
 // Checks that every byte of the data belongs to exactly one tensor. Sorts the tensors by offset.
-void check_coverage(std::vector<TensorBytes>& tensors, std::span<const std::byte> data, std::string_view origin) {
-  std::ranges::sort(tensors, {}, [](const TensorBytes& t) { return std::tuple(t.bytes.data(), t.bytes.size()); });
+void check_coverage(SafetensorsFile& file, std::span<const std::byte> data, std::string_view origin) {
+  const auto by_place = [](const auto& t) { return std::tuple(t.bytes.data(), t.bytes.size()); };
+  std::ranges::sort(file.tensors, {}, by_place);
+  std::ranges::sort(file.foreign, {}, by_place);
+  std::vector<std::pair<std::span<const std::byte>, const std::string*>> all;
+  for (const TensorBytes& t : file.tensors) all.emplace_back(t.bytes, &t.name);
+  for (const ForeignTensor& t : file.foreign) all.emplace_back(t.bytes, &t.name);
+  std::ranges::stable_sort(all, {}, [](const auto& t) { return std::tuple(t.first.data(), t.first.size()); });
   const std::byte* covered = data.data();
   std::string before = "the start of the data";
-  for (const TensorBytes& tensor : tensors) {
-    const auto gap = tensor.bytes.data() - covered;
-    check(gap >= 0, "{}: tensor {} overlaps {} by {} bytes", origin, excerpt(tensor.name), before, -gap);
-    check(gap == 0, "{}: {} bytes between {} and tensor {} belong to no tensor", origin, gap, before,
-          excerpt(tensor.name));
-    covered += tensor.bytes.size();
-    before = "tensor " + excerpt(tensor.name);
+  for (const auto& [bytes, name] : all) {
+    const auto gap = bytes.data() - covered;
+    check(gap >= 0, "{}: tensor {} overlaps {} by {} bytes", origin, excerpt(*name), before, -gap);
+    check(gap == 0, "{}: {} bytes between {} and tensor {} belong to no tensor", origin, gap, before, excerpt(*name));
+    covered += bytes.size();
+    before = "tensor " + excerpt(*name);
   }
   const auto rest = data.data() + data.size() - covered;
   check(rest == 0, "{}: {} bytes after {} belong to no tensor", origin, rest, before);
+}
+
+// torch.save() writes a zip archive of pickled objects, and before version 1.6 a pickle. Only Python reads these: they
+// contain code.
+void refuse_pytorch_archive(std::string_view contents, std::string_view origin) {
+  const bool zip =
+      contents.starts_with("PK\x03\x04") && contents.size() > kLengthBytes && contents[kLengthBytes] != '{';
+  const bool pickle = contents.size() > kLengthBytes && contents[0] == '\x80' && contents[1] >= 2 && contents[1] <= 5 &&
+                      contents[kLengthBytes] != '{';
+  if (!zip && !pickle) return;
+  const std::string name = std::filesystem::path(origin).filename().string();
+  fail(
+      "{}: this is a file of torch.save(), which only Python can read: convert it with python3 -c 'import torch, "
+      "safetensors.torch as s; s.save_file(torch.load(\"{}\", \"cpu\"), \"{}\")', or from a program that has the "
+      "model with safetensors.torch.save_file(net.state_dict(), ...)",
+      origin, name, std::filesystem::path(name).replace_extension(".safetensors").string());
 }
 
 // The header of a file, padded so that the data starts at a multiple of 8 bytes.
@@ -138,7 +186,7 @@ std::string make_header(std::span<const TensorBytes* const> tensors, const Safet
     const std::string name = excerpt(tensor->name);
     check(tensor->name != kMetadata, "write_safetensors: no tensor can have the name {}", name);
     check(!header.contains(tensor->name), "write_safetensors: two tensors have the name {}", name);
-    const auto expected = bytes_of(tensor->dtype, tensor->shape.dims());
+    const auto expected = bytes_of(item_size(tensor->dtype), tensor->shape.dims());
     check(expected.has_value() && *expected == tensor->bytes.size(),
           "write_safetensors: tensor {} has {} bytes, shape {} of {} takes {}", name, tensor->bytes.size(),
           tensor->shape, lockstep::name(tensor->dtype),
@@ -162,6 +210,12 @@ std::string make_header(std::span<const TensorBytes* const> tensors, const Safet
 
 }  // namespace
 
+std::string ForeignTensor::describe() const {
+  const bool plain =
+      std::ranges::all_of(dtype, [](char c) { return (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_'; });
+  return fmt::format("{} [{}]", plain && dtype.size() < 20 ? dtype : excerpt(dtype), fmt::join(dims, ", "));
+}
+
 const TensorBytes* SafetensorsFile::find(std::string_view name) const {
   const auto found = std::ranges::find(tensors, name, &TensorBytes::name);
   return found == tensors.end() ? nullptr : &*found;
@@ -171,6 +225,7 @@ SafetensorsFile parse_safetensors(std::string bytes, std::string_view origin) {
   auto contents = std::make_shared<const std::string>(std::move(bytes));
   check(contents->size() >= kLengthBytes, "{}: {} bytes are too few for a safetensors file, which starts with {}",
         origin, contents->size(), kLengthBytes);
+  refuse_pytorch_archive(*contents, origin);
   std::uint64_t header_bytes = 0;
   std::memcpy(&header_bytes, contents->data(), kLengthBytes);
   check(header_bytes <= kMaxHeaderBytes,
@@ -186,10 +241,10 @@ SafetensorsFile parse_safetensors(std::string bytes, std::string_view origin) {
     if (name == kMetadata) {
       file.metadata = parse_metadata(entry, origin);
     } else {
-      file.tensors.push_back(parse_tensor(name, entry, data, fmt::format("{}: tensor {}", origin, excerpt(name))));
+      parse_tensor(name, entry, data, fmt::format("{}: tensor {}", origin, excerpt(name)), file);
     }
   }
-  check_coverage(file.tensors, data, origin);
+  check_coverage(file, data, origin);
   file.contents = std::move(contents);
   return file;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/file.h"
@@ -23,7 +24,7 @@ constexpr std::size_t kMostStateDepth = 5;        // {position: {epochs: [{metri
 constexpr std::size_t kMostStateNames = 4096;     // of one object, such as the recipe
 // The version of state.json; a file without one has version 1. A file may lack the names that were added later,
 // whatever their values were. Otherwise, an absent name means the default.
-constexpr int kStateVersion = 3;
+constexpr int kStateVersion = 4;
 constexpr std::pair<std::string_view, int> kAdded[] = {{"data", 2},
                                                        {"schedule", 2},
                                                        {"threads_per_shard", 2},
@@ -37,7 +38,8 @@ constexpr std::pair<std::string_view, int> kAdded[] = {{"data", 2},
                                                        {"nesterov", 3},
                                                        {"beta1", 3},
                                                        {"beta2", 3},
-                                                       {"eps", 3}};
+                                                       {"eps", 3},
+                                                       {"random_seed", 4}};
 
 nlohmann::ordered_json to_json(const TrainingPosition& p) {
   nlohmann::ordered_json j = {{"step", p.step},         {"epoch", p.epoch},     {"batch", p.batch},
@@ -137,26 +139,14 @@ std::vector<std::string> compare(const Recipe& saved, int version, const Recipe&
   throw RecipeMismatch(message, file, std::move(found));
 }
 
-struct FoundCheckpoint {
-  Checkpoint checkpoint;
-  std::vector<std::string> damaged;  // newer ones
-};
-
-// Returns the newest checkpoint in `folder`, or `folder` itself if it is one.
-FoundCheckpoint find_checkpoint(const std::filesystem::path& folder) {
-  if (std::filesystem::exists(folder / "manifest.json")) return {open_checkpoint(folder), {}};
-  LatestCheckpoint latest = find_latest_checkpoint(folder);
-  std::string why = latest.damaged.empty() ? "" : fmt::format(" ({})", latest.damaged.front());
-  check(latest.checkpoint.has_value(), "{}: there is no valid checkpoint to resume from{}", folder.string(), why);
-  return {*latest.checkpoint, latest.damaged};
-}
-
 struct TrainingState {
   TrainingPosition position;
   Recipe recipe;
   int version;
   // The step of random operations: the steps of all optimizers.
   std::uint64_t random_step;
+  // That of random operations; older versions did not save it.
+  std::optional<std::uint64_t> random_seed;
   std::int64_t optimizer_steps;
 };
 
@@ -168,11 +158,11 @@ RandomState* random_of(const Module& module) {
   return nullptr;
 }
 
-TrainingState read_state(const Checkpoint& checkpoint) {
-  const std::filesystem::path file = checkpoint.file(kState);
+TrainingState read_state(const CheckpointContents& checkpoint) {
+  const std::string& text = checkpoint.file(std::string(kState));
   try {
-    const auto json = nlohmann::ordered_json::parse(read_file(file, kMostStateBytes),
-                                                    JsonGuard("it", kMostStateDepth, kMostStateNames));
+    check(text.size() <= kMostStateBytes, "it has {} bytes, at most {} are allowed", text.size(), kMostStateBytes);
+    const auto json = nlohmann::ordered_json::parse(text, JsonGuard("it", kMostStateDepth, kMostStateNames));
     const TrainingPosition position = position_from(json.at("position"));
     check(position.step == checkpoint.step, "step is {}, expected {} as in the manifest", position.step,
           checkpoint.step);
@@ -184,10 +174,40 @@ TrainingState read_state(const Checkpoint& checkpoint) {
     // The optimizer may have taken steps before this run.
     const std::int64_t optimizer_steps = count_or("optimizer_steps", position.step);
     check(version >= 1 && version <= kStateVersion, "version is {}, expected at most {}", version, kStateVersion);
-    return {position, Recipe::from_json(json.at("recipe").dump()), static_cast<int>(version),
-            static_cast<std::uint64_t>(random_step), optimizer_steps};
+    std::optional<std::uint64_t> random_seed;
+    if (json.contains("random_seed")) {
+      const auto& seed = json.at("random_seed");
+      check(seed.is_number_unsigned(), "random_seed is {}, expected a count", excerpt(seed));
+      random_seed = seed.get<std::uint64_t>();
+    }
+    return {position,
+            Recipe::from_json(json.at("recipe").dump()),
+            static_cast<int>(version),
+            static_cast<std::uint64_t>(random_step),
+            random_seed,
+            optimizer_steps};
   } catch (const std::exception& error) {
-    fail("{}: {}", file.string(), error.what());
+    fail("{}: {}", (checkpoint.path / kState).string(), error.what());
+  }
+}
+
+// Takes the file out, so that its bytes are freed once they are tensors.
+StateDict take_tensors(CheckpointContents& checkpoint, std::string_view name) {
+  checkpoint.file(std::string(name));
+  return as_tensors(parse_safetensors(std::move(checkpoint.files.extract(std::string(name)).mapped()),
+                                      (checkpoint.path / name).string()));
+}
+
+// A resumed run computes in the types of the one that it continues; loading other files casts.
+void check_types(const StateDict& weights, const Module& module, const std::filesystem::path& file) {
+  std::map<std::string_view, DType> saved;
+  for (const auto& [name, tensor] : weights) saved.emplace(name, tensor.dtype());
+  auto mine = module.named_parameters(), buffers = module.named_buffers();
+  mine.insert(mine.end(), buffers.begin(), buffers.end());
+  for (const auto& [name, p] : mine) {
+    const auto found = saved.find(name);
+    check(found == saved.end() || found->second == p.dtype(), "{}: {} is {}, expected {}", file.string(), name,
+          lockstep::name(found->second), lockstep::name(p.dtype()));
   }
 }
 
@@ -205,8 +225,11 @@ void save_checkpoint(const std::filesystem::path& folder, const Module& module, 
                                  {"optimizer_steps", optimizer.steps()},
                                  {"recipe", nlohmann::ordered_json::parse(recipe.json())},
                                  {"recipe_hash", recipe_hash(recipe)}};
-  if (const RandomState* random = random_of(module)) json["random_step"] = random->step();
-  CheckpointWriter writer(folder, position.step, {.keep = options.keep});
+  if (const RandomState* random = random_of(module)) {
+    json["random_step"] = random->step();
+    json["random_seed"] = random->seed();
+  }
+  CheckpointWriter writer(folder, position.step, {.keep = options.keep, .replace_later = options.replace_later});
   writer.add_file(kWeights, [&](const ByteSink& sink) {
     write_safetensors(sink, as_bytes(weights), {{"format", "pt"}});
   });
@@ -220,30 +243,50 @@ void save_checkpoint(const std::filesystem::path& folder, const Module& module, 
   writer.publish();
 }
 
-Recipe read_recipe(const std::filesystem::path& folder) {
-  return read_state(find_checkpoint(folder).checkpoint).recipe;
+Recipe recipe_of(const CheckpointContents& checkpoint) { return read_state(checkpoint).recipe; }
+
+Recipe read_recipe(const std::filesystem::path& folder) { return recipe_of(read_checkpoint(folder)); }
+
+std::vector<std::string> check_recipe(const CheckpointContents& checkpoint, const Recipe& recipe) {
+  const TrainingState saved = read_state(checkpoint);
+  return compare(saved.recipe, saved.version, recipe, checkpoint.path / kState);
 }
 
 ResumedRun load_checkpoint(const std::filesystem::path& folder, Module& module, Optimizer& optimizer,
                            const Recipe& recipe, const std::function<void(const ResumedRun&)>& accept) {
-  auto [checkpoint, damaged] = find_checkpoint(folder);
+  return load_checkpoint(read_checkpoint(folder), module, optimizer, recipe, accept);
+}
+
+ResumedRun load_checkpoint(CheckpointContents checkpoint, Module& module, Optimizer& optimizer, const Recipe& recipe,
+                           const std::function<void(const ResumedRun&)>& accept) {
+  const std::filesystem::path &path = checkpoint.path, weights_file = path / kWeights;
   TrainingState saved = read_state(checkpoint);
-  std::vector<std::string> unrecorded = compare(saved.recipe, saved.version, recipe, checkpoint.file(kState));
-  StateDict state = as_tensors(read_safetensors(checkpoint.file(kOptimizer)));
-  ResumedRun run{saved.position, checkpoint.path, damaged, std::move(unrecorded), {}};
-  if (std::ranges::find(checkpoint.files, kAverage) != checkpoint.files.end()) {
-    run.average = as_tensors(read_safetensors(checkpoint.file(kAverage)));
+  std::vector<std::string> unrecorded = compare(saved.recipe, saved.version, recipe, path / kState);
+  RandomState* random = random_of(module);
+  if (random != nullptr && saved.random_seed) {
+    check(*saved.random_seed == random->seed(),
+          "{}: the random operations of the checkpoint have seed {}; this run's RuntimeOptions::seed is {}",
+          (path / kState).string(), *saved.random_seed, random->seed());
   }
-  // All checks before the first change; load_weights() checks first, too.
+  const StateDict state = take_tensors(checkpoint, kOptimizer);
+  ResumedRun run{saved.position, path, checkpoint.damaged, std::move(unrecorded), {}};
+  if (checkpoint.files.contains(std::string(kAverage))) run.average = take_tensors(checkpoint, kAverage);
+  const StateDict weights = take_tensors(checkpoint, kWeights);
+  // All checks before the first change; load_state_dict() checks first, too.
   try {
     optimizer.check_state_dict(state, saved.optimizer_steps);
   } catch (const Error& error) {
-    fail("{}: {}", checkpoint.file(kOptimizer).string(), error.what());
+    fail("{}: {}", (path / kOptimizer).string(), error.what());
   }
+  check_types(weights, module, weights_file);
   if (accept) accept(run);
-  load_weights(checkpoint.file(kWeights), module);
+  try {
+    load_state_dict(module, weights);
+  } catch (const Error& error) {
+    fail("{}: {}", weights_file.string(), error.what());
+  }
   optimizer.load_state_dict(state, saved.optimizer_steps);
-  if (RandomState* random = random_of(module)) random->set_step(saved.random_step);
+  if (random != nullptr) random->set_step(saved.random_step);
   return run;
 }
 

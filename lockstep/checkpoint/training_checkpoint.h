@@ -20,6 +20,8 @@
 
 namespace LOCKSTEP_API lockstep {
 
+struct CheckpointContents;  // checkpoint/checkpoint_directory.h
+
 // The settings that decide the bits of a training run, by name: seed, shards, threads per shard, batch size, and so on.
 class Recipe {
  public:
@@ -117,6 +119,8 @@ struct SaveOptions {
   int keep = 2;
   // A moving average of the weights, by name. Empty: no average.
   StateDict average = {};
+  // Replaces checkpoints of later steps instead of refusing to write.
+  bool replace_later = false;
 };
 
 // Writes a checkpoint to `folder`. Waits for the values. Deletes older checkpoints only when this one is on disk.
@@ -141,6 +145,9 @@ class RecipeMismatch : public Error {
 
 // The recipe of the checkpoint that load_checkpoint would load.
 Recipe read_recipe(const std::filesystem::path& folder);
+Recipe recipe_of(const CheckpointContents& checkpoint);
+// Throws RecipeMismatch if the checkpoint has another recipe. Returns ResumedRun::unrecorded.
+std::vector<std::string> check_recipe(const CheckpointContents& checkpoint, const Recipe& recipe);
 
 struct ResumedRun {
   TrainingPosition position;
@@ -154,10 +161,14 @@ struct ResumedRun {
 };
 
 // Loads the newest valid checkpoint in `folder`, or `folder` itself if it is a checkpoint, into the model, which must
-// be initialized, and the optimizer. Throws RecipeMismatch if the recipe differs, and Error if there is no valid
-// checkpoint; the model and the optimizer stay unchanged. `accept`, if set, is called before anything changes and may
-// refuse what was read with an exception.
+// be initialized, and the optimizer, whose learning rates become the saved ones. Throws RecipeMismatch if the recipe
+// differs, and Error if there is no valid checkpoint or if it was made with another RuntimeOptions::seed; the model and
+// the optimizer stay unchanged. `accept`, if set, is called before anything changes and may refuse what was read with
+// an exception.
 ResumedRun load_checkpoint(const std::filesystem::path& folder, Module& module, Optimizer& optimizer,
                            const Recipe& recipe, const std::function<void(const ResumedRun&)>& accept = {});
+// The same for a checkpoint in memory.
+ResumedRun load_checkpoint(CheckpointContents checkpoint, Module& module, Optimizer& optimizer, const Recipe& recipe,
+                           const std::function<void(const ResumedRun&)>& accept = {});
 
 }  // namespace lockstep

@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <map>
+#include <optional>
 #include <set>
 
 #include "lockstep/base/sha256.h"
+#include "lockstep/checkpoint/checkpoint_directory.h"
 
 namespace lockstep {
 namespace {
@@ -82,12 +85,89 @@ std::vector<TensorBytes> as_bytes(const StateDict& state) {
   return all;
 }
 
+namespace {
+
+template <typename From, typename To>
+Tensor converted(const ForeignTensor& t) {
+  Tensor tensor = Tensor::host(Shape(t.dims), dtype_of<To>);
+  To* to = tensor.view().as<To>();
+  for (std::size_t i = 0; i < t.bytes.size() / sizeof(From); ++i) {
+    From from;
+    std::memcpy(&from, t.bytes.data() + i * sizeof(From), sizeof(From));
+    to[i] = static_cast<To>(from);
+  }
+  return tensor;
+}
+
+// Undefined if no type holds its values.
+Tensor as_tensor(const ForeignTensor& t) {
+  if (t.dims.size() > Shape::kMaxRank) return {};
+  if (t.dtype == "BOOL") return converted<std::uint8_t, std::uint8_t>(t);
+  if (t.dtype == "I8") return converted<std::int8_t, std::int64_t>(t);
+  if (t.dtype == "I16") return converted<std::int16_t, std::int64_t>(t);
+  if (t.dtype == "I32") return converted<std::int32_t, std::int64_t>(t);
+  if (t.dtype == "U16") return converted<std::uint16_t, std::int64_t>(t);
+  if (t.dtype == "U32") return converted<std::uint32_t, std::int64_t>(t);
+  return {};
+}
+
+// The state in a file or a checkpoint.
+struct SavedState {
+  StateDict state;
+  std::vector<ForeignTensor> unusable;  // their bytes are gone
+  std::filesystem::path file;
+};
+
+SavedState state_in(const SafetensorsFile& file, std::filesystem::path path) {
+  SavedState saved{.state = as_tensors(file), .file = std::move(path)};
+  for (const ForeignTensor& t : file.foreign) {
+    if (!as_tensor(t).defined()) saved.unusable.push_back({t.name, t.dtype, t.dims, {}});
+  }
+  return saved;
+}
+
+SavedState read_state(const std::filesystem::path& path) {
+  std::error_code told_below;
+  if (!std::filesystem::is_directory(path, told_below)) return state_in(read_safetensors(path), path);
+  std::optional<CheckpointContents> checkpoint = find_checkpoint(path);
+  check(checkpoint.has_value(),
+        "{}: there is no checkpoint in this folder, expected a safetensors file, a checkpoint, or a folder of "
+        "checkpoints",
+        path.string());
+  const auto parse = [&](const char* name) {
+    return parse_safetensors(checkpoint->file(name), (checkpoint->path / name).string());
+  };
+  SavedState saved = state_in(parse("weights.safetensors"), checkpoint->path / "weights.safetensors");
+  if (!checkpoint->files.contains("average.safetensors")) return saved;
+  for (auto& [name, average] : as_tensors(parse("average.safetensors"))) {
+    const auto found = std::ranges::find(saved.state, name, &StateDict::value_type::first);
+    check(found != saved.state.end(), "{}: the average has {}, which the weights do not have",
+          checkpoint->path.string(), name);
+    found->second = std::move(average);
+  }
+  return saved;
+}
+
+// The type and shape of each parameter and buffer, as text.
+std::map<std::string, std::string> expected_entries(const Module& module) {
+  std::map<std::string, std::string> expected;
+  auto all = module.named_parameters(), buffers = module.named_buffers();
+  all.insert(all.end(), buffers.begin(), buffers.end());
+  for (const auto& [name, p] : all) expected[name] = fmt::format("{} {}", p.shape().str(), lockstep::name(p.dtype()));
+  return expected;
+}
+
+}  // namespace
+
 StateDict as_tensors(const SafetensorsFile& file) {
   StateDict state;
   for (const TensorBytes& t : file.tensors) {
     Tensor tensor = Tensor::host(t.shape, t.dtype);
     if (!t.bytes.empty()) std::memcpy(tensor.view().data, t.bytes.data(), t.bytes.size());
     state.emplace_back(t.name, std::move(tensor));
+  }
+  for (const ForeignTensor& t : file.foreign) {
+    if (Tensor tensor = as_tensor(t)) state.emplace_back(t.name, std::move(tensor));
   }
   return state;
 }
@@ -98,20 +178,38 @@ void save_weights(const std::filesystem::path& path, const Module& module) {
 }
 
 void load_weights(const std::filesystem::path& path, Module& module) {
-  StateDict state = as_tensors(read_safetensors(path));
+  const SavedState saved = read_state(path);
+  const auto expected = expected_entries(module);
+  for (const ForeignTensor& t : saved.unusable) {
+    const auto found = expected.find(t.name);
+    check(found == expected.end(), "{}: {} is {}, expected {}", saved.file.string(), t.name, t.describe(),
+          found == expected.end() ? "" : found->second);
+    fail("{}: {} is not in the model", saved.file.string(), t.name);
+  }
   try {
-    load_state_dict(module, state);
+    load_state_dict(module, saved.state);
   } catch (const Error& error) {
-    fail("{}: {}", path.string(), error.what());
+    fail("{}: {}", saved.file.string(), error.what());
   }
 }
 
 UnmatchedEntries load_matching_weights(const std::filesystem::path& path, Module& module) {
-  const StateDict state = as_tensors(read_safetensors(path));
+  const SavedState saved = read_state(path);
   try {
-    return load_matching_state(module, state);
+    UnmatchedEntries unmatched = load_matching_state(module, saved.state);
+    const auto expected = expected_entries(module);
+    for (const ForeignTensor& t : saved.unusable) {
+      const auto found = expected.find(t.name);
+      if (found == expected.end()) {
+        unmatched.unexpected.push_back(t.name);
+      } else {
+        std::erase(unmatched.missing, t.name);
+        unmatched.different.push_back(fmt::format("{} {}, expected {}", t.name, t.describe(), found->second));
+      }
+    }
+    return unmatched;
   } catch (const Error& error) {
-    fail("{}: {}", path.string(), error.what());
+    fail("{}: {}", saved.file.string(), error.what());
   }
 }
 

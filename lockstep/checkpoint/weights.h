@@ -19,9 +19,11 @@ namespace LOCKSTEP_API lockstep {
 // Writes a file that the same model in PyTorch loads with strict=True. Throws if a value is not finite (see
 // sound_state_dict), and then leaves an older file unchanged.
 void save_weights(const std::filesystem::path& path, const Module& module);
-// Strict, like load_state_dict(). Errors name the file.
+// Loads a safetensors file, a checkpoint that Trainer wrote, or the newest checkpoint in a folder ("ck", "ck/best"). If
+// the checkpoint has a moving average of the weights, takes the average, which is what tests measure and --export
+// writes. Strict, like load_state_dict(), and casts floating types. Errors name the file.
 void load_weights(const std::filesystem::path& path, Module& module);
-// Like load_matching_state(). Errors name the file.
+// Like load_matching_state(), from the same files and folders. Lists entries of types that no tensor has.
 UnmatchedEntries load_matching_weights(const std::filesystem::path& path, Module& module);
 
 // SHA-256 over all parameters and floating-point buffers, sorted by name, as little-endian bytes in plain layout.
@@ -59,8 +61,18 @@ void write_safetensors(const ByteSink& sink, std::span<const TensorBytes> tensor
 void write_safetensors(const std::filesystem::path& path, std::span<const TensorBytes> tensors,
                        const SafetensorsMetadata& metadata = {});
 
+// An entry that no Tensor can hold as it is: of another type, such as BOOL, I32, or F8_E4M3, or with too many axes.
+struct ForeignTensor {
+  std::string name, dtype;  // the type in the file's word
+  std::vector<std::int64_t> dims;
+  std::span<const std::byte> bytes;
+
+  std::string describe() const;  // "F8_E4M3 [2, 3]"
+};
+
 struct SafetensorsFile {
   std::vector<TensorBytes> tensors;  // in the order of their data
+  std::vector<ForeignTensor> foreign = {};
   SafetensorsMetadata metadata;
   std::shared_ptr<const std::string> contents;  // owns the tensors' bytes
 
@@ -74,7 +86,8 @@ SafetensorsFile read_safetensors(const std::filesystem::path& path);
 // The same for bytes in memory. Errors name `origin` as the file.
 SafetensorsFile parse_safetensors(std::string bytes, std::string_view origin);
 
-// Convert between host tensors and files.
+// Convert between host tensors and files. Foreign integers of at most 32 bits become i64, and BOOL becomes u8; other
+// foreign tensors are left out.
 std::vector<TensorBytes> as_bytes(const StateDict& state);
 StateDict as_tensors(const SafetensorsFile& file);
 

@@ -7,6 +7,8 @@
 #include <mutex>
 #include <thread>
 
+#include "lockstep/runtime/random_state.h"
+
 namespace lockstep {
 
 // The batches of one loop, in order.
@@ -37,7 +39,7 @@ class DataLoader::Prefetcher {
 
   std::uint64_t fingerprint() const {
     const auto order = std::as_bytes(std::span(order_));
-    return hash_name(fmt::format("{} {} {} {} {} {}", options_.batch_size, count_, first_, options_.seed, epoch_,
+    return hash_name(fmt::format("{} {} {} {} {} {}", options_.batch_size, count_, first_, *options_.seed, epoch_,
                                  hash_name({reinterpret_cast<const char*>(order.data()), order.size()})));
   }
 
@@ -82,8 +84,8 @@ class DataLoader::Prefetcher {
     if (none) indices = {&any, 1};
     std::vector<RandomKey> keys;
     for (std::int64_t index : indices) {
-      keys.push_back(random_key(options_.seed, {hash_name("transform"), static_cast<std::uint64_t>(epoch_),
-                                                static_cast<std::uint64_t>(index)}));
+      keys.push_back(random_key(*options_.seed, {hash_name("transform"), static_cast<std::uint64_t>(epoch_),
+                                                 static_cast<std::uint64_t>(index)}));
     }
     Example batch = dataset_->batch(indices, keys);
     if (none) {
@@ -189,6 +191,7 @@ DataLoader::Iterator DataLoader::begin() { return begin(options_.rows); }
 DataLoader::Iterator DataLoader::begin(RowsOfBatch rows) {
   DataLoaderOptions options = options_;
   options.rows = std::move(rows);
+  if (!options.seed) options.seed = default_seed("data loader");
   if (begun_) ++epoch_;
   begun_ = true;
   std::vector<std::int64_t> order = options_.sampler->order(epoch_);

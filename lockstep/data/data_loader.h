@@ -14,7 +14,8 @@
 namespace LOCKSTEP_API lockstep {
 
 // Samplers choose the order of the examples. Each sampler yields part or all of one global order, which depends only on
-// (seed, epoch). Any process can compute it, so a resumed run can find its place.
+// (seed, epoch). Any process can compute it, so a resumed run can find its place. A seed that is not set is
+// RuntimeOptions::seed of this process, 0 without a Runtime.
 class Sampler {
  public:
   virtual ~Sampler() = default;
@@ -42,19 +43,19 @@ class SequentialSampler : public Sampler {
 // A different permutation in every epoch (Fisher-Yates with counter-based numbers).
 class RandomSampler : public Sampler {
  public:
-  explicit RandomSampler(std::int64_t size, std::uint64_t seed = 0);
+  explicit RandomSampler(std::int64_t size, std::optional<std::uint64_t> seed = {});
   std::vector<std::int64_t> order(std::int64_t epoch) const override;
 
  private:
   std::int64_t size_;
-  std::uint64_t seed_;
+  std::optional<std::uint64_t> seed_;
 };
 
 struct DistributedSamplerOptions {
   int rank = 0;
   int world_size = 1;
   bool shuffle = true;
-  std::uint64_t seed = 0;
+  std::optional<std::uint64_t> seed = {};
   // Skips the last size % world_size examples, so that all ranks have the same number.
   bool drop_last = false;
   // Repeats the first examples until all ranks have the same number, as PyTorch does. Without `pad` and `drop_last`,
@@ -85,7 +86,9 @@ struct DataLoaderOptions {
   bool shuffle = false;
   // Chooses the order. Do not combine with `shuffle`.
   std::shared_ptr<const Sampler> sampler{};
-  std::uint64_t seed = 0;
+  // Of the order and of random transforms. Not set: RuntimeOptions::seed of this process when the loop begins, 0
+  // without a Runtime.
+  std::optional<std::uint64_t> seed = {};
   // Skips the last batch if it is not full. If it is short on any rank, all ranks skip it.
   bool drop_last = false;
   // The rows of each batch that this process loads when several processes share a batch. Empty: all rows.

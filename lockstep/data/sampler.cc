@@ -4,6 +4,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/random.h"
+#include "lockstep/runtime/random_state.h"
 
 namespace lockstep {
 namespace {
@@ -15,9 +16,10 @@ std::vector<std::int64_t> in_order(std::int64_t size) {
   return order;
 }
 
-std::vector<std::int64_t> shuffled(std::int64_t size, std::uint64_t seed, std::int64_t epoch) {
+std::vector<std::int64_t> shuffled(std::int64_t size, std::optional<std::uint64_t> seed, std::int64_t epoch) {
   std::vector<std::int64_t> order = in_order(size);
-  RandomKey key = random_key(seed, {hash_name("order of examples"), static_cast<std::uint64_t>(epoch)});
+  RandomKey key = random_key(seed ? *seed : default_seed("sampler"),
+                             {hash_name("order of examples"), static_cast<std::uint64_t>(epoch)});
   for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random_below(key, i, i)]);
   return order;
 }
@@ -27,7 +29,7 @@ std::vector<std::int64_t> shuffled(std::int64_t size, std::uint64_t seed, std::i
 SequentialSampler::SequentialSampler(std::int64_t size) : size_(size) {}
 std::vector<std::int64_t> SequentialSampler::order(std::int64_t) const { return in_order(size_); }
 
-RandomSampler::RandomSampler(std::int64_t size, std::uint64_t seed) : size_(size), seed_(seed) {}
+RandomSampler::RandomSampler(std::int64_t size, std::optional<std::uint64_t> seed) : size_(size), seed_(seed) {}
 std::vector<std::int64_t> RandomSampler::order(std::int64_t epoch) const { return shuffled(size_, seed_, epoch); }
 
 DistributedSampler::DistributedSampler(std::int64_t size, DistributedSamplerOptions options)

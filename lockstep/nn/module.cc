@@ -9,6 +9,7 @@
 
 #include "lockstep/nn/output_observer.h"
 #include "lockstep/nn/parameter_change.h"
+#include "lockstep/runtime/device_state.h"
 
 namespace lockstep {
 namespace {
@@ -73,9 +74,14 @@ void Module::initialize(const Initializer& initializer, const std::vector<Device
     check(options.force_reinit || !parameter.initialized(),
           "initialize: parameter {} is initialized already; set force_reinit to initialize it again", name);
   }
+  std::uint64_t seed = options.seed.value_or(0);
+  // parameter.initialize() refuses host memory and an empty list.
+  if (!options.seed && !devices.empty() && !devices[0].is_host()) {
+    seed = state_of(devices[0], "initialize").random->seed();
+  }
   std::vector<ParameterChange> changes;
   for (auto& [name, parameter] : all)
-    changes.push_back(ParameterChange::initialize(parameter, name, devices, initializer, options.seed));
+    changes.push_back(ParameterChange::initialize(parameter, name, devices, initializer, seed));
   for (ParameterChange& change : changes) change.commit();
 }
 

@@ -16,6 +16,7 @@
 #include <functional>
 #include <iosfwd>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -27,7 +28,8 @@
 namespace LOCKSTEP_API lockstep {
 
 struct InitializeOptions {
-  std::uint64_t seed = 0;
+  // Not set: RuntimeOptions::seed of the devices' Runtime.
+  std::optional<std::uint64_t> seed = {};
   // Initializes parameters again. If false, a parameter that is already initialized is an error.
   bool force_reinit = false;
 };
@@ -191,7 +193,8 @@ using StateDict = std::vector<std::pair<std::string, Tensor>>;
 StateDict state_dict(const Module& module);
 
 // Overwrites all replicas of an initialized model, and settles unknown shapes. Strict: a missing or unknown name, or a
-// different shape or type, is an error that names it and changes nothing.
+// different shape or type, is an error that names it and changes nothing. As in PyTorch, floating values are cast to
+// the type of the parameter.
 void load_state_dict(Module& module, const StateDict& state);
 
 // Entries that were not loaded, as text: "fc.weight", or "fc.weight [10, 512], expected [5, 512]".
@@ -201,7 +204,8 @@ struct UnmatchedEntries {
   std::vector<std::string> different;   // in both, with another shape or type; the model keeps its values
 };
 
-// For fine-tuning: loads every entry whose name, shape, and type match, and returns the others. Throws if none matches.
+// For fine-tuning: loads every entry whose name and shape match and whose type matches or can be cast, and returns the
+// others. Throws if none matches.
 UnmatchedEntries load_matching_state(Module& module, const StateDict& state);
 
 // Runs modules one after the other. They are named "0", "1", ..., or as the caller says. A batch norm and the ReLU

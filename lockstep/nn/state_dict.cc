@@ -1,6 +1,9 @@
 #include "lockstep/nn/module.h"
 
+#include <algorithm>
 #include <map>
+#include <type_traits>
+#include <vector>
 
 namespace lockstep {
 namespace {
@@ -10,6 +13,25 @@ std::vector<std::pair<std::string, Parameter>> entries(const Module& module) {
   auto buffers = module.named_buffers();
   all.insert(all.end(), buffers.begin(), buffers.end());
   return all;
+}
+
+bool can_cast(DType from, DType to) { return from == to || (is_floating(from) && is_floating(to)); }
+
+// Host memory cannot be cast by a kernel.
+Tensor cast_on_host(const Tensor& value, DType to) {
+  if (value.dtype() == to) return value;
+  Tensor result = Tensor::host(value.shape(), to);
+  visit_dtype(value.dtype(), [&](auto from_type) {
+    visit_dtype(to, [&](auto to_type) {
+      using From = decltype(from_type);
+      using To = decltype(to_type);
+      using Wide = std::conditional_t<is_half<From> || is_half<To>, float, double>;
+      const std::vector<From> values = value.to_vector<From>();
+      std::ranges::transform(values, result.view().template as<To>(),
+                             [](From v) { return static_cast<To>(static_cast<Wide>(v)); });
+    });
+  });
+  return result;
 }
 
 }  // namespace
@@ -34,7 +56,7 @@ void load_state_dict(Module& module, const StateDict& state) {
     auto it = given.find(name);
     check(it != given.end(), "load_state_dict: {} is missing from the state", name);
     const Tensor& value = *it->second;
-    check(value.dtype() == parameter.dtype(), "load_state_dict: {} is {}, expected {}", name, value,
+    check(can_cast(value.dtype(), parameter.dtype()), "load_state_dict: {} is {}, expected {}", name, value,
           lockstep::name(parameter.dtype()));
     check(parameter.fits(value.shape()), "load_state_dict: {} has shape {}, expected {}", name, value.shape(),
           parameter.shape());
@@ -44,7 +66,7 @@ void load_state_dict(Module& module, const StateDict& state) {
     for (auto& [name, parameter] : mine) given.erase(name);
     fail("load_state_dict: {} is not in the model", given.begin()->first);
   }
-  for (auto& [name, parameter] : mine) parameter.set_data(*given.at(name));
+  for (auto& [name, parameter] : mine) parameter.set_data(cast_on_host(*given.at(name), parameter.dtype()));
 }
 
 UnmatchedEntries load_matching_state(Module& module, const StateDict& state) {
@@ -62,7 +84,7 @@ UnmatchedEntries load_matching_state(Module& module, const StateDict& state) {
     }
     const Tensor& value = *it->second;
     given.erase(it);
-    if (parameter.fits(value.shape()) && value.dtype() == parameter.dtype()) {
+    if (parameter.fits(value.shape()) && can_cast(value.dtype(), parameter.dtype())) {
       check(parameter.initialized(), "load_matching_state: {} is not initialized; call initialize() first", name);
       loaded.emplace_back(parameter, &value);
     } else {
@@ -72,7 +94,7 @@ UnmatchedEntries load_matching_state(Module& module, const StateDict& state) {
   }
   for (const auto& [name, tensor] : given) unmatched.unexpected.emplace_back(name);
   check(!loaded.empty(), "load_matching_state: none of {} tensors fits the model", state.size());
-  for (auto& [parameter, value] : loaded) parameter.set_data(*value);
+  for (auto& [parameter, value] : loaded) parameter.set_data(cast_on_host(*value, parameter.dtype()));
   return unmatched;
 }
 

@@ -179,14 +179,15 @@ class Optimizer {
   // was left out because its batch failed no longer counts once the error has been thrown.
   std::int64_t steps() const;
 
-  // The state that a checkpoint stores, as named host tensors: "momentum.fc.1.weight". Waits. Throws if two parameters
-  // have one name, as those of two models may.
+  // The state that a checkpoint stores, as named host tensors: "momentum.fc.1.weight", "steps", and "learning_rates" of
+  // the optimizer and its groups. Waits. Throws if two parameters have one name, as those of two models may.
   StateDict state_dict() const;
-  // Strict, as for modules: an error changes nothing. The shapes of all parameters must be known. `steps` is the number
-  // of steps so far.
-  void load_state_dict(const StateDict& state, std::int64_t steps);
+  // Strict, as for modules: an error changes nothing. The shapes of all parameters must be known. As in PyTorch, the
+  // learning rates become the saved ones. `steps`: a number of steps other than the saved one, needed for the states of
+  // older versions, which have neither "steps" nor rates.
+  void load_state_dict(const StateDict& state, std::optional<std::int64_t> steps = {});
   // Throws where load_state_dict() would, but accepts any size for extents that are not known yet.
-  void check_state_dict(const StateDict& state, std::int64_t steps) const;
+  void check_state_dict(const StateDict& state, std::optional<std::int64_t> steps = {}) const;
 
  protected:
   // state_names: at most two. counts_steps: each parameter has a number of its own steps.
@@ -219,6 +220,7 @@ class Optimizer {
   };
   std::vector<Resource> losses() const;
   struct SlotState;
+  struct LoadedState;
   void add_group(std::size_t number, const ParameterGroup& group, double weight_decay);
   const Group& group_at(std::size_t group) const;
   void make_states(Slot& slot) const;
@@ -237,7 +239,10 @@ class Optimizer {
   // The first rate, or 1 if that is 0, which has no ratio to others.
   double reference_rate() const { return initial_learning_rate_ > 0 ? initial_learning_rate_ : 1; }
   void check_names() const;
-  std::vector<SlotState> match(const StateDict& state, std::int64_t steps) const;
+  Tensor rates() const;
+  void check_rates(const Tensor& rates) const;
+  void set_rates(const Tensor& rates);
+  LoadedState match(const StateDict& state, std::optional<std::int64_t> steps) const;
 
   std::vector<Slot> slots_;
   std::vector<Group> groups_;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <string_view>
 #include <vector>
 
 #include "lockstep/base/random.h"
@@ -43,6 +44,22 @@ class RandomState {
   mutable std::uint64_t step_ = 0;
   mutable std::vector<std::uint64_t> draws_;  // by shard, from -1
   mutable PendingUpdates updates_;
+};
+
+// The seed that loaders and samplers follow if their options name none: that of this process's Runtimes, 0 without one.
+// Throws if they have different seeds; `what` names who asks. See docs/decisions/36-one-seed-by-default.md.
+std::uint64_t default_seed(std::string_view what);
+
+// While it lives, default_seed() is the seed of `random`. Each Runtime has one.
+class DefaultSeed {
+ public:
+  explicit DefaultSeed(std::shared_ptr<const RandomState> random);
+  ~DefaultSeed();
+  DefaultSeed(const DefaultSeed&) = delete;
+  DefaultSeed& operator=(const DefaultSeed&) = delete;
+
+ private:
+  std::shared_ptr<const RandomState> random_;
 };
 
 }  // namespace lockstep

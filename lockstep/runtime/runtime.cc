@@ -66,6 +66,7 @@ Runtime::Runtime(RuntimeOptions given) : random_(std::make_shared<RandomState>()
                                                    .slow_wait = options.slow_wait,
                                                    .on_slow_wait = options.on_slow_wait});
   random_->set_seed(options.seed);
+  default_seed_ = std::make_shared<const DefaultSeed>(random_);
   auto cpus = split_cpus(available_cpus(), options.cpu_devices, options.cores_per_device);
   threads_per_shard_ =
       options.threads_per_shard > 0 ? options.threads_per_shard : static_cast<int>(cpus.front().size());

@@ -18,6 +18,7 @@
 namespace LOCKSTEP_API lockstep {
 
 class Engine;        // engine/engine.h
+class DefaultSeed;   // runtime/random_state.h
 class RandomState;   // runtime/random_state.h
 struct DeviceState;  // runtime/device_state.h
 
@@ -73,6 +74,8 @@ struct RuntimeOptions {
   std::filesystem::path cuda_algorithms = {};
   // Computes with the reference kernels: every dtype, f64 arithmetic, slow.
   bool reference_backend = false;
+  // The seed of dropout and rand(shape, like). InitializeOptions, TrainerOptions, and the options of loaders and
+  // samplers follow it unless they name a seed of their own.
   std::uint64_t seed = 0;
   // Bytes that one CPU device may use; 0: as much as the other CPU devices leave. Together they may use the memory of
   // this process (the machine's, or its control group's limit), or this limit if it is larger.
@@ -116,6 +119,7 @@ class Runtime {
 
   std::shared_ptr<Engine> engine_;
   std::shared_ptr<RandomState> random_;
+  std::shared_ptr<const DefaultSeed> default_seed_;
   std::vector<std::shared_ptr<DeviceState>> states_;
   std::vector<Device> devices_, all_devices_;
   int threads_per_shard_ = 1;

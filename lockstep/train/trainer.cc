@@ -19,7 +19,15 @@ bool Trainer::finished() const {
 }
 
 TrainingResult Trainer::train() {
-  if (!options_.communicator) return run();
+  if (!options_.communicator) {
+    try {
+      return run();
+    } catch (...) {
+      // It may lack a part of the step.
+      recorded_ = nullptr;
+      throw;
+    }
+  }
   try {
     return run();
   } catch (const TaskError& error) {
@@ -39,16 +47,28 @@ TrainingResult Trainer::train() {
   }
 }
 
+// Drops what an exception left of a step.
+void Trainer::abandon_step() {
+  current_ = {};
+  agreed_stop_ = false;
+  optimizer_.zero_grad();
+  const std::int64_t steps = position_.step - position_.epoch * steps_of(loader_.size());
+  position_.batch = std::min(steps * options_.accumulate, loader_.size());
+  // A run that begins draws the same dropout masks, whatever ran before in this Runtime.
+  const std::shared_ptr<RandomState> random = state_of(options_.devices[0], "trainer").random;
+  random->set_step(position_.step == 0 ? 0 : random->step());
+}
+
 TrainingResult Trainer::run() {
   record_fixed_parts();
   if (!finished()) check_test_labels();
   // Parts in evaluation mode stay in it: frozen ones, for example.
   if (!module_.training()) module_.train();
-  // A run that begins draws the same dropout masks, whatever ran before in this Runtime.
-  if (position_.step == 0) state_of(options_.devices[0], "trainer").random->set_step(0);
+  abandon_step();
   const LeftOutGuard left_out(module_);
   TrainingResult result;
   const auto claim = claim_save_folder();
+  settle_best();
   open_log();
   while (!finished() && !stopping() && !stops_early(position_.epochs, options_.watch)) {
     loader_.set_epoch(position_.epoch);
@@ -106,16 +126,20 @@ TrainingResult Trainer::run() {
     for (const MetricResult& m : report.metrics) {
       if (m.table.empty()) epochs.back().metrics.emplace_back(m.name, m.value);
     }
+    contenders_.push_back(epochs.back());
     position_ = {.step = position_.step, .epoch = position_.epoch + 1, .epochs = std::move(epochs)};
-    if (!options_.save_folder.empty() && (options_.save_every == 0 || position_.step % options_.save_every == 0))
+    const bool best = options_.watch.save_best && best_epoch(contenders_, options_.watch) == position_.epoch;
+    // First the save folder: if the run is killed before `best` is written, the resumed run writes it.
+    if (!options_.save_folder.empty() &&
+        (options_.save_every == 0 || position_.step % options_.save_every == 0 || best)) {
       save();
-    if (options_.watch.save_best && best_epoch(position_.epochs, options_.watch) == position_.epoch) {
-      save(options_.save_folder / "best", 1);
     }
+    if (best) save_best();
   }
   if (!options_.save_folder.empty() && saved_step_ != position_.step) save();
   result.steps = position_.step;
   result.stopped = stopping();
+  if (result.stopped) stop_ = false;
   result.stopped_early = !result.stopped && !finished() && stops_early(position_.epochs, options_.watch);
   if (log_) {
     log_->end(result, module_);
@@ -142,7 +166,7 @@ void Trainer::open_log() {
 
 std::pair<DataLoader, EvaluateOptions> Trainer::test_data() const {
   const std::vector<int>& shares = shares_.devices_of(rank());
-  return {DataLoader(test_, rows_of_rank({.batch_size = options_.micro_batch_size()})),
+  return {DataLoader(test_, rows_of_rank({.batch_size = options_.micro_batch_size(), .seed = options_.seed})),
           {.devices = options_.devices,
            .shards = options_.shards,
            .balance = {shares.begin(), shares.end()},

@@ -44,7 +44,8 @@ struct WatchOptions {
   double min_delta = 0;
   // The run ends after this many epochs without a better value. 0: never.
   std::int64_t patience = 0;
-  // Keeps the checkpoint of the best epoch in the folder "best" of the save folder.
+  // Keeps the checkpoint of the best epoch in the folder "best" of the save folder. The save folder gets a checkpoint
+  // of that step, too, so that it is never behind "best", whenever the run is killed.
   bool save_best = false;
 };
 
@@ -78,7 +79,8 @@ struct TrainerOptions {
   // The run ends after this many steps, counted over all epochs. 0: no limit.
   std::int64_t max_steps = 0;
   bool shuffle = true;
-  std::uint64_t seed = 0;
+  // Of the order of the examples and their random transforms. Not set: RuntimeOptions::seed of the devices' Runtime.
+  std::optional<std::uint64_t> seed = {};
   DType dtype = DType::f32;
   // Used with f16, which trains with a scaled loss.
   LossScalerOptions loss_scaling{};
@@ -111,8 +113,9 @@ struct TrainerOptions {
   double clip_norm = 0;
   // The Trainer sets total_steps. If base_lr is set, the constructor also gives it to the optimizer, as
   // set_learning_rate() does. A callback may change the rate of the default schedule, which is constant without a
-  // warm-up, with set_learning_rate(): checkpoints hold it, but not the rates of single groups. Any other schedule
-  // replaces it in the next step. Name lr_lambda in `recipe`: its entry "schedule" is then "lambda".
+  // warm-up, with set_learning_rate(). Any other schedule replaces it in the next step. A callback may also change the
+  // rate of one group: a schedule keeps its ratio to the others. Checkpoints hold all rates. Name lr_lambda in
+  // `recipe`: its entry "schedule" is then "lambda".
   ScheduleOptions schedule{};
   // Rank 0 writes checkpoints here, at the end and every `save_every` steps (0: after each epoch). Empty: no
   // checkpoints.
@@ -191,18 +194,28 @@ class Trainer {
   // Called when a step has been described. Its weights may not be ready yet; reading them waits. Steps count from 1.
   std::function<void(std::int64_t step)> on_update;
 
-  // Continues from the newest checkpoint in the folder, with the same bits. Collective: every rank reads it. If one
-  // rank fails to read it or finds another step, all ranks throw that rank's error; make a new Trainer before you try
-  // again.
+  // Continues from the newest checkpoint in the folder, or from the folder itself if it is a checkpoint, with the same
+  // bits. Collective: rank 0 reads it and sends it to the others, so only rank 0 needs the folder. If a rank cannot
+  // take it, all ranks throw that rank's error; make a new Trainer before you try again.
   ResumedRun resume(const std::filesystem::path& folder);
+  // The same for a checkpoint that rank 0 has read; that of other ranks does not count.
+  ResumedRun resume(CheckpointContents checkpoint);
+  // Continues from the newest checkpoint in the save folder; without one, the run starts, and the result is empty. A
+  // program that calls it before train() can be started, killed, and started again by one command. Throws
+  // RecipeMismatch if the folder has a checkpoint of another recipe. Collective, as resume().
+  std::optional<ResumedRun> resume_or_start();
 
   // Throws if a loss is not finite, or if a checkpoint is due and a weight or the optimizer's state is not finite. The
   // error names the step and the tensor. Checkpoints therefore hold only finite values. With f16, a step whose
   // gradients are not finite is skipped, and the loss scale is halved.
+  //
+  // In one process, a second call goes on where a stop or an exception ended the first, at the first micro-batch of the
+  // step that was not finished. Buffers such as running statistics keep what that step's forward passes gave them.
   TrainingResult train();
 
   // Call it from any thread or from a signal handler. Training ends after the step in progress, with a checkpoint if
-  // there is a save folder. A request to one rank stops all ranks at the same step.
+  // there is a save folder. A request to one rank stops all ranks at the same step. It counts once: the next train()
+  // goes on. A request between two calls of train() stops the next one.
   void request_stop() { stop_.store(true, std::memory_order_relaxed); }
 
   // The recipe of this run: all options above that decide the bits, the optimizer with its options and groups, the
@@ -257,6 +270,12 @@ class Trainer {
   std::unique_ptr<FolderClaim> claim_save_folder() const;
   void save() { save(options_.save_folder, options_.keep_checkpoints); }
   void save(const std::filesystem::path& folder, int keep);
+  std::filesystem::path best_folder() const { return options_.save_folder / "best"; }
+  void save_best() { save(best_folder(), 1); }
+  void settle_best();
+  std::int64_t epoch_in_best(bool& missing) const;
+  void share(CheckpointContents& checkpoint) const;
+  void abandon_step();
   std::string last_good_checkpoint() const;
   bool finished() const;
   // Whether the run ends here. All ranks agree.
@@ -293,6 +312,9 @@ class Trainer {
   std::unique_ptr<RateMeter> rate_;
   std::unique_ptr<TrainingLog> log_;  // of train(), in rank 0
   std::int64_t saved_step_ = -1;
+  std::filesystem::path resumed_from_;
+  // The epochs that the checkpoint in "best" is the best of: the one that it holds, and those of this run.
+  std::vector<EpochRecord> contenders_;
   std::atomic<bool> stop_{false};
   bool agreed_stop_ = false;
   bool dtype_found_ = false;  // a step has computed in options_.dtype

@@ -56,6 +56,12 @@ void check_owned(const Optimizer& optimizer, const Module& module) {
   }
 }
 
+// With the seed that it follows if none is set.
+TrainerOptions seeded(TrainerOptions o) {
+  if (!o.seed && !o.devices.empty()) o.seed = state_of(o.devices[0], "trainer").random->seed();
+  return o;
+}
+
 }  // namespace
 
 std::int64_t TrainerOptions::micro_batch_size() const {
@@ -67,7 +73,7 @@ std::int64_t TrainerOptions::micro_batch_size() const {
 
 Trainer::Trainer(Module& module, Optimizer& optimizer, std::shared_ptr<const Dataset> train,
                  std::shared_ptr<const Dataset> test, TrainerOptions options)
-    : module_(module), optimizer_(optimizer), options_(std::move(options)), test_(std::move(test)),
+    : module_(module), optimizer_(optimizer), options_(seeded(std::move(options))), test_(std::move(test)),
       loader_(std::move(train),
               rows_of_rank(
                   {.batch_size = options_.micro_batch_size(), .shuffle = options_.shuffle, .seed = options_.seed})),
@@ -111,7 +117,7 @@ Trainer::~Trainer() = default;
 // Without other metrics, tests measure the accuracy: labels of another type would fail only after an epoch.
 void Trainer::check_test_labels() const {
   if (!test_ || test_->size() == 0 || !options_.metrics.empty() || options_.forward) return;
-  const RandomKey key = random_key(options_.seed, {});
+  const RandomKey key = random_key(*options_.seed, {});
   const std::int64_t index = 0;
   const Example example = test_->batch({&index, 1}, {&key, 1});
   check(example.size() == 2,
@@ -125,7 +131,7 @@ void Trainer::check_test_labels() const {
 // All settings that decide the bits, and those of the options' recipe.
 Recipe Trainer::make_recipe() const {
   const TrainerOptions& o = options_;
-  Recipe recipe = {{"seed", o.seed},
+  Recipe recipe = {{"seed", *o.seed},
                    {"shards", o.shards},
                    {"batch_size", o.batch_size},
                    {"accumulate", o.accumulate},
@@ -139,6 +145,7 @@ Recipe Trainer::make_recipe() const {
                    {"label_smoothing", o.label_smoothing}};
   const DeviceState& device = state_of(o.devices[0], "trainer");
   if (device.backend->threads_decide_bits(o.dtype)) recipe.set("threads_per_shard", device.contexts.front()->threads);
+  if (const std::uint64_t seed = device.random->seed(); seed != *o.seed) recipe.set("random_seed", seed);
   // The names of the tool's recipes.
   const Optimizer::Rule rule = optimizer_.rule();
   recipe.set("optimizer", rule.name);
@@ -216,7 +223,7 @@ void Trainer::share_shards() {
 void Trainer::join_ranks() {
   const TrainerOptions& o = options_;
   try {
-    const RandomKey key = random_key(o.seed, {});
+    const RandomKey key = random_key(*o.seed, {});
     const std::int64_t index = 0;
     Example example = loader_.dataset().batch({&index, 1}, {&key, 1});
     if (o.forward) {

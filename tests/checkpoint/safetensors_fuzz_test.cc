@@ -32,7 +32,7 @@ std::string valid_file() {
 }
 
 // Pieces of headers, and numbers at the edges of what integers hold.
-constexpr std::array<std::string_view, 26> kPieces{"{",
+constexpr std::array<std::string_view, 29> kPieces{"{",
                                                    "}",
                                                    "[",
                                                    "]",
@@ -51,6 +51,9 @@ constexpr std::array<std::string_view, 26> kPieces{"{",
                                                    "\"F32\"",
                                                    "\"U8\"",
                                                    "\"I64\"",
+                                                   "\"BOOL\"",
+                                                   "\"I32\"",
+                                                   "\"F4\"",
                                                    "\\u0000",
                                                    "9223372036854775807",
                                                    "9223372036854775808",
@@ -78,6 +81,14 @@ void check_consistent(const SafetensorsFile& file) {
     for (std::byte b : tensor.bytes) sink = b;
     static_cast<void>(sink);
   }
+  for (const ForeignTensor& tensor : file.foreign) {
+    bytes += tensor.bytes.size();
+    EXPECT_EQ(tensor.describe().find('\n'), std::string::npos);
+    volatile std::byte sink{};
+    for (std::byte b : tensor.bytes) sink = b;
+    static_cast<void>(sink);
+  }
+  EXPECT_LE(as_tensors(file).size(), file.tensors.size() + file.foreign.size());
   EXPECT_LT(bytes, file.contents->size());
 }
 

@@ -267,9 +267,40 @@ TEST(TrainingCheckpoint, OfAnOlderVersionMayLackNames) {
   recipe.set("nesterov", 1.0);
   EXPECT_EQ(job.load(folder / "changed", recipe).unrecorded, (std::vector<std::string>{"nesterov"}));
   EXPECT_ERROR(job.load(folder / "step-00000001", recipe), "made with no nesterov; this run has nesterov 1.0");
-  state["version"] = 4;
+  state["version"] = 5;
   change_state(folder, state.dump());
-  EXPECT_ERROR(job.load(folder / "changed"), "state.json: version is 4, expected at most 3");
+  EXPECT_ERROR(job.load(folder / "changed"), "state.json: version is 5, expected at most 4");
+}
+
+// A recipe of one's own may not name the seed of dropout.
+TEST(TrainingCheckpoint, HoldsTheSeedOfRandomOperations) {
+  TemporaryFolder folder;
+  Job job, other;
+  job.step();
+  job.save(folder.path(), 1);
+  other.runtime.random().set_seed(7);
+  const std::string before = weights_sha256(other.net);
+  EXPECT_ERROR(other.load(folder.path()),
+               "state.json: the random operations of the checkpoint have seed 0; this run's RuntimeOptions::seed is 7");
+  EXPECT_EQ(weights_sha256(other.net), before);
+  // Older versions did not save it.
+  nlohmann::json state = nlohmann::json::parse(folder.read("step-00000001/state.json"));
+  state.erase("random_seed");
+  state["version"] = 3;
+  change_state(folder, state.dump());
+  EXPECT_EQ(other.load(folder / "changed").position.step, 1);
+}
+
+TEST(TrainingCheckpoint, IsNotCastToTheTypesOfAnotherModel) {
+  TemporaryFolder folder;
+  Job job;
+  job.save(folder.path(), 1);
+  Linear other({.in_features = 3, .out_features = 2});
+  other.initialize(Normal{1}, job.runtime.devices());
+  other.to(DType::f64);
+  AdamW adamw(other.parameters(), {.lr = 0.1});
+  EXPECT_ERROR(load_checkpoint(folder.path(), other, adamw, kRecipe),
+               "weights.safetensors: weight is f32, expected f64");
 }
 
 // The folder is sound, what is in it is not what a run writes.

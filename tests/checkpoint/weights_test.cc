@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "lockstep/base/sha256.h"
+#include "lockstep/checkpoint/training_checkpoint.h"
 #include "lockstep/nn/layers.h"
 #include "lockstep/nn/module.h"
 #include "lockstep/nn/normalization.h"
@@ -160,6 +161,68 @@ TEST(Weights, ABufferMayHoldInfinities) {
   // The error names the NaN, not the infinity before it.
   net.mask.set_data(Tensor::from(std::vector<float>{0, -inf, NAN}, {3}));
   EXPECT_ERROR(save_weights(folder / "net", net), "mask holds nan at element 2");
+}
+
+// A file as PyTorch writes it: half floats, a mask, an index of 32 bits, and a type that no tensor has.
+TEST(Weights, OfOtherTypesAreLoadedOrListed) {
+  Runtime runtime;
+  TemporaryFolder folder;
+  Linear net({.in_features = 1, .out_features = 2, .bias = false});
+  net.initialize(Normal{1}, runtime.devices());
+  const auto write = [&](std::string header, std::string_view data) {
+    const std::uint64_t size = header.size();
+    std::string bytes(reinterpret_cast<const char*>(&size), 8);
+    return folder.write("f", bytes + header + std::string(data));
+  };
+  const std::string weight = R"("weight": {"dtype": "BF16", "shape": [2, 1], "data_offsets": [0, 4]})";
+  const std::string_view data(
+      "\x80\x3f\0\xc0"
+      "01234567",
+      12);  // 1 and -2
+  load_weights(write("{" + weight + "}", data.substr(0, 4)), net);
+  EXPECT_EQ(net.weight.host_data().to_vector<float>(), (std::vector<float>{1, -2}));
+  const std::string others = R"(, "mask": {"dtype": "BOOL", "shape": [2], "data_offsets": [4, 6]},
+                                  "scale": {"dtype": "F8_E4M3", "shape": [2], "data_offsets": [6, 8]},
+                                  "index": {"dtype": "I32", "shape": [], "data_offsets": [8, 12]}})";
+  const std::filesystem::path mixed = write("{" + weight + others, data);
+  EXPECT_ERROR(load_weights(mixed, net), "f: scale is not in the model");
+  const UnmatchedEntries unmatched = load_matching_weights(mixed, net);
+  EXPECT_EQ(unmatched.unexpected, (std::vector<std::string>{"index", "mask", "scale"}));
+  EXPECT_TRUE(unmatched.missing.empty());
+  const std::filesystem::path f8 = write(R"({"weight": {"dtype": "F8_E4M3", "shape": [2, 1], "data_offsets": [0, 2]},
+                "bias": {"dtype": "F32", "shape": [2], "data_offsets": [2, 10]}})",
+                                         "0123456789");
+  EXPECT_ERROR(load_weights(f8, net), "f: weight is F8_E4M3 [2, 1], expected [2, 1] f32");
+  Linear biased({.in_features = 1, .out_features = 2});
+  biased.initialize(Normal{1}, runtime.devices());
+  EXPECT_EQ(load_matching_weights(f8, biased).different,
+            std::vector<std::string>{"weight F8_E4M3 [2, 1], expected [2, 1] f32"});
+}
+
+TEST(Weights, OfACheckpointOrAFolderOfThem) {
+  Runtime runtime;
+  TemporaryFolder folder;
+  Net net(runtime, 1), other(runtime, 2);
+  Sgd sgd(net.parameters(), {});
+  EXPECT_ERROR(load_weights(folder.path(), other),
+               "there is no checkpoint in this folder, expected a safetensors file");
+  save_checkpoint(folder.path(), net, sgd, {.step = 1}, {});
+  const std::string first = weights_sha256(net);
+  net.parameters().back().set_data(Tensor::from(std::vector<float>{1, 2, 3}, {3}));
+  save_checkpoint(folder.path(), net, sgd, {.step = 2}, {});
+  load_weights(folder.path(), other);
+  EXPECT_EQ(weights_sha256(other), weights_sha256(net));
+  load_weights(folder / "step-00000001", other);
+  EXPECT_EQ(weights_sha256(other), first);
+  EXPECT_TRUE(load_matching_weights(folder.path(), other).missing.empty());
+  EXPECT_EQ(weights_sha256(other), weights_sha256(net));
+  // The average is what tests measure.
+  StateDict average{{"1.bias", Tensor::from(std::vector<float>{4, 5, 6}, {3})}};
+  save_checkpoint(folder / "averaged", net, sgd, {.step = 1}, {}, {.average = average});
+  load_weights(folder / "averaged", other);
+  EXPECT_EQ(other.parameters().back().host_data().to_vector<float>(), (std::vector<float>{4, 5, 6}));
+  folder.write("averaged/step-00000001/weights.safetensors", "rust");
+  EXPECT_ERROR(load_weights(folder / "averaged", other), "there is no valid checkpoint");
 }
 
 }  // namespace

@@ -160,5 +160,79 @@ TEST_F(Train, AKilledRunResumesToTheBit) {
             weights_of({"--epochs", "1000000", "--max-steps", further}));
 }
 
+// One command starts the run, goes on after a kill, and has nothing left to do after the end.
+TEST_F(Train, OneCommandStartsAndGoesOn) {
+  const std::string save = folder_ / "save";
+  const std::string whole = weights_of({"--epochs", "3"});
+  for (const Arguments& words : {Arguments{"--resume", "auto"}, {"--resume", save + "/"}}) {
+    std::filesystem::remove_all(save);
+    Arguments all{"--epochs", "3", "--save", save};
+    all.insert(all.end(), words.begin(), words.end());
+    Arguments stopped = all;
+    stopped.insert(stopped.end(), {"--max-steps", "5"});
+    const ToolResult start = train(stopped);
+    EXPECT_EQ(start.status, 0);
+    EXPECT_EQ(start.err, "");
+    EXPECT_EQ(weights_of(all), whole);
+    const ToolResult end = train(all);
+    EXPECT_EQ(end.status, 0);
+    EXPECT_THAT(end.err, HasSubstr("nothing left to do: the checkpoint has 12 steps, 3 epochs; --epochs 3\n"));
+    EXPECT_THAT(end.out, ::testing::MatchesRegex("(.|\n)*\ntest acc: [01].[0-9]* on .cpu:0.\n"));
+  }
+  const ToolResult other = train({"--save", save, "--resume", "auto", "--lr", "0.2"});
+  EXPECT_EQ(other.status, 1);
+  EXPECT_THAT(other.err, HasSubstr("the checkpoint was made with --lr 0.1; this run has --lr 0.2"));
+  EXPECT_EQ(train({"--resume", "auto"}).err, "lockstep: --resume auto: only with --save\n");
+}
+
+TEST_F(Train, OneCommandStartsFromWeightsAndGoesOn) {
+  const std::string save = folder_ / "save", start = folder_ / "start", other = folder_ / "other";
+  ASSERT_EQ(train({"--max-steps", "1", "--seed", "5", "--export", start}).status, 0);
+  ASSERT_EQ(train({"--max-steps", "1", "--seed", "6", "--export", other}).status, 0);
+  const std::string whole = weights_of({"--init-from", start});
+  ASSERT_EQ(train({"--init-from", start, "--save", save, "--resume", "auto", "--max-steps", "3"}).status, 0);
+  EXPECT_EQ(weights_of({"--init-from", start, "--save", save, "--resume", "auto"}), whole);
+  // The start weights are in the recipe.
+  EXPECT_THAT(train({"--init-from", other, "--save", save, "--resume", "auto"}).err, HasSubstr("initial weights"));
+}
+
+TEST_F(Train, ARequeuedSlurmJobGoesOn) {
+  const std::string save = folder_ / "save";
+  ASSERT_EQ(train({"--max-steps", "2", "--save", save}).status, 0);
+  const Arguments more{"--max-steps", "4", "--save", save};
+  const auto run = [&](const char* count) {
+    return run_tool(train_arguments(data_, more),
+                    {.environment = {"PATH=/usr/bin:/bin", std::string("SLURM_RESTART_COUNT=") + count}});
+  };
+  EXPECT_EQ(run("0").status, 2);
+  const ToolResult again = run("1");
+  EXPECT_EQ(again.status, 0) << again.err;
+  EXPECT_THAT(again.err, HasSubstr("resumed from " + save));
+}
+
+// A rank on another host does not see rank 0's disk, and an old listing of a network disk must not split the job.
+TEST_F(Train, OnlyRankZeroReadsTheCheckpoint) {
+  const std::string save = folder_ / "save", log = folder_ / "log", whole = folder_ / "whole.log";
+  ASSERT_EQ(train({"--log", whole}).status, 0);
+  ASSERT_EQ(train({"--max-steps", "3", "--save", save}).status, 0);
+  const std::string elsewhere = folder_ / "elsewhere";
+  Arguments job{"launch", "--nproc-per-node", "2", "--", "sh", "-c"};
+  const auto launch = [&](const std::string& resume) {
+    std::string command = "[ $RANK = 0 ] && save=" + save + " || save=" + elsewhere + "; exec " LOCKSTEP_TOOL;
+    for (const std::string& word : train_arguments(data_, {"--log", log, "--num-devices", "1"})) command += " " + word;
+    Arguments all = job;
+    all.push_back(command + " --save $save --resume " + resume);
+    return run_tool(all);
+  };
+  const ToolResult result = launch("auto");
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(events(log, "end").at(0), events(whole, "end").at(0));
+  EXPECT_FALSE(std::filesystem::exists(elsewhere));
+  // All ranks end with rank 0's error.
+  const ToolResult missing = launch(folder_ / "none");
+  EXPECT_EQ(missing.status, 2);
+  EXPECT_THAT(missing.err, HasSubstr("[rank 1] lockstep: --resume: Directory does not exist"));
+}
+
 }  // namespace
 }  // namespace lockstep

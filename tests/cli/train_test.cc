@@ -11,6 +11,7 @@
 #include "lockstep/checkpoint/checkpoint_directory.h"
 #include "lockstep/checkpoint/weights.h"
 #include "tests/cli/train_testing.h"
+#include "tests/wait_until.h"
 
 namespace lockstep {
 namespace {
@@ -158,6 +159,62 @@ TEST_F(Train, EachRankWritesItsTimeline) {
   const ToolResult result = run_tool(arguments);
   ASSERT_EQ(result.status, 0) << result.err;
   for (const char* name : {"trace.json", "trace.rank1.json"}) EXPECT_THAT(tasks(name), ::testing::Contains("matmul"));
+}
+
+// eval measures what the run measured.
+TEST_F(Train, EvalReadsCheckpointsAndFolders) {
+  const std::string save = folder_ / "save";
+  const Arguments run{"--epochs", "2", "--save", save, "--save-best", "--average", "0.9"};
+  ASSERT_EQ(train(run).status, 0);
+  const auto eval = [&](const std::string& from) {
+    return run_tool({"eval", "--data", data_.path(), "--model", "mlp", "--init-from", from});
+  };
+  const std::string newest = eval(save).out;
+  EXPECT_THAT(newest, ::testing::StartsWith("test acc: "));
+  EXPECT_EQ(eval(save + "/step-00000008").out, newest);
+  EXPECT_EQ(eval(save + "/best").status, 0);
+  std::string from_log;
+  const std::filesystem::path log = folder_ / "log";
+  ASSERT_EQ(train({"--epochs", "2", "--average", "0.9", "--log", log}).status, 0);
+  const auto epoch = events(log, "epoch").back();
+  EXPECT_THAT(newest, HasSubstr(fmt::format("({} of {})", epoch.at("test_correct").get<int>(),
+                                            epoch.at("test_total").get<int>())));
+  const ToolResult empty = eval(folder_ / ".");
+  EXPECT_EQ(empty.status, 1);
+  EXPECT_THAT(empty.err, HasSubstr("there is no checkpoint in this folder, expected a safetensors file"));
+  EXPECT_EQ(train({"--init-from", save, "--max-steps", "1"}).status, 0);
+  EXPECT_THAT(
+      eval(folder_.write("net.pth", std::string("PK\3\4\0\0\0\0\0\0", 10))).err,
+      HasSubstr("net.pth: this is a file of torch.save(), which only Python can read: convert it with python3"));
+}
+
+// The weights of an hour must not be lost with the last line.
+TEST_F(Train, AnExportThatCannotBeWrittenGoesElsewhere) {
+  const std::filesystem::path place = folder_ / "place", file = place / "net";
+  const std::filesystem::path temporary = folder_ / "temporary";
+  std::filesystem::create_directories(place);
+  std::filesystem::create_directories(temporary);
+  const auto export_to_a_folder_that_vanishes = [&](const Arguments& more) {
+    std::filesystem::create_directories(place);
+    std::filesystem::remove(folder_ / "log");
+    Arguments all{"--export", file, "--epochs", "1000000", "--log", folder_ / "log"};
+    all.insert(all.end(), more.begin(), more.end());
+    Tool tool(train_arguments(data_, all), {.environment = {"PATH=/usr/bin:/bin", "TMPDIR=" + temporary.string()}});
+    EXPECT_TRUE(wait_until([&] { return !events(folder_ / "log", "step").empty(); }));
+    std::filesystem::remove_all(place);
+    tool.send(SIGTERM);
+    return tool.wait();
+  };
+  const ToolResult result = export_to_a_folder_that_vanishes({});
+  EXPECT_EQ(result.status, 1);
+  ASSERT_EQ(std::distance(std::filesystem::directory_iterator(temporary), std::filesystem::directory_iterator()), 1);
+  const std::filesystem::path written = std::filesystem::directory_iterator(temporary)->path();
+  EXPECT_THAT(result.err, HasSubstr("--export: cannot write " + file.string()));
+  EXPECT_THAT(result.err, HasSubstr("; the weights are in " + written.string() + "\n"));
+  EXPECT_FALSE(read_safetensors(written).tensors.empty());
+  const std::string save = folder_ / "save";
+  EXPECT_THAT(export_to_a_folder_that_vanishes({"--save", save}).err,
+              HasSubstr("; the checkpoint in " + save + " has the weights\n"));
 }
 
 TEST_F(Train, EndsEarlyAndKeepsTheBestCheckpointAndTheAverage) {

@@ -9,6 +9,7 @@
 #include <numeric>
 #include <thread>
 
+#include "lockstep/runtime/runtime.h"
 #include "tests/expect_error.h"
 #include "tests/thread_limit.h"
 
@@ -252,6 +253,45 @@ TEST_P(Loader, AllRanksOfASamplerHaveAsManyBatches) {
   check(2047, 2, 32, true);
   for (std::int64_t examples = 1; examples <= 7; ++examples) check(examples, 3, 2, false);
   for (std::int64_t examples = 1; examples <= 7; ++examples) check(examples, 3, 2, true);
+}
+
+// One seed for a program: that of its Runtime, unless the options name another.
+TEST_P(Loader, FollowsTheSeedOfTheRuntime) {
+  const auto order = [&](DataLoaderOptions options) {
+    options.batch_size = 5;
+    options.workers = GetParam();
+    DataLoader loader(std::make_shared<Numbers>(8), options);
+    std::vector<Indices> all;
+    for (Example& batch : loader) {
+      for (const Tensor& part : batch) all.push_back(part.to_vector<std::int64_t>());
+    }
+    return all;
+  };
+  const auto with = [&](std::optional<std::uint64_t> seed) { return order({.shuffle = true, .seed = seed}); };
+  const auto zero = with(0), seven = with(7);
+  EXPECT_NE(zero, seven);
+  EXPECT_EQ(with({}), zero);
+  const auto permutation = [](std::optional<std::uint64_t> seed) {
+    return std::pair(RandomSampler(9, seed).order(1), DistributedSampler(9, {.world_size = 2, .seed = seed}).order(1));
+  };
+  EXPECT_EQ(permutation({}), permutation(0));
+  // Made before the Runtime, used while it lives.
+  const RandomSampler early(9);
+  Runtime runtime({.seed = 7});
+  EXPECT_EQ(with({}), seven);
+  EXPECT_EQ(with(0), zero);
+  EXPECT_EQ(order({.sampler = std::make_shared<RandomSampler>(8)}), seven);
+  EXPECT_EQ(permutation({}), permutation(7));
+  EXPECT_EQ(early.order(1), permutation(7).first);
+  {
+    Runtime same({.seed = 7});
+    EXPECT_EQ(with({}), seven);
+    Runtime other({.seed = 8});
+    EXPECT_ERROR(with({}), "data loader: this process has Runtimes with seed 7 and with seed 8, expected the seed in");
+    EXPECT_ERROR(early.order(1), "sampler: this process has Runtimes with seed 7 and with seed 8");
+    EXPECT_EQ(with(7), seven);
+  }
+  EXPECT_EQ(with({}), seven);
 }
 
 INSTANTIATE_TEST_SUITE_P(Workers, Loader, ::testing::Values(0, 1, 4));

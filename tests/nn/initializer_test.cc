@@ -134,5 +134,17 @@ TEST(Initializer, OrthogonalRowsOrColumns) {
   EXPECT_ERROR(weights(runtime, Orthogonal{}, {4}), "orthogonal: the parameter is [4], expected at least 2 axes");
 }
 
+TEST(Initializer, FollowsTheSeedOfTheRuntime) {
+  const auto weights = [](std::uint64_t runtime_seed, InitializeOptions options) {
+    Runtime runtime({.seed = runtime_seed});
+    Linear net({.in_features = 3, .out_features = 2});
+    net.initialize(Normal{1}, runtime.devices(), options);
+    return net.weight.host_data().to_vector<float>();
+  };
+  EXPECT_EQ(weights(7, {}), weights(0, {.seed = 7}));
+  EXPECT_EQ(weights(7, {.seed = 3}), weights(0, {.seed = 3}));
+  EXPECT_NE(weights(7, {}), weights(0, {}));
+}
+
 }  // namespace
 }  // namespace lockstep::testing

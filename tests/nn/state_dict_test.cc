@@ -76,6 +76,39 @@ TEST_F(StateDictTest, WhatDoesNotFitIsNamedAndNothingChanges) {
   EXPECT_NE(replicas(net_.parameters()[0])[0], before);
 }
 
+// As in PyTorch: most published weights are bf16 or f16, and parameters are f32.
+TEST_F(StateDictTest, FloatingValuesAreCastToTheParameter) {
+  const std::vector<double> values{1.0 / 3, -2.5};
+  const auto cast_by_hand = [&](auto type) {
+    using T = decltype(type);
+    std::vector<T> cast;
+    for (double v : values) cast.push_back(static_cast<T>(static_cast<float>(v)));
+    return cast;
+  };
+  const auto as_loaded = [&](const Tensor& bias, bool matching) {
+    StateDict state = state_dict(net_);
+    state[5].second = bias;
+    matching ? (void)load_matching_state(net_, state) : load_state_dict(net_, state);
+    return replicas(net_.named_parameters()[5].second)[0];
+  };
+  const auto expect = [&](auto type) {
+    const auto cast = cast_by_hand(type);
+    const std::vector<float> expected(cast.begin(), cast.end());
+    for (bool matching : {false, true}) EXPECT_EQ(as_loaded(Tensor::from(cast, {2}), matching), expected);
+  };
+  expect(BFloat16{});
+  expect(Float16{});
+  const auto rounded = cast_by_hand(float{});
+  EXPECT_EQ(as_loaded(Tensor::from(values, {2}), false), rounded);
+  // And to wider parameters.
+  net_.to(DType::f64);
+  StateDict state = state_dict(net_);
+  state[5].second = Tensor::from(rounded, {2});
+  load_state_dict(net_, state);
+  EXPECT_EQ(net_.named_parameters()[5].second.host_data().to_vector<double>(),
+            std::vector<double>(rounded.begin(), rounded.end()));
+}
+
 TEST_F(StateDictTest, LoadsWhatMatchesAndListsTheRest) {
   StateDict state = state_dict(net_);
   const Tensor convolution = state[0].second;

@@ -143,7 +143,7 @@ TEST_F(OptimizerTest, ParametersWithoutGradientStayAsTheyAre) {
   optimizer.step();
   EXPECT_EQ(weights(unused), (Numbers{3, 4}));
   EXPECT_NE(weights(used), (Numbers{1, 2}));
-  EXPECT_EQ(optimizer.state_dict().size(), 3U);
+  EXPECT_EQ(optimizer.state_dict().size(), 3U + 2U);  // and the optimizer's steps and rates
 }
 
 TEST_F(OptimizerTest, AStepUsesGradientsUp) {
@@ -323,7 +323,7 @@ TEST_F(OptimizerTest, StateRoundTrip) {
     }
     Parameter b = parameter("layer.weight", weights(a));
     auto second = make({b});
-    second->load_state_dict(first->state_dict(), first->steps());
+    second->load_state_dict(first->state_dict());
     EXPECT_EQ(second->steps(), 2);
     for (auto& [p, optimizer] : {std::pair(a, first.get()), std::pair(b, second.get())}) {
       give_gradient(p, gradient(3));
@@ -335,7 +335,7 @@ TEST_F(OptimizerTest, StateRoundTrip) {
   expect(maker<Adam>(AdamOptions{}));
 }
 
-// Its state has no steps of the parameters, which had those of the optimizer.
+// Its state has no steps of the parameters, which had those of the optimizer, and nothing of the optimizer itself.
 TEST_F(OptimizerTest, StateOfAnOlderVersion) {
   Parameter a = parameter("w", start()), b = parameter("w", start());
   Adam first({a}, AdamOptions{}), second({b}, AdamOptions{});
@@ -344,9 +344,13 @@ TEST_F(OptimizerTest, StateOfAnOlderVersion) {
     first.step();
   }
   auto state = first.state_dict();
-  ASSERT_EQ(state.back().first, "step.w");
-  EXPECT_EQ(state.back().second.item<std::int64_t>(), 2);
-  state.pop_back();
+  ASSERT_EQ(state.size(), 5U);
+  ASSERT_EQ(state[2].first, "step.w");
+  EXPECT_EQ(state[2].second.item<std::int64_t>(), 2);
+  EXPECT_EQ(state[3].first, "steps");
+  EXPECT_EQ(state[4].first, "learning_rates");
+  state.resize(2);
+  EXPECT_ERROR(second.load_state_dict(state), "the state has no steps, expected it or a number of steps beside it");
   b.set_data(a.host_data());
   second.load_state_dict(state, first.steps());
   for (auto& [p, optimizer] : {std::pair(a, &first), std::pair(b, &second)}) {
@@ -364,7 +368,7 @@ TEST_F(OptimizerTest, TwoParametersOfOneNameHaveNoStateDict) {
   EXPECT_ERROR(adam.state_dict(), "optimizer: two of its parameters are named fc.weight");
   EXPECT_ERROR(adam.load_state_dict({}, 0), "optimizer: two of its parameters are named fc.weight");
   EXPECT_EQ(adam.steps(), 1);
-  EXPECT_TRUE(Sgd({a, b}, {}).state_dict().empty());
+  EXPECT_EQ(Sgd({a, b}, {}).state_dict().size(), 2U);  // steps and rates
 }
 
 TEST_F(OptimizerTest, StateThatDoesNotFitIsNamedAndNothingChanges) {
@@ -381,10 +385,17 @@ TEST_F(OptimizerTest, StateThatDoesNotFitIsNamedAndNothingChanges) {
     optimizer.load_state_dict(changed, 5);
   };
   EXPECT_EQ(state[0].first, "exp_avg.a");
-  EXPECT_ERROR(load([](auto& s) { s.pop_back(); }), "the state of b is incomplete");
+  ASSERT_EQ(state[5].first, "step.b");
+  EXPECT_ERROR(load([](auto& s) { s.erase(s.begin() + 5); }), "the state of b is incomplete");
   EXPECT_ERROR(load([](auto& s) { s.erase(s.begin() + 1); }), "the state of b is incomplete");
-  EXPECT_ERROR(load([](auto& s) { s.back().second = Tensor::from(std::vector<std::int64_t>{-1}, {1}); }),
+  EXPECT_ERROR(load([](auto& s) { s[5].second = Tensor::from(std::vector<std::int64_t>{-1}, {1}); }),
                "step.b is -1, expected 0 to 2^53");
+  EXPECT_ERROR(load([](auto& s) { s.back().second = Tensor::host({4}); }),
+               "learning_rates is [4] f32 on host, expected [4] f64 for 1 group");
+  EXPECT_ERROR(load([](auto& s) {
+                 s.back().second = Tensor::from(std::vector<double>{1, 1, -1, 1}, {4});
+               }),
+               "learning_rates has -1 at element 2, expected at least 0");
   EXPECT_ERROR(load([](auto& s) { s.emplace_back("exp_avg.c", Tensor::host({1})); }),
                "exp_avg.c, which belongs to none of the optimizer's parameters");
   EXPECT_ERROR(load([](auto& s) { s[3].second = Tensor::host({7}); }), "exp_avg_sq.b is [7] f32 on host, expected [1]");

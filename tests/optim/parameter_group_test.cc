@@ -186,15 +186,44 @@ TEST_F(ParameterGroupTest, StateRoundTrip) {
   std::vector<std::string> names;
   for (const auto& [name, tensor] : a.state_dict()) names.push_back(name);
   EXPECT_EQ(names, (std::vector<std::string>{"exp_avg.c", "exp_avg.a", "exp_avg.b", "exp_avg_sq.c", "exp_avg_sq.a",
-                                             "exp_avg_sq.b", "step.c", "step.a", "step.b"}));
+                                             "exp_avg_sq.b", "step.c", "step.a", "step.b", "steps", "learning_rates"}));
   for (std::size_t i = 0; i < first.size(); ++i) Parameter(second[i]).set_data(first[i].host_data());
-  b.load_state_dict(a.state_dict(), a.steps());
+  b.load_state_dict(a.state_dict());
   for (auto [all, optimizer] : {std::pair(&first, &a), std::pair(&second, &b)}) {
     give_gradients(*all, 2);
     optimizer->step();
   }
   for (std::size_t i = 0; i < first.size(); ++i) EXPECT_EQ(weights(second[i]), weights(first[i]));
   EXPECT_EQ(a.describe_groups(), "lr 0.2, weight_decay 0.1: c; lr 0.1, weight_decay 0: a, b");
+}
+
+// Also while a schedule has set the rate to 0, and for groups that follow the optimizer's rate.
+TEST_F(ParameterGroupTest, RatesAreInTheState) {
+  const auto make = [](const std::vector<Parameter>& all) {
+    return Sgd({{.parameters = {all[0]}}, {.parameters = {all[1]}, .lr = 0.3}, {.parameters = {all[2]}}}, {.lr = 0.1});
+  };
+  const auto rates = [](const Optimizer& optimizer) {
+    std::vector<double> all{optimizer.learning_rate(), optimizer.base_learning_rate()};
+    for (std::size_t g = 0; g < optimizer.group_count(); ++g) all.push_back(optimizer.learning_rate(g));
+    return all;
+  };
+  const std::vector<Parameter> first = parameters(), second = parameters();
+  Sgd a = make(first), b = make(second);
+  a.set_learning_rate(0.07);
+  a.set_learning_rate(2, 0.011);
+  for (const double scheduled : {0.07, 1.0 / 3, 0.0, 0.2}) {
+    a.set_scheduled_learning_rate(scheduled);
+    b.load_state_dict(a.state_dict());
+    EXPECT_EQ(rates(b), rates(a)) << scheduled;
+    Sgd c = make(parameters());
+    c.load_state_dict(a.state_dict());
+    c.set_scheduled_learning_rate(0.05);
+    b.set_scheduled_learning_rate(0.05);
+    EXPECT_EQ(rates(c), rates(b));
+  }
+  Sgd plain(parameters(), {});
+  EXPECT_ERROR(plain.load_state_dict(a.state_dict()),
+               "learning_rates is [6] f64 on host, expected [4] f64 for 1 group");
 }
 
 TEST_F(ParameterGroupTest, WrongGroupsAreErrors) {

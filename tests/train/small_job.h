@@ -38,11 +38,11 @@ struct SmallJob {
       : runtime({.cpu_devices = devices,
                  .cores_per_device = cores_per_device,
                  .threads_per_shard = 1,
-                 .seed = options.seed}) {
+                 .seed = options.seed.value_or(0)}) {
     net.append<Conv2d>(ConvLayerOptions{.out_channels = 16, .kernel_size = 3, .padding = 1});
     net.append<BatchNorm2d>().append<ReLU>().append<GlobalAvgPool2d>().append<Flatten>();
     net.append<Dropout>(0.2).append<Linear>(LinearOptions{.out_features = 5});
-    net.initialize(Xavier{}, runtime.devices(), {.seed = options.seed});
+    net.initialize(Xavier{}, runtime.devices());
     adam = std::make_unique<Adam>(make_groups ? make_groups(net) : ParameterGroups(net.parameters()),
                                   AdamOptions{.lr = 1e-2});
     options.devices = runtime.devices();

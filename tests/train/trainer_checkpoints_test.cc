@@ -5,6 +5,7 @@
 
 #include "lockstep/checkpoint/checkpoint_directory.h"
 #include "lockstep/checkpoint/weights.h"
+#include "lockstep/runtime/random_state.h"
 #include "lockstep/train/trainer.h"
 #include "tests/expect_error.h"
 #include "tests/temporary_folder.h"
@@ -196,6 +197,77 @@ TEST(TrainerCheckpoints, ADamagedOneIsSkippedAndTold) {
   EXPECT_NE(run.damaged[0].find("weights.safetensors"), std::string::npos) << run.damaged[0];
 }
 
+// Dropout draws by the Runtime's seed, whatever the order of the examples follows.
+TEST(TrainerCheckpoints, TheSeedOfRandomOperationsIsInTheRecipe) {
+  TemporaryFolder folder;
+  const TrainerOptions options{.epochs = 1, .seed = 5, .save_folder = folder.path()};
+  SmallJob same(1, options);
+  EXPECT_FALSE(same.trainer->recipe().contains("random_seed"));
+  same.trainer->train();
+  TrainerOptions again = options;
+  again.save_folder.clear();
+  SmallJob job(1, again);
+  job.runtime.random().set_seed(7);
+  const auto expect_seed = [&](TrainerOptions o, const std::string& difference) {
+    o.devices = job.runtime.devices();
+    o.shards = 4;
+    o.batch_size = SmallJob::kBatch;
+    Trainer trainer(job.net, *job.adam, random_pictures(SmallJob::kTrain, 1), nullptr, o);
+    EXPECT_ERROR(trainer.resume(folder.path()), difference);
+  };
+  expect_seed(again, "was made with no random_seed; this run has random_seed 7");
+  again.seed.reset();
+  expect_seed(again, "was made with seed 5; this run has seed 7");
+}
+
+TEST(TrainerCheckpoints, RatesOfGroupsGoOn) {
+  const auto two_groups = [](const Module& net) {
+    std::vector<Parameter> all = net.parameters(), head{all.back()};
+    all.pop_back();
+    return ParameterGroups{{.parameters = all}, {.parameters = head}};
+  };
+  for (const ScheduleKind kind : {ScheduleKind::constant, ScheduleKind::cosine}) {
+    const auto run = [&](TrainerOptions options, std::int64_t stop, const std::filesystem::path& resume) {
+      options.epochs = 2;
+      options.schedule.kind = kind;
+      SmallJob job(1, options, nullptr, nullptr, 0, two_groups);
+      if (!resume.empty()) job.trainer->resume(resume);
+      job.trainer->on_update = [&](std::int64_t step) {
+        if (step == 2) job.adam->set_learning_rate(1, 0.05);
+        if (step == stop) job.trainer->request_stop();
+      };
+      job.trainer->train();
+      return weights_sha256(job.net);
+    };
+    TemporaryFolder folder;
+    const std::string whole = run({}, 0, {});
+    EXPECT_NE(run({.save_folder = folder.path()}, 4, {}), whole);
+    EXPECT_EQ(run({}, 0, folder.path()), whole);
+  }
+}
+
+TEST(TrainerCheckpoints, OneProgramStartsAndGoesOn) {
+  TemporaryFolder folder;
+  TrainerOptions options{.epochs = 2, .max_steps = 4, .save_folder = folder / "save"};
+  SmallJob first(1, options);
+  EXPECT_FALSE(first.trainer->resume_or_start().has_value());
+  first.trainer->train();
+  options.max_steps = 0;
+  SmallJob second(2, options), whole(1, {.epochs = 2}),
+      other(1, {.epochs = 2, .seed = 3, .save_folder = folder / "save"});
+  EXPECT_EQ(second.trainer->resume_or_start()->position.step, 4);
+  second.trainer->train();
+  whole.trainer->train();
+  EXPECT_EQ(weights_sha256(second.net), weights_sha256(whole.net));
+  EXPECT_ERROR(other.trainer->resume_or_start(), "was made with seed 0; this run has seed 3");
+  EXPECT_ERROR(whole.trainer->resume_or_start(), "resume_or_start() without TrainerOptions::save_folder");
+  // To start anew would delete what can perhaps be repaired.
+  for (const char* step : {"step-00000005", "step-00000010"}) {
+    folder.write(std::string("save/") + step + "/weights.safetensors", "rust");
+  }
+  EXPECT_ERROR(SmallJob(1, options).trainer->resume_or_start(), "there is no valid checkpoint to resume from");
+}
+
 TEST(TrainerStop, EndsAfterTheStepInProgressWithACheckpoint) {
   TemporaryFolder folder;
   const TrainerOptions options{.epochs = 1000};
@@ -222,6 +294,56 @@ TEST(TrainerStop, EndsAfterTheStepInProgressWithACheckpoint) {
   resumed.trainer->train();
   whole.trainer->train();
   EXPECT_EQ(weights_sha256(resumed.net), weights_sha256(whole.net));
+}
+
+TEST(TrainerStop, TheNextCallGoesOn) {
+  SmallJob job(1, {.epochs = 3}), whole(1, {.epochs = 3});
+  job.trainer->on_update = [&](std::int64_t step) {
+    if (step == 7) job.trainer->request_stop();
+  };
+  EXPECT_TRUE(job.trainer->train().stopped);
+  // A signal may come before train() is called.
+  job.trainer->request_stop();
+  EXPECT_TRUE(job.trainer->train().stopped);
+  const TrainingResult rest = job.trainer->train();
+  EXPECT_FALSE(rest.stopped);
+  EXPECT_EQ(rest.steps, 15);
+  whole.trainer->train();
+  EXPECT_EQ(weights_sha256(job.net), weights_sha256(whole.net));
+  EXPECT_EQ(job.losses, whole.losses);
+}
+
+// Throws in the second micro-batch of a step, after the gradients of the first.
+TEST(TrainerStop, TheCallAfterAnExceptionRepeatsTheWholeStep) {
+  for (const std::int64_t accumulate : {1, 2}) {
+    for (const bool record : {false, true}) {
+      int calls = 0, bad = -1;
+      // Without batch norm, whose running statistics follow every forward pass.
+      const TrainerOptions options{
+          .accumulate = accumulate, .record_steps = record, .epochs = 2, .forward = {}, .clip_norm = 0.5};
+      const auto with_loss = [&](TrainerOptions o) {
+        o.loss = [&](const Tensor& outputs, const Tensor& labels) {
+          check(++calls != bad, "a broken loss");
+          return cross_entropy(outputs, labels);
+        };
+        return o;
+      };
+      SmallJob whole(1, with_loss(options));
+      whole.trainer->train();
+      calls = 0;
+      bad = accumulate == 1 ? 2 : 4;
+      SmallJob job(1, with_loss(options));
+      EXPECT_ERROR(job.trainer->train(), "a broken loss");
+      EXPECT_EQ(job.trainer->train().steps, whole.steps.back().step);
+      EXPECT_EQ(job.losses, whole.losses);
+      const auto parameters = [](const SmallJob& j) {
+        std::vector<std::vector<float>> all;
+        for (const Parameter& p : j.net.parameters()) all.push_back(p.host_data().to_vector<float>());
+        return all;
+      };
+      EXPECT_EQ(parameters(job), parameters(whole));
+    }
+  }
 }
 
 }  // namespace

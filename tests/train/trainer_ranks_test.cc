@@ -163,7 +163,8 @@ TEST(TrainerRanks, ACheckpointThatCannotBeWrittenIsEveryonesError) {
   for (const RankResult& r : train_ranks(2, options)) EXPECT_THAT(r.error, HasSubstr("file")) << r.error;
 }
 
-TEST(TrainerRanks, AResumptionThatOneCannotFollowIsEveryonesError) {
+// Ranks on hosts of their own see other disks, or none.
+TEST(TrainerRanks, ResumeFromWhatRankZeroReads) {
   TemporaryFolder folder;
   const auto save = [&](const char* name, TrainerOptions options) {
     options.epochs = 1;
@@ -173,14 +174,60 @@ TEST(TrainerRanks, AResumptionThatOneCannotFollowIsEveryonesError) {
   };
   const std::string three = save("three", {.max_steps = 3}), four = save("four", {.max_steps = 4});
   const std::string seven = save("seven", {.max_steps = 4, .seed = 7}), none = (folder / "none").string();
+  const RankResult whole = train({.trainer = {.epochs = 1}}, nullptr);
+  for (const RankResult& r : train_ranks(3, {.trainer = {.epochs = 1}, .resume = {three, none, four}})) {
+    EXPECT_EQ(r.error, "");
+    EXPECT_EQ(r.weights, whole.weights);
+    EXPECT_EQ(r.losses.size(), 2U);
+  }
   const auto expect_error = [&](const std::vector<std::filesystem::path>& folders, const std::string& error) {
     for (const RankResult& r : train_ranks(3, {.trainer = {.epochs = 1}, .resume = folders})) EXPECT_EQ(r.error, error);
   };
-  expect_error({three, none, three}, "rank 1: " + none + ": there is no valid checkpoint to resume from");
-  expect_error({three, three, four}, "rank 2: " + four + "/step-00000004: has step 4 where rank 0 has 3");
-  expect_error({four, seven, four}, "rank 1: " + seven +
+  expect_error({none, three, three}, "rank 0: " + none + ": there is no valid checkpoint to resume from");
+  expect_error({seven, four, four}, "rank 0: " + seven +
                                         "/step-00000004/state.json: the checkpoint was made with seed 7; "
                                         "this run has seed 0");
+}
+
+TEST(TrainerRanks, ResumeOrStartTogether) {
+  TemporaryFolder folder;
+  const RankResult whole = train({.trainer = {.epochs = 1}}, nullptr);
+  RanksOptions options{.trainer = {.epochs = 1, .max_steps = 3, .save_folder = folder / "save"}};
+  for (const bool resumes : {false, true}) {
+    options.prepare = [&](int, SmallJob& job) {
+      const auto run = job.trainer->resume_or_start();
+      EXPECT_EQ(run.has_value(), resumes);
+      if (run) {
+        EXPECT_EQ(run->position.step, 3);
+      }
+    };
+    for (const RankResult& r : train_ranks(2, options)) {
+      EXPECT_EQ(r.error, "");
+      if (resumes) {
+        EXPECT_EQ(r.weights, whole.weights);
+      }
+    }
+    options.trainer.max_steps = 0;
+  }
+}
+
+TEST(TrainerRanks, GoOnAfterAStop) {
+  RanksOptions options{.trainer = {.epochs = 4}};
+  const RankResult whole = train(options, nullptr);
+  options.prepare = [](int rank, SmallJob& job) {
+    if (rank == 1) {
+      job.trainer->on_update = [trainer = job.trainer.get()](std::int64_t step) {
+        if (step == 7) trainer->request_stop();
+      };
+    }
+    EXPECT_TRUE(job.trainer->train().stopped);
+  };
+  for (const RankResult& r : train_ranks(3, options)) {
+    EXPECT_EQ(r.error, "");
+    EXPECT_FALSE(r.result.stopped);
+    EXPECT_EQ(r.weights, whole.weights);
+    EXPECT_EQ(r.losses, whole.losses);
+  }
 }
 
 TEST(TrainerRanks, WeightsThatAreNotFiniteAreEveryonesError) {
