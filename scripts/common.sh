@@ -107,7 +107,7 @@ show_build() {
         shown=$SECONDS
         say "building: ${BASH_REMATCH[1]} of ${BASH_REMATCH[2]} steps"
       fi
-    elif [[ $line != "ninja: Entering directory"* && $line != "ninja: no work to do." ]]; then
+    elif [[ $line != "ninja: Entering directory"* && $line != "ninja: no work to do." && $line != "-- "* ]]; then
       printf '%s%s\n' "$clear" "$line" >&2
     fi
   done
