@@ -58,18 +58,58 @@ configure=()
 command -v nvidia-smi > /dev/null || configure=(-DLOCKSTEP_CUDA_ARCHITECTURES=80-virtual)
 emulation=OFF
 build() (
-  preset=$1 folder=$2 quiet=--quiet launcher=()
+  preset=$1 folder=$2 launcher=()
   shift 2
+  if ! writable "$folder"; then
+    up_to_date "$folder" "$@" && return
+    die "cannot build: $PWD/$folder cannot be written by $(id -un), and it is older than the sources or not built for \
+this. Run this as the tree's owner, or in a copy of the tree"
+  fi
   mkdir -p "$folder"
   exec 9>"$folder/.lock"
   flock 9
   if [ ! -f "$folder/build.ninja" ]; then
     say "building in $folder/ (a few minutes the first time)"
-    [ ! -t 2 ] || quiet=
     command -v ccache >/dev/null && launcher=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
     quietly cmake --preset "$preset" "${launcher[@]}" "${configure[@]}" -DLOCKSTEP_CUDA_EMULATION=$emulation
   elif ! grep -q "^LOCKSTEP_CUDA_EMULATION:BOOL=$emulation" "$folder/CMakeCache.txt"; then
     quietly cmake -DLOCKSTEP_CUDA_EMULATION=$emulation "$folder"
   fi
-  ninja -C "$folder" $quiet -j "$(nproc)" "$@" >&2 || die "the build in $folder/ failed"
+  (set -o pipefail; ninja -C "$folder" -j "$(nproc)" "$@" 2>&1 | show_build) || die "the build in $folder/ failed"
 )
+
+# writable FOLDER: whether this user can build in it, or make it.
+writable() {
+  [ -e "$1" ] || { [ -w . ]; return; }
+  [ -w "$1" ] && { [ ! -e "$1/.lock" ] || [ -w "$1/.lock" ]; } && { [ ! -e "$1/.ninja_log" ] || [ -w "$1/.ninja_log" ]; }
+}
+
+# up_to_date FOLDER TARGET...: whether the tool, the one target, is built and nothing that it is made of is newer.
+up_to_date() {
+  local tool=$1/apps/lockstep/lockstep
+  [ "${*:2}" = lockstep ] && [ -x "$tool" ] || return
+  [ -z "$(find CMakeLists.txt CMakePresets.json cmake lockstep apps -newer "$tool" -type f -print -quit)" ]
+}
+
+# Shows how far ninja is: in one line on a terminal, else with a line every 20 seconds. Passes on what compilers say.
+show_build() {
+  local line shown=$SECONDS columns=80 clear=
+  if [ -t 2 ]; then
+    clear=$'\r\033[K'
+    read -r _ columns < <(stty size <&2 2>/dev/null || echo 24 80) || true
+    [ "$columns" -gt 20 ] || columns=80
+  fi
+  while IFS= read -r line || [ -n "$line" ]; do
+    if [[ $line =~ ^\[([0-9]+)/([0-9]+)\]\  ]]; then
+      if [ -n "$clear" ]; then
+        printf '%s%s' "$clear" "${line:0:columns-1}" >&2
+      elif [ $((SECONDS - shown)) -ge 20 ]; then
+        shown=$SECONDS
+        say "building: ${BASH_REMATCH[1]} of ${BASH_REMATCH[2]} steps"
+      fi
+    elif [[ $line != "ninja: Entering directory"* && $line != "ninja: no work to do." && $line != "-- "* ]]; then
+      printf '%s%s\n' "$clear" "$line" >&2
+    fi
+  done
+  printf '%s' "$clear" >&2
+}

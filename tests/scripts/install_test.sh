@@ -96,15 +96,17 @@ fresh; echo > "$folder/answer"; through=terminal answers=$folder/answer install;
 scripts() {
   fresh
   cp "$project/run" "$project/test" "$folder/"
-  cp "$project/scripts/common.sh" "$folder/scripts/"
+  cp "$project"/scripts/{common,run_tests,bare}.sh "$folder/scripts/"
   local command
-  for command in cat dirname flock grep mkdir nproc; do ln -s "$(command -v $command)" "$folder/bin/$command"; done
-  for command in cmake ctest ninja; do stand_in $command ''; done
+  for command in awk cat dirname find flock grep mkdir nproc tail; do ln -s "$(command -v $command)" "$folder/bin/$command"; done
+  for command in cmake ninja; do stand_in $command ''; done
+  stand_in ctest 'echo "1/1 Test #1: one ....   Passed    0.01 sec"'
   mkdir -p "$folder/build/apps/lockstep"
   printf '#!/bin/bash\necho "$@"\n' > "$folder/build/apps/lockstep/lockstep"
   chmod +x "$folder/build/apps/lockstep/lockstep"
   status=0
-  output=$(env -i PATH="$folder/bin" LOG="$folder/log" "$folder/$1" "${@:2}" 2>&1 < /dev/null) || status=$?
+  ${prepare:-:}
+  output=$(${as:-} env -i PATH="$folder/bin" LOG="$folder/log" "$folder/$1" "${@:2}" 2>&1 < /dev/null) || status=$?
   log=$(cat "$folder/log")
 }
 case="./run --yes"; scripts run --yes devices --all
@@ -113,7 +115,42 @@ case="./run"; scripts run devices --all; refused "*--yes*"
 case="./run alone"; scripts run --yes; expect status "$status" 0
 expect output "$output" "*verify --model lenet --layouts 1,2,2x1*train --num-devices 2 *--plot resnet18.svg*What to try next:*./run *./run *./run *"
 case="./test --yes"; scripts test --yes; expect status "$status" 0; expect apt "$log" "sudo*install*"
+expect output "$output" "*1 passed, 0 failed, 0 skipped; build 0:00, tests 0:00; all output: build/tests.log"
 case="./test"; scripts test; refused "*--yes*"
+
+# A build that cannot be written, by a user for whom that holds.
+as=
+[ "$(id -u)" -ne 0 ] || as="setpriv --reuid=65534 --regid=65534 --clear-groups"
+here() { stand_in dpkg-query 'echo all installed'; touch "$folder/CMakeLists.txt" "$folder/CMakePresets.json"; mkdir -p "$folder"/{apps,cmake,lockstep}; }
+locked() { here; touch "$folder/build/apps/lockstep/lockstep"; chmod a-w "$folder/build"; }
+older() { here; touch -d yesterday "$folder/build/apps/lockstep/lockstep"; chmod a-w "$folder/build"; }
+if [ -z "$as" ] || $as test -x "$folder/bin"; then
+  case="./run where nothing can be written, up to date"; prepare=locked scripts run devices
+  expect status "$status" 0; expect output "$output" "devices"
+  case="./run where nothing can be written, with newer sources"; prepare=older scripts run devices
+  expect status "$status" 1; expect output "$output" "lockstep: cannot build: $folder/build cannot be written by *, and it is older than the sources*"
+  case="./test where nothing can be written"; prepare=locked scripts test
+  expect status "$status" 1; expect output "$output" "lockstep: cannot build: *"
+  chmod u+w "$folder/build"
+fi
+as=
+
+# What a build says without a terminal.
+case="progress of a build"
+shows() {
+  stand_in dpkg-query 'echo all installed'
+  stand_in ninja 'echo "ninja: Entering directory"; echo "[1/9] one"; echo "a.cc: warning: odd"; echo "[2/9] two"'
+}
+prepare=shows scripts run devices
+expect status "$status" 0; expect output "$output" "*a.cc: warning: odd
+devices"
+breaks() { shows; stand_in ninja 'echo "[1/9] one"; echo "FAILED: one"; exit 1'; }
+case="a build that fails"; prepare=breaks scripts run devices
+expect status "$status" 1; expect output "$output" "*FAILED: one*lockstep: the build in build/ failed"
+
 case="./test --yes with an unknown kind"; scripts test --yes all; expect status "$status" 1; expect output "$output" "*usage: ./test*"
+
+case="./test bare without a suite"; scripts test bare; expect status "$status" 1; expect output "$output" "*usage: ./test bare bookworm|trixie"
+case="./test bare without root"; scripts test bare trixie; expect status "$status" 1; expect output "$output" "*needs root*"; expect apt "$log" ""
 
 exit $failed
