@@ -20,8 +20,8 @@ std::optional<std::int64_t> SampleCall::optional(const char* name) const {
 
 Reduction SampleCall::reduction() const {
   const std::string name = a.at("reduction");
-  return name == "none"  ? Reduction::none
-         : name == "sum" ? Reduction::sum
+  return name == "none"   ? Reduction::none
+         : name == "sum"  ? Reduction::sum
          : name == "mean" ? Reduction::mean
                           : Reduction::batchmean;
 }
@@ -94,30 +94,34 @@ std::map<std::string, SampleFunction> elementwise() {
     Tensor (*number)(const Tensor&, double);
     Tensor (*right)(double, const Tensor&);
   };
-  const Binary binary[] = {
-      {"add", operator+, operator+, operator+},
-      {"subtract", operator-, operator-, operator-},
-      {"multiply", operator*, operator*, operator*},
-      {"divide", operator/, operator/, operator/},
-      {"pow", pow, pow, pow},
-      {"eq", eq, eq, nullptr},
-      {"ne", ne, ne, nullptr},
-      {"lt", lt, lt, nullptr},
-      {"le", le, le, nullptr},
-      {"gt", gt, gt, nullptr},
-      {"ge", ge, ge, nullptr},
-      {"maximum", maximum, nullptr, nullptr},
-      {"minimum", minimum, nullptr, nullptr},
-      {"logical_and", logical_and, nullptr, nullptr},
-      {"logical_or", logical_or, nullptr, nullptr},
-      {"logical_xor", logical_xor, nullptr, nullptr},
-      {"matmul", matmul, nullptr, nullptr},
-      {"bmm", bmm, nullptr, nullptr},
-  };
+  const Binary binary[] = {{"add", operator+, operator+, operator+ },
+                            {"subtract", operator-, operator-, operator- },
+                             {"multiply", operator*, operator*, operator* },
+                              {
+                                  "divide",
+                                  operator/,
+                                  operator/,
+                                  operator/ },
+                                  {"pow", pow, pow, pow},
+                                  {"eq", eq, eq, nullptr},
+                                  {"ne", ne, ne, nullptr},
+                                  {"lt", lt, lt, nullptr},
+                                  {"le", le, le, nullptr},
+                                  {"gt", gt, gt, nullptr},
+                                  {"ge", ge, ge, nullptr},
+                                  {"maximum", maximum, nullptr, nullptr},
+                                  {"minimum", minimum, nullptr, nullptr},
+                                  {"logical_and", logical_and, nullptr, nullptr},
+                                  {"logical_or", logical_or, nullptr, nullptr},
+                                  {"logical_xor", logical_xor, nullptr, nullptr},
+                                  {"matmul", matmul, nullptr, nullptr},
+                                  {"bmm", bmm, nullptr, nullptr},
+                             };
   for (const Binary& b : binary) {
     const std::string name = b.name;
     all[name] = [f = b.tensors](const Call& c) { return Results{f(c[0], c[1])}; };
-    if (b.number) all[name + "_number"] = [f = b.number](const Call& c) { return Results{f(c[0], c.number("number"))}; };
+    if (b.number)
+      all[name + "_number"] = [f = b.number](const Call& c) { return Results{f(c[0], c.number("number"))}; };
     if (b.right) all[name + "_right"] = [f = b.right](const Call& c) { return Results{f(c.number("number"), c[0])}; };
   }
   all["leaky_relu"] = [](const Call& c) { return Results{leaky_relu(c[0], c.number("a"))}; };
@@ -144,9 +148,7 @@ std::map<std::string, SampleFunction> shapes() {
       {"transpose", [](const Call& c) { return Results{transpose(c[0], c.integer("a"), c.integer("b"))}; }},
       {"expand", [](const Call& c) { return Results{expand(c[0], c.shape())}; }},
       {"narrow",
-       [](const Call& c) {
-         return Results{narrow(c[0], c.integer("dim"), c.integer("start"), c.integer("length"))};
-       }},
+       [](const Call& c) { return Results{narrow(c[0], c.integer("dim"), c.integer("start"), c.integer("length"))}; }},
       {"select", [](const Call& c) { return Results{select(c[0], c.integer("dim"), c.integer("index"))}; }},
       {"slice",
        [](const Call& c) {
@@ -251,10 +253,17 @@ std::map<std::string, SampleFunction> layers() {
       {"mse_loss", [](const Call& c) { return Results{mse_loss(c[0], c[1], {c.reduction()})}; }},
       {"l1_loss", [](const Call& c) { return Results{l1_loss(c[0], c[1], {c.reduction()})}; }},
       {"huber_loss",
-       [](const Call& c) { return Results{huber_loss(c[0], c[1], {c.reduction(), c.number("delta")})}; }},
+       [](const Call& c) {
+         return Results{huber_loss(c[0], c[1], {c.reduction(), c.number("delta")})};
+       }},
       {"smooth_l1_loss",
-       [](const Call& c) { return Results{smooth_l1_loss(c[0], c[1], {c.reduction(), c.number("beta")})}; }},
-      {"kl_div", [](const Call& c) { return Results{kl_div(c[0], c[1], {c.reduction(), c.flag("log_target")})}; }},
+       [](const Call& c) {
+         return Results{smooth_l1_loss(c[0], c[1], {c.reduction(), c.number("beta")})};
+       }},
+      {"kl_div",
+       [](const Call& c) {
+         return Results{kl_div(c[0], c[1], {c.reduction(), c.flag("log_target")})};
+       }},
       {"bce_with_logits",
        [](const Call& c) {
          const bool weighted = c.flag("weighted");
