@@ -8,11 +8,13 @@ tests/models/samples_parity_test.cc computes them, and sample_functions.cc has t
 import collections
 import json
 import math
+import random
 import sys
 import types
 import unittest
 import warnings
 
+import numpy
 import torch
 import torch.nn.functional as F
 
@@ -815,6 +817,8 @@ def main():
     everything = EVERYTHING
     torch.set_num_threads(1)
     torch.manual_seed(0)
+    random.seed(0)
+    numpy.random.seed(0)
     print(json.dumps({'torch': torch.__version__}))
     op_samples(everything)
     module_samples(everything)
