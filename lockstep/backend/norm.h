@@ -50,8 +50,8 @@ class NormKernels {
                              const View& dresidual) = 0;
 
   // running_mean += momentum * (mean - running_mean); running_var likewise with the unbiased variance M2 / (n - 1). n =
-  // 0 changes nothing. n = 1 has no unbiased variance and leaves running_var unchanged. batches (i64 scalar) counts the
-  // commits with n > 0.
+  // 0 leaves both unchanged. n = 1 has no unbiased variance and leaves running_var unchanged. batches (i64 scalar)
+  // counts the commits.
   virtual void commit(KernelContext&, const BatchNormStats& stats, double momentum, const View& running_mean,
                       const View& running_var, const View& batches) = 0;
 

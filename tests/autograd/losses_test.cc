@@ -48,6 +48,19 @@ TEST_F(LossesTest, Distances) {
   expect_near(smooth_l1_loss(x, t, {.reduction = kNone, .beta = 0}), {0, 0.5, 2, 3});
 }
 
+// Rows are weighted; PyTorch refuses such a weight beside labels.
+TEST_F(LossesTest, WeightsOfClassesHaveNoGradient) {
+  const Tensor x = tensor({0, 1, 2, 3}, {2, 2}), labels = ids({0, 1}, {2});
+  const Tensor weight = as_leaf(tensor({1, 2}, {2}));
+  EXPECT_ERROR(cross_entropy(x, labels, {.weight = weight}),
+               "cross_entropy: weight requires a gradient, which classes' weights do not get: pass weight.detach()");
+  EXPECT_ERROR(cross_entropy(x, softmax(x), {.weight = weight}), "weight requires a gradient");
+  EXPECT_ERROR(nll_loss(x, labels, {.weight = weight}), "nll_loss: weight requires a gradient");
+  EXPECT_EQ(values(nll_loss(x, labels, {.weight = weight.detach()})).size(), 1U);
+  const NoGradGuard no_grad;
+  EXPECT_EQ(values(nll_loss(x, labels, {.weight = weight})).size(), 1U);
+}
+
 // Far out there is no overflow, and at zero the slope is that of the formula.
 TEST_F(LossesTest, BinaryCrossEntropyIsStable) {
   Tensor x = as_leaf(tensor({0, 0, 200, -200, 200, -200}, {6}));
