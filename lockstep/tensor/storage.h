@@ -37,8 +37,8 @@ struct Storage {
   // Block::pool. If it is not 0, a recorded step computed the memory, and each repetition overwrites it.
   int pool = 0;
   // Number of described writes. backward() compares it with the number when a tensor was saved; see
-  // autograd/saved_array.h. Atomic because several threads may read the memory at the same time; writers never run
-  // beside them.
+  // autograd/saved_array.h. A write counts when its task has been pushed: whoever sees the new number pushes its tasks
+  // behind the write, even in another thread.
   std::atomic<std::uint64_t> version{0};
 
   // Results that kernels computed from this memory, to share them among calls, such as packed weights: see
@@ -50,10 +50,11 @@ struct Storage {
     std::uint64_t asked;               // this memory's version at the last request
     std::shared_ptr<Storage> storage;  // null until computed
   };
-  std::mutex derived_mutex;
+  // Also protects the engine and the resource of host memory that threads share.
+  std::mutex mutex;
   std::vector<Derived> derived;
 
-  void count_write() { version.store(version.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed); }
+  void count_write() { version.fetch_add(1, std::memory_order_release); }
 };
 
 // Uninitialized host memory, readable and writable at once.

@@ -34,7 +34,8 @@ class WordModel {
     const auto& devices = runtime_.devices();
     for (int s = 0; s < 8; ++s) slots.push_back({s, devices[static_cast<std::size_t>(s) * devices.size() / 8]});
     const auto at = std::make_shared<Placement>(std::vector<std::int64_t>(8, kBatchRows / 8), slots);
-    const Tensor x = scatter(Tensor::from(words, {kBatchRows}), at), y = scatter(Tensor::from(labels, {kBatchRows}), at);
+    const Tensor x = scatter(Tensor::from(words, {kBatchRows}), at),
+                 y = scatter(Tensor::from(labels, {kBatchRows}), at);
     return cross_entropy(net_(words_(x)), y);
   }
   Tensor good_loss(std::int64_t seed) {
