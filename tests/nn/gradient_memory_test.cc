@@ -21,8 +21,8 @@ Peak peak(const std::function<Tensor(const Linear&, const Tensor& loss)>& with_p
   Linear net({.in_features = kWidth, .out_features = kWidth, .bias = false});
   net.initialize(Normal{0.1}, runtime.devices());
   Random random(1);
-  const Tensor x = make_batch(random.floats({kManyShards, kWidth}), std::vector<std::int64_t>(kManyShards, 1),
-                              runtime.devices());
+  const Tensor x =
+      make_batch(random.floats({kManyShards, kWidth}), std::vector<std::int64_t>(kManyShards, 1), runtime.devices());
   for (int i = 0; i < passes; ++i) with_penalty(net, mean(square(net(x)))).backward();
   runtime.synchronize();
   const auto bytes = static_cast<double>(runtime.memory(runtime.devices()[0]).peak_used_bytes);
