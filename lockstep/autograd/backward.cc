@@ -128,7 +128,8 @@ class Walk {
     std::unordered_set<const Node*> by_shard;
     for (const auto& [edge, gradient] : roots_) count_edge(edge, !gradient.addends.empty(), by_shard);
     for (const auto& node : nodes_) {
-      const bool batch = node->at || node->mix || node->kind == Kind::cut || by_shard.contains(node.get());
+      const bool of_shard = node->kind == Kind::whole && node->at;
+      const bool batch = node->mix || node->kind == Kind::cut || of_shard || by_shard.contains(node.get());
       for (const Edge& input : node->inputs) count_edge(input, batch, by_shard);
     }
   }

@@ -50,8 +50,11 @@ Tensor reduce(std::string_view name, const Tensor& x, unsigned axes, bool keepdi
   return lift(name, placed, {x}, part);
 }
 
+// Where there is nothing to add, ops return their argument. A result is a tensor of its own.
+Array apart(const Array& y, const Array& x) { return y.storage() == x.storage() ? ops::copy_of(y) : y; }
+
 Lifted sum_part(const Array& in, const Shape& to) {
-  return {ops::sum_to(ops::to_layout(in, Layout::plain), to),
+  return {apart(ops::sum_to(ops::to_layout(in, Layout::plain), to), in),
           [old = in.shape()](const PartPass&, const Array& dy) -> Arrays { return {ops::expand(dy, old)}; }};
 }
 
@@ -61,7 +64,7 @@ Tensor sum_over(const Tensor& x, unsigned axes, bool keepdim) {
 
 // Equal elements share the gradient.
 Lifted max_part(const Array& in, const Shape& to) {
-  const Array plain = ops::to_layout(in, Layout::plain), y = ops::max_to(plain, to);
+  const Array plain = ops::to_layout(in, Layout::plain), y = apart(ops::max_to(plain, to), in);
   return {y, [x = SavedArray(plain), y = SavedArray(y), to](const PartPass& p, const Array& dy) -> Arrays {
             const Array largest = ops::compare(CompareOp::eq, x.get(p.name()), y.get(p.name()));
             const Array ties = ops::sum_to(ops::convert(largest, dy.dtype(), Layout::plain), to);
@@ -155,7 +158,7 @@ Tensor sum(const Tensor& x) {
   if (is_mask(x)) return in_f64(x, DType::i64, [](const Tensor& x) { return sum(x); });
   return mix_shards("sum", Mix::sum, place_as("sum", x), {x}, [](const Arrays& in) -> Lifted {
     const Array flat = ops::reshape(ops::to_layout(in[0], Layout::plain), {in[0].numel()});
-    return {ops::sum_to(flat, {1}), [old = in[0].shape()](const PartPass&, const Array& dy) -> Arrays {
+    return {apart(ops::sum_to(flat, {1}), in[0]), [old = in[0].shape()](const PartPass&, const Array& dy) -> Arrays {
               return {ops::expand(ops::reshape(dy, kept(old, ~0U)), old)};
             }};
   });

@@ -34,7 +34,9 @@ struct PlainLeaf : GradMeta {
   Cut cut;
   Shape shape;
   DType dtype;
-  std::vector<Array> sum;     // placed like the leaf's parts
+  // Placed like the leaf's parts. Until it is shown, it may share memory with other gradients.
+  mutable std::vector<Array> sum;
+  mutable bool shown = false;
   std::vector<Array> before;  // without the latest pass
   std::vector<Device> devices;
 
@@ -49,6 +51,7 @@ struct PlainLeaf : GradMeta {
       const TotalGradient total(g, kind == Kind::replicated && at ? at : pass.at);
       for (Device device : devices) found.push_back(total.on(device));
     }
+    shown = false;
     for (std::size_t i = 0; i < found.size(); ++i) {
       if (i == sum.size()) {
         sum.push_back(found[i]);
@@ -61,6 +64,10 @@ struct PlainLeaf : GradMeta {
   }
   Tensor grad() const override {
     if (sum.empty()) return {};
+    for (Array& part : sum) {
+      if (!shown && part.storage().use_count() > 1) part = ops::copy_of(part);
+    }
+    shown = true;
     switch (kind) {
       case Kind::cut: return Tensor::cut(at, cut, sum);
       case Kind::replicated: return Tensor::replicated(sum, at);

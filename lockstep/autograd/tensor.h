@@ -138,11 +138,13 @@ class Tensor {
   // If other processes have some of the rows, throws an Error that suggests gather().
   template <typename T>
   std::vector<T> to_vector() const {
+    static_assert(sizeof(DTypeOf<T>::value) > 0);
     return readable("to_vector").to_vector<T>();
   }
   // Returns the only element. T is as in to_vector(). Waits: in a loop, keep loss.detach() and read it later.
   template <typename T = float>
   T item() const {
+    static_assert(sizeof(DTypeOf<T>::value) > 0);
     return readable("item").item<T>();
   }
   // Returns "tensor([[1, 2], [3, 4]], f32, cpu:0)". Tensors of more than 1,000 elements show only the first and last
@@ -152,7 +154,8 @@ class Tensor {
   // Differentiable. Returns a whole copy on `device` (kHost: host memory), or the same handle if the tensor is already
   // there. Gradients flow back to the original device. A cut tensor is an error; use gather().
   Tensor to(Device device, CopyOptions options = {}) const;
-  // Returns a copy in host memory, without a history. Reads what to_vector() reads. Waits.
+  // Returns the elements in host memory, without a history: the same memory if they are there already, otherwise a copy,
+  // as PyTorch's cpu(). Reads what to_vector() reads. Waits.
   Tensor to_host() const;
   // Copies x's elements into this tensor. Shapes must agree; device, type, and layout may differ. Memory must not
   // overlap. One of the two is on a device. Not differentiable: outside a NoGradGuard, neither may have a history.
@@ -168,7 +171,8 @@ class Tensor {
   // tensor that is not floating, for a parameter, and for a result with a history.
   Tensor& set_requires_grad(bool value);
   bool requires_grad() const { return grad_meta() != nullptr; }
-  // The gradient, summed over backward() calls since zero_grad(). Undefined before the first one.
+  // The gradient, summed over backward() calls since zero_grad(). Undefined before the first one. Its memory belongs to
+  // this tensor alone.
   Tensor grad() const;
   void zero_grad();
   // Computes the gradients of all leaves that this scalar was computed from. Consumes the graph: a second call throws.

@@ -12,6 +12,8 @@ namespace {
 // Host memory takes part in tasks, too: it gets a resource of the engine that uses it.
 void adopt_host(const Array& t, const std::shared_ptr<Engine>& engine) {
   Storage& s = *t.storage();
+  // Device memory has its engine from the start.
+  const std::lock_guard lock(s.mutex);
   if (s.engine == engine) return;
   check(!s.pinned, "copy: {} is host memory pinned for a device of another runtime: copy it first", t);
   if (s.engine) s.engine->wait_unused(s.resource);
@@ -103,6 +105,7 @@ void copy_(const Array& x, const Array& y, CopyOptions options) {
         "copy: {} and {} are devices of two Runtimes, expected one: copy to host memory in between", x.device().name(),
         y.device().name());
   if (overlap(x, y)) fail("copy: from {} to {}, which share some elements, expected separate memory: copy x + 0", x, y);
+  y.storage()->check_writable();
   // A GPU makes the copies that involve it, because only it reaches its memory.
   const bool inward = from_host || (x.device().host_visible() && !y.device().host_visible());
   DeviceState& state = state_of(inward ? y.device() : x.device(), "copy");
@@ -125,7 +128,6 @@ void copy_(const Array& x, const Array& y, CopyOptions options) {
   UpdateScope::join(task);
   // An update that is left out leaves the old data.
   if (task.updates) task.reads.push_back(y.resource());
-  y.storage()->count_write();
   if (recorder) recorder->writes(y);
   task.lane = x.device() == y.device() ? compute_lane(state, task) : inward ? state.copy_in_lane : state.copy_out_lane;
   // Device memory is protected by its resource; host memory has to be held. Between devices x's device may not
@@ -142,9 +144,24 @@ void copy_(const Array& x, const Array& y, CopyOptions options) {
     }
   };
   state.engine->push(std::move(task));
+  y.storage()->count_write();
   if (to_host && !options.non_blocking) y.wait();
   // A blocking copy from the host has read its source when it returns, so that the caller may change it.
   if (from_host && !options.non_blocking) state.engine->wait_unused(x.resource());
+}
+
+Array copy_of(const Array& x) {
+  if (!x.device().is_host()) {
+    Array y = empty_like(x).with_shard(x.shard());
+    copy_(x, y);
+    return y;
+  }
+  x.wait();
+  const auto storage = make_host_storage(x.view().bytes());
+  if (storage->bytes > 0) std::memcpy(storage->data, x.view().data, storage->bytes);
+  View view = x.view();
+  view.data = storage->data;
+  return Array(storage, view).with_shard(x.shard());
 }
 
 Array to_device(const Array& x, Device device, CopyOptions options) {

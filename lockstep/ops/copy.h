@@ -24,6 +24,8 @@ Array convert(const Array& x, DType dtype, Layout layout);
 // copies in of y's device if x is on the host, else that of copies out of x's. With `non_blocking`, copies to the host
 // return at once and copies from the host hold x until they are done.
 void copy_(const Array& x, const Array& y, CopyOptions options = {});
+// A copy in memory of its own, in x's layout. Waits if x is in host memory.
+Array copy_of(const Array& x);
 // A copy on another device, in x's layout.
 Array to_device(const Array& x, Device device, CopyOptions options = {});
 // Uninitialized host memory that copies to and from `device` use directly. For a CPU device, this is any host memory.

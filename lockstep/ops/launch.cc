@@ -62,6 +62,10 @@ Array empty_or(const Array& into, std::string_view what, const Shape& shape, DTy
 
 Array empty_like(const Array& x) { return empty(x.shape(), x.dtype(), x.device(), x.layout()); }
 
+void count_write(const Array& t) {
+  if (t.defined()) t.storage()->count_write();
+}
+
 template <typename A>
 Task make_task(std::string_view name, DeviceState& device, std::span<const A> reads, std::span<const A> writes,
                const LaunchOptions& options) {
@@ -84,10 +88,10 @@ Task make_task(std::string_view name, DeviceState& device, std::span<const A> re
     if (!t.defined()) continue;
     check(t.device().info() == &device, "{}: an output is on {}, expected it on {}", name, t.device().name(),
           device.name);
+    t.storage()->check_writable();
     task.writes.push_back(t.resource());
     // Part of a storage: what is around it stays, so the write depends on the old data as well.
     if (t.view().bytes() < t.storage()->bytes) task.reads.push_back(t.resource());
-    t.storage()->count_write();
   }
   task.updates = options.updates;
   UpdateScope::join(task);

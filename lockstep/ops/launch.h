@@ -78,6 +78,9 @@ template <typename A>
 Task make_task(std::string_view name, DeviceState& device, std::span<const A> reads, std::span<const A> writes,
                const LaunchOptions& options);
 
+// Call it when the task that writes the array has been pushed.
+void count_write(const Array& t);
+
 // Pushes a task on the device of writes[0] that calls kernel(Backend&, KernelContext&). All tensors must be on that
 // device. The kernel captures views, not tensors: the resource protects memory that the host frees in the meantime.
 template <typename A, typename Kernel>
@@ -90,6 +93,7 @@ void launch_task(std::string_view name, std::span<const A> reads, std::span<cons
     kernel(*backend, *static_cast<KernelContext*>(c.lane_data));
   };
   device.engine->push(std::move(task));
+  for (const Array& t : writes) count_write(t);
 }
 template <typename Kernel>
 void launch(std::string_view name, std::span<const Array> reads, std::span<const Array> writes, Kernel&& kernel,

@@ -10,6 +10,10 @@
 namespace lockstep::ops {
 namespace {
 
+// Results kept for one storage. A weight has a few: for the passes of a convolution, for each type, for the slices that
+// are used apart, such as those of queries, keys, and values. Any number of slices may come by once.
+constexpr std::size_t kMost = 8;
+
 constexpr std::uint64_t kNever = std::numeric_limits<std::uint64_t>::max();
 
 // A recorded step repeats its tasks, but not the question whether the weights have changed.
@@ -25,10 +29,14 @@ template <typename Prepare>
 Array shared(const Array& w, const Storage::Derived::Key& key, std::int64_t size, bool patient,
              const Prepare& prepare) {
   Storage& storage = *w.storage();
-  const std::lock_guard lock(storage.derived_mutex);
-  const std::uint64_t version = storage.version.load(std::memory_order_relaxed);
+  const std::lock_guard lock(storage.mutex);
+  const std::uint64_t version = storage.version.load(std::memory_order_acquire);
   auto found = std::ranges::find(storage.derived, key, &Storage::Derived::key);
   if (found == storage.derived.end()) {
+    // Makes room: first what an update has made useless, then the oldest.
+    const auto old = [&](const Storage::Derived& d) { return d.version != version && d.asked != version; };
+    if (storage.derived.size() >= kMost) std::erase_if(storage.derived, old);
+    if (storage.derived.size() >= kMost) storage.derived.erase(storage.derived.begin());
     found = storage.derived.insert(storage.derived.end(), {.key = key, .version = kNever, .asked = kNever});
   }
   if (std::exchange(found->asked, version) != version && patient) return {};

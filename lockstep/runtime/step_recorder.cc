@@ -17,12 +17,12 @@ RecordedTasks::~RecordedTasks() {
 
 void RecordedTasks::repeat() {
   for (const auto& preparation : preparations_) preparation();
-  for (Storage* storage : written_) storage->count_write();
   if (graph_) {
     graph_->repeat();
   } else {
     tasks_.replay(*engine_);
   }
+  for (Storage* storage : written_) storage->count_write();
 }
 
 void RecordedTasks::make_graph() {

@@ -104,6 +104,7 @@ Array Array::from(std::span<const T> values, Shape shape) {
 
 template <typename T>
 T Array::item() const {
+  static_assert(sizeof(DTypeOf<T>::value) > 0);
   check(numel() == 1, "item: the tensor has {} elements, expected 1", numel());
   return to_vector<T>()[0];
 }

@@ -38,8 +38,8 @@ struct Storage {
   // Block::pool. If it is not 0, a recorded step computed the memory, and each repetition overwrites it.
   int pool = 0;
   // Number of described writes. backward() compares it with the number when a tensor was saved; see
-  // autograd/saved_array.h. Atomic because several threads may read the memory at the same time; writers never run
-  // beside them.
+  // autograd/saved_array.h. A write counts when its task has been pushed: whoever sees the new number pushes its tasks
+  // behind the write, even in another thread.
   std::atomic<std::uint64_t> version{0};
   // If it is set, describing a write is an error with this text: for copies that are shown to the user, where a change
   // would be lost.
@@ -54,13 +54,12 @@ struct Storage {
     std::uint64_t asked;               // this memory's version at the last request
     std::shared_ptr<Storage> storage;  // null until computed
   };
-  std::mutex derived_mutex;
+  // Also protects the engine and the resource of host memory that threads share.
+  std::mutex mutex;
   std::vector<Derived> derived;
 
-  void count_write() {
-    check(read_only == nullptr, "{}", read_only == nullptr ? "" : read_only);
-    version.store(version.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-  }
+  void check_writable() const { check(read_only == nullptr, "{}", read_only == nullptr ? "" : read_only); }
+  void count_write() { version.fetch_add(1, std::memory_order_release); }
 };
 
 // Uninitialized host memory, readable and writable at once.

@@ -41,6 +41,26 @@ TEST_F(GraphTest, GradientsThatShareATensorStayApart) {
   EXPECT_EQ(values(b.grad()), (Numbers{1, 1}));
 }
 
+TEST_F(GraphTest, AGradientThatIsChangedInPlaceChangesNoOther) {
+  Tensor x = leaf({1, 2}), y = leaf({3, 4});
+  sum((x + y) * 3).backward();
+  const NoGradGuard no_grad;
+  const Tensor shown = x.grad();
+  shown.copy_from(constant({0, 0}));
+  EXPECT_EQ(values(x.grad()), (Numbers{0, 0}));
+  EXPECT_EQ(values(y.grad()), (Numbers{3, 3}));
+}
+
+TEST_F(GraphTest, ASumOfOneElementIsATensorOfItsOwn) {
+  const Tensor x = constant({5}), row = constant({1, 2});
+  const Tensor all = sum(x), largest = max(x), axis = sum(unsqueeze(row, 0), {0});
+  x.copy_from(constant({0}));
+  row.copy_from(constant({0, 0}));
+  EXPECT_EQ(all.item(), 5);
+  EXPECT_EQ(largest.item(), 5);
+  EXPECT_EQ(values(axis), (Numbers{1, 2}));
+}
+
 TEST_F(GraphTest, CompoundAssignmentLeavesOtherHandlesAsTheyWere) {
   Tensor x = leaf({1, 2}), y = x;
   y += x;

@@ -32,6 +32,29 @@ class FailedPass : public ::testing::Test {
 
 using Numbers = std::vector<double>;
 
+// Some shards' functions have run, and are gone.
+TEST_F(FailedPass, UsesUpTheHistory) {
+  const Tensor x = as_leaf(x_.detach()), lost = sum(apply<NoGradient>(net_(x)));
+  EXPECT_ERROR(lost.backward(), "no gradient today");
+  EXPECT_ERROR(lost.backward(), "was used by an earlier backward()");
+}
+
+// A pass without sync goes on waiting for the next one with it, although the program looks at the gradient.
+TEST_F(FailedPass, AndAProgramThatLooksAtAGradientChangeNoBits) {
+  std::vector<Numbers> found;
+  for (const bool looks : {false, true}) {
+    net_.weight.zero_grad();
+    for (int pass = 0; pass < 3; ++pass) {
+      // Each shard's sum of the three loses the first one.
+      const double factors[] = {1, 1e9, -1e9};
+      sum(net_(x_) * factors[pass]).backward({.sync = pass == 2});
+      if (looks && pass == 0) EXPECT_EQ(gradient(), Numbers{10});
+    }
+    found.push_back(gradient());
+  }
+  EXPECT_EQ(found[0], found[1]);
+}
+
 TEST_F(FailedPass, KeepsWhatEarlierPassesLeft) {
   loss().backward();
   fail_backward();

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
+#include <thread>
 
 #include "lockstep/ops/copy.h"
 #include "lockstep/runtime/runtime.h"
@@ -48,6 +50,76 @@ TEST(Matmul, EachSideOfAMatrixIsPreparedByItself) {
   EXPECT_EQ(product(false), plain);
   EXPECT_EQ(product(true), transposed);
   EXPECT_EQ(prepared(w), 2U);
+}
+
+// As in a program that multiplies by one slice of a table after the other.
+TEST(Matmul, FewSlicesOfAWeightArePreparedAtATime) {
+  Runtime runtime({.cpu_devices = 1});
+  const Device device = runtime.devices()[0];
+  Random random(1);
+  const Array x = random.floats({8, 64}).to(device), w = random.floats({1000, 64}).to(device);
+  for (int i = 0; i < 100; ++i) {
+    const Array slice = w.narrow(i, 96);
+    const auto product = [&] { return values(ops::matmul(x, slice, {}, {.options = {.transpose_b = true}})); };
+    const std::vector<double> first = product();
+    EXPECT_EQ(product(), first);
+    EXPECT_EQ(product(), first);
+    EXPECT_LE(prepared(w), 8U);
+  }
+  EXPECT_EQ(w.storage()->derived.size(), 8U);
+}
+
+// What an update has made useless goes first.
+TEST(Matmul, PreparedSlicesOfEarlierUpdatesMakeRoom) {
+  Runtime runtime({.cpu_devices = 1});
+  const Device device = runtime.devices()[0];
+  Random random(1);
+  const Array x = random.floats({8, 64}).to(device), w = random.floats({1000, 64}).to(device);
+  const auto multiply = [&](int i) { ops::matmul(x, w.narrow(i, 96), {}, {.options = {.transpose_b = true}}); };
+  for (int i = 0; i < 8; ++i) multiply(i), multiply(i);
+  ops::copy_(random.floats({1000, 64}), w);
+  multiply(8);
+  EXPECT_EQ(w.storage()->derived.size(), 1U);
+}
+
+// Threads compute with one weight while another one updates it. Each product is of the weights before an update or
+// after it, and in the end of the last ones.
+TEST(Matmul, ProductsBesideAnUpdateNeverKeepOldWeights) {
+  Runtime runtime({.cpu_devices = 1});
+  const Device device = runtime.devices()[0];
+  Random random(1);
+  const Array x = random.floats({8, 64}).to(device), w = random.floats({96, 64}).to(device);
+  const auto product = [&](const Array& by) {
+    return values(ops::matmul(x, by, {}, {.options = {.transpose_b = true}}));
+  };
+  std::vector<Array> weights;
+  for (int i = 0; i < 20; ++i) weights.push_back(random.floats({96, 64}));
+  std::atomic<bool> over{false};
+  std::vector<std::thread> readers;
+  for (int i = 0; i < 3; ++i) {
+    readers.emplace_back([&] {
+      while (!over) product(w);
+    });
+  }
+  for (const Array& weight : weights) {
+    ops::copy_(weight, w);
+    const std::vector<double> expected = product(weight.to(device));
+    for (int i = 0; i < 3; ++i) EXPECT_EQ(product(w), expected);
+  }
+  over = true;
+  for (std::thread& reader : readers) reader.join();
+}
+
+// A mask or a table in host memory, say.
+TEST(Copy, ThreadsMayCopyOneHostTensor) {
+  Runtime runtime({.cpu_devices = 1});
+  Random random(1);
+  const Array host = random.floats({16});
+  std::vector<std::thread> threads;
+  std::vector<std::vector<float>> found(4);
+  for (auto& copy : found) threads.emplace_back([&] { copy = host.to(runtime.devices()[0]).to_vector<float>(); });
+  for (std::thread& thread : threads) thread.join();
+  for (const auto& copy : found) EXPECT_EQ(copy, host.to_vector<float>());
 }
 
 // Packing is a small part of a product of many rows.
