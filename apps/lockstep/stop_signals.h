@@ -14,8 +14,8 @@ class StopSignals {
   // One at a time. Until train(), the first signal ends the process, which has nothing to save yet.
   StopSignals();
 
-  // Trains, and lets signals stop the trainer meanwhile. Afterwards, if the training was stopped, signals that this rank
-  // gets later than the others are ignored.
+  // Trains, and lets signals stop the trainer meanwhile. Afterwards, if the training was stopped, signals that this
+  // rank gets later than the others are ignored.
   TrainingResult train(Trainer& trainer);
   // The exit status. If the training was stopped: 128 + the first signal, or 128 + SIGTERM if another rank got it.
   // Otherwise 0, or 128 + SIGPIPE if nobody reads the output any more.

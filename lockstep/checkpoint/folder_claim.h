@@ -13,9 +13,9 @@ namespace lockstep {
 class FolderClaim {
  public:
   // Makes the folder if it does not exist. Throws if another run has it. A run that was just killed gets two seconds to
-  // end. One of another host gets `elsewhere`: if that host crashed, the file server keeps its lock for a while, with NFS
-  // for 90 s by default. Also throws the errors that CheckpointWriter would throw for this step, at the start instead of after an hour
-  // of training.
+  // end. One of another host gets `elsewhere`: if that host crashed, the file server keeps its lock for a while, with
+  // NFS for 90 s by default. Also throws the errors that CheckpointWriter would throw for this step, at the start
+  // instead of after an hour of training.
   FolderClaim(const std::filesystem::path& folder, std::int64_t step,
               std::chrono::milliseconds elsewhere = std::chrono::seconds(100));
   ~FolderClaim();

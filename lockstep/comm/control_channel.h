@@ -60,8 +60,8 @@ class ControlChannel {
   struct Peer;
 
   std::optional<RankFailure> first_failure() const;
-  // Waits until the destination's system has everything. Closing a connection with unread heartbeats drops what is still
-  // to be sent.
+  // Waits until the destination's system has everything. Closing a connection with unread heartbeats drops what is
+  // still to be sent.
   void flush();
   void read_all();
   // Sends a heartbeat to all ranks, and counts how many turns each has been silent. It counts turns instead of reading

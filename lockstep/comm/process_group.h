@@ -113,8 +113,9 @@ class ProcessGroup {
   virtual Work broadcast(CommBuffer data, int root, CollectiveOptions options = {}) = 0;
   // `out` holds every rank's `in`, in the order of ranks: size() times as many elements.
   virtual Work all_gather(CommBuffer in, CommBuffer out, CollectiveOptions options = {}) = 0;
-  // Point-to-point messages. Only messages with the same sender, receiver, and tag (0 or more) arrive in order. A send is
-  // done when the message is on its way; it waits while the receiver has 64 MiB of this sender that it has not received.
+  // Point-to-point messages. Only messages with the same sender, receiver, and tag (0 or more) arrive in order. A send
+  // is done when the message is on its way; it waits while the receiver has 64 MiB of this sender that it has not
+  // received.
   virtual Work send(CommBuffer data, int destination, int tag, CollectiveOptions options = {}) = 0;
   virtual Work receive(CommBuffer data, int source, int tag, CollectiveOptions options = {}) = 0;
   virtual Work barrier(CollectiveOptions options = {}) = 0;

@@ -35,8 +35,8 @@ struct LauncherOptions {
   std::chrono::milliseconds grace{5'000};
   // Receives the ranks' output in complete lines, and the launcher's own messages as error output. Runs on a thread of
   // its own, so it may block: signals and failures are still handled. All output has been passed when launch() returns.
-  // If it throws, the output is gone (a closed pipe): the launcher drops the rest and sends SIGTERM to the ranks, so that
-  // they save and end. SIGPIPE is blocked in its thread.
+  // If it throws, the output is gone (a closed pipe): the launcher drops the rest and sends SIGTERM to the ranks, so
+  // that they save and end. SIGPIPE is blocked in its thread.
   std::function<void(bool is_error, std::string_view line)> output;
   // Colors the rank prefixes in output and error output.
   bool color_output = false, color_errors = false;

@@ -19,8 +19,8 @@ class SharedHostMemory final : public MemorySource {
   // What all processes that share the limit use, in bytes, tensors included.
   using Usage = std::function<std::optional<std::size_t>()>;
 
-  // `limit` in bytes, for all devices. With `usage`, the rest of the program, other processes of the control group, and a
-  // reserve of an eighth, at most 256 MiB, count as well: a system that kills the process says no word.
+  // `limit` in bytes, for all devices. With `usage`, the rest of the program, other processes of the control group, and
+  // a reserve of an eighth, at most 256 MiB, count as well: a system that kills the process says no word.
   explicit SharedHostMemory(std::size_t limit, Usage usage = {});
 
   // Adds a device whose free blocks reclaim() may request.

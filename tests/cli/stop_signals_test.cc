@@ -1,4 +1,5 @@
-// Signals that come several times, from several senders, or when nobody reads: to `train`, and to `launch` and its ranks.
+// Signals that come several times, from several senders, or when nobody reads: to `train`, and to `launch` and its
+// ranks.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
