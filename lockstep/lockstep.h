@@ -54,4 +54,5 @@
 // Errors, and the version.
 #include "lockstep/base/error.h"
 #include "lockstep/base/export.h"
+#include "lockstep/base/version.h"
 #include "lockstep/version.h"

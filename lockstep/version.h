@@ -1,10 +1,4 @@
-// The version of the library. Minor versions of 0.x may break programs; CHANGELOG.md says how.
+// The version, where programs look for it.
 #pragma once
 
-#define LOCKSTEP_VERSION_MAJOR 0
-#define LOCKSTEP_VERSION_MINOR 1
-#define LOCKSTEP_VERSION_PATCH 0
-#define LOCKSTEP_VERSION "0.1.0"
-
-// Raised with each change of the bits that a recipe gives. Equal numbers give equal bits.
-#define LOCKSTEP_KERNEL_REVISION 1
+#include "lockstep/base/version.h"

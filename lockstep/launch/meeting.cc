@@ -13,9 +13,9 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
 #include "lockstep/base/hmac.h"
+#include "lockstep/base/version.h"
 #include "lockstep/net/rank_failure.h"
 #include "lockstep/net/tcp_socket.h"
-#include "lockstep/version.h"
 
 namespace lockstep {
 namespace {

@@ -7,10 +7,10 @@
 
 #include "lockstep/autograd/node.h"
 #include "lockstep/autograd/tensor.h"
+#include "lockstep/base/version.h"
 #include "lockstep/parallel/bucket_reducer.h"
 #include "lockstep/parallel/rank_exchange.h"
 #include "lockstep/parallel/split.h"
-#include "lockstep/version.h"
 
 namespace lockstep {
 namespace {
