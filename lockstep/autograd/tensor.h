@@ -154,8 +154,8 @@ class Tensor {
   // Differentiable. Returns a whole copy on `device` (kHost: host memory), or the same handle if the tensor is already
   // there. Gradients flow back to the original device. A cut tensor is an error; use gather().
   Tensor to(Device device, CopyOptions options = {}) const;
-  // Returns the elements in host memory, without a history: the same memory if they are there already, otherwise a copy,
-  // as PyTorch's cpu(). Reads what to_vector() reads. Waits.
+  // Returns the elements in host memory, without a history: the same memory if they are there already, otherwise a
+  // copy, as PyTorch's cpu(). Reads what to_vector() reads. Waits.
   Tensor to_host() const;
   // Copies x's elements into this tensor. Shapes must agree; device, type, and layout may differ. Memory must not
   // overlap. One of the two is on a device. Not differentiable: outside a NoGradGuard, neither may have a history.
