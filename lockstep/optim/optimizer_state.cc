@@ -72,7 +72,7 @@ StateDict Optimizer::state_dict() const {
     if (slot.steps.empty()) continue;
     all.emplace_back(std::string(kSteps) + slot.parameter.name(), slot.steps[0].to(Device()));
   }
-  all.emplace_back(kAllSteps, Tensor::from(std::vector<std::int64_t>{steps_}, {1}));
+  all.emplace_back(kAllSteps, Tensor::from(std::vector<std::int64_t>{steps()}, {1}));
   all.emplace_back(kRates, rates());
   return all;
 }

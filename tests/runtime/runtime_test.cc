@@ -175,7 +175,7 @@ TEST(Runtime, RuntimesAreApart) {
   Tensor x = Tensor::from<float>({1}, {1}).to(a.devices()[0]);
   Tensor y = Tensor::from<float>({2}, {1}).to(b.devices()[0]);
   EXPECT_NE(a.devices()[0], b.devices()[0]);
-  EXPECT_ERROR(x + y, "an input is on cpu:0, expected it on cpu:0");
+  EXPECT_ERROR(x + y, "an input is on cpu:0 of another Runtime, expected it on cpu:0");
   // By way of the host they may meet.
   EXPECT_EQ((x + y.to(Device()).to(a.devices()[0])).item<float>(), 3);
 }
