@@ -25,7 +25,7 @@ TEXT
 # configure OPTION...
 configure() {
   status=0
-  output=$("$cmake" -S "$folder/probe" -B "$folder/build" -DCMAKE_CXX_COMPILER=/usr/bin/c++ \
+  output=$("$cmake" -G Ninja -S "$folder/probe" -B "$folder/build" -DCMAKE_CXX_COMPILER=/usr/bin/c++ \
     -DLOCKSTEP_CUDA_ROOT="$folder/cuda" "$@" 2>&1 | tr '\n' ' ' | tr -s ' ') || status=$?
   rm -rf "$folder/build"
 }
