@@ -66,6 +66,7 @@ void GradientTree::add(const BackwardPass& pass, int shard, const Array& gradien
     drop_failed(*gradient.storage()->engine);
     latest_pass_ = pass.number;
     before_ = sums_;
+    forget_good_losses(*gradient.storage()->engine);
     for (const Resource& root : pass.roots) sums_.losses.emplace_back(pass.number, root);
   }
   Array sum = gradient;
@@ -116,12 +117,26 @@ void GradientTree::list_losses(std::vector<Resource>& all) const {
   for (const auto& [pass, loss] : sums_.losses) {
     if (std::ranges::find(all, loss) == all.end()) all.push_back(loss);
   }
+  for (const Resource& loss : given_losses_) {
+    if (std::ranges::find(all, loss) == all.end()) all.push_back(loss);
+  }
+}
+
+// Passes add up for as long as a program runs if it trains this parameter with no optimizer, and does not freeze it.
+void GradientTree::forget_good_losses(Engine& engine) {
+  constexpr std::size_t kMany = 64;
+  // The repetitions of a recorded step compute its losses anew.
+  if (sums_.losses.size() < std::max(many_losses_, kMany) || StepRecorder::current()) return;
+  std::erase_if(sums_.losses,
+                [&](const auto& loss) { return engine.unused(loss.second) && engine.failure(loss.second) == nullptr; });
+  many_losses_ = 2 * sums_.losses.size();
 }
 
 // Drops the gradients of a batch that has failed, once the program knows of the failure. Until then they have to stay,
 // so that the step fails.
 void GradientTree::drop_failed(Engine& engine) {
-  if (std::exchange(reports_, engine.reports()) == reports_) return;
+  const std::uint64_t reports = engine.reports();
+  if (std::exchange(reports_, reports) == reports) return;
   const auto failed = [&](const Resource& data) {
     engine.wait_unused(data);
     return engine.failure(data) != nullptr;
@@ -142,6 +157,10 @@ void GradientTree::drop_failed(Engine& engine) {
     sums_.unsynchronized.clear();
     sums_.total = {};
     std::erase_if(sums_.losses, [&](const auto& loss) { return !of_round(loss); });
+  }
+  if (is_bad(given_) || std::ranges::any_of(given_losses_, failed)) {
+    given_ = {};
+    given_losses_.clear();
   }
   if (reducer_) reducer_->drop_failed(index_);
 }
@@ -225,10 +244,11 @@ ReducedGradient GradientTree::mapped_sum(Device device) {
 
 ReducedGradient GradientTree::sum(Device device) {
   if (hooks_.empty() && !given_.defined()) return sum_of_passes(device);
-  const std::uint64_t version = version_ + (reducer_ ? reducer_->rounds() : 0);
-  if (!mapped_.sum.defined() || mapped_version_ != version) {
+  const auto version = [&] { return version_ + (reducer_ ? reducer_->rounds() : 0); };
+  if (!mapped_.sum.defined() || mapped_version_ != version()) {
     mapped_ = mapped_sum(device);
-    mapped_version_ = version;
+    // Now, because the sum may have dropped what has failed.
+    mapped_version_ = version();
   }
   return {ops::readable_from(mapped_.sum, device), ops::readable_from(mapped_.present, device)};
 }
@@ -241,10 +261,11 @@ void GradientTree::check_summed() const {
         "mapped");
 }
 
-void GradientTree::set(Array gradient) {
+void GradientTree::set(Array gradient, std::vector<Resource> losses) {
   check_summed();
   clear();
   given_ = std::move(gradient);
+  given_losses_ = std::move(losses);
   if (StepRecorder* recorder = StepRecorder::current()) recorder->begin_gradient(this, true);
 }
 
@@ -263,6 +284,7 @@ void GradientTree::clear() {
   if (StepRecorder* recorder = StepRecorder::current()) recorder->end_gradient(this);
   ++version_;
   given_ = {};
+  given_losses_.clear();
   mapped_ = {};
   sums_ = {};
   read_ = {};

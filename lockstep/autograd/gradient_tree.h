@@ -45,9 +45,9 @@ class GradientTree {
   // Adds the data of the losses that the gradients are of, without repetition.
   void list_losses(std::vector<Resource>& all) const;
 
-  // Replaces the sum by a gradient in memory that nobody else writes: later passes add to it. With a reducer, all
-  // processes give the same one. Throws where check_summed() does.
-  void set(Array gradient);
+  // Replaces the sum by a gradient in memory that nobody else writes: later passes add to it. `losses`: the data of the
+  // losses that it was computed from. With a reducer, all processes give the same one. Throws where check_summed() does.
+  void set(Array gradient, std::vector<Resource> losses = {});
   // Throws while gradients of passes without `sync` wait.
   void check_summed() const;
   // Maps what the passes summed, in the order of addition, once each time it has changed; a host with hooks waits as in
@@ -93,6 +93,7 @@ class GradientTree {
   void merge_unsynchronized(Device device);
   void finish_round(Device device);
   void drop_failed(Engine& engine);
+  void forget_good_losses(Engine& engine);
   ReducedGradient sum_of_passes(Device device);
   ReducedGradient mapped_sum(Device device);
 
@@ -111,9 +112,12 @@ class GradientTree {
   };
 
   Sums sums_;
+  // The number of losses at which those whose data is good are forgotten.
+  std::size_t many_losses_ = 0;
   // Advances with each change of this tree; `mapped_` is the sum at `mapped_version_`.
   std::uint64_t version_ = 0;
   Array given_;
+  std::vector<Resource> given_losses_;
   ReducedGradient mapped_;
   std::uint64_t mapped_version_ = 0;
   std::map<int, Hook> hooks_;

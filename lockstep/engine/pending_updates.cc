@@ -18,7 +18,12 @@ void PendingUpdates::add(const std::shared_ptr<Engine>& engine, Resource done) {
 std::int64_t PendingUpdates::take_left_out() {
   if (pending_.empty()) return 0;
   const std::shared_ptr<Engine> engine = pending_.back().engine.lock();
-  if (!engine || std::exchange(reports_, engine->reports()) == reports_) return 0;
+  if (!engine) return 0;
+  const std::uint64_t reports = engine->reports();
+  return std::exchange(reports_, reports) == reports ? 0 : wait_left_out();
+}
+
+std::int64_t PendingUpdates::wait_left_out() {
   std::int64_t left_out = 0;
   for (const auto& [owner, done] : std::exchange(pending_, {})) {
     const std::shared_ptr<Engine> of_update = owner.lock();

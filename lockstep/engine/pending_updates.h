@@ -16,6 +16,8 @@ class PendingUpdates {
   // Returns how many of the updates were left out, each once. Looks, and waits for them, only if a wait has thrown a
   // failure since the last call: before that, the program cannot know that an update is missing.
   std::int64_t take_left_out();
+  // The same, but always waits and looks.
+  std::int64_t wait_left_out();
   void clear() { pending_.clear(); }
 
  private:

@@ -426,7 +426,10 @@ void Parameter::map_gradient(const GradientMap& f) const {
   if (!s.gradient.present() && s.gradient.reducer() == nullptr) return;
   s.check_settable("map_gradient");
   const Array found = s.gradient.peek(s.devices.at(0));
-  if (found.defined()) s.gradient.set(s.mapped("map_gradient", found, f));
+  if (!found.defined()) return;
+  std::vector<Resource> losses;
+  s.gradient.list_losses(losses);
+  s.gradient.set(s.mapped("map_gradient", found, f), std::move(losses));
 }
 
 Array Parameter::mapped(std::string_view what, const Array& gradient, const GradientMap& f) const {

@@ -163,6 +163,8 @@ std::vector<Resource> Optimizer::losses() const {
 // What can fail comes first, such as allocations and hooks; then nothing but tasks is described, so that all replicas
 // change or none.
 void Optimizer::step() {
+  steps();  // forgets the outcomes of former steps
+  drop_failed_scales();
   std::vector<ReducedGradient> gradients(slots_.size());
   std::vector<Device> devices;
   for (std::size_t i = 0; i < slots_.size(); ++i) {
@@ -273,7 +275,23 @@ void Optimizer::set_scales(std::vector<Array> scales) {
   scales_ = std::move(scales);
 }
 
+// As the trees do with the gradients of a failed batch, once the program knows of the failure.
+void Optimizer::drop_failed_scales() {
+  if (scales_.empty()) return;
+  Engine& engine = *scales_[0].storage()->engine;
+  const std::uint64_t reports = engine.reports();
+  if (std::exchange(reports_, reports) == reports) return;
+  const auto failed = [&](const Array& scale) {
+    engine.wait_unused(scale.resource());
+    return engine.failure(scale.resource()) != nullptr;
+  };
+  if (std::ranges::none_of(scales_, failed)) return;
+  scales_.clear();
+  factor_.reset();
+}
+
 void Optimizer::map_gradients(const std::function<Tensor(const Tensor& gradient, const Parameter& parameter)>& f) {
+  drop_failed_scales();
   std::vector<Array> found(slots_.size());
   for (std::size_t i = 0; i < slots_.size(); ++i) {
     const Parameter& p = slots_[i].parameter;
@@ -281,9 +299,11 @@ void Optimizer::map_gradients(const std::function<Tensor(const Tensor& gradient,
     if (p.initialized()) found[i] = p.gradient_tree().peek(home(i));
   }
   check_any("map_gradients", found);
+  std::vector<std::vector<Resource>> losses(slots_.size());
   for (std::size_t i = 0; i < slots_.size(); ++i) {
     if (!found[i].defined()) continue;
     const Parameter& p = slots_[i].parameter;
+    p.gradient_tree().list_losses(losses[i]);
     // As the step would: optimizers round the factor to the gradient's type.
     if (const Array scale = scale_on(home(i)); scale.defined()) {
       const Array factor = ops::to_device(scale, found[i].device(), {.non_blocking = true}).to(p.dtype());
@@ -298,7 +318,7 @@ void Optimizer::map_gradients(const std::function<Tensor(const Tensor& gradient,
     scales.push_back(ops::where(skips, scale, ops::scalar_like(scale, 1)));
   }
   for (std::size_t i = 0; i < slots_.size(); ++i) {
-    if (found[i].defined()) slots_[i].parameter.gradient_tree().set(std::move(found[i]));
+    if (found[i].defined()) slots_[i].parameter.gradient_tree().set(std::move(found[i]), std::move(losses[i]));
   }
   scales_ = std::move(scales);
   factor_.reset();
@@ -310,6 +330,7 @@ void Optimizer::clip_grad_value(double limit) {
 }
 
 Tensor Optimizer::clip_grad_norm(double max_norm) {
+  drop_failed_scales();
   Array squared = squared_norm("clip_grad_norm");
   if (scales_.empty()) {
     set_scales({ops::clip_scale(squared, max_norm)});
@@ -317,19 +338,22 @@ Tensor Optimizer::clip_grad_norm(double max_norm) {
   }
   // The gradients will be multiplied by the scale that unscale() or another clipping left: so is their norm.
   Array scaled;
-  for (Array& scale : scales_) {
+  std::vector<Array> scales;
+  for (const Array& scale : scales_) {
     const Array factor = ops::binary(BinaryOp::multiply, scale, scale);
     const Array here = squared.device() == scale.device() ? squared : ops::to_device(squared, scale.device());
     scaled = ops::binary(BinaryOp::multiply, here, factor);
     const Array both = ops::binary(BinaryOp::multiply, scale, ops::clip_scale(scaled, max_norm));
     // A negative scale skips the step, whatever the norm is.
     const Array skips = ops::compare(CompareOp::lt, scale, ops::scalar_like(scale, 0));
-    scale = ops::where(skips, scale, both);
+    scales.push_back(ops::where(skips, scale, both));
   }
+  set_scales(std::move(scales));
   return ops::unary(UnaryOp::sqrt, scaled);
 }
 
 void Optimizer::unscale(LossScaler& scaler, double max_norm) {
+  drop_failed_scales();
   check(scales_.empty(),
         "unscale: the gradients are already unscaled or clipped, expected one call of unscale() for each step, before "
         "clip_grad_norm()");

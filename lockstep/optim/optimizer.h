@@ -232,6 +232,7 @@ class Optimizer {
   Array squared_norm(std::string_view what) const;
   // For the next step: multiplies all gradients by one of these, f64 [1] on different devices.
   void set_scales(std::vector<Array> scales);
+  void drop_failed_scales();
   Array scale_on(Device device) const;
   std::set<RandomState*> random_states() const;
   void add_random_steps(std::int64_t count) const;
@@ -254,6 +255,7 @@ class Optimizer {
   std::shared_ptr<PendingUpdates> updates_;  // that steps_ counts
   // Factors of clipping and loss scaling for the next step: one for all devices, or one for each.
   std::vector<Array> scales_;
+  std::uint64_t reports_ = 0;  // Engine::reports() when the factors were last good
   // Parameters know that there are factors for as long as this exists; see GradientTree::set_factor().
   std::shared_ptr<void> factor_;
 };

@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "lockstep/engine/pending_updates.h"
 #include "lockstep/ops/copy.h"
 #include "lockstep/ops/elementwise.h"
 #include "lockstep/optim/optimizer.h"
@@ -177,7 +178,10 @@ void Optimizer::load_state_dict(const StateDict& state, std::optional<std::int64
     }
   }
   if (loaded.rates != nullptr) set_rates(*loaded.rates);
-  add_random_steps(loaded.steps - this->steps());
+  // A failure of a former step that comes out later must not change the loaded number.
+  for (RandomState* random : random_states()) random->settle_steps();
+  steps_ -= updates_->wait_left_out();
+  add_random_steps(loaded.steps - steps_);
   steps_ = loaded.steps;
 }
 

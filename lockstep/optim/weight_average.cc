@@ -45,18 +45,19 @@ void WeightAverage::update() {
     ops::ShardScope lane(static_cast<int>(i));
     const auto& devices = e.parameter.devices();
     const bool first = e.averages.empty();
-    if (first) {
-      std::vector<Array> copies;
-      for (Device device : devices) copies.push_back(copy_of(e.parameter.data(device).array()));
-      e.averages = std::move(copies);
-      continue;
-    }
+    // All replicas or none, because an allocation may fail.
+    std::vector<Array> next;
     for (std::size_t d = 0; d < devices.size(); ++d) {
+      if (first) {
+        next.push_back(copy_of(e.parameter.data(devices[d]).array()));
+        continue;
+      }
       const Array weight = weight_beside(e, d);
       const Array sum =
           ops::binary(BinaryOp::add, ops::affine(e.averages[d], decay_, 0), ops::affine(weight, 1 - decay_, 0));
-      e.averages[d] = Array(sum).with_shard(-1);
+      next.push_back(Array(sum).with_shard(-1));
     }
+    e.averages = std::move(next);
   }
 }
 

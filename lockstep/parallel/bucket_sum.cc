@@ -78,9 +78,11 @@ void BucketReducer::reduce(Bucket& bucket, std::size_t number, const std::string
   }
   // Sums of earlier rounds that are still needed continue in separate memory.
   std::vector<std::uint8_t> goes_on, moves;
+  bool keeps_total = false;
   for (std::size_t i = 0; i < bucket.parameters.size(); ++i) {
     goes_on.push_back(rounds_[bucket.parameters[i]] > 0);
     moves.push_back(goes_on[i] && !bucket.in_total[i]);
+    keeps_total = keeps_total || (goes_on[i] && bucket.in_total[i]);
   }
   bool several = std::ranges::count(goes_on, 1) > 0;
   bucket.in_total.assign(bucket.parameters.size(), several);
@@ -89,7 +91,11 @@ void BucketReducer::reduce(Bucket& bucket, std::size_t number, const std::string
       bucket.total = ops::empty_like(bucket.sum);
       bucket.total_present = ops::empty_like(bucket.present);
     }
-    for (const Array& t : {bucket.sum, bucket.present, bucket.total, bucket.total_present}) reads.push_back(t);
+    for (const Array& t : {bucket.sum, bucket.present}) reads.push_back(t);
+    // Else it is written as a whole: a failed batch of an earlier step must not fail this one.
+    if (keeps_total) {
+      for (const Array& t : {bucket.total, bucket.total_present}) reads.push_back(t);
+    }
     for (const Array& t : {bucket.total, bucket.total_present}) writes.push_back(t);
   }
   auto body = [backend = sums ? &sums->backend() : &communicator_->backend(), sums, reducer = bucket.reducer,

@@ -71,14 +71,20 @@ void RandomState::add_steps(std::int64_t count) {
 
 void RandomState::count_if_done(const std::shared_ptr<Engine>& engine, Resource done) {
   std::scoped_lock lock(mutex_);
+  take_back();
   updates_.add(engine, std::move(done));
 }
 
-// Call it with the lock.
-void RandomState::take_back() const {
-  const auto left_out = static_cast<std::uint64_t>(updates_.take_left_out());
+void RandomState::settle_steps() {
+  std::scoped_lock lock(mutex_);
+  take_back(updates_.wait_left_out());
+}
+
+// Call these with the lock.
+void RandomState::take_back() const { take_back(updates_.take_left_out()); }
+void RandomState::take_back(std::int64_t left_out) const {
   if (left_out == 0) return;
-  step_ -= std::min(step_, left_out);
+  step_ -= std::min(step_, static_cast<std::uint64_t>(left_out));
   draws_.clear();
 }
 

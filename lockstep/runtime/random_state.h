@@ -25,6 +25,8 @@ class RandomState {
   // The latest step does not count if this update is left out; see PendingUpdates. Once the program knows, draws are
   // those of a run without the step.
   void count_if_done(const std::shared_ptr<Engine>& engine, Resource done);
+  // Waits for all such updates. From then on, the steps are final.
+  void settle_steps();
   std::uint64_t step() const;
   // All that decides the next keys of this seed, to go back there.
   struct Position {
@@ -38,6 +40,7 @@ class RandomState {
 
  private:
   void take_back() const;
+  void take_back(std::int64_t left_out) const;
 
   mutable std::mutex mutex_;
   std::uint64_t seed_ = 0;

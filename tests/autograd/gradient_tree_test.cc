@@ -64,6 +64,19 @@ class GradientTreeTest : public ::testing::Test {
   }()};
 };
 
+// Nobody reads the gradients of a parameter that no optimizer trains, so they add up for as long as a program runs.
+TEST_F(GradientTreeTest, FewLossesAreKept) {
+  GradientTree tree;
+  for (std::uint64_t pass = 1; pass <= 1000; ++pass) {
+    const Array loss = on(0, {1});
+    tree.add({.number = pass, .roots = {loss.resource()}}, 0, on(0, {1}));
+  }
+  std::vector<Resource> losses;
+  tree.list_losses(losses);
+  EXPECT_LE(losses.size(), 128U);
+  EXPECT_EQ(tree.sum(device(0)).sum.to_vector<float>(), std::vector<float>{1000});
+}
+
 TEST_F(GradientTreeTest, SumsAreThoseOfTheShardsTree) {
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
     SCOPED_TRACE(seed);

@@ -1,10 +1,15 @@
 // A batch that fails on the devices: the program catches the error and trains on as if the batch had not been there.
 #include <gtest/gtest.h>
 
+#include <array>
+#include <functional>
+
 #include "lockstep/nn/layers.h"
 #include "lockstep/nn/module.h"
 #include "lockstep/nn/normalization.h"
 #include "lockstep/optim/optimizer.h"
+#include "lockstep/runtime/device_state.h"
+#include "lockstep/runtime/random_state.h"
 #include "lockstep/runtime/runtime.h"
 #include "tests/expect_error.h"
 #include "tests/logical_tensors.h"
@@ -160,6 +165,83 @@ TEST_P(FailedStep, OfMicroBatchesLeavesTheGoodOnes) {
   same_.good_loss(2).backward({.share = 0.5});
   same_.optimizer_->step();
   EXPECT_EQ(model_.state(), same_.state());
+}
+
+// The gradients of the bad batch wait for a step, changed or with factors, when the program catches the error.
+TEST_P(FailedStep, LeavesNoClippedGradientToTheNextOne) {
+  using Clip = std::function<void(Optimizer&)>;
+  const std::array<Clip, 3> clips{[](Optimizer& o) { o.clip_grad_norm(1); }, [](Optimizer& o) { o.clip_grad_value(1); },
+                                  [](Optimizer& o) {
+                                    for (const Parameter& p : o.parameters())
+                                      p.map_gradient([](const Tensor& g) { return g * 2; });
+                                  }};
+  for (WordModel* m : {&model_, &same_}) m->net_.eval();
+  for (const Clip& clip : clips) {
+    const Tensor bad = model_.bad_words();
+    bad.backward();
+    clip(*model_.optimizer_);
+    EXPECT_THROW(bad.item(), TaskError);
+    for (WordModel* m : {&model_, &same_}) {
+      m->good_loss(1).backward();
+      clip(*m->optimizer_);
+      m->optimizer_->step();
+    }
+    EXPECT_EQ(model_.state(), same_.state());
+  }
+}
+
+TEST_P(FailedStep, LeavesNoUnscaledGradientToTheNextOne) {
+  LossScaler scaler(model_.runtime_.devices(), {.initial_scale = 8});
+  const auto prepare = [&](const Tensor& loss) {
+    loss.backward({.scales = scaler.scales()});
+    model_.optimizer_->unscale(scaler, 1);
+  };
+  for (WordModel* m : {&model_, &same_}) m->net_.eval();
+  const Tensor bad = model_.bad_words();
+  prepare(bad);
+  EXPECT_THROW(bad.item(), TaskError);
+  prepare(model_.good_loss(1));
+  model_.optimizer_->step();
+  same_.step(same_.good_loss(1));
+  EXPECT_EQ(model_.state(), same_.state());
+}
+
+// As for the gradients themselves.
+TEST_P(FailedStep, LeavesWeightsWhoseMappedGradientIsGood) {
+  const auto weights = [&] { return values(model_.words_.weight.data(model_.runtime_.devices().back())); };
+  const auto before = weights();
+  const Tensor bad = model_.bad_words().detach() + sum(square(model_.words_.weight));
+  bad.backward();
+  model_.optimizer_->clip_grad_value(1);
+  model_.words_.weight.map_gradient([](const Tensor& g) { return g * 2; });
+  model_.optimizer_->step();
+  EXPECT_THROW(bad.item(), TaskError);
+  EXPECT_EQ(weights(), before);
+}
+
+TEST_P(FailedStep, IsNotTakenFromALoadedNumberOfSteps) {
+  model_.step(model_.good_loss(1));
+  const StateDict state = model_.optimizer_->state_dict();
+  const Tensor bad = model_.bad_words();
+  model_.step(bad);
+  model_.optimizer_->load_state_dict(state);
+  EXPECT_THROW(bad.item(), TaskError);
+  EXPECT_EQ(model_.optimizer_->steps(), 1);
+  EXPECT_EQ(state_of(model_.runtime_.devices()[0], "test").random->step(), 1U);
+}
+
+// A hook that draws random numbers would clip by the norm of other gradients than the step's.
+TEST_P(FailedStep, OfAnotherModelLeavesMappedGradients) {
+  int calls = 0;
+  model_.words_.weight.register_hook([&](const Tensor& g) {
+    ++calls;
+    return g * 1;
+  });
+  model_.good_loss(1).backward();
+  EXPECT_THROW(model_.bad_words().item(), TaskError);
+  model_.optimizer_->clip_grad_norm(1);
+  model_.optimizer_->step();
+  EXPECT_EQ(calls, 1);
 }
 
 TEST_P(FailedStep, LeavesTheLossScale) {

@@ -133,6 +133,13 @@ TEST_F(LossScalerTest, GradientsAreSetBeforeTheyAreUnscaled) {
     sgd.step();
   }
   EXPECT_EQ(weights(p), (Numbers{-1, 0}));
+  // The factors of unscale() are in the gradients, those of a clipping after that are not.
+  give_gradient(p, {0.5, 0.5}, scaler);
+  sgd.unscale(scaler);
+  sgd.clip_grad_value(1);
+  p.map_gradient([](const Tensor& g) { return g; });
+  sgd.clip_grad_norm(1);
+  EXPECT_ERROR(p.set_gradient(value), "its optimizer has clipped or unscaled the gradients");
 }
 
 TEST_F(LossScalerTest, OneStepIsUnscaledOnceBeforeItIsClipped) {

@@ -160,6 +160,35 @@ TEST(DistributedDataParallel, OneRankAloneTrainsOnAfterABatchThatFails) {
   EXPECT_EQ(weights.at(0), weights.at(1));
 }
 
+// The sums of a step's micro-batches use one memory in every step.
+TEST(DistributedDataParallel, OneRankAloneTrainsOnAfterAMicroBatchThatFails) {
+  expect_fine(run_ranks(1, [](Rank& r) {
+    Linear net({.in_features = 2, .out_features = 3});
+    net.initialize(Xavier{}, r.runtime.devices());
+    DistributedDataParallel ddp(net, r.runtime.devices(), r.communicator);
+    Sgd sgd(net.parameters(), {.lr = 0.1});
+    for (int step = 0; step < 4; ++step) {
+      const std::string before = weights_sha256(net);
+      const bool fails = step == 1;
+      Tensor loss;
+      for (const std::int64_t label : {1, fails ? 9 : 2}) {
+        const Example batch{Tensor::from<float>({1, 2, 3, 4}, {2, 2}), Tensor::from<std::int64_t>({0, label}, {2})};
+        const Example parts = ddp.split(batch, 2);
+        loss = cross_entropy(ddp(parts[0]), parts[1]);
+        loss.backward({.share = 0.5});
+      }
+      sgd.step();
+      if (fails) {
+        EXPECT_THROW(loss.item(), TaskError);
+      } else {
+        loss.item();
+      }
+      EXPECT_EQ(weights_sha256(net) == before, fails) << step;
+    }
+    EXPECT_EQ(sgd.steps(), 3);
+  }));
+}
+
 TEST(DistributedDataParallel, OnlyOneSumsAModelsGradients) {
   for (const std::string& error : run_ranks(2, [](Rank& r) {
          auto net = two_layers();
