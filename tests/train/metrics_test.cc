@@ -174,7 +174,7 @@ TEST(Metrics, ErrorsNameTheMetric) {
 }
 
 // A training with a loss and metrics of its own.
-struct Task {
+struct MetricsTask {
   std::unique_ptr<Module> net;
   Initializer initializer;
   std::shared_ptr<const Dataset> train, test;
@@ -182,7 +182,7 @@ struct Task {
 };
 
 // y = x W + 0.1 noise. The last batch of the test data has one sample: most shards, and one of two ranks, have none.
-Task regression() {
+MetricsTask regression() {
   const auto data = [](std::int64_t count, std::uint64_t seed) {
     testing::Random random(seed);
     const Tensor x = random.floats({count, 3}), y = random.floats({count, 2});
@@ -202,7 +202,7 @@ Task regression() {
 }
 
 // Which letter follows which: i64 in, and a loss over [N, T, classes].
-Task language() {
+MetricsTask language() {
   const auto data = [](std::int64_t count) {
     const Tensor ids = Tensor::host({count, 6}, DType::i64), next = Tensor::host({count, 6}, DType::i64);
     for (std::int64_t i = 0; i < count * 6; ++i) {
@@ -227,7 +227,7 @@ struct Trained {
   std::vector<EpochReport> epochs;
 };
 
-Trained train(Task task, int devices, std::shared_ptr<ProcessGroup> group = nullptr) {
+Trained train(MetricsTask task, int devices, std::shared_ptr<ProcessGroup> group = nullptr) {
   Trained t;
   try {
     Runtime runtime({.cpu_devices = devices, .cores_per_device = 1, .threads_per_shard = 1});
@@ -268,7 +268,7 @@ void expect_same(const Trained& a, const Trained& b) {
 }
 
 // The result of one device.
-Trained same_everywhere(Task (*make)()) {
+Trained same_everywhere(MetricsTask (*make)()) {
   const Trained one = train(make(), 1);
   EXPECT_EQ(one.error, "");
   expect_same(train(make(), 2), one);
