@@ -72,7 +72,8 @@ struct Misclassified {
 };
 
 // The examples whose largest output is not that of their label, in the order of the loop. Examples are as for
-// evaluate(), with one label each; those labeled kIgnoredLabel are left out. Throws with EvaluateOptions::distributed or `forward`.
+// evaluate(), with one label each; those labeled kIgnoredLabel are left out. Throws with EvaluateOptions::distributed
+// or `forward`.
 //
 //   for (const Misclassified& m : misclassified(net, test_loader, {.devices = devices})) show(test_data.get(m.index));
 std::vector<Misclassified> misclassified(Module& module, DataLoader& loader, const EvaluateOptions& options);
