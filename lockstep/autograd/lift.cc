@@ -260,8 +260,14 @@ Tensor lift(std::string_view name, const Placed& placed, Inputs given, const std
 }
 
 Tensor mix_shards(std::string_view name, Mix how, const Placed& placed, InputList list,
-                  const std::function<Lifted(const Arrays&)>& f) {
-  if (placed.kind != Kind::cut) return lift(name, placed, list, f);
+                  const std::function<Lifted(const Arrays&)>& f, const MixFinish& finish) {
+  if (placed.kind != Kind::cut) {
+    return lift(name, placed, list, [&](const Arrays& in) {
+      Lifted part = f(in);
+      if (finish) part.y = finish(part.y, {});
+      return part;
+    });
+  }
   const auto& at = placed.at;
   const auto weight = [how, at](int shard) { return how == Mix::mean ? at->share(shard) : 1.0; };
   std::vector<PartBackward> backward;
@@ -295,6 +301,7 @@ Tensor mix_shards(std::string_view name, Mix how, const Placed& placed, InputLis
     value = ops::empty(like.shape(), like.dtype(), home);
     ops::fill_(value, 0);
   }
+  if (finish) value = finish(value, lane);
   Tensor y = Tensor::replicated({std::move(value)}, at);
   y.hold(std::move(held));
   return record_mix(

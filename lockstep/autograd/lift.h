@@ -17,6 +17,7 @@
 
 #include <functional>
 #include <initializer_list>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -76,8 +77,11 @@ inline Tensor lift(std::string_view name, const Placed& placed, InputList inputs
 // by samples for a mean; for max, the largest is taken, without a history. Every process must call it. Processes
 // exchange their parts in the call, not when the result is read. Tensors that are not cut count as one shard.
 enum class Mix { sum, mean, max };
+// Computes the result from what the shards' tree gave, on the same device, on `lane` if there is one. Tensors that are
+// not cut have one for each device. Backward functions of parts get the gradient of the result.
+using MixFinish = std::function<Array(const Array& mixed, std::optional<LaneId> lane)>;
 Tensor mix_shards(std::string_view name, Mix how, const Placed& placed, InputList inputs,
-                  const std::function<Lifted(const Arrays&)>& f);
+                  const std::function<Lifted(const Arrays&)>& f, const MixFinish& finish = {});
 
 // Puts a whole tensor, the same in all processes, on every device of a batch; its gradient is the sum over all shards.
 // Returns other and undefined tensors unchanged.

@@ -1,13 +1,15 @@
 // Losses are sums of element losses over the whole batch, composed of operations that mix shards. The two most common
-// ones, without weights or ignored labels, have kernels.
+// ones, without weights, have kernels.
 #include "lockstep/autograd/losses.h"
 
 #include <array>
+#include <memory>
 
 #include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/lift.h"
 #include "lockstep/autograd/node.h"
 #include "lockstep/autograd/saved_array.h"
+#include "lockstep/ops/launch.h"
 #include "lockstep/ops/shape.h"
 #include "lockstep/ops/softmax.h"
 
@@ -44,21 +46,44 @@ Tensor reduced(std::string_view what, const Tensor& loss, Reduction reduction) {
 // The mean over samples of all shards, from kernels that compute it for one shard.
 template <typename Forward, typename Backward>
 Tensor fused(std::string_view name, const Placed& placed, const Tensor& x, const Tensor& target, const Forward& forward,
-             const Backward& backward) {
-  return mix_shards(name, Mix::mean, placed, {x, target}, [&](const Arrays& in) -> Lifted {
-    return {forward(in[0], in[1]),
-            [x = SavedArray(in[0]), y = SavedArray(in[1]), backward](const PartPass& p, const Array& dy) -> Arrays {
-              return backward(p, x.get(p.name()), y.get(p.name()), dy);
-            }};
-  });
+             const Backward& backward, const MixFinish& finish = {}) {
+  return mix_shards(
+      name, Mix::mean, placed, {x, target},
+      [&](const Arrays& in) -> Lifted {
+        return {forward(in[0], in[1]),
+                [x = SavedArray(in[0]), y = SavedArray(in[1]), backward](const PartPass& p, const Array& dy) -> Arrays {
+                  return backward(p, x.get(p.name()), y.get(p.name()), dy);
+                }};
+      },
+      finish);
 }
 
-Tensor fused_cross_entropy(const Tensor& logits, const Tensor& labels, double smoothing) {
+// The row of the batch where the shard begins. Rows of samples that are not adjacent are numbered in their shard.
+std::int64_t first_row(const Placed& placed, int shard) {
+  if (placed.kind != Kind::cut || placed.cut.outer != 1) return 0;
+  std::int64_t before = 0;
+  for (int s = 0; s < shard; ++s) before += placed.at->rows_of(s);
+  return before * placed.cut.inner;
+}
+
+// The shards' sums, which the gradient needs, too, give the mean over the samples that count. Without ignored samples
+// it has the bits of the mean over all of them.
+Tensor fused_cross_entropy(const Tensor& logits, const Tensor& labels, double smoothing,
+                           std::optional<std::int64_t> ignored) {
+  const Placed placed = place_rows("cross_entropy", {logits, labels});
+  const auto rules = [=] { return LabelRules{smoothing, ignored, first_row(placed, ops::ShardScope::current())}; };
+  const auto sums = std::make_shared<Tensor>();
   return fused(
-      "cross entropy", place_rows("cross_entropy", {logits, labels}), logits, labels,
-      [=](const Array& x, const Array& y) { return ops::cross_entropy(x, y, smoothing); },
+      "cross entropy", placed, logits, labels,
+      [&](const Array& x, const Array& y) { return ops::cross_entropy(x, y, rules()); },
       [=](const PartPass&, const Array& x, const Array& y, const Array& dy) -> Arrays {
-        return {ops::cross_entropy_backward(x, y, smoothing, dy), Array()};
+        return {ops::cross_entropy_backward(x, y, rules(), sums->on(x.device()), dy), Array()};
+      },
+      [&](const Array& mixed, std::optional<LaneId> lane) {
+        std::vector<Array> parts = sums->defined() ? sums->parts() : std::vector<Array>();
+        parts.push_back(mixed);
+        *sums = Tensor::replicated(std::move(parts), placed.at);
+        return ops::cross_entropy_mean(mixed, lane);
       });
 }
 
@@ -134,15 +159,19 @@ Tensor nll(std::string_view what, const Tensor& x, const Tensor& labels, const N
     loss = where(counts, loss, 0.0);
     weight = weight.defined() ? where(counts, weight, 0.0) : cast(counts, x.dtype());
   }
-  if (options.reduction == Reduction::mean && weight.defined()) return sum(loss) / sum(weight);
+  if (options.reduction == Reduction::mean && weight.defined()) {
+    // The sums of both in one, so that processes exchange once.
+    const Tensor both = stack({loss, weight}, 0), sums = sum(both.reshape({2, -1}), 1);
+    return narrow(sums, 0, 0, 1) / narrow(sums, 0, 1, 1);
+  }
   return reduced(what, loss, options.reduction);
 }
 
 // For probabilities.
 Tensor soft_cross_entropy(const Tensor& logits, const Tensor& target, const CrossEntropyOptions& options) {
   check_pair("cross_entropy", logits, target);
-  check(!options.ignore_index, "cross_entropy: ignore_index {} with probabilities, expected labels (i64)",
-        options.ignore_index.value_or(0));
+  check(options.ignore_index.value_or(kIgnoredLabel) == kIgnoredLabel,
+        "cross_entropy: ignore_index {} with probabilities, expected labels (i64)", *options.ignore_index);
   const Classes classes = classes_of("cross_entropy", logits, options.weight, target);
   const double smoothing = options.label_smoothing;
   const Tensor x = log_softmax(widened(logits), classes.axis);
@@ -217,13 +246,12 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& target, const CrossEntr
           target, logits.shape());
     return soft_cross_entropy(logits, target, options);
   }
-  const bool all_alike = !options.weight.defined() && !options.ignore_index && options.reduction == Reduction::mean;
-  // The kernel's mean of no samples would be 0.
-  if (all_alike && logits.shape().rank() == 2 && logits.size(0) > 0) {
+  const bool all_alike = !options.weight.defined() && options.reduction == Reduction::mean;
+  if (all_alike && logits.shape().rank() == 2) {
     // A shard's own error would show its part of the shape.
     check(!target.defined() || target.shape().rank() == 1,
           "cross_entropy: labels are {}, expected i64 [{}], one for each row", target, logits.size(0));
-    return fused_cross_entropy(logits, target, smoothing);
+    return fused_cross_entropy(logits, target, smoothing, options.ignore_index);
   }
   const Classes classes = classes_of("cross_entropy", logits, options.weight, target);
   return nll("cross_entropy", log_softmax(widened(logits), classes.axis), target,

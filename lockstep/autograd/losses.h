@@ -1,6 +1,6 @@
-// Losses under PyTorch's names, arguments, and defaults, except that results have shape [1] and that every label counts
-// unless ignore_index is set. The samples are on axis 0. Sums and means run over the samples of all shards of all
-// processes, so every process must call them. In per_shard() they run over one shard.
+// Losses under PyTorch's names, arguments, and defaults, except that results have shape [1]. The samples are on axis 0.
+// Sums and means run over the samples of all shards of all processes, so every process must call them. In per_shard()
+// they run over one shard.
 //
 //   Tensor loss = cross_entropy(net(x), labels, {.weight = rare_counts_more, .label_smoothing = 0.1});
 //   loss.backward();
@@ -9,6 +9,7 @@
 // equal shapes; only weights broadcast.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 
 #include "lockstep/autograd/tensor.h"
@@ -58,10 +59,13 @@ struct KlDivOptions {
 // target (log(target) - x), for log-probabilities x; 0 where the target is 0.
 Tensor kl_div(const Tensor& x, const Tensor& target, const KlDivOptions& options = {});
 
+// The label that does not count by default.
+inline constexpr std::int64_t kIgnoredLabel = -100;
+
 struct NllLossOptions {
   Tensor weight = {};  // of each class: [C]; without a history
-  // Labels with this value do not count. Not set: every label must be a class. (PyTorch's default is -100.)
-  std::optional<std::int64_t> ignore_index = {};
+  // Labels with this value do not count, and have no gradient. std::nullopt: every label must be a class.
+  std::optional<std::int64_t> ignore_index = kIgnoredLabel;
   Reduction reduction = Reduction::mean;
 };
 // -weight[label] x[label]: x [N, C, ..] are log-probabilities, labels i64 [N, ..]. The mean divides by the sum of the
@@ -69,8 +73,8 @@ struct NllLossOptions {
 Tensor nll_loss(const Tensor& x, const Tensor& labels, const NllLossOptions& options = {});
 
 struct CrossEntropyOptions {
-  Tensor weight = {};                             // see NllLossOptions
-  std::optional<std::int64_t> ignore_index = {};  // not with probabilities
+  Tensor weight = {};                                        // see NllLossOptions
+  std::optional<std::int64_t> ignore_index = kIgnoredLabel;  // without effect for probabilities
   Reduction reduction = Reduction::mean;
   double label_smoothing = 0;  // this much of the target is spread over all classes
 };

@@ -43,27 +43,38 @@ Array log_softmax_backward(const Array& y, const Array& dy) {
   return by_row_backward("log softmax backward", y, dy, &SoftmaxKernels::log_softmax_backward);
 }
 
-Array cross_entropy(const Array& logits, const Array& labels, double label_smoothing) {
+Array cross_entropy(const Array& logits, const Array& labels, const LabelRules& rules) {
   check_rank("cross_entropy", "logits", logits, 2, "(n, classes)");
   check_rank("cross_entropy", "labels", labels, 1, "(n)");
   check(labels.dtype() == DType::i64, "cross_entropy: labels are {}, expected i64", name(labels.dtype()));
   check(logits.size(0) == labels.size(0),
         "cross_entropy: {} rows of logits, {} labels, expected one label for each row", logits.size(0), labels.size(0));
-  check(label_smoothing >= 0 && label_smoothing <= 1, "cross_entropy: label smoothing {}, expected 0 to 1",
-        label_smoothing);
-  Array loss = empty({1}, loss_dtype(logits), logits.device());
-  launch("cross entropy", {logits, labels}, {loss},
-         [label_smoothing, x = logits.view(), l = labels.view(), loss = loss.view()](Backend& b, KernelContext& c) {
-           b.softmax().cross_entropy(c, x, l, label_smoothing, loss);
+  check(rules.smoothing >= 0 && rules.smoothing <= 1, "cross_entropy: label smoothing {}, expected 0 to 1",
+        rules.smoothing);
+  Array sums = empty({3}, loss_dtype(logits), logits.device());
+  launch("cross entropy", {logits, labels}, {sums},
+         [rules, x = logits.view(), l = labels.view(), sums = sums.view()](Backend& b, KernelContext& c) {
+           b.softmax().cross_entropy(c, x, l, rules, sums);
          });
+  return sums;
+}
+
+Array cross_entropy_mean(const Array& sums, std::optional<LaneId> lane) {
+  Array loss = empty({1}, sums.dtype(), sums.device());
+  launch("cross entropy mean", {sums}, {loss},
+         [sums = sums.view(), loss = loss.view()](Backend& b, KernelContext& c) {
+           b.softmax().cross_entropy_mean(c, sums, loss);
+         },
+         {.lane = lane});
   return loss;
 }
 
-Array cross_entropy_backward(const Array& logits, const Array& labels, double label_smoothing, const Array& dloss) {
+Array cross_entropy_backward(const Array& logits, const Array& labels, const LabelRules& rules, const Array& sums,
+                             const Array& dloss) {
   Array dx = empty_like(logits);
-  launch("cross entropy backward", {logits, labels, dloss}, {dx},
-         [label_smoothing, x = logits.view(), l = labels.view(), g = dloss.view(), dx = dx.view()](
-             Backend& b, KernelContext& c) { b.softmax().cross_entropy_backward(c, x, l, label_smoothing, g, dx); });
+  launch("cross entropy backward", {logits, labels, sums, dloss}, {dx},
+         [rules, x = logits.view(), l = labels.view(), sums = sums.view(), g = dloss.view(), dx = dx.view()](
+             Backend& b, KernelContext& c) { b.softmax().cross_entropy_backward(c, x, l, rules, sums, g, dx); });
   return dx;
 }
 

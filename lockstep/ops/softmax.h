@@ -1,6 +1,11 @@
 // Softmax and the losses. Losses are means over the samples of one shard: scalars of shape [1].
 #pragma once
 
+#include <optional>
+
+#include "lockstep/engine/task.h"
+
+#include "lockstep/backend/softmax.h"
 #include "lockstep/tensor/array.h"
 
 namespace lockstep::ops {
@@ -11,9 +16,12 @@ Array softmax_backward(const Array& y, const Array& dy);
 Array log_softmax(const Array& x);
 Array log_softmax_backward(const Array& y, const Array& dy);
 
-// logits [n, classes], labels i64 [n]; see backend/softmax.h.
-Array cross_entropy(const Array& logits, const Array& labels, double label_smoothing);
-Array cross_entropy_backward(const Array& logits, const Array& labels, double label_smoothing, const Array& dloss);
+// logits [n, classes], labels i64 [n]; see backend/softmax.h. Returns the sums [3] of one shard.
+Array cross_entropy(const Array& logits, const Array& labels, const LabelRules& rules = {});
+// The loss [1] from the sums of all shards; runs on `lane`, or else on a compute lane.
+Array cross_entropy_mean(const Array& sums, std::optional<LaneId> lane = {});
+Array cross_entropy_backward(const Array& logits, const Array& labels, const LabelRules& rules, const Array& sums,
+                             const Array& dloss);
 
 Array mse(const Array& x, const Array& target);
 Array mse_backward(const Array& x, const Array& target, const Array& dloss);

@@ -25,17 +25,22 @@ void check_labels(const Tensor& outputs, const Tensor& labels) {
         outputs.describe(), labels.describe());
 }
 
-std::int64_t count_correct(const Predictions& p) {
+// Of the labels that count.
+Accuracy count_correct(const Predictions& p) {
   std::int64_t predictions = 0;
   for (const Array& shard : p.classes.parts()) predictions += shard.numel();
   check(predictions == p.labels.numel(), "evaluate: {} predictions for labels {}, expected one for each", predictions,
         p.labels.shape());
   const auto* label = p.labels.view().as<std::int64_t>();
-  std::int64_t correct = 0;
+  Accuracy found;
   for (const Array& shard : p.classes.parts()) {
-    for (std::int64_t prediction : shard.to_vector<std::int64_t>()) correct += prediction == *label++;
+    for (std::int64_t prediction : shard.to_vector<std::int64_t>()) {
+      found.correct += prediction == *label;
+      found.total += *label != kIgnoredLabel;
+      ++label;
+    }
   }
-  return correct;
+  return found;
 }
 
 }  // namespace
@@ -52,8 +57,9 @@ Accuracy evaluate(Module& module, DataLoader& loader, const EvaluateOptions& opt
   constexpr std::size_t kInFlight = 4;
   std::deque<Predictions> pending;
   auto count_first = [&] {
-    accuracy.correct += count_correct(pending.front());
-    accuracy.total += pending.front().labels.numel();
+    const Accuracy found = count_correct(pending.front());
+    accuracy.correct += found.correct;
+    accuracy.total += found.total;
     pending.pop_front();
   };
   std::int64_t number = 0;
@@ -103,7 +109,7 @@ std::vector<Misclassified> misclassified(Module& module, DataLoader& loader, con
     const Tensor predictions = per_shard(classes, x);
     for (const Array& shard : predictions.parts()) {
       for (std::int64_t predicted : shard.to_vector<std::int64_t>()) {
-        if (predicted != *label) wrong.push_back({index, *label, predicted});
+        if (predicted != *label && *label != kIgnoredLabel) wrong.push_back({index, *label, predicted});
         ++label;
         ++index;
       }

@@ -18,6 +18,7 @@
 #include <string_view>
 #include <vector>
 
+#include "lockstep/autograd/losses.h"
 #include "lockstep/data/data_loader.h"
 #include "lockstep/nn/module.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
@@ -60,8 +61,8 @@ struct Accuracy {
 };
 
 // Without `forward`, the loader's examples are {inputs, labels i64}. The model's outputs are [n, classes] for labels
-// [n], or [n, classes, ...] for labels [n, ...], each of which counts. Anything else is an error: use metrics. The
-// model runs in evaluation mode and then returns to its former mode.
+// [n], or [n, classes, ...] for labels [n, ...], each of which counts unless it is kIgnoredLabel. Anything else is an
+// error: use metrics. The model runs in evaluation mode and then returns to its former mode.
 Accuracy evaluate(Module& module, DataLoader& loader, const EvaluateOptions& options);
 
 struct Misclassified {
@@ -71,7 +72,8 @@ struct Misclassified {
 };
 
 // The examples whose largest output is not that of their label, in the order of the loop. Examples are as for
-// evaluate(), with one label each. Throws with EvaluateOptions::distributed or `forward`.
+// evaluate(), with one label each; those labeled kIgnoredLabel are left out. Throws with EvaluateOptions::distributed
+// or `forward`.
 //
 //   for (const Misclassified& m : misclassified(net, test_loader, {.devices = devices})) show(test_data.get(m.index));
 std::vector<Misclassified> misclassified(Module& module, DataLoader& loader, const EvaluateOptions& options);
@@ -113,8 +115,8 @@ namespace metrics {
 // [N, ..].
 struct ClassOptions {
   int dim = 1;
-  // A label that does not count. Not set: all labels count.
-  std::optional<std::int64_t> ignore_index = {};
+  // A label that does not count, as in the losses. std::nullopt: all labels count.
+  std::optional<std::int64_t> ignore_index = kIgnoredLabel;
 };
 
 // "accuracy": the fraction of labels whose output is the largest. If several outputs are equal, the first one counts.

@@ -18,11 +18,9 @@ namespace lockstep {
 double Trainer::weight_of(const Example& batch) const {
   if (options_.loss_weight) return options_.loss_weight(batch);
   const Tensor& labels = batch.at(1);
-  const std::optional<std::int64_t> ignored = CrossEntropyOptions{}.ignore_index;
   if (labels.dtype() != DType::i64) return static_cast<double>(labels.size(0));
   const std::span all(labels.view().as<std::int64_t>(), static_cast<std::size_t>(labels.numel()));
-  return static_cast<double>(ignored ? std::ranges::count_if(all, [&](std::int64_t label) { return label != *ignored; })
-                                     : labels.numel());
+  return static_cast<double>(labels.numel() - std::ranges::count(all, kIgnoredLabel));
 }
 
 // Weights are added in the shards' tree, so shares have the same bits on any layout.

@@ -96,16 +96,61 @@ TEST_F(LossesTest, NllOfWeightedAndIgnoredLabels) {
   expect_near(nll_loss(x, labels, {.weight = w, .ignore_index = 7, .reduction = kSum}), {13});
   EXPECT_TRUE(std::isnan(nll_loss(x, ids({7, 7, 7}, {3}), {.ignore_index = 7}).item<float>()));
   EXPECT_ERROR(values(nll_loss(x, labels)), "index: 7 at place");
+  expect_near(nll_loss(x, ids({0, 1, -100}, {3})), {5.0 / 2});
+  EXPECT_ERROR(values(nll_loss(x, ids({0, 1, -100}, {3}), {.ignore_index = std::nullopt})), "index: -100 at place");
 }
 
 // An ignored row has no gradient, whatever it holds.
 TEST_F(LossesTest, IgnoredRowsHaveNoGradient) {
   Tensor x = as_leaf(tensor({1, 2, 1e30, -1e30}, {2, 2}));
-  cross_entropy(x, ids({0, -100}, {2}), {.ignore_index = -100}).backward();
+  cross_entropy(x, ids({0, -100}, {2})).backward();
   const Doubles g = values(x.grad());
   EXPECT_NEAR(g[0], -1 / (1 + std::exp(-1.0)), 1e-6);
   EXPECT_EQ(g[2], 0);
   EXPECT_EQ(g[3], 0);
+}
+
+// The kernel's loss and gradient are those of the composition, which weights run.
+TEST_F(LossesTest, CrossEntropyIgnoresLabels) {
+  for (const DType dtype : {DType::f32, DType::f64, DType::bf16, DType::f16}) {
+    const Doubles logits = Random(4).uniforms(20, -2, 2);
+    const Tensor ones = tensor({1, 1, 1, 1}, {4}, dtype == DType::f64 ? DType::f64 : DType::f32);
+    for (const std::int64_t ignored : {-100, -1, 2}) {
+      for (const double smoothing : {0.0, 0.2}) {
+        SCOPED_TRACE(fmt::format("{}, label {}, smoothing {}", name(dtype), ignored, smoothing));
+        const Tensor labels = ids({1, ignored, 0, 3, ignored}, {5});
+        Tensor x = as_leaf(tensor(logits, {5, 4}, dtype)), y = as_leaf(tensor(logits, {5, 4}, dtype));
+        CrossEntropyOptions options{.label_smoothing = smoothing};
+        if (ignored != -100) options.ignore_index = ignored;
+        const Tensor loss = cross_entropy(x, labels, options);
+        options.weight = ones;
+        const Tensor composed = cross_entropy(y, labels, options);
+        expect_near(loss, values(composed));
+        loss.backward();
+        composed.backward();
+        expect_near(x.grad(), values(y.grad()), is_half_dtype(dtype) ? 2e-3 : 1e-6);
+      }
+    }
+  }
+}
+
+TEST_F(LossesTest, OfNoLabelsThatCountAreNaN) {
+  Tensor x = as_leaf(tensor({1, 2, 3, 4}, {2, 2}));
+  const Tensor loss = cross_entropy(x, ids({-100, -100}, {2}));
+  EXPECT_TRUE(std::isnan(values(loss)[0]));
+  loss.backward();
+  EXPECT_EQ(values(x.grad()), (Doubles{0, 0, 0, 0}));
+  EXPECT_TRUE(std::isnan(values(nll_loss(x, ids({-100, -100}, {2})))[0]));
+  const Tensor none = Tensor::host({0, 2}).to(device_);
+  EXPECT_TRUE(std::isnan(values(cross_entropy(none, Tensor::host({0}, DType::i64).to(device_)))[0]));
+  EXPECT_TRUE(std::isnan(values(mse_loss(none, none))[0]));
+}
+
+TEST_F(LossesTest, LabelsThatAreNotClassesAreErrors) {
+  const Tensor x = tensor({1, 2, 3, 4}, {2, 2});
+  EXPECT_ERROR(values(cross_entropy(x, ids({0, -1}, {2}))), "cross_entropy: label -1 of sample 1 is outside [0, 2)");
+  EXPECT_ERROR(values(cross_entropy(x, ids({0, -100}, {2}), {.ignore_index = -1})), "label -100 of sample 1");
+  EXPECT_ERROR(values(cross_entropy(x, ids({0, -100}, {2}), {.ignore_index = std::nullopt})), "label -100 of sample 1");
 }
 
 // The composed loss and the kernel's agree.
@@ -216,6 +261,12 @@ TEST(LossesOfABatch, AreOfAllShardsWithTheSameBits) {
                           const Tensor&) { return nll_loss(y, labels, {.ignore_index = -100}); }},
       {"cross entropy",
        [=](const Tensor& y, const Tensor& labels, const Tensor&) { return cross_entropy(y, at_least_zero(labels)); }},
+      {"cross entropy ignoring",
+       [=](const Tensor& y, const Tensor& labels, const Tensor&) { return cross_entropy(y, labels); }},
+      {"cross entropy ignoring a class",
+       [=](const Tensor& y, const Tensor& labels, const Tensor&) {
+         return cross_entropy(y, at_least_zero(labels), {.ignore_index = 0, .label_smoothing = 0.1});
+       }},
       {"cross entropy with everything",
        [=](const Tensor& y, const Tensor& labels, const Tensor&) {
          return cross_entropy(y, labels, {.weight = w, .ignore_index = -100, .label_smoothing = 0.1});
@@ -234,6 +285,41 @@ TEST(LossesOfABatch, AreOfAllShardsWithTheSameBits) {
     EXPECT_LT(distance(doubles(one.loss), doubles(whole.loss)), 1e-6);
     EXPECT_LT(distance(doubles(one.gradient), doubles(whole.gradient)), 1e-6);
     for (int devices : {2, 3, 8}) EXPECT_EQ(found_on(devices, loss), one) << devices << " devices";
+  }
+}
+
+// Shards may have only ignored labels; then the batch may, too.
+TEST(LossesOfABatch, CountLabelsOfAllShards) {
+  const Batch batch;
+  for (const int shards : {1, 3, 8}) {
+    SCOPED_TRACE(shards);
+    Runtime runtime({.cpu_devices = 2, .cores_per_device = 1, .threads_per_shard = 1});
+    const auto& devices = runtime.devices();
+    std::vector<std::int64_t> rows(static_cast<std::size_t>(shards), batch.samples / shards);
+    rows[0] += batch.samples % shards;
+    std::vector<Slot> slots;
+    for (int s = 0; s < shards; ++s) slots.push_back({s, devices[static_cast<std::size_t>(2 * s / shards)]});
+    const auto at = std::make_shared<Placement>(rows, slots);
+    const Tensor logits = Random(1).floats({batch.samples, batch.kClasses});
+    const auto loss_of = [&](const std::vector<std::int64_t>& labels, const CrossEntropyOptions& options = {}) {
+      Tensor x = as_leaf(scatter(logits, at));
+      const Tensor loss = cross_entropy(x, scatter(Tensor::from(labels, {batch.samples}), at), options);
+      loss.backward();
+      return std::pair(values(loss), values(gather(x.grad())));
+    };
+    const auto ones = [&] { return Tensor::from(std::vector<float>(batch.kClasses, 1), {batch.kClasses}); };
+    const auto found = loss_of(batch.labels), composed = loss_of(batch.labels, {.weight = ones()});
+    EXPECT_LT(distance(found.first, composed.first), 1e-6);
+    EXPECT_LT(distance(found.second, composed.second), 1e-6);
+    // None is ignored: the bits of a loss that ignores nothing.
+    std::vector<std::int64_t> all(14, 3);
+    EXPECT_EQ(loss_of(all), loss_of(all, {.ignore_index = std::nullopt}));
+    const auto [nothing, zeros] = loss_of(std::vector<std::int64_t>(14, -100));
+    EXPECT_TRUE(std::isnan(nothing[0]));
+    EXPECT_EQ(zeros, Doubles(static_cast<std::size_t>(batch.samples * batch.kClasses)));
+    // The error numbers the sample in the batch.
+    all[11] = 99;
+    EXPECT_ERROR(loss_of(all), "cross_entropy: label 99 of sample 11 is outside [0, 5)");
   }
 }
 

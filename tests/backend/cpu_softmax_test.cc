@@ -10,9 +10,9 @@ namespace {
 class CpuSoftmax : public ::testing::Test {
  protected:
   double cross_entropy(const TestTensor& logits, std::initializer_list<double> labels) {
-    TestTensor loss({1}, DType::f32), label({static_cast<std::int64_t>(labels.size())}, DType::i64, labels);
-    cpu_->softmax().cross_entropy(context_, logits.view(), label.view(), 0, loss.view());
-    return loss.values()[0];
+    TestTensor sums({3}, DType::f32), label({static_cast<std::int64_t>(labels.size())}, DType::i64, labels);
+    cpu_->softmax().cross_entropy(context_, logits.view(), label.view(), {}, sums.view());
+    return sums.values()[0];
   }
 
   std::unique_ptr<Backend> cpu_ = make_cpu_backend();
@@ -39,11 +39,11 @@ TEST_F(CpuSoftmax, ImpossibleClassesCostNothing) {
 
 TEST_F(CpuSoftmax, ChecksLabelsBeforeWritingGradients) {
   TestTensor logits = random_.tensor({3, 10}, DType::f32), labels({3}, DType::i64, {0, 9, 10});
-  TestTensor dloss({1}, DType::f32, {1}), dlogits({3, 10}, DType::f32);
+  TestTensor sums({3}, DType::f32, {1, 0, 1}), dloss({1}, DType::f32, {1}), dlogits({3, 10}, DType::f32);
   const TestTensor before = dlogits;
-  EXPECT_ERROR(
-      cpu_->softmax().cross_entropy_backward(context_, logits.view(), labels.view(), 0, dloss.view(), dlogits.view()),
-      "cross_entropy: label 10 of sample 2 is outside [0, 10)");
+  EXPECT_ERROR(cpu_->softmax().cross_entropy_backward(context_, logits.view(), labels.view(), {.first_sample = 100},
+                                                      sums.view(), dloss.view(), dlogits.view()),
+               "cross_entropy: label 10 of sample 102 is outside [0, 10)");
   EXPECT_TRUE(dlogits.same_bits(before));
   EXPECT_ERROR(cross_entropy(logits, {0, -1, 3}), "cross_entropy: label -1 of sample 1 is outside [0, 10)");
 }

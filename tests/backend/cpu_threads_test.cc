@@ -72,10 +72,10 @@ std::vector<ThreadsCase> threads_cases() {
        }},
       {"cross_entropy",
        {f32(large), labels, dloss},
-       {out({1}), out(large)},
+       {out({3}), out(large)},
        [](Backend& b, KernelContext& c, Views in, Views out) {
-         b.softmax().cross_entropy(c, in[0], in[1], 0.1, out[0]);
-         b.softmax().cross_entropy_backward(c, in[0], in[1], 0.1, in[2], out[1]);
+         b.softmax().cross_entropy(c, in[0], in[1], {.smoothing = 0.1}, out[0]);
+         b.softmax().cross_entropy_backward(c, in[0], in[1], {.smoothing = 0.1}, out[0], in[2], out[1]);
        }},
       {"mse",
        {f32(large), f32(large)},

@@ -285,15 +285,19 @@ TEST_F(ReferenceGradient, Softmax) {
 
 TEST_F(ReferenceGradient, Losses) {
   TestTensor x = random_.tensor({4, 5}), target = random_.tensor({4, 5}), labels = random_.integers(0, 4, {4});
-  for (double smoothing : {0.0, 0.2}) {
+  // The last rules ignore the second sample, and all with its label.
+  const std::int64_t second = labels.view().as<std::int64_t>()[1];
+  for (const LabelRules& rules : {LabelRules{}, LabelRules{.smoothing = 0.2}, LabelRules{.ignored = second}}) {
+    TestTensor sums({3}, DType::f64);
     expect_gradients(
         {x}, {1},
         [&](Backend& b, KernelContext& c, Views in, Views out) {
-          b.softmax().cross_entropy(c, in[0], labels.view(), smoothing, out[0]);
+          b.softmax().cross_entropy(c, in[0], labels.view(), rules, sums.view());
+          b.softmax().cross_entropy_mean(c, sums.view(), out[0]);
         },
         {like(x)},
         [&](Backend& b, KernelContext& c, Views in, Views out) {
-          b.softmax().cross_entropy_backward(c, in[0], labels.view(), smoothing, in[2], out[0]);
+          b.softmax().cross_entropy_backward(c, in[0], labels.view(), rules, sums.view(), in[2], out[0]);
         });
   }
   expect_gradients(

@@ -261,16 +261,20 @@ TEST_F(Reference, Pooling) {
 
 TEST_F(Reference, SoftmaxAndLosses) {
   double log2 = std::log(2.0);
-  TestTensor x = tensor({2, 2}, {0, log2, 0, 0}), y = empty({2, 2}), loss = empty({1});
+  TestTensor x = tensor({2, 2}, {0, log2, 0, 0}), y = empty({2, 2}), loss = empty({1}), sums = empty({3});
   b.softmax().softmax(c, x.view(), y.view());
   expect_values(y, {1.0 / 3, 2.0 / 3, 0.5, 0.5});
   b.softmax().log_softmax(c, x.view(), y.view());
   expect_values(y, {-std::log(3.0), log2 - std::log(3.0), -log2, -log2});
   TestTensor labels({2}, DType::i64, {1, 0});
-  b.softmax().cross_entropy(c, x.view(), labels.view(), 0, loss.view());
-  expect_values(loss, {(std::log(3.0) - log2 + log2) / 2});
-  b.softmax().cross_entropy(c, x.view(), labels.view(), 0.2, loss.view());
-  expect_values(loss, {(0.9 * (std::log(3.0) - log2) + 0.1 * std::log(3.0) + log2) / 2});
+  b.softmax().cross_entropy(c, x.view(), labels.view(), {}, sums.view());
+  expect_values(sums, {(std::log(3.0) - log2 + log2) / 2, 0, 1});
+  b.softmax().cross_entropy(c, x.view(), labels.view(), {.smoothing = 0.2}, sums.view());
+  expect_values(sums, {(0.9 * (std::log(3.0) - log2) + 0.1 * std::log(3.0) + log2) / 2, 0, 1});
+  b.softmax().cross_entropy(c, x.view(), labels.view(), {.ignored = 1}, sums.view());
+  expect_values(sums, {log2 / 2, 0.5, 0.5});
+  b.softmax().cross_entropy_mean(c, sums.view(), loss.view());
+  expect_values(loss, {log2});
   TestTensor target = tensor({2, 2}, {0, log2, 1, 3});
   b.softmax().mse(c, x.view(), target.view(), loss.view());
   expect_values(loss, {2.5});

@@ -235,13 +235,16 @@ class Softmax final : public SoftmaxKernels {
   void log_softmax_backward(KernelContext&, const View& y, const View& dy, const View& dx) override {
     call(*own_, &SoftmaxKernels::log_softmax_backward, y, dy, dx);
   }
-  void cross_entropy(KernelContext&, const View& logits, const View& labels, double smoothing,
-                     const View& loss) override {
-    call(*own_, &SoftmaxKernels::cross_entropy, logits, labels, smoothing, loss);
+  void cross_entropy(KernelContext&, const View& logits, const View& labels, const LabelRules& rules,
+                     const View& sums) override {
+    call(*own_, &SoftmaxKernels::cross_entropy, logits, labels, rules, sums);
   }
-  void cross_entropy_backward(KernelContext&, const View& logits, const View& labels, double smoothing,
-                              const View& dloss, const View& dlogits) override {
-    call(*own_, &SoftmaxKernels::cross_entropy_backward, logits, labels, smoothing, dloss, dlogits);
+  void cross_entropy_mean(KernelContext&, const View& sums, const View& loss) override {
+    call(*own_, &SoftmaxKernels::cross_entropy_mean, sums, loss);
+  }
+  void cross_entropy_backward(KernelContext&, const View& logits, const View& labels, const LabelRules& rules,
+                              const View& sums, const View& dloss, const View& dlogits) override {
+    call(*own_, &SoftmaxKernels::cross_entropy_backward, logits, labels, rules, sums, dloss, dlogits);
   }
   void mse(KernelContext&, const View& x, const View& target, const View& loss) override {
     call(*own_, &SoftmaxKernels::mse, x, target, loss);

@@ -85,9 +85,9 @@ TEST_F(OpsErrors, NormsAndLosses) {
   EXPECT_ERROR(ops::batch_norm(x, stats, c, c, {}, {}), "batch_norm: input has 3 channels, weight expects 4");
   EXPECT_ERROR(ops::merge_batch_stats({}, runtime_.devices()[0], false), "no shard has statistics to merge");
   Array labels = on({2}, 0, DType::i64);
-  EXPECT_ERROR(ops::cross_entropy(on({3, 4}), labels, 0), "cross_entropy: 3 rows of logits, 2 labels");
-  EXPECT_ERROR(ops::cross_entropy(on({2, 4}), on({2}), 0), "cross_entropy: labels are f32, expected i64");
-  EXPECT_ERROR(ops::cross_entropy(on({2, 4}), labels, 2), "label smoothing 2, expected 0 to 1");
+  EXPECT_ERROR(ops::cross_entropy(on({3, 4}), labels), "cross_entropy: 3 rows of logits, 2 labels");
+  EXPECT_ERROR(ops::cross_entropy(on({2, 4}), on({2})), "cross_entropy: labels are f32, expected i64");
+  EXPECT_ERROR(ops::cross_entropy(on({2, 4}), labels, {.smoothing = 2}), "label smoothing 2, expected 0 to 1");
   EXPECT_ERROR(ops::mse(on({2}), on({3})), "mse: [2] f32 on cpu:0 and [3] f32 on cpu:0");
   EXPECT_ERROR(ops::clip_scale(on({1}, 0, DType::f64), 0), "clip: norm 0, expected above 0");
 }

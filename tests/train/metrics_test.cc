@@ -77,6 +77,34 @@ TEST(Metrics, OfClassesAreThoseOfAPlainLoop) {
   }
 }
 
+// -100 does not count by default, as in the losses.
+TEST(Metrics, IgnoreTheLabelThatTheLossesIgnore) {
+  const Tensor outputs = Tensor::from(std::vector<float>{1, 0, 1, 0, 0, 1, 0, 1}, {4, 2});
+  const Tensor labels = Tensor::from(std::vector<std::int64_t>{0, -100, 0, -100}, {4});
+  const auto results =
+      measure(outputs, labels,
+              {metrics::accuracy(), metrics::top_k_accuracy(1), metrics::perplexity(), metrics::confusion_matrix(2)});
+  for (const std::size_t i : {0, 1}) {
+    EXPECT_EQ(results[i].sum, 1);
+    EXPECT_EQ(results[i].count, 2);
+  }
+  EXPECT_EQ(results[2].count, 2);
+  EXPECT_NEAR(results[2].value, std::exp(std::log(1 + std::exp(-1)) / 2 + std::log(1 + std::exp(1)) / 2), 1e-5);
+  EXPECT_EQ(results[3].table, (std::vector<std::vector<double>>{{1, 1}, {0, 0}}));
+  // A caller who wants it counts every label.
+  EXPECT_EQ(measure(outputs, labels, {metrics::accuracy({.ignore_index = std::nullopt})})[0].count, 4);
+
+  Runtime runtime({.cpu_devices = 2});
+  Echo net;
+  DataLoader loader(std::make_shared<TensorDataset>(std::vector<Tensor>{outputs, labels}), {.batch_size = 3});
+  const Accuracy accuracy = evaluate(net, loader, {.devices = runtime.devices()});
+  EXPECT_EQ(accuracy.correct, 1);
+  EXPECT_EQ(accuracy.total, 2);
+  const std::vector<Misclassified> wrong = misclassified(net, loader, {.devices = runtime.devices()});
+  ASSERT_EQ(wrong.size(), 1U);
+  EXPECT_EQ(wrong[0].index, 2);
+}
+
 TEST(Metrics, FindClassesOnAnyAxis) {
   // [2, 3, 2]: samples, steps, classes.
   const Tensor outputs = Tensor::from(std::vector<float>{1, 0, 0, 1, 1, 0, 1, 0, 0, 1, 0, 1}, {2, 3, 2});

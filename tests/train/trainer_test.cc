@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <mutex>
 #include <set>
 
@@ -182,6 +183,45 @@ TEST(Trainer, MicroBatchesCountByWhatTheirMeanDividesBy) {
   }
   EXPECT_ERROR(train({.accumulate = 2, .loss_weight = [](const Example&) { return -1.0; }}, nullptr, 1),
                "trainer: TrainerOptions::loss_weight returned -1, expected a finite number of at least 0");
+}
+
+// The default loss ignores labels of -100. Some micro-batches have no other label.
+TEST(Trainer, IgnoresLabels) {
+  testing::Random random(3);
+  std::vector<std::int64_t> labels(30);
+  for (std::size_t i = 0; i < labels.size(); ++i) labels[i] = i / 3 % 2 == 0 ? random.integer(0, 4) : -100;
+  labels[1] = -100;
+  const auto data =
+      std::make_shared<TensorDataset>(std::vector<Tensor>{random.floats({30, 1, 6, 6}), Tensor::from(labels, {30})});
+  const auto train = [&](std::int64_t accumulate, int devices, const std::shared_ptr<ProcessGroup>& group) {
+    Runtime runtime({.cpu_devices = devices});
+    Sequential net;
+    net.append<Flatten>().append<Linear>(LinearOptions{.out_features = 5});
+    net.initialize(Xavier{}, runtime.devices());
+    Sgd sgd(net.parameters(), {.lr = 0.5});
+    TrainerOptions options{
+        .devices = runtime.devices(), .shards = 2, .batch_size = 12, .accumulate = accumulate, .epochs = 2};
+    options.shuffle = false;
+    if (group) options.communicator = std::make_shared<Communicator>(runtime, group);
+    Trainer trainer(net, sgd, data, data, options);
+    std::vector<double> losses;
+    trainer.on_step = [&](const StepReport& report) { losses.push_back(report.loss); };
+    trainer.train();
+    EXPECT_EQ(trainer.evaluate().total, 30 - std::ranges::count(labels, -100));
+    return std::pair(losses, weights_sha256(net));
+  };
+  const auto whole = train(1, 1, nullptr);
+  ASSERT_EQ(whole.first.size(), 6U);
+  for (const std::int64_t accumulate : {1, 2, 4}) {
+    const auto micro = train(accumulate, 1, nullptr);
+    for (std::size_t i = 0; i < 6; ++i) EXPECT_NEAR(micro.first[i], whole.first[i], 1e-5) << accumulate << ", " << i;
+    // The same bits on two devices and on two ranks.
+    EXPECT_EQ(train(accumulate, 2, nullptr), micro);
+    const std::string ranks = run_layout({.ranks = 2}, [&](int devices, const std::shared_ptr<ProcessGroup>& group) {
+      return train(accumulate, devices, group).second;
+    });
+    EXPECT_EQ(ranks, micro.second);
+  }
 }
 
 // Memory has no room for more than a micro-batch.

@@ -246,14 +246,18 @@ class Softmax final : public WithF16<SoftmaxKernels> {
     in_f32(ctx, std::tuple(in(y), in(dy), out(dx)),
            [&](const View& y, const View& dy, const View& dx) { f32().log_softmax_backward(ctx, y, dy, dx); });
   }
-  void cross_entropy(KernelContext& ctx, const View& logits, const View& labels, double smoothing,
-                     const View& loss) override {
-    in_f32(ctx, std::tuple(in(logits)), [&](const View& x) { f32().cross_entropy(ctx, x, labels, smoothing, loss); });
+  void cross_entropy(KernelContext& ctx, const View& logits, const View& labels, const LabelRules& rules,
+                     const View& sums) override {
+    in_f32(ctx, std::tuple(in(logits)), [&](const View& x) { f32().cross_entropy(ctx, x, labels, rules, sums); });
   }
-  void cross_entropy_backward(KernelContext& ctx, const View& logits, const View& labels, double smoothing,
-                              const View& dloss, const View& dlogits) override {
-    in_f32(ctx, std::tuple(in(logits), out(dlogits)),
-           [&](const View& x, const View& dx) { f32().cross_entropy_backward(ctx, x, labels, smoothing, dloss, dx); });
+  void cross_entropy_mean(KernelContext& ctx, const View& sums, const View& loss) override {
+    f32().cross_entropy_mean(ctx, sums, loss);
+  }
+  void cross_entropy_backward(KernelContext& ctx, const View& logits, const View& labels, const LabelRules& rules,
+                              const View& sums, const View& dloss, const View& dlogits) override {
+    in_f32(ctx, std::tuple(in(logits), out(dlogits)), [&](const View& x, const View& dx) {
+      f32().cross_entropy_backward(ctx, x, labels, rules, sums, dloss, dx);
+    });
   }
   void mse(KernelContext& ctx, const View& x, const View& target, const View& loss) override {
     in_f32(ctx, std::tuple(in(x), in(target)),

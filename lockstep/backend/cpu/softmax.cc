@@ -46,13 +46,24 @@ void for_each_row(const KernelContext& ctx, const View& x, const F& f) {
   for_each_row(ctx, k > 0 ? x.numel() / k : 0, k, f);
 }
 
-void check_labels(const View& labels, std::int64_t classes) {
+// Returns the number of samples that are ignored.
+std::int64_t check_labels(const View& labels, std::int64_t classes, const LabelRules& rules) {
   const auto* label = labels.as<std::int64_t>();
+  std::int64_t ignored = 0;
   for (std::int64_t n = 0; n < labels.numel(); ++n) {
-    check(label[n] >= 0 && label[n] < classes, "cross_entropy: label {} of sample {} is outside [0, {})", label[n], n,
-          classes);
+    if (rules.ignores(label[n])) {
+      ++ignored;
+      continue;
+    }
+    check(label[n] >= 0 && label[n] < classes, "cross_entropy: label {} of sample {} is outside [0, {})", label[n],
+          rules.first_sample + n, classes);
   }
+  return ignored;
 }
+
+// What the mean over all samples is multiplied by to become that over the samples that count: exactly 1 if none is
+// ignored.
+float counted_factor(const View& sums) { return 1 + sums.as<float>()[1] / sums.as<float>()[2]; }
 
 class Softmax final : public SoftmaxKernels {
  public:
@@ -123,16 +134,21 @@ class Softmax final : public SoftmaxKernels {
     });
   }
 
-  void cross_entropy(KernelContext& ctx, const View& logits, const View& labels, double smoothing,
-                     const View& loss) override {
-    if (!cpu::is_narrow(logits.dtype)) return reference_->cross_entropy(ctx, logits, labels, smoothing, loss);
+  void cross_entropy(KernelContext& ctx, const View& logits, const View& labels, const LabelRules& rules,
+                     const View& sums) override {
+    if (!cpu::is_narrow(logits.dtype)) return reference_->cross_entropy(ctx, logits, labels, rules, sums);
     const std::int64_t samples = logits.shape[0], classes = logits.shape[1];
-    check_labels(labels, classes);
+    const std::int64_t ignored = check_labels(labels, classes, rules);
+    const double smoothing = rules.smoothing;
     auto* losses = static_cast<double*>(ctx.scratch.get(samples * sizeof(double)));
     cpu::visit_narrow(logits.dtype, [&](auto zero) {
       using T = decltype(zero);
       for_each_row(ctx, logits,
                    [=, x = logits.as<T>(), label = labels.as<std::int64_t>()](std::int64_t n, std::int64_t at) {
+                     if (rules.ignores(label[n])) {
+                       losses[n] = 0;
+                       return;
+                     }
                      const RowStats stats = row_stats(x + at, classes);
                      auto below_max = [=](std::int64_t k) { return static_cast<float>(x[at + k]) - stats.max; };
                      // sum_k q_k (x_k - max). Without smoothing, a logit of -inf adds nothing.
@@ -143,19 +159,28 @@ class Softmax final : public SoftmaxKernels {
                      losses[n] = log_of_sum(stats) - score;
                    });
     });
-    const double mean = samples > 0 ? cpu::tree_total(losses, samples) / static_cast<double>(samples) : 0;
-    *loss.as<float>() = static_cast<float>(mean);
+    const auto all = static_cast<double>(std::max<std::int64_t>(samples, 1));
+    auto* out = sums.as<float>();
+    out[0] = static_cast<float>(samples > 0 ? cpu::tree_total(losses, samples) / all : 0);
+    out[1] = static_cast<float>(static_cast<double>(ignored) / all);
+    out[2] = static_cast<float>(static_cast<double>(samples - ignored) / all);
   }
 
-  void cross_entropy_backward(KernelContext& ctx, const View& logits, const View& labels, double smoothing,
-                              const View& dloss, const View& dlogits) override {
+  void cross_entropy_mean(KernelContext& ctx, const View& sums, const View& loss) override {
+    if (!cpu::is_narrow(sums.dtype)) return reference_->cross_entropy_mean(ctx, sums, loss);
+    *loss.as<float>() = *sums.as<float>() * counted_factor(sums);
+  }
+
+  void cross_entropy_backward(KernelContext& ctx, const View& logits, const View& labels, const LabelRules& rules,
+                              const View& sums, const View& dloss, const View& dlogits) override {
     if (!cpu::is_narrow(logits.dtype)) {
-      return reference_->cross_entropy_backward(ctx, logits, labels, smoothing, dloss, dlogits);
+      return reference_->cross_entropy_backward(ctx, logits, labels, rules, sums, dloss, dlogits);
     }
     const std::int64_t samples = logits.shape[0], classes = logits.shape[1];
-    check_labels(labels, classes);
+    check_labels(labels, classes, rules);
     if (samples == 0) return;
-    const float scale = *dloss.as<float>() / static_cast<float>(samples);
+    const double smoothing = rules.smoothing;
+    const float scale = *dloss.as<float>() / static_cast<float>(samples) * counted_factor(sums);
     const auto others = static_cast<float>(smoothing / static_cast<double>(classes));
     const auto hit = static_cast<float>(1 - smoothing);
     cpu::visit_narrow(logits.dtype, [&](auto zero) {
@@ -163,6 +188,10 @@ class Softmax final : public SoftmaxKernels {
       for_each_row(ctx, logits,
                    [=, x = logits.as<T>(), out = dlogits.as<T>(), label = labels.as<std::int64_t>()](std::int64_t n,
                                                                                                      std::int64_t at) {
+                     if (rules.ignores(label[n])) {
+                       std::fill_n(out + at, classes, T());
+                       return;
+                     }
                      const RowStats stats = row_stats(x + at, classes);
                      const float inverse = 1.f / stats.sum;
                      const std::int64_t target = at + label[n];

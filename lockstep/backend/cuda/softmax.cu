@@ -63,17 +63,38 @@ __global__ void softmax_backward_kernel(const T* y, const T* dy, T* dx, std::int
   });
 }
 
-// The losses of all samples, which the last block adds up.
+// LabelRules for a kernel, which cannot call std::optional.
+struct Rules {
+  double smoothing;
+  bool ignores_some;
+  std::int64_t ignored, first_sample;
+
+  explicit Rules(const LabelRules& rules)
+      : smoothing(rules.smoothing), ignores_some(rules.ignored.has_value()), ignored(rules.ignored.value_or(0)),
+        first_sample(rules.first_sample) {}
+  __device__ bool ignores(std::int64_t label) const { return ignores_some && label == ignored; }
+};
+
+// What the mean over all samples is multiplied by to become that over the samples that count: exactly 1 if none is
+// ignored.
+template <typename C>
+__device__ C counted_factor(const C* sums) {
+  return 1 + sums[1] / sums[2];
+}
+
+// The losses of all samples, which the last block adds up. `losses` has two numbers for each sample: its loss, and
+// whether it is ignored.
 template <typename T, int kGroup>
 __global__ void cross_entropy_kernel(const T* x, const std::int64_t* labels, std::int64_t samples, std::int64_t classes,
-                                     double smoothing, double* losses, Compute<T>* loss, unsigned* counter,
+                                     Rules rules, double* losses, Compute<T>* sums, unsigned* counter,
                                      ErrorSlot* errors) {
   using C = Compute<T>;
   const Group<kGroup> group;
   if (group.row < samples) {
     const T* row = x + group.row * classes;
     const std::int64_t label = labels[group.row];
-    const bool valid = label >= 0 && label < classes;
+    const bool valid = label >= 0 && label < classes, ignored = rules.ignores(label);
+    const double smoothing = rules.smoothing;
     const RowStats<C> stats = row_stats(group, row, classes);
     C others = 0;
     if (smoothing != 0) {
@@ -81,36 +102,57 @@ __global__ void cross_entropy_kernel(const T* x, const std::int64_t* labels, std
       others = group.sum(others);
     }
     if (group.thread == 0) {
-      if (!valid) report(errors, DataError::label_out_of_range, group.row, label, classes);
+      if (!valid && !ignored) {
+        report(errors, DataError::label_out_of_range, rules.first_sample + group.row, label, classes);
+      }
       // sum_k q_k (x_k - max). Without smoothing, a logit of -inf adds nothing.
       double score = valid ? (1 - smoothing) * static_cast<double>(widened(row[label]) - stats.max) : 0;
       if (smoothing != 0) score += smoothing / static_cast<double>(classes) * static_cast<double>(others);
-      losses[group.row] = std::log(static_cast<double>(stats.sum)) - score;
+      losses[group.row] = ignored ? 0 : std::log(static_cast<double>(stats.sum)) - score;
+      losses[samples + group.row] = ignored ? 1 : 0;
     }
   }
   if (!is_last_block(counter, gridDim.x)) return;
-  double total = 0;
-  for (std::int64_t i = threadIdx.x; i < samples; i += blockDim.x) total += losses[i];
+  double total = 0, ignored = 0;
+  for (std::int64_t i = threadIdx.x; i < samples; i += blockDim.x) {
+    total += losses[i];
+    ignored += losses[samples + i];
+  }
   total = block_sum(total);
-  if (threadIdx.x == 0) *loss = static_cast<C>(samples > 0 ? total / static_cast<double>(samples) : 0);
+  ignored = block_sum(ignored);
+  if (threadIdx.x > 0) return;
+  const double all = static_cast<double>(samples > 0 ? samples : 1);
+  sums[0] = static_cast<C>(total / all);
+  sums[1] = static_cast<C>(ignored / all);
+  sums[2] = static_cast<C>((static_cast<double>(samples) - ignored) / all);
+}
+
+template <typename C>
+__global__ void cross_entropy_mean_kernel(const C* sums, C* loss) {
+  if (thread_number() == 0) *loss = sums[0] * counted_factor(sums);
 }
 
 template <typename T, int kGroup>
 __global__ void cross_entropy_backward_kernel(const T* x, const std::int64_t* labels, std::int64_t samples,
-                                              std::int64_t classes, double smoothing, const Compute<T>* dloss,
-                                              T* dlogits, ErrorSlot* errors) {
+                                              std::int64_t classes, Rules rules, const Compute<T>* sums,
+                                              const Compute<T>* dloss, T* dlogits, ErrorSlot* errors) {
   using C = Compute<T>;
   const Group<kGroup> group;
   if (group.row >= samples) return;
   x += group.row * classes;
   dlogits += group.row * classes;
   const std::int64_t label = labels[group.row];
+  if (rules.ignores(label)) {
+    group.for_each(classes, [&](std::int64_t i) { dlogits[i] = convert<T>(C(0)); });
+    return;
+  }
   if (group.thread == 0 && (label < 0 || label >= classes)) {
-    report(errors, DataError::label_out_of_range, group.row, label, classes);
+    report(errors, DataError::label_out_of_range, rules.first_sample + group.row, label, classes);
   }
   const RowStats<C> stats = row_stats(group, x, classes);
-  const C inverse = 1 / stats.sum, scale = *dloss / static_cast<C>(samples);
-  const C others = static_cast<C>(smoothing / static_cast<double>(classes)), hit = static_cast<C>(1 - smoothing);
+  const C inverse = 1 / stats.sum, scale = *dloss / static_cast<C>(samples) * counted_factor(sums);
+  const C others = static_cast<C>(rules.smoothing / static_cast<double>(classes));
+  const C hit = static_cast<C>(1 - rules.smoothing);
   group.for_each(classes, [&](std::int64_t i) {
     const C p = inverse * std::exp(widened(x[i]) - stats.max), q = others + (i == label ? hit : C(0));
     dlogits[i] = convert<T>(scale * (p - q));
@@ -157,29 +199,37 @@ class CudaSoftmax final : public SoftmaxKernels {
     backward(ctx, y, dy, dx, true);
   }
 
-  void cross_entropy(KernelContext& context, const View& logits, const View& labels, double smoothing,
-                     const View& loss) override {
+  void cross_entropy(KernelContext& context, const View& logits, const View& labels, const LabelRules& rules,
+                     const View& sums) override {
     CudaContext& ctx = cuda_context(context);
     const std::int64_t samples = logits.shape[0], classes = logits.shape[1];
-    auto* losses = static_cast<double*>(ctx.device_scratch(static_cast<std::size_t>(samples + 1) * sizeof(double)));
+    auto* losses = static_cast<double*>(ctx.device_scratch(static_cast<std::size_t>(2 * samples + 1) * sizeof(double)));
     visit_rows(logits.dtype, "cross_entropy", samples, classes, [&](auto zero, auto group, dim3 grid) {
       using T = decltype(zero);
       launch(cross_entropy_kernel<T, group>, grid, dim3(kThreads), 0, ctx.stream(), logits.as<T>(),
-             labels.as<std::int64_t>(), samples, classes, smoothing, losses, loss.as<Compute<T>>(), ctx.counters(),
+             labels.as<std::int64_t>(), samples, classes, Rules(rules), losses, sums.as<Compute<T>>(), ctx.counters(),
              ctx.errors());
     });
   }
 
-  void cross_entropy_backward(KernelContext& context, const View& logits, const View& labels, double smoothing,
-                              const View& dloss, const View& dlogits) override {
+  void cross_entropy_mean(KernelContext& ctx, const View& sums, const View& loss) override {
+    visit_floating(sums.dtype, "cross_entropy", [&](auto zero) {
+      using C = Compute<decltype(zero)>;
+      launch(cross_entropy_mean_kernel<C>, dim3(1), dim3(32), 0, cuda_context(ctx).stream(), sums.as<C>(),
+             loss.as<C>());
+    });
+  }
+
+  void cross_entropy_backward(KernelContext& context, const View& logits, const View& labels, const LabelRules& rules,
+                              const View& sums, const View& dloss, const View& dlogits) override {
     if (logits.numel() == 0) return;
     CudaContext& ctx = cuda_context(context);
     const std::int64_t samples = logits.shape[0], classes = logits.shape[1];
     visit_rows(logits.dtype, "cross_entropy", samples, classes, [&](auto zero, auto group, dim3 grid) {
       using T = decltype(zero);
       launch(cross_entropy_backward_kernel<T, group>, grid, dim3(kThreads), 0, ctx.stream(), logits.as<T>(),
-             labels.as<std::int64_t>(), samples, classes, smoothing, dloss.as<Compute<T>>(), dlogits.as<T>(),
-             ctx.errors());
+             labels.as<std::int64_t>(), samples, classes, Rules(rules), sums.as<Compute<T>>(), dloss.as<Compute<T>>(),
+             dlogits.as<T>(), ctx.errors());
     });
   }
 

@@ -34,10 +34,11 @@ double target(std::int64_t k, std::int64_t label, double smoothing, std::int64_t
   return (k == label ? 1 - smoothing : 0) + smoothing / static_cast<double>(classes);
 }
 
-// The label of sample n; throws if it is out of range.
-std::int64_t checked_label(const View& labels, std::int64_t n, std::int64_t classes) {
+// The label of sample n; throws if it is neither ignored nor a class.
+std::int64_t checked_label(const View& labels, std::int64_t n, std::int64_t classes, const LabelRules& rules) {
   std::int64_t label = labels.as<std::int64_t>()[n];
-  check(label >= 0 && label < classes, "cross_entropy: label {} of sample {} is outside [0, {})", label, n, classes);
+  check(rules.ignores(label) || (label >= 0 && label < classes),
+        "cross_entropy: label {} of sample {} is outside [0, {})", label, rules.first_sample + n, classes);
   return label;
 }
 
@@ -77,35 +78,51 @@ class Softmax final : public SoftmaxKernels {
     });
   }
 
-  void cross_entropy(KernelContext&, const View& logits, const View& labels, double smoothing,
-                     const View& loss) override {
-    Elements x(logits);
-    std::int64_t samples = logits.shape[0], classes = logits.shape[1];
+  void cross_entropy(KernelContext&, const View& logits, const View& labels, const LabelRules& rules,
+                     const View& sums) override {
+    Elements x(logits), out(sums);
+    std::int64_t samples = logits.shape[0], classes = logits.shape[1], ignored = 0;
     double sum = 0;
     for (std::int64_t n = 0; n < samples; ++n) {
       Row row{n * classes, (n + 1) * classes};
-      std::int64_t label = checked_label(labels, n, classes);
+      std::int64_t label = checked_label(labels, n, classes, rules);
+      if (rules.ignores(label)) {
+        ++ignored;
+        continue;
+      }
       double norm = log_sum_exp(x, row);
       for (std::int64_t k = 0; k < classes; ++k) {
-        double q = target(k, label, smoothing, classes);
+        double q = target(k, label, rules.smoothing, classes);
         if (q != 0) sum -= q * (x[row.begin + k] - norm);  // a logit of -inf adds nothing if q is 0
       }
     }
-    Elements(loss).set(0, samples > 0 ? sum / samples : 0);
+    const auto all = static_cast<double>(std::max<std::int64_t>(samples, 1));
+    out.set(0, sum / all);
+    out.set(1, static_cast<double>(ignored) / all);
+    out.set(2, static_cast<double>(samples - ignored) / all);
   }
 
-  void cross_entropy_backward(KernelContext&, const View& logits, const View& labels, double smoothing,
-                              const View& dloss, const View& dlogits) override {
-    Elements x(logits), out(dlogits);
+  void cross_entropy_mean(KernelContext&, const View& sums, const View& loss) override {
+    Elements in(sums);
+    Elements(loss).set(0, in[0] * (1 + in[1] / in[2]));
+  }
+
+  void cross_entropy_backward(KernelContext&, const View& logits, const View& labels, const LabelRules& rules,
+                              const View& sums, const View& dloss, const View& dlogits) override {
+    Elements x(logits), all(sums), out(dlogits);
     std::int64_t samples = logits.shape[0], classes = logits.shape[1];
-    double scale = Elements(dloss)[0] / static_cast<double>(samples);
+    double scale = Elements(dloss)[0] / static_cast<double>(samples) * (1 + all[1] / all[2]);
     for (std::int64_t n = 0; n < samples; ++n) {
       Row row{n * classes, (n + 1) * classes};
-      std::int64_t label = checked_label(labels, n, classes);
+      std::int64_t label = checked_label(labels, n, classes, rules);
+      if (rules.ignores(label)) {
+        for (std::int64_t i = row.begin; i < row.end; ++i) out.set(i, 0);
+        continue;
+      }
       double norm = log_sum_exp(x, row);
       for (std::int64_t k = 0; k < classes; ++k) {
         double p = std::exp(x[row.begin + k] - norm);
-        out.set(row.begin + k, scale * (p - target(k, label, smoothing, classes)));
+        out.set(row.begin + k, scale * (p - target(k, label, rules.smoothing, classes)));
       }
     }
   }

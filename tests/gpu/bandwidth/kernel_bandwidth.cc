@@ -129,10 +129,11 @@ void measure_training(Bench& b, std::int64_t batch) {
             [&] { reduce->tree_sum(b.context(), leaves, leaves[0]); });
   const View wide = b.tensor({batch * 49, 512}, DType::bf16), bias = b.tensor({512}, DType::bf16);
   b.measure("sum of columns", {wide}, [&] { reduce->sum_to(b.context(), wide, bias); });
-  const View logits = b.tensor({batch, 10}), labels = b.tensor({batch}, DType::i64), loss = b.tensor({1}, DType::f32);
-  b.measure("cross entropy", {logits, labels}, [&] { softmax->cross_entropy(b.context(), logits, labels, 0, loss); });
+  const View logits = b.tensor({batch, 10}), labels = b.tensor({batch}, DType::i64), loss = b.tensor({1}, DType::f32),
+             sums = b.tensor({3}, DType::f32);
+  b.measure("cross entropy", {logits, labels}, [&] { softmax->cross_entropy(b.context(), logits, labels, {}, sums); });
   b.measure("cross entropy, backward", {logits, logits, labels},
-            [&] { softmax->cross_entropy_backward(b.context(), logits, labels, 0, loss, logits); });
+            [&] { softmax->cross_entropy_backward(b.context(), logits, labels, {}, sums, loss, logits); });
 }
 
 }  // namespace

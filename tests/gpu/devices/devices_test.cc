@@ -150,12 +150,12 @@ TEST_P(GpuTest, WorkWaitsForCopiesAndCopiesForWork) {
 TEST_P(GpuTest, BadLabelsAreNamed) {
   Array logits = Array::host({3, 10}).to(a_);
   Array labels = Array::from(std::vector<std::int64_t>{1, 12, 3}, {3}).to(a_);
-  Array loss = ops::cross_entropy(logits, labels, 0);
+  Array loss = ops::cross_entropy(logits, labels);
   EXPECT_ERROR(loss.to_vector<float>(), "cross entropy");
   EXPECT_ERROR(loss.to_vector<float>(), "label 12 of sample 1 is outside [0, 10)");
   // The device continues to work.
   Array good = Array::from(std::vector<std::int64_t>{1, 2, 3}, {3}).to(a_);
-  EXPECT_NEAR(ops::cross_entropy(logits, good, 0).to_vector<float>()[0], std::log(10.0), 1e-6);
+  EXPECT_NEAR(ops::cross_entropy(logits, good).to_vector<float>()[0], std::log(10.0), 1e-6);
   try {
     runtime_->synchronize();
   } catch (const Error&) {
@@ -174,7 +174,7 @@ TEST_P(GpuTest, MemoryOfKernelsCounts) {
   Runtime small({.serial = GetParam(), .cuda_logical = 1, .cuda_memory_limit = 1 << 20});
   const Device gpu = small.devices()[0];
   const Array labels = Array::from(std::vector<std::int64_t>{1, 2, 3}, {3});
-  ops::cross_entropy(Array::host({3, 10}).to(gpu), labels.to(gpu), 0);
+  ops::cross_entropy(Array::host({3, 10}).to(gpu), labels.to(gpu));
   small.synchronize();
   const MemoryCounters memory = small.memory(gpu);
   EXPECT_GT(memory.scratch_bytes, 0U);
