@@ -46,7 +46,8 @@ class GradientTree {
   void list_losses(std::vector<Resource>& all) const;
 
   // Replaces the sum by a gradient in memory that nobody else writes: later passes add to it. `losses`: the data of the
-  // losses that it was computed from. With a reducer, all processes give the same one. Throws where check_summed() does.
+  // losses that it was computed from. With a reducer, all processes give the same one. Throws where check_summed()
+  // does.
   void set(Array gradient, std::vector<Resource> losses = {});
   // Throws while gradients of passes without `sync` wait.
   void check_summed() const;
