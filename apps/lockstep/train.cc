@@ -127,8 +127,8 @@ int run(TrainOptions o, Job& job, Start chosen, StopSignals& signals) {
   if (chosen.resumes) {
     ResumedRun run = resume(trainer, std::move(chosen.checkpoint));
     start = run.position;
-    for (const std::string& damage : run.damaged) notice("skipped a damaged checkpoint: " + damage);
     if (first) {
+      for (const std::string& damage : run.damaged) notice("skipped a damaged checkpoint: " + damage);
       notice(fmt::format("resumed from {}, step {}{}", run.path.string(), run.position.step, not_compared(run)));
       if (o.save.empty()) notice("no more checkpoints are written; --save DIR continues to write them");
     }

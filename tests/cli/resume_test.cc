@@ -49,6 +49,20 @@ TEST_F(Train, ResumesFromTheNewestCheckpointThatIsWhole) {
   EXPECT_THAT(printed[1], ::testing::MatchesRegex("lockstep: resumed from .*step-00000003, step 3"));
 }
 
+TEST_F(Train, OneRankReportsADamagedCheckpoint) {
+  const std::string save = folder_ / "save";
+  ASSERT_EQ(train({"--max-steps", "6", "--save", save, "--save-every", "3"}).status, 0);
+  folder_.write("save/step-00000006/" + find_latest_checkpoint(save).checkpoint->files.front(), "damaged");
+  Arguments arguments = train_arguments(data_, {"--max-steps", "6", "--save", save, "--resume", "auto"});
+  arguments.insert(arguments.begin(), {"launch", "--nproc-per-node", "2", "--", "lockstep"});
+  const ToolResult resumed = run_tool(arguments);
+  EXPECT_EQ(resumed.status, 0) << resumed.err;
+  const auto printed = lines(resumed.err);
+  ASSERT_EQ(printed.size(), 2u) << resumed.err;
+  EXPECT_THAT(printed[0], ::testing::StartsWith("[rank 0] lockstep: skipped a damaged checkpoint: "));
+  EXPECT_THAT(printed[1], HasSubstr("step-00000003, step 3"));
+}
+
 TEST_F(Train, ResumesFromACheckpointOfAnOlderVersion) {
   const std::string save = folder_ / "save", old = folder_ / "old", whole = folder_ / "whole.log",
                     log = folder_ / "log";
