@@ -165,6 +165,12 @@ int run(TrainOptions o, Job& job, Start chosen, StopSignals& signals) {
   // If there was no epoch, because none was requested or all were done before: the accuracy of the current weights.
   if (!result.stopped && result.epochs.empty()) result.epochs.push_back(trainer.test());
   if (report) report->finish(result);
+  if (first && result.lost_best > 0) {
+    notice(
+        fmt::format("--save-best: the checkpoint of epoch {}, the best, was damaged or gone when this run was resumed; "
+                    "best holds the best of the other epochs",
+                    result.lost_best));
+  }
   if (first && result.stopped_early) {
     notice(fmt::format("ended after step {}: {} epochs without a better value", result.steps, o.patience));
   }

@@ -140,6 +140,7 @@ TrainingResult Trainer::run() {
   result.steps = position_.step;
   result.stopped = stopping();
   if (result.stopped) stop_ = false;
+  result.lost_best = lost_best_;
   result.stopped_early = !result.stopped && !finished() && stops_early(position_.epochs, options_.watch);
   if (log_) {
     log_->end(result, module_);

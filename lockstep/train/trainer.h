@@ -168,6 +168,9 @@ struct TrainingResult {
   std::vector<EpochReport> epochs;
   // Why TrainerOptions::log_file is incomplete. Empty: it is complete.
   std::string log_error{};
+  // The best epoch before this run was resumed, if its checkpoint was damaged or gone everywhere: `best` then holds the
+  // best of the other epochs. 0: nothing was lost. Of rank 0.
+  std::int64_t lost_best = 0;
 };
 
 class Trainer {
@@ -273,7 +276,7 @@ class Trainer {
   std::filesystem::path best_folder() const { return options_.save_folder / "best"; }
   void save_best() { save(best_folder(), 1); }
   void settle_best();
-  std::int64_t epoch_in_best(bool& missing) const;
+  std::int64_t epoch_in_best(bool& missing, std::int64_t& lost) const;
   void share(CheckpointContents& checkpoint) const;
   void abandon_step();
   std::string last_good_checkpoint() const;
@@ -314,6 +317,7 @@ class Trainer {
   std::int64_t saved_step_ = -1;
   std::filesystem::path resumed_from_;
   // The epochs that the checkpoint in "best" is the best of: the one that it holds, and those of this run.
+  std::int64_t lost_best_ = 0;
   std::vector<EpochRecord> contenders_;
   std::atomic<bool> stop_{false};
   bool agreed_stop_ = false;

@@ -135,8 +135,8 @@ std::unique_ptr<FolderClaim> Trainer::claim_save_folder() const {
 }
 
 // The epoch whose checkpoint "best" has; 0 if it has none that this run has reached. `missing`: it lacks the best
-// epoch, which is the current position.
-std::int64_t Trainer::epoch_in_best(bool& missing) const {
+// epoch, which is the current position. `lost`: the best epoch, if nothing has its checkpoint any more.
+std::int64_t Trainer::epoch_in_best(bool& missing, std::int64_t& lost) const {
   const TrainerOptions& o = options_;
   std::int64_t held = 0;
   const std::int64_t steps = steps_of(loader_.size());
@@ -156,11 +156,23 @@ std::int64_t Trainer::epoch_in_best(bool& missing) const {
   if (best == 0 || held == best) return held;
   missing = best == position_.epoch && position_.batch == 0;
   if (missing) return best;
-  // The run goes on in another folder than the one in which it began.
-  const std::filesystem::path source = resumed_from_.parent_path() / "best" / fmt::format("step-{:08}", best * steps);
-  if (resumed_from_.empty() || !std::filesystem::exists(source)) return held;
-  copy_checkpoint(read_checkpoint(source), best_folder(), {.keep = 1, .replace_later = true});
-  return best;
+  // The run goes on in another folder than the one in which it began, or "best" is damaged or gone. The save folder may
+  // still have a checkpoint of that step.
+  const std::string name = fmt::format("step-{:08}", best * steps);
+  const std::filesystem::path began = resumed_from_.parent_path();
+  for (const std::filesystem::path& source : {began / "best" / name, began / name, o.save_folder / name}) {
+    if (resumed_from_.empty() || !std::filesystem::exists(source)) continue;
+    std::optional<CheckpointContents> contents;
+    try {
+      contents = read_checkpoint(source);
+    } catch (const std::exception&) {
+      continue;  // damaged: the others are as good
+    }
+    copy_checkpoint(*contents, best_folder(), {.keep = 1, .replace_later = true});
+    return best;
+  }
+  lost = best;
+  return held;
 }
 
 // Collective. "best" may lack the best epoch so far: the run was killed between two checkpoints, or goes on in another
@@ -170,10 +182,11 @@ void Trainer::settle_best() {
   Communicator* ranks = options_.communicator.get();
   std::int64_t epoch = 0;
   bool missing = false;
+  lost_best_ = 0;
   std::string complaint;
   if (rank() == 0) {
     try {
-      epoch = epoch_in_best(missing);
+      epoch = epoch_in_best(missing, lost_best_);
     } catch (const std::exception& error) {
       if (!ranks) throw;
       complaint = error.what();

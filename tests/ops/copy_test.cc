@@ -179,7 +179,8 @@ TEST_P(CopyTest, DevicesOfTwoRuntimesAreAnError) {
   const Array x = counting({4}).to(device(0)), y = counting({4}).to(other.devices()[0]);
   EXPECT_ERROR(ops::copy_(x, y), "are devices of two Runtimes, expected one: copy to host memory in between");
   EXPECT_ERROR(ops::binary(BinaryOp::add, x, y),
-               "add: an input is on " + y.device().name() + " of another Runtime, expected it on " + x.device().name());
+               fmt::format("add: an input is on {} of another Runtime, expected it on {}", y.device().name(),
+                           x.device().name()));
 }
 
 TEST_P(CopyTest, HostMemoryForADevice) {

@@ -155,6 +155,23 @@ TEST(BestCheckpointOnResume, AheadOfTheRunIsReplaced) {
   }
 }
 
+TEST(BestCheckpointOnResume, DamagedIsTakenFromTheSaveFolderOrReported) {
+  TemporaryFolder folder;
+  const fs::path best = folder.path() / "best" / fmt::format("step-{:08}", kBest);
+  BestJob(folder.path(), {.keep_checkpoints = 2}).trainer().train();
+  fs::resize_file(best / "weights.safetensors", 10);
+  const auto go_on = [&] {
+    BestJob job(folder.path(), {.keep_checkpoints = 2});
+    job.trainer().resume_or_start();
+    return job.trainer().train().lost_best;
+  };
+  EXPECT_EQ(go_on(), 0);
+  EXPECT_EQ(weights_in_best(folder.path()), undisturbed_weights());
+  fs::resize_file(best / "weights.safetensors", 10);
+  fs::remove_all(folder.path() / fmt::format("step-{:08}", kBest));
+  EXPECT_EQ(go_on(), kBest / kStepsOfEpoch);
+}
+
 TEST(BestCheckpointOnResume, OfAnotherRunIsRefused) {
   TemporaryFolder folder;
   BestJob(folder / "one").trainer().train();
