@@ -259,8 +259,9 @@ TEST(BatchNorm1d, AShardOfOneValueIsAnErrorInTraining) {
       "batch size or number of shards, or a loader with drop_last");
   EXPECT_EQ(norm.num_batches_tracked.host_data().item<std::int64_t>(), 0);
   const Tensor single = Tensor::host({1, 2}).to(runtime.devices()[0]);
-  EXPECT_ERROR(norm(single), "batch_norm: input is [1, 2, 1, 1] f32 on " + runtime.devices()[0].name() +
-                                 ", expected more than 1 value per channel");
+  EXPECT_ERROR(norm(single),
+               fmt::format("batch_norm: input is [1, 2, 1, 1] f32 on {}, expected more than 1 value per channel",
+                           runtime.devices()[0].name()));
   EXPECT_ERROR(per_shard([&](const Tensor& x) { return norm(x); }, remainder), "batch_norm: shard 2 of 4 has 1 sample");
   // One sample of several values, or the whole batch.
   EXPECT_EQ(norm(batch({2, 2, 1, 0}, {5, 2, 3})).size(0), 5);

@@ -201,7 +201,7 @@ TEST(OptimizerMemory, AStepThatFailsChangesNothing) {
         }
       }
       rest.resize(rest.size() - 5);
-      EXPECT_ERROR(adam.step(), second.name() + ": out of memory");
+      EXPECT_ERROR(adam.step(), fmt::format("{}: out of memory", second.name()));
       EXPECT_EQ(adam.steps(), 0);
       EXPECT_EQ(runtime.random().step(), 0U);
       EXPECT_EQ(all[0].data(second).to_vector<float>(), all[0].host_data().to_vector<float>());
