@@ -110,9 +110,11 @@ TEST_F(StopSignals, NohupIsObeyed) {
   ASSERT_TRUE(trains());
   tool.send(SIGHUP);
   const std::size_t steps = events(log_, "step").size();
-  EXPECT_TRUE(wait_until([&] { return events(log_, "step").size() > steps + 3; }));
+  const bool goes_on = wait_until([&] { return events(log_, "step").size() > steps + 3; });
   tool.send(SIGTERM);
-  EXPECT_EQ(tool.wait().status, 128 + SIGTERM);
+  const ToolResult result = tool.wait();
+  EXPECT_TRUE(goes_on) << steps << " steps, then " << events(log_, "step").size() << "\n" << result.err;
+  EXPECT_EQ(result.status, 128 + SIGTERM) << result.err;
 }
 
 TEST_F(StopSignals, ARunWhoseOutputNobodyReadsSavesAndEnds) {
