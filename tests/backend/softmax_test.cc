@@ -104,7 +104,9 @@ TEST_P(SoftmaxTest, CrossEntropyIgnoresSamples) {
       for (const std::int64_t row : {1, 4}) {
         for (std::int64_t i = 0; i < classes; ++i) EXPECT_EQ(found[static_cast<std::size_t>(row * classes + i)], 0);
       }
-      EXPECT_ERROR(run({logits, labels}, {sums_output()}, cross_entropy({.smoothing = smoothing})),
+      // One of them, because a GPU reports any.
+      const TestTensor one({5}, DType::i64, {3, -100, 0, 9, 1});
+      EXPECT_ERROR(run({logits, one}, {sums_output()}, cross_entropy({.smoothing = smoothing})),
                    "cross_entropy: label -100 of sample 1 is outside");
     }
   }
