@@ -12,6 +12,7 @@
 #include "help.h"
 #include "job_options.h"
 #include "lockstep/version.h"
+#include "stop_signals.h"
 #include "unexpected_arguments.h"
 
 namespace {
@@ -70,6 +71,7 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  lockstep::app::keep_ignored_signals();
   int status = run(argc, argv);
   // Output that could not be written is a failure.
   if (status == 0 && (std::fflush(stdout) != 0 || std::ferror(stdout))) {

@@ -70,7 +70,18 @@ bool is_ignored(int signal) {
   return ::sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
 }
 
+bool hup_was_ignored = false;
+
+void note_ignored(int, char**, char**) { hup_was_ignored = is_ignored(SIGHUP); }
+
+// An executable's .preinit_array runs before the initializers of its libraries.
+[[gnu::section(".preinit_array"), gnu::used]] void (*const note)(int, char**, char**) = note_ignored;
+
 }  // namespace
+
+void keep_ignored_signals() {
+  if (hup_was_ignored) ::signal(SIGHUP, SIG_IGN);
+}
 
 StopSignals::StopSignals() {
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGPIPE}) {

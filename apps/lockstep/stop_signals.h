@@ -5,6 +5,10 @@
 
 namespace lockstep::app {
 
+// Call it first in main(). Ignores SIGHUP again if it was ignored when the process started (nohup): libraries may take
+// it before main(), as UCX does, which Debian 13's Open MPI loads.
+void keep_ignored_signals();
+
 // Takes SIGINT, SIGTERM, SIGHUP (which counts as SIGTERM), SIGUSR1, SIGUSR2, and SIGPIPE until the process ends. The
 // last four stay ignored if they were ignored at the start (nohup). A launcher, a scheduler, and a terminal may all
 // signal the same process, in any order, so repeated signals change nothing. Only a second SIGINT, at least a second
