@@ -317,8 +317,13 @@ TEST(Signals, AStoppedJobGoesOn) {
 
 // A closed pipe, for example.
 TEST(Launcher, LostOutputTellsTheRanksToEnd) {
+  const TemporaryFolder folder;
   LauncherOptions options{.nproc_per_node = 2, .max_restarts = 3};
-  options.command = {"/bin/sh", "-c", "trap 'exit 7' TERM; echo line; while :; do sleep 0.02; done"};
+  // The first line ends the job, so each rank waits until both have set their traps.
+  options.command = {"/bin/sh", "-c",
+                     fmt::format("cd {}; trap 'exit 7' TERM; : > $RANK; while ! [ -e 0 -a -e 1 ]; do sleep 0.02; done; "
+                                 "echo line; while :; do sleep 0.02; done",
+                                 folder.path().string())};
   std::vector<std::string> errors;
   options.output = [&](bool is_error, std::string_view line) {
     if (!is_error) throw std::runtime_error("no reader");
