@@ -59,7 +59,7 @@ class Recipe {
   Recipe() = default;
   Recipe(std::initializer_list<Entry> entries);
 
-  // Replaces the entry of that name, or adds one after all others.
+  // Replaces the entry of that name, or adds one after all others. Throws for NaN and infinities, which JSON lacks.
   void set(std::string_view name, Value value);
   void erase(std::string_view name);
   // Sets every entry of `other`.

@@ -236,6 +236,7 @@ void Optimizer::step() {
     }
   }
   zero_grad();
+  for (const Slot& slot : slots_) slot.parameter.set_latest_step(done);
   if (!engine) return;
   updates_->add(engine, done);
   for (RandomState* random : random_states()) random->count_if_done(engine, done);

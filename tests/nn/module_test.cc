@@ -130,6 +130,20 @@ TEST(Module, NamesAreUniqueAndHaveNoDots) {
   EXPECT_ERROR(module.parameter(""), "name ''");
 }
 
+TEST(Module, ContainsNeitherItselfNorAModuleThatContainsIt) {
+  const auto outer = std::make_shared<Sequential>(), middle = std::make_shared<Sequential>(),
+             inner = std::make_shared<Sequential>();
+  EXPECT_ERROR(outer->append(outer),
+               "module: child '0' is the module itself, expected a module that does not contain its parent");
+  outer->append("middle", middle);
+  middle->append("inner", inner);
+  EXPECT_ERROR(inner->append("back", outer), "module: child 'back' contains the module, as 'middle.inner', expected");
+  EXPECT_ERROR(middle->append("back", outer), "module: child 'back' contains the module, as 'middle', expected");
+  // A module may be the child of several.
+  outer->append("inner", inner);
+  EXPECT_EQ(outer->named_modules().size(), 4U);
+}
+
 TEST(Module, TrainingModeReachesAllChildren) {
   Sequential net;
   auto inner = std::make_shared<Sequential>();
