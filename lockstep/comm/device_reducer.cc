@@ -18,20 +18,21 @@ constexpr std::size_t kStep = 128;
 // join is the lost one.
 constexpr milliseconds kGrace{500};
 // NCCL may notice before the transport that a rank is gone, but only the transport knows which one.
-constexpr milliseconds kHearsay{1000};
+constexpr milliseconds kReportTime{1000};
 
 // Throws the transport's failure, or an error if the time is over.
 WaitCheck wait_check_of(Transport& transport, const TimeLimit& limit) {
   return [&transport, limit] {
-    if (auto failure = transport.failure()) throw_failure(*failure);
-    if (limit.over()) throw_failure({-1, fmt::format("NCCL did not connect the ranks' GPUs within {}", limit.str())});
+    if (auto failure = transport.failure()) throw_rank_failure(*failure);
+    if (limit.over())
+      throw_rank_failure({-1, fmt::format("NCCL did not connect the ranks' GPUs within {}", limit.str())});
   };
 }
 
 // Called after NCCL has failed.
-void throw_what_is_told(const Transport& transport) {
-  for (const TimeLimit limit(kHearsay); !limit.over(); std::this_thread::sleep_for(milliseconds(1))) {
-    if (auto failure = transport.failure()) throw_failure(*failure);
+void throw_reported_failure(const Transport& transport) {
+  for (const TimeLimit limit(kReportTime); !limit.over(); std::this_thread::sleep_for(milliseconds(1))) {
+    if (auto failure = transport.failure()) throw_rank_failure(*failure);
   }
 }
 
@@ -87,7 +88,7 @@ class DeviceReducer final : public TransportTreeReducer {
       in_time = wait(soon);
     } catch (const DeviceLinksError&) {
       free_stream();
-      throw_what_is_told(transport_);
+      throw_reported_failure(transport_);
       throw;
     } catch (...) {
       free_stream();
@@ -97,7 +98,8 @@ class DeviceReducer final : public TransportTreeReducer {
     TimeLimit last = limit;
     last.extend(std::max(soon.left() - limit.left(), TimeLimit::Clock::duration::zero()) + kGrace);
     Exchanges(transport_, channel_, header, last).exchange();
-    if (!in_time) throw_failure({-1, fmt::format("the GPUs did not exchange their gradients within {}", soon.str())});
+    if (!in_time)
+      throw_rank_failure({-1, fmt::format("the GPUs did not exchange their gradients within {}", soon.str())});
   }
 
  private:
@@ -206,7 +208,7 @@ class DeviceReducer final : public TransportTreeReducer {
       std::this_thread::yield();
     }
     while (!over()) {
-      if (auto failure = transport_.failure()) throw_failure(*failure);
+      if (auto failure = transport_.failure()) throw_rank_failure(*failure);
       if (limit.over()) return false;
       links_->check();
       std::this_thread::sleep_for(std::chrono::microseconds(50));
@@ -246,7 +248,7 @@ std::shared_ptr<DeviceLinks> link_gpus(Transport& transport, int channel, Stream
   try {
     return make_nccl_links(transport, channel, stream, wait_check_of(transport, limit), limit);
   } catch (const DeviceLinksError&) {
-    throw_what_is_told(transport);
+    throw_reported_failure(transport);
     throw;
   }
 }

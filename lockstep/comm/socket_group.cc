@@ -26,7 +26,7 @@ std::string host_id() {
 }
 
 // Every rank publishes its host. A rank on no other rank's host makes all of them use TCP.
-bool all_on_one_host(const Introduction& group, bool wants_tcp, const TimeLimit& limit) {
+bool all_on_one_host(const GroupMembership& group, bool wants_tcp, const TimeLimit& limit) {
   const auto key = [](int rank) { return fmt::format("host of rank {}", rank); };
   const std::string own = wants_tcp ? hexadecimal(random_bytes(16)) : host_id();
   group.store->set(key(group.rank), own);
@@ -40,7 +40,7 @@ bool all_on_one_host(const Introduction& group, bool wants_tcp, const TimeLimit&
 
 // Ranks that wait for each other in turn do not all see which one is missing, so the first rank that gives up tells the
 // others. If a rank's connection was closed, its peer may have left for that reason.
-CommError first_failure(const Introduction& group, const CommError& own) {
+CommError first_failure(const GroupMembership& group, const CommError& own) {
   const bool was_left = own.what() == lost(own.lost_rank(), kClosedConnection).reason ||
                         own.what() == lost(own.lost_rank(), kClosedGroup).reason;
   try {
@@ -61,7 +61,7 @@ CommError first_failure(const Introduction& group, const CommError& own) {
   }
 }
 
-std::unique_ptr<Transport> make_transport(const Introduction& group, std::chrono::milliseconds timeout,
+std::unique_ptr<Transport> make_transport(const GroupMembership& group, std::chrono::milliseconds timeout,
                                           TransportChoice transport) {
   const TimeLimit limit(timeout);
   if (!all_on_one_host(group, transport == TransportChoice::tcp, limit)) return make_tcp_transport(group, timeout);
@@ -76,7 +76,7 @@ TransportChoice transport_from_environment() {
   return value == "tcp" ? TransportChoice::tcp : TransportChoice::automatic;
 }
 
-std::shared_ptr<ProcessGroup> make_socket_group(Introduction group, const GroupTimeouts& timeouts,
+std::shared_ptr<ProcessGroup> make_socket_group(GroupMembership group, const GroupTimeouts& timeouts,
                                                 TransportChoice transport, std::string name, FailureReporter report) {
   const auto give_up = [&](const CommError& error) {
     const CommError first = first_failure(group, error);

@@ -53,13 +53,13 @@ class TransportGroup final : public ProcessGroup {
   void run_guarded(int channel, const CollectiveHeader& header, std::chrono::milliseconds timeout, const Run& run);
   // Groups of the same ranks, made one from the other. If one of them loses a rank, all of them have lost it; otherwise
   // each would wait for that rank until its own timeout.
-  struct Kin {
+  struct CongruentTransports {
     std::mutex mutex;
     // Transports instead of groups: whoever held a group here for a moment could be the last owner, and the group's
     // destructor waits for operations.
     std::vector<Transport*> transports;
   };
-  void fail_kin(const RankFailure& failure);
+  void fail_congruent(const RankFailure& failure);
   // Remembers the first error, and adds this operation to it.
   CommError failed(const RankFailure& own, const CollectiveHeader& header);
   std::shared_ptr<OperationQueue> stream(int peer, int tag, bool sending);
@@ -79,7 +79,7 @@ class TransportGroup final : public ProcessGroup {
   std::map<std::tuple<int, int, bool>, std::shared_ptr<OperationQueue>> streams_;
   std::optional<CommError> first_error_;
   std::vector<std::weak_ptr<TransportGroup>> subgroups_;
-  std::shared_ptr<Kin> kin_ = std::make_shared<Kin>();
+  std::shared_ptr<CongruentTransports> congruent_ = std::make_shared<CongruentTransports>();
   int subgroups_made_ = 0;
 };
 
