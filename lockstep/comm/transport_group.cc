@@ -144,56 +144,35 @@ std::shared_ptr<ProcessGroup> TransportGroup::subgroup(std::vector<int> ranks) {
   return group;
 }
 
-// Gives a TransportTreeReducer its place in the group's order, and adds operation names to its errors.
-class TransportGroup::GroupTreeReducer final : public TreeReducer {
- public:
-  GroupTreeReducer(TransportGroup& group, CommChannel channel, const CollectiveHeader& header,
-                   std::unique_ptr<TransportTreeReducer> reducer)
-      : group_(group), channel_(channel), header_(header), reducer_(std::move(reducer)) {}
-
-  CommBuffer contribution(std::size_t k) override { return reducer_->contribution(k); }
-  void set_present(std::size_t k, std::size_t segment, bool present) override {
-    reducer_->set_present(k, segment, present);
-  }
-  std::span<const float> result() const override { return reducer_->result(); }
-  bool result_present(std::size_t segment) const override { return reducer_->result_present(segment); }
-
-  void reduce(const CollectiveOptions& options) override {
-    header_.set_label(options.label);
-    CollectiveOptions here = options;
-    here.channel = channel_;
-    here.wait = true;
-    group_.submit(header_, here,
-                  [&](int, const CollectiveHeader& h, const TimeLimit& limit) { reducer_->reduce(h, limit); });
-  }
-
- private:
-  TransportGroup& group_;
-  CommChannel channel_;
-  CollectiveHeader header_;
-  std::unique_ptr<TransportTreeReducer> reducer_;
-};
-
 std::unique_ptr<TreeReducer> TransportGroup::make_tree_reducer(TreeLayout layout, CommChannel channel,
                                                                std::shared_ptr<SummingDevice> device) {
-  check_layout(layout, size());
-  CollectiveHeader header{
-      .kind = CollectiveKind::make_tree_reducer, .dtype = layout.dtype, .count = elements_of(layout)};
+  CollectiveHeader header{.kind = CollectiveKind::make_tree_reducer, .dtype = layout.dtype};
   header.detail = hash_of(layout) + (device ? 1 : 0);
-  std::unique_ptr<TransportTreeReducer> reducer;
+  IndexedLayout indexed(std::move(layout), size());
+  header.count = indexed.elements();
+  CollectiveHeader reduce_header = header;
+  reduce_header.kind = CollectiveKind::tree_reduce;
+  CollectiveRunner run = [this, channel, reduce_header](CollectiveOptions options, const auto& collective) mutable {
+    reduce_header.set_label(options.label);
+    options.channel = channel;
+    options.wait = true;
+    submit(reduce_header, options,
+           [&](int, const CollectiveHeader& h, const TimeLimit& limit) { collective(h, limit); });
+  };
+  std::unique_ptr<TreeReducer> reducer;
   submit(header, {.channel = channel, .wait = true},
          [&](int channel, const CollectiveHeader& h, const TimeLimit& limit) {
            lockstep::barrier(*transport_, channel, h, limit);
            if (!device) {
-             reducer = make_transport_tree_reducer(*transport_, channel, layout, limit);
+             reducer = lockstep::make_tree_reducer(*transport_, channel, std::move(indexed), std::move(run), limit);
              return;
            }
            if (!device_links_)
              device_links_ = link_gpus(*transport_, channel, device->stream(), TimeLimit(timeouts_.silence));
-           reducer = make_device_reducer(*transport_, channel, layout, device, device_links_, timeouts_.silence);
+           reducer = make_device_reducer(*transport_, channel, std::move(indexed), std::move(run), device,
+                                         device_links_, timeouts_.silence);
          });
-  header.kind = CollectiveKind::tree_reduce;
-  return std::make_unique<GroupTreeReducer>(*this, channel, header, std::move(reducer));
+  return reducer;
 }
 
 void TransportGroup::abort(const std::string& reason) {
