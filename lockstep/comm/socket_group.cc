@@ -13,6 +13,7 @@
 #include "lockstep/comm/shared_memory_transport.h"
 #include "lockstep/comm/tcp_transport.h"
 #include "lockstep/comm/transport_group.h"
+#include "lockstep/net/numbered_text.h"
 #include "lockstep/net/tcp_socket.h"
 
 namespace lockstep {
@@ -49,13 +50,12 @@ CommError first_failure(const GroupMembership& group, const CommError& own) {
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
     if (group.store->add("failures", 1) == 1) {
-      group.store->set("failure", fmt::format("{} {}", own.lost_rank(), own.what()));
+      group.store->set("failure", NumberedText{own.lost_rank(), own.what()}.str());
       return own;
     }
-    const std::string told = group.store->get("failure", std::chrono::seconds(1));
-    const std::size_t space = told.find(' ');
-    const int culprit = std::stoi(told.substr(0, space));
-    return culprit == group.rank ? own : CommError(told.substr(space + 1), culprit);
+    const NumberedText first =
+        parse_numbered_text("a lost rank", group.store->get("failure", std::chrono::seconds(1)), -1, group.size - 1);
+    return first.number == group.rank ? own : CommError(first.text, first.number);
   } catch (const std::exception&) {
     return own;  // the store may be gone with the rank that hosted it
   }

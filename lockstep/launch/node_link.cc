@@ -3,8 +3,8 @@
 #include <thread>
 #include <utility>
 
-#include "lockstep/base/environment.h"
 #include "lockstep/base/error.h"
+#include "lockstep/net/numbered_text.h"
 
 namespace lockstep {
 namespace {
@@ -49,16 +49,16 @@ bool NodeLink::meet(const std::string& job, const std::function<bool()>& stop, m
 
 void NodeLink::fail_all(const JobFailure& failure) {
   if (store_->add(key("failures"), 1) == 1) {
-    store_->set(key("failure"), fmt::format("{} {}\n{}", failure.status, failure.message, failure.cause));
+    store_->set(key("failure"), NumberedText{failure.status, failure.message + "\n" + failure.cause}.str());
   }
 }
 
 std::optional<JobFailure> NodeLink::failure() {
   if (!store_->contains(key("failure"))) return {};
-  const std::string text = store_->get(key("failure"), milliseconds(0));
-  const std::size_t space = text.find(' '), line = text.find('\n');
-  return JobFailure{static_cast<int>(parse_integer("a failed rank's status", text.substr(0, space), 0, 255)),
-                    text.substr(space + 1, line - space - 1), text.substr(line + 1)};
+  const auto [status, text] =
+      parse_numbered_text("a failed rank's status", store_->get(key("failure"), milliseconds(0)), 0, 255);
+  const std::size_t line = text.find('\n');
+  return JobFailure{status, text.substr(0, line), text.substr(line + 1)};
 }
 
 void NodeLink::interrupt() { store_->set("interrupted", ""); }
