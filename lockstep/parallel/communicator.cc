@@ -146,25 +146,6 @@ Tensor Communicator::all_reduce(const Tensor& x, ReduceOp op) {
   return home == device_ ? sum : ops::to_device(sum, home, {.non_blocking = true});
 }
 
-std::optional<Communicator::Vote> Communicator::take_vote() {
-  if (!vote_) return {};
-  votes_ = ops::empty({1}, DType::f32, device_);
-  return Vote{*std::exchange(vote_, std::nullopt), votes_};
-}
-
-Tensor Communicator::votes() {
-  if (const auto vote = take_vote()) {
-    // No exchange has taken it along.
-    push("votes", CommChannel::urgent, {}, std::array{vote->sum},
-         [group = lane_group_, mine = vote->mine, to = vote->sum.view()](KernelContext&) {
-           float& sum = *to.as<float>() = mine;
-           group->all_reduce({&sum, 1, DType::f32}, ReduceOp::sum,
-                             {.label = "votes", .channel = CommChannel::urgent, .wait = true});
-         });
-  }
-  return std::exchange(votes_, {});
-}
-
 std::vector<std::int64_t> Communicator::gather_on_host(std::int64_t mine, std::string_view what) {
   std::vector<std::int64_t> all(static_cast<std::size_t>(world_size()));
   host_group_->all_gather({&mine, 1, DType::i64}, {all.data(), all.size(), DType::i64},

@@ -12,7 +12,6 @@
 
 #include <functional>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -71,16 +70,6 @@ class Communicator {
   // Collective. Returns the sum (or another reduction) of all ranks' x, on x's device. Does not wait. All ranks must
   // pass the same shape and type. Not differentiable; throws for cut tensors.
   Tensor all_reduce(const Tensor& x, ReduceOp op = ReduceOp::sum);
-  // Do all ranks go on? vote() before a step says whether this rank wants to stop, votes() after it returns how many
-  // ranks do, f32 [1], without waiting. A vote travels with the step's first exchange of shards.
-  void vote(bool stop) { vote_ = stop ? 1.0F : 0.0F; }
-  Tensor votes();
-  // For an exchange: this rank's vote that has not been sent yet, and where the sum of all ranks' votes belongs.
-  struct Vote {
-    float mine;
-    Array sum;
-  };
-  std::optional<Vote> take_vote();
 
   // Collectives between the host threads of all ranks, which do not wait for any lane. Every rank must call them in the
   // same order. `what` names the exchange in errors. gather_on_host() returns each rank's number, in the order of
@@ -108,8 +97,6 @@ class Communicator {
   std::shared_ptr<ProcessGroup> host_group_;
   std::shared_ptr<DeviceSums> sums_;
   std::string why_not_nccl_;
-  std::optional<float> vote_;
-  Array votes_;
   struct Lane;
   std::unique_ptr<Lane> lanes_[2];  // by channel
 };

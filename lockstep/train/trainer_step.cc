@@ -9,6 +9,7 @@
 #include "lockstep/ops/elementwise.h"
 #include "lockstep/ops/launch.h"
 #include "lockstep/parallel/split.h"
+#include "lockstep/parallel/stop_votes.h"
 #include "lockstep/train/rate_meter.h"
 #include "lockstep/train/trainer.h"
 #include "lockstep/train/training_log.h"
@@ -99,11 +100,11 @@ void Trainer::run_micro_batch(Example& batch, std::int64_t samples, double share
   if (scaler_ && !current_.loss_scale.defined()) current_.loss_scale = scaler_->current();
   // Processes stop between steps, so they vote with the last micro-batch.
   const bool votes = distributed_ && last;
-  if (votes) distributed_->communicator().vote(stop_);
+  if (votes) distributed_->stop_votes().cast(stop_);
   const Tensor loss = records() ? recorded_step(parts) : learn(parts, share, last);
   current_.losses.emplace_back(share, loss.detach());
   if (votes) {
-    current_.stopped = distributed_->communicator().votes();
+    current_.stopped = distributed_->stop_votes().count();
     current_.learned = ops::empty({1}, DType::f32, loss.device());
     ops::fill_(current_.learned, 1);
   }

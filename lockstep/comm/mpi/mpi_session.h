@@ -56,22 +56,24 @@ class MpiSession {
   struct Peer {
     MPI_Request sending = MPI_REQUEST_NULL;
     int sent = 0, received = 0;
-    int silent_for = -2;  // heartbeats since it was last heard from; negative before the first one
+    int silent_for = -2;  // heartbeat intervals since its last message; negative before the first one
     bool departed = false;
   };
 
-  // All of these are called with the mutex held.
-  // Reads the session's own messages: which ranks are alive, which leave, and which failed.
+  // The next five are called with the mutex held.
+  // Reads the session's own messages: heartbeats, shutdown messages, and failures.
   void listen();
-  void send_sign(int rank, int tag);
-  void beat();
-  // Counts one more silent turn. Returns false if there were too many.
+  // Sends an empty message with that tag.
+  void send_empty(int rank, int tag);
+  void send_heartbeats();
+  // Counts one more silent interval. Returns false if there were too many.
   bool count_silence(int rank);
   void set_failure(const RankFailure& failure);
 
-  void beat_until(const std::stop_token& stop);
-  // Makes sure that nothing is under way when MPI ends. Waits for all ranks, as MPI does, except those that hang.
-  void say_goodbye();
+  void send_heartbeats_until(const std::stop_token& stop);
+  // Exchanges shutdown messages, so that nothing is under way at MPI_Finalize. Waits for all ranks, as MPI does, except
+  // those that hang.
+  void shut_down();
 
   mutable std::mutex mutex_;
   std::optional<RankFailure> failure_;
@@ -81,7 +83,7 @@ class MpiSession {
   int rank_ = 0;
   const TimeLimit silence_;
   std::vector<Peer> peers_;  // by rank
-  std::jthread beats_;
+  std::jthread heartbeats_;
 };
 
 // Throws MPI's description of its failure.

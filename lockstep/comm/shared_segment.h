@@ -16,7 +16,7 @@
 namespace lockstep {
 
 // Zeroed memory is the initial state.
-class Segment {
+class SharedSegment {
  public:
   static constexpr std::size_t kStaging[kChannels] = {std::size_t{64} << 10, std::size_t{512} << 10};
 
@@ -30,7 +30,7 @@ class Segment {
 
   // The words of one rank in one channel. There are two of everything, for odd and even exchanges. A rank is never two
   // exchanges ahead of another one, so the place that it writes next is no longer read.
-  struct alignas(64) Slot {
+  struct alignas(64) RankChannel {
     std::atomic<std::uint32_t> exchange;  // the one that the rank has reached
     CollectiveHeader headers[2];
   };
@@ -39,7 +39,7 @@ class Segment {
   using CpuMask = std::array<cpu_set_t, 8>;
 
   struct alignas(64) Rank {
-    Slot slots[kChannels];
+    RankChannel channels[kChannels];
     std::atomic<std::uint32_t> departed;
     CpuMask cpus;
   };
@@ -52,12 +52,12 @@ class Segment {
     char reason[1012];
   };
 
-  Segment(std::shared_ptr<std::byte> memory, int ranks) : memory_(std::move(memory)), ranks_(ranks) {}
+  SharedSegment(std::shared_ptr<std::byte> memory, int ranks) : memory_(std::move(memory)), ranks_(ranks) {}
   static std::size_t bytes(int ranks);
 
   Channel& channel(int channel) const { return shared().channels[channel]; }
   Rank& rank(int r) const { return reinterpret_cast<Rank*>(memory_.get() + sizeof(Shared))[r]; }
-  Slot& slot(int channel, int r) const { return rank(r).slots[channel]; }
+  RankChannel& rank_channel(int channel, int r) const { return rank(r).channels[channel]; }
   // kStaging[channel] bytes, after a table of where each rank's block begins.
   std::byte* staging(int channel, int r, unsigned parity) const;
   std::uint32_t* offsets(int channel, int r, unsigned parity) const;

@@ -1,4 +1,4 @@
-#include "lockstep/comm/segment.h"
+#include "lockstep/comm/shared_segment.h"
 
 #include <algorithm>
 #include <cstring>
@@ -8,14 +8,14 @@
 
 namespace lockstep {
 
-std::size_t Segment::bytes(int ranks) {
+std::size_t SharedSegment::bytes(int ranks) {
   const auto n = static_cast<std::size_t>(ranks);
   std::size_t total = sizeof(Shared) + n * sizeof(Rank);
   for (std::size_t staging : kStaging) total += n * 2 * (table_bytes(ranks) + staging);
   return total;
 }
 
-std::byte* Segment::staging(int channel, int r, unsigned parity) const {
+std::byte* SharedSegment::staging(int channel, int r, unsigned parity) const {
   std::size_t offset = sizeof(Shared) + static_cast<std::size_t>(ranks_) * sizeof(Rank);
   for (int l = 0; l < channel; ++l)
     offset += static_cast<std::size_t>(ranks_) * 2 * (table_bytes(ranks_) + kStaging[l]);
@@ -23,11 +23,11 @@ std::byte* Segment::staging(int channel, int r, unsigned parity) const {
   return memory_.get() + offset + index * (table_bytes(ranks_) + kStaging[channel]) + table_bytes(ranks_);
 }
 
-std::uint32_t* Segment::offsets(int channel, int r, unsigned parity) const {
+std::uint32_t* SharedSegment::offsets(int channel, int r, unsigned parity) const {
   return reinterpret_cast<std::uint32_t*>(staging(channel, r, parity) - table_bytes(ranks_));
 }
 
-void Segment::fail(const RankFailure& failure) const {
+void SharedSegment::fail(const RankFailure& failure) const {
   std::uint32_t none = Shared::kNone;
   if (!shared().failed.compare_exchange_strong(none, Shared::kBeingWritten)) return;
   shared().culprit = failure.culprit;
@@ -36,7 +36,7 @@ void Segment::fail(const RankFailure& failure) const {
   alarm();
 }
 
-std::optional<RankFailure> Segment::failure() const {
+std::optional<RankFailure> SharedSegment::failure() const {
   if (shared().failed.load() == Shared::kNone) return std::nullopt;
   // The process that writes it may have died meanwhile.
   for (int i = 0; shared().failed.load() != Shared::kWritten; ++i) {
@@ -46,12 +46,12 @@ std::optional<RankFailure> Segment::failure() const {
   return RankFailure{shared().culprit, shared().reason};
 }
 
-void Segment::depart(int r) const {
+void SharedSegment::depart(int r) const {
   rank(r).departed.store(1);
   alarm();
 }
 
-void Segment::alarm() const {
+void SharedSegment::alarm() const {
   for (int l = 0; l < kChannels; ++l) {
     channel(l).state.fetch_add(1);
     futex_wake_all(channel(l).state);
