@@ -10,8 +10,8 @@
 #include "learning_task.h"
 #include "lockstep/base/file.h"
 #include "lockstep/engine/engine.h"
-#include "lockstep/engine/trace_summary.h"
 #include "ranks.h"
+#include "trace_summary.h"
 #include "train_options.h"
 
 namespace lockstep::app {

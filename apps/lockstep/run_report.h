@@ -8,9 +8,9 @@
 
 #include "learning_task.h"
 #include "lockstep/train/plot.h"
-#include "lockstep/train/progress_bar.h"
 #include "lockstep/train/trainer.h"
 #include "lockstep/train/training_log.h"
+#include "progress_bar.h"
 #include "train_options.h"
 
 namespace lockstep::app {

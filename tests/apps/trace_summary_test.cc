@@ -1,8 +1,8 @@
-#include "lockstep/engine/trace_summary.h"
+#include "apps/lockstep/trace_summary.h"
 
 #include <gtest/gtest.h>
 
-namespace lockstep {
+namespace lockstep::app {
 namespace {
 
 using std::chrono::nanoseconds;
@@ -73,4 +73,4 @@ TEST_F(Summary, AllOrNothingMayBeHidden) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::app

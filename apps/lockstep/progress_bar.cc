@@ -1,4 +1,4 @@
-#include "lockstep/train/progress_bar.h"
+#include "progress_bar.h"
 
 #include <fmt/format.h>
 #include <sys/ioctl.h>
@@ -9,7 +9,7 @@
 #include <string_view>
 #include <utility>
 
-namespace lockstep {
+namespace lockstep::app {
 namespace {
 
 constexpr auto kDrawInterval = std::chrono::milliseconds(100);
@@ -114,4 +114,4 @@ void ProgressBar::write(const std::string& text) {
   std::fflush(stream_);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::app

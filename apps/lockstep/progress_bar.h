@@ -7,7 +7,7 @@
 #include <cstdio>
 #include <string>
 
-namespace lockstep {
+namespace lockstep::app {
 
 struct Progress {
   std::string label;        // "epoch 3/10", ASCII
@@ -53,4 +53,4 @@ class ProgressBar {
   bool drawn_ = false;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::app

@@ -1,4 +1,4 @@
-#include "lockstep/engine/task_graph.h"
+#include "apps/lockstep/task_graph.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,10 +6,10 @@
 #include <random>
 #include <set>
 
+#include "apps/lockstep/task_graph_dot.h"
 #include "lockstep/engine/engine.h"
-#include "lockstep/engine/task_graph_dot.h"
 
-namespace lockstep {
+namespace lockstep::app {
 
 void PrintTo(const TaskGraph::Edge& edge, std::ostream* out) {
   *out << edge.from << (edge.data ? " -> " : " - -> ") << edge.to;
@@ -186,4 +186,4 @@ TEST(TaskGraph, IsWrittenForGraphviz) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::app

@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/engine/task_graph.h"
+#include "task_graph.h"
 
-namespace lockstep {
+namespace lockstep::app {
 
 // The kind of a node, for its color and the legend.
 struct TaskKind {
@@ -29,4 +29,4 @@ struct TaskGraphPicture {
 // Returns input for Graphviz's `dot`. Strings may contain any characters.
 std::string to_dot(const TaskGraph& graph, const TaskGraphPicture& picture);
 
-}  // namespace lockstep
+}  // namespace lockstep::app

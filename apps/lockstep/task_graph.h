@@ -18,7 +18,7 @@
 
 #include "lockstep/engine/push_observer.h"
 
-namespace lockstep {
+namespace lockstep::app {
 
 struct TaskGraph {
   // A task, or several shown as one.
@@ -79,4 +79,4 @@ TaskGraph without_implied_edges(const TaskGraph& graph);
 // Merges nodes of the same key, in order, unless that makes a cycle.
 TaskGraph merge_nodes(const TaskGraph& graph, const std::function<std::string(const TaskGraph::Node&)>& key);
 
-}  // namespace lockstep
+}  // namespace lockstep::app

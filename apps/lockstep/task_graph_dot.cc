@@ -1,11 +1,11 @@
-#include "lockstep/engine/task_graph_dot.h"
+#include "task_graph_dot.h"
 
 #include <algorithm>
 #include <string_view>
 
 #include "lockstep/base/error.h"
 
-namespace lockstep {
+namespace lockstep::app {
 namespace {
 
 constexpr const char* kNearColor = "#404040";
@@ -135,4 +135,4 @@ std::string to_dot(const TaskGraph& graph, const TaskGraphPicture& picture) {
   return dot + "}\n";
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::app

@@ -1,4 +1,4 @@
-#include "lockstep/train/progress_bar.h"
+#include "apps/lockstep/progress_bar.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -14,7 +14,7 @@
 
 #include "tests/temporary_folder.h"
 
-namespace lockstep {
+namespace lockstep::app {
 namespace {
 
 using namespace std::chrono_literals;
@@ -151,4 +151,4 @@ TEST(ProgressBar, WritesALineEveryTenSecondsWhereThereIsNoTerminal) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::app

@@ -9,7 +9,7 @@
 
 #include "lockstep/engine/trace.h"
 
-namespace lockstep {
+namespace lockstep::app {
 
 struct TraceSummary {
   struct Operation {
@@ -39,4 +39,4 @@ struct TraceSummary {
 // Summarizes the records that begin in [begin_ns, end_ns), counted from the trace's start.
 TraceSummary summarize(const Trace& trace, std::int64_t begin_ns, std::int64_t end_ns);
 
-}  // namespace lockstep
+}  // namespace lockstep::app
