@@ -1,4 +1,4 @@
-#include "kernel_calls.h"
+#include "bench/kernel_calls.h"
 
 #include <fmt/core.h>
 
@@ -6,9 +6,9 @@
 #include <memory>
 #include <mutex>
 
-#include "learning_task.h"
+#include "apps/lockstep/learning_task.h"
+#include "apps/lockstep/train_options.h"
 #include "lockstep/runtime/device_state.h"
-#include "train_options.h"
 
 namespace lockstep::app {
 namespace {

@@ -7,8 +7,8 @@
 #include <functional>
 #include <optional>
 
-#include "bench.h"
-#include "kernel_calls.h"
+#include "bench/benchmark.h"
+#include "bench/kernel_calls.h"
 #include "lockstep/backend/backend.h"
 #include "lockstep/backend/cpu/f32_kernels.h"
 #include "lockstep/backend/cpu/onednn.h"

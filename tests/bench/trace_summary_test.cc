@@ -1,4 +1,4 @@
-#include "apps/lockstep/trace_summary.h"
+#include "bench/trace_summary.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "bench_experiment.h"
+#include "bench/experiment.h"
 
 #include <fmt/core.h>
 
@@ -7,7 +7,7 @@
 #include <numeric>
 #include <sstream>
 
-#include "job_options.h"
+#include "apps/lockstep/job_options.h"
 #include "lockstep/base/file.h"
 #include "lockstep/base/sha256.h"
 #include "lockstep/device/topology.h"

@@ -1,4 +1,4 @@
-#include "bench_parallel.h"
+#include "bench/parallel.h"
 
 #include <fmt/core.h>
 
@@ -6,8 +6,8 @@
 #include <map>
 #include <memory>
 
-#include "bench.h"
-#include "job_options.h"
+#include "apps/lockstep/job_options.h"
+#include "bench/benchmark.h"
 
 namespace lockstep::app {
 namespace {

@@ -1,4 +1,4 @@
-#include "bench_products.h"
+#include "bench/products.h"
 
 #include <fmt/core.h>
 

@@ -7,8 +7,8 @@
 #include <memory>
 #include <numeric>
 
-#include "bench.h"
-#include "job_options.h"
+#include "apps/lockstep/job_options.h"
+#include "bench/benchmark.h"
 #include "lockstep/base/error.h"
 #include "lockstep/comm/process_group.h"
 #include "lockstep/device/topology.h"

@@ -1,4 +1,4 @@
-#include "bench_support.h"
+#include "bench/report.h"
 
 #include <fmt/chrono.h>
 #include <fmt/core.h>

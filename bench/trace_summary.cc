@@ -1,4 +1,4 @@
-#include "trace_summary.h"
+#include "bench/trace_summary.h"
 
 #include <algorithm>
 #include <map>

@@ -3,8 +3,8 @@
 #include <memory>
 #include <optional>
 
-#include "bench_parallel.h"
-#include "job_options.h"
+#include "apps/lockstep/job_options.h"
+#include "bench/parallel.h"
 #include "lockstep/ops/inter_op_parallel_guard.h"
 #include "lockstep/ops/matmul.h"
 #include "lockstep/runtime/device_state.h"

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string>
 
-#include "bench_experiment.h"
+#include "bench/experiment.h"
 #include "lockstep/tensor/array.h"
 
 namespace lockstep::app {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "bench_support.h"
+#include "bench/report.h"
 #include "lockstep/runtime/runtime.h"
 #include "lockstep/tensor/array.h"
 

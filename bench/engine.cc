@@ -12,7 +12,7 @@
 #include <memory>
 #include <thread>
 
-#include "bench.h"
+#include "bench/benchmark.h"
 #include "lockstep/engine/adaptive_lock.h"
 #include "lockstep/engine/engine.h"
 

@@ -3,8 +3,8 @@
 
 #include <memory>
 
-#include "bench.h"
-#include "bench_products.h"
+#include "bench/benchmark.h"
+#include "bench/products.h"
 
 namespace lockstep::app {
 namespace {

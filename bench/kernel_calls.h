@@ -5,7 +5,7 @@
 #include <variant>
 #include <vector>
 
-#include "job_options.h"
+#include "apps/lockstep/job_options.h"
 #include "lockstep/backend/conv.h"
 #include "lockstep/backend/matmul.h"
 

@@ -1,11 +1,11 @@
-// The benchmarks behind `lockstep bench`. Each adds its options to its own subcommand and returns the measurement.
+// The benchmarks. Each adds its options to its own subcommand and returns the measurement.
 #pragma once
 
 #include <CLI/CLI.hpp>
 
 #include <functional>
 
-#include "bench_support.h"
+#include "bench/report.h"
 
 namespace lockstep::app {
 

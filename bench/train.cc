@@ -6,13 +6,13 @@
 #include <optional>
 #include <sstream>
 
-#include "bench.h"
-#include "learning_task.h"
+#include "apps/lockstep/learning_task.h"
+#include "apps/lockstep/ranks.h"
+#include "apps/lockstep/train_options.h"
+#include "bench/benchmark.h"
+#include "bench/trace_summary.h"
 #include "lockstep/base/file.h"
 #include "lockstep/engine/engine.h"
-#include "ranks.h"
-#include "trace_summary.h"
-#include "train_options.h"
 
 namespace lockstep::app {
 namespace {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <memory>
 
-#include "bench_parallel.h"
-#include "job_options.h"
+#include "apps/lockstep/job_options.h"
+#include "bench/parallel.h"
 #include "lockstep/base/random.h"
 #include "lockstep/ops/copy.h"
 #include "lockstep/ops/elementwise.h"

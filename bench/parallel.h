@@ -1,8 +1,8 @@
 // The experiments of `lockstep bench parallel`.
 #pragma once
 
-#include "bench_products.h"
-#include "bench_support.h"
+#include "bench/products.h"
+#include "bench/report.h"
 
 namespace lockstep::app {
 
