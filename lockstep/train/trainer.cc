@@ -121,12 +121,10 @@ TrainingResult Trainer::run() {
     if (log_) log_->epoch(report);
     if (on_epoch) on_epoch(report);
     if (position_.batch < batches) break;
-    std::vector<EpochRecord> epochs = std::move(position_.epochs);
-    epochs.push_back({report.epoch, report.seconds, report.train_loss, report.test.correct, report.test.total});
-    for (const MetricResult& m : report.metrics) {
-      if (m.table.empty()) epochs.back().metrics.emplace_back(m.name, m.value);
-    }
-    contenders_.push_back(epochs.back());
+    std::vector<EpochReport> epochs = std::move(position_.epochs);
+    std::erase_if(report.metrics, [](const MetricResult& m) { return !m.table.empty(); });
+    contenders_.push_back(report);
+    epochs.push_back(std::move(report));
     position_ = {.step = position_.step, .epoch = position_.epoch + 1, .epochs = std::move(epochs)};
     const bool best = options_.watch.save_best && best_epoch(contenders_, options_.watch) == position_.epoch;
     // First the save folder: if the run is killed before `best` is written, the resumed run writes it.

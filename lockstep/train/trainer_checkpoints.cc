@@ -198,7 +198,7 @@ void Trainer::settle_best() {
     missing = ranks->gather_on_host(missing ? 1 : 0, "best checkpoint to write")[0] != 0;
   }
   contenders_.clear();
-  const auto record = std::ranges::find(position_.epochs, epoch, &EpochRecord::epoch);
+  const auto record = std::ranges::find(position_.epochs, epoch, &EpochReport::epoch);
   if (record != position_.epochs.end()) contenders_.push_back(*record);
   if (missing) save_best();
 }
