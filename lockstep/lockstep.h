@@ -30,6 +30,7 @@
 #include "lockstep/optim/optimizer.h"
 
 // Data, models, files of weights, checkpoints.
+#include "lockstep/checkpoint/epoch_report.h"
 #include "lockstep/checkpoint/training_checkpoint.h"
 #include "lockstep/checkpoint/weights.h"
 #include "lockstep/data/data_loader.h"

@@ -7,10 +7,10 @@
 #include <thread>
 
 #include "lockstep/engine/engine.h"
-#include "lockstep/engine/task_graph.h"
 #include "lockstep/nn/layers.h"
 #include "lockstep/runtime/random_state.h"
 #include "tests/nn/nn_testing.h"
+#include "tests/task_names.h"
 
 namespace lockstep::testing {
 namespace {
@@ -307,12 +307,8 @@ TEST(Module, SequentialPoolsBeforeTheReluWithTheSameBits) {
     net.append<MaxPool2d>(options);
     Tensor x = Tensor::from(numbers, {2, 3, 9, 7}).to(runtime.devices()[0]);
     x.set_requires_grad(true);
-    auto recorder = std::make_shared<TaskGraphRecorder>();
-    runtime.engine().set_push_observer(recorder);
-    const Tensor y = net(x);
-    runtime.engine().set_push_observer(nullptr);
-    Names tasks;
-    for (const auto& node : recorder->graph().nodes) tasks.push_back(node.tasks.at(0).first);
+    Tensor y;
+    const Names tasks = task_names(runtime.engine(), [&] { y = net(x); });
     sum(y * Random(2).floats(y.shape()).to(runtime.devices()[0])).backward();
     return std::tuple(tasks, bits(y), bits(x.grad()));
   };
