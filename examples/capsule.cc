@@ -4,7 +4,7 @@
 #include <fmt/core.h>
 #include <lockstep/checkpoint/weights.h>
 #include <lockstep/nn/layers.h>
-#include <lockstep/optim/optimizer.h>
+#include <lockstep/optim/adam.h>
 #include <lockstep/runtime/runtime.h>
 #include <lockstep/train/trainer.h>
 

@@ -11,6 +11,7 @@
 #include <lockstep/launch/spawn.h>
 #include <lockstep/nn/layers.h>
 #include <lockstep/optim/optimizer.h>
+#include <lockstep/optim/sgd.h>
 #include <lockstep/parallel/distributed_data_parallel.h>
 
 #include "device_options.h"

@@ -12,7 +12,7 @@
 #include <lockstep/launch/launch_environment.h>
 #include <lockstep/launch/spawn.h>
 #include <lockstep/models/models.h>
-#include <lockstep/optim/optimizer.h>
+#include <lockstep/optim/adam.h>
 #include <lockstep/parallel/distributed_data_parallel.h>
 
 #include <algorithm>

@@ -5,7 +5,7 @@
 #include <fmt/core.h>
 #include <lockstep/data/dataset.h>
 #include <lockstep/models/models.h>
-#include <lockstep/optim/optimizer.h>
+#include <lockstep/optim/sgd.h>
 #include <lockstep/parallel/split.h>
 #include <lockstep/train/evaluate.h>
 #include <lockstep/train/plot.h>

@@ -1,6 +1,6 @@
 #include <fmt/core.h>
 #include <lockstep/nn/layers.h>
-#include <lockstep/optim/optimizer.h>
+#include <lockstep/optim/sgd.h>
 #include <lockstep/parallel/split.h>
 #include <lockstep/runtime/runtime.h>
 #include <lockstep/train/evaluate.h>

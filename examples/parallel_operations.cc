@@ -8,7 +8,7 @@
 #include <lockstep/base/random.h>
 #include <lockstep/nn/layers.h>
 #include <lockstep/ops/inter_op_parallel_guard.h>
-#include <lockstep/optim/optimizer.h>
+#include <lockstep/optim/sgd.h>
 #include <lockstep/parallel/split.h>
 
 #include <chrono>

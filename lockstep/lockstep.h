@@ -26,8 +26,13 @@
 #include "lockstep/nn/parameter.h"
 #include "lockstep/nn/sequence.h"
 
-// Optimizers and schedules.
+// Optimizers, schedules, loss scaling.
+#include "lockstep/optim/adam.h"
+#include "lockstep/optim/loss_scaler.h"
 #include "lockstep/optim/optimizer.h"
+#include "lockstep/optim/schedule.h"
+#include "lockstep/optim/sgd.h"
+#include "lockstep/optim/weight_average.h"
 
 // Data, models, files of weights, checkpoints.
 #include "lockstep/checkpoint/training_checkpoint.h"

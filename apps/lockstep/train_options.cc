@@ -8,6 +8,8 @@
 #include "learning_task.h"
 #include "lockstep/base/environment.h"
 #include "lockstep/nn/normalization.h"
+#include "lockstep/optim/adam.h"
+#include "lockstep/optim/sgd.h"
 
 namespace lockstep::app {
 namespace {

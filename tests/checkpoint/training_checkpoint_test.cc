@@ -1,4 +1,6 @@
 #include "lockstep/checkpoint/training_checkpoint.h"
+#include "lockstep/optim/adam.h"
+#include "lockstep/optim/sgd.h"
 
 #include <gtest/gtest.h>
 

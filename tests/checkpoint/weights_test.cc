@@ -1,4 +1,5 @@
 #include "lockstep/checkpoint/weights.h"
+#include "lockstep/optim/sgd.h"
 
 #include <gtest/gtest.h>
 

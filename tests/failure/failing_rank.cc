@@ -11,6 +11,7 @@
 #include "lockstep/net/secret.h"
 #include "lockstep/net/tcp_store.h"
 #include "lockstep/nn/layers.h"
+#include "lockstep/optim/sgd.h"
 #include "lockstep/train/trainer.h"
 #include "tests/failure/faulty_group.h"
 #include "tests/logical_tensors.h"

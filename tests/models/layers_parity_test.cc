@@ -14,7 +14,7 @@
 #include "lockstep/nn/module.h"
 #include "lockstep/nn/normalization.h"
 #include "lockstep/nn/sequence.h"
-#include "lockstep/optim/optimizer.h"
+#include "lockstep/optim/adam.h"
 #include "lockstep/runtime/runtime.h"
 #include "tests/logical_tensors.h"
 

@@ -11,7 +11,7 @@
 #include "lockstep/data/dataset.h"
 #include "lockstep/models/models.h"
 #include "lockstep/nn/module.h"
-#include "lockstep/optim/optimizer.h"
+#include "lockstep/optim/sgd.h"
 #include "lockstep/parallel/split.h"
 #include "lockstep/runtime/runtime.h"
 #include "tests/models/pseudo_random.h"

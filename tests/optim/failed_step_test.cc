@@ -7,6 +7,8 @@
 #include "lockstep/nn/layers.h"
 #include "lockstep/nn/module.h"
 #include "lockstep/nn/normalization.h"
+#include "lockstep/optim/adam.h"
+#include "lockstep/optim/loss_scaler.h"
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/runtime/device_state.h"
 #include "lockstep/runtime/random_state.h"

@@ -1,4 +1,5 @@
 #include "lockstep/optim/left_out.h"
+#include "lockstep/optim/sgd.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +7,6 @@
 
 #include "lockstep/nn/layers.h"
 #include "lockstep/nn/module.h"
-#include "lockstep/optim/optimizer.h"
 #include "lockstep/runtime/runtime.h"
 #include "tests/logical_tensors.h"
 

@@ -5,6 +5,7 @@
 #include "lockstep/nn/module.h"
 #include "lockstep/nn/normalization.h"
 #include "lockstep/optim/optimizer.h"
+#include "lockstep/optim/sgd.h"
 #include "lockstep/runtime/runtime.h"
 #include "tests/logical_tensors.h"
 

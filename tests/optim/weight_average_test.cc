@@ -1,10 +1,10 @@
-#include "lockstep/optim/optimizer.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
 #include "lockstep/nn/layers.h"
+#include "lockstep/optim/weight_average.h"
 #include "lockstep/runtime/runtime.h"
 #include "tests/expect_error.h"
 

@@ -1,4 +1,5 @@
 #include "lockstep/parallel/data_parallel.h"
+#include "lockstep/optim/sgd.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,7 +11,6 @@
 #include "lockstep/nn/layers.h"
 #include "lockstep/nn/module.h"
 #include "lockstep/nn/normalization.h"
-#include "lockstep/optim/optimizer.h"
 #include "lockstep/runtime/runtime.h"
 #include "tests/expect_error.h"
 #include "tests/logical_tensors.h"

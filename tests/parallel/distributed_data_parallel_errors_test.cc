@@ -6,7 +6,7 @@
 #include "lockstep/nn/layers.h"
 #include "lockstep/nn/normalization.h"
 #include "lockstep/ops/launch.h"
-#include "lockstep/optim/optimizer.h"
+#include "lockstep/optim/sgd.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
 #include "lockstep/parallel/split.h"
 #include "lockstep/tensor/storage.h"

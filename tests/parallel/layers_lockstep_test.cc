@@ -6,7 +6,7 @@
 #include "lockstep/models/models.h"
 #include "lockstep/nn/layers.h"
 #include "lockstep/nn/sequence.h"
-#include "lockstep/optim/optimizer.h"
+#include "lockstep/optim/adam.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
 #include "tests/logical_tensors.h"
 #include "tests/parallel/ranks.h"

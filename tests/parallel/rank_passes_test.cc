@@ -9,7 +9,7 @@
 #include "lockstep/checkpoint/weights.h"
 #include "lockstep/nn/layers.h"
 #include "lockstep/nn/normalization.h"
-#include "lockstep/optim/optimizer.h"
+#include "lockstep/optim/sgd.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
 #include "lockstep/parallel/split.h"
 #include "tests/expect_error.h"

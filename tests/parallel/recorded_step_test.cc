@@ -1,4 +1,7 @@
 #include "lockstep/parallel/recorded_step.h"
+#include "lockstep/optim/adam.h"
+#include "lockstep/optim/optimizer.h"
+#include "lockstep/optim/sgd.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,7 +14,6 @@
 #include "lockstep/nn/module.h"
 #include "lockstep/nn/normalization.h"
 #include "lockstep/ops/inter_op_parallel_guard.h"
-#include "lockstep/optim/optimizer.h"
 #include "lockstep/parallel/split.h"
 #include "lockstep/runtime/runtime.h"
 #include "tests/expect_error.h"

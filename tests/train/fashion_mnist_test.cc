@@ -3,6 +3,7 @@
 
 #include "lockstep/data/dataset.h"
 #include "lockstep/models/models.h"
+#include "lockstep/optim/adam.h"
 #include "lockstep/runtime/runtime.h"
 #include "lockstep/train/trainer.h"
 

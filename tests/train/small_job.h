@@ -8,6 +8,7 @@
 #include "lockstep/nn/layers.h"
 #include "lockstep/nn/module.h"
 #include "lockstep/nn/normalization.h"
+#include "lockstep/optim/adam.h"
 #include "lockstep/runtime/runtime.h"
 #include "lockstep/train/trainer.h"
 #include "tests/logical_tensors.h"

@@ -12,7 +12,7 @@
 #include "lockstep/engine/trace.h"
 #include "lockstep/nn/layers.h"
 #include "lockstep/nn/normalization.h"
-#include "lockstep/optim/optimizer.h"
+#include "lockstep/optim/sgd.h"
 #include "lockstep/parallel/recorded_step.h"
 #include "lockstep/parallel/split.h"
 #include "lockstep/runtime/runtime.h"
