@@ -9,7 +9,8 @@
 #include <lockstep/data/data_loader.h>
 #include <lockstep/launch/launch_environment.h>
 #include <lockstep/launch/spawn.h>
-#include <lockstep/nn/layers.h>
+#include <lockstep/nn/initializers.h>
+#include <lockstep/nn/linear.h>
 #include <lockstep/optim/optimizer.h>
 #include <lockstep/optim/sgd.h>
 #include <lockstep/parallel/distributed_data_parallel.h>

@@ -16,6 +16,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/nn/module.h"
+#include "lockstep/nn/state_dict.h"
 #include "lockstep/optim/loss_scaler.h"
 #include "lockstep/optim/optimizer.h"
 

@@ -18,7 +18,7 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/nn/module.h"
+#include "lockstep/nn/state_dict.h"
 
 namespace LOCKSTEP_API lockstep {
 

@@ -10,7 +10,7 @@
 #include "lockstep/data/data_loader.h"
 #include "lockstep/data/dataset.h"
 #include "lockstep/models/models.h"
-#include "lockstep/nn/module.h"
+#include "lockstep/nn/state_dict.h"
 #include "lockstep/optim/sgd.h"
 #include "lockstep/parallel/split.h"
 #include "lockstep/runtime/runtime.h"

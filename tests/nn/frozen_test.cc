@@ -5,6 +5,13 @@
 #include "lockstep/autograd/node.h"
 #include "lockstep/engine/engine.h"
 #include "lockstep/engine/task_graph.h"
+#include "lockstep/nn/activations.h"
+#include "lockstep/nn/batch_norm.h"
+#include "lockstep/nn/conv.h"
+#include "lockstep/nn/flatten.h"
+#include "lockstep/nn/linear.h"
+#include "lockstep/nn/pooling.h"
+#include "lockstep/nn/sequential.h"
 #include "tests/nn/nn_testing.h"
 
 namespace lockstep::testing {

@@ -7,7 +7,7 @@
 #include <functional>
 
 #include "lockstep/autograd/functions.h"
-#include "lockstep/nn/layers.h"
+#include "lockstep/nn/linear.h"
 #include "lockstep/optim/adam.h"
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/optim/sgd.h"

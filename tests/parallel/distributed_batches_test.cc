@@ -7,7 +7,7 @@
 #include <functional>
 
 #include "lockstep/checkpoint/weights.h"
-#include "lockstep/nn/layers.h"
+#include "lockstep/nn/linear.h"
 #include "lockstep/optim/sgd.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
 #include "lockstep/parallel/split.h"

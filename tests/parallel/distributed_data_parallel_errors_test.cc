@@ -3,8 +3,9 @@
 
 #include "lockstep/checkpoint/weights.h"
 #include "lockstep/models/models.h"
-#include "lockstep/nn/layers.h"
-#include "lockstep/nn/normalization.h"
+#include "lockstep/nn/batch_norm.h"
+#include "lockstep/nn/linear.h"
+#include "lockstep/nn/sequential.h"
 #include "lockstep/ops/launch.h"
 #include "lockstep/optim/sgd.h"
 #include "lockstep/parallel/distributed_data_parallel.h"

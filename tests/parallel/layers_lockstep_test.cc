@@ -4,8 +4,11 @@
 
 #include "lockstep/checkpoint/weights.h"
 #include "lockstep/models/models.h"
-#include "lockstep/nn/layers.h"
-#include "lockstep/nn/sequence.h"
+#include "lockstep/nn/attention.h"
+#include "lockstep/nn/conv.h"
+#include "lockstep/nn/embedding.h"
+#include "lockstep/nn/recurrent.h"
+#include "lockstep/nn/transformer.h"
 #include "lockstep/optim/adam.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
 #include "tests/logical_tensors.h"

@@ -1,7 +1,7 @@
 // Ranks that agree on whether to go on.
 #include <gtest/gtest.h>
 
-#include "lockstep/nn/layers.h"
+#include "lockstep/nn/linear.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
 #include "tests/parallel/ranks.h"
 
