@@ -7,6 +7,8 @@
 #include <fmt/core.h>
 #include <lockstep/checkpoint/weights.h>
 #include <lockstep/data/data_loader.h>
+#include <lockstep/data/map_dataset.h>
+#include <lockstep/data/random_dataset.h>
 #include <lockstep/launch/launch_environment.h>
 #include <lockstep/launch/spawn.h>
 #include <lockstep/nn/initializers.h>

@@ -8,7 +8,7 @@
 #include <fmt/core.h>
 #include <lockstep/checkpoint/weights.h>
 #include <lockstep/data/data_loader.h>
-#include <lockstep/data/dataset.h>
+#include <lockstep/data/text.h>
 #include <lockstep/launch/launch_environment.h>
 #include <lockstep/launch/spawn.h>
 #include <lockstep/models/models.h>

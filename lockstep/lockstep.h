@@ -50,12 +50,23 @@
 #include "lockstep/optim/sgd.h"
 #include "lockstep/optim/weight_average.h"
 
-// Data, models, files of weights, checkpoints.
-#include "lockstep/checkpoint/training_checkpoint.h"
-#include "lockstep/checkpoint/weights.h"
+// Data.
 #include "lockstep/data/data_loader.h"
 #include "lockstep/data/dataset.h"
+#include "lockstep/data/fashion_mnist.h"
+#include "lockstep/data/head_dataset.h"
+#include "lockstep/data/map_dataset.h"
+#include "lockstep/data/random_dataset.h"
+#include "lockstep/data/sampler.h"
+#include "lockstep/data/tensor_dataset.h"
+#include "lockstep/data/text.h"
+
+// Models.
 #include "lockstep/models/models.h"
+
+// Files of weights, checkpoints.
+#include "lockstep/checkpoint/training_checkpoint.h"
+#include "lockstep/checkpoint/weights.h"
 
 // Several devices, several processes.
 #include "lockstep/comm/process_group.h"

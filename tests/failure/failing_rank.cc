@@ -7,6 +7,7 @@
 
 #include "lockstep/autograd/function.h"
 #include "lockstep/autograd/functions.h"
+#include "lockstep/data/tensor_dataset.h"
 #include "lockstep/launch/launch_environment.h"
 #include "lockstep/net/secret.h"
 #include "lockstep/net/tcp_store.h"

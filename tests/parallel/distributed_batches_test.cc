@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "lockstep/checkpoint/weights.h"
+#include "lockstep/data/tensor_dataset.h"
 #include "lockstep/nn/linear.h"
 #include "lockstep/optim/sgd.h"
 #include "lockstep/parallel/distributed_data_parallel.h"

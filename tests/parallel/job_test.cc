@@ -1,4 +1,5 @@
 #include "lockstep/parallel/job.h"
+#include "lockstep/data/tensor_dataset.h"
 #include "lockstep/optim/sgd.h"
 
 #include <gtest/gtest.h>

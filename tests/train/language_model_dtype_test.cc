@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "lockstep/checkpoint/weights.h"
-#include "lockstep/data/dataset.h"
+#include "lockstep/data/text.h"
 #include "lockstep/models/models.h"
 #include "lockstep/optim/adam.h"
 #include "lockstep/runtime/runtime.h"

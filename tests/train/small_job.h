@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "lockstep/data/tensor_dataset.h"
 #include "lockstep/nn/activations.h"
 #include "lockstep/nn/batch_norm.h"
 #include "lockstep/nn/conv.h"
