@@ -17,6 +17,8 @@
 #include "lockstep/base/error.h"
 #include "lockstep/checkpoint/epoch_report.h"
 #include "lockstep/nn/module.h"
+#include "lockstep/nn/state_dict.h"
+#include "lockstep/optim/loss_scaler.h"
 #include "lockstep/optim/optimizer.h"
 
 namespace LOCKSTEP_API lockstep {

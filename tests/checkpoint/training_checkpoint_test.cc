@@ -1,4 +1,7 @@
 #include "lockstep/checkpoint/training_checkpoint.h"
+#include "lockstep/nn/linear.h"
+#include "lockstep/optim/adam.h"
+#include "lockstep/optim/sgd.h"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +13,6 @@
 
 #include "lockstep/checkpoint/checkpoint_directory.h"
 #include "lockstep/checkpoint/weights.h"
-#include "lockstep/nn/layers.h"
 #include "lockstep/runtime/random_state.h"
 #include "lockstep/runtime/runtime.h"
 #include "tests/expect_error.h"

@@ -4,6 +4,13 @@
 #include "lockstep/autograd/gradient_tree.h"
 #include "lockstep/autograd/node.h"
 #include "lockstep/engine/engine.h"
+#include "lockstep/nn/activations.h"
+#include "lockstep/nn/batch_norm.h"
+#include "lockstep/nn/conv.h"
+#include "lockstep/nn/flatten.h"
+#include "lockstep/nn/linear.h"
+#include "lockstep/nn/pooling.h"
+#include "lockstep/nn/sequential.h"
 #include "tests/nn/nn_testing.h"
 #include "tests/task_names.h"
 

@@ -1,4 +1,3 @@
-#include "lockstep/nn/module.h"
 
 #include <array>
 #include <bit>
@@ -7,7 +6,15 @@
 #include <thread>
 
 #include "lockstep/engine/engine.h"
-#include "lockstep/nn/layers.h"
+#include "lockstep/nn/activations.h"
+#include "lockstep/nn/batch_norm.h"
+#include "lockstep/nn/conv.h"
+#include "lockstep/nn/dropout.h"
+#include "lockstep/nn/linear.h"
+#include "lockstep/nn/normalization.h"
+#include "lockstep/nn/pooling.h"
+#include "lockstep/nn/residual.h"
+#include "lockstep/nn/sequential.h"
 #include "lockstep/runtime/random_state.h"
 #include "tests/nn/nn_testing.h"
 #include "tests/task_names.h"

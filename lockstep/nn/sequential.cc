@@ -1,10 +1,11 @@
-#include "lockstep/nn/module.h"
+#include "lockstep/nn/sequential.h"
 
 #include <typeinfo>
 
-#include "lockstep/nn/layers.h"
-#include "lockstep/nn/normalization.h"
+#include "lockstep/nn/activations.h"
+#include "lockstep/nn/batch_norm.h"
 #include "lockstep/nn/output_observer.h"
+#include "lockstep/nn/pooling.h"
 
 namespace lockstep {
 namespace {

@@ -1,4 +1,4 @@
-#include "lockstep/nn/parameter.h"
+#include "lockstep/nn/initializers.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,3 @@
-#include "lockstep/data/dataset.h"
 
 #include <gtest/gtest.h>
 
@@ -8,6 +7,7 @@
 #include <random>
 #include <span>
 
+#include "lockstep/data/fashion_mnist.h"
 #include "tests/data/idx_files.h"
 #include "tests/environment_variable.h"
 #include "tests/expect_error.h"

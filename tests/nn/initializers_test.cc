@@ -1,8 +1,9 @@
-#include "lockstep/nn/parameter.h"
 
 #include <cmath>
 #include <limits>
 
+#include "lockstep/nn/linear.h"
+#include "lockstep/nn/parameter.h"
 #include "tests/nn/nn_testing.h"
 
 namespace lockstep::testing {
