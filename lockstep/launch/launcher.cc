@@ -42,9 +42,9 @@ constexpr milliseconds kKillAfter{1'000};
 // The grace period of ranks that hang.
 constexpr milliseconds kShortGrace{2'000};
 // The limit of one call to the store of another node. Signals wait until the call returns.
-constexpr milliseconds kStoreTimeout{10'000};
+constexpr milliseconds kNodeStoreTimeout{10'000};
 // The limit of one attempt to connect with the store of another node.
-constexpr milliseconds kConnectTimeout{2'000};
+constexpr milliseconds kNodeConnectTimeout{2'000};
 // How long ranks that have ended may hold their output open.
 constexpr milliseconds kOutputTime{1'000};
 // How often to check whether output is taken again.
@@ -202,8 +202,8 @@ class Launcher {
     TcpStoreOptions store{.host = options_.master_addr,
                           .port = port_,
                           .secret = secret_,
-                          .connect_timeout = std::min(timeout_, kConnectTimeout),
-                          .timeout = std::min(timeout_, kStoreTimeout)};
+                          .connect_timeout = std::min(timeout_, kNodeConnectTimeout),
+                          .timeout = std::min(timeout_, kNodeStoreTimeout)};
     for (const auto deadline = Clock::now() + timeout_; take_signals(), !interrupted_;) {
       try {
         link_ = std::make_unique<NodeLink>(std::make_shared<TcpStore>(store), options_.nnodes, options_.node_rank,
@@ -339,7 +339,7 @@ class Launcher {
           silence = milliseconds(0);
         } catch (const NoAnswer& error) {
           // A slow node is not lost, as a slow rank is not.
-          silence += std::min(timeout_, kStoreTimeout);
+          silence += std::min(timeout_, kNodeStoreTimeout);
           if (silence > timeout_) lose_link(error);
         } catch (const ConnectionError& error) {
           lose_link(error);
