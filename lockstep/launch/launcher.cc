@@ -146,7 +146,8 @@ class Launcher {
         attempt([&](NodeLink& link) { link.fail_all({1, error.what()}), link.leave(); });
         throw;
       }
-      // Nodes that differ in this by a moment end the job: one leaves, and the others wait for it in vain.
+      // Each node measures for itself. If one node counts this start as healthy and another does not, one of them may
+      // leave; the others then do not find it at the next start, and the job ends.
       if (Clock::now() - begin >= options_.healthy_after) used = 0;
       JobFailure first = failure.value_or(JobFailure{0, ""});
       bool over = !failure || interrupted_ || used == options_.max_restarts;
@@ -357,7 +358,7 @@ class Launcher {
         next_signal = Clock::now() + options_.grace;
       }
     }
-    // Processes that ranks started and detached may hold the output open.
+    // Processes that ranks started, and that outlive them, may hold the output open.
     auto soon = Clock::now() + kOutputTime;
     const auto is_open = [](const OutputPipe& stream) { return static_cast<bool>(stream.pipe); };
     while (std::ranges::any_of(streams, is_open) && Clock::now() < soon) {
@@ -466,7 +467,7 @@ class Launcher {
 
   const LauncherOptions& options_;
   const milliseconds timeout_;
-  // Comes before the threads of the writer and the server start, so that they block them as well.
+  // Blocks the signals before the threads of the writer and the server start, so that they inherit the mask.
   SignalDescriptor signals_{signals_to_take()};
   OutputWriter output_;
   bool output_is_gone_ = false;
