@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "lockstep/nn/layers.h"
+#include "lockstep/nn/linear.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
 #include "tests/parallel/ranks.h"
 

@@ -12,7 +12,7 @@
 #include "lockstep/device/gpu.h"
 #include "lockstep/launch/spawn.h"
 #include "lockstep/models/models.h"
-#include "lockstep/optim/optimizer.h"
+#include "lockstep/optim/sgd.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
 #include "tests/expect_error.h"
 #include "tests/gpu/ranks/hooked_sums.h"
