@@ -134,7 +134,7 @@ class ProcessGroup {
 };
 
 struct ProcessGroupOptions {
-  // "host": shared memory if all ranks are on one host, else TCP. "gloo", PyTorch's name for its CPU back end, is an
+  // "host": shared memory if all ranks are on one host, else TCP. "gloo", PyTorch's name for its CPU backend, is an
   // alias. It also works in jobs that mpirun started. "nccl": like "host", but gradients stay on the ranks' GPUs, and
   // NCCL moves them; Communicator throws if a rank has no GPU to itself or no NCCL. "auto": "nccl" if possible, else
   // "host". "mpi": MPI messages between all processes that mpirun started, without a store or a secret. A process can

@@ -68,7 +68,7 @@ void Communicator::look_at_gpus(const std::vector<Device>& devices) {
     sums_ = std::make_shared<DeviceSums>(device);
     return;
   }
-  check(group_->backend() != "nccl" || world_size() == 1, "the back end nccl cannot be used: {}", why);
+  check(group_->backend() != "nccl" || world_size() == 1, "backend nccl cannot be used: {}", why);
   if (std::ranges::any_of(ranks, [](const RankGpu& rank) { return rank.uuid[0] != '\0'; })) why_not_nccl_ = why;
 }
 

@@ -35,7 +35,7 @@ struct KernelContext;  // backend/context.h
 class Communicator {
  public:
   // Collective. The runtime must outlive every tensor made here. `devices`: the devices that this rank trains on;
-  // empty: all devices of the runtime. Throws if the group's back end is "nccl" and NCCL cannot be used.
+  // empty: all devices of the runtime. Throws if the group's backend is "nccl" and NCCL cannot be used.
   Communicator(Runtime& runtime, std::shared_ptr<ProcessGroup> group, std::vector<Device> devices = {});
   // Waits for all work of the runtime. If other ranks still wait for this one, their operations fail and say that it
   // closed its group.
