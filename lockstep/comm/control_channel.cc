@@ -103,7 +103,7 @@ void ControlChannel::flush() {
     if (!send_rest(peer)) return errno != EAGAIN && errno != EINTR;
     int protocol = 0, left = 0;
     socklen_t size = sizeof protocol;
-    // A Unix socket has handed everything over.
+    // A Unix socket has no send buffer: what was sent is already with the peer.
     const bool is_tcp =
         ::getsockopt(peer.socket.get(), SOL_SOCKET, SO_PROTOCOL, &protocol, &size) == 0 && protocol == IPPROTO_TCP;
     return !is_tcp || ::ioctl(peer.socket.get(), SIOCOUTQ, &left) != 0 || left == 0;

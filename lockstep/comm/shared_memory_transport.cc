@@ -27,7 +27,7 @@ class SharedMemoryTransport final : public Transport {
   }
 
   ~SharedMemoryTransport() override {
-    // Comes first, so that a rank that sees the connection closed knows that it was on purpose.
+    // Comes first: a rank that sees the connection closed must know that this rank has left.
     segment_.depart(rank_);
     peers_.reset();
   }
@@ -85,9 +85,9 @@ class SharedMemoryTransport final : public Transport {
   }
 
   void fail(const RankFailure& failure) override { segment_.fail(failure); }
-  // A rank's stated reason counts for more than its closed connection. But a rank that was cut off takes all others for
-  // lost, and may report that first. So a rank that is told of a closed connection, or of a loss without a name, checks
-  // its own connections, which show the rank that is gone.
+  // A reason that a rank reports counts for more than its closed connection. But a rank that was cut off sees all its
+  // connections closed, and may be the first to report a rank as lost. So if the report is a closed connection, or
+  // names no rank, this rank waits for its own connections to show which rank is gone.
   std::optional<RankFailure> failure() const override {
     const std::optional<RankFailure> told = segment_.failure();
     const bool is_sure = told && told->reason != lost(told->culprit, kClosedConnection).reason &&
@@ -204,7 +204,7 @@ class SharedMemoryTransport final : public Transport {
   }
 
   void lose(const RankFailure& failure) {
-    // A rank that has finished closes its connections. A rank that was cut off takes us for lost, and has left since.
+    // A rank that has finished closes its connections, which is no failure.
     const bool knows_whom = failure.culprit >= 0 && failure.culprit < size_;
     if (knows_whom && segment_.rank(failure.culprit).departed.load() != 0 && !segment_.failure()) return;
     if (!connection_closed_.load()) {
@@ -230,7 +230,7 @@ std::unique_ptr<Transport> make_shared_memory_transport(std::unique_ptr<Peers> p
                                                         std::chrono::milliseconds timeout) {
   check(peers->size() <= kMaxRanks, "process group: {} ranks on this host, expected at most {}", peers->size(),
         kMaxRanks);
-  // A stopped process is lost sooner.
+  // Twice the timeout, so that missing heartbeats, which name the stopped process, are noticed first.
   return std::make_unique<SharedMemoryTransport>(std::move(peers), TimeLimit(2 * timeout));
 }
 

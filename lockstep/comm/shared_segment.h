@@ -64,7 +64,7 @@ class SharedSegment {
 
   // The first failure counts.
   void fail(const RankFailure& failure) const;
-  // The reason that is given if the real one is lost.
+  // The reason if a rank died while it wrote its own.
   static constexpr const char* kLostInReport = "a rank was lost while it reported a failure";
   std::optional<RankFailure> failure() const;
   void depart(int r) const;

@@ -26,7 +26,7 @@ std::string host_id() {
   return read_file("/proc/sys/kernel/random/boot_id", 64) + network.data() + fmt::format(" user {}", ::geteuid());
 }
 
-// Every rank publishes its host. A rank on no other rank's host makes all of them use TCP.
+// Every rank publishes its host. If two ranks are on different hosts, all ranks use TCP.
 bool all_on_one_host(const GroupMembership& group, bool wants_tcp, const TimeLimit& limit) {
   const auto key = [](int rank) { return fmt::format("host of rank {}", rank); };
   const std::string own = wants_tcp ? hexadecimal(random_bytes(16)) : host_id();
@@ -39,8 +39,9 @@ bool all_on_one_host(const GroupMembership& group, bool wants_tcp, const TimeLim
   return same;
 }
 
-// Ranks that wait for each other in turn do not all see which one is missing, so the first rank that gives up tells the
-// others. If a rank's connection was closed, its peer may have left for that reason.
+// A rank may wait for one that itself waits for the missing rank. So the first rank that gives up writes the reason to
+// the store, and the others report that reason. A rank whose connection was closed waits a moment for it: the peer may
+// have left for that reason.
 CommError first_failure(const GroupMembership& group, const CommError& own) {
   const bool was_left = own.what() == lost(own.lost_rank(), kClosedConnection).reason ||
                         own.what() == lost(own.lost_rank(), kClosedGroup).reason;

@@ -222,7 +222,7 @@ void TransportGroup::fail_congruent(const RankFailure& failure) {
 
 CommError TransportGroup::failed(const RankFailure& own, const CollectiveHeader& header) {
   transport_->fail(own);
-  // A rank whose wait to form a group failed may have been told meanwhile which rank is gone.
+  // The first failure that the ranks know. In a subgroup's rendezvous, another rank may have reported the lost one.
   const RankFailure failure = transport_->failure().value_or(own);
   fail_congruent(failure);
   std::string text = failure.reason;
@@ -238,14 +238,14 @@ CommError TransportGroup::failed(const RankFailure& own, const CollectiveHeader&
 }
 
 std::shared_ptr<OperationQueue> TransportGroup::stream(int peer, int tag, bool sending) {
-  // End after the lock: their threads are joined.
+  // Destroyed after the lock is released, because a queue's destructor joins its thread.
   std::vector<std::shared_ptr<OperationQueue>> idle;
   std::lock_guard lock(mutex_);
   const auto found = streams_.find({peer, tag, sending});
   if (found != streams_.end()) return found->second;
   if (streams_.size() >= kManyStreams) {
     std::erase_if(streams_, [&](auto& s) {
-      // Nobody else is about to use it.
+      // Only the map refers to this queue, so no thread is about to push to it.
       if (s.second.use_count() != 1 || !s.second->idle()) return false;
       idle.push_back(std::move(s.second));
       return true;

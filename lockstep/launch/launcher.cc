@@ -42,9 +42,9 @@ constexpr milliseconds kKillAfter{1'000};
 // The grace period of ranks that hang.
 constexpr milliseconds kShortGrace{2'000};
 // The limit of one call to the store of another node. Signals wait until the call returns.
-constexpr milliseconds kStoreTimeout{10'000};
+constexpr milliseconds kNodeStoreTimeout{10'000};
 // The limit of one attempt to connect with the store of another node.
-constexpr milliseconds kConnectTimeout{2'000};
+constexpr milliseconds kNodeConnectTimeout{2'000};
 // How long ranks that have ended may hold their output open.
 constexpr milliseconds kOutputTime{1'000};
 // How often to check whether output is taken again.
@@ -146,7 +146,8 @@ class Launcher {
         attempt([&](NodeLink& link) { link.fail_all({1, error.what()}), link.leave(); });
         throw;
       }
-      // Nodes that differ in this by a moment end the job: one leaves, and the others wait for it in vain.
+      // Each node measures for itself. If one node counts this start as healthy and another does not, one of them may
+      // leave; the others then do not find it at the next start, and the job ends.
       if (Clock::now() - begin >= options_.healthy_after) used = 0;
       JobFailure first = failure.value_or(JobFailure{0, ""});
       bool over = !failure || interrupted_ || used == options_.max_restarts;
@@ -202,8 +203,8 @@ class Launcher {
     TcpStoreOptions store{.host = options_.master_addr,
                           .port = port_,
                           .secret = secret_,
-                          .connect_timeout = std::min(timeout_, kConnectTimeout),
-                          .timeout = std::min(timeout_, kStoreTimeout)};
+                          .connect_timeout = std::min(timeout_, kNodeConnectTimeout),
+                          .timeout = std::min(timeout_, kNodeStoreTimeout)};
     for (const auto deadline = Clock::now() + timeout_; take_signals(), !interrupted_;) {
       try {
         link_ = std::make_unique<NodeLink>(std::make_shared<TcpStore>(store), options_.nnodes, options_.node_rank,
@@ -339,7 +340,7 @@ class Launcher {
           silence = milliseconds(0);
         } catch (const NoAnswer& error) {
           // A slow node is not lost, as a slow rank is not.
-          silence += std::min(timeout_, kStoreTimeout);
+          silence += std::min(timeout_, kNodeStoreTimeout);
           if (silence > timeout_) lose_link(error);
         } catch (const ConnectionError& error) {
           lose_link(error);
@@ -357,7 +358,7 @@ class Launcher {
         next_signal = Clock::now() + options_.grace;
       }
     }
-    // Processes that ranks started and detached may hold the output open.
+    // Processes that ranks started, and that outlive them, may hold the output open.
     auto soon = Clock::now() + kOutputTime;
     const auto is_open = [](const OutputPipe& stream) { return static_cast<bool>(stream.pipe); };
     while (std::ranges::any_of(streams, is_open) && Clock::now() < soon) {
@@ -466,7 +467,7 @@ class Launcher {
 
   const LauncherOptions& options_;
   const milliseconds timeout_;
-  // Comes before the threads of the writer and the server start, so that they block them as well.
+  // Blocks the signals before the threads of the writer and the server start, so that they inherit the mask.
   SignalDescriptor signals_{signals_to_take()};
   OutputWriter output_;
   bool output_is_gone_ = false;

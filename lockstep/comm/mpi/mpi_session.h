@@ -1,6 +1,6 @@
-// Shared by all MPI groups of a process. They fail together, because MPI cannot continue after losing a rank. A
-// separate thread sends heartbeats to all other ranks, even while this rank's other threads are busy, and counts the
-// ones that arrive.
+// What all MPI groups of a process share. The groups fail together, because MPI cannot continue after losing a rank. A
+// thread of the session sends heartbeats to all other ranks, even while this rank's other threads are busy, and counts
+// those that arrive.
 #pragma once
 
 #include <mpi.h>
@@ -19,7 +19,7 @@ namespace lockstep {
 
 class MpiSession {
  public:
-  // A collective. Starts MPI unless the program has done so. A rank is lost when nothing is heard from it for
+  // A collective. Starts MPI unless the program has done so. A rank is lost when no message of it arrives for
   // `silence`.
   explicit MpiSession(std::chrono::milliseconds silence);
   // Calls MPI_Finalize if this object called MPI_Init, except after a failure: mpirun then kills all ranks when this
@@ -31,8 +31,8 @@ class MpiSession {
   // All ranks; carries only the session's own messages.
   MPI_Comm world() const { return world_; }
 
-  // All calls that move data go through here. After a failure it returns false and does nothing: operations under way
-  // then point to memory that may be gone, and any MPI call might move them.
+  // All calls that move data go through here. After a failure, call() returns false and does nothing: operations under
+  // way may refer to memory that was freed, and any MPI call might continue them.
   template <typename Call>
   bool call(const Call& call) {
     std::lock_guard lock(mutex_);
@@ -45,7 +45,7 @@ class MpiSession {
   // The first failure counts. All ranks are told of it.
   void fail(const RankFailure& failure);
   std::optional<RankFailure> failure() const;
-  // Whether that rank of the world was heard from recently.
+  // Whether a message of that rank of the world arrived recently.
   bool answers(int rank) const;
   // Whether the rank has closed its last group.
   bool departed(int rank) const;

@@ -99,7 +99,7 @@ TEST_F(NcclProcesses, WhatCannotBeIsAnError) {
                      Communicator communicator(runtime, group);
                    },
                    {.nprocs = 2}),
-               "the back end nccl cannot be used: ranks 0 and 1 have the same GPU");
+               "backend nccl cannot be used: ranks 0 and 1 have the same GPU");
   EXPECT_ERROR(spawn(
                    [](int rank) {
                      auto group = init_process_group({.backend = rank == 0 ? "nccl" : "host"});
@@ -107,7 +107,7 @@ TEST_F(NcclProcesses, WhatCannotBeIsAnError) {
                      Communicator communicator(runtime, group);
                    },
                    {.nprocs = 2}),
-               "rank 0 requested the back end nccl, rank 1 requested host: all ranks need the same");
+               "rank 0 requested backend nccl, rank 1 requested host: all ranks need the same");
 }
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
