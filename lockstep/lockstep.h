@@ -9,6 +9,7 @@
 #include "lockstep/backend/window.h"
 #include "lockstep/base/random.h"
 #include "lockstep/tensor/array.h"
+#include "lockstep/tensor/copy_options.h"
 #include "lockstep/tensor/dtype.h"
 #include "lockstep/tensor/shape.h"
 #include "lockstep/tensor/view.h"

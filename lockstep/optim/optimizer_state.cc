@@ -66,12 +66,12 @@ StateDict Optimizer::state_dict() const {
   for (std::size_t k = 0; k < state_names_.size(); ++k) {
     for (const Slot& slot : slots_) {
       if (slot.states.empty()) continue;
-      all.emplace_back(state_names_[k] + "." + slot.parameter.name(), slot.states[k].at(0).to(Device()));
+      all.emplace_back(state_names_[k] + "." + slot.parameter.name(), ops::to_device(slot.states[k].at(0), kHost));
     }
   }
   for (const Slot& slot : slots_) {
     if (slot.steps.empty()) continue;
-    all.emplace_back(std::string(kSteps) + slot.parameter.name(), slot.steps[0].to(Device()));
+    all.emplace_back(std::string(kSteps) + slot.parameter.name(), ops::to_device(slot.steps[0], kHost));
   }
   all.emplace_back(kAllSteps, Tensor::from(std::vector<std::int64_t>{steps()}, {1}));
   all.emplace_back(kRates, rates());
