@@ -56,4 +56,6 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/export.h"
 #include "lockstep/base/version.h"
+#include "lockstep/engine/failure.h"
+#include "lockstep/net/comm_error.h"
 #include "lockstep/version.h"

@@ -5,12 +5,12 @@
 
 #include <string>
 
-#include "lockstep/base/error.h"
+#include "lockstep/net/comm_error.h"
 #include "lockstep/net/time_limit.h"
 
 namespace lockstep {
 
-// Why a group can no longer be used. (Failure in base/error.h is the engine's own.)
+// Why a group can no longer be used. (Failure in engine/failure.h is the engine's own.)
 struct RankFailure {
   int culprit = -1;  // -1: no single rank
   std::string reason;

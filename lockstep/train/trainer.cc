@@ -6,6 +6,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/checkpoint/folder_claim.h"
+#include "lockstep/net/comm_error.h"
 #include "lockstep/optim/left_out.h"
 #include "lockstep/runtime/device_state.h"
 #include "lockstep/runtime/random_state.h"

@@ -4,6 +4,7 @@
 
 #include "lockstep/checkpoint/checkpoint_directory.h"
 #include "lockstep/checkpoint/folder_claim.h"
+#include "lockstep/net/comm_error.h"
 #include "lockstep/train/trainer.h"
 #include "lockstep/train/watch.h"
 
