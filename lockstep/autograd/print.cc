@@ -46,8 +46,7 @@ std::string Tensor::str() const {
   if (!defined()) return "tensor(undefined)";
   const Array all = readable("str");
   all.wait();
-  const std::string elements =
-      visit_dtype(dtype(), [&](auto zero) { return print<decltype(zero)>(all.view(), 0, 0); });
+  const std::string elements = visit_dtype(dtype(), [&](auto zero) { return print<decltype(zero)>(all.view(), 0, 0); });
   // The elements of a cut tensor are joined in host memory.
   const Device where = kind() == Kind::cut ? kHost : device();
   return fmt::format("tensor({}, {}, {})", elements, name(dtype()), where.name());

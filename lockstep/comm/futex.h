@@ -5,7 +5,7 @@
 #include <chrono>
 #include <cstdint>
 
-#include "lockstep/engine/spin.h"
+#include "lockstep/base/spin.h"
 
 namespace lockstep {
 

@@ -5,8 +5,8 @@
 #include <chrono>
 #include <optional>
 
-#include "lockstep/engine/futex.h"
-#include "lockstep/engine/spin.h"
+#include "lockstep/base/futex.h"
+#include "lockstep/base/spin.h"
 
 namespace lockstep {
 

@@ -4,8 +4,8 @@
 #include <system_error>
 #include <utility>
 
-#include "lockstep/engine/futex.h"
-#include "lockstep/engine/spin.h"
+#include "lockstep/base/futex.h"
+#include "lockstep/base/spin.h"
 
 namespace lockstep {
 namespace {

@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "lockstep/engine/adaptive_lock.h"
+#include "lockstep/base/adaptive_lock.h"
 
 namespace lockstep {
 namespace {

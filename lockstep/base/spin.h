@@ -5,7 +5,7 @@
 #include <atomic>
 #include <chrono>
 
-#include "lockstep/engine/adaptive_lock.h"
+#include "lockstep/base/adaptive_lock.h"
 
 namespace lockstep {
 

@@ -1,4 +1,4 @@
-#include "lockstep/engine/futex.h"
+#include "lockstep/base/futex.h"
 
 #include <linux/futex.h>
 #include <sys/syscall.h>
