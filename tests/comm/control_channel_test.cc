@@ -8,6 +8,7 @@
 #include <future>
 #include <thread>
 
+#include "lockstep/net/comm_error.h"
 #include "lockstep/net/tcp_socket.h"
 #include "tests/comm/groups.h"
 #include "tests/expect_error.h"

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "groups.h"
+#include "lockstep/net/comm_error.h"
 #include "tests/expect_error.h"
 
 namespace lockstep {

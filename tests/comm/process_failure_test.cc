@@ -10,6 +10,7 @@
 
 #include "groups.h"
 #include "lockstep/launch/spawn.h"
+#include "lockstep/net/comm_error.h"
 
 namespace lockstep {
 namespace {
