@@ -69,7 +69,7 @@ constexpr auto kNone = static_cast<std::size_t>(-1);
 BucketReducer::BucketReducer(std::shared_ptr<Communicator> communicator, std::vector<Parameter> parameters,
                              const JobShares& shares, DType dtype, BucketOptions options)
     : communicator_(std::move(communicator)), group_(communicator_->make_group()), parameters_(std::move(parameters)),
-      dtype_(dtype), options_(options), rounds_(parameters_.size()) {
+      dtype_(dtype), options_(options), summed_(parameters_.size()) {
   int world = communicator_->world_size();
   check(shares.shards() >= world, "distributed data parallel: {} shards for {} ranks, expected at least one each",
         shares.shards(), world);
@@ -105,7 +105,7 @@ void BucketReducer::set_shares(const JobShares& shares) {
   }
   const auto waiting =
       std::ranges::find_if(parameters_, [](const Parameter& p) { return p.gradient_tree().present(); });
-  check(waiting == parameters_.end() && std::ranges::all_of(rounds_, [](int rounds) { return rounds == 0; }),
+  check(waiting == parameters_.end() && std::ranges::all_of(summed_, &Passes::empty),
         "distributed data parallel: shares change while gradients of an earlier backward() are still waiting: call "
         "step() or zero_grad() first");
   wait_for_buckets();
@@ -215,12 +215,17 @@ void BucketReducer::detach() {
   for (const Parameter& p : parameters_) p.gradient_tree().remove_reducer(*this);
 }
 
-void BucketReducer::end_backward(bool sync) {
+void BucketReducer::end_backward(const BackwardPass& pass) {
   std::uint64_t step = state_of(communicator_->device(), "reducer").random->step();
   backwards_ = step == step_ ? backwards_ + 1 : 1;
   step_ = step;
-  waiting_ = !sync || !synchronizes();
+  waiting_ = !pass.sync || !synchronizes();
+  Engine& engine = *state_of(communicator_->device(), "reducer").engine;
+  of_waiting_.drop_failed(engine, {});
+  of_waiting_.add(pass.failures, engine);
   if (waiting_) return;
+  // Of the whole bucket: a parameter without a gradient in this pass would pass its failure on.
+  for (std::size_t i = 0; i < parameters_.size(); ++i) drop_failed(i);
   settle_buckets();
   // Ranks compare this text, so a rank that has synchronized more or less often than the others gets an error.
   std::string when = fmt::format("step {}", step_ + 1);
@@ -229,18 +234,19 @@ void BucketReducer::end_backward(bool sync) {
   ++all_rounds_;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     if (in_bucket(i)) {
-      ++rounds_[i];
+      summed_[i].add(of_waiting_);
     } else if (parameters_[i].gradient_tree().present()) {
       parameters_[i].zero_grad();
     }
   }
+  of_waiting_ = {};
 }
 
 // Moves parameters between buckets when the set of trained parameters, or their order, has changed. All ranks call this
 // in the same state.
 void BucketReducer::settle_buckets() {
   std::vector<std::size_t> order = wanted();
-  const bool cleared = std::ranges::all_of(order, [&](std::size_t i) { return rounds_[i] == 0; });
+  const bool cleared = std::ranges::all_of(order, [&](std::size_t i) { return summed_[i].empty(); });
   if (!cleared) {
     // The buckets hold sums that an optimizer has not read yet.
     const auto stranger = std::ranges::find_if_not(order, [&](std::size_t i) { return in_bucket(i); });
@@ -258,7 +264,7 @@ void BucketReducer::settle_buckets() {
   for (const auto& bucket : buckets_) now.insert(now.end(), bucket->parameters.begin(), bucket->parameters.end());
   if (now == order) return;
   wait_for_buckets();
-  std::ranges::fill(rounds_, 0);
+  std::ranges::fill(summed_, Passes());
   make_buckets(order);
 }
 
@@ -319,7 +325,7 @@ void BucketReducer::reduce(Bucket& bucket, std::size_t number, const std::string
   std::vector<std::uint8_t> goes_on, moves;
   bool keeps_total = false;
   for (std::size_t i = 0; i < bucket.parameters.size(); ++i) {
-    goes_on.push_back(rounds_[bucket.parameters[i]] > 0);
+    goes_on.push_back(!summed_[bucket.parameters[i]].empty());
     moves.push_back(goes_on[i] && !bucket.in_total[i]);
     keeps_total = keeps_total || (goes_on[i] && bucket.in_total[i]);
   }
@@ -393,16 +399,14 @@ void BucketReducer::added(std::size_t index) {
   if (!learnt_ && all_rounds_ == 0 && std::ranges::find(found_, index) == found_.end()) found_.push_back(index);
 }
 
-void BucketReducer::clear(std::size_t index) { rounds_[index] = 0; }
+void BucketReducer::clear(std::size_t index) { summed_[index] = {}; }
 
-void BucketReducer::drop_failed(std::size_t index) {
-  if (rounds_[index] == 0) return;
+bool BucketReducer::drop_failed(std::size_t index) {
+  if (summed_[index].empty()) return false;
   const auto [number, segment] = places_[index];
   const Bucket& bucket = *buckets_[number];
   const Array& sum = bucket.in_total[segment] ? bucket.total : bucket.sum;
-  Engine& engine = *sum.storage()->engine;
-  engine.wait_unused(sum.resource());
-  if (engine.failure(sum.resource())) rounds_[index] = 0;
+  return summed_[index].drop_failed(*sum.storage()->engine, std::span(&sum, 1));
 }
 
 Array BucketReducer::destination(std::size_t index, int shard, Device device) {
@@ -430,7 +434,7 @@ ReducedGradient BucketReducer::sum(std::size_t index, Device device) {
         "parameter {}: its gradient is not summed over the ranks yet: call backward() once after the no_sync() guard "
         "ends",
         parameters_[index].name());
-  if (rounds_[index] == 0) return {};
+  if (summed_[index].empty()) return {};
   auto [number, segment] = places_[index];
   const Bucket& bucket = *buckets_[number];
   bool several = bucket.in_total[segment];
