@@ -11,6 +11,8 @@
 #include <lockstep/data/text.h>
 #include <lockstep/launch/launch_environment.h>
 #include <lockstep/launch/spawn.h>
+#include <lockstep/models/gpt.h>
+#include <lockstep/models/lstm_language_model.h>
 #include <lockstep/models/models.h>
 #include <lockstep/optim/adam.h>
 #include <lockstep/parallel/distributed_data_parallel.h>

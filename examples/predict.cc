@@ -5,7 +5,7 @@
 #include <fmt/core.h>
 #include <lockstep/checkpoint/weights.h>
 #include <lockstep/data/fashion_mnist.h>
-#include <lockstep/models/models.h>
+#include <lockstep/models/lenet.h>
 #include <lockstep/runtime/runtime.h>
 
 #include <charconv>

@@ -62,7 +62,12 @@
 #include "lockstep/data/text.h"
 
 // Models.
+#include "lockstep/models/gpt.h"
+#include "lockstep/models/lenet.h"
+#include "lockstep/models/lstm_language_model.h"
+#include "lockstep/models/mlp.h"
 #include "lockstep/models/models.h"
+#include "lockstep/models/resnet.h"
 
 // Files of weights, checkpoints.
 #include "lockstep/checkpoint/training_checkpoint.h"
@@ -72,6 +77,8 @@
 #include "lockstep/comm/process_group.h"
 #include "lockstep/launch/launch_environment.h"
 #include "lockstep/launch/spawn.h"
+#include "lockstep/parallel/balance.h"
+#include "lockstep/parallel/balancer.h"
 #include "lockstep/parallel/data_parallel.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
 #include "lockstep/parallel/job.h"

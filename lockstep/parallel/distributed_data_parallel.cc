@@ -8,6 +8,7 @@
 #include "lockstep/autograd/node.h"
 #include "lockstep/autograd/tensor.h"
 #include "lockstep/base/version.h"
+#include "lockstep/parallel/balance.h"
 #include "lockstep/parallel/bucket_reducer.h"
 #include "lockstep/parallel/rank_exchange.h"
 #include "lockstep/parallel/split.h"

@@ -1,3 +1,4 @@
+#include "lockstep/parallel/split.h"
 #include "lockstep/train/evaluate.h"
 
 #include <algorithm>
@@ -6,7 +7,6 @@
 #include <limits>
 
 #include "lockstep/autograd/node.h"
-#include "lockstep/parallel/split.h"
 
 namespace lockstep {
 namespace {

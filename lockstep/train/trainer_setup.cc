@@ -6,6 +6,7 @@
 
 #include "lockstep/autograd/gradient_tree.h"
 #include "lockstep/backend/backend.h"
+#include "lockstep/parallel/balance.h"
 #include "lockstep/parallel/split.h"
 #include "lockstep/runtime/device_state.h"
 #include "lockstep/train/rate_meter.h"

@@ -12,6 +12,7 @@
 #include "lockstep/optim/adam.h"
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/optim/sgd.h"
+#include "lockstep/parallel/split.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -21,7 +22,6 @@
 
 #include "lockstep/autograd/node.h"
 #include "lockstep/ops/inter_op_parallel_guard.h"
-#include "lockstep/parallel/split.h"
 #include "lockstep/runtime/runtime.h"
 #include "tests/expect_error.h"
 #include "tests/logical_tensors.h"
