@@ -6,6 +6,7 @@
 //   lockstep launch --nproc-per-node 2 -- language_model --data book.txt
 //   language_model --data book.txt --init-from gpt.safetensors --max-steps 0   only writes text
 #include <fmt/core.h>
+#include <lockstep/autograd/no_grad.h>
 #include <lockstep/checkpoint/weights.h>
 #include <lockstep/data/data_loader.h>
 #include <lockstep/data/text.h>

@@ -3,6 +3,7 @@
 //   lockstep train --model lenet --export lenet.safetensors
 //   predict lenet.safetensors 7
 #include <fmt/core.h>
+#include <lockstep/autograd/no_grad.h>
 #include <lockstep/checkpoint/weights.h>
 #include <lockstep/data/fashion_mnist.h>
 #include <lockstep/models/lenet.h>

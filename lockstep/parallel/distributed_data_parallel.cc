@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "lockstep/autograd/no_grad.h"
 #include "lockstep/autograd/node.h"
 #include "lockstep/autograd/tensor.h"
 #include "lockstep/base/version.h"

@@ -1,3 +1,4 @@
+#include "lockstep/autograd/no_grad.h"
 #include "lockstep/parallel/split.h"
 #include "lockstep/train/evaluate.h"
 

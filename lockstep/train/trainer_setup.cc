@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "lockstep/autograd/gradient_tree.h"
+#include "lockstep/autograd/no_grad.h"
 #include "lockstep/backend/backend.h"
 #include "lockstep/parallel/balance.h"
 #include "lockstep/parallel/split.h"

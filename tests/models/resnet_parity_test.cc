@@ -7,6 +7,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "lockstep/autograd/backward.h"
 #include "lockstep/models/resnet.h"
 #include "lockstep/nn/state_dict.h"
 #include "lockstep/runtime/runtime.h"

@@ -1,4 +1,5 @@
 #include "lockstep/parallel/recorded_step.h"
+#include "lockstep/autograd/no_grad.h"
 #include "lockstep/nn/activations.h"
 #include "lockstep/nn/batch_norm.h"
 #include "lockstep/nn/conv.h"
