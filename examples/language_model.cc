@@ -6,11 +6,14 @@
 //   lockstep launch --nproc-per-node 2 -- language_model --data book.txt
 //   language_model --data book.txt --init-from gpt.safetensors --max-steps 0   only writes text
 #include <fmt/core.h>
+#include <lockstep/autograd/no_grad.h>
 #include <lockstep/checkpoint/weights.h>
 #include <lockstep/data/data_loader.h>
 #include <lockstep/data/text.h>
 #include <lockstep/launch/launch_environment.h>
 #include <lockstep/launch/spawn.h>
+#include <lockstep/models/gpt.h>
+#include <lockstep/models/lstm_language_model.h>
 #include <lockstep/models/models.h>
 #include <lockstep/optim/adam.h>
 #include <lockstep/parallel/distributed_data_parallel.h>

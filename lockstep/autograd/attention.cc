@@ -1,3 +1,5 @@
+#include "lockstep/autograd/attention.h"
+
 #include <algorithm>
 #include <cmath>
 #include <limits>

@@ -1,4 +1,6 @@
 // Joins tensors.
+#include "lockstep/autograd/concatenate.h"
+
 #include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/lift.h"
 #include "lockstep/ops/copy.h"

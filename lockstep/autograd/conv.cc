@@ -1,4 +1,4 @@
-#include "lockstep/ops/conv.h"
+#include "lockstep/autograd/conv.h"
 
 #include <algorithm>
 #include <array>
@@ -6,6 +6,7 @@
 #include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/lift.h"
 #include "lockstep/autograd/saved_array.h"
+#include "lockstep/ops/conv.h"
 #include "lockstep/ops/copy.h"
 #include "lockstep/ops/reduce.h"
 

@@ -1,4 +1,4 @@
-#include "lockstep/autograd/tensor.h"
+#include "lockstep/autograd/creation.h"
 
 #include <cmath>
 #include <functional>

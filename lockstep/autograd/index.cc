@@ -1,5 +1,5 @@
 // Operations that select by an i64 index tensor.
-#include "lockstep/ops/index.h"
+#include "lockstep/autograd/index.h"
 
 #include "lockstep/autograd/axes.h"
 #include "lockstep/autograd/functions.h"
@@ -7,6 +7,7 @@
 #include "lockstep/autograd/saved_array.h"
 #include "lockstep/ops/copy.h"
 #include "lockstep/ops/elementwise.h"
+#include "lockstep/ops/index.h"
 #include "lockstep/ops/reduce.h"
 #include "lockstep/ops/shape.h"
 

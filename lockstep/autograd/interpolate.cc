@@ -1,4 +1,6 @@
 // Resizes images. Rows are chosen and blended first, then columns.
+#include "lockstep/autograd/interpolate.h"
+
 #include <algorithm>
 #include <cmath>
 

@@ -1,9 +1,10 @@
-#include "lockstep/ops/matmul.h"
+#include "lockstep/autograd/matmul.h"
 
 #include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/lift.h"
 #include "lockstep/autograd/saved_array.h"
 #include "lockstep/ops/copy.h"
+#include "lockstep/ops/matmul.h"
 #include "lockstep/ops/reduce.h"
 
 namespace lockstep {

@@ -1,4 +1,6 @@
 // Normalizes each sample separately, so shards need not exchange anything.
+#include "lockstep/autograd/normalize.h"
+
 #include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/lift.h"
 #include "lockstep/autograd/saved_array.h"

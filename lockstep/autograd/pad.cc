@@ -1,4 +1,6 @@
 // Padding with a constant.
+#include "lockstep/autograd/pad.h"
+
 #include <algorithm>
 
 #include "lockstep/autograd/functions.h"

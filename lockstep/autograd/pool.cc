@@ -1,7 +1,8 @@
-#include "lockstep/ops/pool.h"
+#include "lockstep/autograd/pool.h"
 
 #include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/lift.h"
+#include "lockstep/ops/pool.h"
 
 namespace lockstep {
 

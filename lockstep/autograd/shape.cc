@@ -1,4 +1,4 @@
-#include "lockstep/ops/shape.h"
+#include "lockstep/autograd/shape.h"
 
 #include <algorithm>
 #include <numeric>
@@ -7,8 +7,10 @@
 #include "lockstep/autograd/axes.h"
 #include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/lift.h"
+#include "lockstep/autograd/no_grad.h"
 #include "lockstep/ops/copy.h"
 #include "lockstep/ops/reduce.h"
+#include "lockstep/ops/shape.h"
 
 namespace lockstep {
 namespace {

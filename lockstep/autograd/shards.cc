@@ -1,8 +1,9 @@
-#include "lockstep/autograd/tensor.h"
+#include "lockstep/autograd/shards.h"
 
 #include <algorithm>
 #include <numeric>
 
+#include "lockstep/autograd/no_grad.h"
 #include "lockstep/autograd/node.h"
 #include "lockstep/autograd/placement.h"
 #include "lockstep/autograd/shard_collector.h"

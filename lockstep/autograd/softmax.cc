@@ -1,10 +1,11 @@
-#include "lockstep/ops/softmax.h"
+#include "lockstep/autograd/softmax.h"
 
 #include "lockstep/autograd/axes.h"
 #include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/lift.h"
 #include "lockstep/autograd/saved_array.h"
 #include "lockstep/ops/shape.h"
+#include "lockstep/ops/softmax.h"
 
 namespace lockstep {
 namespace {

@@ -1,7 +1,10 @@
 // Sorting along an axis.
+#include "lockstep/autograd/sort.h"
+
 #include "lockstep/autograd/axes.h"
 #include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/lift.h"
+#include "lockstep/autograd/no_grad.h"
 #include "lockstep/ops/copy.h"
 #include "lockstep/ops/reduce.h"
 #include "lockstep/ops/shape.h"

@@ -1,4 +1,6 @@
 // Upper and lower triangles of matrices.
+#include "lockstep/autograd/triangle.h"
+
 #include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/lift.h"
 #include "lockstep/ops/copy.h"

@@ -1,4 +1,4 @@
-#include "lockstep/models/models.h"
+#include "lockstep/models/gpt.h"
 
 #include "lockstep/autograd/functions.h"
 

@@ -1,4 +1,4 @@
-#include "lockstep/models/models.h"
+#include "lockstep/models/lstm_language_model.h"
 
 namespace lockstep {
 

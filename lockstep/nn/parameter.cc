@@ -6,6 +6,7 @@
 
 #include "lockstep/autograd/gradient_reducer.h"
 #include "lockstep/autograd/gradient_tree.h"
+#include "lockstep/autograd/no_grad.h"
 #include "lockstep/autograd/node.h"
 #include "lockstep/nn/parameter_change.h"
 #include "lockstep/ops/copy.h"

@@ -1,4 +1,4 @@
-#include "lockstep/parallel/split.h"
+#include "lockstep/parallel/balance.h"
 
 #include <fmt/ranges.h>
 

@@ -1,10 +1,11 @@
-#include "lockstep/engine/stopwatch.h"
-#include "lockstep/parallel/job.h"
-#include "lockstep/parallel/split.h"
-#include "lockstep/runtime/device_state.h"
+#include "lockstep/parallel/balancer.h"
 
 #include <algorithm>
 #include <cmath>
+
+#include "lockstep/engine/stopwatch.h"
+#include "lockstep/parallel/job.h"
+#include "lockstep/runtime/device_state.h"
 
 namespace lockstep {
 namespace {

@@ -1,3 +1,4 @@
+#include "lockstep/autograd/no_grad.h"
 #include "lockstep/net/comm_error.h"
 #include "lockstep/parallel/job.h"
 

@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <numeric>
 
+#include "lockstep/autograd/no_grad.h"
 #include "lockstep/autograd/node.h"
 #include "lockstep/autograd/tensor.h"
 #include "lockstep/base/version.h"
+#include "lockstep/parallel/balance.h"
 #include "lockstep/parallel/bucket_reducer.h"
 #include "lockstep/parallel/rank_exchange.h"
 #include "lockstep/parallel/split.h"

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "lockstep/autograd/placement.h"
+#include "lockstep/parallel/balance.h"
 
 namespace lockstep {
 

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <deque>
 
+#include "lockstep/autograd/no_grad.h"
 #include "lockstep/autograd/node.h"
 #include "lockstep/parallel/split.h"
 

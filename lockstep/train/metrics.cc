@@ -1,3 +1,5 @@
+#include "lockstep/autograd/no_grad.h"
+#include "lockstep/parallel/split.h"
 #include "lockstep/train/evaluate.h"
 
 #include <algorithm>
@@ -6,7 +8,6 @@
 #include <limits>
 
 #include "lockstep/autograd/node.h"
-#include "lockstep/parallel/split.h"
 
 namespace lockstep {
 namespace {

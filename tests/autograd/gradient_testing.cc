@@ -2,6 +2,7 @@
 
 #include <ostream>
 
+#include "lockstep/autograd/backward.h"
 #include "lockstep/autograd/batch_norm.h"
 #include "lockstep/runtime/device_state.h"
 

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/autograd/function.h"
+#include "lockstep/autograd/no_grad.h"
 #include "lockstep/base/error.h"
 #include "tests/autograd/gradient_testing.h"
 #include "tests/expect_error.h"

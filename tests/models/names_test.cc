@@ -5,7 +5,12 @@
 #include <map>
 
 #include "lockstep/checkpoint/weights.h"
+#include "lockstep/models/gpt.h"
+#include "lockstep/models/lenet.h"
+#include "lockstep/models/lstm_language_model.h"
+#include "lockstep/models/mlp.h"
 #include "lockstep/models/models.h"
+#include "lockstep/models/resnet.h"
 #include "lockstep/nn/sequential.h"
 #include "lockstep/nn/state_dict.h"
 #include "lockstep/runtime/runtime.h"

@@ -7,7 +7,8 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "lockstep/models/models.h"
+#include "lockstep/autograd/backward.h"
+#include "lockstep/models/resnet.h"
 #include "lockstep/nn/state_dict.h"
 #include "lockstep/runtime/runtime.h"
 #include "tests/logical_tensors.h"
