@@ -8,10 +8,8 @@
 
 namespace lockstep {
 
-void Passes::add(const std::shared_ptr<FailureGroup>& pass, Engine& engine) {
-  if (!pass || std::ranges::find(all_, pass) != all_.end()) return;
-  forget_good(engine);
-  all_.push_back(pass);
+void Passes::add(const std::shared_ptr<FailureGroup>& pass) {
+  if (pass && std::ranges::find(all_, pass) == all_.end()) all_.push_back(pass);
 }
 
 void Passes::add(const Passes& others) {
@@ -58,14 +56,12 @@ bool Passes::drop_failed(Engine& engine, std::span<const Array> sums) {
   return false;
 }
 
-// Passes add up for as long as a program runs if it trains this parameter with no optimizer, and does not freeze it.
 void Passes::forget_good(Engine& engine) {
   // The repetitions of a recorded step compute its losses anew.
   if (all_.size() < many_ || StepRecorder::current()) return;
   const auto good = [&](const auto& pass) {
-    return std::ranges::all_of(pass->roots, [&](const Resource& loss) {
-      return engine.unused(loss) && engine.failure(loss) == nullptr;
-    });
+    return std::ranges::all_of(
+        pass->roots, [&](const Resource& loss) { return engine.unused(loss) && engine.failure(loss) == nullptr; });
   };
   forgot_ |= std::erase_if(all_, good) > 0;
   many_ = std::max<std::size_t>(64, 2 * all_.size());
