@@ -75,7 +75,9 @@ TEST(Array, ReadsEveryLayoutInPlainOrder) {
 }
 
 TEST(Array, OfAnotherMemoryIsNotRead) {
-  const DeviceInfo gpu{.kind = DeviceKind::cuda, .name = "cuda:0"};
+  DeviceInfo gpu;
+  gpu.kind = DeviceKind::cuda;
+  gpu.name = "cuda:0";
   const Array host = Array::host({2});
   host.storage()->device = Device(&gpu);
   EXPECT_ERROR(host.to_vector<float>(),
