@@ -10,13 +10,15 @@
 
 namespace lockstep {
 
-// Why a group can no longer be used. (Failure in engine/failure.h is the engine's own.)
+// Why a group can no longer be used.
 struct RankFailure {
   int culprit = -1;  // -1: no single rank
   std::string reason;
 };
 
-[[noreturn]] inline void throw_failure(const RankFailure& failure) { throw CommError(failure.reason, failure.culprit); }
+[[noreturn]] inline void throw_rank_failure(const RankFailure& failure) {
+  throw CommError(failure.reason, failure.culprit);
+}
 
 inline RankFailure lost(int rank, const std::string& why) {
   return {rank, fmt::format("rank {} lost ({})", rank, why)};

@@ -11,7 +11,8 @@ namespace lockstep::ops {
 namespace {
 
 // Results kept for one storage. A weight has a few: for the passes of a convolution, for each type, for the slices that
-// are used apart, such as those of queries, keys, and values. Any number of slices may come by once.
+// are used apart, such as those of queries, keys, and values. Further slices get none: if they took the places of
+// others, slices used in turn would all be prepared each time.
 constexpr std::size_t kMost = 8;
 
 constexpr std::uint64_t kNever = std::numeric_limits<std::uint64_t>::max();
@@ -23,8 +24,8 @@ std::int64_t offset(const Array& w) {
   return static_cast<const std::byte*>(w.view().data) - static_cast<const std::byte*>(w.storage()->data);
 }
 
-// Returns the `size` f32 elements that `prepare` makes of w, for all calls with this key. `patient`: undefined at the
-// first call after each update.
+// Returns the `size` f32 elements that `prepare` makes of w, for all calls with this key. Undefined if no place is left,
+// and, if `patient`, at the first call after each update.
 template <typename Prepare>
 Array shared(const Array& w, const PreparedWeights::Key& key, std::int64_t size, bool patient, const Prepare& prepare) {
   Storage& storage = *w.storage();
@@ -33,10 +34,10 @@ Array shared(const Array& w, const PreparedWeights::Key& key, std::int64_t size,
   const std::uint64_t version = storage.version.load(std::memory_order_acquire);
   auto found = std::ranges::find(results, key, &PreparedWeights::Result::key);
   if (found == results.end()) {
-    // Makes room: first what an update has made useless, then the oldest.
+    // Makes room: what an update has made useless, and nobody has asked for since.
     const auto old = [&](const PreparedWeights::Result& r) { return r.version != version && r.asked != version; };
     if (results.size() >= kMost) std::erase_if(results, old);
-    if (results.size() >= kMost) results.erase(results.begin());
+    if (results.size() >= kMost) return {};
     found = results.insert(results.end(), {.key = key, .version = kNever, .asked = kNever});
   }
   if (std::exchange(found->asked, version) != version && patient) return {};

@@ -29,7 +29,7 @@ struct PreparedWeights : Storage::Extension {
 };
 
 // Both functions push a task if w has changed since the last call. They return an undefined array if there is nothing
-// to prepare, or if w is no parameter: it belongs to a shard.
+// to prepare, if w is no parameter: it belongs to a shard, or if too many slices of one parameter are in use.
 
 // The result of ConvKernels::prepare() for w in convolutions of inputs [N, C, H, W] of `dtype`.
 Array prepared_weights(const Array& w, ConvPass pass, const Conv2dOptions& options, const Shape& x, DType dtype);

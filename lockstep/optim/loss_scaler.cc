@@ -1,4 +1,4 @@
-#include "lockstep/optim/optimizer.h"
+#include "lockstep/optim/loss_scaler.h"
 
 #include <cmath>
 

@@ -18,7 +18,8 @@ using Clock = std::chrono::steady_clock;
 // A word in memory that a child process shares.
 class SharedWord {
  public:
-  SharedWord() : memory_(::mmap(nullptr, sizeof(FutexWord), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)) {
+  SharedWord()
+      : memory_(::mmap(nullptr, sizeof(FutexWord), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)) {
     EXPECT_NE(memory_, MAP_FAILED);
     word_ = new (memory_) FutexWord(0);
   }

@@ -4,8 +4,15 @@
 #include "lockstep/autograd/gradient_tree.h"
 #include "lockstep/autograd/node.h"
 #include "lockstep/engine/engine.h"
-#include "lockstep/engine/task_graph.h"
+#include "lockstep/nn/activations.h"
+#include "lockstep/nn/batch_norm.h"
+#include "lockstep/nn/conv.h"
+#include "lockstep/nn/flatten.h"
+#include "lockstep/nn/linear.h"
+#include "lockstep/nn/pooling.h"
+#include "lockstep/nn/sequential.h"
 #include "tests/nn/nn_testing.h"
+#include "tests/task_names.h"
 
 namespace lockstep::testing {
 namespace {
@@ -34,13 +41,7 @@ class Frozen : public ::testing::Test {
   // The names of the tasks that backward() pushes.
   std::vector<std::string> backward_tasks() {
     const Tensor root = loss();
-    auto recorder = std::make_shared<TaskGraphRecorder>();
-    runtime_.engine().set_push_observer(recorder);
-    root.backward();
-    runtime_.engine().set_push_observer(nullptr);
-    std::vector<std::string> names;
-    for (const auto& node : recorder->graph().nodes) names.push_back(node.tasks.at(0).first);
-    return names;
+    return task_names(runtime_.engine(), [&] { root.backward(); });
   }
   bool has_gradient(const Parameter& p) { return p.gradient_tree().present(); }
 

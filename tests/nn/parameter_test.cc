@@ -1,8 +1,10 @@
-#include "lockstep/nn/parameter.h"
 
 #include <array>
 #include <cmath>
 
+#include "lockstep/nn/linear.h"
+#include "lockstep/nn/parameter.h"
+#include "lockstep/nn/sequential.h"
 #include "tests/nn/nn_testing.h"
 
 namespace lockstep::testing {

@@ -3,9 +3,16 @@
 #include <cmath>
 
 #include "lockstep/autograd/functions.h"
-#include "lockstep/nn/layers.h"
-#include "lockstep/nn/module.h"
-#include "lockstep/nn/sequence.h"
+#include "lockstep/nn/activations.h"
+#include "lockstep/nn/attention.h"
+#include "lockstep/nn/conv.h"
+#include "lockstep/nn/flatten.h"
+#include "lockstep/nn/linear.h"
+#include "lockstep/nn/module_list.h"
+#include "lockstep/nn/pooling.h"
+#include "lockstep/nn/recurrent.h"
+#include "lockstep/nn/transformer.h"
+#include "lockstep/nn/upsample.h"
 #include "tests/nn/nn_testing.h"
 
 namespace lockstep::testing {

@@ -6,6 +6,8 @@
 #include <atomic>
 #include <thread>
 
+#include "lockstep/engine/engine.h"
+#include "lockstep/engine/push_observer.h"
 #include "lockstep/ops/copy.h"
 #include "lockstep/ops/prepared.h"
 #include "lockstep/runtime/runtime.h"
@@ -71,6 +73,29 @@ TEST(Matmul, FewSlicesOfAWeightArePreparedAtATime) {
     EXPECT_LE(prepared(w), 8U);
   }
   EXPECT_EQ(results(w).size(), 8U);
+}
+
+// A slice that finds no place packs itself at each product. If it took the place of another one, every slice would.
+TEST(Matmul, SlicesUsedInTurnDoNotDisplaceEachOther) {
+  struct CountPackings : PushObserver {
+    void pushed(const Task& task) noexcept override { packings += task.name == "prepare weights"; }
+    void succeeded(const Resource&, const Resource&) noexcept override {}
+    int packings = 0;
+  };
+  Runtime runtime({.cpu_devices = 1});
+  const Device device = runtime.devices()[0];
+  Random random(1);
+  const Array x = random.floats({8, 64}).to(device), w = random.floats({1000, 64}).to(device);
+  const auto observer = std::make_shared<CountPackings>();
+  runtime.engine().set_push_observer(observer);
+  for (int update = 1; update <= 3; ++update) {
+    for (int turn = 0; turn < 5; ++turn) {
+      for (int i = 0; i < 9; ++i) ops::matmul(x, w.narrow(i, 96), {}, {.options = {.transpose_b = true}});
+    }
+    EXPECT_EQ(observer->packings, update * 8);
+    ops::copy_(random.floats({1000, 64}), w);
+  }
+  runtime.engine().set_push_observer(nullptr);
 }
 
 // What an update has made useless goes first.

@@ -4,7 +4,7 @@
 #include <functional>
 #include <numeric>
 
-#include "lockstep/nn/layers.h"
+#include "lockstep/nn/linear.h"
 #include "lockstep/parallel/split.h"
 #include "lockstep/runtime/runtime.h"
 #include "tests/expect_error.h"
