@@ -25,7 +25,7 @@ Tensor norm(const Tensor& x, double p, const Dims& dims, bool keepdim) {
   // Powers may exceed a half type's range.
   if (is_half_dtype(x.dtype())) return cast(norm(cast(x, DType::f32), p, dims, keepdim), x.dtype());
   if (std::isinf(p)) {
-    for (int i = 0; i < x.shape().rank(); ++i) {
+    for (int i = 0; i < x.shape().dim(); ++i) {
       check(!(axes >> i & 1U) || x.size(i) > 0, "norm: no elements along axis {} of {}", i, x.shape());
     }
     return amax(abs(x), dims, keepdim);
