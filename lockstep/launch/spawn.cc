@@ -57,15 +57,15 @@ struct Pipe {
 // The first letter of a message: the rank failed by itself, or it lost another rank.
 constexpr char kOwn = 'o', kConsequence = 'c';
 
-// Whether the error says that another rank failed. The engine wraps what a task threw.
+// Whether the error says that another rank failed, or wraps such an error, as the engine wraps what a task threw.
 bool is_consequence(const std::exception& error, int rank) {
   if (const auto* lost = dynamic_cast<const CommError*>(&error)) {
     return lost->lost_rank() >= 0 && lost->lost_rank() != rank;
   }
-  const auto* task = dynamic_cast<const TaskError*>(&error);
-  if (task == nullptr || !task->failure().cause) return false;
+  const auto* wrapping = dynamic_cast<const Error*>(&error);
+  if (wrapping == nullptr || !wrapping->cause()) return false;
   try {
-    std::rethrow_exception(task->failure().cause);
+    std::rethrow_exception(wrapping->cause());
   } catch (const std::exception& cause) {
     return is_consequence(cause, rank);
   } catch (...) {
