@@ -33,8 +33,8 @@ struct Connected {
   const TcpStoreServer* hosted = nullptr;  // set if this process hosts the store
 };
 
-// The store that rank 0 hosts. A rank that cannot reach it reports rank 0 as lost, without a retry, because a rank never
-// comes back.
+// The store that rank 0 hosts. A rank that cannot reach it reports rank 0 as lost, without a retry, because a rank
+// never comes back.
 class StoreOfRankZero final : public Store {
  public:
   explicit StoreOfRankZero(std::shared_ptr<Store> store) : store_(std::move(store)) {}

@@ -139,8 +139,8 @@ class Spawned::Impl {
  public:
   explicit Impl(const SpawnOptions& options) : options_(options) {}
 
-  // Daemons get SIGTERM and after the grace period SIGKILL, as do the ranks of an incomplete job. Other ranks are waited
-  // for.
+  // Daemons get SIGTERM and after the grace period SIGKILL, as do the ranks of an incomplete job. Other ranks are
+  // waited for.
   ~Impl() {
     try {
       if ((options_.daemon || !complete_) && children_.running()) {
