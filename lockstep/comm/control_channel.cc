@@ -13,6 +13,7 @@
 #include <cstring>
 
 #include "lockstep/comm/heartbeat.h"
+#include "lockstep/net/comm_error.h"
 #include "lockstep/net/tcp_socket.h"
 
 namespace lockstep {

@@ -3,7 +3,7 @@
 #include <chrono>
 #include <utility>
 
-#include "lockstep/comm/futex.h"
+#include "lockstep/base/spin.h"
 
 namespace lockstep {
 namespace {
@@ -66,7 +66,7 @@ void OperationQueue::help(Work::State& state) {
     // Another thread is running an item, and may leave the next one to this thread.
     const std::uint32_t ended = ended_.load();
     lock.unlock();
-    if (!may_spin_ || !spin_until([&] { return ended_.load() != ended; })) {
+    if (!may_spin_ || !spin_until([&] { return ended_.load() != ended; }, kSpinTime)) {
       const Asleep asleep;
       ended_.wait(ended);
     }

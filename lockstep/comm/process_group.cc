@@ -10,6 +10,7 @@
 #include "lockstep/comm/transport_group.h"
 #include "lockstep/launch/failure_reports.h"
 #include "lockstep/launch/rendezvous.h"
+#include "lockstep/net/comm_error.h"
 #include "lockstep/net/descriptor_limit.h"
 
 namespace lockstep {

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "lockstep/comm/control_channel.h"
+#include "lockstep/net/comm_error.h"
 
 namespace lockstep {
 namespace {

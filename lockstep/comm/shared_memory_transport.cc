@@ -5,7 +5,8 @@
 #include <cstring>
 #include <thread>
 
-#include "lockstep/comm/futex.h"
+#include "lockstep/base/futex.h"
+#include "lockstep/base/spin.h"
 #include "lockstep/comm/shared_segment.h"
 #include "lockstep/device/cgroup.h"
 
@@ -140,20 +141,23 @@ class SharedMemoryTransport final : public Transport {
     if (shared.arrived.fetch_add(1) + 1 < static_cast<std::uint32_t>(size_)) return;
     shared.arrived.store(0);
     shared.state.fetch_add(SharedSegment::Channel::kExchange);
-    if (shared.sleepers.load() != 0) futex_wake_all(shared.state);
+    if (shared.sleepers.load() != 0) futex_wake_all(shared.state, FutexScope::shared_memory);
   }
 
   void wait_for_all(int channel, std::uint32_t number, const TimeLimit& limit) {
     SharedSegment::Channel& shared = segment_.channel(channel);
     // The counter wraps around, but ranks differ by one at most.
     const auto complete = [&] { return is_complete(shared.state.load(), number); };
-    if (complete() || (may_spin_ && spin_until(complete))) return;
+    if (complete() || (may_spin_ && spin_until(complete, kSpinTime))) return;
     for (;;) {
       const std::uint32_t state = shared.state.load();
       if (is_complete(state, number)) return;
       throw_if_hopeless(channel, number, limit);
       shared.sleepers.fetch_add(1);
-      if (shared.state.load() == state) futex_wait(shared.state, state, limit.next_look());
+      if (shared.state.load() == state) {
+        const Asleep asleep;
+        futex_wait(shared.state, state, FutexScope::shared_memory, limit.next_look());
+      }
       shared.sleepers.fetch_sub(1);
     }
   }

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <thread>
 
-#include "lockstep/comm/futex.h"
+#include "lockstep/base/futex.h"
 
 namespace lockstep {
 
@@ -54,7 +54,7 @@ void SharedSegment::depart(int r) const {
 void SharedSegment::alarm() const {
   for (int l = 0; l < kChannels; ++l) {
     channel(l).state.fetch_add(1);
-    futex_wake_all(channel(l).state);
+    futex_wake_all(channel(l).state, FutexScope::shared_memory);
   }
 }
 

@@ -13,6 +13,7 @@
 #include "lockstep/comm/shared_memory_transport.h"
 #include "lockstep/comm/tcp_transport.h"
 #include "lockstep/comm/transport_group.h"
+#include "lockstep/net/comm_error.h"
 #include "lockstep/net/numbered_text.h"
 #include "lockstep/net/tcp_socket.h"
 

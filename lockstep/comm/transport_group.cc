@@ -6,6 +6,7 @@
 #include "lockstep/comm/collectives.h"
 #include "lockstep/comm/device_reducer.h"
 #include "lockstep/comm/tree_reducer.h"
+#include "lockstep/net/comm_error.h"
 
 namespace lockstep {
 namespace {

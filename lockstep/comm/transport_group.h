@@ -17,6 +17,7 @@
 #include "lockstep/comm/summing_device.h"
 #include "lockstep/comm/transport.h"
 #include "lockstep/launch/failure_reports.h"
+#include "lockstep/net/comm_error.h"
 
 namespace lockstep {
 

@@ -14,7 +14,7 @@
 namespace lockstep {
 namespace {
 
-constexpr std::chrono::milliseconds kStoreTimeout{1000};
+constexpr std::chrono::milliseconds kReportTimeout{1000};
 
 std::string key(int restart, const std::string& name) { return fmt::format("failures/{}/{}", restart, name); }
 std::string key_of(int restart, int rank) { return key(restart, fmt::format("rank/{}", rank)); }
@@ -34,8 +34,8 @@ FailureReporter make_failure_reporter(int rank, int world_size) {
           TcpStore store({.host = e.master_addr,
                           .port = e.master_port,
                           .secret = secret,
-                          .connect_timeout = kStoreTimeout,
-                          .timeout = kStoreTimeout});
+                          .connect_timeout = kReportTimeout,
+                          .timeout = kReportTimeout});
           store.set(key_of(e.restart_count, e.rank), NumberedText{failure.culprit, failure.reason}.str());
           store.add(key(e.restart_count, "count"), 1);
         } catch (const std::exception&) {
@@ -46,7 +46,7 @@ FailureReporter make_failure_reporter(int rank, int world_size) {
 
 FailureReports::FailureReports(TcpStoreOptions store, int restart, int world_size)
     : options_(std::move(store)), restart_(restart), world_size_(world_size) {
-  options_.connect_timeout = options_.timeout = kStoreTimeout;
+  options_.connect_timeout = options_.timeout = kReportTimeout;
 }
 
 void FailureReports::read() noexcept {

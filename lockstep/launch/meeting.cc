@@ -14,6 +14,7 @@
 #include "lockstep/base/file.h"
 #include "lockstep/base/hmac.h"
 #include "lockstep/base/version.h"
+#include "lockstep/net/comm_error.h"
 #include "lockstep/net/numbered_text.h"
 #include "lockstep/net/rank_failure.h"
 #include "lockstep/net/tcp_socket.h"

@@ -10,6 +10,7 @@
 #include "lockstep/base/hmac.h"
 #include "lockstep/launch/launch_environment.h"
 #include "lockstep/launch/meeting.h"
+#include "lockstep/net/comm_error.h"
 #include "lockstep/net/descriptor_limit.h"
 #include "lockstep/net/rank_failure.h"
 #include "lockstep/net/secret.h"

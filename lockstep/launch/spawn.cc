@@ -26,6 +26,7 @@
 #include "lockstep/base/fork_guard.h"
 #include "lockstep/launch/child_process.h"
 #include "lockstep/launch/launch_environment.h"
+#include "lockstep/net/comm_error.h"
 #include "lockstep/net/descriptor_limit.h"
 #include "lockstep/net/rank_failure.h"
 #include "lockstep/net/secret.h"

@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "lockstep/base/hmac.h"
+#include "lockstep/net/comm_error.h"
 #include "lockstep/net/descriptor_limit.h"
 #include "lockstep/net/peer_handshake.h"
 #include "lockstep/net/rank_failure.h"

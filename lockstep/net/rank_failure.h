@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "lockstep/base/error.h"
+#include "lockstep/net/comm_error.h"
 #include "lockstep/net/time_limit.h"
 
 namespace lockstep {

@@ -1,3 +1,4 @@
+#include "lockstep/net/comm_error.h"
 #include "lockstep/parallel/job.h"
 
 #include <algorithm>

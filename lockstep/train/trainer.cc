@@ -17,6 +17,7 @@
 #include "lockstep/base/tree.h"
 #include "lockstep/checkpoint/checkpoint_directory.h"
 #include "lockstep/checkpoint/folder_claim.h"
+#include "lockstep/net/comm_error.h"
 #include "lockstep/ops/elementwise.h"
 #include "lockstep/ops/launch.h"
 #include "lockstep/optim/left_out.h"

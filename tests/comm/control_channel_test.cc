@@ -8,6 +8,7 @@
 #include <future>
 #include <thread>
 
+#include "lockstep/net/comm_error.h"
 #include "lockstep/net/tcp_socket.h"
 #include "tests/comm/groups.h"
 #include "tests/expect_error.h"
@@ -151,7 +152,7 @@ TEST(ControlChannel, ARankThatGivesUpTellsThoseThatHaveAllTheirConnections) {
                                        TimeLimit(timeout));
       });
     };
-    auto zero = connect(0, kAmple), one = connect(1, 500ms), two = connect(2, 1s);
+    auto zero = connect(0, kAmple), one = connect(1, 2s), two = connect(2, 4s);
     std::promise<RankFailure> told;
     ControlChannel channel(0, std::move(zero.get()[1]), kAmple);
     std::once_flag first;

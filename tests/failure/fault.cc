@@ -75,7 +75,7 @@ void strike(const std::string& kind) {
   if (kind == "kill") ::kill(::getpid(), SIGKILL);
   if (kind == "stop") ::kill(::getpid(), SIGSTOP);
   if (kind == "cut") cut_for_good();
-  if (kind == "busy") std::this_thread::sleep_for(std::chrono::seconds(3));
+  if (kind == "busy") std::this_thread::sleep_for(std::chrono::seconds(5));
   if (kind == "throw") throw std::runtime_error("out of luck");
 }
 

@@ -48,7 +48,7 @@ class Frozen : public ::testing::Test {
   Runtime runtime_{small_devices(2)};
   Device device_ = runtime_.devices()[0];
   FineTuned net_;
-  Tensor x_ = Random(1).floats({2, 1, 6, 6}).to(device_);
+  Tensor x_ = Tensor(Random(1).floats({2, 1, 6, 6})).to(device_);
 };
 
 TEST_F(Frozen, NoGradientIsKeptAndTheOthersStayAsTheyWere) {
@@ -128,9 +128,9 @@ TEST_F(Frozen, AParameterMayBeFrozenBeforeItIsInitialized) {
   Linear net({.out_features = 2});
   net.freeze();
   net.initialize(Xavier{}, runtime_.devices());
-  EXPECT_FALSE(net(Random(1).floats({1, 3}).to(device_)).requires_grad());
+  EXPECT_FALSE(net(Tensor(Random(1).floats({1, 3})).to(device_)).requires_grad());
   net.unfreeze();
-  EXPECT_TRUE(net(Random(1).floats({1, 3}).to(device_)).requires_grad());
+  EXPECT_TRUE(net(Tensor(Random(1).floats({1, 3})).to(device_)).requires_grad());
 }
 
 TEST_F(Frozen, BatchNormsModeIsAnotherMatter) {

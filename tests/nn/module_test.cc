@@ -225,7 +225,7 @@ TEST(Module, DropoutDoesNothingInEvaluation) {
   Sequential net;
   net.append<Dropout>(0.5);
   net.eval();
-  Tensor x = Random(1).floats({4, 5}).to(runtime.devices()[0]);
+  Tensor x = Tensor(Random(1).floats({4, 5})).to(runtime.devices()[0]);
   EXPECT_EQ(net(x).to_vector<float>(), x.to_vector<float>());
 }
 
@@ -282,7 +282,7 @@ TEST(Module, SequentialRunsSubclassesOfItsLayersAsTheyAre) {
   Runtime runtime(small_devices(1));
   const auto output = [&](Sequential net) {
     net.initialize(Normal{}, runtime.devices());
-    return values(net(Random(1).floats({2, 3, 2, 2}).to(runtime.devices()[0])));
+    return values(net(Tensor(Random(1).floats({2, 3, 2, 2})).to(runtime.devices()[0])));
   };
   const auto plain = output(std::move(Sequential().append<BatchNorm2d>().append<ReLU>()));
   const auto expect = [&](const std::vector<double>& found, double factor, double shift) {
@@ -316,7 +316,7 @@ TEST(Module, SequentialPoolsBeforeTheReluWithTheSameBits) {
     x.set_requires_grad(true);
     Tensor y;
     const Names tasks = task_names(runtime.engine(), [&] { y = net(x); });
-    sum(y * Random(2).floats(y.shape()).to(runtime.devices()[0])).backward();
+    sum(y * Tensor(Random(2).floats(y.shape())).to(runtime.devices()[0])).backward();
     return std::tuple(tasks, bits(y), bits(x.grad()));
   };
   for (const Pool2dOptions& options : {Pool2dOptions{}, Pool2dOptions{{3, 3}, {2, 2}, {1, 1}}}) {

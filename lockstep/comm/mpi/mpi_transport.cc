@@ -8,7 +8,7 @@
 #include <optional>
 #include <thread>
 
-#include "lockstep/comm/futex.h"
+#include "lockstep/base/spin.h"
 #include "lockstep/comm/pairwise_transport.h"
 
 namespace lockstep {
@@ -22,8 +22,7 @@ class Backoff {
   explicit Backoff(bool may_spin) : may_spin_(may_spin) {}
   void pause() const {
     const auto waited = Clock::now() - begin_;
-    const SpinPolicy* policy = SpinPolicy::of_thread();
-    if (may_spin_ && waited < kSpinTime && (!policy || policy->core_to_spare())) return spin_pause();
+    if (may_spin_ && waited < kSpinTime && SpinPolicy::thread_may_spin()) return spin_pause();
     const Asleep asleep;
     std::this_thread::sleep_for(std::clamp<Clock::duration>(waited / 16, kShortest, kLongest));
   }

@@ -12,6 +12,7 @@
 #include "lockstep/device/gpu.h"
 #include "lockstep/launch/spawn.h"
 #include "lockstep/models/models.h"
+#include "lockstep/net/comm_error.h"
 #include "lockstep/optim/sgd.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
 #include "tests/expect_error.h"

@@ -5,9 +5,12 @@
 #include <atomic>
 #include <chrono>
 
-#include "lockstep/engine/adaptive_lock.h"
+#include "lockstep/base/adaptive_lock.h"
 
 namespace lockstep {
+
+// The time after which a sleeping thread costs no more than a spinning one.
+inline constexpr std::chrono::microseconds kSpinTime{50};
 
 // Shared by the threads that wait for one another.
 struct SpinPolicy {
@@ -22,6 +25,11 @@ struct SpinPolicy {
   // The policy of the engine whose worker this thread is, for tasks that wait for something outside the engine. Null in
   // other threads.
   static SpinPolicy*& of_thread();
+  // Whether this thread leaves a core to each working thread of its engine if it spins.
+  static bool thread_may_spin() {
+    const SpinPolicy* policy = of_thread();
+    return !policy || policy->core_to_spare();
+  }
 };
 
 // While an object of this class lives, this thread sleeps and does not count as awake.
@@ -53,6 +61,12 @@ bool spin_until(const Condition& condition, std::chrono::nanoseconds limit, cons
     }
   } while (may_go_on() && std::chrono::steady_clock::now() < end);
   return false;
+}
+
+// A worker of an engine's lane yields its core to busy workers of its engine.
+template <typename Condition>
+bool spin_until(const Condition& condition, std::chrono::nanoseconds limit) {
+  return spin_until(condition, limit, [] { return SpinPolicy::thread_may_spin(); });
 }
 
 }  // namespace lockstep
