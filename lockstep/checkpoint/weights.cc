@@ -99,7 +99,7 @@ Tensor converted(const ForeignTensor& t) {
   return tensor;
 }
 
-// Undefined if no type holds its values.
+// An undefined tensor if no type holds the foreign tensor's values.
 Tensor as_tensor(const ForeignTensor& t) {
   if (t.dims.size() > Shape::kMaxDim) return {};
   if (t.dtype == "BOOL") return converted<std::uint8_t, std::uint8_t>(t);

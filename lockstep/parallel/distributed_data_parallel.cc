@@ -29,7 +29,7 @@ std::string description(const Module& module, int shards, const std::string& rec
   };
   add("parameter", module.named_parameters());
   add("buffer", module.named_buffers());
-  // MPI's groups meet without a store, which compares it earlier.
+  // Groups that meet through a store have compared versions there; MPI's groups have no store.
   text += fmt::format("Lockstep {} kernel revision {}\n", LOCKSTEP_VERSION, LOCKSTEP_KERNEL_REVISION);
   return text + fmt::format("shards {}\n", shards) + recipe;
 }
@@ -100,7 +100,7 @@ void DistributedModel::broadcast_values() {
       p.set_data(value);
     }
   } catch (const std::exception& error) {
-    // The caller has no DistributedDataParallel yet with which to tell the others.
+    // The caller has no DistributedDataParallel yet whose communicator could tell the other ranks.
     communicator_->abort(error.what());
     throw;
   }
