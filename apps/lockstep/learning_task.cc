@@ -13,7 +13,10 @@
 #include "lockstep/base/sha256.h"
 #include "lockstep/checkpoint/training_checkpoint.h"
 #include "lockstep/checkpoint/weights.h"
-#include "lockstep/data/dataset.h"
+#include "lockstep/data/fashion_mnist.h"
+#include "lockstep/data/head_dataset.h"
+#include "lockstep/data/tensor_dataset.h"
+#include "lockstep/data/text.h"
 #include "lockstep/models/models.h"
 
 namespace lockstep::app {

@@ -9,7 +9,9 @@
 
 #include "learning_task.h"
 #include "lockstep/base/environment.h"
-#include "lockstep/nn/normalization.h"
+#include "lockstep/nn/batch_norm.h"
+#include "lockstep/optim/adam.h"
+#include "lockstep/optim/sgd.h"
 
 namespace lockstep::app {
 namespace {

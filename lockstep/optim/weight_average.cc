@@ -1,4 +1,4 @@
-#include "lockstep/optim/optimizer.h"
+#include "lockstep/optim/weight_average.h"
 
 #include <algorithm>
 #include <array>

@@ -8,14 +8,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
-#include "lockstep/train/trainer.h"
-
 namespace lockstep {
-
-// The line of an epoch: {"event": "epoch", "epoch", "seconds", "train_loss", "test_acc", "test_correct", "test_total"},
-// and "metrics", an object of values by name, if there are any. Without test data, or with
-// metrics but no accuracy, there are no "test_..." fields.
-nlohmann::ordered_json epoch_event(const EpochReport& report);
 
 struct LogWriterOptions {
   std::string what = "log";  // for errors

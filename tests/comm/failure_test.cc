@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "groups.h"
+#include "lockstep/net/comm_error.h"
 #include "tests/expect_error.h"
 
 namespace lockstep {
@@ -23,7 +24,7 @@ using testing::make_groups;
 constexpr milliseconds kLong = std::chrono::hours(1);
 constexpr milliseconds kShort{2000};
 // For tests in which one rank must be late and no other, however busy the machine.
-constexpr milliseconds kPatience{3000};
+constexpr milliseconds kTimeout{3000};
 
 class Failures : public ::testing::TestWithParam<const char*> {
  protected:
@@ -53,12 +54,12 @@ TEST_P(Failures, RanksThatCallDifferentOperationsAreBothNamed) {
 
 // No rank waits for a lost rank again in another group of the same ranks.
 TEST_P(Failures, ARankThatOneGroupHasLostIsLostToAll) {
-  auto all = groups(3, kPatience);
+  auto all = groups(3, kTimeout);
   const auto errors = errors_on_all_ranks(all, [](ProcessGroup& group) {
     const auto same = group.subgroup({0, 1, 2}), other = group.subgroup({0, 1, 2});
     const auto pair = group.subgroup({0, 2});
     if (group.rank() == 1) {
-      std::this_thread::sleep_for(2 * kPatience);
+      std::this_thread::sleep_for(2 * kTimeout);
       fail("rank 1 is through");
     }
     std::string lost;
@@ -67,9 +68,9 @@ TEST_P(Failures, ARankThatOneGroupHasLostIsLostToAll) {
     } catch (const CommError& error) {
       lost = error.what();
     }
-    const CollectiveOptions patient{.timeout = kLong};
-    EXPECT_ERROR(all_reduce(*other, 8, "second", patient), "rank 1 hangs (alive, but did not join within 3 s)");
-    EXPECT_ERROR(all_reduce(group, 8, "third", patient), "rank 1 hangs (alive, but did not join within 3 s)");
+    const CollectiveOptions long_timeout{.timeout = kLong};
+    EXPECT_ERROR(all_reduce(*other, 8, "second", long_timeout), "rank 1 hangs (alive, but did not join within 3 s)");
+    EXPECT_ERROR(all_reduce(group, 8, "third", long_timeout), "rank 1 hangs (alive, but did not join within 3 s)");
     all_reduce(*pair, 8, "those who are there");
     fail("{}", lost);
   });
@@ -145,9 +146,9 @@ TEST(LocalGroups, WithoutMemoryAreToldSoOnAllRanks) {
 }
 
 TEST_P(Failures, ALateRankIsNamedByAllWhenTheTimeIsOver) {
-  auto all = groups(3, kPatience);
+  auto all = groups(3, kTimeout);
   const auto errors = errors_on_all_ranks(all, [](ProcessGroup& group) {
-    if (group.rank() == 2) std::this_thread::sleep_for(2 * kPatience);
+    if (group.rank() == 2) std::this_thread::sleep_for(2 * kTimeout);
     all_reduce(group, 100'000, "bucket 3, step 17");
   });
   EXPECT_EQ(errors[0], "rank 2 hangs (alive, but did not join within 3 s) during all-reduce of bucket 3, step 17");
@@ -157,7 +158,7 @@ TEST_P(Failures, ALateRankIsNamedByAllWhenTheTimeIsOver) {
 
 // As in a callback or while writing a checkpoint.
 TEST_P(Failures, ARankThatIsBusyForLongerThanTheTimeoutIsWaitedFor) {
-  static constexpr milliseconds kTimeout{1500};
+  static constexpr milliseconds kTimeout{3000};
   auto all = make_groups(GetParam(), 3, kLong, kTimeout);
   const auto errors = errors_on_all_ranks(all, [](ProcessGroup& group) {
     if (group.rank() == 0) std::this_thread::sleep_for(3 * kTimeout);
@@ -184,9 +185,9 @@ TEST_P(Failures, AnOperationMayHaveATimeoutOfItsOwn) {
 
 TEST_P(Failures, TheRankThatIsMissingIsNamedAndNotOneThatWaitsForIt) {
   // Rank 1 is missing in the bulk channel only because it waits for rank 2 in the urgent channel.
-  auto all = groups(3, kPatience);
+  auto all = groups(3, kTimeout);
   const auto errors = errors_on_all_ranks(all, [](ProcessGroup& group) {
-    if (group.rank() == 2) std::this_thread::sleep_for(2 * kPatience);
+    if (group.rank() == 2) std::this_thread::sleep_for(2 * kTimeout);
     if (group.rank() == 1)
       all_reduce(group, 1, "flags", {.channel = CommChannel::urgent});
     else

@@ -16,6 +16,7 @@
 #include "groups.h"
 #include "lockstep/base/file_descriptor.h"
 #include "lockstep/comm/socket_group.h"
+#include "lockstep/net/comm_error.h"
 #include "lockstep/net/tcp_socket.h"
 #include "lockstep/net/tcp_store.h"
 #include "lockstep/net/tcp_store_server.h"

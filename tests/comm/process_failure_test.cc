@@ -10,6 +10,7 @@
 
 #include "groups.h"
 #include "lockstep/launch/spawn.h"
+#include "lockstep/net/comm_error.h"
 
 namespace lockstep {
 namespace {
@@ -186,7 +187,7 @@ INSTANTIATE_TEST_SUITE_P(All, Liveness, ::testing::Values("auto", "tcp"),
 
 class Reasons : public ::testing::TestWithParam<const char*> {};
 
-// Its connections close without a goodbye, but its reason arrived before.
+// Its connections close without a shutdown message, but its reason arrived before.
 TEST_P(Reasons, WhyARankGaveUpCountsForMoreThanThatItIsGone) {
   void* memory = ::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(memory, MAP_FAILED);

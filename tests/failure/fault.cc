@@ -39,8 +39,8 @@ void hold_this_thread(int) {
   --threads_held;
 }
 
-// Cuts all connections at one moment. If the rank kept running while they were cut one by one, it would say goodbye
-// through the last one; then only one connection was lost, which others rightly report differently.
+// Cuts all connections at one moment. If the rank kept running while they were cut one by one, it would send a shutdown
+// message through the last one, and the others would report only the first loss.
 void cut_at_once() {
   struct sigaction action {};
   action.sa_handler = hold_this_thread;

@@ -119,7 +119,7 @@ TEST_F(Nodes, LaunchersThatWereSuspendedGoOn) {
   const std::string script = leave_number(folders_[1]) + fmt::format("while [ ! -e {} ]; do sleep 0.02; done", end);
   const pid_t nodes[] = {start(0, script, {.timeout = 4s}), start(1, script, {.timeout = 4s})};
   for (const char* rank : {"0", "1", "2", "3"}) read_line(folders_[1], rank);
-  // In this order, node 0 has seen the other's last pulse and looks for the next one before it can arrive.
+  // In this order, node 0 has seen the other's last heartbeat and looks for the next one before it can arrive.
   for (const int node : {1, 0}) {
     std::this_thread::sleep_for(600ms);
     ::kill(nodes[node], SIGSTOP);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "launch_variables.h"
+#include "lockstep/net/comm_error.h"
 #include "lockstep/net/tcp_store.h"
 #include "lockstep/net/tcp_store_server.h"
 #include "tests/expect_error.h"

@@ -4,10 +4,17 @@
 #include <array>
 #include <functional>
 
-#include "lockstep/nn/layers.h"
-#include "lockstep/nn/module.h"
-#include "lockstep/nn/normalization.h"
+#include "lockstep/nn/activations.h"
+#include "lockstep/nn/batch_norm.h"
+#include "lockstep/nn/dropout.h"
+#include "lockstep/nn/embedding.h"
+#include "lockstep/nn/linear.h"
+#include "lockstep/nn/sequential.h"
+#include "lockstep/nn/state_dict.h"
+#include "lockstep/optim/adam.h"
+#include "lockstep/optim/loss_scaler.h"
 #include "lockstep/optim/optimizer.h"
+#include "lockstep/optim/weight_average.h"
 #include "lockstep/runtime/device_state.h"
 #include "lockstep/runtime/random_state.h"
 #include "lockstep/runtime/runtime.h"

@@ -10,7 +10,7 @@
 #include "lockstep/checkpoint/weights.h"
 #include "lockstep/engine/task.h"
 #include "lockstep/models/models.h"
-#include "lockstep/train/log_writer.h"
+#include "lockstep/train/training_log.h"
 #include "tests/expect_error.h"
 #include "tests/train/small_job.h"
 
