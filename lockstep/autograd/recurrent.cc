@@ -24,10 +24,10 @@ std::vector<Tensor> by_gate(const Tensor& x, int gates) { return unbind(unflatte
 Tensor over_steps(std::string_view what, const Tensor& x, std::initializer_list<Tensor*> states,
                   const RecurrentWeights& w, const RecurrentPass& pass, int gates,
                   const std::function<Tensor(const Tensor& from_x, const Tensor& from_h)>& step) {
-  check(w.weight_ih.defined() && w.weight_hh.defined() && w.weight_hh.shape().rank() == 2 &&
+  check(w.weight_ih.defined() && w.weight_hh.defined() && w.weight_hh.shape().dim() == 2 &&
             w.weight_hh.size(0) == gates * w.weight_hh.size(1),
         "{}: weight of the state is {}, expected [{} H, H]", what, w.weight_hh, gates);
-  check(x.defined() && x.shape().rank() == 3 && w.weight_ih.shape() == Shape{w.weight_hh.size(0), x.size(2)},
+  check(x.defined() && x.shape().dim() == 3 && w.weight_ih.shape() == Shape{w.weight_hh.size(0), x.size(2)},
         "{}: input is {}, its weight {}, expected 3 axes ({}, features) and [{}, features]", what, x, w.weight_ih,
         pass.batch_first ? "N, T" : "T, N", w.weight_hh.size(0));
   const int time = pass.batch_first ? 1 : 0;

@@ -21,8 +21,8 @@
 
 #include "lockstep/data/data_loader.h"
 #include "lockstep/nn/module.h"
+#include "lockstep/parallel/balance.h"
 #include "lockstep/parallel/job.h"
-#include "lockstep/parallel/split.h"
 
 namespace LOCKSTEP_API lockstep {
 

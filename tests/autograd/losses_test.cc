@@ -1,5 +1,6 @@
 // Losses over the samples of all shards: their values and their errors.
 #include "lockstep/autograd/losses.h"
+#include "lockstep/autograd/no_grad.h"
 
 #include <gtest/gtest.h>
 

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <map>
 
+#include "lockstep/autograd/backward.h"
 #include "lockstep/runtime/runtime.h"
 #include "tests/logical_tensors.h"
 #include "tests/models/documented_differences.h"

@@ -3,6 +3,7 @@
 #include "lockstep/parallel/distributed_data_parallel.h"
 #include "lockstep/nn/linear.h"
 #include "lockstep/optim/sgd.h"
+#include "lockstep/parallel/split.h"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +12,6 @@
 
 #include "lockstep/checkpoint/weights.h"
 #include "lockstep/parallel/bucket_reducer.h"
-#include "lockstep/parallel/split.h"
 #include "tests/logical_tensors.h"
 #include "tests/parallel/ranks.h"
 

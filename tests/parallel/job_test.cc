@@ -1,6 +1,7 @@
 #include "lockstep/parallel/job.h"
 #include "lockstep/data/tensor_dataset.h"
 #include "lockstep/optim/sgd.h"
+#include "lockstep/parallel/split.h"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +11,6 @@
 #include "lockstep/net/tcp_store.h"
 #include "lockstep/net/tcp_store_server.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
-#include "lockstep/parallel/split.h"
 #include "tests/environment_variable.h"
 #include "tests/expect_error.h"
 #include "tests/logical_tensors.h"

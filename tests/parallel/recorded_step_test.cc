@@ -1,4 +1,5 @@
 #include "lockstep/parallel/recorded_step.h"
+#include "lockstep/autograd/no_grad.h"
 #include "lockstep/nn/activations.h"
 #include "lockstep/nn/batch_norm.h"
 #include "lockstep/nn/conv.h"
@@ -12,6 +13,7 @@
 #include "lockstep/optim/adam.h"
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/optim/sgd.h"
+#include "lockstep/parallel/split.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -21,7 +23,6 @@
 
 #include "lockstep/autograd/node.h"
 #include "lockstep/ops/inter_op_parallel_guard.h"
-#include "lockstep/parallel/split.h"
 #include "lockstep/runtime/runtime.h"
 #include "tests/expect_error.h"
 #include "tests/logical_tensors.h"
@@ -61,7 +62,7 @@ class Training {
     ParameterGroups parameters = net_.parameters();
     if (recipe.groups) {
       std::vector<Parameter> matrices, others;
-      for (const Parameter& p : net_.parameters()) (p.shape().rank() > 1 ? matrices : others).push_back(p);
+      for (const Parameter& p : net_.parameters()) (p.shape().dim() > 1 ? matrices : others).push_back(p);
       parameters = {{.parameters = matrices}, {.parameters = others, .lr = 0.05, .weight_decay = 0}};
     }
     if (recipe.adam) {
