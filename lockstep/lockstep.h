@@ -10,6 +10,7 @@
 #include "lockstep/autograd/tensor.h"
 #include "lockstep/base/random.h"
 #include "lockstep/tensor/array.h"
+#include "lockstep/tensor/copy_options.h"
 #include "lockstep/tensor/dtype.h"
 #include "lockstep/tensor/shape.h"
 #include "lockstep/tensor/view.h"
@@ -96,6 +97,7 @@
 #include "lockstep/models/resnet.h"
 
 // Files of weights, checkpoints.
+#include "lockstep/checkpoint/epoch_report.h"
 #include "lockstep/checkpoint/training_checkpoint.h"
 #include "lockstep/checkpoint/weights.h"
 
@@ -120,4 +122,6 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/export.h"
 #include "lockstep/base/version.h"
+#include "lockstep/engine/failure.h"
+#include "lockstep/net/comm_error.h"
 #include "lockstep/version.h"

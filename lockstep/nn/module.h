@@ -115,7 +115,7 @@ class Module {
 
   Parameter add_parameter(std::string name, ParameterOptions options);
   Parameter add_buffer(std::string name, ParameterOptions options);
-  // Registers a child. The first form is for members of this module; in the second, this module owns the child.
+  // Registers a child, which must not contain this module. The second form owns it; the first is for members.
   void add(std::string name, Module& child);
   void add(std::string name, std::shared_ptr<Module> child);
   // Makes a child, from its options or from other arguments. This module owns it.

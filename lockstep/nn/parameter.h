@@ -15,6 +15,7 @@ namespace LOCKSTEP_API lockstep {
 
 class HookHandle;
 class GradientTree;      // autograd/gradient_tree.h
+class Resource;          // engine/resource.h
 struct ReducedGradient;  // autograd/gradient_reducer.h
 
 // A gradient from a gradient, of the same shape and type.
@@ -125,6 +126,10 @@ class Parameter {
   bool optimized() const;
   // This process's part of the gradient; see parallel/bucket_reducer.h.
   GradientTree& gradient_tree() const;
+  // For optimizers and averages: what the latest step of an optimizer that has the parameter writes. It fails if the
+  // step is left out. None before the first step, after a move, and in a recorded step.
+  void set_latest_step(Resource done) const;
+  Resource latest_step() const;
   // For optimizers: f(gradient), checked, in memory of its own on the gradient's device.
   Array mapped(std::string_view what, const Array& gradient, const GradientMap& f) const;
 

@@ -164,7 +164,7 @@ void Optimizer::advance() {
 void Optimizer::write_rates(std::span<const Array> places) const {
   ops::ShardScope lane(-1);
   for (std::size_t g = 0; g < groups_.size(); ++g) {
-    for (const Array& tensor : places) ops::fill_(tensor.narrow(static_cast<std::int64_t>(g), 1), groups_[g].lr);
+    for (const Array& tensor : places) ops::fill_(ops::narrow(tensor, static_cast<std::int64_t>(g), 1), groups_[g].lr);
   }
 }
 
@@ -256,6 +256,7 @@ void Optimizer::step() {
     }
   }
   zero_grad();
+  for (const Slot& slot : slots_) slot.parameter.set_latest_step(done);
   if (!engine) return;
   updates_->add(engine, done);
   for (RandomState* random : random_states()) random->count_if_done(engine, done);
@@ -326,7 +327,8 @@ void Optimizer::map_gradients(const std::function<Tensor(const Tensor& gradient,
     p.gradient_tree().list_losses(losses[i]);
     // As the step would: optimizers round the factor to the gradient's type.
     if (const Array scale = scale_on(home(i)); scale.defined()) {
-      const Array factor = ops::to_device(scale, found[i].device(), {.non_blocking = true}).to(p.dtype());
+      const Array near = ops::to_device(scale, found[i].device(), {.non_blocking = true});
+      const Array factor = ops::to_dtype(near, p.dtype());
       found[i] = ops::binary(BinaryOp::multiply, found[i], factor);
     }
     found[i] = p.mapped("map_gradients", found[i], [&](const Tensor& g) { return f(g, p); });
@@ -427,12 +429,12 @@ StateDict Optimizer::state_dict() const {
   for (std::size_t k = 0; k < state_names_.size(); ++k) {
     for (const Slot& slot : slots_) {
       if (slot.states.empty()) continue;
-      all.emplace_back(state_names_[k] + "." + slot.parameter.name(), slot.states[k].at(0).to(Device()));
+      all.emplace_back(state_names_[k] + "." + slot.parameter.name(), ops::to_device(slot.states[k].at(0), kHost));
     }
   }
   for (const Slot& slot : slots_) {
     if (slot.steps.empty()) continue;
-    all.emplace_back(std::string(kSteps) + slot.parameter.name(), slot.steps[0].to(Device()));
+    all.emplace_back(std::string(kSteps) + slot.parameter.name(), ops::to_device(slot.steps[0], kHost));
   }
   all.emplace_back(kAllSteps, Tensor::from(std::vector<std::int64_t>{steps()}, {1}));
   all.emplace_back(kRates, rates());

@@ -88,13 +88,14 @@ class Optimizer {
   std::vector<Parameter> parameters() const;
   // Replaces each gradient by f(gradient, parameter), for example to add noise or to scale a layer's; parameters
   // without a gradient have none to map. f is as for Parameter::register_hook(), and gets the gradients as the next
-  // step would use them: unscaled after unscale(), clipped after clip_grad_norm(). With several processes, waits for
-  // the sums. Throws if no parameter has a gradient. If f throws, nothing changes.
+  // step would use them: unscaled after unscale(), clipped after clip_grad_norm(). Under DistributedDataParallel, waits
+  // for the sums, so that a failed batch's error comes out here. Throws if no parameter has a gradient. If f throws,
+  // nothing changes.
   //
   //   sgd.map_gradients([](const Tensor& g, const Parameter& p) { return p.name() == "0.weight" ? g * 0.1 : g; });
   void map_gradients(const std::function<Tensor(const Tensor& gradient, const Parameter& parameter)>& f);
-  // Limits each element of the gradients to [-limit, limit]: torch.nn.utils.clip_grad_value_. With loss scaling, call
-  // it after unscale().
+  // Limits each element of the gradients to [-limit, limit]: torch.nn.utils.clip_grad_value_, as map_gradients() does.
+  // With loss scaling, call it after unscale().
   void clip_grad_value(double limit);
 
   // The learning rate from the options, used by groups without their own. Setting it, as schedules do, scales all

@@ -22,7 +22,8 @@ class WeightAverage {
   WeightAverage(const Module& module, double decay);
 
   // Call it after each step of the optimizer. The average becomes decay * average + (1 - decay) * weights, with the
-  // same bits on each device. The first call copies the weights.
+  // same bits on each device. The first call copies the weights, and waits for the step. After a step that was left out
+  // because its batch failed, the average stays as it is.
   void update();
   // Swaps the module's weights and their averages. Does nothing before the first update.
   void swap();

@@ -13,6 +13,7 @@
 #include "lockstep/parallel/bucket_reducer.h"
 #include "lockstep/parallel/rank_exchange.h"
 #include "lockstep/parallel/split.h"
+#include "lockstep/parallel/stop_votes.h"
 
 namespace lockstep {
 namespace {
@@ -56,7 +57,8 @@ NoSyncGuard::~NoSyncGuard() { reducer_->release(); }
 
 DistributedModel::DistributedModel(Module& module, std::vector<Device> devices,
                                    std::shared_ptr<Communicator> communicator, DistributedOptions options)
-    : module_(module), devices_(std::move(devices)), communicator_(std::move(communicator)) {
+    : module_(module), devices_(std::move(devices)), communicator_(std::move(communicator)),
+      stop_votes_(std::make_shared<StopVotes>(communicator_)) {
   check(communicator_ != nullptr && !devices_.empty(), "distributed data parallel: no communicator or no devices");
   std::vector<int> devices_of_rank;
   for (const std::int64_t count : communicator_->gather_on_host(std::ssize(devices_), "number of devices")) {
@@ -161,7 +163,7 @@ std::vector<Tensor> DistributedModel::cut(std::span<const Tensor> rows, std::vec
     if (counts[static_cast<std::size_t>(s)] == 0 && !stand_in) continue;
     slots.push_back({s, devices_[device_of_shard(s - first, shares)]});
   }
-  auto exchange = make_shard_exchange(communicator_, shares_, counts);
+  auto exchange = make_shard_exchange(communicator_, shares_, counts, stop_votes_);
   const auto at = std::make_shared<Placement>(std::move(counts), std::move(slots), std::move(exchange));
   std::vector<Tensor> parts;
   for (const Tensor& part : rows) parts.push_back(scatter(part, at));

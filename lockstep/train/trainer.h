@@ -156,15 +156,6 @@ struct StepReport {
   std::int64_t batches = 0;          // of the epoch
 };
 
-struct EpochReport {
-  std::int64_t epoch = 0;  // from 1
-  double seconds = 0;      // training time, without evaluation
-  double train_loss = 0;
-  // The accuracy. With TrainerOptions::metrics: the metric named "accuracy", or 0 of 0 if there is none.
-  Accuracy test;
-  std::vector<MetricResult> metrics{};
-};
-
 struct TrainingResult {
   std::int64_t steps = 0;
   bool stopped = false;        // by request_stop
@@ -322,7 +313,7 @@ class Trainer {
   std::filesystem::path resumed_from_;
   // The epochs that the checkpoint in "best" is the best of: the one that it holds, and those of this run.
   std::int64_t lost_best_ = 0;
-  std::vector<EpochRecord> contenders_;
+  std::vector<EpochReport> contenders_;
   std::atomic<bool> stop_{false};
   bool agreed_stop_ = false;
   bool dtype_found_ = false;  // a step has computed in options_.dtype

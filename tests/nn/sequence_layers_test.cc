@@ -28,7 +28,7 @@ class SequenceLayersTest : public ::testing::Test {
     return module;
   }
   Tensor random(const Shape& shape, std::uint64_t seed = 1) {
-    return Random(seed).floats(shape).to(runtime_.devices()[0]);
+    return Tensor(Random(seed).floats(shape)).to(runtime_.devices()[0]);
   }
   Tensor tensor(const Doubles& values, const Shape& shape) { return make_tensor(values, shape, runtime_.devices()[0]); }
 

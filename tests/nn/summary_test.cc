@@ -147,7 +147,7 @@ TEST(Summary, LeavesNoTrace) {
   net.append<Dropout>(0.5);
   net.initialize(Xavier{}, runtime.devices());
   net.at<Dropout>(3).eval();
-  const Tensor x = Random(1).floats({2, 1, 5, 5}).to(runtime.devices()[0]);
+  const Tensor x = Tensor(Random(1).floats({2, 1, 5, 5})).to(runtime.devices()[0]);
   {
     NoGradGuard no_grad;
     EvalGuard mode(net);
