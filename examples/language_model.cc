@@ -113,7 +113,7 @@ void run(const Options& o) {
   DistributedDataParallel ddp(*model, job, {.shards = o.shards});
   // As usual for transformers: biases and norms do not decay.
   std::vector<Parameter> matrices, others;
-  for (const Parameter& p : model->parameters()) (p.shape().rank() > 1 ? matrices : others).push_back(p);
+  for (const Parameter& p : model->parameters()) (p.shape().dim() > 1 ? matrices : others).push_back(p);
   AdamW optimizer({{.parameters = matrices}, {.parameters = others, .weight_decay = 0}},
                   {.lr = o.lr, .weight_decay = 0.1});
   DataLoader loader(std::move(windows), {.batch_size = o.batch_size, .shuffle = true, .seed = o.seed});

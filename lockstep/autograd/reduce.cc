@@ -21,13 +21,13 @@ bool contains(unsigned axes, int axis) { return axes >> axis & 1U; }
 // The number of elements that are reduced to one.
 std::int64_t count_of(const Tensor& x, unsigned axes) {
   std::int64_t count = 1;
-  for (int i = 0; i < x.shape().rank(); ++i) count *= contains(axes, i) ? x.size(i) : 1;
+  for (int i = 0; i < x.shape().dim(); ++i) count *= contains(axes, i) ? x.size(i) : 1;
   return count;
 }
 
 // The shape with extents of 1 on the reduced axes.
 Shape kept(Shape shape, unsigned axes) {
-  for (int i = 0; i < shape.rank(); ++i) {
+  for (int i = 0; i < shape.dim(); ++i) {
     if (contains(axes, i)) shape[i] = 1;
   }
   return shape;
@@ -124,7 +124,7 @@ Tensor extreme(std::string_view name, const Tensor& x, const Dims& dims, bool ke
 
 unsigned resolve_axes(std::string_view what, const Tensor& x, const Dims& dims) {
   check(x.defined(), "{}: undefined tensor", what);
-  if (dims.empty()) return (1U << x.shape().rank()) - 1;
+  if (dims.empty()) return (1U << x.shape().dim()) - 1;
   unsigned axes = 0;
   for (int dim : dims) {
     if (is_axis_of_scalar(what, x, dim)) continue;
@@ -140,7 +140,7 @@ Tensor sum_to(const Tensor& x, const Shape& shape) {
   Placed placed = place_as("sum_to", x);
   bool mixes = false;
   if (placed.kind == Kind::cut) {
-    const int axis = placed.cut.axis - (x.shape().rank() - shape.rank());
+    const int axis = placed.cut.axis - (x.shape().dim() - shape.dim());
     // A single sample needs no sum.
     mixes = axis < 0 || (shape[axis] == 1 && x.size(placed.cut.axis) != 1);
     if (!mixes && shape[axis] != x.size(placed.cut.axis)) {
@@ -229,7 +229,7 @@ Tensor index_of_extreme(std::string_view name, const Tensor& x, std::optional<in
   NoGradGuard no_grad;
   return lift(name, placed, {x}, [&](const Arrays& in) -> Lifted {
     const Array plain = ops::to_layout(in[0], Layout::plain);
-    const Array rows = dim ? ops::move_axis(plain, axis, plain.shape().rank() - 1) : plain;
+    const Array rows = dim ? ops::move_axis(plain, axis, plain.shape().dim() - 1) : plain;
     const std::int64_t extent = dim ? in[0].size(axis) : in[0].numel();
     check(extent > 0, "{}: no elements along axis {} of {}", name, axis, x.shape());
     const Array y = ops::argmax(ops::reshape(rows, {in[0].numel() / extent, extent}));
@@ -241,7 +241,7 @@ Tensor index_of_extreme(std::string_view name, const Tensor& x, std::optional<in
 // The elements themselves and their indices.
 MaxResult extreme_along(std::string_view name, const Tensor& x, int dim, bool keepdim, bool smallest) {
   const Tensor indices = index_of_extreme(name, x, dim, true, smallest);
-  if (x.shape().rank() == 0) return {x, indices};
+  if (x.shape().dim() == 0) return {x, indices};
   const Tensor values = take_along_dim(x, indices, dim);
   if (keepdim) return {values, indices};
   return {squeeze(values, dim), squeeze(indices, dim)};
@@ -302,7 +302,7 @@ Tensor norm(const Tensor& x, double p, const Dims& dims, bool keepdim) {
   // Powers may exceed a half type's range.
   if (is_half_dtype(x.dtype())) return cast(norm(cast(x, DType::f32), p, dims, keepdim), x.dtype());
   if (std::isinf(p)) {
-    for (int i = 0; i < x.shape().rank(); ++i) {
+    for (int i = 0; i < x.shape().dim(); ++i) {
       check(!(axes >> i & 1U) || x.size(i) > 0, "norm: no elements along axis {} of {}", i, x.shape());
     }
     return amax(abs(x), dims, keepdim);

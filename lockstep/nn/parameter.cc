@@ -267,8 +267,8 @@ bool Parameter::shape_known() const { return state_->shape_known.load(std::memor
 
 bool Parameter::fits(const Shape& shape) const {
   const Shape& mine = state_->options.shape;
-  bool agrees = shape.rank() == mine.rank();
-  for (int i = 0; agrees && i < mine.rank(); ++i) agrees = mine[i] == 0 || mine[i] == shape[i];
+  bool agrees = shape.dim() == mine.dim();
+  for (int i = 0; agrees && i < mine.dim(); ++i) agrees = mine[i] == 0 || mine[i] == shape[i];
   return agrees;
 }
 
@@ -305,8 +305,8 @@ void Parameter::set_data(const Tensor& value) {
     for (const Array& replica : s.replicas) State::assign(replica, value.array());
     return;
   }
-  check(value.shape().rank() == known.rank(), "{}: set to {}, expected {} (0: any)", s.label, value.shape(), known);
-  for (int i = 0; i < known.rank(); ++i) {
+  check(value.shape().dim() == known.dim(), "{}: set to {}, expected {} (0: any)", s.label, value.shape(), known);
+  for (int i = 0; i < known.dim(); ++i) {
     check(known[i] == 0 || known[i] == value.shape()[i], "{}: set to {}, expected {} (0: any)", s.label, value.shape(),
           known);
   }
@@ -432,9 +432,8 @@ void Parameter::map_gradient(const GradientMap& f) const {
   s.check_settable("map_gradient");
   const Array found = s.gradient.peek(s.devices.at(0));
   if (!found.defined()) return;
-  std::vector<Resource> losses;
-  s.gradient.list_losses(losses);
-  s.gradient.set(s.mapped("map_gradient", found, f), std::move(losses));
+  Passes passes = s.gradient.passes();
+  s.gradient.set(s.mapped("map_gradient", found, f), std::move(passes));
 }
 
 Array Parameter::mapped(std::string_view what, const Array& gradient, const GradientMap& f) const {

@@ -22,7 +22,7 @@ namespace lockstep {
 
 namespace {
 
-// The other ranks know of these.
+// A CommError has already reached the other ranks.
 bool is_comm_error(const std::exception_ptr& cause) try {
   if (cause) std::rethrow_exception(cause);
   return false;
@@ -34,7 +34,7 @@ bool is_comm_error(const std::exception_ptr& cause) try {
 
 }  // namespace
 
-struct Communicator::Lane {
+struct Communicator::CommLane {
   KernelContext context;
   LaneId id;
 };
@@ -47,7 +47,7 @@ Communicator::Communicator(Runtime& runtime, std::shared_ptr<ProcessGroup> group
   host_group_ = make_group();
   look_at_gpus(devices.empty() ? runtime.devices() : devices);
   for (int channel = 0; channel < 2; ++channel) {
-    lanes_[channel] = std::make_unique<Lane>();
+    lanes_[channel] = std::make_unique<CommLane>();
     // The lane may use all cores of this rank, and no others: it mostly waits, and sums on any free core. A core of
     // another rank would be busy when that rank sums its own part.
     lanes_[channel]->id = engine_->add_lane({.name = channel == 0 ? "communicate urgent" : "communicate bulk",
@@ -121,7 +121,7 @@ void Communicator::push(std::string_view name, CommChannel channel, std::span<co
     } catch (const CommError&) {
       throw;
     } catch (const std::exception& error) {
-      // Tell the other ranks first: they wait for this one, and its describing thread may be waiting for them.
+      // Tells the other ranks first: they wait for this rank, and its describing thread may be waiting for them.
       abort(error.what());
       throw;
     }
@@ -190,7 +190,7 @@ void Communicator::agree(const std::string& complaint, std::string_view what) {
   host_group_->broadcast({text.data(), text.size(), DType::u8}, culprit,
                          {.label = std::string(what), .channel = CommChannel::urgent, .wait = true});
   text = fmt::format("rank {}: {}", culprit, text);
-  // No operation failed, so the group reports nothing, and all ranks end alike.
+  // No operation failed, so the group has reported nothing to the launcher.
   make_failure_reporter(rank(), world_size())({culprit, text});
   throw Error(text);
 }

@@ -29,7 +29,7 @@ std::string description(const Module& module, int shards, const std::string& rec
   };
   add("parameter", module.named_parameters());
   add("buffer", module.named_buffers());
-  // MPI's groups meet without a store, which compares it earlier.
+  // Groups that meet through a store have compared versions there; MPI's groups have no store.
   text += fmt::format("Lockstep {} kernel revision {}\n", LOCKSTEP_VERSION, LOCKSTEP_KERNEL_REVISION);
   return text + fmt::format("shards {}\n", shards) + recipe;
 }
@@ -100,7 +100,7 @@ void DistributedModel::broadcast_values() {
       p.set_data(value);
     }
   } catch (const std::exception& error) {
-    // The caller has no DistributedDataParallel yet with which to tell the others.
+    // The caller has no DistributedDataParallel yet whose communicator could tell the other ranks.
     communicator_->abort(error.what());
     throw;
   }
@@ -140,7 +140,7 @@ std::vector<Tensor> DistributedModel::split(std::span<const Tensor> rows, std::i
 }
 
 std::vector<Tensor> DistributedModel::split(std::span<const Tensor> rows) {
-  check(!rows.empty() && rows[0].defined() && rows[0].shape().rank() >= 1,
+  check(!rows.empty() && rows[0].defined() && rows[0].shape().dim() >= 1,
         "split: no rows, expected at least one tensor");
   std::vector<std::int64_t> by_rank = communicator_->gather_on_host(rows[0].size(0), "sizes of the batch");
   std::vector<std::int64_t> counts;

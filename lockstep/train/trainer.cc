@@ -22,6 +22,7 @@
 #include "lockstep/ops/elementwise.h"
 #include "lockstep/ops/launch.h"
 #include "lockstep/optim/left_out.h"
+#include "lockstep/parallel/balance.h"
 #include "lockstep/parallel/split.h"
 #include "lockstep/parallel/stop_votes.h"
 #include "lockstep/runtime/device_state.h"

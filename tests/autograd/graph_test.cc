@@ -102,7 +102,7 @@ TEST_F(GraphTest, ItemReadsAFloatUnlessToldOtherwise) {
   EXPECT_TRUE((std::is_same_v<decltype(loss.item()), float>));
   EXPECT_EQ(count.item<std::int64_t>(), 7);
   EXPECT_ERROR(count.item(), "i64");
-  EXPECT_ERROR(constant({1, 2}).item(), "item: the tensor has 2 elements, expected 1");
+  EXPECT_ERROR(constant({1, 2}).item(), "item: 2 elements, expected 1");
 }
 
 TEST_F(GraphTest, WhatNobodyNeedsIsNotRecorded) {

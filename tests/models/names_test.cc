@@ -108,7 +108,7 @@ TEST(Models, Resnet50LoadsAFileOfTorchvisionsShape) {
   StateDict state;
   for (std::size_t i = 0; i < entries.size(); ++i) {
     const auto& [name, shape] = entries[i];
-    if (shape.rank() == 0) {
+    if (shape.dim() == 0) {
       state.emplace_back(name, Tensor::from(std::vector<std::int64_t>{7}, shape));
     } else {
       const auto count = static_cast<std::size_t>(shape.numel());

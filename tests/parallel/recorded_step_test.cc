@@ -62,7 +62,7 @@ class Training {
     ParameterGroups parameters = net_.parameters();
     if (recipe.groups) {
       std::vector<Parameter> matrices, others;
-      for (const Parameter& p : net_.parameters()) (p.shape().rank() > 1 ? matrices : others).push_back(p);
+      for (const Parameter& p : net_.parameters()) (p.shape().dim() > 1 ? matrices : others).push_back(p);
       parameters = {{.parameters = matrices}, {.parameters = others, .lr = 0.05, .weight_decay = 0}};
     }
     if (recipe.adam) {
