@@ -162,7 +162,7 @@ TEST_F(CachingAllocatorTest, ASourceWithoutMoreIsALimit) {
     EXPECT_EQ(source->taken, 3072U);
     EXPECT_ERROR(allocator.allocate(512, a_),
                  "gpu:0: out of memory: 512 bytes requested, only the 3072 in use exist, 3072 of them held "
-                 "by tensors; 0 are left for all users of this memory");
+                 "by arrays; 0 are left for all users of this memory");
     allocator.free(block);
   }
   EXPECT_EQ(source->taken, 0U);
