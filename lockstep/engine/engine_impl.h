@@ -1,4 +1,4 @@
-// The engine's threads around the state machine of dependency_graph.h: one lock, and one worker per lane.
+// Internal: the engine's threads around the state machine of dependency_graph.h: one lock, and one worker per lane.
 #pragma once
 
 #include <atomic>
