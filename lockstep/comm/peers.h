@@ -1,4 +1,5 @@
-// The ranks of one host, as the shared-memory transport sees them: a way to share memory and a way to send messages.
+// Internal: the ranks of one host, as the shared-memory transport sees them: a way to share memory and a way to send
+// messages.
 #pragma once
 
 #include <cstddef>

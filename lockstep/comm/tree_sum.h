@@ -1,4 +1,4 @@
-// The reductions of all transports, in the order of base/tree.h, so that they have the same bits everywhere.
+// Internal: the reductions of all transports, in the order of base/tree.h, so that they have the same bits everywhere.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,7 @@
-// Sums gradients over processes while backward still runs. Parameters are grouped into buckets. A bucket's sum is one
-// task, pushed when backward() has been described; it runs as soon as its gradients are computed. Buckets follow the
-// order in which backward finds their gradients. The first step shows that order, and all ranks use the same one.
+// Internal: sums gradients over processes while backward still runs. Parameters are grouped into buckets. A bucket's
+// sum is one task, pushed when backward() has been described; it runs as soon as its gradients are computed. Buckets
+// follow the order in which backward finds their gradients. The first step shows that order, and all ranks use the same
+// one.
 //
 // Ranks exchange only gradients that are used. Buckets omit frozen parameters and, if other parameters belong to an
 // optimizer, parameters that belong to none. Each step checks this again when its first gradients arrive.

@@ -1,4 +1,4 @@
-// Sums buckets on a rank's GPU, on a stream separate from those of the lanes.
+// Internal: sums buckets on a rank's GPU, on a stream separate from those of the lanes.
 #pragma once
 
 #include <memory>
