@@ -55,6 +55,7 @@
 #include "lockstep/nn/embedding.h"
 #include "lockstep/nn/flatten.h"
 #include "lockstep/nn/identity.h"
+#include "lockstep/nn/initializers.h"
 #include "lockstep/nn/linear.h"
 #include "lockstep/nn/module.h"
 #include "lockstep/nn/module_list.h"

@@ -1,4 +1,6 @@
 // Softmax along an axis other than the batch axis.
+//
+//   Tensor probabilities = softmax(logits, 1);
 #pragma once
 
 #include "lockstep/autograd/tensor.h"

@@ -1,5 +1,7 @@
 // Triangles: set elements below (triu) or above (tril) the diagonal of the last two axes to zero. A positive `diagonal`
 // moves the diagonal up and to the right.
+//
+//   Tensor causal = tril(ones({length, length}));
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,3 @@
-#include "lockstep/autograd/no_grad.h"
-#include "lockstep/net/comm_error.h"
 #include "lockstep/parallel/job.h"
 
 #include <algorithm>
@@ -8,9 +6,11 @@
 #include <numeric>
 #include <utility>
 
+#include "lockstep/autograd/no_grad.h"
 #include "lockstep/autograd/node.h"
 #include "lockstep/device/topology.h"
 #include "lockstep/launch/failure_reports.h"
+#include "lockstep/net/comm_error.h"
 #include "lockstep/ops/copy.h"
 #include "lockstep/ops/launch.h"
 #include "lockstep/parallel/rank_gpu.h"

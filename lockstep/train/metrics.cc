@@ -1,5 +1,3 @@
-#include "lockstep/autograd/no_grad.h"
-#include "lockstep/parallel/split.h"
 #include "lockstep/train/evaluate.h"
 
 #include <algorithm>
@@ -7,7 +5,9 @@
 #include <deque>
 #include <limits>
 
+#include "lockstep/autograd/no_grad.h"
 #include "lockstep/autograd/node.h"
+#include "lockstep/parallel/split.h"
 
 namespace lockstep {
 namespace {

@@ -1,12 +1,12 @@
 // Losses over the samples of all shards: their values and their errors.
 #include "lockstep/autograd/losses.h"
-#include "lockstep/autograd/no_grad.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
 #include "lockstep/autograd/functions.h"
+#include "lockstep/autograd/no_grad.h"
 #include "lockstep/runtime/runtime.h"
 #include "tests/expect_error.h"
 #include "tests/logical_tensors.h"

@@ -1,5 +1,13 @@
 #include "lockstep/parallel/recorded_step.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <optional>
+
 #include "lockstep/autograd/no_grad.h"
+#include "lockstep/autograd/node.h"
 #include "lockstep/nn/activations.h"
 #include "lockstep/nn/batch_norm.h"
 #include "lockstep/nn/conv.h"
@@ -10,19 +18,11 @@
 #include "lockstep/nn/residual.h"
 #include "lockstep/nn/sequential.h"
 #include "lockstep/nn/state_dict.h"
+#include "lockstep/ops/inter_op_parallel_guard.h"
 #include "lockstep/optim/adam.h"
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/optim/sgd.h"
 #include "lockstep/parallel/split.h"
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <functional>
-#include <optional>
-
-#include "lockstep/autograd/node.h"
-#include "lockstep/ops/inter_op_parallel_guard.h"
 #include "lockstep/runtime/runtime.h"
 #include "tests/expect_error.h"
 #include "tests/logical_tensors.h"

@@ -1,4 +1,3 @@
-#include "lockstep/models/gpt.h"
 #include "lockstep/train/evaluate.h"
 
 #include <gmock/gmock.h>
@@ -10,6 +9,7 @@
 
 #include "lockstep/checkpoint/weights.h"
 #include "lockstep/engine/task.h"
+#include "lockstep/models/gpt.h"
 #include "lockstep/train/training_log.h"
 #include "tests/expect_error.h"
 #include "tests/train/small_job.h"
