@@ -13,8 +13,8 @@
 #include "lockstep/net/comm_error.h"
 #include "lockstep/ops/copy.h"
 #include "lockstep/ops/launch.h"
-#include "lockstep/parallel/device_sums.h"
 #include "lockstep/parallel/rank_gpu.h"
+#include "lockstep/parallel/summing_gpu.h"
 #include "lockstep/runtime/runtime.h"
 #include "lockstep/runtime/step_recorder.h"
 
@@ -67,7 +67,7 @@ void Communicator::look_at_gpus(const std::vector<Device>& devices) {
                           {.label = "GPUs", .channel = CommChannel::urgent, .wait = true});
   const std::string why = lockstep::why_not_nccl(ranks);
   if (why.empty()) {
-    sums_ = std::make_shared<DeviceSums>(device);
+    summing_gpu_ = std::make_shared<SummingGpu>(device);
     return;
   }
   check(group_->backend() != "nccl" || world_size() == 1, "backend nccl cannot be used: {}", why);
@@ -79,7 +79,7 @@ LaneId Communicator::lane(CommChannel channel) const { return lanes_[channel == 
 Backend& Communicator::backend() { return *state_of(device_, "communicator").backend; }
 
 std::string_view Communicator::backend_name() const {
-  if (sums_) return "nccl";
+  if (summing_gpu_) return "nccl";
   return group_->backend() == "auto" || group_->backend() == "nccl" ? "host" : group_->backend();
 }
 

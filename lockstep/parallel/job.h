@@ -25,7 +25,7 @@
 namespace LOCKSTEP_API lockstep {
 
 class Backend;         // backend/backend.h
-class DeviceSums;      // parallel/device_sums.h
+class SummingGpu;      // parallel/summing_gpu.h
 class Engine;          // engine/engine.h
 struct LaneId;         // engine/task.h
 struct KernelContext;  // backend/context.h
@@ -60,8 +60,8 @@ class Communicator {
   Backend& backend();
   // The device of results that come from other processes, except sums of gradients.
   Device device() const { return device_; }
-  // Sums gradients on this rank's first GPU with NCCL. Null: gradients are summed on device().
-  const std::shared_ptr<DeviceSums>& sums() const { return sums_; }
+  // This rank's first GPU, if it sums gradients and NCCL moves them. Null: gradients are summed on device().
+  const std::shared_ptr<SummingGpu>& summing_gpu() const { return summing_gpu_; }
   // What moves gradients: "nccl", or the group's backend() ("host" for "auto").
   std::string_view backend_name() const;
   // The reason why NCCL is not used, if a rank has a GPU and no other backend was requested; otherwise empty.
@@ -95,7 +95,7 @@ class Communicator {
   std::shared_ptr<ProcessGroup> lane_group_;
   // For exchanges that do not wait for tasks.
   std::shared_ptr<ProcessGroup> host_group_;
-  std::shared_ptr<DeviceSums> sums_;
+  std::shared_ptr<SummingGpu> summing_gpu_;
   std::string why_not_nccl_;
   struct CommLane;
   std::unique_ptr<CommLane> lanes_[2];  // by channel
