@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "lockstep/autograd/placement.h"
+#include "lockstep/parallel/slots.h"
 
 namespace lockstep {
 
@@ -33,9 +34,8 @@ Tensor split_and_load(const Tensor& x, std::span<const Device> devices, SplitOpt
   std::vector<std::int64_t> rows = split_sizes(x.size(0), shards);
   const int count = static_cast<int>(devices.size());
   const JobShares shares(shards, {&count, 1}, options.balance);
-  std::vector<Slot> slots;
-  for (int s = 0; s < std::ssize(rows); ++s) slots.push_back({s, devices[device_of_shard(s, shares.devices_of(0))]});
   rows.resize(static_cast<std::size_t>(shards));
+  std::vector<Slot> slots = slots_of(rows, devices, shares, 0);
   return scatter(x, std::make_shared<Placement>(std::move(rows), std::move(slots)));
 }
 

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <deque>
+#include <optional>
 
 #include "lockstep/autograd/node.h"
 #include "lockstep/parallel/split.h"
@@ -52,6 +53,9 @@ Accuracy evaluate(Module& module, DataLoader& loader, const EvaluateOptions& opt
   }
   NoGradGuard no_grad;
   EvalGuard mode(module);
+  std::optional<BatchSplitter> own;
+  if (!options.distributed) own.emplace(options.devices, SplitOptions{options.shards, options.balance});
+  BatchSplitter& splitter = own ? *own : *options.distributed;
   Accuracy accuracy;
   // Batches in flight: enough to keep the devices busy while the host counts.
   constexpr std::size_t kInFlight = 4;
@@ -64,13 +68,12 @@ Accuracy evaluate(Module& module, DataLoader& loader, const EvaluateOptions& opt
   };
   std::int64_t number = 0;
   for (Example& batch : loader) {
-    std::int64_t samples = loader.batch_examples(number++);
-    if (!batch.empty() && batch[0].size(0) == 0) continue;  // others have all of its rows
+    const std::int64_t samples = loader.batch_examples(number++);
     check(batch.size() == 2,
           "evaluate: examples have {} parts, expected inputs and labels, or EvaluateOptions::forward", batch.size());
-    const Tensor x = options.distributed ? options.distributed->split(std::span(batch).first(1), samples)[0]
-                                         : split_and_load(batch[0], options.devices,
-                                                          {.shards = options.shards, .balance = options.balance});
+    const std::int64_t rows = batch[0].size(0);
+    if (rows == 0) continue;  // others have all rows
+    const Tensor x = splitter.split(std::span(batch).first(1), own ? rows : samples)[0];
     // Shard after shard: a device has the activations of one at a time.
     const auto classes = [&](const Tensor& shard) {
       const Tensor outputs = module.forward(is_floating(shard.dtype()) ? shard.to(options.dtype) : shard);
@@ -81,11 +84,9 @@ Accuracy evaluate(Module& module, DataLoader& loader, const EvaluateOptions& opt
     if (pending.size() > kInFlight) count_first();
   }
   while (!pending.empty()) count_first();
-  if (options.distributed) {
-    Communicator& communicator = options.distributed->communicator();
-    accuracy.correct = communicator.sum_on_host(accuracy.correct, "correct examples of the evaluation");
-    accuracy.total = communicator.sum_on_host(accuracy.total, "examples of the evaluation");
-  }
+  Communicator& ranks = splitter.communicator();
+  accuracy.correct = ranks.sum_on_host(accuracy.correct, "correct examples of the evaluation");
+  accuracy.total = ranks.sum_on_host(accuracy.total, "examples of the evaluation");
   return accuracy;
 }
 
