@@ -13,7 +13,7 @@
 #include <thread>
 
 #include "bench/benchmark.h"
-#include "lockstep/engine/adaptive_lock.h"
+#include "lockstep/base/adaptive_lock.h"
 #include "lockstep/engine/engine.h"
 
 namespace lockstep::app {

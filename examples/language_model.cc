@@ -8,11 +8,11 @@
 #include <fmt/core.h>
 #include <lockstep/checkpoint/weights.h>
 #include <lockstep/data/data_loader.h>
-#include <lockstep/data/dataset.h>
+#include <lockstep/data/text.h>
 #include <lockstep/launch/launch_environment.h>
 #include <lockstep/launch/spawn.h>
 #include <lockstep/models/models.h>
-#include <lockstep/optim/optimizer.h>
+#include <lockstep/optim/adam.h>
 #include <lockstep/parallel/distributed_data_parallel.h>
 
 #include <algorithm>

@@ -3,9 +3,11 @@
 //
 //   multi_gpu_concise --num-devices 2 --epochs 1 --limit-train 2048 --limit-test 512
 #include <fmt/core.h>
-#include <lockstep/data/dataset.h>
+#include <lockstep/data/data_loader.h>
+#include <lockstep/data/fashion_mnist.h>
+#include <lockstep/data/head_dataset.h>
 #include <lockstep/models/models.h>
-#include <lockstep/optim/optimizer.h>
+#include <lockstep/optim/sgd.h>
 #include <lockstep/parallel/split.h>
 #include <lockstep/train/evaluate.h>
 #include <lockstep/train/plot.h>

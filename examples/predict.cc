@@ -4,7 +4,7 @@
 //   predict lenet.safetensors 7
 #include <fmt/core.h>
 #include <lockstep/checkpoint/weights.h>
-#include <lockstep/data/dataset.h>
+#include <lockstep/data/fashion_mnist.h>
 #include <lockstep/models/models.h>
 #include <lockstep/runtime/runtime.h>
 

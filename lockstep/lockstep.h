@@ -9,6 +9,7 @@
 #include "lockstep/backend/window.h"
 #include "lockstep/base/random.h"
 #include "lockstep/tensor/array.h"
+#include "lockstep/tensor/copy_options.h"
 #include "lockstep/tensor/dtype.h"
 #include "lockstep/tensor/shape.h"
 #include "lockstep/tensor/view.h"
@@ -20,22 +21,54 @@
 #include "lockstep/runtime/timeline.h"
 
 // Modules and layers.
-#include "lockstep/nn/layers.h"
+#include "lockstep/nn/activations.h"
+#include "lockstep/nn/attention.h"
+#include "lockstep/nn/batch_norm.h"
+#include "lockstep/nn/conv.h"
+#include "lockstep/nn/dropout.h"
+#include "lockstep/nn/embedding.h"
+#include "lockstep/nn/flatten.h"
+#include "lockstep/nn/identity.h"
+#include "lockstep/nn/linear.h"
 #include "lockstep/nn/module.h"
+#include "lockstep/nn/module_list.h"
 #include "lockstep/nn/normalization.h"
 #include "lockstep/nn/parameter.h"
-#include "lockstep/nn/sequence.h"
+#include "lockstep/nn/pooling.h"
+#include "lockstep/nn/recurrent.h"
+#include "lockstep/nn/residual.h"
+#include "lockstep/nn/sequential.h"
+#include "lockstep/nn/state_dict.h"
+#include "lockstep/nn/summary.h"
+#include "lockstep/nn/transformer.h"
+#include "lockstep/nn/upsample.h"
 
-// Optimizers and schedules.
+// Optimizers, schedules, loss scaling.
+#include "lockstep/optim/adam.h"
+#include "lockstep/optim/loss_scaler.h"
 #include "lockstep/optim/optimizer.h"
+#include "lockstep/optim/schedule.h"
+#include "lockstep/optim/sgd.h"
+#include "lockstep/optim/weight_average.h"
 
-// Data, models, files of weights, checkpoints.
+// Data.
+#include "lockstep/data/data_loader.h"
+#include "lockstep/data/dataset.h"
+#include "lockstep/data/fashion_mnist.h"
+#include "lockstep/data/head_dataset.h"
+#include "lockstep/data/map_dataset.h"
+#include "lockstep/data/random_dataset.h"
+#include "lockstep/data/sampler.h"
+#include "lockstep/data/tensor_dataset.h"
+#include "lockstep/data/text.h"
+
+// Models.
+#include "lockstep/models/models.h"
+
+// Files of weights, checkpoints.
 #include "lockstep/checkpoint/epoch_report.h"
 #include "lockstep/checkpoint/training_checkpoint.h"
 #include "lockstep/checkpoint/weights.h"
-#include "lockstep/data/data_loader.h"
-#include "lockstep/data/dataset.h"
-#include "lockstep/models/models.h"
 
 // Several devices, several processes.
 #include "lockstep/comm/process_group.h"
@@ -56,4 +89,6 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/export.h"
 #include "lockstep/base/version.h"
+#include "lockstep/engine/failure.h"
+#include "lockstep/net/comm_error.h"
 #include "lockstep/version.h"

@@ -19,7 +19,8 @@ namespace {
 
 // Waits if only the devices know whether there is a gradient.
 Array if_present(const ReducedGradient& gradient) {
-  const bool missing = gradient.present.defined() && gradient.present.to_vector<std::uint8_t>().at(0) == 0;
+  const bool missing =
+      gradient.present.defined() && ops::host_readable(gradient.present).to_vector<std::uint8_t>().at(0) == 0;
   return missing ? Array() : gradient.sum;
 }
 
@@ -42,14 +43,15 @@ void GradientTree::set_dtype(DType dtype) {
 }
 
 Array GradientTree::rounded(const Array& gradient) const {
-  return dtype_ == DType::bf16 ? gradient.to(DType::bf16) : gradient;
+  return dtype_ == DType::bf16 ? ops::to_dtype(gradient, DType::bf16) : gradient;
 }
 
 // Kernels sum a whole tree in f32; a sum of two bf16 tensors is rounded.
 Array GradientTree::tree_sum(std::span<const Array> leaves, Device device) const {
   if (dtype_ != DType::bf16) return ops::tree_sum(leaves, device);
   const auto leaf = [&](std::size_t i) {
-    return leaves[i].defined() ? std::optional(leaves[i].to(device, {.non_blocking = true})) : std::nullopt;
+    return leaves[i].defined() ? std::optional(ops::to_device(leaves[i], device, {.non_blocking = true}))
+                               : std::nullopt;
   };
   const auto join = [](const Array& a, const Array& b) { return std::optional(ops::binary(BinaryOp::add, a, b)); };
   return tree_fold(0, leaves.size(), leaf, join).value_or(Array());
@@ -192,9 +194,9 @@ void GradientTree::finish_round(Device device) {
     for (const Subtree& subtree : sums_.subtrees) leaves[subtree.first] = ops::readable_from(subtree.sum, device);
     round = tree_sum(leaves, device);
   }
-  if (dtype_ == DType::bf16) round = round.to(DType::f32);
+  if (dtype_ == DType::bf16) round = ops::to_dtype(round, DType::f32);
   if (sums_.total.defined()) {
-    sums_.total = ops::binary(BinaryOp::add, sums_.total.to(device, {.non_blocking = true}), round);
+    sums_.total = ops::binary(BinaryOp::add, ops::to_device(sums_.total, device, {.non_blocking = true}), round);
   } else {
     sums_.total = round;
   }
@@ -211,7 +213,7 @@ ReducedGradient GradientTree::sum_of_passes(Device device) {
   drop_failed(*any.storage()->engine);
   if (sums_.unsynchronized.empty()) {
     finish_round(device);
-    if (sums_.total.defined()) sums_.total = sums_.total.to(device, {.non_blocking = true});
+    if (sums_.total.defined()) sums_.total = ops::to_device(sums_.total, device, {.non_blocking = true});
     return {sums_.total, {}};
   }
   // Merged with what waits, later passes would begin another round, so a program that looks would change the bits.
@@ -221,7 +223,7 @@ ReducedGradient GradientTree::sum_of_passes(Device device) {
     finish_round(device);
     read_ = std::exchange(sums_, kept).total;
   }
-  read_ = read_.to(device, {.non_blocking = true});
+  read_ = ops::to_device(read_, device, {.non_blocking = true});
   return {read_, {}};
 }
 
@@ -234,12 +236,12 @@ ReducedGradient GradientTree::mapped_sum(Device device) {
     }
   }
   if (!given_.defined()) return found;
-  const Array given = given_.to(device, {.non_blocking = true});
+  const Array given = ops::to_device(given_, device, {.non_blocking = true});
   if (!found.sum.defined()) return {given, {}};
-  const Array both = ops::binary(BinaryOp::add, given, found.sum.to(device, {.non_blocking = true}));
+  const Array both = ops::binary(BinaryOp::add, given, ops::to_device(found.sum, device, {.non_blocking = true}));
   if (!found.present.defined()) return {both, {}};
   // A sum that is not there has zeros, but adding +0 would change -0.
-  return {ops::where(found.present.to(device, {.non_blocking = true}), both, given), {}};
+  return {ops::where(ops::to_device(found.present, device, {.non_blocking = true}), both, given), {}};
 }
 
 ReducedGradient GradientTree::sum(Device device) {

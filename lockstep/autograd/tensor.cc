@@ -107,7 +107,7 @@ Tensor Tensor::from(Array values, const TensorOptions& options) {
     });
     values = converted;
   }
-  return values.to(options.device);
+  return ops::to_device(values, options.device);
 }
 
 Tensor Tensor::of_shard(std::shared_ptr<const Placement> at, Array array) {
@@ -189,14 +189,12 @@ void Tensor::wait() const {
 
 Array Tensor::readable(std::string_view what) const {
   check(defined(), "{}: undefined tensor", what);
-  if (kind() != Kind::cut) return impl_->parts[0];
+  if (kind() != Kind::cut) return ops::host_readable(impl_->parts[0]);
   if (impl_->at->exchange()) {
     fail("{}: rows of {} are in other processes: gather() it, in every process", what, *this);
   }
   return join_parts(*this, Device());
 }
-
-std::string Tensor::str() const { return defined() ? readable("str").str() : "tensor(undefined)"; }
 
 std::ostream& operator<<(std::ostream& out, const Tensor& x) { return out << x.str(); }
 std::ostream& operator<<(std::ostream& out, const Shape& shape) { return out << shape.str(); }
@@ -204,7 +202,7 @@ std::ostream& operator<<(std::ostream& out, Device device) { return out << devic
 
 Tensor Tensor::to_host() const {
   const Array elements = readable("to_host");
-  return elements.device().is_host() ? elements : elements.to(kHost);
+  return ops::to_device(elements, kHost);
 }
 
 Tensor& Tensor::set_requires_grad(bool value) {

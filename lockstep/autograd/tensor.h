@@ -30,6 +30,7 @@
 #include <vector>
 
 #include "lockstep/tensor/array.h"
+#include "lockstep/tensor/copy_options.h"
 
 namespace LOCKSTEP_API lockstep {
 

@@ -17,6 +17,8 @@
 #include "lockstep/base/error.h"
 #include "lockstep/checkpoint/epoch_report.h"
 #include "lockstep/nn/module.h"
+#include "lockstep/nn/state_dict.h"
+#include "lockstep/optim/loss_scaler.h"
 #include "lockstep/optim/optimizer.h"
 
 namespace LOCKSTEP_API lockstep {
@@ -60,7 +62,7 @@ class Recipe {
   Recipe() = default;
   Recipe(std::initializer_list<Entry> entries);
 
-  // Replaces the entry of that name, or adds one after all others.
+  // Replaces the entry of that name, or adds one after all others. Throws for NaN and infinities, which JSON lacks.
   void set(std::string_view name, Value value);
   void erase(std::string_view name);
   // Sets every entry of `other`.

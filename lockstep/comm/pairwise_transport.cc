@@ -88,7 +88,7 @@ void PairwiseTransport::finish(Transfers& transfers, const TimeLimit& limit) {
 
 void PairwiseTransport::give_up(const RankFailure& failure) {
   fail(failure);
-  throw_failure(*this->failure());
+  throw_rank_failure(*this->failure());
 }
 
 }  // namespace lockstep

@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-// Transfers that one thread starts and waits for. After the destructor, no named memory is touched again.
+// Transfers that one thread starts and waits for. After the destructor, no transfer reads or writes its memory.
 class Transfers {
  public:
   enum class Result { done, timed_out, broken };

@@ -9,6 +9,6 @@
 namespace lockstep {
 
 // A collective. A rank is lost when nothing is heard from it for the length of `limit`, during this call and later.
-std::unique_ptr<Peers> make_process_peers(Introduction group, const TimeLimit& limit);
+std::unique_ptr<Peers> make_process_peers(GroupMembership group, const TimeLimit& limit);
 
 }  // namespace lockstep

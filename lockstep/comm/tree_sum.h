@@ -1,4 +1,4 @@
-// The reductions of all back ends, in the order of base/tree.h, so that they have the same bits everywhere.
+// The reductions of all transports, in the order of base/tree.h, so that they have the same bits everywhere.
 #pragma once
 
 #include <cstddef>
@@ -13,8 +13,8 @@ namespace lockstep {
 // Integers wrap around. min and max return NaN if an element is NaN.
 void tree_reduce(ReduceOp op, DType dtype, std::span<const void* const> leaves, void* out, std::size_t count);
 
-// Sums bf16 leaves and rounds each sum of two to bf16, so that parts of it may be computed elsewhere and travel as
-// bf16. `out` is f32 or bf16; otherwise as above.
+// Sums bf16 leaves and rounds each sum of two to bf16, so that another rank may compute the sum of a subtree and send
+// it as bf16. `out` is f32 or bf16; otherwise as above.
 void rounded_tree_sum(std::span<const void* const> leaves, DType out_dtype, void* out, std::size_t count);
 
 }  // namespace lockstep

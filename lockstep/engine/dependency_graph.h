@@ -25,9 +25,9 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/base/error.h"
 #include "lockstep/engine/counters.h"
 #include "lockstep/engine/device_uses.h"
+#include "lockstep/engine/failure.h"
 #include "lockstep/engine/resource.h"
 #include "lockstep/engine/task.h"
 

@@ -8,7 +8,7 @@
 //     holds up its own lane only. Parallelism comes from several lanes.
 //   - A task that throws fails what it writes. A task that reads failed data is skipped and fails what it writes in
 //     turn, with the first task's error. Every wait that needs the data throws that error, until a task that does not
-//     read the data writes it anew. See Failure in base/error.h.
+//     read the data writes it anew. See Failure in failure.h.
 //   - Data that a skipped task was to update (Task::updates: it both reads and writes the data) keeps its value and
 //     stays good: the weights after a batch with an invalid label are those before it. A failure is never silent: until
 //     a wait has thrown it, the first wait for such data, or for data computed from it, throws it once.
@@ -32,8 +32,8 @@
 #include <string_view>
 #include <vector>
 
-#include "lockstep/base/error.h"
 #include "lockstep/engine/counters.h"
+#include "lockstep/engine/failure.h"
 #include "lockstep/engine/resource.h"
 #include "lockstep/engine/task.h"
 

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/engine/adaptive_lock.h"
+#include "lockstep/base/adaptive_lock.h"
 #include "lockstep/engine/dependency_graph.h"
 #include "lockstep/engine/engine.h"
 #include "lockstep/engine/lane.h"

@@ -10,6 +10,7 @@
 #include "lockstep/engine/counters.h"
 #include "lockstep/engine/dependency_graph.h"
 #include "lockstep/engine/engine.h"
+#include "lockstep/engine/failure.h"
 #include "lockstep/engine/parker.h"
 #include "lockstep/engine/trace.h"
 

@@ -13,9 +13,9 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/base/error.h"
 #include "lockstep/device/stream.h"
 #include "lockstep/engine/device_uses.h"
+#include "lockstep/engine/failure.h"
 #include "lockstep/engine/task.h"
 #include "lockstep/engine/trace.h"
 

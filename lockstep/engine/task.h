@@ -6,9 +6,9 @@
 #include <string_view>
 #include <vector>
 
-#include "lockstep/base/error.h"
 #include "lockstep/base/inline_function.h"
 #include "lockstep/base/small_vector.h"
+#include "lockstep/engine/failure.h"
 #include "lockstep/engine/resource.h"
 
 namespace lockstep {

@@ -36,7 +36,7 @@ class FailureReports {
   int restart_, world_size_;
   std::optional<TcpStore> store_;
   std::map<int, RankFailure> reports_;  // by the reporting rank
-  // As read last. A rank may be cut off after its report and before it counts itself.
+  // The count at the last read. It may be behind the reports: a rank can die after its report and before it counts.
   std::int64_t count_ = 0;
 };
 

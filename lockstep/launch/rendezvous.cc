@@ -10,6 +10,7 @@
 #include "lockstep/base/hmac.h"
 #include "lockstep/launch/launch_environment.h"
 #include "lockstep/launch/meeting.h"
+#include "lockstep/net/comm_error.h"
 #include "lockstep/net/descriptor_limit.h"
 #include "lockstep/net/rank_failure.h"
 #include "lockstep/net/secret.h"
@@ -56,14 +57,14 @@ class StoreOfRankZero final : public Store {
   auto reach(const Call& call) -> decltype(call()) {
     {
       std::lock_guard lock(mutex_);
-      if (lost_) throw_failure(*lost_);
+      if (lost_) throw_rank_failure(*lost_);
     }
     try {
       return call();
     } catch (const ConnectionError& error) {
       std::lock_guard lock(mutex_);
       lost_ = lost(0, fmt::format("its store is unreachable: {}", error.what()));
-      throw_failure(*lost_);
+      throw_rank_failure(*lost_);
     }
   }
 

@@ -26,6 +26,7 @@
 #include "lockstep/base/fork_guard.h"
 #include "lockstep/launch/child_process.h"
 #include "lockstep/launch/launch_environment.h"
+#include "lockstep/net/comm_error.h"
 #include "lockstep/net/descriptor_limit.h"
 #include "lockstep/net/rank_failure.h"
 #include "lockstep/net/secret.h"
@@ -144,7 +145,7 @@ class Spawned::Impl {
     try {
       if ((options_.daemon || !complete_) && children_.running()) {
         children_.send(SIGTERM);
-        next_blow_ = Clock::now() + options_.grace;
+        next_signal_time_ = Clock::now() + options_.grace;
       }
       wait_for_all();
     } catch (const std::exception&) {
@@ -176,9 +177,9 @@ class Spawned::Impl {
       for (const ChildExit& end : children_.reap()) {
         if (!end.ok()) note(end);
       }
-      if (Clock::now() >= next_blow_) {
-        children_.send(std::exchange(blow_, SIGKILL));
-        next_blow_ = Clock::now() + options_.grace;
+      if (Clock::now() >= next_signal_time_) {
+        children_.send(std::exchange(next_signal_, SIGKILL));
+        next_signal_time_ = Clock::now() + options_.grace;
       }
       if (children_.running()) std::this_thread::sleep_for(pause);
     }
@@ -188,8 +189,8 @@ class Spawned::Impl {
   // The first failure counts, except for consequences of another one, which often end sooner.
   void note(const ChildExit& end) {
     const std::string message = read_message(errors_.at(end.rank));
-    const bool own = message.empty() ? blow_ == SIGTERM || !end.by_signal() : message.front() == kOwn;
-    next_blow_ = std::min(next_blow_, Clock::now() + options_.grace);
+    const bool own = message.empty() ? next_signal_ == SIGTERM || !end.by_signal() : message.front() == kOwn;
+    next_signal_time_ = std::min(next_signal_time_, Clock::now() + options_.grace);
     if (own_failure_ || (!failure_.empty() && !own)) return;
     own_failure_ = own;
     failure_ = message.empty() ? end.describe() : fmt::format("rank {} failed: {}", end.rank, message.substr(1));
@@ -202,8 +203,8 @@ class Spawned::Impl {
   bool complete_ = false;
   std::string failure_;
   bool own_failure_ = false;  // not a consequence of another rank's failure
-  Clock::time_point next_blow_ = Clock::time_point::max();
-  int blow_ = SIGTERM;
+  Clock::time_point next_signal_time_ = Clock::time_point::max();
+  int next_signal_ = SIGTERM;
 };
 
 Spawned::Spawned(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}

@@ -8,10 +8,16 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/nn/layers.h"
+#include "lockstep/nn/batch_norm.h"
+#include "lockstep/nn/conv.h"
+#include "lockstep/nn/dropout.h"
+#include "lockstep/nn/embedding.h"
+#include "lockstep/nn/linear.h"
 #include "lockstep/nn/module.h"
+#include "lockstep/nn/module_list.h"
 #include "lockstep/nn/normalization.h"
-#include "lockstep/nn/sequence.h"
+#include "lockstep/nn/recurrent.h"
+#include "lockstep/nn/sequential.h"
 
 namespace LOCKSTEP_API lockstep {
 

@@ -135,7 +135,7 @@ std::string outward_host() {
 
 void set_connection_options(const FileDescriptor& socket) {
   set_option(socket, IPPROTO_TCP, TCP_NODELAY, 1);
-  // Without the last three, the system would begin to ask after two hours.
+  // By default, the first keep-alive probe would be sent after two hours.
   set_option(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
   set_option(socket, IPPROTO_TCP, TCP_KEEPIDLE, 30);
   set_option(socket, IPPROTO_TCP, TCP_KEEPINTVL, 10);

@@ -1,9 +1,10 @@
+#include "lockstep/nn/attention.h"
+
 #include <limits>
 
 #include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/lift.h"
 #include "lockstep/nn/output_observer.h"
-#include "lockstep/nn/sequence.h"
 
 namespace lockstep {
 namespace {

@@ -1,4 +1,4 @@
-#include "lockstep/nn/normalization.h"
+#include "lockstep/nn/batch_norm.h"
 
 #include <numeric>
 

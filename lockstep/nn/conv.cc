@@ -1,4 +1,4 @@
-#include "lockstep/nn/layers.h"
+#include "lockstep/nn/conv.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "lockstep/nn/layers.h"
+#include "lockstep/nn/linear.h"
 
 namespace lockstep {
 

@@ -52,6 +52,7 @@ struct Parameter::State : std::enable_shared_from_this<State> {
   Tensor tensor;                // made of them
   GradientTree gradient;
   std::shared_ptr<void> claim = std::make_shared<char>();
+  Resource latest_step;
 
   // Gradients go into the parameter's tree. A history may outlive its parameter.
   struct Leaf : GradMeta {
@@ -384,6 +385,7 @@ void ParameterChange::commit() {
   s.options.dtype = dtype_;
   s.replicas = std::move(replicas_);
   s.tensor = {};
+  s.latest_step = {};
   s.gradient.clear();
   s.connect();
 }
@@ -410,6 +412,8 @@ ReducedGradient Parameter::reduced_gradient(Device device) const { return state_
 std::shared_ptr<void> Parameter::claim() const { return state_->claim; }
 bool Parameter::optimized() const { return state_->claim.use_count() > 1; }
 GradientTree& Parameter::gradient_tree() const { return state_->gradient; }
+void Parameter::set_latest_step(Resource done) const { state_->latest_step = std::move(done); }
+Resource Parameter::latest_step() const { return state_->latest_step; }
 void Parameter::zero_grad() const { state_->gradient.clear(); }
 
 void Parameter::set_gradient(const Tensor& value) const {

@@ -1,4 +1,4 @@
-#include "lockstep/nn/sequence.h"
+#include "lockstep/nn/recurrent.h"
 
 #include "lockstep/autograd/recurrent.h"
 #include "lockstep/nn/output_observer.h"

@@ -1,9 +1,17 @@
 // Prints layers as PyTorch prints the same layers.
 #include <span>
 
-#include "lockstep/nn/layers.h"
+#include "lockstep/nn/activations.h"
+#include "lockstep/nn/batch_norm.h"
+#include "lockstep/nn/conv.h"
+#include "lockstep/nn/dropout.h"
+#include "lockstep/nn/embedding.h"
+#include "lockstep/nn/flatten.h"
+#include "lockstep/nn/linear.h"
 #include "lockstep/nn/normalization.h"
-#include "lockstep/nn/sequence.h"
+#include "lockstep/nn/pooling.h"
+#include "lockstep/nn/recurrent.h"
+#include "lockstep/nn/upsample.h"
 
 namespace lockstep {
 namespace {

@@ -1,4 +1,4 @@
-#include "lockstep/nn/module.h"
+#include "lockstep/nn/summary.h"
 
 #include <algorithm>
 #include <array>

@@ -94,6 +94,8 @@ Array convert(const Array& x, DType dtype, Layout layout) {
   return y;
 }
 
+Array to_dtype(const Array& x, DType dtype) { return convert(x, dtype, x.layout()); }
+
 Array to_layout(const Array& x, Layout layout) { return convert(x, x.dtype(), layout); }
 
 void copy_(const Array& x, const Array& y, CopyOptions options) {
@@ -178,6 +180,8 @@ Array to_device(const Array& x, Device device, CopyOptions options) {
   return y;
 }
 
+Array host_readable(const Array& x) { return x.device().host_visible() ? x : to_device(x, kHost); }
+
 Array empty_host(const Shape& shape, DType dtype, Device device) {
   DeviceState& state = state_of(device, "empty_host");
   View view{nullptr, dtype, Layout::plain, shape};
@@ -234,13 +238,3 @@ Array concatenate(std::span<const Array> parts, Device device) {
 }
 
 }  // namespace lockstep::ops
-
-namespace lockstep {
-
-Array Array::reshape(Shape shape) const { return ops::reshape(*this, shape); }
-Array Array::narrow(std::int64_t start, std::int64_t count) const { return ops::narrow(*this, start, count); }
-Array Array::to(Device device, CopyOptions options) const { return ops::to_device(*this, device, options); }
-Array Array::to(DType dtype) const { return ops::convert(*this, dtype, layout()); }
-Array Array::to(Layout layout) const { return ops::to_layout(*this, layout); }
-
-}  // namespace lockstep

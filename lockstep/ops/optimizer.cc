@@ -27,7 +27,7 @@ void update(std::string_view what, std::span<const Update> updates, std::vector<
   }
   reads.insert(reads.end(), {scale, rates});
   for (std::size_t g = 0; g < groups.size() && rates.defined(); ++g) {
-    groups[g].rate = rates.narrow(static_cast<std::int64_t>(g), 1).view();
+    groups[g].rate = narrow(rates, static_cast<std::int64_t>(g), 1).view();
   }
   launch(what, reads, writes,
          [kernel, groups = std::move(groups), items = std::move(items), scale = scale.view()](Backend& b,

@@ -8,6 +8,7 @@
 #include "lockstep/parallel/job.h"
 #include "lockstep/parallel/rank_exchange.h"
 #include "lockstep/parallel/slots.h"
+#include "lockstep/parallel/stop_votes.h"
 
 namespace lockstep {
 namespace {
@@ -21,12 +22,17 @@ JobShares shares_of(const std::vector<Device>& devices, const SplitOptions& opti
 
 }  // namespace
 
-BatchSplitter::BatchSplitter(std::vector<Device> devices, const SplitOptions& options)
+BatchSplitter::BatchSplitter(std::vector<Device> devices, const SplitOptions& options,
+                             std::shared_ptr<Communicator> communicator)
     : devices_(std::move(devices)), shares_(shares_of(devices_, options)),
-      communicator_(std::make_shared<Communicator>(devices_)) {}
+      communicator_(communicator ? std::move(communicator) : std::make_shared<Communicator>(devices_)),
+      stop_votes_(std::make_shared<StopVotes>(communicator_)) {
+  check(communicator_->alone(), "split: {} ranks, expected the shares of all of them", communicator_->world_size());
+}
 
 BatchSplitter::BatchSplitter(std::vector<Device> devices, JobShares shares, std::shared_ptr<Communicator> communicator)
-    : devices_(std::move(devices)), shares_(std::move(shares)), communicator_(std::move(communicator)) {}
+    : devices_(std::move(devices)), shares_(std::move(shares)), communicator_(std::move(communicator)),
+      stop_votes_(std::make_shared<StopVotes>(communicator_)), exchanges_(true) {}
 
 BatchSplitter::~BatchSplitter() = default;
 
@@ -69,7 +75,7 @@ std::vector<Tensor> BatchSplitter::split(std::span<const Tensor> rows) {
 
 std::vector<Tensor> BatchSplitter::cut(std::span<const Tensor> rows, std::vector<std::int64_t> counts) const {
   std::vector<Slot> slots = slots_of(counts, devices_, shares_, communicator_->rank());
-  auto exchange = communicator_->alone() ? nullptr : make_shard_exchange(communicator_, shares_, counts);
+  auto exchange = exchanges_ ? make_shard_exchange(communicator_, shares_, counts, stop_votes_) : nullptr;
   const auto at = std::make_shared<Placement>(std::move(counts), std::move(slots), std::move(exchange));
   std::vector<Tensor> parts;
   for (const Tensor& part : rows) parts.push_back(scatter(part, at));

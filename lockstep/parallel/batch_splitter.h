@@ -15,12 +15,14 @@
 namespace LOCKSTEP_API lockstep {
 
 class Communicator;  // parallel/job.h
+class StopVotes;     // parallel/stop_votes.h
 
 class BatchSplitter {
  public:
-  // A process that is alone. Throws as split_and_load() does.
-  BatchSplitter(std::vector<Device> devices, const SplitOptions& options);
-  // A rank of a job: its own devices, and the shares of all ranks' devices.
+  // A process that is alone: its batches are those of split_and_load().
+  BatchSplitter(std::vector<Device> devices, const SplitOptions& options,
+                std::shared_ptr<Communicator> communicator = nullptr);
+  // A rank of a job, perhaps the only one: its own devices, and the shares of all ranks' devices.
   BatchSplitter(std::vector<Device> devices, JobShares shares, std::shared_ptr<Communicator> communicator);
   virtual ~BatchSplitter();
   BatchSplitter(const BatchSplitter&) = delete;
@@ -48,6 +50,8 @@ class BatchSplitter {
   int shards() const { return shares_.shards(); }
   const std::vector<Device>& devices() const { return devices_; }
   Communicator& communicator() const { return *communicator_; }
+  // For a trainer: whether all ranks go on.
+  StopVotes& stop_votes() { return *stop_votes_; }
 
  protected:
   template <std::size_t N>
@@ -60,6 +64,8 @@ class BatchSplitter {
   std::vector<Device> devices_;
   JobShares shares_;
   std::shared_ptr<Communicator> communicator_;
+  std::shared_ptr<StopVotes> stop_votes_;
+  bool exchanges_ = false;  // operations on its batches exchange shards with other ranks
 };
 
 template <std::size_t N>

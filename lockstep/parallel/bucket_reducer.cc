@@ -297,7 +297,7 @@ ReducedGradient BucketReducer::sum(std::size_t index, Device device) {
   const Bucket& bucket = *buckets_[number];
   bool several = bucket.in_total[segment];
   Array sum = bucket.segment(several ? bucket.total : bucket.sum, segment, parameters_[index].shape());
-  Array present = (several ? bucket.total_present : bucket.present).narrow(static_cast<std::int64_t>(segment), 1);
+  Array present = ops::narrow(several ? bucket.total_present : bucket.present, static_cast<std::int64_t>(segment), 1);
   return {ops::readable_from(sum, device), ops::readable_from(present, device)};
 }
 

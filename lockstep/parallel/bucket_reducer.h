@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "lockstep/autograd/gradient_reducer.h"
+#include "lockstep/ops/copy.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
 
 namespace lockstep {
@@ -72,7 +73,8 @@ class BucketReducer : public GradientReducer, public std::enable_shared_from_thi
     std::shared_ptr<Flags> flags = std::make_shared<Flags>();
 
     Array segment(const Array& flat, std::size_t i, const Shape& shape) const {
-      return flat.narrow(static_cast<std::int64_t>(offsets[i]), static_cast<std::int64_t>(sizes[i])).reshape(shape);
+      return ops::reshape(ops::narrow(flat, static_cast<std::int64_t>(offsets[i]), static_cast<std::int64_t>(sizes[i])),
+                          shape);
     }
   };
 

@@ -1,3 +1,4 @@
+#include "lockstep/net/comm_error.h"
 #include "lockstep/parallel/job.h"
 
 #include <algorithm>
@@ -10,7 +11,6 @@
 #include "lockstep/device/topology.h"
 #include "lockstep/launch/failure_reports.h"
 #include "lockstep/ops/copy.h"
-#include "lockstep/ops/elementwise.h"
 #include "lockstep/ops/launch.h"
 #include "lockstep/parallel/device_sums.h"
 #include "lockstep/parallel/rank_gpu.h"
@@ -53,8 +53,8 @@ Communicator::Communicator(const std::vector<Device>& devices)
     : engine_(state_of(devices.at(0), "communicator").engine),
       device_(state_of(devices[0], "communicator").host_visible_device()) {}
 
-// The lane is bound to all cores of this rank: it mostly waits, and sums on whichever of them is free. A core of another
-// rank would be busy once that rank sums its own part.
+// The lane may use all cores of this rank, and no others: it mostly waits, and sums on any free core. A core of another
+// rank would be busy when that rank sums its own part.
 void Communicator::add_lane(CommChannel channel) {
   const bool urgent = channel == CommChannel::urgent;
   std::unique_ptr<Lane>& lane = lanes_[urgent ? 0 : 1] = std::make_unique<Lane>();
@@ -77,7 +77,7 @@ void Communicator::look_at_gpus(const std::vector<Device>& devices) {
     sums_ = std::make_shared<DeviceSums>(device);
     return;
   }
-  check(group_->backend() != "nccl" || world_size() == 1, "the back end nccl cannot be used: {}", why);
+  check(group_->backend() != "nccl" || world_size() == 1, "backend nccl cannot be used: {}", why);
   if (std::ranges::any_of(ranks, [](const RankGpu& rank) { return rank.uuid[0] != '\0'; })) why_not_nccl_ = why;
 }
 
@@ -128,7 +128,7 @@ void Communicator::push(std::string_view name, CommChannel channel, std::span<co
   task.lane = lane(channel);
   for (const Array& t : reads) task.reads.push_back(t.resource());
   for (const Array& t : writes) task.writes.push_back(t.resource());
-  // The other ranks wait for this one in the exchange, and would take its next one for this.
+  // If this task is skipped, the other ranks wait for this rank in its exchange, and would pair it with a later one.
   task.told_if_skipped = world_size() > 1;
   task.run = [this, body = std::move(body)](const TaskContext& c) {
     if (c.skipped) {
@@ -170,29 +170,6 @@ Tensor Communicator::all_reduce(const Tensor& x, ReduceOp op) {
                            {.label = "all_reduce", .channel = CommChannel::urgent, .wait = true});
        });
   return home == device_ ? sum : ops::to_device(sum, home, {.non_blocking = true});
-}
-
-std::optional<Communicator::Vote> Communicator::take_vote() {
-  if (!vote_) return {};
-  votes_ = ops::empty({1}, DType::f32, device_);
-  return Vote{*std::exchange(vote_, std::nullopt), votes_};
-}
-
-Tensor Communicator::votes() {
-  if (const auto vote = take_vote()) {
-    if (alone()) {
-      ops::fill_(votes_, vote->mine);
-      return std::exchange(votes_, {});
-    }
-    // No exchange has taken it along.
-    push("votes", CommChannel::urgent, {}, std::array{vote->sum},
-         [group = lane_group_, mine = vote->mine, to = vote->sum.view()](KernelContext&) {
-           float& sum = *to.as<float>() = mine;
-           group->all_reduce({&sum, 1, DType::f32}, ReduceOp::sum,
-                             {.label = "votes", .channel = CommChannel::urgent, .wait = true});
-         });
-  }
-  return std::exchange(votes_, {});
 }
 
 std::vector<std::int64_t> Communicator::gather_on_host(std::int64_t mine, std::string_view what) {
@@ -237,6 +214,7 @@ void Communicator::agree(std::string_view what, const std::function<void()>& wor
     work();
   } catch (const std::exception& error) {
     complaint = error.what();
+    if (complaint.empty()) complaint = "an exception without a text";
   }
   agree(complaint, what);
 }

@@ -83,4 +83,12 @@ struct View {
   explicit operator bool() const { return data != nullptr; }
 };
 
+// Offset, in elements, of element i in plain order.
+inline std::int64_t plain_offset(const View& v, std::int64_t i) {
+  if (v.layout == Layout::plain) return i;
+  const Shape& s = v.shape;
+  const std::int64_t w = i % s[3], h = i / s[3] % s[2], c = i / (s[3] * s[2]) % s[1], n = i / (s[3] * s[2] * s[1]);
+  return offset4(v.layout, s, n, c, h, w);
+}
+
 }  // namespace lockstep

@@ -6,11 +6,13 @@
 #include <functional>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
+#include <string>
 
 namespace lockstep {
 
 struct LogWriterOptions {
-  bool append = false;  // continues the file, as a resumed run does
+  std::string what = "log";  // for errors
+  bool append = false;       // continues the file, as a resumed run does
   // With append: returns whether an event stays. If some do not, or a process did not finish the last line, the file is
   // replaced as a whole by one without them.
   std::function<bool(const nlohmann::json& event)> keep{};
@@ -30,6 +32,7 @@ class LogWriter {
     void operator()(std::FILE* file) const { std::fclose(file); }
   };
 
+  std::string what_;
   std::filesystem::path path_;
   std::unique_ptr<std::FILE, Close> file_;
 };

@@ -17,10 +17,12 @@
 #include "lockstep/base/tree.h"
 #include "lockstep/checkpoint/checkpoint_directory.h"
 #include "lockstep/checkpoint/folder_claim.h"
+#include "lockstep/net/comm_error.h"
 #include "lockstep/ops/elementwise.h"
 #include "lockstep/ops/launch.h"
 #include "lockstep/optim/left_out.h"
 #include "lockstep/parallel/split.h"
+#include "lockstep/parallel/stop_votes.h"
 #include "lockstep/runtime/device_state.h"
 #include "lockstep/runtime/random_state.h"
 #include "lockstep/train/rate_meter.h"
@@ -225,24 +227,12 @@ void Trainer::choose_shards() {
 void Trainer::join_ranks() {
   const TrainerOptions& o = options_;
   if (ranks().alone()) {
-    const int devices = static_cast<int>(o.devices.size());
-    const JobShares shares(o.shards, {&devices, 1}, o.balance.weights);
-    splitter_ = std::make_unique<BatchSplitter>(o.devices, shares, o.communicator);
+    splitter_ = std::make_unique<BatchSplitter>(o.devices, SplitOptions{o.shards, o.balance.weights}, o.communicator);
     for (const Parameter& p : module_.parameters()) p.gradient_tree().set_dtype(o.gradients);
     return;
   }
   try {
-    const RandomKey key = random_key(*o.seed, {});
-    const std::int64_t index = 0;
-    Example example = loader_.dataset().batch({&index, 1}, {&key, 1});
-    if (o.forward) {
-      const NoGradGuard no_grad;
-      const EvalGuard mode(module_);
-      for (Tensor& part : example) part = part.to(o.devices[0]);
-      o.forward(example);
-    } else {
-      settle_shapes(module_, example.at(0), o.devices[0]);
-    }
+    settle_model();
   } catch (const std::exception& error) {
     ranks().abort(error.what());
     throw;
@@ -261,6 +251,19 @@ void Trainer::join_ranks() {
   splitter_ = std::make_unique<DistributedModel>(
       module_, o.devices, o.communicator,
       DistributedOptions{.shards = o.shards, .balance = o.balance.weights, .gradients = o.gradients, .recipe = recipe});
+}
+
+// Settles the shapes that the model leaves open, with an example.
+void Trainer::settle_model() {
+  const TrainerOptions& o = options_;
+  const RandomKey key = random_key(*o.seed, {});
+  const std::int64_t index = 0;
+  Example example = loader_.dataset().batch({&index, 1}, {&key, 1});
+  if (!o.forward) return settle_shapes(module_, example.at(0), o.devices[0]);
+  const NoGradGuard no_grad;
+  const EvalGuard mode(module_);
+  for (Tensor& part : example) part = part.to(o.devices[0]);
+  o.forward(example);
 }
 
 // The loader asks for the rows when it runs, long after the ranks have met. A process that is alone loads all of them.
@@ -523,11 +526,11 @@ void Trainer::run_micro_batch(Example& batch, std::int64_t samples, double share
   if (scaler_ && !current_.loss_scale.defined()) current_.loss_scale = scaler_->current();
   // Processes stop between steps, so they vote with the last micro-batch.
   const bool votes = !ranks().alone() && last;
-  if (votes) ranks().vote(stop_);
+  if (votes) splitter_->stop_votes().cast(stop_);
   const Tensor loss = records() ? recorded_step(parts) : learn(parts, share, last);
   current_.losses.emplace_back(share, loss.detach());
   if (votes) {
-    current_.stopped = ranks().votes();
+    current_.stopped = splitter_->stop_votes().count();
     current_.learned = ops::empty({1}, DType::f32, loss.device());
     ops::fill_(current_.learned, 1);
   }
@@ -863,6 +866,8 @@ void Trainer::save(const std::filesystem::path& folder, int keep) {
   ranks().agree("checkpoint", [&] {
     if (rank() != 0) return;
     try {
+      // A process that is alone may have been asked to stop before its first step.
+      if (!std::ranges::all_of(module_.parameters(), &Parameter::shape_known)) settle_model();
       save_checkpoint(folder, module_, optimizer_, position_, options_.recipe,
                       {.keep = keep,
                        .average = average_ ? average_->state_dict() : StateDict(),

@@ -21,7 +21,10 @@
 #include <vector>
 
 #include "lockstep/checkpoint/training_checkpoint.h"
+#include "lockstep/optim/loss_scaler.h"
 #include "lockstep/optim/optimizer.h"
+#include "lockstep/optim/schedule.h"
+#include "lockstep/optim/weight_average.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
 #include "lockstep/parallel/recorded_step.h"
 #include "lockstep/parallel/split.h"
@@ -285,6 +288,7 @@ class Trainer {
   void record_fixed_parts();
   void choose_shards();
   void join_ranks();
+  void settle_model();
   TrainingResult run();
   void open_log();
 

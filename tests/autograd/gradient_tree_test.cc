@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "lockstep/base/tree.h"
+#include "lockstep/ops/copy.h"
 #include "lockstep/runtime/runtime.h"
 #include "tests/expect_error.h"
 #include "tests/tensors.h"
@@ -36,7 +37,7 @@ Sum in_tree(const std::vector<Sum>& leaves) {
 class GradientTreeTest : public ::testing::Test {
  protected:
   Array on(std::size_t device, const std::vector<float>& v) {
-    return Array::from(v, {static_cast<std::int64_t>(v.size())}).to(runtime_.devices()[device]);
+    return ops::to_device(Array::from(v, {static_cast<std::int64_t>(v.size())}), runtime_.devices()[device]);
   }
   Device device(std::size_t i) { return runtime_.devices()[i]; }
 

@@ -209,7 +209,7 @@ TEST_F(GraphTest, SumsOverShardsMeetInOneLayout) {
   for (const Layout layout : {Layout::plain, Layout::channels_last, Layout::blocked16}) {
     const Tensor parts = scatter(x, at).to(layout);
     EXPECT_LT(distance(values(sum_to(parts, row)), expected), 1e-6);
-    Tensor w = Tensor(Random(2).floats(row).to(devices[0])).set_requires_grad(true);
+    Tensor w = Tensor(Random(2).floats(row)).to(devices[0]).set_requires_grad(true);
     sum(parts * parts * (parts + w) / parts).backward();
     EXPECT_LT(distance(values(w.grad()), expected), 1e-5);
   }

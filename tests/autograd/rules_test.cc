@@ -7,6 +7,7 @@
 
 #include "lockstep/autograd/function.h"
 #include "lockstep/autograd/functions.h"
+#include "lockstep/ops/copy.h"
 #include "tests/autograd/gradient_testing.h"
 #include "tests/expect_error.h"
 
@@ -25,7 +26,7 @@ Tensor numbers_like(const Tensor& like, const std::vector<std::int64_t>& values)
   const Array host = Array::from(values, {std::ssize(values)});
   if (like.kind() != Kind::replicated) return Tensor(host).to(like.device());
   std::vector<Array> parts;
-  for (Device device : like.devices()) parts.push_back(host.to(device));
+  for (Device device : like.devices()) parts.push_back(ops::to_device(host, device));
   return Tensor::replicated(std::move(parts));
 }
 
@@ -222,7 +223,7 @@ class RulesTest : public ::testing::Test {
                                    runtime_.devices().begin() + static_cast<std::ptrdiff_t>(devices));
     const auto replicated = [&](const Tensor& t) {
       std::vector<Array> parts;
-      for (Device device : some) parts.push_back(t.array().to(device));
+      for (Device device : some) parts.push_back(ops::to_device(t.array(), device));
       return Tensor::replicated(std::move(parts));
     };
     return {scatter(o.x, std::make_shared<Placement>(rows, slots)), replicated(o.matrix), replicated(o.row)};

@@ -1,4 +1,7 @@
 #include "lockstep/checkpoint/training_checkpoint.h"
+#include "lockstep/nn/linear.h"
+#include "lockstep/optim/adam.h"
+#include "lockstep/optim/sgd.h"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +13,6 @@
 
 #include "lockstep/checkpoint/checkpoint_directory.h"
 #include "lockstep/checkpoint/weights.h"
-#include "lockstep/nn/layers.h"
 #include "lockstep/runtime/random_state.h"
 #include "lockstep/runtime/runtime.h"
 #include "tests/expect_error.h"
@@ -29,7 +31,8 @@ struct Job {
   }
   void step() {
     const Device device = runtime.devices()[0];
-    mse_loss(net(testing::Random(1).floats({4, 3}).to(device)), testing::Random(2).floats({4, 2}).to(device))
+    mse_loss(net(Tensor(testing::Random(1).floats({4, 3})).to(device)),
+             Tensor(testing::Random(2).floats({4, 2})).to(device))
         .backward();
     optimizer.step();
   }
@@ -105,8 +108,8 @@ TEST(TrainingCheckpoint, OneThatIsNotFiniteIsNotWritten) {
   job.save(folder.path(), 1);
   const Tensor weight = job.net.weight.host_data();
   // A second moment that overflows where the weight does not.
-  Tensor loss = mse_loss(job.net(testing::Random(1).floats({4, 3}).to(job.runtime.devices()[0])),
-                         testing::Random(2).floats({4, 2}).to(job.runtime.devices()[0]));
+  Tensor loss = mse_loss(job.net(Tensor(testing::Random(1).floats({4, 3})).to(job.runtime.devices()[0])),
+                         Tensor(testing::Random(2).floats({4, 2})).to(job.runtime.devices()[0]));
   (loss * 1e30).backward();
   job.optimizer.step();
   EXPECT_ERROR(job.save(folder.path(), 2), "checkpoint: step 2: optimizer: exp_avg_sq.weight holds inf at element 0");

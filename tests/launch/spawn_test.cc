@@ -14,6 +14,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/fork_guard.h"
 #include "lockstep/launch/rendezvous.h"
+#include "lockstep/net/comm_error.h"
 #include "tests/environment_variable.h"
 #include "tests/expect_error.h"
 #include "tests/process_limits.h"

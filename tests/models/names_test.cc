@@ -6,7 +6,8 @@
 
 #include "lockstep/checkpoint/weights.h"
 #include "lockstep/models/models.h"
-#include "lockstep/nn/module.h"
+#include "lockstep/nn/sequential.h"
+#include "lockstep/nn/state_dict.h"
 #include "lockstep/runtime/runtime.h"
 #include "tests/expect_error.h"
 #include "tests/temporary_folder.h"

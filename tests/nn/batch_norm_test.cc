@@ -1,7 +1,9 @@
-#include "lockstep/nn/normalization.h"
 
+#include "lockstep/nn/batch_norm.h"
 #include "lockstep/engine/engine.h"
-#include "lockstep/nn/layers.h"
+#include "lockstep/nn/activations.h"
+#include "lockstep/nn/residual.h"
+#include "lockstep/nn/sequential.h"
 #include "tests/nn/nn_testing.h"
 #include "tests/task_names.h"
 

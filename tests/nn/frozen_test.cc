@@ -4,6 +4,13 @@
 #include "lockstep/autograd/gradient_tree.h"
 #include "lockstep/autograd/node.h"
 #include "lockstep/engine/engine.h"
+#include "lockstep/nn/activations.h"
+#include "lockstep/nn/batch_norm.h"
+#include "lockstep/nn/conv.h"
+#include "lockstep/nn/flatten.h"
+#include "lockstep/nn/linear.h"
+#include "lockstep/nn/pooling.h"
+#include "lockstep/nn/sequential.h"
 #include "tests/nn/nn_testing.h"
 #include "tests/task_names.h"
 
@@ -41,7 +48,7 @@ class Frozen : public ::testing::Test {
   Runtime runtime_{small_devices(2)};
   Device device_ = runtime_.devices()[0];
   FineTuned net_;
-  Tensor x_ = Random(1).floats({2, 1, 6, 6}).to(device_);
+  Tensor x_ = Tensor(Random(1).floats({2, 1, 6, 6})).to(device_);
 };
 
 TEST_F(Frozen, NoGradientIsKeptAndTheOthersStayAsTheyWere) {
@@ -121,9 +128,9 @@ TEST_F(Frozen, AParameterMayBeFrozenBeforeItIsInitialized) {
   Linear net({.out_features = 2});
   net.freeze();
   net.initialize(Xavier{}, runtime_.devices());
-  EXPECT_FALSE(net(Random(1).floats({1, 3}).to(device_)).requires_grad());
+  EXPECT_FALSE(net(Tensor(Random(1).floats({1, 3})).to(device_)).requires_grad());
   net.unfreeze();
-  EXPECT_TRUE(net(Random(1).floats({1, 3}).to(device_)).requires_grad());
+  EXPECT_TRUE(net(Tensor(Random(1).floats({1, 3})).to(device_)).requires_grad());
 }
 
 TEST_F(Frozen, BatchNormsModeIsAnotherMatter) {

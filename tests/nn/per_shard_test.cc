@@ -2,6 +2,8 @@
 #include "tests/nn/nn_testing.h"
 
 #include "lockstep/autograd/function.h"
+#include "lockstep/nn/batch_norm.h"
+#include "lockstep/nn/linear.h"
 
 namespace lockstep::testing {
 namespace {

@@ -22,7 +22,7 @@ class OpsShape : public ::testing::Test {
     return ops::reshape(ops::arange(shape.numel(), DType::f32, runtime_.devices()[0]), shape);
   }
   Array numbers(const std::vector<std::int64_t>& values, const Shape& shape) {
-    return Array::from(values, shape).to(runtime_.devices()[0]);
+    return ops::to_device(Array::from(values, shape), runtime_.devices()[0]);
   }
 
   Runtime runtime_{{.cpu_devices = 2, .cores_per_device = 1, .threads_per_shard = 1}};

@@ -4,10 +4,17 @@
 #include <array>
 #include <functional>
 
-#include "lockstep/nn/layers.h"
-#include "lockstep/nn/module.h"
-#include "lockstep/nn/normalization.h"
+#include "lockstep/nn/activations.h"
+#include "lockstep/nn/batch_norm.h"
+#include "lockstep/nn/dropout.h"
+#include "lockstep/nn/embedding.h"
+#include "lockstep/nn/linear.h"
+#include "lockstep/nn/sequential.h"
+#include "lockstep/nn/state_dict.h"
+#include "lockstep/optim/adam.h"
+#include "lockstep/optim/loss_scaler.h"
 #include "lockstep/optim/optimizer.h"
+#include "lockstep/optim/weight_average.h"
 #include "lockstep/runtime/device_state.h"
 #include "lockstep/runtime/random_state.h"
 #include "lockstep/runtime/runtime.h"
@@ -253,6 +260,41 @@ TEST_P(FailedStep, LeavesTheLossScale) {
   EXPECT_THROW(bad.item(), TaskError);
   EXPECT_EQ(scaler.state().scale, 8);
   EXPECT_EQ(scaler.state().good_steps, 0);
+}
+
+// Whether the program calls update() before or after it learns of the error, also at the first step.
+TEST_P(FailedStep, IsNotAveraged) {
+  for (WordModel* m : {&model_, &same_}) m->net_.eval();
+  WeightAverage average(model_.net_, 0.75), same(same_.net_, 0.75);
+  const auto good_step = [&](std::int64_t seed) {
+    model_.step(model_.good_loss(seed));
+    average.update();
+    same_.step(same_.good_loss(seed));
+    same.update();
+  };
+  const auto bad_step = [&] {
+    Tensor bad = model_.bad_words();
+    model_.step(bad);
+    average.update();
+    EXPECT_THROW(bad.item(), TaskError);
+    bad = model_.bad_words();
+    model_.step(bad);
+    EXPECT_THROW(bad.item(), TaskError);
+    average.update();
+  };
+  const auto values_of = [](const WeightAverage& a) {
+    std::vector<std::vector<float>> all;
+    for (const auto& [name, value] : a.state_dict()) all.push_back(value.to_vector<float>());
+    return all;
+  };
+  bad_step();
+  EXPECT_TRUE(average.state_dict().empty());
+  good_step(1);
+  bad_step();
+  EXPECT_EQ(values_of(average), values_of(same));
+  good_step(2);
+  good_step(3);
+  EXPECT_EQ(values_of(average), values_of(same));
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, FailedStep, ::testing::Values(1, 8),

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/checkpoint/weights.h"
+#include "lockstep/optim/adam.h"
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
 #include "lockstep/parallel/split.h"

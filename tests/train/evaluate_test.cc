@@ -1,4 +1,5 @@
 #include "lockstep/train/evaluate.h"
+#include "lockstep/optim/sgd.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,5 @@
 #include "lockstep/train/trainer.h"
+#include "lockstep/optim/sgd.h"
 
 #include <gtest/gtest.h>
 

@@ -196,7 +196,7 @@ TEST_F(Nccl, RefusesAGpuOfTwoRanks) {
   for (std::thread& thread : threads) thread.join();
 }
 
-// The back ends that the communicator chooses for the ranks' GPUs.
+// The backends that the communicator chooses for the ranks' GPUs.
 std::vector<std::string> backends(const std::vector<int>& gpus) {
   auto groups = make_local_groups(static_cast<int>(gpus.size()));
   std::vector<std::string> found(groups.size());
