@@ -114,22 +114,15 @@ void Engine::push(Task&& task) {
 void Engine::wait_readable(const Resource& resource) {
   check_outside_tasks("wait_readable");
   HostWaiter waiter;
-  DependencyGraph::FailureEntry told;
-  {
-    const Impl::Lock guard = impl_->wait(waiter, [&] {
-      if (impl_->observer) impl_->observer->waiting();
-      impl_->graph.wait_readable(resource, waiter);
-    });
-    if (!waiter.failure) waiter.failure = waiter.loss;
-    if (waiter.failure) told = impl_->graph.take_logged(*waiter.failure);
-    // The data is good, but the reader must learn once that it lacks an update.
-    if (!waiter.failure && waiter.omission) {
-      told = impl_->graph.take_logged(*waiter.omission);
-      if (told) waiter.failure = waiter.omission;
-    }
-    if (waiter.failure) ++impl_->reports;
-  }
-  if (waiter.failure) throw_failure(waiter.failure);
+  Impl::Lock guard = impl_->wait(waiter, [&] {
+    if (impl_->observer) impl_->observer->waiting();
+    impl_->graph.wait_readable(resource, waiter);
+  });
+  if (!waiter.failure) waiter.failure = waiter.loss;
+  // The data is good, but the reader must learn once that it lacks an update.
+  const FailurePtr& omission = waiter.omission;
+  if (!waiter.failure && omission && impl_->graph.unreported(*omission)) waiter.failure = omission;
+  if (waiter.failure) impl_->report(std::move(waiter.failure), std::move(guard));
 }
 
 void Engine::wait_unused(const Resource& resource) {
@@ -141,13 +134,8 @@ void Engine::wait_unused(const Resource& resource) {
 void Engine::wait_all() {
   check_outside_tasks("wait_all");
   HostWaiter waiter;
-  DependencyGraph::FailureEntry told;
-  {
-    const Impl::Lock guard = impl_->wait(waiter, [&] { impl_->graph.wait_all(waiter); });
-    told = impl_->graph.take_first_logged();
-    if (told) ++impl_->reports;
-  }
-  if (told) throw_failure(told.mapped());
+  Impl::Lock guard = impl_->wait(waiter, [&] { impl_->graph.wait_all(waiter); });
+  if (FailurePtr first = impl_->graph.first_unreported()) impl_->report(std::move(first), std::move(guard));
 }
 
 void Engine::cancel_pending(const std::string& reason) {
@@ -184,6 +172,28 @@ bool Engine::forgive(const Resource& resource) {
   if (waiter.loss) return false;
   forgiven = impl_->graph.forgive(resource);
   return !impl_->graph.failure(resource);
+}
+
+bool Engine::unreported(const Failure& failure) const {
+  const Impl::Lock guard = impl_->lock();
+  return impl_->graph.unreported(failure);
+}
+
+bool Engine::reported(const FailureGroup& group) {
+  const auto thrown = [&](const Resource& root) {
+    wait_unused(root);
+    const FailurePtr why = failure(root);
+    return why && !unreported(*why);
+  };
+  if (std::ranges::any_of(group.roots, thrown)) return true;
+  const Impl::Lock guard = impl_->lock();
+  return group.reported;
+}
+
+void Engine::report_again(const FailurePtr& failure) {
+  FailureEntry entry = DependencyGraph::make_entry(failure);
+  const Impl::Lock guard = impl_->lock();
+  impl_->graph.log(std::move(entry));
 }
 
 std::uint64_t Engine::reports() const { return impl_->reports.load(std::memory_order_relaxed); }

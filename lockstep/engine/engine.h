@@ -113,8 +113,8 @@ class Engine {
   // about to be overwritten or freed.
   void wait_unused(const Resource& resource);
   // Waits until every task pushed so far has finished. Throws the first failure, in order of pushing, that no wait has
-  // thrown yet, if there is one. A failure of data that was joined with data of an earlier failure goes with that one.
-  // Cancellations are not thrown here.
+  // thrown yet, if there is one. A failure of data that was joined with data of an earlier failure goes with that one,
+  // and a failure of a FailureGroup with the others of the group. Cancellations are not thrown here.
   void wait_all();
 
   // Skips every task that was pushed and has not started. Use it after an error or an interruption, when the results
@@ -132,6 +132,12 @@ class Engine {
   // changes nothing if the data is torn.
   bool forgive(const Resource& resource);
 
+  // Returns whether a wait has yet to throw the failure.
+  bool unreported(const Failure& failure) const;
+  // Waits for the group's roots. Returns whether a wait has thrown a failure of them or of the group's tasks.
+  bool reported(const FailureGroup& group);
+  // Makes the failure one that no wait has thrown yet: more data is lost because of it than its reader could know.
+  void report_again(const FailurePtr& failure);
   // Number of failures that waits have thrown so far. Code that keeps data between steps looks for failed data when it
   // has changed.
   std::uint64_t reports() const;

@@ -33,9 +33,9 @@ Engine::Impl::Impl(EngineOptions engine_options)
     : options(std::move(engine_options)),
       out_of_memory(
           std::make_shared<Failure>(Failure{.task = "a task", .message = "a task ran out of memory", .order = -1})),
-      launched([this](const std::string& task, std::int64_t order, const std::string& lane, std::exception_ptr cause) {
-        FailurePtr failure = make_failure(task, order, lane, std::move(cause));
-        DependencyGraph::FailureEntry entry = DependencyGraph::make_entry(failure);
+      launched([this](const LaunchedTasks::Launch& launch, const std::string& lane, std::exception_ptr cause) {
+        FailurePtr failure = make_failure(launch.task, launch.order, lane, std::move(cause));
+        FailureEntry entry = DependencyGraph::make_entry(failure, launch.group);
         const Lock guard = lock();
         graph.count_failure();
         graph.log(std::move(entry));
@@ -47,6 +47,7 @@ Engine::Impl::Impl(EngineOptions engine_options)
 }
 
 void Engine::Impl::add(Task&& task) {
+  if (!task.group) task.group = FailureScope::current();
   if (observer) observer->pushing(task);
   const Task& pushed = graph.push(std::move(task));
   if (observer) observer->pushed(pushed);
@@ -172,6 +173,7 @@ void Engine::Impl::launch(const ReadyTask& task, Lane& lane, Ending& ending) noe
   const bool timed = launch.measured || task.trace;
   try {
     launch.task = node.task.name;
+    launch.group = node.task.group;
     for (const DeviceWait& wait : node.device_waits) {
       if (wait.data) launch.reads.push_back(wait.ticket);
     }
@@ -243,7 +245,7 @@ FailurePtr Engine::Impl::first_loss(const std::vector<DeviceWait>& waits) const 
 Engine::Impl::Ending Engine::Impl::fail(const TaskNode& node, const Lane& lane, std::exception_ptr cause) const noexcept
     try {
   FailurePtr failure = make_failure(node.task.name, node.order, lane.full_name(), std::move(cause));
-  DependencyGraph::FailureEntry entry = DependencyGraph::make_entry(failure);
+  FailureEntry entry = DependencyGraph::make_entry(failure, node.task.group);
   return {Outcome::kFailed, std::move(failure), std::move(entry)};
 } catch (...) {
   return {Outcome::kFailed, out_of_memory, {}};
@@ -317,6 +319,25 @@ void Engine::Impl::wait_for_room(Lock& guard) {
     }
     return true;
   });
+}
+
+void Engine::Impl::report(FailurePtr failure, Lock guard) {
+  ++reports;
+  FailureLog told = graph.report(*failure);
+  const auto thrown = told.find(failure->order);
+  const auto group = thrown == told.end() ? nullptr : thrown->second.group;
+  guard.unlock();
+  if (group) {
+    // The roots' failures are reported with this one.
+    for (const Resource& root : group->roots) {
+      HostWaiter waiter;
+      guard = wait(waiter, [&] { graph.wait_unused(root, waiter); });
+      told.merge(graph.take_failure_of(root));
+      guard.unlock();
+    }
+  }
+  told.clear();
+  throw_failure(std::move(failure));
 }
 
 void Engine::Impl::wait_for_devices(const std::vector<DeviceWait>& waits) {

@@ -61,7 +61,7 @@ struct Engine::Impl {
   struct Ending {
     Outcome outcome = Outcome::kDone;
     FailurePtr failure;
-    DependencyGraph::FailureEntry entry;
+    FailureEntry entry;
     std::uint64_t ticket = 0;  // behind the work queued on the lane's stream
   };
   // Runs the task, or skips it if there is a reason, and destroys its closure. Call without the lock.
@@ -120,6 +120,8 @@ struct Engine::Impl {
     }
     return guard;
   }
+  // Throws a failure and notes that. Call with the lock.
+  [[noreturn]] void report(FailurePtr failure, Lock guard);
   // Without the lock.
   void wait_for_devices(const std::vector<DeviceWait>& waits);
   // Returns the earliest-pushed failure known so far among the tasks that wrote the data; null if none. Call without

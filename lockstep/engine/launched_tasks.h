@@ -26,8 +26,8 @@ class LaunchedTasks {
  public:
   // Turns a stream's exception into a failure and remembers it for wait_all. Called with the lock held, before any
   // thread learns that the task is over.
-  using Blame = std::function<FailurePtr(const std::string& task, std::int64_t order, const std::string& lane,
-                                         std::exception_ptr cause)>;
+  struct Launch;
+  using Blame = std::function<FailurePtr(const Launch& launch, const std::string& lane, std::exception_ptr cause)>;
   explicit LaunchedTasks(Blame blame) : blame_(std::move(blame)) {}
   // Waits for all streams.
   ~LaunchedTasks();
@@ -40,6 +40,7 @@ class LaunchedTasks {
     std::uint64_t ticket = 0;
     std::string task = {};
     std::int64_t order = 0;
+    std::shared_ptr<FailureGroup> group = {};
     // Tickets whose failures this task inherits, because it reads what they wrote.
     std::vector<Ticket> reads = {};
     // Whether its time counts in take_time().

@@ -431,9 +431,8 @@ void Parameter::map_gradient(const GradientMap& f) const {
   s.check_settable("map_gradient");
   const Array found = s.gradient.peek(s.devices.at(0));
   if (!found.defined()) return;
-  std::vector<Resource> losses;
-  s.gradient.list_losses(losses);
-  s.gradient.set(s.mapped("map_gradient", found, f), std::move(losses));
+  Passes passes = s.gradient.passes();
+  s.gradient.set(s.mapped("map_gradient", found, f), std::move(passes));
 }
 
 Array Parameter::mapped(std::string_view what, const Array& gradient, const GradientMap& f) const {

@@ -176,7 +176,7 @@ std::int64_t Optimizer::steps() const {
 // The losses that the gradients are of. A step of gradients without their loss would be a step of a part of the batch.
 std::vector<Resource> Optimizer::losses() const {
   std::vector<Resource> all;
-  for (const Slot& slot : slots_) slot.parameter.gradient_tree().list_losses(all);
+  for (const Slot& slot : slots_) slot.parameter.gradient_tree().passes().list_losses(all);
   return all;
 }
 
@@ -304,7 +304,8 @@ void Optimizer::drop_failed_scales() {
   if (std::exchange(reports_, reports) == reports) return;
   const auto failed = [&](const Array& scale) {
     engine.wait_unused(scale.resource());
-    return engine.failure(scale.resource()) != nullptr;
+    const FailurePtr why = engine.failure(scale.resource());
+    return why && !engine.unreported(*why);
   };
   if (std::ranges::none_of(scales_, failed)) return;
   scales_.clear();
@@ -320,11 +321,11 @@ void Optimizer::map_gradients(const std::function<Tensor(const Tensor& gradient,
     if (p.initialized()) found[i] = p.gradient_tree().peek(home(i));
   }
   check_any("map_gradients", found);
-  std::vector<std::vector<Resource>> losses(slots_.size());
+  std::vector<Passes> passes(slots_.size());
   for (std::size_t i = 0; i < slots_.size(); ++i) {
     if (!found[i].defined()) continue;
     const Parameter& p = slots_[i].parameter;
-    p.gradient_tree().list_losses(losses[i]);
+    passes[i] = p.gradient_tree().passes();
     // As the step would: optimizers round the factor to the gradient's type.
     if (const Array scale = scale_on(home(i)); scale.defined()) {
       const Array near = ops::to_device(scale, found[i].device(), {.non_blocking = true});
@@ -340,7 +341,7 @@ void Optimizer::map_gradients(const std::function<Tensor(const Tensor& gradient,
     scales.push_back(ops::where(skips, scale, ops::scalar_like(scale, 1)));
   }
   for (std::size_t i = 0; i < slots_.size(); ++i) {
-    if (found[i].defined()) slots_[i].parameter.gradient_tree().set(std::move(found[i]), std::move(losses[i]));
+    if (found[i].defined()) slots_[i].parameter.gradient_tree().set(std::move(found[i]), std::move(passes[i]));
   }
   scales_ = std::move(scales);
   factor_.reset();

@@ -9,6 +9,7 @@
 
 #include "lockstep/autograd/gradient_tree.h"
 #include "lockstep/backend/backend.h"
+#include "lockstep/comm/tree_sum.h"
 #include "lockstep/engine/engine.h"
 #include "lockstep/ops/copy.h"
 #include "lockstep/ops/elementwise.h"
@@ -50,6 +51,16 @@ Array wrap(const void* data, const Shape& shape, DType dtype, Device device, std
 // Segments begin at multiples of this many elements in GPU memory, so that whole vectors can be moved.
 constexpr std::size_t kGpuStep = 128;
 
+// Sums the arrays of one segment, by place in the tree, into its place in a contribution. One may have been computed
+// there already.
+void sum_block(Backend& backend, KernelContext& context, const std::vector<View>& block, const View& out) {
+  if (block.size() == 1 && block[0].data == out.data) return;
+  if (out.dtype == DType::f32) return backend.reduce().tree_sum(context, block, out);
+  std::vector<const void*> leaves;
+  for (const View& leaf : block) leaves.push_back(leaf.data);
+  rounded_tree_sum(leaves, DType::bf16, out.data, static_cast<std::size_t>(out.numel()));
+}
+
 // The bucket number of a parameter that is in no bucket.
 constexpr auto kNone = static_cast<std::size_t>(-1);
 
@@ -58,7 +69,7 @@ constexpr auto kNone = static_cast<std::size_t>(-1);
 BucketReducer::BucketReducer(std::shared_ptr<Communicator> communicator, std::vector<Parameter> parameters,
                              const JobShares& shares, DType dtype, BucketOptions options)
     : communicator_(std::move(communicator)), group_(communicator_->make_group()), parameters_(std::move(parameters)),
-      dtype_(dtype), options_(options), rounds_(parameters_.size()) {
+      dtype_(dtype), options_(options), summed_(parameters_.size()) {
   int world = communicator_->world_size();
   check(shares.shards() >= world, "distributed data parallel: {} shards for {} ranks, expected at least one each",
         shares.shards(), world);
@@ -94,7 +105,7 @@ void BucketReducer::set_shares(const JobShares& shares) {
   }
   const auto waiting =
       std::ranges::find_if(parameters_, [](const Parameter& p) { return p.gradient_tree().present(); });
-  check(waiting == parameters_.end() && std::ranges::all_of(rounds_, [](int rounds) { return rounds == 0; }),
+  check(waiting == parameters_.end() && std::ranges::all_of(summed_, &Passes::empty),
         "distributed data parallel: shares change while gradients of an earlier backward() are still waiting: call "
         "step() or zero_grad() first");
   wait_for_buckets();
@@ -204,12 +215,17 @@ void BucketReducer::detach() {
   for (const Parameter& p : parameters_) p.gradient_tree().remove_reducer(*this);
 }
 
-void BucketReducer::end_backward(bool sync) {
+void BucketReducer::end_backward(const BackwardPass& pass) {
   std::uint64_t step = state_of(communicator_->device(), "reducer").random->step();
   backwards_ = step == step_ ? backwards_ + 1 : 1;
   step_ = step;
-  waiting_ = !sync || !synchronizes();
+  waiting_ = !pass.sync || !synchronizes();
+  Engine& engine = *state_of(communicator_->device(), "reducer").engine;
+  of_waiting_.drop_failed(engine, {});
+  of_waiting_.add(pass.failures, engine);
   if (waiting_) return;
+  // Of the whole bucket: a parameter without a gradient in this pass would pass its failure on.
+  for (std::size_t i = 0; i < parameters_.size(); ++i) drop_failed(i);
   settle_buckets();
   // Ranks compare this text, so a rank that has synchronized more or less often than the others gets an error.
   std::string when = fmt::format("step {}", step_ + 1);
@@ -218,18 +234,19 @@ void BucketReducer::end_backward(bool sync) {
   ++all_rounds_;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     if (in_bucket(i)) {
-      ++rounds_[i];
+      summed_[i].add(of_waiting_);
     } else if (parameters_[i].gradient_tree().present()) {
       parameters_[i].zero_grad();
     }
   }
+  of_waiting_ = {};
 }
 
 // Moves parameters between buckets when the set of trained parameters, or their order, has changed. All ranks call this
 // in the same state.
 void BucketReducer::settle_buckets() {
   std::vector<std::size_t> order = wanted();
-  const bool cleared = std::ranges::all_of(order, [&](std::size_t i) { return rounds_[i] == 0; });
+  const bool cleared = std::ranges::all_of(order, [&](std::size_t i) { return summed_[i].empty(); });
   if (!cleared) {
     // The buckets hold sums that an optimizer has not read yet.
     const auto stranger = std::ranges::find_if_not(order, [&](std::size_t i) { return in_bucket(i); });
@@ -247,24 +264,149 @@ void BucketReducer::settle_buckets() {
   for (const auto& bucket : buckets_) now.insert(now.end(), bucket->parameters.begin(), bucket->parameters.end());
   if (now == order) return;
   wait_for_buckets();
-  std::ranges::fill(rounds_, 0);
+  std::ranges::fill(summed_, Passes());
   make_buckets(order);
+}
+
+std::vector<std::vector<std::vector<Array>>> BucketReducer::take_parts(const Bucket& bucket) const {
+  std::vector<std::vector<std::vector<Array>>> parts(bucket.parameters.size());
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    parts[i].resize(blocks_.size());
+    for (auto& [shard, sum] : parameters_[bucket.parameters[i]].gradient_tree().take_subtrees()) {
+      auto after = std::ranges::find_if(blocks_, [&](const auto& b) { return shard < b.first + b.second; });
+      check(after != blocks_.end() && shard >= after->first,
+            "distributed data parallel: a gradient of shard {}, which "
+            "belongs to another rank",
+            shard);
+      auto& block = parts[i][static_cast<std::size_t>(after - blocks_.begin())];
+      block.resize(std::max(block.size(), shard - after->first + 1));
+      block[shard - after->first] = ops::readable_from(sum, place());
+    }
+  }
+  return parts;
+}
+
+void BucketReducer::gather_on_gpu(Bucket& bucket, std::vector<std::vector<std::vector<Array>>>& parts) const {
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    for (std::size_t k = 0; k < parts[i].size(); ++k) {
+      std::vector<Array>& block = parts[i][k];
+      if (block.empty()) continue;
+      const Array& destination = bucket.destinations[k][i];
+      const bool single = std::ranges::count_if(block, &Array::defined) == 1;
+      // The last gradient is there.
+      const Array sum =
+          single ? block.back() : parameters_[bucket.parameters[i]].gradient_tree().tree_sum(block, place());
+      if (sum.view().data != destination.view().data) ops::copy_(sum, destination);
+      block = {destination};
+    }
+  }
+}
+
+void BucketReducer::reduce(Bucket& bucket, std::size_t number, const std::string& when) {
+  auto parts = take_parts(bucket);
+  const std::shared_ptr<DeviceSums> sums = communicator_->sums();
+  if (sums) gather_on_gpu(bucket, parts);
+  std::vector<Array> reads, writes{bucket.sum, bucket.present};
+  std::vector<std::vector<std::vector<View>>> leaves(parts.size());
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    for (std::size_t k = 0; k < parts[i].size(); ++k) {
+      std::vector<View>& block = leaves[i].emplace_back();
+      for (const Array& part : parts[i][k]) {
+        block.push_back(part.defined() ? part.view() : View());
+        if (part.defined()) reads.push_back(part);
+      }
+      if (block.empty() || bucket.destinations[k].empty()) continue;
+      // A gradient computed elsewhere is copied to its destination. A GPU sums where the rounded gradients are.
+      const Array& destination = bucket.destinations[k][i];
+      if (sums || block[0].data != destination.view().data) writes.push_back(destination);
+    }
+  }
+  // Sums of earlier rounds that are still needed continue in separate memory.
+  std::vector<std::uint8_t> goes_on, moves;
+  bool keeps_total = false;
+  for (std::size_t i = 0; i < bucket.parameters.size(); ++i) {
+    goes_on.push_back(!summed_[bucket.parameters[i]].empty());
+    moves.push_back(goes_on[i] && !bucket.in_total[i]);
+    keeps_total = keeps_total || (goes_on[i] && bucket.in_total[i]);
+  }
+  bool several = std::ranges::count(goes_on, 1) > 0;
+  bucket.in_total.assign(bucket.parameters.size(), several);
+  if (several) {
+    if (!bucket.total.defined()) {
+      bucket.total = ops::empty_like(bucket.sum);
+      bucket.total_present = ops::empty_like(bucket.present);
+    }
+    for (const Array& t : {bucket.sum, bucket.present}) reads.push_back(t);
+    // Else it is written as a whole: a failed batch of an earlier step must not fail this one.
+    if (keeps_total) {
+      for (const Array& t : {bucket.total, bucket.total_present}) reads.push_back(t);
+    }
+    for (const Array& t : {bucket.total, bucket.total_present}) writes.push_back(t);
+  }
+  auto body = [backend = sums ? &sums->backend() : &communicator_->backend(), sums, reducer = bucket.reducer,
+               leaves = std::move(leaves), offsets = bucket.offsets, sizes = bucket.sizes, flags = bucket.flags,
+               sum = bucket.sum.view(), present = bucket.present.view(), total = bucket.total.view(),
+               total_present = bucket.total_present.view(), goes_on, moves, several,
+               label = fmt::format("bucket {}, {}", number, when)](KernelContext& lane) {
+    KernelContext& context = sums ? sums->context() : lane;
+    auto segment = [&](void* array, DType dtype, std::size_t i) {
+      return View{static_cast<std::byte*>(array) + offsets[i] * item_size(dtype),
+                  dtype,
+                  Layout::plain,
+                  {static_cast<std::int64_t>(sizes[i])}};
+    };
+    for (std::size_t i = 0; i < leaves.size(); ++i) {
+      if (moves[i]) {
+        flags->total[i] = flags->latest[i];
+        backend->copy().copy(context, segment(sum.data, DType::f32, i), segment(total.data, DType::f32, i));
+      }
+      for (std::size_t k = 0; k < leaves[i].size(); ++k) {
+        const std::vector<View>& block = leaves[i][k];
+        reducer->set_present(k, i, !block.empty());
+        if (block.empty()) continue;
+        const CommBuffer contribution = reducer->contribution(k);
+        View out = segment(contribution.data, contribution.dtype, i);
+        out.shape = block.back().shape;
+        sum_block(*backend, context, block, out);
+      }
+    }
+    reducer->reduce({.label = label});
+    for (std::size_t i = 0; i < leaves.size(); ++i) {
+      flags->latest[i] = reducer->result_present(i);
+      if (!several) continue;
+      const View from = segment(sum.data, DType::f32, i), to = segment(total.data, DType::f32, i);
+      // The first sum is copied, because adding it to +0 would change -0.
+      if (!goes_on[i] || !flags->total[i]) {
+        backend->copy().copy(context, from, to);
+        flags->total[i] = flags->latest[i];
+      } else if (flags->latest[i]) {
+        backend->elementwise().binary(context, BinaryOp::add, to, from, to);
+      }
+    }
+    const auto show = [&](std::vector<std::uint8_t>& values, const View& to) {
+      View from = to;
+      from.data = values.data();
+      backend->transfer(context, from, to, false);
+    };
+    show(flags->latest, present);
+    if (several) show(flags->total, total_present);
+    if (sums) sums->wait();
+  };
+  communicator_->push("all-reduce", CommChannel::bulk, reads, writes, std::move(body));
 }
 
 void BucketReducer::added(std::size_t index) {
   if (!learnt_ && all_rounds_ == 0 && std::ranges::find(found_, index) == found_.end()) found_.push_back(index);
 }
 
-void BucketReducer::clear(std::size_t index) { rounds_[index] = 0; }
+void BucketReducer::clear(std::size_t index) { summed_[index] = {}; }
 
-void BucketReducer::drop_failed(std::size_t index) {
-  if (rounds_[index] == 0) return;
+bool BucketReducer::drop_failed(std::size_t index) {
+  if (summed_[index].empty()) return false;
   const auto [number, segment] = places_[index];
   const Bucket& bucket = *buckets_[number];
   const Array& sum = bucket.in_total[segment] ? bucket.total : bucket.sum;
-  Engine& engine = *sum.storage()->engine;
-  engine.wait_unused(sum.resource());
-  if (engine.failure(sum.resource())) rounds_[index] = 0;
+  return summed_[index].drop_failed(*sum.storage()->engine, std::span(&sum, 1));
 }
 
 Array BucketReducer::destination(std::size_t index, int shard, Device device) {
@@ -292,7 +434,7 @@ ReducedGradient BucketReducer::sum(std::size_t index, Device device) {
         "parameter {}: its gradient is not summed over the ranks yet: call backward() once after the no_sync() guard "
         "ends",
         parameters_[index].name());
-  if (rounds_[index] == 0) return {};
+  if (summed_[index].empty()) return {};
   auto [number, segment] = places_[index];
   const Bucket& bucket = *buckets_[number];
   bool several = bucket.in_total[segment];

@@ -36,7 +36,7 @@ class BucketReducer : public GradientReducer, public std::enable_shared_from_thi
 
   // Sums the contents of the trees over all ranks: one round. Without `sync`, or while held, the gradients keep
   // waiting.
-  void end_backward(bool sync) override;
+  void end_backward(const BackwardPass& pass) override;
   bool synchronizes() const override { return holds_ == 0; }
   bool waits() const override { return waiting_; }
   bool has_shard(int shard) const override { return shard >= first_shard_ && shard < last_shard_; }
@@ -46,7 +46,8 @@ class BucketReducer : public GradientReducer, public std::enable_shared_from_thi
   ReducedGradient sum(std::size_t index, Device device) override;
   void added(std::size_t index) override;
   void clear(std::size_t index) override;
-  void drop_failed(std::size_t index) override;
+  const Passes& passes(std::size_t index) const override { return summed_[index]; }
+  bool drop_failed(std::size_t index) override;
   std::uint64_t rounds() const override { return static_cast<std::uint64_t>(all_rounds_); }
   Array destination(std::size_t index, int shard, Device device) override;
 
@@ -109,8 +110,9 @@ class BucketReducer : public GradientReducer, public std::enable_shared_from_thi
   bool learnt_ = false;
   int first_shard_ = 0, last_shard_ = 0;  // of this rank
   int holds_ = 0;
-  bool waiting_ = false;     // a pass since the latest round did not synchronize
-  std::vector<int> rounds_;  // of each parameter since its gradient was cleared
+  bool waiting_ = false;        // a pass since the latest round did not synchronize
+  Passes of_waiting_;           // since the latest round
+  std::vector<Passes> summed_;  // of each parameter since its gradient was cleared
   std::int64_t all_rounds_ = 0;
   std::uint64_t step_ = 0;      // step of the latest backward()
   std::int64_t backwards_ = 0;  // number of backward() calls in that step

@@ -70,10 +70,11 @@ TEST_F(GradientTreeTest, FewLossesAreKept) {
   GradientTree tree;
   for (std::uint64_t pass = 1; pass <= 1000; ++pass) {
     const Array loss = on(0, {1});
-    tree.add({.number = pass, .roots = {loss.resource()}}, 0, on(0, {1}));
+    const auto failures = std::make_shared<FailureGroup>(std::vector{loss.resource()});
+    tree.add({.number = pass, .failures = failures}, 0, on(0, {1}));
   }
   std::vector<Resource> losses;
-  tree.list_losses(losses);
+  tree.passes().list_losses(losses);
   EXPECT_LE(losses.size(), 128U);
   EXPECT_EQ(tree.sum(device(0)).sum.to_vector<float>(), std::vector<float>{1000});
 }

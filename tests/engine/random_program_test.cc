@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <functional>
 #include <thread>
+#include <tuple>
 
 #include "lockstep/engine/dependency_graph.h"
 #include "lockstep/engine/push_observer.h"
@@ -87,9 +88,9 @@ class RandomOrder {
         TestWaiter waiter;
         graph_.wait_readable(resource, waiter);
         move_until_open(waiter);
-        if (waiter.failure) graph_.take_logged(*waiter.failure);
-        if (!waiter.failure && waiter.omission && graph_.take_logged(*waiter.omission))
-          waiter.failure = waiter.omission;
+        const FailurePtr& omission = waiter.omission;
+        if (!waiter.failure && omission && graph_.unreported(*omission)) waiter.failure = omission;
+        if (waiter.failure) std::ignore = graph_.report(*waiter.failure);
         trail_.answers.push_back(waiter.failure ? name_of(*waiter.failure) : "ok");
         break;
       }
@@ -103,8 +104,9 @@ class RandomOrder {
         TestWaiter waiter;
         graph_.wait_all(waiter);
         move_until_open(waiter);
-        const auto entry = graph_.take_first_logged();
-        trail_.answers.push_back(entry ? entry.mapped()->task : "ok");
+        const FailurePtr first = graph_.first_unreported();
+        if (first) std::ignore = graph_.report(*first);
+        trail_.answers.push_back(first ? first->task : "ok");
         break;
       }
       case Step::kForgive: {
