@@ -138,9 +138,9 @@ double flops_of(const ConvCall& c) {
 }
 
 double flops_of(const MatmulCall& c) {
-  const int rank = c.a.shape.rank();
+  const int dims = c.a.shape.dim();
   return 2.0 * static_cast<double>(c.c.shape.numel()) *
-         static_cast<double>(c.a.shape[c.options.transpose_a ? rank - 2 : rank - 1]);
+         static_cast<double>(c.a.shape[c.options.transpose_a ? dims - 2 : dims - 1]);
 }
 
 DType dtype_of(const PrepareConvCall& c) { return c.dtype; }

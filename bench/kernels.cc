@@ -22,7 +22,7 @@ class Buffer {
  public:
   explicit Buffer(const Operand& o) : Buffer(o, o.layout) {}
   Buffer(const Operand& o, Layout layout) {
-    if (o.shape.rank() == 0) return;
+    if (o.shape.dim() == 0) return;
     view_ = {.dtype = o.dtype, .layout = layout_fits(layout, o.shape) ? layout : Layout::plain, .shape = o.shape};
     view_.data = memory_.get(std::max<std::size_t>(view_.bytes(), 1));
     const RandomKey key = random_key(0, {});
@@ -112,7 +112,7 @@ Work work_of(const MatmulCall& c, const Kernels& kernels, KernelContext& context
   const WeightView b(d->b.view(), d->prepared.view());
   if (b.prepared) matmul.prepare(context, c.options, b, c.a.dtype, b.prepared);
   return [=, &matmul, &context, options = c.options] {
-    if (d->a.view().shape.rank() == 3) return matmul.batched_matmul(context, options, d->a.view(), b, d->c.view());
+    if (d->a.view().shape.dim() == 3) return matmul.batched_matmul(context, options, d->a.view(), b, d->c.view());
     matmul.matmul(context, options, d->a.view(), b, d->bias.view(), d->c.view());
   };
 }

@@ -6,7 +6,7 @@
 #include <lockstep/data/data_loader.h>
 #include <lockstep/data/fashion_mnist.h>
 #include <lockstep/data/head_dataset.h>
-#include <lockstep/models/models.h>
+#include <lockstep/models/resnet.h>
 #include <lockstep/optim/sgd.h>
 #include <lockstep/parallel/split.h>
 #include <lockstep/train/evaluate.h>

@@ -1,18 +1,44 @@
 // All of Lockstep's public headers. Only these are installed. You can also include one alone.
 #pragma once
 
-// Tensors, operations, losses, functions of your own.
+// Tensors and gradients.
+#include "lockstep/autograd/backward.h"
+#include "lockstep/autograd/creation.h"
 #include "lockstep/autograd/function.h"
-#include "lockstep/autograd/functions.h"
-#include "lockstep/autograd/losses.h"
+#include "lockstep/autograd/no_grad.h"
+#include "lockstep/autograd/shards.h"
 #include "lockstep/autograd/tensor.h"
-#include "lockstep/backend/window.h"
 #include "lockstep/base/random.h"
 #include "lockstep/tensor/array.h"
 #include "lockstep/tensor/copy_options.h"
 #include "lockstep/tensor/dtype.h"
 #include "lockstep/tensor/shape.h"
 #include "lockstep/tensor/view.h"
+
+// Functions of tensors.
+#include "lockstep/autograd/activations.h"
+#include "lockstep/autograd/attention.h"
+#include "lockstep/autograd/compare.h"
+#include "lockstep/autograd/concatenate.h"
+#include "lockstep/autograd/conv.h"
+#include "lockstep/autograd/dims.h"
+#include "lockstep/autograd/dropout.h"
+#include "lockstep/autograd/elementwise.h"
+#include "lockstep/autograd/functions.h"
+#include "lockstep/autograd/index.h"
+#include "lockstep/autograd/interpolate.h"
+#include "lockstep/autograd/losses.h"
+#include "lockstep/autograd/matmul.h"
+#include "lockstep/autograd/normalize.h"
+#include "lockstep/autograd/pad.h"
+#include "lockstep/autograd/pool.h"
+#include "lockstep/autograd/reduce.h"
+#include "lockstep/autograd/shape.h"
+#include "lockstep/autograd/slice.h"
+#include "lockstep/autograd/softmax.h"
+#include "lockstep/autograd/sort.h"
+#include "lockstep/autograd/triangle.h"
+#include "lockstep/backend/window.h"
 
 // Devices.
 #include "lockstep/device/device.h"
@@ -29,6 +55,7 @@
 #include "lockstep/nn/embedding.h"
 #include "lockstep/nn/flatten.h"
 #include "lockstep/nn/identity.h"
+#include "lockstep/nn/initializers.h"
 #include "lockstep/nn/linear.h"
 #include "lockstep/nn/module.h"
 #include "lockstep/nn/module_list.h"
@@ -63,7 +90,12 @@
 #include "lockstep/data/text.h"
 
 // Models.
+#include "lockstep/models/gpt.h"
+#include "lockstep/models/lenet.h"
+#include "lockstep/models/lstm_language_model.h"
+#include "lockstep/models/mlp.h"
 #include "lockstep/models/models.h"
+#include "lockstep/models/resnet.h"
 
 // Files of weights, checkpoints.
 #include "lockstep/checkpoint/epoch_report.h"
@@ -74,6 +106,8 @@
 #include "lockstep/comm/process_group.h"
 #include "lockstep/launch/launch_environment.h"
 #include "lockstep/launch/spawn.h"
+#include "lockstep/parallel/balance.h"
+#include "lockstep/parallel/balancer.h"
 #include "lockstep/parallel/data_parallel.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
 #include "lockstep/parallel/job.h"

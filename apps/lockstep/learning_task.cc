@@ -17,6 +17,8 @@
 #include "lockstep/data/head_dataset.h"
 #include "lockstep/data/tensor_dataset.h"
 #include "lockstep/data/text.h"
+#include "lockstep/models/gpt.h"
+#include "lockstep/models/lstm_language_model.h"
 #include "lockstep/models/models.h"
 
 namespace lockstep::app {

@@ -1,3 +1,5 @@
+#include "lockstep/autograd/backward.h"
+
 #include <algorithm>
 #include <atomic>
 #include <functional>
@@ -5,6 +7,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "lockstep/autograd/no_grad.h"
 #include "lockstep/autograd/node.h"
 #include "lockstep/ops/copy.h"
 #include "lockstep/ops/launch.h"

@@ -64,9 +64,9 @@ void GradientTree::add(const BackwardPass& pass, int shard, const Array& gradien
   }
   read_ = {};
   ++version_;
-  Engine& engine = *gradient.storage()->engine;
   if (latest_pass_ != pass.number) {
     drop_failed();
+    for (Passes* passes : {&sums_.of_total, &sums_.of_unsynchronized}) passes->forget_good(*gradient.storage()->engine);
     latest_pass_ = pass.number;
     latest_failures_ = pass.failures;
     before_ = sums_;
@@ -82,12 +82,12 @@ void GradientTree::add(const BackwardPass& pass, int shard, const Array& gradien
   if (!synchronizes(pass)) {
     sums_.unsynchronized[first] = sum;
     sums_.unsynchronized_round = pass.number;
-    sums_.of_unsynchronized.add(pass.failures, engine);
+    sums_.of_unsynchronized.add(pass.failures);
     return;
   }
   if (covers(first) || sums_.round != pass.number) finish_round(gradient.device());
   sums_.round = pass.number;
-  sums_.of_subtrees.add(pass.failures, engine);
+  sums_.of_subtrees.add(pass.failures);
   {
     ops::ShardScope scope(shard);
     sum = rounded(sum);

@@ -8,10 +8,8 @@
 
 namespace lockstep {
 
-void Passes::add(const std::shared_ptr<FailureGroup>& pass, Engine& engine) {
-  if (!pass || std::ranges::find(all_, pass) != all_.end()) return;
-  forget_good(engine);
-  all_.push_back(pass);
+void Passes::add(const std::shared_ptr<FailureGroup>& pass) {
+  if (pass && std::ranges::find(all_, pass) == all_.end()) all_.push_back(pass);
 }
 
 void Passes::add(const Passes& others) {
@@ -58,7 +56,6 @@ bool Passes::drop_failed(Engine& engine, std::span<const Array> sums) {
   return false;
 }
 
-// Passes add up for as long as a program runs if it trains this parameter with no optimizer, and does not freeze it.
 void Passes::forget_good(Engine& engine) {
   // The repetitions of a recorded step compute its losses anew.
   if (all_.size() < many_ || StepRecorder::current()) return;

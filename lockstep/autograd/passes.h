@@ -17,9 +17,9 @@ class Engine;
 class Passes {
  public:
   // Does nothing for null, and for a pass that is there already.
-  void add(const std::shared_ptr<FailureGroup>& pass, Engine& engine);
+  void add(const std::shared_ptr<FailureGroup>& pass);
   void add(const Passes& others);
-  bool empty() const { return all_.empty(); }
+  bool empty() const { return all_.empty() && !forgot_; }
 
   // Adds the data of the losses, without repetition.
   void list_losses(std::vector<Resource>& all) const;
@@ -29,10 +29,11 @@ class Passes {
   // knows of some of the passes only, the sums stay as well: the others are lost with them, so the step that lacks them
   // reports the failure again.
   bool drop_failed(Engine& engine, std::span<const Array> sums);
-
- private:
+  // Unlists passes that cannot fail any more if there are many. They add up for as long as a program runs if it trains
+  // a parameter with no optimizer, and does not freeze it.
   void forget_good(Engine& engine);
 
+ private:
   std::vector<std::shared_ptr<FailureGroup>> all_;
   // Good passes were here that are not listed any more.
   bool forgot_ = false;

@@ -23,13 +23,13 @@ std::string element(T value) {
 template <typename T>
 std::string print(const View& v, int axis, std::int64_t first) {
   constexpr std::int64_t kEdge = 3, kMost = 1000;
-  if (axis == v.shape.rank()) return element(static_cast<const T*>(v.data)[plain_offset(v, first)]);
+  if (axis == v.shape.dim()) return element(static_cast<const T*>(v.data)[plain_offset(v, first)]);
   std::int64_t stride = 1;
-  for (int i = axis + 1; i < v.shape.rank(); ++i) stride *= v.shape[i];
+  for (int i = axis + 1; i < v.shape.dim(); ++i) stride *= v.shape[i];
   std::int64_t n = v.shape[axis];
   std::string s = "[";
   for (std::int64_t i = 0; i < n; ++i) {
-    if (i > 0) s += axis + 1 == v.shape.rank() ? ", " : ",\n" + std::string(8 + axis, ' ');
+    if (i > 0) s += axis + 1 == v.shape.dim() ? ", " : ",\n" + std::string(8 + axis, ' ');
     if (v.numel() > kMost && n > 2 * kEdge && i == kEdge) {
       s += "...";
       i = n - kEdge - 1;

@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-// x, y, residual, dy, and dx are [N, C, H, W] of one dtype and any one layout. Per-channel tensors are [C] and f32 (f64
+// x, y, residual, dy, and dx are [N, C, H, W] of one dtype and any one layout. Per-channel arrays are [C] and f32 (f64
 // if x is f64). n = samples per channel, N*H*W of all shards that share the statistics.
 struct BatchNormStats {
   std::int64_t n = 0;

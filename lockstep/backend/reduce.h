@@ -37,8 +37,8 @@ class ReduceKernels {
   // turn -0 into +0). At least one leaf must be present.
   virtual void tree_sum(KernelContext&, std::span<const View> leaves, const View& out) = 0;
 
-  // y[0] = the sum of squares of all elements of all tensors, over fixed blocks added in a fixed tree, in f64. xs f32
-  // (or f64), y f64 [1]. present is empty, or has a u8 [1] for each tensor: 0 omits the tensor (absent: 1).
+  // y[0] = the sum of squares of all elements of all arrays, over fixed blocks added in a fixed tree, in f64. xs f32
+  // (or f64), y f64 [1]. present is empty, or has a u8 [1] for each array: 0 omits the array (absent: 1).
   virtual void squared_norm(KernelContext&, std::span<const View> xs, std::span<const View> present, const View& y) = 0;
 
  protected:

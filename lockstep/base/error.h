@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <concepts>
+#include <exception>
 #include <stdexcept>
 #include <string>
 
@@ -16,6 +17,8 @@ namespace LOCKSTEP_API lockstep {
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
+  // The exception that this error reports, if it wraps another one; otherwise null.
+  virtual std::exception_ptr cause() const { return nullptr; }
 };
 
 // fail() and check() call this: formatting in one place keeps their callers small.

@@ -159,7 +159,7 @@ void parse_tensor(const std::string& name, const json& entry, std::span<const st
   }
   const auto bytes = data.subspan(begin, end - begin);
   const auto known = std::ranges::find(kDTypeCodes, code, &DTypeCode::code);
-  if (known != kDTypeCodes.end() && dims.size() <= Shape::kMaxRank) {
+  if (known != kDTypeCodes.end() && dims.size() <= Shape::kMaxDim) {
     file.tensors.push_back({name, known->dtype, Shape(dims), bytes});
   } else {
     file.foreign.push_back({name, code, std::move(dims), bytes});
@@ -197,13 +197,13 @@ std::string make_header(std::span<const TensorBytes* const> tensors, const Safet
     const std::string name = excerpt(tensor->name);
     check(tensor->name != kMetadata, "write_safetensors: no tensor can have the name {}", name);
     check(!header.contains(tensor->name), "write_safetensors: two tensors have the name {}", name);
-    const auto expected = bytes_of(item_size(tensor->dtype), tensor->shape.dims());
+    const auto expected = bytes_of(item_size(tensor->dtype), tensor->shape.sizes());
     check(expected.has_value() && *expected == tensor->bytes.size(),
           "write_safetensors: tensor {} has {} bytes, shape {} of {} takes {}", name, tensor->bytes.size(),
           tensor->shape, lockstep::name(tensor->dtype),
           expected ? std::to_string(*expected) : "more than can be counted");
     header[tensor->name] = {{"dtype", code_of(tensor->dtype)},
-                            {"shape", tensor->shape.dims()},
+                            {"shape", tensor->shape.sizes()},
                             {"data_offsets", {offset, offset + *expected}}};
     offset += *expected;
   }

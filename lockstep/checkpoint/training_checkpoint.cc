@@ -195,7 +195,7 @@ TrainingState read_state(const CheckpointContents& checkpoint) {
   }
 }
 
-// Takes the file out, so that its bytes are freed once they are tensors.
+// Moves the file out of the checkpoint, so that its bytes are freed when the tensors are made.
 StateDict take_tensors(CheckpointContents& checkpoint, std::string_view name) {
   checkpoint.file(std::string(name));
   return as_tensors(parse_safetensors(std::move(checkpoint.files.extract(std::string(name)).mapped()),

@@ -72,7 +72,7 @@ class SharedReducer final : public TreeReducer {
   }
   std::byte* array(std::size_t index) const { return memory_.get() + index * array_bytes(layout_); }
   float* sums() const { return reinterpret_cast<float*>(array(layout_.leaves())); }
-  // One byte for each segment. Nobody writes positions without an owner, so theirs stay zero.
+  // One byte for each segment. The flags of positions without an owner stay zero.
   std::uint8_t* flags(std::size_t p) const {
     auto* flags = reinterpret_cast<std::uint8_t*>(array(layout_.leaves()) + result_bytes(layout_));
     return flags + p * layout_.segments();

@@ -7,8 +7,8 @@ namespace lockstep {
 namespace {
 
 Shape with_rows(std::int64_t rows, const Shape& row) {
-  check(row.rank() < Shape::kMaxRank, "dataset: an example has {} axes, at most {} can be stacked", row.rank(),
-        Shape::kMaxRank - 1);
+  check(row.dim() < Shape::kMaxDim, "dataset: an example has {} axes, at most {} can be stacked", row.dim(),
+        Shape::kMaxDim - 1);
   std::vector<std::int64_t> dims{rows};
   dims.insert(dims.end(), row.begin(), row.end());
   return Shape(std::span<const std::int64_t>(dims));

@@ -19,7 +19,7 @@ void check_row(std::int64_t index, std::int64_t size) {
 TensorDataset::TensorDataset(std::vector<Tensor> tensors) : tensors_(std::move(tensors)) {
   check(!tensors_.empty(), "tensor dataset: no tensors");
   for (const Tensor& t : tensors_) {
-    check(t.defined() && t.device().is_host() && t.shape().rank() >= 1 && t.layout() == Layout::plain,
+    check(t.defined() && t.device().is_host() && t.shape().dim() >= 1 && t.layout() == Layout::plain,
           "tensor dataset: found {}, expected a plain tensor in host memory with at least one axis", t);
     check(t.size(0) == tensors_[0].size(0), "tensor dataset: a tensor with {} rows, the first one has {}", t.size(0),
           tensors_[0].size(0));
@@ -29,7 +29,7 @@ TensorDataset::TensorDataset(std::vector<Tensor> tensors) : tensors_(std::move(t
 Example TensorDataset::get(std::int64_t index) const {
   check_row(index, size());
   Example example;
-  for (const Tensor& t : tensors_) example.push_back(t.narrow(index, 1).reshape(Shape(t.shape().dims().subspan(1))));
+  for (const Tensor& t : tensors_) example.push_back(t.narrow(index, 1).reshape(Shape(t.shape().sizes().subspan(1))));
   return example;
 }
 

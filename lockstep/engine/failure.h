@@ -33,6 +33,7 @@ class TaskError : public Error {
   explicit TaskError(FailurePtr failure) : Error(failure->message), failure_(std::move(failure)) {}
   const Failure& failure() const { return *failure_; }
   const std::string& task() const { return failure_->task; }
+  std::exception_ptr cause() const override { return failure_->cause; }
 
  private:
   FailurePtr failure_;

@@ -18,9 +18,9 @@ struct Fans {
 };
 
 Fans fans(std::string_view what, const Array& w) {
-  check(w.shape().rank() >= 2, "{}: the parameter is {}, expected at least 2 axes (out, in, ...)", what, w.shape());
+  check(w.shape().dim() >= 2, "{}: the parameter is {}, expected at least 2 axes (out, in, ...)", what, w.shape());
   double window = 1;
-  for (int i = 2; i < w.shape().rank(); ++i) window *= static_cast<double>(w.size(i));
+  for (int i = 2; i < w.shape().dim(); ++i) window *= static_cast<double>(w.size(i));
   return {static_cast<double>(w.size(1)) * window, static_cast<double>(w.size(0)) * window};
 }
 
@@ -132,7 +132,7 @@ Orthogonal::Orthogonal(double gain) : gain(gain) { check_gain("orthogonal", gain
 // Gram and Schmidt's algorithm on normal numbers, twice for each vector: what the first pass leaves of others, the
 // second one takes away.
 void Orthogonal::operator()(const Array& parameter, RandomKey key) const {
-  check(parameter.shape().rank() >= 2, "orthogonal: the parameter is {}, expected at least 2 axes (out, in, ...)",
+  check(parameter.shape().dim() >= 2, "orthogonal: the parameter is {}, expected at least 2 axes (out, in, ...)",
         parameter.shape());
   const auto numel = static_cast<std::size_t>(parameter.shape().numel());
   const auto rows = static_cast<std::size_t>(parameter.size(0)), columns = rows == 0 ? 0 : numel / rows;

@@ -6,6 +6,7 @@
 
 #include "lockstep/autograd/gradient_reducer.h"
 #include "lockstep/autograd/gradient_tree.h"
+#include "lockstep/autograd/no_grad.h"
 #include "lockstep/autograd/node.h"
 #include "lockstep/nn/parameter_change.h"
 #include "lockstep/ops/copy.h"
@@ -266,8 +267,8 @@ bool Parameter::shape_known() const { return state_->shape_known.load(std::memor
 
 bool Parameter::fits(const Shape& shape) const {
   const Shape& mine = state_->options.shape;
-  bool agrees = shape.rank() == mine.rank();
-  for (int i = 0; agrees && i < mine.rank(); ++i) agrees = mine[i] == 0 || mine[i] == shape[i];
+  bool agrees = shape.dim() == mine.dim();
+  for (int i = 0; agrees && i < mine.dim(); ++i) agrees = mine[i] == 0 || mine[i] == shape[i];
   return agrees;
 }
 
@@ -304,8 +305,8 @@ void Parameter::set_data(const Tensor& value) {
     for (const Array& replica : s.replicas) State::assign(replica, value.array());
     return;
   }
-  check(value.shape().rank() == known.rank(), "{}: set to {}, expected {} (0: any)", s.label, value.shape(), known);
-  for (int i = 0; i < known.rank(); ++i) {
+  check(value.shape().dim() == known.dim(), "{}: set to {}, expected {} (0: any)", s.label, value.shape(), known);
+  for (int i = 0; i < known.dim(); ++i) {
     check(known[i] == 0 || known[i] == value.shape()[i], "{}: set to {}, expected {} (0: any)", s.label, value.shape(),
           known);
   }

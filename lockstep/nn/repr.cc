@@ -31,7 +31,7 @@ std::string python(std::span<const std::int64_t> extents) {
   return text + (extents.size() == 1 ? ",)" : ")");
 }
 
-std::string python(const Shape& shape) { return python(shape.dims()); }
+std::string python(const Shape& shape) { return python(shape.sizes()); }
 
 // One number where both are equal.
 std::string pair(const std::array<std::int64_t, 2>& extents) {

@@ -4,6 +4,7 @@
 #include <array>
 #include <map>
 
+#include "lockstep/autograd/no_grad.h"
 #include "lockstep/nn/output_observer.h"
 #include "lockstep/runtime/device_state.h"
 

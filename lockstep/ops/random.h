@@ -1,4 +1,4 @@
-// Random tensors and dropout.
+// Random arrays and dropout.
 #pragma once
 
 #include "lockstep/base/random.h"

@@ -33,7 +33,7 @@ struct ParameterGroup {
 // usually do not decay:
 //
 //   std::vector<Parameter> matrices, others;
-//   for (const Parameter& p : net.parameters()) (p.shape().rank() > 1 ? matrices : others).push_back(p);
+//   for (const Parameter& p : net.parameters()) (p.shape().dim() > 1 ? matrices : others).push_back(p);
 //   AdamW adamw({{.parameters = matrices}, {.parameters = others, .weight_decay = 0}}, {.weight_decay = 0.1});
 class ParameterGroups {
  public:

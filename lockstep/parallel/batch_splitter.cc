@@ -60,7 +60,7 @@ std::vector<Tensor> BatchSplitter::split(std::span<const Tensor> rows, std::int6
 }
 
 std::vector<Tensor> BatchSplitter::split(std::span<const Tensor> rows) {
-  check(!rows.empty() && rows[0].defined() && rows[0].shape().rank() >= 1,
+  check(!rows.empty() && rows[0].defined() && rows[0].shape().dim() >= 1,
         "split: no rows, expected at least one tensor");
   std::vector<std::int64_t> by_rank = communicator_->gather_on_host(rows[0].size(0), "sizes of the batch");
   std::vector<std::int64_t> counts;

@@ -10,6 +10,7 @@
 
 #include "lockstep/autograd/tensor.h"
 #include "lockstep/data/dataset.h"
+#include "lockstep/parallel/balance.h"
 #include "lockstep/parallel/split.h"
 
 namespace LOCKSTEP_API lockstep {

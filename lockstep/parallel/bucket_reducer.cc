@@ -222,7 +222,8 @@ void BucketReducer::end_backward(const BackwardPass& pass) {
   waiting_ = !pass.sync || !synchronizes();
   Engine& engine = *state_of(communicator_->device(), "reducer").engine;
   of_waiting_.drop_failed(engine, {});
-  of_waiting_.add(pass.failures, engine);
+  of_waiting_.add(pass.failures);
+  of_waiting_.forget_good(engine);
   if (waiting_) return;
   // Of the whole bucket: a parameter without a gradient in this pass would pass its failure on.
   for (std::size_t i = 0; i < parameters_.size(); ++i) drop_failed(i);
@@ -235,6 +236,7 @@ void BucketReducer::end_backward(const BackwardPass& pass) {
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     if (in_bucket(i)) {
       summed_[i].add(of_waiting_);
+      summed_[i].forget_good(engine);
     } else if (parameters_[i].gradient_tree().present()) {
       parameters_[i].zero_grad();
     }

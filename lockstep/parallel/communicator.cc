@@ -1,4 +1,3 @@
-#include "lockstep/net/comm_error.h"
 #include "lockstep/parallel/job.h"
 
 #include <algorithm>
@@ -7,9 +6,11 @@
 #include <numeric>
 #include <utility>
 
+#include "lockstep/autograd/no_grad.h"
 #include "lockstep/autograd/node.h"
 #include "lockstep/device/topology.h"
 #include "lockstep/launch/failure_reports.h"
+#include "lockstep/net/comm_error.h"
 #include "lockstep/ops/copy.h"
 #include "lockstep/ops/launch.h"
 #include "lockstep/parallel/device_sums.h"
@@ -21,7 +22,7 @@ namespace lockstep {
 
 namespace {
 
-// The other ranks know of these.
+// A CommError has already reached the other ranks.
 bool is_comm_error(const std::exception_ptr& cause) try {
   if (cause) std::rethrow_exception(cause);
   return false;
@@ -33,7 +34,7 @@ bool is_comm_error(const std::exception_ptr& cause) try {
 
 }  // namespace
 
-struct Communicator::Lane {
+struct Communicator::CommLane {
   KernelContext context;
   LaneId id;
 };
@@ -57,7 +58,7 @@ Communicator::Communicator(const std::vector<Device>& devices)
 // rank would be busy when that rank sums its own part.
 void Communicator::add_lane(CommChannel channel) {
   const bool urgent = channel == CommChannel::urgent;
-  std::unique_ptr<Lane>& lane = lanes_[urgent ? 0 : 1] = std::make_unique<Lane>();
+  std::unique_ptr<CommLane>& lane = lanes_[urgent ? 0 : 1] = std::make_unique<CommLane>();
   lane->id = engine_->add_lane({.name = urgent ? "communicate urgent" : "communicate bulk",
                                 .device = fmt::format("rank {}", rank()),
                                 .cpus = limited_by_quota() ? std::vector<int>() : available_cpus(),
@@ -140,7 +141,7 @@ void Communicator::push(std::string_view name, CommChannel channel, std::span<co
     } catch (const CommError&) {
       throw;
     } catch (const std::exception& error) {
-      // Tell the other ranks first: they wait for this one, and its describing thread may be waiting for them.
+      // Tells the other ranks first: they wait for this rank, and its describing thread may be waiting for them.
       abort(error.what());
       throw;
     }
@@ -230,7 +231,7 @@ void Communicator::agree(const std::string& complaint, std::string_view what) {
   host_group_->broadcast({text.data(), text.size(), DType::u8}, culprit,
                          {.label = std::string(what), .channel = CommChannel::urgent, .wait = true});
   text = fmt::format("rank {}: {}", culprit, text);
-  // No operation failed, so the group reports nothing, and all ranks end alike.
+  // No operation failed, so the group has reported nothing to the launcher.
   make_failure_reporter(rank(), world_size())({culprit, text});
   throw Error(text);
 }

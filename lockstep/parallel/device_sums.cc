@@ -29,7 +29,7 @@ void DeviceSums::wait() {
 
 std::shared_ptr<std::byte> DeviceSums::allocate(std::size_t bytes) {
   Array memory = ops::empty({static_cast<std::int64_t>(bytes)}, DType::u8, device());
-  // The engine does not know this stream, so it cannot make it wait for the memory's last user.
+  // The engine does not know this stream, so the stream cannot wait for the memory's last user; the host does.
   state_->engine->wait_unused(memory.resource());
   auto* data = static_cast<std::byte*>(memory.view().data);
   return {std::make_shared<Array>(std::move(memory)), data};

@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <numeric>
 
+#include "lockstep/autograd/no_grad.h"
 #include "lockstep/autograd/node.h"
 #include "lockstep/autograd/tensor.h"
 #include "lockstep/base/version.h"
+#include "lockstep/parallel/balance.h"
 #include "lockstep/parallel/bucket_reducer.h"
 #include "lockstep/parallel/split.h"
 
@@ -25,7 +27,7 @@ std::string description(const Module& module, int shards, const std::string& rec
   };
   add("parameter", module.named_parameters());
   add("buffer", module.named_buffers());
-  // MPI's groups meet without a store, which compares it earlier.
+  // Groups that meet through a store have compared versions there; MPI's groups have no store.
   text += fmt::format("Lockstep {} kernel revision {}\n", LOCKSTEP_VERSION, LOCKSTEP_KERNEL_REVISION);
   return text + fmt::format("shards {}\n", shards) + recipe;
 }
@@ -95,7 +97,7 @@ void DistributedModel::broadcast_values() {
       p.set_data(value);
     }
   } catch (const std::exception& error) {
-    // The caller has no DistributedDataParallel yet with which to tell the others.
+    // The caller has no DistributedDataParallel yet whose communicator could tell the other ranks.
     communicator().abort(error.what());
     throw;
   }

@@ -21,6 +21,7 @@
 
 #include "lockstep/data/data_loader.h"
 #include "lockstep/nn/module.h"
+#include "lockstep/parallel/balance.h"
 #include "lockstep/parallel/batch_splitter.h"
 #include "lockstep/parallel/job.h"
 

@@ -105,8 +105,8 @@ class Communicator {
   std::shared_ptr<ProcessGroup> host_group_;
   std::shared_ptr<DeviceSums> sums_;
   std::string why_not_nccl_;
-  struct Lane;
-  std::unique_ptr<Lane> lanes_[2];  // by channel; alone: null until a task is pushed
+  struct CommLane;
+  std::unique_ptr<CommLane> lanes_[2];  // by channel; alone: null until a task is pushed
 };
 
 struct JobOptions {

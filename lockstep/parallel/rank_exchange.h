@@ -4,8 +4,8 @@
 #include <memory>
 
 #include "lockstep/autograd/shard_exchange.h"
+#include "lockstep/parallel/balance.h"
 #include "lockstep/parallel/job.h"
-#include "lockstep/parallel/split.h"
 #include "lockstep/parallel/stop_votes.h"
 
 namespace lockstep {

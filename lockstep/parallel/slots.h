@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "lockstep/autograd/placement.h"
-#include "lockstep/parallel/split.h"
+#include "lockstep/parallel/balance.h"
 
 namespace lockstep {
 

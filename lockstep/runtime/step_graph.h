@@ -28,7 +28,7 @@ class StepGraph {
 
  private:
   struct Instance;
-  struct Lane;
+  struct CapturedLane;
 
   std::unique_ptr<Instance> capture(bool timed) const;
   // The next instance with times; null if there are none.

@@ -20,7 +20,7 @@ Device Array::device() const { return storage_ ? storage_->device : Device(); }
 const Resource& Array::resource() const { return storage_->resource; }
 
 void Array::wait() const {
-  check(defined(), "wait: undefined tensor");
+  check(defined(), "wait: undefined array");
   if (storage_->engine) storage_->engine->wait_readable(storage_->resource);
 }
 
@@ -43,11 +43,11 @@ std::string_view element_type(DType dtype) {
 
 template <typename T>
 std::vector<T> Array::to_vector() const {
-  check(defined(), "to_vector: undefined tensor");
+  check(defined(), "to_vector: undefined array");
   check(device().host_visible(), "to_vector: the array is {}, expected memory that the host can read", *this);
   constexpr bool from_half = std::is_same_v<T, float>;
   check(dtype() == dtype_of<T> || (from_half && is_half_dtype(dtype())),
-        "to_vector: the tensor holds {}, requested as {}: name its type, as in item<{}>()", name(dtype()),
+        "to_vector: the elements are {}, requested as {}: name their type, as in item<{}>()", name(dtype()),
         name(dtype_of<T>), element_type(dtype()));
   wait();
   std::vector<T> values(static_cast<std::size_t>(numel()));

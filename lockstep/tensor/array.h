@@ -75,7 +75,7 @@ class Array {
 template <typename T>
 Array Array::from(std::span<const T> values, Shape shape) {
   check(static_cast<std::int64_t>(values.size()) == shape.numel(),
-        "tensor: {} values for shape {}, expected as many as it has elements", values.size(), shape);
+        "array: {} values for shape {}, expected as many as it has elements", values.size(), shape);
   Array t = host(shape, dtype_of<T>);
   std::copy(values.begin(), values.end(), t.view().as<T>());
   return t;
@@ -84,7 +84,7 @@ Array Array::from(std::span<const T> values, Shape shape) {
 template <typename T>
 T Array::item() const {
   static_assert(sizeof(DTypeOf<T>::value) > 0);
-  check(numel() == 1, "item: the tensor has {} elements, expected 1", numel());
+  check(numel() == 1, "item: {} elements, expected 1", numel());
   return to_vector<T>()[0];
 }
 

@@ -12,6 +12,7 @@
 
 #include "lockstep/autograd/gradient_tree.h"
 #include "lockstep/autograd/losses.h"
+#include "lockstep/autograd/no_grad.h"
 #include "lockstep/backend/backend.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/tree.h"
@@ -21,6 +22,7 @@
 #include "lockstep/ops/elementwise.h"
 #include "lockstep/ops/launch.h"
 #include "lockstep/optim/left_out.h"
+#include "lockstep/parallel/balance.h"
 #include "lockstep/parallel/split.h"
 #include "lockstep/parallel/stop_votes.h"
 #include "lockstep/runtime/device_state.h"

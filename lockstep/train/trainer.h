@@ -25,9 +25,10 @@
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/optim/schedule.h"
 #include "lockstep/optim/weight_average.h"
+#include "lockstep/parallel/balance.h"
+#include "lockstep/parallel/balancer.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
 #include "lockstep/parallel/recorded_step.h"
-#include "lockstep/parallel/split.h"
 #include "lockstep/train/evaluate.h"
 
 namespace LOCKSTEP_API lockstep {

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "lockstep/autograd/functions.h"
+#include "lockstep/autograd/no_grad.h"
 #include "lockstep/runtime/runtime.h"
 #include "tests/expect_error.h"
 #include "tests/logical_tensors.h"

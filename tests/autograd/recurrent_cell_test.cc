@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "lockstep/autograd/functions.h"
+#include "lockstep/autograd/no_grad.h"
 #include "lockstep/autograd/recurrent.h"
 #include "lockstep/engine/engine.h"
 #include "lockstep/ops/copy.h"

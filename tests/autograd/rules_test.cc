@@ -77,7 +77,7 @@ const std::vector<Operation>& operations() {
          return x.reshape({-1, 5});
        }},
       {"time first", [](T x, O, auto) { return transpose(x, 0, 1); }},
-      {"channels first", [](T x, O, auto) { return transpose(x, 0, x.shape().rank() - 1); }},
+      {"channels first", [](T x, O, auto) { return transpose(x, 0, x.shape().dim() - 1); }},
       {"twice",
        [](T x, O, auto) {
          return concatenate(std::array{x, relu(x)});
@@ -162,7 +162,7 @@ const std::vector<Operation>& operations() {
        }},
       {"padded along axis 0",
        [](T x, O, auto) {
-         std::vector<std::int64_t> widths(2 * static_cast<std::size_t>(x.shape().rank()));
+         std::vector<std::int64_t> widths(2 * static_cast<std::size_t>(x.shape().dim()));
          if (!widths.empty()) widths.back() = 2;
          return pad(x, widths);
        }},

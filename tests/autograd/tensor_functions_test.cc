@@ -3,6 +3,7 @@
 
 #include <sstream>
 
+#include "lockstep/autograd/no_grad.h"
 #include "tests/autograd/gradient_testing.h"
 #include "tests/expect_error.h"
 

@@ -1,7 +1,4 @@
 #include "lockstep/checkpoint/training_checkpoint.h"
-#include "lockstep/nn/linear.h"
-#include "lockstep/optim/adam.h"
-#include "lockstep/optim/sgd.h"
 
 #include <gtest/gtest.h>
 
@@ -13,6 +10,9 @@
 
 #include "lockstep/checkpoint/checkpoint_directory.h"
 #include "lockstep/checkpoint/weights.h"
+#include "lockstep/nn/linear.h"
+#include "lockstep/optim/adam.h"
+#include "lockstep/optim/sgd.h"
 #include "lockstep/runtime/random_state.h"
 #include "lockstep/runtime/runtime.h"
 #include "tests/expect_error.h"

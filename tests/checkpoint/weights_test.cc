@@ -1,9 +1,4 @@
 #include "lockstep/checkpoint/weights.h"
-#include "lockstep/nn/batch_norm.h"
-#include "lockstep/nn/linear.h"
-#include "lockstep/nn/sequential.h"
-#include "lockstep/nn/state_dict.h"
-#include "lockstep/optim/sgd.h"
 
 #include <gtest/gtest.h>
 
@@ -13,6 +8,11 @@
 
 #include "lockstep/base/sha256.h"
 #include "lockstep/checkpoint/training_checkpoint.h"
+#include "lockstep/nn/batch_norm.h"
+#include "lockstep/nn/linear.h"
+#include "lockstep/nn/sequential.h"
+#include "lockstep/nn/state_dict.h"
+#include "lockstep/optim/sgd.h"
 #include "lockstep/runtime/runtime.h"
 #include "tests/expect_error.h"
 #include "tests/logical_tensors.h"

@@ -9,7 +9,8 @@
 #include <nlohmann/json.hpp>
 
 #include "examples/own_layers.h"
-#include "lockstep/models/models.h"
+#include "lockstep/models/gpt.h"
+#include "lockstep/models/lstm_language_model.h"
 #include "lockstep/nn/activations.h"
 #include "lockstep/nn/attention.h"
 #include "lockstep/nn/batch_norm.h"

@@ -11,6 +11,7 @@
 #include "lockstep/data/fashion_mnist.h"
 #include "lockstep/data/head_dataset.h"
 #include "lockstep/models/models.h"
+#include "lockstep/models/resnet.h"
 #include "lockstep/nn/state_dict.h"
 #include "lockstep/optim/sgd.h"
 #include "lockstep/parallel/split.h"

@@ -5,6 +5,7 @@
 #include <memory>
 #include <thread>
 
+#include "lockstep/autograd/no_grad.h"
 #include "lockstep/engine/engine.h"
 #include "lockstep/nn/activations.h"
 #include "lockstep/nn/batch_norm.h"

@@ -2,6 +2,8 @@
 #include <array>
 #include <cmath>
 
+#include "lockstep/autograd/backward.h"
+#include "lockstep/autograd/no_grad.h"
 #include "lockstep/nn/linear.h"
 #include "lockstep/nn/parameter.h"
 #include "lockstep/nn/sequential.h"

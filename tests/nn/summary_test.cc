@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/autograd/gradient_tree.h"
+#include "lockstep/autograd/no_grad.h"
 #include "lockstep/nn/activations.h"
 #include "lockstep/nn/attention.h"
 #include "lockstep/nn/batch_norm.h"

@@ -138,15 +138,15 @@ TEST_P(CopyTest, Concatenate) {
   parts[1] = ops::to_device(counting({2, 4}), device(0));
   EXPECT_ERROR(ops::concatenate(parts, device(0)),
                fmt::format("concatenate: [2, 4] f32 on {0} and [2, 3] f32 on {0}", device(0).name()));
-  EXPECT_ERROR(ops::concatenate({}, device(0)), "concatenate: no tensors");
+  EXPECT_ERROR(ops::concatenate({}, device(0)), "concatenate: no arrays");
 }
 
 TEST_P(CopyTest, CopiesThatMakeNoSenseAreErrors) {
   Array x = counting({2});
   EXPECT_ERROR(ops::copy_(x, Array::host({3})), "copy: from [2] f32 on host to [3] f32 on host, expected the same");
-  EXPECT_ERROR(ops::copy_(x, Array::host({2})), "both tensors are in host memory");
-  EXPECT_ERROR(ops::copy_(x, Array()), "undefined tensor");
-  EXPECT_ERROR(ops::to_device(Array(), device(0)), "to: undefined tensor");
+  EXPECT_ERROR(ops::copy_(x, Array::host({2})), "both arrays are in host memory");
+  EXPECT_ERROR(ops::copy_(x, Array()), "undefined array");
+  EXPECT_ERROR(ops::to_device(Array(), device(0)), "to: undefined array");
 }
 
 TEST_P(CopyTest, CopyFromOverwritesInPlace) {
@@ -167,7 +167,7 @@ TEST_P(CopyTest, CopyFromOverwritesInPlace) {
   }
   EXPECT_ERROR(ops::copy_(counting({3, 2}), x),
                fmt::format("copy: from [3, 2] f32 on host to [2, 3] f32 on {}", device(0).name()));
-  EXPECT_ERROR(ops::copy_({}, x), "copy: undefined tensor");
+  EXPECT_ERROR(ops::copy_({}, x), "copy: undefined array");
 }
 
 TEST_P(CopyTest, OverlappingMemoryIsAnError) {
@@ -310,7 +310,7 @@ TEST(Reshape, InfersOneExtent) {
   EXPECT_ERROR(ops::reshape(x, {4, -1}), "reshape: the 6 elements of [2, 3] do not fit shape [4, -1]");
   EXPECT_ERROR(ops::reshape(x, {5}), "reshape: the 6 elements of [2, 3] do not fit shape [5]");
   EXPECT_ERROR(ops::reshape(x, {-1, -1}), "reshape: extent -1 in [-1, -1]");
-  EXPECT_ERROR(ops::reshape(Array(), {1}), "reshape: undefined tensor");
+  EXPECT_ERROR(ops::reshape(Array(), {1}), "reshape: undefined array");
 }
 
 TEST_P(CopyTest, OnlyPlainElementsAreReshaped) {
@@ -326,15 +326,15 @@ TEST(Narrow, IsAHandleToRows) {
   EXPECT_EQ(ops::narrow(ops::narrow(x, 1, 2), 1, 1).to_vector<float>(), (Floats{5, 6}));
   EXPECT_EQ(ops::narrow(x, 3, 0).numel(), 0);
   EXPECT_EQ(ops::narrow(x.with_shard(3), 0, 2).shard(), 3);
-  EXPECT_ERROR(ops::narrow(x, 2, 2), "narrow: rows [2, 4) of a tensor with 3 rows");
+  EXPECT_ERROR(ops::narrow(x, 2, 2), "narrow: rows [2, 4) of an array with 3 rows");
   EXPECT_ERROR(ops::narrow(x, -1, 1), "narrow: rows [-1, 0)");
-  EXPECT_ERROR(ops::narrow(Array::host({}), 0, 1), "narrow: the tensor has no axes");
+  EXPECT_ERROR(ops::narrow(Array::host({}), 0, 1), "narrow: the array has no axes");
 }
 
 TEST(Narrow, DoesNotOverflow) {
   constexpr std::int64_t kHuge = std::int64_t{1} << 32, kMost = std::numeric_limits<std::int64_t>::max();
-  EXPECT_ERROR(ops::narrow(Array::host({4}), 1, kMost), "of a tensor with 4 rows");
-  EXPECT_ERROR(ops::narrow(Array::host({4}), kMost, 2), "of a tensor with 4 rows");
+  EXPECT_ERROR(ops::narrow(Array::host({4}), 1, kMost), "of an array with 4 rows");
+  EXPECT_ERROR(ops::narrow(Array::host({4}), kMost, 2), "of an array with 4 rows");
   EXPECT_ERROR(ops::reshape(Array::host({0}), {kHuge, kHuge, -1}), "more elements than can be counted");
 }
 

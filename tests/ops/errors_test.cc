@@ -121,8 +121,8 @@ TEST_F(OpsErrors, NoArrayIsMadeOfWhatCannotBeCounted) {
   constexpr std::int64_t kHuge = std::int64_t{1} << 32;
   const Device device = runtime_.devices()[0];
   for (const Shape& shape : {Shape{kHuge, kHuge}, Shape{-1, -1}, Shape{kHuge, kHuge, kHuge, kHuge}}) {
-    EXPECT_ERROR(ops::empty(shape, DType::f32, device), "tensor: shape " + shape.str());
-    EXPECT_ERROR(ops::empty_host(shape, DType::f32, device), "tensor: shape " + shape.str());
+    EXPECT_ERROR(ops::empty(shape, DType::f32, device), "shape: " + shape.str());
+    EXPECT_ERROR(ops::empty_host(shape, DType::f32, device), "shape: " + shape.str());
   }
   EXPECT_ERROR(ops::empty({kHuge, kHuge / 4}, DType::f64, device), "of f64 has more bytes than can be counted");
   EXPECT_ERROR(ops::empty({kHuge, kHuge / 16}, DType::f32, device), "out of memory");

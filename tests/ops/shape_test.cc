@@ -71,7 +71,7 @@ TEST_F(OpsShape, Cat) {
   EXPECT_EQ(ops::cat(uneven, 0).to_vector<float>(), (Floats{0, 1, 0, 1, 2}));
   EXPECT_ERROR(ops::cat(uneven, 1), "cat: [3, 1] f32 on cpu:0 and [2, 1] f32 on cpu:0, expected the same type");
   EXPECT_ERROR(ops::cat(ranks, 0), "cat: [2] f32 on cpu:0 and");
-  EXPECT_ERROR(ops::cat({}, 0), "cat: no tensors");
+  EXPECT_ERROR(ops::cat({}, 0), "cat: no arrays");
 }
 
 TEST_F(OpsShape, AxesMayBeNegative) {

@@ -268,41 +268,6 @@ TEST_P(FailedStep, LeavesTheLossScale) {
   EXPECT_EQ(scaler.state().good_steps, 0);
 }
 
-// Whether the program calls update() before or after it learns of the error, also at the first step.
-TEST_P(FailedStep, IsNotAveraged) {
-  for (WordModel* m : {&model_, &same_}) m->net_.eval();
-  WeightAverage average(model_.net_, 0.75), same(same_.net_, 0.75);
-  const auto good_step = [&](std::int64_t seed) {
-    model_.step(model_.good_loss(seed));
-    average.update();
-    same_.step(same_.good_loss(seed));
-    same.update();
-  };
-  const auto bad_step = [&] {
-    Tensor bad = model_.bad_words();
-    model_.step(bad);
-    average.update();
-    EXPECT_THROW(bad.item(), TaskError);
-    bad = model_.bad_words();
-    model_.step(bad);
-    EXPECT_THROW(bad.item(), TaskError);
-    average.update();
-  };
-  const auto values_of = [](const WeightAverage& a) {
-    std::vector<std::vector<float>> all;
-    for (const auto& [name, value] : a.state_dict()) all.push_back(value.to_vector<float>());
-    return all;
-  };
-  bad_step();
-  EXPECT_TRUE(average.state_dict().empty());
-  good_step(1);
-  bad_step();
-  EXPECT_EQ(values_of(average), values_of(same));
-  good_step(2);
-  good_step(3);
-  EXPECT_EQ(values_of(average), values_of(same));
-}
-
 // A label that is none fails the gradient, and a task beside it, apart from the loss.
 struct FailsBackward : Function {
   std::vector<Tensor> forward(std::span<const Tensor> in) override { return {in[0] * 1}; }
@@ -382,6 +347,41 @@ TEST_P(FailedStep, ThatTakesAGoodMicroBatchAlongIsReportedAgain) {
   same_.step(same_.good_loss(4));
   EXPECT_EQ(model_.state(), same_.state());
   model_.runtime_.synchronize();
+}
+
+// Whether the program calls update() before or after it learns of the error, also at the first step.
+TEST_P(FailedStep, IsNotAveraged) {
+  for (WordModel* m : {&model_, &same_}) m->net_.eval();
+  WeightAverage average(model_.net_, 0.75), same(same_.net_, 0.75);
+  const auto good_step = [&](std::int64_t seed) {
+    model_.step(model_.good_loss(seed));
+    average.update();
+    same_.step(same_.good_loss(seed));
+    same.update();
+  };
+  const auto bad_step = [&] {
+    Tensor bad = model_.bad_words();
+    model_.step(bad);
+    average.update();
+    EXPECT_THROW(bad.item(), TaskError);
+    bad = model_.bad_words();
+    model_.step(bad);
+    EXPECT_THROW(bad.item(), TaskError);
+    average.update();
+  };
+  const auto values_of = [](const WeightAverage& a) {
+    std::vector<std::vector<float>> all;
+    for (const auto& [name, value] : a.state_dict()) all.push_back(value.to_vector<float>());
+    return all;
+  };
+  bad_step();
+  EXPECT_TRUE(average.state_dict().empty());
+  good_step(1);
+  bad_step();
+  EXPECT_EQ(values_of(average), values_of(same));
+  good_step(2);
+  good_step(3);
+  EXPECT_EQ(values_of(average), values_of(same));
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, FailedStep, ::testing::Values(1, 8),

@@ -1,12 +1,12 @@
 #include "lockstep/optim/left_out.h"
-#include "lockstep/nn/linear.h"
-#include "lockstep/nn/sequential.h"
-#include "lockstep/optim/sgd.h"
 
 #include <gtest/gtest.h>
 
 #include <memory>
 
+#include "lockstep/nn/linear.h"
+#include "lockstep/nn/sequential.h"
+#include "lockstep/optim/sgd.h"
 #include "lockstep/runtime/runtime.h"
 #include "tests/logical_tensors.h"
 

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <functional>
 
+#include "lockstep/autograd/backward.h"
 #include "lockstep/autograd/functions.h"
 #include "lockstep/nn/linear.h"
 #include "lockstep/optim/adam.h"

@@ -1,11 +1,4 @@
 #include "lockstep/parallel/data_parallel.h"
-#include "lockstep/nn/batch_norm.h"
-#include "lockstep/nn/conv.h"
-#include "lockstep/nn/linear.h"
-#include "lockstep/nn/sequential.h"
-#include "lockstep/nn/state_dict.h"
-#include "lockstep/nn/summary.h"
-#include "lockstep/optim/sgd.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -14,6 +7,13 @@
 #include <vector>
 
 #include "lockstep/checkpoint/weights.h"
+#include "lockstep/nn/batch_norm.h"
+#include "lockstep/nn/conv.h"
+#include "lockstep/nn/linear.h"
+#include "lockstep/nn/sequential.h"
+#include "lockstep/nn/state_dict.h"
+#include "lockstep/nn/summary.h"
+#include "lockstep/optim/sgd.h"
 #include "lockstep/runtime/runtime.h"
 #include "tests/expect_error.h"
 #include "tests/logical_tensors.h"

@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/checkpoint/weights.h"
-#include "lockstep/models/models.h"
+#include "lockstep/models/mlp.h"
 #include "lockstep/nn/batch_norm.h"
 #include "lockstep/nn/linear.h"
 #include "lockstep/nn/sequential.h"

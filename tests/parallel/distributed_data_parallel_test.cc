@@ -1,8 +1,6 @@
 // Distributed data parallel with ranks as threads, each with its own runtime. lockstep_property_test.cc shows that
 // training has the bits of one process.
 #include "lockstep/parallel/distributed_data_parallel.h"
-#include "lockstep/nn/linear.h"
-#include "lockstep/optim/sgd.h"
 
 #include <gtest/gtest.h>
 
@@ -10,6 +8,8 @@
 #include <functional>
 
 #include "lockstep/checkpoint/weights.h"
+#include "lockstep/nn/linear.h"
+#include "lockstep/optim/sgd.h"
 #include "lockstep/parallel/bucket_reducer.h"
 #include "lockstep/parallel/split.h"
 #include "tests/logical_tensors.h"

@@ -3,7 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/checkpoint/weights.h"
-#include "lockstep/models/models.h"
+#include "lockstep/models/gpt.h"
+#include "lockstep/models/lstm_language_model.h"
 #include "lockstep/nn/attention.h"
 #include "lockstep/nn/conv.h"
 #include "lockstep/nn/embedding.h"
@@ -11,6 +12,7 @@
 #include "lockstep/nn/transformer.h"
 #include "lockstep/optim/adam.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
+#include "lockstep/parallel/split.h"
 #include "tests/logical_tensors.h"
 #include "tests/parallel/ranks.h"
 

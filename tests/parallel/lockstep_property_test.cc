@@ -12,7 +12,9 @@
 
 #include "lockstep/autograd/gradient_tree.h"
 #include "lockstep/checkpoint/weights.h"
-#include "lockstep/models/models.h"
+#include "lockstep/models/lenet.h"
+#include "lockstep/models/mlp.h"
+#include "lockstep/models/resnet.h"
 #include "lockstep/nn/activations.h"
 #include "lockstep/nn/batch_norm.h"
 #include "lockstep/nn/conv.h"
@@ -26,6 +28,7 @@
 #include "lockstep/optim/loss_scaler.h"
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/optim/sgd.h"
+#include "lockstep/parallel/balance.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
 #include "lockstep/parallel/split.h"
 #include "lockstep/runtime/runtime.h"

@@ -1,4 +1,13 @@
 #include "lockstep/parallel/recorded_step.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <optional>
+
+#include "lockstep/autograd/no_grad.h"
+#include "lockstep/autograd/node.h"
 #include "lockstep/nn/activations.h"
 #include "lockstep/nn/batch_norm.h"
 #include "lockstep/nn/conv.h"
@@ -9,18 +18,10 @@
 #include "lockstep/nn/residual.h"
 #include "lockstep/nn/sequential.h"
 #include "lockstep/nn/state_dict.h"
+#include "lockstep/ops/inter_op_parallel_guard.h"
 #include "lockstep/optim/adam.h"
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/optim/sgd.h"
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <functional>
-#include <optional>
-
-#include "lockstep/autograd/node.h"
-#include "lockstep/ops/inter_op_parallel_guard.h"
 #include "lockstep/parallel/split.h"
 #include "lockstep/runtime/runtime.h"
 #include "tests/expect_error.h"
@@ -61,7 +62,7 @@ class Training {
     ParameterGroups parameters = net_.parameters();
     if (recipe.groups) {
       std::vector<Parameter> matrices, others;
-      for (const Parameter& p : net_.parameters()) (p.shape().rank() > 1 ? matrices : others).push_back(p);
+      for (const Parameter& p : net_.parameters()) (p.shape().dim() > 1 ? matrices : others).push_back(p);
       parameters = {{.parameters = matrices}, {.parameters = others, .lr = 0.05, .weight_decay = 0}};
     }
     if (recipe.adam) {

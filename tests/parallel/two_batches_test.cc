@@ -4,6 +4,7 @@
 #include <functional>
 #include <numeric>
 
+#include "lockstep/autograd/backward.h"
 #include "lockstep/nn/linear.h"
 #include "lockstep/parallel/split.h"
 #include "lockstep/runtime/runtime.h"

@@ -24,8 +24,8 @@ TEST(Array, FromKeepsElementsInPlainOrder) {
   EXPECT_TRUE(t.device().is_host());
   EXPECT_EQ(t.to_vector<std::int64_t>(), (std::vector<std::int64_t>{1, 2, 3, 4, 5, 6}));
   EXPECT_EQ(t.describe(), "[2, 3] i64 on host");
-  EXPECT_ERROR(Array::from<float>({1, 2}, {3}), "tensor: 2 values for shape [3]");
-  EXPECT_ERROR(Array::host({2, -1}), "shape [2, -1] has a negative extent");
+  EXPECT_ERROR(Array::from<float>({1, 2}, {3}), "array: 2 values for shape [3]");
+  EXPECT_ERROR(Array::host({2, -1}), "shape: [2, -1] has a negative extent");
   EXPECT_EQ(Array::host({3}).to_vector<float>(), (Floats{0, 0, 0}));
 }
 
@@ -43,15 +43,15 @@ TEST(Array, ReadsItsOwnTypeAndBf16AndF16AsF32) {
   Array half = Array::from<Float16>({Float16(1.5F), Float16(65504.0F)}, {2});
   EXPECT_EQ(half.to_vector<float>(), (Floats{1.5, 65504}));
   EXPECT_EQ(half.to_vector<Float16>()[0].bits, 0x3e00);
-  EXPECT_ERROR(t.to_vector<double>(), "to_vector: the tensor holds bf16, requested as f64");
+  EXPECT_ERROR(t.to_vector<double>(), "to_vector: the elements are bf16, requested as f64");
   EXPECT_ERROR(Array::host({1}, DType::f64).to_vector<float>(),
-               "holds f64, requested as f32: name its type, as in item<double>()");
-  EXPECT_ERROR(Array::host({1}).item<double>(), "holds f32, requested as f64: name its type, as in item<float>()");
-  EXPECT_ERROR(Array::host({1}, DType::i64).item(), "name its type, as in item<std::int64_t>()");
-  EXPECT_ERROR(Array::host({1}, DType::u8).item(), "name its type, as in item<std::uint8_t>()");
+               "are f64, requested as f32: name their type, as in item<double>()");
+  EXPECT_ERROR(Array::host({1}).item<double>(), "are f32, requested as f64: name their type, as in item<float>()");
+  EXPECT_ERROR(Array::host({1}, DType::i64).item(), "name their type, as in item<std::int64_t>()");
+  EXPECT_ERROR(Array::host({1}, DType::u8).item(), "name their type, as in item<std::uint8_t>()");
   EXPECT_EQ((Array::from<std::uint8_t>({7}, {1, 1}).item<std::uint8_t>()), 7);
-  EXPECT_ERROR(Array::host({2}).item<float>(), "item: the tensor has 2 elements, expected 1");
-  EXPECT_ERROR(Array().to_vector<float>(), "undefined tensor");
+  EXPECT_ERROR(Array::host({2}).item<float>(), "item: 2 elements, expected 1");
+  EXPECT_ERROR(Array().to_vector<float>(), "undefined array");
 }
 
 // Rows of 16 channels, written element by element where offset4() says they lie.
@@ -75,7 +75,9 @@ TEST(Array, ReadsEveryLayoutInPlainOrder) {
 }
 
 TEST(Array, OfAnotherMemoryIsNotRead) {
-  const DeviceInfo gpu{.kind = DeviceKind::cuda, .name = "cuda:0"};
+  DeviceInfo gpu;
+  gpu.kind = DeviceKind::cuda;
+  gpu.name = "cuda:0";
   const Array host = Array::host({2});
   host.storage()->device = Device(&gpu);
   EXPECT_ERROR(host.to_vector<float>(),

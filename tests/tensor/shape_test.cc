@@ -24,22 +24,21 @@ TEST(Shape, CountsItsElements) {
 }
 
 TEST(Shape, ElementsThatCannotBeCountedAreAnError) {
-  EXPECT_ERROR((Shape{kHuge, kHuge}).numel(),
-               "tensor: shape [4294967296, 4294967296] has more elements than can be counted");
+  EXPECT_ERROR((Shape{kHuge, kHuge}).numel(), "shape: [4294967296, 4294967296] has more elements than can be counted");
   EXPECT_ERROR((Shape{3, kMost / 2}).numel(), "more elements than can be counted");
-  EXPECT_ERROR((Shape{-1, -1}).numel(), "tensor: shape [-1, -1] has a negative extent");
+  EXPECT_ERROR((Shape{-1, -1}).numel(), "shape: [-1, -1] has a negative extent");
   EXPECT_ERROR((Shape{kHuge, kHuge, -1}).numel(), "has a negative extent");
   EXPECT_ERROR((Shape{0, -1}).numel(), "has a negative extent");
 }
 
 TEST(Shape, NoArrayIsMadeOfWhatCannotBeCounted) {
   for (const Shape& shape : {Shape{kHuge, kHuge}, Shape{-1, -1}, Shape{kHuge, kHuge, kHuge, kHuge}}) {
-    EXPECT_ERROR(Array::host(shape), "tensor: shape " + shape.str());
-    EXPECT_ERROR(Array::from(std::vector<float>(1), shape), "tensor: shape " + shape.str());
+    EXPECT_ERROR(Array::host(shape), "shape: " + shape.str());
+    EXPECT_ERROR(Array::from(std::vector<float>(1), shape), "shape: " + shape.str());
   }
   // The elements can be counted, the bytes cannot.
   EXPECT_ERROR(Array::host({kHuge, kHuge / 4}, DType::i64),
-               "tensor: shape [4294967296, 1073741824] of i64 has more bytes than can be counted");
+               "array: shape [4294967296, 1073741824] of i64 has more bytes than can be counted");
   // Nor does memory hold what can.
   EXPECT_ERROR(Array::host({kHuge, kHuge / 16}), "out of memory");
 }

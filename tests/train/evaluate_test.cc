@@ -1,10 +1,10 @@
 #include "lockstep/train/evaluate.h"
-#include "lockstep/optim/sgd.h"
 
 #include <gtest/gtest.h>
 
 #include <mutex>
 
+#include "lockstep/optim/sgd.h"
 #include "tests/expect_error.h"
 #include "tests/train/small_job.h"
 

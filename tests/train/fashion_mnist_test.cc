@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/data/fashion_mnist.h"
+#include "lockstep/models/lenet.h"
 #include "lockstep/models/models.h"
 #include "lockstep/optim/adam.h"
 #include "lockstep/runtime/runtime.h"

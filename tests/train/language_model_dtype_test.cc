@@ -6,7 +6,8 @@
 
 #include "lockstep/checkpoint/weights.h"
 #include "lockstep/data/text.h"
-#include "lockstep/models/models.h"
+#include "lockstep/models/gpt.h"
+#include "lockstep/models/lstm_language_model.h"
 #include "lockstep/optim/adam.h"
 #include "lockstep/runtime/runtime.h"
 #include "lockstep/train/trainer.h"

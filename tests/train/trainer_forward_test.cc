@@ -3,6 +3,7 @@
 
 #include <thread>
 
+#include "lockstep/autograd/no_grad.h"
 #include "lockstep/checkpoint/weights.h"
 #include "lockstep/optim/sgd.h"
 #include "tests/expect_error.h"

@@ -36,7 +36,7 @@ class Copy final : public CopyKernels {
     auto* out = static_cast<std::byte*>(y.data);
     for (std::int64_t i = 0; i < copy.extent.numel(); ++i) {
       std::int64_t from = copy.from_first, to = copy.to_first, rest = i;
-      for (int axis = copy.extent.rank() - 1; axis >= 0; --axis) {
+      for (int axis = copy.extent.dim() - 1; axis >= 0; --axis) {
         const std::int64_t place = rest % copy.extent[axis];
         from += place * copy.from[axis];
         to += place * copy.to[axis];

@@ -11,7 +11,7 @@
 #include "lockstep/checkpoint/weights.h"
 #include "lockstep/device/gpu.h"
 #include "lockstep/launch/spawn.h"
-#include "lockstep/models/models.h"
+#include "lockstep/models/mlp.h"
 #include "lockstep/net/comm_error.h"
 #include "lockstep/optim/sgd.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
