@@ -24,8 +24,8 @@ std::int64_t offset(const Array& w) {
   return static_cast<const std::byte*>(w.view().data) - static_cast<const std::byte*>(w.storage()->data);
 }
 
-// Returns the `size` f32 elements that `prepare` makes of w, for all calls with this key. Undefined if no place is left,
-// and, if `patient`, at the first call after each update.
+// Returns the `size` f32 elements that `prepare` makes of w, for all calls with this key. Undefined if no place is
+// left, and, if `patient`, at the first call after each update.
 template <typename Prepare>
 Array shared(const Array& w, const PreparedWeights::Key& key, std::int64_t size, bool patient, const Prepare& prepare) {
   Storage& storage = *w.storage();
