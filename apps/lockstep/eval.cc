@@ -26,7 +26,7 @@ Command add_eval(CLI::App& parent) {
     notice_limit(*options, MnistPart::test, test);
     auto net = make_initialized_model(*options, job, test.classes);
     DataLoader loader(test.data, {.batch_size = options->batch_size});
-    const EvaluateOptions how{.devices = job.devices(), .shards = job.shards, .dtype = job.dtype};
+    const EvaluateOptions how{.devices = job.devices(), .split = {.shards = job.shards}, .dtype = job.dtype};
     const std::vector<Metric> metrics = make_metrics(*options, test.classes);
     if (metrics.empty()) {
       const Accuracy a = evaluate(*net, loader, how);

@@ -235,8 +235,7 @@ TrainerOptions TrainOptions::trainer_options(const ToolJob& job) const {
   if (o.loss_scale && o.dtype != "f16") throw UsageError("--loss-scale: only with --dtype f16");
   TrainerOptions t{.devices = job.devices(),
                    .communicator = job.communicator(),
-                   .shards = job.shards,
-                   .balance = parse_balance(o.balance, job.devices_of_ranks),
+                   .split = {.shards = job.shards, .balance = parse_balance(o.balance, job.devices_of_ranks)},
                    .batch_size = o.batch_size,
                    .accumulate = o.accumulate,
                    .record_steps = o.record_steps,

@@ -115,9 +115,4 @@ std::vector<double> Balancer::gather(const std::vector<double>& mine, const char
   return flat;
 }
 
-std::vector<double> Balancer::weights() const {
-  const std::vector<int>& shares = shares_.devices_of(rank());
-  return {shares.begin(), shares.end()};
-}
-
 }  // namespace lockstep

@@ -17,7 +17,7 @@ JobShares shares_of(const std::vector<Device>& devices, const SplitOptions& opti
   check(!devices.empty(), "split: no devices");
   check(options.shards >= 0, "split: {} shards, expected at least 1", options.shards);
   const int count = static_cast<int>(devices.size());
-  return JobShares(options.shards > 0 ? options.shards : count, {&count, 1}, options.balance);
+  return JobShares(options.shards > 0 ? options.shards : count, {&count, 1}, options.balance.fixed_weights("split"));
 }
 
 }  // namespace

@@ -56,17 +56,17 @@ JobShares agreed_shares(const Module& module, const std::vector<Device>& devices
   for (const std::int64_t count : communicator->gather_on_host(std::ssize(devices), "number of devices")) {
     devices_of_rank.push_back(static_cast<int>(count));
   }
-  check(options.shards >= 0, "distributed data parallel: {} shards, expected at least one for each rank",
-        options.shards);
-  const int shards =
-      options.shards > 0 ? options.shards : std::accumulate(devices_of_rank.begin(), devices_of_rank.end(), 0);
+  const auto& [wanted, balance] = options.split;
+  const std::vector<double>& weights = balance.fixed_weights("distributed data parallel");
+  check(wanted >= 0, "distributed data parallel: {} shards, expected at least one for each rank", wanted);
+  const int shards = wanted > 0 ? wanted : std::accumulate(devices_of_rank.begin(), devices_of_rank.end(), 0);
   const std::string mine = description(
       module, shards,
-      fmt::format("balance {}\ngradients {}\nbuckets of {} and {} bytes\n{}", fmt::join(options.balance, ","),
+      fmt::format("balance {}\ngradients {}\nbuckets of {} and {} bytes\n{}", fmt::join(weights, ","),
                   name(options.gradients), options.buckets.first_bytes, options.buckets.bytes, options.recipe));
   const std::string first = communicator->broadcast_on_host(mine, "description of the model");
   communicator->agree(first_difference(mine, first), "comparison of models");
-  return JobShares(shards, devices_of_rank, options.balance);
+  return JobShares(shards, devices_of_rank, weights);
 }
 
 }  // namespace

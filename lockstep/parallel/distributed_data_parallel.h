@@ -24,6 +24,7 @@
 #include "lockstep/parallel/balance.h"
 #include "lockstep/parallel/batch_splitter.h"
 #include "lockstep/parallel/job.h"
+#include "lockstep/parallel/split.h"
 
 namespace LOCKSTEP_API lockstep {
 
@@ -38,9 +39,8 @@ struct BucketOptions {
 
 struct DistributedOptions {
   // V of the recipe, the number of shards of the whole job, at least one per rank; 0: one for each device of each rank.
-  int shards = 0;
-  // Weights of all devices, rank 0's first, as in SplitOptions; the same on all ranks. Empty: equal shares.
-  std::vector<double> balance{};
+  // Its weights are those of all devices, rank 0's first. The same on all ranks.
+  SplitOptions split{};
   // f32 or bf16. With bf16, each shard's gradient and each sum of two gradients is rounded to bf16, which halves the
   // traffic. Part of the recipe: the bits differ from f32's, but do not depend on the number of ranks and devices.
   DType gradients = DType::f32;

@@ -55,7 +55,7 @@ Accuracy evaluate(Module& module, DataLoader& loader, const EvaluateOptions& opt
   NoGradGuard no_grad;
   EvalGuard mode(module);
   std::optional<BatchSplitter> own;
-  if (!options.distributed) own.emplace(options.devices, SplitOptions{options.shards, options.balance});
+  if (!options.distributed) own.emplace(options.devices, options.split);
   BatchSplitter& splitter = own ? *own : *options.distributed;
   Accuracy accuracy;
   // Batches in flight: enough to keep the devices busy while the host counts.
@@ -101,7 +101,7 @@ std::vector<Misclassified> misclassified(Module& module, DataLoader& loader, con
   for (Example& batch : loader) {
     check(batch.size() == 2 && batch[1].shape().dim() == 1,
           "misclassified: examples have {} parts, expected inputs and one label each", batch.size());
-    const Tensor x = split_and_load(batch[0], options.devices, {.shards = options.shards, .balance = options.balance});
+    const Tensor x = split_and_load(batch[0], options.devices, options.split);
     const auto classes = [&](const Tensor& shard) {
       const Tensor outputs = module.forward(is_floating(shard.dtype()) ? shard.to(options.dtype) : shard);
       check_labels(outputs, batch[1]);

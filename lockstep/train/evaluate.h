@@ -42,10 +42,8 @@ using BatchFunction = std::function<BatchOutputs(const Example& batch)>;
 
 struct EvaluateOptions {
   std::vector<Device> devices;
-  // The number of shards; 0: one for each device. Not used with `distributed`.
-  int shards = 0;
-  // Weights of the devices; see SplitOptions.
-  std::vector<double> balance{};
+  // Not used with `distributed`.
+  SplitOptions split{};
   // Floating inputs are cast to this type.
   DType dtype = DType::f32;
   // Set this to share the evaluation among ranks, such as to a DistributedDataParallel: each rank loads its rows

@@ -88,7 +88,7 @@ std::vector<MetricResult> evaluate(Module& module, DataLoader& loader, const std
   }
   if (metrics.empty()) return results;
   std::optional<BatchSplitter> own;
-  if (!options.distributed) own.emplace(options.devices, SplitOptions{options.shards, options.balance});
+  if (!options.distributed) own.emplace(options.devices, options.split);
   BatchSplitter& splitter = own ? *own : *options.distributed;
   // Batches in flight: enough to keep the devices busy while the host adds.
   constexpr std::size_t kInFlight = 4;

@@ -101,9 +101,9 @@ Trainer::Trainer(Module& module, Optimizer& optimizer, std::shared_ptr<const Dat
       rate_(std::make_unique<RateMeter>()) {
   TrainerOptions& o = options_;
   check_owned(optimizer_, module_);
-  check(o.epochs >= 0 && o.max_steps >= 0 && o.save_every >= 0 && o.shards >= 0 && o.clip_norm >= 0,
+  check(o.epochs >= 0 && o.max_steps >= 0 && o.save_every >= 0 && o.split.shards >= 0 && o.clip_norm >= 0,
         "trainer: epochs {}, steps {}, a checkpoint every {} steps, {} shards, norm {}: expected at least 0", o.epochs,
-        o.max_steps, o.save_every, o.shards, o.clip_norm);
+        o.max_steps, o.save_every, o.split.shards, o.clip_norm);
   check(loader_.dataset().size() > 0, "trainer: the data set is empty");
   check(o.keep_checkpoints >= 1 && o.watch.patience >= 0 && o.watch.min_delta >= 0,
         "trainer: keeps {} checkpoints, patience {}, min_delta {}: expected at least 1, 0, and 0", o.keep_checkpoints,
@@ -127,7 +127,7 @@ Trainer::Trainer(Module& module, Optimizer& optimizer, std::shared_ptr<const Dat
   join_ranks();
   // With one shard for each device there is nothing to move.
   const std::vector<int> shares = splitter_->shares().all();
-  if (o.balance.automatic && shares.size() > 1 && o.shards > std::ssize(shares)) {
+  if (o.split.balance.automatic && shares.size() > 1 && o.split.shards > std::ssize(shares)) {
     balancer_.emplace(o.devices, splitter_->shares(), o.communicator, o.balancer);
   }
 }
@@ -152,7 +152,7 @@ void Trainer::check_test_labels() const {
 Recipe Trainer::make_recipe() const {
   const TrainerOptions& o = options_;
   Recipe recipe = {{"seed", *o.seed},
-                   {"shards", o.shards},
+                   {"shards", o.split.shards},
                    {"batch_size", o.batch_size},
                    {"accumulate", o.accumulate},
                    {"examples", loader_.dataset().size()},
@@ -217,19 +217,21 @@ void Trainer::choose_shards() {
   TrainerOptions& o = options_;
   const std::int64_t devices = ranks().sum_on_host(std::ssize(o.devices), "number of devices");
   const std::int64_t batch = o.micro_batch_size();
-  if (o.shards == 0) {
-    o.shards = on_gpu() ? static_cast<int>(devices) : default_shards(batch);
+  if (o.split.shards == 0) {
+    o.split.shards = on_gpu() ? static_cast<int>(devices) : default_shards(batch);
   }
-  check(
-      o.shards >= devices,
-      "trainer: {} shard{} of a batch of {} for {} devices, expected at least one for each: set TrainerOptions::shards",
-      o.shards, o.shards == 1 ? "" : "s", batch, devices);
+  check(o.split.shards >= devices,
+        "trainer: {} shard{} of a batch of {} for {} devices, expected at least one for each: set "
+        "TrainerOptions::split.shards",
+        o.split.shards, o.split.shards == 1 ? "" : "s", batch, devices);
 }
 
 void Trainer::join_ranks() {
   const TrainerOptions& o = options_;
+  // Where automatic shares begin.
+  const SplitOptions fixed{.shards = o.split.shards, .balance = {.weights = o.split.balance.weights}};
   if (ranks().alone()) {
-    splitter_ = std::make_unique<BatchSplitter>(o.devices, SplitOptions{o.shards, o.balance.weights}, o.communicator);
+    splitter_ = std::make_unique<BatchSplitter>(o.devices, fixed, o.communicator);
     for (const Parameter& p : module_.parameters()) p.gradient_tree().set_dtype(o.gradients);
     return;
   }
@@ -249,10 +251,10 @@ void Trainer::join_ranks() {
     recipe += fmt::format("watch {}, smallest {}, min_delta {}, patience {}, save_best {}\n", o.watch.metric,
                           *o.watch.smallest, o.watch.min_delta, o.watch.patience, o.watch.save_best);
   }
-  if (o.balance.automatic) recipe += fmt::format("balance auto, every {} steps\n", o.balancer.every);
+  if (o.split.balance.automatic) recipe += fmt::format("balance auto, every {} steps\n", o.balancer.every);
   splitter_ = std::make_unique<DistributedModel>(
       module_, o.devices, o.communicator,
-      DistributedOptions{.shards = o.shards, .balance = o.balance.weights, .gradients = o.gradients, .recipe = recipe});
+      DistributedOptions{.split = fixed, .gradients = o.gradients, .recipe = recipe});
 }
 
 // Settles the shapes that the model leaves open, with an example.
@@ -414,7 +416,7 @@ void Trainer::open_log() {
   const TrainerOptions& o = options_;
   log_ = std::make_unique<TrainingLog>(o.log_file, position_,
                                        LoggedRun{.devices = o.devices,
-                                                 .shards = o.shards,
+                                                 .shards = o.split.shards,
                                                  .world_size = ranks().world_size(),
                                                  .backend = std::string(ranks().backend_name()),
                                                  .module = &module_,
@@ -464,7 +466,7 @@ double Trainer::weight_of(const Example& batch) const {
 std::vector<double> Trainer::shares_of(std::span<const Example> step) const {
   const TrainerOptions& o = options_;
   const bool default_loss = !o.loss && !o.forward && step[0].size() == 2;
-  const auto shards = static_cast<std::size_t>(o.shards);
+  const auto shards = static_cast<std::size_t>(o.split.shards);
   std::vector<double> samples, weights;
   for (std::size_t i = 0; i < step.size(); ++i) {
     const std::int64_t n = loader_.batch_examples(position_.batch + static_cast<std::int64_t>(i));
@@ -474,7 +476,7 @@ std::vector<double> Trainer::shares_of(std::span<const Example> step) const {
     const std::size_t first = weights.size();
     weights.resize(first + shards, 0);  // other ranks have the other shards
     std::int64_t row = 0;
-    for (std::size_t s = 0; const std::int64_t size : split_sizes(n, o.shards)) {
+    for (std::size_t s = 0; const std::int64_t size : split_sizes(n, o.split.shards)) {
       if (row >= begin && row + size <= end) {
         Example rows;
         for (const Tensor& part : step[i]) rows.push_back(part.narrow(0, row - begin, size));
