@@ -1,6 +1,6 @@
-// The gradient of one parameter, from all shards. Leaves are shards. They are summed in the tree of base/tree.h, so the
-// bits do not depend on which device has which shard. Two complete sibling subtrees on one device are merged at once,
-// like carries in a binary counter, so at most log2(shards) + 1 tensors wait on a device.
+// Internal: the gradient of one parameter, from all shards. Leaves are shards. They are summed in the tree of
+// base/tree.h, so the bits do not depend on which device has which shard. Two complete sibling subtrees on one device
+// are merged at once, like carries in a binary counter, so at most log2(shards) + 1 tensors wait on a device.
 #pragma once
 
 #include <cstddef>

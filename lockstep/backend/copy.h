@@ -1,4 +1,4 @@
-// Kernels that move elements without computing.
+// Internal: kernels that move elements without computing.
 #pragma once
 
 #include <array>

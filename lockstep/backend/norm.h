@@ -1,6 +1,6 @@
-// Batch normalization, divided into kernels so that shards can merge their statistics. A shard's statistics are (n,
-// mean, M2), where M2 is the sum of squared distances from the mean. They are merged in the shards' tree (Chan, Golub,
-// LeVeque 1979). Layer norm and RMS norm normalize each row separately.
+// Internal: batch normalization, divided into kernels so that shards can merge their statistics. A shard's statistics
+// are (n, mean, M2), where M2 is the sum of squared distances from the mean. They are merged in the shards' tree (Chan,
+// Golub, LeVeque 1979). Layer norm and RMS norm normalize each row separately.
 #pragma once
 
 #include <span>

@@ -1,4 +1,4 @@
-// The threads of a compute lane: its worker, and helpers that share the worker's loops.
+// Internal: the threads of a compute lane: its worker, and helpers that share the worker's loops.
 #pragma once
 
 #include <atomic>

@@ -1,4 +1,4 @@
-// How an operation becomes a task: allocate what it returns, name what it reads and writes, push ONE task.
+// Internal: how an operation becomes a task: allocate what it returns, name what it reads and writes, push ONE task.
 #pragma once
 
 #include <initializer_list>

@@ -1,4 +1,4 @@
-// Optimizer steps: one task per device for all parameters.
+// Internal: optimizer steps: one task per device for all parameters.
 #pragma once
 
 #include <span>

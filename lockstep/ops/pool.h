@@ -1,4 +1,4 @@
-// Pooling.
+// Internal: pooling.
 #pragma once
 
 #include "lockstep/backend/pool.h"

@@ -1,4 +1,5 @@
-// Weights in the order that kernels read them, made once for each update and shared by the shards of a device.
+// Internal: weights in the order that kernels read them, made once for each update and shared by the shards of a
+// device.
 #pragma once
 
 #include <array>

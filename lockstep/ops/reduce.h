@@ -1,4 +1,4 @@
-// Sums. Their order depends on shapes alone.
+// Internal: sums. Their order depends on shapes alone.
 #pragma once
 
 #include <optional>

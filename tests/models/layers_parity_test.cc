@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "examples/own_layers.h"
+#include "lockstep/autograd/backward.h"
 #include "lockstep/models/gpt.h"
 #include "lockstep/models/lstm_language_model.h"
 #include "lockstep/nn/activations.h"
