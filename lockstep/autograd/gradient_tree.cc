@@ -224,7 +224,7 @@ ReducedGradient GradientTree::mapped_sum(Device device) {
   if (!found.sum.defined()) return {given, {}};
   const Array both = ops::binary(BinaryOp::add, given, ops::to_device(found.sum, device, {.non_blocking = true}));
   if (!found.present.defined()) return {both, {}};
-  // A sum that is not there has zeros, but adding +0 would change -0.
+  // If the sum is not present, it holds zeros. Adding them would change -0 to +0, so the given gradient is chosen.
   return {ops::where(ops::to_device(found.present, device, {.non_blocking = true}), both, given), {}};
 }
 

@@ -46,7 +46,7 @@ Array empty(const Shape& shape, DType dtype, Device device, Layout layout) {
   Block block = recorder ? recorder->allocate(state, view.bytes(), likely_lane(state))
                          : state.allocator->allocate(view.bytes(), likely_lane(state));
   view.data = block.data;
-  // The storage keeps the device's state.
+  // Shares ownership of the device's state, so the storage keeps the whole device alive.
   std::shared_ptr<CachingAllocator> allocator(state.shared_from_this(), state.allocator.get());
   auto storage = make_block_storage(std::move(allocator), std::move(block), view.bytes(), device, state.engine);
   return Array(std::move(storage), view).with_shard(current_shard);
@@ -90,7 +90,7 @@ Task make_task(std::string_view name, DeviceState& device, std::span<const A> re
           device.name);
     t.storage()->check_writable();
     task.writes.push_back(t.resource());
-    // Part of a storage: what is around it stays, so the write depends on the old data as well.
+    // The array is a part of its storage. The rest of the storage keeps its data, so the task also counts as a reader.
     if (t.view().bytes() < t.storage()->bytes) task.reads.push_back(t.resource());
   }
   task.updates = options.updates;
