@@ -200,7 +200,8 @@ ReducedGradient GradientTree::sum_of_passes(Device device) {
     if (sums_.total.defined()) sums_.total = ops::to_device(sums_.total, device, {.non_blocking = true});
     return {sums_.total, {}};
   }
-  // Merged with what waits, later passes would begin another round, so a program that looks would change the bits.
+  // The waiting sums are merged in a copy. If reading merged the sums themselves, later passes would begin another
+  // round, so reading a gradient would change the bits.
   if (!read_.defined()) {
     const Sums kept = sums_;
     merge_unsynchronized(device);

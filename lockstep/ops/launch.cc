@@ -9,8 +9,8 @@ namespace {
 thread_local int current_shard = -1;
 thread_local UpdateScope* current_update = nullptr;
 
-// Where an array is likely to be used, for the allocator. A lane that is not known yet is none: a block that another
-// lane still uses would make independent tasks wait for one another.
+// The lane that is likely to use a new array, for the allocator. Without a known lane, the allocator takes no block
+// that a lane still uses, because that would make independent tasks wait for one another.
 LaneId likely_lane(const DeviceState& state) {
   return InterOpParallelGuard::active() ? LaneId() : state.compute_lane(current_shard);
 }
@@ -53,7 +53,7 @@ Array empty(const Shape& shape, DType dtype, Device device, Layout layout) {
 }
 
 Array empty_or(const Array& into, std::string_view what, const Shape& shape, DType dtype, Device device) {
-  state_of(device, what);  // whose error names the operation
+  state_of(device, what);  // throws for host memory, with the operation's name
   if (!into.defined()) return empty(shape, dtype, device);
   check(into.shape() == shape && into.dtype() == dtype && into.device() == device && into.layout() == Layout::plain,
         "{}: the result's memory is {}, expected a plain {} {} on {}", what, into, shape, name(dtype), device.name());
