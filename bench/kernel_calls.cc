@@ -166,8 +166,8 @@ std::vector<KernelCall> kernel_calls(const JobOptions& options) {
   TrainOptions o;
   static_cast<JobOptions&>(o) = options;
   CallLog log;  // lives longer than the device whose kernels write it
-  Job job = make_job(o);
-  KernelFamilies& families = state_of(job.devices.at(0), "bench kernels").backend->families();
+  ToolJob job = make_job(o);
+  KernelFamilies& families = state_of(job.devices().at(0), "bench kernels").backend->families();
   families.conv = std::make_unique<LoggedConv>(std::move(families.conv), log);
   families.matmul = std::make_unique<LoggedMatmul>(std::move(families.matmul), log);
   const Examples examples = made_up_examples(o, o.batch_size);
@@ -177,7 +177,7 @@ std::vector<KernelCall> kernel_calls(const JobOptions& options) {
   training.epochs = 1;
   training.max_steps = 1;
   Trainer(*net, *optimizer, examples.data, nullptr, training).train();
-  job.runtime->synchronize();  // train() has waited for the loss, not for the gradients
+  job.runtime().synchronize();  // train() has waited for the loss, not for the gradients
   return log.take();
 }
 

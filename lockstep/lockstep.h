@@ -108,6 +108,7 @@
 #include "lockstep/launch/spawn.h"
 #include "lockstep/parallel/balance.h"
 #include "lockstep/parallel/balancer.h"
+#include "lockstep/parallel/batch_splitter.h"
 #include "lockstep/parallel/data_parallel.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
 #include "lockstep/parallel/job.h"

@@ -185,12 +185,12 @@ std::string models_of(const JobOptions& o) {
 
 }  // namespace
 
-std::unique_ptr<Module> make_initialized_model(const JobOptions& o, const Job& job, std::int64_t classes) {
+std::unique_ptr<Module> make_initialized_model(const JobOptions& o, const ToolJob& job, std::int64_t classes) {
   auto net = build_model(o, classes, job.dtype);
   const Initializer start = o.model == "gpt"    ? Initializer(Normal{0.02})
                             : o.model == "lstm" ? Initializer(Uniform(1 / std::sqrt(static_cast<double>(o.width))))
                                                 : model_initializer(o.model);
-  net->initialize(start, job.devices, {.seed = o.seed});
+  net->initialize(start, job.devices(), {.seed = o.seed});
   if (o.init_from.empty()) return net;
   if (!o.partial) {
     try {

@@ -15,7 +15,7 @@ namespace {
 void stop_for_a_while() {
   const pid_t self = ::getpid();
   if (::fork() == 0) {
-    ::sleep(3);
+    ::sleep(6);
     ::kill(self, SIGCONT);
     ::_exit(0);
   }
@@ -32,12 +32,12 @@ int main(int argc, char** argv) {
   try {
     const bool waits_long = what == "abort" || what == "none";
     auto group = init_process_group({.backend = "mpi",
-                                     .timeout = waits_long ? 20'000ms : 500ms,
-                                     .progress_timeout = what == "silent" ? 1'000ms : 20'000ms});
+                                     .timeout = waits_long ? 20'000ms : 2'000ms,
+                                     .progress_timeout = what == "silent" ? 3'000ms : 20'000ms});
     rank = group->rank();
     if (group->rank() == 1 && what == "abort") group->abort("out of luck");
-    if (group->rank() == 1 && what == "silent") std::this_thread::sleep_for(2s);
-    if (group->rank() == 1 && what == "busy") std::this_thread::sleep_for(1s);
+    if (group->rank() == 1 && what == "silent") std::this_thread::sleep_for(5s);
+    if (group->rank() == 1 && what == "busy") std::this_thread::sleep_for(4s);
     if (group->rank() == 1 && what == "stopped") stop_for_a_while();
     const bool leaves = what == "leaves" || what == "leaves_a_stopped_one";
     if (group->rank() == 1 && !leaves) std::this_thread::sleep_for(1s);  // mpirun ends the others with it

@@ -86,7 +86,7 @@ TEST(DescriptorLimit, AStoreThatNeedsMoreSaysSoAndGoesOn) {
   EXPECT_EQ(status_of_process([] {
               limit_descriptors(32, 32);
               const TcpStoreServer server;
-              const TcpStoreOptions options{.port = server.port(), .connect_timeout = 300ms};
+              const TcpStoreOptions options{.port = server.port(), .connect_timeout = 3s};
               if (server.accept_error() != 0) return 1;
               std::vector<std::unique_ptr<TcpStore>> clients;
               try {

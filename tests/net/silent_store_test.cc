@@ -76,7 +76,7 @@ int serve(int pipe) {
 
 TEST(SilentStore, IsAnErrorOfItsOwn) {
   const Stoppable server(serve);
-  TcpStore store({.port = server.number(), .timeout = 300ms});
+  TcpStore store({.port = server.number(), .timeout = 2s});
   store.set("key", "value");
   server.stop();
   EXPECT_THROW(store.contains("key"), NoAnswer) << "on the connection that it has";
@@ -87,7 +87,7 @@ TEST(SilentStore, IsAnErrorOfItsOwn) {
 
 TEST(SilentStore, IsNotAStoreThatIsGone) {
   auto server = std::make_unique<TcpStoreServer>();
-  TcpStore store({.port = server->port(), .timeout = 300ms});
+  TcpStore store({.port = server->port(), .timeout = 2s});
   server.reset();
   for (int i = 0; i < 2; ++i) {
     try {
@@ -103,7 +103,7 @@ TEST(SilentStore, IsNotAStoreThatIsGone) {
 // The wait for a rank counts a long call as a moment, so many such calls would take many times its limit.
 TEST(SilentStore, EndsTheWaitForARank) {
   const Stoppable server(serve);
-  const auto store = std::make_shared<TcpStore>(TcpStoreOptions{.port = server.number(), .timeout = 300ms});
+  const auto store = std::make_shared<TcpStore>(TcpStoreOptions{.port = server.number(), .timeout = 2s});
   server.stop();
   const GroupMembership group{.rank = 0, .size = 2, .store = store, .key = "", .address = ""};
   EXPECT_THROW(read_record(group, 1, "address of rank 1", TimeLimit(20s)), NoAnswer);

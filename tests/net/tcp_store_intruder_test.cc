@@ -24,7 +24,7 @@ const std::string kJobSecret = "the secret of this job";
 
 class Intruder : public ::testing::Test {
  protected:
-  const TcpStoreServer server_{{.secret = kJobSecret, .handshake_timeout = 500ms}};
+  const TcpStoreServer server_{{.secret = kJobSecret, .handshake_timeout = 2s}};
 
   void expect_still_serving() {
     TcpStore store({.port = server_.port(), .secret = kJobSecret, .connect_timeout = 20s});

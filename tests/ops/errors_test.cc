@@ -52,7 +52,7 @@ TEST_F(OpsErrors, Elementwise) {
   EXPECT_ERROR(ops::unary(UnaryOp::exp, on({2}, 0, DType::i64)), "exp: input is i64, expected a floating type");
   EXPECT_ERROR(ops::add_(on({2}), on({3})), "add: [2] f32 on cpu:0 and [3] f32 on cpu:0, expected the same shape");
   EXPECT_ERROR(ops::dropout(on({2}), 1, {}), "dropout: probability 1, expected at least 0 and below 1");
-  EXPECT_ERROR(ops::empty({2, -1}, DType::f32, runtime_.devices()[0]), "shape [2, -1] has a negative extent");
+  EXPECT_ERROR(ops::empty({2, -1}, DType::f32, runtime_.devices()[0]), "shape: [2, -1] has a negative extent");
   EXPECT_ERROR(ops::empty({2}, DType::f32, runtime_.devices()[0], Layout::channels_last),
                "[2] cannot be channels-last");
 }
