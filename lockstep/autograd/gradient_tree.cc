@@ -88,7 +88,8 @@ Array GradientTree::destination(const BackwardPass& pass, int shard, Device devi
 ReducedGradient GradientTree::sum_of_passes(Device device) {
   if (reducer_) return reducer_->sum(index_, device);
   if (!sums_.waits()) return {sums_.sum(device), {}};
-  // Merged with what waits, later passes would begin another round, so a program that looks would change the bits.
+  // The waiting sums are merged in a copy. If reading merged the sums themselves, later passes would begin another
+  // round, so reading a gradient would change the bits.
   if (!read_.defined()) read_ = ShardTree(sums_).sum(device);
   read_ = ops::to_device(read_, device, {.non_blocking = true});
   return {read_, {}};
@@ -107,7 +108,7 @@ ReducedGradient GradientTree::mapped_sum(Device device) {
   if (!found.sum.defined()) return {given, {}};
   const Array both = ops::binary(BinaryOp::add, given, ops::to_device(found.sum, device, {.non_blocking = true}));
   if (!found.present.defined()) return {both, {}};
-  // A sum that is not there has zeros, but adding +0 would change -0.
+  // If the sum is not present, it holds zeros. Adding them would change -0 to +0, so the given gradient is chosen.
   return {ops::where(ops::to_device(found.present, device, {.non_blocking = true}), both, given), {}};
 }
 

@@ -13,8 +13,7 @@
 namespace lockstep {
 
 bool ShardTree::covers(std::size_t shard) const {
-  return std::ranges::any_of(subtrees_,
-                             [&](const Subtree& s) { return s.first <= shard && shard < s.first + s.size; });
+  return std::ranges::any_of(subtrees_, [&](const Subtree& s) { return s.first <= shard && shard < s.first + s.size; });
 }
 
 void ShardTree::insert(Subtree subtree) {
