@@ -1,5 +1,5 @@
-// Internal: the gradient of one parameter: what backward passes summed (ShardTree), over all processes if there is a reducer, and
-// what the program made of the sum.
+// Internal: the gradient of one parameter: what backward passes summed (ShardTree), over all processes if there is a
+// reducer, and what the program made of the sum.
 #pragma once
 
 #include <cstddef>
