@@ -9,16 +9,17 @@ Tensor max_pool2d(const Tensor& x, const Pool2dOptions& options) {
   return lift("max pool", place_rows("max pool", {x}), {x}, [&](const Arrays& in) -> Lifted {
     auto [y, where] = ops::max_pool2d(in[0], options);
     return {y, [where = where, shape = in[0].shape(), options](const PartPass&, const Array& dy) -> Arrays {
-              return {ops::max_pool2d_backward(dy, where, shape, options)};
+              return {ops::pool2d_backward("max pool backward", dy, shape,
+                                           kernels::MaxPoolBackward{options, {}, where.view()}, {where})};
             }};
   });
 }
 
 Tensor avg_pool2d(const Tensor& x, const Pool2dOptions& options) {
   return lift("avg pool", place_rows("avg pool", {x}), {x}, [&](const Arrays& in) -> Lifted {
-    return {ops::avg_pool2d(in[0], options),
+    return {ops::pool2d("avg_pool2d", in[0], kernels::AvgPool{options}),
             [shape = in[0].shape(), options](const PartPass&, const Array& dy) -> Arrays {
-              return {ops::avg_pool2d_backward(dy, shape, options)};
+              return {ops::pool2d_backward("avg pool backward", dy, shape, kernels::AvgPoolBackward{options})};
             }};
   });
 }

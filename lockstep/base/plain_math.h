@@ -10,7 +10,7 @@
 
 #include "lockstep/base/export.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 // c[0] + c[1] x + c[2] x^2 + ...
 template <std::size_t N>

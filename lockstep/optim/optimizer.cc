@@ -202,12 +202,12 @@ void Optimizer::step() {
       write_rates(rates);
     });
   }
-  std::vector<std::vector<std::vector<Item>>> lists(devices.size());
+  std::vector<std::vector<std::vector<Update<Array>>>> lists(devices.size());
   std::vector<Array> scales(devices.size());
   for (std::size_t d = 0; d < devices.size(); ++d) {
     const Device device = devices[d];
     std::size_t lanes = state_of(device, "step").compute_lanes.size();
-    std::vector<std::vector<Item>>& items = lists[d];
+    std::vector<std::vector<Update<Array>>>& items = lists[d];
     items.resize(lanes);
     scales[d] = ops::readable_from(scale_on(device), device);
     std::vector<std::int64_t> load(lanes, 0);
@@ -224,7 +224,12 @@ void Optimizer::step() {
       auto lane = static_cast<std::size_t>(std::ranges::min_element(load) - load.begin());
       load[lane] += grad.numel();
       const Array steps = counts_steps_ ? slots_[i].steps[replica] : Array();
-      items[lane].push_back({p.tensor().on(device), grad, state(0), state(1), present, steps, slots_[i].group});
+      items[lane].push_back({.weight = p.tensor().on(device),
+                             .grad = grad,
+                             .states = {state(0), state(1), state(2)},
+                             .present = present,
+                             .steps = steps,
+                             .group = slots_[i].group});
     }
   }
   advance();
@@ -370,16 +375,6 @@ Array Optimizer::scale_on(Device device) const {
   return scales_.empty() ? Array() : scales_[0];
 }
 
-namespace {
-
-std::vector<ops::Update> updates(auto items) {
-  std::vector<ops::Update> all;
-  for (const auto& i : items) all.push_back({i.weight, i.grad, i.state0, i.state1, i.present, i.group, i.steps});
-  return all;
-}
-
-}  // namespace
-
 Sgd::Sgd(const ParameterGroups& parameters, SgdOptions options)
     : Optimizer(parameters, options.lr, options.weight_decay,
                 options.momentum != 0 ? std::vector<std::string>{"momentum"} : std::vector<std::string>{}),
@@ -388,44 +383,25 @@ Sgd::Sgd(const ParameterGroups& parameters, SgdOptions options)
   check(!options.nesterov || options.momentum > 0, "optimizer: nesterov with momentum 0, expected a momentum above 0");
 }
 
-SgdArgs Sgd::args(std::size_t group) const {
-  return {.lr = learning_rate(group),
-          .momentum = options_.momentum,
-          .weight_decay = weight_decay(group),
-          .nesterov = options_.nesterov};
-}
-
 Optimizer::Rule Sgd::rule() const {
   Rule rule{"sgd", {{"momentum", options_.momentum}, {"weight_decay", options_.weight_decay}}};
   if (options_.nesterov) rule.options.emplace_back("nesterov", 1);
   return rule;
 }
 
-void Sgd::update(std::span<const Item> items, const Array& scale, const Array& rates) {
-  std::vector<SgdArgs> groups;
-  for (std::size_t g = 0; g < group_count(); ++g) groups.push_back(args(g));
-  ops::sgd_(updates(items), std::move(groups), scale, rates);
+void Sgd::update(std::span<const Update<Array>> updates, const Array& scale, const Array& rates) {
+  ops::update_(updates, group_rules(options_), scale, rates);
 }
 
-Adam::Adam(const ParameterGroups& parameters, AdamOptions options, bool decoupled)
-    : Optimizer(parameters, options.lr, options.weight_decay, {"exp_avg", "exp_avg_sq"}, true), options_(options),
-      decoupled_(decoupled) {
+Adam::Adam(const ParameterGroups& parameters, AdamOptions options)
+    : Optimizer(parameters, options.lr, options.weight_decay, {"exp_avg", "exp_avg_sq"}, true), options_(options) {
   check(options.beta1 >= 0 && options.beta1 < 1 && options.beta2 >= 0 && options.beta2 < 1,
         "optimizer: betas {} and {}, expected at least 0 and below 1", options.beta1, options.beta2);
   check_at_least_zero("eps", options.eps);
 }
 
-AdamArgs Adam::args(std::size_t group) const {
-  return {.lr = learning_rate(group),
-          .beta1 = options_.beta1,
-          .beta2 = options_.beta2,
-          .eps = options_.eps,
-          .weight_decay = weight_decay(group),
-          .decoupled = decoupled_};
-}
-
 Optimizer::Rule Adam::rule() const {
-  Rule rule{decoupled_ ? "adamw" : "adam", {{"weight_decay", options_.weight_decay}}};
+  Rule rule{options_.decoupled_weight_decay ? "adamw" : "adam", {{"weight_decay", options_.weight_decay}}};
   constexpr AdamOptions plain;
   if (options_.beta1 != plain.beta1) rule.options.emplace_back("beta1", options_.beta1);
   if (options_.beta2 != plain.beta2) rule.options.emplace_back("beta2", options_.beta2);
@@ -433,10 +409,8 @@ Optimizer::Rule Adam::rule() const {
   return rule;
 }
 
-void Adam::update(std::span<const Item> items, const Array& scale, const Array& rates) {
-  std::vector<AdamArgs> groups;
-  for (std::size_t g = 0; g < group_count(); ++g) groups.push_back(args(g));
-  ops::adam_(updates(items), std::move(groups), scale, rates);
+void Adam::update(std::span<const Update<Array>> updates, const Array& scale, const Array& rates) {
+  ops::update_(updates, group_rules(options_), scale, rates);
 }
 
 }  // namespace lockstep

@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/backend/update_rules.h"
 #include "lockstep/nn/module.h"
 
 namespace LOCKSTEP_API lockstep {
@@ -110,8 +111,8 @@ class ParameterGroups {
 
 class PendingUpdates;  // engine/pending_updates.h
 class RandomState;     // runtime/random_state.h
-struct SgdArgs;        // backend/optimizer.h
-struct AdamArgs;       // backend/optimizer.h
+template <typename Operand>
+struct Update;  // backend/optimizer.h
 
 // An optimizer changes only its own parameters. backward() still computes and accumulates the gradients of all other
 // parameters, as in PyTorch; ranks do not exchange them. Use freeze() for parameters that you leave out, because a
@@ -190,18 +191,24 @@ class Optimizer {
   void check_state_dict(const StateDict& state, std::optional<std::int64_t> steps = {}) const;
 
  protected:
-  // state_names: at most two. counts_steps: each parameter has a number of its own steps.
+  // state_names: at most three. counts_steps: each parameter has a number of its own steps.
   Optimizer(const ParameterGroups& groups, double learning_rate, double weight_decay,
             std::vector<std::string> state_names, bool counts_steps = false);
 
-  struct Item {
-    Array weight, grad, state0, state1, present, steps;
-    std::size_t group;
-  };
   // In a recorded step, `rates` holds the learning rate of each group, renewed at each repetition; otherwise it is
   // undefined.
-  virtual void update(std::span<const Item> items, const Array& scale, const Array& rates) = 0;
-  double weight_decay(std::size_t group) const { return groups_[group].weight_decay; }
+  virtual void update(std::span<const Update<Array>> updates, const Array& scale, const Array& rates) = 0;
+  // The rule of each group.
+  template <typename Rule>
+  std::vector<Rule> group_rules(Rule rule) const {
+    std::vector<Rule> rules;
+    for (const Group& group : groups_) {
+      rule.lr = group.lr;
+      rule.weight_decay = group.weight_decay;
+      rules.push_back(rule);
+    }
+    return rules;
+  }
 
  private:
   struct Group {
@@ -260,13 +267,6 @@ class Optimizer {
   std::shared_ptr<void> factor_;
 };
 
-struct SgdOptions {
-  double lr = 0.1;
-  double momentum = 0;
-  double weight_decay = 0;
-  bool nesterov = false;
-};
-
 // torch.optim.SGD with dampening 0. With the gradient g of a weight w, and a momentum buffer m that starts at 0:
 //   g += weight_decay w;  m = momentum m + g;  w -= lr m
 // With `nesterov`, w -= lr (g + momentum m) (Sutskever et al. 2013).
@@ -276,19 +276,10 @@ class Sgd : public Optimizer {
   Rule rule() const override;
 
  protected:
-  void update(std::span<const Item> items, const Array& scale, const Array& rates) override;
+  void update(std::span<const Update<Array>> updates, const Array& scale, const Array& rates) override;
 
  private:
-  SgdArgs args(std::size_t group) const;
   SgdOptions options_;
-};
-
-struct AdamOptions {
-  double lr = 1e-3;
-  double beta1 = 0.9;
-  double beta2 = 0.999;
-  double eps = 1e-8;
-  double weight_decay = 0;
 };
 
 // Adam (Kingma and Ba 2015). With moments m and v that start at 0, in the parameter's step t, counted from 1:
@@ -297,24 +288,27 @@ struct AdamOptions {
 // As in PyTorch, t counts the steps in which the parameter had a gradient. A step that unscale() skips counts, too.
 class Adam : public Optimizer {
  public:
-  Adam(const ParameterGroups& parameters, AdamOptions options) : Adam(parameters, options, false) {}
+  Adam(const ParameterGroups& parameters, AdamOptions options);
   Rule rule() const override;
 
  protected:
-  Adam(const ParameterGroups& parameters, AdamOptions options, bool decoupled);
-  void update(std::span<const Item> items, const Array& scale, const Array& rates) override;
+  void update(std::span<const Update<Array>> updates, const Array& scale, const Array& rates) override;
 
  private:
-  AdamArgs args(std::size_t group) const;
   AdamOptions options_;
-  bool decoupled_;
 };
 
 // Adam with decoupled weight decay (Loshchilov and Hutter 2019): w -= lr weight_decay w, instead of adding the decay to
 // g. The default decay is 0; PyTorch's is 0.01.
 class AdamW : public Adam {
  public:
-  AdamW(const ParameterGroups& parameters, AdamOptions options) : Adam(parameters, options, true) {}
+  AdamW(const ParameterGroups& parameters, AdamOptions options) : Adam(parameters, decoupled(options)) {}
+
+ private:
+  static AdamOptions decoupled(AdamOptions options) {
+    options.decoupled_weight_decay = true;
+    return options;
+  }
 };
 
 // Learning-rate schedules. They are pure functions of the step, so a checkpoint need not store them.

@@ -46,7 +46,7 @@ TEST_P(PoolTest, MaxForward) {
       TestTensor place = where ? TestTensor(c.y(), DType::i64, layout) : TestTensor();
       expect_same_bits_as_reference({input(c.x, layout)}, {output(c.y(), layout), place},
                                     [&](Backend& b, KernelContext& context, Views in, Views out) {
-                                      b.pool().max_forward(context, c.options, in[0], out[0], out[1]);
+                                      b.run(context, kernels::MaxPool{c.options, in[0], out[0], out[1]});
                                     });
     }
   });
@@ -59,9 +59,10 @@ TEST_P(PoolTest, MaxTakesTheFirstAmongEqualsAndNan) {
                               {1, 5, 0, nan, -inf, -inf, 2, 3,  //
                                5, 5, 9, nan, -inf, -inf, 3, 3})
                        .to(dtype(), layout);
-    Tensors out = run(
-        {x}, {output({1, 1, 1, 4}, layout), TestTensor({1, 1, 1, 4}, DType::i64, layout)},
-        [](Backend& b, KernelContext& c, Views in, Views out) { b.pool().max_forward(c, {}, in[0], out[0], out[1]); });
+    Tensors out = run({x}, {output({1, 1, 1, 4}, layout), TestTensor({1, 1, 1, 4}, DType::i64, layout)},
+                      [](Backend& b, KernelContext& c, Views in, Views out) {
+                        b.run(c, kernels::MaxPool{{}, in[0], out[0], out[1]});
+                      });
     std::vector<double> y = out[0].values();
     EXPECT_EQ(y[0], 5);
     EXPECT_TRUE(std::isnan(y[1]));
@@ -75,11 +76,11 @@ TEST_P(PoolTest, MaxBackward) {
   for_each_case([&](const PoolCase& c, Layout layout) {
     Tensors pooled = run({input(c.x, layout)}, {output(c.y(), layout), TestTensor(c.y(), DType::i64, layout)},
                          [&](Backend& b, KernelContext& context, Views in, Views out) {
-                           b.pool().max_forward(context, c.options, in[0], out[0], out[1]);
+                           b.run(context, kernels::MaxPool{c.options, in[0], out[0], out[1]});
                          });
     expect_matches_reference({input(c.y(), layout), pooled[1]}, {output(c.x, layout)},
                              [&](Backend& b, KernelContext& context, Views in, Views out) {
-                               b.pool().max_backward(context, c.options, in[0], in[1], out[0]);
+                               b.run(context, kernels::MaxPoolBackward{c.options, in[0], in[1], out[0]});
                              });
   });
 }
@@ -91,11 +92,11 @@ TEST_P(PoolTest, Average) {
       options.count_include_pad = count_include_pad;
       expect_matches_reference({input(c.x, layout)}, {output(c.y(), layout)},
                                [&](Backend& b, KernelContext& context, Views in, Views out) {
-                                 b.pool().avg_forward(context, options, in[0], out[0]);
+                                 b.run(context, kernels::AvgPool{options, in[0], out[0]});
                                });
       expect_matches_reference({input(c.y(), layout)}, {output(c.x, layout)},
                                [&](Backend& b, KernelContext& context, Views in, Views out) {
-                                 b.pool().avg_backward(context, options, in[0], out[0]);
+                                 b.run(context, kernels::AvgPoolBackward{options, in[0], out[0]});
                                });
     }
   });
@@ -109,11 +110,11 @@ TEST_P(PoolTest, GlobalAverage) {
       Shape pooled{shape[0], shape[1], 1, 1};
       expect_matches_reference({input(shape, layout)}, {output(pooled)},
                                [](Backend& b, KernelContext& context, Views in, Views out) {
-                                 b.pool().global_avg_forward(context, in[0], out[0]);
+                                 b.run(context, kernels::GlobalAvgPool{in[0], out[0]});
                                });
       expect_matches_reference({input(pooled)}, {output(shape, layout)},
                                [](Backend& b, KernelContext& context, Views in, Views out) {
-                                 b.pool().global_avg_backward(context, in[0], out[0]);
+                                 b.run(context, kernels::GlobalAvgPoolBackward{in[0], out[0]});
                                });
     }
   }

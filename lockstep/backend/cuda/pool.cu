@@ -250,57 +250,57 @@ void visit_vectors(const View& x, const F& f) {
 
 class CudaPool final : public PoolKernels {
  public:
-  void max_forward(KernelContext& ctx, const Pool2dOptions& options, const View& x, const View& y,
-                   const View& where) override {
-    visit_vectors(y, [&](auto zero, auto width, unsigned vectors) {
+  void run(KernelContext& ctx, const kernels::MaxPool& call) override {
+    visit_vectors(call.y, [&](auto zero, auto width, unsigned vectors) {
       using T = decltype(zero);
-      start(ctx, vectors, max_forward_kernel<T, width>, Images(x), Images(y), Window(options), x.as<T>(), y.as<T>(),
-            where ? where.as<std::int64_t>() : nullptr, vectors, all_aligned(x.data, y.data, where.data));
+      start(ctx, vectors, max_forward_kernel<T, width>, Images(call.x), Images(call.y), Window(call.options),
+            call.x.as<T>(), call.y.as<T>(), call.where ? call.where.as<std::int64_t>() : nullptr, vectors,
+            all_aligned(call.x.data, call.y.data, call.where.data));
     });
   }
 
-  void max_backward(KernelContext& ctx, const Pool2dOptions& options, const View& dy, const View& where,
-                    const View& dx) override {
-    visit_vectors(dx, [&](auto zero, auto width, unsigned vectors) {
+  void run(KernelContext& ctx, const kernels::MaxPoolBackward& call) override {
+    visit_vectors(call.dx, [&](auto zero, auto width, unsigned vectors) {
       using T = decltype(zero);
-      start(ctx, vectors, max_backward_kernel<T, width>, Images(dy), Images(dx), Window(options), dy.as<T>(),
-            where.as<std::int64_t>(), dx.as<T>(), vectors, all_aligned(dy.data, where.data, dx.data));
+      start(ctx, vectors, max_backward_kernel<T, width>, Images(call.dy), Images(call.dx), Window(call.options),
+            call.dy.as<T>(), call.where.as<std::int64_t>(), call.dx.as<T>(), vectors,
+            all_aligned(call.dy.data, call.where.data, call.dx.data));
     });
   }
 
-  void avg_forward(KernelContext& ctx, const Pool2dOptions& options, const View& x, const View& y) override {
-    visit_vectors(y, [&](auto zero, auto width, unsigned vectors) {
+  void run(KernelContext& ctx, const kernels::AvgPool& call) override {
+    visit_vectors(call.y, [&](auto zero, auto width, unsigned vectors) {
       using T = decltype(zero);
-      start(ctx, vectors, avg_forward_kernel<T, width>, Images(x), Images(y), Window(options), x.as<T>(), y.as<T>(),
-            vectors, all_aligned(x.data, y.data));
+      start(ctx, vectors, avg_forward_kernel<T, width>, Images(call.x), Images(call.y), Window(call.options),
+            call.x.as<T>(), call.y.as<T>(), vectors, all_aligned(call.x.data, call.y.data));
     });
   }
 
-  void avg_backward(KernelContext& ctx, const Pool2dOptions& options, const View& dy, const View& dx) override {
-    visit_vectors(dx, [&](auto zero, auto width, unsigned vectors) {
+  void run(KernelContext& ctx, const kernels::AvgPoolBackward& call) override {
+    visit_vectors(call.dx, [&](auto zero, auto width, unsigned vectors) {
       using T = decltype(zero);
-      start(ctx, vectors, avg_backward_kernel<T, width>, Images(dy), Images(dx), Window(options), dy.as<T>(),
-            dx.as<T>(), vectors, all_aligned(dy.data, dx.data));
+      start(ctx, vectors, avg_backward_kernel<T, width>, Images(call.dy), Images(call.dx), Window(call.options),
+            call.dy.as<T>(), call.dx.as<T>(), vectors, all_aligned(call.dy.data, call.dx.data));
     });
   }
 
-  void global_avg_forward(KernelContext& ctx, const View& x, const View& y) override {
-    if (x.numel() == 0) return;
-    View pooled = y;
-    pooled.layout = x.layout;  // the same order
+  void run(KernelContext& ctx, const kernels::GlobalAvgPool& call) override {
+    if (call.x.numel() == 0) return;
+    View pooled = call.y;
+    pooled.layout = call.x.layout;  // the same order
     visit_vectors(pooled, [&](auto zero, auto width, unsigned vectors) {
       using T = decltype(zero);
-      const unsigned threads = x.layout == Layout::plain ? vectors * 32 : vectors;
-      start(ctx, threads, global_avg_kernel<T, width>, Images(x), x.as<T>(), y.as<T>(), vectors,
-            all_aligned(x.data, y.data));
+      const unsigned threads = call.x.layout == Layout::plain ? vectors * 32 : vectors;
+      start(ctx, threads, global_avg_kernel<T, width>, Images(call.x), call.x.as<T>(), call.y.as<T>(), vectors,
+            all_aligned(call.x.data, call.y.data));
     });
   }
 
-  void global_avg_backward(KernelContext& ctx, const View& dy, const View& dx) override {
-    visit_vectors(dx, [&](auto zero, auto width, unsigned vectors) {
+  void run(KernelContext& ctx, const kernels::GlobalAvgPoolBackward& call) override {
+    visit_vectors(call.dx, [&](auto zero, auto width, unsigned vectors) {
       using T = decltype(zero);
-      start(ctx, vectors, global_avg_backward_kernel<T, width>, Images(dx), dy.as<T>(), dx.as<T>(), vectors,
-            all_aligned(dy.data, dx.data));
+      start(ctx, vectors, global_avg_backward_kernel<T, width>, Images(call.dx), call.dy.as<T>(), call.dx.as<T>(),
+            vectors, all_aligned(call.dy.data, call.dx.data));
     });
   }
 
