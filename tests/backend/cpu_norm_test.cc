@@ -59,14 +59,14 @@ TEST(CpuNormTest, SameBitsOnAnyNumberOfThreads) {
   Random random(1);
   for (const Images& i : images()) {
     SCOPED_TRACE(i.str());
-    auto norm = make_cpu_norm();
+    const auto cpu = make_cpu_backend();
     TestTensor x = random.tensor(i.shape, i.dtype, i.layout), residual = random.tensor(i.shape, i.dtype, i.layout);
     TestTensor dy = random.tensor(i.shape, i.dtype, i.layout);
     TestTensor gamma = random.tensor({i.shape[1]}, DType::f32), beta = random.tensor({i.shape[1]}, DType::f32);
-    Results one = passes(*norm, 1, x, residual, dy, gamma, beta);
+    Results one = passes(*cpu->families().norm, 1, x, residual, dy, gamma, beta);
     for (int threads : {2, 3}) {
       SCOPED_TRACE(threads);
-      Results many = passes(*norm, threads, x, residual, dy, gamma, beta);
+      Results many = passes(*cpu->families().norm, threads, x, residual, dy, gamma, beta);
       for (auto result : {&Results::mean, &Results::m2, &Results::y, &Results::dgamma, &Results::dbeta, &Results::dx,
                           &Results::dresidual}) {
         EXPECT_TRUE((one.*result).same_bits(many.*result));
@@ -82,7 +82,7 @@ TEST(CpuNormTest, UnitsOfEveryKindAgreeWithTheReference) {
     TestTensor x = random.tensor(i.shape, i.dtype, i.layout), residual = random.tensor(i.shape, i.dtype, i.layout);
     TestTensor dy = random.tensor(i.shape, i.dtype, i.layout);
     TestTensor gamma = random.tensor({i.shape[1]}, DType::f32), beta = random.tensor({i.shape[1]}, DType::f32);
-    Results actual = passes(*make_cpu_norm(), 2, x, residual, dy, gamma, beta);
+    Results actual = passes(*make_cpu_backend()->families().norm, 2, x, residual, dy, gamma, beta);
     Results expected = passes(*reference_backend().families().norm, 1, x.oracle(), residual.oracle(), dy.oracle(),
                               gamma.oracle(), beta.oracle());
     expect_close(actual.mean, expected.mean, 1e-4);  // of a mean near 0

@@ -213,7 +213,7 @@ class Reduce final : public ReduceKernels {
 
   void run(KernelContext& ctx, const kernels::TreeSum& call) override {
     check(std::ranges::any_of(call.leaves, [](const View& leaf) { return static_cast<bool>(leaf); }),
-          "tree_sum: all {} call.leaves are missing", call.leaves.size());
+          "tree_sum: all {} leaves are missing", call.leaves.size());
     call.out.dtype == DType::f64 ? tree_sum_as<double>(ctx, call.leaves, call.out)
                                  : tree_sum_as<float>(ctx, call.leaves, call.out);
   }

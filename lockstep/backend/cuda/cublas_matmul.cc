@@ -81,7 +81,7 @@ class CublasMatmul final : public MatmulKernels {
     if (call.c.numel() == 0) return;
     const bool wide = call.a.dtype == DType::f64;
     const std::int64_t k = call.a.shape[call.options.transpose_a ? 0 : 1];
-    // Without terms the sum is 0. cuBLASLt adds no call.bias in f64.
+    // Without terms the sum is 0. cuBLASLt adds no bias in f64.
     if (k == 0) check_cuda(cudaMemsetAsync(call.c.data, 0, call.c.bytes(), context.stream()), "cudaMemsetAsync");
     bool added = false;
     if (k > 0) {

@@ -304,7 +304,7 @@ class CudaReduce final : public ReduceKernels {
 
   void run(KernelContext& context, const kernels::TreeSum& call) override {
     check(std::ranges::any_of(call.leaves, [](const View& leaf) { return static_cast<bool>(leaf); }),
-          "tree_sum: all {} call.leaves are missing", call.leaves.size());
+          "tree_sum: all {} leaves are missing", call.leaves.size());
     if (call.out.numel() == 0) return;
     call.out.dtype == DType::f64 ? tree_sum_as<double>(cuda_context(context), call.leaves, call.out)
                                  : tree_sum_as<float>(cuda_context(context), call.leaves, call.out);
