@@ -320,7 +320,7 @@ struct ConvTranspose2dOptions {
 Tensor conv_transpose2d(const Tensor& x, const Tensor& w, const Tensor& bias = {},
                         const ConvTranspose2dOptions& options = {});
 // The largest element, or the mean, of each window: [N, C, H, W] -> [N, C, H', W'], H' = floor((H + 2 padding - kernel)
-// / stride) + 1.
+// / stride) + 1, with ceil_mode rounded up.
 Tensor max_pool2d(const Tensor& x, const Pool2dOptions& options = {});
 Tensor avg_pool2d(const Tensor& x, const Pool2dOptions& options = {});
 // The same for sequences: [N, C, L] -> [N, C, L'].

@@ -38,7 +38,8 @@ Tensor pool_rows(std::string_view name, const Tensor& x, const Pool1dOptions& o,
   const Pool2dOptions options{.kernel_size = {1, o.kernel_size},
                               .stride = {1, o.stride},
                               .padding = {0, o.padding},
-                              .count_include_pad = o.count_include_pad};
+                              .count_include_pad = o.count_include_pad,
+                              .ceil_mode = o.ceil_mode};
   return squeeze(pool(unsqueeze(x, 2), options), 2);
 }
 

@@ -15,6 +15,8 @@ Shape pooled_shape(std::string_view what, const Array& x, const Pool2dOptions& o
     check(reach >= 0, "{}: the window ({} wide) does not fit the padded input ({} wide)", what, o.kernel_size[i],
           x.size(axis) + 2 * o.padding[i]);
     shape[axis] = reach / o.stride[i] + 1;
+    const std::int64_t next = shape[axis] * o.stride[i] - o.padding[i];  // where one more window would begin
+    if (o.ceil_mode && reach % o.stride[i] != 0 && next < x.size(axis)) ++shape[axis];
   }
   return shape;
 }

@@ -243,7 +243,10 @@ std::vector<Differentiable> images() {
            }},
           {"MaxPool2d",
            [](Random& r) {
-             Pool2dOptions o{.kernel_size = {3, 2}, .stride = {r.integer(1, 2), 2}, .padding = {1, r.integer(0, 1)}};
+             Pool2dOptions o{.kernel_size = {3, 2},
+                             .stride = {r.integer(1, 2), 2},
+                             .padding = {1, r.integer(0, 1)},
+                             .ceil_mode = r.integer(0, 1) == 1};
              return Problem{{{.shape = image(r)}}, [o](In in) { return max_pool2d(in[0], o); }};
            }},
           {"AvgPool2d",
@@ -251,7 +254,8 @@ std::vector<Differentiable> images() {
              Pool2dOptions o{.kernel_size = {3, 2},
                              .stride = {r.integer(1, 2), 2},
                              .padding = {1, r.integer(0, 1)},
-                             .count_include_pad = r.integer(0, 1) == 1};
+                             .count_include_pad = r.integer(0, 1) == 1,
+                             .ceil_mode = r.integer(0, 1) == 1};
              return Problem{{{.shape = image(r)}}, [o](In in) { return avg_pool2d(in[0], o); }};
            }},
           {"GlobalAvgPool2d",

@@ -12,19 +12,24 @@ struct PoolCase {
 
   Shape y() const { return {x[0], x[1], extent(0), extent(1)}; }
   std::int64_t extent(int axis) const {
-    return (x[2 + axis] + 2 * options.padding[axis] - options.kernel_size[axis]) / options.stride[axis] + 1;
+    const std::int64_t reach = x[2 + axis] + 2 * options.padding[axis] - options.kernel_size[axis];
+    const std::int64_t outputs = reach / options.stride[axis] + 1;
+    return outputs + (options.ceil_mode && reach % options.stride[axis] != 0 ? 1 : 0);
   }
 };
 
-const std::vector<PoolCase> kCases{{{2, 16, 8, 8}, {}},
-                                   {{3, 5, 7, 9}, {}},  // the last row and column fall off
-                                   {{2, 32, 9, 7}, {.kernel_size = {3, 3}, .stride = {2, 2}, .padding = {1, 1}}},
-                                   {{2, 17, 6, 6}, {.kernel_size = {3, 3}, .stride = {1, 1}, .padding = {1, 1}}},
-                                   {{1, 16, 5, 8}, {.kernel_size = {2, 3}, .stride = {1, 2}, .padding = {1, 0}}},
-                                   {{2, 3, 5, 5}, {.kernel_size = {1, 1}, .stride = {2, 2}}},
-                                   {{1, 1, 1, 1}, {.kernel_size = {3, 3}, .stride = {1, 1}, .padding = {1, 1}}},
-                                   {{2, 16, 4, 4}, {.kernel_size = {4, 4}, .stride = {4, 4}}},
-                                   {{0, 16, 4, 4}, {}}};
+const std::vector<PoolCase> kCases{
+    {{2, 16, 8, 8}, {}},
+    {{3, 5, 7, 9}, {}},  // the last row and column fall off
+    {{2, 32, 9, 7}, {.kernel_size = {3, 3}, .stride = {2, 2}, .padding = {1, 1}}},
+    {{2, 17, 6, 6}, {.kernel_size = {3, 3}, .stride = {1, 1}, .padding = {1, 1}}},
+    {{1, 16, 5, 8}, {.kernel_size = {2, 3}, .stride = {1, 2}, .padding = {1, 0}}},
+    {{2, 3, 5, 5}, {.kernel_size = {1, 1}, .stride = {2, 2}}},
+    {{1, 1, 1, 1}, {.kernel_size = {3, 3}, .stride = {1, 1}, .padding = {1, 1}}},
+    {{2, 16, 4, 4}, {.kernel_size = {4, 4}, .stride = {4, 4}}},
+    {{2, 16, 8, 7}, {.kernel_size = 3, .stride = 2, .ceil_mode = true}},
+    {{1, 3, 6, 9}, {.kernel_size = {3, 4}, .stride = {2, 3}, .padding = 1, .ceil_mode = true}},
+    {{0, 16, 4, 4}, {}}};
 
 class PoolTest : public KernelTest {
  protected:

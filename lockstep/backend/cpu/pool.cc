@@ -17,19 +17,14 @@ namespace {
 
 using namespace cpu;
 
-template <typename C>
-C window_size(const Pool2dOptions& o, Range rows, Range columns) {
-  return static_cast<C>(o.count_include_pad ? o.kernel_size[0] * o.kernel_size[1] : rows.size() * columns.size());
-}
-
 template <typename T>
 void avg_backward(KernelContext& ctx, const Pool2dOptions& options, const View& dy_view, const View& dx) {
   using C = Computed<T>;
-  const auto rows = windows(options, 0, dy_view.shape[2], dx.shape[2]);
-  const auto columns = windows(options, 1, dy_view.shape[3], dx.shape[3]);
+  const auto rows = counted_windows(options, 0, dy_view.shape[2], dx.shape[2]);
+  const auto columns = counted_windows(options, 1, dy_view.shape[3], dx.shape[3]);
   const T* dy = dy_view.as<T>();
   gather_windows<T>(ctx, options, dy_view, dx, [&](std::int64_t p, std::int64_t q, std::int64_t, std::int64_t) {
-    const C weight = 1 / window_size<C>(options, rows[p], columns[q]);
+    const C weight = 1 / static_cast<C>(rows[p].size() * columns[q].size());
     return [=](std::int64_t i) { return static_cast<C>(dy[i]) * weight; };
   });
 }
@@ -40,6 +35,8 @@ void avg_forward(KernelContext& ctx, const Pool2dOptions& options, const View& x
   const Planes in(x_view), out(y_view);
   const auto rows = windows(options, 0, out.height, in.height);
   const auto columns = windows(options, 1, out.width, in.width);
+  const auto counted_rows = counted_windows(options, 0, out.height, in.height);
+  const auto counted_columns = counted_windows(options, 1, out.width, in.width);
   const T* x = x_view.as<T>();
   T* y = y_view.as<T>();
   for_pixels<T>(ctx, out,
@@ -52,7 +49,7 @@ void avg_forward(KernelContext& ctx, const Pool2dOptions& options, const View& x
                       each_lane(lanes, [&](std::int64_t j) { sum[j] += static_cast<C>(pixel[j]); });
                     }
                   }
-                  const C size = window_size<C>(options, rows[p], columns[q]);
+                  const auto size = static_cast<C>(counted_rows[p].size() * counted_columns[q].size());
                   T* pixel = y + out.pixel(plane, p, q) + channel;
                   each_lane(lanes, [&](std::int64_t j) { pixel[j] = static_cast<T>(sum[j] / size); });
                 });

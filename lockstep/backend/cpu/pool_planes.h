@@ -44,6 +44,17 @@ inline std::vector<Range> windows(const Pool2dOptions& o, int axis, std::int64_t
   return ranges;
 }
 
+// The same of the padded image, with numbers that begin in the image: the pixels that count in a mean.
+inline std::vector<Range> counted_windows(const Pool2dOptions& o, int axis, std::int64_t outputs, std::int64_t extent) {
+  if (!o.count_include_pad) return windows(o, axis, outputs, extent);
+  std::vector<Range> ranges;
+  for (std::int64_t out = 0; out < outputs; ++out) {
+    const std::int64_t begin = out * o.stride[axis] - o.padding[axis];
+    ranges.push_back({begin, std::min(begin + o.kernel_size[axis], extent + o.padding[axis])});
+  }
+  return ranges;
+}
+
 // For each of `extent` pixels, the outputs whose windows cover it.
 inline std::vector<Range> windows_over(const Pool2dOptions& o, int axis, std::int64_t outputs, std::int64_t extent) {
   std::vector<Range> ranges;

@@ -90,9 +90,15 @@ struct Window {
   }
   // The number of elements that output (p, q) is the mean of.
   __device__ int size(unsigned p, unsigned q, const Images& image) const {
-    if (count_include_pad) return kernel[0] * kernel[1];
-    const Range h = pixels(0, p, image.height), w = pixels(1, q, image.width);
-    return (h.end - h.begin) * (w.end - w.begin);
+    return length(0, p, image.height) * length(1, q, image.width);
+  }
+  __device__ int length(int axis, unsigned p, unsigned extent) const {
+    if (!count_include_pad) {
+      const Range inside = pixels(axis, p, extent);
+      return inside.end - inside.begin;
+    }
+    const int begin = static_cast<int>(p) * stride[axis] - padding[axis];
+    return std::min(kernel[axis], static_cast<int>(extent) + padding[axis] - begin);
   }
 };
 

@@ -22,8 +22,15 @@ void for_each_in_window(const Pool2dOptions& o, const Shape& image, std::int64_t
 
 // The number of elements that output (p, q) is the mean of.
 double window_size(const Pool2dOptions& o, const Shape& image, std::int64_t p, std::int64_t q) {
-  if (o.count_include_pad) return static_cast<double>(o.kernel_size[0] * o.kernel_size[1]);
   double size = 0;
+  if (o.count_include_pad) {
+    Pool2dOptions on_padded = o;
+    on_padded.padding = 0;
+    Shape padded = image;
+    for (std::size_t i = 0; i < 2; ++i) padded[2 + static_cast<int>(i)] += 2 * o.padding[i];
+    for_each_in_window(on_padded, padded, p, q, [&](std::int64_t, std::int64_t) { ++size; });
+    return size;
+  }
   for_each_in_window(o, image, p, q, [&](std::int64_t, std::int64_t) { ++size; });
   return size;
 }
