@@ -74,10 +74,9 @@ struct LossScale {
 
 }  // namespace kernels
 
-// A line for each rule.
-using OptimizerKernels = Kernels<kernels::Update<SgdOptions>,   //
-                                 kernels::Update<AdamOptions>,  //
-                                 kernels::ClipScale, kernels::LossScale>;
+template <typename... Rules>
+Kernels<kernels::Update<Rules>..., kernels::ClipScale, kernels::LossScale> optimizer_kernels(RuleList<Rules...>);
+using OptimizerKernels = decltype(optimizer_kernels(UpdateRules()));
 
 // The formulas of ClipScale and LossScale, shared by the cpu and cuda back ends.
 constexpr double clip_factor(double max_norm, double norm) {

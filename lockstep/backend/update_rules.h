@@ -81,4 +81,9 @@ struct AdamOptions::Step {
   T keep1, take1, keep2, take2, eps, rate, correction2, decay, shrink;
 };
 
+// All rules.
+template <typename... Rules>
+struct RuleList {};
+using UpdateRules = RuleList<SgdOptions, AdamOptions>;
+
 }  // namespace lockstep

@@ -49,7 +49,7 @@ class OnGpu {
         if constexpr (std::is_same_v<Item, View>) {
           (*this)(item);
         } else {
-          Item::views(item, *this);
+          Item::views(item, [this](auto& view) { (*this)(view); });
         }
       }
       on = *items;
