@@ -1,5 +1,7 @@
 #include "lockstep/ops/pool.h"
 
+#include <cmath>
+
 #include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/lift.h"
 
@@ -20,6 +22,20 @@ Tensor avg_pool2d(const Tensor& x, const Pool2dOptions& options) {
     return {ops::pool2d("avg_pool2d", in[0], kernels::AvgPool{options}),
             [shape = in[0].shape(), options](const PartPass&, const Array& dy) -> Arrays {
               return {ops::pool2d_backward("avg pool backward", dy, shape, kernels::AvgPoolBackward{options})};
+            }};
+  });
+}
+
+Tensor lp_pool2d(const Tensor& x, double norm_type, const Pool2dOptions& options) {
+  check(norm_type > 0 && std::isfinite(norm_type), "lp_pool2d: a norm of type {}, expected a finite number above 0",
+        norm_type);
+  check(options.padding == HeightWidth(0), "lp_pool2d: padding {} x {}, expected 0", options.padding[0],
+        options.padding[1]);
+  return lift("lp_pool2d", place_rows("lp_pool2d", {x}), {x}, [&](const Arrays& in) -> Lifted {
+    const Array y = ops::pool2d("lp_pool2d", in[0], kernels::LpPool{options, norm_type});
+    return {y, [x = in[0], y, norm_type, options](const PartPass&, const Array& dy) -> Arrays {
+              return {ops::pool2d_backward("lp_pool2d backward", dy, x.shape(),
+                                           kernels::LpPoolBackward{options, norm_type, x.view(), y.view()}, {x, y})};
             }};
   });
 }

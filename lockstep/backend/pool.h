@@ -33,6 +33,22 @@ struct AvgPoolBackward {
   static void views(auto& c, const auto& in, const auto& out) { in(c.dy), out(c.dx); }
 };
 
+// y = (n mean(x^norm_type))^(1 / norm_type), where the mean is over the pixels of the window in the image, and n is the
+// size of a whole window. Padding must be 0. x^norm_type keeps its sign, as in PyTorch: with an odd norm_type, roots of
+// negative sums are NaN. The gradient of a sum of 0 is 0.
+struct LpPool {
+  Pool2dOptions options;
+  double norm_type;
+  View x, y;
+  static void views(auto& c, const auto& in, const auto& out) { in(c.x), out(c.y); }
+};
+struct LpPoolBackward {
+  Pool2dOptions options;
+  double norm_type;
+  View x, y, dy, dx;
+  static void views(auto& c, const auto& in, const auto& out) { in(c.x), in(c.y), in(c.dy), out(c.dx); }
+};
+
 // y [N, C, 1, 1], plain, is the mean over H and W; x in any layout.
 struct GlobalAvgPool {
   View x, y;
@@ -45,7 +61,8 @@ struct GlobalAvgPoolBackward {
 
 }  // namespace kernels
 
-using PoolKernels = Kernels<kernels::MaxPool, kernels::MaxPoolBackward, kernels::AvgPool, kernels::AvgPoolBackward,
-                            kernels::GlobalAvgPool, kernels::GlobalAvgPoolBackward>;
+using PoolKernels =
+    Kernels<kernels::MaxPool, kernels::MaxPoolBackward, kernels::AvgPool, kernels::AvgPoolBackward, kernels::LpPool,
+            kernels::LpPoolBackward, kernels::GlobalAvgPool, kernels::GlobalAvgPoolBackward>;
 
 }  // namespace lockstep

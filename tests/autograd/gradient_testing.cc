@@ -258,6 +258,13 @@ std::vector<Differentiable> images() {
                              .ceil_mode = r.integer(0, 1) == 1};
              return Problem{{{.shape = image(r)}}, [o](In in) { return avg_pool2d(in[0], o); }};
            }},
+          {"LpPool2d",
+           [](Random& r) {
+             Pool2dOptions o{.kernel_size = {3, 2}, .stride = {r.integer(1, 2), 2}, .ceil_mode = r.integer(0, 1) == 1};
+             const double norm_type = r.integer(0, 1) == 1 ? 2 : 3;
+             return Problem{{{.shape = image(r), .low = 0.25, .high = 2}},
+                            [o, norm_type](In in) { return lp_pool2d(in[0], norm_type, o); }};
+           }},
           {"GlobalAvgPool2d",
            [](Random& r) {
              return Problem{{{.shape = image(r)}}, [](In in) { return global_avg_pool2d(in[0]); }};

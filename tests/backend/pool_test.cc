@@ -107,6 +107,35 @@ TEST_P(PoolTest, Average) {
   });
 }
 
+TEST_P(PoolTest, Norms) {
+  for_each_case([&](const PoolCase& c, Layout layout) {
+    if (c.options.padding != HeightWidth(0)) return;
+    for (double norm_type : {1.0, 2.0, 2.5}) {
+      // Far enough from 0 for the slopes of roots.
+      const TestTensor x = random_.tensor_between(0.25, 2, c.x, dtype(), layout);
+      const Kernel forward = [&](Backend& b, KernelContext& context, Views in, Views out) {
+        b.run(context, kernels::LpPool{c.options, norm_type, in[0], out[0]});
+      };
+      expect_matches_reference({x}, {output(c.y(), layout)}, forward);
+      const Tensors y = run({x}, {output(c.y(), layout)}, forward);
+      expect_matches_reference(
+          {x, y[0], input(c.y(), layout)}, {output(c.x, layout)},
+          [&](Backend& b, KernelContext& context, Views in, Views out) {
+            b.run(context, kernels::LpPoolBackward{c.options, norm_type, in[0], in[1], in[2], out[0]});
+          });
+    }
+  });
+}
+
+TEST_P(PoolTest, ANormOfZerosHasNoSlope) {
+  const TestTensor zeros({1, 1, 2, 2}, dtype(), {0, 0, 0, 0}), norm({1, 1, 1, 1}, dtype(), {0});
+  const Tensors dx =
+      run({zeros, norm, norm}, {output({1, 1, 2, 2})}, [](Backend& b, KernelContext& context, Views in, Views out) {
+        b.run(context, kernels::LpPoolBackward{{}, 2, in[0], in[1], in[2], out[0]});
+      });
+  EXPECT_EQ(dx[0].values(), std::vector<double>(4, 0));
+}
+
 TEST_P(PoolTest, GlobalAverage) {
   for (const Shape& shape :
        std::vector<Shape>{{2, 16, 7, 7}, {3, 5, 4, 9}, {2, 32, 1, 1}, {1, 1, 3, 3}, {0, 16, 2, 2}}) {

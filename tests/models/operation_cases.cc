@@ -133,6 +133,13 @@ Operations later_operations() {
        [](const In& x) {
          return max_pool2d(x[0], {.kernel_size = {2, 3}});
        }},
+      {"lp_pool2d",
+       [](const In& x) {
+         return lp_pool2d(x[0], 2, {.kernel_size = {2, 3}, .stride = {2, 1}});
+       }},
+      {"lp_pool2d, ceil_mode",
+       [](const In& x) { return lp_pool2d(x[0], 4, {.kernel_size = 3, .stride = 2, .ceil_mode = true}); }},
+      {"lp_pool2d of a broken power", [](const In& x) { return lp_pool2d(x[0] * x[0], 1.5, {.kernel_size = 2}); }},
       {"max_pool2d, ceil_mode",
        [](const In& x) {
          return max_pool2d(x[0], {.kernel_size = {3, 2}, .stride = {2, 3}, .padding = 1, .ceil_mode = true});

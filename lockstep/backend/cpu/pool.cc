@@ -11,6 +11,7 @@
 #include "lockstep/backend/cpu/lanes.h"
 #include "lockstep/backend/cpu/max_pool.h"
 #include "lockstep/backend/cpu/pool_planes.h"
+#include "lockstep/backend/cpu/vector_math.h"
 
 namespace lockstep {
 namespace {
@@ -53,6 +54,55 @@ void avg_forward(KernelContext& ctx, const Pool2dOptions& options, const View& x
                   T* pixel = y + out.pixel(plane, p, q) + channel;
                   each_lane(lanes, [&](std::int64_t j) { pixel[j] = static_cast<T>(sum[j] / size); });
                 });
+}
+
+// As much as the powers of a window in part outside the image are raised.
+template <typename C>
+C raised(const Pool2dOptions& o, Range rows, Range columns) {
+  return static_cast<C>(o.kernel_size[0] * o.kernel_size[1]) / static_cast<C>(rows.size() * columns.size());
+}
+
+template <typename T>
+void lp_forward(KernelContext& ctx, const kernels::LpPool& call) {
+  using C = Computed<T>;
+  const Planes in(call.x), out(call.y);
+  const auto rows = windows(call.options, 0, out.height, in.height);
+  const auto columns = windows(call.options, 1, out.width, in.width);
+  const auto power = static_cast<C>(call.norm_type), root = static_cast<C>(1 / call.norm_type);
+  for_pixels<T>(
+      ctx, out,
+      [&, x = call.x.as<T>(), y = call.y.as<T>()](std::int64_t plane, std::int64_t p, std::int64_t q,
+                                                  std::int64_t channel, const auto lanes) {
+        C sum[kChannelBlock] = {};
+        for (std::int64_t h = rows[p].begin; h < rows[p].end; ++h) {
+          for (std::int64_t w = columns[q].begin; w < columns[q].end; ++w) {
+            const T* pixel = x + in.pixel(plane, h, w) + channel;
+            each_lane(lanes, [&](std::int64_t j) { sum[j] += Math<C>::pow(static_cast<C>(pixel[j]), power); });
+          }
+        }
+        const C factor = raised<C>(call.options, rows[p], columns[q]);
+        T* pixel = y + out.pixel(plane, p, q) + channel;
+        each_lane(lanes, [&](std::int64_t j) { pixel[j] = static_cast<T>(Math<C>::pow(factor * sum[j], root)); });
+      });
+}
+
+template <typename T>
+void lp_backward(KernelContext& ctx, const kernels::LpPoolBackward& call) {
+  using C = Computed<T>;
+  const auto rows = windows(call.options, 0, call.dy.shape[2], call.dx.shape[2]);
+  const auto columns = windows(call.options, 1, call.dy.shape[3], call.dx.shape[3]);
+  const auto power = static_cast<C>(call.norm_type);
+  // First the sums of dy y^(1 - power), which the slopes x^(power - 1) multiply. NaN has no gradient but NaN.
+  gather_windows<T>(
+      ctx, call.options, call.dy, call.dx,
+      [&, y = call.y.as<T>(), dy = call.dy.as<T>()](std::int64_t p, std::int64_t q, std::int64_t, std::int64_t) {
+        return [=, factor = raised<C>(call.options, rows[p], columns[q])](std::int64_t i) {
+          const auto norm = static_cast<C>(y[i]);
+          const C slope = static_cast<C>(dy[i]) * Math<C>::pow(norm, 1 - power) * factor;
+          return norm == 0 ? C(0) : slope;
+        };
+      },
+      [=, x = call.x.as<T>()](std::int64_t i, C sum) { return sum * Math<C>::pow(static_cast<C>(x[i]), power - 1); });
 }
 
 // Calls f(plane) for all planes, in chunks that move about as much data as those of for_lanes.
@@ -138,6 +188,14 @@ class CpuPool final : public PoolKernels {
     cpu::visit_floating(call.dy.dtype, "pool", [&](auto zero) {
       lockstep::avg_backward<decltype(zero)>(ctx, call.options, call.dy, call.dx);
     });
+  }
+
+  void run(KernelContext& ctx, const kernels::LpPool& call) override {
+    cpu::visit_floating(call.x.dtype, "lp_pool2d", [&](auto zero) { lp_forward<decltype(zero)>(ctx, call); });
+  }
+
+  void run(KernelContext& ctx, const kernels::LpPoolBackward& call) override {
+    cpu::visit_floating(call.dy.dtype, "lp_pool2d", [&](auto zero) { lp_backward<decltype(zero)>(ctx, call); });
   }
 
   void run(KernelContext& ctx, const kernels::GlobalAvgPool& call) override {

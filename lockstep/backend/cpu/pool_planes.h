@@ -106,11 +106,15 @@ void for_pixels(const KernelContext& ctx, const Planes& planes, const F& f) {
   });
 }
 
+struct AsItIs {
+  auto operator()(std::int64_t, auto sum) const { return sum; }
+};
+
 // Each element of dx gathers from all windows that cover it, so no two threads add to one element, and each is rounded
-// once.
-template <typename T, typename Share>
+// once: finish(number of the element, sum).
+template <typename T, typename Share, typename Finish = AsItIs>
 void gather_windows(KernelContext& ctx, const Pool2dOptions& options, const View& dy, const View& dx_view,
-                    const Share& share) {
+                    const Share& share, const Finish& finish = {}) {
   const Planes out(dy), in(dx_view);
   const auto rows = windows_over(options, 0, out.height, in.height);
   const auto columns = windows_over(options, 1, out.width, in.width);
@@ -126,8 +130,8 @@ void gather_windows(KernelContext& ctx, const Pool2dOptions& options, const View
                       each_lane(lanes, [&](std::int64_t j) { sum[j] += of_window(i + j); });
                     }
                   }
-                  T* pixel = dx + in.pixel(plane, h, w) + channel;
-                  each_lane(lanes, [&](std::int64_t j) { pixel[j] = static_cast<T>(sum[j]); });
+                  const std::int64_t pixel = in.pixel(plane, h, w) + channel;
+                  each_lane(lanes, [&](std::int64_t j) { dx[pixel + j] = static_cast<T>(finish(pixel + j, sum[j])); });
                 });
 }
 

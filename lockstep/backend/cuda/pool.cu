@@ -205,6 +205,53 @@ __global__ void avg_backward_kernel(Images from, Images to, Window window, const
   store(dx + std::int64_t{i} * kWidth, out, aligned);
 }
 
+template <typename T, int kWidth>
+__global__ void lp_forward_kernel(Images from, Images to, Window window, double norm_type, const T* x, T* y,
+                                  unsigned vectors, bool aligned) {
+  using C = Compute<T>;
+  const auto i = static_cast<unsigned>(thread_number());
+  if (i >= vectors) return;
+  const Place at = place_of<kWidth>(to, i);
+  const C power = static_cast<C>(norm_type), root = static_cast<C>(1 / norm_type);
+  C sum[kWidth] = {};
+  for_each(window.pixels(0, at.h, from.height), window.pixels(1, at.w, from.width), [&](unsigned h, unsigned w) {
+    const auto v = load<kWidth>(x + from.at(at.n, at.c, h, w), aligned);
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k) sum[k] += std::pow(C(widened(v.at[k])), power);
+  });
+  const C factor = static_cast<C>(window.kernel[0] * window.kernel[1]) / static_cast<C>(window.size(at.h, at.w, from));
+  Vector<T, kWidth> out;
+#pragma unroll
+  for (int k = 0; k < kWidth; ++k) out.at[k] = convert<T>(std::pow(factor * sum[k], root));
+  store(y + std::int64_t{i} * kWidth, out, aligned);
+}
+
+template <typename T, int kWidth>
+__global__ void lp_backward_kernel(Images from, Images to, Window window, double norm_type, const T* x, const T* y,
+                                   const T* dy, T* dx, unsigned vectors, bool aligned) {
+  using C = Compute<T>;
+  const auto i = static_cast<unsigned>(thread_number());
+  if (i >= vectors) return;
+  const Place at = place_of<kWidth>(to, i);
+  const C power = static_cast<C>(norm_type), whole = static_cast<C>(window.kernel[0] * window.kernel[1]);
+  C sum[kWidth] = {};
+  for_each(window.windows(0, at.h, from.height), window.windows(1, at.w, from.width), [&](unsigned p, unsigned q) {
+    const std::int64_t place = from.at(at.n, at.c, p, q);
+    const auto g = load<kWidth>(dy + place, aligned), norm = load<kWidth>(y + place, aligned);
+    const C factor = whole / static_cast<C>(window.size(p, q, to));
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k) {
+      const C root = widened(norm.at[k]);
+      if (root != 0) sum[k] += widened(g.at[k]) * std::pow(root, 1 - power) * factor;
+    }
+  });
+  const auto v = load<kWidth>(x + std::int64_t{i} * kWidth, aligned);
+  Vector<T, kWidth> out;
+#pragma unroll
+  for (int k = 0; k < kWidth; ++k) out.at[k] = convert<T>(sum[k] * std::pow(C(widened(v.at[k])), power - 1));
+  store(dx + std::int64_t{i} * kWidth, out, aligned);
+}
+
 // y is [N, C]. Images with adjacent pixels get a warp per channel, others a thread per vector of channels.
 template <typename T, int kWidth>
 __global__ void global_avg_kernel(Images from, const T* x, T* y, unsigned vectors, bool aligned) {
@@ -287,6 +334,23 @@ class CudaPool final : public PoolKernels {
       using T = decltype(zero);
       start(ctx, vectors, avg_backward_kernel<T, width>, Images(call.dy), Images(call.dx), Window(call.options),
             call.dy.as<T>(), call.dx.as<T>(), vectors, all_aligned(call.dy.data, call.dx.data));
+    });
+  }
+
+  void run(KernelContext& ctx, const kernels::LpPool& call) override {
+    visit_vectors(call.y, [&](auto zero, auto width, unsigned vectors) {
+      using T = decltype(zero);
+      start(ctx, vectors, lp_forward_kernel<T, width>, Images(call.x), Images(call.y), Window(call.options),
+            call.norm_type, call.x.as<T>(), call.y.as<T>(), vectors, all_aligned(call.x.data, call.y.data));
+    });
+  }
+
+  void run(KernelContext& ctx, const kernels::LpPoolBackward& call) override {
+    visit_vectors(call.dx, [&](auto zero, auto width, unsigned vectors) {
+      using T = decltype(zero);
+      start(ctx, vectors, lp_backward_kernel<T, width>, Images(call.dy), Images(call.dx), Window(call.options),
+            call.norm_type, call.x.as<T>(), call.y.as<T>(), call.dy.as<T>(), call.dx.as<T>(), vectors,
+            all_aligned(call.x.data, call.y.data, call.dy.data, call.dx.data));
     });
   }
 

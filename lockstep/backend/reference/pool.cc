@@ -86,6 +86,35 @@ class Pool final : public PoolKernels {
     store(sums, call.dx);
   }
 
+  void run(KernelContext&, const kernels::LpPool& call) override {
+    Elements in(call.x), out(call.y);
+    const double whole = static_cast<double>(call.options.kernel_size[0] * call.options.kernel_size[1]);
+    for_each4(call.y.shape, [&](std::int64_t n, std::int64_t c, std::int64_t p, std::int64_t q) {
+      double sum = 0;
+      for_each_in_window(call.options, call.x.shape, p, q, [&](std::int64_t h, std::int64_t w) {
+        sum += std::pow(in[in.at(n, c, h, w)], call.norm_type);
+      });
+      const double mean = sum / window_size(call.options, call.x.shape, p, q);
+      out.set(out.at(n, c, p, q), std::pow(whole * mean, 1 / call.norm_type));
+    });
+  }
+
+  void run(KernelContext&, const kernels::LpPoolBackward& call) override {
+    Elements in(call.x), norm(call.y), grad(call.dy), out(call.dx);
+    const double whole = static_cast<double>(call.options.kernel_size[0] * call.options.kernel_size[1]);
+    std::vector<double> sums(call.dx.numel());
+    for_each4(call.dy.shape, [&](std::int64_t n, std::int64_t c, std::int64_t p, std::int64_t q) {
+      const std::int64_t i = grad.at(n, c, p, q);
+      if (norm[i] == 0) return;
+      const double size = window_size(call.options, call.x.shape, p, q);
+      const double slope = grad[i] * std::pow(norm[i], 1 - call.norm_type) * whole / size;
+      for_each_in_window(call.options, call.x.shape, p, q, [&](std::int64_t h, std::int64_t w) {
+        sums[out.at(n, c, h, w)] += slope * std::pow(in[in.at(n, c, h, w)], call.norm_type - 1);
+      });
+    });
+    store(sums, call.dx);
+  }
+
   void run(KernelContext&, const kernels::GlobalAvgPool& call) override {
     Elements in(call.x), out(call.y);
     std::vector<double> sums(call.y.numel());
