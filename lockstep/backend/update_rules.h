@@ -81,9 +81,47 @@ struct AdamOptions::Step {
   T keep1, take1, keep2, take2, eps, rate, correction2, decay, shrink;
 };
 
+// torch.optim.RMSprop.
+struct RMSpropOptions {
+  double lr = 0.01;
+  double alpha = 0.99;
+  double eps = 1e-8;
+  double weight_decay = 0;
+  double momentum = 0;
+  // Divides by an estimate of the gradient's deviation, instead of its size.
+  bool centered = false;
+
+  static constexpr std::string_view kName = "rmsprop";
+  // The mean square, the mean if centered, and the momentum buffer unless momentum is 0.
+  static constexpr int kLeastStates = 1, kMostStates = 3;
+  static constexpr bool kCountsSteps = false;
+  template <typename T>
+  struct Step;
+};
+
+template <typename T>
+struct RMSpropOptions::Step {
+  constexpr Step(const RMSpropOptions& o, double lr, std::int64_t)
+      : lr(static_cast<T>(lr)), keep(static_cast<T>(o.alpha)), take(static_cast<T>(1 - o.alpha)),
+        eps(static_cast<T>(o.eps)), decay(static_cast<T>(o.weight_decay)), momentum(static_cast<T>(o.momentum)),
+        centered(o.centered) {}
+  constexpr void operator()(T& w, T g, T& square, T& second, T& third) const {
+    g = g + decay * w;
+    square = keep * square + take * g * g;
+    const T mean = centered ? second + take * (g - second) : T(0);
+    const T buffer = momentum * (centered ? third : second) + g / (std::sqrt(square - mean * mean) + eps);
+    w -= lr * buffer;
+    second = centered ? mean : buffer;
+    third = buffer;
+  }
+
+  T lr, keep, take, eps, decay, momentum;
+  bool centered;
+};
+
 // All rules.
 template <typename... Rules>
 struct RuleList {};
-using UpdateRules = RuleList<SgdOptions, AdamOptions>;
+using UpdateRules = RuleList<SgdOptions, AdamOptions, RMSpropOptions>;
 
 }  // namespace lockstep

@@ -311,6 +311,21 @@ class AdamW : public Adam {
   }
 };
 
+// RMSprop (Tieleman and Hinton 2012), as in PyTorch. With a mean square v, a mean a, and a buffer m that start at 0:
+//   g += weight_decay w;  v = alpha v + (1 - alpha) g^2;  if centered, a = alpha a + (1 - alpha) g;
+//   m = momentum m + g / (sqrt(v - a^2) + eps);  w -= lr m
+class RMSprop : public Optimizer {
+ public:
+  RMSprop(const ParameterGroups& parameters, RMSpropOptions options);
+  Rule rule() const override;
+
+ protected:
+  void update(std::span<const Update<Array>> updates, const Array& scale, const Array& rates) override;
+
+ private:
+  RMSpropOptions options_;
+};
+
 // Learning-rate schedules. They are pure functions of the step, so a checkpoint need not store them.
 //
 //   const ScheduleOptions cosine{.kind = ScheduleKind::cosine, .base_lr = 0.1, .total_steps = 1000};

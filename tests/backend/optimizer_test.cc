@@ -77,6 +77,28 @@ TEST_P(OptimizerTest, Adam) {
   }
 }
 
+TEST_P(OptimizerTest, RMSprop) {
+  const Shape shape{10007};
+  for (const RMSpropOptions& rule :
+       {RMSpropOptions{.weight_decay = 0.1}, RMSpropOptions{.eps = 1e-3, .momentum = 0.9},
+        RMSpropOptions{.alpha = 0.9, .centered = true}, RMSpropOptions{.momentum = 0.5, .centered = true}}) {
+    const std::size_t states = 1 + (rule.centered ? 1U : 0U) + (rule.momentum != 0 ? 1U : 0U);
+    // The mean square is above the square of the mean.
+    Tensors inputs{input(shape), input(shape), random_.tensor_between(1, 2, shape, dtype())}, outputs{output(shape)};
+    for (std::size_t k = 1; k < states; ++k) inputs.push_back(random_.tensor_between(-1, 1, shape, dtype()));
+    outputs.resize(1 + states, output(shape));
+    expect_matches_reference(inputs, outputs, [&](Backend& b, KernelContext& c, Views in, Views out) {
+      Update<View> update{.weight = out[0], .grad = in[1]};
+      b.run(c, kernels::Copy{in[0], out[0]});
+      for (std::size_t k = 0; k < states; ++k) {
+        b.run(c, kernels::Copy{in[2 + k], out[1 + k]});
+        update.states[k] = out[1 + k];
+      }
+      b.run(c, kernels::Update<RMSpropOptions>{rule, {&update, 1}, {}});
+    });
+  }
+}
+
 // As in a recorded step: the same bits as with the learning rate among the arguments.
 TEST_P(OptimizerTest, FindsItsRateInMemory) {
   const AdamOptions adam{.lr = 0.02, .weight_decay = 0.1, .decoupled_weight_decay = true};

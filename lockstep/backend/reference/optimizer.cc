@@ -53,6 +53,24 @@ class Optimizer final : public OptimizerKernels {
     });
   }
 
+  void run(KernelContext&, const kernels::Update<RMSpropOptions>& call) override {
+    const RMSpropOptions& rule = call.rule;
+    for_each_element(call, [&](double lr, std::int64_t, double g, double& w, double* states) {
+      g += rule.weight_decay * w;
+      double variance = states[0] = rule.alpha * states[0] + (1 - rule.alpha) * g * g;
+      if (rule.centered) {
+        double& mean = states[1] = rule.alpha * states[1] + (1 - rule.alpha) * g;
+        variance -= mean * mean;
+      }
+      double step = g / (std::sqrt(variance) + rule.eps);
+      if (rule.momentum != 0) {
+        double& buffer = states[rule.centered ? 2 : 1];
+        step = buffer = rule.momentum * buffer + step;
+      }
+      w -= lr * step;
+    });
+  }
+
   void run(KernelContext&, const kernels::ClipScale& call) override {
     double factor = call.max_norm / (std::sqrt(Elements(call.squared_norm)[0]) + 1e-6);
     Elements(call.scale).set(0, factor > 1 ? 1 : factor);  // NaN stays NaN
