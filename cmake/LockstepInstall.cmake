@@ -13,7 +13,7 @@ foreach(header ${headers})
   install(FILES ${header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/${folder})
 endforeach()
 if(TARGET lockstep)
-  install(TARGETS lockstep)
+  install(TARGETS lockstep lockstep_bench)
 endif()
 
 install(EXPORT LockstepTargets NAMESPACE Lockstep:: DESTINATION ${package_dir})

@@ -3,8 +3,12 @@
 // Two devices give the weights of one.
 #include <fmt/core.h>
 #include <lockstep/checkpoint/weights.h>
-#include <lockstep/nn/layers.h>
-#include <lockstep/optim/optimizer.h>
+#include <lockstep/nn/conv.h>
+#include <lockstep/nn/initializers.h>
+#include <lockstep/nn/linear.h>
+#include <lockstep/nn/module.h>
+#include <lockstep/nn/parameter.h>
+#include <lockstep/optim/adam.h>
 #include <lockstep/runtime/runtime.h>
 #include <lockstep/train/trainer.h>
 

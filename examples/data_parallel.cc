@@ -3,7 +3,10 @@
 //   data_parallel --num-devices 8
 #include <fmt/core.h>
 #include <lockstep/data/data_loader.h>
-#include <lockstep/nn/layers.h>
+#include <lockstep/data/random_dataset.h>
+#include <lockstep/nn/initializers.h>
+#include <lockstep/nn/linear.h>
+#include <lockstep/nn/module.h>
 #include <lockstep/parallel/data_parallel.h>
 
 #include "device_options.h"

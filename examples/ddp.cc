@@ -7,10 +7,14 @@
 #include <fmt/core.h>
 #include <lockstep/checkpoint/weights.h>
 #include <lockstep/data/data_loader.h>
+#include <lockstep/data/map_dataset.h>
+#include <lockstep/data/random_dataset.h>
 #include <lockstep/launch/launch_environment.h>
 #include <lockstep/launch/spawn.h>
-#include <lockstep/nn/layers.h>
+#include <lockstep/nn/initializers.h>
+#include <lockstep/nn/linear.h>
 #include <lockstep/optim/optimizer.h>
+#include <lockstep/optim/sgd.h>
 #include <lockstep/parallel/distributed_data_parallel.h>
 
 #include "device_options.h"

@@ -6,13 +6,16 @@
 //   lockstep launch --nproc-per-node 2 -- language_model --data book.txt
 //   language_model --data book.txt --init-from gpt.safetensors --max-steps 0   only writes text
 #include <fmt/core.h>
+#include <lockstep/autograd/no_grad.h>
 #include <lockstep/checkpoint/weights.h>
 #include <lockstep/data/data_loader.h>
-#include <lockstep/data/dataset.h>
+#include <lockstep/data/text.h>
 #include <lockstep/launch/launch_environment.h>
 #include <lockstep/launch/spawn.h>
+#include <lockstep/models/gpt.h>
+#include <lockstep/models/lstm_language_model.h>
 #include <lockstep/models/models.h>
-#include <lockstep/optim/optimizer.h>
+#include <lockstep/optim/adam.h>
 #include <lockstep/parallel/distributed_data_parallel.h>
 
 #include <algorithm>
@@ -110,7 +113,7 @@ void run(const Options& o) {
   DistributedDataParallel ddp(*model, job, {.shards = o.shards});
   // As usual for transformers: biases and norms do not decay.
   std::vector<Parameter> matrices, others;
-  for (const Parameter& p : model->parameters()) (p.shape().rank() > 1 ? matrices : others).push_back(p);
+  for (const Parameter& p : model->parameters()) (p.shape().dim() > 1 ? matrices : others).push_back(p);
   AdamW optimizer({{.parameters = matrices}, {.parameters = others, .weight_decay = 0}},
                   {.lr = o.lr, .weight_decay = 0.1});
   DataLoader loader(std::move(windows), {.batch_size = o.batch_size, .shuffle = true, .seed = o.seed});

@@ -3,9 +3,11 @@
 //
 //   multi_gpu_concise --num-devices 2 --epochs 1 --limit-train 2048 --limit-test 512
 #include <fmt/core.h>
-#include <lockstep/data/dataset.h>
-#include <lockstep/models/models.h>
-#include <lockstep/optim/optimizer.h>
+#include <lockstep/data/data_loader.h>
+#include <lockstep/data/fashion_mnist.h>
+#include <lockstep/data/head_dataset.h>
+#include <lockstep/models/resnet.h>
+#include <lockstep/optim/sgd.h>
 #include <lockstep/parallel/split.h>
 #include <lockstep/train/evaluate.h>
 #include <lockstep/train/plot.h>
@@ -74,7 +76,7 @@ void train(Runtime& runtime, Module& net, const std::vector<Device>& devices, st
   net.initialize(Normal{0.01}, devices, {.force_reinit = true});
   Sgd sgd(net.parameters(), {.lr = lr});
 
-  std::vector<EpochResult> results;
+  std::vector<EpochReport> epochs;
   double seconds = 0;
   for (int epoch = 1; epoch <= o.epochs; ++epoch) {
     const auto begin = std::chrono::steady_clock::now();
@@ -90,16 +92,19 @@ void train(Runtime& runtime, Module& net, const std::vector<Device>& devices, st
     const std::chrono::duration<double> time = std::chrono::steady_clock::now() - begin;
     seconds += time.count();
 
-    const double accuracy = evaluate(net, test_loader, {.devices = devices}).value();
+    const Accuracy accuracy = evaluate(net, test_loader, {.devices = devices});
     double loss = 0;
     for (const Tensor& of_batch : losses) loss += of_batch.item();
-    results.push_back({epoch, loss / static_cast<double>(train_data.size()), accuracy});
-    write_training_plot(fmt::format("{}-{}.svg", o.plot, devices.size()), results,
+    epochs.push_back({.epoch = epoch,
+                      .seconds = time.count(),
+                      .train_loss = loss / static_cast<double>(train_data.size()),
+                      .test = accuracy});
+    write_training_plot(fmt::format("{}-{}.svg", o.plot, devices.size()), epochs,
                         {.title = "resnet18 on " + str(devices), .epochs = static_cast<int>(o.epochs)});
-    fmt::print("epoch {}, time {:.1f} sec, test acc {:.2f}\n", epoch, time.count(), accuracy);
+    fmt::print("epoch {}, time {:.1f} sec, test acc {:.2f}\n", epoch, time.count(), accuracy.value());
     std::fflush(stdout);
   }
-  fmt::print("test acc: {:.2f}, {:.1f} sec/epoch on {}\n", results.back().test_accuracy,
+  fmt::print("test acc: {:.2f}, {:.1f} sec/epoch on {}\n", epochs.back().test.value(),
              seconds / static_cast<double>(o.epochs), str(devices));
 }
 

@@ -1,6 +1,8 @@
 #include <fmt/core.h>
-#include <lockstep/nn/layers.h>
-#include <lockstep/optim/optimizer.h>
+#include <lockstep/nn/initializers.h>
+#include <lockstep/nn/linear.h>
+#include <lockstep/nn/module.h>
+#include <lockstep/optim/sgd.h>
 #include <lockstep/parallel/split.h>
 #include <lockstep/runtime/runtime.h>
 #include <lockstep/train/evaluate.h>

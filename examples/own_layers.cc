@@ -2,7 +2,7 @@
 #include "own_layers.h"
 
 #include <fmt/core.h>
-#include <lockstep/optim/optimizer.h>
+#include <lockstep/optim/adam.h>
 #include <lockstep/parallel/split.h>
 #include <lockstep/runtime/runtime.h>
 

@@ -1,7 +1,10 @@
 // Three layers of a user's own, as docs/models.md shows them beside PyTorch's.
 #pragma once
 
-#include <lockstep/nn/layers.h>
+#include <lockstep/nn/initializers.h>
+#include <lockstep/nn/linear.h>
+#include <lockstep/nn/module.h>
+#include <lockstep/nn/parameter.h>
 
 namespace own_layers {
 

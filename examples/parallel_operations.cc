@@ -6,9 +6,10 @@
 #include <fmt/core.h>
 #include <lockstep/autograd/functions.h>
 #include <lockstep/base/random.h>
-#include <lockstep/nn/layers.h>
+#include <lockstep/nn/initializers.h>
+#include <lockstep/nn/linear.h>
 #include <lockstep/ops/inter_op_parallel_guard.h>
-#include <lockstep/optim/optimizer.h>
+#include <lockstep/optim/sgd.h>
 #include <lockstep/parallel/split.h>
 
 #include <chrono>

@@ -3,9 +3,10 @@
 //   lockstep train --model lenet --export lenet.safetensors
 //   predict lenet.safetensors 7
 #include <fmt/core.h>
+#include <lockstep/autograd/no_grad.h>
 #include <lockstep/checkpoint/weights.h>
-#include <lockstep/data/dataset.h>
-#include <lockstep/models/models.h>
+#include <lockstep/data/fashion_mnist.h>
+#include <lockstep/models/lenet.h>
 #include <lockstep/runtime/runtime.h>
 
 #include <charconv>

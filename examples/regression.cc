@@ -2,7 +2,10 @@
 //
 //   regression [FOLDER]   writes a log, a plot, and a timeline of the first two epochs to FOLDER
 #include <fmt/core.h>
-#include <lockstep/nn/layers.h>
+#include <lockstep/nn/initializers.h>
+#include <lockstep/nn/linear.h>
+#include <lockstep/nn/module.h>
+#include <lockstep/optim/adam.h>
 #include <lockstep/runtime/timeline.h>
 #include <lockstep/train/plot.h>
 #include <lockstep/train/trainer.h>

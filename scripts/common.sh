@@ -88,7 +88,7 @@ writable() {
 up_to_date() {
   local tool=$1/apps/lockstep/lockstep
   [ "${*:2}" = lockstep ] && [ -x "$tool" ] || return
-  [ -z "$(find CMakeLists.txt CMakePresets.json cmake lockstep apps -newer "$tool" -type f -print -quit)" ]
+  [ -z "$(find CMakeLists.txt CMakePresets.json cmake lockstep apps bench -newer "$tool" -type f -print -quit)" ]
 }
 
 # Shows how far ninja is: in one line on a terminal, else with a line every 20 seconds. Passes on what compilers say.

@@ -39,12 +39,12 @@ class Random {
 // On `device`, rounded to `dtype`.
 inline Array make_tensor(const std::vector<double>& values, const Shape& shape, Device device,
                          DType dtype = DType::f32) {
-  return ops::convert(Array::from(values, shape).to(device), dtype, Layout::plain);
+  return ops::convert(ops::to_device(Array::from(values, shape), device), dtype, Layout::plain);
 }
 
 // In plain order, whatever the type.
 inline std::vector<double> values(const Array& t) {
-  return ops::convert(t, DType::f64, Layout::plain).to_vector<double>();
+  return ops::host_readable(ops::convert(t, DType::f64, Layout::plain)).to_vector<double>();
 }
 
 // ‖a − b‖ / ‖b‖; ‖a‖ where b is zero. Infinite if the lengths differ or a has NaN.

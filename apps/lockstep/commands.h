@@ -1,13 +1,9 @@
 // The commands of the tool. Each adds its options to its own subcommand; running it returns the exit status.
 #pragma once
 
-#include <CLI/CLI.hpp>
-
-#include <functional>
+#include "command_line.h"
 
 namespace lockstep::app {
-
-using Command = std::function<int()>;
 
 Command add_train(CLI::App& parent);
 Command add_eval(CLI::App& parent);

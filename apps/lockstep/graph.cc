@@ -13,9 +13,9 @@
 #include "learning_task.h"
 #include "lockstep/base/file.h"
 #include "lockstep/engine/engine.h"
-#include "lockstep/engine/task_graph.h"
-#include "lockstep/engine/task_graph_dot.h"
 #include "ranks.h"
+#include "task_graph.h"
+#include "task_graph_dot.h"
 #include "train_options.h"
 
 namespace lockstep::app {

@@ -60,8 +60,9 @@ std::string value_name(const CLI::Option& option) {
   for (const char* file : {"--log", "--plot", "--export", "--trace", "--weights-log", "--json", "--out"}) {
     if (name == file) return "FILE";
   }
-  if (name == "--save") return "DIR";
-  if (name == "--data") return "PATH";
+  if (name == "--save" || name == "--resume") return "DIR";
+  if (name == "--data" || name == "--init-from") return "PATH";
+  if (name == "--watch") return "NAME";
   if (name == "--inject-flip") return "STEP:PARAMETER";
   return option.get_expected_max() > 1 || name == "--devices" || name == "--balance" ? "LIST" : "TEXT";
 }
@@ -144,7 +145,10 @@ std::string HelpFormatter::option(const CLI::Option& option) const {
   const std::string kind = value_name(option);
   std::string text = option.get_description();
   if (!kind.empty() && !option.get_positional()) left += " " + kind;
-  if (const std::string range = fraction(option); !range.empty()) text += ", " + range;
+  // Before the default, which some descriptions name at their end.
+  if (const std::string range = fraction(option); !range.empty()) {
+    text.insert(text.ends_with(']') ? text.rfind(" [") : text.size(), ", " + range);
+  }
   // A list has brackets of its own.
   if (const std::string& value = option.get_default_str(); !value.empty()) {
     text += value.front() == '[' ? " " + value : fmt::format(" [{}]", value);

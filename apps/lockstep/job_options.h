@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "command_line.h"
 #include "lockstep/data/dataset.h"
 #include "lockstep/nn/module.h"
 #include "lockstep/parallel/job.h"
@@ -74,12 +75,6 @@ struct JobOptions {
 
 // Like CLI::Range, but rejects NaN.
 CLI::Validator number_in(double low, double high);
-
-// Unusable arguments: exit status 2.
-class UsageError : public Error {
- public:
-  using Error::Error;
-};
 
 // The runtime and the devices of a job.
 struct Job {

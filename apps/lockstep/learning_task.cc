@@ -11,8 +11,14 @@
 
 #include "lockstep/base/file.h"
 #include "lockstep/base/sha256.h"
+#include "lockstep/checkpoint/training_checkpoint.h"
 #include "lockstep/checkpoint/weights.h"
-#include "lockstep/data/dataset.h"
+#include "lockstep/data/fashion_mnist.h"
+#include "lockstep/data/head_dataset.h"
+#include "lockstep/data/tensor_dataset.h"
+#include "lockstep/data/text.h"
+#include "lockstep/models/gpt.h"
+#include "lockstep/models/lstm_language_model.h"
 #include "lockstep/models/models.h"
 
 namespace lockstep::app {
@@ -157,6 +163,28 @@ std::unique_ptr<Module> build_model(const JobOptions& o, std::int64_t classes, D
   return make_model(o.model, classes);
 }
 
+namespace {
+
+// What a checkpoint's recipe says about weights that do not fit, or else what was asked for.
+std::string models_of(const JobOptions& o) {
+  try {
+    if (!std::filesystem::is_directory(o.init_from)) {
+      read_safetensors(o.init_from);  // a bad file is of no model
+      return fmt::format("; expected weights of --model {}", o.model);
+    }
+    const Recipe recipe = read_recipe(o.init_from);
+    const Recipe::Value* found = recipe.find("model");
+    const std::string* model = found ? found->as<std::string>() : nullptr;
+    if (!model) return fmt::format("; expected weights of --model {}", o.model);
+    if (*model == o.model) return "";
+    return fmt::format("; the checkpoint is of --model {}, expected --model {}", *model, o.model);
+  } catch (const std::exception&) {
+    return "";  // load_weights() has told it
+  }
+}
+
+}  // namespace
+
 std::unique_ptr<Module> make_initialized_model(const JobOptions& o, const Job& job, std::int64_t classes) {
   auto net = build_model(o, classes, job.dtype);
   const Initializer start = o.model == "gpt"    ? Initializer(Normal{0.02})
@@ -165,7 +193,11 @@ std::unique_ptr<Module> make_initialized_model(const JobOptions& o, const Job& j
   net->initialize(start, job.devices, {.seed = o.seed});
   if (o.init_from.empty()) return net;
   if (!o.partial) {
-    load_weights(o.init_from, *net);
+    try {
+      load_weights(o.init_from, *net);
+    } catch (const Error& error) {
+      fail("{}{}", error.what(), models_of(o));
+    }
     return net;
   }
   const UnmatchedEntries unmatched = load_matching_weights(o.init_from, *net);

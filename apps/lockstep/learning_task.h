@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "job_options.h"
+#include "lockstep/data/fashion_mnist.h"
 #include "lockstep/train/evaluate.h"
 
 namespace lockstep::app {

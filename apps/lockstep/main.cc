@@ -1,82 +1,17 @@
-// lockstep COMMAND ...: exit status 0 on success, 1 on a failure at work, 2 on invalid arguments, 128 + the signal when
-// a signal stopped it.
-#include <cerrno>
-#include <cstdio>
-#include <exception>
-#include <map>
+// lockstep COMMAND ...: see run_command() for the exit status.
 #include <memory>
-#include <string>
-#include <system_error>
 
+#include "command_line.h"
 #include "commands.h"
-#include "help.h"
-#include "job_options.h"
 #include "lockstep/version.h"
-#include "stop_signals.h"
-#include "unexpected_arguments.h"
-
-namespace {
-
-// Errors take one line each, whatever they quote.
-void print_error(std::string text) {
-  for (char& c : text) c = c == '\n' ? ' ' : c;
-  std::fprintf(stderr, "lockstep: %s\n", text.c_str());
-}
-
-int run(int argc, char** argv) {
-  using namespace lockstep::app;
-  CLI::App app{"Trains neural networks on many devices as if they were one."};
-  app.name("lockstep");
-  app.formatter(std::make_shared<HelpFormatter>(help_width()));  // commands inherit it
-  app.set_version_flag("--version", "lockstep " LOCKSTEP_VERSION);
-  app.require_subcommand(0,
-                         1);  // a missing command is an error below, after errors that name wrong arguments
-  std::map<std::string, Command> commands{{"train", add_train(app)},     {"eval", add_eval(app)},
-                                          {"launch", add_launch(app)},   {"verify", add_verify(app)},
-                                          {"devices", add_devices(app)}, {"graph", add_graph(app)},
-                                          {"bench", add_bench(app)}};
-  group_options(app);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ExtrasError&) {
-    print_error(unexpected_arguments(app));
-    return 2;
-  } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
-    std::string command;
-    for (auto given = app.get_subcommands(); !given.empty(); given = given.front()->get_subcommands()) {
-      command += given.front()->get_name() + " ";
-    }
-    print_error(fmt::format("{} (see lockstep {}--help)", error.what(), command));
-    return 2;
-  }
-  if (app.get_subcommands().empty()) {
-    print_error("expected a command (see lockstep --help)");
-    return 2;
-  }
-  try {
-    return commands.at(app.get_subcommands().front()->get_name())();
-  } catch (const UsageError& error) {
-    print_error(error.what());
-    return 2;
-  } catch (const std::exception& error) {
-    const std::string text = error.what();
-    const bool trains = app.got_subcommand("train");
-    const bool no_memory = trains && text.find(": out of memory: ") != std::string::npos;
-    print_error(no_memory ? text + "; a smaller --batch-size, or a larger --accumulate, needs less" : text);
-    return 1;
-  }
-}
-
-}  // namespace
 
 int main(int argc, char** argv) {
-  lockstep::app::keep_ignored_signals();
-  int status = run(argc, argv);
-  // Output that could not be written is a failure.
-  if (status == 0 && (std::fflush(stdout) != 0 || std::ferror(stdout))) {
-    print_error(fmt::format("standard output: {}", std::generic_category().message(errno)));
-    return 1;
-  }
-  return status;
+  using namespace lockstep::app;
+  return run_command(argc, argv, [](CLI::App& app) -> Commands {
+    app.description("Trains neural networks on many devices as if they were one.");
+    app.set_version_flag("--version", "lockstep " LOCKSTEP_VERSION);
+    return {{"train", add_train(app)},   {"eval", add_eval(app)},       {"launch", add_launch(app)},
+            {"verify", add_verify(app)}, {"devices", add_devices(app)}, {"graph", add_graph(app)},
+            {"bench", add_bench(app)}};
+  });
 }

@@ -32,14 +32,6 @@ std::string describe_cores(const std::vector<std::int64_t>& of_ranks) {
   return fmt::format(", with {} to {} cores each", least, most);
 }
 
-EpochRecord record_of(const EpochReport& r) {
-  EpochRecord record{r.epoch, r.seconds, r.train_loss, r.test.correct, r.test.total};
-  for (const MetricResult& m : r.metrics) {
-    if (m.table.empty()) record.metrics.emplace_back(m.name, m.value);
-  }
-  return record;
-}
-
 }  // namespace
 
 RunReport::RunReport(const TrainOptions& options, const Job& job, const Module& net, Trainer& trainer,
@@ -98,7 +90,7 @@ void RunReport::epoch(const EpochReport& r) {
                   r.test.value(), others));
   if (log_) log_->epoch(r);
   report_log();
-  plotted_.push_back(record_of(r));
+  plotted_.push_back(r);
   draw_plot();
 }
 
@@ -111,18 +103,14 @@ void RunReport::report_log() {
 }
 
 std::vector<PlotPanel> RunReport::panels() const {
-  std::vector<EpochResult> results;
-  for (const EpochRecord& e : plotted_) {
-    EpochResult& result = results.emplace_back(EpochResult{static_cast<int>(e.epoch), e.train_loss});
-    if (e.test_total > 0) result.test_accuracy = Accuracy{e.test_correct, e.test_total}.value();
-  }
-  std::vector<PlotPanel> panels = training_panels(results);
+  std::vector<PlotPanel> panels = training_panels(plotted_);
   Curve& accuracy = panels[0].curves[0];
   std::vector<PlotPanel> others;
   std::map<std::string, Curve> curves;
-  for (const EpochRecord& e : plotted_) {
-    for (const auto& [name, value] : e.metrics) {
-      if (name != "accuracy") curves[name].points.push_back({static_cast<double>(e.epoch), value});
+  for (const EpochReport& e : plotted_) {
+    for (const MetricResult& m : e.metrics) {
+      if (m.name != "accuracy" && m.table.empty())
+        curves[m.name].points.push_back({static_cast<double>(e.epoch), m.value});
     }
   }
   for (auto& [name, curve] : curves) {

@@ -8,9 +8,9 @@
 
 #include "learning_task.h"
 #include "lockstep/train/plot.h"
-#include "lockstep/train/progress_bar.h"
 #include "lockstep/train/trainer.h"
 #include "lockstep/train/training_log.h"
+#include "progress_bar.h"
 #include "train_options.h"
 
 namespace lockstep::app {
@@ -42,7 +42,7 @@ class RunReport {
   std::string where_, title_;
   std::optional<TrainingLog> log_;
   std::optional<ProgressBar> bar_;
-  std::vector<EpochRecord> plotted_;
+  std::vector<EpochReport> plotted_;
   std::string plot_error_;  // of the last picture
   bool log_broken_ = false;
   double seconds_ = 0;

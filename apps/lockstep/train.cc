@@ -1,7 +1,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <system_error>
 
 #include "commands.h"
 #include "learning_task.h"
@@ -11,8 +13,8 @@
 #include "lockstep/checkpoint/weights.h"
 #include "lockstep/device/topology.h"
 #include "lockstep/engine/engine.h"
-#include "lockstep/nn/module.h"
-#include "lockstep/nn/normalization.h"
+#include "lockstep/nn/batch_norm.h"
+#include "lockstep/nn/summary.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
 #include "lockstep/runtime/timeline.h"
 #include "ranks.h"
@@ -31,6 +33,19 @@ void check_writable(const std::string& path) {
   check(std::filesystem::is_directory(folder), "{}: the folder {} does not exist", path, folder.string());
   check(!std::filesystem::is_directory(path), "{}: is a folder, expected a file", path);
   AtomicFile probe{path};
+}
+
+// The same for a log, which may be a device or a pipe.
+void check_log_writable(const char* option, const std::string& path) {
+  if (path.empty()) return;
+  const std::filesystem::path folder = std::filesystem::absolute(path).parent_path();
+  std::error_code unknown;
+  check(std::filesystem::is_directory(folder, unknown), "{} {}: the folder {} does not exist", option, path,
+        folder.string());
+  check(!std::filesystem::is_directory(path, unknown), "{} {}: is a folder, expected a file", option, path);
+  const std::filesystem::path place = std::filesystem::exists(path, unknown) ? std::filesystem::path(path) : folder;
+  check(::access(place.c_str(), W_OK) == 0, "{} {}: cannot write {}: {}", option, path, place.string(),
+        std::generic_category().message(errno));
 }
 
 // A full disk must not cost the weights of a run without checkpoints.
@@ -204,6 +219,8 @@ int train(TrainOptions o) {
     check_writable(o.export_file);
     check_writable(o.plot);
     check_writable(o.trace);
+    check_log_writable("--log", o.log);
+    check_log_writable("--weights-log", o.weights_log);
   }
   std::shared_ptr<ProcessGroup> group = join_ranks(o.backend, o.timeout_seconds);
   if (o.timeout_seconds && !group && !is_launched()) {

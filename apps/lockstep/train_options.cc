@@ -1,5 +1,7 @@
 #include "train_options.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -7,7 +9,9 @@
 
 #include "learning_task.h"
 #include "lockstep/base/environment.h"
-#include "lockstep/nn/normalization.h"
+#include "lockstep/nn/batch_norm.h"
+#include "lockstep/optim/adam.h"
+#include "lockstep/optim/sgd.h"
 
 namespace lockstep::app {
 namespace {
@@ -155,6 +159,7 @@ void TrainOptions::choose_defaults(const CLI::App& app) {
                                    is_given(app, "--patience") ? "; --patience 0 watches nothing" : ""));
     }
   }
+  check_watch();
   if (momentum != 0 && optimizer != "sgd") {
     notices.push_back(fmt::format("--momentum changes nothing: the optimizer is {}", optimizer));
     momentum = 0;
@@ -163,6 +168,19 @@ void TrainOptions::choose_defaults(const CLI::App& app) {
     notices.push_back(fmt::format("--sync-bn changes nothing: the model {} has no batch norm", model));
     sync_bn = false;
   }
+}
+
+// A table has no best value.
+void TrainOptions::check_watch() const {
+  if (watch.empty()) return;
+  std::vector<std::string> names{"train_loss", "accuracy"};
+  constexpr std::int64_t kAnyClasses = 10;
+  for (const Metric& m : make_metrics(*this, kAnyClasses)) {
+    if (!m.table && m.name != "accuracy") names.push_back(m.name);
+  }
+  if (std::ranges::find(names, watch) != names.end()) return;
+  throw UsageError(
+      fmt::format("--watch {}: expected one of {} (--metrics adds others)", watch, fmt::join(names, ", ")));
 }
 
 bool TrainOptions::has_batch_norm() const {

@@ -47,6 +47,7 @@ struct TrainOptions : JobOptions {
   TrainerOptions trainer_options(const Job& job) const;
   void choose_defaults(const CLI::App& app);
   bool has_batch_norm() const;
+  void check_watch() const;
   // --inject-flip STEP:PARAMETER. Step 0 means none.
   std::pair<std::int64_t, std::string> flip() const;
 };

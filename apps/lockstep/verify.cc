@@ -16,7 +16,7 @@
 #include "lockstep/base/environment.h"
 #include "lockstep/base/file.h"
 #include "lockstep/launch/launcher.h"
-#include "lockstep/parallel/split.h"
+#include "lockstep/parallel/balance.h"
 #include "ranks.h"
 #include "train_options.h"
 #include "weights_log.h"

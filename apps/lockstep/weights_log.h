@@ -19,7 +19,7 @@ struct WeightsRecord {
 
 class WeightsLog {
  public:
-  explicit WeightsLog(const std::string& path) : log_(path) {}
+  explicit WeightsLog(const std::string& path) : log_(path, {.what = "--weights-log"}) {}
   // Waits for the weights.
   void write(std::int64_t step, const Module& module);
 

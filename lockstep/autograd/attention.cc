@@ -1,3 +1,5 @@
+#include "lockstep/autograd/attention.h"
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -15,7 +17,7 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 // -infinity where a key comes after the query.
 Tensor without_later_keys(const Tensor& scores) {
   const Placed placed = place_as("attention", scores);
-  if (placed.kind == Kind::cut && placed.cut.axis >= scores.shape().rank() - 2)
+  if (placed.kind == Kind::cut && placed.cut.axis >= scores.shape().dim() - 2)
     fail_across_batch("attention", scores, "and they would see each other");
   return lift("attention", placed, {scores}, [](const Arrays& in) -> Lifted {
     const Device device = in[0].device();
@@ -34,7 +36,7 @@ Tensor without_later_keys(const Tensor& scores) {
 }  // namespace
 
 Tensor attention_weights(const Tensor& query, const Tensor& key, const AttentionOptions& options) {
-  check(query.defined() && key.defined() && query.shape().rank() >= 2 && key.shape().rank() >= 2 &&
+  check(query.defined() && key.defined() && query.shape().dim() >= 2 && key.shape().dim() >= 2 &&
             query.size(-1) == key.size(-1) && query.size(-1) > 0,
         "attention: query {} and key {}, expected [.., L, E] and [.., S, E]", query, key);
   check(options.dropout_p >= 0 && options.dropout_p < 1, "attention: dropout {}, expected at least 0 and below 1",
@@ -55,7 +57,7 @@ Tensor attention_weights(const Tensor& query, const Tensor& key, const Attention
 
 Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value,
                                     const AttentionOptions& options) {
-  check(key.defined() && value.defined() && value.shape().rank() >= 2 && key.shape().rank() >= 2 &&
+  check(key.defined() && value.defined() && value.shape().dim() >= 2 && key.shape().dim() >= 2 &&
             value.size(-2) == key.size(-2),
         "attention: key {} and value {}, expected as many rows", key, value);
   return matmul(attention_weights(query, key, options), value);

@@ -1,4 +1,4 @@
-// Axes that users name.
+// Internal: axes that users name.
 #pragma once
 
 #include <string_view>
@@ -15,7 +15,7 @@ unsigned resolve_axes(std::string_view what, const Tensor& x, const Dims& dims);
 // True if x has no axes and dim is its axis 0 (or -1).
 inline bool is_axis_of_scalar(std::string_view what, const Tensor& x, int dim) {
   check(x.defined(), "{}: undefined tensor", what);
-  if (x.shape().rank() > 0) return false;
+  if (x.shape().dim() > 0) return false;
   check(dim == 0 || dim == -1, "{}: axis {} of shape [], expected 0 or -1", what, dim);
   return true;
 }

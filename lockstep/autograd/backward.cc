@@ -1,3 +1,5 @@
+#include "lockstep/autograd/backward.h"
+
 #include <algorithm>
 #include <atomic>
 #include <functional>
@@ -5,6 +7,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "lockstep/autograd/no_grad.h"
 #include "lockstep/autograd/node.h"
 #include "lockstep/ops/copy.h"
 #include "lockstep/ops/launch.h"
@@ -55,7 +58,7 @@ class Walk {
     }
     if (!pass_.at) pass_.at = root.placement();
     for (const Array& part : root.parts()) {
-      if (part.resource()) pass_.roots.push_back(part.resource());
+      if (part.resource()) losses_.push_back(part.resource());
     }
     roots_.push_back({{meta}, std::move(g)});
     discover(roots_.back().first);
@@ -63,6 +66,8 @@ class Walk {
 
   // If it throws, no leaf keeps a part of this pass.
   void run() try {
+    pass_.failures = std::make_shared<FailureGroup>(std::move(losses_));
+    const FailureScope scope(pass_.failures);
     // Consumers come before what they consume.
     std::ranges::sort(nodes_, std::greater(), [](const std::shared_ptr<Node>& node) { return node->order; });
     count_edges();
@@ -83,7 +88,7 @@ class Walk {
       }
       for (; i < end; ++i) finish(*nodes_[i]);
     }
-    for (const auto& observer : pass_.observers) observer->end_backward(pass_.sync);
+    for (const auto& observer : pass_.observers) observer->end_backward(pass_);
     for (const auto& [leaf, visit] : leaves_) leaf->passed(pass_);
   } catch (...) {
     for (const auto& [leaf, visit] : leaves_) leaf->abandon(pass_);
@@ -310,6 +315,7 @@ class Walk {
   const BackwardOptions& options_;
   BackwardPass pass_;
   std::vector<std::pair<Edge, Gradient>> roots_;
+  std::vector<Resource> losses_;  // the roots' data
   std::vector<std::shared_ptr<Node>> nodes_;
   std::unordered_map<Node*, std::vector<Gradient>> gradients_;  // of outputs
   std::map<std::shared_ptr<GradMeta>, Leaf> leaves_;

@@ -1,6 +1,9 @@
 // Comparisons, where(), masked_fill(), and logical functions of masks.
+#include "lockstep/autograd/compare.h"
+
 #include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/lift.h"
+#include "lockstep/autograd/no_grad.h"
 #include "lockstep/autograd/saved_array.h"
 #include "lockstep/ops/elementwise.h"
 #include "lockstep/ops/reduce.h"

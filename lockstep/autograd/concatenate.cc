@@ -1,4 +1,6 @@
 // Joins tensors.
+#include "lockstep/autograd/concatenate.h"
+
 #include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/lift.h"
 #include "lockstep/ops/copy.h"
@@ -57,7 +59,7 @@ Tensor stack(std::span<const Tensor> tensors, int dim) {
           tensors[0]);
     parts.push_back(unsqueeze(x, dim));
   }
-  return cat(parts, dim < 0 ? dim + parts[0].shape().rank() : dim);
+  return cat(parts, dim < 0 ? dim + parts[0].shape().dim() : dim);
 }
 
 Tensor stack(std::initializer_list<Tensor> tensors, int dim) {

@@ -1,4 +1,4 @@
-#include "lockstep/ops/conv.h"
+#include "lockstep/autograd/conv.h"
 
 #include <algorithm>
 #include <array>
@@ -6,6 +6,7 @@
 #include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/lift.h"
 #include "lockstep/autograd/saved_array.h"
+#include "lockstep/ops/conv.h"
 #include "lockstep/ops/copy.h"
 #include "lockstep/ops/reduce.h"
 
@@ -50,8 +51,8 @@ Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv2d
 }
 
 Tensor conv1d(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv1dOptions& options) {
-  check(x.defined() && x.shape().rank() == 3, "conv1d: input is {}, expected 3 axes (N, C, L)", x);
-  check(w.defined() && w.shape().rank() == 3, "conv1d: weight is {}, expected 3 axes (O, C / groups, K)", w);
+  check(x.defined() && x.shape().dim() == 3, "conv1d: input is {}, expected 3 axes (N, C, L)", x);
+  check(w.defined() && w.shape().dim() == 3, "conv1d: weight is {}, expected 3 axes (O, C / groups, K)", w);
   // An image of one row.
   const Tensor y = convolution("conv1d", unsqueeze(x, 2), unsqueeze(w, 2), bias,
                                {.stride = {1, options.stride},
@@ -65,8 +66,8 @@ namespace {
 
 // The extents of conv_transpose2d's result.
 Shape transposed_shape(const Tensor& x, const Tensor& w, const ConvTranspose2dOptions& o) {
-  check(x.defined() && x.shape().rank() == 4, "conv_transpose2d: input is {}, expected 4 axes (N, C, H, W)", x);
-  check(w.defined() && w.shape().rank() == 4, "conv_transpose2d: weight is {}, expected 4 axes (C, O / groups, KH, KW)",
+  check(x.defined() && x.shape().dim() == 4, "conv_transpose2d: input is {}, expected 4 axes (N, C, H, W)", x);
+  check(w.defined() && w.shape().dim() == 4, "conv_transpose2d: weight is {}, expected 4 axes (C, O / groups, KH, KW)",
         w);
   check(is_floating(x.dtype()) && w.dtype() == (x.dtype() == DType::f64 ? DType::f64 : DType::f32),
         "conv_transpose2d: input is {}, weight is {}, expected one floating type (or bf16 or f16, and f32)", x, w);

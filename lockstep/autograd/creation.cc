@@ -1,4 +1,4 @@
-#include "lockstep/autograd/tensor.h"
+#include "lockstep/autograd/creation.h"
 
 #include <cmath>
 #include <functional>
@@ -55,7 +55,7 @@ Tensor make_like(std::string_view name, const Shape& shape, const Like& like,
   const Tensor& x = like.x();
   check(x.defined(), "{}: like an undefined tensor", name);
   int axis = -1;
-  for (int i = 0; i < shape.rank(); ++i) {
+  for (int i = 0; i < shape.dim(); ++i) {
     if (shape[i] == kBatch) {
       check(axis < 0, "{}: kBatch is axis {} and axis {} of the shape, expected it once", name, axis, i);
       axis = i;
@@ -72,7 +72,7 @@ Tensor make_like(std::string_view name, const Shape& shape, const Like& like,
   };
   const auto& at = x.placement();
   if (x.kind() == Kind::whole) {
-    check(axis < 0 || at || x.shape().rank() > 0, "{}: kBatch with like({}), which has no axis of samples", name,
+    check(axis < 0 || at || x.shape().dim() > 0, "{}: kBatch with like({}), which has no axis of samples", name,
           x.describe());
     Array y = part(axis < 0 ? 0 : at ? at->samples() : x.size(0), x.device());
     return at ? Tensor::of_shard(at, std::move(y)) : Tensor(std::move(y));

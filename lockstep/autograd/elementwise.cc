@@ -1,29 +1,19 @@
-#include "lockstep/ops/elementwise.h"
+#include "lockstep/autograd/elementwise.h"
 
 #include <limits>
-#include <numbers>
 
 #include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/lift.h"
+#include "lockstep/autograd/no_grad.h"
 #include "lockstep/autograd/saved_array.h"
+#include "lockstep/autograd/unary.h"
 #include "lockstep/ops/copy.h"
+#include "lockstep/ops/elementwise.h"
 #include "lockstep/ops/launch.h"
-#include "lockstep/ops/random.h"
 #include "lockstep/ops/reduce.h"
 
 namespace lockstep {
 namespace {
-
-Tensor unary(const Unary& op, const Tensor& x) {
-  return lift(ops::name(op.op), place_as(ops::name(op.op), x), {x}, [op](const Arrays& in) -> Lifted {
-    Array y = ops::unary(op, in[0]);
-    return {
-        y,
-        [op, saved = SavedArray(unary_saves_output(op.op) ? y : in[0])](const PartPass& p, const Array& dy) -> Arrays {
-          return {ops::unary_backward(op, saved.get(p.name()), dy)};
-        }};
-  });
-}
 
 // The gradient of a in max(a, b), and of b in max(b, a): half of it where they are equal, as in PyTorch.
 Array gradient_of_larger(const Array& dy, const Array& larger, const Array& other) {
@@ -108,13 +98,6 @@ Tensor binary(BinaryOp op, const Tensor& a, const Tensor& b) {
   });
 }
 
-Tensor affine(const Tensor& x, double scale, double shift) {
-  return lift("affine", place_as("affine", x), {x}, [=](const Arrays& in) -> Lifted {
-    return {ops::affine(in[0], scale, shift),
-            [scale](const PartPass&, const Array& dy) -> Arrays { return {ops::affine(dy, scale, 0)}; }};
-  });
-}
-
 Tensor filled_like(std::string_view name, const Tensor& x, double value) {
   NoGradGuard no_grad;
   return lift(name, place_as(name, x), {x}, [=](const Arrays& in) -> Lifted {
@@ -134,6 +117,24 @@ Tensor left_operand(std::string_view name, double number, const Tensor& right) {
 
 }  // namespace
 
+Tensor unary(const Unary& op, const Tensor& x) {
+  return lift(ops::name(op.op), place_as(ops::name(op.op), x), {x}, [op](const Arrays& in) -> Lifted {
+    Array y = ops::unary(op, in[0]);
+    return {
+        y,
+        [op, saved = SavedArray(unary_saves_output(op.op) ? y : in[0])](const PartPass& p, const Array& dy) -> Arrays {
+          return {ops::unary_backward(op, saved.get(p.name()), dy)};
+        }};
+  });
+}
+
+Tensor affine(const Tensor& x, double scale, double shift) {
+  return lift("affine", place_as("affine", x), {x}, [=](const Arrays& in) -> Lifted {
+    return {ops::affine(in[0], scale, shift),
+            [scale](const PartPass&, const Array& dy) -> Arrays { return {ops::affine(dy, scale, 0)}; }};
+  });
+}
+
 Tensor negate(const Tensor& x) { return unary(UnaryOp::negate, x); }
 Tensor exp(const Tensor& x) { return unary(UnaryOp::exp, x); }
 Tensor log(const Tensor& x) { return unary(UnaryOp::log, x); }
@@ -146,24 +147,6 @@ Tensor reciprocal(const Tensor& x) { return unary(UnaryOp::reciprocal, x); }
 Tensor rsqrt(const Tensor& x) { return unary(UnaryOp::rsqrt, x); }
 Tensor sin(const Tensor& x) { return unary(UnaryOp::sin, x); }
 Tensor cos(const Tensor& x) { return unary(UnaryOp::cos, x); }
-Tensor relu(const Tensor& x) { return unary(UnaryOp::relu, x); }
-Tensor leaky_relu(const Tensor& x, double negative_slope) { return unary({UnaryOp::leaky_relu, negative_slope}, x); }
-Tensor elu(const Tensor& x, double alpha) { return unary({UnaryOp::elu, alpha}, x); }
-Tensor Gelu::operator()(const Tensor& x, const GeluOptions& options) const {
-  if (options.approximate == GeluApproximation::none) return unary(UnaryOp::gelu, x);
-  check(x.defined(), "gelu: undefined tensor");
-  if (is_half_dtype(x.dtype())) return cast((*this)(cast(x, DType::f32), options), x.dtype());
-  // (1 + tanh(u)) / 2 = sigmoid(2 u)
-  constexpr double kTwice = 2 * std::numbers::sqrt2 * std::numbers::inv_sqrtpi;
-  return x * sigmoid(x * affine(square(x), 0.044715 * kTwice, kTwice));
-}
-Tensor silu(const Tensor& x) { return unary(UnaryOp::silu, x); }
-Tensor softplus(const Tensor& x, double beta, double threshold) {
-  check(beta > 0, "softplus: beta {}, expected above 0", beta);
-  return unary({UnaryOp::softplus, beta, threshold}, x);
-}
-Tensor sigmoid(const Tensor& x) { return unary(UnaryOp::sigmoid, x); }
-Tensor tanh(const Tensor& x) { return unary(UnaryOp::tanh, x); }
 Tensor clamp(const Tensor& x, std::optional<double> min, std::optional<double> max) {
   check(min || max, "clamp: expected min, max, or both, found neither");
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -197,33 +180,6 @@ Tensor full_like(const Tensor& x, double value) {
   check(x.defined(), "full_like: undefined tensor");
   ops::check_holds("full_like", x.dtype(), value);
   return filled_like("full_like", x, value);
-}
-
-Tensor dropout(const Tensor& x, double p) {
-  const Placed placed = place_as("dropout", x);
-  // Replicas use one draw, so they stay equal.
-  std::optional<ops::DropoutKey> once;
-  const int caller = ops::ShardScope::current();  // in per_shard(): that shard
-  return lift("dropout", placed, {x}, [&](const Arrays& in) -> Lifted {
-    const Device device = in[0].device();
-    ops::DropoutKey key;
-    if (placed.kind == Kind::replicated) {
-      if (!once) {
-        ops::ShardScope scope(caller);
-        once = ops::next_dropout_key(device);
-      }
-      key = *once;
-      // A recorded step draws another key each time.
-      if (key.in_memory.defined()) key.in_memory = ops::to_device(key.in_memory, device, {.non_blocking = true});
-    } else if (in[0].numel() > 0) {
-      // A shard without samples draws nothing in any process.
-      key = ops::next_dropout_key(device);
-    }
-    // The mask is in x's memory order.
-    return {ops::dropout(in[0], p, key), [p, key, layout = in[0].layout()](const PartPass&, const Array& dy) -> Arrays {
-              return {ops::dropout(ops::to_layout(dy, layout), p, key)};
-            }};
-  });
 }
 
 }  // namespace lockstep

@@ -7,6 +7,7 @@
 #include <string>
 #include <typeinfo>
 
+#include "lockstep/autograd/no_grad.h"
 #include "lockstep/autograd/node.h"
 #include "lockstep/autograd/saved_array.h"
 #include "lockstep/ops/elementwise.h"

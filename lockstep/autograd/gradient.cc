@@ -49,7 +49,7 @@ Array Gradient::Seed::make(Device device, double weight) const {
   if (!scales.empty()) {
     const auto scale = std::ranges::find(scales, device, &Array::device);
     check(scale != scales.end(), "backward: there is no loss scale on {}", device.name());
-    return ops::convert(ops::affine(*scale, value, 0), dtype, Layout::plain).reshape(root.shape());
+    return ops::reshape(ops::convert(ops::affine(*scale, value, 0), dtype, Layout::plain), root.shape());
   }
   if (device.is_host()) {
     Array seed = Array::host(root.shape(), dtype);

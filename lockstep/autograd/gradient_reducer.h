@@ -1,10 +1,11 @@
-// Sums gradients over processes; parallel/bucket_reducer.h is one.
+// Internal: sums gradients over processes; parallel/bucket_reducer.h is one.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
 #include "lockstep/autograd/node.h"
+#include "lockstep/autograd/passes.h"
 #include "lockstep/tensor/array.h"
 
 namespace lockstep {
@@ -29,8 +30,10 @@ class GradientReducer : public BackwardObserver {
   // Called when parameter `index` gets a gradient of one of this process's shards.
   virtual void added(std::size_t index) = 0;
   virtual void clear(std::size_t index) = 0;
-  // Clears it if the sum has failed.
-  virtual void drop_failed(std::size_t /*index*/) {}
+  // The passes that parameter `index`'s sum is of.
+  virtual const Passes& passes(std::size_t index) const = 0;
+  // Clears it if the program knows that these have failed. Returns whether it did.
+  virtual bool drop_failed(std::size_t index) = 0;
   // The number of times that it has summed; sums change only then.
   virtual std::uint64_t rounds() const = 0;
   // Returns memory of parameter `index`'s shape from which it sums a shard's gradient without a copy; undefined if

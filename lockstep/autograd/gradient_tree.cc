@@ -19,7 +19,8 @@ namespace {
 
 // Waits if only the devices know whether there is a gradient.
 Array if_present(const ReducedGradient& gradient) {
-  const bool missing = gradient.present.defined() && gradient.present.to_vector<std::uint8_t>().at(0) == 0;
+  const bool missing =
+      gradient.present.defined() && ops::host_readable(gradient.present).to_vector<std::uint8_t>().at(0) == 0;
   return missing ? Array() : gradient.sum;
 }
 
@@ -42,14 +43,15 @@ void GradientTree::set_dtype(DType dtype) {
 }
 
 Array GradientTree::rounded(const Array& gradient) const {
-  return dtype_ == DType::bf16 ? gradient.to(DType::bf16) : gradient;
+  return dtype_ == DType::bf16 ? ops::to_dtype(gradient, DType::bf16) : gradient;
 }
 
 // Kernels sum a whole tree in f32; a sum of two bf16 tensors is rounded.
 Array GradientTree::tree_sum(std::span<const Array> leaves, Device device) const {
   if (dtype_ != DType::bf16) return ops::tree_sum(leaves, device);
   const auto leaf = [&](std::size_t i) {
-    return leaves[i].defined() ? std::optional(leaves[i].to(device, {.non_blocking = true})) : std::nullopt;
+    return leaves[i].defined() ? std::optional(ops::to_device(leaves[i], device, {.non_blocking = true}))
+                               : std::nullopt;
   };
   const auto join = [](const Array& a, const Array& b) { return std::optional(ops::binary(BinaryOp::add, a, b)); };
   return tree_fold(0, leaves.size(), leaf, join).value_or(Array());
@@ -63,11 +65,11 @@ void GradientTree::add(const BackwardPass& pass, int shard, const Array& gradien
   read_ = {};
   ++version_;
   if (latest_pass_ != pass.number) {
-    drop_failed(*gradient.storage()->engine);
+    drop_failed();
+    for (Passes* passes : {&sums_.of_total, &sums_.of_unsynchronized}) passes->forget_good(*gradient.storage()->engine);
     latest_pass_ = pass.number;
+    latest_failures_ = pass.failures;
     before_ = sums_;
-    forget_good_losses(*gradient.storage()->engine);
-    for (const Resource& root : pass.roots) sums_.losses.emplace_back(pass.number, root);
   }
   Array sum = gradient;
   if (reducer_) reducer_->added(index_);
@@ -75,14 +77,17 @@ void GradientTree::add(const BackwardPass& pass, int shard, const Array& gradien
     ops::ShardScope scope(shard);
     sum = ops::binary(BinaryOp::add, before->second, sum);
     sums_.unsynchronized.erase(before);
+    if (synchronizes(pass)) sums_.of_subtrees.add(sums_.of_unsynchronized);
   }
   if (!synchronizes(pass)) {
     sums_.unsynchronized[first] = sum;
     sums_.unsynchronized_round = pass.number;
+    sums_.of_unsynchronized.add(pass.failures);
     return;
   }
   if (covers(first) || sums_.round != pass.number) finish_round(gradient.device());
   sums_.round = pass.number;
+  sums_.of_subtrees.add(pass.failures);
   {
     ops::ShardScope scope(shard);
     sum = rounded(sum);
@@ -113,56 +118,41 @@ void GradientTree::passed(const BackwardPass& pass) {
   if (latest_pass_ == pass.number) before_.reset();
 }
 
-void GradientTree::list_losses(std::vector<Resource>& all) const {
-  for (const auto& [pass, loss] : sums_.losses) {
-    if (std::ranges::find(all, loss) == all.end()) all.push_back(loss);
-  }
-  for (const Resource& loss : given_losses_) {
-    if (std::ranges::find(all, loss) == all.end()) all.push_back(loss);
-  }
+Passes GradientTree::passes() const {
+  Passes all = sums_.of_total;
+  for (const Passes* more : {&sums_.of_subtrees, &sums_.of_unsynchronized, &of_given_}) all.add(*more);
+  if (reducer_) all.add(reducer_->passes(index_));
+  return all;
 }
 
-// Passes add up for as long as a program runs if it trains this parameter with no optimizer, and does not freeze it.
-void GradientTree::forget_good_losses(Engine& engine) {
-  constexpr std::size_t kMany = 64;
-  // The repetitions of a recorded step compute its losses anew.
-  if (sums_.losses.size() < std::max(many_losses_, kMany) || StepRecorder::current()) return;
-  std::erase_if(sums_.losses,
-                [&](const auto& loss) { return engine.unused(loss.second) && engine.failure(loss.second) == nullptr; });
-  many_losses_ = 2 * sums_.losses.size();
-}
-
-// Drops the gradients of a batch that has failed, once the program knows of the failure. Until then they have to stay,
-// so that the step fails.
-void GradientTree::drop_failed(Engine& engine) {
-  const std::uint64_t reports = engine.reports();
-  if (std::exchange(reports_, reports) == reports) return;
-  const auto failed = [&](const Resource& data) {
-    engine.wait_unused(data);
-    return engine.failure(data) != nullptr;
-  };
-  const auto is_bad = [&](const Array& sum) { return sum.defined() && failed(sum.resource()); };
-  const auto of_round = [&](const auto& loss) { return loss.first == sums_.round; };
-  const auto bad_loss = [&](bool round) {
-    return std::ranges::any_of(sums_.losses,
-                               [&](const auto& loss) { return of_round(loss) == round && failed(loss.second); });
-  };
+// Drops the gradients of passes that have failed, once the program knows.
+void GradientTree::drop_failed() {
+  bool dropped = reducer_ && reducer_->drop_failed(index_);
+  if (const Array some = any(); some.defined()) {
+    Engine& engine = *some.storage()->engine;
+    std::vector<Array> subtrees, unsynchronized;
+    for (const Subtree& subtree : sums_.subtrees) subtrees.push_back(subtree.sum);
+    for (const auto& [shard, sum] : sums_.unsynchronized) unsynchronized.push_back(sum);
+    const auto drop = [&](Passes& passes, std::span<const Array> sums, auto& what) {
+      if (!passes.drop_failed(engine, sums)) return;
+      what = {};
+      dropped = true;
+    };
+    drop(sums_.of_subtrees, subtrees, sums_.subtrees);
+    drop(sums_.of_unsynchronized, unsynchronized, sums_.unsynchronized);
+    drop(sums_.of_total, std::span(&sums_.total, 1), sums_.total);
+    drop(of_given_, std::span(&given_, 1), given_);
+  }
+  if (!dropped) return;
   ++version_;
-  if (std::ranges::any_of(sums_.subtrees, is_bad, &Subtree::sum) || bad_loss(true)) {
-    sums_.subtrees.clear();
-    std::erase_if(sums_.losses, of_round);
-  }
-  const auto bad_leaf = [&](const auto& leaf) { return is_bad(leaf.second); };
-  if (std::ranges::any_of(sums_.unsynchronized, bad_leaf) || is_bad(sums_.total) || bad_loss(false)) {
-    sums_.unsynchronized.clear();
-    sums_.total = {};
-    std::erase_if(sums_.losses, [&](const auto& loss) { return !of_round(loss); });
-  }
-  if (is_bad(given_) || std::ranges::any_of(given_losses_, failed)) {
-    given_ = {};
-    given_losses_.clear();
-  }
-  if (reducer_) reducer_->drop_failed(index_);
+  read_ = {};
+}
+
+Array GradientTree::any() const {
+  if (sums_.total.defined()) return sums_.total;
+  if (!sums_.subtrees.empty()) return sums_.subtrees[0].sum;
+  if (!sums_.unsynchronized.empty()) return sums_.unsynchronized.begin()->second;
+  return given_;
 }
 
 Array GradientTree::destination(const BackwardPass& pass, int shard, Device device) {
@@ -180,6 +170,7 @@ void GradientTree::merge_unsynchronized(Device device) {
   if (own_round) finish_round(device);
   for (auto& [shard, sum] : sums_.unsynchronized) insert({shard, 1, rounded(sum)});
   sums_.unsynchronized.clear();
+  sums_.of_subtrees.add(std::exchange(sums_.of_unsynchronized, {}));
 }
 
 void GradientTree::finish_round(Device device) {
@@ -192,26 +183,21 @@ void GradientTree::finish_round(Device device) {
     for (const Subtree& subtree : sums_.subtrees) leaves[subtree.first] = ops::readable_from(subtree.sum, device);
     round = tree_sum(leaves, device);
   }
-  if (dtype_ == DType::bf16) round = round.to(DType::f32);
+  if (dtype_ == DType::bf16) round = ops::to_dtype(round, DType::f32);
   if (sums_.total.defined()) {
-    sums_.total = ops::binary(BinaryOp::add, sums_.total.to(device, {.non_blocking = true}), round);
+    sums_.total = ops::binary(BinaryOp::add, ops::to_device(sums_.total, device, {.non_blocking = true}), round);
   } else {
     sums_.total = round;
   }
   sums_.subtrees.clear();
+  sums_.of_total.add(std::exchange(sums_.of_subtrees, {}));
 }
 
 ReducedGradient GradientTree::sum_of_passes(Device device) {
   if (reducer_) return reducer_->sum(index_, device);
-  const Array any = sums_.total.defined()           ? sums_.total
-                    : !sums_.subtrees.empty()       ? sums_.subtrees[0].sum
-                    : !sums_.unsynchronized.empty() ? sums_.unsynchronized.begin()->second
-                                                    : Array();
-  if (!any.defined()) return {};
-  drop_failed(*any.storage()->engine);
   if (sums_.unsynchronized.empty()) {
     finish_round(device);
-    if (sums_.total.defined()) sums_.total = sums_.total.to(device, {.non_blocking = true});
+    if (sums_.total.defined()) sums_.total = ops::to_device(sums_.total, device, {.non_blocking = true});
     return {sums_.total, {}};
   }
   // Merged with what waits, later passes would begin another round, so a program that looks would change the bits.
@@ -221,7 +207,7 @@ ReducedGradient GradientTree::sum_of_passes(Device device) {
     finish_round(device);
     read_ = std::exchange(sums_, kept).total;
   }
-  read_ = read_.to(device, {.non_blocking = true});
+  read_ = ops::to_device(read_, device, {.non_blocking = true});
   return {read_, {}};
 }
 
@@ -234,20 +220,22 @@ ReducedGradient GradientTree::mapped_sum(Device device) {
     }
   }
   if (!given_.defined()) return found;
-  const Array given = given_.to(device, {.non_blocking = true});
+  const Array given = ops::to_device(given_, device, {.non_blocking = true});
   if (!found.sum.defined()) return {given, {}};
-  const Array both = ops::binary(BinaryOp::add, given, found.sum.to(device, {.non_blocking = true}));
+  const Array both = ops::binary(BinaryOp::add, given, ops::to_device(found.sum, device, {.non_blocking = true}));
   if (!found.present.defined()) return {both, {}};
   // A sum that is not there has zeros, but adding +0 would change -0.
-  return {ops::where(found.present.to(device, {.non_blocking = true}), both, given), {}};
+  return {ops::where(ops::to_device(found.present, device, {.non_blocking = true}), both, given), {}};
 }
 
 ReducedGradient GradientTree::sum(Device device) {
+  drop_failed();
+  // Where it adds up gradients of several passes, each reports its own failure.
+  const FailureScope scope(latest_failures_);
   if (hooks_.empty() && !given_.defined()) return sum_of_passes(device);
   const auto version = [&] { return version_ + (reducer_ ? reducer_->rounds() : 0); };
   if (!mapped_.sum.defined() || mapped_version_ != version()) {
     mapped_ = mapped_sum(device);
-    // Now, because the sum may have dropped what has failed.
     mapped_version_ = version();
   }
   return {ops::readable_from(mapped_.sum, device), ops::readable_from(mapped_.present, device)};
@@ -261,11 +249,11 @@ void GradientTree::check_summed() const {
         "mapped");
 }
 
-void GradientTree::set(Array gradient, std::vector<Resource> losses) {
+void GradientTree::set(Array gradient, Passes passes) {
   check_summed();
   clear();
   given_ = std::move(gradient);
-  given_losses_ = std::move(losses);
+  of_given_ = std::move(passes);
   if (StepRecorder* recorder = StepRecorder::current()) recorder->begin_gradient(this, true);
 }
 
@@ -284,7 +272,7 @@ void GradientTree::clear() {
   if (StepRecorder* recorder = StepRecorder::current()) recorder->end_gradient(this);
   ++version_;
   given_ = {};
-  given_losses_.clear();
+  of_given_ = {};
   mapped_ = {};
   sums_ = {};
   read_ = {};
@@ -310,6 +298,7 @@ std::vector<std::pair<std::size_t, Array>> GradientTree::take_subtrees() {
   std::vector<std::pair<std::size_t, Array>> taken;
   for (Subtree& subtree : sums_.subtrees) taken.emplace_back(subtree.first, std::move(subtree.sum));
   sums_.subtrees.clear();
+  sums_.of_subtrees = {};
   return taken;
 }
 

@@ -1,6 +1,6 @@
-// The gradient of one parameter, from all shards. Leaves are shards. They are summed in the tree of base/tree.h, so the
-// bits do not depend on which device has which shard. Two complete sibling subtrees on one device are merged at once,
-// like carries in a binary counter, so at most log2(shards) + 1 tensors wait on a device.
+// Internal: the gradient of one parameter, from all shards. Leaves are shards. They are summed in the tree of
+// base/tree.h, so the bits do not depend on which device has which shard. Two complete sibling subtrees on one device
+// are merged at once, like carries in a binary counter, so at most log2(shards) + 1 tensors wait on a device.
 #pragma once
 
 #include <cstddef>
@@ -14,11 +14,10 @@
 #include <vector>
 
 #include "lockstep/autograd/gradient_reducer.h"
+#include "lockstep/autograd/passes.h"
 #include "lockstep/tensor/array.h"
 
 namespace lockstep {
-
-class Engine;
 
 class GradientTree {
  public:
@@ -42,13 +41,12 @@ class GradientTree {
   // waits. Passes without `sync` go on as if nobody had looked.
   Array peek(Device device);
 
-  // Adds the data of the losses that the gradients are of, without repetition.
-  void list_losses(std::vector<Resource>& all) const;
+  // The passes that the gradients are of.
+  Passes passes() const;
 
-  // Replaces the sum by a gradient in memory that nobody else writes: later passes add to it. `losses`: the data of the
-  // losses that it was computed from. With a reducer, all processes give the same one. Throws where check_summed()
-  // does.
-  void set(Array gradient, std::vector<Resource> losses = {});
+  // Replaces the sum by a gradient in memory that nobody else writes: later passes add to it. `passes`: those that it
+  // was computed from. With a reducer, all processes give the same one. Throws where check_summed() does.
+  void set(Array gradient, Passes passes = {});
   // Throws while gradients of passes without `sync` wait.
   void check_summed() const;
   // Maps what the passes summed, in the order of addition, once each time it has changed; a host with hooks waits as in
@@ -93,32 +91,33 @@ class GradientTree {
   Array rounded(const Array& gradient) const;
   void merge_unsynchronized(Device device);
   void finish_round(Device device);
-  void drop_failed(Engine& engine);
-  void forget_good_losses(Engine& engine);
+  void drop_failed();
+  // One of the sums; undefined if there are none.
+  Array any() const;
   ReducedGradient sum_of_passes(Device device);
   ReducedGradient mapped_sum(Device device);
 
   bool synchronizes(const BackwardPass& pass) const { return pass.sync && (!reducer_ || reducer_->synchronizes()); }
 
   struct Sums {
-    // Disjoint subtrees of the current round, by first shard, and the round's pass.
+    // Disjoint subtrees of the current round, by first shard, and the round's latest pass.
     std::vector<Subtree> subtrees;
+    Passes of_subtrees;
     std::uint64_t round = 0;
     // Sums by shard of passes without `sync`, and the latest of those passes.
     std::map<std::size_t, Array> unsynchronized;
+    Passes of_unsynchronized;
     std::uint64_t unsynchronized_round = 0;
-    Array total;  // of the rounds before
-    // The passes and the data of their roots.
-    std::vector<std::pair<std::uint64_t, Resource>> losses;
+    // Of the rounds before.
+    Array total;
+    Passes of_total;
   };
 
   Sums sums_;
-  // The number of losses at which those whose data is good are forgotten.
-  std::size_t many_losses_ = 0;
   // Advances with each change of this tree; `mapped_` is the sum at `mapped_version_`.
   std::uint64_t version_ = 0;
   Array given_;
-  std::vector<Resource> given_losses_;
+  Passes of_given_;
   ReducedGradient mapped_;
   std::uint64_t mapped_version_ = 0;
   std::map<int, Hook> hooks_;
@@ -127,9 +126,9 @@ class GradientTree {
   // The sums before the latest pass. They are restored if it fails.
   std::optional<Sums> before_;
   std::uint64_t latest_pass_ = 0;
+  std::shared_ptr<FailureGroup> latest_failures_;
   // The sum that was read while passes without `sync` waited; they go on waiting.
   Array read_;
-  std::uint64_t reports_ = 0;                  // Engine::reports() when the sums were last good
   std::map<int, std::uint64_t> destinations_;  // by shard: the pass in which there was one
   DType dtype_ = DType::f32;
   std::shared_ptr<GradientReducer> reducer_;

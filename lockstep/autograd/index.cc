@@ -1,5 +1,5 @@
 // Operations that select by an i64 index tensor.
-#include "lockstep/ops/index.h"
+#include "lockstep/autograd/index.h"
 
 #include "lockstep/autograd/axes.h"
 #include "lockstep/autograd/functions.h"
@@ -7,6 +7,7 @@
 #include "lockstep/autograd/saved_array.h"
 #include "lockstep/ops/copy.h"
 #include "lockstep/ops/elementwise.h"
+#include "lockstep/ops/index.h"
 #include "lockstep/ops/reduce.h"
 #include "lockstep/ops/shape.h"
 
@@ -15,9 +16,9 @@ namespace {
 
 // The placement of broadcast tensors, none of which has the batch on `axis`.
 Placed place_indexed(std::string_view what, InputList inputs, int axis) {
-  const int rank = inputs.begin()->shape().rank();
+  const int dims = inputs.begin()->shape().dim();
   for (const Tensor& x : inputs) {
-    check(x.defined() && x.shape().rank() == rank, "{}: tensors of shapes {} and {}, expected the same number of axes",
+    check(x.defined() && x.shape().dim() == dims, "{}: tensors of shapes {} and {}, expected the same number of axes",
           what, x.shape(), inputs.begin()->shape());
     if (x.kind() == Kind::cut && x.cut().axis == axis) fail_across_batch(what, x, "and it would choose among them");
   }
@@ -25,15 +26,15 @@ Placed place_indexed(std::string_view what, InputList inputs, int axis) {
 }
 
 // index as [1, ..., n, ..., 1], as many axes as x.
-Array along_axis(const Array& index, int rank, int axis) {
-  Shape shape(std::vector<std::int64_t>(static_cast<std::size_t>(rank), 1));
+Array along_axis(const Array& index, int dims, int axis) {
+  Shape shape(std::vector<std::int64_t>(static_cast<std::size_t>(dims), 1));
   shape[axis] = index.numel();
   return ops::reshape(ops::to_layout(index, Layout::plain), shape);
 }
 
 // The first elements along every axis, as many as `shape` says.
 Array first_of(Array x, const Shape& shape) {
-  for (int i = 0; i < shape.rank(); ++i) {
+  for (int i = 0; i < shape.dim(); ++i) {
     if (x.size(i) != shape[i]) x = ops::slice(x, i, 0, shape[i]);
   }
   return x;
@@ -64,9 +65,8 @@ Tensor index_select(const Tensor& x, int dim, const Tensor& index) {
           index.shape());
     return index_select(x.reshape({1}), 0, index.reshape({1})).reshape({});
   }
-  const int axis = ops::resolve_axis("index_select", x.shape(), dim), rank = x.shape().rank();
-  check(index.defined() && index.shape().rank() == 1, "index_select: the index is {}, expected one axis",
-        index.shape());
+  const int axis = ops::resolve_axis("index_select", x.shape(), dim), dims = x.shape().dim();
+  check(index.defined() && index.shape().dim() == 1, "index_select: the index is {}, expected one axis", index.shape());
   const Tensor inputs[] = {x, index};
   Placed placed = place("index_select", inputs);
   if (placed.kind == Kind::cut) {
@@ -78,11 +78,11 @@ Tensor index_select(const Tensor& x, int dim, const Tensor& index) {
     if (index.kind() == Kind::cut) placed.cut.axis = axis;
   }
   return lift("index_select", placed, {x, index},
-              [=](const Arrays& in) { return take(in[0], along_axis(in[1], rank, axis), axis); });
+              [=](const Arrays& in) { return take(in[0], along_axis(in[1], dims, axis), axis); });
 }
 
 Tensor embedding(const Tensor& input, const Tensor& weight, std::optional<std::int64_t> padding_idx) {
-  check(weight.defined() && weight.shape().rank() == 2, "embedding: weight is {}, expected 2 axes (numbers, features)",
+  check(weight.defined() && weight.shape().dim() == 2, "embedding: weight is {}, expected 2 axes (numbers, features)",
         weight.shape());
   check(input.defined() && input.dtype() == DType::i64, "embedding: input is {}, expected i64", input);
   const std::int64_t rows = weight.size(0);
@@ -120,7 +120,7 @@ Tensor scatter_add(const Tensor& x, int dim, const Tensor& index, const Tensor& 
         "{}: {} is not cut over the batch, but another input is: cut it with split_and_load(), or gather() the others",
         kName, *t);
   }
-  for (int i = 0; i < x.shape().rank(); ++i) {
+  for (int i = 0; i < x.shape().dim(); ++i) {
     check(index.size(i) <= src.size(i) && (i == axis || index.size(i) <= x.size(i)),
           "{}: the index is {}, expected at most the source's extents, {}, and, except on axis {}, at most {}", kName,
           index.shape(), src.shape(), axis, x.shape());

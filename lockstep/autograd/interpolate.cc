@@ -1,4 +1,6 @@
 // Resizes images. Rows are chosen and blended first, then columns.
+#include "lockstep/autograd/interpolate.h"
+
 #include <algorithm>
 #include <cmath>
 
@@ -55,7 +57,7 @@ Tensor linear_between(const Tensor& x, int axis, const Steps& steps, bool align_
 }  // namespace
 
 Tensor interpolate(const Tensor& x, const InterpolateOptions& options) {
-  check(x.defined() && x.shape().rank() == 4 && x.size(2) > 0 && x.size(3) > 0,
+  check(x.defined() && x.shape().dim() == 4 && x.size(2) > 0 && x.size(3) > 0,
         "interpolate: input is {}, expected 4 axes (N, C, H, W) with pixels", x);
   check(options.size.has_value() != options.scale_factor.has_value(),
         "interpolate: expected a size or a scale factor, found {}", options.size ? "both" : "none");

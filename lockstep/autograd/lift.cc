@@ -87,17 +87,17 @@ Placed place_broadcast(std::string_view what, InputList list) {
   const Inputs inputs(list.begin(), list.size());
   Placed placed = place(what, inputs);
   if (placed.kind != Kind::cut) return placed;
-  int rank = 0;
+  int dims = 0;
   const Tensor* first = nullptr;
   for (const Tensor& x : inputs) {
     if (!x.defined()) continue;
-    rank = std::max(rank, x.shape().rank());
+    dims = std::max(dims, x.shape().dim());
     if (!first && is_cut(x)) first = &x;
   }
-  const int from_right = first->shape().rank() - first->cut().axis;
+  const int from_right = first->shape().dim() - first->cut().axis;
   for (const Tensor& x : inputs) {
     if (!x.defined()) continue;
-    const int axis = x.shape().rank() - from_right;
+    const int axis = x.shape().dim() - from_right;
     if (is_cut(x)) {
       const Cut cut = x.cut();
       if (cut.axis != axis || cut.outer != first->cut().outer || cut.inner != first->cut().inner) {
@@ -111,7 +111,7 @@ Placed place_broadcast(std::string_view what, InputList list) {
           what, first->describe(), x.describe(), axis);
     }
   }
-  placed.cut.axis = rank - from_right;
+  placed.cut.axis = dims - from_right;
   return placed;
 }
 
@@ -141,7 +141,7 @@ Placed place_matmul(std::string_view what, const Tensor& a, const Tensor& b) {
   Placed placed = place(what, inputs);
   if (placed.kind != Kind::cut) return placed;
   // Batches of matrices are aligned from the right.
-  const auto from_right = [](const Tensor& x) { return x.shape().rank() - 1 - x.cut().axis; };
+  const auto from_right = [](const Tensor& x) { return x.shape().dim() - 1 - x.cut().axis; };
   if (is_cut(a) && from_right(a) == 0) fail_across_batch(what, a, "and the product would sum over them");
   if (is_cut(b) && from_right(b) == 1) fail_across_batch(what, b, "and the product would sum over them");
   const Tensor &cut = is_cut(a) ? a : b, &other = is_cut(a) ? b : a;
@@ -155,21 +155,21 @@ Placed place_matmul(std::string_view what, const Tensor& a, const Tensor& b) {
       fail("{}: the samples of {} are on axis {}, those of {} on axis {}, expected them on the same one", what,
            a.describe(), a.cut().axis, b.describe(), b.cut().axis);
     }
-  } else if (axis >= 2 && other.shape().rank() > axis && other.size(-1 - axis) != 1) {
+  } else if (axis >= 2 && other.shape().dim() > axis && other.size(-1 - axis) != 1) {
     fail(
         "{}: {} is cut over the batch, but {} beside it is not: expected extent 1 on its axis {}, or split_and_load() "
         "of both",
-        what, cut.describe(), other.describe(), other.shape().rank() - 1 - axis);
+        what, cut.describe(), other.describe(), other.shape().dim() - 1 - axis);
   }
   placed.cut = cut.cut();
-  placed.cut.axis = std::max(a.shape().rank(), b.shape().rank()) - 1 - axis;
+  placed.cut.axis = std::max(a.shape().dim(), b.shape().dim()) - 1 - axis;
   return placed;
 }
 
 Placed place_linear(std::string_view what, const Tensor& x, const Tensor& w, const Tensor& bias) {
   const Tensor inputs[] = {x, w, bias};
   const Placed placed = place(what, inputs);
-  if (is_cut(x) && x.cut().axis == x.shape().rank() - 1)
+  if (is_cut(x) && x.cut().axis == x.shape().dim() - 1)
     fail_across_batch(what, x, "and the product would sum over them");
   for (const Tensor* t : {&w, &bias}) {
     if (is_cut(*t)) fail_across_batch(what, *t, "but a parameter is the same for all samples");
@@ -192,12 +192,12 @@ Placed place_reshaped(std::string_view what, const Tensor& x, const Shape& shape
   const Cut cut = x.cut();
   std::int64_t before = cut.outer, after = cut.inner;
   for (int i = 0; i < cut.axis; ++i) before *= x.size(i);
-  for (int i = cut.axis + 1; i < x.shape().rank(); ++i) after *= x.size(i);
+  for (int i = cut.axis + 1; i < x.shape().dim(); ++i) after *= x.size(i);
   std::int64_t left = 1;
   bool found = false;
-  for (int i = 0; i < shape.rank(); ++i) {
+  for (int i = 0; i < shape.dim(); ++i) {
     std::int64_t right = 1;
-    for (int j = i + 1; j < shape.rank(); ++j) right *= shape[j];
+    for (int j = i + 1; j < shape.dim(); ++j) right *= shape[j];
     const bool fits = left > 0 && right > 0 && before % left == 0 && after % right == 0;
     if (fits && shape[i] == before / left * placed.at->samples() * (after / right)) {
       // A single sample may be on any of several axes. Keep its axis if possible.

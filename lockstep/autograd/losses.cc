@@ -110,9 +110,9 @@ struct Classes {
 };
 
 Classes classes_of(std::string_view what, const Tensor& x, const Tensor& weight, const Tensor& target) {
-  check(x.defined() && target.defined() && x.shape().rank() > 0 && is_floating(x.dtype()),
+  check(x.defined() && target.defined() && x.shape().dim() > 0 && is_floating(x.dtype()),
         "{}: input is {}, target {}, expected floating numbers of classes on axis 1", what, x, target);
-  const int axis = x.shape().rank() == 1 ? 0 : 1;
+  const int axis = x.shape().dim() == 1 ? 0 : 1;
   const std::int64_t count = x.size(axis);
   check(!weight.defined() || weight.shape() == Shape{count}, "{}: weight is {}, expected one for each of {} classes",
         what, weight, count);
@@ -128,7 +128,7 @@ Classes classes_of(std::string_view what, const Tensor& x, const Tensor& weight,
 
 // The classes' weights along their axis of x.
 Tensor weight_along(const Tensor& x, const Tensor& weight, const Classes& classes) {
-  Shape shape(std::vector<std::int64_t>(static_cast<std::size_t>(x.shape().rank()), 1));
+  Shape shape(std::vector<std::int64_t>(static_cast<std::size_t>(x.shape().dim()), 1));
   shape[classes.axis] = classes.count;
   return weight_near(x, weight).detach().reshape(shape);
 }
@@ -231,7 +231,7 @@ Tensor kl_div(const Tensor& x, const Tensor& target, const KlDivOptions& options
   const auto entropy = [&] { return wanted * log(where(ne(wanted, 0.0), wanted, 1.0)); };
   const Tensor loss = options.log_target ? exp(wanted) * (wanted - given) : entropy() - wanted * given;
   if (options.reduction != Reduction::batchmean) return reduced("kl_div", loss, options.reduction);
-  return sum(loss) / static_cast<double>(x.shape().rank() == 0 ? 1 : x.size(0));
+  return sum(loss) / static_cast<double>(x.shape().dim() == 0 ? 1 : x.size(0));
 }
 
 Tensor nll_loss(const Tensor& x, const Tensor& labels, const NllLossOptions& options) {
@@ -247,9 +247,9 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& target, const CrossEntr
     return soft_cross_entropy(logits, target, options);
   }
   const bool all_alike = !options.weight.defined() && options.reduction == Reduction::mean;
-  if (all_alike && logits.shape().rank() == 2) {
+  if (all_alike && logits.shape().dim() == 2) {
     // A shard's own error would show its part of the shape.
-    check(!target.defined() || target.shape().rank() == 1,
+    check(!target.defined() || target.shape().dim() == 1,
           "cross_entropy: labels are {}, expected i64 [{}], one for each row", target, logits.size(0));
     return fused_cross_entropy(logits, target, smoothing, options.ignore_index);
   }

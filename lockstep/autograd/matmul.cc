@@ -1,9 +1,10 @@
-#include "lockstep/ops/matmul.h"
+#include "lockstep/autograd/matmul.h"
 
 #include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/lift.h"
 #include "lockstep/autograd/saved_array.h"
 #include "lockstep/ops/copy.h"
+#include "lockstep/ops/matmul.h"
 #include "lockstep/ops/reduce.h"
 
 namespace lockstep {
@@ -13,7 +14,7 @@ namespace {
 // [.., k] as [rows, k].
 Array as_rows(const Array& x) {
   std::int64_t rows = 1;
-  for (int i = 0; i + 1 < x.shape().rank(); ++i) rows *= x.size(i);
+  for (int i = 0; i + 1 < x.shape().dim(); ++i) rows *= x.size(i);
   return ops::reshape(ops::to_layout(x, Layout::plain), {rows, x.size(-1)});
 }
 
@@ -29,7 +30,7 @@ Tensor product(const Tensor& a, const Tensor& b) {
               }
               if (p.needs(1)) {
                 // A matrix shared by all products gets its gradient in one product.
-                const bool shared = b_shape.rank() == 2;
+                const bool shared = b_shape.dim() == 2;
                 const Array& left = x.get(p.name());
                 db = ops::sum_to(ops::matmul(shared ? as_rows(left) : left, shared ? as_rows(dy) : dy, {},
                                              {.options = {.transpose_a = true}, .dtype = b_dtype}),
@@ -43,17 +44,17 @@ Tensor product(const Tensor& a, const Tensor& b) {
 }  // namespace
 
 Tensor matmul(const Tensor& a, const Tensor& b) {
-  check(a.defined() && b.defined() && a.shape().rank() > 0 && b.shape().rank() > 0,
+  check(a.defined() && b.defined() && a.shape().dim() > 0 && b.shape().dim() > 0,
         "matmul: {} and {}, expected at least one axis", a, b);
   // A vector is a row on the left and a column on the right.
-  if (a.shape().rank() == 1) return squeeze(matmul(unsqueeze(a, 0), b), b.shape().rank() == 1 ? -1 : -2);
-  if (b.shape().rank() == 1) return squeeze(matmul(a, unsqueeze(b, 1)), -1);
+  if (a.shape().dim() == 1) return squeeze(matmul(unsqueeze(a, 0), b), b.shape().dim() == 1 ? -1 : -2);
+  if (b.shape().dim() == 1) return squeeze(matmul(a, unsqueeze(b, 1)), -1);
   return product(a, b);
 }
 
 Tensor bmm(const Tensor& a, const Tensor& b) {
   for (const Tensor* x : {&a, &b}) {
-    check(x->defined() && x->shape().rank() == 3, "bmm: an operand is {}, expected 3 axes (matrices, rows, columns)",
+    check(x->defined() && x->shape().dim() == 3, "bmm: an operand is {}, expected 3 axes (matrices, rows, columns)",
           x->shape());
   }
   check(a.size(0) == b.size(0), "bmm: {} and {} matrices ({} x {}), expected as many of one as of the other", a.size(0),
@@ -62,9 +63,9 @@ Tensor bmm(const Tensor& a, const Tensor& b) {
 }
 
 Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias) {
-  check(x.defined() && x.shape().rank() >= 1, "linear: input is {}, expected at least one axis (.., features)",
+  check(x.defined() && x.shape().dim() >= 1, "linear: input is {}, expected at least one axis (.., features)",
         x.shape());
-  check(w.defined() && w.shape().rank() == 2, "linear: weight is {}, expected 2 axes (out, in)", w.shape());
+  check(w.defined() && w.shape().dim() == 2, "linear: weight is {}, expected 2 axes (out, in)", w.shape());
   check(x.size(-1) == w.size(1), "linear: input has {} features, weight expects {}", x.size(-1), w.size(1));
   const bool saves_x = w.requires_grad(), saves_w = x.requires_grad();
   return lift("linear", place_linear("linear", x, w, bias), {x, w, bias}, [=](const Arrays& in) -> Lifted {

@@ -4,10 +4,11 @@
 #include <atomic>
 #include <utility>
 
+#include "lockstep/autograd/no_grad.h"
+
 namespace lockstep {
 namespace {
 
-thread_local bool recording = true;
 thread_local DtypeWatch* current_watch = nullptr;
 
 std::uint64_t next_order() {
@@ -46,12 +47,8 @@ Node::~Node() {
   }
 }
 
-NoGradGuard::NoGradGuard() : previous_(recording) { recording = false; }
-NoGradGuard::~NoGradGuard() { recording = previous_; }
-bool grad_enabled() { return recording; }
-
 bool needs_grad(std::span<const Tensor> tensors) {
-  return recording && std::ranges::any_of(tensors, [](const Tensor& t) { return t.requires_grad(); });
+  return grad_enabled() && std::ranges::any_of(tensors, [](const Tensor& t) { return t.requires_grad(); });
 }
 
 DtypeWatch::DtypeWatch(DType dtype) : dtype_(dtype), outer_(current_watch) { current_watch = this; }

@@ -1,5 +1,5 @@
-// The graph of backward functions, made while the forward pass runs: one node per operation, for any number of shards.
-// backward() walks it on the host thread and only pushes tasks, so all devices work at once.
+// Internal: the graph of backward functions, made while the forward pass runs: one node per operation, for any number
+// of shards. backward() walks it on the host thread and only pushes tasks, so all devices work at once.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +12,7 @@
 #include "lockstep/autograd/gradient.h"
 #include "lockstep/autograd/tensor.h"
 #include "lockstep/base/small_vector.h"
+#include "lockstep/engine/failure_group.h"
 
 namespace lockstep {
 
@@ -20,12 +21,14 @@ struct Node;
 // The arrays of one part of an operation.
 using Arrays = SmallVector<Array, 4>;
 
+struct BackwardPass;
+
 // Sums gradients over processes: parallel/bucket_reducer.h is one.
 class BackwardObserver {
  public:
   virtual ~BackwardObserver() = default;
   // Called when a pass that reached a leaf of this object has described all gradients.
-  virtual void end_backward(bool sync) = 0;
+  virtual void end_backward(const BackwardPass& pass) = 0;
 };
 
 // One call of backward().
@@ -35,8 +38,8 @@ struct BackwardPass {
   bool sync = true;
   // The batch that the roots were computed from; null for roots made of parameters or whole tensors alone.
   std::shared_ptr<const Placement> at;
-  // The data of the roots. Gradients are worth nothing if it fails.
-  std::vector<Resource> roots;
+  // The tasks of the pass, and the data of the roots: the gradients are worth nothing if one of them fails.
+  std::shared_ptr<FailureGroup> failures;
   // Leaves' observers that were reached, in no order.
   std::vector<std::shared_ptr<BackwardObserver>> observers;
 };

@@ -1,4 +1,6 @@
 // Normalizes each sample separately, so shards need not exchange anything.
+#include "lockstep/autograd/normalize.h"
+
 #include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/lift.h"
 #include "lockstep/autograd/saved_array.h"
@@ -12,8 +14,8 @@ bool is_over_batch(const Tensor& t) { return t.defined() && t.kind() == Kind::cu
 // Normalizes rows: the last axes, whose extents must be `options.row`.
 Tensor by_row(std::string_view what, const Tensor& x, const Tensor& weight, const Tensor& bias,
               const ops::RowNormOptions& options) {
-  const int count = options.row.rank(), rank = x.shape().rank();
-  bool fits = x.defined() && count > 0 && count <= rank;
+  const int count = options.row.dim(), dims = x.shape().dim();
+  bool fits = x.defined() && count > 0 && count <= dims;
   for (int i = 1; fits && i <= count; ++i) fits = x.size(-i) == options.row[-i];
   check(fits, "{}: input is {}, expected {} as its last axes", what, x, options.row);
   const Tensor inputs[] = {x, weight, bias};
@@ -21,7 +23,7 @@ Tensor by_row(std::string_view what, const Tensor& x, const Tensor& weight, cons
   for (const Tensor* t : {&weight, &bias}) {
     if (is_over_batch(*t)) fail_across_batch(what, *t, "but a parameter is the same for all samples");
   }
-  if (is_over_batch(x) && x.cut().axis >= rank - count) fail_across_batch(what, x, "and it would take their mean");
+  if (is_over_batch(x) && x.cut().axis >= dims - count) fail_across_batch(what, x, "and it would take their mean");
   const bool saves_w = x.requires_grad();
   return lift(what, placed, inputs, [=](const Arrays& in) -> Lifted {
     ops::RowNorm norm = ops::row_norm(what, in[0], in[1], in[2], options);
@@ -50,10 +52,10 @@ Tensor rms_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& we
 }
 
 Tensor group_norm(const Tensor& x, std::int64_t num_groups, const Tensor& weight, const Tensor& bias, double eps) {
-  check(x.defined() && x.shape().rank() >= 2, "group_norm: input is {}, expected 2 axes (N, C) or more", x);
+  check(x.defined() && x.shape().dim() >= 2, "group_norm: input is {}, expected 2 axes (N, C) or more", x);
   check(num_groups > 0 && x.size(1) % num_groups == 0,
         "group_norm: {} groups for {} channels, expected a number that divides them", num_groups, x.size(1));
-  Shape channels(std::vector<std::int64_t>(static_cast<std::size_t>(x.shape().rank()) - 1, 1));
+  Shape channels(std::vector<std::int64_t>(static_cast<std::size_t>(x.shape().dim()) - 1, 1));
   channels[0] = x.size(1);
   const auto by_channel = [&](const Tensor& t) { return t.defined() ? reshape(t, channels) : t; };
   // Half types are normalized in f32.

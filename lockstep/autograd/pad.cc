@@ -1,4 +1,6 @@
 // Padding with a constant.
+#include "lockstep/autograd/pad.h"
+
 #include <algorithm>
 
 #include "lockstep/autograd/functions.h"
@@ -11,13 +13,13 @@ namespace lockstep {
 Tensor pad(const Tensor& x, const std::vector<std::int64_t>& widths, double value) {
   check(x.defined(), "pad: undefined tensor");
   ops::check_holds("pad", x.dtype(), value);
-  const int rank = x.shape().rank(), padded = static_cast<int>(widths.size()) / 2;
-  check(widths.size() % 2 == 0 && padded <= rank, "pad: {} widths for {}, expected two for each of at most {} axes",
-        widths.size(), x.shape(), rank);
-  std::vector<std::int64_t> before(static_cast<std::size_t>(rank)), after(before);
+  const int dims = x.shape().dim(), padded = static_cast<int>(widths.size()) / 2;
+  check(widths.size() % 2 == 0 && padded <= dims, "pad: {} widths for {}, expected two for each of at most {} axes",
+        widths.size(), x.shape(), dims);
+  std::vector<std::int64_t> before(static_cast<std::size_t>(dims)), after(before);
   Tensor inner = x;
   for (int i = 0; i < padded; ++i) {
-    const int axis = rank - 1 - i;
+    const int axis = dims - 1 - i;
     const std::int64_t left = widths[2 * static_cast<std::size_t>(i)],
                        right = widths[2 * static_cast<std::size_t>(i) + 1];
     if (left == 0 && right == 0) continue;
@@ -32,13 +34,13 @@ Tensor pad(const Tensor& x, const std::vector<std::int64_t>& widths, double valu
   }
   return lift("pad", place_as("pad", inner), {inner}, [&](const Arrays& in) -> Lifted {
     Shape shape = in[0].shape();
-    for (int i = 0; i < rank; ++i) {
+    for (int i = 0; i < dims; ++i) {
       shape[i] += before[static_cast<std::size_t>(i)] + after[static_cast<std::size_t>(i)];
     }
     return {ops::pad(in[0], shape, before, value),
             [before, old = in[0].shape()](const PartPass&, const Array& dy) -> Arrays {
               Array dx = dy;
-              for (int i = 0; i < old.rank(); ++i) {
+              for (int i = 0; i < old.dim(); ++i) {
                 dx = ops::slice(dx, i, before[static_cast<std::size_t>(i)], old[i]);
               }
               return {dx};

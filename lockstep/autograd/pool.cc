@@ -1,9 +1,10 @@
-#include "lockstep/ops/pool.h"
+#include "lockstep/autograd/pool.h"
 
 #include <cmath>
 
 #include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/lift.h"
+#include "lockstep/ops/pool.h"
 
 namespace lockstep {
 
@@ -45,7 +46,7 @@ namespace {
 // Sequences as images of one row.
 template <typename Pool>
 Tensor pool_rows(std::string_view name, const Tensor& x, const Pool1dOptions& o, const Pool& pool) {
-  check(x.defined() && x.shape().rank() == 3, "{}: input is {}, expected 3 axes (N, C, L)", name, x);
+  check(x.defined() && x.shape().dim() == 3, "{}: input is {}, expected 3 axes (N, C, L)", name, x);
   check(o.kernel_size >= 1 && o.stride >= 1 && o.padding >= 0 && 2 * o.padding <= o.kernel_size,
         "{}: kernel {}, stride {}, padding {}, expected at least 1, 1 and 0 to half the kernel", name, o.kernel_size,
         o.stride, o.padding);
@@ -95,7 +96,7 @@ Tensor mean_of_windows(const Tensor& x, int axis, std::int64_t count) {
 }  // namespace
 
 Tensor adaptive_avg_pool2d(const Tensor& x, std::array<std::int64_t, 2> output_size) {
-  check(x.defined() && x.shape().rank() == 4 && x.size(2) > 0 && x.size(3) > 0,
+  check(x.defined() && x.shape().dim() == 4 && x.size(2) > 0 && x.size(3) > 0,
         "adaptive_avg_pool2d: input is {}, expected 4 axes (N, C, H, W) with pixels", x);
   auto [height, width] = output_size;
   height = height == -1 ? x.size(2) : height, width = width == -1 ? x.size(3) : width;

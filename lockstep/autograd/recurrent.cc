@@ -15,7 +15,7 @@ namespace lockstep {
 namespace {
 
 // Half types become f32: states and products are rounded, gates are not.
-Tensor widened(const Tensor& x) { return is_half_dtype(x.dtype()) ? cast(x, DType::f32) : x; }
+Tensor in_f32(const Tensor& x) { return is_half_dtype(x.dtype()) ? cast(x, DType::f32) : x; }
 
 // The parts for the gates: [N, gates * H] -> gates x [N, H].
 std::vector<Tensor> by_gate(const Tensor& x, int gates) { return unbind(unflatten(x, -1, {gates, -1}), -2); }
@@ -24,10 +24,10 @@ std::vector<Tensor> by_gate(const Tensor& x, int gates) { return unbind(unflatte
 Tensor over_steps(std::string_view what, const Tensor& x, std::initializer_list<Tensor*> states,
                   const RecurrentWeights& w, const RecurrentPass& pass, int gates,
                   const std::function<Tensor(const Tensor& from_x, const Tensor& from_h)>& step) {
-  check(w.weight_ih.defined() && w.weight_hh.defined() && w.weight_hh.shape().rank() == 2 &&
+  check(w.weight_ih.defined() && w.weight_hh.defined() && w.weight_hh.shape().dim() == 2 &&
             w.weight_hh.size(0) == gates * w.weight_hh.size(1),
         "{}: weight of the state is {}, expected [{} H, H]", what, w.weight_hh, gates);
-  check(x.defined() && x.shape().rank() == 3 && w.weight_ih.shape() == Shape{w.weight_hh.size(0), x.size(2)},
+  check(x.defined() && x.shape().dim() == 3 && w.weight_ih.shape() == Shape{w.weight_hh.size(0), x.size(2)},
         "{}: input is {}, its weight {}, expected 3 axes ({}, features) and [{}, features]", what, x, w.weight_ih,
         pass.batch_first ? "N, T" : "T, N", w.weight_hh.size(0));
   const int time = pass.batch_first ? 1 : 0;
@@ -43,7 +43,7 @@ Tensor over_steps(std::string_view what, const Tensor& x, std::initializer_list<
   std::vector<Tensor> outputs(from_x.size());
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     const std::size_t t = pass.reverse ? outputs.size() - 1 - i : i;
-    h = outputs[t] = cast(step(widened(from_x[t]), widened(linear(h, w.weight_hh, w.bias_hh))), x.dtype());
+    h = outputs[t] = cast(step(in_f32(from_x[t]), in_f32(linear(h, w.weight_hh, w.bias_hh))), x.dtype());
   }
   return stack(outputs, time);
 }
@@ -140,7 +140,7 @@ struct GruCell : Function {
 
 Tensor lstm_layer(const Tensor& x, Tensor& h, Tensor& c, const RecurrentWeights& weights, const RecurrentPass& pass) {
   return over_steps("lstm", x, {&h, &c}, weights, pass, 4, [&c](const Tensor& from_x, const Tensor& from_h) {
-    if (const Tensor before = widened(c); lie_alike(from_x, from_h) && lie_alike(from_x, before)) {
+    if (const Tensor before = in_f32(c); lie_alike(from_x, from_h) && lie_alike(from_x, before)) {
       const Tensor in[] = {from_x, from_h, before};
       std::vector<Tensor> out = apply_function(std::make_shared<LstmCell>(), in);
       c = cast(out[1], c.dtype());
@@ -148,7 +148,7 @@ Tensor lstm_layer(const Tensor& x, Tensor& h, Tensor& c, const RecurrentWeights&
     }
     // A first state that lies otherwise, as a parameter does.
     const std::vector<Tensor> gates = by_gate(from_x + from_h, 4);
-    const Tensor next = sigmoid(gates[1]) * widened(c) + sigmoid(gates[0]) * tanh(gates[2]);
+    const Tensor next = sigmoid(gates[1]) * in_f32(c) + sigmoid(gates[0]) * tanh(gates[2]);
     c = cast(next, c.dtype());
     return sigmoid(gates[3]) * tanh(next);
   });
@@ -156,7 +156,7 @@ Tensor lstm_layer(const Tensor& x, Tensor& h, Tensor& c, const RecurrentWeights&
 
 Tensor gru_layer(const Tensor& x, Tensor& h, const RecurrentWeights& weights, const RecurrentPass& pass) {
   return over_steps("gru", x, {&h}, weights, pass, 3, [&h](const Tensor& from_x, const Tensor& from_h) {
-    const Tensor before = widened(h);
+    const Tensor before = in_f32(h);
     if (lie_alike(from_x, from_h) && lie_alike(from_x, before)) {
       const Tensor in[] = {from_x, from_h, before};
       return apply_function(std::make_shared<GruCell>(), in)[0];

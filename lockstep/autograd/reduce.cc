@@ -1,4 +1,4 @@
-#include "lockstep/ops/reduce.h"
+#include "lockstep/autograd/reduce.h"
 
 #include <algorithm>
 #include <limits>
@@ -6,9 +6,11 @@
 #include "lockstep/autograd/axes.h"
 #include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/lift.h"
+#include "lockstep/autograd/no_grad.h"
 #include "lockstep/autograd/saved_array.h"
 #include "lockstep/ops/copy.h"
 #include "lockstep/ops/elementwise.h"
+#include "lockstep/ops/reduce.h"
 #include "lockstep/ops/shape.h"
 
 namespace lockstep {
@@ -19,13 +21,13 @@ bool contains(unsigned axes, int axis) { return axes >> axis & 1U; }
 // The number of elements that are reduced to one.
 std::int64_t count_of(const Tensor& x, unsigned axes) {
   std::int64_t count = 1;
-  for (int i = 0; i < x.shape().rank(); ++i) count *= contains(axes, i) ? x.size(i) : 1;
+  for (int i = 0; i < x.shape().dim(); ++i) count *= contains(axes, i) ? x.size(i) : 1;
   return count;
 }
 
 // The shape with extents of 1 on the reduced axes.
 Shape kept(Shape shape, unsigned axes) {
-  for (int i = 0; i < shape.rank(); ++i) {
+  for (int i = 0; i < shape.dim(); ++i) {
     if (contains(axes, i)) shape[i] = 1;
   }
   return shape;
@@ -122,7 +124,7 @@ Tensor extreme(std::string_view name, const Tensor& x, const Dims& dims, bool ke
 
 unsigned resolve_axes(std::string_view what, const Tensor& x, const Dims& dims) {
   check(x.defined(), "{}: undefined tensor", what);
-  if (dims.empty()) return (1U << x.shape().rank()) - 1;
+  if (dims.empty()) return (1U << x.shape().dim()) - 1;
   unsigned axes = 0;
   for (int dim : dims) {
     if (is_axis_of_scalar(what, x, dim)) continue;
@@ -138,7 +140,7 @@ Tensor sum_to(const Tensor& x, const Shape& shape) {
   Placed placed = place_as("sum_to", x);
   bool mixes = false;
   if (placed.kind == Kind::cut) {
-    const int axis = placed.cut.axis - (x.shape().rank() - shape.rank());
+    const int axis = placed.cut.axis - (x.shape().dim() - shape.dim());
     // A single sample needs no sum.
     mixes = axis < 0 || (shape[axis] == 1 && x.size(placed.cut.axis) != 1);
     if (!mixes && shape[axis] != x.size(placed.cut.axis)) {
@@ -227,7 +229,7 @@ Tensor index_of_extreme(std::string_view name, const Tensor& x, std::optional<in
   NoGradGuard no_grad;
   return lift(name, placed, {x}, [&](const Arrays& in) -> Lifted {
     const Array plain = ops::to_layout(in[0], Layout::plain);
-    const Array rows = dim ? ops::move_axis(plain, axis, plain.shape().rank() - 1) : plain;
+    const Array rows = dim ? ops::move_axis(plain, axis, plain.shape().dim() - 1) : plain;
     const std::int64_t extent = dim ? in[0].size(axis) : in[0].numel();
     check(extent > 0, "{}: no elements along axis {} of {}", name, axis, x.shape());
     const Array y = ops::argmax(ops::reshape(rows, {in[0].numel() / extent, extent}));
@@ -239,7 +241,7 @@ Tensor index_of_extreme(std::string_view name, const Tensor& x, std::optional<in
 // The elements themselves and their indices.
 MaxResult extreme_along(std::string_view name, const Tensor& x, int dim, bool keepdim, bool smallest) {
   const Tensor indices = index_of_extreme(name, x, dim, true, smallest);
-  if (x.shape().rank() == 0) return {x, indices};
+  if (x.shape().dim() == 0) return {x, indices};
   const Tensor values = take_along_dim(x, indices, dim);
   if (keepdim) return {values, indices};
   return {squeeze(values, dim), squeeze(indices, dim)};
@@ -281,6 +283,65 @@ Tensor cumsum(const Tensor& x, int dim) {
     return {ops::cumsum(in[0], axis),
             [axis](const PartPass&, const Array& dy) -> Arrays { return {ops::cumsum(dy, axis, true)}; }};
   });
+}
+
+// Sums count masks exactly, and those over no elements are 0.
+Tensor any(const Tensor& x, const Dims& dims, bool keepdim) {
+  resolve_axes("any", x, dims);
+  return gt(sum(ne(x, 0), dims, keepdim), 0);
+}
+Tensor all(const Tensor& x, const Dims& dims, bool keepdim) {
+  resolve_axes("all", x, dims);
+  return eq(sum(eq(x, 0), dims, keepdim), 0);
+}
+
+Tensor norm(const Tensor& x, double p, const Dims& dims, bool keepdim) {
+  check(x.defined() && is_floating(x.dtype()), "norm: input is {}, expected a floating type", x);
+  check(p >= 1, "norm: p is {}, expected at least 1", p);
+  const unsigned axes = resolve_axes("norm", x, dims);
+  // Powers may exceed a half type's range.
+  if (is_half_dtype(x.dtype())) return cast(norm(cast(x, DType::f32), p, dims, keepdim), x.dtype());
+  if (std::isinf(p)) {
+    for (int i = 0; i < x.shape().dim(); ++i) {
+      check(!(axes >> i & 1U) || x.size(i) > 0, "norm: no elements along axis {} of {}", i, x.shape());
+    }
+    return amax(abs(x), dims, keepdim);
+  }
+  if (p == 1) return sum(abs(x), dims, keepdim);
+  const Tensor powers = sum(p == 2 ? square(x) : pow(abs(x), p), dims, keepdim), none = eq(powers, 0);
+  // The gradient of the root of 0 would be infinite.
+  const Tensor some = masked_fill(powers, none, 1);
+  return masked_fill(p == 2 ? sqrt(some) : pow(some, 1 / p), none, 0);
+}
+
+namespace {
+
+constexpr std::string_view kMultiplied = "and it would multiply them";
+
+}  // namespace
+
+Tensor prod(const Tensor& x, int dim, bool keepdim) {
+  if (is_axis_of_scalar("prod", x, dim)) return prod(x);
+  const int axis = ops::resolve_axis("prod", x.shape(), dim);
+  check(is_floating(x.dtype()), "prod: input is {}, expected a floating type: cast() it", x);
+  if (x.kind() == Kind::cut && x.cut().axis == axis) fail_across_batch("prod", x, kMultiplied);
+  if (is_half_dtype(x.dtype())) return cast(prod(cast(x, DType::f32), axis, keepdim), x.dtype());
+  if (x.size(axis) == 0) return sum(x, axis, keepdim) + 1;
+  // Halves are multiplied until one element is left. Derivatives then need no quotient, which a factor of 0 would not
+  // have.
+  Tensor y = x;
+  while (y.size(axis) > 1) {
+    const std::int64_t half = y.size(axis) / 2;
+    const Tensor pairs = narrow(y, axis, 0, half) * narrow(y, axis, half, half);
+    y = y.size(axis) % 2 == 0 ? pairs : cat({pairs, narrow(y, axis, 2 * half, 1)}, axis);
+  }
+  return keepdim ? y : squeeze(y, axis);
+}
+
+Tensor prod(const Tensor& x) {
+  check(x.defined(), "prod: undefined tensor");
+  if (x.kind() == Kind::cut) fail_across_batch("prod", x, kMultiplied);
+  return prod(x.reshape({x.numel()}), 0);
 }
 
 }  // namespace lockstep

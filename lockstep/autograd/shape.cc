@@ -1,4 +1,4 @@
-#include "lockstep/ops/shape.h"
+#include "lockstep/autograd/shape.h"
 
 #include <algorithm>
 #include <numeric>
@@ -7,8 +7,10 @@
 #include "lockstep/autograd/axes.h"
 #include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/lift.h"
+#include "lockstep/autograd/no_grad.h"
 #include "lockstep/ops/copy.h"
 #include "lockstep/ops/reduce.h"
+#include "lockstep/ops/shape.h"
 
 namespace lockstep {
 namespace {
@@ -40,7 +42,7 @@ Tensor reshape(const Tensor& x, Shape shape) {
 
 Tensor flatten(const Tensor& x, int start_dim, int end_dim) {
   Placed placed = place_as("flatten", x);
-  if (x.shape().rank() == 0) return reshape(x, {1});
+  if (x.shape().dim() == 0) return reshape(x, {1});
   const int first = ops::resolve_axis("flatten", x.shape(), start_dim),
             last = ops::resolve_axis("flatten", x.shape(), end_dim);
   check(first <= last, "flatten: axes {} to {}, expected start_dim before end_dim, or the same axis", start_dim,
@@ -73,7 +75,7 @@ Tensor unflatten(const Tensor& x, int dim, const Shape& sizes) {
   if (placed.kind == Kind::cut && x.cut().axis == axis) {
     placed = place_reshaped("unflatten", x, shape);
   } else if (placed.kind == Kind::cut && x.cut().axis > axis) {
-    placed.cut.axis += parts.rank() - 1;
+    placed.cut.axis += parts.dim() - 1;
   }
   return reshape_as("unflatten", placed, x, shape);
 }
@@ -85,7 +87,7 @@ Tensor squeeze(const Tensor& x, const Dims& dims) {
     if (!is_axis_of_scalar("squeeze", x, dim)) axes |= 1U << ops::resolve_axis("squeeze", x.shape(), dim);
   }
   if (dims.empty()) axes = ~0U;
-  for (int i = 0; i < x.shape().rank(); ++i) {
+  for (int i = 0; i < x.shape().dim(); ++i) {
     // A batch of one sample stays a batch.
     const bool batch = placed.kind == Kind::cut && i == placed.cut.axis;
     if (x.size(i) != 1 || batch) axes &= ~(1U << i);
@@ -97,10 +99,10 @@ Tensor squeeze(const Tensor& x, const Dims& dims) {
 
 Tensor unsqueeze(const Tensor& x, int dim) {
   Placed placed = place_as("unsqueeze", x);
-  const int rank = x.shape().rank();
-  check(dim >= -rank - 1 && dim <= rank, "unsqueeze: axis {} of shape {}, expected {} to {}", dim, x.shape(), -rank - 1,
-        rank);
-  const int axis = dim < 0 ? dim + rank + 1 : dim;
+  const int axes = x.shape().dim();
+  check(dim >= -axes - 1 && dim <= axes, "unsqueeze: axis {} of shape {}, expected {} to {}", dim, x.shape(), -axes - 1,
+        axes);
+  const int axis = dim < 0 ? dim + axes + 1 : dim;
   std::vector<std::int64_t> dims(x.shape().begin(), x.shape().end());
   dims.insert(dims.begin() + axis, 1);
   if (placed.kind == Kind::cut && placed.cut.axis >= axis) ++placed.cut.axis;
@@ -111,7 +113,7 @@ Tensor permute(const Tensor& x, std::span<const int> dims) {
   std::vector<int> axes;
   for (int dim : dims) axes.push_back(ops::resolve_axis("permute", x.shape(), dim));
   std::vector<int> back(axes.size());
-  check(std::ssize(axes) == x.shape().rank(), "permute: {} axes for shape {}, expected each of its axes once",
+  check(std::ssize(axes) == x.shape().dim(), "permute: {} axes for shape {}, expected each of its axes once",
         axes.size(), x.shape());
   for (std::size_t i = 0; i < axes.size(); ++i) back[static_cast<std::size_t>(axes[i])] = static_cast<int>(i);
   return lift("permute", place_permuted("permute", x, axes), {x}, [&](const Arrays& in) -> Lifted {
@@ -125,7 +127,7 @@ Tensor permute(const Tensor& x, std::initializer_list<int> dims) {
 }
 
 Tensor transpose(const Tensor& x, int dim0, int dim1) {
-  std::vector<int> axes(static_cast<std::size_t>(x.shape().rank()));
+  std::vector<int> axes(static_cast<std::size_t>(x.shape().dim()));
   std::iota(axes.begin(), axes.end(), 0);
   std::swap(axes[static_cast<std::size_t>(ops::resolve_axis("transpose", x.shape(), dim0))],
             axes[static_cast<std::size_t>(ops::resolve_axis("transpose", x.shape(), dim1))]);
@@ -137,9 +139,9 @@ Tensor transpose(const Tensor& x, int dim0, int dim1) {
 
 Tensor expand(const Tensor& x, Shape shape) {
   Placed placed = place_as("expand", x);
-  const int more = shape.rank() - x.shape().rank();
+  const int more = shape.dim() - x.shape().dim();
   check(more >= 0, "expand: {} to {}, expected at least as many axes", x.shape(), shape);
-  for (int i = 0; i < x.shape().rank(); ++i) {
+  for (int i = 0; i < x.shape().dim(); ++i) {
     if (shape[more + i] == -1) shape[more + i] = x.size(i);
   }
   if (placed.kind == Kind::cut) {

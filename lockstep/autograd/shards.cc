@@ -1,8 +1,9 @@
-#include "lockstep/autograd/tensor.h"
+#include "lockstep/autograd/shards.h"
 
 #include <algorithm>
 #include <numeric>
 
+#include "lockstep/autograd/no_grad.h"
 #include "lockstep/autograd/node.h"
 #include "lockstep/autograd/placement.h"
 #include "lockstep/autograd/shard_collector.h"
@@ -17,7 +18,7 @@ namespace {
 // Axis `axis` of x and axis 0 exchange their places.
 Array with_axis_first(const Array& x, int axis) {
   if (axis == 0) return x;
-  std::vector<int> axes(static_cast<std::size_t>(x.shape().rank()));
+  std::vector<int> axes(static_cast<std::size_t>(x.shape().dim()));
   std::iota(axes.begin(), axes.end(), 0);
   std::swap(axes[0], axes[static_cast<std::size_t>(axis)]);
   return ops::permute(x, axes);
@@ -27,7 +28,7 @@ Array with_axis_first(const Array& x, int axis) {
 Shape as_blocks(const Array& part, const Cut& cut) {
   std::int64_t before = cut.outer, after = cut.inner;
   for (int i = 0; i < cut.axis; ++i) before *= part.size(i);
-  for (int i = cut.axis + 1; i < part.shape().rank(); ++i) after *= part.size(i);
+  for (int i = cut.axis + 1; i < part.shape().dim(); ++i) after *= part.size(i);
   const std::int64_t samples = part.size(cut.axis) / (cut.outer * cut.inner);
   return {before, samples, after};
 }
@@ -107,7 +108,7 @@ Tensor shard_of(const Tensor& x, std::size_t s, const std::shared_ptr<const Plac
 Tensor scatter(const Tensor& x, std::shared_ptr<const Placement> at) {
   const auto rows = slot_rows(*at);
   const std::int64_t expected = rows.back().first + rows.back().second;
-  check(x.defined() && x.kind() == Kind::whole && x.shape().rank() >= 1,
+  check(x.defined() && x.kind() == Kind::whole && x.shape().dim() >= 1,
         "scatter: the batch is {}, expected at least one axis", x);
   check(x.size(0) == expected, "scatter: this process has {} rows, expected {}", x.size(0), expected);
   // Its gradient would cover this process's rows alone, although other processes may share the history.
@@ -217,7 +218,7 @@ std::vector<Tensor> per_shard(const std::function<std::vector<Tensor>(std::span<
       const Tensor& y = results[s][i];
       const auto [shard, device] = at->slots()[s];
       const std::int64_t count = at->rows_of(shard);
-      check(y.defined() && y.kind() == Kind::whole && y.shape().rank() > 0 && y.size(0) == count,
+      check(y.defined() && y.kind() == Kind::whole && y.shape().dim() > 0 && y.size(0) == count,
             "per_shard: result {} of shard {} is {}, expected the shard's {} samples on axis 0", i, shard, y, count);
       Shape shape = y.shape();
       shape[0] = results[0][i].size(0);

@@ -1,4 +1,6 @@
 // Slices of tensors: narrow, select, slice, split, chunk, unbind.
+#include "lockstep/autograd/slice.h"
+
 #include <algorithm>
 #include <cstring>
 

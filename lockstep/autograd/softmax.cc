@@ -1,10 +1,11 @@
-#include "lockstep/ops/softmax.h"
+#include "lockstep/autograd/softmax.h"
 
 #include "lockstep/autograd/axes.h"
 #include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/lift.h"
 #include "lockstep/autograd/saved_array.h"
 #include "lockstep/ops/shape.h"
+#include "lockstep/ops/softmax.h"
 
 namespace lockstep {
 namespace {
@@ -15,7 +16,7 @@ using RowBackward = Array (*)(const Array& y, const Array& dy);
 // Applies a function of the last axis's rows along any axis.
 Tensor along(std::string_view name, const Tensor& x, int dim, RowFunction forward, RowBackward backward) {
   if (is_axis_of_scalar(name, x, dim)) return along(name, x.reshape({1}), 0, forward, backward).reshape({});
-  const int axis = ops::resolve_axis(name, x.shape(), dim), last = x.shape().rank() - 1;
+  const int axis = ops::resolve_axis(name, x.shape(), dim), last = x.shape().dim() - 1;
   const Placed placed = place_as(name, x);
   if (placed.kind == Kind::cut && placed.cut.axis == axis) fail_across_batch(name, x, "and it would sum over them");
   return lift(name, placed, {x}, [=](const Arrays& in) -> Lifted {

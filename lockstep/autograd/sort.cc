@@ -1,7 +1,10 @@
 // Sorting along an axis.
+#include "lockstep/autograd/sort.h"
+
 #include "lockstep/autograd/axes.h"
 #include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/lift.h"
+#include "lockstep/autograd/no_grad.h"
 #include "lockstep/ops/copy.h"
 #include "lockstep/ops/reduce.h"
 #include "lockstep/ops/shape.h"
@@ -11,7 +14,7 @@ namespace {
 
 Tensor order(std::string_view name, const Tensor& x, int dim, bool descending) {
   check(x.defined(), "{}: undefined tensor", name);
-  const int axis = ops::resolve_axis(name, x.shape(), dim), last = x.shape().rank() - 1;
+  const int axis = ops::resolve_axis(name, x.shape(), dim), last = x.shape().dim() - 1;
   if (x.dtype() == DType::u8) return order(name, cast(x.detach(), DType::f64), axis, descending);
   check(is_floating(x.dtype()), "{}: input is {}, expected a floating type: cast() it", name, x);
   const Placed placed = place_as(name, x);

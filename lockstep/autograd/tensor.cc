@@ -3,10 +3,15 @@
 #include <algorithm>
 #include <ostream>
 
+#include "lockstep/autograd/backward.h"
+#include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/gradient.h"
+#include "lockstep/autograd/lift.h"
+#include "lockstep/autograd/no_grad.h"
 #include "lockstep/autograd/node.h"
 #include "lockstep/autograd/saved_array.h"
 #include "lockstep/ops/copy.h"
+#include "lockstep/ops/launch.h"
 #include "lockstep/runtime/runtime.h"
 
 namespace lockstep {
@@ -80,6 +85,16 @@ struct PlainLeaf : GradMeta {
   }
 };
 
+// Moves a whole tensor by `move`, and its gradient back.
+Tensor moved(std::string_view name, const Tensor& x, const Array& from, const Array& to) {
+  const Tensor inputs[] = {x};
+  return record_mix(name, inputs, {Tensor(to)},
+                    [home = from.device()](const Node& node, const BackwardPass&, std::span<const Gradient> dy,
+                                           std::span<Gradient> dx) {
+                      if (node.needs(0)) dx[0].add_single(dy[0].once(home));
+                    })[0];
+}
+
 }  // namespace
 
 std::string describe_devices(const std::vector<Device>& devices) {
@@ -107,7 +122,7 @@ Tensor Tensor::from(Array values, const TensorOptions& options) {
     });
     values = converted;
   }
-  return values.to(options.device);
+  return ops::to_device(values, options.device);
 }
 
 Tensor Tensor::of_shard(std::shared_ptr<const Placement> at, Array array) {
@@ -189,14 +204,12 @@ void Tensor::wait() const {
 
 Array Tensor::readable(std::string_view what) const {
   check(defined(), "{}: undefined tensor", what);
-  if (kind() != Kind::cut) return impl_->parts[0];
+  if (kind() != Kind::cut) return ops::host_readable(impl_->parts[0]);
   if (impl_->at->exchange()) {
     fail("{}: rows of {} are in other processes: gather() it, in every process", what, *this);
   }
   return join_parts(*this, Device());
 }
-
-std::string Tensor::str() const { return defined() ? readable("str").str() : "tensor(undefined)"; }
 
 std::ostream& operator<<(std::ostream& out, const Tensor& x) { return out << x.str(); }
 std::ostream& operator<<(std::ostream& out, const Shape& shape) { return out << shape.str(); }
@@ -204,7 +217,7 @@ std::ostream& operator<<(std::ostream& out, Device device) { return out << devic
 
 Tensor Tensor::to_host() const {
   const Array elements = readable("to_host");
-  return elements.device().is_host() ? elements : elements.to(kHost);
+  return ops::to_device(elements, kHost);
 }
 
 Tensor& Tensor::set_requires_grad(bool value) {
@@ -248,6 +261,54 @@ Tensor Tensor::detach() const {
 std::string Tensor::describe() const {
   if (!defined()) return "undefined";
   return fmt::format("{} {} on {}", shape().str(), name(dtype()), describe_devices(devices()));
+}
+
+Tensor Tensor::reshape(Shape shape) const { return lockstep::reshape(*this, shape); }
+
+Tensor Tensor::narrow(std::int64_t start, std::int64_t count) const { return lockstep::narrow(*this, 0, start, count); }
+Tensor Tensor::narrow(int dim, std::int64_t start, std::int64_t length) const {
+  return lockstep::narrow(*this, dim, start, length);
+}
+Tensor Tensor::select(int dim, std::int64_t index) const { return lockstep::select(*this, dim, index); }
+
+Tensor Tensor::to(Device device, CopyOptions options) const {
+  check(defined(), "to: undefined tensor");
+  if (kind() == Kind::cut) {
+    fail("to: {} is cut over the batch, expected it in one piece: gather() it", describe());
+  }
+  if (kind() == Kind::whole && this->device() == device) return *this;
+  return moved("to", *this, array(), ops::to_device(array(), device, options));
+}
+
+Tensor Tensor::pin(Device device) const {
+  check(kind() == Kind::whole, "pin: the tensor is {}, expected host memory", describe());
+  return moved("pin", *this, array(), ops::pin(array(), device));
+}
+
+void Tensor::copy_from(const Tensor& x, CopyOptions options) const {
+  if (grad_enabled()) {
+    check(!x.requires_grad(),
+          "copy_from: {} needs a gradient, but a copy in place records none: detach() it, or use to()", x);
+    check(!grad_meta() || !grad_meta()->node,
+          "copy_from: {} has a history, and its gradient would be that of the old elements: detach() it", describe());
+  }
+  check(defined() && x.defined(), "copy_from: undefined tensor");
+  if (kind() == Kind::cut) {
+    check(x.kind() == Kind::cut && x.cut() == cut() && same_placement(x.placement(), placement()),
+          "copy_from: {} is cut over the batch, but {} is not cut in the same way", describe(), x);
+    for (std::size_t s = 0; s < parts().size(); ++s) ops::copy_(x.parts()[s], parts()[s], options);
+    return;
+  }
+  // All replicas.
+  for (const Array& part : parts()) ops::copy_(x.array(), part, options);
+}
+
+Tensor Tensor::to(DType dtype) const { return cast(*this, dtype); }
+
+Tensor Tensor::to(Layout layout) const {
+  return lift("reorder", place_as("to", *this), {*this}, [layout](const Arrays& in) -> Lifted {
+    return {ops::to_layout(in[0], layout), [](const PartPass&, const Array& dy) -> Arrays { return {dy}; }};
+  });
 }
 
 void GradMeta::accumulate(const BackwardPass&, Gradient) {}

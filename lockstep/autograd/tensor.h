@@ -9,7 +9,7 @@
 // Copies are handles to the same tensor. Operations never wait: they describe work, which the devices do later. Reading
 // elements on the host waits: in a loop, keep loss.detach() and read it after the epoch.
 //
-// The functions below create tensors, and join the shards of a batch. functions.h has the operations.
+// creation.h has the functions that create tensors, functions.h all functions of tensors.
 #pragma once
 
 #include <array>
@@ -30,6 +30,7 @@
 #include <vector>
 
 #include "lockstep/tensor/array.h"
+#include "lockstep/tensor/copy_options.h"
 
 namespace LOCKSTEP_API lockstep {
 
@@ -123,7 +124,7 @@ class Tensor {
   // Differentiable. Returns the same elements with another shape; plain layout. One extent may be -1, which is
   // inferred. It is an error to split the samples of a cut axis.
   Tensor reshape(Shape shape) const;
-  // Differentiable; see functions.h. narrow() returns elements [start, start + length) of an axis; select() returns
+  // Differentiable; see slice.h. narrow() returns elements [start, start + length) of an axis; select() returns
   // element `index` and removes the axis. The axis must not be the batch axis.
   Tensor narrow(int dim, std::int64_t start, std::int64_t length) const;
   Tensor select(int dim, std::int64_t index) const;
@@ -215,144 +216,5 @@ class Tensor {
 std::ostream& operator<<(std::ostream& out, const Tensor& x);
 std::ostream& operator<<(std::ostream& out, const Shape& shape);
 std::ostream& operator<<(std::ostream& out, Device device);
-
-// Computes the gradients of all leaves of `roots` in one walk. seeds[i] is the gradient of roots[i], with its
-// placement; undefined means 1, for a scalar. Consumes the graph.
-void backward(std::span<const Tensor> roots, std::span<const Tensor> seeds, const BackwardOptions& options = {});
-// backward({loss, other}, {Tensor(), seed})
-inline void backward(std::initializer_list<Tensor> roots, std::initializer_list<Tensor> seeds,
-                     const BackwardOptions& options = {}) {
-  backward(std::span(roots.begin(), roots.size()), std::span(seeds.begin(), seeds.size()), options);
-}
-
-// Disables gradient recording on this thread for the lifetime of the object (torch.no_grad()).
-class NoGradGuard {
- public:
-  NoGradGuard();
-  ~NoGradGuard();
-  NoGradGuard(const NoGradGuard&) = delete;
-  NoGradGuard& operator=(const NoGradGuard&) = delete;
-
- private:
-  bool previous_;
-};
-bool grad_enabled();
-
-// Functions that create tensors. The results have no history. There are two ways to place a tensor:
-//
-//   Tensor a = zeros({2, 3}, {.device = device});                // whole: on a device, or in host memory
-//   Tensor b = randn({64, 5}, {.device = device, .seed = 7});    // the same numbers on every device
-//   Tensor h = zeros({kBatch, hidden}, like(x));                 // where x lies, with as many samples as x
-
-struct RandomOptions {
-  DType dtype = DType::f32;
-  Device device = kHost;
-  // Equal seeds give equal numbers, on every device and in every call.
-  std::uint64_t seed = 0;
-};
-
-// In the shape of a tensor made like() another one: the number of samples.
-inline constexpr std::int64_t kBatch = std::numeric_limits<std::int64_t>::min();
-
-// Places a new tensor where x lies. With kBatch in its shape, the new tensor is cut as x is, and its samples lie where
-// x's do. Without kBatch, it is replicated on all of x's devices. If x is whole, kBatch means x.size(0). Using kBatch
-// with a parameter is an error, because a parameter has no samples.
-class Like {
- public:
-  const Tensor& x() const { return x_; }
-  DType dtype() const { return dtype_; }
-
- private:
-  friend Like like(const Tensor& x, std::optional<DType> dtype);
-  Like(const Tensor& x, DType dtype) : x_(x), dtype_(dtype) {}
-
-  Tensor x_;
-  DType dtype_;
-};
-// `dtype` defaults to x's.
-inline Like like(const Tensor& x, std::optional<DType> dtype = {}) { return {x, dtype.value_or(x.dtype())}; }
-
-Tensor full(const Shape& shape, double value, const TensorOptions& options = {});
-Tensor full(const Shape& shape, double value, const Like& like);
-Tensor zeros(const Shape& shape, const TensorOptions& options = {});
-Tensor zeros(const Shape& shape, const Like& like);
-Tensor ones(const Shape& shape, const TensorOptions& options = {});
-Tensor ones(const Shape& shape, const Like& like);
-
-// Uniform in [0, 1).
-Tensor rand(const Shape& shape, const RandomOptions& options = {});
-// Normal, of mean 0 and standard deviation 1.
-Tensor randn(const Shape& shape, const RandomOptions& options = {});
-// For noise in a forward pass. As in dropout, the key comes from the device's random state (seed, step, shard,
-// operation). A RecordedStep cannot repeat these calls. x must be on a device: host memory has no random state.
-Tensor rand(const Shape& shape, const Like& like);
-Tensor randn(const Shape& shape, const Like& like);
-
-// Ones on the diagonal: [n, n] or [n, m].
-Tensor eye(std::int64_t n, const TensorOptions& options = {});
-Tensor eye(std::int64_t n, std::int64_t m, const TensorOptions& options = {});
-
-template <typename T>
-concept Number = std::integral<T> || std::floating_point<T>;
-
-// start, start + step, ..., excluding `end`. Element i is start + i * step, computed in f64. `whole`: the type defaults
-// to i64 instead of f32.
-Tensor arange_of(double start, double end, double step, bool whole, const TensorOptions& options);
-template <Number A, Number B, Number C>
-Tensor arange(A start, B end, C step, const TensorOptions& options = {}) {
-  constexpr bool whole = std::integral<A> && std::integral<B> && std::integral<C>;
-  return arange_of(static_cast<double>(start), static_cast<double>(end), static_cast<double>(step), whole, options);
-}
-template <Number A, Number B>
-Tensor arange(A start, B end, const TensorOptions& options = {}) {
-  return arange(start, end, 1, options);
-}
-template <Number T>
-Tensor arange(T end, const TensorOptions& options = {}) {
-  return arange(0, end, 1, options);
-}
-
-// Functions that join the shards of a batch, or run a function on each of them.
-
-// Returns all samples of all processes as one whole tensor on `device` (kHost: host memory), in every process.
-// Collective: every process must call it. Differentiable; the loss computed from the result must be the same in all
-// processes.
-Tensor gather(const Tensor& x, Device device);
-// The same on the batch's first device.
-Tensor gather(const Tensor& x);
-
-// Calls f once per shard of this process with whole tensors of that shard, and joins the results along axis 0, which
-// must hold the shard's samples. Use it for operations that are errors on cut tensors. Inputs that are not cut are
-// passed unchanged; all cut inputs must have their shards in the same places. A loss in f is the loss of that shard;
-// parameters' gradients are summed over all shards.
-std::vector<Tensor> per_shard(const std::function<std::vector<Tensor>(std::span<const Tensor>)>& f,
-                              std::span<const Tensor> inputs);
-// f returns a tensor, or several as a std::tuple, a std::pair, or a std::array; so does this.
-template <typename F, typename... Inputs>
-requires(sizeof...(Inputs) > 0 &&
-         (std::is_convertible_v<const Inputs&, Tensor> && ...)) auto per_shard(const F& f, const Inputs&... inputs) {
-  const Tensor all[] = {inputs...};
-  const auto call = [&f]<std::size_t... I>(std::span<const Tensor> in, std::index_sequence<I...>) {
-    return f(in[I]...);
-  };
-  constexpr std::index_sequence_for<Inputs...> each;
-  using Result = decltype(call(all, each));
-  const std::vector<Tensor> joined = per_shard(
-      [&](std::span<const Tensor> in) {
-        const Result result = call(in, each);
-        if constexpr (std::is_convertible_v<Result, Tensor>) {
-          return std::vector<Tensor>{result};
-        } else {
-          return std::apply([](const auto&... t) { return std::vector<Tensor>{t...}; }, result);
-        }
-      },
-      std::span<const Tensor>(all));
-  if constexpr (std::is_convertible_v<Result, Tensor>) {
-    return joined[0];
-  } else {
-    return [&]<std::size_t... I>(std::index_sequence<I...>) { return Result{joined[I]...}; }
-    (std::make_index_sequence<std::tuple_size_v<Result>>());
-  }
-}
 
 }  // namespace lockstep

@@ -1,4 +1,6 @@
 // Upper and lower triangles of matrices.
+#include "lockstep/autograd/triangle.h"
+
 #include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/lift.h"
 #include "lockstep/ops/copy.h"
@@ -13,9 +15,9 @@ Array masked(const Array& mask, const Array& x) { return ops::where(mask, x, ops
 // Keeps elements [row, column] with column - row >= first and <= last.
 Tensor band(std::string_view name, const Tensor& x, std::optional<std::int64_t> first,
             std::optional<std::int64_t> last) {
-  check(x.defined() && x.shape().rank() >= 2, "{}: the input is {}, expected at least 2 axes", name, x.shape());
+  check(x.defined() && x.shape().dim() >= 2, "{}: the input is {}, expected at least 2 axes", name, x.shape());
   const Placed placed = place_as(name, x);
-  if (placed.kind == Kind::cut && placed.cut.axis >= x.shape().rank() - 2)
+  if (placed.kind == Kind::cut && placed.cut.axis >= x.shape().dim() - 2)
     fail_across_batch(name, x, "and it would leave out some of them");
   return lift(name, placed, {x}, [=](const Arrays& in) -> Lifted {
     const std::int64_t rows = in[0].size(-2), columns = in[0].size(-1);

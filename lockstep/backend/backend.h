@@ -1,5 +1,5 @@
-// The kernels of one kind of device, family by family. A back end is made by the Runtime that owns it; there is no
-// registry. Several lanes' workers call kernels at once, each with its own KernelContext.
+// Internal: the kernels of one kind of device, family by family. A back end is made by the Runtime that owns it; there
+// is no registry. Several lanes' workers call kernels at once, each with its own KernelContext.
 #pragma once
 
 #include <filesystem>

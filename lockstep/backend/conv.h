@@ -1,4 +1,4 @@
-// Two-dimensional convolutions (cross-correlations, as everywhere in deep learning).
+// Internal: two-dimensional convolutions (cross-correlations, as everywhere in deep learning).
 #pragma once
 
 #include "lockstep/backend/kernels.h"

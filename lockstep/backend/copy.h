@@ -1,4 +1,4 @@
-// Kernels that move elements without computing.
+// Internal: kernels that move elements without computing.
 #pragma once
 
 #include <array>
@@ -8,13 +8,13 @@
 
 namespace lockstep {
 
-// Maps elements of one plain tensor to elements of another. Element (i, j, ..) of `extent` lies at from_first + i *
+// Maps elements of one plain array to elements of another. Element (i, j, ..) of `extent` lies at from_first + i *
 // from[0] + j * from[1] + .. in the source, and correspondingly, with `to`, in the destination. A source stride of 0
 // repeats an element; all places in the destination differ. Permutations, slices, broadcasts, and concatenations are
 // such copies.
 struct StridedCopy {
   Shape extent;
-  std::array<std::int64_t, Shape::kMaxRank> from{}, to{};
+  std::array<std::int64_t, Shape::kMaxDim> from{}, to{};
   std::int64_t from_first = 0, to_first = 0;
 };
 

@@ -1,4 +1,5 @@
-// Kernels that compute each element separately. Arithmetic on bf16 and f16 is done in f32 and rounded once at the end.
+// Internal: kernels that compute each element separately. Arithmetic on bf16 and f16 is done in f32 and rounded once at
+// the end.
 #pragma once
 
 #include "lockstep/backend/formulas.h"

@@ -1,5 +1,5 @@
-// Kernels that use an i64 index tensor. Tensors have three axes, [outer, along, inner], and are plain. The index has
-// `along` numbers for each place of the other axes; an axis of extent 1 shares them.
+// Internal: kernels that use an i64 index array. Arrays have three axes, [outer, along, inner], and are plain. The
+// index has `along` numbers for each place of the other axes; an axis of extent 1 shares them.
 #pragma once
 
 #include "lockstep/backend/kernels.h"

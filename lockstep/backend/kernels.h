@@ -1,4 +1,4 @@
-// Kernel calls as data. A call is a struct in the namespace kernels: its options, and the views that the kernel reads
+// Internal: kernel calls as data. A call is a struct in the namespace kernels: its options, and the views that the kernel reads
 // and writes, which the struct lists. What is done around every kernel (f16 through f32, logging, copies to a GPU) is
 // therefore one template for all calls:
 //

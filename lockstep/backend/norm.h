@@ -1,6 +1,6 @@
-// Batch normalization, divided into kernels so that shards can merge their statistics. A shard's statistics are (n,
-// mean, M2), where M2 is the sum of squared distances from the mean. They are merged in the shards' tree (Chan, Golub,
-// LeVeque 1979). Layer norm and RMS norm normalize each row separately.
+// Internal: batch normalization, divided into kernels so that shards can merge their statistics. A shard's statistics
+// are (n, mean, M2), where M2 is the sum of squared distances from the mean. They are merged in the shards' tree (Chan,
+// Golub, LeVeque 1979). Layer norm and RMS norm normalize each row separately.
 #pragma once
 
 #include <span>
@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-// x, y, residual, dy, and dx are [N, C, H, W] of one dtype and any one layout. Per-channel tensors are [C] and f32 (f64
+// x, y, residual, dy, and dx are [N, C, H, W] of one dtype and any one layout. Per-channel arrays are [C] and f32 (f64
 // if x is f64). n = samples per channel, N*H*W of all shards that share the statistics.
 struct BatchNormStats {
   std::int64_t n = 0;

@@ -1,4 +1,4 @@
-// Optimizer steps over many tensors in one call. Arithmetic and state are f32 (f64 with f64), plain layout.
+// Internal: optimizer steps over many arrays in one call. Arithmetic and state are f32 (f64 with f64), plain layout.
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-// Pooling over windows and over whole images. Tensors are [N, C, H, W] of one dtype; x and y have one layout
+// Internal: pooling over windows and over whole images. Arrays are [N, C, H, W] of one dtype; x and y have one layout
 // (any that fits both).
 #pragma once
 

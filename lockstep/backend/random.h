@@ -1,6 +1,6 @@
-// Random numbers from a counter: element i of a draw depends on (key, i) alone, never on threads or order. The formulas
-// are computed in f64 as written and rounded once to the dtype (to bf16 and f16 through f32), so all back ends give the
-// same bits.
+// Internal: random numbers from a counter: element i of a draw depends on (key, i) alone, never on threads or order.
+// The formulas are computed in f64 as written and rounded once to the dtype (to bf16 and f16 through f32), so all back
+// ends give the same bits.
 #pragma once
 
 #include "lockstep/backend/kernels.h"

@@ -1,5 +1,5 @@
-// Kernels that reduce axes, or sum or sort along them. Sums run in one fixed order that depends on shapes alone, never
-// on the number of threads.
+// Internal: kernels that reduce axes, or sum or sort along them. Sums run in one fixed order that depends on shapes
+// alone, never on the number of threads.
 #pragma once
 
 #include <span>

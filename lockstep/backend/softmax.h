@@ -1,4 +1,4 @@
-// Softmax and the losses.
+// Internal: softmax and the losses.
 #pragma once
 
 #include <cstdint>

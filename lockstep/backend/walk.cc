@@ -36,7 +36,7 @@ Walk layout_walk(const View& x, const View& y) {
 
 Walk strided_walk(const StridedCopy& copy) {
   Walk walk;
-  for (int axis = 0; axis < copy.extent.rank(); ++axis) {
+  for (int axis = 0; axis < copy.extent.dim(); ++axis) {
     const auto i = static_cast<std::size_t>(axis);
     walk.add_axis(copy.extent[axis], copy.from[i], copy.to[i]);
   }

@@ -1,4 +1,4 @@
-// The elements of one tensor in the order of another.
+// Internal: the elements of one array in the order of another.
 #pragma once
 
 #include <cstdint>
@@ -12,31 +12,31 @@ namespace lockstep {
 // `extent`, source `stride`, and destination stride `to` per axis. Axes of one element are omitted, and axes that are
 // adjacent on both sides are merged: a plain copy has one axis, a change of layout three or four.
 struct Walk {
-  int rank = 0;
+  int dim = 0;
   std::int64_t numel = 1;
-  std::int64_t extent[Shape::kMaxRank] = {};
-  std::int64_t stride[Shape::kMaxRank] = {};
-  std::int64_t to[Shape::kMaxRank] = {};
+  std::int64_t extent[Shape::kMaxDim] = {};
+  std::int64_t stride[Shape::kMaxDim] = {};
+  std::int64_t to[Shape::kMaxDim] = {};
 
   void add_axis(std::int64_t axis_extent, std::int64_t axis_stride, std::int64_t axis_to) {
     numel *= axis_extent;
     if (axis_extent == 1) return;
-    if (rank > 0 && stride[rank - 1] == axis_extent * axis_stride && to[rank - 1] == axis_extent * axis_to) {
-      extent[rank - 1] *= axis_extent;
-      stride[rank - 1] = axis_stride;
-      to[rank - 1] = axis_to;
+    if (dim > 0 && stride[dim - 1] == axis_extent * axis_stride && to[dim - 1] == axis_extent * axis_to) {
+      extent[dim - 1] *= axis_extent;
+      stride[dim - 1] = axis_stride;
+      to[dim - 1] = axis_to;
     } else {
-      extent[rank] = axis_extent;
-      stride[rank] = axis_stride;
-      to[rank++] = axis_to;
+      extent[dim] = axis_extent;
+      stride[dim] = axis_stride;
+      to[dim++] = axis_to;
     }
   }
   // Whether both sides are contiguous along the last axis.
-  bool moves_rows() const { return rank == 0 || (stride[rank - 1] == 1 && to[rank - 1] == 1); }
+  bool moves_rows() const { return dim == 0 || (stride[dim - 1] == 1 && to[dim - 1] == 1); }
   // For a transposition: if the destination is contiguous along the last axis, the other axis along which the source is
   // contiguous. -1 if there is none.
   int contiguous_axis() const {
-    for (int axis = 0; axis < rank - 1 && to[rank - 1] == 1; ++axis) {
+    for (int axis = 0; axis < dim - 1 && to[dim - 1] == 1; ++axis) {
       if (stride[axis] == 1) return axis;
     }
     return -1;

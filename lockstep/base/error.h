@@ -6,9 +6,7 @@
 
 #include <algorithm>
 #include <concepts>
-#include <cstdint>
 #include <exception>
-#include <memory>
 #include <stdexcept>
 #include <string>
 
@@ -19,6 +17,8 @@ namespace LOCKSTEP_API lockstep {
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
+  // The exception that this error reports, if it wraps another one; otherwise null.
+  virtual std::exception_ptr cause() const { return nullptr; }
 };
 
 // fail() and check() call this: formatting in one place keeps their callers small.
@@ -36,56 +36,6 @@ void check(bool ok, fmt::format_string<Args...> message, Args&&... args) {
   if (!ok) [[unlikely]]
     throw_error(message, fmt::make_format_args(args...));
 }
-
-// Why data is missing: the first task that failed, shared by everything that failed because of it, or a cancellation.
-// Lasting data that the failure kept from being updated, such as weights, is not missing: it has its former value.
-struct Failure {
-  // Empty for a cancellation.
-  std::string task = {};
-  // The task's exception.
-  std::exception_ptr cause = {};
-  // "relu on cpu:0 compute 0: ...", "cancelled: the run was interrupted"
-  std::string message = {};
-  // The task's position in the order of pushing. A cancellation has one, too.
-  std::int64_t order = 0;
-  bool cancelled = false;
-};
-
-using FailurePtr = std::shared_ptr<const Failure>;
-
-// Thrown by waits. what() begins with the name of the first task that failed and its lane.
-class TaskError : public Error {
- public:
-  explicit TaskError(FailurePtr failure) : Error(failure->message), failure_(std::move(failure)) {}
-  const Failure& failure() const { return *failure_; }
-  const std::string& task() const { return failure_->task; }
-
- private:
-  FailurePtr failure_;
-};
-
-// Thrown by waits for data of a task that Engine::cancel_pending cancelled.
-class CancelledError : public TaskError {
- public:
-  using TaskError::TaskError;
-};
-
-[[noreturn]] inline void throw_failure(FailurePtr failure) {
-  if (failure->cancelled) throw CancelledError(std::move(failure));
-  throw TaskError(std::move(failure));
-}
-
-// Thrown for every failure of communication. Names the lost rank, if one is known, and the operation that waited for
-// it: `rank 1 lost (connection closed) during all-reduce of bucket 3, step 17`.
-class CommError : public Error {
- public:
-  CommError(const std::string& message, int lost_rank) : Error(message), lost_rank_(lost_rank) {}
-  // -1 if unknown.
-  int lost_rank() const { return lost_rank_; }
-
- private:
-  int lost_rank_;
-};
 
 // Prints x.describe(), or else x.str().
 template <typename T>

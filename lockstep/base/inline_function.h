@@ -1,5 +1,5 @@
-// A move-only std::function that stores closures of up to Room bytes inside itself, so pushing a task allocates
-// nothing.
+// Internal: a move-only std::function with an inline buffer: it stores closures of up to Room bytes inside itself, so
+// pushing a task allocates nothing.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ class InlineFunction;
 template <typename R, typename... Args, std::size_t Room>
 class InlineFunction<R(Args...), Room> {
  public:
-  // Not defaulted: `= {}` would then zero the room.
+  // Not defaulted: `= {}` would then zero the buffer.
   InlineFunction() {}  // NOLINT(modernize-use-equals-default)
   template <typename F>
   requires(!std::is_same_v<std::remove_cvref_t<F>, InlineFunction> && std::is_invocable_r_v<R, F&, Args...>)

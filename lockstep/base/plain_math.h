@@ -1,5 +1,6 @@
-// Functions made of single IEEE operations, so they have the same bits on every machine, with every standard library,
-// and on GPUs (compiled without contraction of a * b + c). Errors are about one ulp unless a function says otherwise.
+// Functions made of single IEEE operations, so they have the same bits on every machine, with every standard
+// library, and on GPUs (compiled without contraction of a * b + c). Errors are about one ulp unless a function says
+// otherwise.
 #pragma once
 
 #include <array>

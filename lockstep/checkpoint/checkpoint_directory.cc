@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <stdio.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -276,27 +275,15 @@ void copy_checkpoint(const CheckpointContents& checkpoint, const fs::path& folde
   writer.publish();
 }
 
-CheckpointWriter::FolderLock::FolderLock(const fs::path& folder)
-    : fd_(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
-  check(fd_ >= 0, "checkpoint: cannot open {}: {}", folder.string(), std::generic_category().message(errno));
-  // Some network file systems cannot lock a folder. There the user must ensure that only one process writes.
-  if (::flock(fd_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
-    ::close(fd_);
-    fail("checkpoint: another process is writing to {}", folder.string());
-  }
-}
-
-CheckpointWriter::FolderLock::~FolderLock() {
-  ::flock(fd_, LOCK_UN);  // a forked process may still have the descriptor
-  ::close(fd_);
-}
-
 CheckpointWriter::CheckpointWriter(const fs::path& folder, std::int64_t step, CheckpointWriterOptions options)
     : folder_(folder), step_(step), keep_(options.keep) {
   check(step >= 0, "checkpoint: step is {}, expected 0 or more", step);
   check(keep_ >= 1, "checkpoint: keep is {}, expected 1 or more", keep_);
   make_folder(folder_);
-  lock_.emplace(folder_);
+  lock_ = FileLock(FileDescriptor(::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)));
+  check(static_cast<bool>(lock_), "checkpoint: cannot open {}: {}", folder_.string(),
+        std::generic_category().message(errno));
+  check(lock_.try_lock(), "checkpoint: another process is writing to {}", folder_.string());
   for (std::int64_t lost : moved_aside_in(folder_)) {
     rename_folder(moved_aside(folder_, lost), folder_ / folder_name(lost));
   }

@@ -1,5 +1,5 @@
-// Checkpoints on disk: one folder per step, `step-00000123`, that exists whole or not at all. A manifest lists its
-// files with their sizes and SHA-256, so a reader detects damage before it loads anything.
+// Internal: checkpoints on disk: one folder per step, `step-00000123`, that exists whole or not at all. A manifest
+// lists its files with their sizes and SHA-256, so a reader detects damage before it loads anything.
 #pragma once
 
 #include <cstddef>
@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "lockstep/checkpoint/file_lock.h"
 #include "lockstep/checkpoint/weights.h"
 
 namespace lockstep {
@@ -91,17 +92,6 @@ class CheckpointWriter {
     std::uint64_t bytes = 0;
     std::string sha256;
   };
-  // One process at a time holds the lock. It ends with the process.
-  class FolderLock {
-   public:
-    explicit FolderLock(const std::filesystem::path& folder);
-    ~FolderLock();
-    FolderLock(const FolderLock&) = delete;
-    FolderLock& operator=(const FolderLock&) = delete;
-
-   private:
-    int fd_;
-  };
 
   std::string manifest() const;
   void replace_published() const;
@@ -110,7 +100,7 @@ class CheckpointWriter {
   std::filesystem::path folder_;
   std::int64_t step_;
   int keep_;
-  std::optional<FolderLock> lock_;
+  FileLock lock_;                    // of the folder itself
   std::filesystem::path temporary_;  // empty once published
   std::map<std::string, FileRecord> files_;
 };

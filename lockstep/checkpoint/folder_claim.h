@@ -1,4 +1,6 @@
-// A folder of checkpoints belongs to one run at a time: the checkpoints of two runs would replace each other.
+// Internal: a folder of checkpoints belongs to one run at a time: the checkpoints of two runs would replace each other.
+// A run has its claim from start to end. CheckpointWriter locks the folder besides, for the time of one checkpoint,
+// because a program may also write checkpoints without a run.
 #pragma once
 
 #include <chrono>
@@ -6,30 +8,27 @@
 #include <filesystem>
 #include <string>
 
-#include "lockstep/base/file_descriptor.h"
+#include "lockstep/checkpoint/file_lock.h"
 
 namespace lockstep {
 
 class FolderClaim {
  public:
-  // Makes the folder if it does not exist. Throws if another run has it. A run that was just killed gets two seconds to
-  // end. One of another host gets `elsewhere`: if that host crashed, the file server keeps its lock for a while, with
-  // NFS for 90 s by default. Also throws the errors that CheckpointWriter would throw for this step, at the start
-  // instead of after an hour of training.
+  // Makes the folder if it does not exist. Throws if another run has it after some wait: two seconds, in which a killed
+  // run ends; `elsewhere` if the other run's host is not this one: if that host crashed, the file server keeps its lock
+  // for a while, with NFS for 90 s by default. Also throws the errors that CheckpointWriter would throw for this step,
+  // at the start instead of after an hour of training.
   FolderClaim(const std::filesystem::path& folder, std::int64_t step,
               std::chrono::milliseconds elsewhere = std::chrono::seconds(100));
-  ~FolderClaim();
-  FolderClaim(const FolderClaim&) = delete;
-  FolderClaim& operator=(const FolderClaim&) = delete;
 
-  // The process of another host that has the folder now: `process 4711 on node0`. Empty if there is none. A constructor
-  // would wait for it.
+  // The process of another host that has the folder now, and for which the constructor would wait: `process 4711 on
+  // node0`. Empty if there is none.
   static std::string holder_elsewhere(const std::filesystem::path& folder);
 
  private:
-  // The lock ends with the process. The file stays: if a run removed it, two later runs could each lock a file of that
-  // name.
-  FileDescriptor file_;
+  // Of the file `.lock` in the folder. The file stays: if a run removed it, two later runs could each lock a file of
+  // that name.
+  FileLock lock_;
 };
 
 }  // namespace lockstep

@@ -1,6 +1,7 @@
 #include "lockstep/checkpoint/training_checkpoint.h"
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <span>
 
@@ -33,6 +34,9 @@ Recipe::Recipe(std::initializer_list<Entry> entries) {
 }
 
 void Recipe::set(std::string_view name, Value value) {
+  // JSON has neither, so a checkpoint could not be resumed.
+  if (const double* number = value.as<double>())
+    check(std::isfinite(*number), "recipe: {} is {}, expected a finite number", name, *number);
   const auto found = std::ranges::find(entries_, name, &Entry::first);
   if (found == entries_.end()) {
     entries_.emplace_back(name, std::move(value));

@@ -73,9 +73,36 @@ std::optional<std::uint64_t> bytes_of(std::size_t item, std::span<const std::int
   return std::ranges::count(dims, 0) > 0 ? 0 : static_cast<std::uint64_t>(bytes);
 }
 
+// torch.save() writes a zip archive of pickled objects, and before version 1.6 a pickle. Only Python reads these: they
+// contain code.
+std::string how_to_convert(std::string_view origin) {
+  const std::string name = std::filesystem::path(origin).filename().string();
+  return fmt::format(
+      "convert it with python3 -c 'import torch, safetensors.torch as s; s.save_file(torch.load(\"{}\", \"cpu\"), "
+      "\"{}\")', or from a program that has the model with safetensors.torch.save_file(net.state_dict(), ...)",
+      name, std::filesystem::path(name).replace_extension(".safetensors").string());
+}
+
+void refuse_pytorch_archive(std::string_view contents, std::string_view origin) {
+  const bool zip =
+      contents.starts_with("PK\x03\x04") && contents.size() > kLengthBytes && contents[kLengthBytes] != '{';
+  const bool pickle = contents.size() > kLengthBytes && contents[0] == '\x80' && contents[1] >= 2 && contents[1] <= 5 &&
+                      contents[kLengthBytes] != '{';
+  if (zip || pickle)
+    fail("{}: this is a file of torch.save(), which only Python can read: {}", origin, how_to_convert(origin));
+}
+
+// For a damaged file, or one of a form of torch.save() that is not known here: the name may tell where it comes from.
+std::string hint_from_name(std::string_view origin) {
+  const std::string extension = std::filesystem::path(origin).extension().string();
+  const bool pytorch = extension == ".pt" || extension == ".pth" || extension == ".ckpt" || extension == ".bin";
+  return pytorch ? "; if it is a file of torch.save(), " + how_to_convert(origin) : "";
+}
+
 json parse_header(std::string_view text, std::string_view origin) {
   // The parser would skip a byte order mark and treat a NUL byte as the end.
-  check(text.starts_with('{') && text.find('\0') == text.npos, "{}: header is not a JSON object", origin);
+  check(text.starts_with('{') && text.find('\0') == text.npos, "{}: header is not a JSON object{}", origin,
+        hint_from_name(origin));
   json header;
   try {
     header = json::parse(text, JsonGuard(fmt::format("{}: header", origin), kMaxDepth, std::string::npos));
@@ -132,7 +159,7 @@ void parse_tensor(const std::string& name, const json& entry, std::span<const st
   }
   const auto bytes = data.subspan(begin, end - begin);
   const auto known = std::ranges::find(kDTypeCodes, code, &DTypeCode::code);
-  if (known != kDTypeCodes.end() && dims.size() <= Shape::kMaxRank) {
+  if (known != kDTypeCodes.end() && dims.size() <= Shape::kMaxDim) {
     file.tensors.push_back({name, known->dtype, Shape(dims), bytes});
   } else {
     file.foreign.push_back({name, code, std::move(dims), bytes});
@@ -161,22 +188,6 @@ void check_coverage(SafetensorsFile& file, std::span<const std::byte> data, std:
   check(rest == 0, "{}: {} bytes after {} belong to no tensor", origin, rest, before);
 }
 
-// torch.save() writes a zip archive of pickled objects, and before version 1.6 a pickle. Only Python reads these: they
-// contain code.
-void refuse_pytorch_archive(std::string_view contents, std::string_view origin) {
-  const bool zip =
-      contents.starts_with("PK\x03\x04") && contents.size() > kLengthBytes && contents[kLengthBytes] != '{';
-  const bool pickle = contents.size() > kLengthBytes && contents[0] == '\x80' && contents[1] >= 2 && contents[1] <= 5 &&
-                      contents[kLengthBytes] != '{';
-  if (!zip && !pickle) return;
-  const std::string name = std::filesystem::path(origin).filename().string();
-  fail(
-      "{}: this is a file of torch.save(), which only Python can read: convert it with python3 -c 'import torch, "
-      "safetensors.torch as s; s.save_file(torch.load(\"{}\", \"cpu\"), \"{}\")', or from a program that has the "
-      "model with safetensors.torch.save_file(net.state_dict(), ...)",
-      origin, name, std::filesystem::path(name).replace_extension(".safetensors").string());
-}
-
 // The header of a file, padded so that the data starts at a multiple of 8 bytes.
 std::string make_header(std::span<const TensorBytes* const> tensors, const SafetensorsMetadata& metadata) {
   ordered_json header = ordered_json::object();
@@ -186,13 +197,13 @@ std::string make_header(std::span<const TensorBytes* const> tensors, const Safet
     const std::string name = excerpt(tensor->name);
     check(tensor->name != kMetadata, "write_safetensors: no tensor can have the name {}", name);
     check(!header.contains(tensor->name), "write_safetensors: two tensors have the name {}", name);
-    const auto expected = bytes_of(item_size(tensor->dtype), tensor->shape.dims());
+    const auto expected = bytes_of(item_size(tensor->dtype), tensor->shape.sizes());
     check(expected.has_value() && *expected == tensor->bytes.size(),
           "write_safetensors: tensor {} has {} bytes, shape {} of {} takes {}", name, tensor->bytes.size(),
           tensor->shape, lockstep::name(tensor->dtype),
           expected ? std::to_string(*expected) : "more than can be counted");
     header[tensor->name] = {{"dtype", code_of(tensor->dtype)},
-                            {"shape", tensor->shape.dims()},
+                            {"shape", tensor->shape.sizes()},
                             {"data_offsets", {offset, offset + *expected}}};
     offset += *expected;
   }
@@ -223,16 +234,16 @@ const TensorBytes* SafetensorsFile::find(std::string_view name) const {
 
 SafetensorsFile parse_safetensors(std::string bytes, std::string_view origin) {
   auto contents = std::make_shared<const std::string>(std::move(bytes));
-  check(contents->size() >= kLengthBytes, "{}: {} bytes are too few for a safetensors file, which starts with {}",
-        origin, contents->size(), kLengthBytes);
+  check(contents->size() >= kLengthBytes, "{}: {} bytes are too few for a safetensors file, which starts with {}{}",
+        origin, contents->size(), kLengthBytes, hint_from_name(origin));
   refuse_pytorch_archive(*contents, origin);
   std::uint64_t header_bytes = 0;
   std::memcpy(&header_bytes, contents->data(), kLengthBytes);
   check(header_bytes <= kMaxHeaderBytes,
-        "{}: not a safetensors file: its header would have {} bytes, at most {} are allowed", origin, header_bytes,
-        kMaxHeaderBytes);
-  check(header_bytes <= contents->size() - kLengthBytes, "{}: header has {} bytes, only {} are in the file", origin,
-        header_bytes, contents->size() - kLengthBytes);
+        "{}: not a safetensors file: its header would have {} bytes, at most {} are allowed{}", origin, header_bytes,
+        kMaxHeaderBytes, hint_from_name(origin));
+  check(header_bytes <= contents->size() - kLengthBytes, "{}: header has {} bytes, only {} are in the file{}", origin,
+        header_bytes, contents->size() - kLengthBytes, hint_from_name(origin));
 
   SafetensorsFile file;
   const auto data = std::as_bytes(std::span(*contents)).subspan(kLengthBytes + header_bytes);

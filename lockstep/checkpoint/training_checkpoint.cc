@@ -50,13 +50,15 @@ nlohmann::ordered_json to_json(const TrainingPosition& p) {
   if (p.learning_rate) j["learning_rate"] = *p.learning_rate;
   if (p.epochs.empty()) return j;
   j["epochs"] = nlohmann::ordered_json::array();
-  for (const EpochRecord& e : p.epochs) {
+  for (const EpochReport& e : p.epochs) {
     j["epochs"].push_back({{"epoch", e.epoch},
                            {"seconds", e.seconds},
                            {"train_loss", e.train_loss},
-                           {"test_correct", e.test_correct},
-                           {"test_total", e.test_total}});
-    for (const auto& [name, value] : e.metrics) j["epochs"].back()["metrics"][name] = value;
+                           {"test_correct", e.test.correct},
+                           {"test_total", e.test.total}});
+    for (const MetricResult& m : e.metrics) {
+      if (m.table.empty()) j["epochs"].back()["metrics"][m.name] = m.value;
+    }
   }
   return j;
 }
@@ -82,12 +84,14 @@ TrainingPosition position_from(const nlohmann::ordered_json& j) {
   }
   if (j.contains("learning_rate")) p.learning_rate = j.at("learning_rate").get<double>();
   for (const auto& e : j.value("epochs", nlohmann::ordered_json::array())) {
-    p.epochs.push_back({count_at(e, "epoch"), e.at("seconds"), e.at("train_loss"), count_at(e, "test_correct"),
-                        count_at(e, "test_total")});
+    p.epochs.push_back({count_at(e, "epoch"),
+                        e.at("seconds"),
+                        e.at("train_loss"),
+                        {count_at(e, "test_correct"), count_at(e, "test_total")}});
     const auto metrics = e.value("metrics", nlohmann::ordered_json::object());
     for (const auto& [name, value] : metrics.items()) {
       // Not a number: JSON has none.
-      p.epochs.back().metrics.emplace_back(name, value.is_null() ? NAN : value.get<double>());
+      p.epochs.back().metrics.push_back({.name = name, .value = value.is_null() ? NAN : value.get<double>()});
     }
   }
   check(p.learning_rate.value_or(0) >= 0, "learning_rate is {}, expected at least 0", p.learning_rate.value_or(0));
@@ -191,7 +195,7 @@ TrainingState read_state(const CheckpointContents& checkpoint) {
   }
 }
 
-// Takes the file out, so that its bytes are freed once they are tensors.
+// Moves the file out of the checkpoint, so that its bytes are freed when the tensors are made.
 StateDict take_tensors(CheckpointContents& checkpoint, std::string_view name) {
   checkpoint.file(std::string(name));
   return as_tensors(parse_safetensors(std::move(checkpoint.files.extract(std::string(name)).mapped()),

@@ -15,7 +15,10 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
+#include "lockstep/checkpoint/epoch_report.h"
 #include "lockstep/nn/module.h"
+#include "lockstep/nn/state_dict.h"
+#include "lockstep/optim/loss_scaler.h"
 #include "lockstep/optim/optimizer.h"
 
 namespace LOCKSTEP_API lockstep {
@@ -59,7 +62,7 @@ class Recipe {
   Recipe() = default;
   Recipe(std::initializer_list<Entry> entries);
 
-  // Replaces the entry of that name, or adds one after all others.
+  // Replaces the entry of that name, or adds one after all others. Throws for NaN and infinities, which JSON lacks.
   void set(std::string_view name, Value value);
   void erase(std::string_view name);
   // Sets every entry of `other`.
@@ -87,16 +90,6 @@ class Recipe {
 // SHA-256 of the recipe, 64 hexadecimal digits; the order of the names does not matter. The first eight identify a run.
 std::string recipe_hash(const Recipe& recipe);
 
-// The report of a finished epoch.
-struct EpochRecord {
-  std::int64_t epoch = 0;  // from 1
-  double seconds = 0;      // training time, without evaluation
-  double train_loss = 0;
-  std::int64_t test_correct = 0, test_total = 0;
-  // By name, in the order of the run's metrics. Tables are not kept.
-  std::vector<std::pair<std::string, double>> metrics = {};
-};
-
 struct TrainingPosition {
   std::int64_t step = 0;   // finished steps
   std::int64_t epoch = 0;  // the epoch in progress, from 0
@@ -111,7 +104,7 @@ struct TrainingPosition {
   std::optional<double> learning_rate = {};
   // All finished epochs, including those of earlier runs that this one resumed. Checkpoints of older versions have
   // none.
-  std::vector<EpochRecord> epochs = {};
+  std::vector<EpochReport> epochs = {};
 };
 
 struct SaveOptions {

@@ -99,9 +99,9 @@ Tensor converted(const ForeignTensor& t) {
   return tensor;
 }
 
-// Undefined if no type holds its values.
+// An undefined tensor if no type holds the foreign tensor's values.
 Tensor as_tensor(const ForeignTensor& t) {
-  if (t.dims.size() > Shape::kMaxRank) return {};
+  if (t.dims.size() > Shape::kMaxDim) return {};
   if (t.dtype == "BOOL") return converted<std::uint8_t, std::uint8_t>(t);
   if (t.dtype == "I8") return converted<std::int8_t, std::int64_t>(t);
   if (t.dtype == "I16") return converted<std::int16_t, std::int64_t>(t);

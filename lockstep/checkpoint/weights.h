@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "lockstep/nn/module.h"
+#include "lockstep/nn/state_dict.h"
 
 namespace LOCKSTEP_API lockstep {
 

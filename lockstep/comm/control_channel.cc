@@ -12,13 +12,14 @@
 #include <cerrno>
 #include <cstring>
 
-#include "lockstep/comm/sign_of_life.h"
+#include "lockstep/comm/heartbeat.h"
+#include "lockstep/net/comm_error.h"
 #include "lockstep/net/tcp_socket.h"
 
 namespace lockstep {
 namespace {
 
-enum class FrameKind : std::uint32_t { message, failure, goodbye, descriptor, sign_of_life, received };
+enum class FrameKind : std::uint32_t { message, failure, shutdown, descriptor, heartbeat, received };
 
 // The longest wait for a rank that does not read, when a group ends.
 constexpr std::chrono::milliseconds kFlushTime{5'000};
@@ -48,11 +49,12 @@ struct ControlChannel::Peer {
   // Guarded by ControlChannel::mutex_.
   bool departed = false;
   std::uint64_t unreceived = 0;  // bytes of messages that the peer has not received yet
-  // Heartbeats since it was last heard from. Negative before the first one, since it may still be connecting to others.
+  // Heartbeat intervals since the peer's last message. Negative before the first one: the peer may still be connecting
+  // to others.
   int silent_for = -2;
 };
 
-PeerSockets ControlChannel::connect(const Introduction& group, SocketKind kind, int connections,
+PeerSockets ControlChannel::connect(const GroupMembership& group, SocketKind kind, int connections,
                                     const TimeLimit& limit) {
   PeerSockets sockets;
   try {
@@ -73,7 +75,8 @@ PeerSockets ControlChannel::connect(const Introduction& group, SocketKind kind, 
 }
 
 ControlChannel::ControlChannel(int rank, std::vector<FileDescriptor> sockets, std::chrono::milliseconds silence)
-    : rank_(rank), silence_(silence), pause_(pause_of_beats(silence)), stop_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+    : rank_(rank), silence_(silence), interval_(heartbeat_interval(silence)),
+      stop_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   check(static_cast<bool>(stop_), "process group: cannot make an event: {}", std::strerror(errno));
   for (FileDescriptor& socket : sockets) {
     peers_.push_back(std::make_unique<Peer>());
@@ -85,7 +88,7 @@ ControlChannel::ControlChannel(int rank, std::vector<FileDescriptor> sockets, st
 ControlChannel::~ControlChannel() {
   const std::uint64_t one = 1;
   if (::write(stop_.get(), &one, sizeof one) == sizeof one && reader_.joinable()) reader_.join();
-  tell_all({.kind = FrameKind::goodbye}, nullptr);
+  tell_all({.kind = FrameKind::shutdown}, nullptr);
   if (!first_failure()) flush();
 }
 
@@ -101,7 +104,7 @@ void ControlChannel::flush() {
     if (!send_rest(peer)) return errno != EAGAIN && errno != EINTR;
     int protocol = 0, left = 0;
     socklen_t size = sizeof protocol;
-    // A Unix socket has handed everything over.
+    // A Unix socket has no send buffer: what was sent is already with the peer.
     const bool is_tcp =
         ::getsockopt(peer.socket.get(), SOL_SOCKET, SO_PROTOCOL, &protocol, &size) == 0 && protocol == IPPROTO_TCP;
     return !is_tcp || ::ioctl(peer.socket.get(), SIOCOUTQ, &left) != 0 || left == 0;
@@ -136,12 +139,12 @@ bool ControlChannel::departed(int rank) const {
 void ControlChannel::read_all() {
   std::vector<pollfd> items{{stop_.get(), POLLIN, 0}};
   for (const auto& peer : peers_) items.push_back({peer->socket.get(), POLLIN, 0});  // poll() ignores -1
-  auto next_beat = std::chrono::steady_clock::now();  // at once, so that others know that this rank is alive
+  auto next_heartbeat = std::chrono::steady_clock::now();  // at once, so that others know that this rank is alive
   for (;;) {
     for (std::size_t r = 0; r < peers_.size(); ++r) {
       if (items[r + 1].fd >= 0) items[r + 1].events = send_rest_if_free(*peers_[r]) ? POLLIN : POLLIN | POLLOUT;
     }
-    wait_for_any(items, next_beat);
+    wait_for_any(items, next_heartbeat);
     std::uint64_t stopped;  // is read, since an item may count as ready that is not
     if (items[0].revents != 0 && ::read(stop_.get(), &stopped, sizeof stopped) == sizeof stopped) return;
     for (std::size_t r = 0; r < peers_.size(); ++r) {
@@ -152,20 +155,20 @@ void ControlChannel::read_all() {
       mailbox_.close(rank);
     }
     // Comes last, so that everything that arrived while this process was stopped is read before silence counts.
-    if (std::chrono::steady_clock::now() < next_beat) continue;
-    beat();
-    next_beat = std::chrono::steady_clock::now() + pause_;
+    if (std::chrono::steady_clock::now() < next_heartbeat) continue;
+    send_heartbeats();
+    next_heartbeat = std::chrono::steady_clock::now() + interval_;
   }
 }
 
-void ControlChannel::beat() {
+void ControlChannel::send_heartbeats() {
   int lost_rank = -1;
   for (int r = 0; r < static_cast<int>(peers_.size()); ++r) {
     if (r == rank_) continue;
-    try_send_sign_of_life(r);
+    try_send_heartbeat(r);
     std::lock_guard lock(mutex_);
     Peer& peer = *peers_[static_cast<std::size_t>(r)];
-    if (++peer.silent_for == silence_.length() / pause_ && !peer.departed && lost_rank < 0) lost_rank = r;
+    if (++peer.silent_for == silence_.length() / interval_ && !peer.departed && lost_rank < 0) lost_rank = r;
   }
   if (lost_rank < 0) return;
   const RankFailure failure = no_answer(lost_rank, silence_);
@@ -176,7 +179,7 @@ void ControlChannel::beat() {
 bool ControlChannel::answers(int rank) const {
   std::lock_guard lock(mutex_);
   const int silent_for = peers_[static_cast<std::size_t>(rank)]->silent_for;
-  return silent_for >= 0 && silent_for < kRecentBeats;
+  return silent_for >= 0 && silent_for < kRecentHeartbeats;
 }
 
 bool ControlChannel::read_some(int rank) {
@@ -231,12 +234,12 @@ void ControlChannel::handle_frame(int rank) {
     case FrameKind::failure:
       report({frame.number, std::string(reinterpret_cast<const char*>(data.data()), data.size())});
       break;
-    case FrameKind::goodbye: {
+    case FrameKind::shutdown: {
       std::lock_guard lock(mutex_);
       peer.departed = true;
       break;
     }
-    case FrameKind::sign_of_life: break;
+    case FrameKind::heartbeat: break;
     case FrameKind::received: {
       std::lock_guard lock(mutex_);
       peer.unreceived -= std::min(peer.unreceived, frame.received);
@@ -263,16 +266,16 @@ void ControlChannel::send(int destination, int tag, const Message& message, cons
   for (;;) {
     {
       std::lock_guard lock(mutex_);
-      if (first_failure_) throw_failure(*first_failure_);
-      if (peer.departed) throw_failure(lost(destination, kClosedGroup));
+      if (first_failure_) throw_rank_failure(*first_failure_);
+      if (peer.departed) throw_rank_failure(lost(destination, kClosedGroup));
       if (peer.unreceived == 0 || peer.unreceived + bytes <= kMostUnreceived) {
         peer.unreceived += bytes;
         break;
       }
     }
-    if (const auto failed = failure ? failure() : std::nullopt) throw_failure(*failed);
-    if (mailbox_.closed(destination)) throw_failure(lost(destination, kClosedConnection));
-    if (limit.over()) throw_failure(overdue(destination, answers(destination), limit));
+    if (const auto failed = failure ? failure() : std::nullopt) throw_rank_failure(*failed);
+    if (mailbox_.closed(destination)) throw_rank_failure(lost(destination, kClosedConnection));
+    if (limit.over()) throw_rank_failure(overdue(destination, answers(destination), limit));
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   const Frame frame{.number = tag, .bytes = bytes, .header = message.header};
@@ -295,7 +298,7 @@ std::optional<Message> ControlChannel::receive(int source, int tag, const TimeLi
 
 void ControlChannel::tell_failure(const RankFailure& failure) {
   {
-    // A thread that is sending another frame to a rank that does not read then gives up.
+    // A thread that waits to send another frame to a rank that does not read sees this and throws.
     std::lock_guard lock(mutex_);
     if (!first_failure_) first_failure_ = failure;
   }
@@ -318,9 +321,9 @@ void ControlChannel::send_frame(int destination, const Frame& frame, const std::
   Peer& peer = *peers_[static_cast<std::size_t>(destination)];
   std::lock_guard lock(peer.writing);
   const auto wait_for_room = [&] {
-    if (errno != EAGAIN && errno != EINTR) throw_failure(lost(destination, kClosedConnection));
-    if (const auto failed = first_failure()) throw_failure(*failed);
-    if (limit.over()) throw_failure(overdue(destination, answers(destination), limit));
+    if (errno != EAGAIN && errno != EINTR) throw_rank_failure(lost(destination, kClosedConnection));
+    if (const auto failed = first_failure()) throw_rank_failure(*failed);
+    if (limit.over()) throw_rank_failure(overdue(destination, answers(destination), limit));
     pollfd item{peer.socket.get(), POLLOUT, 0};
     wait_for_any({&item, 1}, std::chrono::steady_clock::now() + std::chrono::milliseconds(20));
   };
@@ -358,12 +361,12 @@ void ControlChannel::send_frame(int destination, const Frame& frame, const std::
   }
 }
 
-void ControlChannel::try_send_sign_of_life(int destination) {
+void ControlChannel::try_send_heartbeat(int destination) {
   Peer& peer = *peers_[static_cast<std::size_t>(destination)];
   // A frame that is under way serves as a heartbeat when it arrives.
   std::unique_lock lock(peer.writing, std::try_to_lock);
   if (!lock || !send_rest(peer)) return;
-  keep_rest(peer, {.kind = FrameKind::sign_of_life}, nullptr, 0);
+  keep_rest(peer, {.kind = FrameKind::heartbeat}, nullptr, 0);
   send_rest(peer);
 }
 
@@ -410,10 +413,10 @@ FileDescriptor ControlChannel::receive_descriptor(int source, int number, const 
       }
     }
     // Called without the lock, since it may wait for something that the reading thread is about to read.
-    if (const auto failed = failure()) throw_failure(*failed);
-    if (const auto failed = first_failure()) throw_failure(*failed);
-    if (limit.over()) throw_failure(overdue(source, answers(source), limit));
-    if (departed(source)) throw_failure(lost(source, kClosedGroup));
+    if (const auto failed = failure()) throw_rank_failure(*failed);
+    if (const auto failed = first_failure()) throw_rank_failure(*failed);
+    if (limit.over()) throw_rank_failure(overdue(source, answers(source), limit));
+    if (departed(source)) throw_rank_failure(lost(source, kClosedGroup));
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
 }

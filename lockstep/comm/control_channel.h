@@ -1,7 +1,7 @@
-// One connection with every other rank for rare messages: point-to-point messages, failures, and goodbyes. One thread
-// reads all connections, so a rank sees at once that another one died. The thread also sends heartbeats, even while the
-// other threads of its rank are busy. A rank therefore counts as lost when its process is stopped or unreachable, but
-// not when it is slow.
+// Internal: one connection with every other rank for rare messages: point-to-point messages, failures, and shutdown
+// messages. One thread reads all connections, so a rank sees at once that another one died. The thread also sends
+// heartbeats, even while the other threads of its rank are busy. A rank therefore counts as lost when its process is
+// stopped or unreachable, but not when it is slow.
 #pragma once
 
 #include <functional>
@@ -20,32 +20,33 @@ namespace lockstep {
 
 class ControlChannel {
  public:
-  // Connects the group's ranks. The last connection is for a ControlChannel. If this rank gives up, it tells the ranks
-  // that it has reached: they may have all their connections already, and would call it lost.
-  static PeerSockets connect(const Introduction& group, SocketKind kind, int connections, const TimeLimit& limit);
+  // Connects the group's ranks. The last connection is for a ControlChannel. If this rank gives up, it reports the
+  // reason to the ranks that it has reached: they may already have all their connections, and would call it lost.
+  static PeerSockets connect(const GroupMembership& group, SocketKind kind, int connections, const TimeLimit& limit);
 
-  // sockets[r] is a non-blocking connection with rank r; this rank's own place is empty. A rank is lost when nothing is
-  // heard from it for `silence`.
+  // sockets[r] is a non-blocking connection with rank r; this rank's own place is empty. A rank is lost when no message
+  // of it arrives for `silence`.
   ControlChannel(int rank, std::vector<FileDescriptor> sockets, std::chrono::milliseconds silence);
-  // Says goodbye.
+  // Sends a shutdown message to all ranks.
   ~ControlChannel();
 
-  // Sets the callback for a rank that is silent or left without a goodbye, and for failures that others report. Earlier
-  // failures are reported at once. Runs on the reading thread.
+  // Sets the callback for failures: a rank that is silent or left without a shutdown message, and what other ranks
+  // report. The callback runs on the reading thread, or at once for a failure that happened before.
   void watch(std::function<void(const RankFailure&)> on_failure);
 
-  // Waits while the destination has received too little of what was sent before. `failure` is polled.
+  // Waits while more than kMostUnreceived bytes to the destination are not received. `failure` is polled.
   void send(int destination, int tag, const Message& message, const TimeLimit& limit,
             const std::function<std::optional<RankFailure>()>& failure = {});
   // As Mailbox::take().
   std::optional<Message> receive(int source, int tag, const TimeLimit& limit, const std::function<bool()>& give_up);
   // Whether the source sends no more messages.
   bool closed(int source) const { return mailbox_.closed(source); }
-  // Whether the rank said goodbye.
+  // Whether the rank sent its shutdown message.
   bool departed(int rank) const;
-  // Whether the rank's process was heard from recently.
+  // Whether a message of the rank's process, such as a heartbeat, arrived recently.
   bool answers(int rank) const;
-  // Sends nothing else from now on. Senders that wait for a rank that does not read fail with this failure.
+  // Sends the failure to all ranks, and nothing else afterwards. A thread that waits to send to a rank that does not
+  // read throws this failure.
   void tell_failure(const RankFailure& failure);
 
   // Unix sockets only. The other process gets its own descriptor of the same file.
@@ -60,32 +61,33 @@ class ControlChannel {
   struct Peer;
 
   std::optional<RankFailure> first_failure() const;
-  // Waits until the destination's system has everything. Closing a connection with unread heartbeats drops what is
-  // still to be sent.
+  // Waits until the destination's kernel has everything. Without that, closing a connection with unread heartbeats
+  // would drop the unsent data.
   void flush();
   void read_all();
-  // Sends a heartbeat to all ranks, and counts how many turns each has been silent. It counts turns instead of reading
-  // the clock, so a process that was stopped itself does not blame others.
-  void beat();
+  // Sends a heartbeat to all ranks, and counts for how many intervals each has been silent. It counts intervals instead
+  // of reading the clock, so a process that was stopped itself does not call others lost.
+  void send_heartbeats();
   // Returns false if the connection is closed.
   bool read_some(int rank);
   void handle_frame(int rank);
   void report(const RankFailure& failure);
   void send_frame(int destination, const Frame& frame, const std::byte* data, int descriptor, const TimeLimit& limit);
-  // Sends to each rank what its socket takes without waiting; the rest goes before the next frame.
+  // Sends to each rank what its socket takes without waiting. The rest is kept and goes out before the next frame.
   void tell_all(const Frame& frame, const std::byte* data);
   // Does nothing if a send is under way.
-  void try_send_sign_of_life(int destination);
-  // Both are called with the peer's lock held. Keeps a frame and its data from byte `sent` on.
+  void try_send_heartbeat(int destination);
+  // keep_rest() and send_rest() are called with the peer's lock held. keep_rest() keeps a frame and its data from byte
+  // `sent` on.
   static void keep_rest(Peer& peer, const Frame& frame, const std::byte* data, std::size_t sent);
-  // Sends what was kept, as far as it goes without waiting. Returns false and sets errno if some is left.
+  // Sends kept bytes as far as it goes without waiting. Returns false and sets errno if some are left.
   static bool send_rest(Peer& peer);
-  // The reading thread's version: leaves the work to a thread that is already sending.
+  // send_rest() for the reading thread. Leaves the work to another thread that is already sending.
   static bool send_rest_if_free(Peer& peer);
 
   const int rank_;
   const TimeLimit silence_;
-  const std::chrono::milliseconds pause_;  // between two heartbeats
+  const std::chrono::milliseconds interval_;  // between two heartbeats
   std::vector<std::unique_ptr<Peer>> peers_;
   FileDescriptor stop_;
   Mailbox mailbox_;

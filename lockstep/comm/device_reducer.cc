@@ -4,7 +4,6 @@
 #include <thread>
 #include <vector>
 
-#include "lockstep/comm/arrangement.h"
 #include "lockstep/comm/exchanges.h"
 
 namespace lockstep {
@@ -14,36 +13,38 @@ using std::chrono::milliseconds;
 
 // Parts of arrays begin at multiples of this many elements: whole vectors for kernels, whole packets for NCCL.
 constexpr std::size_t kStep = 128;
-// Every rank joins the last exchange, even if its GPU waited in vain or had nothing to wait for. The rank that does not
-// join is the lost one.
+// Extra time for the last exchange. Every rank joins it, even if its GPU timed out or had nothing to wait for, so a
+// rank that does not join is lost.
 constexpr milliseconds kGrace{500};
-// NCCL may notice before the transport that a rank is gone, but only the transport knows which one.
-constexpr milliseconds kHearsay{1000};
+// How long to wait for the transport's report after NCCL has failed: NCCL may notice first that a rank is gone, but
+// only the transport knows which one.
+constexpr milliseconds kReportTime{1000};
 
 // Throws the transport's failure, or an error if the time is over.
 WaitCheck wait_check_of(Transport& transport, const TimeLimit& limit) {
   return [&transport, limit] {
-    if (auto failure = transport.failure()) throw_failure(*failure);
-    if (limit.over()) throw_failure({-1, fmt::format("NCCL did not connect the ranks' GPUs within {}", limit.str())});
+    if (auto failure = transport.failure()) throw_rank_failure(*failure);
+    if (limit.over())
+      throw_rank_failure({-1, fmt::format("NCCL did not connect the ranks' GPUs within {}", limit.str())});
   };
 }
 
 // Called after NCCL has failed.
-void throw_what_is_told(const Transport& transport) {
-  for (const TimeLimit limit(kHearsay); !limit.over(); std::this_thread::sleep_for(milliseconds(1))) {
-    if (auto failure = transport.failure()) throw_failure(*failure);
+void throw_reported_failure(const Transport& transport) {
+  for (const TimeLimit limit(kReportTime); !limit.over(); std::this_thread::sleep_for(milliseconds(1))) {
+    if (auto failure = transport.failure()) throw_rank_failure(*failure);
   }
 }
 
 // Works as the SendingReducer of tree_reducer.cc: each rank sums one part of the elements over all positions and sends
 // the sum to all. The data lie in the GPU's memory; the host knows which segments are present.
-class DeviceReducer final : public TransportTreeReducer {
+class DeviceReducer final : public TreeReducer {
  public:
-  DeviceReducer(Transport& transport, int channel, TreeLayout layout, std::shared_ptr<SummingDevice> device,
-                std::shared_ptr<DeviceLinks> links, milliseconds timeout)
+  DeviceReducer(Transport& transport, int channel, IndexedLayout layout, CollectiveRunner run,
+                std::shared_ptr<SummingDevice> device, std::shared_ptr<DeviceLinks> links, milliseconds timeout)
       : transport_(transport), channel_(channel), rank_(static_cast<std::size_t>(transport.rank())),
-        size_(static_cast<std::size_t>(transport.size())), layout_(std::move(layout)), device_(std::move(device)),
-        links_(std::move(links)), timeout_(timeout) {
+        size_(static_cast<std::size_t>(transport.size())), layout_(std::move(layout)), run_(std::move(run)),
+        device_(std::move(device)), links_(std::move(links)), timeout_(timeout) {
     present_.assign(layout_.leaves(), std::vector<std::uint8_t>(layout_.segments()));
     const std::size_t own = own_positions().size(), item = layout_.item(), elements = layout_.elements();
     flags_.resize(own * layout_.segments());
@@ -77,7 +78,12 @@ class DeviceReducer final : public TransportTreeReducer {
     return std::any_of(present_.begin(), present_.end(), [&](const auto& flags) { return flags[segment] != 0; });
   }
 
-  void reduce(const CollectiveHeader& header, const TimeLimit& limit) override {
+  void reduce(const CollectiveOptions& options) override {
+    run_(options, [this](const CollectiveHeader& header, const TimeLimit& limit) { sum(header, limit); });
+  }
+
+ private:
+  void sum(const CollectiveHeader& header, const TimeLimit& limit) {
     exchange_presence(header, limit);  // afterwards all contributions are ready, so GPUs do not wait long
     const TimeLimit soon(timeout_);
     bool in_time = false;
@@ -87,7 +93,7 @@ class DeviceReducer final : public TransportTreeReducer {
       in_time = wait(soon);
     } catch (const DeviceLinksError&) {
       free_stream();
-      throw_what_is_told(transport_);
+      throw_reported_failure(transport_);
       throw;
     } catch (...) {
       free_stream();
@@ -97,10 +103,10 @@ class DeviceReducer final : public TransportTreeReducer {
     TimeLimit last = limit;
     last.extend(std::max(soon.left() - limit.left(), TimeLimit::Clock::duration::zero()) + kGrace);
     Exchanges(transport_, channel_, header, last).exchange();
-    if (!in_time) throw_failure({-1, fmt::format("the GPUs did not exchange their gradients within {}", soon.str())});
+    if (!in_time)
+      throw_rank_failure({-1, fmt::format("the GPUs did not exchange their gradients within {}", soon.str())});
   }
 
- private:
   static std::size_t padded(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
   const std::vector<int>& own_positions() const { return layout_.positions(transport_.rank()); }
   std::size_t bound(std::size_t r) const {
@@ -206,7 +212,7 @@ class DeviceReducer final : public TransportTreeReducer {
       std::this_thread::yield();
     }
     while (!over()) {
-      if (auto failure = transport_.failure()) throw_failure(*failure);
+      if (auto failure = transport_.failure()) throw_rank_failure(*failure);
       if (limit.over()) return false;
       links_->check();
       std::this_thread::sleep_for(std::chrono::microseconds(50));
@@ -227,7 +233,8 @@ class DeviceReducer final : public TransportTreeReducer {
   Transport& transport_;
   const int channel_;
   const std::size_t rank_, size_;
-  Arrangement layout_;
+  IndexedLayout layout_;
+  CollectiveRunner run_;
   std::shared_ptr<SummingDevice> device_;
   std::shared_ptr<DeviceLinks> links_;
   const milliseconds timeout_;
@@ -246,16 +253,16 @@ std::shared_ptr<DeviceLinks> link_gpus(Transport& transport, int channel, Stream
   try {
     return make_nccl_links(transport, channel, stream, wait_check_of(transport, limit), limit);
   } catch (const DeviceLinksError&) {
-    throw_what_is_told(transport);
+    throw_reported_failure(transport);
     throw;
   }
 }
 
-std::unique_ptr<TransportTreeReducer> make_device_reducer(Transport& transport, int channel, TreeLayout layout,
-                                                          std::shared_ptr<SummingDevice> device,
-                                                          std::shared_ptr<DeviceLinks> links, milliseconds timeout) {
-  return std::make_unique<DeviceReducer>(transport, channel, std::move(layout), std::move(device), std::move(links),
-                                         timeout);
+std::unique_ptr<TreeReducer> make_device_reducer(Transport& transport, int channel, IndexedLayout layout,
+                                                 CollectiveRunner run, std::shared_ptr<SummingDevice> device,
+                                                 std::shared_ptr<DeviceLinks> links, milliseconds timeout) {
+  return std::make_unique<DeviceReducer>(transport, channel, std::move(layout), std::move(run), std::move(device),
+                                         std::move(links), timeout);
 }
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
-// A TreeReducer in the memory of GPUs. NCCL moves the pieces. Agreement between ranks, waiting, and failures use the
-// transport, as for any other collective.
+// Internal: a TreeReducer in the memory of GPUs. NCCL moves the pieces. Agreement between ranks, waiting, and failures
+// use the transport, as for any other collective.
 #pragma once
 
 #include <memory>
@@ -14,9 +14,8 @@ namespace lockstep {
 std::shared_ptr<DeviceLinks> link_gpus(Transport& transport, int channel, Stream& stream, const TimeLimit& limit);
 
 // `timeout` limits the GPUs' work after all ranks have joined.
-std::unique_ptr<TransportTreeReducer> make_device_reducer(Transport& transport, int channel, TreeLayout layout,
-                                                          std::shared_ptr<SummingDevice> device,
-                                                          std::shared_ptr<DeviceLinks> links,
-                                                          std::chrono::milliseconds timeout);
+std::unique_ptr<TreeReducer> make_device_reducer(Transport& transport, int channel, IndexedLayout layout,
+                                                 CollectiveRunner run, std::shared_ptr<SummingDevice> device,
+                                                 std::shared_ptr<DeviceLinks> links, std::chrono::milliseconds timeout);
 
 }  // namespace lockstep

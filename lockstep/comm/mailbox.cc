@@ -43,7 +43,7 @@ std::optional<Message> Mailbox::take(int source, int tag, const TimeLimit& limit
       return message;
     }
     if (closed_.contains(source) || limit.over()) return std::nullopt;
-    // It may take a while, during which messages can arrive.
+    // Without the lock, so that messages can arrive meanwhile.
     lock.unlock();
     if (give_up()) return std::nullopt;
     lock.lock();

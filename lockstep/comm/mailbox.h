@@ -1,4 +1,4 @@
-// Messages from other ranks that have not been received yet.
+// Internal: messages from other ranks that have not been received yet.
 #pragma once
 
 #include <condition_variable>
@@ -22,8 +22,8 @@ struct Message {
   std::vector<std::byte> bytes;
 };
 
-// A sender waits while the receiver has this much of it that was not received, so a fast sender does not fill the
-// receiver's memory. One message may be larger.
+// The most bytes of one sender that wait at the receiver; the sender then waits, so that it does not fill the
+// receiver's memory. A single message may be larger.
 constexpr std::size_t kMostUnreceived = std::size_t{64} << 20;
 
 class Mailbox {

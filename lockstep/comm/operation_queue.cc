@@ -3,15 +3,15 @@
 #include <chrono>
 #include <utility>
 
-#include "lockstep/comm/futex.h"
+#include "lockstep/base/spin.h"
 
 namespace lockstep {
 namespace {
 
-// The waiting thread usually runs the operation itself. Waking the queue's thread each time would cost more than the
-// operation, so that thread naps after each operation and then checks whether one is left for it.
-constexpr std::chrono::microseconds kNap{100};
-constexpr int kNaps = 10;
+// The waiting thread usually runs the operation itself. Waking the queue's thread for each operation would cost more
+// than the operation, so after each one the thread polls a few times for an operation that nobody waits for.
+constexpr std::chrono::microseconds kPoll{100};
+constexpr int kPolls = 10;
 // An idle thread ends after this time; the next operation starts a new one.
 constexpr std::chrono::seconds kIdle{2};
 
@@ -45,7 +45,7 @@ void OperationQueue::run(std::function<void()> run) {
 
 Work OperationQueue::push(std::function<void()> run) {
   std::unique_lock lock(mutex_);
-  // Comes first, since it may fail. Nobody would run an operation that was added before.
+  // Comes first, since it may throw: nobody would run an operation that had been added.
   if (!thread_runs_) start_thread();
   std::shared_ptr<Work::State> state = add(std::move(run));
   ++pushed_;
@@ -63,10 +63,10 @@ void OperationQueue::help(Work::State& state) {
       run_next(lock);
       continue;
     }
-    // Another thread is running an item and may leave the next one to us.
+    // Another thread is running an item, and may leave the next one to this thread.
     const std::uint32_t ended = ended_.load();
     lock.unlock();
-    if (!may_spin_ || !spin_until([&] { return ended_.load() != ended; })) {
+    if (!may_spin_ || !spin_until([&] { return ended_.load() != ended; }, kSpinTime)) {
       const Asleep asleep;
       ended_.wait(ended);
     }
@@ -87,7 +87,7 @@ void OperationQueue::run_next(std::unique_lock<std::mutex>& lock) {
   } catch (...) {
     item.state->error = std::current_exception();
   }
-  item.run = nullptr;  // releases what it captured before anyone learns that it is done
+  item.run = nullptr;  // releases what the operation captured, before any thread sees that it is done
   lock.lock();
   busy_ = false;
   item.state->done.store(1, std::memory_order_release);
@@ -106,7 +106,7 @@ void OperationQueue::start_thread() {
 void OperationQueue::thread_main() {
   std::unique_lock lock(mutex_);
   std::uint64_t seen = 0;
-  int naps = 0;
+  int polls = 0;
   for (;;) {
     const auto has_work = [&] { return !busy_ && !items_.empty(); };
     if (has_work()) {
@@ -114,10 +114,10 @@ void OperationQueue::thread_main() {
       continue;
     }
     if (closing_ && items_.empty()) break;
-    if (std::exchange(seen, pushed_) != pushed_) naps = kNaps;
-    if (naps > 0) {
-      --naps;
-      changed_.wait_for(lock, kNap);
+    if (std::exchange(seen, pushed_) != pushed_) polls = kPolls;
+    if (polls > 0) {
+      --polls;
+      changed_.wait_for(lock, kPoll);
       continue;
     }
     asleep_ = true;

@@ -1,5 +1,5 @@
-// Runs operations in the order in which they were pushed. They run on the queue's thread, or on a thread that waits for
-// them anyway, which saves two thread switches.
+// Internal: runs operations in the order in which they were pushed. An operation runs on a thread that waits for it,
+// which saves two thread switches, or on the queue's own thread.
 #pragma once
 
 #include <atomic>
@@ -28,7 +28,7 @@ class OperationQueue : public std::enable_shared_from_this<OperationQueue> {
   Work push(std::function<void()> run);
   // Does the same as push() and Work::wait(), without waking the queue's thread.
   void run(std::function<void()> run);
-  // Waits until the operation is done, and runs earlier ones meanwhile. Never throws.
+  // Waits until the operation is done, and runs it and earlier ones unless another thread does. Never throws.
   void help(Work::State& state);
   bool idle();
   // Runs everything in the queue, then returns. Push nothing afterwards.

@@ -46,7 +46,7 @@ void PairwiseTransport::exchange(int channel, const CollectiveHeader* header, st
 
 template <typename Visit>
 void PairwiseTransport::for_each_peer(const Visit& visit) const {
-  // Starts with the next rank, so that not all ranks turn to rank 0 first.
+  // Starts with the next rank, so that not all ranks exchange with rank 0 first.
   for (int k = 1; k < size_; ++k) visit(static_cast<std::size_t>((rank_ + k) % size_));
 }
 
@@ -88,7 +88,7 @@ void PairwiseTransport::finish(Transfers& transfers, const TimeLimit& limit) {
 
 void PairwiseTransport::give_up(const RankFailure& failure) {
   fail(failure);
-  throw_failure(*this->failure());
+  throw_rank_failure(*this->failure());
 }
 
 }  // namespace lockstep

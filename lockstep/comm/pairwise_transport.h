@@ -1,4 +1,4 @@
-// The exchange for transports that send tagged bytes from rank to rank.
+// Internal: the exchange for transports that send tagged bytes from rank to rank.
 #pragma once
 
 #include <array>
@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-// Transfers that one thread starts and waits for. After the destructor, no named memory is touched again.
+// Transfers that one thread starts and waits for. After the destructor, no transfer reads or writes its memory.
 class Transfers {
  public:
   enum class Result { done, timed_out, broken };

@@ -1,4 +1,5 @@
-// The ranks of one host, as the shared-memory transport sees them: a way to share memory and a way to send messages.
+// Internal: the ranks of one host, as the shared-memory transport sees them: a way to share memory and a way to send
+// messages.
 #pragma once
 
 #include <cstddef>
@@ -18,16 +19,16 @@ class Peers {
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  // `on_lost` learns of a rank that vanished without a word. It runs on a thread of this object, at most until
-  // destruction.
+  // Sets the callback for a rank that vanished without a shutdown message. The callback runs on a thread of this object,
+  // at most until destruction.
   virtual void watch(std::function<void(const RankFailure&)> on_lost) = 0;
-  // As ControlChannel::answers(). A thread never hangs alone.
+  // As ControlChannel::answers(). True for a thread, which runs as long as its process does.
   virtual bool answers(int /*rank*/) const { return true; }
   // A collective. Returns zeroed memory that all ranks see. It is freed when the last rank has released it or died.
   // `failure` is polled and ends the wait.
   virtual std::shared_ptr<std::byte> allocate(std::size_t bytes, const TimeLimit& limit,
                                               const std::function<std::optional<RankFailure>()>& failure) = 0;
-  // Waits while the destination has received too little of what was sent before. `failure` is polled.
+  // Waits while more than kMostUnreceived bytes to the destination are not received. `failure` is polled.
   virtual void send(int destination, int tag, Message message, const TimeLimit& limit,
                     const std::function<std::optional<RankFailure>()>& failure) = 0;
   // As Mailbox::take().
@@ -36,8 +37,8 @@ class Peers {
   // Whether the source sends no more messages.
   virtual bool closed(int source) const = 0;
   // A collective of the named ranks.
-  virtual std::unique_ptr<Peers> split(const std::vector<int>& ranks, const std::string& name,
-                                       const TimeLimit& limit) = 0;
+  virtual std::unique_ptr<Peers> subgroup(const std::vector<int>& ranks, const std::string& name,
+                                          const TimeLimit& limit) = 0;
 };
 
 // For ranks that are threads: one object for each of `size` ranks.

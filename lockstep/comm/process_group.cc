@@ -10,6 +10,7 @@
 #include "lockstep/comm/transport_group.h"
 #include "lockstep/launch/failure_reports.h"
 #include "lockstep/launch/rendezvous.h"
+#include "lockstep/net/comm_error.h"
 #include "lockstep/net/descriptor_limit.h"
 
 namespace lockstep {
@@ -28,7 +29,7 @@ std::shared_ptr<ProcessGroup> init_process_group(ProcessGroupOptions options) {
   const FailureReporter report = make_failure_reporter(options.rank, options.world_size);
   try {
     Rendezvous r = resolve_rendezvous(ranks);
-    Introduction group{.rank = r.rank, .size = r.world_size, .store = r.store, .key = r.key, .address = r.address};
+    GroupMembership group{.rank = r.rank, .size = r.world_size, .store = r.store, .key = r.key, .address = r.address};
     return make_socket_group(std::move(group), r.timeouts, transport_from_environment(), options.backend, report);
   } catch (const CommError& error) {
     report({error.lost_rank(), error.what()});

@@ -6,7 +6,7 @@
 // each gets an error instead of a hang. After a failure the group is unusable: every later operation fails with the
 // first error. A failure also ends the groups made from this one, and the group it was made from.
 //
-// Sums follow the tree of base/tree.h over ranks. They have the same bits on every back end and in every run.
+// Sums follow the tree of base/tree.h over ranks. They have the same bits with every transport and in every run.
 #pragma once
 
 #include <chrono>
@@ -81,8 +81,8 @@ struct TreeLayout {
   DType dtype = DType::f32;
 };
 
-// Sums all ranks' arrays in the tree over positions, with the same bits as one process that holds all of them. If the
-// back end allows it, the ranks share its memory, so nothing is copied in or out. The result is f32. Destroy the
+// Sums all ranks' arrays in the tree over positions, with the same bits as one process that holds all of them. Ranks of
+// one host share the memory of contributions and result, so nothing is copied in or out. The result is f32. Destroy the
 // reducer before its group. With a SummingDevice, contributions and result lie in that GPU's memory. Work on that
 // memory must be finished before reduce() is called; the sum is finished when reduce() returns.
 class TreeReducer {
@@ -114,8 +114,8 @@ class ProcessGroup {
   // `out` holds every rank's `in`, in the order of ranks: size() times as many elements.
   virtual Work all_gather(CommBuffer in, CommBuffer out, CollectiveOptions options = {}) = 0;
   // Point-to-point messages. Only messages with the same sender, receiver, and tag (0 or more) arrive in order. A send
-  // is done when the message is on its way; it waits while the receiver has 64 MiB of this sender that it has not
-  // received.
+  // is done when the message is on its way. It waits while 64 MiB from this sender are at the receiver and were not
+  // received yet.
   virtual Work send(CommBuffer data, int destination, int tag, CollectiveOptions options = {}) = 0;
   virtual Work receive(CommBuffer data, int source, int tag, CollectiveOptions options = {}) = 0;
   virtual Work barrier(CollectiveOptions options = {}) = 0;
@@ -134,7 +134,7 @@ class ProcessGroup {
 };
 
 struct ProcessGroupOptions {
-  // "host": shared memory if all ranks are on one host, else TCP. "gloo", PyTorch's name for its CPU back end, is an
+  // "host": shared memory if all ranks are on one host, else TCP. "gloo", PyTorch's name for its CPU backend, is an
   // alias. It also works in jobs that mpirun started. "nccl": like "host", but gradients stay on the ranks' GPUs, and
   // NCCL moves them; Communicator throws if a rank has no GPU to itself or no NCCL. "auto": "nccl" if possible, else
   // "host". "mpi": MPI messages between all processes that mpirun started, without a store or a secret. A process can

@@ -8,13 +8,14 @@
 #include <cstring>
 
 #include "lockstep/comm/control_channel.h"
+#include "lockstep/net/comm_error.h"
 
 namespace lockstep {
 namespace {
 
 class ProcessPeers final : public Peers {
  public:
-  ProcessPeers(Introduction group, const TimeLimit& limit)
+  ProcessPeers(GroupMembership group, const TimeLimit& limit)
       : group_(std::move(group)),
         control_(group_.rank, std::move(ControlChannel::connect(group_, SocketKind::unix_domain, 1, limit)[0]),
                  limit.length()) {}
@@ -47,9 +48,9 @@ class ProcessPeers final : public Peers {
   }
   bool closed(int source) const override { return control_.closed(source); }
 
-  std::unique_ptr<Peers> split(const std::vector<int>& ranks, const std::string& name,
-                               const TimeLimit& limit) override {
-    return make_process_peers(part_of(group_, ranks, name), limit);
+  std::unique_ptr<Peers> subgroup(const std::vector<int>& ranks, const std::string& name,
+                                  const TimeLimit& limit) override {
+    return make_process_peers(subgroup_of(group_, ranks, name), limit);
   }
 
  private:
@@ -79,14 +80,14 @@ class ProcessPeers final : public Peers {
     return {static_cast<std::byte*>(start), [bytes](std::byte* p) { ::munmap(p, bytes); }};
   }
 
-  Introduction group_;
+  GroupMembership group_;
   ControlChannel control_;
   int allocations_ = 0;
 };
 
 }  // namespace
 
-std::unique_ptr<Peers> make_process_peers(Introduction group, const TimeLimit& limit) {
+std::unique_ptr<Peers> make_process_peers(GroupMembership group, const TimeLimit& limit) {
   return std::make_unique<ProcessPeers>(std::move(group), limit);
 }
 

@@ -5,8 +5,9 @@
 #include <cstring>
 #include <thread>
 
-#include "lockstep/comm/futex.h"
-#include "lockstep/comm/segment.h"
+#include "lockstep/base/futex.h"
+#include "lockstep/base/spin.h"
+#include "lockstep/comm/shared_segment.h"
 #include "lockstep/device/cgroup.h"
 
 namespace lockstep {
@@ -16,7 +17,7 @@ class SharedMemoryTransport final : public Transport {
  public:
   SharedMemoryTransport(std::unique_ptr<Peers> peers, const TimeLimit& limit)
       : peers_(std::move(peers)), rank_(peers_->rank()), size_(peers_->size()),
-        segment_(peers_->allocate(Segment::bytes(size_), limit, [] { return std::nullopt; }), size_) {
+        segment_(peers_->allocate(SharedSegment::bytes(size_), limit, [] { return std::nullopt; }), size_) {
     peers_->watch([this](const RankFailure& failure) { lose(failure); });
     try {
       count_cores(limit);
@@ -27,7 +28,7 @@ class SharedMemoryTransport final : public Transport {
   }
 
   ~SharedMemoryTransport() override {
-    // Comes first, so that a rank that sees the connection closed knows that it was on purpose.
+    // Comes first: a rank that sees the connection closed must know that this rank has left.
     segment_.depart(rank_);
     peers_.reset();
   }
@@ -40,8 +41,8 @@ class SharedMemoryTransport final : public Transport {
     const std::uint32_t number = ++exchanges_[channel];
     const unsigned parity = number & 1;
     write_blocks(channel, parity, to);
-    Segment::Slot& slot = segment_.slot(channel, rank_);
-    if (header != nullptr) slot.headers[parity] = *header;
+    SharedSegment::RankChannel& own = segment_.rank_channel(channel, rank_);
+    if (header != nullptr) own.headers[parity] = *header;
     arrive(channel, number);
     wait_for_all(channel, number, limit);
     if (header != nullptr) compare_headers(channel, parity);
@@ -59,19 +60,19 @@ class SharedMemoryTransport final : public Transport {
 
   // Blocks begin at multiples of 64.
   std::size_t capacity(int channel) const override {
-    return Segment::kStaging[channel] - 64 * static_cast<std::size_t>(size_);
+    return SharedSegment::kStaging[channel] - 64 * static_cast<std::size_t>(size_);
   }
 
   void send(int destination, int tag, Message message, const TimeLimit& limit) override {
-    if (auto failure = this->failure()) throw_failure(*failure);
+    if (auto failure = this->failure()) throw_rank_failure(*failure);
     peers_->send(destination, tag, std::move(message), limit, [this] { return failure(); });
   }
 
   Message receive(int source, int tag, const TimeLimit& limit) override {
     auto message = peers_->receive(source, tag, limit, [this] { return failure().has_value(); });
     if (message) return std::move(*message);
-    if (auto failure = this->failure()) throw_failure(*failure);
-    if (peers_->closed(source)) throw_failure(lost(source, kClosedGroup));
+    if (auto failure = this->failure()) throw_rank_failure(*failure);
+    if (peers_->closed(source)) throw_rank_failure(lost(source, kClosedGroup));
     give_up(overdue(source, peers_->answers(source), limit));
   }
 
@@ -79,35 +80,36 @@ class SharedMemoryTransport final : public Transport {
     return peers_->allocate(bytes, limit, [this] { return failure(); });
   }
 
-  std::unique_ptr<Transport> split(const std::vector<int>& ranks, const std::string& name,
-                                   std::chrono::milliseconds timeout) override {
-    return make_shared_memory_transport(peers_->split(ranks, name, TimeLimit(timeout)), timeout);
+  std::unique_ptr<Transport> subgroup(const std::vector<int>& ranks, const std::string& name,
+                                      std::chrono::milliseconds timeout) override {
+    return make_shared_memory_transport(peers_->subgroup(ranks, name, TimeLimit(timeout)), timeout);
   }
 
   void fail(const RankFailure& failure) override { segment_.fail(failure); }
-  // A rank's stated reason counts for more than its closed connection. But a rank that was cut off takes all others for
-  // lost, and may report that first. So a rank that is told of a closed connection, or of a loss without a name, checks
-  // its own connections, which show the rank that is gone.
+  // A reason that a rank reports counts for more than its closed connection. But a rank that was cut off sees all its
+  // connections closed, and may be the first to report a rank as lost. So if the report is a closed connection, or
+  // names no rank, this rank waits for its own connections to show which rank is gone.
   std::optional<RankFailure> failure() const override {
     const std::optional<RankFailure> told = segment_.failure();
-    const bool is_sure =
-        told && told->reason != lost(told->culprit, kClosedConnection).reason && told->reason != Segment::kLostInReport;
+    const bool is_sure = told && told->reason != lost(told->culprit, kClosedConnection).reason &&
+                         told->reason != SharedSegment::kLostInReport;
     if (is_sure) return told;
-    if (line_closed_.load()) return lost_;
+    if (connection_closed_.load()) return lost_;
     if (!told) return std::nullopt;
-    for (int i = 0; i < 1000 && !line_closed_.load(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    return line_closed_.load() ? lost_ : told;
+    for (int i = 0; i < 1000 && !connection_closed_.load(); ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return connection_closed_.load() ? lost_ : told;
   }
   bool may_spin() const override { return may_spin_; }
 
  private:
   // Counts the cores that the ranks of this host may use together.
   void count_cores(const TimeLimit& limit) {
-    ::sched_getaffinity(0, sizeof(Segment::CpuMask), segment_.rank(rank_).cpus.data());
+    ::sched_getaffinity(0, sizeof(SharedSegment::CpuMask), segment_.rank(rank_).cpus.data());
     const std::vector<ConstBlock> to(static_cast<std::size_t>(size_));
     std::vector<MutableBlock> from(static_cast<std::size_t>(size_));
     exchange(0, nullptr, to, from, limit);
-    Segment::CpuMask all{};
+    SharedSegment::CpuMask all{};
     for (int r = 0; r < size_; ++r) CPU_OR_S(sizeof all, all.data(), all.data(), segment_.rank(r).cpus.data());
     // Ranks that spin under a quota would use up the time of those that compute.
     const int quota = read_cgroup_limits().cpus.value_or(INT_MAX);
@@ -134,41 +136,44 @@ class SharedMemoryTransport final : public Transport {
   }
 
   void arrive(int channel, std::uint32_t number) const {
-    Segment::Channel& shared = segment_.channel(channel);
-    segment_.slot(channel, rank_).exchange.store(number);
+    SharedSegment::Channel& shared = segment_.channel(channel);
+    segment_.rank_channel(channel, rank_).exchange.store(number);
     if (shared.arrived.fetch_add(1) + 1 < static_cast<std::uint32_t>(size_)) return;
     shared.arrived.store(0);
-    shared.state.fetch_add(Segment::Channel::kExchange);
-    if (shared.sleepers.load() != 0) futex_wake_all(shared.state);
+    shared.state.fetch_add(SharedSegment::Channel::kExchange);
+    if (shared.sleepers.load() != 0) futex_wake_all(shared.state, FutexScope::shared_memory);
   }
 
   void wait_for_all(int channel, std::uint32_t number, const TimeLimit& limit) {
-    Segment::Channel& shared = segment_.channel(channel);
+    SharedSegment::Channel& shared = segment_.channel(channel);
     // The counter wraps around, but ranks differ by one at most.
     const auto complete = [&] { return is_complete(shared.state.load(), number); };
-    if (complete() || (may_spin_ && spin_until(complete))) return;
+    if (complete() || (may_spin_ && spin_until(complete, kSpinTime))) return;
     for (;;) {
       const std::uint32_t state = shared.state.load();
       if (is_complete(state, number)) return;
       throw_if_hopeless(channel, number, limit);
       shared.sleepers.fetch_add(1);
-      if (shared.state.load() == state) futex_wait(shared.state, state, limit.next_look());
+      if (shared.state.load() == state) {
+        const Asleep asleep;
+        futex_wait(shared.state, state, FutexScope::shared_memory, limit.next_look());
+      }
       shared.sleepers.fetch_sub(1);
     }
   }
 
   static bool is_complete(std::uint32_t state, std::uint32_t number) {
-    const std::uint32_t ahead = (state / Segment::Channel::kExchange - number) << 8;  // 24 bits
+    const std::uint32_t ahead = (state / SharedSegment::Channel::kExchange - number) << 8;  // 24 bits
     return static_cast<std::int32_t>(ahead) >= 0;
   }
 
   // Called while an exchange is incomplete.
   void throw_if_hopeless(int channel, std::uint32_t number, const TimeLimit& limit) {
-    if (auto failure = this->failure()) throw_failure(*failure);
+    if (auto failure = this->failure()) throw_rank_failure(*failure);
     for (int r = 0; r < size_; ++r) {
       // In this order, since the rank may have arrived and then left.
       const bool departed = segment_.rank(r).departed.load() != 0;
-      if (departed && segment_.slot(channel, r).exchange.load() != number) give_up(lost(r, kClosedGroup));
+      if (departed && segment_.rank_channel(channel, r).exchange.load() != number) give_up(lost(r, kClosedGroup));
     }
     if (limit.over() && !is_complete(segment_.channel(channel).state.load(), number)) {
       const int missing = missing_rank(channel, number);
@@ -180,47 +185,47 @@ class SharedMemoryTransport final : public Transport {
   int missing_rank(int channel, std::uint32_t number) const {
     int first = -1;
     for (int r = 0; r < size_; ++r) {
-      if (segment_.slot(channel, r).exchange.load() == number) continue;
+      if (segment_.rank_channel(channel, r).exchange.load() == number) continue;
       if (first < 0) first = r;
       const int other = 1 - channel;
-      const std::uint32_t there = segment_.slot(other, r).exchange.load();
+      const std::uint32_t there = segment_.rank_channel(other, r).exchange.load();
       if (there == 0 || is_complete(segment_.channel(other).state.load(), there)) return r;
     }
     return first;
   }
 
   void compare_headers(int channel, unsigned parity) {
-    const CollectiveHeader& first = segment_.slot(channel, 0).headers[parity];
+    const CollectiveHeader& first = segment_.rank_channel(channel, 0).headers[parity];
     for (int r = 1; r < size_; ++r) {
-      const CollectiveHeader& other = segment_.slot(channel, r).headers[parity];
+      const CollectiveHeader& other = segment_.rank_channel(channel, r).headers[parity];
       if (!(other == first)) give_up(disagreement(0, first, r, other));
     }
   }
 
   [[noreturn]] void give_up(const RankFailure& failure) {
     segment_.fail(failure);
-    throw_failure(*this->failure());  // another rank may have been first
+    throw_rank_failure(*this->failure());  // another rank may have been first
   }
 
   void lose(const RankFailure& failure) {
-    // A rank that has finished closes its connections. A rank that was cut off takes us for lost, and has left since.
+    // A rank that has finished closes its connections, which is no failure.
     const bool knows_whom = failure.culprit >= 0 && failure.culprit < size_;
     if (knows_whom && segment_.rank(failure.culprit).departed.load() != 0 && !segment_.failure()) return;
-    if (!line_closed_.load()) {
+    if (!connection_closed_.load()) {
       lost_ = failure;
-      line_closed_.store(true);
+      connection_closed_.store(true);
     }
     segment_.fail(failure);
   }
 
   std::unique_ptr<Peers> peers_;
   int rank_, size_;
-  Segment segment_;
+  SharedSegment segment_;
   std::array<std::uint32_t, kChannels> exchanges_{};
   bool may_spin_ = false;
-  // The first connection that closed without a goodbye. Written by the watching thread.
+  // The first rank whose connection closed without a shutdown message. Written by the watching thread.
   RankFailure lost_;
-  std::atomic<bool> line_closed_{false};
+  std::atomic<bool> connection_closed_{false};
 };
 
 }  // namespace
@@ -229,7 +234,7 @@ std::unique_ptr<Transport> make_shared_memory_transport(std::unique_ptr<Peers> p
                                                         std::chrono::milliseconds timeout) {
   check(peers->size() <= kMaxRanks, "process group: {} ranks on this host, expected at most {}", peers->size(),
         kMaxRanks);
-  // A stopped process is lost sooner.
+  // Twice the timeout, so that missing heartbeats, which name the stopped process, are noticed first.
   return std::make_unique<SharedMemoryTransport>(std::move(peers), TimeLimit(2 * timeout));
 }
 

@@ -13,6 +13,8 @@
 #include "lockstep/comm/shared_memory_transport.h"
 #include "lockstep/comm/tcp_transport.h"
 #include "lockstep/comm/transport_group.h"
+#include "lockstep/net/comm_error.h"
+#include "lockstep/net/numbered_text.h"
 #include "lockstep/net/tcp_socket.h"
 
 namespace lockstep {
@@ -25,8 +27,8 @@ std::string host_id() {
   return read_file("/proc/sys/kernel/random/boot_id", 64) + network.data() + fmt::format(" user {}", ::geteuid());
 }
 
-// Every rank publishes its host. A rank on no other rank's host makes all of them use TCP.
-bool all_on_one_host(const Introduction& group, bool wants_tcp, const TimeLimit& limit) {
+// Every rank publishes its host. If two ranks are on different hosts, all ranks use TCP.
+bool all_on_one_host(const GroupMembership& group, bool wants_tcp, const TimeLimit& limit) {
   const auto key = [](int rank) { return fmt::format("host of rank {}", rank); };
   const std::string own = wants_tcp ? hexadecimal(random_bytes(16)) : host_id();
   group.store->set(key(group.rank), own);
@@ -38,9 +40,10 @@ bool all_on_one_host(const Introduction& group, bool wants_tcp, const TimeLimit&
   return same;
 }
 
-// Ranks that wait for each other in turn do not all see which one is missing, so the first rank that gives up tells the
-// others. If a rank's connection was closed, its peer may have left for that reason.
-CommError first_failure(const Introduction& group, const CommError& own) {
+// A rank may wait for one that itself waits for the missing rank. So the first rank that gives up writes the reason to
+// the store, and the others report that reason. A rank whose connection was closed waits a moment for it: the peer may
+// have left for that reason.
+CommError first_failure(const GroupMembership& group, const CommError& own) {
   const bool was_left = own.what() == lost(own.lost_rank(), kClosedConnection).reason ||
                         own.what() == lost(own.lost_rank(), kClosedGroup).reason;
   try {
@@ -49,19 +52,18 @@ CommError first_failure(const Introduction& group, const CommError& own) {
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
     if (group.store->add("failures", 1) == 1) {
-      group.store->set("failure", fmt::format("{} {}", own.lost_rank(), own.what()));
+      group.store->set("failure", NumberedText{own.lost_rank(), own.what()}.str());
       return own;
     }
-    const std::string told = group.store->get("failure", std::chrono::seconds(1));
-    const std::size_t space = told.find(' ');
-    const int culprit = std::stoi(told.substr(0, space));
-    return culprit == group.rank ? own : CommError(told.substr(space + 1), culprit);
+    const NumberedText first =
+        parse_numbered_text("a lost rank", group.store->get("failure", std::chrono::seconds(1)), -1, group.size - 1);
+    return first.number == group.rank ? own : CommError(first.text, first.number);
   } catch (const std::exception&) {
     return own;  // the store may be gone with the rank that hosted it
   }
 }
 
-std::unique_ptr<Transport> make_transport(const Introduction& group, std::chrono::milliseconds timeout,
+std::unique_ptr<Transport> make_transport(const GroupMembership& group, std::chrono::milliseconds timeout,
                                           TransportChoice transport) {
   const TimeLimit limit(timeout);
   if (!all_on_one_host(group, transport == TransportChoice::tcp, limit)) return make_tcp_transport(group, timeout);
@@ -76,7 +78,7 @@ TransportChoice transport_from_environment() {
   return value == "tcp" ? TransportChoice::tcp : TransportChoice::automatic;
 }
 
-std::shared_ptr<ProcessGroup> make_socket_group(Introduction group, const GroupTimeouts& timeouts,
+std::shared_ptr<ProcessGroup> make_socket_group(GroupMembership group, const GroupTimeouts& timeouts,
                                                 TransportChoice transport, std::string name, FailureReporter report) {
   const auto give_up = [&](const CommError& error) {
     const CommError first = first_failure(group, error);

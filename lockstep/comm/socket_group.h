@@ -1,5 +1,5 @@
-// The groups "host", "nccl", and "auto": processes that have found each other and communicate by sockets and shared
-// memory.
+// Internal: the groups "host", "nccl", and "auto": processes that have found each other and communicate by sockets and
+// shared memory.
 #pragma once
 
 #include <memory>
@@ -20,7 +20,7 @@ enum class TransportChoice {
 TransportChoice transport_from_environment();
 
 // A collective. `name` is ProcessGroup::backend(). `report` is that of TransportGroup.
-std::shared_ptr<ProcessGroup> make_socket_group(Introduction group, const GroupTimeouts& timeouts,
+std::shared_ptr<ProcessGroup> make_socket_group(GroupMembership group, const GroupTimeouts& timeouts,
                                                 TransportChoice transport = TransportChoice::automatic,
                                                 std::string name = "host", FailureReporter report = {});
 

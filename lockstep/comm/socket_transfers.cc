@@ -39,7 +39,7 @@ Transfers::Outcome SocketTransfers::wait(const TimeLimit& limit) {
       items[r].events = static_cast<short>((incoming.empty() ? 0 : POLLIN) | (outgoing.empty() ? 0 : POLLOUT));
       // poll() ignores negative descriptors. A peer that is done may close its socket.
       items[r].fd = items[r].events == 0 ? -1 : socket;
-      // A rank that does not send is more likely the missing one than a rank that does not read.
+      // Names a rank that does not send before one that does not read: the former is more likely the missing one.
       if (waits_for < 0 || (!incoming.empty() && peers_[static_cast<std::size_t>(waits_for)].incoming.empty())) {
         if (items[r].events != 0) waits_for = rank;
       }

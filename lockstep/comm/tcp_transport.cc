@@ -17,7 +17,7 @@ using Sockets = std::vector<std::vector<FileDescriptor>>;
 
 class TcpTransport final : public PairwiseTransport {
  public:
-  TcpTransport(Introduction group, const TimeLimit& limit)
+  TcpTransport(GroupMembership group, const TimeLimit& limit)
       : PairwiseTransport(group.rank, group.size), group_(std::move(group)),
         sockets_(ControlChannel::connect(group_, SocketKind::tcp, kChannels + 1, limit)),
         control_(group_.rank, std::move(sockets_[kChannels]), limit.length()) {
@@ -28,25 +28,26 @@ class TcpTransport final : public PairwiseTransport {
 
   ~TcpTransport() override {
     control_.watch(nullptr);
-    // Comes before the goodbye: a rank that hears the goodbye before it knows of the failure must not blame this rank.
+    // Comes before the shutdown message: a rank that reads that message before it knows of the failure would call this
+    // rank lost.
     if (failure_) control_.tell_failure(*failure_);
   }
 
   void send(int destination, int tag, Message message, const TimeLimit& limit) override {
-    if (auto failure = this->failure()) throw_failure(*failure);
+    if (auto failure = this->failure()) throw_rank_failure(*failure);
     control_.send(destination, tag, message, limit);
   }
 
   Message receive(int source, int tag, const TimeLimit& limit) override {
     auto message = control_.receive(source, tag, limit, [this] { return failure().has_value(); });
     if (message) return std::move(*message);
-    if (auto failure = this->failure()) throw_failure(*failure);
+    if (auto failure = this->failure()) throw_rank_failure(*failure);
     give_up(control_.closed(source) ? lost(source, kClosedGroup) : overdue(source, control_.answers(source), limit));
   }
 
-  std::unique_ptr<Transport> split(const std::vector<int>& ranks, const std::string& name,
-                                   std::chrono::milliseconds timeout) override {
-    return make_tcp_transport(part_of(group_, ranks, name), timeout);
+  std::unique_ptr<Transport> subgroup(const std::vector<int>& ranks, const std::string& name,
+                                      std::chrono::milliseconds timeout) override {
+    return make_tcp_transport(subgroup_of(group_, ranks, name), timeout);
   }
 
   void fail(const RankFailure& failure) override {
@@ -71,14 +72,14 @@ class TcpTransport final : public PairwiseTransport {
   using PairwiseTransport::give_up;
   void give_up(const Transfers::Outcome& outcome, const TimeLimit& limit) override {
     if (outcome.result == Transfers::Result::broken) {
-      // A rank failed, and the control channel is about to name it: a little later if this peer left because of that
-      // failure.
+      // Some rank failed, and the control channel will name it soon. The peer may have left because of that failure;
+      // then a short wait is enough.
       for (int left = 500; left > 0 && !failure(); --left) {
         if (control_.departed(outcome.rank)) left = std::min(left, 100);
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
       }
     }
-    if (auto failure = this->failure()) throw_failure(*failure);
+    if (auto failure = this->failure()) throw_rank_failure(*failure);
     if (outcome.result == Transfers::Result::timed_out) {
       give_up(overdue(outcome.rank, control_.answers(outcome.rank), limit));
     }
@@ -101,7 +102,7 @@ class TcpTransport final : public PairwiseTransport {
     }
   }
 
-  Introduction group_;
+  GroupMembership group_;
   mutable std::mutex mutex_;
   std::optional<RankFailure> failure_;
   Sockets sockets_;
@@ -110,7 +111,7 @@ class TcpTransport final : public PairwiseTransport {
 
 }  // namespace
 
-std::unique_ptr<Transport> make_tcp_transport(Introduction group, std::chrono::milliseconds timeout) {
+std::unique_ptr<Transport> make_tcp_transport(GroupMembership group, std::chrono::milliseconds timeout) {
   check(group.size <= kMaxRanks, "process group: {} ranks, expected at most {}", group.size, kMaxRanks);
   return std::make_unique<TcpTransport>(std::move(group), TimeLimit(timeout));
 }

@@ -1,4 +1,4 @@
-// Exchanges blocks over TCP, between ranks on any hosts.
+// Internal: exchanges blocks over TCP, between ranks on any hosts.
 #pragma once
 
 #include <memory>
@@ -9,6 +9,6 @@
 namespace lockstep {
 
 // A collective.
-std::unique_ptr<Transport> make_tcp_transport(Introduction group, std::chrono::milliseconds timeout);
+std::unique_ptr<Transport> make_tcp_transport(GroupMembership group, std::chrono::milliseconds timeout);
 
 }  // namespace lockstep

@@ -35,9 +35,9 @@ class World {
     return memory;
   }
 
-  std::shared_ptr<World> part(const std::string& name, const std::vector<int>& ranks) {
+  std::shared_ptr<World> subgroup(const std::string& name, const std::vector<int>& ranks) {
     std::lock_guard lock(mutex_);
-    std::weak_ptr<World>& known = parts_[{name, ranks}];
+    std::weak_ptr<World>& known = subgroups_[{name, ranks}];
     std::shared_ptr<World> world = known.lock();
     if (!world) known = world = std::make_shared<World>(static_cast<int>(ranks.size()));
     return world;
@@ -52,7 +52,7 @@ class World {
   std::vector<Mailbox> mailboxes_;
   std::mutex mutex_;
   std::map<std::size_t, Shared> memories_;
-  std::map<std::pair<std::string, std::vector<int>>, std::weak_ptr<World>> parts_;
+  std::map<std::pair<std::string, std::vector<int>>, std::weak_ptr<World>> subgroups_;
 };
 
 class ThreadPeers final : public Peers {
@@ -80,9 +80,9 @@ class ThreadPeers final : public Peers {
       return unreceived == 0 || unreceived + message.bytes.size() <= kMostUnreceived;
     };
     while (!has_room()) {
-      if (const auto failed = failure()) throw_failure(*failed);
-      if (world_->mailbox(rank_).closed(destination)) throw_failure(lost(destination, kClosedGroup));
-      if (limit.over()) throw_failure(overdue(destination, true, limit));
+      if (const auto failed = failure()) throw_rank_failure(*failed);
+      if (world_->mailbox(rank_).closed(destination)) throw_rank_failure(lost(destination, kClosedGroup));
+      if (limit.over()) throw_rank_failure(overdue(destination, true, limit));
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
     mailbox.put(rank_, tag, std::move(message));
@@ -93,9 +93,9 @@ class ThreadPeers final : public Peers {
   }
   bool closed(int source) const override { return world_->mailbox(rank_).closed(source); }
 
-  std::unique_ptr<Peers> split(const std::vector<int>& ranks, const std::string& name, const TimeLimit&) override {
+  std::unique_ptr<Peers> subgroup(const std::vector<int>& ranks, const std::string& name, const TimeLimit&) override {
     const auto place = std::find(ranks.begin(), ranks.end(), rank_) - ranks.begin();
-    return std::make_unique<ThreadPeers>(world_->part(name, ranks), static_cast<int>(place));
+    return std::make_unique<ThreadPeers>(world_->subgroup(name, ranks), static_cast<int>(place));
   }
 
  private:

@@ -1,4 +1,5 @@
-// A transport moves blocks of bytes between the ranks of a group. All collectives are written once, on top of it.
+// Internal: a transport moves blocks of bytes between the ranks of a group. All collectives are written once, on top of
+// it.
 //
 // Everything here throws CommError. Its text is only the cause ("rank 1 lost (connection closed)"); the group adds the
 // operation.
@@ -53,8 +54,8 @@ class Transport {
   // A collective. Returns zeroed memory that all ranks see, or null if the transport has none.
   virtual std::shared_ptr<std::byte> shared_memory(std::size_t bytes, const TimeLimit& limit) = 0;
   // A collective of the named ranks (ascending, this one included). `name` is new to this transport.
-  virtual std::unique_ptr<Transport> split(const std::vector<int>& ranks, const std::string& name,
-                                           std::chrono::milliseconds timeout) = 0;
+  virtual std::unique_ptr<Transport> subgroup(const std::vector<int>& ranks, const std::string& name,
+                                              std::chrono::milliseconds timeout) = 0;
 
   // The first failure on any rank counts, and ends everything under way on all ranks. Safe from any thread.
   virtual void fail(const RankFailure& failure) = 0;

@@ -6,6 +6,7 @@
 #include "lockstep/comm/collectives.h"
 #include "lockstep/comm/device_reducer.h"
 #include "lockstep/comm/tree_reducer.h"
+#include "lockstep/net/comm_error.h"
 
 namespace lockstep {
 namespace {
@@ -32,7 +33,7 @@ TransportGroup::TransportGroup(std::unique_ptr<Transport> transport, std::string
                                FailureReporter report)
     : transport_(std::move(transport)), backend_(std::move(backend)), timeouts_(timeouts), report_(std::move(report)) {
   for (auto& channel : channels_) channel = std::make_shared<OperationQueue>(transport_->may_spin());
-  kin_->transports.push_back(transport_.get());
+  congruent_->transports.push_back(transport_.get());
 }
 
 TransportGroup::~TransportGroup() {
@@ -45,8 +46,8 @@ TransportGroup::~TransportGroup() {
   }
   for (auto& [key, stream] : streams_) stream->close();
   for (auto& channel : channels_) channel->close();
-  std::lock_guard lock(kin_->mutex);
-  std::erase(kin_->transports, transport_.get());
+  std::lock_guard lock(congruent_->mutex);
+  std::erase(congruent_->transports, transport_.get());
 }
 
 Work TransportGroup::all_reduce(CommBuffer data, ReduceOp op, CollectiveOptions options) {
@@ -105,11 +106,11 @@ Work TransportGroup::receive(CommBuffer data, int source, int tag, CollectiveOpt
       *queue, 0, header, options, [this, data, tag](int, const CollectiveHeader& h, const TimeLimit& limit) {
         const Message message = transport_->receive(h.root, tag, limit);
         if (message.header.dtype != h.dtype || message.header.count != h.count) {
-          throw_failure(disagreement(h.root, message.header, rank(), h));
+          throw_rank_failure(disagreement(h.root, message.header, rank(), h));
         }
         const std::size_t expected = h.count * item_size(h.dtype);
         if (message.bytes.size() != expected) {
-          throw_failure(
+          throw_rank_failure(
               {-1, fmt::format("rank {} sent {} bytes, expected {}", h.root, message.bytes.size(), expected)});
         }
         if (!message.bytes.empty()) std::memcpy(data.data, message.bytes.data(), message.bytes.size());
@@ -127,7 +128,7 @@ std::shared_ptr<ProcessGroup> TransportGroup::subgroup(std::vector<int> ranks) {
   submit(header, {.wait = true}, [&](int channel, const CollectiveHeader& h, const TimeLimit& limit) {
     lockstep::barrier(*transport_, channel, h, limit);
     if (std::binary_search(ranks.begin(), ranks.end(), rank()))
-      transport = transport_->split(ranks, name, timeouts_.silence);
+      transport = transport_->subgroup(ranks, name, timeouts_.silence);
   });
   if (!transport) return nullptr;
   // The launcher does not know the numbering of a smaller group.
@@ -135,65 +136,44 @@ std::shared_ptr<ProcessGroup> TransportGroup::subgroup(std::vector<int> ranks) {
   auto group =
       std::make_shared<TransportGroup>(std::move(transport), backend_, timeouts_, same_ranks ? report_ : nullptr);
   if (same_ranks) {
-    group->kin_ = kin_;
-    std::lock_guard lock(kin_->mutex);
-    kin_->transports.push_back(group->transport_.get());
+    group->congruent_ = congruent_;
+    std::lock_guard lock(congruent_->mutex);
+    congruent_->transports.push_back(group->transport_.get());
   }
   std::lock_guard lock(mutex_);
   subgroups_.push_back(group);
   return group;
 }
 
-// Gives a TransportTreeReducer its place in the group's order, and adds operation names to its errors.
-class TransportGroup::GroupTreeReducer final : public TreeReducer {
- public:
-  GroupTreeReducer(TransportGroup& group, CommChannel channel, const CollectiveHeader& header,
-                   std::unique_ptr<TransportTreeReducer> reducer)
-      : group_(group), channel_(channel), header_(header), reducer_(std::move(reducer)) {}
-
-  CommBuffer contribution(std::size_t k) override { return reducer_->contribution(k); }
-  void set_present(std::size_t k, std::size_t segment, bool present) override {
-    reducer_->set_present(k, segment, present);
-  }
-  std::span<const float> result() const override { return reducer_->result(); }
-  bool result_present(std::size_t segment) const override { return reducer_->result_present(segment); }
-
-  void reduce(const CollectiveOptions& options) override {
-    header_.set_label(options.label);
-    CollectiveOptions here = options;
-    here.channel = channel_;
-    here.wait = true;
-    group_.submit(header_, here,
-                  [&](int, const CollectiveHeader& h, const TimeLimit& limit) { reducer_->reduce(h, limit); });
-  }
-
- private:
-  TransportGroup& group_;
-  CommChannel channel_;
-  CollectiveHeader header_;
-  std::unique_ptr<TransportTreeReducer> reducer_;
-};
-
 std::unique_ptr<TreeReducer> TransportGroup::make_tree_reducer(TreeLayout layout, CommChannel channel,
                                                                std::shared_ptr<SummingDevice> device) {
-  check_layout(layout, size());
-  CollectiveHeader header{
-      .kind = CollectiveKind::make_tree_reducer, .dtype = layout.dtype, .count = elements_of(layout)};
+  CollectiveHeader header{.kind = CollectiveKind::make_tree_reducer, .dtype = layout.dtype};
   header.detail = hash_of(layout) + (device ? 1 : 0);
-  std::unique_ptr<TransportTreeReducer> reducer;
+  IndexedLayout indexed(std::move(layout), size());
+  header.count = indexed.elements();
+  CollectiveHeader reduce_header = header;
+  reduce_header.kind = CollectiveKind::tree_reduce;
+  CollectiveRunner run = [this, channel, reduce_header](CollectiveOptions options, const auto& collective) mutable {
+    reduce_header.set_label(options.label);
+    options.channel = channel;
+    options.wait = true;
+    submit(reduce_header, options,
+           [&](int, const CollectiveHeader& h, const TimeLimit& limit) { collective(h, limit); });
+  };
+  std::unique_ptr<TreeReducer> reducer;
   submit(header, {.channel = channel, .wait = true},
          [&](int channel, const CollectiveHeader& h, const TimeLimit& limit) {
            lockstep::barrier(*transport_, channel, h, limit);
            if (!device) {
-             reducer = make_transport_tree_reducer(*transport_, channel, layout, limit);
+             reducer = lockstep::make_tree_reducer(*transport_, channel, std::move(indexed), std::move(run), limit);
              return;
            }
            if (!device_links_)
              device_links_ = link_gpus(*transport_, channel, device->stream(), TimeLimit(timeouts_.silence));
-           reducer = make_device_reducer(*transport_, channel, layout, device, device_links_, timeouts_.silence);
+           reducer = make_device_reducer(*transport_, channel, std::move(indexed), std::move(run), device,
+                                         device_links_, timeouts_.silence);
          });
-  header.kind = CollectiveKind::tree_reduce;
-  return std::make_unique<GroupTreeReducer>(*this, channel, header, std::move(reducer));
+  return reducer;
 }
 
 void TransportGroup::abort(const std::string& reason) {
@@ -225,7 +205,7 @@ void TransportGroup::run_guarded(int channel, const CollectiveHeader& header, st
     if (first_error_) throw CommError(*first_error_);
   }
   try {
-    if (auto failure = transport_->failure()) throw_failure(*failure);
+    if (auto failure = transport_->failure()) throw_rank_failure(*failure);
     run(channel, header, TimeLimit(timeout));
   } catch (const CommError& error) {
     throw failed({error.lost_rank(), error.what()}, header);
@@ -234,18 +214,18 @@ void TransportGroup::run_guarded(int channel, const CollectiveHeader& header, st
   }
 }
 
-void TransportGroup::fail_kin(const RankFailure& failure) {
-  std::lock_guard lock(kin_->mutex);
-  for (Transport* transport : kin_->transports) {
+void TransportGroup::fail_congruent(const RankFailure& failure) {
+  std::lock_guard lock(congruent_->mutex);
+  for (Transport* transport : congruent_->transports) {
     if (transport != transport_.get()) transport->fail(failure);
   }
 }
 
 CommError TransportGroup::failed(const RankFailure& own, const CollectiveHeader& header) {
   transport_->fail(own);
-  // A rank whose wait to form a group failed may have been told meanwhile which rank is gone.
+  // The first failure that the ranks know. In a subgroup's rendezvous, another rank may have reported the lost one.
   const RankFailure failure = transport_->failure().value_or(own);
-  fail_kin(failure);
+  fail_congruent(failure);
   std::string text = failure.reason;
   if (failure.culprit >= 0) text += (text.back() == ')' ? " during " : "; during ") + describe(header);
   CommError error(text, failure.culprit);
@@ -259,14 +239,14 @@ CommError TransportGroup::failed(const RankFailure& own, const CollectiveHeader&
 }
 
 std::shared_ptr<OperationQueue> TransportGroup::stream(int peer, int tag, bool sending) {
-  // End after the lock: their threads are joined.
+  // Destroyed after the lock is released, because a queue's destructor joins its thread.
   std::vector<std::shared_ptr<OperationQueue>> idle;
   std::lock_guard lock(mutex_);
   const auto found = streams_.find({peer, tag, sending});
   if (found != streams_.end()) return found->second;
   if (streams_.size() >= kManyStreams) {
     std::erase_if(streams_, [&](auto& s) {
-      // Nobody else is about to use it.
+      // Only the map refers to this queue, so no thread is about to push to it.
       if (s.second.use_count() != 1 || !s.second->idle()) return false;
       idle.push_back(std::move(s.second));
       return true;

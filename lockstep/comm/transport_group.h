@@ -1,4 +1,5 @@
-// The process group of every transport: checks arguments, queues operations, and adds the operation to each failure.
+// Internal: the process group of every transport: checks arguments, queues operations, and adds the operation to each
+// failure.
 #pragma once
 
 #include <array>
@@ -17,12 +18,13 @@
 #include "lockstep/comm/summing_device.h"
 #include "lockstep/comm/transport.h"
 #include "lockstep/launch/failure_reports.h"
+#include "lockstep/net/comm_error.h"
 
 namespace lockstep {
 
 class TransportGroup final : public ProcessGroup {
  public:
-  // `report` is called on the first failure, before the operation that it hit ends.
+  // `report` is called with the first failure, before the failed operation ends.
   TransportGroup(std::unique_ptr<Transport> transport, std::string backend, const GroupTimeouts& timeouts,
                  FailureReporter report = {});
   // Ends all operations under way with an error, on all ranks.
@@ -44,22 +46,21 @@ class TransportGroup final : public ProcessGroup {
   void abort(const std::string& reason) override;  // also aborts subgroups
 
  private:
-  class GroupTreeReducer;
   using Run = std::function<void(int channel, const CollectiveHeader& header, const TimeLimit& limit)>;
 
   Work submit(const CollectiveHeader& header, const CollectiveOptions& options, Run run);
   Work submit_to(OperationQueue& queue, int channel, const CollectiveHeader& header, const CollectiveOptions& options,
                  Run run);
   void run_guarded(int channel, const CollectiveHeader& header, std::chrono::milliseconds timeout, const Run& run);
-  // Groups of the same ranks, made one from the other. If one of them loses a rank, all of them have lost it; otherwise
-  // each would wait for that rank until its own timeout.
-  struct Kin {
+  // The transports of groups that were made from one another and have the same ranks (MPI: congruent communicators). A
+  // group that loses a rank fails the others, too; otherwise each of them would wait until its own timeout.
+  struct CongruentTransports {
     std::mutex mutex;
-    // Transports instead of groups: whoever held a group here for a moment could be the last owner, and the group's
-    // destructor waits for operations.
+    // Not groups: a thread that held a group for a moment could become its last owner and run its destructor, which
+    // waits for operations.
     std::vector<Transport*> transports;
   };
-  void fail_kin(const RankFailure& failure);
+  void fail_congruent(const RankFailure& failure);
   // Remembers the first error, and adds this operation to it.
   CommError failed(const RankFailure& own, const CollectiveHeader& header);
   std::shared_ptr<OperationQueue> stream(int peer, int tag, bool sending);
@@ -73,13 +74,13 @@ class TransportGroup final : public ProcessGroup {
   const FailureReporter report_;
   std::array<std::shared_ptr<OperationQueue>, kChannels> channels_;
   mutable std::mutex mutex_;
-  // Operations between two ranks are in order for each (other rank, tag, direction), and wait for no others.
-  // A program may use each tag once, so idle ones go when there are many.
+  // One queue for each (other rank, tag, direction): messages of one stream keep their order and wait for no others. A
+  // program may use each tag only once, so idle queues are removed when there are many.
   static constexpr std::size_t kManyStreams = 64;
   std::map<std::tuple<int, int, bool>, std::shared_ptr<OperationQueue>> streams_;
   std::optional<CommError> first_error_;
   std::vector<std::weak_ptr<TransportGroup>> subgroups_;
-  std::shared_ptr<Kin> kin_ = std::make_shared<Kin>();
+  std::shared_ptr<CongruentTransports> congruent_ = std::make_shared<CongruentTransports>();
   int subgroups_made_ = 0;
 };
 

@@ -2,10 +2,8 @@
 
 #include <algorithm>
 #include <cstring>
-#include <numeric>
 
 #include "lockstep/base/tree.h"
-#include "lockstep/comm/arrangement.h"
 #include "lockstep/comm/exchanges.h"
 #include "lockstep/comm/tree_sum.h"
 
@@ -14,14 +12,16 @@ namespace {
 
 // Contributions, the result, and presence flags lie in memory that all ranks share. Each rank sums its part of the
 // elements in place, without copies.
-class SharedReducer final : public TransportTreeReducer {
+class SharedReducer final : public TreeReducer {
  public:
-  SharedReducer(Transport& transport, int channel, Arrangement layout, std::shared_ptr<std::byte> memory)
-      : transport_(transport), channel_(channel), layout_(std::move(layout)), memory_(std::move(memory)) {
+  SharedReducer(Transport& transport, int channel, IndexedLayout layout, CollectiveRunner run,
+                std::shared_ptr<std::byte> memory)
+      : transport_(transport), channel_(channel), layout_(std::move(layout)), run_(std::move(run)),
+        memory_(std::move(memory)) {
     present_.resize(layout_.segments());
   }
 
-  static std::size_t bytes(const Arrangement& layout) {
+  static std::size_t bytes(const IndexedLayout& layout) {
     const std::size_t bytes =
         layout.leaves() * array_bytes(layout) + result_bytes(layout) + layout.leaves() * layout.segments();
     return std::max<std::size_t>(bytes, 1);  // an allocation of 0 bytes is impossible
@@ -32,7 +32,12 @@ class SharedReducer final : public TransportTreeReducer {
   std::span<const float> result() const override { return {sums(), layout_.elements()}; }
   bool result_present(std::size_t segment) const override { return present_[segment]; }
 
-  void reduce(const CollectiveHeader& header, const TimeLimit& limit) override {
+  void reduce(const CollectiveOptions& options) override {
+    run_(options, [this](const CollectiveHeader& header, const TimeLimit& limit) { sum(header, limit); });
+  }
+
+ private:
+  void sum(const CollectiveHeader& header, const TimeLimit& limit) {
     Exchanges e(transport_, channel_, header, limit);
     e.exchange();  // all contributions are ready
     for (std::size_t s = 0; s < layout_.segments(); ++s) {
@@ -57,16 +62,17 @@ class SharedReducer final : public TransportTreeReducer {
     e.exchange();  // the whole result is ready, and no rank reads contributions any more
   }
 
- private:
   static std::size_t whole_pages(std::size_t bytes) { return (bytes + 4095) / 4096 * 4096; }
-  static std::size_t array_bytes(const Arrangement& layout) { return whole_pages(layout.elements() * layout.item()); }
-  static std::size_t result_bytes(const Arrangement& layout) { return whole_pages(layout.elements() * sizeof(float)); }
+  static std::size_t array_bytes(const IndexedLayout& layout) { return whole_pages(layout.elements() * layout.item()); }
+  static std::size_t result_bytes(const IndexedLayout& layout) {
+    return whole_pages(layout.elements() * sizeof(float));
+  }
   std::size_t position(std::size_t k) const {
     return static_cast<std::size_t>(layout_.positions(transport_.rank())[k]);
   }
   std::byte* array(std::size_t index) const { return memory_.get() + index * array_bytes(layout_); }
   float* sums() const { return reinterpret_cast<float*>(array(layout_.leaves())); }
-  // One byte for each segment. Nobody writes positions without an owner, so theirs stay zero.
+  // One byte for each segment. The flags of positions without an owner stay zero.
   std::uint8_t* flags(std::size_t p) const {
     auto* flags = reinterpret_cast<std::uint8_t*>(array(layout_.leaves()) + result_bytes(layout_));
     return flags + p * layout_.segments();
@@ -74,23 +80,24 @@ class SharedReducer final : public TransportTreeReducer {
 
   Transport& transport_;
   int channel_;
-  Arrangement layout_;
+  IndexedLayout layout_;
+  CollectiveRunner run_;
   std::shared_ptr<std::byte> memory_;
   std::vector<bool> present_;
 };
 
 // Each rank sums the largest subtrees that are entirely its own. It sends every other rank that rank's part of these
 // sums, adds up its own part of all sums, and sends the total to all.
-class SendingReducer final : public TransportTreeReducer {
+class SendingReducer final : public TreeReducer {
  public:
-  SendingReducer(Transport& transport, int channel, Arrangement layout)
-      : transport_(transport), channel_(channel), layout_(std::move(layout)),
-        nodes_(static_cast<std::size_t>(transport.size())) {
-    find_nodes(0, layout_.leaves());
+  SendingReducer(Transport& transport, int channel, IndexedLayout layout, CollectiveRunner run)
+      : transport_(transport), channel_(channel), layout_(std::move(layout)), run_(std::move(run)),
+        subtrees_(static_cast<std::size_t>(transport.size())) {
+    find_subtrees(0, layout_.leaves());
     const std::size_t own = layout_.positions(transport.rank()).size();
     arrays_.assign(own, std::vector<std::byte>(layout_.elements() * layout_.item()));
     flags_.assign(own, std::vector<std::uint8_t>(layout_.segments()));
-    sums_.resize(nodes_[static_cast<std::size_t>(transport.rank())].size());
+    sums_.resize(subtrees_[static_cast<std::size_t>(transport.rank())].size());
     result_.resize(layout_.elements());
     present_.resize(layout_.segments());
   }
@@ -100,8 +107,13 @@ class SendingReducer final : public TransportTreeReducer {
   std::span<const float> result() const override { return result_; }
   bool result_present(std::size_t segment) const override { return present_[segment]; }
 
-  void reduce(const CollectiveHeader& header, const TimeLimit& limit) override {
-    const auto own_presence = sum_own_nodes();
+  void reduce(const CollectiveOptions& options) override {
+    run_(options, [this](const CollectiveHeader& header, const TimeLimit& limit) { sum(header, limit); });
+  }
+
+ private:
+  void sum(const CollectiveHeader& header, const TimeLimit& limit) {
+    const auto own_presence = sum_own_subtrees();
     Exchanges e(transport_, channel_, header, limit);
     const auto presence = exchange_presence(e, own_presence);
     const std::size_t item = layout_.item();
@@ -117,10 +129,11 @@ class SendingReducer final : public TransportTreeReducer {
           std::memset(at_total(at), 0, n * item);
           return;
         }
-        // A node's sum stands for the whole node: its other leaves are missing and let it pass unchanged.
+        // The sum of a subtree takes the place of its first leaf. The other leaves are missing, so the sum passes
+        // through the subtree unchanged.
         std::vector<const void*> leaves(layout_.leaves(), nullptr);
-        for_each_node([&](std::size_t index, std::size_t, std::size_t, const Node& node) {
-          if (presence[index][s] != 0) leaves[node.first] = parts[index] + (at - own) * item;
+        for_each_subtree([&](std::size_t index, std::size_t, std::size_t, const Subtree& subtree) {
+          if (presence[index][s] != 0) leaves[subtree.first] = parts[index] + (at - own) * item;
         });
         layout_.sum(leaves, layout_.dtype(), at_total(at), n);
       });
@@ -137,9 +150,8 @@ class SendingReducer final : public TransportTreeReducer {
     });
   }
 
- private:
   // A subtree whose leaves all belong to one rank.
-  struct Node {
+  struct Subtree {
     std::size_t first, leaves;
   };
 
@@ -150,34 +162,35 @@ class SendingReducer final : public TransportTreeReducer {
     return totals_.data();
   }
 
-  void find_nodes(std::size_t first, std::size_t n) {
-    const int owner = n == 0 ? Arrangement::kNobody : layout_.owner(first, n);
-    if (owner == Arrangement::kNobody) return;
-    if (owner != Arrangement::kSeveral) {
-      nodes_[static_cast<std::size_t>(owner)].push_back({first, n});
+  void find_subtrees(std::size_t first, std::size_t n) {
+    const int owner = n == 0 ? IndexedLayout::kNobody : layout_.owner(first, n);
+    if (owner == IndexedLayout::kNobody) return;
+    if (owner != IndexedLayout::kSeveral) {
+      subtrees_[static_cast<std::size_t>(owner)].push_back({first, n});
       return;
     }
-    find_nodes(first, tree_split(n));
-    find_nodes(first + tree_split(n), n - tree_split(n));
+    find_subtrees(first, tree_split(n));
+    find_subtrees(first + tree_split(n), n - tree_split(n));
   }
 
-  // visit(index among all nodes, rank, index among that rank's nodes, node)
+  // visit(index among all subtrees, rank, index among that rank's subtrees, subtree)
   template <typename Visit>
-  void for_each_node(const Visit& visit) const {
+  void for_each_subtree(const Visit& visit) const {
     std::size_t index = 0;
-    for (std::size_t r = 0; r < nodes_.size(); ++r) {
-      for (std::size_t j = 0; j < nodes_[r].size(); ++j) visit(index++, r, j, nodes_[r][j]);
+    for (std::size_t r = 0; r < subtrees_.size(); ++r) {
+      for (std::size_t j = 0; j < subtrees_[r].size(); ++j) visit(index++, r, j, subtrees_[r][j]);
     }
   }
 
-  // Fills sums_. Returns, for each node, one byte per segment that says whether it is present.
-  std::vector<std::uint8_t> sum_own_nodes() {
+  // Fills sums_. Returns, for each subtree, one byte per segment that says whether it is present.
+  std::vector<std::uint8_t> sum_own_subtrees() {
     const auto& positions = layout_.positions(transport_.rank());
-    const auto& nodes = nodes_[static_cast<std::size_t>(transport_.rank())];
-    std::vector<std::uint8_t> presence(nodes.size() * layout_.segments());
-    for (std::size_t j = 0; j < nodes.size(); ++j) {
-      const auto begin = std::lower_bound(positions.begin(), positions.end(), static_cast<int>(nodes[j].first));
-      const auto end = std::lower_bound(begin, positions.end(), static_cast<int>(nodes[j].first + nodes[j].leaves));
+    const auto& subtrees = subtrees_[static_cast<std::size_t>(transport_.rank())];
+    std::vector<std::uint8_t> presence(subtrees.size() * layout_.segments());
+    for (std::size_t j = 0; j < subtrees.size(); ++j) {
+      const auto begin = std::lower_bound(positions.begin(), positions.end(), static_cast<int>(subtrees[j].first));
+      const auto end =
+          std::lower_bound(begin, positions.end(), static_cast<int>(subtrees[j].first + subtrees[j].leaves));
       if (end - begin > 1) own_sums_resize(j);
       for (auto p = begin; p != end; ++p) {
         const auto k = static_cast<std::size_t>(p - positions.begin());
@@ -189,11 +202,11 @@ class SendingReducer final : public TransportTreeReducer {
       }
       layout_.for_each_segment(0, layout_.elements(), [&](std::size_t s, std::size_t at, std::size_t n) {
         if (presence[j * layout_.segments() + s] == 0) return;
-        std::vector<const void*> leaves(nodes[j].leaves, nullptr);
+        std::vector<const void*> leaves(subtrees[j].leaves, nullptr);
         for (auto p = begin; p != end; ++p) {
           const auto k = static_cast<std::size_t>(p - positions.begin());
           if (flags_[k][s] == 0) continue;
-          leaves[static_cast<std::size_t>(*p) - nodes[j].first] = arrays_[k].data() + at * layout_.item();
+          leaves[static_cast<std::size_t>(*p) - subtrees[j].first] = arrays_[k].data() + at * layout_.item();
         }
         layout_.sum(leaves, layout_.dtype(), own_sums_[j].data() + at * layout_.item(), n);
       });
@@ -207,14 +220,14 @@ class SendingReducer final : public TransportTreeReducer {
     own_sums_[j].resize(layout_.elements() * layout_.item());
   }
 
-  // Does the same for all nodes; fills present_.
+  // Sends the presence of own subtrees to all ranks, and returns that of all subtrees. Fills present_.
   std::vector<std::vector<std::uint8_t>> exchange_presence(Exchanges& e, const std::vector<std::uint8_t>& own) {
     e.to_all(reinterpret_cast<const std::byte*>(own.data()), own.size());
-    for (std::size_t r = 0; r < e.size; ++r) e.from[r] = {nullptr, nodes_[r].size() * layout_.segments()};
+    for (std::size_t r = 0; r < e.size; ++r) e.from[r] = {nullptr, subtrees_[r].size() * layout_.segments()};
     e.exchange();
     std::vector<std::vector<std::uint8_t>> presence;
     std::fill(present_.begin(), present_.end(), false);
-    for_each_node([&](std::size_t, std::size_t r, std::size_t j, const Node&) {
+    for_each_subtree([&](std::size_t, std::size_t r, std::size_t j, const Subtree&) {
       const auto* all = r == e.rank ? own.data() : reinterpret_cast<const std::uint8_t*>(e.from[r].data);
       const auto* flags = all + j * layout_.segments();
       presence.emplace_back(flags, flags + layout_.segments());
@@ -223,12 +236,12 @@ class SendingReducer final : public TransportTreeReducer {
     return presence;
   }
 
-  // Receives this rank's part of every node's sum.
+  // Receives this rank's part of every subtree's sum.
   template <typename Bound>
   std::vector<const std::byte*> exchange_parts(Exchanges& e, const Bound& bound) {
     const std::size_t item = layout_.item(), own = bound(e.rank), length = (bound(e.rank + 1) - own) * item;
     std::vector<const std::byte*> parts;
-    for_each_node([&](std::size_t index, std::size_t r, std::size_t j, const Node&) {
+    for_each_subtree([&](std::size_t index, std::size_t r, std::size_t j, const Subtree&) {
       if (r == e.rank) {
         parts.push_back(sums_[j] + own * item);
         return;
@@ -237,12 +250,12 @@ class SendingReducer final : public TransportTreeReducer {
       received_[index].resize(std::max(received_[index].size(), length));
       parts.push_back(received_[index].data());
     });
-    // Handles the k-th nodes of all ranks at once. Usually each rank has one.
+    // Handles the k-th subtrees of all ranks at once. Usually each rank has one.
     std::size_t rounds = 0;
-    for (const auto& nodes : nodes_) rounds = std::max(rounds, nodes.size());
+    for (const auto& subtrees : subtrees_) rounds = std::max(rounds, subtrees.size());
     for (std::size_t k = 0; k < rounds; ++k) {
       std::fill(e.from.begin(), e.from.end(), MutableBlock{});
-      for_each_node([&](std::size_t index, std::size_t r, std::size_t j, const Node&) {
+      for_each_subtree([&](std::size_t index, std::size_t r, std::size_t j, const Subtree&) {
         if (j != k) return;
         if (r != e.rank) {
           e.from[r] = {received_[index].data(), length};
@@ -259,19 +272,18 @@ class SendingReducer final : public TransportTreeReducer {
 
   Transport& transport_;
   int channel_;
-  Arrangement layout_;
-  std::vector<std::vector<Node>> nodes_;          // of each rank
+  IndexedLayout layout_;
+  CollectiveRunner run_;
+  std::vector<std::vector<Subtree>> subtrees_;    // of each rank
   std::vector<std::vector<std::byte>> arrays_;    // of each own position
   std::vector<std::vector<std::uint8_t>> flags_;  // of each own position, for each segment
-  std::vector<std::vector<std::byte>> own_sums_;  // of own nodes with several positions
-  std::vector<const std::byte*> sums_;            // of own nodes: in own_sums_, or the contribution itself
-  std::vector<std::vector<std::byte>> received_;  // this rank's part of other ranks' nodes
+  std::vector<std::vector<std::byte>> own_sums_;  // of own subtrees with several positions
+  std::vector<const std::byte*> sums_;            // of own subtrees: in own_sums_, or the contribution itself
+  std::vector<std::vector<std::byte>> received_;  // this rank's part of other ranks' subtrees
   std::vector<std::byte> totals_;
   std::vector<float> result_;
   std::vector<bool> present_;
 };
-
-}  // namespace
 
 void check_layout(const TreeLayout& layout, int ranks) {
   check(layout.positions.size() == static_cast<std::size_t>(ranks),
@@ -291,6 +303,35 @@ void check_layout(const TreeLayout& layout, int ranks) {
   if (twice != all.end()) fail("tree reducer: position {} belongs to two ranks, or twice to one", *twice);
 }
 
+}  // namespace
+
+IndexedLayout::IndexedLayout(TreeLayout layout, int ranks) : layout_(std::move(layout)) {
+  check_layout(layout_, ranks);
+  begins_.assign(1, 0);
+  for (std::size_t segment : layout_.segments) begins_.push_back(begins_.back() + segment);
+  for (std::size_t r = 0; r < layout_.positions.size(); ++r) {
+    for (int position : layout_.positions[r]) {
+      owners_.resize(std::max(owners_.size(), static_cast<std::size_t>(position) + 1), kNobody);
+      owners_[static_cast<std::size_t>(position)] = static_cast<int>(r);
+    }
+  }
+}
+
+int IndexedLayout::owner(std::size_t first, std::size_t n) const {
+  int owner = kNobody;
+  for (std::size_t p = first; p < first + n; ++p) {
+    if (owners_[p] == kNobody || owners_[p] == owner) continue;
+    if (owner != kNobody) return kSeveral;
+    owner = owners_[p];
+  }
+  return owner;
+}
+
+void IndexedLayout::sum(std::span<const void* const> leaves, DType out_dtype, void* out, std::size_t count) const {
+  if (dtype() == DType::bf16) return rounded_tree_sum(leaves, out_dtype, out, count);
+  tree_reduce(ReduceOp::sum, DType::f32, leaves, out, count);
+}
+
 std::uint64_t hash_of(const TreeLayout& layout) {
   std::uint64_t hash = 14695981039346656037u;  // FNV-1a, over numbers instead of bytes
   const auto add = [&](std::uint64_t value) { hash = (hash ^ value) * 1099511628211u; };
@@ -302,17 +343,12 @@ std::uint64_t hash_of(const TreeLayout& layout) {
   return hash;
 }
 
-std::size_t elements_of(const TreeLayout& layout) {
-  return std::accumulate(layout.segments.begin(), layout.segments.end(), std::size_t{0});
-}
-
-std::unique_ptr<TransportTreeReducer> make_transport_tree_reducer(Transport& transport, int channel, TreeLayout layout,
-                                                                  const TimeLimit& limit) {
-  Arrangement prepared(std::move(layout));
-  if (auto memory = transport.shared_memory(SharedReducer::bytes(prepared), limit)) {
-    return std::make_unique<SharedReducer>(transport, channel, std::move(prepared), std::move(memory));
+std::unique_ptr<TreeReducer> make_tree_reducer(Transport& transport, int channel, IndexedLayout layout,
+                                               CollectiveRunner run, const TimeLimit& limit) {
+  if (auto memory = transport.shared_memory(SharedReducer::bytes(layout), limit)) {
+    return std::make_unique<SharedReducer>(transport, channel, std::move(layout), std::move(run), std::move(memory));
   }
-  return std::make_unique<SendingReducer>(transport, channel, std::move(prepared));
+  return std::make_unique<SendingReducer>(transport, channel, std::move(layout), std::move(run));
 }
 
 }  // namespace lockstep

@@ -1,30 +1,69 @@
-// Sums all ranks' gradients in the tree over shards, on top of a transport.
+// Internal: the TreeReducers of all transports.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <memory>
+#include <span>
+#include <utility>
+#include <vector>
 
+#include "lockstep/comm/process_group.h"
 #include "lockstep/comm/transport.h"
 
 namespace lockstep {
 
-// A TreeReducer without the group around it: no channel, no timeout, and no operation names in errors.
-class TransportTreeReducer {
+// A valid TreeLayout with the lookups that reducers need: where segments begin, and which rank owns which position.
+class IndexedLayout {
  public:
-  virtual ~TransportTreeReducer() = default;
-  virtual CommBuffer contribution(std::size_t k) = 0;
-  virtual void set_present(std::size_t k, std::size_t segment, bool present) = 0;
-  virtual void reduce(const CollectiveHeader& header, const TimeLimit& limit) = 0;
-  virtual std::span<const float> result() const = 0;
-  virtual bool result_present(std::size_t segment) const = 0;
+  // The owner of a position that no rank has, and of positions of several ranks.
+  static constexpr int kNobody = -1, kSeveral = -2;
+
+  // Throws if the layout is invalid for this number of ranks.
+  IndexedLayout(TreeLayout layout, int ranks);
+
+  std::size_t elements() const { return begins_.back(); }
+  DType dtype() const { return layout_.dtype; }
+  std::size_t item() const { return item_size(layout_.dtype); }
+  std::size_t segments() const { return layout_.segments.size(); }
+  std::size_t leaves() const { return owners_.size(); }
+  const std::vector<int>& positions(int rank) const { return layout_.positions[static_cast<std::size_t>(rank)]; }
+  // The owner of all positions in [first, first + n).
+  int owner(std::size_t first, std::size_t n) const;
+
+  // Sums arrays of the layout's type: tree_reduce() for f32, rounded_tree_sum() for bf16.
+  void sum(std::span<const void* const> leaves, DType out_dtype, void* out, std::size_t count) const;
+
+  // Calls visit(segment, begin, length) for the part of each segment in elements [begin, end).
+  template <typename Visit>
+  void for_each_segment(std::size_t begin, std::size_t end, const Visit& visit) const {
+    auto segment = static_cast<std::size_t>(std::upper_bound(begins_.begin(), begins_.end(), begin) - begins_.begin());
+    for (segment = std::max<std::size_t>(segment, 1) - 1; segment < segments() && begins_[segment] < end; ++segment) {
+      const std::size_t first = std::max(begin, begins_[segment]), last = std::min(end, begins_[segment + 1]);
+      if (first < last) visit(segment, first, last - first);
+    }
+  }
+
+ private:
+  TreeLayout layout_;
+  std::vector<std::size_t> begins_;
+  std::vector<int> owners_;  // by position
 };
 
-// Throws if the layout is invalid for this number of ranks.
-void check_layout(const TreeLayout& layout, int ranks);
+// Equal on two ranks if their segments and positions are.
 std::uint64_t hash_of(const TreeLayout& layout);
-std::size_t elements_of(const TreeLayout& layout);
 
-// A collective of the transport. Uses memory that all ranks share if the transport has it; otherwise pieces travel.
-std::unique_ptr<TransportTreeReducer> make_transport_tree_reducer(Transport& transport, int channel, TreeLayout layout,
-                                                                  const TimeLimit& limit);
+// Runs a reducer's collective in its place among the group's operations: with the options' label and timeout, and with
+// the group's errors.
+using CollectiveRunner =
+    std::function<void(const CollectiveOptions& options,
+                       const std::function<void(const CollectiveHeader& header, const TimeLimit& limit)>& collective)>;
+
+// A collective of the transport. Uses memory that all ranks share if the transport has it. Otherwise the ranks send
+// pieces to each other.
+std::unique_ptr<TreeReducer> make_tree_reducer(Transport& transport, int channel, IndexedLayout layout,
+                                               CollectiveRunner run, const TimeLimit& limit);
 
 }  // namespace lockstep

@@ -1,8 +1,71 @@
-#include "lockstep/data/dataset.h"
+#include "lockstep/data/fashion_mnist.h"
 
+#include <algorithm>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include "lockstep/base/environment.h"
+#include "lockstep/base/error.h"
 #include "lockstep/base/sha256.h"
+#include "lockstep/data/idx.h"
 
 namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kPackageFolder = "/usr/share/datasets/fashion-mnist";
+constexpr std::string_view kHowToGetIt =
+    "Get the data with `apt-get install dataset-fashion-mnist`, or give a folder that has its four IDX files";
+constexpr int kClasses = 10;
+
+fs::path find_file(const fs::path& folder, const std::string& name) {
+  std::error_code error;
+  for (const fs::path& path : {folder / name, folder / (name + ".gz")}) {
+    if (fs::exists(path, error)) return path;
+  }
+  fail("fashion-mnist: {} has neither {} nor {}.gz. {}", folder.string(), name, name, kHowToGetIt);
+}
+
+IdxArray read_array(const fs::path& path, std::size_t rank, std::string_view what) {
+  IdxArray array = read_idx(path);
+  check(array.dims.size() == rank, "{}: has {} dimensions, expected {}, for {}", path.string(), array.dims.size(), rank,
+        what);
+  return array;
+}
+
+}  // namespace
+
+fs::path find_fashion_mnist(const fs::path& folder) {
+  const std::optional<std::string> variable = environment("LOCKSTEP_DATA");
+  const bool given = !folder.empty();
+  const fs::path found = given ? folder : fs::path(variable.value_or(kPackageFolder));
+  std::error_code error;
+  check(fs::is_directory(found, error), "fashion-mnist: there is no folder \"{}\"{}. {}", found.string(),
+        !given && variable ? " (LOCKSTEP_DATA)" : "", kHowToGetIt);
+  return found;
+}
+
+MnistFiles load_fashion_mnist(MnistPart part, const fs::path& folder) {
+  const fs::path found = find_fashion_mnist(folder);
+  const std::string prefix = part == MnistPart::train ? "train" : "t10k";
+  const fs::path image_file = find_file(found, prefix + "-images-idx3-ubyte");
+  const fs::path label_file = find_file(found, prefix + "-labels-idx1-ubyte");
+
+  IdxArray images = read_array(image_file, 3, "images: count, rows, columns");
+  check(std::ranges::all_of(images.dims, [](std::int64_t dim) { return dim > 0; }),
+        "{}: has {} images of {} x {} pixels, expected at least one of each", image_file.string(), images.dims[0],
+        images.dims[1], images.dims[2]);
+  IdxArray labels = read_array(label_file, 1, "labels: count");
+  check(labels.dims[0] == images.dims[0], "{} has {} labels, {} has {} images, expected as many", label_file.string(),
+        labels.dims[0], image_file.string(), images.dims[0]);
+  const auto bad = std::ranges::find_if(labels.data, [](std::uint8_t label) { return label >= kClasses; });
+  if (bad != labels.data.end()) {
+    fail("{}: label {} is {}, expected 0 to {}", label_file.string(), bad - labels.data.begin(), *bad, kClasses - 1);
+  }
+  return {images.dims[0], images.dims[1], images.dims[2], std::move(images.data), std::move(labels.data)};
+}
 
 FashionMnist::FashionMnist(MnistFiles files) : files_(std::move(files)) {}
 

@@ -19,7 +19,7 @@ namespace lockstep {
 namespace {
 
 constexpr std::uint8_t kUnsignedByte = 0x08;
-constexpr int kMaxRank = 4;
+constexpr int kMaxAxes = 4;
 
 std::string_view type_name(std::uint8_t type) {
   switch (type) {
@@ -89,7 +89,7 @@ class IdxReader {
           fmt::join(word, " "));
     check(word[2] == kUnsignedByte, "{}: holds {} (0x{:02x}), expected unsigned bytes (0x08)", name_,
           type_name(word[2]), word[2]);
-    check(word[3] >= 1 && word[3] <= kMaxRank, "{}: has {} dimensions, expected 1 to {}", name_, word[3], kMaxRank);
+    check(word[3] >= 1 && word[3] <= kMaxAxes, "{}: has {} dimensions, expected 1 to {}", name_, word[3], kMaxAxes);
     std::vector<std::int64_t> dims(word[3]);
     for (std::int64_t& dim : dims) {
       read_header(word);

@@ -1,4 +1,4 @@
-#include "lockstep/data/data_loader.h"
+#include "lockstep/data/sampler.h"
 
 #include <numeric>
 

@@ -1,4 +1,4 @@
-#include "lockstep/data/dataset.h"
+#include "lockstep/data/text.h"
 
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-// GPUs as the layers above see them. A build without CUDA finds none and says why.
+// Internal: GPUs as the layers above see them. A build without CUDA finds none and says why.
 #pragma once
 
 #include <cstddef>
@@ -31,8 +31,8 @@ struct GpuList {
   std::vector<UnusableGpu> left_out;
   // The reason for the user if `gpus` is empty: "no CUDA-capable device is detected (cudaErrorNoDevice)".
   std::string why_none;
-  // CUDA failed, so the machine may have GPUs: whoever prefers GPUs must not take the CPU instead. False if the machine
-  // has no GPU, no driver, or only GPUs that are left out.
+  // CUDA failed, so the machine may have GPUs, and a caller that prefers GPUs must not fall back to the CPU. False if
+  // the machine has no GPU, no driver, or only GPUs that are left out.
   bool failed = false;
 };
 
@@ -52,7 +52,7 @@ std::unique_ptr<StreamCapture> make_gpu_capture(bool timed);
 
 // The GPU's memory.
 std::shared_ptr<MemorySource> make_gpu_memory(int gpu);
-// Page-locked host memory, which GPUs read and write without the host. `gpu` is any GPU that the program uses.
+// Pinned (page-locked) host memory, which GPUs access directly. `gpu` is any GPU that the program uses.
 std::shared_ptr<MemorySource> make_pinned_memory(int gpu);
 
 }  // namespace lockstep

@@ -77,8 +77,8 @@ std::vector<std::vector<int>> deal_in_turn(const CpuNodes& nodes, std::size_t de
   return result;
 }
 
-// Each device takes from the node with the most free CPUs until it has enough. This keeps it in one node whenever one
-// has room for it, and takes whole nodes first if it needs several.
+// Each device takes CPUs of the node with the most free ones until it has enough. So a device stays in one node if any
+// node has enough free CPUs, and takes whole nodes first if it needs several.
 std::vector<std::vector<int>> deal_by_node(const CpuNodes& nodes, std::size_t devices, std::size_t each) {
   std::vector<std::size_t> used(nodes.size());
   std::vector<std::pair<std::size_t, std::vector<int>>> dealt(devices);  // with the first node as the sort key

@@ -93,6 +93,10 @@ const Task& DependencyGraph::push(Task&& task) {
   node->accesses.reserve(1 + task.reads.size() + task.writes.size());
   node->task = std::move(task);
   node->order = next_order_++;
+  if (auto& group = node->task.group) {
+    if (!group->graph) group->graph = this;
+    if (group->graph != this) group = nullptr;
+  }
   add_access(*node, lanes_[node->task.lane.index].state(), false, true);
   for (const Resource& resource : node->task.writes) {
     if (std::exchange(resource.state()->last_task, node->order) == node->order) continue;
@@ -163,8 +167,10 @@ void DependencyGraph::end_writes(TaskNode& node, Outcome outcome, const FailureP
   if (unreported) note_omissions(node, keeps, failure);
 }
 
-// One bad batch may fail tasks of several shards. What joins the shards reports the first failure, for all of them.
+// One bad batch may fail tasks of several shards. What joins the shards reports the first failure, for all of them. A
+// group needs no joining, and its tasks may add up the data of several batches, each with a failure of its own.
 void DependencyGraph::settle_failures(TaskNode& node, const Failure& failure) noexcept {
+  if (node.task.group) return;
   for (const Access& access : node.accesses) {
     const FailurePtr& other = access.resource->failure;
     if (access.reads && other && other->order != failure.order && !failure.cancelled)
@@ -174,12 +180,12 @@ void DependencyGraph::settle_failures(TaskNode& node, const Failure& failure) no
 
 // Until a failure has been reported, it follows the data that lacks an update because of it.
 void DependencyGraph::note_omissions(TaskNode& node, bool keeps, const FailurePtr& failure) noexcept {
-  FailurePtr first = keeps && failures_.contains(failure->order) ? failure : nullptr;
+  FailurePtr first = keeps && unreported(*failure) ? failure : nullptr;
   for (std::size_t i = 1; i < node.accesses.size(); ++i) {
     const Access& access = node.accesses[i];
     if (!access.reads) continue;
     const FailurePtr& omission = access.resource->omission;
-    if (omission && (!first || omission->order < first->order) && failures_.contains(omission->order)) first = omission;
+    if (omission && (!first || omission->order < first->order) && unreported(*omission)) first = omission;
   }
   for (std::size_t i = 1; i < node.accesses.size(); ++i) {
     Access& access = node.accesses[i];
@@ -193,6 +199,7 @@ void DependencyGraph::clear(const NodeList& nodes) noexcept {
     node->successions.clear();
     node->settled.clear();
     node->task.run.reset();
+    node->task.group.reset();
     node->task.reads.clear();
     node->task.writes.clear();
   }
@@ -239,10 +246,50 @@ std::vector<DeviceWait> DependencyGraph::device_waits(const Resource& resource) 
   return waits;
 }
 
-DependencyGraph::FailureEntry DependencyGraph::make_entry(FailurePtr failure) {
+FailureEntry DependencyGraph::make_entry(FailurePtr failure, std::shared_ptr<FailureGroup> group) {
   FailureLog one;
-  one.emplace(failure->order, failure);
+  const std::int64_t order = failure->order;
+  one.emplace(order, LoggedFailure{std::move(failure), std::move(group)});
   return one.extract(one.begin());
+}
+
+// A root's failure that is not in the log has been thrown.
+bool DependencyGraph::reported(const LoggedFailure& logged) const {
+  if (!logged.group) return false;
+  return logged.group->reported || std::ranges::any_of(logged.group->roots, [&](const Resource& root) {
+           const FailurePtr failure = root.state()->graph == this ? root.state()->failure : nullptr;
+           return failure && !failures_.contains(failure->order);
+         });
+}
+
+bool DependencyGraph::unreported(const Failure& failure) const {
+  const auto logged = failures_.find(failure.order);
+  return logged != failures_.end() && !reported(logged->second);
+}
+
+FailurePtr DependencyGraph::first_unreported() const {
+  const auto first = std::ranges::find_if_not(failures_, [&](const auto& entry) { return reported(entry.second); });
+  return first == failures_.end() ? nullptr : first->second.failure;
+}
+
+FailureLog DependencyGraph::report(const Failure& failure) noexcept {
+  FailureLog told;
+  if (const auto thrown = failures_.find(failure.order); thrown != failures_.end()) {
+    if (thrown->second.group) thrown->second.group->reported = true;
+    told.insert(failures_.extract(thrown));
+  }
+  for (auto logged = failures_.begin(); logged != failures_.end();) {
+    const auto entry = logged++;
+    if (reported(entry->second)) told.insert(failures_.extract(entry));
+  }
+  return told;
+}
+
+FailureLog DependencyGraph::take_failure_of(const Resource& resource) noexcept {
+  FailureLog taken;
+  const ResourceState& data = *resource.state();
+  if (data.graph == this && data.failure) taken.insert(failures_.extract(data.failure->order));
+  return taken;
 }
 
 std::vector<const TaskNode*> DependencyGraph::lane_tasks(int lane) const {

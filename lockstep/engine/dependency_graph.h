@@ -1,5 +1,5 @@
-// The engine's state machine, without threads or locks: which task waits for which, and what has failed. The caller
-// holds a lock around every call, runs the tasks that become ready, and reports how each one ended.
+// Internal: the engine's state machine, without threads or locks: which task waits for which, and what has failed. The
+// caller holds a lock around every call, runs the tasks that become ready, and reports how each one ended.
 //
 // A resource is a first-in-first-out queue of tasks: one writer or several consecutive readers hold it, and the others
 // wait behind them. A lane is a resource that each of its tasks writes. A task is ready when it holds everything it
@@ -25,9 +25,10 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/base/error.h"
 #include "lockstep/engine/counters.h"
 #include "lockstep/engine/device_uses.h"
+#include "lockstep/engine/failure.h"
+#include "lockstep/engine/failure_group.h"
 #include "lockstep/engine/resource.h"
 #include "lockstep/engine/task.h"
 
@@ -35,6 +36,15 @@ namespace lockstep {
 
 class DependencyGraph;
 struct TaskNode;
+
+// Failures of tasks, by order, until a wait has reported them. A failure also leaves the log when a task is skipped
+// because of an earlier one that is still there: data that needs both reports the earlier one.
+struct LoggedFailure {
+  FailurePtr failure;
+  std::shared_ptr<FailureGroup> group;  // of the task; may be null
+};
+using FailureLog = std::map<std::int64_t, LoggedFailure>;
+using FailureEntry = FailureLog::node_type;
 
 // One task's claim to one resource.
 struct Access {
@@ -119,7 +129,7 @@ struct TaskNode {
   // holds.
   std::vector<DeviceWait> device_waits;
   // Entries of the failure log that the task's end made superfluous.
-  std::map<std::int64_t, FailurePtr> settled;
+  FailureLog settled;
 };
 
 // A linked list of nodes.
@@ -201,17 +211,18 @@ class DependencyGraph {
   // Removes the failure and returns it. Returns null and changes nothing if the data is torn.
   FailurePtr forgive(const Resource& resource);
 
-  // Failures of tasks, by order, until a wait has reported them. A failure also leaves the log when a task is skipped
-  // because of an earlier one that is still there: data that needs both reports the earlier one.
-  using FailureLog = std::map<std::int64_t, FailurePtr>;
-  using FailureEntry = FailureLog::node_type;
   // Made outside the lock.
-  static FailureEntry make_entry(FailurePtr failure);
+  static FailureEntry make_entry(FailurePtr failure, std::shared_ptr<FailureGroup> group = {});
   void log(FailureEntry entry) noexcept { failures_.insert(std::move(entry)); }
-  // Removes an entry (the given one, or the first), for the caller to destroy outside the lock. Empty if there is none.
-  FailureEntry take_logged(const Failure& failure) { return failures_.extract(failure.order); }
   void count_failure() noexcept { ++counters_.failed; }
-  FailureEntry take_first_logged() { return failures_.empty() ? FailureEntry{} : failures_.extract(failures_.begin()); }
+  // Returns whether the failure is in the log and its group has not been reported.
+  bool unreported(const Failure& failure) const;
+  // Returns the first of these; null if there is none.
+  FailurePtr first_unreported() const;
+  // A wait throws the failure. Returns what leaves the log because of it, for the caller to destroy outside the lock.
+  [[nodiscard]] FailureLog report(const Failure& failure) noexcept;
+  // Removes the failure of the resource from the log.
+  [[nodiscard]] FailureLog take_failure_of(const Resource& resource) noexcept;
 
   const EngineCounters& counters() const { return counters_; }
   // Number of unfinished tasks of a lane.
@@ -237,6 +248,7 @@ class DependencyGraph {
   void make_ready(TaskNode* node);
   void pass_gates();
   void end_writes(TaskNode& node, Outcome outcome, const FailurePtr& failure) noexcept;
+  bool reported(const LoggedFailure& logged) const;
   void settle_failures(TaskNode& node, const Failure& failure) noexcept;
   void note_omissions(TaskNode& node, bool keeps, const FailurePtr& failure) noexcept;
   static void gather_device_waits(TaskNode& node);

@@ -1,5 +1,5 @@
-// The engine. A task names the data that it reads and writes and the lane that it runs on. The engine starts the task
-// when its data is ready. Rules:
+// Internal: the engine. A task names the data that it reads and writes and the lane that it runs on. The engine starts
+// the task when its data is ready. Rules:
 //
 //   - The order of pushing is the order of effect: every task sees the data as if all tasks had run one by one in the
 //     order in which they were pushed, whatever runs at the same time.
@@ -8,7 +8,7 @@
 //     holds up its own lane only. Parallelism comes from several lanes.
 //   - A task that throws fails what it writes. A task that reads failed data is skipped and fails what it writes in
 //     turn, with the first task's error. Every wait that needs the data throws that error, until a task that does not
-//     read the data writes it anew. See Failure in base/error.h.
+//     read the data writes it anew. See Failure in failure.h.
 //   - Data that a skipped task was to update (Task::updates: it both reads and writes the data) keeps its value and
 //     stays good: the weights after a batch with an invalid label are those before it. A failure is never silent: until
 //     a wait has thrown it, the first wait for such data, or for data computed from it, throws it once.
@@ -32,8 +32,8 @@
 #include <string_view>
 #include <vector>
 
-#include "lockstep/base/error.h"
 #include "lockstep/engine/counters.h"
+#include "lockstep/engine/failure.h"
 #include "lockstep/engine/resource.h"
 #include "lockstep/engine/task.h"
 
@@ -113,8 +113,8 @@ class Engine {
   // about to be overwritten or freed.
   void wait_unused(const Resource& resource);
   // Waits until every task pushed so far has finished. Throws the first failure, in order of pushing, that no wait has
-  // thrown yet, if there is one. A failure of data that was joined with data of an earlier failure goes with that one.
-  // Cancellations are not thrown here.
+  // thrown yet, if there is one. A failure of data that was joined with data of an earlier failure goes with that one,
+  // and a failure of a FailureGroup with the others of the group. Cancellations are not thrown here.
   void wait_all();
 
   // Skips every task that was pushed and has not started. Use it after an error or an interruption, when the results
@@ -132,6 +132,12 @@ class Engine {
   // changes nothing if the data is torn.
   bool forgive(const Resource& resource);
 
+  // Returns whether a wait has yet to throw the failure.
+  bool unreported(const Failure& failure) const;
+  // Waits for the group's roots. Returns whether a wait has thrown a failure of them or of the group's tasks.
+  bool reported(const FailureGroup& group);
+  // Makes the failure one that no wait has thrown yet: more data is lost because of it than its reader could know.
+  void report_again(const FailurePtr& failure);
   // Number of failures that waits have thrown so far. Code that keeps data between steps looks for failed data when it
   // has changed.
   std::uint64_t reports() const;

@@ -1,4 +1,4 @@
-// A lane of an engine: its name, its worker, and its one task that may run now.
+// Internal: a lane of an engine: its name, its worker, and its one task that may run now.
 #pragma once
 
 #include <atomic>
@@ -10,6 +10,7 @@
 #include "lockstep/engine/counters.h"
 #include "lockstep/engine/dependency_graph.h"
 #include "lockstep/engine/engine.h"
+#include "lockstep/engine/failure.h"
 #include "lockstep/engine/parker.h"
 #include "lockstep/engine/trace.h"
 

@@ -166,7 +166,7 @@ void LaunchedTasks::lose(Lane& lane, std::uint64_t first, std::exception_ptr cau
   lane.loses_next |= first > last;
   auto culprit = std::ranges::lower_bound(lane.launches, first, {}, &Launch::ticket);
   if (culprit == lane.launches.end()) --culprit;
-  lane.losses.push_back({culprit->ticket, last, blame_(culprit->task, culprit->order, lane.name, std::move(cause))});
+  lane.losses.push_back({culprit->ticket, last, blame_(*culprit, lane.name, std::move(cause))});
   take_failures(lane, first, last);
 }
 

@@ -1,5 +1,5 @@
-// Tasks that have queued their work on streams: which have finished, and which have failed. DeviceUses names them by
-// ticket and says who waits for which; this says which tickets are over.
+// Internal: tasks that have queued their work on streams: which have finished, and which have failed. DeviceUses names
+// them by ticket and says who waits for which; this says which tickets are over.
 #pragma once
 
 #include <chrono>
@@ -13,9 +13,9 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/base/error.h"
 #include "lockstep/device/stream.h"
 #include "lockstep/engine/device_uses.h"
+#include "lockstep/engine/failure.h"
 #include "lockstep/engine/task.h"
 #include "lockstep/engine/trace.h"
 
@@ -26,8 +26,8 @@ class LaunchedTasks {
  public:
   // Turns a stream's exception into a failure and remembers it for wait_all. Called with the lock held, before any
   // thread learns that the task is over.
-  using Blame = std::function<FailurePtr(const std::string& task, std::int64_t order, const std::string& lane,
-                                         std::exception_ptr cause)>;
+  struct Launch;
+  using Blame = std::function<FailurePtr(const Launch& launch, const std::string& lane, std::exception_ptr cause)>;
   explicit LaunchedTasks(Blame blame) : blame_(std::move(blame)) {}
   // Waits for all streams.
   ~LaunchedTasks();
@@ -40,6 +40,7 @@ class LaunchedTasks {
     std::uint64_t ticket = 0;
     std::string task = {};
     std::int64_t order = 0;
+    std::shared_ptr<FailureGroup> group = {};
     // Tickets whose failures this task inherits, because it reads what they wrote.
     std::vector<Ticket> reads = {};
     // Whether its time counts in take_time().

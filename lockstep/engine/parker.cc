@@ -4,13 +4,8 @@ namespace lockstep {
 
 using Clock = std::chrono::steady_clock;
 
-SpinPolicy*& SpinPolicy::of_thread() {
-  thread_local SpinPolicy* policy = nullptr;
-  return policy;
-}
-
 bool Parker::park(SpinPolicy& policy, std::optional<std::chrono::nanoseconds> timeout) noexcept {
-  int idle = kIdle;
+  std::uint32_t idle = kIdle;
   if (!spin(policy) && state_.compare_exchange_strong(idle, kParked, std::memory_order_acquire)) {
     policy.awake.fetch_sub(1, std::memory_order_relaxed);
     const bool unparked = sleep(timeout);
@@ -27,16 +22,14 @@ bool Parker::spin(const SpinPolicy& policy) const noexcept {
 }
 
 bool Parker::sleep(std::optional<std::chrono::nanoseconds> timeout) noexcept {
-  const auto end = timeout ? Clock::now() + *timeout : Clock::time_point::max();
+  const std::optional<Clock::time_point> end = timeout ? std::optional(Clock::now() + *timeout) : std::nullopt;
   while (state_.load(std::memory_order_acquire) == kParked) {
-    if (timeout) {
-      const auto left = end - Clock::now();
+    if (end && Clock::now() >= *end) {
       // Fails if another thread unparks it at this moment.
-      int parked = kParked;
-      if (left.count() <= 0) return !state_.compare_exchange_strong(parked, kIdle, std::memory_order_acquire);
-      timeout = left;
+      std::uint32_t parked = kParked;
+      return !state_.compare_exchange_strong(parked, kIdle, std::memory_order_acquire);
     }
-    futex_wait(state_, kParked, timeout);
+    futex_wait(state_, kParked, FutexScope::process, end);
   }
   return true;
 }

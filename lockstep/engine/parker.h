@@ -1,12 +1,12 @@
-// How a thread waits for another one: it spins for a while if a core is free, then sleeps.
+// Internal: how a thread waits for another one: it spins for a while if a core is free, then sleeps.
 #pragma once
 
-#include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <optional>
 
-#include "lockstep/engine/futex.h"
-#include "lockstep/engine/spin.h"
+#include "lockstep/base/futex.h"
+#include "lockstep/base/spin.h"
 
 namespace lockstep {
 
@@ -17,15 +17,15 @@ class Parker {
   // timeout without an unpark(); then park again.
   bool park(SpinPolicy& policy, std::optional<std::chrono::nanoseconds> timeout = {}) noexcept;
   void unpark() noexcept {
-    if (state_.exchange(kUnparked, std::memory_order_release) == kParked) futex_wake_one(state_);
+    if (state_.exchange(kUnparked, std::memory_order_release) == kParked) futex_wake_one(state_, FutexScope::process);
   }
 
  private:
-  static constexpr int kIdle = 0, kParked = 1, kUnparked = 2;
+  static constexpr std::uint32_t kIdle = 0, kParked = 1, kUnparked = 2;
   bool spin(const SpinPolicy& policy) const noexcept;
   bool sleep(std::optional<std::chrono::nanoseconds> timeout) noexcept;
 
-  std::atomic<int> state_{kIdle};
+  FutexWord state_{kIdle};
 };
 
 }  // namespace lockstep

@@ -1,14 +1,16 @@
-// A piece of work and the data it touches.
+// Internal: a piece of work and the data it touches.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "lockstep/base/error.h"
 #include "lockstep/base/inline_function.h"
 #include "lockstep/base/small_vector.h"
+#include "lockstep/engine/failure.h"
+#include "lockstep/engine/failure_group.h"
 #include "lockstep/engine/resource.h"
 
 namespace lockstep {
@@ -56,6 +58,8 @@ struct Task {
   // Whether the task must know that it is skipped, because others wait for it: its function then runs with
   // TaskContext::skipped set, and must touch no data.
   bool told_if_skipped = false;
+  // Null: that of the thread's FailureScope, if there is one.
+  std::shared_ptr<FailureGroup> group = {};
   TaskFunction run = {};
 };
 

@@ -1,22 +1,21 @@
 #include "lockstep/engine/thread_team.h"
 
 #include <chrono>
+#include <cstdint>
 #include <system_error>
 #include <utility>
 
-#include "lockstep/engine/futex.h"
-#include "lockstep/engine/spin.h"
+#include "lockstep/base/spin.h"
 
 namespace lockstep {
 namespace {
 
 // Without an engine.
-constexpr std::chrono::microseconds kSpin{20};
+constexpr std::chrono::nanoseconds kSpin{20'000};
 
 template <typename Condition>
 bool spin_for(const Condition& condition, const SpinPolicy* policy) {
-  return spin_until(condition, policy ? policy->limit : std::chrono::nanoseconds(kSpin),
-                    [policy] { return !policy || policy->core_to_spare(); });
+  return spin_until(condition, policy ? policy->limit : kSpin);
 }
 
 }  // namespace
@@ -26,7 +25,7 @@ ThreadTeam::~ThreadTeam() { stop(); }
 void ThreadTeam::stop() noexcept {
   stopping_ = true;
   loop_.fetch_add(1);
-  futex_wake_all(loop_);
+  futex_wake_all(loop_, FutexScope::process);
   for (std::thread& helper : helpers_) helper.join();
   helpers_.clear();
 }
@@ -61,13 +60,16 @@ void ThreadTeam::share(int parts) {
   left_.store(parts, std::memory_order_release);
   // Sequentially consistent, as in help(): either a helper sees the new loop, or this thread sees that it sleeps.
   loop_.fetch_add(1);
-  if (sleeping_helpers_.load() > 0) futex_wake_all(loop_);
+  if (sleeping_helpers_.load() > 0) futex_wake_all(loop_, FutexScope::process);
   work();
-  const auto done = [&] { return computed_.load(std::memory_order_acquire) == parts; };
+  const auto all = static_cast<std::uint32_t>(parts);
+  const auto done = [&] { return computed_.load(std::memory_order_acquire) == all; };
   if (done() || spin_for(done, SpinPolicy::of_thread())) return;
   Asleep asleep;
   worker_sleeps_ = true;
-  for (int now = computed_.load(); now != parts; now = computed_.load()) futex_wait(computed_, now);
+  for (std::uint32_t now = computed_.load(); now != all; now = computed_.load()) {
+    futex_wait(computed_, now, FutexScope::process);
+  }
   worker_sleeps_ = false;
 }
 
@@ -75,13 +77,13 @@ void ThreadTeam::help(SpinPolicy* policy) {
   SpinPolicy::of_thread() = policy;
   if (policy) policy->awake.fetch_add(1, std::memory_order_relaxed);
   // A helper may start after the loop that it was started for.
-  int seen = loop_.load() - 1;
+  std::uint32_t seen = loop_.load() - 1;
   while (true) {
     const auto begun = [&] { return loop_.load(std::memory_order_acquire) != seen; };
     if (!spin_for(begun, policy)) {
       Asleep asleep;
       sleeping_helpers_.fetch_add(1);
-      while (loop_.load() == seen) futex_wait(loop_, seen);
+      while (loop_.load() == seen) futex_wait(loop_, seen, FutexScope::process);
       sleeping_helpers_.fetch_sub(1);
     }
     seen = loop_.load(std::memory_order_acquire);
@@ -98,8 +100,8 @@ void ThreadTeam::work() {
     const int parts = parts_;
     compute(parts - left);
     // Once all parts are computed, the worker may go on to the next loop.
-    const bool last = computed_.fetch_add(1) + 1 == parts;
-    if (last && worker_sleeps_) futex_wake_all(computed_);
+    const bool last = computed_.fetch_add(1) + 1 == static_cast<std::uint32_t>(parts);
+    if (last && worker_sleeps_) futex_wake_all(computed_, FutexScope::process);
     left = left_.load(std::memory_order_acquire);
   }
 }

@@ -1,4 +1,4 @@
-// The threads of a compute lane: its worker, and helpers that share the worker's loops.
+// Internal: the threads of a compute lane: its worker, and helpers that share the worker's loops.
 #pragma once
 
 #include <atomic>
@@ -6,6 +6,8 @@
 #include <mutex>
 #include <thread>
 #include <vector>
+
+#include "lockstep/base/futex.h"
 
 namespace lockstep {
 
@@ -61,9 +63,9 @@ class ThreadTeam {
   // Parts that nobody has taken; a thread that lowers it has taken one. The worker cannot end the loop before that part
   // is computed, so the fields above are those of the part's own loop.
   std::atomic<int> left_{0};
-  std::atomic<int> computed_{0};
+  FutexWord computed_{0};
   // Changes with each loop. Helpers sleep on it.
-  std::atomic<int> loop_{0};
+  FutexWord loop_{0};
   std::atomic<int> sleeping_helpers_{0};
   std::atomic<bool> worker_sleeps_{false};
   std::atomic<bool> stopping_{false};

@@ -127,7 +127,7 @@ std::vector<ChildExit> ChildProcesses::reap() {
     ended.push_back({child.rank, status});
     return true;
   });
-  // A killed process did not fail by itself: it is more likely a cause than a consequence.
+  // A rank that a signal killed is more likely the cause of a failure than its consequence.
   std::stable_sort(ended.begin(), ended.end(),
                    [](const ChildExit& a, const ChildExit& b) { return a.by_signal() && !b.by_signal(); });
   return ended;

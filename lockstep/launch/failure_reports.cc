@@ -7,14 +7,14 @@
 #include <string>
 #include <utility>
 
-#include "lockstep/base/environment.h"
 #include "lockstep/launch/launch_environment.h"
+#include "lockstep/net/numbered_text.h"
 #include "lockstep/net/secret.h"
 
 namespace lockstep {
 namespace {
 
-constexpr std::chrono::milliseconds kPatience{1000};
+constexpr std::chrono::milliseconds kReportTimeout{1000};
 
 std::string key(int restart, const std::string& name) { return fmt::format("failures/{}/{}", restart, name); }
 std::string key_of(int restart, int rank) { return key(restart, fmt::format("rank/{}", rank)); }
@@ -34,9 +34,9 @@ FailureReporter make_failure_reporter(int rank, int world_size) {
           TcpStore store({.host = e.master_addr,
                           .port = e.master_port,
                           .secret = secret,
-                          .connect_timeout = kPatience,
-                          .timeout = kPatience});
-          store.set(key_of(e.restart_count, e.rank), fmt::format("{} {}", failure.culprit, failure.reason));
+                          .connect_timeout = kReportTimeout,
+                          .timeout = kReportTimeout});
+          store.set(key_of(e.restart_count, e.rank), NumberedText{failure.culprit, failure.reason}.str());
           store.add(key(e.restart_count, "count"), 1);
         } catch (const std::exception&) {
           // Without a report, the launcher names the rank that ended first.
@@ -46,7 +46,7 @@ FailureReporter make_failure_reporter(int rank, int world_size) {
 
 FailureReports::FailureReports(TcpStoreOptions store, int restart, int world_size)
     : options_(std::move(store)), restart_(restart), world_size_(world_size) {
-  options_.connect_timeout = options_.timeout = kPatience;
+  options_.connect_timeout = options_.timeout = kReportTimeout;
 }
 
 void FailureReports::read() noexcept {
@@ -56,10 +56,9 @@ void FailureReports::read() noexcept {
     if (count == count_) return;
     for (int r = 0; r < world_size_; ++r) {
       if (reports_.contains(r) || !store_->contains(key_of(restart_, r))) continue;
-      const std::string text = store_->get(key_of(restart_, r), std::chrono::milliseconds(0));
-      const std::size_t space = std::min(text.find(' '), text.size() - 1);
-      const auto culprit = parse_integer("a lost rank", text.substr(0, space), 0, world_size_ - 1);
-      reports_[r] = {static_cast<int>(culprit), text.substr(space + 1)};
+      const std::string report = store_->get(key_of(restart_, r), std::chrono::milliseconds(0));
+      auto [culprit, reason] = parse_numbered_text("a lost rank", report, 0, world_size_ - 1);
+      reports_[r] = {culprit, std::move(reason)};
     }
     count_ = count;
   } catch (const std::exception&) {

@@ -1,5 +1,5 @@
-// Ranks report to the launcher which rank they lost. The launcher cannot tell from exit statuses: a rank that notices
-// the loss may end first, and a rank that hangs never ends.
+// Internal: ranks report to the launcher which rank they lost. The launcher cannot tell from exit statuses: a rank that
+// notices the loss may end first, and a rank that hangs never ends.
 #pragma once
 
 #include <chrono>
@@ -36,7 +36,7 @@ class FailureReports {
   int restart_, world_size_;
   std::optional<TcpStore> store_;
   std::map<int, RankFailure> reports_;  // by the reporting rank
-  // As read last. A rank may be cut off after its report and before it counts itself.
+  // The count at the last read. It may be behind the reports: a rank can die after its report and before it counts.
   std::int64_t count_ = 0;
 };
 

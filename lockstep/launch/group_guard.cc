@@ -60,7 +60,7 @@ GroupGuard::~GroupGuard() {
 }
 
 void GroupGuard::tell(pid_t message) {
-  // If someone killed the guard, only the protection is lost, so a SIGPIPE must not end this process.
+  // Without SIGPIPE: if the guard was killed, only the protection is lost, and this process goes on.
   while (::send(socket_.get(), &message, sizeof message, MSG_NOSIGNAL) < 0 && errno == EINTR) {
   }
 }

@@ -37,14 +37,14 @@ using Clock = std::chrono::steady_clock;
 
 // How often to ask other nodes and to check on children.
 constexpr milliseconds kTick{250};
-// The third SIGINT kills if it comes so long after the first.
-constexpr milliseconds kImpatience{1'000};
+// The third SIGINT kills if it comes this long after the first.
+constexpr milliseconds kKillAfter{1'000};
 // The grace period of ranks that hang.
 constexpr milliseconds kShortGrace{2'000};
-// How long to wait for the store of another node at a time. Signals have to wait as long.
-constexpr milliseconds kLinkPatience{10'000};
-// An attempt to connect with the store of another node.
-constexpr milliseconds kLinkAttempt{2'000};
+// The limit of one call to the store of another node. Signals wait until the call returns.
+constexpr milliseconds kNodeStoreTimeout{10'000};
+// The limit of one attempt to connect with the store of another node.
+constexpr milliseconds kNodeConnectTimeout{2'000};
 // How long ranks that have ended may hold their output open.
 constexpr milliseconds kOutputTime{1'000};
 // How often to check whether output is taken again.
@@ -131,22 +131,23 @@ class Launcher {
   }
 
   LaunchResult run() {
-    if (options_.nnodes > 1 && !connect_nodes()) return end_meeting();
+    if (options_.nnodes > 1 && !connect_nodes()) return end_before_start();
     std::string cause;  // of the last failure
     int used = 0;       // restarts since the last healthy start
     for (int restart = 0;; ++restart) {
       const auto stop = [this] { return take_signals(), interrupted_ || link_->failure(); };
-      if (link_ && (!link_->meet(job(restart), stop, meeting_time(restart)) || interrupted_)) return end_meeting();
+      if (link_ && (!link_->meet(job(restart), stop, join_timeout(restart)) || interrupted_)) return end_before_start();
       const auto begin = Clock::now();
       std::optional<JobFailure> failure;
       try {
         failure = run_ranks(restart);
       } catch (const Error& error) {
         // If ranks cannot start here, the other nodes must stop waiting.
-        attempt([&](NodeLink& link) { link.fail_all({1, error.what()}), link.part(); });
+        attempt([&](NodeLink& link) { link.fail_all({1, error.what()}), link.leave(); });
         throw;
       }
-      // Nodes that differ in this by a moment end the job: one leaves, and the others wait for it in vain.
+      // Each node measures for itself. If one node counts this start as healthy and another does not, one of them may
+      // leave; the others then do not find it at the next start, and the job ends.
       if (Clock::now() - begin >= options_.healthy_after) used = 0;
       JobFailure first = failure.value_or(JobFailure{0, ""});
       bool over = !failure || interrupted_ || used == options_.max_restarts;
@@ -157,7 +158,7 @@ class Launcher {
         if (std::optional<JobFailure> shared = link.failure()) first = std::move(*shared);
         decide();
         over |= link.interrupted();
-        if (over) link.part();
+        if (over) link.leave();
       });
       over |= options_.nnodes > 1 && !link_;
       if (!failure) return {};
@@ -176,7 +177,7 @@ class Launcher {
 
  private:
   // After a failure, another node may still be ending ranks that ignore SIGTERM.
-  milliseconds meeting_time(int restart) const {
+  milliseconds join_timeout(int restart) const {
     return restart == 0 ? timeout_ : timeout_ + 2 * options_.grace + kOutputTime;
   }
 
@@ -202,8 +203,8 @@ class Launcher {
     TcpStoreOptions store{.host = options_.master_addr,
                           .port = port_,
                           .secret = secret_,
-                          .connect_timeout = std::min(timeout_, kLinkAttempt),
-                          .timeout = std::min(timeout_, kLinkPatience)};
+                          .connect_timeout = std::min(timeout_, kNodeConnectTimeout),
+                          .timeout = std::min(timeout_, kNodeStoreTimeout)};
     for (const auto deadline = Clock::now() + timeout_; take_signals(), !interrupted_;) {
       try {
         link_ = std::make_unique<NodeLink>(std::make_shared<TcpStore>(store), options_.nnodes, options_.node_rank,
@@ -217,7 +218,7 @@ class Launcher {
   }
 
   // The launchers that have joined by now end together.
-  LaunchResult end_meeting() {
+  LaunchResult end_before_start() {
     JobFailure failure{128 + interrupted_, "interrupted before all nodes had joined"};
     attempt([&](NodeLink& link) {
       if (interrupted_) {
@@ -226,7 +227,7 @@ class Launcher {
       } else {
         failure = link.failure().value();
       }
-      link.part();
+      link.leave();
     });
     return {failure.status, failure.message};
   }
@@ -282,16 +283,16 @@ class Launcher {
     // The ranks that failed before this launcher sent them a signal.
     std::map<int, ChildExit> own_ends;
     bool finished = false;
-    // The signals for the remaining ranks, last one first; `next_blow` is when to send the next.
-    std::vector<int> blows{SIGKILL, SIGTERM};
-    auto next_blow = Clock::time_point::max();
-    bool sent_blow = false;
+    // The signals for the remaining ranks, last one first, and when to send the next.
+    std::vector<int> escalation{SIGKILL, SIGTERM};
+    auto next_signal = Clock::time_point::max();
+    bool sent_signal = false;
     milliseconds silence{0};  // of the store
     const auto fail_with = [&](const JobFailure& what) {
       if (failure) return;
       failure = what;
       // A rank that stops in good order may still have a checkpoint to write.
-      next_blow = Clock::now() + (interrupted_ ? std::max(options_.grace, timeout_) : options_.grace);
+      next_signal = Clock::now() + (interrupted_ ? std::max(options_.grace, timeout_) : options_.grace);
     };
     const auto lose_link = [&](const ConnectionError& error) {
       link_.reset();
@@ -300,7 +301,7 @@ class Launcher {
     while (children.running() || (link_ && !failure && !finished)) {
       // Wakes at every tick, because the kernel drops SIGCHLD if it is unblocked in the main thread and this is another
       // thread.
-      wait(streams, std::min(next_blow, Clock::now() + kTick));
+      wait(streams, std::min(next_signal, Clock::now() + kTick));
       if (const int error = server_ ? server_->accept_error() : 0; error != std::exchange(accept_error_, error)) {
         say(fmt::format("the store cannot accept all ranks: {}", describe_descriptor_error(error)));
       }
@@ -313,7 +314,7 @@ class Launcher {
       // Their last lines say why they failed.
       if (std::ranges::any_of(ends, [](const ChildExit& end) { return !end.ok(); })) read(streams);
       for (const ChildExit& end : ends) {
-        if (!end.ok() && !sent_blow) own_ends.emplace(end.rank, end);
+        if (!end.ok() && !sent_signal) own_ends.emplace(end.rank, end);
       }
       for (const ChildExit& end : ends) {
         if (end.ok() || failure) continue;
@@ -323,12 +324,12 @@ class Launcher {
         fail_with(what);
       }
       // A hanging rank may be alone on its node, where no other rank ends after losing it.
-      if (failure && blows.size() > 1 && (link_ || !ends.empty())) {
+      if (failure && escalation.size() > 1 && (link_ || !ends.empty())) {
         reports.read();
         const auto silent = [&](int rank) { return reports.is_silent(rank); };
         if (std::ranges::all_of(children.running_ranks(), silent)) {
-          next_blow = std::min(next_blow, Clock::now() + kShortGrace);
-          blows = {SIGKILL};
+          next_signal = std::min(next_signal, Clock::now() + kShortGrace);
+          escalation = {SIGKILL};
         }
       }
       if (link_ && !failure) {
@@ -339,7 +340,7 @@ class Launcher {
           silence = milliseconds(0);
         } catch (const NoAnswer& error) {
           // A slow node is not lost, as a slow rank is not.
-          silence += std::min(timeout_, kLinkPatience);
+          silence += std::min(timeout_, kNodeStoreTimeout);
           if (silence > timeout_) lose_link(error);
         } catch (const ConnectionError& error) {
           lose_link(error);
@@ -350,14 +351,14 @@ class Launcher {
           fail_with(what);
         }
       }
-      if (Clock::now() >= next_blow) {
-        children.send(blows.back());
-        sent_blow = true;
-        if (blows.size() > 1) blows.pop_back();
-        next_blow = Clock::now() + options_.grace;
+      if (Clock::now() >= next_signal) {
+        children.send(escalation.back());
+        sent_signal = true;
+        if (escalation.size() > 1) escalation.pop_back();
+        next_signal = Clock::now() + options_.grace;
       }
     }
-    // Processes that ranks started and detached may hold the output open.
+    // Processes that ranks started, and that outlive them, may hold the output open.
     auto soon = Clock::now() + kOutputTime;
     const auto is_open = [](const OutputPipe& stream) { return static_cast<bool>(stream.pipe); };
     while (std::ranges::any_of(streams, is_open) && Clock::now() < soon) {
@@ -405,7 +406,8 @@ class Launcher {
     }
   }
 
-  // Waits for output, which it passes on, and for signals. While nobody takes the output, it stays in the pipes.
+  // Waits for signals and for output of the ranks, and passes the output on. While nobody takes the output, it stays in
+  // the pipes.
   void wait(std::vector<OutputPipe>& streams, Clock::time_point until) {
     const bool full = output_.full();
     if (full) until = std::min(until, Clock::now() + kOutputPause);
@@ -434,9 +436,10 @@ class Launcher {
         case SIGTSTP: suspend(); break;
         case SIGHUP: taken.push_back(SIGTERM); break;
         case SIGINT:
-          // A wrapper, a scheduler, and a terminal may each send a signal, so only an impatient user's third one kills.
+          // A wrapper, a scheduler, and a terminal may each send one SIGINT at the same time. Only a user sends a third
+          // one later.
           if (++interrupts_ == 1) first_interrupt_ = Clock::now();
-          taken.push_back(interrupts_ > 2 && Clock::now() - first_interrupt_ >= kImpatience ? SIGKILL : SIGINT);
+          taken.push_back(interrupts_ > 2 && Clock::now() - first_interrupt_ >= kKillAfter ? SIGKILL : SIGINT);
           break;
         default: taken.push_back(*signal);
       }
@@ -464,7 +467,7 @@ class Launcher {
 
   const LauncherOptions& options_;
   const milliseconds timeout_;
-  // Comes before the threads of the writer and the server start, so that they block them as well.
+  // Blocks the signals before the threads of the writer and the server start, so that they inherit the mask.
   SignalDescriptor signals_{signals_to_take()};
   OutputWriter output_;
   bool output_is_gone_ = false;

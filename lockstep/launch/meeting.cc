@@ -14,6 +14,8 @@
 #include "lockstep/base/file.h"
 #include "lockstep/base/hmac.h"
 #include "lockstep/base/version.h"
+#include "lockstep/net/comm_error.h"
+#include "lockstep/net/numbered_text.h"
 #include "lockstep/net/rank_failure.h"
 #include "lockstep/net/tcp_socket.h"
 
@@ -60,16 +62,13 @@ std::string describe_build(const std::string& id) {
   return fmt::format("Lockstep {} (kernel revision {})", id.substr(0, slash), id.substr(slash + 1));
 }
 
-std::string Meeting::Verdict::str() const { return fmt::format("{} {} {}", go ? "go" : "stop", of, text); }
+std::string Meeting::Verdict::str() const { return (go ? "go " : "stop ") + NumberedText{of, text}.str(); }
 
 Meeting::Verdict Meeting::parse_verdict(const std::string& text) {
-  std::istringstream words(text);
-  std::string kind;
-  Verdict verdict;
-  words >> kind >> verdict.of;
-  verdict.go = kind == "go";
-  std::getline(words >> std::ws, verdict.text);
-  return verdict;
+  const std::size_t space = text.find(' ');
+  auto [of, explanation] =
+      parse_numbered_text("the verdict on the group", std::string_view(text).substr(space + 1), -1, INT_MAX);
+  return {.go = text.substr(0, space) == "go", .of = of, .text = std::move(explanation)};
 }
 
 Meeting::Meeting(std::shared_ptr<Store> store, MeetingOptions options)

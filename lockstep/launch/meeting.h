@@ -1,5 +1,5 @@
-// The ranks of a group meet in a store. Every rank leaves a record; rank 0 reads them all and decides whether they form
-// a job.
+// Internal: the ranks of a group meet in a store. Every rank leaves a record; rank 0 reads them all and decides whether
+// they form a job.
 #pragma once
 
 #include <chrono>
@@ -23,7 +23,7 @@ struct MeetingOptions {
   std::string address = "127.0.0.1";
   // This process hosts the store.
   bool holds_store = false;
-  // Ranks of different builds compute different bits. One word.
+  // One word. Ranks of different builds may compute different bits, so all must have the same.
   std::string build = build_id();
   std::chrono::milliseconds timeout{60'000};
   // The start of the timeout.

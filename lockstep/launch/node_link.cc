@@ -3,8 +3,8 @@
 #include <thread>
 #include <utility>
 
-#include "lockstep/base/environment.h"
 #include "lockstep/base/error.h"
+#include "lockstep/net/numbered_text.h"
 
 namespace lockstep {
 namespace {
@@ -29,7 +29,7 @@ std::string NodeLink::key(const std::string& name, int node) const {
 
 bool NodeLink::meet(const std::string& job, const std::function<bool()>& stop, milliseconds limit) {
   ++start_;
-  pulses_.clear();
+  heartbeats_.clear();
   const std::int64_t count = store_->add(key("count", node_rank_), 1);
   check(count == 1, "launch: another launcher is node {} already", node_rank_);
   store_->set(key("job", node_rank_), job);
@@ -49,16 +49,16 @@ bool NodeLink::meet(const std::string& job, const std::function<bool()>& stop, m
 
 void NodeLink::fail_all(const JobFailure& failure) {
   if (store_->add(key("failures"), 1) == 1) {
-    store_->set(key("failure"), fmt::format("{} {}\n{}", failure.status, failure.message, failure.cause));
+    store_->set(key("failure"), NumberedText{failure.status, failure.message + "\n" + failure.cause}.str());
   }
 }
 
 std::optional<JobFailure> NodeLink::failure() {
   if (!store_->contains(key("failure"))) return {};
-  const std::string text = store_->get(key("failure"), milliseconds(0));
-  const std::size_t space = text.find(' '), line = text.find('\n');
-  return JobFailure{static_cast<int>(parse_integer("a failed rank's status", text.substr(0, space), 0, 255)),
-                    text.substr(space + 1, line - space - 1), text.substr(line + 1)};
+  const auto [status, text] =
+      parse_numbered_text("a failed rank's status", store_->get(key("failure"), milliseconds(0)), 0, 255);
+  const std::size_t line = text.find('\n');
+  return JobFailure{status, text.substr(0, line), text.substr(line + 1)};
 }
 
 void NodeLink::interrupt() { store_->set("interrupted", ""); }
@@ -68,29 +68,29 @@ bool NodeLink::interrupted() { return store_->contains("interrupted"); }
 void NodeLink::finish() { store_->set(key("finished", node_rank_), ""); }
 
 bool NodeLink::all_finished() {
-  store_->add(key("pulse", node_rank_), 1);
+  store_->add(key("heartbeat", node_rank_), 1);
   bool all = true;
   for (int node = 0; node < nnodes_; ++node) {
     if (node == node_rank_ || store_->contains(key("finished", node))) continue;
     all = false;
-    const std::string pulse_key = key("pulse", node);
-    const std::string count = store_->contains(pulse_key) ? store_->get(pulse_key, milliseconds(0)) : "";
-    const Pulse latest{count, TimeLimit(timeout_ + kSlack)};
-    Pulse& pulse = pulses_.try_emplace(node, latest).first->second;
-    if (pulse.count != count) pulse = latest;
-    check(!pulse.limit.over(), "launch: no answer from node {}'s launcher within {} s", node,
-          static_cast<double>(pulse.limit.length().count()) / 1000);
+    const std::string heartbeat_key = key("heartbeat", node);
+    const std::string count = store_->contains(heartbeat_key) ? store_->get(heartbeat_key, milliseconds(0)) : "";
+    const Heartbeat latest{count, TimeLimit(timeout_ + kSlack)};
+    Heartbeat& heartbeat = heartbeats_.try_emplace(node, latest).first->second;
+    if (heartbeat.count != count) heartbeat = latest;
+    check(!heartbeat.limit.over(), "launch: no answer from node {}'s launcher within {} s", node,
+          static_cast<double>(heartbeat.limit.length().count()) / 1000);
   }
   return all && store_->contains(key("finished", node_rank_));
 }
 
-void NodeLink::part() {
+void NodeLink::leave() {
   const std::string gone = key("gone");
   if (node_rank_ != 0) {
     store_->add(gone, 1);
     return;
   }
-  // A node that has not joined does not part.
+  // A node that has not joined does not leave.
   int others = 0;
   for (int node = 1; node < nnodes_; ++node) others += store_->contains(key("job", node));
   const auto soon = Clock::now() + std::chrono::seconds(5);

@@ -1,4 +1,5 @@
-// Lets the launchers of several hosts act as one, through the store of node 0.
+// Internal: how the launchers of several hosts agree on starts, failures, and the end of a job: through the store of
+// node 0.
 #pragma once
 
 #include <chrono>
@@ -16,8 +17,8 @@ namespace lockstep {
 struct JobFailure {
   int status = 1;
   std::string message;
-  // The rank's last line of error output, if the rank ended by itself and the line names a step. A failure that comes
-  // back at the same step will come again.
+  // The rank's last line of error output, if the rank ended by itself and the line names a step. If two starts in a row
+  // end with the same line, a third would, too.
   std::string cause = {};
 };
 
@@ -25,9 +26,9 @@ class NodeLink {
  public:
   NodeLink(std::shared_ptr<Store> store, int nnodes, int node_rank, std::chrono::milliseconds timeout);
 
-  // Waits until the launchers of all nodes have joined. They must agree on the job's description. Each start of all
-  // ranks is a meeting of its own. `stop` is polled and ends the wait early; meet() then returns false. Throws if nodes
-  // are missing after `limit`, or disagree.
+  // Waits until the launchers of all nodes have joined; called before each start of the ranks. The launchers must agree
+  // on the job's description. `stop` is polled; when it returns true, meet() returns false. Throws if nodes are missing
+  // after `limit`, or disagree.
   bool meet(const std::string& job, const std::function<bool()>& stop, std::chrono::milliseconds limit);
   // The first failure on any node counts for all.
   void fail_all(const JobFailure& failure);
@@ -37,11 +38,12 @@ class NodeLink {
   bool interrupted();
   // This node's ranks have ended well.
   void finish();
-  // Whether all nodes have finished. Call it repeatedly: it also shows the others that this launcher is alive, and
-  // throws if another one is not.
+  // Whether all nodes have finished. Call it repeatedly: each call sends a heartbeat to the other launchers, and throws
+  // if the heartbeats of one of them have stopped.
   bool all_finished();
-  // Node 0 waits until the others know that the job is over, because its store ends with it.
-  void part();
+  // Call it last. Node 0 waits until the others know that the job is over, because the store ends with node 0's
+  // launcher.
+  void leave();
 
  private:
   std::string key(const std::string& name) const;
@@ -51,11 +53,11 @@ class NodeLink {
   const int nnodes_, node_rank_;
   const std::chrono::milliseconds timeout_;
   int start_ = 0;
-  struct Pulse {
+  struct Heartbeat {
     std::string count;
-    TimeLimit limit;  // for the next pulse
+    TimeLimit limit;  // for the next heartbeat
   };
-  std::map<int, Pulse> pulses_;
+  std::map<int, Heartbeat> heartbeats_;
 };
 
 }  // namespace lockstep

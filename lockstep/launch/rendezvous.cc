@@ -10,6 +10,7 @@
 #include "lockstep/base/hmac.h"
 #include "lockstep/launch/launch_environment.h"
 #include "lockstep/launch/meeting.h"
+#include "lockstep/net/comm_error.h"
 #include "lockstep/net/descriptor_limit.h"
 #include "lockstep/net/rank_failure.h"
 #include "lockstep/net/secret.h"
@@ -33,7 +34,8 @@ struct Connected {
   const TcpStoreServer* hosted = nullptr;  // set if this process hosts the store
 };
 
-// The store that rank 0 hosts. Whoever cannot reach it has lost rank 0. It never comes back, so there is no retry.
+// The store that rank 0 hosts. A rank that cannot reach it reports rank 0 as lost, without a retry, because a rank
+// never comes back.
 class StoreOfRankZero final : public Store {
  public:
   explicit StoreOfRankZero(std::shared_ptr<Store> store) : store_(std::move(store)) {}
@@ -56,14 +58,14 @@ class StoreOfRankZero final : public Store {
   auto reach(const Call& call) -> decltype(call()) {
     {
       std::lock_guard lock(mutex_);
-      if (lost_) throw_failure(*lost_);
+      if (lost_) throw_rank_failure(*lost_);
     }
     try {
       return call();
     } catch (const ConnectionError& error) {
       std::lock_guard lock(mutex_);
       lost_ = lost(0, fmt::format("its store is unreachable: {}", error.what()));
-      throw_failure(*lost_);
+      throw_rank_failure(*lost_);
     }
   }
 
@@ -76,15 +78,15 @@ int port_of_store(const LaunchEnvironment& e) { return e.store_port.value_or(e.m
 
 std::unique_ptr<TcpStoreServer> make_server(const LaunchEnvironment& e, const std::string& secret) {
   const bool here = e.on_one_host() || e.world_size == 1;
-  // Nobody looks for the store of a single rank. Several such processes may share a host and its default port.
+  // No other rank connects to the store of a single rank. Several such processes may share a host and its default port.
   const int port = e.world_size == 1 ? 0 : port_of_store(e);
   try {
     return here ? std::make_unique<TcpStoreServer>(TcpStoreServerOptions{.port = port, .secret = secret})
                 : listen_for_hosts(e.master_addr, port, secret);
   } catch (const ListenError& error) {
     if (error.code() != EADDRINUSE) throw;
-    // Other ranks could not tell whose store they reach, so rank 0 does not move to another port. A launcher that holds
-    // MASTER_PORT itself says so (store_port).
+    // Rank 0 does not move to another port: there, other ranks could reach another job's store. A launcher that uses
+    // MASTER_PORT itself names the store's port (store_port).
     fail("rendezvous: port {}: address already in use, expected a free port; set {} to one", port,
          e.store_port ? "LOCKSTEP_PORT" : "MASTER_PORT");
   }

@@ -1,4 +1,4 @@
-// How the ranks of a job find each other: this process's rank, the store, and the meeting of all ranks.
+// Internal: how the ranks of a job find each other: this process's rank, the store, and the meeting of all ranks.
 #pragma once
 
 #include <chrono>
@@ -40,8 +40,8 @@ struct Rendezvous {
 
 // Returns on every rank when all have joined. `options` override the environment (LaunchEnvironment). Throws if a
 // variable has a bad value, the store is unreachable or refuses the secret, ranks do not join in time, a rank has
-// another world size or another version of Lockstep (also than at an earlier start of this job), or a rank number is
-// taken.
+// another world size or another version of Lockstep than rank 0 (or than an earlier start of this job), or a rank
+// number is taken.
 Rendezvous resolve_rendezvous(const RendezvousOptions& options);
 
 // From the options, else from the environment, else the defaults.

@@ -26,6 +26,7 @@
 #include "lockstep/base/fork_guard.h"
 #include "lockstep/launch/child_process.h"
 #include "lockstep/launch/launch_environment.h"
+#include "lockstep/net/comm_error.h"
 #include "lockstep/net/descriptor_limit.h"
 #include "lockstep/net/rank_failure.h"
 #include "lockstep/net/secret.h"
@@ -56,15 +57,15 @@ struct Pipe {
 // The first letter of a message: the rank failed by itself, or it lost another rank.
 constexpr char kOwn = 'o', kConsequence = 'c';
 
-// Whether the error says that another rank failed. The engine wraps what a task threw.
+// Whether the error says that another rank failed, or wraps such an error, as the engine wraps what a task threw.
 bool is_consequence(const std::exception& error, int rank) {
   if (const auto* lost = dynamic_cast<const CommError*>(&error)) {
     return lost->lost_rank() >= 0 && lost->lost_rank() != rank;
   }
-  const auto* task = dynamic_cast<const TaskError*>(&error);
-  if (task == nullptr || !task->failure().cause) return false;
+  const auto* wrapping = dynamic_cast<const Error*>(&error);
+  if (wrapping == nullptr || !wrapping->cause()) return false;
   try {
-    std::rethrow_exception(task->failure().cause);
+    std::rethrow_exception(wrapping->cause());
   } catch (const std::exception& cause) {
     return is_consequence(cause, rank);
   } catch (...) {
@@ -81,7 +82,7 @@ std::string read_message(const FileDescriptor& pipe) {
   return n > 0 ? std::string(bytes.data(), static_cast<std::size_t>(n)) : std::string();
 }
 
-// Runs in a rank's process and discards whatever its parent was doing.
+// Runs in a rank's process, and never returns to what the parent was doing.
 [[noreturn]] void run_rank(const std::function<void(int)>& fn, int rank, int errors) {
   int status = 0;
   std::string message;
@@ -139,12 +140,13 @@ class Spawned::Impl {
  public:
   explicit Impl(const SpawnOptions& options) : options_(options) {}
 
-  // Asks daemons to end before killing them, and waits for the others. An incomplete job ends as daemons do.
+  // Daemons get SIGTERM and after the grace period SIGKILL, as do the ranks of an incomplete job. Other ranks are
+  // waited for.
   ~Impl() {
     try {
       if ((options_.daemon || !complete_) && children_.running()) {
         children_.send(SIGTERM);
-        next_blow_ = Clock::now() + options_.grace;
+        next_signal_time_ = Clock::now() + options_.grace;
       }
       wait_for_all();
     } catch (const std::exception&) {
@@ -156,7 +158,7 @@ class Spawned::Impl {
     children_.add(rank, process);
     errors_[rank] = std::move(errors);
   }
-  // All ranks run.
+  // All ranks have been started.
   void complete() { complete_ = true; }
 
   // Made after the last fork(), since it has a thread.
@@ -176,20 +178,20 @@ class Spawned::Impl {
       for (const ChildExit& end : children_.reap()) {
         if (!end.ok()) note(end);
       }
-      if (Clock::now() >= next_blow_) {
-        children_.send(std::exchange(blow_, SIGKILL));
-        next_blow_ = Clock::now() + options_.grace;
+      if (Clock::now() >= next_signal_time_) {
+        children_.send(std::exchange(next_signal_, SIGKILL));
+        next_signal_time_ = Clock::now() + options_.grace;
       }
       if (children_.running()) std::this_thread::sleep_for(pause);
     }
     server_.reset();
   }
 
-  // The first failure counts, except for consequences of another one, which often end sooner.
+  // The first failure counts. Those of ranks that only lost another rank do not, although these ranks often end first.
   void note(const ChildExit& end) {
     const std::string message = read_message(errors_.at(end.rank));
-    const bool own = message.empty() ? blow_ == SIGTERM || !end.by_signal() : message.front() == kOwn;
-    next_blow_ = std::min(next_blow_, Clock::now() + options_.grace);
+    const bool own = message.empty() ? next_signal_ == SIGTERM || !end.by_signal() : message.front() == kOwn;
+    next_signal_time_ = std::min(next_signal_time_, Clock::now() + options_.grace);
     if (own_failure_ || (!failure_.empty() && !own)) return;
     own_failure_ = own;
     failure_ = message.empty() ? end.describe() : fmt::format("rank {} failed: {}", end.rank, message.substr(1));
@@ -202,8 +204,8 @@ class Spawned::Impl {
   bool complete_ = false;
   std::string failure_;
   bool own_failure_ = false;  // not a consequence of another rank's failure
-  Clock::time_point next_blow_ = Clock::time_point::max();
-  int blow_ = SIGTERM;
+  Clock::time_point next_signal_time_ = Clock::time_point::max();
+  int next_signal_ = SIGTERM;
 };
 
 Spawned::Spawned(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}

@@ -1,4 +1,4 @@
-#include "lockstep/models/models.h"
+#include "lockstep/models/gpt.h"
 
 #include "lockstep/autograd/functions.h"
 
@@ -59,7 +59,7 @@ GPTBody::GPTBody(const GPTOptions& options)
 
 Tensor GPTBody::forward(const Tensor& ids) {
   const std::int64_t longest = wpe_.weight.shape()[0];
-  check(ids.defined() && ids.shape().rank() == 2 && ids.size(1) > 0 && ids.size(1) <= longest,
+  check(ids.defined() && ids.shape().dim() == 2 && ids.size(1) > 0 && ids.size(1) <= longest,
         "gpt: input is {}, expected 2 axes (N, T), of 1 to {} steps", ids.describe(), longest);
   Tensor x = drop_((wte_(ids) + narrow(wpe_.weight, 0, 0, ids.size(1))).to(dtype_));
   for (GPTBlock& block : h_) x = block(x);

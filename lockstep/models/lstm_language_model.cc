@@ -1,4 +1,4 @@
-#include "lockstep/models/models.h"
+#include "lockstep/models/lstm_language_model.h"
 
 namespace lockstep {
 
@@ -17,7 +17,7 @@ LstmLanguageModel::LstmLanguageModel(const LstmLanguageModelOptions& options)
 }
 
 std::pair<Tensor, LstmState> LstmLanguageModel::forward(const Tensor& ids, const LstmState& state) {
-  check(ids.defined() && ids.shape().rank() == 2, "lstm language model: input is {}, expected 2 axes (N, T)",
+  check(ids.defined() && ids.shape().dim() == 2, "lstm language model: input is {}, expected 2 axes (N, T)",
         ids.describe());
   auto [output, last] = rnn_(drop_(encoder_(ids).to(dtype_)), state);
   return {decoder_(drop_(output)), std::move(last)};

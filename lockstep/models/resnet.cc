@@ -1,4 +1,9 @@
-#include "lockstep/models/models.h"
+#include "lockstep/models/resnet.h"
+
+#include "lockstep/nn/activations.h"
+#include "lockstep/nn/flatten.h"
+#include "lockstep/nn/pooling.h"
+#include "lockstep/nn/residual.h"
 
 namespace lockstep {
 namespace {
@@ -62,7 +67,31 @@ class Block : public Module {
   std::shared_ptr<Sequential> downsample_;
 };
 
+std::shared_ptr<Sequential> resnet_group(std::int64_t channels, int blocks, bool first) {
+  auto group = std::make_shared<Sequential>();
+  for (int i = 0; i < blocks; ++i) {
+    bool halves = i == 0 && !first;
+    group->append<Residual>(ResidualOptions{.channels = channels, .stride = halves ? 2 : 1, .project = halves});
+  }
+  return group;
+}
+
 }  // namespace
+
+std::unique_ptr<Sequential> resnet18(std::int64_t classes) {
+  auto net = std::make_unique<Sequential>();
+  net->append<Conv2d>(ConvLayerOptions{.out_channels = 64, .kernel_size = 3, .padding = 1});
+  net->append<BatchNorm2d>().append<ReLU>();
+  net->append("resnet_block1", resnet_group(64, 2, true));
+  net->append("resnet_block2", resnet_group(128, 2, false));
+  net->append("resnet_block3", resnet_group(256, 2, false));
+  net->append("resnet_block4", resnet_group(512, 2, false));
+  net->append("global_avg_pool", std::make_shared<GlobalAvgPool2d>());
+  auto head = std::make_shared<Sequential>();
+  head->append<Flatten>().append<Linear>(LinearOptions{.out_features = classes});
+  net->append("fc", head);
+  return net;
+}
 
 ResNet::ResNet(const ResNetOptions& options)
     : conv1_({.in_channels = options.in_channels,

@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "lockstep/base/hmac.h"
+#include "lockstep/net/comm_error.h"
 #include "lockstep/net/descriptor_limit.h"
 #include "lockstep/net/peer_handshake.h"
 #include "lockstep/net/rank_failure.h"
@@ -25,12 +26,12 @@ namespace {
 using namespace std::chrono_literals;
 using std::chrono::steady_clock;
 
-// A peer speaks at once. A connection that stays silent for this long is closed.
-constexpr std::chrono::seconds kPatience{5};
-// One more closes the oldest, which is sure of the time below: enough for an honest rank among strangers. The store has
-// the same rule.
+// A connection that has not completed the handshake after this time is closed.
+constexpr std::chrono::seconds kHandshakeTimeout{5};
+// The most connections in the handshake. One more closes the oldest, but not before the oldest had kMinimumTime, which
+// is enough for a rank of this group. The store has the same rule.
 constexpr std::size_t kMostPending = 256;
-constexpr std::chrono::milliseconds kSurePatience{100};
+constexpr std::chrono::milliseconds kMinimumTime{100};
 // How long to wait for a free descriptor.
 constexpr std::chrono::milliseconds kBackOff{100};
 
@@ -100,11 +101,11 @@ std::string receive_all(int socket, std::size_t count, const TimeLimit& limit) {
   return bytes;
 }
 
-// A connection that has not proven itself yet.
+// A connection in the handshake.
 struct Pending {
   FileDescriptor socket;
   steady_clock::time_point accepted = steady_clock::now();
-  steady_clock::time_point end = accepted + kPatience;
+  steady_clock::time_point end = accepted + kHandshakeTimeout;
   std::string input;
   std::uint32_t client = 0, connection = 0;
   std::unique_ptr<PeerHandshake> handshake;  // set after the hello
@@ -112,7 +113,7 @@ struct Pending {
 
 class PeerConnector {
  public:
-  PeerConnector(const Introduction& group, SocketKind kind, int connections, const TimeLimit& limit,
+  PeerConnector(const GroupMembership& group, SocketKind kind, int connections, const TimeLimit& limit,
                 PeerSockets& sockets)
       : group_(group), kind_(kind), limit_(limit), sockets_(sockets) {
     sockets_.clear();
@@ -125,10 +126,10 @@ class PeerConnector {
   void run() {
     if (group_.size == 1) return;
     publish();
-    // Rank 0 accepts all calls at once; each next rank accepts after its own calls are through. No two ranks wait for
+    // Rank 0 accepts connections at once. Every other rank first connects to all lower ranks, so no two ranks wait for
     // each other.
-    for (int r = 0; r < group_.rank; ++r) call(r);
-    take_calls();
+    for (int r = 0; r < group_.rank; ++r) connect_to(r);
+    accept_all();
   }
 
  private:
@@ -141,18 +142,18 @@ class PeerConnector {
       listener_ = listen_at(is_unix ? unix_address(text) : resolve_host(group_.address, 0).at(0));
     } catch (const std::system_error& error) {
       if (!is_out_of_descriptors(error.code().value())) throw;
-      throw_failure(out_of_descriptors(error.code().value()));
+      throw_rank_failure(out_of_descriptors(error.code().value()));
     }
     if (!is_unix) text = fmt::format("{} {}", group_.address, local_address(listener_).port());
     group_.store->set(key_of(group_.rank), text);
   }
 
-  void call(int peer) {
+  void connect_to(int peer) {
     const SocketAddress address = parse_address(kind_, read_record(group_, peer, key_of(peer), limit_));
     for (std::size_t k = 0; k < sockets_.size(); ++k) {
       FileDescriptor& socket = sockets_[k][static_cast<std::size_t>(peer)];
-      while (!(socket = try_call(address, peer, static_cast<std::uint32_t>(k)))) {
-        if (over()) throw_failure(reason_of(lost(peer, "not connected within " + limit_.str())));
+      while (!(socket = try_connect(address, peer, static_cast<std::uint32_t>(k)))) {
+        if (over()) throw_rank_failure(reason_of(lost(peer, "not connected within " + limit_.str())));
         std::this_thread::sleep_for(std::chrono::milliseconds(20));
       }
     }
@@ -169,7 +170,7 @@ class PeerConnector {
                                      describe_descriptor_error(error), group_.size)};
   }
 
-  FileDescriptor try_call(const SocketAddress& address, int peer, std::uint32_t connection) {
+  FileDescriptor try_connect(const SocketAddress& address, int peer, std::uint32_t connection) {
     FileDescriptor socket(::socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (!socket && is_out_of_descriptors(errno)) {
       socket_error_ = errno;
@@ -196,16 +197,16 @@ class PeerConnector {
     return socket;
   }
 
-  void take_calls() {
+  void accept_all() {
     std::list<Pending> pending;
     auto accept_again = steady_clock::now();
     for (;;) {
       const int missing = missing_peer();
       if (missing < 0) return;
-      if (over()) throw_failure(reason_of(lost(missing, "did not join within " + limit_.str())));
+      if (over()) throw_rank_failure(reason_of(lost(missing, "did not join within " + limit_.str())));
       auto end = std::min(limit_.next_look(), steady_clock::now() + (limit_.left() - early()));
       if (pending.size() >= kMostPending) {
-        accept_again = std::max(accept_again, pending.front().accepted + kSurePatience);
+        accept_again = std::max(accept_again, pending.front().accepted + kMinimumTime);
       }
       const bool backs_off = steady_clock::now() < accept_again;
       if (backs_off) end = std::min(end, accept_again);
@@ -217,7 +218,7 @@ class PeerConnector {
       wait_for_any(items, end);
       std::size_t i = 1;
       for (auto p = pending.begin(); p != pending.end(); ++i) {
-        const bool keep = items[i].revents == 0 ? steady_clock::now() < p->end : hear(*p);
+        const bool keep = items[i].revents == 0 ? steady_clock::now() < p->end : advance(*p);
         p = keep ? std::next(p) : pending.erase(p);
       }
       if (items[0].revents == 0) continue;
@@ -243,8 +244,9 @@ class PeerConnector {
     return -1;
   }
 
-  // Returns false if the connection should be closed or was taken over.
-  bool hear(Pending& p) {
+  // Reads the handshake's next message and answers it. Returns false if the connection should be closed or was moved to
+  // sockets_.
+  bool advance(Pending& p) {
     const std::size_t expected = p.handshake ? PeerHandshake::kProofBytes : PeerHandshake::kHelloBytes;
     char bytes[64];
     const ssize_t n = ::recv(p.socket.get(), bytes, expected - p.input.size(), 0);
@@ -268,7 +270,7 @@ class PeerConnector {
     return false;
   }
 
-  const Introduction& group_;
+  const GroupMembership& group_;
   SocketKind kind_;
   const TimeLimit& limit_;
   FileDescriptor listener_;
@@ -278,8 +280,8 @@ class PeerConnector {
 
 }  // namespace
 
-Introduction part_of(const Introduction& whole, const std::vector<int>& ranks, const std::string& name) {
-  Introduction part = whole;
+GroupMembership subgroup_of(const GroupMembership& whole, const std::vector<int>& ranks, const std::string& name) {
+  GroupMembership part = whole;
   part.rank = static_cast<int>(std::find(ranks.begin(), ranks.end(), whole.rank) - ranks.begin());
   part.size = static_cast<int>(ranks.size());
   part.store = make_prefix_store(fmt::format("{} of {}/", name, fmt::join(ranks, ",")), whole.store);
@@ -287,7 +289,7 @@ Introduction part_of(const Introduction& whole, const std::vector<int>& ranks, c
   return part;
 }
 
-std::string read_record(const Introduction& group, int rank, const std::string& key, const TimeLimit& limit) {
+std::string read_record(const GroupMembership& group, int rank, const std::string& key, const TimeLimit& limit) {
   for (;;) {
     const auto next_look = limit.next_look();
     try {
@@ -297,13 +299,13 @@ std::string read_record(const Introduction& group, int rank, const std::string& 
     } catch (const ConnectionError&) {
       throw;  // the store is gone, or was silent for as long as its client waits
     } catch (const Error&) {
-      if (limit.over()) throw_failure(lost(rank, "did not join within " + limit.str()));
+      if (limit.over()) throw_rank_failure(lost(rank, "did not join within " + limit.str()));
       if (steady_clock::now() < next_look) throw;
     }
   }
 }
 
-void connect_peers(const Introduction& group, SocketKind kind, int connections, const TimeLimit& limit,
+void connect_peers(const GroupMembership& group, SocketKind kind, int connections, const TimeLimit& limit,
                    PeerSockets& sockets) {
   PeerConnector(group, kind, connections, limit, sockets).run();
 }

@@ -1,22 +1,24 @@
-// The reasons why ranks stop working together.
+// Internal: the reasons why ranks stop working together.
 #pragma once
 
 #include <fmt/core.h>
 
 #include <string>
 
-#include "lockstep/base/error.h"
+#include "lockstep/net/comm_error.h"
 #include "lockstep/net/time_limit.h"
 
 namespace lockstep {
 
-// Why a group can no longer be used. (Failure in base/error.h is the engine's own.)
+// Why a group can no longer be used.
 struct RankFailure {
   int culprit = -1;  // -1: no single rank
   std::string reason;
 };
 
-[[noreturn]] inline void throw_failure(const RankFailure& failure) { throw CommError(failure.reason, failure.culprit); }
+[[noreturn]] inline void throw_rank_failure(const RankFailure& failure) {
+  throw CommError(failure.reason, failure.culprit);
+}
 
 inline RankFailure lost(int rank, const std::string& why) {
   return {rank, fmt::format("rank {} lost ({})", rank, why)};

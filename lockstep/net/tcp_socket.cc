@@ -111,7 +111,7 @@ SocketAddress local_address(const FileDescriptor& socket) {
 std::string host_towards(const std::string& host) {
   constexpr int kAnyPort = 9;
   for (const SocketAddress& address : resolve_host(host, kAnyPort)) {
-    // Connecting a UDP socket sends nothing. The system only chooses the route.
+    // Connecting a UDP socket sends nothing. The kernel only chooses the route.
     const FileDescriptor socket(::socket(address.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0));
     if (socket && ::connect(socket.get(), address.get(), address.size()) == 0) return local_address(socket).host();
   }
@@ -135,7 +135,7 @@ std::string outward_host() {
 
 void set_connection_options(const FileDescriptor& socket) {
   set_option(socket, IPPROTO_TCP, TCP_NODELAY, 1);
-  // Without the last three, the system would begin to ask after two hours.
+  // By default, the first keep-alive probe would be sent after two hours.
   set_option(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
   set_option(socket, IPPROTO_TCP, TCP_KEEPIDLE, 30);
   set_option(socket, IPPROTO_TCP, TCP_KEEPINTVL, 10);
@@ -166,7 +166,7 @@ TcpConnection::TcpConnection(const SocketAddress& address, Deadline deadline)
     check(failed == 0, "{}: {}", peer_, reason(errno));
   }
   if (error != 0) throw ConnectionError(fmt::format("{}: {}", peer_, reason(error)));
-  // With no listener there, the system may give this socket the very port that it connects to.
+  // Without a listener there, the kernel may give this socket the very port that it connects to.
   if (local_address().str() == peer_) throw ConnectionError(fmt::format("{}: connected to itself", peer_));
 }
 

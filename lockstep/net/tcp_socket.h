@@ -1,5 +1,5 @@
-// TCP with deadlines. Every call ends by its deadline, and every error names the peer. While a call waits for a peer,
-// the time during which this process is suspended does not count: the peer may be suspended with it.
+// Internal: TCP with deadlines. Every call ends by its deadline, and every error names the peer. While a call waits for
+// a peer, the time during which this process is suspended does not count: the peer may be suspended with it.
 #pragma once
 
 #include <poll.h>
@@ -69,12 +69,13 @@ FileDescriptor listen_at(const SocketAddress& address);
 
 SocketAddress local_address(const FileDescriptor& socket);
 
-// Sends small messages at once, and lets the system notice within a minute that the other host has vanished.
+// Sets TCP_NODELAY, so that small messages are sent at once, and keep-alive probes, so that a vanished host is noticed
+// within a minute.
 void set_connection_options(const FileDescriptor& socket);
 
-// Waits until an item is ready or the deadline has passed. The system refuses to wait for more items than this process
-// may have open, and that limit may have been lowered meanwhile. Then all open items count as ready after a short
-// pause, so using one that is not ready must not block.
+// Waits until an item is ready or the deadline has passed. poll() fails for more items than this process may have open,
+// and that limit may have been lowered after they were opened. Then all open items count as ready after a short pause.
+// Use non-blocking calls on them: an item that counts as ready may not be.
 void wait_for_any(std::span<pollfd> items, Deadline deadline);
 
 // This machine's address on the route to a host, numeric; empty if there is no route.

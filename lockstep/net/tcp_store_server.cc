@@ -27,9 +27,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// The number of clients that may be in the handshake at once. One more closes the oldest. An honest client finishes
-// within milliseconds and retries if it was closed. Each client is sure of the time below, so honest clients get
-// through a flood of strangers.
+// The most clients in the handshake. One more closes the oldest, but not before the oldest had the time below. A client
+// of this job finishes within milliseconds and retries if it was closed, so it gets through a flood of connections.
 constexpr std::ptrdiff_t kMostHandshakes = 256;
 constexpr std::chrono::milliseconds kShortestHandshake{100};
 // How many new clients to accept before serving the others.
@@ -50,7 +49,7 @@ FileDescriptor listen_for_clients(const TcpStoreServerOptions& options) {
       failure = fmt::format("store: cannot listen at {}: {}{}", address.str(), error.code().message(),
                             taken ? "; choose another port with --master-port or MASTER_PORT" : "");
       code = error.code().value();
-      // Clients try the addresses in this order, and would reach what listens there.
+      // Clients try the addresses in this order, and would reach the program that listens there.
       if (taken) break;
     }
   }
@@ -136,7 +135,7 @@ class TcpStoreServer::Impl {
     for (int i = 0; i < kMostAccepted && make_room(); ++i) {
       FileDescriptor socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
       if (!socket) {
-        // A client has to go before the next one can come. Until then, polling the listener would spin.
+        // There is no free descriptor until a client leaves. Until then, polling the listener would spin.
         if (is_out_of_descriptors(errno)) {
           accept_error_ = errno;
           drop_oldest_handshake();

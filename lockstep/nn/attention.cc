@@ -1,9 +1,10 @@
+#include "lockstep/nn/attention.h"
+
 #include <limits>
 
 #include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/lift.h"
 #include "lockstep/nn/output_observer.h"
-#include "lockstep/nn/sequence.h"
 
 namespace lockstep {
 namespace {
@@ -36,7 +37,7 @@ MultiheadAttention::MultiheadAttention(MultiheadAttentionOptions options)
 // [N, heads, L, E / heads] of x, by the given third of the weight.
 Tensor MultiheadAttention::heads(const Tensor& x, int part) const {
   const std::int64_t features = options_.embed_dim;
-  check(x.defined() && x.shape().rank() == 3 && x.size(2) == features,
+  check(x.defined() && x.shape().dim() == 3 && x.size(2) == features,
         "multihead attention: {} is {}, expected 3 axes ({}, {})",
         part == 0   ? "query"
         : part == 1 ? "key"
@@ -64,7 +65,7 @@ Tensor MultiheadAttention::weights(const Tensor& query, const Tensor& key, const
           "multihead attention: attn_mask is {}, expected [{}, {}] or [{}, {}, {}]", mask, length, keys, all, length,
           keys);
     Tensor more = as_bias("attn_mask", beside(q, mask), q.dtype());
-    if (mask.shape().rank() == 3) more = more.reshape({samples, options_.num_heads, length, keys});
+    if (mask.shape().dim() == 3) more = more.reshape({samples, options_.num_heads, length, keys});
     bias = bias.defined() ? bias + more : more;
   }
   return attention_weights(

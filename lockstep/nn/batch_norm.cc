@@ -1,4 +1,4 @@
-#include "lockstep/nn/normalization.h"
+#include "lockstep/nn/batch_norm.h"
 
 #include <numeric>
 
@@ -63,15 +63,15 @@ BatchNorm::BatchNorm(BatchNormLayerOptions options) : options_(options) {
 }
 
 Tensor BatchNorm1d::as_images(const Tensor& x) const {
-  const int rank = x.shape().rank();
-  check(x.defined() && (rank == 2 || rank == 3), "batch_norm: input is {}, expected 2 axes (N, C) or 3 (N, C, L)", x);
+  const int dims = x.shape().dim();
+  check(x.defined() && (dims == 2 || dims == 3), "batch_norm: input is {}, expected 2 axes (N, C) or 3 (N, C, L)", x);
   // Images of one row, or of one pixel.
   const Tensor rows = unsqueeze(x, 2);
-  return rank == 3 ? rows : unsqueeze(rows, 3);
+  return dims == 3 ? rows : unsqueeze(rows, 3);
 }
 
 Tensor BatchNorm2d::as_images(const Tensor& x) const {
-  check(x.defined() && x.shape().rank() == 4, "batch_norm: input is {}, expected 4 axes (N, C, H, W)", x);
+  check(x.defined() && x.shape().dim() == 4, "batch_norm: input is {}, expected 4 axes (N, C, H, W)", x);
   return x;
 }
 
@@ -84,9 +84,9 @@ Tensor BatchNorm::forward_fused(const Tensor& x, const Tensor& residual, bool re
   const BatchNormOptions options{options_.eps, relu};
   Tensor y = training() ? train_step(images, added, options)
                         : batch_norm_eval(images, weight, bias, running_mean, running_var, added, options);
-  const int rank = x.shape().rank();
-  if (rank == 2) y = squeeze(y, {2, 3});
-  if (rank == 3) y = squeeze(y, 2);
+  const int dims = x.shape().dim();
+  if (dims == 2) y = squeeze(y, {2, 3});
+  if (dims == 3) y = squeeze(y, 2);
   OutputObserver::report(*this, y);
   return y;
 }

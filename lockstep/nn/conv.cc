@@ -1,4 +1,4 @@
-#include "lockstep/nn/layers.h"
+#include "lockstep/nn/conv.h"
 
 #include <algorithm>
 
@@ -30,7 +30,7 @@ Conv1d::Conv1d(Conv1dLayerOptions options) : options_(options) {
 }
 
 Tensor Conv1d::forward(const Tensor& x) {
-  check(x.defined() && x.shape().rank() == 3, "conv1d: input is {}, expected 3 axes (N, C, L)", x);
+  check(x.defined() && x.shape().dim() == 3, "conv1d: input is {}, expected 3 axes (N, C, L)", x);
   const auto& o = options_;
   if (!weight.shape_known()) {
     check_groups("conv1d", o, x);
@@ -49,7 +49,7 @@ Conv2d::Conv2d(ConvLayerOptions options) : options_(options) {
 }
 
 Tensor Conv2d::forward(const Tensor& x) {
-  check(x.defined() && x.shape().rank() == 4, "conv2d: input is {}, expected 4 axes (N, C, H, W)", x);
+  check(x.defined() && x.shape().dim() == 4, "conv2d: input is {}, expected 4 axes (N, C, H, W)", x);
   const auto& o = options_;
   if (!weight.shape_known()) {
     check_groups("conv2d", o, x);
@@ -68,7 +68,7 @@ ConvTranspose2d::ConvTranspose2d(ConvTranspose2dLayerOptions options) : options_
 }
 
 Tensor ConvTranspose2d::forward(const Tensor& x) {
-  check(x.defined() && x.shape().rank() == 4, "conv_transpose2d: input is {}, expected 4 axes (N, C, H, W)", x);
+  check(x.defined() && x.shape().dim() == 4, "conv_transpose2d: input is {}, expected 4 axes (N, C, H, W)", x);
   const auto& o = options_;
   if (!weight.shape_known()) {
     check_groups("conv_transpose2d", o, x);

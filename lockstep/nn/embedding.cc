@@ -1,4 +1,5 @@
-#include "lockstep/nn/layers.h"
+#include "lockstep/nn/embedding.h"
+
 #include "lockstep/ops/copy.h"
 #include "lockstep/ops/elementwise.h"
 

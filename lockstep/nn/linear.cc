@@ -1,4 +1,4 @@
-#include "lockstep/nn/layers.h"
+#include "lockstep/nn/linear.h"
 
 namespace lockstep {
 
@@ -10,7 +10,7 @@ Linear::Linear(LinearOptions options) : options_(options) {
 }
 
 Tensor Linear::forward(const Tensor& x) {
-  check(x.defined() && x.shape().rank() >= 1, "linear: input is {}, expected at least one axis (.., features)", x);
+  check(x.defined() && x.shape().dim() >= 1, "linear: input is {}, expected at least one axis (.., features)", x);
   if (!weight.shape_known()) weight.settle_shape({options_.out_features, x.size(-1)});
   return linear(x, weight, options_.bias ? bias.tensor() : Tensor());
 }

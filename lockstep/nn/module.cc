@@ -223,13 +223,20 @@ Parameter Module::add_buffer(std::string name, ParameterOptions options) {
 
 void Module::add(std::string name, Module& child) {
   check_name(name);
+  // Names would have no end.
+  child.visit("", [&](const std::string& path, const Module& m) {
+    if (&m != this) return;
+    fail("module: child '{}' {}, expected a module that does not contain its parent", name,
+         path.empty() ? "is the module itself"
+                      : fmt::format("contains the module, as '{}'", path.substr(0, path.size() - 1)));
+  });
   children_.push_back({std::move(name), &child, nullptr});
 }
 
 void Module::add(std::string name, std::shared_ptr<Module> child) {
-  check_name(name);
   check(child != nullptr, "module: child '{}' is null", name);
-  children_.push_back({std::move(name), child.get(), child});
+  add(std::move(name), *child);
+  children_.back().owner = std::move(child);
 }
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
-// Modules, which models are made of, and containers of modules. Parameters have the same names as in PyTorch, so each
-// library can load the other's weights.
+// Modules, which models are made of. Parameters have the same names as in PyTorch, so each library can load the other's
+// weights.
 //
 //   struct Net : Module {
 //     Linear& hidden = make<Linear>("hidden", {.out_features = 256});
@@ -115,7 +115,7 @@ class Module {
 
   Parameter add_parameter(std::string name, ParameterOptions options);
   Parameter add_buffer(std::string name, ParameterOptions options);
-  // Registers a child. The first form is for members of this module; in the second, this module owns the child.
+  // Registers a child, which must not contain this module. The second form owns it; the first is for members.
   void add(std::string name, Module& child);
   void add(std::string name, std::shared_ptr<Module> child);
   // Makes a child, from its options or from other arguments. This module owns it.
@@ -185,156 +185,5 @@ class EvalGuard {
  private:
   std::vector<Module*> held_;
 };
-
-// The state of a model as named host tensors under PyTorch's names: all parameters, then all buffers.
-using StateDict = std::vector<std::pair<std::string, Tensor>>;
-
-// Returns a model's state. Waits for the values. Throws if the shape of a parameter is not known yet.
-StateDict state_dict(const Module& module);
-
-// Overwrites all replicas of an initialized model, and settles unknown shapes. Strict: a missing or unknown name, or a
-// different shape or type, is an error that names it and changes nothing. As in PyTorch, floating values are cast to
-// the type of the parameter.
-void load_state_dict(Module& module, const StateDict& state);
-
-// Entries that were not loaded, as text: "fc.weight", or "fc.weight [10, 512], expected [5, 512]".
-struct UnmatchedEntries {
-  std::vector<std::string> missing;     // only in the model, which keeps its values
-  std::vector<std::string> unexpected;  // only in the state
-  std::vector<std::string> different;   // in both, with another shape or type; the model keeps its values
-};
-
-// For fine-tuning: loads every entry whose name and shape match and whose type matches or can be cast, and returns the
-// others. Throws if none matches.
-UnmatchedEntries load_matching_state(Module& module, const StateDict& state);
-
-// Runs modules one after the other. They are named "0", "1", ..., or as the caller says. A batch norm and the ReLU
-// after it run as one operation. A ReLU runs after the max pooling that follows it, with the same bits.
-//
-//   Sequential net;
-//   net.append(Conv2d({.out_channels = 64, .kernel_size = 3})).append(BatchNorm2d()).append(ReLU());
-//   net.at<Conv2d>(0).weight.set_trainable(false);
-class Sequential : public Module {
- public:
-  Sequential() = default;
-
-  // Makes the module in place, from its options or from other arguments: append<Conv2d>({.out_channels = 64}).
-  template <typename M>
-  Sequential& append(const typename M::Options& options) {
-    return append(std::make_shared<M>(options));
-  }
-  template <typename M, typename... Args>
-  Sequential& append(Args&&... args) {
-    return append(std::make_shared<M>(std::forward<Args>(args)...));
-  }
-  template <typename M>
-  requires std::is_base_of_v<Module, M> Sequential& append(M&& module) {
-    return append(std::make_shared<M>(std::move(module)));
-  }
-  Sequential& append(std::shared_ptr<Module> module) {
-    return append(std::to_string(children().size()), std::move(module));
-  }
-  Sequential& append(std::string name, std::shared_ptr<Module> module) {
-    add(std::move(name), std::move(module));
-    return *this;
-  }
-
-  std::size_t size() const { return children().size(); }
-  using Module::operator[];
-  Module& operator[](std::size_t i) const {
-    check(i < size(), "sequential: no module {}, there are {}", i, size());
-    return *children()[i].module;
-  }
-  // Returns module i as an M. Throws if it has another class.
-  template <typename M>
-  M& at(std::size_t i) const {
-    auto* const module = dynamic_cast<M*>(&(*this)[i]);
-    if (!module) fail("sequential: module {} is {}, expected the class requested from at()", i, (*this)[i].str());
-    return *module;
-  }
-
-  Tensor forward(const Tensor& x) override;
-};
-
-// Holds modules named "0", "1", .... The owner calls them. M is the modules' class; the default works for modules with
-// one input.
-//
-//   ModuleList<TransformerEncoderLayer> layers;
-//   Net() { for (int i = 0; i < 6; ++i) layers.append(options); add("layers", layers); }
-//   Tensor forward(const Tensor& x) override { Tensor y = x; for (auto& layer : layers) y = layer(y); return y; }
-template <typename M = Module>
-class ModuleList : public Module {
- public:
-  // Makes an M from the arguments, and returns it.
-  template <typename... Args>
-  M& append(Args&&... args) {
-    return append(std::make_shared<M>(std::forward<Args>(args)...));
-  }
-  template <typename N>
-  requires std::is_base_of_v<M, N> M& append(std::shared_ptr<N> module) {
-    add(std::to_string(size()), module);
-    modules_.push_back(module.get());
-    return *modules_.back();
-  }
-
-  std::size_t size() const { return modules_.size(); }
-  using Module::operator[];
-  M& operator[](std::size_t i) const {
-    check(i < size(), "module list: no module {}, there are {}", i, size());
-    return *modules_[i];
-  }
-
-  class Iterator {
-   public:
-    explicit Iterator(M* const* place) : place_(place) {}
-    M& operator*() const { return **place_; }
-    Iterator& operator++() { return ++place_, *this; }
-    bool operator!=(const Iterator& other) const { return place_ != other.place_; }
-
-   private:
-    M* const* place_;
-  };
-  Iterator begin() const { return Iterator(modules_.data()); }
-  Iterator end() const { return Iterator(modules_.data() + modules_.size()); }
-
- private:
-  std::vector<M*> modules_;  // children() own them
-};
-
-// A table of a model's layers, with their output shapes and numbers of parameters.
-//
-//   fmt::print("{}", summary(net, {32, 1, 28, 28}));
-//
-//   Layer  Kind        Output shape     Parameters
-//   -----------------------------------------------------
-//          Sequential  [32, 10]                  0
-//   0      Conv2d      [32, 6, 28, 28]         156  trainable
-//   1      ReLU        [32, 6, 28, 28]           0
-//   ...
-//   -----------------------------------------------------
-//   61,706 parameters, 61,706 trainable, 0 frozen
-//   246,824 bytes of parameters, 0 of buffers
-//
-// Each row counts a layer's own parameters, without those of the layers in it. Parameters that layers share count in
-// the first one. A layer that is called several times shows its last output. Your own layers show an output only if the
-// model calls them with operator().
-//
-// summary() calls the model once, on zeros of this shape on its first device, in evaluation mode and without a history.
-// This sets unknown shapes, as a first batch does. It changes no modes, statistics, gradients, or later random numbers.
-std::string summary(Module& module, const Shape& input, DType dtype = DType::f32);
-
-// For models that are called in another way: `call` must run the model once.
-std::string summary(Module& module, const std::function<void()>& call);
-
-// Moves a tensor in host memory to the model's first device. Returns anything else unchanged.
-Tensor input_for(const Module& module, const Tensor& x);
-template <typename T>
-requires(!std::convertible_to<T, Tensor>) const T& input_for(const Module&, const T& x) { return x; }
-
-// The same for model(x, more...): several inputs, or inputs that are not f32.
-template <std::derived_from<Module> M, typename... More>
-std::string summary(M& module, const Tensor& x, const More&... more) {
-  return summary(module, [&] { module(input_for(module, x), input_for(module, more)...); });
-}
 
 }  // namespace lockstep

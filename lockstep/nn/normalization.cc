@@ -8,7 +8,7 @@ Tensor or_none(bool there, const Parameter& p) { return there ? p.tensor() : Ten
 }  // namespace
 
 LayerNorm::LayerNorm(LayerNormOptions options) : options_(options) {
-  check(options.normalized_shape.rank() > 0 && options.normalized_shape.numel() > 0,
+  check(options.normalized_shape.dim() > 0 && options.normalized_shape.numel() > 0,
         "layer_norm: normalized shape {}, expected at least one axis with elements", options.normalized_shape);
   options_.bias = options.bias && options.elementwise_affine;
   if (options.elementwise_affine) {
@@ -23,7 +23,7 @@ Tensor LayerNorm::forward(const Tensor& x) {
 }
 
 RMSNorm::RMSNorm(RMSNormOptions options) : options_(options) {
-  check(options.normalized_shape.rank() > 0 && options.normalized_shape.numel() > 0,
+  check(options.normalized_shape.dim() > 0 && options.normalized_shape.numel() > 0,
         "rms_norm: normalized shape {}, expected at least one axis with elements", options.normalized_shape);
   if (options.elementwise_affine) {
     weight = add_parameter("weight", {.shape = options.normalized_shape, .initializer = Constant{1}});
@@ -43,7 +43,7 @@ GroupNorm::GroupNorm(GroupNormOptions options) : options_(options) {
 }
 
 Tensor GroupNorm::forward(const Tensor& x) {
-  check(x.defined() && x.shape().rank() >= 2 && x.size(1) == options_.num_channels,
+  check(x.defined() && x.shape().dim() >= 2 && x.size(1) == options_.num_channels,
         "group_norm: input is {}, expected {} channels on axis 1", x, options_.num_channels);
   return group_norm(x, options_.num_groups, or_none(options_.affine, weight), or_none(options_.affine, bias),
                     options_.eps);

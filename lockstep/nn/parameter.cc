@@ -6,6 +6,7 @@
 
 #include "lockstep/autograd/gradient_reducer.h"
 #include "lockstep/autograd/gradient_tree.h"
+#include "lockstep/autograd/no_grad.h"
 #include "lockstep/autograd/node.h"
 #include "lockstep/nn/parameter_change.h"
 #include "lockstep/ops/copy.h"
@@ -52,6 +53,7 @@ struct Parameter::State : std::enable_shared_from_this<State> {
   Tensor tensor;                // made of them
   GradientTree gradient;
   std::shared_ptr<void> claim = std::make_shared<char>();
+  Resource latest_step;
 
   // Gradients go into the parameter's tree. A history may outlive its parameter.
   struct Leaf : GradMeta {
@@ -265,8 +267,8 @@ bool Parameter::shape_known() const { return state_->shape_known.load(std::memor
 
 bool Parameter::fits(const Shape& shape) const {
   const Shape& mine = state_->options.shape;
-  bool agrees = shape.rank() == mine.rank();
-  for (int i = 0; agrees && i < mine.rank(); ++i) agrees = mine[i] == 0 || mine[i] == shape[i];
+  bool agrees = shape.dim() == mine.dim();
+  for (int i = 0; agrees && i < mine.dim(); ++i) agrees = mine[i] == 0 || mine[i] == shape[i];
   return agrees;
 }
 
@@ -303,8 +305,8 @@ void Parameter::set_data(const Tensor& value) {
     for (const Array& replica : s.replicas) State::assign(replica, value.array());
     return;
   }
-  check(value.shape().rank() == known.rank(), "{}: set to {}, expected {} (0: any)", s.label, value.shape(), known);
-  for (int i = 0; i < known.rank(); ++i) {
+  check(value.shape().dim() == known.dim(), "{}: set to {}, expected {} (0: any)", s.label, value.shape(), known);
+  for (int i = 0; i < known.dim(); ++i) {
     check(known[i] == 0 || known[i] == value.shape()[i], "{}: set to {}, expected {} (0: any)", s.label, value.shape(),
           known);
   }
@@ -384,6 +386,7 @@ void ParameterChange::commit() {
   s.options.dtype = dtype_;
   s.replicas = std::move(replicas_);
   s.tensor = {};
+  s.latest_step = {};
   s.gradient.clear();
   s.connect();
 }
@@ -410,6 +413,8 @@ ReducedGradient Parameter::reduced_gradient(Device device) const { return state_
 std::shared_ptr<void> Parameter::claim() const { return state_->claim; }
 bool Parameter::optimized() const { return state_->claim.use_count() > 1; }
 GradientTree& Parameter::gradient_tree() const { return state_->gradient; }
+void Parameter::set_latest_step(Resource done) const { state_->latest_step = std::move(done); }
+Resource Parameter::latest_step() const { return state_->latest_step; }
 void Parameter::zero_grad() const { state_->gradient.clear(); }
 
 void Parameter::set_gradient(const Tensor& value) const {
@@ -427,9 +432,8 @@ void Parameter::map_gradient(const GradientMap& f) const {
   s.check_settable("map_gradient");
   const Array found = s.gradient.peek(s.devices.at(0));
   if (!found.defined()) return;
-  std::vector<Resource> losses;
-  s.gradient.list_losses(losses);
-  s.gradient.set(s.mapped("map_gradient", found, f), std::move(losses));
+  Passes passes = s.gradient.passes();
+  s.gradient.set(s.mapped("map_gradient", found, f), std::move(passes));
 }
 
 Array Parameter::mapped(std::string_view what, const Array& gradient, const GradientMap& f) const {

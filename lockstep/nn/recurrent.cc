@@ -1,4 +1,4 @@
-#include "lockstep/nn/sequence.h"
+#include "lockstep/nn/recurrent.h"
 
 #include "lockstep/autograd/recurrent.h"
 #include "lockstep/nn/output_observer.h"
@@ -35,7 +35,7 @@ RecurrentWeights RecurrentModule::weights(std::size_t index, std::int64_t featur
 }
 
 Tensor RecurrentModule::run(const Tensor& x, std::vector<Tensor>& states, const Layer& layer) {
-  check(x.defined() && x.shape().rank() == 3, "{}: input is {}, expected 3 axes ({}, features)", name_, x,
+  check(x.defined() && x.shape().dim() == 3, "{}: input is {}, expected 3 axes ({}, features)", name_, x,
         options_.batch_first ? "N, T" : "T, N");
   const std::size_t directions = options_.bidirectional ? 2 : 1;
   const Shape expected{static_cast<std::int64_t>(weights_.size()), x.size(options_.batch_first ? 0 : 1),

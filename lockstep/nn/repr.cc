@@ -1,9 +1,17 @@
 // Prints layers as PyTorch prints the same layers.
 #include <span>
 
-#include "lockstep/nn/layers.h"
+#include "lockstep/nn/activations.h"
+#include "lockstep/nn/batch_norm.h"
+#include "lockstep/nn/conv.h"
+#include "lockstep/nn/dropout.h"
+#include "lockstep/nn/embedding.h"
+#include "lockstep/nn/flatten.h"
+#include "lockstep/nn/linear.h"
 #include "lockstep/nn/normalization.h"
-#include "lockstep/nn/sequence.h"
+#include "lockstep/nn/pooling.h"
+#include "lockstep/nn/recurrent.h"
+#include "lockstep/nn/upsample.h"
 
 namespace lockstep {
 namespace {
@@ -23,7 +31,7 @@ std::string python(std::span<const std::int64_t> extents) {
   return text + (extents.size() == 1 ? ",)" : ")");
 }
 
-std::string python(const Shape& shape) { return python(shape.dims()); }
+std::string python(const Shape& shape) { return python(shape.sizes()); }
 
 // One number where both are equal.
 std::string pair(const std::array<std::int64_t, 2>& extents) {
@@ -110,6 +118,10 @@ std::string MaxPool2d::extra_repr() const {
 std::string AvgPool2d::extra_repr() const {
   return fmt::format("kernel_size={}, stride={}, padding={}", pair(options_.kernel_size), pair(options_.stride),
                      pair(options_.padding));
+}
+std::string LPPool2d::extra_repr() const {
+  return fmt::format("norm_type={}, kernel_size={}, stride={}, ceil_mode={}", norm_type_, pair(options_.kernel_size),
+                     pair(options_.stride), python(options_.ceil_mode));
 }
 std::string MaxPool1d::extra_repr() const {
   return fmt::format("kernel_size={}, stride={}, padding={}, dilation=1, ceil_mode={}", options_.kernel_size,

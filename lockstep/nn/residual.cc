@@ -1,6 +1,6 @@
-#include "lockstep/nn/layers.h"
+#include "lockstep/nn/residual.h"
 
-#include "lockstep/nn/normalization.h"
+#include "lockstep/nn/batch_norm.h"
 
 namespace lockstep {
 

@@ -1,4 +1,4 @@
-#include "lockstep/nn/module.h"
+#include "lockstep/nn/state_dict.h"
 
 #include <algorithm>
 #include <map>

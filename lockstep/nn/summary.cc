@@ -1,9 +1,10 @@
-#include "lockstep/nn/module.h"
+#include "lockstep/nn/summary.h"
 
 #include <algorithm>
 #include <array>
 #include <map>
 
+#include "lockstep/autograd/no_grad.h"
 #include "lockstep/nn/output_observer.h"
 #include "lockstep/runtime/device_state.h"
 

@@ -1,4 +1,4 @@
-#include "lockstep/nn/sequence.h"
+#include "lockstep/nn/transformer.h"
 
 #include "lockstep/nn/output_observer.h"
 

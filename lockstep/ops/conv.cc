@@ -30,8 +30,8 @@ Array plain_weight(const Array& w) { return to_layout(w, Layout::plain); }
 }  // namespace
 
 Array conv2d(const Array& x, const Array& w, const Array& bias, const Conv2dOptions& options, std::string_view what) {
-  check_rank(what, "input", x, 4, "(N, C, H, W)");
-  check_rank(what, "weight", w, 4, "(O, C / groups, KH, KW)");
+  check_dim(what, "input", x, 4, "(N, C, H, W)");
+  check_dim(what, "weight", w, 4, "(O, C / groups, KH, KW)");
   check(w.numel() > 0, "{}: weight is {}, expected at least one element", what, w.shape());
   check(is_floating(x.dtype()), "{}: input is {}, expected a floating type", what, name(x.dtype()));
   check_weight_type(what, "weight", x.dtype(), w);

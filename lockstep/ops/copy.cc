@@ -33,7 +33,7 @@ bool overlap(const Array& x, const Array& y) {
 
 Shape resolve_shape(std::string_view what, Shape shape, std::int64_t numel) {
   int inferred = -1;
-  for (int i = 0; i < shape.rank(); ++i) {
+  for (int i = 0; i < shape.dim(); ++i) {
     if (shape[i] == -1 && inferred < 0) {
       inferred = i;
     } else if (shape[i] < 0) {
@@ -53,14 +53,13 @@ Shape resolve_shape(std::string_view what, Shape shape, std::int64_t numel) {
 }
 
 Array reshape(const Array& x, Shape shape) {
-  check(x.defined(), "reshape: undefined tensor");
+  check(x.defined(), "reshape: undefined array");
   const Shape wanted = shape;
   shape = resolve_shape("reshape", shape, x.numel());
   if (shape.numel() != x.numel()) {
     fail("reshape: the {} elements of {} do not fit shape {}", x.numel(), x.shape().str(), wanted.str());
   }
-  check(same_order(x.layout(), Layout::plain, x.shape()), "reshape: the tensor is {}, expected plain",
-        name(x.layout()));
+  check(same_order(x.layout(), Layout::plain, x.shape()), "reshape: the array is {}, expected plain", name(x.layout()));
   View view = x.view();
   view.shape = shape;
   view.layout = Layout::plain;
@@ -68,11 +67,11 @@ Array reshape(const Array& x, Shape shape) {
 }
 
 Array narrow(const Array& x, std::int64_t start, std::int64_t count) {
-  check(x.defined() && x.shape().rank() > 0, "narrow: the tensor has no axes");
+  check(x.defined() && x.shape().dim() > 0, "narrow: the array has no axes");
   const std::int64_t rows = x.size(0);
   std::int64_t end = 0;
   if (__builtin_add_overflow(start, count, &end)) end = std::numeric_limits<std::int64_t>::max();
-  check(start >= 0 && count >= 0 && end <= rows, "narrow: rows [{}, {}) of a tensor with {} rows", start, end, rows);
+  check(start >= 0 && count >= 0 && end <= rows, "narrow: rows [{}, {}) of an array with {} rows", start, end, rows);
   View view = x.view();
   view.shape[0] = count;
   const std::int64_t row = rows == 0 ? 0 : x.numel() / rows;
@@ -93,13 +92,15 @@ Array convert(const Array& x, DType dtype, Layout layout) {
   return y;
 }
 
+Array to_dtype(const Array& x, DType dtype) { return convert(x, dtype, x.layout()); }
+
 Array to_layout(const Array& x, Layout layout) { return convert(x, x.dtype(), layout); }
 
 void copy_(const Array& x, const Array& y, CopyOptions options) {
-  check(x.defined() && y.defined(), "copy: undefined tensor");
+  check(x.defined() && y.defined(), "copy: undefined array");
   check(x.shape() == y.shape(), "copy: from {} to {}, expected the same shape", x, y);
   bool from_host = x.device().is_host(), to_host = y.device().is_host();
-  check(!from_host || !to_host, "copy: both tensors are in host memory, expected one on a device");
+  check(!from_host || !to_host, "copy: both arrays are in host memory, expected one on a device");
   check(from_host || to_host || state_of(x.device(), "copy").engine == state_of(y.device(), "copy").engine,
         "copy: {} and {} are devices of two Runtimes, expected one: copy to host memory in between", x.device().name(),
         y.device().name());
@@ -116,7 +117,7 @@ void copy_(const Array& x, const Array& y, CopyOptions options) {
     if (t->device().is_host()) adopt_host(*t, state.engine);
     if (recorder) recorder->use(*t);
   }
-  // Such a tensor is another one each time.
+  // Such an array is another one each time.
   if (recorder && (from_host || to_host)) recorder->refuse("it copies from or to the host's memory");
   Task task;
   task.name = from_host ? "copy in" : to_host ? "copy out" : "copy";
@@ -164,7 +165,7 @@ Array copy_of(const Array& x) {
 }
 
 Array to_device(const Array& x, Device device, CopyOptions options) {
-  check(x.defined(), "to: undefined tensor");
+  check(x.defined(), "to: undefined array");
   if (x.device() == device) return x;
   if (device.is_host()) {
     Array y = empty_host(x.shape(), x.dtype(), x.device()).with_shard(x.shard());
@@ -176,6 +177,8 @@ Array to_device(const Array& x, Device device, CopyOptions options) {
   copy_(x, y, options);
   return y;
 }
+
+Array host_readable(const Array& x) { return x.device().host_visible() ? x : to_device(x, kHost); }
 
 Array empty_host(const Shape& shape, DType dtype, Device device) {
   DeviceState& state = state_of(device, "empty_host");
@@ -191,7 +194,7 @@ Array empty_host(const Shape& shape, DType dtype, Device device) {
 }
 
 Array pin(const Array& x, Device device) {
-  check(x.defined() && x.device().is_host(), "pin: the tensor is {}, expected host memory", x);
+  check(x.defined() && x.device().is_host(), "pin: the array is {}, expected host memory", x);
   DeviceState& state = state_of(device, "pin");
   if (!state.pinned || x.numel() == 0) return x;
   x.wait();
@@ -210,13 +213,13 @@ Array readable_from(const Array& x, Device device) {
 }
 
 Array concatenate(std::span<const Array> parts, Device device) {
-  check(!parts.empty(), "concatenate: no tensors");
+  check(!parts.empty(), "concatenate: no arrays");
   Shape shape = parts[0].shape();
-  check(shape.rank() >= 1, "concatenate: the tensors have no axes");
+  check(shape.dim() >= 1, "concatenate: the arrays have no axes");
   shape[0] = 0;
   for (const Array& part : parts) {
     Shape expected = part.shape();
-    check(expected.rank() == shape.rank() && part.dtype() == parts[0].dtype(),
+    check(expected.dim() == shape.dim() && part.dtype() == parts[0].dtype(),
           "concatenate: {} and {}, expected the same type and number of axes", part, parts[0]);
     shape[0] += part.size(0);
     expected[0] = shape[0];
@@ -233,13 +236,3 @@ Array concatenate(std::span<const Array> parts, Device device) {
 }
 
 }  // namespace lockstep::ops
-
-namespace lockstep {
-
-Array Array::reshape(Shape shape) const { return ops::reshape(*this, shape); }
-Array Array::narrow(std::int64_t start, std::int64_t count) const { return ops::narrow(*this, start, count); }
-Array Array::to(Device device, CopyOptions options) const { return ops::to_device(*this, device, options); }
-Array Array::to(DType dtype) const { return ops::convert(*this, dtype, layout()); }
-Array Array::to(Layout layout) const { return ops::to_layout(*this, layout); }
-
-}  // namespace lockstep

@@ -1,10 +1,11 @@
-// Operations that move elements: between devices, types and layouts.
+// Internal: operations that move elements: between devices, types and layouts.
 #pragma once
 
 #include <span>
 #include <string_view>
 
 #include "lockstep/tensor/array.h"
+#include "lockstep/tensor/copy_options.h"
 
 namespace lockstep::ops {
 
@@ -15,6 +16,8 @@ Array reshape(const Array& x, Shape shape);
 // Rows [start, start + count) of axis 0: the same memory.
 Array narrow(const Array& x, std::int64_t start, std::int64_t count);
 
+// The same handle if it has this type.
+Array to_dtype(const Array& x, DType dtype);
 // The same handle if it has this layout, or lies in memory as if it had.
 Array to_layout(const Array& x, Layout layout);
 // One task for both; the same handle if nothing changes.
@@ -26,8 +29,10 @@ Array convert(const Array& x, DType dtype, Layout layout);
 void copy_(const Array& x, const Array& y, CopyOptions options = {});
 // A copy in memory of its own, in x's layout. Waits if x is in host memory.
 Array copy_of(const Array& x);
-// A copy on another device, in x's layout.
+// A copy on another device, in x's layout (kHost: in host memory, plain); the same handle if x is there.
 Array to_device(const Array& x, Device device, CopyOptions options = {});
+// x if the host can read its memory, as it can a CPU device's; else a copy in host memory.
+Array host_readable(const Array& x);
 // Uninitialized host memory that copies to and from `device` use directly. For a CPU device, this is any host memory.
 // For a GPU, it is page-locked and comes from a pool: wait for it (Engine::wait_unused) before the host writes it.
 Array empty_host(const Shape& shape, DType dtype, Device device);

@@ -29,10 +29,10 @@ struct Operands {
 }  // namespace
 
 Shape broadcast_shape(std::string_view what, const Shape& a, const Shape& b) {
-  const Shape& longer = a.rank() >= b.rank() ? a : b;
-  const Shape& other = a.rank() >= b.rank() ? b : a;
+  const Shape& longer = a.dim() >= b.dim() ? a : b;
+  const Shape& other = a.dim() >= b.dim() ? b : a;
   Shape out = longer;
-  for (int i = 1; i <= other.rank(); ++i) {
+  for (int i = 1; i <= other.dim(); ++i) {
     if (other[-i] == out[-i] || other[-i] == 1) continue;
     check(out[-i] == 1, "{}: shapes {} and {} do not broadcast", what, a, b);
     out[-i] = other[-i];

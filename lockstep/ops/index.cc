@@ -15,20 +15,20 @@ Shape with_extent(Shape shape, int axis, std::int64_t extent) {
   return shape;
 }
 
-// A tensor and an index, as kernels take them: [outer, along, inner].
+// An array and an index, as kernels take them: [outer, along, inner].
 struct Indexed {
   Array x, index;
   Shape shape;  // that both broadcast to, with extent 1 on the axis
 
-  Indexed(std::string_view what, const Array& tensor, const Array& numbers, int axis) {
-    check_on_device(what, tensor);
+  Indexed(std::string_view what, const Array& source, const Array& numbers, int axis) {
+    check_on_device(what, source);
     check_on_device(what, numbers);
     check(numbers.dtype() == DType::i64, "{}: the index is {}, expected i64", what, name(numbers.dtype()));
-    check(tensor.shape().rank() == numbers.shape().rank() && axis < tensor.shape().rank(),
-          "{}: the index is {} for {}, expected as many axes", what, numbers.shape(), tensor.shape());
+    check(source.shape().dim() == numbers.shape().dim() && axis < source.shape().dim(),
+          "{}: the index is {} for {}, expected as many axes", what, numbers.shape(), source.shape());
     const Shape rest = with_extent(numbers.shape(), axis, 1);
-    shape = broadcast_shape(what, with_extent(tensor.shape(), axis, 1), rest);
-    x = around_axis(expand(tensor, with_extent(shape, axis, tensor.size(axis))), axis);
+    shape = broadcast_shape(what, with_extent(source.shape(), axis, 1), rest);
+    x = around_axis(expand(source, with_extent(shape, axis, source.size(axis))), axis);
     // One index for all places is read as it is.
     const bool one = rest.numel() == 1;
     index = around_axis(one ? numbers : expand(numbers, with_extent(shape, axis, numbers.size(axis))), axis);
@@ -46,7 +46,7 @@ Array take_along_axis(const Array& x, const Array& index, int axis) {
 
 Array scatter_sum(const Array& x, const Array& index, int axis, std::int64_t extent) {
   check(is_floating(x.dtype()), "scatter_add: the source is {}, expected a floating type", name(x.dtype()));
-  check(x.shape().rank() == index.shape().rank() && x.size(axis) == index.size(axis),
+  check(x.shape().dim() == index.shape().dim() && x.size(axis) == index.size(axis),
         "scatter_add: the index is {} for a source of {}, expected equal extents on axis {}", index.shape(), x.shape(),
         axis);
   const Indexed in("scatter_add", x, index, axis);

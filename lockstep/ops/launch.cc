@@ -9,7 +9,7 @@ namespace {
 thread_local int current_shard = -1;
 thread_local UpdateScope* current_update = nullptr;
 
-// Where a tensor is likely to be used, for the allocator. A lane that is not known yet is none: a block that another
+// Where an array is likely to be used, for the allocator. A lane that is not known yet is none: a block that another
 // lane still uses would make independent tasks wait for one another.
 LaneId likely_lane(const DeviceState& state) {
   return InterOpParallelGuard::active() ? LaneId() : state.compute_lane(current_shard);
@@ -40,7 +40,7 @@ LaneId compute_lane(const DeviceState& device, const Task& task) {
 
 Array empty(const Shape& shape, DType dtype, Device device, Layout layout) {
   DeviceState& state = state_of(device, "empty");
-  if (!layout_fits(layout, shape)) fail("tensor: shape {} cannot be {}", shape.str(), name(layout));
+  if (!layout_fits(layout, shape)) fail("array: shape {} cannot be {}", shape.str(), name(layout));
   View view{nullptr, dtype, layout, shape};
   StepRecorder* const recorder = StepRecorder::current();
   Block block = recorder ? recorder->allocate(state, view.bytes(), likely_lane(state))
@@ -120,10 +120,10 @@ void check_same(std::string_view what, const Array& a, const Array& b) {
         b);
 }
 
-void check_rank(std::string_view what, std::string_view which, const Array& t, int rank, std::string_view axes) {
+void check_dim(std::string_view what, std::string_view which, const Array& t, int dims, std::string_view axes) {
   check(t.defined(), "{}: {} is undefined", what, which);
-  check(t.shape().rank() == rank, "{}: {} is {}, expected {} {} {}", what, which, t.shape(), rank,
-        rank == 1 ? "axis" : "axes", axes);
+  check(t.shape().dim() == dims, "{}: {} is {}, expected {} {} {}", what, which, t.shape(), dims,
+        dims == 1 ? "axis" : "axes", axes);
 }
 
 }  // namespace lockstep::ops

@@ -1,4 +1,4 @@
-// How an operation becomes a task: allocate what it returns, name what it reads and writes, push ONE task.
+// Internal: how an operation becomes a task: allocate what it returns, name what it reads and writes, push ONE task.
 #pragma once
 
 #include <concepts>
@@ -12,7 +12,7 @@
 
 namespace lockstep::ops {
 
-// Within a scope, new tensors belong to `shard` and tasks run on its lane. Autograd opens one around each operation
+// Within a scope, new arrays belong to `shard` and tasks run on its lane. Autograd opens one around each operation
 // from its inputs' shard; code that calls ops directly gets shard 0's lane.
 class ShardScope {
  public:
@@ -49,7 +49,7 @@ class UpdateScope {
 // InterOpParallelGuard the best.
 LaneId compute_lane(const DeviceState& device, const Task& task);
 
-// An uninitialized tensor. Throws for a layout that does not fit the shape.
+// An uninitialized array. Throws for a layout that does not fit the shape.
 Array empty(const Shape& shape, DType dtype, Device device, Layout layout = Layout::plain);
 Array empty_like(const Array& x);
 // Returns `into` after checking that it has the given properties. If it is undefined, returns empty().
@@ -74,7 +74,7 @@ class Operand {
   const Array& array_;
 };
 
-// The part of launch() that does not depend on the kernel. Undefined tensors are left out.
+// The part of launch() that does not depend on the kernel. Undefined arrays are left out.
 template <typename A>
 Task make_task(std::string_view name, DeviceState& device, std::span<const A> reads, std::span<const A> writes,
                const LaunchOptions& options);
@@ -83,7 +83,7 @@ Task make_task(std::string_view name, DeviceState& device, std::span<const A> re
 void count_write(const Array& t);
 
 // Pushes a task on the device of writes[0] that runs a kernel call, or calls kernel(Backend&, KernelContext&). All
-// tensors must be on that device. The kernel has views, not tensors: the resource protects memory that the host frees
+// arrays must be on that device. The kernel has views, not arrays: the resource protects memory that the host frees
 // in the meantime.
 template <typename A, typename Kernel>
 void launch_task(std::string_view name, std::span<const A> reads, std::span<const A> writes, Kernel&& kernel,
@@ -119,6 +119,6 @@ void check_on_device(std::string_view what, const Array& t);
 // Checks that both have one dtype and shape: `add: [2, 3] f32 and [2, 4] f32, expected the same`.
 void check_same(std::string_view what, const Array& a, const Array& b);
 // Checks the number of axes: `conv2d: input is [3, 3], expected 4 axes (N, C, H, W)`.
-void check_rank(std::string_view what, std::string_view which, const Array& t, int rank, std::string_view axes);
+void check_dim(std::string_view what, std::string_view which, const Array& t, int dims, std::string_view axes);
 
 }  // namespace lockstep::ops

@@ -11,7 +11,7 @@ namespace lockstep::ops {
 namespace {
 
 // The axes before the last two.
-Shape batch_of(const Array& x) { return Shape(x.shape().dims().first(static_cast<std::size_t>(x.shape().rank()) - 2)); }
+Shape batch_of(const Array& x) { return Shape(x.shape().sizes().first(static_cast<std::size_t>(x.shape().dim()) - 2)); }
 
 Shape with_matrix(const Shape& batch, std::int64_t rows, std::int64_t columns) {
   std::vector<std::int64_t> dims(batch.begin(), batch.end());
@@ -27,7 +27,7 @@ Array matrices(const Array& x, const Shape& batch) {
 
 void check_matrices(std::string_view which, const Array& x) {
   check(x.defined(), "matmul: {} is undefined", which);
-  check(x.shape().rank() >= 2, "matmul: {} is {}, expected 2 axes (rows, columns) or more", which, x.shape());
+  check(x.shape().dim() >= 2, "matmul: {} is {}, expected 2 axes (rows, columns) or more", which, x.shape());
 }
 
 }  // namespace
@@ -46,7 +46,7 @@ Array matmul(const Array& a, const Array& b, const Array& bias, const MatmulOutp
     check(bias.shape() == Shape{n}, "matmul: bias is {}, expected {}", bias.shape(), Shape{n});
   }
   const DType dtype = output.dtype.value_or(a.dtype());
-  if (a.shape().rank() == 2 && b.shape().rank() == 2) {
+  if (a.shape().dim() == 2 && b.shape().dim() == 2) {
     Array c = empty_or(output.into, "matmul", {m, n}, dtype, a.device());
     Array prepared;
     if (b.device() == a.device()) prepared = prepared_weights(b, o, m, a.dtype());
@@ -55,7 +55,7 @@ Array matmul(const Array& a, const Array& b, const Array& bias, const MatmulOutp
     return c;
   }
   const Shape batch = broadcast_shape("matmul", batch_of(a), batch_of(b));
-  if (b.shape().rank() == 2 && !o.transpose_a) {
+  if (b.shape().dim() == 2 && !o.transpose_a) {
     // All rows of all matrices in one product.
     const Array rows = reshape(to_layout(a, Layout::plain), {batch.numel() * m, k});
     return reshape(matmul(rows, b, bias, output), with_matrix(batch, m, n));

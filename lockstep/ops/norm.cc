@@ -14,7 +14,7 @@ DType stats_dtype(const Array& x) { return x.dtype() == DType::f64 ? DType::f64 
 }  // namespace
 
 BatchStats batch_norm_stats(const Array& x) {
-  check_rank("batch_norm", "input", x, 4, "(N, C, H, W)");
+  check_dim("batch_norm", "input", x, 4, "(N, C, H, W)");
   check(is_floating(x.dtype()), "batch_norm: input is {}, expected a floating type", name(x.dtype()));
   Shape channels{x.size(1)};
   BatchStats stats{x.size(0) * x.size(2) * x.size(3), empty(channels, stats_dtype(x), x.device()),
@@ -52,7 +52,7 @@ BatchStats merge_batch_stats(std::span<const BatchStats> parts, Device device, b
 
 Array batch_norm(const Array& x, const BatchStats& stats, const Array& gamma, const Array& beta, const Array& residual,
                  const BatchNormApply& apply) {
-  check_rank("batch_norm", "input", x, 4, "(N, C, H, W)");
+  check_dim("batch_norm", "input", x, 4, "(N, C, H, W)");
   check(gamma.shape() == Shape{x.size(1)}, "batch_norm: input has {} channels, weight expects {}", x.size(1),
         gamma.numel());
   Array add;
@@ -107,7 +107,7 @@ namespace {
 // The last axes of x as rows.
 Array as_rows(const Array& x, const Shape& row) {
   std::int64_t rows = 1;
-  for (int i = 0; i < x.shape().rank() - row.rank(); ++i) rows *= x.size(i);
+  for (int i = 0; i < x.shape().dim() - row.dim(); ++i) rows *= x.size(i);
   return reshape(to_layout(x, Layout::plain), {rows, row.numel()});
 }
 

@@ -24,7 +24,7 @@ UpdateOperands update_operands(std::string_view what, std::span<const Update<Arr
   }
   o.reads.insert(o.reads.end(), {scale, rates});
   for (std::size_t g = 0; g < groups && rates.defined(); ++g) {
-    o.rates[g] = rates.narrow(static_cast<std::int64_t>(g), 1).view();
+    o.rates[g] = narrow(rates, static_cast<std::int64_t>(g), 1).view();
   }
   return o;
 }

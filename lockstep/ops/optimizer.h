@@ -1,4 +1,4 @@
-// Optimizer steps: one task per device for all parameters.
+// Internal: optimizer steps: one task per device for all parameters.
 #pragma once
 
 #include <span>
@@ -20,9 +20,9 @@ struct UpdateOperands {
 UpdateOperands update_operands(std::string_view what, std::span<const Update<Array>> updates, std::size_t groups,
                                const Array& scale, const Array& rates);
 
-// One task for all updates by rules[update.group]. A gradient may lie on another device of the memory domain. `scale` is
-// undefined, or f64 [1] anywhere in the memory domain. `rates` is undefined, or f64 [rules] on the device: it replaces
-// the rules' learning rates.
+// One task for all updates by rules[update.group]. A gradient may lie on another device of the memory domain. `scale`
+// is undefined, or f64 [1] anywhere in the memory domain. `rates` is undefined, or f64 [rules] on the device: it
+// replaces the rules' learning rates.
 template <typename Rule>
 void update_(std::span<const Update<Array>> updates, std::vector<Rule> rules, const Array& scale,
              const Array& rates = {}) {

@@ -3,7 +3,7 @@
 namespace lockstep::ops {
 
 Shape pooled_shape(std::string_view what, const Array& x, const Pool2dOptions& o) {
-  check_rank(what, "input", x, 4, "(N, C, H, W)");
+  check_dim(what, "input", x, 4, "(N, C, H, W)");
   check(is_floating(x.dtype()), "{}: input is {}, expected a floating type", what, name(x.dtype()));
   Shape shape = x.shape();
   for (std::size_t i = 0; i < 2; ++i) {
@@ -31,7 +31,7 @@ MaxPoolResult max_pool2d(const Array& x, const Pool2dOptions& options) {
 }
 
 Array global_avg_pool2d(const Array& x) {
-  check_rank("global_avg_pool2d", "input", x, 4, "(N, C, H, W)");
+  check_dim("global_avg_pool2d", "input", x, 4, "(N, C, H, W)");
   check(is_floating(x.dtype()), "global_avg_pool2d: input is {}, expected a floating type", name(x.dtype()));
   check(x.size(2) > 0 && x.size(3) > 0, "global_avg_pool2d: input {} has no pixels", x.shape());
   Array y = empty({x.size(0), x.size(1), 1, 1}, x.dtype(), x.device());

@@ -1,4 +1,4 @@
-// Pooling.
+// Internal: pooling.
 #pragma once
 
 #include <vector>
@@ -13,7 +13,8 @@ namespace lockstep::ops {
 // The shape of x after pooling. Throws if the windows do not fit.
 Shape pooled_shape(std::string_view what, const Array& x, const Pool2dOptions& options);
 
-// Pools x by a kernel of backend/pool.h, whose call has its options: pool2d(x, "avg_pool2d", kernels::AvgPool{options}).
+// Pools x by a kernel of backend/pool.h, whose call has its options:
+//   pool2d("avg_pool2d", x, kernels::AvgPool{options})
 template <typename Call>
 Array pool2d(std::string_view what, const Array& x, Call call) {
   Array y = empty(pooled_shape(what, x, call.options), x.dtype(), x.device(), x.layout());

@@ -11,7 +11,8 @@ namespace lockstep::ops {
 namespace {
 
 // Results kept for one storage. A weight has a few: for the passes of a convolution, for each type, for the slices that
-// are used apart, such as those of queries, keys, and values. Any number of slices may come by once.
+// are used apart, such as those of queries, keys, and values. Further slices get none: if they took the places of
+// others, slices used in turn would all be prepared each time.
 constexpr std::size_t kMost = 8;
 
 constexpr std::uint64_t kNever = std::numeric_limits<std::uint64_t>::max();
@@ -23,21 +24,21 @@ std::int64_t offset(const Array& w) {
   return static_cast<const std::byte*>(w.view().data) - static_cast<const std::byte*>(w.storage()->data);
 }
 
-// Returns the `size` f32 elements that `prepare` makes of w, for all calls with this key. `patient`: undefined at the
-// first call after each update.
+// Returns the `size` f32 elements that `prepare` makes of w, for all calls with this key. Undefined if no place is
+// left, and, if `patient`, at the first call after each update.
 template <typename Prepare>
-Array shared(const Array& w, const Storage::Derived::Key& key, std::int64_t size, bool patient,
-             const Prepare& prepare) {
+Array shared(const Array& w, const PreparedWeights::Key& key, std::int64_t size, bool patient, const Prepare& prepare) {
   Storage& storage = *w.storage();
   const std::lock_guard lock(storage.mutex);
+  std::vector<PreparedWeights::Result>& results = PreparedWeights::of(storage).results;
   const std::uint64_t version = storage.version.load(std::memory_order_acquire);
-  auto found = std::ranges::find(storage.derived, key, &Storage::Derived::key);
-  if (found == storage.derived.end()) {
-    // Makes room: first what an update has made useless, then the oldest.
-    const auto old = [&](const Storage::Derived& d) { return d.version != version && d.asked != version; };
-    if (storage.derived.size() >= kMost) std::erase_if(storage.derived, old);
-    if (storage.derived.size() >= kMost) storage.derived.erase(storage.derived.begin());
-    found = storage.derived.insert(storage.derived.end(), {.key = key, .version = kNever, .asked = kNever});
+  auto found = std::ranges::find(results, key, &PreparedWeights::Result::key);
+  if (found == results.end()) {
+    // Makes room: what an update has made useless, and nobody has asked for since.
+    const auto old = [&](const PreparedWeights::Result& r) { return r.version != version && r.asked != version; };
+    if (results.size() >= kMost) std::erase_if(results, old);
+    if (results.size() >= kMost) return {};
+    found = results.insert(results.end(), {.key = key, .version = kNever, .asked = kNever});
   }
   if (std::exchange(found->asked, version) != version && patient) return {};
   // Memory of the same kind as the weights': it lives as long as they do.
@@ -52,21 +53,27 @@ Array shared(const Array& w, const Storage::Derived::Key& key, std::int64_t size
 
 }  // namespace
 
+// No other class is an extension.
+PreparedWeights& PreparedWeights::of(Storage& storage) {
+  if (!storage.extension) storage.extension = std::make_unique<PreparedWeights>();
+  return static_cast<PreparedWeights&>(*storage.extension);
+}
+
 Array prepared_weights(const Array& w, ConvPass pass, const Conv2dOptions& options, const Shape& x, DType dtype) {
   if (!can_share(w) || x.numel() == 0) return {};
   const std::int64_t size =
       state_of(w.device(), "conv2d").backend->conv().prepared_size(pass, options, x, w.shape(), dtype);
   if (size == 0) return {};
   // The order depends on the algorithm, which the size tells, and not on the size of the images.
-  const Storage::Derived::Key key{size,
-                                  static_cast<std::int64_t>(pass),
-                                  static_cast<std::int64_t>(dtype),
-                                  offset(w),
-                                  w.size(0),
-                                  w.size(1),
-                                  w.size(2),
-                                  w.size(3),
-                                  options.groups};
+  const PreparedWeights::Key key{size,
+                                 static_cast<std::int64_t>(pass),
+                                 static_cast<std::int64_t>(dtype),
+                                 offset(w),
+                                 w.size(0),
+                                 w.size(1),
+                                 w.size(2),
+                                 w.size(3),
+                                 options.groups};
   return shared(w, key, size, false, [=](Backend& b, KernelContext& c, const View& in, const View& out) {
     b.run(c, kernels::PrepareConv{pass, options, x, in, dtype, out});
   });
@@ -78,7 +85,7 @@ Array prepared_weights(const Array& w, const MatmulOptions& options, std::int64_
       state_of(w.device(), "matmul").backend->matmul().prepared_size(options, rows, w.shape(), dtype);
   if (size == 0) return {};
   constexpr std::int64_t kPlain = -1, kTransposed = -2;  // distinct from all passes of convolutions
-  const Storage::Derived::Key key{
+  const PreparedWeights::Key key{
       size,     options.transpose_b ? kTransposed : kPlain, static_cast<std::int64_t>(dtype), offset(w), w.size(0),
       w.size(1)};
   return shared(w, key, size, true, [=](Backend& b, KernelContext& c, const View& in, const View& out) {

@@ -33,8 +33,8 @@ struct CellInputs {
 CellInputs cell_inputs(std::string_view what, std::int64_t gates, const Array& from_x, const Array& from_h,
                        const Array& state) {
   check_same(what, from_x, from_h);
-  check_rank(what, "gates", from_x, 2, "N, gates H");
-  check_rank(what, "state", state, 2, "N, H");
+  check_dim(what, "gates", from_x, 2, "N, gates H");
+  check_dim(what, "state", state, 2, "N, H");
   check(from_x.shape() == Shape{state.size(0), gates * state.size(1)} && from_x.dtype() == state.dtype(),
         "{}: the gates are {}, the state is {}, expected [N, {} H] and [N, H] of one type", what, from_x, state, gates);
   return {to_layout(from_x, Layout::plain), to_layout(from_h, Layout::plain), to_layout(state, Layout::plain)};

@@ -1,5 +1,5 @@
-// One step of an LSTM or a GRU as one task. The task calls the same kernels as the operations of the formula, so it has
-// the same bits.
+// Internal: one step of an LSTM or a GRU as one task. The task calls the same kernels as the operations of the formula,
+// so it has the same bits.
 #pragma once
 
 #include "lockstep/tensor/array.h"

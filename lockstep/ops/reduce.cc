@@ -15,8 +15,8 @@ Array reduce_to(std::string_view what, const Array& x, const Shape& shape) {
   if (x.shape() == shape) return x;
   check_on_device(what, x);
   check(is_floating(x.dtype()), "{}: input is {}, expected a floating type: cast() it", what, name(x.dtype()));
-  bool fits = shape.rank() <= x.shape().rank();
-  for (int i = 1; fits && i <= shape.rank(); ++i) fits = shape[-i] == 1 || shape[-i] == x.shape()[-i];
+  bool fits = shape.dim() <= x.shape().dim();
+  for (int i = 1; fits && i <= shape.dim(); ++i) fits = shape[-i] == 1 || shape[-i] == x.shape()[-i];
   check(fits, "{}: {} does not broadcast to {}", what, shape, x.shape());
   Array in = to_layout(x, Layout::plain);
   Array y = empty(shape, x.dtype(), x.device());
@@ -39,7 +39,7 @@ Array cumsum(const Array& x, int axis, bool reverse) {
 }
 
 Array argmax(const Array& x) {
-  check_rank("argmax", "input", x, 2, "(n, classes)");
+  check_dim("argmax", "input", x, 2, "(n, classes)");
   check(x.size(1) > 0, "argmax: rows are empty");
   Array in = to_layout(x, Layout::plain);
   Array y = empty({x.size(0)}, DType::i64, x.device());
@@ -48,7 +48,7 @@ Array argmax(const Array& x) {
 }
 
 Array argsort(const Array& x, bool descending) {
-  check_rank("argsort", "input", x, 2, "(n, elements)");
+  check_dim("argsort", "input", x, 2, "(n, elements)");
   Array in = to_layout(x, Layout::plain);
   Array y = empty(x.shape(), DType::i64, x.device());
   launch("argsort", {in}, {y}, kernels::Argsort{descending, in.view(), y.view()});
@@ -90,8 +90,8 @@ Array max_of(std::span<const Array> leaves, Device device) {
 }
 
 Array squared_norm(std::span<const Array> xs, std::span<const Array> present) {
-  check(!xs.empty(), "squared_norm: no tensors");
-  check(present.empty() || present.size() == xs.size(), "squared_norm: {} tensors and {} flags", xs.size(),
+  check(!xs.empty(), "squared_norm: no arrays");
+  check(present.empty() || present.size() == xs.size(), "squared_norm: {} arrays and {} flags", xs.size(),
         present.size());
   std::vector<View> views, flags;
   std::vector<Array> reads;

@@ -1,4 +1,4 @@
-// Sums. Their order depends on shapes alone.
+// Internal: sums. Their order depends on shapes alone.
 #pragma once
 
 #include <optional>
@@ -28,8 +28,8 @@ Array argsort(const Array& x, bool descending);
 Array tree_sum(std::span<const Array> leaves, Device device, std::optional<LaneId> lane = {});
 // The largest of all defined leaves, element by element, on `device`. Undefined if no leaf is defined.
 Array max_of(std::span<const Array> leaves, Device device);
-// The sum of squares of all elements of all tensors, f64 [1]. present: empty, or a u8 [1] for each tensor; 0 omits the
-// tensor (undefined: 1).
+// The sum of squares of all elements of all arrays, f64 [1]. present: empty, or a u8 [1] for each array; 0 omits the
+// array (undefined: 1).
 Array squared_norm(std::span<const Array> xs, std::span<const Array> present = {});
 
 }  // namespace lockstep::ops

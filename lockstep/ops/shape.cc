@@ -11,13 +11,13 @@
 namespace lockstep::ops {
 namespace {
 
-using Strides = std::array<std::int64_t, Shape::kMaxRank>;
+using Strides = std::array<std::int64_t, Shape::kMaxDim>;
 
-// The strides of a plain tensor.
+// The strides of a plain array.
 Strides strides_of(const Shape& shape) {
   Strides strides{};
   std::int64_t stride = 1;
-  for (int axis = shape.rank() - 1; axis >= 0; --axis) {
+  for (int axis = shape.dim() - 1; axis >= 0; --axis) {
     strides[static_cast<std::size_t>(axis)] = stride;
     stride *= shape[axis];
   }
@@ -33,21 +33,21 @@ void copy_strided(std::string_view what, const StridedCopy& copy, const Array& x
 }  // namespace
 
 int resolve_axis(std::string_view what, const Shape& shape, int axis) {
-  const int rank = shape.rank();
-  check(axis >= -rank && axis < rank, "{}: axis {} of shape {}, expected {} to {}", what, axis, shape, -rank, rank - 1);
-  return axis < 0 ? axis + rank : axis;
+  const int dims = shape.dim();
+  check(axis >= -dims && axis < dims, "{}: axis {} of shape {}, expected {} to {}", what, axis, shape, -dims, dims - 1);
+  return axis < 0 ? axis + dims : axis;
 }
 
 Array around_axis(const Array& x, int axis) {
   std::int64_t before = 1, after = 1;
   for (int i = 0; i < axis; ++i) before *= x.size(i);
-  for (int i = axis + 1; i < x.shape().rank(); ++i) after *= x.size(i);
+  for (int i = axis + 1; i < x.shape().dim(); ++i) after *= x.size(i);
   return reshape(to_layout(x, Layout::plain), {before, x.size(axis), after});
 }
 
 Shape without_axes(const Shape& shape, unsigned axes) {
   std::vector<std::int64_t> dims;
-  for (int i = 0; i < shape.rank(); ++i) {
+  for (int i = 0; i < shape.dim(); ++i) {
     if (!(axes >> i & 1U)) dims.push_back(shape[i]);
   }
   return Shape(dims);
@@ -55,14 +55,14 @@ Shape without_axes(const Shape& shape, unsigned axes) {
 
 Array permute(const Array& x, std::span<const int> axes) {
   const Array plain = to_layout(x, Layout::plain);
-  check(static_cast<int>(axes.size()) == x.shape().rank(),
+  check(static_cast<int>(axes.size()) == x.shape().dim(),
         "permute: {} axes for shape {}, expected each of its axes once", axes.size(), x.shape());
   StridedCopy copy{.extent = x.shape()};
   const Strides from = strides_of(x.shape());
   unsigned seen = 0;
-  for (int i = 0; i < x.shape().rank(); ++i) {
+  for (int i = 0; i < x.shape().dim(); ++i) {
     const int axis = axes[static_cast<std::size_t>(i)];
-    check(axis >= 0 && axis < x.shape().rank() && !(seen >> axis & 1U),
+    check(axis >= 0 && axis < x.shape().dim() && !(seen >> axis & 1U),
           "permute: axis {} is repeated or out of range, expected each axis once", axis);
     seen |= 1U << axis;
     copy.extent[i] = x.shape()[axis];
@@ -76,7 +76,7 @@ Array permute(const Array& x, std::span<const int> axes) {
 
 Array move_axis(const Array& x, int from, int to) {
   if (from == to) return x;
-  std::vector<int> axes(static_cast<std::size_t>(x.shape().rank()));
+  std::vector<int> axes(static_cast<std::size_t>(x.shape().dim()));
   std::iota(axes.begin(), axes.end(), 0);
   axes.erase(axes.begin() + from);
   axes.insert(axes.begin() + to, from);
@@ -85,12 +85,12 @@ Array move_axis(const Array& x, int from, int to) {
 
 Array expand(const Array& x, const Shape& shape) {
   if (x.shape() == shape) return x;
-  const int more = shape.rank() - x.shape().rank();
+  const int more = shape.dim() - x.shape().dim();
   const Array plain = to_layout(x, Layout::plain);
   const Strides from = strides_of(x.shape());
   StridedCopy copy{.extent = shape};
   bool fits = more >= 0;
-  for (int i = 0; fits && i < x.shape().rank(); ++i) {
+  for (int i = 0; fits && i < x.shape().dim(); ++i) {
     const bool repeats = x.size(i) == 1 && shape[more + i] != 1;
     fits = repeats || x.size(i) == shape[more + i];
     copy.from[static_cast<std::size_t>(more + i)] = repeats ? 0 : from[static_cast<std::size_t>(i)];
@@ -147,14 +147,14 @@ Array pad(const Array& x, const Shape& shape, std::span<const std::int64_t> star
 }
 
 Array cat(std::span<const Array> parts, int axis) {
-  check(!parts.empty(), "cat: no tensors");
+  check(!parts.empty(), "cat: no arrays");
   Shape shape = parts[0].shape();
   shape[axis] = 0;
   std::vector<Array> plain;
   for (const Array& part : parts) {
     check_on_device("cat", part);
     Shape expected = shape;
-    expected[axis] = part.shape().rank() == shape.rank() ? part.size(axis) : 0;
+    expected[axis] = part.shape().dim() == shape.dim() ? part.size(axis) : 0;
     check(part.shape() == expected && part.dtype() == parts[0].dtype(),
           "cat: {} and {}, expected the same type, and the same shape except on axis {}", part, parts[0], axis);
     shape[axis] += part.size(axis);

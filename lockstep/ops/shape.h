@@ -1,4 +1,4 @@
-// Operations that reorder or select elements. Negative axes count from the end.
+// Internal: operations that reorder or select elements. Negative axes count from the end.
 #pragma once
 
 #include <span>
@@ -25,7 +25,7 @@ Array expand(const Array& x, const Shape& shape);
 Array slice(const Array& x, int axis, std::int64_t start, std::int64_t count, std::int64_t step = 1);
 // The reverse: zeros of `shape`, except y at the position of the slice. Along other axes, y is at the start.
 Array slice_into_zeros(const Array& y, const Shape& shape, int axis, std::int64_t start, std::int64_t step = 1);
-// A tensor of `shape` with `value` in every element, except x from position start[i] on along each axis i.
+// An array of `shape` with `value` in every element, except x from position start[i] on along each axis i.
 Array pad(const Array& x, const Shape& shape, std::span<const std::int64_t> start, double value);
 // Joins the parts along the axis. All other extents must be equal.
 Array cat(std::span<const Array> parts, int axis);

@@ -9,7 +9,7 @@ namespace {
 template <typename Call>
 Array by_row(std::string_view what, const Array& x) {
   check_on_device(what, x);
-  check(x.shape().rank() >= 1, "{}: input has no axes", what);
+  check(x.shape().dim() >= 1, "{}: input has no axes", what);
   check(is_floating(x.dtype()), "{}: input is {}, expected a floating type", what, name(x.dtype()));
   Array in = to_layout(x, Layout::plain);
   Array y = empty_like(in);
@@ -40,8 +40,8 @@ Array log_softmax_backward(const Array& y, const Array& dy) {
 }
 
 Array cross_entropy(const Array& logits, const Array& labels, const LabelRules& rules) {
-  check_rank("cross_entropy", "logits", logits, 2, "(n, classes)");
-  check_rank("cross_entropy", "labels", labels, 1, "(n)");
+  check_dim("cross_entropy", "logits", logits, 2, "(n, classes)");
+  check_dim("cross_entropy", "labels", labels, 1, "(n)");
   check(labels.dtype() == DType::i64, "cross_entropy: labels are {}, expected i64", name(labels.dtype()));
   check(logits.size(0) == labels.size(0),
         "cross_entropy: {} rows of logits, {} labels, expected one label for each row", logits.size(0), labels.size(0));

@@ -1,4 +1,4 @@
-// Parameters that no optimizer has.
+// Internal: parameters that no optimizer has.
 #pragma once
 
 #include <vector>

@@ -1,4 +1,4 @@
-#include "lockstep/optim/optimizer.h"
+#include "lockstep/optim/loss_scaler.h"
 
 #include <cmath>
 
@@ -16,7 +16,7 @@ LossScaler::LossScaler(std::span<const Device> devices, LossScalerOptions option
         growth_interval_, (1 << 24) - 1);
   for (Device device : devices) {
     states_.push_back(ops::empty({2}, DType::f32, device).with_shard(-1));
-    scales_.push_back(states_.back().narrow(0, 1));
+    scales_.push_back(ops::narrow(states_.back(), 0, 1));
   }
   set_state({.scale = options.initial_scale});
 }
@@ -42,7 +42,7 @@ std::vector<Array> LossScaler::update(const Array& squared_norm, double max_norm
 }
 
 LossScalerState LossScaler::state() const {
-  const std::vector<float> numbers = states_[0].to_vector<float>();
+  const std::vector<float> numbers = ops::host_readable(states_[0]).to_vector<float>();
   return {numbers[0], static_cast<std::int64_t>(numbers[1])};
 }
 

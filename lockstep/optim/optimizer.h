@@ -1,4 +1,4 @@
-// Optimizers, loss scaling, learning-rate schedules, and averages of the weights. One step is one task per device, over
+// The base of all optimizers, and groups of parameters with options of their own. One step is one task per device, over
 // all parameters.
 //
 //   Sgd sgd(net.parameters(), {.lr = 0.1, .momentum = 0.9});
@@ -18,67 +18,9 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/backend/update_rules.h"
-#include "lockstep/nn/module.h"
+#include "lockstep/nn/state_dict.h"
 
 namespace LOCKSTEP_API lockstep {
-
-struct LossScalerOptions {
-  // A power of two from 2^-60 to 2^60.
-  double initial_scale = 65536;
-  // Number of good steps in a row before the scale doubles.
-  std::int64_t growth_interval = 2000;
-};
-
-// The state that a checkpoint stores.
-struct LossScalerState {
-  double scale = 0;
-  std::int64_t good_steps = 0;  // since the scale changed
-};
-
-// Dynamic loss scaling for training in f16, where gradients below 6e-8 are 0 and those above 65504 are infinite. The
-// loss is multiplied by a scale before backward(), and the optimizer divides the summed gradients by it, in f32. The
-// rule is that of torch.amp.GradScaler: if a gradient is not finite, the step is skipped and the scale is halved; after
-// many good steps in a row, the scale is doubled.
-//
-//     LossScaler scaler(runtime.devices());
-//     loss.backward({.scales = scaler.scales()});
-//     optimizer.unscale(scaler);
-//     optimizer.step();
-//
-// The scale is stored on the devices, so the host never waits for it. All devices in all processes see the same norm
-// and therefore make the same decision.
-//
-// unscale() adjusts the scale for the next backward(). Two optimizers therefore cannot share one backward(): use one
-// optimizer with parameter groups, or a backward() for each optimizer.
-class LossScaler {
- public:
-  explicit LossScaler(std::span<const Device> devices, LossScalerOptions options = {});
-
-  // One f32 [1] for each device: BackwardOptions::scales. Call it for each backward().
-  std::span<const Array> scales() const {
-    adjusted_ = false;
-    return scales_;
-  }
-  // The scale after all steps described so far, f32 [1]. Does not wait.
-  Array current() const;
-
-  // For Optimizer::unscale(): adjusts the scale, given the squared norm of the scaled gradients. Returns for each
-  // device the factor, f64 [1], by which the optimizer multiplies the gradients. Throws if it has adjusted the scale
-  // since the last call of scales(): the gradients have the former scale.
-  std::vector<Array> update(const Array& squared_norm, double max_norm);
-
-  // Waits.
-  LossScalerState state() const;
-  void set_state(const LossScalerState& state);
-  // Throws where set_state() would.
-  void check_state(const LossScalerState& state) const;
-
- private:
-  std::vector<Array> states_, scales_;  // a scale shares the memory of its state
-  mutable bool adjusted_ = false;       // since the last call of scales()
-  std::int64_t growth_interval_;
-};
 
 // A group of parameters with its own options, as in PyTorch. Omitted options are the optimizer's.
 struct ParameterGroup {
@@ -91,7 +33,7 @@ struct ParameterGroup {
 // usually do not decay:
 //
 //   std::vector<Parameter> matrices, others;
-//   for (const Parameter& p : net.parameters()) (p.shape().rank() > 1 ? matrices : others).push_back(p);
+//   for (const Parameter& p : net.parameters()) (p.shape().dim() > 1 ? matrices : others).push_back(p);
 //   AdamW adamw({{.parameters = matrices}, {.parameters = others, .weight_decay = 0}}, {.weight_decay = 0.1});
 class ParameterGroups {
  public:
@@ -109,6 +51,7 @@ class ParameterGroups {
   std::vector<ParameterGroup> groups_;
 };
 
+class LossScaler;      // optim/loss_scaler.h
 class PendingUpdates;  // engine/pending_updates.h
 class RandomState;     // runtime/random_state.h
 template <typename Operand>
@@ -144,13 +87,14 @@ class Optimizer {
   std::vector<Parameter> parameters() const;
   // Replaces each gradient by f(gradient, parameter), for example to add noise or to scale a layer's; parameters
   // without a gradient have none to map. f is as for Parameter::register_hook(), and gets the gradients as the next
-  // step would use them: unscaled after unscale(), clipped after clip_grad_norm(). With several processes, waits for
-  // the sums. Throws if no parameter has a gradient. If f throws, nothing changes.
+  // step would use them: unscaled after unscale(), clipped after clip_grad_norm(). Under DistributedDataParallel, waits
+  // for the sums, so that a failed batch's error comes out here. Throws if no parameter has a gradient. If f throws,
+  // nothing changes.
   //
   //   sgd.map_gradients([](const Tensor& g, const Parameter& p) { return p.name() == "0.weight" ? g * 0.1 : g; });
   void map_gradients(const std::function<Tensor(const Tensor& gradient, const Parameter& parameter)>& f);
-  // Limits each element of the gradients to [-limit, limit]: torch.nn.utils.clip_grad_value_. With loss scaling, call
-  // it after unscale().
+  // Limits each element of the gradients to [-limit, limit]: torch.nn.utils.clip_grad_value_, as map_gradients() does.
+  // With loss scaling, call it after unscale().
   void clip_grad_value(double limit);
 
   // The learning rate from the options, used by groups without their own. Setting it, as schedules do, scales all
@@ -195,6 +139,8 @@ class Optimizer {
   Optimizer(const ParameterGroups& groups, double learning_rate, double weight_decay,
             std::vector<std::string> state_names, bool counts_steps = false);
 
+  // Throws unless the value is finite and at least 0.
+  static void check_at_least_zero(std::string_view what, double value);
   // In a recorded step, `rates` holds the learning rate of each group, renewed at each repetition; otherwise it is
   // undefined.
   virtual void update(std::span<const Update<Array>> updates, const Array& scale, const Array& rates) = 0;
@@ -265,153 +211,6 @@ class Optimizer {
   std::uint64_t reports_ = 0;  // Engine::reports() when the factors were last good
   // Parameters know that there are factors for as long as this exists; see GradientTree::set_factor().
   std::shared_ptr<void> factor_;
-};
-
-// torch.optim.SGD with dampening 0. With the gradient g of a weight w, and a momentum buffer m that starts at 0:
-//   g += weight_decay w;  m = momentum m + g;  w -= lr m
-// With `nesterov`, w -= lr (g + momentum m) (Sutskever et al. 2013).
-class Sgd : public Optimizer {
- public:
-  Sgd(const ParameterGroups& parameters, SgdOptions options);
-  Rule rule() const override;
-
- protected:
-  void update(std::span<const Update<Array>> updates, const Array& scale, const Array& rates) override;
-
- private:
-  SgdOptions options_;
-};
-
-// Adam (Kingma and Ba 2015). With moments m and v that start at 0, in the parameter's step t, counted from 1:
-//   g += weight_decay w;  m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2
-//   w -= lr (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + eps)
-// As in PyTorch, t counts the steps in which the parameter had a gradient. A step that unscale() skips counts, too.
-class Adam : public Optimizer {
- public:
-  Adam(const ParameterGroups& parameters, AdamOptions options);
-  Rule rule() const override;
-
- protected:
-  void update(std::span<const Update<Array>> updates, const Array& scale, const Array& rates) override;
-
- private:
-  AdamOptions options_;
-};
-
-// Adam with decoupled weight decay (Loshchilov and Hutter 2019): w -= lr weight_decay w, instead of adding the decay to
-// g. The default decay is 0; PyTorch's is 0.01.
-class AdamW : public Adam {
- public:
-  AdamW(const ParameterGroups& parameters, AdamOptions options) : Adam(parameters, decoupled(options)) {}
-
- private:
-  static AdamOptions decoupled(AdamOptions options) {
-    options.decoupled_weight_decay = true;
-    return options;
-  }
-};
-
-// RMSprop (Tieleman and Hinton 2012), as in PyTorch. With a mean square v, a mean a, and a buffer m that start at 0:
-//   g += weight_decay w;  v = alpha v + (1 - alpha) g^2;  if centered, a = alpha a + (1 - alpha) g;
-//   m = momentum m + g / (sqrt(v - a^2) + eps);  w -= lr m
-class RMSprop : public Optimizer {
- public:
-  RMSprop(const ParameterGroups& parameters, RMSpropOptions options);
-  Rule rule() const override;
-
- protected:
-  void update(std::span<const Update<Array>> updates, const Array& scale, const Array& rates) override;
-
- private:
-  RMSpropOptions options_;
-};
-
-// Learning-rate schedules. They are pure functions of the step, so a checkpoint need not store them.
-//
-//   const ScheduleOptions cosine{.kind = ScheduleKind::cosine, .base_lr = 0.1, .total_steps = 1000};
-//   optimizer.set_learning_rate(scheduled_lr(cosine, optimizer.steps()));
-
-enum class ScheduleKind { constant, step, cosine };
-
-struct ScheduleOptions {
-  ScheduleKind kind = ScheduleKind::constant;
-  // scheduled_lr() needs it. Not set, Trainer takes the optimizer's base_learning_rate().
-  std::optional<double> base_lr = {};
-  // Number of warm-up steps, in which the rate grows linearly from base_lr / warmup to base_lr.
-  std::int64_t warmup = 0;
-  // Number of steps of the whole job. A cosine schedule reaches 0 there.
-  std::int64_t total_steps = 0;
-  // `step` multiplies the rate by gamma every step_size steps. 0: a third of the steps after the warm-up.
-  std::int64_t step_size = 0;
-  double gamma = 0.1;
-  // A schedule of your own, like PyTorch's LambdaLR: the factor of base_lr in step `step`, counted from 0. It must be a
-  // pure function, so that a resumed run goes on with the same rates. Set neither `kind` nor `warmup` with it.
-  std::function<double(std::int64_t step)> lr_lambda = {};
-};
-
-// The learning rate of step `step`, counting from 0. After the warm-up, with t = step - warmup:
-//   constant: base_lr
-//   step:     base_lr gamma^floor(t / step_size)
-//   cosine:   base_lr (1 + cos(pi t / (total_steps - warmup))) / 2 (Loshchilov and Hutter 2017, without restarts);
-//             0 from total_steps on
-// With lr_lambda: base_lr lr_lambda(step). Throws if a number of steps is negative.
-double scheduled_lr(const ScheduleOptions& options, std::int64_t step);
-
-// The exponential moving average of a model's weights. It often gives a better test accuracy than the weights
-// themselves.
-//
-//   WeightAverage average(net, 0.999);
-//   for (...) { loss.backward(); sgd.step(); average.update(); }
-//   { AveragedWeights averaged(average); evaluate(net, ...); save_weights("net.safetensors", net); }
-class WeightAverage {
- public:
-  // Averages all parameters of the module; one that modules share has its first name. Does not average buffers, such as
-  // those of batch norm. Throws unless 0 <= decay < 1.
-  WeightAverage(const Module& module, double decay);
-
-  // Call it after each step of the optimizer. The average becomes decay * average + (1 - decay) * weights, with the
-  // same bits on each device. The first call copies the weights.
-  void update();
-  // Swaps the module's weights and their averages. Does nothing before the first update.
-  void swap();
-
-  double decay() const { return decay_; }
-  // The averages under the parameters' names, for checkpoints. Waits. Empty before the first update.
-  StateDict state_dict() const;
-  // Strict: `state` must be empty or hold every parameter, in its shape and type. An error changes nothing.
-  void load_state_dict(const StateDict& state);
-  // Throws where load_state_dict() would, but accepts any size for extents that are not known yet.
-  void check_state_dict(const StateDict& state) const;
-
- private:
-  friend class AveragedWeights;
-  struct Entry {
-    std::string name;
-    Parameter parameter;
-    std::vector<Array> averages;  // by device; none before the first update
-  };
-  // The parameter's memory beside averages[device]. Throws if the module has moved.
-  static Array weight_beside(const Entry& entry, std::size_t device);
-  std::vector<const Tensor*> match(const StateDict& state) const;
-
-  std::vector<Entry> entries_;
-  double decay_;
-};
-
-// Replaces the module's weights by their averages for the lifetime of the object. Keeps a copy of the weights, so that
-// the destructor needs no memory. Changes of the weights in between are lost.
-class AveragedWeights {
- public:
-  explicit AveragedWeights(const WeightAverage& average);
-  ~AveragedWeights();
-  AveragedWeights(const AveragedWeights&) = delete;
-  AveragedWeights& operator=(const AveragedWeights&) = delete;
-
- private:
-  struct Replica {
-    Array place, weight;  // the parameter's memory, and a copy of what it held
-  };
-  std::vector<Replica> replicas_;
 };
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-#include "lockstep/optim/optimizer.h"
+#include "lockstep/optim/schedule.h"
 
 #include <algorithm>
 #include <cstdint>

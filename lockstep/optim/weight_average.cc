@@ -1,6 +1,7 @@
-#include "lockstep/optim/optimizer.h"
+#include "lockstep/optim/weight_average.h"
 
 #include <algorithm>
+#include <array>
 
 #include "lockstep/ops/copy.h"
 #include "lockstep/ops/elementwise.h"
@@ -37,27 +38,48 @@ Array WeightAverage::weight_beside(const Entry& entry, std::size_t device) {
   return entry.parameter.data(devices[device]).array();
 }
 
+namespace {
+
+// Waits.
+bool is_left_out(const Resource& step, Device device) {
+  Engine& engine = *state_of(device, "weight average").engine;
+  engine.wait_unused(step);
+  const FailurePtr failure = engine.failure(step);
+  return failure && !failure->cancelled;
+}
+
+}  // namespace
+
 void WeightAverage::update() {
   for (std::size_t i = 0; i < entries_.size(); ++i) {
     Entry& e = entries_[i];
     if (!e.parameter.shape_known()) continue;
     // Spreads them over a device's lanes.
     ops::ShardScope lane(static_cast<int>(i));
-    const auto& devices = e.parameter.devices();
-    const bool first = e.averages.empty();
+    const std::vector<Device>& devices = e.parameter.devices();
+    const Resource step = e.parameter.latest_step();
     // All replicas or none, because an allocation may fail.
-    std::vector<Array> next;
-    for (std::size_t d = 0; d < devices.size(); ++d) {
-      if (first) {
-        next.push_back(copy_of(e.parameter.data(devices[d]).array()));
-        continue;
-      }
-      const Array weight = weight_beside(e, d);
-      const Array sum =
-          ops::binary(BinaryOp::add, ops::affine(e.averages[d], decay_, 0), ops::affine(weight, 1 - decay_, 0));
-      next.push_back(Array(sum).with_shard(-1));
+    if (e.averages.empty()) {
+      if (step && is_left_out(step, devices[0])) continue;
+      std::vector<Array> copies;
+      for (Device device : devices) copies.push_back(copy_of(e.parameter.data(device).array()));
+      e.averages = std::move(copies);
+      continue;
     }
-    e.averages = std::move(next);
+    std::vector<std::array<Array, 2>> addends;
+    for (std::size_t d = 0; d < devices.size(); ++d) {
+      const Array weight = ops::to_layout(weight_beside(e, d), e.averages[d].layout());
+      addends.push_back({ops::affine(e.averages[d], decay_, 0), ops::affine(weight, 1 - decay_, 0)});
+    }
+    // Left out with the step, on all replicas.
+    const ops::UpdateScope with_step({&step, step ? 1U : 0U});
+    for (std::size_t d = 0; d < devices.size(); ++d) {
+      const auto& [kept, added] = addends[d];
+      ops::launch("weight average", {kept, added, e.averages[d]}, {e.averages[d]},
+                  [a = kept.view(), w = added.view(), out = e.averages[d].view()](Backend& b, KernelContext& c) {
+                    b.run(c, kernels::Binary{BinaryOp::add, a, w, out});
+                  });
+    }
   }
 }
 

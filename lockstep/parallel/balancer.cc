@@ -1,10 +1,11 @@
-#include "lockstep/engine/stopwatch.h"
-#include "lockstep/parallel/job.h"
-#include "lockstep/parallel/split.h"
-#include "lockstep/runtime/device_state.h"
+#include "lockstep/parallel/balancer.h"
 
 #include <algorithm>
 #include <cmath>
+
+#include "lockstep/engine/stopwatch.h"
+#include "lockstep/parallel/job.h"
+#include "lockstep/runtime/device_state.h"
 
 namespace lockstep {
 namespace {
@@ -42,8 +43,8 @@ Balancer::~Balancer() = default;
 
 int Balancer::rank() const { return communicator_ ? communicator_->rank() : 0; }
 
-// Measure neither the first steps after a change, which allocate memory and choose algorithms, nor the last ones before
-// a decision: the host runs ahead, so they are still being computed when it asks for the times.
+// Measures neither the first steps after a change, which allocate memory and choose algorithms, nor the last ones
+// before a decision: the host runs ahead, so these steps are still being computed when the decision reads the times.
 void Balancer::start_or_stop() {
   const int margin = options_.every / 5;
   const bool run = !paused_ && steps_ >= margin && steps_ < options_.every - margin && !options_.seconds_per_shard;

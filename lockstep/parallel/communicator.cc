@@ -6,13 +6,15 @@
 #include <numeric>
 #include <utility>
 
+#include "lockstep/autograd/no_grad.h"
 #include "lockstep/autograd/node.h"
 #include "lockstep/device/topology.h"
 #include "lockstep/launch/failure_reports.h"
+#include "lockstep/net/comm_error.h"
 #include "lockstep/ops/copy.h"
 #include "lockstep/ops/launch.h"
-#include "lockstep/parallel/device_sums.h"
 #include "lockstep/parallel/rank_gpu.h"
+#include "lockstep/parallel/summing_gpu.h"
 #include "lockstep/runtime/runtime.h"
 #include "lockstep/runtime/step_recorder.h"
 
@@ -20,7 +22,7 @@ namespace lockstep {
 
 namespace {
 
-// The other ranks know of these.
+// A CommError has already reached the other ranks.
 bool is_comm_error(const std::exception_ptr& cause) try {
   if (cause) std::rethrow_exception(cause);
   return false;
@@ -32,7 +34,7 @@ bool is_comm_error(const std::exception_ptr& cause) try {
 
 }  // namespace
 
-struct Communicator::Lane {
+struct Communicator::CommLane {
   KernelContext context;
   LaneId id;
 };
@@ -45,9 +47,9 @@ Communicator::Communicator(Runtime& runtime, std::shared_ptr<ProcessGroup> group
   host_group_ = make_group();
   look_at_gpus(devices.empty() ? runtime.devices() : devices);
   for (int channel = 0; channel < 2; ++channel) {
-    lanes_[channel] = std::make_unique<Lane>();
-    // The lane is bound to all cores of this rank: it mostly waits, and sums on whichever of them is free. A core of
-    // another rank would be busy once that rank sums its own part.
+    lanes_[channel] = std::make_unique<CommLane>();
+    // The lane may use all cores of this rank, and no others: it mostly waits, and sums on any free core. A core of
+    // another rank would be busy when that rank sums its own part.
     lanes_[channel]->id = engine_->add_lane({.name = channel == 0 ? "communicate urgent" : "communicate bulk",
                                              .device = fmt::format("rank {}", group_->rank()),
                                              .cpus = limited_by_quota() ? std::vector<int>() : available_cpus(),
@@ -65,10 +67,10 @@ void Communicator::look_at_gpus(const std::vector<Device>& devices) {
                           {.label = "GPUs", .channel = CommChannel::urgent, .wait = true});
   const std::string why = lockstep::why_not_nccl(ranks);
   if (why.empty()) {
-    sums_ = std::make_shared<DeviceSums>(device);
+    summing_gpu_ = std::make_shared<SummingGpu>(device);
     return;
   }
-  check(group_->backend() != "nccl" || world_size() == 1, "the back end nccl cannot be used: {}", why);
+  check(group_->backend() != "nccl" || world_size() == 1, "backend nccl cannot be used: {}", why);
   if (std::ranges::any_of(ranks, [](const RankGpu& rank) { return rank.uuid[0] != '\0'; })) why_not_nccl_ = why;
 }
 
@@ -77,7 +79,7 @@ LaneId Communicator::lane(CommChannel channel) const { return lanes_[channel == 
 Backend& Communicator::backend() { return *state_of(device_, "communicator").backend; }
 
 std::string_view Communicator::backend_name() const {
-  if (sums_) return "nccl";
+  if (summing_gpu_) return "nccl";
   return group_->backend() == "auto" || group_->backend() == "nccl" ? "host" : group_->backend();
 }
 
@@ -107,7 +109,7 @@ void Communicator::push(std::string_view name, CommChannel channel, std::span<co
   task.lane = lane(channel);
   for (const Array& t : reads) task.reads.push_back(t.resource());
   for (const Array& t : writes) task.writes.push_back(t.resource());
-  // The other ranks wait for this one in the exchange, and would take its next one for this.
+  // If this task is skipped, the other ranks wait for this rank in its exchange, and would pair it with a later one.
   task.told_if_skipped = world_size() > 1;
   task.run = [this, body = std::move(body)](const TaskContext& c) {
     if (c.skipped) {
@@ -119,7 +121,7 @@ void Communicator::push(std::string_view name, CommChannel channel, std::span<co
     } catch (const CommError&) {
       throw;
     } catch (const std::exception& error) {
-      // Tell the other ranks first: they wait for this one, and its describing thread may be waiting for them.
+      // Tells the other ranks first: they wait for this rank, and its describing thread may be waiting for them.
       abort(error.what());
       throw;
     }
@@ -144,25 +146,6 @@ Tensor Communicator::all_reduce(const Tensor& x, ReduceOp op) {
                            {.label = "all_reduce", .channel = CommChannel::urgent, .wait = true});
        });
   return home == device_ ? sum : ops::to_device(sum, home, {.non_blocking = true});
-}
-
-std::optional<Communicator::Vote> Communicator::take_vote() {
-  if (!vote_) return {};
-  votes_ = ops::empty({1}, DType::f32, device_);
-  return Vote{*std::exchange(vote_, std::nullopt), votes_};
-}
-
-Tensor Communicator::votes() {
-  if (const auto vote = take_vote()) {
-    // No exchange has taken it along.
-    push("votes", CommChannel::urgent, {}, std::array{vote->sum},
-         [group = lane_group_, mine = vote->mine, to = vote->sum.view()](KernelContext&) {
-           float& sum = *to.as<float>() = mine;
-           group->all_reduce({&sum, 1, DType::f32}, ReduceOp::sum,
-                             {.label = "votes", .channel = CommChannel::urgent, .wait = true});
-         });
-  }
-  return std::exchange(votes_, {});
 }
 
 std::vector<std::int64_t> Communicator::gather_on_host(std::int64_t mine, std::string_view what) {
@@ -207,7 +190,7 @@ void Communicator::agree(const std::string& complaint, std::string_view what) {
   host_group_->broadcast({text.data(), text.size(), DType::u8}, culprit,
                          {.label = std::string(what), .channel = CommChannel::urgent, .wait = true});
   text = fmt::format("rank {}: {}", culprit, text);
-  // No operation failed, so the group reports nothing, and all ranks end alike.
+  // No operation failed, so the group has reported nothing to the launcher.
   make_failure_reporter(rank(), world_size())({culprit, text});
   throw Error(text);
 }

@@ -5,12 +5,15 @@
 #include <algorithm>
 #include <numeric>
 
+#include "lockstep/autograd/no_grad.h"
 #include "lockstep/autograd/node.h"
 #include "lockstep/autograd/tensor.h"
 #include "lockstep/base/version.h"
+#include "lockstep/parallel/balance.h"
 #include "lockstep/parallel/bucket_reducer.h"
 #include "lockstep/parallel/rank_exchange.h"
 #include "lockstep/parallel/split.h"
+#include "lockstep/parallel/stop_votes.h"
 
 namespace lockstep {
 namespace {
@@ -26,7 +29,7 @@ std::string description(const Module& module, int shards, const std::string& rec
   };
   add("parameter", module.named_parameters());
   add("buffer", module.named_buffers());
-  // MPI's groups meet without a store, which compares it earlier.
+  // Groups that meet through a store have compared versions there; MPI's groups have no store.
   text += fmt::format("Lockstep {} kernel revision {}\n", LOCKSTEP_VERSION, LOCKSTEP_KERNEL_REVISION);
   return text + fmt::format("shards {}\n", shards) + recipe;
 }
@@ -54,7 +57,8 @@ NoSyncGuard::~NoSyncGuard() { reducer_->release(); }
 
 DistributedModel::DistributedModel(Module& module, std::vector<Device> devices,
                                    std::shared_ptr<Communicator> communicator, DistributedOptions options)
-    : module_(module), devices_(std::move(devices)), communicator_(std::move(communicator)) {
+    : module_(module), devices_(std::move(devices)), communicator_(std::move(communicator)),
+      stop_votes_(std::make_shared<StopVotes>(communicator_)) {
   check(communicator_ != nullptr && !devices_.empty(), "distributed data parallel: no communicator or no devices");
   std::vector<int> devices_of_rank;
   for (const std::int64_t count : communicator_->gather_on_host(std::ssize(devices_), "number of devices")) {
@@ -96,7 +100,7 @@ void DistributedModel::broadcast_values() {
       p.set_data(value);
     }
   } catch (const std::exception& error) {
-    // The caller has no DistributedDataParallel yet with which to tell the others.
+    // The caller has no DistributedDataParallel yet whose communicator could tell the other ranks.
     communicator_->abort(error.what());
     throw;
   }
@@ -136,7 +140,7 @@ std::vector<Tensor> DistributedModel::split(std::span<const Tensor> rows, std::i
 }
 
 std::vector<Tensor> DistributedModel::split(std::span<const Tensor> rows) {
-  check(!rows.empty() && rows[0].defined() && rows[0].shape().rank() >= 1,
+  check(!rows.empty() && rows[0].defined() && rows[0].shape().dim() >= 1,
         "split: no rows, expected at least one tensor");
   std::vector<std::int64_t> by_rank = communicator_->gather_on_host(rows[0].size(0), "sizes of the batch");
   std::vector<std::int64_t> counts;
@@ -159,7 +163,7 @@ std::vector<Tensor> DistributedModel::cut(std::span<const Tensor> rows, std::vec
     if (counts[static_cast<std::size_t>(s)] == 0 && !stand_in) continue;
     slots.push_back({s, devices_[device_of_shard(s - first, shares)]});
   }
-  auto exchange = make_shard_exchange(communicator_, shares_, counts);
+  auto exchange = make_shard_exchange(communicator_, shares_, counts, stop_votes_);
   const auto at = std::make_shared<Placement>(std::move(counts), std::move(slots), std::move(exchange));
   std::vector<Tensor> parts;
   for (const Tensor& part : rows) parts.push_back(scatter(part, at));

@@ -21,12 +21,13 @@
 
 #include "lockstep/data/data_loader.h"
 #include "lockstep/nn/module.h"
+#include "lockstep/parallel/balance.h"
 #include "lockstep/parallel/job.h"
-#include "lockstep/parallel/split.h"
 
 namespace LOCKSTEP_API lockstep {
 
 class BucketReducer;  // parallel/bucket_reducer.h
+class StopVotes;      // parallel/stop_votes.h
 
 // Gradients travel in buckets of about this size. The sizes affect time, never the sums.
 struct BucketOptions {
@@ -105,6 +106,8 @@ class DistributedModel {
 
   Module& module() { return module_; }
   Communicator& communicator() { return *communicator_; }
+  // For a trainer: whether all ranks go on.
+  StopVotes& stop_votes() { return *stop_votes_; }
   int shards() const { return shares_.shards(); }
   const BucketReducer& reducer() const { return *reducer_; }
 
@@ -121,6 +124,7 @@ class DistributedModel {
   Module& module_;
   std::vector<Device> devices_;
   std::shared_ptr<Communicator> communicator_;
+  std::shared_ptr<StopVotes> stop_votes_;
   JobShares shares_;
   std::shared_ptr<BucketReducer> reducer_;
 };

@@ -50,7 +50,7 @@ Job::~Job() {
       close();
     }
   } catch (const std::exception&) {
-    // The group is gone in any case; the other ranks report the reason.
+    // The group ends in any case. Other ranks report their own errors.
   }
 }
 

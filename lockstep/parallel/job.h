@@ -12,7 +12,6 @@
 
 #include <functional>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -26,7 +25,7 @@
 namespace LOCKSTEP_API lockstep {
 
 class Backend;         // backend/backend.h
-class DeviceSums;      // parallel/device_sums.h
+class SummingGpu;      // parallel/summing_gpu.h
 class Engine;          // engine/engine.h
 struct LaneId;         // engine/task.h
 struct KernelContext;  // backend/context.h
@@ -36,7 +35,7 @@ struct KernelContext;  // backend/context.h
 class Communicator {
  public:
   // Collective. The runtime must outlive every tensor made here. `devices`: the devices that this rank trains on;
-  // empty: all devices of the runtime. Throws if the group's back end is "nccl" and NCCL cannot be used.
+  // empty: all devices of the runtime. Throws if the group's backend is "nccl" and NCCL cannot be used.
   Communicator(Runtime& runtime, std::shared_ptr<ProcessGroup> group, std::vector<Device> devices = {});
   // Waits for all work of the runtime. If other ranks still wait for this one, their operations fail and say that it
   // closed its group.
@@ -48,8 +47,8 @@ class Communicator {
   int world_size() const { return group_->size(); }
   // The group of the tasks on the lanes. It is separate from the caller's group, which stays free for other uses.
   ProcessGroup& group() { return *lane_group_; }
-  // Collective. Makes another group of all ranks, whose operations have their own order. It stays open as long as the
-  // communicator, so that a rank ended by an exception can still report the reason.
+  // Collective. Makes another group of all ranks, whose operations have an order of their own. The group stays open as
+  // long as the communicator, so that a rank that an exception ends can still report the reason.
   std::shared_ptr<ProcessGroup> make_group();
   // Fails all operations in progress, on every rank, and tells the other ranks `reason`.
   void abort(const std::string& reason);
@@ -61,26 +60,16 @@ class Communicator {
   Backend& backend();
   // The device of results that come from other processes, except sums of gradients.
   Device device() const { return device_; }
-  // Sums gradients on this rank's first GPU with NCCL. Null: gradients are summed on device().
-  const std::shared_ptr<DeviceSums>& sums() const { return sums_; }
-  // The back end that moves gradients: "nccl", or the group's ("host" for "auto").
+  // This rank's first GPU, if it sums gradients and NCCL moves them. Null: gradients are summed on device().
+  const std::shared_ptr<SummingGpu>& summing_gpu() const { return summing_gpu_; }
+  // What moves gradients: "nccl", or the group's backend() ("host" for "auto").
   std::string_view backend_name() const;
-  // The reason why NCCL is not used, if a rank has a GPU and no other back end was requested; otherwise empty.
+  // The reason why NCCL is not used, if a rank has a GPU and no other backend was requested; otherwise empty.
   const std::string& why_not_nccl() const { return why_not_nccl_; }
 
   // Collective. Returns the sum (or another reduction) of all ranks' x, on x's device. Does not wait. All ranks must
   // pass the same shape and type. Not differentiable; throws for cut tensors.
   Tensor all_reduce(const Tensor& x, ReduceOp op = ReduceOp::sum);
-  // Do all ranks go on? vote() before a step says whether this rank wants to stop, votes() after it returns how many
-  // ranks do, f32 [1], without waiting. A vote travels with the step's first exchange of shards.
-  void vote(bool stop) { vote_ = stop ? 1.0F : 0.0F; }
-  Tensor votes();
-  // For an exchange: this rank's vote that has not been sent yet, and where the sum of all ranks' votes belongs.
-  struct Vote {
-    float mine;
-    Array sum;
-  };
-  std::optional<Vote> take_vote();
 
   // Collectives between the host threads of all ranks, which do not wait for any lane. Every rank must call them in the
   // same order. `what` names the exchange in errors. gather_on_host() returns each rank's number, in the order of
@@ -106,12 +95,10 @@ class Communicator {
   std::shared_ptr<ProcessGroup> lane_group_;
   // For exchanges that do not wait for tasks.
   std::shared_ptr<ProcessGroup> host_group_;
-  std::shared_ptr<DeviceSums> sums_;
+  std::shared_ptr<SummingGpu> summing_gpu_;
   std::string why_not_nccl_;
-  std::optional<float> vote_;
-  Array votes_;
-  struct Lane;
-  std::unique_ptr<Lane> lanes_[2];  // by channel
+  struct CommLane;
+  std::unique_ptr<CommLane> lanes_[2];  // by channel
 };
 
 struct JobOptions {

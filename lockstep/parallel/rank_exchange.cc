@@ -12,8 +12,10 @@ namespace {
 
 class RankExchange final : public ShardExchange {
  public:
-  RankExchange(std::shared_ptr<Communicator> communicator, JobShares shares, std::vector<std::int64_t> counts)
-      : communicator_(std::move(communicator)), shares_(std::move(shares)), counts_(std::move(counts)) {}
+  RankExchange(std::shared_ptr<Communicator> communicator, JobShares shares, std::vector<std::int64_t> counts,
+               std::shared_ptr<StopVotes> votes)
+      : communicator_(std::move(communicator)), shares_(std::move(shares)), counts_(std::move(counts)),
+        votes_(std::move(votes)) {}
 
   bool joins_as(const ShardExchange& other) const override {
     const auto* ranks = dynamic_cast<const RankExchange*>(&other);
@@ -24,7 +26,7 @@ class RankExchange final : public ShardExchange {
     return device == communicator_->device() ? std::optional(communicator_->lane(CommChannel::urgent)) : std::nullopt;
   }
 
-  // Every rank sends as many slots as the rank with the most shards, so this is an all-gather of equal parts.
+  // An all-gather of equal parts: every rank sends as many slots as the rank with the most shards.
   std::vector<std::vector<Array>> gather(std::vector<std::vector<Array>> parts, std::string_view what) override {
     int world = communicator_->world_size();
     auto [first, last] = shares_.of_rank(communicator_->rank());
@@ -44,7 +46,7 @@ class RankExchange final : public ShardExchange {
 
     std::vector<Array> reads, writes;
     std::vector<std::vector<Array>> all(counts_.size());
-    // Copies of our shards into the slots to send, and of others' out of the received slots.
+    // Copies this rank's shards into the slots to send, and other ranks' shards out of the received slots.
     struct Copy {
       View tensor;
       std::size_t rank, offset;
@@ -66,7 +68,7 @@ class RankExchange final : public ShardExchange {
         for (std::size_t i = 0; i < shapes->size(); ++i) {
           const Array& like = (*shapes)[i];
           if (mine) {
-            // Others get plain memory.
+            // Shards travel in the plain layout.
             const Array t = ops::readable_from(ops::to_layout(at(parts, s)[i], Layout::plain), communicator_->device());
             check(t.shape() == like.shape() && t.dtype() == like.dtype(), "{}: shard {} gives {}, expected {}", what, s,
                   t, like);
@@ -84,7 +86,7 @@ class RankExchange final : public ShardExchange {
       }
     }
     // A vote is one more number behind the shards.
-    const std::optional<Communicator::Vote> vote = communicator_->take_vote();
+    const std::optional<StopVotes::Vote> vote = votes_->take();
     const std::size_t shards = most * slot, bytes = shards + (vote ? sizeof vote->mine : 0);
     if (vote) writes.push_back(vote->sum);
     communicator_->push(what, CommChannel::urgent, reads, writes,
@@ -122,13 +124,15 @@ class RankExchange final : public ShardExchange {
   std::shared_ptr<Communicator> communicator_;
   JobShares shares_;
   std::vector<std::int64_t> counts_;
+  std::shared_ptr<StopVotes> votes_;
 };
 
 }  // namespace
 
 std::shared_ptr<ShardExchange> make_shard_exchange(std::shared_ptr<Communicator> communicator, JobShares shares,
-                                                   std::vector<std::int64_t> counts) {
-  return std::make_shared<RankExchange>(std::move(communicator), std::move(shares), std::move(counts));
+                                                   std::vector<std::int64_t> counts, std::shared_ptr<StopVotes> votes) {
+  return std::make_shared<RankExchange>(std::move(communicator), std::move(shares), std::move(counts),
+                                        std::move(votes));
 }
 
 }  // namespace lockstep

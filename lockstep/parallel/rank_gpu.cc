@@ -21,11 +21,10 @@ RankGpu describe_gpu(Device device, std::string_view backend) {
 std::string why_not_nccl(std::span<const RankGpu> ranks) {
   const std::string_view backend = ranks[0].backend;
   for (std::size_t r = 1; r < ranks.size(); ++r) {
-    check(backend == ranks[r].backend,
-          "rank 0 requested the back end {}, rank {} requested {}: all ranks need the same", backend, r,
-          ranks[r].backend);
+    check(backend == ranks[r].backend, "rank 0 requested backend {}, rank {} requested {}: all ranks need the same",
+          backend, r, ranks[r].backend);
   }
-  if (backend == "host" || backend == "mpi") return "the back end is " + std::string(backend);
+  if (backend == "host" || backend == "mpi") return "the backend is " + std::string(backend);
   const auto version = [](std::int32_t code) {
     return fmt::format("{}.{}.{}", code / 10000, code / 100 % 100, code % 100);
   };

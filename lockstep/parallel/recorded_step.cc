@@ -89,7 +89,7 @@ std::vector<Tensor> RecordedStep::record(std::span<const Tensor> inputs) {
   try {
     outputs_ = describe_(inputs_);
   } catch (const std::exception& error) {
-    // There may be too little memory for it.
+    // There may be too little memory for a recorded step.
     why_not_ = fmt::format("while it was recorded: {}", error.what());
     throw;
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "lockstep/autograd/placement.h"
+#include "lockstep/parallel/balance.h"
 
 namespace lockstep {
 
@@ -26,7 +27,7 @@ Tensor split_and_load(const Tensor& x, std::span<const Device> devices, SplitOpt
   check(!devices.empty(), "split_and_load: no devices");
   check(!x.defined() || x.kind() == Kind::whole,
         "split_and_load: {} is already cut or replicated, expected a whole tensor", x);
-  check(x.defined() && x.shape().rank() >= 1 && x.size(0) > 0,
+  check(x.defined() && x.shape().dim() >= 1 && x.size(0) > 0,
         "split_and_load: the batch is {}, expected at least one sample, on axis 0", x);
   check(options.shards >= 0, "split_and_load: {} shards, expected at least 1", options.shards);
   const int shards = options.shards > 0 ? options.shards : static_cast<int>(devices.size());

@@ -19,7 +19,7 @@ int number(std::string_view item, std::string_view text) {
   return static_cast<int>(parse_integer(fmt::format("device '{}'", item), text, 0, kMostDevices - 1));
 }
 
-// The CPU must not stand in for GPUs that the machine may have.
+// Never falls back to the CPU if the machine may have GPUs.
 GpuList gpus_that_work() {
   GpuList found = find_gpus();
   check(!found.failed, "looking for GPUs: {}. To use the CPU, name its devices: cpu, cpu:0", found.why_none);

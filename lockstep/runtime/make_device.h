@@ -1,4 +1,4 @@
-// The parts that a Runtime makes its devices of. Internal.
+// Internal: how a Runtime makes its devices.
 #pragma once
 
 #include <memory>

@@ -84,6 +84,7 @@ void RandomState::settle_steps() {
 void RandomState::take_back() const { take_back(updates_.take_left_out()); }
 void RandomState::take_back(std::int64_t left_out) const {
   if (left_out == 0) return;
+  left_out_ += static_cast<std::uint64_t>(left_out);
   step_ -= std::min(step_, static_cast<std::uint64_t>(left_out));
   draws_.clear();
 }
@@ -97,13 +98,15 @@ std::uint64_t RandomState::step() const {
 RandomState::Position RandomState::position() const {
   std::scoped_lock lock(mutex_);
   take_back();
-  return {step_, draws_};
+  return {step_, draws_, left_out_};
 }
 
 void RandomState::set_position(Position position) {
   std::scoped_lock lock(mutex_);
-  step_ = position.step;
-  draws_ = std::move(position.draws);
+  take_back();
+  const std::uint64_t since = left_out_ - position.left_out;
+  step_ = position.step - std::min(position.step, since);
+  draws_ = since == 0 ? std::move(position.draws) : std::vector<std::uint64_t>();
 }
 
 RandomKey RandomState::next(int shard) {

@@ -1,6 +1,7 @@
-// The source of the keys of random operations: (seed, step, shard, number of earlier draws of the shard in this step).
-// No part of a key depends on devices, so dropout masks are the same on all devices. The step counts the steps of all
-// optimizers together. With one optimizer it equals that optimizer's own number; with several, no key repeats.
+// Internal: the source of the keys of random operations: (seed, step, shard, number of earlier draws of the shard in
+// this step). No part of a key depends on devices, so dropout masks are the same on all devices. The step counts the
+// steps of all optimizers together. With one optimizer it equals that optimizer's own number; with several, no key
+// repeats.
 #pragma once
 
 #include <cstdint>
@@ -28,10 +29,12 @@ class RandomState {
   // Waits for all such updates. From then on, the steps are final.
   void settle_steps();
   std::uint64_t step() const;
-  // All that decides the next keys of this seed, to go back there.
+  // All that decides the next keys of this seed, to go back there. A step that is left out in between does not count
+  // after the return either.
   struct Position {
     std::uint64_t step = 0;
     std::vector<std::uint64_t> draws = {};
+    std::uint64_t left_out = 0;  // the steps taken back until then
   };
   Position position() const;
   void set_position(Position position);
@@ -47,6 +50,7 @@ class RandomState {
   mutable std::uint64_t step_ = 0;
   mutable std::vector<std::uint64_t> draws_;  // by shard, from -1
   mutable PendingUpdates updates_;
+  mutable std::uint64_t left_out_ = 0;
 };
 
 // The seed that loaders and samplers follow if their options name none: that of this process's Runtimes, 0 without one.

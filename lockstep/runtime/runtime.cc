@@ -13,8 +13,8 @@ namespace {
 
 constexpr int kMostRuntimeDevices = 1024;
 
-// A copy should not take time from computation: it runs on cores where no device computes or, if there are none,
-// wherever the system finds an idle one.
+// The cores of copy lanes. A copy should not take time from computation: it runs on cores where no device computes or,
+// if there are none, on any core that the scheduler finds idle.
 std::vector<int> cpus_for_copies(const std::vector<std::vector<int>>& device_cpus) {
   const std::vector<int> all = available_cpus();
   std::vector<int> spare = all;
@@ -152,7 +152,7 @@ Runtime::~Runtime() {
   try {
     engine_->wait_all();
   } catch (const Error&) {
-    // Documented: failures not yet seen are lost here; synchronize() throws them.
+    // As documented, failures that no wait has thrown are dropped here; synchronize() would throw them.
   }
 }
 

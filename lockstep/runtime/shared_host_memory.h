@@ -1,4 +1,4 @@
-// The host memory of all CPU devices of a Runtime. Each takes what it needs, up to a common limit.
+// Internal: the host memory of all CPU devices of a Runtime. Each takes what it needs, up to a common limit.
 #pragma once
 
 #include <atomic>
@@ -20,7 +20,8 @@ class SharedHostMemory final : public MemorySource {
   using Usage = std::function<std::optional<std::size_t>()>;
 
   // `limit` in bytes, for all devices. With `usage`, the rest of the program, other processes of the control group, and
-  // a reserve of an eighth, at most 256 MiB, count as well: a system that kills the process says no word.
+  // a reserve of an eighth, at most 256 MiB, count as well: the out-of-memory killer would end the process without an
+  // error.
   explicit SharedHostMemory(std::size_t limit, Usage usage = {});
 
   // Adds a device whose free blocks reclaim() may request.
@@ -32,7 +33,8 @@ class SharedHostMemory final : public MemorySource {
   void reclaim() override;
 
  private:
-  // Memory that is used, but not for tensors. Tensors that nobody has written to yet use none, so the most counts.
+  // Measures memory that is used, but not for tensors: all used memory without what tensors have taken. Keeps the
+  // highest value, because a tensor uses no memory before its first write, and the difference is then too low.
   void measure_others();
 
   const std::size_t limit_;

@@ -21,7 +21,7 @@ DeviceState* find_device(const std::vector<DeviceState*>& devices, LaneId lane) 
 }  // namespace
 
 // A captured lane: its own stream, and what kernels need there.
-struct StepGraph::Lane {
+struct StepGraph::CapturedLane {
   std::shared_ptr<Stream> stream;
   std::unique_ptr<KernelContext> context;
   int tasks = 0;
@@ -31,7 +31,7 @@ struct StepGraph::Lane {
 // A graph. It is launched again only after its last launch is over.
 struct StepGraph::Instance {
   // The graph uses the lanes' memory, so it is destroyed first.
-  std::map<int, Lane> lanes;
+  std::map<int, CapturedLane> lanes;
   std::shared_ptr<StreamGraph> graph;
   // If times are taken, each task's number within its lane, and the number of tasks on the lanes before it.
   std::vector<TaskPart> parts;
@@ -67,7 +67,7 @@ std::unique_ptr<StepGraph::Instance> StepGraph::capture(bool timed) const {
   const std::unique_ptr<StreamCapture> capture = make_gpu_capture(timed);
   check(capture != nullptr, "LOCKSTEP_CUDA_SYNC is set");
   instance->used = engine_.make_resource();
-  std::map<int, Lane>& lanes = instance->lanes;
+  std::map<int, CapturedLane>& lanes = instance->lanes;
   std::vector<int> in_order;  // in the order in which streams were added
   for (const auto& task : tasks_.tasks()) {
     const auto [at, fresh] = lanes.try_emplace(task->lane.index);
@@ -91,7 +91,7 @@ std::unique_ptr<StepGraph::Instance> StepGraph::capture(bool timed) const {
   std::unordered_map<const ResourceState*, DeviceUses> uses;
   for (const auto& task : tasks_.tasks()) {
     const int index = task->lane.index;
-    Lane& lane = lanes.at(index);
+    CapturedLane& lane = lanes.at(index);
     std::vector<DeviceWait> waits;
     for (const Resource& r : task->reads) uses[r.state()].add_waits(true, false, waits);
     for (const Resource& r : task->writes) uses[r.state()].add_waits(false, true, waits);
@@ -137,7 +137,7 @@ void StepGraph::repeat() {
   Task task{.name = "recorded step", .lane = tasks_.tasks().front()->lane};
   for (const Resource& r : reads_) task.reads.push_back(r);
   for (const Resource& r : writes_) task.writes.push_back(r);
-  // What a repetition both reads and writes lasts: the rest is written before it is read.
+  // Only data that a repetition both reads and writes outlives it; all other data is written before it is read.
   task.updates = true;
   task.writes.push_back(plain_->used);
   if (timed) task.writes.push_back(timed->used);

@@ -1,4 +1,4 @@
-// Turns a recording on GPUs into one task that launches a CUDA graph.
+// Internal: turns a recording on GPUs into one task that launches a CUDA graph.
 #pragma once
 
 #include <memory>
@@ -28,7 +28,7 @@ class StepGraph {
 
  private:
   struct Instance;
-  struct Lane;
+  struct CapturedLane;
 
   std::unique_ptr<Instance> capture(bool timed) const;
   // The next instance with times; null if there are none.

@@ -71,12 +71,8 @@ Block StepRecorder::allocate(DeviceState& device, std::size_t bytes, LaneId lane
   if (fresh) at->second = device.allocator->make_pool();
   Block block = device.allocator->allocate(bytes, lane, at->second);
   tasks_->own(block.resource);
+  own_memory_.insert(block.data);
   return block;
-}
-
-int StepRecorder::pool_of(Device device) const {
-  const auto at = std::ranges::find(recorded_->pools_, device.info(), [](const auto& p) { return p.first.get(); });
-  return at == recorded_->pools_.end() ? 0 : at->second;
 }
 
 void StepRecorder::begin_gradient(const void* tree, bool empty) {
@@ -90,7 +86,7 @@ void StepRecorder::use(const Array& t) {
     if (std::ranges::find(recorded_->devices_, device) == recorded_->devices_.end())
       recorded_->devices_.push_back(device);
   }
-  if (t.storage()->pool != 0 && t.storage()->pool == pool_of(t.device())) return;
+  if (own_memory_.contains(t.storage()->data)) return;
   auto& held = recorded_->held_;
   if (std::ranges::find(held, t.storage()) == held.end()) held.push_back(t.storage());
 }

@@ -1,4 +1,4 @@
-// Records the tasks that a thread describes, to repeat them without describing them again; see
+// Internal: records the tasks that a thread describes, to repeat them without describing them again; see
 // parallel/recorded_step.h. Code that does more in a step than push tasks finds the recorder here.
 #pragma once
 
@@ -82,12 +82,13 @@ class StepRecorder {
 
  private:
   friend class RecordingPause;
-  int pool_of(Device device) const;
 
   std::shared_ptr<Engine> engine_;
   std::shared_ptr<TaskRecorder> tasks_ = std::make_shared<TaskRecorder>();
   std::unique_ptr<RecordedTasks> recorded_ = std::make_unique<RecordedTasks>();
   std::set<const void*> pending_;  // trees of gradients
+  // The blocks of the recording's pools. Nothing else gets their memory while the pools exist.
+  std::set<const void*> own_memory_;
 };
 
 // In this scope, nothing is recorded.

@@ -17,13 +17,6 @@ namespace LOCKSTEP_API lockstep {
 class Resource;  // engine/resource.h
 struct Storage;  // tensor/storage.h
 
-struct CopyOptions {
-  // Returns before the copy is done. Later readers of the result wait for it: operations, and for host memory
-  // to_vector(), item(), and wait(). Do not change the copied host memory until then. Copies between devices are always
-  // asynchronous.
-  bool non_blocking = false;
-};
-
 class Array {
  public:
   Array() = default;
@@ -58,29 +51,15 @@ class Array {
     return t;
   }
 
-  // Defined in ops/copy.cc. Returns the same memory with another shape; plain layout. One extent may be -1, which is
-  // inferred.
-  Array reshape(Shape shape) const;
-  // Defined in ops/copy.cc. Returns elements [start, start + count) of axis 0 in the same memory.
-  Array narrow(std::int64_t start, std::int64_t count) const;
-
   // Waits until the elements are there. Throws TaskError if the task that computes them failed.
   void wait() const;
-  // Returns the elements in plain order. T must be the array's type, except that float also reads bf16 and f16. Waits.
+  // Returns the elements in plain order, from memory that the host can read: not a GPU's, see ops::host_readable(). T
+  // must be the array's type, except that float also reads bf16 and f16. Waits.
   template <typename T>
   std::vector<T> to_vector() const;
   // Returns the only element. Waits.
   template <typename T = float>
   T item() const;
-  // "tensor([[1, 2], [3, 4]], f32, cpu:0)", shortened if it has more than 1,000 elements. Waits.
-  std::string str() const;
-
-  // Defined in ops/copy.cc. Return a copy on another device (kHost: host memory), of another type, or in another
-  // layout; the same handle if nothing changes.
-  Array to(Device device, CopyOptions options = {}) const;
-  Array to(DType dtype) const;
-  Array to(Layout layout) const;
-
   const View& view() const { return view_; }
   const std::shared_ptr<Storage>& storage() const { return storage_; }
   const Resource& resource() const;
@@ -96,7 +75,7 @@ class Array {
 template <typename T>
 Array Array::from(std::span<const T> values, Shape shape) {
   check(static_cast<std::int64_t>(values.size()) == shape.numel(),
-        "tensor: {} values for shape {}, expected as many as it has elements", values.size(), shape);
+        "array: {} values for shape {}, expected as many as it has elements", values.size(), shape);
   Array t = host(shape, dtype_of<T>);
   std::copy(values.begin(), values.end(), t.view().as<T>());
   return t;
@@ -105,7 +84,7 @@ Array Array::from(std::span<const T> values, Shape shape) {
 template <typename T>
 T Array::item() const {
   static_assert(sizeof(DTypeOf<T>::value) > 0);
-  check(numel() == 1, "item: the tensor has {} elements, expected 1", numel());
+  check(numel() == 1, "item: {} elements, expected 1", numel());
   return to_vector<T>()[0];
 }
 

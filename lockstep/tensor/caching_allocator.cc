@@ -70,7 +70,7 @@ void CachingAllocator::release_free() {
     all.swap(pools_[0]);
   }
   std::size_t released = 0;
-  // Outside the lock: this waits for tasks, and such a task may hold the last handle of a tensor.
+  // Outside the lock: this waits for tasks, and such a task may hold the last handle of an array.
   for (auto& [bytes, blocks] : all) {
     for (Block& block : blocks) {
       engine_->wait_unused(block.resource);
@@ -122,7 +122,7 @@ Block CachingAllocator::allocate(std::size_t bytes, LaneId lane, int pool) {
                                                   : fmt::format("only the {} in use exist", all);
     // Other processes and other logical devices use this memory, too.
     const std::optional<std::size_t> left = source_->left();
-    fail("{}: out of memory: {} bytes requested, {}, {} of them held by tensors{}{}", owner_, bytes, taken,
+    fail("{}: out of memory: {} bytes requested, {}, {} of them held by arrays{}{}", owner_, bytes, taken,
          counters_.used_bytes, scratch > 0 ? fmt::format(", {} by kernels", scratch) : "",
          left ? fmt::format("; {} are left for all users of this memory", *left) : "");
   }

@@ -1,4 +1,4 @@
-// Element types of tensors.
+// Element types of arrays.
 #pragma once
 
 #include <bit>

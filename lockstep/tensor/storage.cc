@@ -16,8 +16,7 @@ struct BlockStorage : Storage {
                 .device = device,
                 .engine = std::move(engine),
                 .resource = std::move(taken.resource),
-                .pinned = device.is_host(),
-                .pool = taken.pool},
+                .pinned = device.is_host()},
         allocator(std::move(from)), block(std::move(taken)) {}
   ~BlockStorage() {
     block.resource = std::move(resource);

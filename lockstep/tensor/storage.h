@@ -1,13 +1,11 @@
-// The memory behind tensors, with the resource that tracks its users.
+// Internal: the memory behind arrays, with the resource that tracks its users.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <vector>
 
 #include "lockstep/base/error.h"
 #include "lockstep/device/device.h"
@@ -35,8 +33,6 @@ struct Storage {
   Resource resource;
   // Host memory of a caching allocator; it always belongs to the engine above.
   bool pinned = false;
-  // Block::pool. If it is not 0, a recorded step computed the memory, and each repetition overwrites it.
-  int pool = 0;
   // Number of described writes. backward() compares it with the number when a tensor was saved; see
   // autograd/saved_array.h. A write counts when its task has been pushed: whoever sees the new number pushes its tasks
   // behind the write, even in another thread.
@@ -45,18 +41,13 @@ struct Storage {
   // would be lost.
   const char* read_only = nullptr;
 
-  // Results that kernels computed from this memory, to share them among calls, such as packed weights: see
-  // ops/prepared.h.
-  struct Derived {
-    using Key = std::array<std::int64_t, 9>;
-    Key key;
-    std::uint64_t version;             // this memory's version then
-    std::uint64_t asked;               // this memory's version at the last request
-    std::shared_ptr<Storage> storage;  // null until computed
+  // What a layer above keeps with this memory, for as long as the memory lives. A program has one kind of extension.
+  struct Extension {
+    virtual ~Extension() = default;
   };
-  // Also protects the engine and the resource of host memory that threads share.
+  // Protects the extension, and the engine and the resource of host memory that threads share.
   std::mutex mutex;
-  std::vector<Derived> derived;
+  std::unique_ptr<Extension> extension;
 
   void check_writable() const { check(read_only == nullptr, "{}", read_only == nullptr ? "" : read_only); }
   void count_write() { version.fetch_add(1, std::memory_order_release); }

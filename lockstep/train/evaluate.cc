@@ -3,6 +3,7 @@
 #include <cmath>
 #include <deque>
 
+#include "lockstep/autograd/no_grad.h"
 #include "lockstep/autograd/node.h"
 #include "lockstep/parallel/split.h"
 
@@ -16,9 +17,9 @@ struct Predictions {
 
 // Other labels would be compared with outputs that are not theirs.
 void check_labels(const Tensor& outputs, const Tensor& labels) {
-  const int rank = outputs.shape().rank();
-  bool fits = rank >= 2 && labels.dtype() == DType::i64 && labels.shape().rank() == rank - 1;
-  for (int axis = 2; fits && axis < rank; ++axis) fits = outputs.size(axis) == labels.size(axis - 1);
+  const int dims = outputs.shape().dim();
+  bool fits = dims >= 2 && labels.dtype() == DType::i64 && labels.shape().dim() == dims - 1;
+  for (int axis = 2; fits && axis < dims; ++axis) fits = outputs.size(axis) == labels.size(axis - 1);
   check(fits,
         "evaluate: outputs are {}, labels {}, expected [n, classes, ...] and i64 [n, ...] for the accuracy, or other "
         "metrics: TrainerOptions::metrics or evaluate(module, loader, metrics, options)",
@@ -97,7 +98,7 @@ std::vector<Misclassified> misclassified(Module& module, DataLoader& loader, con
   std::vector<Misclassified> wrong;
   std::int64_t index = 0;
   for (Example& batch : loader) {
-    check(batch.size() == 2 && batch[1].shape().rank() == 1,
+    check(batch.size() == 2 && batch[1].shape().dim() == 1,
           "misclassified: examples have {} parts, expected inputs and one label each", batch.size());
     const Tensor x = split_and_load(batch[0], options.devices, {.shards = options.shards, .balance = options.balance});
     const auto classes = [&](const Tensor& shard) {

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "lockstep/autograd/losses.h"
+#include "lockstep/checkpoint/epoch_report.h"
 #include "lockstep/data/data_loader.h"
 #include "lockstep/nn/module.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
@@ -54,12 +55,6 @@ struct EvaluateOptions {
   BatchFunction forward{};
 };
 
-struct Accuracy {
-  std::int64_t correct = 0;
-  std::int64_t total = 0;
-  double value() const { return total == 0 ? 0 : static_cast<double>(correct) / static_cast<double>(total); }
-};
-
 // Without `forward`, the loader's examples are {inputs, labels i64}. The model's outputs are [n, classes] for labels
 // [n], or [n, classes, ...] for labels [n, ...], each of which counts unless it is kIgnoredLabel. Anything else is an
 // error: use metrics. The model runs in evaluation mode and then returns to its former mode.
@@ -91,14 +86,6 @@ struct Metric {
   bool table = false;
   // For WatchOptions: a smaller value is better, as for a perplexity.
   bool smaller_is_better = false;
-};
-
-struct MetricResult {
-  std::string name;
-  double sum = 0;                            // of the values
-  double count = 0;                          // of the values
-  double value = 0;                          // NaN if there are no values, and for a table
-  std::vector<std::vector<double>> table{};  // no rows if there are no samples
 };
 
 // Returns the metrics over all examples of the loader, in the order of `metrics`. The model runs in evaluation mode and

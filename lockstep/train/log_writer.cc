@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <system_error>
+#include <utility>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
@@ -12,8 +13,8 @@
 namespace lockstep {
 namespace {
 
-[[noreturn]] void fail_write(const std::filesystem::path& path) {
-  fail("log: cannot write {}: {}", path.string(), std::generic_category().message(errno));
+[[noreturn]] void fail_write(const std::string& what, const std::filesystem::path& path) {
+  fail("{}: cannot write {}: {}", what, path.string(), std::generic_category().message(errno));
 }
 
 // True if a process died in the middle of the last line.
@@ -50,17 +51,18 @@ void drop_events(const std::filesystem::path& path, const Keep& keep) {
 
 }  // namespace
 
-LogWriter::LogWriter(const std::filesystem::path& path, LogWriterOptions options) : path_(path) {
+LogWriter::LogWriter(const std::filesystem::path& path, LogWriterOptions options)
+    : what_(std::move(options.what)), path_(path) {
   if (options.append && options.keep) drop_events(path, options.keep);
   file_.reset(std::fopen(path.c_str(), options.append ? "a+e" : "we"));
-  if (!file_) fail_write(path_);
-  if (options.append && ends_in_a_line(file_.get()) && std::fputc('\n', file_.get()) == EOF) fail_write(path_);
+  if (!file_) fail_write(what_, path_);
+  if (options.append && ends_in_a_line(file_.get()) && std::fputc('\n', file_.get()) == EOF) fail_write(what_, path_);
 }
 
 void LogWriter::write(const nlohmann::ordered_json& event) {
   const std::string line = event.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
   if (std::fwrite(line.data(), 1, line.size(), file_.get()) != line.size() || std::fflush(file_.get()) != 0) {
-    fail_write(path_);
+    fail_write(what_, path_);
   }
 }
 

@@ -1,4 +1,4 @@
-// The training log: one JSON object per line. Other programs may read the file while it grows.
+// Internal: the training log: one JSON object per line. Other programs may read the file while it grows.
 #pragma once
 
 #include <cstdio>
@@ -6,18 +6,13 @@
 #include <functional>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
-
-#include "lockstep/train/trainer.h"
+#include <string>
 
 namespace lockstep {
 
-// The line of an epoch: {"event": "epoch", "epoch", "seconds", "train_loss", "test_acc", "test_correct", "test_total"},
-// and "metrics", an object of values by name, if there are any. Without test data, or with
-// metrics but no accuracy, there are no "test_..." fields.
-nlohmann::ordered_json epoch_event(const EpochReport& report);
-
 struct LogWriterOptions {
-  bool append = false;  // continues the file, as a resumed run does
+  std::string what = "log";  // for errors
+  bool append = false;       // continues the file, as a resumed run does
   // With append: returns whether an event stays. If some do not, or a process did not finish the last line, the file is
   // replaced as a whole by one without them.
   std::function<bool(const nlohmann::json& event)> keep{};
@@ -37,6 +32,7 @@ class LogWriter {
     void operator()(std::FILE* file) const { std::fclose(file); }
   };
 
+  std::string what_;
   std::filesystem::path path_;
   std::unique_ptr<std::FILE, Close> file_;
 };

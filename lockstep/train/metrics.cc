@@ -5,6 +5,7 @@
 #include <deque>
 #include <limits>
 
+#include "lockstep/autograd/no_grad.h"
 #include "lockstep/autograd/node.h"
 #include "lockstep/parallel/split.h"
 
@@ -38,7 +39,7 @@ std::vector<BatchTotal> measure(Module& module, const std::vector<Metric>& metri
     std::vector<Tensor> results;
     for (const Metric& metric : metrics) {
       Tensor values = metric.values(outputs, targets).to(DType::f64);
-      check(!metric.table || (values.shape().rank() == 3 && !metric.counted),
+      check(!metric.table || (values.shape().dim() == 3 && !metric.counted),
             "metric {}: values are {}, expected a table for each sample (n, rows, columns), all of which count",
             metric.name, values.describe());
       if (metric.counted) {
@@ -142,8 +143,8 @@ namespace metrics {
 namespace {
 
 int class_axis(std::string_view name, const Tensor& outputs, const Tensor& labels, int dim) {
-  const int rank = outputs.shape().rank(), axis = dim < 0 ? dim + rank : dim;
-  check(axis > 0 && axis < rank && labels.dtype() == DType::i64 && labels.shape().rank() == rank - 1,
+  const int dims = outputs.shape().dim(), axis = dim < 0 ? dim + dims : dim;
+  check(axis > 0 && axis < dims && labels.dtype() == DType::i64 && labels.shape().dim() == dims - 1,
         "{}: outputs are {}, targets {}, expected classes on axis {} and labels (i64) without that axis", name,
         outputs.describe(), labels.describe(), dim);
   return axis;
@@ -206,7 +207,7 @@ Metric confusion_matrix(std::int64_t classes, const ClassOptions& options) {
     check(outputs.size(axis) == classes, "confusion_matrix: outputs are {}, expected {} classes on axis {}",
           outputs.describe(), classes, options.dim);
     // [n, places]: a sample has one label, or one at each of its places.
-    const auto places = [](const Tensor& t) { return t.shape().rank() == 1 ? unsqueeze(t, 1) : flatten(t, 1); };
+    const auto places = [](const Tensor& t) { return t.shape().dim() == 1 ? unsqueeze(t, 1) : flatten(t, 1); };
     Tensor counts = one_hot(places(known_labels(labels, options)), classes).to(DType::f32);
     if (options.ignore_index) {
       const Tensor known = ne(places(labels), static_cast<double>(*options.ignore_index));

@@ -307,26 +307,27 @@ void Animator::add(double x, const std::vector<std::optional<double>>& values) {
 
 std::string Animator::svg() const { return plot_svg(panels_, options_); }
 
-std::vector<PlotPanel> training_panels(std::span<const EpochResult> results) {
+std::vector<PlotPanel> training_panels(std::span<const EpochReport> epochs) {
   Curve accuracy{
       .name = "test accuracy", .best = CurveBest::largest, .decimals = 2, .least = 0, .most = 1, .least_range = 0.1};
   Curve loss{.name = "train loss", .decimals = 3};
-  for (const EpochResult& r : results) {
-    accuracy.points.push_back({static_cast<double>(r.epoch), r.test_accuracy});
-    loss.points.push_back({static_cast<double>(r.epoch), r.train_loss});
+  for (const EpochReport& e : epochs) {
+    const auto x = static_cast<double>(e.epoch);
+    accuracy.points.push_back({x, e.test.total > 0 ? e.test.value() : std::numeric_limits<double>::quiet_NaN()});
+    loss.points.push_back({x, e.train_loss});
   }
   return {{{std::move(accuracy)}}, {{std::move(loss)}}};
 }
 
-std::string training_plot_svg(std::span<const EpochResult> results, const TrainingPlotOptions& options) {
+std::string training_plot_svg(std::span<const EpochReport> epochs, const TrainingPlotOptions& options) {
   PlotOptions plot{.title = options.title};
   if (options.epochs > 0) plot.x.high = options.epochs;
-  return plot_svg(training_panels(results), plot);
+  return plot_svg(training_panels(epochs), plot);
 }
 
-void write_training_plot(const std::filesystem::path& path, std::span<const EpochResult> results,
+void write_training_plot(const std::filesystem::path& path, std::span<const EpochReport> epochs,
                          const TrainingPlotOptions& options) {
-  write_file_atomically(path, training_plot_svg(results, options));
+  write_file_atomically(path, training_plot_svg(epochs, options));
 }
 
 }  // namespace lockstep

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "lockstep/base/export.h"
+#include "lockstep/checkpoint/epoch_report.h"
 
 namespace LOCKSTEP_API lockstep {
 
@@ -88,25 +89,17 @@ class Animator {
   std::vector<PlotPanel> panels_;
 };
 
-// One epoch in the plot of a training. A value that is not finite (not measured, a diverged loss) leaves a gap in its
-// line.
-struct EpochResult {
-  int epoch = 1;
-  double train_loss = std::numeric_limits<double>::quiet_NaN();
-  double test_accuracy = std::numeric_limits<double>::quiet_NaN();  // in [0, 1]
-};
-
 struct TrainingPlotOptions {
   std::string title = {};  // UTF-8, for example the model and its devices
   int epochs = 0;          // the planned number: the figure leaves room for them
 };
 
-// Panels for the test accuracy and the train loss, of which only one may be given.
-std::vector<PlotPanel> training_panels(std::span<const EpochResult> results);
+// Panels for the test accuracy and the train loss. A value that is not finite, or an accuracy of nothing, leaves a gap.
+std::vector<PlotPanel> training_panels(std::span<const EpochReport> epochs);
 
-// training_panels() as the text of an SVG file, and as a file. The results must be in ascending order of epochs.
-std::string training_plot_svg(std::span<const EpochResult> results, const TrainingPlotOptions& options = {});
-void write_training_plot(const std::filesystem::path& path, std::span<const EpochResult> results,
+// training_panels() as the text of an SVG file, and as a file. The reports must be in ascending order of epochs.
+std::string training_plot_svg(std::span<const EpochReport> epochs, const TrainingPlotOptions& options = {});
+void write_training_plot(const std::filesystem::path& path, std::span<const EpochReport> epochs,
                          const TrainingPlotOptions& options = {});
 
 }  // namespace lockstep

@@ -1,12 +1,30 @@
 #include "lockstep/train/trainer.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
+#include <functional>
+#include <limits>
+#include <map>
 #include <optional>
 
+#include "lockstep/autograd/gradient_tree.h"
+#include "lockstep/autograd/losses.h"
+#include "lockstep/autograd/no_grad.h"
+#include "lockstep/backend/backend.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/tree.h"
+#include "lockstep/checkpoint/checkpoint_directory.h"
 #include "lockstep/checkpoint/folder_claim.h"
+#include "lockstep/net/comm_error.h"
+#include "lockstep/ops/elementwise.h"
+#include "lockstep/ops/launch.h"
 #include "lockstep/optim/left_out.h"
+#include "lockstep/parallel/balance.h"
+#include "lockstep/parallel/split.h"
+#include "lockstep/parallel/stop_votes.h"
 #include "lockstep/runtime/device_state.h"
 #include "lockstep/runtime/random_state.h"
 #include "lockstep/train/rate_meter.h"
@@ -14,6 +32,256 @@
 #include "lockstep/train/watch.h"
 
 namespace lockstep {
+namespace {
+
+const char* schedule_name(const ScheduleOptions& schedule) {
+  if (schedule.lr_lambda) return "lambda";
+  switch (schedule.kind) {
+    case ScheduleKind::constant: return "constant";
+    case ScheduleKind::step: return "step";
+    case ScheduleKind::cosine: return "cosine";
+  }
+  return "";
+}
+
+// The names of the values that each epoch will have. Without test data, only the training loss.
+void check_watched_metric(const TrainerOptions& o, bool has_tests) {
+  std::vector<std::string> names{"train_loss"};
+  if (has_tests && o.metrics.empty()) names.push_back("accuracy");
+  if (has_tests) {
+    for (const Metric& m : o.metrics) names.push_back(m.name);
+  }
+  check(o.watch.metric.empty() || std::ranges::find(names, o.watch.metric) != names.end(),
+        "trainer: watches {}, but each epoch has only {}", o.watch.metric, fmt::join(names, ", "));
+}
+
+bool smallest_is_best(const TrainerOptions& o) {
+  if (o.watch.smallest) return *o.watch.smallest;
+  const auto metric = std::ranges::find(o.metrics, o.watch.metric, &Metric::name);
+  return metric != o.metrics.end() ? metric->smaller_is_better : o.watch.metric == "train_loss";
+}
+
+// An optimizer of another model would train nothing, and ranks exchange only the gradients of this model.
+void check_owned(const Optimizer& optimizer, const Module& module) {
+  const std::vector<Parameter> own = module.parameters();
+  const std::vector<Parameter> given = optimizer.parameters();
+  for (std::size_t i = 0; i < given.size(); ++i) {
+    if (std::ranges::find(own, given[i]) != own.end()) continue;
+    const std::string& name = given[i].name();
+    fail(
+        "trainer: the optimizer has {}, which is not a parameter of the model: expected an optimizer of the model's "
+        "parameters()",
+        name.empty() ? fmt::format("parameter {}", i) : fmt::format("another parameter {}", name));
+  }
+}
+
+// With the seed that it follows if none is set.
+TrainerOptions seeded(TrainerOptions o) {
+  if (!o.seed && !o.devices.empty()) o.seed = state_of(o.devices[0], "trainer").random->seed();
+  return o;
+}
+
+}  // namespace
+
+std::int64_t TrainerOptions::micro_batch_size() const {
+  check(accumulate >= 1 && batch_size % accumulate == 0,
+        "trainer: a batch of {} in {} micro-batches, expected a number that divides the batch size", batch_size,
+        accumulate);
+  return batch_size / accumulate;
+}
+
+Trainer::Trainer(Module& module, Optimizer& optimizer, std::shared_ptr<const Dataset> train,
+                 std::shared_ptr<const Dataset> test, TrainerOptions options)
+    : module_(module), optimizer_(optimizer), options_(seeded(std::move(options))), test_(std::move(test)),
+      loader_(std::move(train),
+              rows_of_rank(
+                  {.batch_size = options_.micro_batch_size(), .shuffle = options_.shuffle, .seed = options_.seed})),
+      rate_(std::make_unique<RateMeter>()) {
+  TrainerOptions& o = options_;
+  check(!o.devices.empty(), "trainer: no devices");
+  check_owned(optimizer_, module_);
+  check(o.epochs >= 0 && o.max_steps >= 0 && o.save_every >= 0 && o.shards >= 0 && o.clip_norm >= 0,
+        "trainer: epochs {}, steps {}, a checkpoint every {} steps, {} shards, norm {}: expected at least 0", o.epochs,
+        o.max_steps, o.save_every, o.shards, o.clip_norm);
+  check(loader_.dataset().size() > 0, "trainer: the data set is empty");
+  check(o.keep_checkpoints >= 1 && o.watch.patience >= 0 && o.watch.min_delta >= 0,
+        "trainer: keeps {} checkpoints, patience {}, min_delta {}: expected at least 1, 0, and 0", o.keep_checkpoints,
+        o.watch.patience, o.watch.min_delta);
+  check(!o.watch.save_best || (!o.watch.metric.empty() && !o.save_folder.empty()),
+        "trainer: watch.save_best is set, expected watch.metric and save_folder to be set, too");
+  check_watched_metric(o, test_ != nullptr);
+  o.watch.smallest = smallest_is_best(o);
+  check(!o.forward || (!o.loss && o.label_smoothing == 0),
+        "trainer: `forward` computes the loss, expected no `loss` and no label_smoothing");
+  choose_shards();
+  o.schedule.total_steps = o.epochs * steps_of(loader_.size());
+  if (o.max_steps > 0) o.schedule.total_steps = std::min(o.schedule.total_steps, o.max_steps);
+  if (o.schedule.base_lr) optimizer_.set_learning_rate(*o.schedule.base_lr);
+  o.schedule.base_lr = optimizer_.base_learning_rate();
+  scheduled_lr(o.schedule, 0);  // checks the schedule
+  if (o.average_decay != 0) average_.emplace(module_, o.average_decay);
+  if (o.dtype == DType::f16) scaler_.emplace(o.devices, o.loss_scaling);
+  o.recipe = make_recipe();
+  record_fixed_parts();
+  if (o.communicator) {
+    join_ranks();
+  } else {
+    for (const Parameter& p : module_.parameters()) p.gradient_tree().set_dtype(o.gradients);
+  }
+  share_shards();
+}
+
+Trainer::~Trainer() = default;
+
+// Without other metrics, tests measure the accuracy: labels of another type would fail only after an epoch.
+void Trainer::check_test_labels() const {
+  if (!test_ || test_->size() == 0 || !options_.metrics.empty() || options_.forward) return;
+  const RandomKey key = random_key(*options_.seed, {});
+  const std::int64_t index = 0;
+  const Example example = test_->batch({&index, 1}, {&key, 1});
+  check(example.size() == 2,
+        "trainer: examples of the test data have {} parts, expected inputs and labels, or TrainerOptions::forward",
+        example.size());
+  check(example[1].dtype() == DType::i64,
+        "trainer: labels of the test data are {}, expected i64 for the accuracy, or other TrainerOptions::metrics",
+        example[1].describe());
+}
+
+// All settings that decide the bits, and those of the options' recipe.
+Recipe Trainer::make_recipe() const {
+  const TrainerOptions& o = options_;
+  Recipe recipe = {{"seed", *o.seed},
+                   {"shards", o.shards},
+                   {"batch_size", o.batch_size},
+                   {"accumulate", o.accumulate},
+                   {"examples", loader_.dataset().size()},
+                   {"shuffle", o.shuffle},
+                   {"dtype", name(o.dtype)},
+                   {"learning_rate", *o.schedule.base_lr},
+                   {"schedule", schedule_name(o.schedule)},
+                   {"warmup", o.schedule.warmup},
+                   {"clip_norm", o.clip_norm},
+                   {"label_smoothing", o.label_smoothing}};
+  const DeviceState& device = state_of(o.devices[0], "trainer");
+  if (device.backend->threads_decide_bits(o.dtype)) recipe.set("threads_per_shard", device.contexts.front()->threads);
+  if (const std::uint64_t seed = device.random->seed(); seed != *o.seed) recipe.set("random_seed", seed);
+  // The names of the tool's recipes.
+  const Optimizer::Rule rule = optimizer_.rule();
+  recipe.set("optimizer", rule.name);
+  for (const auto& [name, value] : rule.options) recipe.set(name, value);
+  if (const std::string groups = optimizer_.describe_groups(); !groups.empty()) recipe.set("parameter_groups", groups);
+  // Where a schedule depends on the length of the run, so do the bits.
+  if (o.schedule.kind != ScheduleKind::constant) recipe.set("scheduled_steps", o.schedule.total_steps);
+  if (o.schedule.kind == ScheduleKind::step) {
+    recipe.set("schedule_step_size", o.schedule.step_size);
+    recipe.set("schedule_gamma", o.schedule.gamma);
+  }
+  if (o.gradients != DType::f32) recipe.set("gradients", name(o.gradients));
+  if (o.dtype == DType::f16) {
+    recipe.set("loss_scale", o.loss_scaling.initial_scale);
+    recipe.set("loss_scale_interval", o.loss_scaling.growth_interval);
+  }
+  if (o.average_decay != 0) recipe.set("average_decay", o.average_decay);
+  const KernelSettings& kernels = state_of(o.devices[0], "trainer").kernels;
+  if (kernels.reference) recipe.set("kernels", "reference");
+  if (kernels.direct_conv) recipe.set("direct_conv", true);
+  if (kernels.tf32) recipe.set("tf32", true);
+  // The file grows while algorithms are timed, so its path names the choices: one file gives the same bits in all runs.
+  if (const auto& file = kernels.cuda_algorithms; !file.empty()) {
+    recipe.set("cuda_algorithms", std::filesystem::absolute(file).lexically_normal().string());
+  }
+  recipe.update(o.recipe);
+  return recipe;
+}
+
+void Trainer::record_fixed_parts() {
+  std::string frozen, evaluating;
+  const auto add = [](std::string& names, const std::string& name) { names += (names.empty() ? "" : ",") + name; };
+  for (const auto& [name, p] : module_.named_parameters()) {
+    if (!p.trainable() || !p.optimized()) add(frozen, name);
+  }
+  // run() puts all of a model in evaluation mode into training mode.
+  for (const auto& [name, module] : module_.named_modules()) {
+    if (module_.training() && !module->training()) add(evaluating, name);
+  }
+  const auto record = [&](const char* name, const std::string& names) {
+    options_.recipe.erase(name);
+    if (!names.empty()) options_.recipe.set(name, names);
+  };
+  record("frozen", frozen);
+  record("evaluation_mode", evaluating);
+}
+
+void Trainer::choose_shards() {
+  TrainerOptions& o = options_;
+  std::int64_t devices = std::ssize(o.devices);
+  if (o.communicator) devices = o.communicator->sum_on_host(devices, "number of devices");
+  const std::int64_t batch = o.micro_batch_size();
+  if (o.shards == 0) {
+    o.shards = on_gpu() ? static_cast<int>(devices) : default_shards(batch);
+  }
+  check(
+      o.shards >= devices,
+      "trainer: {} shard{} of a batch of {} for {} devices, expected at least one for each: set TrainerOptions::shards",
+      o.shards, o.shards == 1 ? "" : "s", batch, devices);
+}
+
+void Trainer::share_shards() {
+  const TrainerOptions& o = options_;
+  if (distributed_) {
+    shares_ = distributed_->shares();
+  } else {
+    const int devices = static_cast<int>(o.devices.size());
+    shares_ = JobShares(o.shards, {&devices, 1}, o.balance.weights);
+  }
+  // With one shard for each device there is nothing to move.
+  const bool movable = o.shards > std::ssize(shares_.all()) && shares_.all().size() > 1;
+  if (o.balance.automatic && movable) balancer_.emplace(o.devices, shares_, o.communicator, o.balancer);
+}
+
+void Trainer::join_ranks() {
+  const TrainerOptions& o = options_;
+  try {
+    const RandomKey key = random_key(*o.seed, {});
+    const std::int64_t index = 0;
+    Example example = loader_.dataset().batch({&index, 1}, {&key, 1});
+    if (o.forward) {
+      const NoGradGuard no_grad;
+      const EvalGuard mode(module_);
+      for (Tensor& part : example) part = part.to(o.devices[0]);
+      o.forward(example);
+    } else {
+      settle_shapes(module_, example.at(0), o.devices[0]);
+    }
+  } catch (const std::exception& error) {
+    o.communicator->abort(error.what());
+    throw;
+  }
+  std::string recipe;
+  for (const auto& [name, value] : o.recipe) recipe += fmt::format("{} {}\n", name, value.json());
+  // These options do not decide the bits, but all ranks must agree on them.
+  recipe += fmt::format("epochs {}\nmax_steps {}\ncheckpoints {}\nsave_every {}\ntest examples {}\n", o.epochs,
+                        o.max_steps, !o.save_folder.empty(), o.save_every, test_ ? test_->size() : 0);
+  for (const Metric& metric : o.metrics) recipe += fmt::format("metric {}\n", metric.name);
+  if (!o.watch.metric.empty()) {
+    recipe += fmt::format("watch {}, smallest {}, min_delta {}, patience {}, save_best {}\n", o.watch.metric,
+                          *o.watch.smallest, o.watch.min_delta, o.watch.patience, o.watch.save_best);
+  }
+  if (o.balance.automatic) recipe += fmt::format("balance auto, every {} steps\n", o.balancer.every);
+  distributed_ = std::make_unique<DistributedModel>(
+      module_, o.devices, o.communicator,
+      DistributedOptions{.shards = o.shards, .balance = o.balance.weights, .gradients = o.gradients, .recipe = recipe});
+}
+
+// The loader asks for the rows when it runs, long after the ranks have met.
+DataLoaderOptions Trainer::rows_of_rank(DataLoaderOptions options) const {
+  if (!options_.devices.empty()) options.pin_for = options_.devices[0];
+  if (options_.communicator) options.rows = [this](std::int64_t n) { return distributed_->rows_of(n); };
+  return options;
+}
+
+// The run.
+
 bool Trainer::finished() const {
   return position_.epoch >= options_.epochs || (options_.max_steps > 0 && position_.step >= options_.max_steps);
 }
@@ -121,12 +389,10 @@ TrainingResult Trainer::run() {
     if (log_) log_->epoch(report);
     if (on_epoch) on_epoch(report);
     if (position_.batch < batches) break;
-    std::vector<EpochRecord> epochs = std::move(position_.epochs);
-    epochs.push_back({report.epoch, report.seconds, report.train_loss, report.test.correct, report.test.total});
-    for (const MetricResult& m : report.metrics) {
-      if (m.table.empty()) epochs.back().metrics.emplace_back(m.name, m.value);
-    }
-    contenders_.push_back(epochs.back());
+    std::vector<EpochReport> epochs = std::move(position_.epochs);
+    std::erase_if(report.metrics, [](const MetricResult& m) { return !m.table.empty(); });
+    contenders_.push_back(report);
+    epochs.push_back(std::move(report));
     position_ = {.step = position_.step, .epoch = position_.epoch + 1, .epochs = std::move(epochs)};
     const bool best = options_.watch.save_best && best_epoch(contenders_, options_.watch) == position_.epoch;
     // First the save folder: if the run is killed before `best` is written, the resumed run writes it.
@@ -195,6 +461,485 @@ EpochReport Trainer::test() {
   const auto accuracy = std::ranges::find(report.metrics, "accuracy", &MetricResult::name);
   if (accuracy != report.metrics.end()) report.test = {std::llround(accuracy->sum), std::llround(accuracy->count)};
   return report;
+}
+
+// One step: micro-batches, the update, and the delayed report.
+
+double Trainer::weight_of(const Example& batch) const {
+  if (options_.loss_weight) return options_.loss_weight(batch);
+  const Tensor& labels = batch.at(1);
+  if (labels.dtype() != DType::i64) return static_cast<double>(labels.size(0));
+  const std::span all(labels.view().as<std::int64_t>(), static_cast<std::size_t>(labels.numel()));
+  return static_cast<double>(labels.numel() - std::ranges::count(all, kIgnoredLabel));
+}
+
+// Weights are added in the shards' tree, so shares have the same bits on any layout.
+std::vector<double> Trainer::shares_of(std::span<const Example> step) const {
+  const TrainerOptions& o = options_;
+  const bool default_loss = !o.loss && !o.forward && step[0].size() == 2;
+  const auto shards = static_cast<std::size_t>(o.shards);
+  std::vector<double> samples, weights;
+  for (std::size_t i = 0; i < step.size(); ++i) {
+    const std::int64_t n = loader_.batch_examples(position_.batch + static_cast<std::int64_t>(i));
+    samples.push_back(static_cast<double>(n));
+    if (!o.loss_weight && !default_loss) continue;
+    const auto [begin, end] = distributed_ ? distributed_->rows_of(n) : std::pair<std::int64_t, std::int64_t>{0, n};
+    const std::size_t first = weights.size();
+    weights.resize(first + shards, 0);  // other ranks have the other shards
+    std::int64_t row = 0;
+    for (std::size_t s = 0; const std::int64_t size : split_sizes(n, o.shards)) {
+      if (row >= begin && row + size <= end) {
+        Example rows;
+        for (const Tensor& part : step[i]) rows.push_back(part.narrow(0, row - begin, size));
+        const double weight = weight_of(rows);
+        check(std::isfinite(weight) && weight >= 0,
+              "trainer: TrainerOptions::loss_weight returned {}, expected a finite number of at least 0", weight);
+        weights[first + s] = weight;
+      }
+      row += size;
+      ++s;
+    }
+  }
+  const auto normalized = [](std::vector<double> all) {
+    double sum = 0;
+    for (const double x : all) sum += x;
+    for (double& x : all) x /= sum;
+    return all;
+  };
+  if (weights.empty()) return normalized(std::move(samples));
+  if (distributed_) weights = o.communicator->sum_on_host(std::move(weights), "weights of micro-batches");
+  std::vector<double> totals;
+  for (std::size_t first = 0; first < weights.size(); first += shards) {
+    totals.push_back(*tree_fold(
+        first, shards, [&](std::size_t i) { return std::optional(weights[i]); }, std::plus<>()));
+  }
+  // Nothing counts: the loss is NaN, as that of the whole batch would be.
+  const bool none = std::ranges::all_of(totals, [](double weight) { return weight == 0; });
+  return normalized(none ? std::move(samples) : std::move(totals));
+}
+
+void Trainer::run_step(std::span<Example> step) {
+  for (const Example& batch : step) {
+    check(options_.forward ? !batch.empty() : batch.size() == 2,
+          "trainer: examples have {} parts, expected inputs and labels, or TrainerOptions::forward", batch.size());
+  }
+  const std::vector<double> shares = step.size() == 1 ? std::vector<double>{1} : shares_of(step);
+  const auto last = static_cast<std::size_t>(
+      shares.rend() - std::ranges::find_if(shares.rbegin(), shares.rend(), [](double share) { return share != 0; }));
+  for (std::size_t i = 0; i < step.size(); ++i, ++position_.batch) {
+    const std::int64_t samples = loader_.batch_examples(position_.batch);
+    current_.report.samples += samples;
+    // A mean over nothing would make the step NaN.
+    if (shares[i] != 0) run_micro_batch(step[i], samples, shares[i], i + 1 == last);
+    step[i].clear();
+  }
+}
+
+void Trainer::run_micro_batch(Example& batch, std::int64_t samples, double share, bool last) {
+  const TrainerOptions& o = options_;
+  std::vector<Tensor> parts;
+  if (distributed_) {
+    parts = distributed_->split(batch, samples);
+  } else {
+    const std::vector<int>& shares = shares_.devices_of(0);
+    const SplitOptions split{.shards = o.shards, .balance = {shares.begin(), shares.end()}};
+    for (const Tensor& part : batch) parts.push_back(split_and_load(part, o.devices, split));
+  }
+  // The scale that this step uses, read before the update and outside a recording.
+  if (scaler_ && !current_.loss_scale.defined()) current_.loss_scale = scaler_->current();
+  // Processes stop between steps, so they vote with the last micro-batch.
+  const bool votes = distributed_ && last;
+  if (votes) distributed_->stop_votes().cast(stop_);
+  const Tensor loss = records() ? recorded_step(parts) : learn(parts, share, last);
+  current_.losses.emplace_back(share, loss.detach());
+  if (votes) {
+    current_.stopped = distributed_->stop_votes().count();
+    current_.learned = ops::empty({1}, DType::f32, loss.device());
+    ops::fill_(current_.learned, 1);
+  }
+}
+
+// Exchanges between ranks differ from step to step, and a step of micro-batches is several calls: neither is recorded.
+bool Trainer::records() const {
+  return options_.record_steps && !options_.communicator && options_.accumulate == 1 && !(balancer_ && on_gpu());
+}
+
+bool Trainer::on_gpu() const {
+  return std::ranges::any_of(options_.devices, [](Device d) { return d.kind() == DeviceKind::cuda; });
+}
+
+std::string Trainer::why_not_recorded() const {
+  if (!options_.record_steps) return "";
+  if (options_.communicator) return "it is one of several processes";
+  if (options_.accumulate > 1) return "it has several micro-batches";
+  if (!records()) return "the speed of each GPU is measured, and a CUDA graph has one time for all";
+  return recorded_ ? recorded_->why_not() : "";
+}
+
+std::string Trainer::why_no_graph() const {
+  return on_gpu() && recorded_ && recorded_->recorded() ? recorded_->why_no_graph() : "";
+}
+
+BatchOutputs Trainer::outputs_of(std::span<const Tensor> parts) const {
+  const TrainerOptions& o = options_;
+  if (o.forward) return o.forward({parts.begin(), parts.end()});
+  const Tensor &x = parts[0], &labels = parts[1];
+  // Integers, such as numbers of words, are not cast.
+  const Tensor outputs = module_(is_floating(x.dtype()) ? x.to(o.dtype) : x);
+  return {
+      .loss = o.loss ? o.loss(outputs, labels) : cross_entropy(outputs, labels, {.label_smoothing = o.label_smoothing}),
+      .outputs = outputs};
+}
+
+Tensor Trainer::learn(std::span<const Tensor> parts, double share, bool sync) {
+  const DtypeWatch watch(options_.dtype);
+  const auto [loss, outputs, targets] = outputs_of(parts);
+  check(loss.defined(), "trainer: TrainerOptions::forward returned no loss");
+  // A model of words chooses its own type. The recipe and the loss scale follow the option.
+  const DType dtype = outputs.dtype();
+  check(!is_half_dtype(dtype) || dtype == options_.dtype,
+        "trainer: the model computes in {}, expected TrainerOptions::dtype, {}", name(dtype), name(options_.dtype));
+  if (is_half_dtype(options_.dtype) && !dtype_found_) {
+    dtype_found_ = watch.seen();
+    check(dtype_found_, "trainer: nothing is computed in {}, TrainerOptions::dtype: {}", name(options_.dtype),
+          options_.forward ? "expected `forward` to cast its inputs, as in batch[0].to(dtype)"
+                           : "expected a model whose options name it, as GPTOptions::dtype");
+  }
+  loss.backward({.share = share, .scales = scaler_ ? scaler_->scales() : std::span<const Array>(), .sync = sync});
+  return loss;
+}
+
+bool Trainer::keeps_learning_rate() const {
+  const ScheduleOptions& s = options_.schedule;
+  return s.kind == ScheduleKind::constant && s.warmup == 0 && !s.lr_lambda;
+}
+
+// Another Trainer's schedule may have left another rate, also where this one keeps the rate.
+void Trainer::schedule_learning_rate() {
+  const double rate =
+      keeps_learning_rate() ? optimizer_.base_learning_rate() : scheduled_lr(options_.schedule, position_.step);
+  if (rate != optimizer_.learning_rate()) optimizer_.set_scheduled_learning_rate(rate);
+}
+
+void Trainer::update() {
+  if (scaler_) {
+    optimizer_.unscale(*scaler_, options_.clip_norm);
+  } else if (options_.clip_norm > 0) {
+    optimizer_.clip_grad_norm(options_.clip_norm);
+  }
+  optimizer_.step();
+}
+
+Tensor Trainer::recorded_step(std::span<const Tensor> parts) {
+  std::vector<bool> trainable;
+  for (const Parameter& p : module_.parameters()) trainable.push_back(p.trainable());
+  // A recording trains the parameters that were trained when it was made.
+  if (!recorded_ || trainable != recorded_trainable_) {
+    recorded_trainable_ = std::move(trainable);
+    recorded_ = std::make_unique<RecordedStep>([this](std::span<const Tensor> inputs) {
+      const Tensor loss = learn(inputs, 1, true);
+      update();
+      return std::vector<Tensor>{loss};
+    });
+  }
+  schedule_learning_rate();
+  return recorded_->run(parts)[0];
+}
+
+void Trainer::finish_step(std::int64_t batches) {
+  if (!records()) {
+    schedule_learning_rate();
+    update();
+  }
+  if (average_) average_->update();
+  current_.report.learning_rate = optimizer_.learning_rate();
+  ++position_.step;
+  if (on_update) on_update(position_.step);
+  StepReport& report = current_.report;
+  report.step = position_.step;
+  report.epoch = position_.epoch + 1;
+  report.batch = steps_of(position_.batch);
+  report.batches = steps_of(batches);
+  report.shares = shares_.all();
+  pending_.push_back(std::exchange(current_, {}));
+  // A few steps stay in flight, so that the devices never wait for the host.
+  constexpr std::size_t kInFlight = 2;
+  read_losses(kInFlight);
+}
+
+// Collective; runs between two steps. `loop` stands on the batch that has been used.
+void Trainer::rebalance(std::optional<DataLoader::Iterator>& loop) {
+  if (!balancer_ || !balancer_->step()) {
+    ++*loop;
+    return;
+  }
+  shares_ = balancer_->shares();
+  // The recording has the tasks of other shares, so the step is recorded again.
+  recorded_ = nullptr;
+  if (!distributed_) {
+    ++*loop;
+    return;
+  }
+  // Batches that were loaded ahead have other rows.
+  loop.reset();
+  distributed_->set_shares(shares_);
+  loader_.skip_batches(position_.batch);
+  loop.emplace(loader_.begin());
+}
+
+void Trainer::read_losses(std::size_t leave) {
+  while (pending_.size() > leave) {
+    PendingLoss next = std::move(pending_.front());
+    pending_.pop_front();
+    StepReport& report = next.report;
+    // Waking up for the loss, which comes first, would take a core from the backward pass. After it, cores wait for the
+    // gradients of other processes.
+    if (next.learned.defined()) next.learned.wait();
+    report.loss = 0;
+    for (auto& [share, loss] : next.losses)
+      report.loss += share * (loss.dtype() == DType::f64 ? loss.item<double>() : double{loss.item<float>()});
+    if (next.stopped.defined()) agreed_stop_ = agreed_stop_ || next.stopped.item<float>() != 0;
+    if (!std::isfinite(report.loss)) {
+      pending_.clear();
+      fail("the loss is {} at step {}{}",
+           std::isnan(report.loss) ? std::numeric_limits<double>::quiet_NaN() : report.loss, report.step,
+           last_good_checkpoint());
+    }
+    if (next.loss_scale.defined()) {
+      report.loss_scale = next.loss_scale.item<float>();
+      // At such a small scale, overflow is not the cause.
+      check(*report.loss_scale >= 0x1p-20, "the gradients are still not finite at step {} with the smallest loss scale",
+            report.step);
+    }
+    report.images_per_second = rate_->add(RateMeter::now(), report.samples);
+    report.seconds = rate_->seconds();
+    position_.loss_sum += report.loss * static_cast<double>(report.samples);
+    position_.samples += report.samples;
+    if (log_) log_->step(report);
+    if (on_step) on_step(report);
+  }
+}
+
+// Checkpoints, together with all ranks.
+
+ResumedRun Trainer::resume(const std::filesystem::path& folder) {
+  CheckpointContents checkpoint;
+  std::string complaint;
+  if (rank() == 0) {
+    try {
+      checkpoint = read_checkpoint(folder);
+    } catch (const std::exception& error) {
+      if (!options_.communicator) throw;
+      complaint = error.what();
+    }
+  }
+  if (options_.communicator) options_.communicator->agree(complaint, "checkpoint to resume from");
+  return resume(std::move(checkpoint));
+}
+
+std::optional<ResumedRun> Trainer::resume_or_start() {
+  check(!options_.save_folder.empty(), "trainer: resume_or_start() without TrainerOptions::save_folder");
+  Communicator* ranks = options_.communicator.get();
+  std::optional<CheckpointContents> found;
+  std::string complaint;
+  if (rank() == 0) {
+    try {
+      found = find_checkpoint(options_.save_folder);
+    } catch (const std::exception& error) {
+      if (!ranks) throw;
+      complaint = error.what();
+    }
+  }
+  bool resumes = found.has_value();
+  if (ranks) {
+    ranks->agree(complaint, "checkpoint to resume from");
+    resumes = ranks->gather_on_host(resumes ? 1 : 0, "resumes or starts")[0] != 0;
+  }
+  if (!resumes) return std::nullopt;
+  return resume(found ? std::move(*found) : CheckpointContents());
+}
+
+// Sends rank 0's checkpoint to the others.
+void Trainer::share(CheckpointContents& checkpoint) const {
+  Communicator& ranks = *options_.communicator;
+  const auto number = [&](std::int64_t mine) { return ranks.gather_on_host(mine, "checkpoint to resume from")[0]; };
+  const auto text = [&](std::string mine) {
+    return ranks.broadcast_on_host(std::move(mine), "checkpoint to resume from");
+  };
+  checkpoint.path = text(checkpoint.path.string());
+  checkpoint.step = number(checkpoint.step);
+  checkpoint.damaged.resize(static_cast<std::size_t>(number(std::ssize(checkpoint.damaged))));
+  for (std::string& error : checkpoint.damaged) error = text(error);
+  std::vector<std::string> names;
+  for (const auto& [name, contents] : checkpoint.files) names.push_back(name);
+  names.resize(static_cast<std::size_t>(number(std::ssize(names))));
+  std::map<std::string, std::string> files;
+  for (const std::string& mine : names) {
+    const std::string name = text(mine);
+    files[name] = text(std::move(checkpoint.files[name]));
+  }
+  checkpoint.files = std::move(files);
+}
+
+ResumedRun Trainer::resume(CheckpointContents checkpoint) {
+  Communicator* ranks = options_.communicator.get();
+  if (ranks) share(checkpoint);
+  ResumedRun run;
+  std::string complaint;
+  std::optional<RecipeMismatch> mismatch;
+  record_fixed_parts();
+  try {
+    run = load_checkpoint(std::move(checkpoint), module_, optimizer_, options_.recipe, [&](const ResumedRun& found) {
+      try {
+        if (scaler_) {
+          check(found.position.loss_scaler.has_value(), "the checkpoint has no loss scale");
+          scaler_->check_state(*found.position.loss_scaler);
+        }
+        if (average_) average_->check_state_dict(found.average);
+      } catch (const Error& error) {
+        fail("{}: {}", found.path.string(), error.what());
+      }
+    });
+    if (scaler_) scaler_->set_state(*run.position.loss_scaler);
+    if (average_) average_->load_state_dict(run.average);
+    if (keeps_learning_rate() && run.position.learning_rate) {
+      optimizer_.set_learning_rate(*run.position.learning_rate);
+    }
+  } catch (const RecipeMismatch& error) {
+    if (!ranks) throw;
+    mismatch = error;
+    complaint = error.what();
+  } catch (const std::exception& error) {
+    if (!ranks) throw;
+    complaint = error.what();
+  }
+  if (ranks) {
+    try {
+      ranks->agree(complaint, "checkpoints");
+    } catch (const CommError&) {
+      throw;
+    } catch (const Error& error) {
+      if (mismatch) throw RecipeMismatch(error.what(), mismatch->file, mismatch->differences);
+      throw;
+    }
+  }
+  position_ = run.position;
+  saved_step_ = position_.step;
+  resumed_from_ = run.path;
+  return run;
+}
+
+// Reports a folder that cannot be written to, or that another run uses, now instead of at the first checkpoint.
+std::unique_ptr<FolderClaim> Trainer::claim_save_folder() const {
+  const std::filesystem::path& folder = options_.save_folder;
+  if (folder.empty()) return nullptr;
+  std::unique_ptr<FolderClaim> claim;
+  std::string complaint;
+  if (rank() == 0) {
+    try {
+      claim = std::make_unique<FolderClaim>(folder, position_.step);
+    } catch (const std::exception& error) {
+      if (!options_.communicator) throw;
+      complaint = error.what();
+    }
+  }
+  if (options_.communicator) options_.communicator->agree(complaint, "checkpoint folder");
+  return claim;
+}
+
+// The epoch whose checkpoint "best" has; 0 if it has none that this run has reached. `missing`: it lacks the best
+// epoch, which is the current position. `lost`: the best epoch, if nothing has its checkpoint any more.
+std::int64_t Trainer::epoch_in_best(bool& missing, std::int64_t& lost) const {
+  const TrainerOptions& o = options_;
+  std::int64_t held = 0;
+  const std::int64_t steps = steps_of(loader_.size());
+  const auto epoch_of = [&](std::int64_t step) {
+    return step % steps == 0 && step <= position_.step ? step / steps : std::int64_t{0};
+  };
+  if (const auto latest = find_latest_checkpoint(best_folder()).checkpoint) {
+    try {
+      check_recipe(read_checkpoint(latest->path), o.recipe);
+    } catch (const RecipeMismatch& error) {
+      fail("{}: holds the best checkpoint of another run: use another folder ({})", best_folder().string(),
+           error.what());
+    }
+    held = epoch_of(latest->step);
+  }
+  const std::int64_t best = best_epoch(position_.epochs, o.watch);
+  if (best == 0 || held == best) return held;
+  missing = best == position_.epoch && position_.batch == 0;
+  if (missing) return best;
+  // The run goes on in another folder than the one in which it began, or "best" is damaged or gone. The save folder may
+  // still have a checkpoint of that step.
+  const std::string name = fmt::format("step-{:08}", best * steps);
+  const std::filesystem::path began = resumed_from_.parent_path();
+  for (const std::filesystem::path& source : {began / "best" / name, began / name, o.save_folder / name}) {
+    if (resumed_from_.empty() || !std::filesystem::exists(source)) continue;
+    std::optional<CheckpointContents> contents;
+    try {
+      contents = read_checkpoint(source);
+    } catch (const std::exception&) {
+      continue;  // damaged: the others are as good
+    }
+    copy_checkpoint(*contents, best_folder(), {.keep = 1, .replace_later = true});
+    return best;
+  }
+  lost = best;
+  return held;
+}
+
+// Collective. "best" may lack the best epoch so far: the run was killed between two checkpoints, or goes on in another
+// folder. It may also be ahead of this run, which then replaces it.
+void Trainer::settle_best() {
+  if (!options_.watch.save_best) return;
+  Communicator* ranks = options_.communicator.get();
+  std::int64_t epoch = 0;
+  bool missing = false;
+  lost_best_ = 0;
+  std::string complaint;
+  if (rank() == 0) {
+    try {
+      epoch = epoch_in_best(missing, lost_best_);
+    } catch (const std::exception& error) {
+      if (!ranks) throw;
+      complaint = error.what();
+    }
+  }
+  if (ranks) {
+    ranks->agree(complaint, "best checkpoint");
+    epoch = ranks->gather_on_host(epoch, "epoch of the best checkpoint")[0];
+    missing = ranks->gather_on_host(missing ? 1 : 0, "best checkpoint to write")[0] != 0;
+  }
+  contenders_.clear();
+  const auto record = std::ranges::find(position_.epochs, epoch, &EpochReport::epoch);
+  if (record != position_.epochs.end()) contenders_.push_back(*record);
+  if (missing) save_best();
+}
+
+// The end of an error message: names the last good checkpoint.
+std::string Trainer::last_good_checkpoint() const {
+  if (options_.save_folder.empty()) return "";
+  if (saved_step_ < 0) return "; there is no checkpoint yet";
+  return fmt::format("; the last good checkpoint is that of step {}", saved_step_);
+}
+
+void Trainer::save(const std::filesystem::path& folder, int keep) {
+  if (scaler_) position_.loss_scaler = scaler_->state();
+  if (keeps_learning_rate()) position_.learning_rate = optimizer_.learning_rate();
+  std::string complaint;
+  if (rank() == 0) {
+    try {
+      save_checkpoint(folder, module_, optimizer_, position_, options_.recipe,
+                      {.keep = keep,
+                       .average = average_ ? average_->state_dict() : StateDict(),
+                       .replace_later = folder != options_.save_folder});
+    } catch (const std::exception& error) {
+      complaint = error.what() + last_good_checkpoint();
+    }
+  }
+  if (options_.communicator) options_.communicator->agree(complaint, "checkpoint");
+  check(complaint.empty(), "{}", complaint);
+  if (folder == options_.save_folder) saved_step_ = position_.step;
 }
 
 }  // namespace lockstep

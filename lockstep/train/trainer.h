@@ -21,10 +21,14 @@
 #include <vector>
 
 #include "lockstep/checkpoint/training_checkpoint.h"
+#include "lockstep/optim/loss_scaler.h"
 #include "lockstep/optim/optimizer.h"
+#include "lockstep/optim/schedule.h"
+#include "lockstep/optim/weight_average.h"
+#include "lockstep/parallel/balance.h"
+#include "lockstep/parallel/balancer.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
 #include "lockstep/parallel/recorded_step.h"
-#include "lockstep/parallel/split.h"
 #include "lockstep/train/evaluate.h"
 
 namespace LOCKSTEP_API lockstep {
@@ -150,15 +154,6 @@ struct StepReport {
   std::vector<int> shares;           // how many shards each device of the job computed, rank 0's devices first
   std::int64_t batch = 0;            // position in the epoch, from 1
   std::int64_t batches = 0;          // of the epoch
-};
-
-struct EpochReport {
-  std::int64_t epoch = 0;  // from 1
-  double seconds = 0;      // training time, without evaluation
-  double train_loss = 0;
-  // The accuracy. With TrainerOptions::metrics: the metric named "accuracy", or 0 of 0 if there is none.
-  Accuracy test;
-  std::vector<MetricResult> metrics{};
 };
 
 struct TrainingResult {
@@ -318,7 +313,7 @@ class Trainer {
   std::filesystem::path resumed_from_;
   // The epochs that the checkpoint in "best" is the best of: the one that it holds, and those of this run.
   std::int64_t lost_best_ = 0;
-  std::vector<EpochRecord> contenders_;
+  std::vector<EpochReport> contenders_;
   std::atomic<bool> stop_{false};
   bool agreed_stop_ = false;
   bool dtype_found_ = false;  // a step has computed in options_.dtype

@@ -21,6 +21,24 @@ bool is_before(const nlohmann::json& event, const TrainingPosition& position) {
 
 }  // namespace
 
+nlohmann::ordered_json epoch_event(const EpochReport& report) {
+  nlohmann::ordered_json event = {
+      {"event", "epoch"}, {"epoch", report.epoch}, {"seconds", report.seconds}, {"train_loss", report.train_loss}};
+  if (report.test.total > 0) {
+    event["test_acc"] = report.test.value();
+    event["test_correct"] = report.test.correct;
+    event["test_total"] = report.test.total;
+  }
+  for (const MetricResult& m : report.metrics) {
+    if (m.table.empty()) {
+      event["metrics"][m.name] = m.value;
+    } else {
+      event["metrics"][m.name] = m.table;
+    }
+  }
+  return event;
+}
+
 TrainingLog::TrainingLog(const std::filesystem::path& path, const TrainingPosition& position, LoggedRun run)
     : run_(std::move(run)) {
   writer_.emplace(path, LogWriterOptions{.append = position.step > 0, .keep = [&](const nlohmann::json& event) {

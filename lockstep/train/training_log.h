@@ -1,5 +1,5 @@
-// The log of a training run, as JSON lines: {"event": "start"}, "step", "epoch", "end". A log that cannot be written
-// does not end the run.
+// Internal: the log of a training run, as JSON lines: {"event": "start"}, "step", "epoch", "end". A log that cannot be
+// written does not end the run.
 #pragma once
 
 #include <filesystem>
@@ -21,6 +21,11 @@ struct LoggedRun {
   const Module* module = nullptr;
   const Recipe* recipe = nullptr;
 };
+
+// The line of an epoch: {"event": "epoch", "epoch", "seconds", "train_loss", "test_acc", "test_correct", "test_total"},
+// and "metrics", an object of values by name, if there are any. Without test data, or with metrics but no accuracy,
+// there are no "test_..." fields.
+nlohmann::ordered_json epoch_event(const EpochReport& report);
 
 class TrainingLog {
  public:

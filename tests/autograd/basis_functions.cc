@@ -24,7 +24,7 @@ Differentiable of_two(std::string name, std::function<Tensor(const Tensor&, cons
                       double high) {
   return {std::move(name), [=](Random& r) {
             Shape full = any_shape(r), part = r.integer(0, 1) ? Shape{full[1], full[2]} : full;
-            for (int i = 0; i < part.rank(); ++i) {
+            for (int i = 0; i < part.dim(); ++i) {
               if (r.integer(0, 2) == 0) part[i] = 1;
             }
             const bool swap = r.integer(0, 1) == 1;

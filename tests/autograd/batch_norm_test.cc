@@ -4,6 +4,7 @@
 #include "tests/autograd/gradient_testing.h"
 #include "tests/expect_error.h"
 
+#include "lockstep/autograd/backward.h"
 #include "lockstep/autograd/batch_norm.h"
 
 namespace lockstep::testing {

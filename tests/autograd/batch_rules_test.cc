@@ -30,7 +30,7 @@ class BatchRulesTest : public ::testing::Test {
     for (std::size_t s = 0; s < rows.size(); ++s) slots.push_back({static_cast<int>(s), devices_[s % 2]});
     return scatter(x, std::make_shared<Placement>(rows, slots));
   }
-  Tensor replicated(const Tensor& x) { return Tensor::replicated({x.array(), x.array().to(devices_[1])}); }
+  Tensor replicated(const Tensor& x) { return Tensor::replicated({x.array(), x.to(devices_[1]).array()}); }
 
   Runtime runtime_{{.cpu_devices = 2, .cores_per_device = 1, .threads_per_shard = 1}};
   const std::vector<Device>& devices_ = runtime_.devices();

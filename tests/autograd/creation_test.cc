@@ -29,7 +29,8 @@ class CreationTest : public ::testing::Test {
     return scatter(Tensor::host({samples, 3}), std::make_shared<Placement>(rows, slots));
   }
   Tensor parameter() {
-    return Tensor::replicated({Array::host({2, 2}).to(devices_[0]), Array::host({2, 2}).to(devices_[1])});
+    return Tensor::replicated(
+        {zeros({2, 2}, {.device = devices_[0]}).array(), zeros({2, 2}, {.device = devices_[1]}).array()});
   }
 
   Runtime runtime_{{.cpu_devices = 2, .cores_per_device = 1, .threads_per_shard = 1}};

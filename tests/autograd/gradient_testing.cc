@@ -2,6 +2,7 @@
 
 #include <ostream>
 
+#include "lockstep/autograd/backward.h"
 #include "lockstep/autograd/batch_norm.h"
 #include "lockstep/runtime/device_state.h"
 
@@ -103,7 +104,7 @@ Differentiable binary(std::string name, Tensor (*f)(const Tensor&, const Tensor&
   return {std::move(name), [=](Random& r) {
             Shape full{r.integer(1, 3), r.integer(2, 4), r.integer(2, 3)};
             Shape part = r.integer(0, 1) ? Shape{full[1], full[2]} : full;
-            for (int i = 0; i < part.rank(); ++i) {
+            for (int i = 0; i < part.dim(); ++i) {
               if (r.integer(0, 2) == 0) part[i] = 1;
             }
             bool swap = r.integer(0, 1) == 1;

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "lockstep/base/tree.h"
+#include "lockstep/ops/copy.h"
 #include "lockstep/runtime/runtime.h"
 #include "tests/expect_error.h"
 #include "tests/tensors.h"
@@ -36,7 +37,7 @@ Sum in_tree(const std::vector<Sum>& leaves) {
 class GradientTreeTest : public ::testing::Test {
  protected:
   Array on(std::size_t device, const std::vector<float>& v) {
-    return Array::from(v, {static_cast<std::int64_t>(v.size())}).to(runtime_.devices()[device]);
+    return ops::to_device(Array::from(v, {static_cast<std::int64_t>(v.size())}), runtime_.devices()[device]);
   }
   Device device(std::size_t i) { return runtime_.devices()[i]; }
 
@@ -69,10 +70,11 @@ TEST_F(GradientTreeTest, FewLossesAreKept) {
   GradientTree tree;
   for (std::uint64_t pass = 1; pass <= 1000; ++pass) {
     const Array loss = on(0, {1});
-    tree.add({.number = pass, .roots = {loss.resource()}}, 0, on(0, {1}));
+    const auto failures = std::make_shared<FailureGroup>(std::vector{loss.resource()});
+    tree.add({.number = pass, .failures = failures}, 0, on(0, {1}));
   }
   std::vector<Resource> losses;
-  tree.list_losses(losses);
+  tree.passes().list_losses(losses);
   EXPECT_LE(losses.size(), 128U);
   EXPECT_EQ(tree.sum(device(0)).sum.to_vector<float>(), std::vector<float>{1000});
 }

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/autograd/function.h"
+#include "lockstep/autograd/no_grad.h"
 #include "lockstep/base/error.h"
 #include "tests/autograd/gradient_testing.h"
 #include "tests/expect_error.h"
@@ -101,7 +102,7 @@ TEST_F(GraphTest, ItemReadsAFloatUnlessToldOtherwise) {
   EXPECT_TRUE((std::is_same_v<decltype(loss.item()), float>));
   EXPECT_EQ(count.item<std::int64_t>(), 7);
   EXPECT_ERROR(count.item(), "i64");
-  EXPECT_ERROR(constant({1, 2}).item(), "item: the tensor has 2 elements, expected 1");
+  EXPECT_ERROR(constant({1, 2}).item(), "item: 2 elements, expected 1");
 }
 
 TEST_F(GraphTest, WhatNobodyNeedsIsNotRecorded) {
@@ -209,7 +210,7 @@ TEST_F(GraphTest, SumsOverShardsMeetInOneLayout) {
   for (const Layout layout : {Layout::plain, Layout::channels_last, Layout::blocked16}) {
     const Tensor parts = scatter(x, at).to(layout);
     EXPECT_LT(distance(values(sum_to(parts, row)), expected), 1e-6);
-    Tensor w = Tensor(Random(2).floats(row).to(devices[0])).set_requires_grad(true);
+    Tensor w = Tensor(Random(2).floats(row)).to(devices[0]).set_requires_grad(true);
     sum(parts * parts * (parts + w) / parts).backward();
     EXPECT_LT(distance(values(w.grad()), expected), 1e-5);
   }

@@ -37,7 +37,7 @@ Differentiable of_rows(std::string name,
   return {std::move(name), [=](Random& r) {
             const std::vector<Shape> shapes{{3, 4}, {4}, {2, 3, 4}, {2, 4, 2, 2}};
             const Shape shape = shapes[static_cast<std::size_t>(r.integer(0, 3))];
-            const int axis = shape.rank() == 1 ? 0 : 1;
+            const int axis = shape.dim() == 1 ? 0 : 1;
             std::vector<std::int64_t> rows(shape.begin(), shape.end());
             rows.erase(rows.begin() + axis);
             const bool weighted = r.integer(0, 1) == 1, ignores = r.integer(0, 1) == 1, smooth = r.integer(0, 1) == 1;
@@ -99,7 +99,7 @@ std::vector<Differentiable> loss_functions() {
       of_rows("CrossEntropyOfProbabilities",
               [](const Tensor& x, const Tensor&, const CrossEntropyOptions& o) {
                 return cross_entropy(
-                    x, softmax(x * x, x.shape().rank() == 1 ? 0 : 1),
+                    x, softmax(x * x, x.shape().dim() == 1 ? 0 : 1),
                     {.weight = o.weight, .reduction = o.reduction, .label_smoothing = o.label_smoothing});
               }),
   };

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "lockstep/autograd/functions.h"
+#include "lockstep/autograd/no_grad.h"
 #include "lockstep/runtime/runtime.h"
 #include "tests/expect_error.h"
 #include "tests/logical_tensors.h"
@@ -222,10 +223,10 @@ Found found_on(int devices, const Loss& loss) {
   const Batch batch;
   Runtime runtime({.cpu_devices = std::max(devices, 1), .cores_per_device = 1, .threads_per_shard = 1});
   const auto& all = runtime.devices();
-  Tensor x = Random(1).floats({batch.samples, batch.kFeatures}).to(all[0]);
-  Tensor target = Random(2).floats({batch.samples, batch.kClasses}, 0, 1).to(all[0]);
+  Tensor x = Tensor(Random(1).floats({batch.samples, batch.kFeatures})).to(all[0]);
+  Tensor target = Tensor(Random(2).floats({batch.samples, batch.kClasses}, 0, 1)).to(all[0]);
   Tensor labels = Tensor::from(batch.labels, {batch.samples}).to(all[0]);
-  Tensor w = as_leaf(Random(3).floats({batch.kClasses, batch.kFeatures}).to(all[0]));
+  Tensor w = as_leaf(Tensor(Random(3).floats({batch.kClasses, batch.kFeatures})).to(all[0]));
   if (devices > 0) {
     std::vector<Slot> slots;
     for (std::size_t s = 0; s < batch.rows.size(); ++s) {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "lockstep/autograd/backward.h"
 #include "lockstep/autograd/functions.h"
 #include "lockstep/runtime/runtime.h"
 #include "tests/expect_error.h"

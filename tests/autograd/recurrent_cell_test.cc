@@ -4,8 +4,10 @@
 #include <optional>
 
 #include "lockstep/autograd/functions.h"
+#include "lockstep/autograd/no_grad.h"
 #include "lockstep/autograd/recurrent.h"
 #include "lockstep/engine/engine.h"
+#include "lockstep/ops/copy.h"
 #include "lockstep/runtime/runtime.h"
 #include "tests/logical_tensors.h"
 
@@ -76,7 +78,7 @@ States make_states(const Cell& cell, const Make& make) {
 std::vector<std::vector<double>> run(const Cell& cell, const Layer& layer, Device device,
                                      const std::shared_ptr<const Placement>& at, bool last) {
   Random random(3);
-  const Make whole = [&](const Shape& shape) { return as_leaf(random.floats(shape).to(device)); };
+  const Make whole = [&](const Shape& shape) { return as_leaf(Tensor(random.floats(shape)).to(device)); };
   const Make samples = [&](const Shape& shape) {
     return at ? as_leaf(scatter(random.floats(shape), at)) : whole(shape);
   };
@@ -116,7 +118,7 @@ TEST_P(RecurrentCell, TakesStatesThatAreReplicated) {
   Runtime runtime;
   const auto outputs = [&](const Layer& layer) {
     Random random(3);
-    const auto array = [&](const Shape& shape) { return random.floats(shape).to(runtime.devices()[0]); };
+    const auto array = [&](const Shape& shape) { return ops::to_device(random.floats(shape), runtime.devices()[0]); };
     const Make make = array;
     const Tensor x = make({kRows, kTime, kInputs});
     const States start = make_states(cell, [&](const Shape& s) { return as_leaf(Tensor::replicated({array(s)})); });
@@ -139,7 +141,7 @@ TEST_P(RecurrentCell, AStepIsTwoTasks) {
     std::optional<NoGradGuard> no_grad;
     if (!backward) no_grad.emplace();
     Random random(3);
-    const Make make = [&](const Shape& shape) { return as_leaf(random.floats(shape).to(device)); };
+    const Make make = [&](const Shape& shape) { return as_leaf(Tensor(random.floats(shape)).to(device)); };
     const RecurrentWeights w = make_weights(cell, make, false);
     const Tensor x = make({kRows, steps, kInputs});
     States states = make_states(cell, make);

@@ -7,6 +7,7 @@
 
 #include "lockstep/autograd/function.h"
 #include "lockstep/autograd/functions.h"
+#include "lockstep/ops/copy.h"
 #include "tests/autograd/gradient_testing.h"
 #include "tests/expect_error.h"
 
@@ -25,7 +26,7 @@ Tensor numbers_like(const Tensor& like, const std::vector<std::int64_t>& values)
   const Array host = Array::from(values, {std::ssize(values)});
   if (like.kind() != Kind::replicated) return Tensor(host).to(like.device());
   std::vector<Array> parts;
-  for (Device device : like.devices()) parts.push_back(host.to(device));
+  for (Device device : like.devices()) parts.push_back(ops::to_device(host, device));
   return Tensor::replicated(std::move(parts));
 }
 
@@ -76,7 +77,7 @@ const std::vector<Operation>& operations() {
          return x.reshape({-1, 5});
        }},
       {"time first", [](T x, O, auto) { return transpose(x, 0, 1); }},
-      {"channels first", [](T x, O, auto) { return transpose(x, 0, x.shape().rank() - 1); }},
+      {"channels first", [](T x, O, auto) { return transpose(x, 0, x.shape().dim() - 1); }},
       {"twice",
        [](T x, O, auto) {
          return concatenate(std::array{x, relu(x)});
@@ -161,7 +162,7 @@ const std::vector<Operation>& operations() {
        }},
       {"padded along axis 0",
        [](T x, O, auto) {
-         std::vector<std::int64_t> widths(2 * static_cast<std::size_t>(x.shape().rank()));
+         std::vector<std::int64_t> widths(2 * static_cast<std::size_t>(x.shape().dim()));
          if (!widths.empty()) widths.back() = 2;
          return pad(x, widths);
        }},
@@ -222,7 +223,7 @@ class RulesTest : public ::testing::Test {
                                    runtime_.devices().begin() + static_cast<std::ptrdiff_t>(devices));
     const auto replicated = [&](const Tensor& t) {
       std::vector<Array> parts;
-      for (Device device : some) parts.push_back(t.array().to(device));
+      for (Device device : some) parts.push_back(ops::to_device(t.array(), device));
       return Tensor::replicated(std::move(parts));
     };
     return {scatter(o.x, std::make_shared<Placement>(rows, slots)), replicated(o.matrix), replicated(o.row)};

@@ -17,7 +17,9 @@ namespace {
 
 class SavedTensorTest : public ::testing::Test {
  protected:
-  Tensor constant(const Shape& shape = {2}) { return Random(1).floats(shape, 0.5, 2).to(runtime_.devices()[0]); }
+  Tensor constant(const Shape& shape = {2}) {
+    return Tensor(Random(1).floats(shape, 0.5, 2)).to(runtime_.devices()[0]);
+  }
   Tensor leaf(const Shape& shape = {2}) { return constant(shape).set_requires_grad(true); }
 
   Runtime runtime_{{.cores_per_device = 1, .threads_per_shard = 1}};
@@ -42,7 +44,7 @@ TEST_F(SavedTensorTest, EveryFunctionThatKeepsATensorNotices) {
   const Write fill = [](const Tensor& t) { ops::fill_(t.array(), 1); };
   const Write add = [](const Tensor& t) { ops::add_(t.array(), ops::affine(t.array(), 2, 0)); };
   const Write part = [](const Tensor& t) {
-    ops::copy_(Array::host({1}).to(t.device()), ops::narrow(ops::reshape(t.array(), {-1}), 0, 1));
+    ops::copy_(ops::to_device(Array::host({1}), t.device()), ops::narrow(ops::reshape(t.array(), {-1}), 0, 1));
   };
   const auto expect_noticed = [&](std::string_view what, const Tensor& y, const Tensor& changed) {
     for (const Write& write : {fill, add, part}) {

@@ -57,10 +57,10 @@ TEST_P(CopyTest, RoundsToF16) {
 }
 
 // Strides of a plain tensor of this shape.
-std::array<std::int64_t, Shape::kMaxRank> strides(const Shape& shape) {
-  std::array<std::int64_t, Shape::kMaxRank> result{};
+std::array<std::int64_t, Shape::kMaxDim> strides(const Shape& shape) {
+  std::array<std::int64_t, Shape::kMaxDim> result{};
   std::int64_t stride = 1;
-  for (int axis = shape.rank() - 1; axis >= 0; --axis) {
+  for (int axis = shape.dim() - 1; axis >= 0; --axis) {
     result[static_cast<std::size_t>(axis)] = stride;
     stride *= shape[axis];
   }
@@ -85,8 +85,8 @@ TEST_P(CopyTest, Permutes) {
     SCOPED_TRACE(shape.str());
     StridedCopy copy{.extent = shape};
     const auto from = strides(shape);
-    for (int i = 0; i < shape.rank(); ++i) copy.extent[i] = shape[axes[i]];
-    for (int i = 0; i < shape.rank(); ++i) copy.from[i] = from[axes[i]];
+    for (int i = 0; i < shape.dim(); ++i) copy.extent[i] = shape[axes[i]];
+    for (int i = 0; i < shape.dim(); ++i) copy.from[i] = from[axes[i]];
     copy.to = strides(copy.extent);
     for (DType type : {dtype(), DType::i64, DType::u8}) {
       TestTensor x = random_.tensor_between(0, 255, shape).to(type, Layout::plain);

@@ -11,9 +11,9 @@ struct Shapes {
 };
 
 Shapes random_shapes(Random& random) {
-  std::int64_t rank = random.integer(0, Shape::kMaxRank);
+  std::int64_t dim = random.integer(0, Shape::kMaxDim);
   std::vector<std::int64_t> a, b, out;
-  for (std::int64_t axis = 0; axis < rank; ++axis) {
+  for (std::int64_t axis = 0; axis < dim; ++axis) {
     std::int64_t extent = random.integer(1, 5), who = random.integer(0, 3);
     out.push_back(extent);
     a.push_back(who == 0 ? 1 : extent);

@@ -40,6 +40,14 @@ TEST(Recipe, GoesThroughJsonExactly) {
                "recipe: lr is [0.1], expected a number, a string, true, or false");
 }
 
+TEST(Recipe, RefusesWhatJsonCannotHold) {
+  Recipe recipe = {{"lr", 0.1}};
+  EXPECT_ERROR(recipe.set("lr", std::numeric_limits<double>::quiet_NaN()),
+               "recipe: lr is nan, expected a finite number");
+  EXPECT_ERROR((Recipe{{"clip", -std::numeric_limits<double>::infinity()}}), "recipe: clip is -inf, expected");
+  EXPECT_EQ(recipe, (Recipe{{"lr", 0.1}}));
+}
+
 TEST(RecipeHash, IsOfNamesAndValuesInAnyOrder) {
   const std::string hash = recipe_hash({{"seed", 0}, {"lr", 0.1}});
   EXPECT_EQ(hash, "ff0a64b8b4763380bc3fe638a20a0009284041e735565bcb2fa019f8a55fe989");

@@ -142,6 +142,24 @@ TEST(Safetensors, AFileOfTorchSaveSaysHowToConvertIt) {
   }
 }
 
+TEST(Safetensors, AnUnreadableFileOfPyTorchsNameSaysHowToConvertIt) {
+  for (const std::string& bytes : {std::string(), std::string("PK\3"), std::string("torch checkpoint"),
+                                   file_of("[]", ""), std::string("\x60\0\0\0\0\0\0\0{", 9)}) {
+    for (const char* name : {"a.pt", "a.pth", "a.bin", "a.ckpt"}) {
+      EXPECT_ERROR(parse_safetensors(bytes, name),
+                   fmt::format("; if it is a file of torch.save(), convert it with python3 -c 'import torch, "
+                               "safetensors.torch as s; s.save_file(torch.load(\"{}\"",
+                               name));
+    }
+    try {
+      parse_safetensors(bytes, "a.safetensors");
+      ADD_FAILURE() << "expected an error";
+    } catch (const Error& error) {
+      EXPECT_EQ(std::string(error.what()).find("torch"), std::string::npos) << error.what();
+    }
+  }
+}
+
 TEST(Safetensors, AlignsEachTensorToItsElement) {
   const std::vector<std::uint8_t> u8(3);
   const std::vector<BFloat16> bf16(1);

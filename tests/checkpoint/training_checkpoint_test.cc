@@ -10,7 +10,9 @@
 
 #include "lockstep/checkpoint/checkpoint_directory.h"
 #include "lockstep/checkpoint/weights.h"
-#include "lockstep/nn/layers.h"
+#include "lockstep/nn/linear.h"
+#include "lockstep/optim/adam.h"
+#include "lockstep/optim/sgd.h"
 #include "lockstep/runtime/random_state.h"
 #include "lockstep/runtime/runtime.h"
 #include "tests/expect_error.h"
@@ -29,7 +31,8 @@ struct Job {
   }
   void step() {
     const Device device = runtime.devices()[0];
-    mse_loss(net(testing::Random(1).floats({4, 3}).to(device)), testing::Random(2).floats({4, 2}).to(device))
+    mse_loss(net(Tensor(testing::Random(1).floats({4, 3})).to(device)),
+             Tensor(testing::Random(2).floats({4, 2})).to(device))
         .backward();
     optimizer.step();
   }
@@ -58,7 +61,8 @@ TEST(TrainingCheckpoint, HoldsEverythingThatTheNextStepNeeds) {
       .samples = 8,
       .seconds = 0.1,
       .loss_scaler = LossScalerState{.scale = 4096, .good_steps = 17},
-      .epochs = {{1, 0.7, 1.0 / 7, 5, 6, {{"perplexity", 1.0 / 3}, {"odd", NAN}}}, {2, 1e-9, 0, 0, 0}}};
+      .epochs = {{1, 0.7, 1.0 / 7, {5, 6}, {{.name = "perplexity", .value = 1.0 / 3}, {.name = "odd", .value = NAN}}},
+                 {2, 1e-9, 0}}};
   save_checkpoint(folder.path(), job.net, job.optimizer, position, kRecipe);
 
   Job other(2, 9);  // other start weights, on other devices
@@ -78,11 +82,12 @@ TEST(TrainingCheckpoint, HoldsEverythingThatTheNextStepNeeds) {
   EXPECT_EQ(run.position.epochs[0].epoch, 1);
   EXPECT_EQ(run.position.epochs[0].seconds, 0.7);
   EXPECT_EQ(run.position.epochs[0].train_loss, 1.0 / 7);
-  EXPECT_EQ(run.position.epochs[0].test_correct, 5);
-  EXPECT_EQ(run.position.epochs[0].test_total, 6);
+  EXPECT_EQ(run.position.epochs[0].test.correct, 5);
+  EXPECT_EQ(run.position.epochs[0].test.total, 6);
   ASSERT_EQ(run.position.epochs[0].metrics.size(), 2u);
-  EXPECT_EQ(run.position.epochs[0].metrics[0], std::pair(std::string("perplexity"), 1.0 / 3));
-  EXPECT_TRUE(std::isnan(run.position.epochs[0].metrics[1].second));
+  EXPECT_EQ(run.position.epochs[0].metrics[0].name, "perplexity");
+  EXPECT_EQ(run.position.epochs[0].metrics[0].value, 1.0 / 3);
+  EXPECT_TRUE(std::isnan(run.position.epochs[0].metrics[1].value));
   EXPECT_TRUE(run.position.epochs[1].metrics.empty());
   EXPECT_EQ(run.position.epochs[1].epoch, 2);
   EXPECT_EQ(other.optimizer.steps(), 2);
@@ -103,8 +108,8 @@ TEST(TrainingCheckpoint, OneThatIsNotFiniteIsNotWritten) {
   job.save(folder.path(), 1);
   const Tensor weight = job.net.weight.host_data();
   // A second moment that overflows where the weight does not.
-  Tensor loss = mse_loss(job.net(testing::Random(1).floats({4, 3}).to(job.runtime.devices()[0])),
-                         testing::Random(2).floats({4, 2}).to(job.runtime.devices()[0]));
+  Tensor loss = mse_loss(job.net(Tensor(testing::Random(1).floats({4, 3})).to(job.runtime.devices()[0])),
+                         Tensor(testing::Random(2).floats({4, 2})).to(job.runtime.devices()[0]));
   (loss * 1e30).backward();
   job.optimizer.step();
   EXPECT_ERROR(job.save(folder.path(), 2), "checkpoint: step 2: optimizer: exp_avg_sq.weight holds inf at element 0");

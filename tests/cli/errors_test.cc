@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "tests/cli/tool.h"
+#include "tests/free_port.h"
 #include "tests/wait_until.h"
 
 namespace lockstep {
@@ -154,6 +155,10 @@ TEST(Usage, UnusableArgumentsEndWithStatus2) {
       {{"--min-delta", "0.1"}, "--min-delta: only with --patience or --save-best"},
       {{"--patience", "0", "--watch", "train_loss"}, "--watch: only with --patience or --save-best; --patience 0"},
       {{"--patience", "0", "--min-delta", "0.1"}, "--min-delta: only with --patience or --save-best; --patience 0"},
+      {{"--patience", "1", "--watch", "accurcy"},
+       "--watch accurcy: expected one of train_loss, accuracy (--metrics adds others)"},
+      {{"--patience", "1", "--watch", "confusion_matrix", "--metrics", "perplexity,confusion_matrix"},
+       "--watch confusion_matrix: expected one of train_loss, accuracy, perplexity (--metrics"},
       {{"--accumulate", "3"}, "--accumulate 3: does not divide --batch-size 32"},
       {{"--dropout", "nan"}, "--dropout: nan is not in [0 - 0.99]"},
       {{"--inject-flip", "1:1.weight"}, "--inject-flip: only with --weights-log"},
@@ -274,6 +279,14 @@ TEST(Usage, HelpSaysWhatAnOptionMeansForItsCommand) {
   EXPECT_THAT(help({"launch"}), HasSubstr("Address of node 0 as the other hosts reach it; needed with several hosts"));
 }
 
+TEST(Usage, HelpSaysWhatKindOfValueAnOptionTakes) {
+  const std::string train = std::regex_replace(run_tool({"train", "--help"}).out, std::regex("\n +"), " ");
+  EXPECT_THAT(train, HasSubstr("Fraction of each target to spread over all classes, 0 to 1 [0]"));
+  EXPECT_THAT(train, HasSubstr("sgd: momentum, 0 to 1 [0]"));
+  for (const char* option : {"--init-from PATH", "--resume DIR", "--watch NAME"}) EXPECT_THAT(train, HasSubstr(option));
+  EXPECT_THAT(train, ::testing::Not(HasSubstr("TEXT")));
+}
+
 TEST(Usage, HelpGoesToStandardOutput) {
   for (const Arguments& arguments : {Arguments{"--help"}, Arguments{"train", "--help"}, Arguments{"eval", "-h"}}) {
     const ToolResult result = run_tool(arguments);
@@ -372,10 +385,19 @@ TEST_F(TrainErrors, OutputsThatCannotBeWrittenAreNoticedBeforeTraining) {
     expect_failure(result, 1, file);
     EXPECT_THAT(result.out, ::testing::Not(HasSubstr("epoch")));
   }
-  for (const char* option : {"--export", "--plot", "--log"}) {
+  for (const char* option : {"--export", "--plot", "--log", "--weights-log"}) {
     SCOPED_TRACE(option);
     expect_failure(train({option, folder_ / "none/x.svg"}), 1, (folder_ / "none/x.svg").string());
     expect_failure(train({option, folder}), 1, folder);
+  }
+  for (const char* option : {"--log", "--weights-log"}) {
+    const std::string path = folder_ / "none/log";
+    // Before the ranks meet: rank 1 never comes.
+    const ToolOptions alone{.environment = {"PATH=/usr/bin:/bin", "RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1",
+                                            fmt::format("MASTER_PORT={}", free_port())}};
+    expect_failure(
+        run_tool(train_arguments(data_, {option, path, "--timeout", "60"}), alone), 1,
+        fmt::format("lockstep: {} {}: the folder {} does not exist", option, path, (folder_ / "none").string()));
   }
   expect_failure(train({"--save", file}), 1, file);
   EXPECT_EQ(folder_.entries(), 2);  // nothing is left behind
@@ -391,6 +413,14 @@ TEST_F(TrainErrors, AFullDiskEndsTheLogAndNotTheRun) {
             "lockstep: the log is incomplete: log: cannot write /dev/full: No space left on device\n");
   EXPECT_THAT(result.out, HasSubstr("test acc"));
   EXPECT_TRUE(std::filesystem::exists(folder_ / "weights"));
+}
+
+// `verify` compares the hashes of every step, so it needs them all.
+TEST_F(TrainErrors, AFullDiskForTheHashesEndsTheRun) {
+  if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "there is no /dev/full";
+  const ToolResult result = train({"--weights-log", "/dev/full"});
+  EXPECT_EQ(result.status, 1);
+  EXPECT_EQ(result.err, "lockstep: --weights-log: cannot write /dev/full: No space left on device\n");
 }
 
 TEST_F(TrainErrors, APlotThatCannotBeWrittenDoesNotEndTheRun) {
@@ -430,6 +460,21 @@ TEST_F(TrainErrors, WeightsThatDoNotFitNameTheFile) {
   const std::string lenet = folder_ / "lenet";
   ASSERT_EQ(train({"--model", "lenet", "--max-steps", "1", "--export", lenet}).status, 0);
   expect_failure(train({"--init-from", lenet}), 1, lenet);
+}
+
+TEST_F(TrainErrors, WeightsOfAnotherModelNameTheModels) {
+  const std::string save = folder_ / "save", weights = folder_ / "lenet.safetensors";
+  ASSERT_EQ(train({"--model", "lenet", "--max-steps", "1", "--save", save, "--export", weights}).status, 0);
+  const auto eval = [&](const std::string& from) {
+    return run_tool({"eval", "--data", data_.path(), "--model", "mlp", "--init-from", from});
+  };
+  for (const ToolResult& result : {eval(save), train({"--init-from", save})}) {
+    expect_failure(result, 1, "; the checkpoint is of --model lenet, expected --model mlp");
+  }
+  expect_failure(eval(weights), 1, "; expected weights of --model mlp");
+  const ToolResult bad = eval(folder_.write("bad", "these are no weights"));
+  expect_failure(bad, 1, "not a safetensors file");
+  EXPECT_THAT(bad.err, ::testing::Not(HasSubstr("--model")));
 }
 
 TEST_F(TrainErrors, ThereHasToBeACheckpointToResumeFrom) {

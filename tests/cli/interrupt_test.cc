@@ -51,7 +51,8 @@ TEST_F(Train, InterruptWithoutAFolderForCheckpointsSaysJustThat) {
 TEST_F(Train, AnInterruptedRunIsMarkedAsOne) {
   const std::filesystem::path log = folder_ / "log", file = folder_ / "weights";
   // The first epoch is long enough to be stopped in.
-  Tool tool(train_arguments(data_, {"--batch-size", "4", "--model", "resnet18", "--log", log, "--export", file}));
+  Tool tool(train_arguments(
+      data_, {"--batch-size", "1", "--shards", "1", "--model", "resnet18", "--log", log, "--export", file}));
   ASSERT_TRUE(wait_until([&] { return !events(log, "step").empty(); }));
   tool.send(SIGINT);
   const ToolResult result = tool.wait();

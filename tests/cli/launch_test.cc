@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <fstream>
 #include <regex>
 
 #include "tests/cli/tool.h"
@@ -109,8 +110,12 @@ TEST(Launch, NamesTheRankThatCannotSave) {
   all.insert(all.begin(), {"launch", "--nproc-per-node", "3", "--", "lockstep"});
   Tool tool(all);
   ASSERT_TRUE(wait_until([&] { return events(log, "step").size() >= 3; }));
-  for (std::error_code busy; std::filesystem::exists(save);) std::filesystem::rename(save, folder / "moved", busy);
-  folder.write("save", "a file in its place");
+  // Again if rank 0 makes the folder anew before the file is there.
+  std::error_code busy;
+  for (int i = 0; !std::filesystem::is_regular_file(save); ++i) {
+    std::filesystem::rename(save, folder / fmt::format("moved{}", i), busy);
+    std::ofstream(save) << "a file in its place";
+  }
   const ToolResult result = tool.wait();
   EXPECT_EQ(result.status, 1);
   EXPECT_EQ(lines(result.err).back(), "lockstep: rank 0 exited with status 1") << result.err;

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <thread>
@@ -95,11 +96,13 @@ TEST_F(StopSignals, ASecondInterruptEndsAStepThatHangs) {
   };
   if (!wait_until(hangs)) GTEST_SKIP() << "this system does not say where a process waits";
   for (int i = 0; i < 3; ++i) tool.send(SIGTERM);
+  const auto first = std::chrono::steady_clock::now();
   tool.send(SIGINT);
   std::this_thread::sleep_for(50ms);
   tool.send(SIGINT);  // a wrapper's duplicate
   std::this_thread::sleep_for(50ms);
-  EXPECT_TRUE(hangs()) << "it goes on waiting";
+  const bool is_duplicate = std::chrono::steady_clock::now() - first < 900ms;  // not where the machine is busy
+  EXPECT_TRUE(!is_duplicate || wait_until(hangs)) << "it goes on waiting";
   std::this_thread::sleep_for(1s);
   tool.send(SIGINT);
   EXPECT_EQ(tool.wait().status, 128 + SIGINT);

@@ -8,6 +8,7 @@
 #include <future>
 #include <thread>
 
+#include "lockstep/net/comm_error.h"
 #include "lockstep/net/tcp_socket.h"
 #include "tests/comm/groups.h"
 #include "tests/expect_error.h"
@@ -104,7 +105,7 @@ TEST(ControlChannel, AMessageArrivesWholeThoughTheGroupIsClosed) {
     if (open) got += static_cast<std::size_t>(n);
   }
   closing.get();
-  EXPECT_GT(got, bytes) << "the message, its frame, and the goodbye";
+  EXPECT_GT(got, bytes) << "the message, its frame, and the shutdown message";
 }
 
 TEST(ControlChannel, ASenderWaitsForAReceiverThatFallsBehind) {
@@ -145,13 +146,13 @@ TEST(ControlChannel, ARankThatGivesUpTellsThoseThatHaveAllTheirConnections) {
   for (SocketKind kind : {SocketKind::unix_domain, SocketKind::tcp}) {
     const auto store = testing::make_memory_store();
     const auto stops = std::make_shared<StoreThatStops>(store, "address of rank 1");
-    const auto connect = [&](int rank, std::chrono::milliseconds patience) {
+    const auto connect = [&](int rank, std::chrono::milliseconds timeout) {
       return std::async(std::launch::async, [=] {
         return ControlChannel::connect({rank, 3, rank == 2 ? stops : store, "key", "127.0.0.1"}, kind, 2,
-                                       TimeLimit(patience));
+                                       TimeLimit(timeout));
       });
     };
-    auto zero = connect(0, kAmple), one = connect(1, 500ms), two = connect(2, 1s);
+    auto zero = connect(0, kAmple), one = connect(1, 2s), two = connect(2, 4s);
     std::promise<RankFailure> told;
     ControlChannel channel(0, std::move(zero.get()[1]), kAmple);
     std::once_flag first;

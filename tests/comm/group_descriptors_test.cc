@@ -16,6 +16,7 @@
 #include "groups.h"
 #include "lockstep/base/file_descriptor.h"
 #include "lockstep/comm/socket_group.h"
+#include "lockstep/net/comm_error.h"
 #include "lockstep/net/tcp_socket.h"
 #include "lockstep/net/tcp_store.h"
 #include "lockstep/net/tcp_store_server.h"
@@ -76,7 +77,7 @@ TEST(GroupDescriptors, AGroupThatNeedsMoreSaysSo) {
               limit_descriptors(40, 40);
               const auto store = testing::make_memory_store();
               // On a busy machine, a rank may start late by a quarter of this.
-              const GroupTimeouts timeouts{.silence = 4s, .progress = 4s};
+              const GroupTimeouts timeouts{.silence = 8s, .progress = 8s};
               std::vector<std::string> errors(8);
               std::vector<std::thread> ranks;
               const auto begin = std::chrono::steady_clock::now();
@@ -115,7 +116,7 @@ TEST(GroupDescriptors, ARankWithoutOneForACallBacksOff) {
               std::thread rank([&] {
                 try {
                   make_socket_group({.rank = 0, .size = 2, .store = store, .key = "key", .address = "127.0.0.1"},
-                                    {.silence = 1s, .progress = 1s}, TransportChoice::tcp);
+                                    {.silence = 4s, .progress = 4s}, TransportChoice::tcp);
                 } catch (const CommError& e) {
                   error = e.what();
                 }

@@ -1,4 +1,4 @@
-// Groups of every back end for tests. Ranks are threads here, for every kind of connection. MPI's ranks (tests/mpi) are
+// Groups over every transport for tests. Ranks are threads here, for every kind of connection. MPI's ranks (tests/mpi) are
 // processes that each make only their own group.
 #pragma once
 

@@ -27,7 +27,7 @@ TEST(SharedMemoryFailures, ATransportThatFailedEndsTheWaitForSharedMemory) {
   const auto store = testing::make_memory_store();
   std::unique_ptr<Transport> transports[2];
   const auto make = [&](int rank) {
-    const Introduction who{.rank = rank, .size = 2, .store = store, .key = "key", .address = "127.0.0.1"};
+    const GroupMembership who{.rank = rank, .size = 2, .store = store, .key = "key", .address = "127.0.0.1"};
     transports[rank] = make_shared_memory_transport(make_process_peers(who, TimeLimit(kWait)), kWait);
   };
   std::thread other(make, 1);

@@ -51,13 +51,13 @@ TEST(DescriptorLimit, RanksStillHearEachOtherWhereItWasLowered) {
               std::vector<FileDescriptor> of_zero(2), of_one(2);
               of_zero[1] = FileDescriptor(ends[0]);
               of_one[0] = FileDescriptor(ends[1]);
-              ControlChannel zero(0, std::move(of_zero), 1s), one(1, std::move(of_one), 1s);
+              ControlChannel zero(0, std::move(of_zero), 2s), one(1, std::move(of_one), 2s);
               std::atomic<bool> failed{false};
               for (ControlChannel* channel : {&zero, &one}) {
                 channel->watch([&](const RankFailure&) { failed = true; });
               }
               limit_descriptors(2, 2);
-              std::this_thread::sleep_for(2s);
+              std::this_thread::sleep_for(4s);
               zero.send(1, 5, {{.count = 42}, {}}, TimeLimit(10s));
               const auto received = one.receive(0, 5, TimeLimit(10s), [] { return false; });
               for (ControlChannel* channel : {&zero, &one}) channel->watch(nullptr);

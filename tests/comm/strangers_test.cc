@@ -135,7 +135,7 @@ TEST(Strangers, ManyDoNotPushOutARankThatIsOnItsWay) {
   const auto store = testing::make_memory_store();
   auto zero = std::async(std::launch::async, [&] {
     return make_socket_group({.rank = 0, .size = 2, .store = store, .key = "key", .address = "127.0.0.1"},
-                             {.silence = std::chrono::milliseconds(3'000)}, TransportChoice::tcp);
+                             {.silence = std::chrono::milliseconds(6'000)}, TransportChoice::tcp);
   });
   store->set("host of rank 1", "elsewhere");
   const std::string address = store->get("address of rank 0", std::chrono::seconds(20));
@@ -160,15 +160,15 @@ TEST(Strangers, ARankWithAnotherKeyDoesNotGetIn) {
       try {
         make_socket_group(
             {.rank = r, .size = 2, .store = store, .key = fmt::format("key {}", r), .address = "127.0.0.1"},
-            {.silence = std::chrono::milliseconds(500)}, TransportChoice::tcp);
+            {.silence = std::chrono::milliseconds(2'000)}, TransportChoice::tcp);
       } catch (const Error& error) {
         errors[static_cast<std::size_t>(r)] = error.what();
       }
     });
   }
   for (auto& rank : ranks) rank.join();
-  EXPECT_EQ(errors[0], "rank 1 lost (did not join within 500 ms) during rendezvous");
-  EXPECT_EQ(errors[1], "rank 0 lost (not connected within 500 ms) during rendezvous");
+  EXPECT_EQ(errors[0], "rank 1 lost (did not join within 2 s) during rendezvous");
+  EXPECT_EQ(errors[1], "rank 0 lost (not connected within 2 s) during rendezvous");
 }
 
 }  // namespace

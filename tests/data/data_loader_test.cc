@@ -1,4 +1,3 @@
-#include "lockstep/data/data_loader.h"
 
 #include <gtest/gtest.h>
 
@@ -9,6 +8,9 @@
 #include <numeric>
 #include <thread>
 
+#include "lockstep/data/data_loader.h"
+#include "lockstep/data/sampler.h"
+#include "lockstep/data/tensor_dataset.h"
 #include "lockstep/runtime/runtime.h"
 #include "tests/expect_error.h"
 #include "tests/thread_limit.h"

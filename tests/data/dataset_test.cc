@@ -1,4 +1,3 @@
-#include "lockstep/data/dataset.h"
 
 #include <gtest/gtest.h>
 
@@ -6,6 +5,11 @@
 #include <limits>
 #include <vector>
 
+#include "lockstep/data/fashion_mnist.h"
+#include "lockstep/data/head_dataset.h"
+#include "lockstep/data/map_dataset.h"
+#include "lockstep/data/random_dataset.h"
+#include "lockstep/data/tensor_dataset.h"
 #include "tests/expect_error.h"
 
 namespace lockstep {

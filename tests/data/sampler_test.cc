@@ -1,10 +1,10 @@
-#include "lockstep/data/data_loader.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <numeric>
 
+#include "lockstep/data/sampler.h"
 #include "tests/expect_error.h"
 
 namespace lockstep {

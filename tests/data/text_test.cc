@@ -1,10 +1,10 @@
 // Windows of a text as examples.
-#include "lockstep/data/dataset.h"
 
 #include <gtest/gtest.h>
 
 #include <set>
 
+#include "lockstep/data/text.h"
 #include "tests/expect_error.h"
 
 namespace lockstep {

@@ -48,7 +48,7 @@ TEST_F(Cancellation, WhatRunsFinishesAndTheRestIsSkipped) {
     ADD_FAILURE() << "nothing was thrown";
   } catch (const CancelledError& error) {
     EXPECT_STREQ(error.what(), "cancelled: the run was interrupted");
-    EXPECT_THROW(std::rethrow_exception(error.failure().cause), Error);
+    EXPECT_THROW(std::rethrow_exception(error.cause()), Error);
   }
   EXPECT_EQ(ran, 1);
   EXPECT_EQ(engine.counters().skipped, 100);

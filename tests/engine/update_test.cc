@@ -172,6 +172,96 @@ TEST_P(Update, TellsATaskOnRequestThatItIsSkipped) {
   EXPECT_EQ(reason, "batch");
 }
 
+// A loss, and a gradient that fails apart from it.
+class FailuresOfAGroup : public Update {
+ protected:
+  void fail_in(const std::shared_ptr<FailureGroup>& group, const Resource& data, const std::string& name) {
+    engine_.push({.name = name, .lane = lane_, .writes = {data}, .group = group, .run = [name](const TaskContext&) {
+                    throw Error(name);
+                  }});
+  }
+  std::string error_of_all() {
+    try {
+      engine_.wait_all();
+    } catch (const TaskError& error) {
+      return error.task();
+    }
+    return "";
+  }
+
+  Resource gradient_ = engine_.make_resource(), other_gradient_ = engine_.make_resource();
+  std::shared_ptr<FailureGroup> group_ = std::make_shared<FailureGroup>(std::vector{batch_});
+};
+
+TEST_P(FailuresOfAGroup, AreReportedWithTheRoots) {
+  fail_batch(batch_);
+  fail_in(group_, gradient_, "gradient");
+  EXPECT_EQ(error_of(batch_), "batch");
+  // Its task runs after the report.
+  fail_in(group_, other_gradient_, "other gradient");
+  EXPECT_EQ(error_of_all(), "");
+  EXPECT_TRUE(engine_.reported(*group_));
+}
+
+TEST_P(FailuresOfAGroup, ReportThatOfTheRoots) {
+  fail_batch(batch_);
+  fail_in(group_, gradient_, "gradient");
+  EXPECT_EQ(error_of(gradient_), "gradient");
+  EXPECT_EQ(error_of_all(), "");
+}
+
+TEST_P(FailuresOfAGroup, AreReportedWithOneAnother) {
+  engine_.push({.name = "loss", .lane = lane_, .writes = {batch_}, .run = [](const TaskContext&) {}});
+  fail_in(group_, gradient_, "gradient");
+  fail_in(group_, other_gradient_, "other gradient");
+  EXPECT_EQ(error_of(other_gradient_), "other gradient");
+  EXPECT_EQ(error_of_all(), "");
+}
+
+TEST_P(FailuresOfAGroup, ThatNobodyHasReadAreReported) {
+  fail_batch(batch_);
+  fail_in(group_, gradient_, "gradient");
+  EXPECT_EQ(error_of_all(), "batch");
+  EXPECT_EQ(error_of_all(), "");
+}
+
+// Two batches that a backward pass adds up are still two.
+TEST_P(FailuresOfAGroup, AreNotReportedWithThoseOfAnotherGroup) {
+  const auto other = std::make_shared<FailureGroup>(std::vector<Resource>());
+  fail_in(group_, gradient_, "gradient");
+  fail_in(other, other_gradient_, "other gradient");
+  engine_.push({.name = "sum",
+                .lane = lane_,
+                .reads = {gradient_, other_gradient_},
+                .writes = {copy_},
+                .group = other,
+                .run = [](const TaskContext&) {}});
+  EXPECT_EQ(error_of(copy_), "gradient");
+  EXPECT_TRUE(engine_.reported(*group_));
+  EXPECT_FALSE(engine_.reported(*other));
+  EXPECT_EQ(error_of_all(), "other gradient");
+}
+
+TEST_P(FailuresOfAGroup, BelongToTheScopeOfTheThread) {
+  {
+    const FailureScope scope(group_);
+    fail_in(nullptr, gradient_, "gradient");
+  }
+  EXPECT_EQ(error_of(gradient_), "gradient");
+  EXPECT_TRUE(engine_.reported(*group_));
+}
+
+TEST_P(FailuresOfAGroup, CanBeReportedAgain) {
+  fail_batch(batch_);
+  EXPECT_EQ(error_of(batch_), "batch");
+  engine_.report_again(engine_.failure(batch_));
+  update(batch_);
+  EXPECT_EQ(error_of(weight_), "batch");
+  EXPECT_EQ(error_of(weight_), "");
+}
+
+INSTANTIATE_TEST_SUITE_P(Engines, FailuresOfAGroup, ::testing::Bool(),
+                         [](const auto& info) { return std::string(info.param ? "serial" : "threaded"); });
 INSTANTIATE_TEST_SUITE_P(Engines, Update, ::testing::Bool(),
                          [](const auto& info) { return std::string(info.param ? "serial" : "threaded"); });
 

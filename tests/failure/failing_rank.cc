@@ -7,10 +7,12 @@
 
 #include "lockstep/autograd/function.h"
 #include "lockstep/autograd/functions.h"
+#include "lockstep/data/tensor_dataset.h"
 #include "lockstep/launch/launch_environment.h"
 #include "lockstep/net/secret.h"
 #include "lockstep/net/tcp_store.h"
-#include "lockstep/nn/layers.h"
+#include "lockstep/nn/linear.h"
+#include "lockstep/optim/sgd.h"
 #include "lockstep/train/trainer.h"
 #include "tests/failure/faulty_group.h"
 #include "tests/logical_tensors.h"

@@ -39,8 +39,8 @@ void hold_this_thread(int) {
   --threads_held;
 }
 
-// Cuts all connections at one moment. If the rank kept running while they were cut one by one, it would say goodbye
-// through the last one; then only one connection was lost, which others rightly report differently.
+// Cuts all connections at one moment. If the rank kept running while they were cut one by one, it would send a shutdown
+// message through the last one, and the others would report only the first loss.
 void cut_at_once() {
   struct sigaction action {};
   action.sa_handler = hold_this_thread;
@@ -75,7 +75,7 @@ void strike(const std::string& kind) {
   if (kind == "kill") ::kill(::getpid(), SIGKILL);
   if (kind == "stop") ::kill(::getpid(), SIGSTOP);
   if (kind == "cut") cut_for_good();
-  if (kind == "busy") std::this_thread::sleep_for(std::chrono::seconds(3));
+  if (kind == "busy") std::this_thread::sleep_for(std::chrono::seconds(5));
   if (kind == "throw") throw std::runtime_error("out of luck");
 }
 

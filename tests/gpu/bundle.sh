@@ -9,9 +9,9 @@ build=$1 file=$(realpath "$2") folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 mkdir -p "$folder/bin" "$folder/lib"
 if [ "${3:-}" = emulated_ ]; then
-  programs=("$build"/tests/cuda_emulator/emulated_{lockstep,gpu_test,gpu_devices_test,automatic_parallelism})
+  programs=("$build"/tests/cuda_emulator/emulated_{lockstep,lockstep-bench,gpu_test,gpu_devices_test,automatic_parallelism})
 else
-  programs=("$build"/{apps/lockstep/lockstep,tests/gpu/gpu_test,tests/gpu/gpu_devices_test,examples/automatic_parallelism})
+  programs=("$build"/{apps/lockstep/lockstep,apps/lockstep/lockstep-bench,tests/gpu/gpu_test,tests/gpu/gpu_devices_test,examples/automatic_parallelism})
   bandwidth=$build/tests/gpu/bandwidth/gpu_bandwidth
   [ ! -e "$bandwidth" ] || programs+=("$bandwidth")
 fi

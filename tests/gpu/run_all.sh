@@ -37,7 +37,7 @@ else
   { cmake --preset release -DLOCKSTEP_CUDA=ON -DLOCKSTEP_CUDA_ARCHITECTURES=native &&
     ninja -C build lockstep gpu_test gpu_devices_test gpu_bandwidth automatic_parallelism; } > "$logs/build.txt" 2>&1 ||
     { tail -20 "$logs/build.txt"; exit 1; }
-  programs=(build/apps/lockstep/lockstep build/tests/gpu/gpu_test build/tests/gpu/gpu_devices_test
+  programs=(build/apps/lockstep/lockstep{,-bench} build/tests/gpu/gpu_test build/tests/gpu/gpu_devices_test
     build/tests/gpu/bandwidth/gpu_bandwidth build/examples/automatic_parallelism)
 fi
 SECONDS=0

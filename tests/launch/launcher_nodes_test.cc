@@ -71,7 +71,7 @@ TEST_F(Nodes, StartAgainAfterANodeThatEndsItsRanksSlowly) {
   const std::string script =
       "[ $LOCKSTEP_RESTART_COUNT = 1 ] && exit 0; [ $RANK = 0 ] && { sleep 0.3; exit 5; }; "
       "[ $GROUP_RANK = 0 ] || trap '' TERM; while :; do sleep 0.02; done";
-  const LauncherOptions options{.max_restarts = 1, .restart_delay = 0ms, .timeout = 1s, .grace = 1s};
+  const LauncherOptions options{.max_restarts = 1, .restart_delay = 0ms, .timeout = 4s, .grace = 5s};
   const pid_t zero = start(0, script, options), one = start(1, script, options);
   EXPECT_EQ(exit_status(zero), 0) << log(0);
   EXPECT_EQ(exit_status(one), 0) << log(1);
@@ -103,8 +103,8 @@ TEST_F(Nodes, ALauncherThatIsKilledEndsTheOthers) {
   for (const int killed : {0, 1}) {
     port_ = free_port();
     const std::string script = leave_number(folders_[killed]) + "sleep 1000";
-    const pid_t nodes[] = {start(0, script, {.timeout = 2s, .grace = 50ms}),
-                           start(1, script, {.timeout = 2s, .grace = 50ms})};
+    const pid_t nodes[] = {start(0, script, {.timeout = 5s, .grace = 50ms}),
+                           start(1, script, {.timeout = 5s, .grace = 50ms})};
     for (const char* rank : {"0", "1", "2", "3"}) read_line(folders_[killed], rank);
     ::kill(nodes[killed], SIGKILL);
     EXPECT_EQ(exit_status(nodes[killed]), 128 + SIGKILL);
@@ -117,14 +117,14 @@ TEST_F(Nodes, ALauncherThatIsKilledEndsTheOthers) {
 TEST_F(Nodes, LaunchersThatWereSuspendedGoOn) {
   const std::string end = (folders_[0] / "end").string();
   const std::string script = leave_number(folders_[1]) + fmt::format("while [ ! -e {} ]; do sleep 0.02; done", end);
-  const pid_t nodes[] = {start(0, script, {.timeout = 2s}), start(1, script, {.timeout = 2s})};
+  const pid_t nodes[] = {start(0, script, {.timeout = 4s}), start(1, script, {.timeout = 4s})};
   for (const char* rank : {"0", "1", "2", "3"}) read_line(folders_[1], rank);
-  // In this order, node 0 has seen the other's last pulse and looks for the next one before it can arrive.
+  // In this order, node 0 has seen the other's last heartbeat and looks for the next one before it can arrive.
   for (const int node : {1, 0}) {
     std::this_thread::sleep_for(600ms);
     ::kill(nodes[node], SIGSTOP);
   }
-  std::this_thread::sleep_for(6s);
+  std::this_thread::sleep_for(10s);
   for (const int node : {0, 1}) {
     ::kill(nodes[node], SIGCONT);
     std::this_thread::sleep_for(600ms);

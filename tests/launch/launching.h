@@ -1,6 +1,7 @@
 // Launches shell scripts for tests.
 #pragma once
 
+#include <fmt/core.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "launch_variables.h"
+#include "lockstep/net/comm_error.h"
 #include "lockstep/net/tcp_store.h"
 #include "lockstep/net/tcp_store_server.h"
 #include "tests/expect_error.h"
@@ -204,9 +205,9 @@ TEST_F(RendezvousTest, OtherHostsNeedASecret) {
 
 TEST_F(RendezvousTest, WhoDidNotComeIsNamed) {
   const auto ranks =
-      join_all({{.rank = 0, .world_size = 4, .timeout = 300ms}, {.rank = 2, .world_size = 4, .timeout = 300ms}});
+      join_all({{.rank = 0, .world_size = 4, .timeout = 3s}, {.rank = 2, .world_size = 4, .timeout = 3s}});
   for (const Outcome& rank : ranks) {
-    EXPECT_EQ(rank.error, "rendezvous: ranks 1, 3 of 4 did not join within 0.3 s");
+    EXPECT_EQ(rank.error, "rendezvous: ranks 1, 3 of 4 did not join within 3 s");
     EXPECT_EQ(rank.lost_rank, 1);
   }
 }
@@ -217,8 +218,8 @@ TEST_F(RendezvousTest, RankZeroThatDidNotComeIsNamed) {
   EXPECT_EQ(one.lost_rank, 0);
   const TcpStoreServer server({.port = std::stoi(std::getenv("MASTER_PORT"))});
   set("LOCKSTEP_LAUNCHER_STORE", "1");
-  one = join({.rank = 1, .world_size = 2, .timeout = 1s});  // enough to reach the store on a busy machine
-  EXPECT_EQ(one.error, "rendezvous: rank 0 of 2 did not join within 1 s");
+  one = join({.rank = 1, .world_size = 2, .timeout = 4s});  // enough to reach the store on a busy machine
+  EXPECT_EQ(one.error, "rendezvous: rank 0 of 2 did not join within 4 s");
   EXPECT_EQ(one.lost_rank, 0);
 }
 
@@ -229,14 +230,14 @@ TEST_F(RendezvousTest, RankZeroThatStandsStillIsNamed) {
     join({.rank = 0, .world_size = 3, .timeout = kMeetingTime});
     ::_exit(0);
   }
-  auto one = std::async(std::launch::async, [] { return join({.rank = 1, .world_size = 3, .timeout = 2s}); });
+  auto one = std::async(std::launch::async, [] { return join({.rank = 1, .world_size = 3, .timeout = 5s}); });
   {
     TcpStore store({.port = std::stoi(std::getenv("MASTER_PORT"))});
     store.get("rendezvous/0/1/rank/1", kMeetingTime);
   }
   ::kill(child, SIGSTOP);
   const Outcome outcome = one.get();
-  EXPECT_THAT(outcome.error, HasSubstr("rank 0 of 3 did not join within 2 s, or is unreachable"));
+  EXPECT_THAT(outcome.error, HasSubstr("rank 0 of 3 did not join within 5 s, or is unreachable"));
   EXPECT_EQ(outcome.lost_rank, 0);
   ::kill(child, SIGKILL);
   ::waitpid(child, nullptr, 0);

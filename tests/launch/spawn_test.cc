@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <exception>
 #include <future>
 #include <stdexcept>
 #include <string>
@@ -14,6 +15,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/fork_guard.h"
 #include "lockstep/launch/rendezvous.h"
+#include "lockstep/net/comm_error.h"
 #include "tests/environment_variable.h"
 #include "tests/expect_error.h"
 #include "tests/process_limits.h"
@@ -102,7 +104,17 @@ TEST(Spawn, OtherEndsAreNamed) {
   EXPECT_ERROR(spawn([](int) { ::_exit(3); }), "rank 0 exited with status 3");
 }
 
-// The lost rank ends last. The errors of the others, from a task or not, must not come back.
+// As the engine's TaskError wraps what a task threw.
+class Wrapping : public Error {
+ public:
+  explicit Wrapping(const CommError& cause) : Error("a task"), cause_(std::make_exception_ptr(cause)) {}
+  std::exception_ptr cause() const override { return cause_; }
+
+ private:
+  std::exception_ptr cause_;
+};
+
+// The lost rank ends last. The errors of the others, wrapped or not, must not come back.
 TEST(Spawn, TheRankThatFailedFirstIsNamedAndNotThoseThatLostIt) {
   const auto body = [](int rank) {
     if (rank == 1) {
@@ -111,7 +123,7 @@ TEST(Spawn, TheRankThatFailedFirstIsNamedAndNotThoseThatLostIt) {
     }
     const CommError lost("rank 1 lost (connection closed)", 1);
     if (rank == 0) throw lost;
-    throw TaskError(std::make_shared<Failure>(Failure{.cause = std::make_exception_ptr(lost), .message = "a task"}));
+    throw Wrapping(lost);
   };
   EXPECT_ERROR(spawn(body, {.nprocs = 3}), "rank 1 failed: out of luck");
 }

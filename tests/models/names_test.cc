@@ -5,8 +5,14 @@
 #include <map>
 
 #include "lockstep/checkpoint/weights.h"
+#include "lockstep/models/gpt.h"
+#include "lockstep/models/lenet.h"
+#include "lockstep/models/lstm_language_model.h"
+#include "lockstep/models/mlp.h"
 #include "lockstep/models/models.h"
-#include "lockstep/nn/module.h"
+#include "lockstep/models/resnet.h"
+#include "lockstep/nn/sequential.h"
+#include "lockstep/nn/state_dict.h"
 #include "lockstep/runtime/runtime.h"
 #include "tests/expect_error.h"
 #include "tests/temporary_folder.h"
@@ -102,7 +108,7 @@ TEST(Models, Resnet50LoadsAFileOfTorchvisionsShape) {
   StateDict state;
   for (std::size_t i = 0; i < entries.size(); ++i) {
     const auto& [name, shape] = entries[i];
-    if (shape.rank() == 0) {
+    if (shape.dim() == 0) {
       state.emplace_back(name, Tensor::from(std::vector<std::int64_t>{7}, shape));
     } else {
       const auto count = static_cast<std::size_t>(shape.numel());

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "lockstep/autograd/backward.h"
 #include "lockstep/runtime/runtime.h"
 #include "tests/logical_tensors.h"
 #include "tests/models/operation_cases.h"

@@ -8,10 +8,12 @@
 #include <nlohmann/json.hpp>
 
 #include "lockstep/data/data_loader.h"
-#include "lockstep/data/dataset.h"
+#include "lockstep/data/fashion_mnist.h"
+#include "lockstep/data/head_dataset.h"
 #include "lockstep/models/models.h"
-#include "lockstep/nn/module.h"
-#include "lockstep/optim/optimizer.h"
+#include "lockstep/models/resnet.h"
+#include "lockstep/nn/state_dict.h"
+#include "lockstep/optim/sgd.h"
 #include "lockstep/parallel/split.h"
 #include "lockstep/runtime/runtime.h"
 #include "tests/models/pseudo_random.h"

@@ -7,8 +7,9 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "lockstep/models/models.h"
-#include "lockstep/nn/module.h"
+#include "lockstep/autograd/backward.h"
+#include "lockstep/models/resnet.h"
+#include "lockstep/nn/state_dict.h"
 #include "lockstep/runtime/runtime.h"
 #include "tests/logical_tensors.h"
 #include "tests/models/pseudo_random.h"
@@ -62,12 +63,12 @@ Doubles numbers(const std::string& name, const Shape& shape) {
 Tensor value(const std::string& name, const Shape& shape) {
   const bool small = name.ends_with("bias") || name.ends_with("running_mean");
   double scale = 1;
-  if (shape.rank() > 1) {
+  if (shape.dim() > 1) {
     const double fan_in = static_cast<double>(shape.numel() / shape[0]);
     while (scale * scale * fan_in > 6) scale /= 2;
   }
   Doubles all = numbers(name, shape);
-  for (double& u : all) u = shape.rank() > 1 ? u * scale : small ? u / 8 : 1 + u / 2;
+  for (double& u : all) u = shape.dim() > 1 ? u * scale : small ? u / 8 : 1 + u / 2;
   return Tensor::from(all, shape, {.dtype = DType::f32});
 }
 

@@ -9,8 +9,10 @@
 #include <fstream>
 #include <map>
 
+#include "lockstep/autograd/backward.h"
 #include "lockstep/runtime/runtime.h"
 #include "tests/logical_tensors.h"
+#include "tests/models/documented_differences.h"
 #include "tests/models/sample_functions.h"
 
 namespace lockstep::testing {
@@ -131,13 +133,32 @@ bool near(double found, double expected, double tolerance) {
   return std::abs(found - expected) <= tolerance;
 }
 
-// Empty, or the first difference beyond the rounding errors that two right computations may have.
-std::string difference(const FoundValues& found, const ExpectedValues& expected, bool elementwise, bool signs,
-                       double largest_input) {
-  if (!found.defined) return "is missing";
+// The first difference beyond the rounding errors that two right computations may have, or an empty text.
+struct Difference {
+  std::string text;
+  bool documented = false;  // there are documented ones, and perhaps no other
+};
+
+SampleInput as_input(const Sample& s) { return {s.function, s.inputs, s.arguments}; }
+
+// Compares tensor `number` of the outputs, or of the gradients.
+Difference difference(const Sample& s, std::size_t number, bool gradient, const FoundValues& found,
+                      const ExpectedValues& expected, double largest_input) {
+  // The gradient of an operand that was broadcast is a sum.
+  const bool elementwise = s.elementwise && (!gradient || expected.shape == s.outputs[0].shape);
+  const bool signs = s.elementwise && !gradient;
+  Difference result;
+  const auto differ = [&](const std::string& text) {
+    result.text = fmt::format("{} {} {}", gradient ? "gradient" : "output", number, text);
+    return result;
+  };
+  if (!found.defined) return differ("is missing");
   if (!same_shape(found.shape, expected.shape))
-    return fmt::format("has the shape {}, expected {}", found.shape, expected.shape);
-  if (found.type != expected.type) return fmt::format("is {}, expected {}", found.type, expected.type);
+    return differ(fmt::format("has the shape {}, expected {}", found.shape, expected.shape));
+  if (found.type != expected.type) {
+    result.documented = is_documented_type(as_input(s), found.type, expected.type);
+    if (!result.documented) return differ(fmt::format("is {}, expected {}", found.type, expected.type));
+  }
   double largest = 0;
   for (double v : expected.values) {
     if (std::isfinite(v)) largest = std::max(largest, std::abs(v));
@@ -155,31 +176,35 @@ std::string difference(const FoundValues& found, const ExpectedValues& expected,
         : elementwise          ? 4 * kEps * std::abs(wanted) + 2 * of_f32 + smallest + of_saved
                       : 8 * kEps * std::abs(wanted) + 16 * kEps * largest + 4 * of_f32 + 8 * kEps * largest_input;
     const bool as_f32 = in_f32 != expected.in_f32.end() && near(y, in_f32->second, 8 * kEps * std::abs(in_f32->second));
-    if (!as_f32 && !near(y, wanted, tolerance)) {
-      return fmt::format("has {:.9g} at {}, expected {:.9g} within {:.3g}", y, i, wanted, tolerance);
-    }
+    const bool is_near = as_f32 || near(y, wanted, tolerance);
     const bool zero = y == 0 && static_cast<float>(wanted) == 0.0F;
-    if (signs && zero && std::signbit(y) != std::signbit(wanted))
-      return fmt::format("has {} at {}, expected {}", y, i, wanted);
+    if (is_near && !(signs && zero && std::signbit(y) != std::signbit(wanted))) continue;
+    if (is_documented(as_input(s), {gradient, number, i, y, wanted})) {
+      result.documented = true;
+      continue;
+    }
+    return differ(is_near ? fmt::format("has {} at {}, expected {}", y, i, wanted)
+                          : fmt::format("has {:.9g} at {}, expected {:.9g} within {:.3g}", y, i, wanted, tolerance));
   }
-  return {};
+  return result;
 }
 
-std::string difference(const Sample& s, const Outcome& o) {
+Difference difference(const Sample& s, const Outcome& o) {
   if (o.outputs.size() != s.outputs.size())
-    return fmt::format("{} outputs, expected {}", o.outputs.size(), s.outputs.size());
+    return {fmt::format("{} outputs, expected {}", o.outputs.size(), s.outputs.size())};
+  Difference all;
+  const auto add = [&](const Difference& d) {
+    all.documented |= d.documented;
+    all.text = d.text;
+    return !d.text.empty();
+  };
   for (std::size_t i = 0; i < s.outputs.size(); ++i) {
-    const std::string d = difference(o.outputs[i], s.outputs[i], s.elementwise, s.elementwise, o.largest_input);
-    if (!d.empty()) return fmt::format("output {} {}", i, d);
+    if (add(difference(s, i, false, o.outputs[i], s.outputs[i], o.largest_input))) return all;
   }
   for (std::size_t i = 0; i < s.gradients.size(); ++i) {
-    if (!s.gradients[i]) continue;
-    // The gradient of an operand that was broadcast is a sum.
-    const bool elementwise = s.elementwise && s.gradients[i]->shape == s.outputs[0].shape;
-    const std::string d = difference(o.gradients[i], *s.gradients[i], elementwise, false, o.largest_input);
-    if (!d.empty()) return fmt::format("gradient {} {}", i, d);
+    if (s.gradients[i] && add(difference(s, i, true, o.gradients[i], *s.gradients[i], o.largest_input))) return all;
   }
-  return {};
+  return all;
 }
 
 std::vector<Sample> read_samples(const std::string& path, const std::function<void(const Sample&)>& visit = {}) {
@@ -199,50 +224,6 @@ struct Counts {
   std::int64_t cases = 0, agree = 0, types = 0, other = 0, documented = 0, disagree = 0;
 };
 
-// The differences and limits that docs/decisions/33-few-kernels-carry-the-operations.md lists.
-bool is_documented(const Sample& s, const std::string& difference) {
-  static const std::map<std::string, std::vector<std::string>> kDocumented{
-      {"sign", {"has -0 at", "has nan at"}},
-      {"sin", {"expected -0"}},
-      {"tanh", {"expected -0"}},
-      {"relu", {"expected -0"}},
-      {"log1p", {"has -0 at"}},
-      {"multiply_number", {"expected -0"}},
-      {"divide_number", {"expected -0"}},
-      {"add_number", {"expected -0"}},
-      {"subtract_number", {"expected -0"}},
-      {"maximum", {"has 0 at", "has -0 at"}},
-      {"minimum", {"has 0 at", "has -0 at"}},
-      {"clamp", {"has 0 at", "has -0 at"}},
-      {"elu", {"expected 0", "expected -0", "gradient 0 has nan at"}},
-      {"gelu", {"expected -0", "expected 0"}},
-      {"masked_fill", {"expected 1 within 0"}},
-      {"pad", {"has 2 at"}},
-      {"pow_number", {"has 0 at 47, expected -0", "has inf at 47, expected -inf", "nan within", "has inf at"}},
-      {"pow", {"nan within"}},
-      {"sort", {"output 1 has"}},
-      {"argsort", {"output 0 has"}},
-      {"sum_to", {"is i64, expected u8"}},
-      {"cross_entropy", {"gradient 2 is missing"}},
-  };
-  if (difference.starts_with("gradient") && s.function == "relu") {
-    const std::size_t at = std::stoul(difference.substr(difference.find(" at ") + 4));
-    return s.inputs.at(0).at("v").at(at) == "nan";
-  }
-  // PyTorch's own order of equal elements is another one in long rows alone.
-  if ((s.function == "sort" || s.function == "argsort") && s.outputs[0].values.size() <= 1000) return false;
-  const auto found = kDocumented.find(s.function);
-  return found != kDocumented.end() && std::ranges::any_of(found->second, [&](const std::string& part) {
-           return difference.find(part) != std::string::npos;
-         });
-}
-
-bool is_documented_limit(const std::string& error) {
-  return std::ranges::any_of(std::vector<std::string>{"type", "expected i64", "(N, C, L)", "(N, C, H, W)", "norm: p is",
-                                                      "of shape []", "axes", "weight"},
-                             [&](const std::string& part) { return error.find(part) != std::string::npos; });
-}
-
 class SamplesParity : public ::testing::TestWithParam<bool> {
  protected:
   void run(const std::string& path) {
@@ -252,17 +233,17 @@ class SamplesParity : public ::testing::TestWithParam<bool> {
       Counts& n = counts_[s.suite];
       ++n.cases;
       if (!o.error.empty()) {
-        const bool type = o.error.find("type") != std::string::npos;
-        ++(type ? n.types : n.other);
-        if (!type) ++errors_[o.error.substr(0, 90)];
-        if (!is_documented_limit(o.error)) differences_.push_back(s.function + ": " + o.error);
+        const Limit limit = documented_limit(as_input(s), o.error);
+        ++(limit == Limit::type ? n.types : n.other);
+        if (limit != Limit::type) ++errors_[o.error.substr(0, 90)];
+        if (limit == Limit::none)
+          differences_.push_back(fmt::format("{} ({}) {}: {}", s.function, s.name, s.arguments.dump(), o.error));
         return;
       }
-      const std::string d = difference(s, o);
-      const bool documented = !d.empty() && is_documented(s, d);
-      ++(d.empty() ? n.agree : documented ? n.documented : n.disagree);
-      if (!d.empty() && !documented)
-        differences_.push_back(fmt::format("{} ({}) {}: {}", s.function, s.name, s.arguments.dump(), d));
+      const Difference d = difference(s, o);
+      ++(!d.text.empty() ? n.disagree : d.documented ? n.documented : n.agree);
+      if (!d.text.empty())
+        differences_.push_back(fmt::format("{} ({}) {}: {}", s.function, s.name, s.arguments.dump(), d.text));
     });
   }
 
@@ -297,7 +278,8 @@ TEST_P(SamplesParity, NoticesChanges) {
   std::int64_t changes = 0, noticed = 0, gradients = 0, missing = 0;
   for (const Sample& s : read_samples(LOCKSTEP_SAMPLES_FILE)) {
     const Outcome o = compute(s, functions.at(s.function), device_);
-    if (!o.error.empty() || !difference(s, o).empty()) continue;
+    const Difference before = difference(s, o);
+    if (!o.error.empty() || !before.text.empty() || before.documented) continue;
     for (std::size_t i = 0; i < o.outputs.size(); ++i) {
       const FoundValues& y = o.outputs[i];
       const auto largest =
@@ -306,14 +288,14 @@ TEST_P(SamplesParity, NoticesChanges) {
       Outcome changed = o;
       changed.outputs[i].values[static_cast<std::size_t>(largest - y.values.begin())] *= 1 + 1e-4;
       ++changes;
-      noticed += !difference(s, changed).empty();
+      noticed += !difference(s, changed).text.empty();
     }
     for (std::size_t i = 0; i < s.gradients.size(); ++i) {
       if (!s.gradients[i]) continue;
       Outcome changed = o;
       changed.gradients[i] = {};
       ++gradients;
-      missing += !difference(s, changed).empty();
+      missing += !difference(s, changed).text.empty();
     }
   }
   EXPECT_GT(changes, 300);

@@ -47,7 +47,7 @@ int main(int argc, char** argv) {
       return 1;
     }
     if (what == "leaves_a_stopped_one") {
-      std::this_thread::sleep_for(200ms);  // until rank 1 waits for its goodbye
+      std::this_thread::sleep_for(200ms);  // until rank 1 waits for its shutdown message
       ::kill(::getpid(), SIGSTOP);
     }
     group->barrier({.label = "all"}).wait();

@@ -105,7 +105,7 @@ TEST(SilentStore, EndsTheWaitForARank) {
   const Stoppable server(serve);
   const auto store = std::make_shared<TcpStore>(TcpStoreOptions{.port = server.number(), .timeout = 300ms});
   server.stop();
-  const Introduction group{.rank = 0, .size = 2, .store = store, .key = "", .address = ""};
+  const GroupMembership group{.rank = 0, .size = 2, .store = store, .key = "", .address = ""};
   EXPECT_THROW(read_record(group, 1, "address of rank 1", TimeLimit(20s)), NoAnswer);
 }
 

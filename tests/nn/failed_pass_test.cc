@@ -2,6 +2,7 @@
 #include <thread>
 
 #include "lockstep/autograd/function.h"
+#include "lockstep/nn/linear.h"
 #include "tests/nn/nn_testing.h"
 
 namespace lockstep::testing {

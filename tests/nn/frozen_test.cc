@@ -4,8 +4,15 @@
 #include "lockstep/autograd/gradient_tree.h"
 #include "lockstep/autograd/node.h"
 #include "lockstep/engine/engine.h"
-#include "lockstep/engine/task_graph.h"
+#include "lockstep/nn/activations.h"
+#include "lockstep/nn/batch_norm.h"
+#include "lockstep/nn/conv.h"
+#include "lockstep/nn/flatten.h"
+#include "lockstep/nn/linear.h"
+#include "lockstep/nn/pooling.h"
+#include "lockstep/nn/sequential.h"
 #include "tests/nn/nn_testing.h"
+#include "tests/task_names.h"
 
 namespace lockstep::testing {
 namespace {
@@ -34,20 +41,14 @@ class Frozen : public ::testing::Test {
   // The names of the tasks that backward() pushes.
   std::vector<std::string> backward_tasks() {
     const Tensor root = loss();
-    auto recorder = std::make_shared<TaskGraphRecorder>();
-    runtime_.engine().set_push_observer(recorder);
-    root.backward();
-    runtime_.engine().set_push_observer(nullptr);
-    std::vector<std::string> names;
-    for (const auto& node : recorder->graph().nodes) names.push_back(node.tasks.at(0).first);
-    return names;
+    return task_names(runtime_.engine(), [&] { root.backward(); });
   }
   bool has_gradient(const Parameter& p) { return p.gradient_tree().present(); }
 
   Runtime runtime_{small_devices(2)};
   Device device_ = runtime_.devices()[0];
   FineTuned net_;
-  Tensor x_ = Random(1).floats({2, 1, 6, 6}).to(device_);
+  Tensor x_ = Tensor(Random(1).floats({2, 1, 6, 6})).to(device_);
 };
 
 TEST_F(Frozen, NoGradientIsKeptAndTheOthersStayAsTheyWere) {
@@ -127,9 +128,9 @@ TEST_F(Frozen, AParameterMayBeFrozenBeforeItIsInitialized) {
   Linear net({.out_features = 2});
   net.freeze();
   net.initialize(Xavier{}, runtime_.devices());
-  EXPECT_FALSE(net(Random(1).floats({1, 3}).to(device_)).requires_grad());
+  EXPECT_FALSE(net(Tensor(Random(1).floats({1, 3})).to(device_)).requires_grad());
   net.unfreeze();
-  EXPECT_TRUE(net(Random(1).floats({1, 3}).to(device_)).requires_grad());
+  EXPECT_TRUE(net(Tensor(Random(1).floats({1, 3})).to(device_)).requires_grad());
 }
 
 TEST_F(Frozen, BatchNormsModeIsAnotherMatter) {

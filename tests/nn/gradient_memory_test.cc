@@ -2,6 +2,7 @@
 #include <cmath>
 #include <functional>
 
+#include "lockstep/nn/linear.h"
 #include "tests/nn/nn_testing.h"
 
 namespace lockstep::testing {

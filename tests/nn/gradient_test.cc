@@ -2,6 +2,7 @@
 // bits are the same on every layout.
 #include <memory>
 
+#include "lockstep/autograd/backward.h"
 #include "tests/nn/nn_testing.h"
 
 namespace lockstep::testing {

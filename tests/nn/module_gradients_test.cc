@@ -1,7 +1,10 @@
 // The gradients of whole modules, in f64, against central differences: of every parameter and every input.
 #include <gtest/gtest.h>
 
-#include "lockstep/nn/sequence.h"
+#include "lockstep/nn/attention.h"
+#include "lockstep/nn/normalization.h"
+#include "lockstep/nn/recurrent.h"
+#include "lockstep/nn/transformer.h"
 #include "tests/nn/nn_testing.h"
 
 namespace lockstep::testing {

@@ -1,4 +1,3 @@
-#include "lockstep/nn/module.h"
 
 #include <array>
 #include <bit>
@@ -6,11 +5,20 @@
 #include <memory>
 #include <thread>
 
+#include "lockstep/autograd/no_grad.h"
 #include "lockstep/engine/engine.h"
-#include "lockstep/engine/task_graph.h"
-#include "lockstep/nn/layers.h"
+#include "lockstep/nn/activations.h"
+#include "lockstep/nn/batch_norm.h"
+#include "lockstep/nn/conv.h"
+#include "lockstep/nn/dropout.h"
+#include "lockstep/nn/linear.h"
+#include "lockstep/nn/normalization.h"
+#include "lockstep/nn/pooling.h"
+#include "lockstep/nn/residual.h"
+#include "lockstep/nn/sequential.h"
 #include "lockstep/runtime/random_state.h"
 #include "tests/nn/nn_testing.h"
+#include "tests/task_names.h"
 
 namespace lockstep::testing {
 namespace {
@@ -130,6 +138,20 @@ TEST(Module, NamesAreUniqueAndHaveNoDots) {
   EXPECT_ERROR(module.parameter(""), "name ''");
 }
 
+TEST(Module, ContainsNeitherItselfNorAModuleThatContainsIt) {
+  const auto outer = std::make_shared<Sequential>(), middle = std::make_shared<Sequential>(),
+             inner = std::make_shared<Sequential>();
+  EXPECT_ERROR(outer->append(outer),
+               "module: child '0' is the module itself, expected a module that does not contain its parent");
+  outer->append("middle", middle);
+  middle->append("inner", inner);
+  EXPECT_ERROR(inner->append("back", outer), "module: child 'back' contains the module, as 'middle.inner', expected");
+  EXPECT_ERROR(middle->append("back", outer), "module: child 'back' contains the module, as 'middle', expected");
+  // A module may be the child of several.
+  outer->append("inner", inner);
+  EXPECT_EQ(outer->named_modules().size(), 4U);
+}
+
 TEST(Module, TrainingModeReachesAllChildren) {
   Sequential net;
   auto inner = std::make_shared<Sequential>();
@@ -204,7 +226,7 @@ TEST(Module, DropoutDoesNothingInEvaluation) {
   Sequential net;
   net.append<Dropout>(0.5);
   net.eval();
-  Tensor x = Random(1).floats({4, 5}).to(runtime.devices()[0]);
+  Tensor x = Tensor(Random(1).floats({4, 5})).to(runtime.devices()[0]);
   EXPECT_EQ(net(x).to_vector<float>(), x.to_vector<float>());
 }
 
@@ -261,7 +283,7 @@ TEST(Module, SequentialRunsSubclassesOfItsLayersAsTheyAre) {
   Runtime runtime(small_devices(1));
   const auto output = [&](Sequential net) {
     net.initialize(Normal{}, runtime.devices());
-    return values(net(Random(1).floats({2, 3, 2, 2}).to(runtime.devices()[0])));
+    return values(net(Tensor(Random(1).floats({2, 3, 2, 2})).to(runtime.devices()[0])));
   };
   const auto plain = output(std::move(Sequential().append<BatchNorm2d>().append<ReLU>()));
   const auto expect = [&](const std::vector<double>& found, double factor, double shift) {
@@ -293,13 +315,9 @@ TEST(Module, SequentialPoolsBeforeTheReluWithTheSameBits) {
     net.append<MaxPool2d>(options);
     Tensor x = Tensor::from(numbers, {2, 3, 9, 7}).to(runtime.devices()[0]);
     x.set_requires_grad(true);
-    auto recorder = std::make_shared<TaskGraphRecorder>();
-    runtime.engine().set_push_observer(recorder);
-    const Tensor y = net(x);
-    runtime.engine().set_push_observer(nullptr);
-    Names tasks;
-    for (const auto& node : recorder->graph().nodes) tasks.push_back(node.tasks.at(0).first);
-    sum(y * Random(2).floats(y.shape()).to(runtime.devices()[0])).backward();
+    Tensor y;
+    const Names tasks = task_names(runtime.engine(), [&] { y = net(x); });
+    sum(y * Tensor(Random(2).floats(y.shape())).to(runtime.devices()[0])).backward();
     return std::tuple(tasks, bits(y), bits(x.grad()));
   };
   for (const Pool2dOptions& options : {Pool2dOptions{}, Pool2dOptions{{3, 3}, {2, 2}, {1, 1}}}) {

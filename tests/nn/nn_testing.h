@@ -7,9 +7,7 @@
 #include <vector>
 
 #include "lockstep/autograd/tensor.h"
-#include "lockstep/nn/layers.h"
 #include "lockstep/nn/module.h"
-#include "lockstep/nn/normalization.h"
 #include "lockstep/runtime/runtime.h"
 #include "tests/expect_error.h"
 #include "tests/logical_tensors.h"

@@ -1,8 +1,10 @@
-#include "lockstep/nn/normalization.h"
 
+#include "lockstep/nn/normalization.h"
 #include "lockstep/autograd/tensor.h"
-#include "lockstep/nn/layers.h"
-#include "lockstep/nn/module.h"
+#include "lockstep/nn/activations.h"
+#include "lockstep/nn/embedding.h"
+#include "lockstep/nn/sequential.h"
+#include "lockstep/nn/state_dict.h"
 #include "tests/nn/nn_testing.h"
 
 namespace lockstep::testing {

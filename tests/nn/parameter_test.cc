@@ -1,8 +1,12 @@
-#include "lockstep/nn/parameter.h"
 
 #include <array>
 #include <cmath>
 
+#include "lockstep/autograd/backward.h"
+#include "lockstep/autograd/no_grad.h"
+#include "lockstep/nn/linear.h"
+#include "lockstep/nn/parameter.h"
+#include "lockstep/nn/sequential.h"
 #include "tests/nn/nn_testing.h"
 
 namespace lockstep::testing {
@@ -199,7 +203,7 @@ TEST(Parameter, GradientsArePlain) {
   Parameter p(ParameterOptions{.shape = {1, 16, 2, 3}});
   p.initialize("offset", runtime.devices(), Constant{1}, 0);
   for (Layout layout : {Layout::channels_last, Layout::blocked16}) {
-    Tensor x = Random(1).floats({1, 16, 2, 3}).to(device).to(layout);
+    Tensor x = Tensor(Random(1).floats({1, 16, 2, 3})).to(device).to(layout);
     p.zero_grad();
     sum(x * x * (x + p)).backward();
     EXPECT_EQ(p.gradient().layout(), Layout::plain);

@@ -2,6 +2,9 @@
 #include "tests/nn/nn_testing.h"
 
 #include "lockstep/autograd/function.h"
+#include "lockstep/autograd/no_grad.h"
+#include "lockstep/nn/batch_norm.h"
+#include "lockstep/nn/linear.h"
 
 namespace lockstep::testing {
 namespace {

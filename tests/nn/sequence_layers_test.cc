@@ -3,9 +3,16 @@
 #include <cmath>
 
 #include "lockstep/autograd/functions.h"
-#include "lockstep/nn/layers.h"
-#include "lockstep/nn/module.h"
-#include "lockstep/nn/sequence.h"
+#include "lockstep/nn/activations.h"
+#include "lockstep/nn/attention.h"
+#include "lockstep/nn/conv.h"
+#include "lockstep/nn/flatten.h"
+#include "lockstep/nn/linear.h"
+#include "lockstep/nn/module_list.h"
+#include "lockstep/nn/pooling.h"
+#include "lockstep/nn/recurrent.h"
+#include "lockstep/nn/transformer.h"
+#include "lockstep/nn/upsample.h"
 #include "tests/nn/nn_testing.h"
 
 namespace lockstep::testing {
@@ -21,7 +28,7 @@ class SequenceLayersTest : public ::testing::Test {
     return module;
   }
   Tensor random(const Shape& shape, std::uint64_t seed = 1) {
-    return Random(seed).floats(shape).to(runtime_.devices()[0]);
+    return Tensor(Random(seed).floats(shape)).to(runtime_.devices()[0]);
   }
   Tensor tensor(const Doubles& values, const Shape& shape) { return make_tensor(values, shape, runtime_.devices()[0]); }
 

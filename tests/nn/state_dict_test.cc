@@ -1,5 +1,10 @@
-#include "lockstep/nn/module.h"
 
+#include "lockstep/nn/state_dict.h"
+#include "lockstep/nn/batch_norm.h"
+#include "lockstep/nn/conv.h"
+#include "lockstep/nn/flatten.h"
+#include "lockstep/nn/linear.h"
+#include "lockstep/nn/sequential.h"
 #include "tests/nn/nn_testing.h"
 
 namespace lockstep::testing {
@@ -17,7 +22,7 @@ class StateDictTest : public ::testing::Test {
     net_.initialize(Normal{}, {runtime_.devices()[0]}, {.seed = 1});
     net_(input());
   }
-  Tensor input() { return Random(1).floats({2, 1, 4, 4}).to(runtime_.devices()[0]); }
+  Tensor input() { return Tensor(Random(1).floats({2, 1, 4, 4})).to(runtime_.devices()[0]); }
   // Changes one entry of the state, and gives what a model makes of it.
   void load(const std::function<void(StateDict&)>& change) {
     StateDict state = state_dict(net_);

@@ -1,12 +1,23 @@
-#include "lockstep/nn/module.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "lockstep/autograd/gradient_tree.h"
-#include "lockstep/nn/layers.h"
-#include "lockstep/nn/normalization.h"
-#include "lockstep/nn/sequence.h"
+#include "lockstep/autograd/no_grad.h"
+#include "lockstep/nn/activations.h"
+#include "lockstep/nn/attention.h"
+#include "lockstep/nn/batch_norm.h"
+#include "lockstep/nn/conv.h"
+#include "lockstep/nn/dropout.h"
+#include "lockstep/nn/embedding.h"
+#include "lockstep/nn/flatten.h"
+#include "lockstep/nn/linear.h"
+#include "lockstep/nn/pooling.h"
+#include "lockstep/nn/recurrent.h"
+#include "lockstep/nn/residual.h"
+#include "lockstep/nn/sequential.h"
+#include "lockstep/nn/summary.h"
+#include "lockstep/nn/transformer.h"
 #include "lockstep/runtime/random_state.h"
 #include "lockstep/runtime/runtime.h"
 #include "tests/expect_error.h"
@@ -136,7 +147,7 @@ TEST(Summary, LeavesNoTrace) {
   net.append<Dropout>(0.5);
   net.initialize(Xavier{}, runtime.devices());
   net.at<Dropout>(3).eval();
-  const Tensor x = Random(1).floats({2, 1, 5, 5}).to(runtime.devices()[0]);
+  const Tensor x = Tensor(Random(1).floats({2, 1, 5, 5})).to(runtime.devices()[0]);
   {
     NoGradGuard no_grad;
     EvalGuard mode(net);

@@ -1,10 +1,22 @@
 // Modules under the names that PyTorch users know: look-up by name, apply(), to(), printing, and modules made in place.
 #include <sstream>
 
-#include "lockstep/nn/layers.h"
-#include "lockstep/nn/module.h"
+#include "lockstep/nn/activations.h"
+#include "lockstep/nn/attention.h"
+#include "lockstep/nn/batch_norm.h"
+#include "lockstep/nn/conv.h"
+#include "lockstep/nn/dropout.h"
+#include "lockstep/nn/embedding.h"
+#include "lockstep/nn/flatten.h"
+#include "lockstep/nn/linear.h"
+#include "lockstep/nn/module_list.h"
 #include "lockstep/nn/normalization.h"
-#include "lockstep/nn/sequence.h"
+#include "lockstep/nn/pooling.h"
+#include "lockstep/nn/recurrent.h"
+#include "lockstep/nn/residual.h"
+#include "lockstep/nn/sequential.h"
+#include "lockstep/nn/transformer.h"
+#include "lockstep/nn/upsample.h"
 #include "tests/nn/nn_testing.h"
 
 namespace lockstep::testing {

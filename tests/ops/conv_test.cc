@@ -2,8 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include "lockstep/ops/copy.h"
+#include "lockstep/ops/prepared.h"
 #include "lockstep/runtime/runtime.h"
-#include "lockstep/tensor/storage.h"
 #include "tests/expect_error.h"
 #include "tests/tensors.h"
 
@@ -17,7 +18,7 @@ TEST(Conv2d, DirectSumsAreAnOptionOfTheRuntime) {
   const auto convolve = [&](const RuntimeOptions& options) {
     Runtime runtime(options);
     const Device device = runtime.devices()[0];
-    return values(ops::conv2d(x.to(device), w.to(device), {}, {.padding = {1, 1}}));
+    return values(ops::conv2d(ops::to_device(x, device), ops::to_device(w, device), {}, {.padding = {1, 1}}));
   };
   const std::vector<double> direct = convolve({.direct_conv = true});
   EXPECT_EQ(direct, convolve({.direct_conv = true}));
@@ -30,16 +31,17 @@ TEST(Conv2d, ImagesOfAnySizeSharePreparedWeights) {
   Runtime runtime({.cpu_devices = 1});
   const Device device = runtime.devices()[0];
   Random random(1);
-  const Array w = random.floats({16, 16, 3, 3}).to(device);
-  const Array x = random.floats({1, 16, 6, 6}).to(device);
+  const Array w = ops::to_device(random.floats({16, 16, 3, 3}), device);
+  const Array x = ops::to_device(random.floats({1, 16, 6, 6}), device);
   const auto convolve = [&] { return values(ops::conv2d(x, w, {}, {.padding = {1, 1}})); };
   const std::vector<double> expected = convolve();
-  const std::size_t one = w.storage()->derived.size();
-  ASSERT_GT(one, 0u) << "a convolution whose weights are prepared shows it";
+  const auto prepared = [&] { return ops::PreparedWeights::of(*w.storage()).results.size(); };
+  ASSERT_GT(prepared(), 0u) << "a convolution whose weights are prepared shows it";
   for (int size = 7; size < 107; ++size) {
-    ops::conv2d(random.floats({1, 16, size, 6}).to(device), w, {}, {.stride = {1 + size % 2, 1}, .padding = {1, 1}});
+    ops::conv2d(ops::to_device(random.floats({1, 16, size, 6}), device), w, {},
+                {.stride = {1 + size % 2, 1}, .padding = {1, 1}});
   }
-  EXPECT_LE(w.storage()->derived.size(), 2u);
+  EXPECT_LE(prepared(), 2u);
   EXPECT_EQ(convolve(), expected);
 }
 
@@ -47,7 +49,7 @@ TEST(Conv2d, ImagesOfAnySizeSharePreparedWeights) {
 TEST(Conv2d, AnEmptyWeightIsAnError) {
   Runtime runtime({.cpu_devices = 1});
   const Device device = runtime.devices()[0];
-  const auto zeros = [&](const Shape& shape) { return Array::host(shape).to(device); };
+  const auto zeros = [&](const Shape& shape) { return ops::to_device(Array::host(shape), device); };
   for (const Shape& w : {Shape{8, 3, 0, 0}, Shape{8, 3, 1, 0}, Shape{0, 3, 1, 1}}) {
     EXPECT_ERROR(ops::conv2d(zeros({1, 3, 4, 4}), zeros(w), {}), fmt::format("weight is {}, expected at least one", w));
   }

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdint>
+#include <limits>
 #include <numeric>
 
 #include "lockstep/engine/trace.h"
@@ -38,7 +40,8 @@ INSTANTIATE_TEST_SUITE_P(Engines, CopyTest, ::testing::Bool(),
                          [](const auto& info) { return info.param ? "serial" : "threaded"; });
 
 TEST_P(CopyTest, RoundTripThroughTwoDevices) {
-  Array x = counting({3, 4}), a = x.to(device(0)), b = a.to(device(1)), back = b.to(Device());
+  Array x = counting({3, 4}), a = ops::to_device(x, device(0)), b = ops::to_device(a, device(1)),
+        back = ops::to_device(b, kHost);
   EXPECT_EQ(a.device(), device(0));
   EXPECT_EQ(b.device(), device(1));
   EXPECT_TRUE(back.device().is_host());
@@ -46,23 +49,23 @@ TEST_P(CopyTest, RoundTripThroughTwoDevices) {
     EXPECT_EQ(t.shape(), x.shape());
     EXPECT_EQ(t.to_vector<float>(), x.to_vector<float>());
   }
-  EXPECT_EQ(a.to(device(0)).storage(), a.storage());
-  EXPECT_EQ(x.to(Device()).storage(), x.storage());
+  EXPECT_EQ(ops::to_device(a, device(0)).storage(), a.storage());
+  EXPECT_EQ(ops::to_device(x, kHost).storage(), x.storage());
 }
 
 TEST_P(CopyTest, ShardsStayWithTheirTensors) {
   Array x = counting({2}).with_shard(3);
-  EXPECT_EQ(x.to(device(0)).shard(), 3);
-  EXPECT_EQ(x.to(device(0)).to(device(1)).to(Device()).shard(), 3);
+  EXPECT_EQ(ops::to_device(x, device(0)).shard(), 3);
+  EXPECT_EQ(ops::to_device(ops::to_device(ops::to_device(x, device(0)), device(1)), kHost).shard(), 3);
 }
 
 // After a blocking copy the caller may do to host memory as it likes.
 TEST_P(CopyTest, ABlockingCopyIsThroughWithItsSource) {
   for (int i = 0; i < 20; ++i) {
     Array x = counting({1000});
-    Array y = x.to(device(0));
+    Array y = ops::to_device(x, device(0));
     std::fill_n(x.view().as<float>(), 1000, -1.0F);
-    ASSERT_EQ(y.narrow(7, 1).item<float>(), 7);
+    ASSERT_EQ(ops::narrow(y, 7, 1).item<float>(), 7);
   }
 }
 
@@ -71,8 +74,8 @@ TEST_P(CopyTest, NonBlockingCopiesHoldTheirMemory) {
   constexpr std::int64_t kMany = 1 << 16;
   std::vector<Array> copies;
   for (int i = 0; i < 20; ++i) {
-    Array y = counting({kMany}).to(device(0), {.non_blocking = true});
-    copies.push_back(ops::affine(y, 2, 0).to(Device(), {.non_blocking = true}));
+    Array y = ops::to_device(counting({kMany}), device(0), {.non_blocking = true});
+    copies.push_back(ops::to_device(ops::affine(y, 2, 0), Device(), {.non_blocking = true}));
   }
   for (const Array& t : copies) {
     Floats v = t.to_vector<float>();
@@ -82,34 +85,34 @@ TEST_P(CopyTest, NonBlockingCopiesHoldTheirMemory) {
 }
 
 TEST_P(CopyTest, AFailureArrivesWithTheCopy) {
-  Array rows = Array::from<std::int64_t>({0, 9}, {2, 1}).to(device(0));
-  Array broken = ops::take_along_axis(counting({3, 2}).to(device(0)), rows, 0);
-  Array far = broken.to(device(1), {.non_blocking = true});
-  Array here = far.to(Device(), {.non_blocking = true});
+  Array rows = ops::to_device(Array::from<std::int64_t>({0, 9}, {2, 1}), device(0));
+  Array broken = ops::take_along_axis(ops::to_device(counting({3, 2}), device(0)), rows, 0);
+  Array far = ops::to_device(broken, device(1), {.non_blocking = true});
+  Array here = ops::to_device(far, Device(), {.non_blocking = true});
   EXPECT_THROW(here.wait(), TaskError);
-  EXPECT_ERROR(far.to(Device()), "take");
+  EXPECT_ERROR(ops::to_device(far, kHost), "take");
 }
 
 TEST_P(CopyTest, LayoutsAndTypesChangeOnTheWay) {
   Shape shape{2, 16, 3, 2};
-  Array x = counting(shape).to(device(0));
+  Array x = ops::to_device(counting(shape), device(0));
   for (Layout layout : {Layout::channels_last, Layout::blocked16}) {
     Array y = ops::to_layout(x, layout);
     EXPECT_EQ(y.layout(), layout);
     EXPECT_EQ(y.to_vector<float>(), x.to_vector<float>());
-    EXPECT_EQ(y.to(device(1)).layout(), layout);
-    EXPECT_EQ(y.to(Device()).layout(), Layout::plain);
-    EXPECT_EQ(y.to(Device()).to_vector<float>(), x.to_vector<float>());
+    EXPECT_EQ(ops::to_device(y, device(1)).layout(), layout);
+    EXPECT_EQ(ops::to_device(y, kHost).layout(), Layout::plain);
+    EXPECT_EQ(ops::to_device(y, kHost).to_vector<float>(), x.to_vector<float>());
     // 0 to 191 are bf16 numbers.
     Array half = ops::convert(y, DType::bf16, Layout::plain);
     EXPECT_EQ(half.to_vector<float>(), x.to_vector<float>());
   }
-  EXPECT_ERROR(ops::to_layout(counting({2, 3, 1, 2}).to(device(0)), Layout::blocked16),
+  EXPECT_ERROR(ops::to_layout(ops::to_device(counting({2, 3, 1, 2}), device(0)), Layout::blocked16),
                "[2, 3, 1, 2] cannot be blocked16");
 }
 
 TEST_P(CopyTest, ALayoutThatOrdersEverythingAlikeIsNoCopy) {
-  Array x = counting({2, 32, 1, 1}).to(device(0));
+  Array x = ops::to_device(counting({2, 32, 1, 1}), device(0));
   Array y = ops::to_layout(x, Layout::blocked16);
   EXPECT_EQ(y.storage(), x.storage());
   EXPECT_EQ(y.layout(), Layout::blocked16);
@@ -117,13 +120,14 @@ TEST_P(CopyTest, ALayoutThatOrdersEverythingAlikeIsNoCopy) {
 }
 
 TEST_P(CopyTest, PartsOfAStorageMayBeCopied) {
-  Array x = counting({6}).to(device(0)), y = Array::host({6}).to(device(1));
-  ops::copy_(x.narrow(1, 2), y.narrow(3, 2));
+  Array x = ops::to_device(counting({6}), device(0)), y = ops::to_device(Array::host({6}), device(1));
+  ops::copy_(ops::narrow(x, 1, 2), ops::narrow(y, 3, 2));
   EXPECT_EQ(y.to_vector<float>(), (Floats{0, 0, 0, 1, 2, 0}));
 }
 
 TEST_P(CopyTest, Concatenate) {
-  Array parts[] = {counting({2, 3}).to(device(0)), counting({0, 3}).to(device(0)), counting({1, 3}).to(device(1))};
+  Array parts[] = {ops::to_device(counting({2, 3}), device(0)), ops::to_device(counting({0, 3}), device(0)),
+                   ops::to_device(counting({1, 3}), device(1))};
   Floats expected{0, 1, 2, 3, 4, 5, 0, 1, 2};
   for (Device where : {device(0), device(1), Device()}) {
     Array all = ops::concatenate(parts, where);
@@ -131,24 +135,25 @@ TEST_P(CopyTest, Concatenate) {
     EXPECT_EQ(all.shape(), (Shape{3, 3}));
     EXPECT_EQ(all.to_vector<float>(), expected);
   }
-  parts[1] = counting({2, 4}).to(device(0));
+  parts[1] = ops::to_device(counting({2, 4}), device(0));
   EXPECT_ERROR(ops::concatenate(parts, device(0)),
                fmt::format("concatenate: [2, 4] f32 on {0} and [2, 3] f32 on {0}", device(0).name()));
-  EXPECT_ERROR(ops::concatenate({}, device(0)), "concatenate: no tensors");
+  EXPECT_ERROR(ops::concatenate({}, device(0)), "concatenate: no arrays");
 }
 
 TEST_P(CopyTest, CopiesThatMakeNoSenseAreErrors) {
   Array x = counting({2});
   EXPECT_ERROR(ops::copy_(x, Array::host({3})), "copy: from [2] f32 on host to [3] f32 on host, expected the same");
-  EXPECT_ERROR(ops::copy_(x, Array::host({2})), "both tensors are in host memory");
-  EXPECT_ERROR(ops::copy_(x, Array()), "undefined tensor");
-  EXPECT_ERROR(Array().to(device(0)), "to: undefined tensor");
+  EXPECT_ERROR(ops::copy_(x, Array::host({2})), "both arrays are in host memory");
+  EXPECT_ERROR(ops::copy_(x, Array()), "undefined array");
+  EXPECT_ERROR(ops::to_device(Array(), device(0)), "to: undefined array");
 }
 
 TEST_P(CopyTest, CopyFromOverwritesInPlace) {
-  const Array host = counting({2, 3}), x = host.to(device(0));
+  const Array host = counting({2, 3}), x = ops::to_device(host, device(0));
   for (const CopyOptions options : {CopyOptions{}, CopyOptions{.non_blocking = true}}) {
-    const Array near = Array::host({2, 3}).to(device(0)), far = Array::host({2, 3}).to(device(1)),
+    const Array near = ops::to_device(Array::host({2, 3}), device(0)),
+                far = ops::to_device(Array::host({2, 3}), device(1)),
                 back = ops::empty_host({2, 3}, DType::f32, device(1));
     ops::copy_(x, near, options);
     ops::copy_(near, far, options);
@@ -162,21 +167,22 @@ TEST_P(CopyTest, CopyFromOverwritesInPlace) {
   }
   EXPECT_ERROR(ops::copy_(counting({3, 2}), x),
                fmt::format("copy: from [3, 2] f32 on host to [2, 3] f32 on {}", device(0).name()));
-  EXPECT_ERROR(ops::copy_({}, x), "copy: undefined tensor");
+  EXPECT_ERROR(ops::copy_({}, x), "copy: undefined array");
 }
 
 TEST_P(CopyTest, OverlappingMemoryIsAnError) {
-  const Array x = counting({4}).to(device(0));
+  const Array x = ops::to_device(counting({4}), device(0));
   ops::copy_(x, x);
-  ops::copy_(x.narrow(0, 2), x.narrow(2, 2));
+  ops::copy_(ops::narrow(x, 0, 2), ops::narrow(x, 2, 2));
   EXPECT_EQ(x.to_vector<float>(), (Floats{0, 1, 0, 1}));
-  EXPECT_ERROR(ops::copy_(x.narrow(0, 3), x.narrow(1, 3)), "which share some elements, expected separate memory");
+  EXPECT_ERROR(ops::copy_(ops::narrow(x, 0, 3), ops::narrow(x, 1, 3)),
+               "which share some elements, expected separate memory");
   EXPECT_EQ(x.to_vector<float>(), (Floats{0, 1, 0, 1}));
 }
 
 TEST_P(CopyTest, DevicesOfTwoRuntimesAreAnError) {
   Runtime other;
-  const Array x = counting({4}).to(device(0)), y = counting({4}).to(other.devices()[0]);
+  const Array x = ops::to_device(counting({4}), device(0)), y = ops::to_device(counting({4}), other.devices()[0]);
   EXPECT_ERROR(ops::copy_(x, y), "are devices of two Runtimes, expected one: copy to host memory in between");
   EXPECT_ERROR(ops::binary(BinaryOp::add, x, y),
                fmt::format("add: an input is on {} of another Runtime, expected it on {}", y.device().name(),
@@ -185,15 +191,15 @@ TEST_P(CopyTest, DevicesOfTwoRuntimesAreAnError) {
 
 TEST_P(CopyTest, HostMemoryForADevice) {
   EXPECT_EQ(ops::empty_host({2, 3}, DType::bf16, device(0)).describe(), "[2, 3] bf16 on host");
-  EXPECT_ERROR(ops::empty_host({2}, DType::f32, Device()), "empty_host: the tensor is in host memory");
+  EXPECT_ERROR(ops::empty_host({2}, DType::f32, kHost), "empty_host: the tensor is in host memory");
   EXPECT_ERROR(ops::empty_host({-2}, DType::f32, device(0)), "shape [-2] has a negative extent");
 }
 
 TEST_P(CopyTest, EachDirectionHasALaneOfItsOwn) {
   const auto trace = std::make_shared<Trace>();
   runtime_.engine().set_trace(trace);
-  const Array x = counting({4}).to(device(0)), y = x.to(device(1), {.non_blocking = true});
-  y.to(Device());
+  const Array x = ops::to_device(counting({4}), device(0)), y = ops::to_device(x, device(1), {.non_blocking = true});
+  ops::to_device(y, kHost);
   ops::copy_(ops::affine(y, 2, 0), y);
   runtime_.synchronize();
   // By order of pushing: a device's clock is not exact enough to sort moments.
@@ -217,7 +223,7 @@ class LanesTest : public ::testing::Test {
 
   Device device() { return runtime_.devices()[0]; }
   const std::vector<LaneId>& lanes() { return state_of(device(), "test").compute_lanes; }
-  Array zeros() { return Array::host({4}).to(device()); }
+  Array zeros() { return ops::to_device(Array::host({4}), device()); }
   // y becomes 1, as soon as go() is called.
   void hold(const Array& y) {
     ops::launch("hold", {}, {y}, [this, y = y.view()](Backend&, KernelContext&) {
@@ -238,8 +244,8 @@ class LanesTest : public ::testing::Test {
 TEST_F(LanesTest, CopiesInDoNotWaitBehindCopiesOut) {
   const Array y = zeros();
   hold(y);
-  const Array out = y.to(Device(), {.non_blocking = true});
-  EXPECT_EQ(Array::from<float>({1, 2}, {2}).to(device()).to_vector<float>(), (Floats{1, 2}));
+  const Array out = ops::to_device(y, Device(), {.non_blocking = true});
+  EXPECT_EQ(ops::to_device(Array::from<float>({1, 2}, {2}), device()).to_vector<float>(), (Floats{1, 2}));
   go();
   EXPECT_EQ(out.to_vector<float>(), Floats(4, 1));
 }
@@ -292,6 +298,44 @@ TEST_F(LanesTest, SpreadTasksDoNotWaitForFreedMemory) {
   const Array z = ops::affine(x, 1, 3);
   EXPECT_NE(z.view().data, held);
   EXPECT_EQ(z.to_vector<float>(), Floats(4, 3));
+}
+
+TEST(Reshape, InfersOneExtent) {
+  const Array x = Array::from<float>({1, 2, 3, 4, 5, 6}, {2, 3});
+  EXPECT_EQ(ops::reshape(x, {3, -1}).shape(), (Shape{3, 2}));
+  EXPECT_EQ(ops::reshape(x, {-1}).shape(), Shape{6});
+  EXPECT_EQ(ops::reshape(x, {1, 6, 1}).storage(), x.storage());
+  EXPECT_EQ(ops::reshape(x.with_shard(3), {6}).shard(), 3);
+  EXPECT_EQ(ops::reshape(Array::host({0, 3}), {-1, 3}).shape(), (Shape{0, 3}));
+  EXPECT_ERROR(ops::reshape(x, {4, -1}), "reshape: the 6 elements of [2, 3] do not fit shape [4, -1]");
+  EXPECT_ERROR(ops::reshape(x, {5}), "reshape: the 6 elements of [2, 3] do not fit shape [5]");
+  EXPECT_ERROR(ops::reshape(x, {-1, -1}), "reshape: extent -1 in [-1, -1]");
+  EXPECT_ERROR(ops::reshape(Array(), {1}), "reshape: undefined array");
+}
+
+TEST_P(CopyTest, OnlyPlainElementsAreReshaped) {
+  const Array x = ops::to_device(counting({2, 16, 3, 2}), device(0));
+  for (Layout layout : {Layout::channels_last, Layout::blocked16}) {
+    EXPECT_ERROR(ops::reshape(ops::to_layout(x, layout), {192}), "expected plain");
+  }
+}
+
+TEST(Narrow, IsAHandleToRows) {
+  const Array x = Array::from<float>({1, 2, 3, 4, 5, 6}, {3, 2});
+  EXPECT_EQ(ops::narrow(x, 1, 2).to_vector<float>(), (Floats{3, 4, 5, 6}));
+  EXPECT_EQ(ops::narrow(ops::narrow(x, 1, 2), 1, 1).to_vector<float>(), (Floats{5, 6}));
+  EXPECT_EQ(ops::narrow(x, 3, 0).numel(), 0);
+  EXPECT_EQ(ops::narrow(x.with_shard(3), 0, 2).shard(), 3);
+  EXPECT_ERROR(ops::narrow(x, 2, 2), "narrow: rows [2, 4) of an array with 3 rows");
+  EXPECT_ERROR(ops::narrow(x, -1, 1), "narrow: rows [-1, 0)");
+  EXPECT_ERROR(ops::narrow(Array::host({}), 0, 1), "narrow: the array has no axes");
+}
+
+TEST(Narrow, DoesNotOverflow) {
+  constexpr std::int64_t kHuge = std::int64_t{1} << 32, kMost = std::numeric_limits<std::int64_t>::max();
+  EXPECT_ERROR(ops::narrow(Array::host({4}), 1, kMost), "of an array with 4 rows");
+  EXPECT_ERROR(ops::narrow(Array::host({4}), kMost, 2), "of an array with 4 rows");
+  EXPECT_ERROR(ops::reshape(Array::host({0}), {kHuge, kHuge, -1}), "more elements than can be counted");
 }
 
 }  // namespace

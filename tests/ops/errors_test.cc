@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/ops/conv.h"
+#include "lockstep/ops/copy.h"
 #include "lockstep/ops/elementwise.h"
 #include "lockstep/ops/launch.h"
 #include "lockstep/ops/matmul.h"
@@ -22,7 +23,7 @@ namespace {
 class OpsErrors : public ::testing::Test {
  protected:
   Array on(const Shape& shape, std::size_t device = 0, DType dtype = DType::f32) {
-    return Array::host(shape, dtype).to(runtime_.devices()[device]);
+    return ops::to_device(Array::host(shape, dtype), runtime_.devices()[device]);
   }
 
   Runtime runtime_{{.cpu_devices = 2, .cores_per_device = 1, .threads_per_shard = 1}};
@@ -95,9 +96,9 @@ TEST_F(OpsErrors, NormsAndLosses) {
 
 // Small sums over devices of one memory domain read the others' memory themselves.
 TEST_F(OpsErrors, TreeSumsReadOtherDevices) {
-  Array leaves[] = {Array::from<float>({1}, {1}).to(runtime_.devices()[0]),
+  Array leaves[] = {ops::to_device(Array::from<float>({1}, {1}), runtime_.devices()[0]),
                     {},
-                    Array::from<float>({2}, {1}).to(runtime_.devices()[1])};
+                    ops::to_device(Array::from<float>({2}, {1}), runtime_.devices()[1])};
   for (Device device : runtime_.devices()) {
     Array sum = ops::tree_sum(leaves, device);
     EXPECT_EQ(sum.device(), device);
@@ -115,6 +116,17 @@ TEST_F(OpsErrors, ShardScopesNest) {
     EXPECT_EQ(ops::empty({1}, DType::f32, runtime_.devices()[0]).shard(), 2);
   }
   EXPECT_EQ(ops::ShardScope::current(), -1);
+}
+
+TEST_F(OpsErrors, NoArrayIsMadeOfWhatCannotBeCounted) {
+  constexpr std::int64_t kHuge = std::int64_t{1} << 32;
+  const Device device = runtime_.devices()[0];
+  for (const Shape& shape : {Shape{kHuge, kHuge}, Shape{-1, -1}, Shape{kHuge, kHuge, kHuge, kHuge}}) {
+    EXPECT_ERROR(ops::empty(shape, DType::f32, device), "shape: " + shape.str());
+    EXPECT_ERROR(ops::empty_host(shape, DType::f32, device), "shape: " + shape.str());
+  }
+  EXPECT_ERROR(ops::empty({kHuge, kHuge / 4}, DType::f64, device), "of f64 has more bytes than can be counted");
+  EXPECT_ERROR(ops::empty({kHuge, kHuge / 16}, DType::f32, device), "out of memory");
 }
 
 }  // namespace

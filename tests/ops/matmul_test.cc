@@ -6,17 +6,23 @@
 #include <atomic>
 #include <thread>
 
+#include "lockstep/engine/engine.h"
+#include "lockstep/engine/push_observer.h"
 #include "lockstep/ops/copy.h"
+#include "lockstep/ops/prepared.h"
 #include "lockstep/runtime/runtime.h"
-#include "lockstep/tensor/storage.h"
 #include "tests/tensors.h"
 
 namespace lockstep::testing {
 namespace {
 
+const std::vector<ops::PreparedWeights::Result>& results(const Array& w) {
+  return ops::PreparedWeights::of(*w.storage()).results;
+}
+
 std::size_t prepared(const Array& w) {
   return static_cast<std::size_t>(
-      std::ranges::count_if(w.storage()->derived, [](const Storage::Derived& d) { return d.storage != nullptr; }));
+      std::ranges::count_if(results(w), [](const auto& result) { return result.storage != nullptr; }));
 }
 
 // The first product after an update packs the weights itself.
@@ -24,7 +30,7 @@ TEST(Matmul, ProductsOfOneUpdateSharePreparedWeights) {
   Runtime runtime({.cpu_devices = 1});
   const Device device = runtime.devices()[0];
   Random random(1);
-  const Array x = random.floats({8, 200}).to(device), w = random.floats({96, 200}).to(device);
+  const Array x = ops::to_device(random.floats({8, 200}), device), w = ops::to_device(random.floats({96, 200}), device);
   const auto product = [&] { return values(ops::matmul(x, w, {}, {.options = {.transpose_b = true}})); };
   for (int update = 0; update < 3; ++update) {
     const std::vector<double> first = product();
@@ -41,7 +47,7 @@ TEST(Matmul, EachSideOfAMatrixIsPreparedByItself) {
   Runtime runtime({.cpu_devices = 1});
   const Device device = runtime.devices()[0];
   Random random(1);
-  const Array x = random.floats({8, 96}).to(device), w = random.floats({96, 96}).to(device);
+  const Array x = ops::to_device(random.floats({8, 96}), device), w = ops::to_device(random.floats({96, 96}), device);
   const auto product = [&](bool transposed) {
     return values(ops::matmul(x, w, {}, {.options = {.transpose_b = transposed}}));
   };
@@ -57,16 +63,39 @@ TEST(Matmul, FewSlicesOfAWeightArePreparedAtATime) {
   Runtime runtime({.cpu_devices = 1});
   const Device device = runtime.devices()[0];
   Random random(1);
-  const Array x = random.floats({8, 64}).to(device), w = random.floats({1000, 64}).to(device);
+  const Array x = ops::to_device(random.floats({8, 64}), device), w = ops::to_device(random.floats({1000, 64}), device);
   for (int i = 0; i < 100; ++i) {
-    const Array slice = w.narrow(i, 96);
+    const Array slice = ops::narrow(w, i, 96);
     const auto product = [&] { return values(ops::matmul(x, slice, {}, {.options = {.transpose_b = true}})); };
     const std::vector<double> first = product();
     EXPECT_EQ(product(), first);
     EXPECT_EQ(product(), first);
     EXPECT_LE(prepared(w), 8U);
   }
-  EXPECT_EQ(w.storage()->derived.size(), 8U);
+  EXPECT_EQ(results(w).size(), 8U);
+}
+
+// A slice that finds no place packs itself at each product. If it took the place of another one, every slice would.
+TEST(Matmul, SlicesUsedInTurnDoNotDisplaceEachOther) {
+  struct CountPackings : PushObserver {
+    void pushed(const Task& task) noexcept override { packings += task.name == "prepare weights"; }
+    void succeeded(const Resource&, const Resource&) noexcept override {}
+    int packings = 0;
+  };
+  Runtime runtime({.cpu_devices = 1});
+  const Device device = runtime.devices()[0];
+  Random random(1);
+  const Array x = ops::to_device(random.floats({8, 64}), device), w = ops::to_device(random.floats({1000, 64}), device);
+  const auto observer = std::make_shared<CountPackings>();
+  runtime.engine().set_push_observer(observer);
+  for (int update = 1; update <= 3; ++update) {
+    for (int turn = 0; turn < 5; ++turn) {
+      for (int i = 0; i < 9; ++i) ops::matmul(x, ops::narrow(w, i, 96), {}, {.options = {.transpose_b = true}});
+    }
+    EXPECT_EQ(observer->packings, update * 8);
+    ops::copy_(random.floats({1000, 64}), w);
+  }
+  runtime.engine().set_push_observer(nullptr);
 }
 
 // What an update has made useless goes first.
@@ -74,12 +103,12 @@ TEST(Matmul, PreparedSlicesOfEarlierUpdatesMakeRoom) {
   Runtime runtime({.cpu_devices = 1});
   const Device device = runtime.devices()[0];
   Random random(1);
-  const Array x = random.floats({8, 64}).to(device), w = random.floats({1000, 64}).to(device);
-  const auto multiply = [&](int i) { ops::matmul(x, w.narrow(i, 96), {}, {.options = {.transpose_b = true}}); };
+  const Array x = ops::to_device(random.floats({8, 64}), device), w = ops::to_device(random.floats({1000, 64}), device);
+  const auto multiply = [&](int i) { ops::matmul(x, ops::narrow(w, i, 96), {}, {.options = {.transpose_b = true}}); };
   for (int i = 0; i < 8; ++i) multiply(i), multiply(i);
   ops::copy_(random.floats({1000, 64}), w);
   multiply(8);
-  EXPECT_EQ(w.storage()->derived.size(), 1U);
+  EXPECT_EQ(results(w).size(), 1U);
 }
 
 // Threads compute with one weight while another one updates it. Each product is of the weights before an update or
@@ -88,7 +117,7 @@ TEST(Matmul, ProductsBesideAnUpdateNeverKeepOldWeights) {
   Runtime runtime({.cpu_devices = 1});
   const Device device = runtime.devices()[0];
   Random random(1);
-  const Array x = random.floats({8, 64}).to(device), w = random.floats({96, 64}).to(device);
+  const Array x = ops::to_device(random.floats({8, 64}), device), w = ops::to_device(random.floats({96, 64}), device);
   const auto product = [&](const Array& by) {
     return values(ops::matmul(x, by, {}, {.options = {.transpose_b = true}}));
   };
@@ -103,7 +132,7 @@ TEST(Matmul, ProductsBesideAnUpdateNeverKeepOldWeights) {
   }
   for (const Array& weight : weights) {
     ops::copy_(weight, w);
-    const std::vector<double> expected = product(weight.to(device));
+    const std::vector<double> expected = product(ops::to_device(weight, device));
     for (int i = 0; i < 3; ++i) EXPECT_EQ(product(w), expected);
   }
   over = true;
@@ -117,7 +146,8 @@ TEST(Copy, ThreadsMayCopyOneHostTensor) {
   const Array host = random.floats({16});
   std::vector<std::thread> threads;
   std::vector<std::vector<float>> found(4);
-  for (auto& copy : found) threads.emplace_back([&] { copy = host.to(runtime.devices()[0]).to_vector<float>(); });
+  for (auto& copy : found)
+    threads.emplace_back([&] { copy = ops::to_device(host, runtime.devices()[0]).to_vector<float>(); });
   for (std::thread& thread : threads) thread.join();
   for (const auto& copy : found) EXPECT_EQ(copy, host.to_vector<float>());
 }
@@ -127,7 +157,8 @@ TEST(Matmul, ProductsOfManyRowsPackTheWeightsThemselves) {
   Runtime runtime({.cpu_devices = 1});
   const Device device = runtime.devices()[0];
   Random random(1);
-  const Array x = random.floats({2000, 64}).to(device), w = random.floats({64, 64}).to(device);
+  const Array x = ops::to_device(random.floats({2000, 64}), device),
+              w = ops::to_device(random.floats({64, 64}), device);
   for (int i = 0; i < 3; ++i) ops::matmul(x, w);
   EXPECT_EQ(prepared(w), 0U);
 }

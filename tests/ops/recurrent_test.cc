@@ -1,5 +1,6 @@
 // Steps of recurrent cells check that gates and states fit before they push a task.
 #include "lockstep/ops/recurrent.h"
+#include "lockstep/ops/copy.h"
 
 #include <gtest/gtest.h>
 
@@ -12,7 +13,7 @@ namespace {
 TEST(RecurrentCells, NameGatesThatDoNotFitTheState) {
   Runtime runtime;
   const auto on = [&](const Shape& shape, DType dtype = DType::f32) {
-    return Array::host(shape, dtype).to(runtime.devices()[0]);
+    return ops::to_device(Array::host(shape, dtype), runtime.devices()[0]);
   };
   const Array state = on({5, 6}), gates = on({5, 7});
   EXPECT_ERROR(

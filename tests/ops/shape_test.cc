@@ -22,7 +22,7 @@ class OpsShape : public ::testing::Test {
     return ops::reshape(ops::arange(shape.numel(), DType::f32, runtime_.devices()[0]), shape);
   }
   Array numbers(const std::vector<std::int64_t>& values, const Shape& shape) {
-    return Array::from(values, shape).to(runtime_.devices()[0]);
+    return ops::to_device(Array::from(values, shape), runtime_.devices()[0]);
   }
 
   Runtime runtime_{{.cpu_devices = 2, .cores_per_device = 1, .threads_per_shard = 1}};
@@ -71,7 +71,7 @@ TEST_F(OpsShape, Cat) {
   EXPECT_EQ(ops::cat(uneven, 0).to_vector<float>(), (Floats{0, 1, 0, 1, 2}));
   EXPECT_ERROR(ops::cat(uneven, 1), "cat: [3, 1] f32 on cpu:0 and [2, 1] f32 on cpu:0, expected the same type");
   EXPECT_ERROR(ops::cat(ranks, 0), "cat: [2] f32 on cpu:0 and");
-  EXPECT_ERROR(ops::cat({}, 0), "cat: no tensors");
+  EXPECT_ERROR(ops::cat({}, 0), "cat: no arrays");
 }
 
 TEST_F(OpsShape, AxesMayBeNegative) {

@@ -4,10 +4,18 @@
 #include <array>
 #include <functional>
 
-#include "lockstep/nn/layers.h"
-#include "lockstep/nn/module.h"
-#include "lockstep/nn/normalization.h"
+#include "lockstep/autograd/function.h"
+#include "lockstep/nn/activations.h"
+#include "lockstep/nn/batch_norm.h"
+#include "lockstep/nn/dropout.h"
+#include "lockstep/nn/embedding.h"
+#include "lockstep/nn/linear.h"
+#include "lockstep/nn/sequential.h"
+#include "lockstep/nn/state_dict.h"
+#include "lockstep/optim/adam.h"
+#include "lockstep/optim/loss_scaler.h"
 #include "lockstep/optim/optimizer.h"
+#include "lockstep/optim/weight_average.h"
 #include "lockstep/runtime/device_state.h"
 #include "lockstep/runtime/random_state.h"
 #include "lockstep/runtime/runtime.h"
@@ -18,6 +26,9 @@ namespace lockstep::testing {
 namespace {
 
 constexpr std::int64_t kLabelCount = 3, kBatchRows = 16, kWords = 5;
+
+using Map = Tensor (*)(const Tensor&);
+Tensor identity(const Tensor& x) { return x; }
 
 // An embedding, so that indices can be wrong, batch norm, and dropout, whose masks depend on the number of steps.
 class WordModel {
@@ -34,14 +45,16 @@ class WordModel {
     optimizer_ = std::make_unique<Adam>(all, AdamOptions{.lr = 0.05});
   }
 
-  Tensor loss(std::vector<std::int64_t> words, std::vector<std::int64_t> labels) {
+  // One number a row, over eight shards.
+  Tensor cut(const std::vector<std::int64_t>& rows) {
     std::vector<Slot> slots;
     const auto& devices = runtime_.devices();
     for (int s = 0; s < 8; ++s) slots.push_back({s, devices[static_cast<std::size_t>(s) * devices.size() / 8]});
-    const auto at = std::make_shared<Placement>(std::vector<std::int64_t>(8, kBatchRows / 8), slots);
-    const Tensor x = scatter(Tensor::from(words, {kBatchRows}), at),
-                 y = scatter(Tensor::from(labels, {kBatchRows}), at);
-    return cross_entropy(net_(words_(x)), y);
+    return scatter(Tensor::from(rows, {kBatchRows}),
+                   std::make_shared<Placement>(std::vector<std::int64_t>(8, kBatchRows / 8), slots));
+  }
+  Tensor loss(const std::vector<std::int64_t>& words, const std::vector<std::int64_t>& labels, Map map = identity) {
+    return cross_entropy(net_(map(words_(cut(words)))), cut(labels));
   }
   Tensor good_loss(std::int64_t seed) {
     std::vector<std::int64_t> words, labels;
@@ -51,10 +64,10 @@ class WordModel {
     }
     return loss(words, labels);
   }
-  Tensor bad_labels() {
+  Tensor bad_labels(Map map = identity) {
     std::vector<std::int64_t> words(kBatchRows, 1), labels(kBatchRows, 1);
     labels[3] = labels[13] = 99;
-    return loss(words, labels);
+    return loss(words, labels, map);
   }
   Tensor bad_words() {
     std::vector<std::int64_t> words(kBatchRows, 1), labels(kBatchRows, 1);
@@ -253,6 +266,122 @@ TEST_P(FailedStep, LeavesTheLossScale) {
   EXPECT_THROW(bad.item(), TaskError);
   EXPECT_EQ(scaler.state().scale, 8);
   EXPECT_EQ(scaler.state().good_steps, 0);
+}
+
+// A label that is none fails the gradient, and a task beside it, apart from the loss.
+struct FailsBackward : Function {
+  std::vector<Tensor> forward(std::span<const Tensor> in) override { return {in[0] * 1}; }
+  std::vector<Tensor> backward(std::span<const Tensor> dy) override {
+    const Tensor zeros = full_like(dy[0].detach(), 0);
+    const auto fail = [&] { return cross_entropy(zeros, sum(zeros + 99, 1).to(DType::i64)); };
+    fail();
+    return {dy[0] * fail()};
+  }
+};
+
+Tensor fail_backward(const Tensor& x) { return apply<FailsBackward>(x); }
+
+// Its loss and its gradients fail apart from one another. The program reads the loss and does not step.
+TEST_P(FailedStep, ThatIsSkippedIsReportedOnce) {
+  for (const bool clears : {false, true}) {
+    const Tensor bad = model_.bad_labels(fail_backward);
+    bad.backward();
+    EXPECT_THROW(bad.item(), TaskError);
+    if (clears) model_.optimizer_->zero_grad();
+    model_.step(model_.good_loss(1));
+    model_.runtime_.synchronize();
+  }
+}
+
+TEST_P(FailedStep, WhoseGradientIsReadIsReportedOnce) {
+  model_.bad_labels(fail_backward).backward();
+  EXPECT_THROW(values(model_.words_.weight.gradient(model_.runtime_.devices()[0])), TaskError);
+  model_.step(model_.good_loss(1));
+  model_.runtime_.synchronize();
+}
+
+// The gradients of the parameters above the failure are good, but they are of a part of the batch.
+TEST_P(FailedStep, OfABackwardPassLeavesNoGradientToTheNextOne) {
+  for (WordModel* m : {&model_, &same_}) m->net_.eval();
+  const std::vector<std::int64_t> words(kBatchRows, 1);
+  const Tensor bad = mean(square(model_.net_(fail_backward(model_.words_(model_.cut(words))))));
+  bad.backward();
+  EXPECT_THROW(values(model_.words_.weight.gradient(model_.runtime_.devices()[0])), TaskError);
+  bad.item();
+  model_.step(model_.good_loss(1));
+  same_.step(same_.good_loss(1));
+  EXPECT_EQ(model_.state(), same_.state());
+}
+
+// The program knows of one of two failures. The gradients of the other batch stay, so that the step reports it.
+TEST_P(FailedStep, OfMicroBatchesReportsThatOfEachBatch) {
+  for (WordModel* m : {&model_, &same_}) m->step(m->good_loss(0));
+  for (WordModel* m : {&model_, &same_}) m->net_.eval();
+  const Tensor bad = model_.bad_labels();
+  bad.backward({.share = 0.5});
+  model_.bad_words().backward({.share = 0.5});
+  EXPECT_THROW(bad.item(), TaskError);
+  model_.step(model_.good_loss(1));
+  EXPECT_THROW(state_dict(model_.net_), TaskError);
+  EXPECT_EQ(model_.state(), same_.state());
+  model_.step(model_.good_loss(2));
+  same_.step(same_.good_loss(2));
+  EXPECT_EQ(model_.state(), same_.state());
+  model_.runtime_.synchronize();
+}
+
+// The gradients of a good batch were added to those of the bad one before the program read the latter's loss.
+TEST_P(FailedStep, ThatTakesAGoodMicroBatchAlongIsReportedAgain) {
+  for (WordModel* m : {&model_, &same_}) m->step(m->good_loss(0));
+  for (WordModel* m : {&model_, &same_}) m->net_.eval();
+  const Tensor bad = model_.bad_labels();
+  bad.backward({.share = 0.5});
+  model_.good_loss(1).backward({.share = 0.5});
+  model_.good_loss(2).backward({.share = 0.5});
+  EXPECT_THROW(bad.item(), TaskError);
+  model_.step(model_.good_loss(3));
+  EXPECT_THROW(state_dict(model_.net_), TaskError);
+  EXPECT_EQ(model_.state(), same_.state());
+  EXPECT_EQ(model_.optimizer_->steps(), 1);
+  model_.step(model_.good_loss(4));
+  same_.step(same_.good_loss(4));
+  EXPECT_EQ(model_.state(), same_.state());
+  model_.runtime_.synchronize();
+}
+
+// Whether the program calls update() before or after it learns of the error, also at the first step.
+TEST_P(FailedStep, IsNotAveraged) {
+  for (WordModel* m : {&model_, &same_}) m->net_.eval();
+  WeightAverage average(model_.net_, 0.75), same(same_.net_, 0.75);
+  const auto good_step = [&](std::int64_t seed) {
+    model_.step(model_.good_loss(seed));
+    average.update();
+    same_.step(same_.good_loss(seed));
+    same.update();
+  };
+  const auto bad_step = [&] {
+    Tensor bad = model_.bad_words();
+    model_.step(bad);
+    average.update();
+    EXPECT_THROW(bad.item(), TaskError);
+    bad = model_.bad_words();
+    model_.step(bad);
+    EXPECT_THROW(bad.item(), TaskError);
+    average.update();
+  };
+  const auto values_of = [](const WeightAverage& a) {
+    std::vector<std::vector<float>> all;
+    for (const auto& [name, value] : a.state_dict()) all.push_back(value.to_vector<float>());
+    return all;
+  };
+  bad_step();
+  EXPECT_TRUE(average.state_dict().empty());
+  good_step(1);
+  bad_step();
+  EXPECT_EQ(values_of(average), values_of(same));
+  good_step(2);
+  good_step(3);
+  EXPECT_EQ(values_of(average), values_of(same));
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, FailedStep, ::testing::Values(1, 8),

@@ -4,9 +4,9 @@
 
 #include <memory>
 
-#include "lockstep/nn/layers.h"
-#include "lockstep/nn/module.h"
-#include "lockstep/optim/optimizer.h"
+#include "lockstep/nn/linear.h"
+#include "lockstep/nn/sequential.h"
+#include "lockstep/optim/sgd.h"
 #include "lockstep/runtime/runtime.h"
 #include "tests/logical_tensors.h"
 
@@ -48,7 +48,7 @@ TEST(LeftOut, AFrozenParameterIsNotUpdated) {
   Linear net({.in_features = 2, .out_features = 1});
   net.initialize(Xavier{}, runtime.devices());
   Sgd sgd(net.parameters(), {.lr = 0.1, .momentum = 0.9, .weight_decay = 0.1});
-  const Tensor x = Random(1).floats({3, 2}).to(runtime.devices()[0]);
+  const Tensor x = Tensor(Random(1).floats({3, 2})).to(runtime.devices()[0]);
   const auto weight = [&] { return net.weight.host_data().to_vector<float>(); };
   sum(net(x)).backward();
   sgd.step();

@@ -1,4 +1,3 @@
-#include "lockstep/optim/optimizer.h"
 
 #include <gtest/gtest.h>
 
@@ -6,6 +5,9 @@
 #include <limits>
 
 #include "lockstep/autograd/functions.h"
+#include "lockstep/optim/adam.h"
+#include "lockstep/optim/loss_scaler.h"
+#include "lockstep/optim/sgd.h"
 #include "lockstep/runtime/runtime.h"
 #include "tests/expect_error.h"
 #include "tests/logical_tensors.h"

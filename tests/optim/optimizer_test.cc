@@ -1,5 +1,4 @@
 // Optimizers against their formulas, written down once more in f64.
-#include "lockstep/optim/optimizer.h"
 
 #include <gtest/gtest.h>
 
@@ -7,8 +6,13 @@
 #include <cmath>
 #include <functional>
 
+#include "lockstep/autograd/backward.h"
 #include "lockstep/autograd/functions.h"
-#include "lockstep/nn/layers.h"
+#include "lockstep/nn/linear.h"
+#include "lockstep/optim/adam.h"
+#include "lockstep/optim/optimizer.h"
+#include "lockstep/optim/rmsprop.h"
+#include "lockstep/optim/sgd.h"
 #include "lockstep/runtime/random_state.h"
 #include "lockstep/runtime/runtime.h"
 #include "tests/expect_error.h"

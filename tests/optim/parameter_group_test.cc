@@ -1,5 +1,4 @@
 // Groups of parameters with their own options: each group trains as with a separate optimizer with these options.
-#include "lockstep/optim/optimizer.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,6 +8,9 @@
 
 #include "lockstep/autograd/functions.h"
 #include "lockstep/engine/engine.h"
+#include "lockstep/optim/adam.h"
+#include "lockstep/optim/optimizer.h"
+#include "lockstep/optim/sgd.h"
 #include "lockstep/runtime/runtime.h"
 #include "tests/expect_error.h"
 #include "tests/logical_tensors.h"

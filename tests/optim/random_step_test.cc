@@ -5,7 +5,9 @@
 #include <string>
 
 #include "lockstep/autograd/functions.h"
+#include "lockstep/optim/adam.h"
 #include "lockstep/optim/optimizer.h"
+#include "lockstep/optim/sgd.h"
 #include "lockstep/runtime/runtime.h"
 #include "tests/logical_tensors.h"
 

@@ -1,10 +1,10 @@
-#include "lockstep/optim/optimizer.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <vector>
 
+#include "lockstep/optim/schedule.h"
 #include "tests/expect_error.h"
 
 namespace lockstep {

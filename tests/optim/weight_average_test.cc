@@ -1,10 +1,12 @@
-#include "lockstep/optim/optimizer.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "lockstep/nn/layers.h"
+#include "lockstep/nn/linear.h"
+#include "lockstep/nn/sequential.h"
+#include "lockstep/nn/state_dict.h"
+#include "lockstep/optim/weight_average.h"
 #include "lockstep/runtime/runtime.h"
 #include "tests/expect_error.h"
 

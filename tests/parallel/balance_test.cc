@@ -1,4 +1,3 @@
-#include "lockstep/parallel/split.h"
 
 #include <gtest/gtest.h>
 
@@ -10,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "lockstep/parallel/balance.h"
 #include "tests/expect_error.h"
 #include "tests/mutate.h"
 

@@ -1,6 +1,7 @@
+#include "lockstep/parallel/balancer.h"
 #include "lockstep/engine/engine.h"
 #include "lockstep/engine/task.h"
-#include "lockstep/parallel/split.h"
+#include "lockstep/parallel/balance.h"
 #include "lockstep/runtime/device_state.h"
 
 #include <gtest/gtest.h>

@@ -7,8 +7,9 @@
 #include <functional>
 
 #include "lockstep/checkpoint/weights.h"
-#include "lockstep/nn/layers.h"
-#include "lockstep/optim/optimizer.h"
+#include "lockstep/data/tensor_dataset.h"
+#include "lockstep/nn/linear.h"
+#include "lockstep/optim/sgd.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
 #include "lockstep/parallel/split.h"
 #include "tests/logical_tensors.h"

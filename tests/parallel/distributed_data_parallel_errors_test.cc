@@ -2,11 +2,12 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/checkpoint/weights.h"
-#include "lockstep/models/models.h"
-#include "lockstep/nn/layers.h"
-#include "lockstep/nn/normalization.h"
+#include "lockstep/models/mlp.h"
+#include "lockstep/nn/batch_norm.h"
+#include "lockstep/nn/linear.h"
+#include "lockstep/nn/sequential.h"
 #include "lockstep/ops/launch.h"
-#include "lockstep/optim/optimizer.h"
+#include "lockstep/optim/sgd.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
 #include "lockstep/parallel/split.h"
 #include "lockstep/tensor/storage.h"
@@ -158,6 +159,63 @@ TEST(DistributedDataParallel, OneRankAloneTrainsOnAfterABatchThatFails) {
     }));
   }
   EXPECT_EQ(weights.at(0), weights.at(1));
+}
+
+// Two layers side by side, one of which some batches leave out.
+struct SideBySide : Module {
+  Linear a{{.in_features = 4, .out_features = 2}}, b{{.in_features = 4, .out_features = 2}};
+  bool both = true;
+  SideBySide() { add("a", a), add("b", b); }
+  Tensor forward(const Tensor& x) override { return both ? a(x) + b(x) : a(x); }
+};
+
+// Trains one rank on good batches, for which only `a` is used, with or without a bad one before them.
+std::vector<std::string> train_side_by_side(const BucketOptions& buckets,
+                                            const std::function<Tensor(SideBySide&, Tensor)>& bad) {
+  std::vector<std::string> hashes;
+  for (const bool fails : {false, true}) {
+    expect_fine(run_ranks(1, [&](Rank& r) {
+      SideBySide net;
+      net.initialize(Xavier{}, r.runtime.devices());
+      DistributedDataParallel ddp(net, r.runtime.devices(), r.communicator, {.buckets = buckets});
+      Sgd sgd(net.parameters(), {.lr = 0.1});
+      testing::Random random(1);
+      const auto loss_of = [&](std::int64_t label) {
+        const auto [x, y] =
+            ddp.split<2>({random.floats({2, 4}), Tensor::from(std::vector<std::int64_t>{0, label}, {2})});
+        return cross_entropy(ddp(x), y);
+      };
+      // Both layers are in the buckets.
+      loss_of(1).backward();
+      sgd.step();
+      const Tensor other = loss_of(fails ? 9 : 1);
+      if (fails) {
+        const Tensor loss = bad(net, other);
+        loss.backward();
+        EXPECT_THROW(loss.item(), TaskError);
+      }
+      net.both = false;
+      loss_of(1).backward();
+      sgd.step();
+      hashes.push_back(weights_sha256(net));
+      r.runtime.synchronize();
+    }));
+  }
+  return hashes;
+}
+
+// Its sum lies in the failed bucket.
+TEST(DistributedDataParallel, AParameterWithoutAGradientDoesNotFailTheNextStep) {
+  const auto hashes = train_side_by_side({}, [](SideBySide&, const Tensor& loss) { return loss; });
+  EXPECT_EQ(hashes.at(0), hashes.at(1));
+}
+
+// The sum of the penalty is good, but its loss is not.
+TEST(DistributedDataParallel, AGoodSumOfAFailedLossDoesNotJoinTheNextStep) {
+  const auto hashes = train_side_by_side({.bytes = 1, .first_bytes = 1}, [](SideBySide& net, const Tensor& loss) {
+    return loss.detach() + sum(square(net.b.weight)) + sum(square(net.a.weight));
+  });
+  EXPECT_EQ(hashes.at(0), hashes.at(1));
 }
 
 // The sums of a step's micro-batches use one memory in every step.

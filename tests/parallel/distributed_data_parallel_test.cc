@@ -8,8 +8,8 @@
 #include <functional>
 
 #include "lockstep/checkpoint/weights.h"
-#include "lockstep/nn/layers.h"
-#include "lockstep/optim/optimizer.h"
+#include "lockstep/nn/linear.h"
+#include "lockstep/optim/sgd.h"
 #include "lockstep/parallel/bucket_reducer.h"
 #include "lockstep/parallel/split.h"
 #include "tests/logical_tensors.h"

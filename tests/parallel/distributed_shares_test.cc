@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/autograd/placement.h"
-#include "lockstep/nn/layers.h"
+#include "lockstep/nn/parameter.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
 #include "tests/expect_error.h"
 #include "tests/parallel/ranks.h"

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/checkpoint/weights.h"
+#include "lockstep/optim/adam.h"
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
 #include "lockstep/parallel/split.h"
@@ -127,7 +128,7 @@ std::vector<Action> actions() {
                  }});
   all.push_back({.name = "noise", .between = [](PartlyUsedNet&, Optimizer& adam) {
                    adam.map_gradients(
-                       [](const Tensor& g, const Parameter& p) { return p.shape().rank() > 1 ? noise(g) : g; });
+                       [](const Tensor& g, const Parameter& p) { return p.shape().dim() > 1 ? noise(g) : g; });
                  }});
   all.push_back({.name = "hooks", .before = [=](PartlyUsedNet& net) {
                    net.first.weight.register_hook(hook);

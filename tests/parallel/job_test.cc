@@ -5,9 +5,10 @@
 #include <thread>
 
 #include "lockstep/checkpoint/weights.h"
+#include "lockstep/data/tensor_dataset.h"
 #include "lockstep/net/tcp_store.h"
 #include "lockstep/net/tcp_store_server.h"
-#include "lockstep/optim/optimizer.h"
+#include "lockstep/optim/sgd.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
 #include "lockstep/parallel/split.h"
 #include "tests/environment_variable.h"

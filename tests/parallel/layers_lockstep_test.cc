@@ -3,11 +3,16 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/checkpoint/weights.h"
-#include "lockstep/models/models.h"
-#include "lockstep/nn/layers.h"
-#include "lockstep/nn/sequence.h"
-#include "lockstep/optim/optimizer.h"
+#include "lockstep/models/gpt.h"
+#include "lockstep/models/lstm_language_model.h"
+#include "lockstep/nn/attention.h"
+#include "lockstep/nn/conv.h"
+#include "lockstep/nn/embedding.h"
+#include "lockstep/nn/recurrent.h"
+#include "lockstep/nn/transformer.h"
+#include "lockstep/optim/adam.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
+#include "lockstep/parallel/split.h"
 #include "tests/logical_tensors.h"
 #include "tests/parallel/ranks.h"
 

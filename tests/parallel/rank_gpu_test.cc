@@ -31,9 +31,9 @@ TEST(RankGpu, NcclNeedsOneGpuForEachRank) {
 }
 
 TEST(RankGpu, RanksAskForOneBackEnd) {
-  EXPECT_EQ(why_not_nccl(std::array{gpu("host", "", 0), gpu("host", "", 0)}), "the back end is host");
+  EXPECT_EQ(why_not_nccl(std::array{gpu("host", "", 0), gpu("host", "", 0)}), "the backend is host");
   EXPECT_ERROR(why_not_nccl(std::array{gpu("nccl", "aa", 22809), gpu("host", "", 0)}),
-               "rank 0 requested the back end nccl, rank 1 requested host: all ranks need the same");
+               "rank 0 requested backend nccl, rank 1 requested host: all ranks need the same");
 }
 
 }  // namespace

@@ -7,9 +7,9 @@
 
 #include "lockstep/autograd/function.h"
 #include "lockstep/checkpoint/weights.h"
-#include "lockstep/nn/layers.h"
-#include "lockstep/nn/normalization.h"
-#include "lockstep/optim/optimizer.h"
+#include "lockstep/nn/batch_norm.h"
+#include "lockstep/nn/conv.h"
+#include "lockstep/optim/sgd.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
 #include "lockstep/parallel/split.h"
 #include "tests/expect_error.h"

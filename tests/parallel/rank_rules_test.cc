@@ -5,9 +5,9 @@
 #include <array>
 #include <numeric>
 
-#include "lockstep/nn/layers.h"
-#include "lockstep/nn/normalization.h"
-#include "lockstep/optim/optimizer.h"
+#include "lockstep/nn/batch_norm.h"
+#include "lockstep/nn/linear.h"
+#include "lockstep/optim/sgd.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
 #include "lockstep/parallel/split.h"
 #include "tests/expect_error.h"

@@ -10,8 +10,9 @@
 #include <thread>
 #include <vector>
 
-#include "lockstep/nn/layers.h"
-#include "lockstep/nn/module.h"
+#include "lockstep/nn/activations.h"
+#include "lockstep/nn/linear.h"
+#include "lockstep/nn/sequential.h"
 #include "lockstep/parallel/job.h"
 #include "lockstep/runtime/runtime.h"
 

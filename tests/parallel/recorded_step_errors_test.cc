@@ -4,7 +4,7 @@
 #include <cmath>
 #include <functional>
 
-#include "lockstep/nn/layers.h"
+#include "lockstep/nn/linear.h"
 #include "lockstep/ops/launch.h"
 #include "lockstep/ops/random.h"
 #include "lockstep/parallel/recorded_step.h"

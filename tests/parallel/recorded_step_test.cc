@@ -6,12 +6,22 @@
 #include <functional>
 #include <optional>
 
+#include "lockstep/autograd/no_grad.h"
 #include "lockstep/autograd/node.h"
-#include "lockstep/nn/layers.h"
-#include "lockstep/nn/module.h"
-#include "lockstep/nn/normalization.h"
+#include "lockstep/nn/activations.h"
+#include "lockstep/nn/batch_norm.h"
+#include "lockstep/nn/conv.h"
+#include "lockstep/nn/dropout.h"
+#include "lockstep/nn/flatten.h"
+#include "lockstep/nn/linear.h"
+#include "lockstep/nn/pooling.h"
+#include "lockstep/nn/residual.h"
+#include "lockstep/nn/sequential.h"
+#include "lockstep/nn/state_dict.h"
 #include "lockstep/ops/inter_op_parallel_guard.h"
+#include "lockstep/optim/adam.h"
 #include "lockstep/optim/optimizer.h"
+#include "lockstep/optim/sgd.h"
 #include "lockstep/parallel/split.h"
 #include "lockstep/runtime/runtime.h"
 #include "tests/expect_error.h"
@@ -52,7 +62,7 @@ class Training {
     ParameterGroups parameters = net_.parameters();
     if (recipe.groups) {
       std::vector<Parameter> matrices, others;
-      for (const Parameter& p : net_.parameters()) (p.shape().rank() > 1 ? matrices : others).push_back(p);
+      for (const Parameter& p : net_.parameters()) (p.shape().dim() > 1 ? matrices : others).push_back(p);
       parameters = {{.parameters = matrices}, {.parameters = others, .lr = 0.05, .weight_decay = 0}};
     }
     if (recipe.adam) {
@@ -200,7 +210,7 @@ TEST_P(RecordedStepTest, AlsoWhereOtherWorkComesBetween) {
     training.net().eval();
     NoGradGuard no_grad;
     for (Device device : training.runtime().devices()) {
-      Tensor y = training.net()(random.floats({7, 1, 6, 6}).to(device));
+      Tensor y = training.net()(Tensor(random.floats({7, 1, 6, 6})).to(device));
       for (int i = 0; i < 5; ++i) y = y.to(DType::bf16).to(DType::f32);
       y.wait();
     }
@@ -227,7 +237,7 @@ TEST_P(RecordedStepTest, AlsoWithSeveralUpdates) {
     RecordedStep step(describe);
     Random random(4);
     for (int i = 0; i < 6; ++i) {
-      const std::vector<Tensor> in{random.floats({3, 5}).to(device),
+      const std::vector<Tensor> in{Tensor(random.floats({3, 5})).to(device),
                                    Tensor::from(std::vector<std::int64_t>{0, 1, 1}, {3}).to(device)};
       recorded ? step.run(in) : describe(in);
     }
@@ -263,7 +273,7 @@ TEST_P(RecordedStepTest, AlsoWithTwoOptimizersAndDropout) {
     Random random(4);
     const Tensor ones = make_tensor(std::vector<double>(64, 1.0), {64}, device);
     for (int i = 0; i < 6; ++i) {
-      const std::vector<Tensor> in{random.floats({3, 5}).to(device),
+      const std::vector<Tensor> in{Tensor(random.floats({3, 5})).to(device),
                                    Tensor::from(std::vector<std::int64_t>{0, 1, 1}, {3}).to(device), ones};
       for (const Tensor& mask : recorded ? step.run(in) : describe(in))
         outputs[recorded].push_back(mask.to_vector<float>());
@@ -288,10 +298,10 @@ TEST(RecordedStep, WhatARepetitionChangesIsNoticedByAGraphFromBefore) {
     sgd.step();
     return std::vector<Tensor>{};
   });
-  const std::vector<Tensor> in{Random(1).floats({3, 5}).to(device)};
+  const std::vector<Tensor> in{Tensor(Random(1).floats({3, 5})).to(device)};
   for (int i = 0; i < 3; ++i) step.run(in);
   ASSERT_TRUE(step.recorded()) << step.why_not();
-  Tensor x = as_leaf(Random(2).floats({3, 5}).to(device));
+  Tensor x = as_leaf(Tensor(Random(2).floats({3, 5})).to(device));
   const Tensor loss = sum(net(x)), other = sum(in[0] * x);
   step.run(in);
   EXPECT_ERROR(loss.backward(), "linear: a tensor needed for its gradient was changed in place after forward");

@@ -1,4 +1,3 @@
-#include "lockstep/parallel/split.h"
 
 #include <gtest/gtest.h>
 
@@ -7,6 +6,7 @@
 
 #include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/placement.h"
+#include "lockstep/parallel/split.h"
 #include "lockstep/runtime/runtime.h"
 #include "tests/expect_error.h"
 

@@ -4,7 +4,8 @@
 #include <functional>
 #include <numeric>
 
-#include "lockstep/nn/layers.h"
+#include "lockstep/autograd/backward.h"
+#include "lockstep/nn/linear.h"
 #include "lockstep/parallel/split.h"
 #include "lockstep/runtime/runtime.h"
 #include "tests/expect_error.h"
@@ -110,7 +111,7 @@ TEST(TwoBatches, MayShareAWholeLeaf) {
       for (const std::int64_t samples : {1, 4}) {
         SCOPED_TRACE(fmt::format("{} devices, {} and {} shards, {} samples", devices, first, second, samples));
         OneWeight w(devices);
-        Tensor leaf = Tensor(Array::from(std::vector<float>{1}, {1}).to(w.runtime.devices()[0]));
+        Tensor leaf = Tensor(Array::from(std::vector<float>{1}, {1})).to(w.runtime.devices()[0]);
         leaf.set_requires_grad(true);
         const auto loss = [&](const Tensor& x) {
           return sum(per_shard([&](const Tensor& part) { return part * leaf; }, x));

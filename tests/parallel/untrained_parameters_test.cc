@@ -6,7 +6,9 @@
 
 #include "lockstep/autograd/gradient_tree.h"
 #include "lockstep/checkpoint/weights.h"
+#include "lockstep/optim/adam.h"
 #include "lockstep/optim/optimizer.h"
+#include "lockstep/optim/sgd.h"
 #include "lockstep/parallel/bucket_reducer.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
 #include "lockstep/parallel/split.h"

@@ -4,9 +4,10 @@
 #include <numeric>
 
 #include "lockstep/checkpoint/weights.h"
-#include "lockstep/nn/layers.h"
-#include "lockstep/nn/normalization.h"
-#include "lockstep/optim/optimizer.h"
+#include "lockstep/nn/batch_norm.h"
+#include "lockstep/nn/dropout.h"
+#include "lockstep/nn/linear.h"
+#include "lockstep/optim/sgd.h"
 #include "lockstep/parallel/data_parallel.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
 #include "tests/expect_error.h"

@@ -9,6 +9,7 @@
 #include "lockstep/backend/cpu/onednn.h"
 #include "lockstep/device/topology.h"
 #include "lockstep/ops/conv.h"
+#include "lockstep/ops/copy.h"
 #include "lockstep/runtime/runtime.h"
 #include "tests/environment_variable.h"
 #include "tests/tensors.h"
@@ -19,7 +20,8 @@ namespace {
 std::vector<float> weight_gradient(Runtime& runtime) {
   Random random(1);
   const Device device = runtime.devices()[0];
-  const Array x = random.floats({8, 16, 14, 14}).to(device), dy = random.floats({8, 32, 14, 14}).to(device);
+  const Array x = ops::to_device(random.floats({8, 16, 14, 14}), device),
+              dy = ops::to_device(random.floats({8, 32, 14, 14}), device);
   return ops::conv2d_backward_weights(x, dy, {32, 16, 3, 3}, false, {.padding = {1, 1}}).weight.to_vector<float>();
 }
 

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "lockstep/engine/engine.h"
+
 namespace lockstep {
 namespace {
 
@@ -66,6 +68,42 @@ TEST(RandomState, DrawsForAllShardsHaveACounterOfTheirOwn) {
   const RandomKey key = a.next(-1);
   EXPECT_EQ(key, b.next(-1));
   for (int shard : {0, 1}) EXPECT_NE(key, RandomState().next(shard));
+}
+
+// As after an evaluation during which the error of the latest training batch came out.
+TEST(RandomState, AStepThatIsLeftOutDoesNotComeBackWithAPosition) {
+  const auto engine = std::make_shared<Engine>(EngineOptions{.serial = true});
+  const LaneId lane = engine->add_lane({.name = "a"});
+  const Resource batch = engine->make_resource(), weight = engine->make_resource(), done = engine->make_resource();
+  RandomState a, b;
+  for (RandomState* state : {&a, &b}) {
+    state->set_step(3);
+    state->next(0);
+  }
+  const RandomState::Position unchanged = a.position();
+  a.set_position(unchanged);
+  EXPECT_EQ(a.next(0), b.next(0));
+
+  engine->push({.name = "initialize", .lane = lane, .writes = {weight}, .run = [](const TaskContext&) {}});
+  engine->push(
+      {.name = "batch", .lane = lane, .writes = {batch}, .run = [](const TaskContext&) { throw Error("a label"); }});
+  engine->push({.name = "update",
+                .lane = lane,
+                .reads = {weight, batch},
+                .writes = {weight, done},
+                .updates = true,
+                .run = [](const TaskContext&) {}});
+  a.add_steps(1);
+  a.count_if_done(engine, done);
+  a.next(0);
+  const RandomState::Position position = a.position();
+  EXPECT_EQ(position.step, 4U);
+  EXPECT_THROW(engine->wait_readable(batch), TaskError);
+  a.next(0);
+  a.set_position(position);
+  EXPECT_EQ(a.step(), 3U);
+  b.set_step(3);
+  EXPECT_EQ(a.next(0), b.next(0));
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 
 #include "lockstep/autograd/functions.h"
 #include "lockstep/device/topology.h"
+#include "lockstep/ops/copy.h"
 #include "lockstep/ops/launch.h"
 #include "tests/expect_error.h"
 #include "tests/logical_tensors.h"
@@ -102,7 +103,7 @@ std::vector<double> some_work(RuntimeOptions options) {
   std::vector<double> all;
   for (std::uint64_t i = 0; i < 10; ++i) {
     Device device = runtime.devices()[i % 2];
-    Tensor x = Random(i).floats({8, 16}).to(device), w = Random(i + 100).floats({4, 16}).to(device);
+    Tensor x = Tensor(Random(i).floats({8, 16})).to(device), w = Tensor(Random(i + 100).floats({4, 16})).to(device);
     w.set_requires_grad(true);
     sum(square(dropout(softmax(linear(x, w)), 0.5))).backward();
     for (double g : values(w.grad())) all.push_back(g);
@@ -149,7 +150,7 @@ TEST(Runtime, AnExplicitLimitIsThatOfEachDevice) {
 
 TEST(Runtime, SynchronizeShowsWhatNobodyWaitedFor) {
   Runtime runtime;
-  Array x = Array::host({2, 2}).to(runtime.devices()[0]);
+  Array x = ops::to_device(Array::host({2, 2}), runtime.devices()[0]);
   ops::launch("bad kernel", {}, {x}, [](Backend&, KernelContext&) { fail("it broke"); });
   EXPECT_ERROR(runtime.synchronize(), "it broke");
   runtime.synchronize();

@@ -2,7 +2,9 @@
 #   one of them opens `namespace lockstep` without LOCKSTEP_API: a shared library would keep what it declares to itself;
 #   another header opens it with LOCKSTEP_API;
 #   one of them includes a header that lockstep.h does not name: it is not installed;
-#   another header declares a class that a public one defines: GCC would hide the class where that declaration comes first.
+#   another header declares a class that a public one defines: GCC would hide the class where that declaration comes first;
+#   one of them begins without a comment, or shows neither an example nor a contract;
+#   a header beside them, or one of them, does not say what it is: only internal ones begin with `// Internal: `.
 cmake_minimum_required(VERSION 3.25)
 
 # The headers of Lockstep that `file` includes.
@@ -15,7 +17,20 @@ endfunction()
 set(violations "")
 included_by(lockstep/lockstep.h headers)
 set(classes "")
+set(folders "")
 foreach(header ${headers})
+  cmake_path(GET header PARENT_PATH folder)
+  list(APPEND folders ${folder})
+  # An example is code in a comment. A contract is a second comment, or more than a line of the first.
+  file(STRINGS ${SOURCE_DIR}/${header} comments REGEX "^ *//")
+  list(LENGTH comments count)
+  file(STRINGS ${SOURCE_DIR}/${header} first LIMIT_COUNT 1)
+  if(NOT first MATCHES "^// " OR count LESS 2)
+    string(APPEND violations "${header}: expected a comment in its first line, and an example or a contract\n")
+  endif()
+  if(first MATCHES "^// Internal:")
+    string(APPEND violations "${header}: internal, but lockstep/lockstep.h names it\n")
+  endif()
   file(STRINGS ${SOURCE_DIR}/${header} lines REGEX "^(class|struct) [A-Za-z0-9_]+[^;]*$")
   list(TRANSFORM lines REPLACE "^(class|struct) ([A-Za-z0-9_]+).*" "\\2")
   list(APPEND classes ${lines})
@@ -31,7 +46,13 @@ foreach(header ${headers})
   endforeach()
 endforeach()
 file(GLOB_RECURSE all RELATIVE ${SOURCE_DIR} ${SOURCE_DIR}/lockstep/*.h)
+list(REMOVE_ITEM all lockstep/lockstep.h)
 foreach(header ${all})
+  cmake_path(GET header PARENT_PATH folder)
+  file(STRINGS ${SOURCE_DIR}/${header} first LIMIT_COUNT 1)
+  if(folder IN_LIST folders AND NOT header IN_LIST headers AND NOT first MATCHES "^// Internal: ")
+    string(APPEND violations "${header}: expected a line in lockstep/lockstep.h, or `// Internal: ` as its first words\n")
+  endif()
   file(STRINGS ${SOURCE_DIR}/${header} exported REGEX "^namespace LOCKSTEP_API ")
   if(exported AND NOT header IN_LIST headers)
     string(APPEND violations "${header}: LOCKSTEP_API, but lockstep/lockstep.h does not name it\n")

@@ -4,6 +4,7 @@
 
 #include <mutex>
 
+#include "lockstep/optim/sgd.h"
 #include "tests/expect_error.h"
 #include "tests/train/small_job.h"
 

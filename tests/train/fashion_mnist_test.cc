@@ -1,8 +1,10 @@
 // One run on the complete real data.
 #include <gtest/gtest.h>
 
-#include "lockstep/data/dataset.h"
+#include "lockstep/data/fashion_mnist.h"
+#include "lockstep/models/lenet.h"
 #include "lockstep/models/models.h"
+#include "lockstep/optim/adam.h"
 #include "lockstep/runtime/runtime.h"
 #include "lockstep/train/trainer.h"
 

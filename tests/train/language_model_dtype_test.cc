@@ -5,8 +5,10 @@
 #include <optional>
 
 #include "lockstep/checkpoint/weights.h"
-#include "lockstep/data/dataset.h"
-#include "lockstep/models/models.h"
+#include "lockstep/data/text.h"
+#include "lockstep/models/gpt.h"
+#include "lockstep/models/lstm_language_model.h"
+#include "lockstep/optim/adam.h"
 #include "lockstep/runtime/runtime.h"
 #include "lockstep/train/trainer.h"
 #include "tests/expect_error.h"

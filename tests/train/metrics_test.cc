@@ -9,8 +9,8 @@
 
 #include "lockstep/checkpoint/weights.h"
 #include "lockstep/engine/task.h"
-#include "lockstep/models/models.h"
-#include "lockstep/train/log_writer.h"
+#include "lockstep/models/gpt.h"
+#include "lockstep/train/training_log.h"
 #include "tests/expect_error.h"
 #include "tests/train/small_job.h"
 

@@ -47,9 +47,16 @@ void expect_well_formed(std::string_view svg) {
   EXPECT_THAT(std::string(svg), Not(HasSubstr("inf")));
 }
 
-std::vector<EpochResult> results(int epochs) {
-  std::vector<EpochResult> results;
-  for (int e = 1; e <= epochs; ++e) results.push_back({e, 2.0 / e, 1 - 0.5 / e});
+EpochReport epoch(int number, double loss, double accuracy) {
+  constexpr std::int64_t kTested = 100'000;
+  EpochReport report{.epoch = number, .train_loss = loss};
+  if (!std::isnan(accuracy)) report.test = {std::llround(accuracy * kTested), kTested};
+  return report;
+}
+
+std::vector<EpochReport> results(int epochs) {
+  std::vector<EpochReport> results;
+  for (int e = 1; e <= epochs; ++e) results.push_back(epoch(e, 2.0 / e, 1 - 0.5 / e));
   return results;
 }
 
@@ -76,7 +83,7 @@ std::vector<std::pair<double, double>> markers(const std::string& svg, int color
 }
 
 TEST(TrainingPlot, PlacesPointsByTheirValues) {
-  const std::vector<EpochResult> corners{{1, 1.0, 0.0}, {2, 0.5, 0.5}, {3, 0.0, 1.0}};
+  const std::vector<EpochReport> corners{epoch(1, 1.0, 0.0), epoch(2, 0.5, 0.5), epoch(3, 0.0, 1.0)};
   const std::string svg = training_plot_svg(corners);
   const auto accuracy = markers(svg, 0), loss = markers(svg, 1);
   ASSERT_EQ(accuracy.size(), 3U);
@@ -97,7 +104,8 @@ double axis_line(const std::string& svg) {
 }
 
 TEST(TrainingPlot, NoCurveLiesOnTheLineOfItsAxis) {
-  const std::string svg = training_plot_svg(std::vector<EpochResult>{{1, 1.0, 0.0}, {2, 0.0, 0.0}, {3, 0.0, 1.0}});
+  const std::string svg =
+      training_plot_svg(std::vector<EpochReport>{epoch(1, 1.0, 0.0), epoch(2, 0.0, 0.0), epoch(3, 0.0, 1.0)});
   ASSERT_GT(axis_line(svg), 0);
   for (const int color : {0, 1}) {
     for (const auto& [x, y] : markers(svg, color)) EXPECT_LT(y, axis_line(svg) - 4);
@@ -107,7 +115,7 @@ TEST(TrainingPlot, NoCurveLiesOnTheLineOfItsAxis) {
 // 0.38 and 0.39 are nearly the same accuracy.
 TEST(TrainingPlot, NoiseDoesNotLookLikeAClimb) {
   const auto height = [](double low, double high) {
-    const auto points = markers(training_plot_svg(std::vector<EpochResult>{{1, 1, low}, {2, 1, high}}), 0);
+    const auto points = markers(training_plot_svg(std::vector<EpochReport>{epoch(1, 1, low), epoch(2, 1, high)}), 0);
     return points.at(0).second - points.at(1).second;
   };
   EXPECT_LT(height(0.38, 0.39), 40);
@@ -116,13 +124,13 @@ TEST(TrainingPlot, NoiseDoesNotLookLikeAClimb) {
 }
 
 TEST(TrainingPlot, OneEpochStandsBesideZero) {
-  const std::string svg = training_plot_svg(std::vector<EpochResult>{{1, 0.157, 0.81}});
+  const std::string svg = training_plot_svg(std::vector<EpochReport>{epoch(1, 0.157, 0.81)});
   EXPECT_EQ(count(svg, "class=\"tick-y\" x=\"50\""), 6) << svg;
   EXPECT_EQ(count(svg, ">0</text>") + count(svg, ">0.0</text>") + count(svg, ">0.00</text>"), 2) << svg;
 }
 
 TEST(TrainingPlot, HasOnlyPanelsWithValues) {
-  std::vector<EpochResult> loss{{.epoch = 1, .train_loss = 3}, {.epoch = 2, .train_loss = 2}};
+  std::vector<EpochReport> loss{{.epoch = 1, .train_loss = 3}, {.epoch = 2, .train_loss = 2}};
   const std::string svg = training_plot_svg(loss);
   expect_well_formed(svg);
   EXPECT_THAT(svg, Not(HasSubstr("accuracy")));
@@ -193,14 +201,14 @@ TEST(TrainingPlot, DrawsWhateverThereIs) {
 }
 
 TEST(TrainingPlot, WhatIsNotFiniteLeavesAGap) {
-  std::vector<EpochResult> gaps = results(6);
-  gaps[0].test_accuracy = std::nan("");
+  std::vector<EpochReport> gaps = results(6);
+  gaps[0].test = {};
   gaps[3].train_loss = std::numeric_limits<double>::infinity();
   const std::string svg = training_plot_svg(gaps);
   expect_well_formed(svg);
   EXPECT_EQ(count(svg, "M"), 3);
   EXPECT_EQ(count(svg, "<circle"), 10);
-  const std::vector<EpochResult> none{{1, std::nan(""), std::nan("")}};
+  const std::vector<EpochReport> none{epoch(1, std::nan(""), std::nan(""))};
   expect_well_formed(training_plot_svg(none));
 }
 

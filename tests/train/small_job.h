@@ -5,9 +5,17 @@
 #include <memory>
 #include <vector>
 
-#include "lockstep/nn/layers.h"
+#include "lockstep/data/tensor_dataset.h"
+#include "lockstep/nn/activations.h"
+#include "lockstep/nn/batch_norm.h"
+#include "lockstep/nn/conv.h"
+#include "lockstep/nn/dropout.h"
+#include "lockstep/nn/flatten.h"
+#include "lockstep/nn/linear.h"
 #include "lockstep/nn/module.h"
-#include "lockstep/nn/normalization.h"
+#include "lockstep/nn/pooling.h"
+#include "lockstep/nn/sequential.h"
+#include "lockstep/optim/adam.h"
 #include "lockstep/runtime/runtime.h"
 #include "lockstep/train/trainer.h"
 #include "tests/logical_tensors.h"

@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "lockstep/checkpoint/weights.h"
+#include "lockstep/optim/sgd.h"
 #include "tests/expect_error.h"
 #include "tests/temporary_folder.h"
 #include "tests/train/small_job.h"

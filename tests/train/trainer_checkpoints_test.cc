@@ -80,8 +80,8 @@ TEST(TrainerCheckpoints, HoldTheReportsOfAllEpochsDone) {
     // Steps 5, 10 and 15 end an epoch.
     const std::int64_t steps[] = {7, 12, 15};
     SmallJob job(1, {.epochs = 3, .max_steps = steps[run], .save_folder = folder.path()});
-    const std::vector<EpochRecord> before =
-        run > 0 ? job.trainer->resume(folder.path()).position.epochs : std::vector<EpochRecord>();
+    const std::vector<EpochReport> before =
+        run > 0 ? job.trainer->resume(folder.path()).position.epochs : std::vector<EpochReport>();
     ASSERT_EQ(before.size(), run);
     for (std::size_t e = 0; e < run; ++e) {
       // The first that its run reports: it was not cut short.
@@ -89,8 +89,8 @@ TEST(TrainerCheckpoints, HoldTheReportsOfAllEpochsDone) {
       EXPECT_EQ(before[e].epoch, static_cast<std::int64_t>(e) + 1);
       EXPECT_EQ(before[e].train_loss, expected.train_loss);
       EXPECT_EQ(before[e].seconds, expected.seconds);
-      EXPECT_EQ(before[e].test_correct, expected.test.correct);
-      EXPECT_EQ(before[e].test_total, SmallJob::kTest);
+      EXPECT_EQ(before[e].test.correct, expected.test.correct);
+      EXPECT_EQ(before[e].test.total, SmallJob::kTest);
     }
     results[run] = job.trainer->train();
   }

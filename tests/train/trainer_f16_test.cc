@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "lockstep/checkpoint/weights.h"
+#include "lockstep/optim/sgd.h"
 #include "lockstep/train/trainer.h"
 #include "tests/expect_error.h"
 #include "tests/temporary_folder.h"

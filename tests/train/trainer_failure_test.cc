@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "lockstep/checkpoint/checkpoint_directory.h"
+#include "lockstep/data/map_dataset.h"
 #include "tests/expect_error.h"
 #include "tests/temporary_folder.h"
 #include "tests/train/small_job.h"

@@ -3,7 +3,9 @@
 
 #include <thread>
 
+#include "lockstep/autograd/no_grad.h"
 #include "lockstep/checkpoint/weights.h"
+#include "lockstep/optim/sgd.h"
 #include "tests/expect_error.h"
 #include "tests/temporary_folder.h"
 #include "tests/train/layouts.h"

@@ -17,7 +17,7 @@ const TrainerOptions kGroupedRun{
 // Biases and norms neither decay nor learn as fast as matrices.
 ParameterGroups two_groups(const Module& net) {
   std::vector<Parameter> matrices, others;
-  for (const Parameter& p : net.parameters()) (p.shape().rank() > 1 ? matrices : others).push_back(p);
+  for (const Parameter& p : net.parameters()) (p.shape().dim() > 1 ? matrices : others).push_back(p);
   return {{.parameters = matrices, .weight_decay = 0.1}, {.parameters = others, .lr = 1e-3}};
 }
 

@@ -8,6 +8,7 @@
 
 #include "lockstep/autograd/gradient_tree.h"
 #include "lockstep/checkpoint/weights.h"
+#include "lockstep/optim/sgd.h"
 #include "tests/expect_error.h"
 #include "tests/train/layouts.h"
 #include "tests/train/small_job.h"

@@ -15,10 +15,10 @@
 namespace lockstep {
 namespace {
 
-std::vector<EpochRecord> epochs(const std::vector<double>& values) {
-  std::vector<EpochRecord> all;
+std::vector<EpochReport> epochs(const std::vector<double>& values) {
+  std::vector<EpochReport> all;
   for (double v : values) {
-    all.push_back({.epoch = std::ssize(all) + 1, .train_loss = -v, .metrics = {{"score", v}}});
+    all.push_back({.epoch = std::ssize(all) + 1, .train_loss = -v, .metrics = {{.name = "score", .value = v}}});
   }
   return all;
 }
@@ -30,8 +30,7 @@ TEST(Watch, TheBestEpochIsTheFirstThatNoneBetters) {
   EXPECT_EQ(best_epoch(epochs({1, 1.25, 1.5, 2}), {.metric = "score", .min_delta = 0.5}), 4);
   EXPECT_EQ(best_epoch(epochs({NAN, 1, NAN}), {.metric = "score"}), 2);
   EXPECT_EQ(best_epoch(epochs({NAN}), {.metric = "score"}), 0);
-  EXPECT_EQ(best_epoch(std::vector<EpochRecord>{{.epoch = 1, .test_correct = 1, .test_total = 2},
-                                                {.epoch = 2, .test_correct = 2, .test_total = 2}},
+  EXPECT_EQ(best_epoch(std::vector<EpochReport>{{.epoch = 1, .test = {1, 2}}, {.epoch = 2, .test = {2, 2}}},
                        {.metric = "accuracy"}),
             2);
   EXPECT_ERROR(best_epoch(epochs({1}), {.metric = "speed"}),

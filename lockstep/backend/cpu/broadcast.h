@@ -24,25 +24,25 @@ class BroadcastPlan {
   BroadcastPlan(const std::array<Shape, kOperands>& operands, const Shape& out) : numel_(out.numel()) {
     std::array<std::int64_t, kOperands> strides;
     strides.fill(1);
-    for (int k = 1; k <= out.rank(); ++k) {
+    for (int k = 1; k <= out.dim(); ++k) {
       const std::int64_t extent = out[-k];
       if (extent == 1) continue;
       Axis axis{extent, {}};
-      bool as_before = rank_ > 0;
+      bool as_before = dim_ > 0;
       for (std::size_t i = 0; i < kOperands; ++i) {
-        const bool moves = k <= operands[i].rank() && operands[i][-k] != 1;
+        const bool moves = k <= operands[i].dim() && operands[i][-k] != 1;
         if (moves) axis.step[i] = strides[i];
         if (moves) strides[i] *= extent;
-        as_before = as_before && moves == (axes_[rank_ - 1].step[i] != 0);
+        as_before = as_before && moves == (axes_[dim_ - 1].step[i] != 0);
       }
       if (as_before) {
-        axes_[rank_ - 1].extent *= extent;
+        axes_[dim_ - 1].extent *= extent;
       } else {
-        axes_[rank_++] = axis;
+        axes_[dim_++] = axis;
       }
     }
-    if (rank_ > 0) return;
-    axes_[rank_++].extent = 1;
+    if (dim_ > 0) return;
+    axes_[dim_++].extent = 1;
     axes_[0].step.fill(1);
   }
 
@@ -53,13 +53,13 @@ class BroadcastPlan {
   // f(run) for the runs that make up elements [begin, end) of the result, in order.
   template <typename F>
   void for_each_run(std::int64_t begin, std::int64_t end, const F& f) const {
-    std::array<std::int64_t, Shape::kMaxRank> index{};
+    std::array<std::int64_t, Shape::kMaxDim> index{};
     std::array<std::int64_t, kOperands> at{};
     const auto move = [&](std::int64_t axis, std::int64_t steps) {
       index[axis] += steps;
       for (std::size_t i = 0; i < kOperands; ++i) at[i] += steps * axes_[axis].step[i];
     };
-    for (std::int64_t k = 0, rest = begin; k < rank_ && rest > 0; ++k) {
+    for (std::int64_t k = 0, rest = begin; k < dim_ && rest > 0; ++k) {
       move(k, rest % axes_[k].extent);
       rest /= axes_[k].extent;
     }
@@ -67,7 +67,7 @@ class BroadcastPlan {
       std::int64_t length = std::min(axes_[0].extent - index[0], end - begin);
       f(Run{at, begin, length});
       begin += length;
-      for (std::int64_t k = 0, step = length; k < rank_; ++k, step = 1) {
+      for (std::int64_t k = 0, step = length; k < dim_; ++k, step = 1) {
         move(k, step);
         if (index[k] < axes_[k].extent) break;
         move(k, -index[k]);
@@ -83,8 +83,8 @@ class BroadcastPlan {
   };
 
   std::int64_t numel_;
-  int rank_ = 0;
-  std::array<Axis, Shape::kMaxRank> axes_{};  // innermost first
+  int dim_ = 0;
+  std::array<Axis, Shape::kMaxDim> axes_{};  // innermost first
 };
 
 }  // namespace lockstep::cpu

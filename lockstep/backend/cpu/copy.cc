@@ -47,9 +47,9 @@ void transpose_tile(const From* x, std::int64_t x_stride, To* y, std::int64_t y_
 class Offsets {
  public:
   Offsets(const Walk& walk, std::int64_t i, int skip_a, int skip_b) {
-    for (int axis = walk.rank - 1; axis >= 0; --axis) {
+    for (int axis = walk.dim - 1; axis >= 0; --axis) {
       if (axis == skip_a || axis == skip_b) continue;
-      Axis& a = axes_[rank_++];
+      Axis& a = axes_[dim_++];
       a = {i % walk.extent[axis], walk.extent[axis], walk.stride[axis], walk.to[axis]};
       i /= walk.extent[axis];
       source += a.place * a.stride;
@@ -59,7 +59,7 @@ class Offsets {
 
   // Divisions would take longer than a short row.
   void advance() {
-    for (int axis = 0; axis < rank_; ++axis) {
+    for (int axis = 0; axis < dim_; ++axis) {
       Axis& a = axes_[axis];
       source += a.stride;
       destination += a.to;
@@ -76,14 +76,14 @@ class Offsets {
   struct Axis {
     std::int64_t place, extent, stride, to;
   };
-  Axis axes_[Shape::kMaxRank];  // the last one first
-  int rank_ = 0;
+  Axis axes_[Shape::kMaxDim];  // the last one first
+  int dim_ = 0;
 };
 
 // Calls row(x, y) with the first elements of every row along the last axis.
 template <typename To, typename From, typename F>
 void for_each_row(const KernelContext& ctx, const Walk& walk, const From* x, To* y, const F& row) {
-  const int last = walk.rank - 1;
+  const int last = walk.dim - 1;
   const std::int64_t columns = walk.extent[last];
   parallel_for(ctx, walk.numel / columns, std::max<std::int64_t>(kElementsPerChunk / columns, 1),
                [&](std::int64_t begin, std::int64_t end) {
@@ -96,14 +96,14 @@ void for_each_row(const KernelContext& ctx, const Walk& walk, const From* x, To*
 
 template <typename To, typename From>
 void copy_walk(const KernelContext& ctx, const Walk& walk, const From* x, To* y) {
-  if (walk.rank == 0) {
+  if (walk.dim == 0) {
     *y = convert<To>(*x);
     return;
   }
-  const int last = walk.rank - 1, inner = walk.contiguous_axis();
+  const int last = walk.dim - 1, inner = walk.contiguous_axis();
   const std::int64_t columns = walk.extent[last];
   if (walk.moves_rows()) {
-    if (walk.rank == 1) {
+    if (walk.dim == 1) {
       parallel_for(ctx, columns, kElementsPerChunk, [&](std::int64_t begin, std::int64_t end) {
         cpu::vectorized([&] { convert_row(x + begin, y + begin, end - begin); });
       });
@@ -170,7 +170,7 @@ class CpuCopy final : public CopyKernels {
       return copy_walk(ctx, walk, call.x.as<float>(), call.y.as<BFloat16>());
     if (call.x.dtype == DType::bf16 && call.y.dtype == DType::f32)
       return copy_walk(ctx, walk, call.x.as<BFloat16>(), call.y.as<float>());
-    if (walk.rank <= 1) return convert_elements(ctx, call.x, call.y);
+    if (walk.dim <= 1) return convert_elements(ctx, call.x, call.y);
     View converted{ctx.scratch.get(call.y.bytes()), call.y.dtype, call.x.layout, call.y.shape};
     convert_elements(ctx, call.x, converted);
     move(ctx, walk, converted, call.y);

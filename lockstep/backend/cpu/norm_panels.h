@@ -18,7 +18,7 @@ namespace lockstep::cpu {
 
 inline constexpr std::int64_t kColumns = 64;
 
-// Element (row, column) is number offset + row * stride + column of the tensor.
+// Element (row, column) is number offset + row * stride + column of the array.
 struct Panel {
   std::int64_t offset, rows, stride, columns;
 };

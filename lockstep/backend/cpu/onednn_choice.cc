@@ -100,7 +100,7 @@ Formats conv_formats(const Problem& p, std::optional<Layout> layout) {
   f.wanted[kW] = Desc(weight_dims(p), onednn_type(type), Tag::any);
 
   const Operand& bias = p.operands[kBias];
-  if (bias.shape.rank()) {
+  if (bias.shape.dim()) {
     f.given[kBias] = f.wanted[kBias] = Desc(onednn_dims(bias.shape), onednn_type(bias.dtype), Tag::x);
   }
   return f;
@@ -171,7 +171,7 @@ Formats matmul_formats(const Problem& p) {
   matrix(kX, o[kX].dtype, p.transpose_x);
   matrix(kW, o[kX].dtype, p.transpose_w);
   matrix(kY, o[kY].dtype, false);
-  if (o[kBias].shape.rank()) {
+  if (o[kBias].shape.dim()) {
     f.given[kBias] = f.wanted[kBias] = Desc({1, o[kBias].shape[0]}, onednn_type(o[kBias].dtype), Tag::ab);
   }
   return f;

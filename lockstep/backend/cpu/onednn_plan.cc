@@ -71,7 +71,7 @@ Plan::Impl::Impl(const Problem& problem) {
   std::vector<std::pair<int, std::size_t>> main_arguments;
   std::vector<std::pair<std::size_t, std::size_t>> before, after;  // reorders, from buffer to buffer
   for (int role = 0; role < kRoles; ++role) {
-    if (!problem.operands[role].shape.rank()) continue;
+    if (!problem.operands[role].shape.dim()) continue;
     const Desc inner = main.query_md(dnnl::query::exec_arg_md, numbers[role]);
     const std::size_t operand = add({choice.given[role], role});
     std::size_t used = operand;

@@ -20,7 +20,7 @@ std::size_t ProblemHash::operator()(const Problem& p) const {
   };
   add(static_cast<int>(p.kind) | p.threads << 8 | p.transpose_x << 4 | p.transpose_w << 5);
   for (const Operand& o : p.operands) {
-    add(static_cast<int>(o.dtype) | static_cast<int>(o.layout) << 8 | o.shape.rank() << 16);
+    add(static_cast<int>(o.dtype) | static_cast<int>(o.layout) << 8 | o.shape.dim() << 16);
     for (std::int64_t n : o.shape) add(n);
   }
   for (const auto* pair : {&p.conv.stride, &p.conv.padding, &p.conv.dilation}) {

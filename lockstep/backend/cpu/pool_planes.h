@@ -12,7 +12,7 @@ namespace lockstep::cpu {
 
 // Images of any layout as planes of pixels with `channels` adjacent numbers each: all channels of an image
 // (channels_last), a block of them (blocked16), or one (plain). Channel c of plane p is number p * channels + c of the
-// plain tensor [N, C, 1, 1].
+// plain array [N, C, 1, 1].
 struct Planes {
   explicit Planes(const View& v)
       : channels(v.layout == Layout::channels_last ? v.shape[1]

@@ -49,8 +49,8 @@ void launch_add_bias(CudaContext& context, const View& y, const View& bias, std:
 void add_bias(CudaContext& context, const View& y, const View& bias) {
   if (y.numel() == 0) return;
   const Shape& s = y.shape;
-  const std::int64_t channels = s[1], pixels = s.rank() == 2 ? 1 : s[2] * s[3];
-  const bool along = s.rank() == 2 || y.layout == Layout::channels_last;
+  const std::int64_t channels = s[1], pixels = s.dim() == 2 ? 1 : s[2] * s[3];
+  const bool along = s.dim() == 2 || y.layout == Layout::channels_last;
   visit_floating(y.dtype, "add_bias", [&](auto zero) {
     using T = decltype(zero);
     constexpr int kWidth = kVector<T>;

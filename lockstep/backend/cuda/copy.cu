@@ -34,7 +34,7 @@ __global__ void gather_kernel(const __grid_constant__ Walk walk, const From* x, 
   const std::int64_t i = thread_number();
   if (i >= walk.numel) return;
   std::int64_t rest = i, source = 0, destination = 0;
-  for (int axis = walk.rank - 1; axis >= 0; --axis) {
+  for (int axis = walk.dim - 1; axis >= 0; --axis) {
     const std::int64_t place = rest % walk.extent[axis];
     rest /= walk.extent[axis];
     source += place * walk.stride[axis];
@@ -51,13 +51,13 @@ struct Transposition {
   std::int64_t rows, columns, x_stride, y_stride;
   int row_tiles, column_tiles;
   int others = 0;
-  std::int64_t extent[Shape::kMaxRank] = {}, source[Shape::kMaxRank] = {}, destination[Shape::kMaxRank] = {};
+  std::int64_t extent[Shape::kMaxDim] = {}, source[Shape::kMaxDim] = {}, destination[Shape::kMaxDim] = {};
 
   Transposition(const Walk& walk, int inner)
-      : rows(walk.extent[inner]), columns(walk.extent[walk.rank - 1]), x_stride(walk.stride[walk.rank - 1]),
+      : rows(walk.extent[inner]), columns(walk.extent[walk.dim - 1]), x_stride(walk.stride[walk.dim - 1]),
         y_stride(walk.to[inner]), row_tiles(static_cast<int>(ceil_div(rows, kTile))),
         column_tiles(static_cast<int>(ceil_div(columns, kTile))) {
-    for (int axis = walk.rank - 2; axis >= 0; --axis) {
+    for (int axis = walk.dim - 2; axis >= 0; --axis) {
       if (axis == inner) continue;
       extent[others] = walk.extent[axis];
       source[others] = walk.stride[axis];
@@ -96,7 +96,7 @@ void copy_walk(CudaContext& ctx, const Walk& walk, const From* x, To* y) {
   // Integers rarely change type and layout at once, so they have no kernel of their own.
   constexpr bool kIsCommon = std::is_same_v<To, From> || !(std::is_integral_v<To> || std::is_integral_v<From>);
   const int inner = walk.contiguous_axis();
-  if (walk.rank <= 1 && walk.moves_rows()) {
+  if (walk.dim <= 1 && walk.moves_rows()) {
     launch(convert_kernel<To, From>, blocks_for(ceil_div(walk.numel, kWidth<To, From>)), dim3(kThreads), 0,
            ctx.stream(), x, y, walk.numel, all_aligned(x, y));
     return;

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::size_t kWorkspace = std::size_t{32} << 20;
 constexpr int kMostCandidates = 8;
-// The alignment that algorithms may rely on. The same for all operands, so that no choice depends on a tensor's
+// The alignment that algorithms may rely on. The same for all operands, so that no choice depends on an array's
 // address.
 constexpr std::uint32_t kAlignment = 16;
 

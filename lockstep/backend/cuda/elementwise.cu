@@ -101,34 +101,34 @@ struct Broadcast {
   struct Axis {
     std::int64_t extent, stride[kOperands];
   };
-  int rank = 0;
-  Axis axes[Shape::kMaxRank] = {};
+  int dim = 0;
+  Axis axes[Shape::kMaxDim] = {};
 
   Broadcast(const std::array<Shape, kOperands>& operands, const Shape& out) {
     std::array<std::int64_t, kOperands> strides;
     strides.fill(1);
-    for (int k = 1; k <= out.rank(); ++k) {
+    for (int k = 1; k <= out.dim(); ++k) {
       const std::int64_t extent = out[-k];
       if (extent == 1) continue;
       Axis axis{extent, {}};
-      bool as_before = rank > 0;
+      bool as_before = dim > 0;
       for (int i = 0; i < kOperands; ++i) {
-        const bool moves = k <= operands[i].rank() && operands[i][-k] != 1;
+        const bool moves = k <= operands[i].dim() && operands[i][-k] != 1;
         if (moves) axis.stride[i] = strides[i];
         if (moves) strides[i] *= extent;
-        as_before = as_before && moves == (axes[rank - 1].stride[i] != 0);
+        as_before = as_before && moves == (axes[dim - 1].stride[i] != 0);
       }
       if (as_before) {
-        axes[rank - 1].extent *= extent;
+        axes[dim - 1].extent *= extent;
       } else {
-        axes[rank++] = axis;
+        axes[dim++] = axis;
       }
     }
   }
 
   // The offsets of the operands of element i.
   __device__ void offsets(std::int64_t i, std::int64_t (&at)[kOperands]) const {
-    for (int k = 0; k < rank; ++k) {
+    for (int k = 0; k < dim; ++k) {
       const std::int64_t place = i % axes[k].extent;
       i /= axes[k].extent;
       for (int j = 0; j < kOperands; ++j) at[j] += place * axes[k].stride[j];

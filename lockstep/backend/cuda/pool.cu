@@ -40,7 +40,7 @@ struct Place {
   unsigned n, c, h, w;
 };
 
-// The position of vector i of a tensor in memory order.
+// The position of vector i of an array in memory order.
 template <int kWidth>
 __device__ Place place_of(const Images& s, unsigned i) {
   unsigned block = 0, c = 0;

@@ -16,27 +16,27 @@ using namespace cuda;
 
 // Axes of x that are kept or summed over: extents and strides in x, innermost first. Adjacent axes are merged.
 struct Axes {
-  int rank = 0;
+  int dim = 0;
   std::int64_t count = 1;
-  std::int64_t extent[Shape::kMaxRank] = {}, stride[Shape::kMaxRank] = {};
+  std::int64_t extent[Shape::kMaxDim] = {}, stride[Shape::kMaxDim] = {};
 
   void add(std::int64_t axis_extent, std::int64_t axis_stride) {
     count *= axis_extent;
-    if (rank > 0 && stride[rank - 1] * extent[rank - 1] == axis_stride) {
-      extent[rank - 1] *= axis_extent;
+    if (dim > 0 && stride[dim - 1] * extent[dim - 1] == axis_stride) {
+      extent[dim - 1] *= axis_extent;
     } else {
-      extent[rank] = axis_extent;
-      stride[rank++] = axis_stride;
+      extent[dim] = axis_extent;
+      stride[dim++] = axis_stride;
     }
   }
   // The offset in x of element number i over these axes.
   __device__ std::int64_t offset(std::int64_t i) const {
     std::int64_t at = 0;
-    for (int k = 0; k < rank - 1; ++k) {
+    for (int k = 0; k < dim - 1; ++k) {
       at += i % extent[k] * stride[k];
       i /= extent[k];
     }
-    return rank > 0 ? at + i * stride[rank - 1] : 0;
+    return dim > 0 ? at + i * stride[dim - 1] : 0;
   }
 };
 
@@ -65,10 +65,10 @@ struct SumPlan {
   SumPlan(const Shape& x, const Shape& y) {
     std::int64_t stride = 1;
     bool kept_is_inner = false, found = false;
-    for (int k = 1; k <= x.rank(); ++k) {
+    for (int k = 1; k <= x.dim(); ++k) {
       const std::int64_t extent = x[-k];
       if (extent == 1) continue;
-      const bool keep = k <= y.rank() && y[-k] != 1;
+      const bool keep = k <= y.dim() && y[-k] != 1;
       if (!found) kept_is_inner = keep, found = true;
       (keep ? kept : summed).add(extent, stride);
       stride *= extent;
@@ -210,7 +210,7 @@ void launch_tree_sum(CudaContext& ctx, const Leaves<T>& leaves, T* out, std::int
   launch(kernel, blocks_for(ceil_div(n, kVector<T>)), dim3(kThreads), 0, ctx.stream(), leaves, out, n, all_are_aligned);
 }
 
-// One tensor of squared_norm.
+// One array of squared_norm.
 template <typename T>
 struct Squared {
   const T* data;

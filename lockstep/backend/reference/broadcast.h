@@ -7,10 +7,10 @@
 
 namespace lockstep::reference {
 
-// For element i of a broadcast to shape `to`, the number of the source element in the plain tensor of shape `from`.
+// For element i of a broadcast to shape `to`, the number of the source element in the plain array of shape `from`.
 inline std::int64_t broadcast_source(const Shape& from, const Shape& to, std::int64_t i) {
   std::int64_t source = 0, stride = 1;
-  for (int axis = 1; axis <= from.rank(); ++axis) {
+  for (int axis = 1; axis <= from.dim(); ++axis) {
     std::int64_t extent = from[-axis];
     if (extent != 1) source += i % to[-axis] * stride;
     i /= to[-axis];

@@ -36,7 +36,7 @@ class Copy final : public CopyKernels {
     auto* out = static_cast<std::byte*>(call.y.data);
     for (std::int64_t i = 0; i < call.copy.extent.numel(); ++i) {
       std::int64_t from = call.copy.from_first, to = call.copy.to_first, rest = i;
-      for (int axis = call.copy.extent.rank() - 1; axis >= 0; --axis) {
+      for (int axis = call.copy.extent.dim() - 1; axis >= 0; --axis) {
         const std::int64_t place = rest % call.copy.extent[axis];
         from += place * call.copy.from[axis];
         to += place * call.copy.to[axis];

@@ -8,7 +8,7 @@
 namespace lockstep::reference {
 namespace {
 
-// Elements [begin, end) of a tensor: one row of its last axis.
+// Elements [begin, end) of an array: one row of its last axis.
 struct Row {
   std::int64_t begin;
   std::int64_t end;

@@ -35,7 +35,7 @@ class NcclLinks final : public DeviceLinks {
       throw;
     }
   }
-  // ncclCommDestroy might wait for other ranks. Nothing is under way here, since whoever queued work has waited for it.
+  // ncclCommDestroy might wait for other ranks. No work is under way: each caller has waited for the work it queued.
   ~NcclLinks() override { abort(); }
 
   void exchange(std::span<const Piece> sent, std::span<const Piece> received, Stream& stream,

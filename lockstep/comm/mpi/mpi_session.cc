@@ -6,12 +6,12 @@
 #include <string>
 #include <thread>
 
-#include "lockstep/comm/sign_of_life.h"
+#include "lockstep/comm/heartbeat.h"
 
 namespace lockstep {
 namespace {
 
-constexpr int kFailureTag = 0, kSignTag = 1, kGoodbyeTag = 2;
+constexpr int kFailureTag = 0, kHeartbeatTag = 1, kShutdownTag = 2;
 
 struct FailureMessage {
   int culprit;
@@ -47,13 +47,13 @@ MpiSession::MpiSession(std::chrono::milliseconds silence) : silence_(silence) {
   check_mpi(MPI_Comm_rank(world_, &rank_), "starting");
   check_mpi(MPI_Comm_size(world_, &size), "starting");
   peers_.resize(static_cast<std::size_t>(size));
-  if (size > 1) beats_ = std::jthread([this](const std::stop_token& stop) { beat_until(stop); });
+  if (size > 1) heartbeats_ = std::jthread([this](const std::stop_token& stop) { send_heartbeats_until(stop); });
 }
 
 MpiSession::~MpiSession() {
-  beats_ = {};
+  heartbeats_ = {};
   if (failure_) return;
-  say_goodbye();
+  shut_down();
   if (failure_) return;
   MPI_Comm_free(&world_);
   if (started_) MPI_Finalize();
@@ -75,7 +75,7 @@ void MpiSession::set_failure(const RankFailure& failure) {
     MPI_Isend(message.get(), sizeof *message, MPI_BYTE, r, kFailureTag, world_,
               &requests.emplace_back(MPI_REQUEST_NULL));
   }
-  // It is on its way once the system has taken it.
+  // A message is on its way once MPI has taken it.
   const TimeLimit soon(std::chrono::milliseconds(200));
   int done = 0;
   while (done == 0 && !soon.over()) {
@@ -94,7 +94,7 @@ std::optional<RankFailure> MpiSession::failure() const {
 bool MpiSession::answers(int rank) const {
   std::lock_guard lock(mutex_);
   return peers_[static_cast<std::size_t>(rank)].silent_for >= 0 &&
-         peers_[static_cast<std::size_t>(rank)].silent_for < kRecentBeats;
+         peers_[static_cast<std::size_t>(rank)].silent_for < kRecentHeartbeats;
 }
 
 bool MpiSession::departed(int rank) const {
@@ -118,58 +118,58 @@ void MpiSession::listen() {
     Peer& peer = peers_[static_cast<std::size_t>(status.MPI_SOURCE)];
     ++peer.received;
     peer.silent_for = 0;
-    if (status.MPI_TAG != kGoodbyeTag) continue;
+    if (status.MPI_TAG != kShutdownTag) continue;
     peer.departed = true;
     any_departed_ = true;
   }
 }
 
-void MpiSession::send_sign(int rank, int tag) {
+void MpiSession::send_empty(int rank, int tag) {
   Peer& peer = peers_[static_cast<std::size_t>(rank)];
   if (MPI_Isend(nullptr, 0, MPI_BYTE, rank, tag, world_, &peer.sending) == MPI_SUCCESS) ++peer.sent;
 }
 
-void MpiSession::beat() {
+void MpiSession::send_heartbeats() {
   for (int r = 0; r < static_cast<int>(peers_.size()); ++r) {
     if (r == rank_) continue;
     Peer& peer = peers_[static_cast<std::size_t>(r)];
     int sent = 0;
     // A heartbeat that is still under way serves as the next one, too.
-    if (MPI_Test(&peer.sending, &sent, MPI_STATUS_IGNORE) == MPI_SUCCESS && sent != 0) send_sign(r, kSignTag);
+    if (MPI_Test(&peer.sending, &sent, MPI_STATUS_IGNORE) == MPI_SUCCESS && sent != 0) send_empty(r, kHeartbeatTag);
     if (!count_silence(r)) return;
   }
 }
 
 bool MpiSession::count_silence(int rank) {
   Peer& peer = peers_[static_cast<std::size_t>(rank)];
-  // Counts turns instead of reading the clock, so a process that was stopped itself does not blame others.
-  const bool is_lost = ++peer.silent_for == silence_.length() / pause_of_beats(silence_.length()) && !peer.departed;
+  // Counts intervals instead of reading the clock, so a process that was stopped itself does not call others lost.
+  const bool is_lost = ++peer.silent_for == silence_.length() / heartbeat_interval(silence_.length()) && !peer.departed;
   if (is_lost) set_failure(no_answer(rank, silence_));
   return !is_lost;
 }
 
-void MpiSession::beat_until(const std::stop_token& stop) {
+void MpiSession::send_heartbeats_until(const std::stop_token& stop) {
   std::mutex mutex;
   std::condition_variable_any stopped;
   std::unique_lock lock(mutex);
   do {
     std::lock_guard own(mutex_);
     listen();
-    if (!failure_) beat();
-  } while (!stopped.wait_for(lock, stop, pause_of_beats(silence_.length()), [&] { return stop.stop_requested(); }));
+    if (!failure_) send_heartbeats();
+  } while (!stopped.wait_for(lock, stop, heartbeat_interval(silence_.length()), [&] { return stop.stop_requested(); }));
 }
 
-void MpiSession::say_goodbye() {
+void MpiSession::shut_down() {
   std::vector<int> sent(peers_.size()), coming(peers_.size());
   for (int r = 0; r < static_cast<int>(peers_.size()); ++r) {
     Peer& peer = peers_[static_cast<std::size_t>(r)];
     if (r == rank_) continue;
-    if (MPI_Wait(&peer.sending, MPI_STATUS_IGNORE) == MPI_SUCCESS) send_sign(r, kGoodbyeTag);
+    if (MPI_Wait(&peer.sending, MPI_STATUS_IGNORE) == MPI_SUCCESS) send_empty(r, kShutdownTag);
     sent[static_cast<std::size_t>(r)] = peer.sent;
   }
   MPI_Request counts = MPI_REQUEST_NULL;
   if (MPI_Ialltoall(sent.data(), 1, MPI_INT, coming.data(), 1, MPI_INT, world_, &counts) != MPI_SUCCESS) return;
-  const auto pause = pause_of_beats(silence_.length());
+  const auto pause = heartbeat_interval(silence_.length());
   auto next_turn = std::chrono::steady_clock::now() + pause;
   for (int done = 0;;) {
     listen();

@@ -1,6 +1,6 @@
-// Shared by all MPI groups of a process. They fail together, because MPI cannot continue after losing a rank. A
-// separate thread sends heartbeats to all other ranks, even while this rank's other threads are busy, and counts the
-// ones that arrive.
+// What all MPI groups of a process share. The groups fail together, because MPI cannot continue after losing a rank. A
+// thread of the session sends heartbeats to all other ranks, even while this rank's other threads are busy, and counts
+// those that arrive.
 #pragma once
 
 #include <mpi.h>
@@ -19,7 +19,7 @@ namespace lockstep {
 
 class MpiSession {
  public:
-  // A collective. Starts MPI unless the program has done so. A rank is lost when nothing is heard from it for
+  // A collective. Starts MPI unless the program has done so. A rank is lost when no message of it arrives for
   // `silence`.
   explicit MpiSession(std::chrono::milliseconds silence);
   // Calls MPI_Finalize if this object called MPI_Init, except after a failure: mpirun then kills all ranks when this
@@ -31,8 +31,8 @@ class MpiSession {
   // All ranks; carries only the session's own messages.
   MPI_Comm world() const { return world_; }
 
-  // All calls that move data go through here. After a failure it returns false and does nothing: operations under way
-  // then point to memory that may be gone, and any MPI call might move them.
+  // All calls that move data go through here. After a failure, call() returns false and does nothing: operations under
+  // way may refer to memory that was freed, and any MPI call might continue them.
   template <typename Call>
   bool call(const Call& call) {
     std::lock_guard lock(mutex_);
@@ -45,7 +45,7 @@ class MpiSession {
   // The first failure counts. All ranks are told of it.
   void fail(const RankFailure& failure);
   std::optional<RankFailure> failure() const;
-  // Whether that rank of the world was heard from recently.
+  // Whether a message of that rank of the world arrived recently.
   bool answers(int rank) const;
   // Whether the rank has closed its last group.
   bool departed(int rank) const;
@@ -56,22 +56,24 @@ class MpiSession {
   struct Peer {
     MPI_Request sending = MPI_REQUEST_NULL;
     int sent = 0, received = 0;
-    int silent_for = -2;  // heartbeats since it was last heard from; negative before the first one
+    int silent_for = -2;  // heartbeat intervals since its last message; negative before the first one
     bool departed = false;
   };
 
-  // All of these are called with the mutex held.
-  // Reads the session's own messages: which ranks are alive, which leave, and which failed.
+  // The next five are called with the mutex held.
+  // Reads the session's own messages: heartbeats, shutdown messages, and failures.
   void listen();
-  void send_sign(int rank, int tag);
-  void beat();
-  // Counts one more silent turn. Returns false if there were too many.
+  // Sends an empty message with that tag.
+  void send_empty(int rank, int tag);
+  void send_heartbeats();
+  // Counts one more silent interval. Returns false if there were too many.
   bool count_silence(int rank);
   void set_failure(const RankFailure& failure);
 
-  void beat_until(const std::stop_token& stop);
-  // Makes sure that nothing is under way when MPI ends. Waits for all ranks, as MPI does, except those that hang.
-  void say_goodbye();
+  void send_heartbeats_until(const std::stop_token& stop);
+  // Exchanges shutdown messages, so that nothing is under way at MPI_Finalize. Waits for all ranks, as MPI does, except
+  // those that hang.
+  void shut_down();
 
   mutable std::mutex mutex_;
   std::optional<RankFailure> failure_;
@@ -81,7 +83,7 @@ class MpiSession {
   int rank_ = 0;
   const TimeLimit silence_;
   std::vector<Peer> peers_;  // by rank
-  std::jthread beats_;
+  std::jthread heartbeats_;
 };
 
 // Throws MPI's description of its failure.

@@ -8,7 +8,7 @@
 #include <optional>
 #include <thread>
 
-#include "lockstep/comm/futex.h"
+#include "lockstep/base/spin.h"
 #include "lockstep/comm/pairwise_transport.h"
 
 namespace lockstep {
@@ -16,14 +16,13 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// MPI cannot wait with a time limit, so this polls, with pauses that grow with the time spent.
-class Patience {
+// MPI cannot wait with a time limit, so callers poll, with pauses that grow with the time spent.
+class Backoff {
  public:
-  explicit Patience(bool may_spin) : may_spin_(may_spin) {}
+  explicit Backoff(bool may_spin) : may_spin_(may_spin) {}
   void pause() const {
     const auto waited = Clock::now() - begin_;
-    const SpinPolicy* policy = SpinPolicy::of_thread();
-    if (may_spin_ && waited < kSpinTime && (!policy || policy->core_to_spare())) return spin_pause();
+    if (may_spin_ && waited < kSpinTime && SpinPolicy::thread_may_spin()) return spin_pause();
     const Asleep asleep;
     std::this_thread::sleep_for(std::clamp<Clock::duration>(waited / 16, kShortest, kLongest));
   }
@@ -34,8 +33,8 @@ class Patience {
   const Clock::time_point begin_ = Clock::now();
 };
 
-// A rank sends everything else before its goodbye, but MPI may deliver the goodbye first.
-class Farewell {
+// The time for messages that a rank sent before its shutdown message: MPI may deliver the shutdown message first.
+class DrainTime {
  public:
   // Called when the rank has left and something is still expected from it.
   bool is_over() {
@@ -77,21 +76,21 @@ class MpiTransport final : public PairwiseTransport {
   }
 
   Message receive(int source, int tag, const TimeLimit& limit) override {
-    const Patience patience(may_spin_);
-    Farewell farewell;
+    const Backoff backoff(may_spin_);
+    DrainTime drain_time;
     const auto at_once = [] { return true; };
     for (;;) {
       session_->call([this] { take_messages(); });
       if (auto message = mailbox_.take(source, tag, limit, at_once)) return std::move(*message);
-      if (auto failure = this->failure()) throw_failure(*failure);
-      if (departed(source) && farewell.is_over()) PairwiseTransport::give_up(lost(source, kClosedGroup));
+      if (auto failure = this->failure()) throw_rank_failure(*failure);
+      if (departed(source) && drain_time.is_over()) PairwiseTransport::give_up(lost(source, kClosedGroup));
       if (limit.over()) PairwiseTransport::give_up(overdue(source, limit));
-      patience.pause();
+      backoff.pause();
     }
   }
 
-  std::unique_ptr<Transport> split(const std::vector<int>& ranks, const std::string&,
-                                   std::chrono::milliseconds) override {
+  std::unique_ptr<Transport> subgroup(const std::vector<int>& ranks, const std::string&,
+                                      std::chrono::milliseconds) override {
     MPI_Group all, some;
     MPI_Comm made;
     check_mpi(MPI_Comm_group(ranks_, &all), "making a group");
@@ -125,8 +124,8 @@ class MpiTransport final : public PairwiseTransport {
     }
 
     Outcome wait(const TimeLimit& limit) override {
-      const Patience patience(transport_.may_spin_);
-      Farewell farewell;
+      const Backoff backoff(transport_.may_spin_);
+      DrainTime drain_time;
       for (;;) {
         int done = 0;
         const bool alive = transport_.session_->call([&] {
@@ -137,9 +136,9 @@ class MpiTransport final : public PairwiseTransport {
         });
         if (broken_ || !alive) return {Result::broken, first_pending()};
         if (done != 0) return {};
-        if (const int gone = first_departed(); gone >= 0 && farewell.is_over()) return {Result::broken, gone};
+        if (const int gone = first_departed(); gone >= 0 && drain_time.is_over()) return {Result::broken, gone};
         if (limit.over()) return {Result::timed_out, first_pending()};
-        patience.pause();
+        backoff.pause();
       }
     }
 
@@ -196,7 +195,7 @@ class MpiTransport final : public PairwiseTransport {
   std::unique_ptr<Transfers> begin_transfers(int /*channel*/) override { return std::make_unique<MpiTransfers>(*this); }
 
   void give_up(const Transfers::Outcome& outcome, const TimeLimit& limit) override {
-    if (auto failure = this->failure()) throw_failure(*failure);
+    if (auto failure = this->failure()) throw_rank_failure(*failure);
     if (outcome.result == Transfers::Result::timed_out) PairwiseTransport::give_up(overdue(outcome.rank, limit));
     const bool left = outcome.rank >= 0 && departed(outcome.rank);
     PairwiseTransport::give_up(lost(outcome.rank, left ? kClosedGroup : kClosedConnection));

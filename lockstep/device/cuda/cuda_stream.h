@@ -85,7 +85,7 @@ class CudaStream final : public Stream {
   void take_data_errors(const Mark& mark);
   // Empty if there is none.
   std::string take_data_error(std::size_t slot);
-  // Both with the lock of the stream that is the clock. `ns`: the event's time.
+  // Both are called with the lock of the clock's stream held. `ns`: the event's time.
   std::int64_t time_of(const Event& event);
   void move_base_near(const Event& event, std::int64_t ns);
 
@@ -101,7 +101,7 @@ class CudaStream final : public Stream {
   std::deque<Mark> marks_;               // marks not known to be over
   std::map<std::uint64_t, Time> times_;  // over, until times_of
   std::uint64_t finished_ = 0;
-  // Close to the requested times, because CUDA returns differences as floats.
+  // Moved near the requested times, because CUDA returns time differences as floats.
   Base base_;
 
   bool capturing_ = false;

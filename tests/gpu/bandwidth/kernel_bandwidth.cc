@@ -18,7 +18,7 @@ namespace {
 class Bench {
  public:
   View tensor(const Shape& shape, DType dtype = DType::bf16, Layout layout = Layout::channels_last) {
-    View view{nullptr, dtype, shape.rank() == 4 ? layout : Layout::plain, shape};
+    View view{nullptr, dtype, shape.dim() == 4 ? layout : Layout::plain, shape};
     view.data = memory_.allocate(view.bytes());
     elementwise_->run(context(), kernels::Fill{1, view});
     return view;

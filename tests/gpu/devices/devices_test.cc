@@ -11,15 +11,21 @@
 #include "lockstep/checkpoint/weights.h"
 #include "lockstep/device/gpu.h"
 #include "lockstep/engine/trace.h"
-#include "lockstep/models/models.h"
-#include "lockstep/nn/layers.h"
-#include "lockstep/nn/normalization.h"
+#include "lockstep/models/lenet.h"
+#include "lockstep/models/mlp.h"
+#include "lockstep/nn/activations.h"
+#include "lockstep/nn/batch_norm.h"
+#include "lockstep/nn/conv.h"
+#include "lockstep/nn/flatten.h"
+#include "lockstep/nn/linear.h"
+#include "lockstep/nn/sequential.h"
 #include "lockstep/ops/copy.h"
 #include "lockstep/ops/elementwise.h"
 #include "lockstep/ops/launch.h"
 #include "lockstep/ops/matmul.h"
 #include "lockstep/ops/softmax.h"
-#include "lockstep/optim/optimizer.h"
+#include "lockstep/optim/loss_scaler.h"
+#include "lockstep/optim/sgd.h"
 #include "lockstep/parallel/recorded_step.h"
 #include "lockstep/parallel/split.h"
 #include "lockstep/runtime/runtime.h"
@@ -70,11 +76,12 @@ TEST_P(GpuTest, CopiesGoEverywhereAndBack) {
     const Array x = counting(shape);
     Array t = x;
     for (Device device : {a_, Device(), a_, b_, a_, cpu_, b_, cpu_, Device(), b_, Device()}) {
-      t = t.to(device);
+      t = ops::to_device(t, device);
       EXPECT_EQ(t.device(), device);
     }
     EXPECT_EQ(t.to_vector<float>(), x.to_vector<float>());
-    EXPECT_EQ(x.to(a_).to_vector<float>(), x.to_vector<float>());
+    EXPECT_EQ(ops::host_readable(ops::to_device(x, a_)).to_vector<float>(), x.to_vector<float>());
+    EXPECT_ERROR(ops::to_device(x, a_).to_vector<float>(), "expected memory that the host can read");
   }
 }
 
@@ -82,14 +89,15 @@ TEST_P(GpuTest, CopiesConvert) {
   const Shape shape{2, 16, 3, 5};
   const Array x = counting(shape);
   for (Device device : {a_, cpu_, Device()}) {
-    Array from = device.is_host() ? x : x.to(device);
+    Array from = ops::to_device(x, device);
     Array on_gpu = ops::empty(shape, DType::bf16, b_, Layout::channels_last);
     ops::copy_(from, on_gpu);
     Array back = device.is_host() ? Array::host(shape, DType::f64) : ops::empty(shape, DType::f64, device);
     ops::copy_(on_gpu, back);
     Floats expected = x.to_vector<float>();
     for (float& v : expected) v = static_cast<float>(BFloat16(v));
-    EXPECT_EQ(values(device.is_host() ? back.to(cpu_) : back), std::vector<double>(expected.begin(), expected.end()));
+    EXPECT_EQ(values(device.is_host() ? ops::to_device(back, cpu_) : back),
+              std::vector<double>(expected.begin(), expected.end()));
   }
 }
 
@@ -97,7 +105,7 @@ TEST_P(GpuTest, CopiesConvert) {
 TEST_P(GpuTest, BlockingCopiesAreThroughWithTheirSource) {
   for (int i = 0; i < 10; ++i) {
     Array x = counting({1000});
-    Array y = x.to(a_);
+    Tensor y = ops::to_device(x, a_);
     std::fill_n(x.view().as<float>(), 1000, -1.0F);
     EXPECT_EQ(y.to_vector<float>(), counting({1000}).to_vector<float>());
   }
@@ -128,7 +136,7 @@ TEST_P(GpuTest, PinnedMemoryOutlivesItsRuntime) {
 }
 
 TEST_P(GpuTest, PartsOfTensorsAreCopied) {
-  Tensor all = counting({6, 3}).to(a_);
+  Tensor all = ops::to_device(counting({6, 3}), a_);
   all.narrow(2, 2).copy_from(Tensor::from(Floats(6, -1), {2, 3}));
   all.narrow(5, 1).copy_from(Tensor::from(Floats(3, -2), {1, 3}).to(b_));
   Floats expected = counting({6, 3}).to_vector<float>();
@@ -139,23 +147,23 @@ TEST_P(GpuTest, PartsOfTensorsAreCopied) {
 }
 
 TEST_P(GpuTest, WorkWaitsForCopiesAndCopiesForWork) {
-  Array x = counting({64, 64}).to(a_);
+  Tensor x = Tensor(counting({64, 64})).to(a_);
   for (int i = 0; i < 8; ++i) {
-    Array y = ops::affine(x, 1, 1);
-    x = ops::affine(y.to(i % 2 == 0 ? b_ : cpu_, {.non_blocking = true}), 1, -1).to(a_, {.non_blocking = true});
+    const Tensor y = x + 1, away = y.to(i % 2 == 0 ? b_ : cpu_, {.non_blocking = true}) - 1;
+    x = away.to(a_, {.non_blocking = true});
   }
   EXPECT_EQ(x.to_vector<float>(), counting({64, 64}).to_vector<float>());
 }
 
 TEST_P(GpuTest, BadLabelsAreNamed) {
-  Array logits = Array::host({3, 10}).to(a_);
-  Array labels = Array::from(std::vector<std::int64_t>{1, 12, 3}, {3}).to(a_);
-  Array loss = ops::cross_entropy(logits, labels);
+  Array logits = ops::to_device(Array::host({3, 10}), a_);
+  Array labels = ops::to_device(Array::from(std::vector<std::int64_t>{1, 12, 3}, {3}), a_);
+  Tensor loss = ops::cross_entropy(logits, labels);
   EXPECT_ERROR(loss.to_vector<float>(), "cross entropy");
   EXPECT_ERROR(loss.to_vector<float>(), "label 12 of sample 1 is outside [0, 10)");
   // The device continues to work.
-  Array good = Array::from(std::vector<std::int64_t>{1, 2, 3}, {3}).to(a_);
-  EXPECT_NEAR(ops::cross_entropy(logits, good).to_vector<float>()[0], std::log(10.0), 1e-6);
+  Array good = ops::to_device(Array::from(std::vector<std::int64_t>{1, 2, 3}, {3}), a_);
+  EXPECT_NEAR(Tensor(ops::cross_entropy(logits, good)).item(), std::log(10.0), 1e-6);
   try {
     runtime_->synchronize();
   } catch (const Error&) {
@@ -174,7 +182,7 @@ TEST_P(GpuTest, MemoryOfKernelsCounts) {
   Runtime small({.serial = GetParam(), .cuda_logical = 1, .cuda_memory_limit = 1 << 20});
   const Device gpu = small.devices()[0];
   const Array labels = Array::from(std::vector<std::int64_t>{1, 2, 3}, {3});
-  ops::cross_entropy(Array::host({3, 10}).to(gpu), labels.to(gpu));
+  ops::cross_entropy(ops::to_device(Array::host({3, 10}), gpu), ops::to_device(labels, gpu));
   small.synchronize();
   const MemoryCounters memory = small.memory(gpu);
   EXPECT_GT(memory.scratch_bytes, 0U);
@@ -184,8 +192,8 @@ TEST_P(GpuTest, MemoryOfKernelsCounts) {
 TEST_P(GpuTest, TheTimelineHasTheTasksOfAllLanes) {
   auto trace = std::make_shared<Trace>();
   runtime_->engine().set_trace(trace);
-  Array x = counting({32, 32}).to(a_);
-  Array y = ops::matmul(x, x).to(b_, {.non_blocking = true}).to(Device());
+  Array x = ops::to_device(counting({32, 32}), a_);
+  ops::to_device(ops::to_device(ops::matmul(x, x), b_, {.non_blocking = true}), kHost);
   runtime_->synchronize();
   runtime_->engine().set_trace(nullptr);
   std::vector<std::string> names;
@@ -202,7 +210,7 @@ TEST_P(GpuTest, TheTimelineHasThePartsOfARecordedStep) {
     const Tensor y = matmul(in[0], in[0]);
     return std::vector{relu(y.to(b_, {.non_blocking = true}))};
   });
-  const Tensor x = counting({8, 8}).to(a_);
+  const Tensor x = ops::to_device(counting({8, 8}), a_);
   for (int i = 0; i < 4; ++i) step.run(std::vector{x});
   ASSERT_EQ(step.why_no_graph(), "");
   runtime_->synchronize();

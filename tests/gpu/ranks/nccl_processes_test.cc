@@ -11,8 +11,9 @@
 #include "lockstep/checkpoint/weights.h"
 #include "lockstep/device/gpu.h"
 #include "lockstep/launch/spawn.h"
-#include "lockstep/models/models.h"
-#include "lockstep/optim/optimizer.h"
+#include "lockstep/models/mlp.h"
+#include "lockstep/net/comm_error.h"
+#include "lockstep/optim/sgd.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
 #include "tests/expect_error.h"
 #include "tests/gpu/ranks/hooked_sums.h"
@@ -99,7 +100,7 @@ TEST_F(NcclProcesses, WhatCannotBeIsAnError) {
                      Communicator communicator(runtime, group);
                    },
                    {.nprocs = 2}),
-               "the back end nccl cannot be used: ranks 0 and 1 have the same GPU");
+               "backend nccl cannot be used: ranks 0 and 1 have the same GPU");
   EXPECT_ERROR(spawn(
                    [](int rank) {
                      auto group = init_process_group({.backend = rank == 0 ? "nccl" : "host"});
@@ -107,7 +108,7 @@ TEST_F(NcclProcesses, WhatCannotBeIsAnError) {
                      Communicator communicator(runtime, group);
                    },
                    {.nprocs = 2}),
-               "rank 0 requested the back end nccl, rank 1 requested host: all ranks need the same");
+               "rank 0 requested backend nccl, rank 1 requested host: all ranks need the same");
 }
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }

@@ -9,10 +9,12 @@
 #include "lockstep/device/cuda/cuda_status.h"
 #include "lockstep/engine/engine.h"
 #include "lockstep/engine/trace.h"
-#include "lockstep/models/models.h"
+#include "lockstep/models/lenet.h"
+#include "lockstep/models/mlp.h"
+#include "lockstep/ops/copy.h"
 #include "lockstep/ops/launch.h"
 #include "lockstep/ops/matmul.h"
-#include "lockstep/optim/optimizer.h"
+#include "lockstep/optim/sgd.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
 #include "lockstep/parallel/split.h"
 #include "tests/expect_error.h"
@@ -116,7 +118,7 @@ TEST_F(OneOfSeveralGpus, NorDoesAnyThreadThatUsesWhatOthersMade) {
   EXPECT_EQ(others(), std::vector<int>()) << "made";
   on_new_thread([&] { pinned = ops::pin(testing::Random(1).floats({32, 32}), gpu); });
   EXPECT_EQ(others(), std::vector<int>()) << "pinned";
-  on_new_thread([&] { x = pinned.to(gpu, {.non_blocking = true}); });
+  on_new_thread([&] { x = ops::to_device(pinned, gpu, {.non_blocking = true}); });
   on_new_thread([&] { y = ops::matmul(x, x); });
   on_new_thread([&] { y.wait(); });
   EXPECT_EQ(others(), std::vector<int>()) << "waited";

@@ -1,3 +1,4 @@
+// Internal: says what it is not.
 #pragma once
 
 struct Open {

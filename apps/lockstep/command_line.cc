@@ -1,0 +1,75 @@
+#include "command_line.h"
+
+#include <cerrno>
+#include <cstdio>
+#include <exception>
+#include <memory>
+#include <system_error>
+
+#include "help.h"
+#include "stop_signals.h"
+#include "unexpected_arguments.h"
+
+namespace lockstep::app {
+namespace {
+
+// Errors take one line each, whatever they quote.
+void print_error(std::string text) {
+  for (char& c : text) c = c == '\n' ? ' ' : c;
+  std::fprintf(stderr, "lockstep: %s\n", text.c_str());
+}
+
+int run(int argc, char** argv, const std::function<Commands(CLI::App& app)>& add) {
+  CLI::App app;
+  app.name("lockstep");
+  app.formatter(std::make_shared<HelpFormatter>(help_width()));  // commands inherit it
+  app.require_subcommand(0,
+                         1);  // a missing command is an error below, after errors that name wrong arguments
+  const Commands commands = add(app);
+  group_options(app);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ExtrasError&) {
+    print_error(unexpected_arguments(app));
+    return 2;
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
+    std::string command;
+    for (auto given = app.get_subcommands(); !given.empty(); given = given.front()->get_subcommands()) {
+      command += given.front()->get_name() + " ";
+    }
+    print_error(fmt::format("{} (see lockstep {}--help)", error.what(), command));
+    return 2;
+  }
+  if (app.get_subcommands().empty()) {
+    print_error("expected a command (see lockstep --help)");
+    return 2;
+  }
+  try {
+    return commands.at(app.get_subcommands().front()->get_name())();
+  } catch (const UsageError& error) {
+    print_error(error.what());
+    return 2;
+  } catch (const std::exception& error) {
+    const std::string text = error.what();
+    const bool trains = commands.contains("train") && app.got_subcommand("train");
+    const bool no_memory = trains && text.find(": out of memory: ") != std::string::npos;
+    print_error(no_memory ? text + "; a smaller --batch-size, or a larger --accumulate, needs less" : text);
+    return 1;
+  }
+}
+
+}  // namespace
+
+int run_command(int argc, char** argv, const std::function<Commands(CLI::App& app)>& add) {
+  keep_ignored_signals();
+  const int status = run(argc, argv, add);
+  // Output that could not be written is a failure.
+  if (status == 0 && (std::fflush(stdout) != 0 || std::ferror(stdout))) {
+    print_error(fmt::format("standard output: {}", std::generic_category().message(errno)));
+    return 1;
+  }
+  return status;
+}
+
+}  // namespace lockstep::app

@@ -1,0 +1,56 @@
+// Shows the progress of an epoch: one line that changes on a terminal, or a line every ten seconds elsewhere, as in a
+// log.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <string>
+
+namespace lockstep::app {
+
+struct Progress {
+  std::string label;        // "epoch 3/10", ASCII
+  std::int64_t done = 0;    // images
+  std::int64_t total = 0;   // images
+  double seconds = 0;       // since the start
+  std::int64_t before = 0;  // images done before the start
+};
+
+// "epoch 3/10 [=====>     ] 25600/60000  1234 images/s  0:28 left" in at most `width` characters; a narrow
+// terminal shows fewer numbers.
+std::string progress_line(const Progress& progress, int width);
+
+// "epoch 3/10: 25600/60000  1234 images/s  0:28 left", for a stream other than a terminal.
+std::string progress_text(const Progress& progress);
+
+class ProgressBar {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  // Does not own the stream. Call clear() before any other output to it.
+  ProgressBar(std::FILE* stream, std::string label, std::int64_t total);
+  // Clears the line.
+  ~ProgressBar();
+  ProgressBar(const ProgressBar&) = delete;
+  ProgressBar& operator=(const ProgressBar&) = delete;
+
+  // May be called often: it draws at most ten times a second on a terminal, and writes a line every ten seconds
+  // elsewhere. The clock runs from the first call.
+  void update(std::int64_t done, Clock::time_point now = Clock::now());
+  // Leaves an empty line with the cursor at its start, ready for other output. update() draws the bar again.
+  void clear();
+
+ private:
+  // Progress that cannot be written is lost; the training goes on.
+  void write(const std::string& text);
+
+  std::FILE* stream_;
+  bool terminal_;
+  Progress progress_;
+  Clock::time_point start_{};
+  Clock::time_point next_draw_{};
+  bool drawn_ = false;
+};
+
+}  // namespace lockstep::app

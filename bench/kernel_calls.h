@@ -1,0 +1,77 @@
+// The convolutions and matrix products of a training step, as calls that can be repeated.
+#pragma once
+
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "apps/lockstep/job_options.h"
+#include "lockstep/backend/conv.h"
+#include "lockstep/backend/matmul.h"
+
+namespace lockstep::app {
+
+// Shape, type, and layout of an operand; without axes if it is absent.
+struct Operand {
+  Shape shape;
+  DType dtype = DType::f32;
+  Layout layout = Layout::plain;
+
+  static Operand of(const View& v) { return v ? Operand{v.shape, v.dtype, v.layout} : Operand{}; }
+  bool operator==(const Operand&) const = default;
+};
+
+// kernels::PrepareConv, once for all shards of a device after each update.
+struct PrepareConvCall {
+  ConvPass pass;
+  Conv2dOptions options;
+  Shape x;
+  Operand w;
+  DType dtype;
+
+  bool operator==(const PrepareConvCall&) const = default;
+};
+
+// The same of MatmulKernels.
+struct PrepareMatmulCall {
+  MatmulOptions options;
+  Operand b;
+  DType dtype;
+
+  bool operator==(const PrepareMatmulCall&) const = default;
+};
+
+struct ConvCall {
+  ConvPass pass;
+  Conv2dOptions options;
+  Operand x, w, bias, y;
+  bool prepared = false;
+
+  bool operator==(const ConvCall&) const = default;
+};
+
+struct MatmulCall {
+  MatmulOptions options;
+  Operand a, b, bias, c;
+  bool prepared = false;
+
+  bool operator==(const MatmulCall&) const = default;
+};
+
+struct KernelCall {
+  std::variant<PrepareConvCall, PrepareMatmulCall, ConvCall, MatmulCall> call;
+  int count = 1;  // in a step
+
+  // "conv2d forward [32, 64, 28, 28] 3x3 -> 64"
+  std::string name() const;
+  // Additions and multiplications of direct sums, padding included, as is usual. 0 for preparing weights.
+  double flops() const;
+  // The type that it multiplies.
+  DType dtype() const;
+};
+
+// Runs one training step of the model, on made-up examples and one shard, and returns its calls in order, equal ones
+// counted.
+std::vector<KernelCall> kernel_calls(const JobOptions& options);
+
+}  // namespace lockstep::app

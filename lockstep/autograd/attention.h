@@ -1,0 +1,31 @@
+// Attention (Vaswani et al. 2017). nn/attention.h has the layer with several heads.
+//
+//   Tensor y = scaled_dot_product_attention(query, key, value, {.is_causal = true});
+#pragma once
+
+#include <optional>
+
+#include "lockstep/autograd/tensor.h"
+
+namespace LOCKSTEP_API lockstep {
+
+struct AttentionOptions {
+  // Broadcasts to [.., L, S]. u8: 1 lets a query see a key, 0 hides the key. Floating: added to the scores.
+  Tensor attn_mask = {};
+  // The probability of dropping a weight. Applies in every call, so pass 0 in evaluation.
+  double dropout_p = 0;
+  // Query i sees only keys 0 to i. With a mask, a key must pass both.
+  bool is_causal = false;
+  // Multiplies the scores; 1 / sqrt(E) if not given.
+  std::optional<double> scale = {};
+};
+
+// softmax(query key^T scale) after masks and dropout: query [.., L, E], key [.., S, E] -> [.., L, S]. A query that sees
+// no key has NaN weights.
+Tensor attention_weights(const Tensor& query, const Tensor& key, const AttentionOptions& options = {});
+
+// attention_weights() times value [.., S, V] -> [.., L, V]. The leading axes broadcast; the batch is on one of them.
+Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value,
+                                    const AttentionOptions& options = {});
+
+}  // namespace lockstep

@@ -1,0 +1,35 @@
+// Comparisons and masks. A mask is u8, 1 where the comparison holds, without a history. Shapes broadcast as in NumPy.
+// NaN differs from everything.
+//
+//   Tensor correct = eq(argmax(logits, 1), labels);
+#pragma once
+
+#include "lockstep/autograd/tensor.h"
+
+namespace LOCKSTEP_API lockstep {
+
+Tensor eq(const Tensor& a, const Tensor& b);
+Tensor ne(const Tensor& a, const Tensor& b);
+Tensor lt(const Tensor& a, const Tensor& b);
+Tensor le(const Tensor& a, const Tensor& b);
+Tensor gt(const Tensor& a, const Tensor& b);
+Tensor ge(const Tensor& a, const Tensor& b);
+Tensor eq(const Tensor& a, double b);
+Tensor ne(const Tensor& a, double b);
+Tensor lt(const Tensor& a, double b);
+Tensor le(const Tensor& a, double b);
+Tensor gt(const Tensor& a, double b);
+Tensor ge(const Tensor& a, double b);
+// The arguments are masks, or tensors of any types, in which every number but 0 holds. The result is a mask.
+Tensor logical_and(const Tensor& a, const Tensor& b);
+Tensor logical_or(const Tensor& a, const Tensor& b);
+Tensor logical_xor(const Tensor& a, const Tensor& b);
+Tensor logical_not(const Tensor& x);
+// condition ? a : b, element by element. The condition is u8; a and b have one type.
+Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);
+Tensor where(const Tensor& condition, const Tensor& a, double b);
+Tensor where(const Tensor& condition, double a, const Tensor& b);
+// `value` where the mask is not 0, x elsewhere.
+Tensor masked_fill(const Tensor& x, const Tensor& mask, double value);
+
+}  // namespace lockstep

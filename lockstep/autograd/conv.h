@@ -1,0 +1,38 @@
+// Convolutions. Images are [N, C, H, W], sequences [N, C, L]. nn/conv.h has the layers.
+//
+//   Tensor y = conv2d(x, w, bias, {.stride = 2, .padding = 1});
+#pragma once
+
+#include <cstdint>
+
+#include "lockstep/autograd/tensor.h"
+#include "lockstep/backend/window.h"
+
+namespace LOCKSTEP_API lockstep {
+
+// w [O, C / groups, KH, KW], bias [O] -> [N, O, H', W'], where
+// H' = floor((H + 2 padding - dilation (KH - 1) - 1) / stride) + 1. Throws if the channels differ or the kernel does
+// not fit the padded image.
+Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& bias = {}, const Conv2dOptions& options = {});
+struct Conv1dOptions {
+  std::int64_t stride = 1;
+  std::int64_t padding = 0;
+  std::int64_t dilation = 1;
+  std::int64_t groups = 1;
+};
+// The same for sequences: [N, C, L], w [O, C / groups, K], bias [O] -> [N, O, L'].
+Tensor conv1d(const Tensor& x, const Tensor& w, const Tensor& bias = {}, const Conv1dOptions& options = {});
+struct ConvTranspose2dOptions {
+  HeightWidth stride = 1;
+  HeightWidth padding = 0;
+  // Additional rows and columns at the end; less than the stride or the dilation.
+  HeightWidth output_padding = 0;
+  std::int64_t groups = 1;
+  HeightWidth dilation = 1;
+};
+// The transposed convolution, which is the gradient of conv2d's x: w [C, O / groups, KH, KW], bias [O] ->
+// [N, O, H', W'], H' = (H - 1) stride - 2 padding + dilation (KH - 1) + output_padding + 1.
+Tensor conv_transpose2d(const Tensor& x, const Tensor& w, const Tensor& bias = {},
+                        const ConvTranspose2dOptions& options = {});
+
+}  // namespace lockstep

@@ -1,0 +1,12 @@
+// Dropout. nn/dropout.h has it as a module, which drops in training only.
+#pragma once
+
+#include "lockstep/autograd/tensor.h"
+
+namespace LOCKSTEP_API lockstep {
+
+// Drops each element with probability p and scales the others by 1 / (1 - p). The key comes from the device's random
+// state: (seed, step, shard, operation).
+Tensor dropout(const Tensor& x, double p);
+
+}  // namespace lockstep

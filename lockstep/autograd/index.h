@@ -1,0 +1,27 @@
+// Indexing. Indices are i64; one outside the axis fails the task. The batch must be on another axis. Gradients of
+// elements chosen several times are added in the order of the indices.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "lockstep/autograd/tensor.h"
+
+namespace LOCKSTEP_API lockstep {
+
+// y[.., i, ..] = x[.., index[.., i, ..], ..]. Along the other axes, shapes broadcast. PyTorch's gather() does the same
+// for an index of x's shape; Lockstep's gather() joins the shards of a batch.
+Tensor take_along_dim(const Tensor& x, const Tensor& index, int dim);
+// y[i] = x[index[i]] along the axis; index has shape [n]. Either x or the index may be cut over the batch, not both.
+Tensor index_select(const Tensor& x, int dim, const Tensor& index);
+// weight[input]: input any shape, weight [numbers, features] -> [input's shape, features]. Row padding_idx of the
+// weight gets no gradient.
+Tensor embedding(const Tensor& input, const Tensor& weight, std::optional<std::int64_t> padding_idx = {});
+// Returns x with src[.., i, ..] added at [.., index[.., i, ..], ..] for every position of the index. Nothing
+// broadcasts. The index may be shorter than src along any axis, and shorter than x along any axis but `dim`: elements
+// beyond it are ignored in src and unchanged in x.
+Tensor scatter_add(const Tensor& x, int dim, const Tensor& index, const Tensor& src);
+// 1 at each class number, 0 elsewhere: i64 [input's shape, num_classes].
+Tensor one_hot(const Tensor& input, std::int64_t num_classes);
+
+}  // namespace lockstep

@@ -1,0 +1,30 @@
+// Pooling. Images are [N, C, H, W], sequences [N, C, L]. nn/pooling.h has the layers.
+//
+//   Tensor y = max_pool2d(x, {.kernel_size = 2, .stride = 2});
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "lockstep/autograd/tensor.h"
+#include "lockstep/backend/window.h"
+
+namespace LOCKSTEP_API lockstep {
+
+// The largest element, or the mean, of each window: [N, C, H, W] -> [N, C, H', W'], H' = floor((H + 2 padding - kernel)
+// / stride) + 1, with ceil_mode rounded up.
+Tensor max_pool2d(const Tensor& x, const Pool2dOptions& options = {});
+Tensor avg_pool2d(const Tensor& x, const Pool2dOptions& options = {});
+// The norm of each window, (sum of x^norm_type)^(1 / norm_type), as in PyTorch: norm_type above 0, no padding, the sum
+// of a window in part outside the image (ceil_mode) is raised to its whole size. Where it is 0, the gradient is 0.
+Tensor lp_pool2d(const Tensor& x, double norm_type, const Pool2dOptions& options = {});
+// The same for sequences: [N, C, L] -> [N, C, L'].
+Tensor max_pool1d(const Tensor& x, const Pool1dOptions& options = {});
+Tensor avg_pool1d(const Tensor& x, const Pool1dOptions& options = {});
+// [N, C, H, W] -> [N, C, 1, 1]
+Tensor global_avg_pool2d(const Tensor& x);
+// Means over windows that cover the image: [N, C, H, W] -> [N, C, output_size]. Output row i of n averages input rows
+// [floor(i H / n), ceil((i + 1) H / n)). An output size of -1 keeps the input's.
+Tensor adaptive_avg_pool2d(const Tensor& x, std::array<std::int64_t, 2> output_size);
+
+}  // namespace lockstep

@@ -1,0 +1,37 @@
+// What an epoch of a training measured. Trainer reports it, the log and the plot show it, and checkpoints hold those of
+// all finished epochs.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "lockstep/base/export.h"
+
+namespace LOCKSTEP_API lockstep {
+
+struct Accuracy {
+  std::int64_t correct = 0;
+  std::int64_t total = 0;  // 0: not measured
+  double value() const { return total == 0 ? 0 : static_cast<double>(correct) / static_cast<double>(total); }
+};
+
+struct MetricResult {
+  std::string name;
+  double sum = 0;                            // of the values
+  double count = 0;                          // of the values
+  double value = 0;                          // NaN if there are no values, and for a table
+  std::vector<std::vector<double>> table{};  // no rows if there are no samples
+};
+
+struct EpochReport {
+  std::int64_t epoch = 0;  // from 1
+  double seconds = 0;      // training time, without evaluation
+  double train_loss = 0;
+  // The accuracy. With TrainerOptions::metrics: the metric named "accuracy", or 0 of 0 if there is none.
+  Accuracy test{};
+  // Checkpoints hold the names and values alone, and no tables.
+  std::vector<MetricResult> metrics{};
+};
+
+}  // namespace lockstep

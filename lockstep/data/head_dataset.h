@@ -1,0 +1,34 @@
+// The first examples of a data set.
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <utility>
+
+#include "lockstep/data/dataset.h"
+
+namespace LOCKSTEP_API lockstep {
+
+// The first `count` examples of `inner`, or all of them if there are fewer.
+//
+//   HeadDataset few(FashionMnist(load_fashion_mnist(MnistPart::train)), 512);
+class HeadDataset : public Dataset {
+ public:
+  HeadDataset(std::shared_ptr<const Dataset> inner, std::int64_t count);
+  template <std::derived_from<Dataset> D>
+  HeadDataset(D inner, std::int64_t count) : HeadDataset(std::make_shared<const D>(std::move(inner)), count) {}
+  std::int64_t size() const override { return count_; }
+  Example get(std::int64_t index) const override { return inner_->get(index); }
+  Example get(std::int64_t index, RandomKey key) const override { return inner_->get(index, key); }
+  Example batch(std::span<const std::int64_t> indices, std::span<const RandomKey> keys) const override {
+    return inner_->batch(indices, keys);
+  }
+
+ private:
+  std::shared_ptr<const Dataset> inner_;
+  std::int64_t count_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,77 @@
+// Samplers choose the order of the examples. Each sampler yields part or all of one global order, which depends only on
+// (seed, epoch). Any process can compute it, so a resumed run can find its place. A seed that is not set is
+// RuntimeOptions::seed of this process, 0 without a Runtime.
+//
+//   DataLoader loader(data, {.sampler = std::make_shared<SequentialSampler>(data.size())});
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "lockstep/base/export.h"
+
+namespace LOCKSTEP_API lockstep {
+
+class Sampler {
+ public:
+  virtual ~Sampler() = default;
+  // The numbers of the examples of epoch `epoch`, in order. A pure function of its argument; safe to call from several
+  // threads at once.
+  virtual std::vector<std::int64_t> order(std::int64_t epoch) const = 0;
+  struct RankSizes {
+    std::int64_t least = 0, most = 0;
+  };
+  // For samplers that divide the data among ranks: the smallest and largest number of examples per rank. Loaders use
+  // them to make the same number of batches on every rank.
+  virtual std::optional<RankSizes> rank_sizes() const { return std::nullopt; }
+};
+
+// 0, 1, ..., size - 1 in every epoch. All samplers throw if size is negative.
+class SequentialSampler : public Sampler {
+ public:
+  explicit SequentialSampler(std::int64_t size);
+  std::vector<std::int64_t> order(std::int64_t epoch) const override;
+
+ private:
+  std::int64_t size_;
+};
+
+// A different permutation in every epoch (Fisher-Yates with counter-based numbers).
+class RandomSampler : public Sampler {
+ public:
+  explicit RandomSampler(std::int64_t size, std::optional<std::uint64_t> seed = {});
+  std::vector<std::int64_t> order(std::int64_t epoch) const override;
+
+ private:
+  std::int64_t size_;
+  std::optional<std::uint64_t> seed_;
+};
+
+struct DistributedSamplerOptions {
+  int rank = 0;
+  int world_size = 1;
+  bool shuffle = true;
+  std::optional<std::uint64_t> seed = {};
+  // Skips the last size % world_size examples, so that all ranks have the same number.
+  bool drop_last = false;
+  // Repeats the first examples until all ranks have the same number, as PyTorch does. Without `pad` and `drop_last`,
+  // every example is visited exactly once. Some ranks then have one more than the others, and the others' last batch
+  // may be empty.
+  bool pad = false;
+};
+
+// The part of one rank: examples rank, rank + world_size, ... of the global order. Throws unless 0 <= rank <
+// world_size, and if `pad` and `drop_last` are both set.
+class DistributedSampler : public Sampler {
+ public:
+  DistributedSampler(std::int64_t size, DistributedSamplerOptions options);
+  std::vector<std::int64_t> order(std::int64_t epoch) const override;
+  std::optional<RankSizes> rank_sizes() const override;
+
+ private:
+  std::int64_t size_;
+  DistributedSamplerOptions options_;
+};
+
+}  // namespace lockstep

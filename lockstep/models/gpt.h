@@ -1,0 +1,95 @@
+// A GPT like GPT-2, of any size.
+//
+//   GPT gpt({.vocab_size = 65, .block_size = 128});
+//   gpt.initialize(Normal(0.02), devices);
+//   Tensor logits = gpt(ids);  // i64 [N, T] -> [N, T, 65]
+#pragma once
+
+#include <cstdint>
+
+#include "lockstep/nn/dropout.h"
+#include "lockstep/nn/embedding.h"
+#include "lockstep/nn/linear.h"
+#include "lockstep/nn/module_list.h"
+#include "lockstep/nn/normalization.h"
+
+namespace LOCKSTEP_API lockstep {
+
+struct GPTOptions {
+  std::int64_t vocab_size = 0;
+  std::int64_t block_size = 128;  // the longest sequence
+  std::int64_t n_layer = 4;
+  std::int64_t n_head = 4;
+  std::int64_t n_embd = 128;
+  double dropout = 0.1;
+  // The sum of both embeddings is cast to this type, and all later layers compute in it: f32, or bf16 or f16 with f32
+  // weights.
+  DType dtype = DType::f32;
+};
+
+// Causal self-attention, [N, T, n_embd] -> [N, T, n_embd]. One linear layer computes the queries, keys, and values of
+// all heads.
+class CausalSelfAttention : public Module {
+ public:
+  explicit CausalSelfAttention(const GPTOptions& options);
+  Tensor forward(const Tensor& x) override;
+
+ private:
+  GPTOptions options_;
+  Linear c_attn_, c_proj_;
+  Dropout resid_dropout_;
+};
+
+// Two linear layers with GELU between them; the hidden layer has 4 n_embd features: [.., n_embd] -> [.., n_embd].
+class GPTMlp : public Module {
+ public:
+  explicit GPTMlp(const GPTOptions& options);
+  Tensor forward(const Tensor& x) override { return dropout_(c_proj_(gelu(c_fc_(x)))); }
+
+ private:
+  Linear c_fc_, c_proj_;
+  Dropout dropout_;
+};
+
+// y = x + attn(ln_1(x)); returns y + mlp(ln_2(y)): [N, T, n_embd] -> [N, T, n_embd].
+class GPTBlock : public Module {
+ public:
+  explicit GPTBlock(const GPTOptions& options);
+  Tensor forward(const Tensor& x) override;
+
+ private:
+  LayerNorm ln_1_;
+  CausalSelfAttention attn_;
+  LayerNorm ln_2_;
+  GPTMlp mlp_;
+};
+
+// A GPT without its last layer: i64 [N, T] -> [N, T, n_embd].
+class GPTBody : public Module {
+ public:
+  explicit GPTBody(const GPTOptions& options);
+  Tensor forward(const Tensor& ids) override;
+
+ private:
+  Embedding wte_, wpe_;
+  DType dtype_;
+  Dropout drop_;
+  ModuleList<GPTBlock> h_;
+  LayerNorm ln_f_;
+};
+
+// A language model like GPT-2 (Radford et al. 2019), i64 [N, T] -> logits [N, T, vocab_size]: learned positions,
+// pre-norm blocks, and a final layer norm. Parameters are named as in nanoGPT: transformer.wte.weight,
+// transformer.h.0.attn.c_attn.weight, ..., lm_head.weight, which is not tied to wte. GPT-2 starts with Normal(0.02).
+// Throws if n_head does not divide n_embd, and in forward() if T is 0 or above block_size.
+class GPT : public Module {
+ public:
+  explicit GPT(const GPTOptions& options);
+  Tensor forward(const Tensor& ids) override { return lm_head_(transformer_(ids)); }
+
+ private:
+  GPTBody transformer_;
+  Linear lm_head_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,65 @@
+// Multi-head attention (Vaswani et al. 2017).
+//
+//   MultiheadAttention attention({.embed_dim = 64, .num_heads = 4, .batch_first = true});
+//   Tensor y = attention(x);  // x [N, L, 64] attends to itself
+#pragma once
+
+#include <cstdint>
+#include <utility>
+
+#include "lockstep/nn/linear.h"
+#include "lockstep/nn/module.h"
+
+namespace LOCKSTEP_API lockstep {
+
+struct MultiheadAttentionOptions {
+  std::int64_t embed_dim = 0;
+  std::int64_t num_heads = 1;  // divides embed_dim
+  double dropout = 0;          // of the weights, in training
+  bool bias = true;
+  bool batch_first = false;  // [N, L, E] instead of [L, N, E]
+};
+
+// A u8 mask hides the positions that are 1, as in PyTorch (AttentionOptions is the other way around). A floating mask
+// is added to the scores. The output of a query that sees no key is NaN.
+struct MultiheadMasks {
+  Tensor key_padding_mask = {};  // [N, S]
+  Tensor attn_mask = {};         // [L, S], or [N * num_heads, L, S]
+  bool is_causal = false;        // query i sees keys 0 to i only; needs no mask in memory
+};
+
+// Multi-head attention: queries [L, N, E] attend to keys and values [S, N, E]. Each head uses its own part of the E
+// features. Names and order of parameters are PyTorch's: in_proj_weight stacks the weights for queries, keys, and
+// values.
+class MultiheadAttention : public Module {
+ public:
+  using Options = MultiheadAttentionOptions;
+  explicit MultiheadAttention(MultiheadAttentionOptions options);
+
+  // Returns the output [L, N, E] and the weights after dropout, averaged over the heads: [N, L, S]. This is PyTorch's
+  // need_weights=True; attend() is need_weights=False.
+  std::pair<Tensor, Tensor> forward(const Tensor& query, const Tensor& key, const Tensor& value,
+                                    const MultiheadMasks& masks = {});
+  // Returns only the output.
+  Tensor attend(const Tensor& query, const Tensor& key, const Tensor& value, const MultiheadMasks& masks = {});
+  // Attends from x to itself, without a mask.
+  Tensor forward(const Tensor& x) override { return attend(x, x, x); }
+  using Module::operator();
+  std::pair<Tensor, Tensor> operator()(const Tensor& query, const Tensor& key, const Tensor& value,
+                                       const MultiheadMasks& masks = {}) {
+    return forward(query, key, value, masks);
+  }
+
+  Parameter in_proj_weight;  // [3 E, E]
+  Parameter in_proj_bias;    // [3 E]
+  Linear& out_proj;          // [E, E]
+
+ private:
+  Tensor heads(const Tensor& x, int part) const;
+  Tensor weights(const Tensor& query, const Tensor& key, const MultiheadMasks& masks) const;
+  Tensor output(const Tensor& weights, const Tensor& value);
+
+  MultiheadAttentionOptions options_;
+};
+
+}  // namespace lockstep

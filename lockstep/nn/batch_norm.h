@@ -1,0 +1,87 @@
+// Batch norm. In training, it normalizes over the samples; in evaluation, it uses running statistics.
+//
+//   net.append(Conv2d({.out_channels = 64, .kernel_size = 3})).append(BatchNorm2d()).append(ReLU());
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "lockstep/nn/module.h"
+
+namespace LOCKSTEP_API lockstep {
+
+struct BatchNormOptions;
+
+// Options of BatchNorm1d and BatchNorm2d.
+struct BatchNormLayerOptions {
+  std::int64_t channels = 0;  // 0: inferred at the first forward pass
+  double eps = 1e-5;
+  double momentum = 0.1;
+  // Takes statistics over all shards of the batch instead of over each shard.
+  bool synchronized = false;
+};
+using BatchNorm1dOptions = BatchNormLayerOptions;
+using BatchNorm2dOptions = BatchNormLayerOptions;
+
+// Batch norm of channels (Ioffe and Szegedy 2015): (x - mean) / sqrt(var + eps) * weight + bias, with a mean and a
+// variance for each channel, which are on axis 1. In training, they are those of the shard, or of the whole batch with
+// `synchronized`; the divisor of the variance is n, the number of values of a channel. Each call moves the running
+// statistics toward those of the whole batch:
+//   running_mean += momentum (mean - running_mean), and the same for running_var with the divisor n - 1.
+// In evaluation, it uses the running statistics. Throws if the input has the wrong number of axes or channels, and, on
+// all ranks, if in training a shard (with `synchronized`: the batch) has only one value for each channel, because the
+// output would not depend on it. A batch of no samples changes nothing but num_batches_tracked.
+class BatchNorm : public Module {
+ public:
+  Tensor forward(const Tensor& x) override { return forward_fused(x, {}, false); }
+
+  // relu(normalized x + residual) in one pass over memory. Pass an undefined residual to add nothing, and relu = false
+  // to skip the ReLU.
+  Tensor forward_fused(const Tensor& x, const Tensor& residual, bool relu);
+
+  void set_synchronized(bool on) { options_.synchronized = on; }
+  bool synchronized() const { return options_.synchronized; }
+
+  Parameter weight;               // gamma [C]
+  Parameter bias;                 // beta [C]
+  Parameter running_mean;         // [C]
+  Parameter running_var;          // [C]
+  Parameter num_batches_tracked;  // i64 scalar
+
+ protected:
+  explicit BatchNorm(BatchNormLayerOptions options);
+  std::string extra_repr() const override;
+  // x as images [N, C, H, W]. Throws for another number of axes than the layer's.
+  virtual Tensor as_images(const Tensor& x) const = 0;
+
+ private:
+  // Normalizes by the statistics of x, which are images, and moves the running ones.
+  Tensor train_step(const Tensor& x, const Tensor& residual, const BatchNormOptions& options);
+
+  BatchNormLayerOptions options_;
+};
+
+// Batch norm of features [N, C], or of sequences [N, C, L]. The residual of forward_fused() has x's shape.
+class BatchNorm1d : public BatchNorm {
+ public:
+  using Options = BatchNorm1dOptions;
+  explicit BatchNorm1d(BatchNorm1dOptions options = {}) : BatchNorm(options) {}
+
+ protected:
+  Tensor as_images(const Tensor& x) const override;
+};
+
+// Batch norm of images [N, C, H, W].
+class BatchNorm2d : public BatchNorm {
+ public:
+  using Options = BatchNorm2dOptions;
+  explicit BatchNorm2d(BatchNorm2dOptions options = {}) : BatchNorm(options) {}
+
+ protected:
+  Tensor as_images(const Tensor& x) const override;
+};
+
+// Makes every batch norm of the model synchronized, in place (torch.nn.SyncBatchNorm.convert_sync_batchnorm).
+void convert_sync_batchnorm(Module& module);
+
+}  // namespace lockstep

@@ -1,0 +1,105 @@
+// Pooling of images and sequences.
+//
+//   net.append(MaxPool2d({.kernel_size = 2, .stride = 2}));
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+
+#include "lockstep/nn/module.h"
+
+namespace LOCKSTEP_API lockstep {
+
+// The largest element of each window: [N, C, H, W] -> [N, C, H', W'], H' = floor((H + 2 padding - kernel) / stride) +
+// 1. Padding is never the largest. Limits and errors: see Pool2dOptions in backend/window.h.
+class MaxPool2d : public Module {
+ public:
+  using Options = Pool2dOptions;
+  explicit MaxPool2d(Pool2dOptions options = {}) : options_(options) {}
+  Tensor forward(const Tensor& x) override { return max_pool2d(x, options_); }
+
+ protected:
+  std::string extra_repr() const override;
+
+ private:
+  Pool2dOptions options_;
+};
+
+// The mean of each window, with the shapes and errors of MaxPool2d.
+class AvgPool2d : public Module {
+ public:
+  using Options = Pool2dOptions;
+  explicit AvgPool2d(Pool2dOptions options = {}) : options_(options) {}
+  Tensor forward(const Tensor& x) override { return avg_pool2d(x, options_); }
+
+ protected:
+  std::string extra_repr() const override;
+
+ private:
+  Pool2dOptions options_;
+};
+
+// The norm of each window: see lp_pool2d().
+class LPPool2d : public Module {
+ public:
+  LPPool2d(double norm_type, Pool2dOptions options) : norm_type_(norm_type), options_(options) {}
+  Tensor forward(const Tensor& x) override { return lp_pool2d(x, norm_type_, options_); }
+
+ protected:
+  std::string extra_repr() const override;
+
+ private:
+  double norm_type_;
+  Pool2dOptions options_;
+};
+
+// The mean of each image: [N, C, H, W] -> [N, C, 1, 1]. An image without pixels is an error.
+class GlobalAvgPool2d : public Module {
+ public:
+  Tensor forward(const Tensor& x) override { return global_avg_pool2d(x); }
+};
+
+// [N, C, H, W] -> [N, C, output_size]: means over windows that cover the image. An output size of -1 keeps the input's.
+class AdaptiveAvgPool2d : public Module {
+ public:
+  explicit AdaptiveAvgPool2d(std::int64_t output_size) : output_size_{output_size, output_size} {}
+  explicit AdaptiveAvgPool2d(std::array<std::int64_t, 2> output_size) : output_size_(output_size) {}
+  Tensor forward(const Tensor& x) override { return adaptive_avg_pool2d(x, output_size_); }
+
+ protected:
+  std::string extra_repr() const override;
+
+ private:
+  std::array<std::int64_t, 2> output_size_;
+};
+
+// The largest element, or the mean, of each window: [N, C, L] -> [N, C, L'], L' = floor((L + 2 padding - kernel) /
+// stride) + 1. Errors and limits: see Pool1dOptions in backend/window.h.
+class MaxPool1d : public Module {
+ public:
+  using Options = Pool1dOptions;
+  explicit MaxPool1d(Pool1dOptions options = {}) : options_(options) {}
+  Tensor forward(const Tensor& x) override { return max_pool1d(x, options_); }
+
+ protected:
+  std::string extra_repr() const override;
+
+ private:
+  Pool1dOptions options_;
+};
+
+class AvgPool1d : public Module {
+ public:
+  using Options = Pool1dOptions;
+  explicit AvgPool1d(Pool1dOptions options = {}) : options_(options) {}
+  Tensor forward(const Tensor& x) override { return avg_pool1d(x, options_); }
+
+ protected:
+  std::string extra_repr() const override;
+
+ private:
+  Pool1dOptions options_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,61 @@
+// Models that run one module after the other.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include "lockstep/nn/module.h"
+
+namespace LOCKSTEP_API lockstep {
+
+// Runs modules one after the other. They are named "0", "1", ..., or as the caller says. A batch norm and the ReLU
+// after it run as one operation. A ReLU runs after the max pooling that follows it, with the same bits.
+//
+//   Sequential net;
+//   net.append(Conv2d({.out_channels = 64, .kernel_size = 3})).append(BatchNorm2d()).append(ReLU());
+//   net.at<Conv2d>(0).weight.set_trainable(false);
+class Sequential : public Module {
+ public:
+  Sequential() = default;
+
+  // Makes the module in place, from its options or from other arguments: append<Conv2d>({.out_channels = 64}).
+  template <typename M>
+  Sequential& append(const typename M::Options& options) {
+    return append(std::make_shared<M>(options));
+  }
+  template <typename M, typename... Args>
+  Sequential& append(Args&&... args) {
+    return append(std::make_shared<M>(std::forward<Args>(args)...));
+  }
+  template <typename M>
+  requires std::is_base_of_v<Module, M> Sequential& append(M&& module) {
+    return append(std::make_shared<M>(std::move(module)));
+  }
+  Sequential& append(std::shared_ptr<Module> module) {
+    return append(std::to_string(children().size()), std::move(module));
+  }
+  Sequential& append(std::string name, std::shared_ptr<Module> module) {
+    add(std::move(name), std::move(module));
+    return *this;
+  }
+
+  std::size_t size() const { return children().size(); }
+  using Module::operator[];
+  Module& operator[](std::size_t i) const {
+    check(i < size(), "sequential: no module {}, there are {}", i, size());
+    return *children()[i].module;
+  }
+  // Returns module i as an M. Throws if it has another class.
+  template <typename M>
+  M& at(std::size_t i) const {
+    auto* const module = dynamic_cast<M*>(&(*this)[i]);
+    if (!module) fail("sequential: module {} is {}, expected the class requested from at()", i, (*this)[i].str());
+    return *module;
+  }
+
+  Tensor forward(const Tensor& x) override;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,168 @@
+#include "tests/models/documented_differences.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <limits>
+#include <regex>
+#include <sstream>
+#include <vector>
+
+#include "tests/models/sample_functions.h"
+
+namespace lockstep::testing {
+namespace {
+
+using nlohmann::json;
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+bool is_minus_zero(double x) { return x == 0 && std::signbit(x); }
+bool is_plus_zero(double x) { return x == 0 && !std::signbit(x); }
+bool is_close(double x, double y) { return std::abs(x - y) <= 1e-5 * std::abs(y); }
+
+bool is_one_of(const std::string& word, const std::string& words) {
+  std::istringstream stream(words);
+  return std::ranges::find(std::istream_iterator<std::string>(stream), std::istream_iterator<std::string>(), word) !=
+         std::istream_iterator<std::string>();
+}
+
+bool has_type(const json& inputs, const std::string& type) {
+  return std::ranges::any_of(inputs, [&](const json& x) { return x.at("t") == type; });
+}
+
+// Elementwise functions of one tensor. x is its element.
+bool is_documented_at(const SampleInput& s, const DifferentElement& e, double x) {
+  const std::string& f = s.function;
+  const auto number = [&](const char* name) { return sample_number(s.arguments.at(name)); };
+  if (e.gradient) {
+    if (f == "relu") return std::isnan(x) && e.found == 0;
+    if (f == "elu") return std::isnan(x) && std::isnan(e.found);
+    if (f != "pow_number") return false;
+    const double exponent = number("number") - 1;
+    // As the outputs.
+    if (x == -kInfinity && std::abs(exponent) == 0.5)
+      return std::isnan(e.expected) && std::abs(e.found) == (exponent > 0 ? kInfinity : 0);
+    if (is_minus_zero(x) && exponent == -0.5) return std::isinf(e.found) && e.found == -e.expected;
+    // The exponent is rounded to f32: to a whole number that it is not, or to an even one.
+    const bool rounded = exponent != static_cast<double>(static_cast<float>(exponent));
+    return x < 0 && rounded && (std::isnan(e.expected) || e.found == -e.expected);
+  }
+  if (f == "sign") return std::isnan(x) ? std::isnan(e.found) : is_minus_zero(x) && is_minus_zero(e.found);
+  if (is_one_of(f, "relu sin tanh")) return is_minus_zero(x) && is_plus_zero(e.found);
+  if (f == "multiply_number") return is_minus_zero(static_cast<float>(x * number("number"))) && is_plus_zero(e.found);
+  if (f == "elu") {
+    const bool exact = x < 0 && x > -1e-7 && is_close(e.found, number("a") * x);
+    return e.expected == 0 && (exact || (is_minus_zero(x) && is_minus_zero(e.found)));
+  }
+  if (f == "gelu") return x < -8 && e.expected == 0 && is_close(e.found, x * std::erfc(-x / std::sqrt(2)) / 2);
+  if (f == "pow_number" && std::abs(number("number")) == 0.5) {
+    // As in C. PyTorch takes the square root.
+    if (x == -kInfinity) return std::isnan(e.expected) && e.found == (number("number") > 0 ? kInfinity : 0);
+    return is_minus_zero(x) && e.found == -e.expected && !std::signbit(e.found);
+  }
+  return false;
+}
+
+struct KnownLimit {
+  Limit limit;
+  std::string functions;
+  std::string message;  // a regular expression; OP stands for the operation's name in messages
+  bool (*applies)(const SampleInput&);
+};
+
+// The operation that refuses the arguments of a function.
+std::string operation_of(const std::string& function) {
+  if (is_one_of(function, "add_number add_right multiply_number multiply_right")) return "affine";
+  if (is_one_of(function, "bmm linear")) return "matmul";
+  if (function == "avg_pool1d") return "avg_pool[12]d";
+  if (function == "take_along_dim") return "take_along_(dim|axis)";
+  return std::regex_replace(function, std::regex("_(number|right|dim|to)$"), "");
+}
+
+// One axis less than a batch has.
+template <int kAxes>
+bool is_unbatched(const SampleInput& s) {
+  return s.inputs.at(0).at("s").size() + 1 == kAxes;
+}
+
+bool has_no_axes(const SampleInput& s) { return s.inputs.at(0).at("s").empty(); }
+bool always(const SampleInput&) { return true; }
+
+// "[2, 3] f32 on cpu:0", whose type and place are missing in some messages.
+std::string tensor_of(const char* types) { return fmt::format(R"((\[[0-9, ]*\] )?({})( on cpu:0)?)", types); }
+
+KnownLimit refused_type(const char* type, const std::string& functions) {
+  const std::string found = "OP: (a|inputs?|the source) (is|are) " + tensor_of(type);
+  return {Limit::type, functions, found + ", expected a floating type(: cast\\(\\) (it|them))?", always};
+}
+
+const std::vector<KnownLimit>& known_limits() {
+  static const std::string kAny = tensor_of("f32|i64|u8"), kWhole = tensor_of("i64"),
+                           kShape = R"(\[[0-9, ]*\]( (f32|i64) on cpu:0)?)";
+  static const std::string kOfEither =
+      "cos divide divide_number divide_right exp log log1p logsumexp prod prod_dim reciprocal rsqrt scatter_add "
+      "sigmoid sign sin sqrt square tanh ";
+  static const std::vector<KnownLimit> all{
+      refused_type("i64", kOfEither +
+                              "abs amax amin argmax argmin argsort avg_pool1d avg_pool2d bmm conv1d conv2d cumsum "
+                              "linear matmul max max_dim min min_dim pow pow_number pow_right relu sort sum sum_to "
+                              "topk"),
+      refused_type("u8",
+                   kOfEither + "add add_number add_right maximum minimum multiply multiply_number multiply_right"),
+      {Limit::type, "conv_transpose2d",
+       fmt::format("OP: input is {0}, weight is {0}, expected one floating type .*", kWhole), always},
+      {Limit::type, "eq ne lt le gt ge where",
+       fmt::format(R"(OP: {0} and {0}, expected one type: cast\(\) one of them)", kAny),
+       [](const SampleInput& s) {
+         return s.inputs.at(s.inputs.size() - 2).at("t") != s.inputs.at(s.inputs.size() - 1).at("t");
+       }},
+      {Limit::type, "cat",
+       fmt::format("OP: {0} and {0}, expected the same type, and the same shape except on axis 0", kAny),
+       [](const SampleInput& s) { return s.inputs.at(0).at("s") == json::array({0}); }},
+      {Limit::other, "conv1d max_pool1d avg_pool1d",
+       fmt::format(R"(OP: input is {}, expected 3 axes \(N, C, L\))", kShape), is_unbatched<3>},
+      {Limit::other, "conv2d conv_transpose2d max_pool2d adaptive_avg_pool2d",
+       fmt::format(R"(OP: input is {}, expected 4 axes \(N, C, H, W\)( with pixels)?)", kShape), is_unbatched<4>},
+      {Limit::other, "norm", "OP: p is .*, expected at least 1",
+       [](const SampleInput& s) { return sample_number(s.arguments.at("p")) < 1; }},
+      {Limit::other, "scatter_add take_along_dim transpose", R"(OP: axis 0 of shape \[\], expected 0 to -1)",
+       has_no_axes},
+      {Limit::other, "take_along_dim", "OP: the index is u8, expected i64",
+       [](const SampleInput& s) { return s.inputs.at(1).at("t") == "u8"; }},
+      {Limit::other, "cross_entropy",
+       "OP: weight requires a gradient, which classes' weights do not get: pass weight.detach\\(\\)",
+       [](const SampleInput& s) { return s.inputs.size() == 3; }}};
+  return all;
+}
+
+}  // namespace
+
+bool is_documented(const SampleInput& s, const DifferentElement& e) {
+  const json& x = s.inputs.at(0).at("v");
+  // PyTorch sorts long rows in an order of equal elements that is not theirs.
+  const bool sorts = (s.function == "sort" && e.tensor == 1) || (s.function == "argsort" && e.tensor == 0);
+  if (sorts && !e.gradient && x.size() > 1000)
+    return x.at(static_cast<std::size_t>(e.found)) == x.at(static_cast<std::size_t>(e.expected));
+  // A truth value is a u8, which holds other numbers, too.
+  if (is_one_of(s.function, "masked_fill pad") && !e.gradient && s.inputs.at(0).at("t") == "u8")
+    return e.expected == 1 && e.found == sample_number(s.arguments.at("value"));
+  return e.index < x.size() && is_documented_at(s, e, sample_number(x.at(e.index)));
+}
+
+bool is_documented_type(const SampleInput& s, const std::string& found, const std::string& expected) {
+  return s.function == "sum_to" && has_type(s.inputs, "u8") && found == "i64" && expected == "u8";
+}
+
+Limit documented_limit(const SampleInput& s, const std::string& error) {
+  for (const KnownLimit& known : known_limits()) {
+    if (!is_one_of(s.function, known.functions) || !known.applies(s)) continue;
+    const std::string message = std::regex_replace(known.message, std::regex("^OP"), operation_of(s.function));
+    if (std::regex_match(error, std::regex(message))) return known.limit;
+  }
+  return Limit::none;
+}
+
+}  // namespace lockstep::testing
