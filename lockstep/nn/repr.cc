@@ -120,8 +120,8 @@ std::string AvgPool2d::extra_repr() const {
                      pair(options_.padding));
 }
 std::string LPPool2d::extra_repr() const {
-  return fmt::format("norm_type={}, kernel_size={}, stride={}, ceil_mode={}", norm_type_, pair(options_.kernel_size),
-                     pair(options_.stride), python(options_.ceil_mode));
+  return fmt::format("norm_type={}, kernel_size={}, stride={}, ceil_mode={}", python(norm_type_),
+                     pair(options_.kernel_size), pair(options_.stride), python(options_.ceil_mode));
 }
 std::string MaxPool1d::extra_repr() const {
   return fmt::format("kernel_size={}, stride={}, padding={}, dilation=1, ceil_mode={}", options_.kernel_size,
