@@ -88,8 +88,7 @@ Array convert(const Array& x, DType dtype, Layout layout) {
     return Array(x.storage(), v).with_shard(x.shard());
   }
   Array y = empty(x.shape(), dtype, x.device(), layout);
-  launch(x.dtype() == dtype ? "reorder" : "convert", {x}, {y},
-         [x = x.view(), y = y.view()](Backend& b, KernelContext& c) { b.copy().copy(c, x, y); });
+  launch(x.dtype() == dtype ? "reorder" : "convert", {x}, {y}, kernels::Copy{x.view(), y.view()});
   return y;
 }
 
@@ -141,7 +140,7 @@ void copy_(const Array& x, const Array& y, CopyOptions options) {
     if (apart) {
       backend->transfer(context, x, y, !inward);
     } else {
-      backend->copy().copy(context, x, y);
+      backend->run(context, kernels::Copy{x, y});
     }
   };
   state.engine->push(std::move(task));

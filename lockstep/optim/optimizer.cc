@@ -222,12 +222,12 @@ void Optimizer::step() {
       write_rates(rates);
     });
   }
-  std::vector<std::vector<std::vector<Item>>> lists(devices.size());
+  std::vector<std::vector<std::vector<Update<Array>>>> lists(devices.size());
   std::vector<Array> scales(devices.size());
   for (std::size_t d = 0; d < devices.size(); ++d) {
     const Device device = devices[d];
     std::size_t lanes = state_of(device, "step").compute_lanes.size();
-    std::vector<std::vector<Item>>& items = lists[d];
+    std::vector<std::vector<Update<Array>>>& items = lists[d];
     items.resize(lanes);
     scales[d] = ops::readable_from(scale_on(device), device);
     std::vector<std::int64_t> load(lanes, 0);
@@ -244,7 +244,12 @@ void Optimizer::step() {
       auto lane = static_cast<std::size_t>(std::ranges::min_element(load) - load.begin());
       load[lane] += grad.numel();
       const Array steps = counts_steps_ ? slots_[i].steps[replica] : Array();
-      items[lane].push_back({p.tensor().on(device), grad, state(0), state(1), present, steps, slots_[i].group});
+      items[lane].push_back({.weight = p.tensor().on(device),
+                             .grad = grad,
+                             .states = {state(0), state(1), state(2)},
+                             .present = present,
+                             .steps = steps,
+                             .group = slots_[i].group});
     }
   }
   advance();
@@ -391,12 +396,6 @@ Array Optimizer::scale_on(Device device) const {
     if (scale.device() == device) return scale;
   }
   return scales_.empty() ? Array() : scales_[0];
-}
-
-std::vector<ops::Update> Optimizer::updates(std::span<const Item> items) {
-  std::vector<ops::Update> all;
-  for (const Item& i : items) all.push_back({i.weight, i.grad, i.state0, i.state1, i.present, i.group, i.steps});
-  return all;
 }
 
 // A slot's part of a given state; no values for a parameter that never had a gradient.

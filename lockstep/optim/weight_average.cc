@@ -77,7 +77,7 @@ void WeightAverage::update() {
       const auto& [kept, added] = addends[d];
       ops::launch("weight average", {kept, added, e.averages[d]}, {e.averages[d]},
                   [a = kept.view(), w = added.view(), out = e.averages[d].view()](Backend& b, KernelContext& c) {
-                    b.elementwise().binary(c, BinaryOp::add, a, w, out);
+                    b.run(c, kernels::Binary{BinaryOp::add, a, w, out});
                   });
     }
   }
