@@ -28,7 +28,7 @@ class ElementwiseKernels {
  public:
   virtual ~ElementwiseKernels() = default;
 
-  // y = op(x). Same shape, dtype, and layout; y may be x. gelu is exact, x * Phi(x). NaN stays NaN.
+  // y = op(x). Same shape, dtype, and layout; y may alias x. gelu is exact, x * Phi(x). NaN stays NaN.
   virtual void unary(KernelContext&, const Unary& op, const View& x, const View& y) = 0;
 
   // dx = dy * op'(x). `saved` is the output y or the input x: see unary_saves_output. All have one shape, dtype, and
@@ -36,7 +36,7 @@ class ElementwiseKernels {
   virtual void unary_backward(KernelContext&, const Unary& op, const View& saved, const View& dy, const View& dx) = 0;
 
   // out = op(a, b). Shapes broadcast to out's shape as in NumPy; one floating dtype, or i64 if takes_integers(op).
-  // Equal shapes have equal layouts; a broadcast is plain. out may be a or b if the shapes are equal. maximum and
+  // Equal shapes have equal layouts; a broadcast is plain. out may alias a or b if the shapes are equal. maximum and
   // minimum of NaN are NaN.
   virtual void binary(KernelContext&, BinaryOp op, const View& a, const View& b, const View& out) = 0;
 
@@ -47,7 +47,7 @@ class ElementwiseKernels {
   // one shape and layout.
   virtual void where(KernelContext&, const View& condition, const View& a, const View& b, const View& out) = 0;
 
-  // y = scale * x + shift. Same shape, dtype and layout; y may be x.
+  // y = scale * x + shift. Same shape, dtype and layout; y may alias x.
   virtual void affine(KernelContext&, double scale, double shift, const View& x, const View& y) = 0;
 
   // Every element of y becomes `value`. Any dtype.

@@ -33,7 +33,7 @@ class NormKernels {
   virtual void merge_stats(KernelContext&, std::span<const BatchNormStats> parts, const BatchNormStats& out) = 0;
 
   // y = gamma * (x - mean) / sqrt(M2 / n + eps) + beta, plus residual if there is one, then max(0, .) if relu. n = 1
-  // with M2 = the running variance normalizes by running statistics. y may be x or residual.
+  // with M2 = the running variance normalizes by running statistics. y may alias x or residual.
   virtual void forward(KernelContext&, const View& x, const BatchNormStats& stats, double eps, const View& gamma,
                        const View& beta, const View& residual, bool relu, const View& y) = 0;
 
@@ -43,8 +43,8 @@ class NormKernels {
                               double eps, const View& dgamma, const View& dbeta) = 0;
 
   // dx = gamma / sqrt(M2/n + eps) * (g - sum_g / n - xhat * sum_g_xhat / n), and dresidual = g if present. The sums are
-  // over all shards that share the statistics (dbeta and dgamma summed). dx may be dy; if dresidual is present, only
-  // dresidual may be dy.
+  // over all shards that share the statistics (dbeta and dgamma summed). dx may alias dy; if dresidual is present, only
+  // dresidual may alias dy.
   virtual void backward_data(KernelContext&, const View& dy, const View& x, const View& y, const BatchNormStats& stats,
                              double eps, const View& gamma, const View& sum_g, const View& sum_g_xhat, const View& dx,
                              const View& dresidual) = 0;

@@ -26,8 +26,8 @@ class RandomKernels {
   virtual void normal(KernelContext&, RandomKey key, double mean, double stddev, const View& y) = 0;
 
   // y[i] = random_uniform(key, i) < keep ? x[i] / keep : 0, with i in memory order. This is dropout, and with the same
-  // key also its backward. Same shape, dtype, and layout; y may be x. `key_at` is absent, or i64 [2] with the key's two
-  // words, which then replace `key`; a recorded step reads them there.
+  // key also its backward. Same shape, dtype, and layout; y may alias x. `key_at` is absent, or i64 [2] with the key's
+  // two words, which then replace `key`; a recorded step reads them there.
   virtual void dropout(KernelContext&, RandomKey key, const View& key_at, double keep, const View& x,
                        const View& y) = 0;
 };

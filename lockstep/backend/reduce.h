@@ -21,7 +21,7 @@ class ReduceKernels {
   virtual void max_to(KernelContext&, const View& x, const View& y) = 0;
 
   // y[a, i, b] = x[a, 0, b] + ... + x[a, i, b], in this order; reverse: x[a, n - 1, b] + ... + x[a, i, b]. Three axes,
-  // plain, one floating dtype; added in f64 and rounded once. y may be x.
+  // plain, one floating dtype; added in f64 and rounded once. y may alias x.
   virtual void cumsum(KernelContext&, bool reverse, const View& x, const View& y) = 0;
 
   // y[i] = the index of the largest element of row i, the first among equals. x floating [n, k], y i64 [n].
@@ -33,8 +33,8 @@ class ReduceKernels {
 
   // out = the sum of `leaves` as the shards' tree adds them: a tree over [0, n) adds the tree over its first half, n
   // rounded down to the largest power of two below n, and the tree over the rest. All f32 (or all f64), same shape and
-  // layout; out may be one of the leaves. A leaf without data is missing: its sibling passes unchanged (adding +0 would
-  // turn -0 into +0). At least one leaf must be present.
+  // layout; out may alias one of the leaves. A leaf without data is missing: its sibling passes unchanged (adding +0
+  // would turn -0 into +0). At least one leaf must be present.
   virtual void tree_sum(KernelContext&, std::span<const View> leaves, const View& out) = 0;
 
   // y[0] = the sum of squares of all elements of all arrays, over fixed blocks added in a fixed tree, in f64. xs f32

@@ -74,7 +74,7 @@ BatchNormSums batch_norm_backward_stats(const Array& dy, const Array& x, const A
   check_same("batch_norm", dy, x);
   Array g = to_layout(dy, x.layout());
   BatchNormSums sums{empty_like(stats.mean), empty_like(stats.mean)};
-  // No values have no variance to divide by.
+  // Without values there is no variance to divide by.
   if (stats.n == 0) {
     fill_(sums.g, 0);
     fill_(sums.g_xhat, 0);

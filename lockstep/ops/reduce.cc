@@ -65,7 +65,7 @@ Array tree_sum(std::span<const Array> leaves, Device device, std::optional<LaneI
   const auto first = std::ranges::find_if(leaves, &Array::defined);
   if (first == leaves.end()) return {};
   check(is_floating(first->dtype()), "tree_sum: a leaf is {}, expected a floating type", *first);
-  // Kernels go through memory, and sum f32 and f64.
+  // Kernels sum f32 and f64, in the order of memory.
   const DType dtype = first->dtype() == DType::f64 ? DType::f64 : DType::f32;
   // Most sums are of two.
   SmallVector<View, 2> views;

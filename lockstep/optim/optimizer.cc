@@ -22,14 +22,14 @@
 namespace lockstep {
 namespace {
 
-// Beside the states that Optimizer names.
+// Begins the entry with a parameter's number of steps: "step.fc.weight". Entries of states begin with state_names.
 constexpr std::string_view kSteps = "step.";
-// Of the whole optimizer. Names of parameters' states have a point.
+// Entries of the whole optimizer. They have no point, unlike those of parameters.
 constexpr std::string_view kAllSteps = "steps";
 constexpr std::string_view kRates = "learning_rates";
-// In front of the groups' rates: the initial, base, and current rate of the optimizer.
+// The first entries of "learning_rates", before those of the groups: the optimizer's initial, base, and current rate.
 constexpr std::size_t kOwnRates = 3;
-// The rate of a group that follows the optimizer's.
+// The entry of a group that follows the optimizer's rate.
 constexpr double kFollows = -1;
 
 std::int64_t count_in(const Tensor& count, std::string_view name) {
@@ -549,7 +549,7 @@ void Optimizer::load_state_dict(const StateDict& state, std::optional<std::int64
   steps_ = loaded.steps;
 }
 
-// Each once, though every device has it.
+// Devices of one Runtime share a state; it is listed once.
 std::set<RandomState*> Optimizer::random_states() const {
   std::set<RandomState*> states;
   for (const Slot& slot : slots_) {

@@ -84,7 +84,7 @@ class Optimizer {
   // still counts. Throws if the gradients are already unscaled or clipped.
   void unscale(LossScaler& scaler, double max_norm = 0);
 
-  // Those of all groups, in order.
+  // The parameters of all groups, in order.
   std::vector<Parameter> parameters() const;
   // Replaces each gradient by f(gradient, parameter), for example to add noise or to scale a layer's; parameters
   // without a gradient have none to map. f is as for Parameter::register_hook(), and gets the gradients as the next

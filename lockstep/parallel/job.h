@@ -41,8 +41,8 @@ class Communicator {
   Communicator(Runtime& runtime, std::shared_ptr<ProcessGroup> group, std::vector<Device> devices = {});
   // A process that is alone, on these devices.
   explicit Communicator(const std::vector<Device>& devices);
-  // Waits for all work of the runtime, unless it is alone. If other ranks still wait for this one, their operations fail
-  // and say that it closed its group.
+  // Waits for all work of the runtime, unless it is alone. If other ranks still wait for this one, their operations
+  // fail and say that it closed its group.
   ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;

@@ -96,7 +96,7 @@ class Product {
   }
 
  private:
-  // a as images of one pixel per row, whose channels are its columns.
+  // The matrix as pixels with channels: each row is a pixel, and the row's elements are the pixel's channels.
   static StridedImages matrix(const View& a, bool transposed) {
     StridedImages images{.data = a.data, .dtype = a.dtype};
     images.pixels = a.shape[transposed ? 1 : 0], images.channels = a.shape[transposed ? 0 : 1];

@@ -9,8 +9,8 @@
 namespace lockstep::cpu {
 namespace {
 
-// Rows of a task. They follow from the length of a row alone, because each task adds up its part of the parameters'
-// gradients in f32: at most 64 rows, of more than which the sum would lose digits.
+// Rows of a task. The number depends on the length of a row alone, because each task adds up its part of the
+// parameters' gradients, which decides the bits. A sum of more than 64 rows in f32 would lose digits.
 std::int64_t rows_per_chunk(std::int64_t k) {
   return std::clamp<std::int64_t>(16384 / std::max<std::int64_t>(k, 1), 4, 64);
 }

@@ -61,7 +61,7 @@ std::int64_t check_labels(const View& labels, std::int64_t classes, const LabelR
   return ignored;
 }
 
-// What the mean over all samples is multiplied by to become that over the samples that count: exactly 1 if none is
+// The factor that turns the mean over all samples into the mean over the samples that count. It is exactly 1 if none is
 // ignored.
 float counted_factor(const View& sums) { return 1 + sums.as<float>()[1] / sums.as<float>()[2]; }
 
@@ -73,7 +73,7 @@ class Softmax final : public SoftmaxKernels {
       using T = decltype(zero);
       for_each_row(ctx, x, [k = x.shape[-1], in = x.as<T>(), out = y.as<T>()](std::int64_t, std::int64_t at) {
         if constexpr (std::is_same_v<T, float>) {
-          // Each exponential is computed once, and waits in y.
+          // y holds the exponentials until their sum is known, so each is computed once.
           const float max = cpu::lane_max(k, [=](std::int64_t i) { return in[at + i]; });
           cpu::vector_loop(at, at + k, [=](std::int64_t i) { out[i] = cpu::fast_exp(in[i] - max); });
           const auto sum = static_cast<float>(cpu::lane_sum(k, [=](std::int64_t i) { return out[at + i]; }));

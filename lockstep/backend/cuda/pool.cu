@@ -62,7 +62,7 @@ __device__ Place place_of(const Images& s, unsigned i) {
   return {i, c, h, w};
 }
 
-// The part of a window, or of the windows over a pixel, that exists: [begin, end) along one axis.
+// The part of a window that lies inside the image, or the windows that cover a pixel: [begin, end) along one axis.
 struct Range {
   int begin, end;
 };
