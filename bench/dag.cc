@@ -67,7 +67,7 @@ Experiment graph(const std::vector<Device>& devices, const std::vector<Node>& no
   };
   auto values = std::make_shared<Values>();
   for (std::uint64_t s = 0; s < kStarts; ++s) {
-    values->starts.push_back(random_matrix(size, s).to(devices[s % kDevices]));
+    values->starts.push_back(ops::to_device(random_matrix(size, s), devices[s % kDevices]));
   }
   values->nodes.resize(nodes.size());
   auto push = [devices, values, nodes](int i) {
@@ -77,7 +77,7 @@ Experiment graph(const std::vector<Device>& devices, const std::vector<Node>& no
       const int from = node.inputs[which];
       const Array& x = from < 0 ? values->starts[static_cast<std::size_t>(-1 - from)]
                                 : values->nodes[static_cast<std::size_t>(from)];
-      return x.to(device, {.non_blocking = true});
+      return ops::to_device(x, device, {.non_blocking = true});
     };
     const Array sum = ops::binary(BinaryOp::add, ops::matmul(input(0), input(1)), input(2));
     values->nodes[static_cast<std::size_t>(i)] = ops::affine(sum, 0.5, 0);

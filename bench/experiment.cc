@@ -13,6 +13,7 @@
 #include "lockstep/device/topology.h"
 #include "lockstep/engine/engine.h"
 #include "lockstep/engine/trace.h"
+#include "lockstep/ops/copy.h"
 #include "lockstep/ops/elementwise.h"
 #include "lockstep/runtime/runtime.h"
 
@@ -83,7 +84,7 @@ std::string digest_of(Runtime& runtime, const Experiment& experiment) {
   Sha256 hash;
   for (const Array& t : experiment.results()) {
     t.wait();
-    const Array host = t.to(Device());
+    const Array host = ops::to_device(t, kHost);
     hash.update(std::span(static_cast<const std::byte*>(host.view().data), host.view().bytes()));
   }
   return hash.hex();

@@ -55,8 +55,9 @@ Experiment products(const std::vector<Device>& devices, const ProductWork& work,
   Experiment experiment;
   for (std::size_t d = 0; d < devices.size(); ++d) {
     Matrices& m = (*all)[d];
-    for (std::uint64_t f = 0; f < kFactors; ++f) m.left.push_back(random_matrix(work.size, f).to(devices[d]));
-    m.right = random_matrix(work.size, kFactors + d).to(devices[d]);
+    for (std::uint64_t f = 0; f < kFactors; ++f)
+      m.left.push_back(ops::to_device(random_matrix(work.size, f), devices[d]));
+    m.right = ops::to_device(random_matrix(work.size, kFactors + d), devices[d]);
     m.results.resize(static_cast<std::size_t>(work.count));
     for (int i = 0; i < work.count && copies != Copies::kNone; ++i) {
       m.copies.push_back(copies == Copies::kToHost ? ops::empty_host(shape, DType::f32, devices[d])

@@ -5,6 +5,7 @@
 
 #include "apps/lockstep/job_options.h"
 #include "bench/parallel.h"
+#include "lockstep/ops/copy.h"
 #include "lockstep/ops/inter_op_parallel_guard.h"
 #include "lockstep/ops/matmul.h"
 #include "lockstep/runtime/device_state.h"
@@ -23,9 +24,9 @@ Experiment chains(Runtime& runtime, std::int64_t size, int count, bool spread) {
   const Device device = runtime.devices()[0];
   auto all = std::make_shared<Chains>();
   for (int i = 0; i < count; ++i) {
-    all->begins.push_back(random_matrix(size, static_cast<std::uint64_t>(i)).to(device));
+    all->begins.push_back(ops::to_device(random_matrix(size, static_cast<std::uint64_t>(i)), device));
   }
-  all->w = random_matrix(size, static_cast<std::uint64_t>(count)).to(device);
+  all->w = ops::to_device(random_matrix(size, static_cast<std::uint64_t>(count)), device);
   all->ends.resize(all->begins.size());
   auto push = [all, spread](int i) {
     std::optional<InterOpParallelGuard> scope;

@@ -44,7 +44,7 @@ struct Measurement {
   double host() const { return seconds(end.host - begin.host); }
 };
 
-Measurement train(const BenchTrainOptions& o, int rounds, Job& job, const std::shared_ptr<Trace>& trace,
+Measurement train(const BenchTrainOptions& o, int rounds, ToolJob& job, const std::shared_ptr<Trace>& trace,
                   Report& report) {
   // Any text takes the same time.
   const Examples examples = o.is_language_model() && o.data.empty() ? made_up_examples(o, 64 * o.batch_size)
@@ -69,10 +69,10 @@ Measurement train(const BenchTrainOptions& o, int rounds, Job& job, const std::s
   };
   report.begin();
   // Traces during the warm-up as well, so that the records are complete when the measurement begins.
-  job.runtime->engine().set_trace(trace);
+  job.runtime().engine().set_trace(trace);
   trainer.train();
-  job.runtime->engine().set_trace(nullptr);
-  for (Device device : job.devices) m.memory.push_back(job.runtime->memory(device));
+  job.runtime().engine().set_trace(nullptr);
+  for (Device device : job.devices()) m.memory.push_back(job.runtime().memory(device));
   return m;
 }
 
@@ -123,13 +123,14 @@ void report_lanes(const Measurement& m, const TraceSummary& s, Report& report) {
   report.table("lanes", {"lane", "tasks a step", "% busy"}, rows);
 }
 
-void report_memory(const Measurement& m, const Job& job, Report& report) {
+void report_memory(const Measurement& m, const ToolJob& job, Report& report) {
   const auto mebibytes = [](std::size_t bytes) { return Cell(static_cast<double>(bytes) / (1 << 20), 1); };
   std::vector<std::vector<Cell>> rows;
   for (std::size_t i = 0; i < m.memory.size(); ++i) {
     const MemoryCounters& memory = m.memory[i];
-    rows.push_back({std::string(job.devices[i].name()), mebibytes(memory.used_bytes), mebibytes(memory.cached_bytes()),
-                    mebibytes(memory.peak_used_bytes), mebibytes(memory.scratch_bytes)});
+    rows.push_back({std::string(job.devices()[i].name()), mebibytes(memory.used_bytes),
+                    mebibytes(memory.cached_bytes()), mebibytes(memory.peak_used_bytes),
+                    mebibytes(memory.scratch_bytes)});
   }
   report.table("memory, MiB", {"device", "in use", "cached", "peak in use", "of kernels"}, rows);
 }
@@ -137,12 +138,12 @@ void report_memory(const Measurement& m, const Job& job, Report& report) {
 void measure_train(BenchTrainOptions o, const BenchOptions& common, Report& report) {
   std::optional<AtomicFile> timeline;
   if (!o.trace.empty() && rank() == 0) timeline.emplace(o.trace);
-  Job job = make_job(o, join_ranks(o.backend));
+  ToolJob job = make_job(o, join_ranks(o.backend));
   report.set("model", o.model);
-  report.set("devices", str(job.devices));
+  report.set("devices", str(job.devices()));
   report.set("ranks", job.world_size());
   report.set("shards", job.shards);
-  report.set("threads per shard", job.runtime->threads_per_shard());
+  report.set("threads per shard", job.runtime().threads_per_shard());
   report.set("batch size", o.batch_size);
   report.set("dtype", std::string(name(job.dtype)));
   report.set("steps", o.steps * common.rounds);
@@ -155,7 +156,7 @@ void measure_train(BenchTrainOptions o, const BenchOptions& common, Report& repo
   report_operations(m, summary, report);
   report_lanes(m, summary, report);
   report_memory(m, job, report);
-  const EngineCounters tasks = job.runtime->engine().counters();
+  const EngineCounters tasks = job.runtime().engine().counters();
   report.note(fmt::format("{} tasks were pushed in all, {} failed, {} were skipped", tasks.pushed, tasks.failed,
                           tasks.skipped));
   if (timeline) {
@@ -164,7 +165,7 @@ void measure_train(BenchTrainOptions o, const BenchOptions& common, Report& repo
     timeline->write(json.str());
     timeline->commit();
   }
-  destroy_process_group(job.group);
+  job.close();
 }
 
 }  // namespace

@@ -110,7 +110,7 @@ void run(const Options& o) {
   TextDataset windows(ids, {.context = o.context, .random_starts = true});
   const std::unique_ptr<Module> model = make_model(o, characters.size(), devices);
   if (!o.init_from.empty()) load_weights(o.init_from, *model);
-  DistributedDataParallel ddp(*model, job, {.shards = o.shards});
+  DistributedDataParallel ddp(*model, job, {.split = {.shards = o.shards}});
   // As usual for transformers: biases and norms do not decay.
   std::vector<Parameter> matrices, others;
   for (const Parameter& p : model->parameters()) (p.shape().dim() > 1 ? matrices : others).push_back(p);

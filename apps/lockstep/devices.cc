@@ -24,8 +24,8 @@ Command add_devices(CLI::App& parent) {
   options->open_shards = OpenShards::of_devices;  // a list has no batch
   options->add_devices(*app);
   return [options] {
-    Job job = make_job(*options);
-    for (Device device : job.devices) {
+    ToolJob job = make_job(*options);
+    for (Device device : job.devices()) {
       const DeviceInfo& info = *device.info();
       const double gibibytes = static_cast<double>(info.memory_bytes) / (1 << 30);
       if (info.kind == DeviceKind::cuda) {

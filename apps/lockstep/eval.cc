@@ -21,13 +21,13 @@ Command add_eval(CLI::App& parent) {
   return [options, app] {
     check_single_process("eval");
     options->choose_defaults(*app);
-    Job job = make_job(*options);
+    ToolJob job = make_job(*options);
     const Examples test = load_examples(*options, MnistPart::test);
     notice_limit(*options, MnistPart::test, test);
     notice_other_text(*options, test);
     auto net = make_initialized_model(*options, job, test.classes);
     DataLoader loader(test.data, {.batch_size = options->batch_size});
-    const EvaluateOptions how{.devices = job.devices, .shards = job.shards, .dtype = job.dtype};
+    const EvaluateOptions how{.devices = job.devices(), .split = {.shards = job.shards}, .dtype = job.dtype};
     const std::vector<Metric> metrics = make_metrics(*options, test.classes);
     if (metrics.empty()) {
       const Accuracy a = evaluate(*net, loader, how);

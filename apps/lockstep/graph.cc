@@ -120,7 +120,7 @@ void name_parameters(TaskGraphRecorder& recorder, const Module& net, const std::
 }
 
 // Draws an ordinary step: buffers exist, and memory is reused from earlier steps.
-TaskGraph capture_step(const GraphOptions& o, Job& job) {
+TaskGraph capture_step(const GraphOptions& o, ToolJob& job) {
   constexpr std::int64_t kStep = 3;
   TrainerOptions options = o.trainer_options(job);
   options.epochs = 1;
@@ -132,9 +132,9 @@ TaskGraph capture_step(const GraphOptions& o, Job& job) {
   Trainer trainer(*net, *optimizer, examples.data, nullptr, options);
   const auto recorder = std::make_shared<TaskGraphRecorder>();
   trainer.on_update = [&](std::int64_t step) {
-    if (step == kStep - 1) name_parameters(*recorder, *net, job.devices);
-    if (step == kStep - 1) job.runtime->engine().set_push_observer(recorder);
-    if (step == kStep) job.runtime->engine().set_push_observer(nullptr);
+    if (step == kStep - 1) name_parameters(*recorder, *net, job.devices());
+    if (step == kStep - 1) job.runtime().engine().set_push_observer(recorder);
+    if (step == kStep) job.runtime().engine().set_push_observer(nullptr);
   };
   trainer.train();
   return recorder->graph();
@@ -146,10 +146,10 @@ int draw_graph(const GraphOptions& o) {
     throw UsageError(fmt::format("--out {}: expected a name that ends in .dot or .svg", o.out));
   }
   AtomicFile file{o.out};  // fails now if it cannot be written
-  Job job = make_job(o);
+  ToolJob job = make_job(o);
   TaskGraph graph = capture_step(o, job);
   const std::size_t tasks = graph.nodes.size();
-  const std::vector<LaneCounters> lanes = job.runtime->engine().lane_counters();
+  const std::vector<LaneCounters> lanes = job.runtime().engine().lane_counters();
   set_kinds(graph, lanes);
   name_gradients(graph);
   const TaskGraph drawn = without_implied_edges(readable(graph, lanes));
@@ -161,7 +161,7 @@ int draw_graph(const GraphOptions& o) {
   const std::string dot = to_dot(drawn, picture);
   file.write(extension == ".svg" ? svg_of_dot(dot) : dot);
   file.commit();
-  fmt::print("{}: {} tasks of {} on {}, drawn as {}\n", o.out, tasks, o.model, str(job.devices), drawn.nodes.size());
+  fmt::print("{}: {} tasks of {} on {}, drawn as {}\n", o.out, tasks, o.model, str(job.devices()), drawn.nodes.size());
   return 0;
 }
 

@@ -39,23 +39,21 @@ DeviceList wanted_devices(const JobOptions& o) {
 
 // The devices of all ranks, whose numbers may differ. A list names the devices of the job; those in between compute
 // nothing, so the ones in the list count. Collective.
-int devices_of_all_ranks(const DeviceList& wanted, const Job& job) {
+int devices_of_all_ranks(const DeviceList& wanted, ProcessGroup& group) {
   std::int64_t devices = wanted.count;
-  if (job.group)
-    job.group->all_reduce({&devices, 1, DType::i64}, ReduceOp::sum, {.label = "number of devices", .wait = true});
+  group.all_reduce({&devices, 1, DType::i64}, ReduceOp::sum, {.label = "number of devices", .wait = true});
   return static_cast<int>(devices);
 }
 
 // V of the recipe. By default a function of the batch alone, so that the bits do not depend on the devices.
-int shards_of(const JobOptions& o, const DeviceList& wanted, const Job& job) {
-  const int devices = job.devices_of_ranks;
+int shards_of(const JobOptions& o, const DeviceList& wanted, int devices, int ranks) {
   const bool gpus = !wanted.options.cuda.empty() || wanted.options.cuda_logical > 0;
   const std::int64_t batch = o.batch_size / o.accumulate;
   if (o.shards == 0 && (gpus || o.open_shards == OpenShards::of_devices)) return devices;
   const int shards = o.shards > 0 ? o.shards : o.shards_of_batch();
   if (shards >= devices) return shards;
   if (o.shards == 0 && o.open_shards == OpenShards::enough) return devices;
-  const std::string of = job.world_size() > 1 ? fmt::format(" of {} ranks", job.world_size()) : "";
+  const std::string of = ranks > 1 ? fmt::format(" of {} ranks", ranks) : "";
   const char* s = shards == 1 ? "" : "s";
   const std::string found = o.shards == 0 ? fmt::format("a batch of {} makes {} shard{}", batch, shards, s)
                             : o.shards == o.checkpoint_shards ? fmt::format("the checkpoint has {} shard{}", shards, s)
@@ -72,26 +70,27 @@ int shards_of(const JobOptions& o, const DeviceList& wanted, const Job& job) {
 }
 
 // Chooses T if the user omits it: enough threads to keep all cores busy, but 1 if they decide the bits.
-int open_threads(const JobOptions& o, const DeviceList& wanted, const Job& job) {
+int open_threads(const JobOptions& o, const DeviceList& wanted, int shards, int ranks) {
   if (o.dtype == "bf16" || o.open_shards == OpenShards::of_devices) return 1;
   const int cores =
       o.cores_per_device > 0 ? o.cores_per_device : static_cast<int>(available_cpus().size()) / wanted.count;
-  const int devices = wanted.count * job.world_size();
-  const int shards_of_device = (job.shards + devices - 1) / devices;
+  const int devices = wanted.count * ranks;
+  const int shards_of_device = (shards + devices - 1) / devices;
   return std::max(1, cores / std::max(1, shards_of_device));
 }
 
 }  // namespace
 
-std::string idle_cores(const JobOptions& o, const Job& job) {
-  if (job.devices[0].kind() != DeviceKind::cpu) return "";
-  const int devices = static_cast<int>(job.devices.size());
+std::string idle_cores(const JobOptions& o, const ToolJob& job) {
+  if (job.devices()[0].kind() != DeviceKind::cpu) return "";
+  const int devices = static_cast<int>(job.devices().size());
   const int cores = o.cores_per_device > 0 ? o.cores_per_device * devices : static_cast<int>(available_cpus().size());
-  const int ranks = job.world_size(), threads = job.runtime->threads_per_shard();
+  const int ranks = job.world_size(), threads = job.runtime().threads_per_shard();
   const int busy = job.shards * threads / ranks;
   if (busy >= cores) return "";
   const int wider = cores * ranks / job.shards;
-  const bool same_bits = wider > threads && !state_of(job.devices[0], "cores").backend->threads_decide_bits(job.dtype);
+  const bool same_bits =
+      wider > threads && !state_of(job.devices()[0], "cores").backend->threads_decide_bits(job.dtype);
   return fmt::format(
       "{} of {} cores idle (--{} uses them, with {} bits)", cores - busy, cores,
       wider > threads ? fmt::format("threads-per-shard {}", wider) : fmt::format("shards {}", cores * ranks / threads),
@@ -234,60 +233,62 @@ void JobOptions::choose_defaults(const CLI::App& app) {
   if (!is_given(app, "--batch-size")) batch_size = 32;
 }
 
-Job make_job(const JobOptions& o, std::shared_ptr<ProcessGroup> group) {
-  Job job;
-  job.group = std::move(group);
+ToolJob make_job(const JobOptions& o, std::shared_ptr<ProcessGroup> group) {
   if (o.num_devices > 0 && is_list(o.devices))
     throw UsageError("--devices with a list and --num-devices cannot be combined");
   const DeviceList wanted = wanted_devices(o);
+  const bool first = group->rank() == 0;
   auto cores = static_cast<int>(available_cpus().size());
-  if (std::string binding = binding_notice(); !binding.empty() && job.rank() == 0) notice(binding);
-  if (job.rank() == 0) std::ranges::for_each(o.notices, notice);
-  if (job.rank() == 0) {
+  if (std::string binding = binding_notice(); !binding.empty() && first) notice(binding);
+  if (first) std::ranges::for_each(o.notices, notice);
+  if (first) {
     for (const std::string& why : wanted.left_out) notice("a GPU is left out: " + why);
   }
 
-  job.devices_of_ranks = devices_of_all_ranks(wanted, job);
-  job.shards = shards_of(o, wanted, job);
+  const int devices_of_ranks = devices_of_all_ranks(wanted, *group);
+  const int shards = shards_of(o, wanted, devices_of_ranks, group->size());
   if (o.cores_per_device > cores) {
     throw UsageError(fmt::format("--cores-per-device {}: this process may use {} cores", o.cores_per_device, cores));
   }
-  RuntimeOptions runtime = wanted.options;
-  runtime.cores_per_device = o.cores_per_device;
-  runtime.threads_per_shard = o.threads_per_shard > 0 ? o.threads_per_shard : open_threads(o, wanted, job);
-  runtime.seed = o.seed;
-  runtime.direct_conv = o.direct_conv;
-  runtime.tf32 = o.tf32;
-  runtime.cuda_algorithms = environment("LOCKSTEP_CUDA_ALGORITHMS").value_or("");
+  RuntimeOptions settings = wanted.options;
+  settings.cores_per_device = o.cores_per_device;
+  settings.threads_per_shard =
+      o.threads_per_shard > 0 ? o.threads_per_shard : open_threads(o, wanted, shards, group->size());
+  settings.seed = o.seed;
+  settings.direct_conv = o.direct_conv;
+  settings.tf32 = o.tf32;
+  settings.cuda_algorithms = environment("LOCKSTEP_CUDA_ALGORITHMS").value_or("");
   if (auto limit = environment_integer("LOCKSTEP_SLOW_WAIT", 1, 1 << 20)) {
-    runtime.slow_wait = std::chrono::seconds(*limit);
-    runtime.on_slow_wait = [](std::chrono::nanoseconds waited, const std::string& report) {
+    settings.slow_wait = std::chrono::seconds(*limit);
+    settings.on_slow_wait = [](std::chrono::nanoseconds waited, const std::string& report) {
       notice(fmt::format("still waiting after {:.0f} s:\n{}", std::chrono::duration<double>(waited).count(), report));
     };
   }
+  std::unique_ptr<Runtime> runtime;
+  std::vector<Device> devices;
   try {
-    job.runtime = std::make_unique<Runtime>(std::move(runtime));
-    job.devices = is_list(o.devices) ? job.runtime->devices(o.devices) : job.runtime->devices();
-    job.devices.resize(static_cast<std::size_t>(wanted.count));
+    runtime = std::make_unique<Runtime>(std::move(settings));
+    devices = is_list(o.devices) ? runtime->devices(o.devices) : runtime->devices();
+    devices.resize(static_cast<std::size_t>(wanted.count));
   } catch (const Error& error) {
     throw UsageError(error.what());
   }
-  job.dtype = o.dtype == "bf16" ? DType::bf16 : o.dtype == "f16" ? DType::f16 : DType::f32;
-  if (job.dtype != DType::f32 && !state_of(job.devices[0], "dtype").backend->multiplies(job.dtype)) {
-    if (job.dtype == DType::bf16) {
-      if (job.rank() == 0) notice("this CPU has no bf16 arithmetic (neither AVX-512 BF16 nor AMX): computing in f32");
-      job.dtype = DType::f32;
-    } else if (job.rank() == 0) {
+  DType dtype = o.dtype == "bf16" ? DType::bf16 : o.dtype == "f16" ? DType::f16 : DType::f32;
+  if (dtype != DType::f32 && !state_of(devices[0], "dtype").backend->multiplies(dtype)) {
+    if (dtype == DType::bf16) {
+      if (first) notice("this CPU has no bf16 arithmetic (neither AVX-512 BF16 nor AMX): computing in f32");
+      dtype = DType::f32;
+    } else if (first) {
       notice("CPUs compute f16 in f32 and round after each operation, as a GPU does: this is slower than f32");
     }
   }
-  const auto has = [&](DeviceKind kind) { return std::ranges::count(job.devices, kind, &Device::kind) > 0; };
+  const auto has = [&](DeviceKind kind) { return std::ranges::count(devices, kind, &Device::kind) > 0; };
   if (o.backend == "nccl" && !has(DeviceKind::cuda)) {
-    throw UsageError(fmt::format("--backend nccl: rank {} trains on {}, expected a GPU", job.rank(), str(job.devices)));
+    throw UsageError(fmt::format("--backend nccl: rank {} trains on {}, expected a GPU", group->rank(), str(devices)));
   }
-  if (job.rank() == 0) {
+  if (first) {
     const auto changes_nothing = [&](const char* option, const char* place) {
-      notice(fmt::format("{} changes nothing on {}: it is for {}", option, str(job.devices), place));
+      notice(fmt::format("{} changes nothing on {}: it is for {}", option, str(devices), place));
     };
     if (o.tf32 && o.dtype != "f32") {
       notice(fmt::format("--tf32 is for products of f32: layers compute in {}", o.dtype));
@@ -296,9 +297,8 @@ Job make_job(const JobOptions& o, std::shared_ptr<ProcessGroup> group) {
     }
     if (o.direct_conv && !has(DeviceKind::cpu)) changes_nothing("--direct-conv", "CPUs");
   }
-  if (!job.group) return job;
-  job.communicator = std::make_shared<Communicator>(*job.runtime, job.group, job.devices);
-  if (const std::string& why = job.communicator->why_not_nccl(); !why.empty() && job.rank() == 0) {
+  ToolJob job{Job(std::move(group), std::move(runtime), std::move(devices)), shards, devices_of_ranks, dtype};
+  if (const std::string& why = job.communicator()->why_not_nccl(); !why.empty() && first) {
     notice(fmt::format("gradients travel through host memory, without NCCL: {}", why));
   }
   return job;

@@ -76,28 +76,20 @@ struct JobOptions {
 // Like CLI::Range, but rejects NaN.
 CLI::Validator number_in(double low, double high);
 
-// The runtime and the devices of a job.
-struct Job {
-  std::unique_ptr<Runtime> runtime;
-  std::vector<Device> devices;
-  // Null if the process is alone.
-  std::shared_ptr<ProcessGroup> group;
-  std::shared_ptr<Communicator> communicator;
-  int shards = 1;  // of all ranks together
-  int devices_of_ranks = 1;
+// A job, and what the options left open.
+struct ToolJob : Job {
+  int shards = 1;            // of all ranks together
+  int devices_of_ranks = 1;  // their number
   DType dtype = DType::f32;
-
-  int rank() const { return group ? group->rank() : 0; }
-  int world_size() const { return group ? group->size() : 1; }
 };
 
-// A collective. Chooses the devices and shards that the user omitted. Throws UsageError if there are fewer shards than
-// devices of all ranks. Rank 0 writes notices to standard error, with those of the options.
-Job make_job(const JobOptions& options, std::shared_ptr<ProcessGroup> group = nullptr);
+// A collective of the group's ranks. Chooses the devices and shards that the user omitted. Throws UsageError if there
+// are fewer shards than devices of all ranks. Rank 0 writes notices to standard error, with those of the options.
+ToolJob make_job(const JobOptions& options, std::shared_ptr<ProcessGroup> group = make_local_groups(1)[0]);
 
 // The number of cores without a shard, and the option that uses them: "8 of 16 cores idle (--threads-per-shard 2 uses
 // them, with other bits)". Empty if all cores have work.
-std::string idle_cores(const JobOptions& options, const Job& job);
+std::string idle_cores(const JobOptions& options, const ToolJob& job);
 
 // Whether the user gave the option; false if the command has none of that name.
 bool is_given(const CLI::App& app, const std::string& option);

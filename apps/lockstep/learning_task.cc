@@ -207,19 +207,18 @@ void notice_other_text(const JobOptions& o, const Examples& examples) {
   if (!o.is_language_model() || o.init_from.empty()) return;
   const std::optional<std::string> text = recipe_text(o, "data");
   if (!text || *text == examples.sha256()) return;
-  notice(
-      fmt::format("--init-from {}: learned another text than --data {}: characters are numbered by the text in which "
-                  "they occur, so "
-                  "the model may take one for another",
-                  o.init_from, o.data));
+  notice(fmt::format(
+      "--init-from {}: learned another text than --data {}: a text numbers its own characters, so the model "
+      "may take one for another",
+      o.init_from, o.data));
 }
 
-std::unique_ptr<Module> make_initialized_model(const JobOptions& o, const Job& job, std::int64_t classes) {
+std::unique_ptr<Module> make_initialized_model(const JobOptions& o, const ToolJob& job, std::int64_t classes) {
   auto net = build_model(o, classes, job.dtype);
   const Initializer start = o.model == "gpt"    ? Initializer(Normal{0.02})
                             : o.model == "lstm" ? Initializer(Uniform(1 / std::sqrt(static_cast<double>(o.width))))
                                                 : model_initializer(o.model);
-  net->initialize(start, job.devices, {.seed = o.seed});
+  net->initialize(start, job.devices(), {.seed = o.seed});
   if (o.init_from.empty()) return net;
   if (!o.partial) {
     try {

@@ -35,7 +35,7 @@ Examples made_up_examples(const JobOptions& options, std::int64_t count);
 // dtype: what a language model computes in. The others take it from their input.
 std::unique_ptr<Module> build_model(const JobOptions& options, std::int64_t classes, DType dtype = DType::f32);
 // A model on the job's devices, with initial weights from the seed or from the file.
-std::unique_ptr<Module> make_initialized_model(const JobOptions& options, const Job& job, std::int64_t classes);
+std::unique_ptr<Module> make_initialized_model(const JobOptions& options, const ToolJob& job, std::int64_t classes);
 
 // Empty: the default of Trainer and of evaluate(), for pictures.
 std::vector<Metric> make_metrics(const JobOptions& options, std::int64_t classes);

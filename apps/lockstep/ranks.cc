@@ -42,11 +42,11 @@ std::shared_ptr<ProcessGroup> join_ranks(const std::string& backend, std::option
         "{} is set, but MPI says rank 0 of 1: start the ranks with the mpirun of the MPI that Lockstep was built with",
         trace.value_or(""));
     if (!launched) check_backend_alone(backend);
-    return nullptr;
+    return make_local_groups(1)[0];
   }
   const auto environment = read_launch_environment();
   if (!environment) check_backend_alone(backend);
-  if (!environment || environment->world_size == 1) return nullptr;
+  if (!environment || environment->world_size == 1) return make_local_groups(1)[0];
   // Found before the ranks meet, and a status that makes a launcher restart nothing.
   if (environment->world_size > kMaxRanks) {
     throw UsageError(

@@ -103,7 +103,7 @@ std::string broadcast(ProcessGroup& group, std::string text) {
 
 }  // namespace
 
-Start choose_start(TrainOptions& o, ProcessGroup* group) {
+Start choose_start(TrainOptions& o, ProcessGroup& group) {
   if (o.resume == "auto" && o.save.empty()) throw UsageError("--resume auto: only with --save");
   if (!o.resume.empty() && o.resume != "auto" && !o.init_from.empty()) {
     throw UsageError("--init-from excludes --resume, except --resume auto");
@@ -111,7 +111,7 @@ Start choose_start(TrainOptions& o, ProcessGroup* group) {
   Start start;
   // The kind of the message, and its text: a checkpoint, its recipe, or why there is none.
   std::string kind = "begins", path, text;
-  if (group == nullptr || group->rank() == 0) {
+  if (group.rank() == 0) {
     try {
       if (auto found = chosen_checkpoint(o)) {
         start.checkpoint = std::move(*found);
@@ -120,18 +120,14 @@ Start choose_start(TrainOptions& o, ProcessGroup* group) {
         text = recipe_of(start.checkpoint).json();
       }
     } catch (const UsageError& error) {
-      if (group == nullptr) throw;
       kind = "usage";
       text = error.what();
     } catch (const std::exception& error) {
-      if (group == nullptr) throw;
       kind = "fails";
       text = error.what();
     }
   }
-  if (group != nullptr) {
-    for (std::string* part : {&kind, &path, &text}) *part = broadcast(*group, *part);
-  }
+  for (std::string* part : {&kind, &path, &text}) *part = broadcast(group, *part);
   if (kind == "usage") throw UsageError(text);
   if (kind == "fails") fail("{}", text);
   start.resumes = kind == "resumes";

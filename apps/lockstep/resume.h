@@ -20,7 +20,7 @@ struct Start {
 // omitted settings that the checkpoint records: shards, threads per shard, and the hash of the initial weights. Also
 // takes over settings that change nothing in this run: older versions put them into the recipe. Throws UsageError for
 // folders that do not fit the options.
-Start choose_start(TrainOptions& options, ProcessGroup* group);
+Start choose_start(TrainOptions& options, ProcessGroup& group);
 
 // Does the same as Trainer::resume, and reports differences between recipes as command-line options.
 ResumedRun resume(Trainer& trainer, CheckpointContents checkpoint);

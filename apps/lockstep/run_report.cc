@@ -34,11 +34,11 @@ std::string describe_cores(const std::vector<std::int64_t>& of_ranks) {
 
 }  // namespace
 
-RunReport::RunReport(const TrainOptions& options, const Job& job, const Module& net, Trainer& trainer,
+RunReport::RunReport(const TrainOptions& options, const ToolJob& job, const Module& net, Trainer& trainer,
                      const Examples& data, const TrainingPosition& start, const std::vector<std::int64_t>& cores)
     : options_(options), job_(job), net_(net), trainer_(trainer), examples_(data.data->size()),
-      class_names_(data.class_names), where_(str(job.devices)) {
-  title_ = options.model + " on " + short_places(job.devices);
+      class_names_(data.class_names), where_(str(job.devices())) {
+  title_ = options.model + " on " + short_places(job.devices());
   if (job.world_size() > 1) {
     const std::string ranks = fmt::format(" in each of {} ranks", job.world_size());
     where_ += ranks;
@@ -46,10 +46,10 @@ RunReport::RunReport(const TrainOptions& options, const Job& job, const Module& 
   }
   if (!options.log.empty()) {
     log_.emplace(options.log, start,
-                 LoggedRun{.devices = job.devices,
+                 LoggedRun{.devices = job.devices(),
                            .shards = job.shards,
                            .world_size = job.world_size(),
-                           .backend = std::string(job.communicator ? job.communicator->backend_name() : "host"),
+                           .backend = std::string(job.communicator()->backend_name()),
                            .module = &net,
                            .recipe = &trainer.recipe()});
   }
@@ -63,7 +63,7 @@ RunReport::RunReport(const TrainOptions& options, const Job& job, const Module& 
 std::string RunReport::recipe_line() const {
   const Recipe& recipe = trainer_.recipe();
   std::string shards = fmt::format("{} shard{}", job_.shards, job_.shards == 1 ? "" : "s");
-  const bool gpus = job_.devices[0].kind() == DeviceKind::cuda;
+  const bool gpus = job_.devices()[0].kind() == DeviceKind::cuda;
   if (gpus && options_.shards == 0)
     shards += " (one for each GPU: the bits depend on their number, unless --shards is given)";
   const std::string idle = idle_cores(options_, job_);

@@ -19,7 +19,7 @@ class RunReport {
  public:
   // Installs the trainer's callbacks. All arguments must outlive the trainer. `start` is where a resumed run continues:
   // later steps are removed from the log, and the plot begins with the finished epochs. `cores` has those of each rank.
-  RunReport(const TrainOptions& options, const Job& job, const Module& net, Trainer& trainer, const Examples& data,
+  RunReport(const TrainOptions& options, const ToolJob& job, const Module& net, Trainer& trainer, const Examples& data,
             const TrainingPosition& start, const std::vector<std::int64_t>& cores);
   // Prints the last lines, and what could not be written.
   void finish(const TrainingResult& result);
@@ -34,7 +34,7 @@ class RunReport {
   void draw_plot();
 
   const TrainOptions& options_;
-  const Job& job_;
+  const ToolJob& job_;
   const Module& net_;
   Trainer& trainer_;
   std::int64_t examples_;

@@ -97,11 +97,12 @@ std::string trace_file(const std::string& path, int rank) {
 }
 
 // Checks that replicas agree on all ranks. The loss does not show a difference.
-void check_replicas(const Job& job, const Module& net) {
-  if (!job.communicator) return;
+void check_replicas(const ToolJob& job, const Module& net) {
+  Communicator& ranks = *job.communicator();
+  if (ranks.alone()) return;
   std::string mine = weights_sha256(net);
-  bool same = job.communicator->broadcast_on_host(mine, "weights at the end") == mine;
-  job.communicator->agree(same ? "" : "the weights at the end differ from rank 0's", "weights at the end");
+  bool same = ranks.broadcast_on_host(mine, "weights at the end") == mine;
+  ranks.agree(same ? "" : "the weights at the end differ from rank 0's", "weights at the end");
 }
 
 // A batch of one.
@@ -120,7 +121,7 @@ std::int64_t planned_steps(const TrainOptions& o, std::int64_t examples) {
 }
 
 // Notices about options that fit the model but have no effect on these data and devices.
-void notice_options(const TrainOptions& o, const Job& job, const Examples& train_data, const Examples& test_data) {
+void notice_options(const TrainOptions& o, const ToolJob& job, const Examples& train_data, const Examples& test_data) {
   notice_limit(o, MnistPart::train, train_data);
   notice_limit(o, MnistPart::test, test_data);
   notice_other_text(o, train_data);
@@ -138,13 +139,13 @@ void notice_options(const TrainOptions& o, const Job& job, const Examples& train
   }
 }
 
-int run(TrainOptions o, Job& job, Start chosen, StopSignals& signals) {
+int run(TrainOptions o, ToolJob& job, Start chosen, StopSignals& signals) {
   bool first = job.rank() == 0;
   auto [flip_step, flip_parameter] = o.flip();
   const Examples train_data = load_examples(o, MnistPart::train), test_data = load_examples(o, MnistPart::test);
   auto net = make_initialized_model(o, job, train_data.classes);
   // Weights missing from the file may still have unknown shapes.
-  if (o.partial) settle_shapes(*net, example_input(*train_data.data, o.seed), job.devices[0]);
+  if (o.partial) settle_shapes(*net, example_input(*train_data.data, o.seed), job.devices()[0]);
   if (!o.init_from.empty()) o.start_weights = weights_sha256(*net);
   if (o.sync_bn) convert_sync_batchnorm(*net);
   if (o.summary && first) fmt::print("{}", summary(*net, example_input(*train_data.data, o.seed)));
@@ -169,8 +170,7 @@ int run(TrainOptions o, Job& job, Start chosen, StopSignals& signals) {
     }
   }
 
-  std::vector<std::int64_t> cores{std::ssize(available_cpus())};
-  if (job.communicator) cores = job.communicator->gather_on_host(cores[0], "number of cores");
+  const auto cores = job.communicator()->gather_on_host(std::ssize(available_cpus()), "number of cores");
   std::optional<RunReport> report;
   if (first) report.emplace(o, job, *net, trainer, train_data, start, cores);
   std::optional<WeightsLog> weights;
@@ -183,7 +183,7 @@ int run(TrainOptions o, Job& job, Start chosen, StopSignals& signals) {
   }
 
   std::optional<Timeline> timeline;
-  if (!o.trace.empty()) timeline.emplace(*job.runtime);
+  if (!o.trace.empty()) timeline.emplace(job.runtime());
   TrainingResult result = signals.train(trainer);
   if (const std::string why = trainer.why_not_recorded(); first && !why.empty()) {
     notice(fmt::format("--record-steps: steps were not recorded: {}", why));
@@ -219,7 +219,7 @@ int run(TrainOptions o, Job& job, Start chosen, StopSignals& signals) {
   }
   // A flipped bit must stay for others to see.
   if (flip_step == 0) check_replicas(job, *net);
-  destroy_process_group(job.group);
+  job.close();
   if (result.stopped) {
     if (first) {
       notice(fmt::format("interrupted at step {}{}{}", result.steps,
@@ -243,26 +243,26 @@ int train(TrainOptions o) {
     check_log_writable("--log", o.log);
     check_log_writable("--weights-log", o.weights_log);
   }
-  std::shared_ptr<ProcessGroup> group = join_ranks(o.backend, o.timeout_seconds);
-  if (o.timeout_seconds && !group && !is_launched()) {
+  const std::shared_ptr<ProcessGroup> group = join_ranks(o.backend, o.timeout_seconds);
+  if (o.timeout_seconds && group->size() == 1 && !is_launched()) {
     o.notices.push_back("--timeout changes nothing: no launcher started this process");
   }
-  Job job;
+  std::optional<ToolJob> job;
   Start start;
   try {
-    start = choose_start(o, group.get());
-    job = make_job(o, group);
+    start = choose_start(o, *group);
+    job.emplace(make_job(o, group));
   } catch (const std::exception& error) {
-    if (group) group->abort(error.what());
+    group->abort(error.what());
     throw;
   }
   try {
-    return run(o, job, std::move(start), signals);
+    return run(o, *job, std::move(start), signals);
   } catch (const std::exception& error) {
     // The remaining work is useless.
-    job.runtime->engine().cancel_pending(error.what());
+    job->runtime().engine().cancel_pending(error.what());
     // The other ranks wait for this one, so tell them why it does not come.
-    if (job.communicator) job.communicator->abort(error.what());
+    group->abort(error.what());
     throw;
   }
 }

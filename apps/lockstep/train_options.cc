@@ -227,16 +227,15 @@ std::unique_ptr<Optimizer> TrainOptions::make_optimizer(std::vector<Parameter> p
   return std::make_unique<AdamW>(std::move(parameters), adam);
 }
 
-TrainerOptions TrainOptions::trainer_options(const Job& job) const {
+TrainerOptions TrainOptions::trainer_options(const ToolJob& job) const {
   const TrainOptions& o = *this;
   if (o.batch_size % o.accumulate != 0) {
     throw UsageError(fmt::format("--accumulate {}: does not divide --batch-size {}", o.accumulate, o.batch_size));
   }
   if (o.loss_scale && o.dtype != "f16") throw UsageError("--loss-scale: only with --dtype f16");
-  TrainerOptions t{.devices = job.devices,
-                   .communicator = job.communicator,
-                   .shards = job.shards,
-                   .balance = parse_balance(o.balance, job.devices_of_ranks),
+  TrainerOptions t{.devices = job.devices(),
+                   .communicator = job.communicator(),
+                   .split = {.shards = job.shards, .balance = parse_balance(o.balance, job.devices_of_ranks)},
                    .batch_size = o.batch_size,
                    .accumulate = o.accumulate,
                    .record_steps = o.record_steps,

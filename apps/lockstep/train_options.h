@@ -44,7 +44,7 @@ struct TrainOptions : JobOptions {
 
   void add_to(CLI::App& app);
   std::unique_ptr<Optimizer> make_optimizer(std::vector<Parameter> parameters) const;
-  TrainerOptions trainer_options(const Job& job) const;
+  TrainerOptions trainer_options(const ToolJob& job) const;
   void choose_defaults(const CLI::App& app);
   bool has_batch_norm() const;
   void check_watch() const;

@@ -1,4 +1,4 @@
-// Axes that users name.
+// Internal: axes that users name.
 #pragma once
 
 #include <string_view>

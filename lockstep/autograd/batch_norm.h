@@ -1,4 +1,4 @@
-// The operations behind the batch norm of nn/batch_norm.h. Samples are on axis 0, channels on axis 1.
+// Internal: the operations behind the batch norm of nn/batch_norm.h. Samples are on axis 0, channels on axis 1.
 #pragma once
 
 #include <span>

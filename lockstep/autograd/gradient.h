@@ -1,4 +1,4 @@
-// The gradient of one tensor while backward() collects it.
+// Internal: the gradient of one tensor while backward() collects it.
 #pragma once
 
 #include <cstddef>

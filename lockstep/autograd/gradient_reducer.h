@@ -1,4 +1,4 @@
-// Sums gradients over processes; parallel/bucket_reducer.h is one.
+// Internal: sums gradients over processes; parallel/bucket_reducer.h is one.
 #pragma once
 
 #include <cstddef>

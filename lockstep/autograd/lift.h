@@ -1,5 +1,5 @@
-// Turns an operation on arrays into a differentiable operation on logical tensors: decides where the result lies, and
-// runs the operation on every part.
+// Internal: turns an operation on arrays into a differentiable operation on logical tensors: decides where the result
+// lies, and runs the operation on every part.
 //
 //   Tensor relu(const Tensor& x) {
 //     return lift("relu", place_as("relu", {x}), {x}, [](const Arrays& in) -> Lifted {

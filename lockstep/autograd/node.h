@@ -1,5 +1,5 @@
-// The graph of backward functions, made while the forward pass runs: one node per operation, for any number of shards.
-// backward() walks it on the host thread and only pushes tasks, so all devices work at once.
+// Internal: the graph of backward functions, made while the forward pass runs: one node per operation, for any number
+// of shards. backward() walks it on the host thread and only pushes tasks, so all devices work at once.
 #pragma once
 
 #include <cstdint>

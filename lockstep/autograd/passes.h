@@ -1,5 +1,5 @@
-// The backward passes that a sum of gradients is of. A pass and its losses are one batch: if anything of it fails, the
-// gradients of all its parameters are worth nothing.
+// Internal: the backward passes that a sum of gradients is of. A pass and its losses are one batch: if anything of it
+// fails, the gradients of all its parameters are worth nothing.
 #pragma once
 
 #include <cstdint>

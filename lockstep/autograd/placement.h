@@ -1,5 +1,5 @@
-// The placement of a batch: which device of this process computes which shard, and how many samples each shard of the
-// job has.
+// Internal: the placement of a batch: which device of this process computes which shard, and how many samples each
+// shard of the job has.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-// One layer of a recurrent network in one direction: LSTM (Hochreiter and Schmidhuber 1997) and GRU (Cho et al. 2014),
-// with PyTorch's order of gates. nn/recurrent.h stacks them. In bf16 and f16, products and states are rounded at each
-// step; gates are not.
+// Internal: one layer of a recurrent network in one direction: LSTM (Hochreiter and Schmidhuber 1997) and GRU (Cho et
+// al. 2014), with PyTorch's order of gates. nn/recurrent.h stacks them. In bf16 and f16, products and states are
+// rounded at each step; gates are not.
 #pragma once
 
 #include "lockstep/autograd/tensor.h"

@@ -1,5 +1,5 @@
-// An array that a backward function needs. It shares the memory of the forward pass, so a change in place between
-// forward and backward would make the gradient wrong: get() reports it as an error. For logical tensors, see
+// Internal: an array that a backward function needs. It shares the memory of the forward pass, so a change in place
+// between forward and backward would make the gradient wrong: get() reports it as an error. For logical tensors, see
 // SavedTensor in function.h.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Joins what a module computes for single shards.
+// Internal: joins what a module computes for single shards.
 #pragma once
 
 #include <any>

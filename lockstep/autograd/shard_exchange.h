@@ -1,4 +1,4 @@
-// Joins a batch's shards if some of them are in other processes. Operations that combine all shards (losses,
+// Internal: joins a batch's shards if some of them are in other processes. Operations that combine all shards (losses,
 // synchronized batch norm, running statistics) use it to get the other processes' part.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Functions of one operand that the activations are made of.
+// Internal: functions of one operand that the activations are made of.
 #pragma once
 
 #include "lockstep/autograd/tensor.h"

@@ -1,4 +1,4 @@
-// A kernel's resources while it runs: the threads of its lane, and scratch memory until it returns.
+// Internal: a kernel's resources while it runs: the threads of its lane, and scratch memory until it returns.
 #pragma once
 
 #include <cstddef>

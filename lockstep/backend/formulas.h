@@ -1,5 +1,5 @@
-// The operations on single elements: their names, formulas, and derivatives. The cpu and cuda back ends share them. The
-// reference back end has its own formulas, because it is the oracle.
+// Internal: the operations on single elements: their names, formulas, and derivatives. The cpu and cuda back ends share
+// them. The reference back end has its own formulas, because it is the oracle.
 //
 // C is the type of the computation: float or double. Math has, as static members, the functions that each back end
 // implements itself: exp, expm1, log, log1p, sin, cos, tanh, sigmoid, pow, normal_cdf, normal_pdf. Conditions select

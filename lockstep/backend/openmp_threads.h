@@ -1,4 +1,4 @@
-// Teams of OpenMP threads, for oneDNN. oneDNN plans for a number of threads and waits for all of
+// Internal: teams of OpenMP threads, for oneDNN. oneDNN plans for a number of threads and waits for all of
 // them. With fewer threads, its sums are wrong or it waits forever.
 #pragma once
 

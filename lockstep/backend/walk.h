@@ -1,4 +1,4 @@
-// The elements of one array in the order of another.
+// Internal: the elements of one array in the order of another.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Weights as kernels get them.
+// Internal: weights as kernels get them.
 #pragma once
 
 #include "lockstep/tensor/view.h"

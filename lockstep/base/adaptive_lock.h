@@ -1,4 +1,4 @@
-// A lock for very short critical sections: spins for some microseconds, then sleeps.
+// Internal: a lock for very short critical sections: spins for some microseconds, then sleeps.
 #pragma once
 
 #include <atomic>

@@ -1,4 +1,4 @@
-// Numbers from environment variables, parsed strictly: a typo must not become a default.
+// Internal: numbers from environment variables, parsed strictly: a typo must not become a default.
 #pragma once
 
 #include <cstdint>

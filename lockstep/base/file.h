@@ -1,4 +1,4 @@
-// Whole files: read up to a size limit, and written atomically.
+// Internal: whole files: read up to a size limit, and written atomically.
 #pragma once
 
 #include <cstddef>

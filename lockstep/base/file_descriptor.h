@@ -1,4 +1,4 @@
-// Owns a file descriptor.
+// Internal: owns a file descriptor.
 #pragma once
 
 #include <unistd.h>

@@ -1,5 +1,5 @@
-// What fork() would break in this process. A child gets a copy of the memory, but not of what drivers keep for the
-// parent: once CUDA was called, every CUDA call of a forked child fails.
+// Internal: what fork() would break in this process. A child gets a copy of the memory, but not of what drivers keep
+// for the parent: once CUDA was called, every CUDA call of a forked child fails.
 #pragma once
 
 #include <string_view>

@@ -1,4 +1,4 @@
-// Sleeps until a word changes, with a time limit, which std::atomic::wait lacks. See futex(2).
+// Internal: sleeps until a word changes, with a time limit, which std::atomic::wait lacks. See futex(2).
 #pragma once
 
 #include <atomic>

@@ -1,4 +1,5 @@
-// The parts of a challenge and its response: HMAC-SHA256 (RFC 2104), random bytes, and a constant-time comparison.
+// Internal: the parts of a challenge and its response: HMAC-SHA256 (RFC 2104), random bytes, and a constant-time
+// comparison.
 #pragma once
 
 #include <cstddef>

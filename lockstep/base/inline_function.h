@@ -1,5 +1,5 @@
-// A move-only std::function with an inline buffer: it stores closures of up to Room bytes inside itself, so pushing a
-// task allocates nothing.
+// Internal: a move-only std::function with an inline buffer: it stores closures of up to Room bytes inside itself, so
+// pushing a task allocates nothing.
 #pragma once
 
 #include <cstddef>

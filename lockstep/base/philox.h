@@ -1,4 +1,4 @@
-// The generator behind random.h, in blocks of four draws, for kernels that fill arrays.
+// Internal: the generator behind random.h, in blocks of four draws, for kernels that fill arrays.
 #pragma once
 
 #include <array>

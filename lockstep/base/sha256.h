@@ -1,4 +1,4 @@
-// SHA-256 (FIPS 180-4), fed piece by piece.
+// Internal: SHA-256 (FIPS 180-4), fed piece by piece.
 #pragma once
 
 #include <cstddef>

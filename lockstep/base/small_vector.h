@@ -1,4 +1,4 @@
-// A vector with an inline buffer for N elements, so a task's lists rarely need the heap.
+// Internal: a vector with an inline buffer for N elements, so a task's lists rarely need the heap.
 #pragma once
 
 #include <algorithm>

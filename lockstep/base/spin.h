@@ -1,5 +1,5 @@
-// How long a waiting thread spins before it sleeps. A hand-over to a spinning thread costs a tenth of a microsecond, to
-// a sleeping one five to thirty.
+// Internal: how long a waiting thread spins before it sleeps. A hand-over to a spinning thread costs a tenth of a
+// microsecond, to a sleeping one five to thirty.
 #pragma once
 
 #include <atomic>

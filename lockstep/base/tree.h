@@ -1,5 +1,5 @@
-// The one binary tree that combines everything over shards. It depends only on the number of leaves, so the bits of a
-// sum do not depend on how devices and processes share the leaves.
+// Internal: the one binary tree that combines everything over shards. It depends only on the number of leaves, so the
+// bits of a sum do not depend on how devices and processes share the leaves.
 #pragma once
 
 #include <bit>

@@ -1,5 +1,5 @@
-// Checkpoints on disk: one folder per step, `step-00000123`, that exists whole or not at all. A manifest lists its
-// files with their sizes and SHA-256, so a reader detects damage before it loads anything.
+// Internal: checkpoints on disk: one folder per step, `step-00000123`, that exists whole or not at all. A manifest
+// lists its files with their sizes and SHA-256, so a reader detects damage before it loads anything.
 #pragma once
 
 #include <cstddef>

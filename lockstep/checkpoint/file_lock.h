@@ -1,4 +1,4 @@
-// An exclusive advisory lock (flock) of a file or folder. It ends with its object, or with the process.
+// Internal: an exclusive advisory lock (flock) of a file or folder. It ends with its object, or with the process.
 #pragma once
 
 #include <sys/file.h>

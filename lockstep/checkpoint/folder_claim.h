@@ -1,6 +1,6 @@
-// A folder of checkpoints belongs to one run at a time: the checkpoints of two runs would replace each other. A run has
-// its claim from start to end. CheckpointWriter locks the folder besides, for the time of one checkpoint, because a
-// program may also write checkpoints without a run.
+// Internal: a folder of checkpoints belongs to one run at a time: the checkpoints of two runs would replace each other.
+// A run has its claim from start to end. CheckpointWriter locks the folder besides, for the time of one checkpoint,
+// because a program may also write checkpoints without a run.
 #pragma once
 
 #include <chrono>

@@ -1,5 +1,5 @@
-// Limits for JSON from outside the process. nlohmann's parser accepts any depth, although copies and dump() then
-// overflow the stack, and it accepts several values for one name, of which it keeps the last.
+// Internal: limits for JSON from outside the process. nlohmann's parser accepts any depth, although copies and dump()
+// then overflow the stack, and it accepts several values for one name, of which it keeps the last.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -1,4 +1,5 @@
-// The header with which a rank announces its next operation. Ranks that disagree get an error instead of a hang.
+// Internal: the header with which a rank announces its next operation. Ranks that disagree get an error instead of a
+// hang.
 #pragma once
 
 #include <cstdint>

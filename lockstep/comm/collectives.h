@@ -1,4 +1,4 @@
-// The collectives, as exchanges of blocks.
+// Internal: the collectives, as exchanges of blocks.
 #pragma once
 
 #include "lockstep/comm/transport.h"

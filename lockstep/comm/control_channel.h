@@ -1,7 +1,7 @@
-// One connection with every other rank for rare messages: point-to-point messages, failures, and shutdown messages. One
-// thread reads all connections, so a rank sees at once that another one died. The thread also sends heartbeats, even
-// while the other threads of its rank are busy. A rank therefore counts as lost when its process is stopped or
-// unreachable, but not when it is slow.
+// Internal: one connection with every other rank for rare messages: point-to-point messages, failures, and shutdown
+// messages. One thread reads all connections, so a rank sees at once that another one died. The thread also sends
+// heartbeats, even while the other threads of its rank are busy. A rank therefore counts as lost when its process is
+// stopped or unreachable, but not when it is slow.
 #pragma once
 
 #include <functional>

@@ -1,4 +1,4 @@
-// Moves blocks between the memories of the ranks' GPUs, one GPU for each rank, by NCCL. It never sums.
+// Internal: moves blocks between the memories of the ranks' GPUs, one GPU for each rank, by NCCL. It never sums.
 #pragma once
 
 #include <cstddef>

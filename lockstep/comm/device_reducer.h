@@ -1,5 +1,5 @@
-// A TreeReducer in the memory of GPUs. NCCL moves the pieces. Agreement between ranks, waiting, and failures use the
-// transport, as for any other collective.
+// Internal: a TreeReducer in the memory of GPUs. NCCL moves the pieces. Agreement between ranks, waiting, and failures
+// use the transport, as for any other collective.
 #pragma once
 
 #include <memory>

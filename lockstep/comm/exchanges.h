@@ -1,4 +1,4 @@
-// A collective on one rank as a series of exchanges.
+// Internal: a collective on one rank as a series of exchanges.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// How often ranks send heartbeats.
+// Internal: how often ranks send heartbeats.
 #pragma once
 
 #include <algorithm>

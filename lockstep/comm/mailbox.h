@@ -1,4 +1,4 @@
-// Messages from other ranks that have not been received yet.
+// Internal: messages from other ranks that have not been received yet.
 #pragma once
 
 #include <condition_variable>

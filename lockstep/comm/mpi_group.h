@@ -1,4 +1,4 @@
-// The group "mpi": all processes that mpirun started together, without a store or a secret.
+// Internal: the group "mpi": all processes that mpirun started together, without a store or a secret.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,5 @@
-// Runs operations in the order in which they were pushed. An operation runs on a thread that waits for it, which saves
-// two thread switches, or on the queue's own thread.
+// Internal: runs operations in the order in which they were pushed. An operation runs on a thread that waits for it,
+// which saves two thread switches, or on the queue's own thread.
 #pragma once
 
 #include <atomic>

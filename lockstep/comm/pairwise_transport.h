@@ -1,4 +1,4 @@
-// The exchange for transports that send tagged bytes from rank to rank.
+// Internal: the exchange for transports that send tagged bytes from rank to rank.
 #pragma once
 
 #include <array>

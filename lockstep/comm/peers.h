@@ -1,4 +1,5 @@
-// The ranks of one host, as the shared-memory transport sees them: a way to share memory and a way to send messages.
+// Internal: the ranks of one host, as the shared-memory transport sees them: a way to share memory and a way to send
+// messages.
 #pragma once
 
 #include <cstddef>
@@ -18,8 +19,8 @@ class Peers {
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  // Sets the callback for a rank that vanished without a shutdown message. The callback runs on a thread of this object,
-  // at most until destruction.
+  // Sets the callback for a rank that vanished without a shutdown message. The callback runs on a thread of this
+  // object, at most until destruction.
   virtual void watch(std::function<void(const RankFailure&)> on_lost) = 0;
   // As ControlChannel::answers(). True for a thread, which runs as long as its process does.
   virtual bool answers(int /*rank*/) const { return true; }

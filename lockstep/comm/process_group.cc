@@ -45,19 +45,20 @@ std::vector<std::shared_ptr<ProcessGroup>> make_local_groups(int world_size,
   std::vector<std::shared_ptr<ProcessGroup>> groups(static_cast<std::size_t>(world_size));
   auto all_peers = make_thread_peers(world_size);
   std::vector<std::exception_ptr> errors(groups.size());
-  {
+  const auto make = [&](std::size_t r) {
+    try {
+      groups[r] = std::make_shared<TransportGroup>(
+          make_shared_memory_transport(std::move(all_peers[r]), progress_timeout), "local", timeouts);
+    } catch (...) {
+      errors[r] = std::current_exception();
+    }
+  };
+  if (world_size == 1) {
+    make(0);
+  } else {
     std::vector<std::jthread> threads;  // joined even if some of them cannot start
     // Making a transport is a collective.
-    for (std::size_t r = 0; r < groups.size(); ++r) {
-      threads.emplace_back([&, r] {
-        try {
-          groups[r] = std::make_shared<TransportGroup>(
-              make_shared_memory_transport(std::move(all_peers[r]), progress_timeout), "local", timeouts);
-        } catch (...) {
-          errors[r] = std::current_exception();
-        }
-      });
-    }
+    for (std::size_t r = 0; r < groups.size(); ++r) threads.emplace_back(make, r);
   }
   for (const std::exception_ptr& error : errors) {
     if (error) std::rethrow_exception(error);

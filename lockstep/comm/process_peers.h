@@ -1,4 +1,5 @@
-// Ranks that are processes of one host. They pass anonymous memory over Unix sockets, so nothing outlives them.
+// Internal: ranks that are processes of one host. They pass anonymous memory over Unix sockets, so nothing outlives
+// them.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// Exchanges blocks through shared memory, between ranks of one host that are threads or processes.
+// Internal: exchanges blocks through shared memory, between ranks of one host that are threads or processes.
 #pragma once
 
 #include <memory>

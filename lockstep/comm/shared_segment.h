@@ -1,5 +1,5 @@
-// The shared memory of the ranks of one host: flags, headers, and staging buffers. Each rank sees the block at its own
-// address, so it holds no pointers.
+// Internal: the shared memory of the ranks of one host: flags, headers, and staging buffers. Each rank sees the block
+// at its own address, so it holds no pointers.
 #pragma once
 
 #include <sched.h>

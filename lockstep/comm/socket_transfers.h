@@ -1,4 +1,5 @@
-// Transfers over stream sockets, one for each peer. The waiting thread moves the bytes, in both directions at once.
+// Internal: transfers over stream sockets, one for each peer. The waiting thread moves the bytes, in both directions at
+// once.
 #pragma once
 
 #include <deque>

@@ -1,4 +1,4 @@
-// A GPU whose memory holds the sums of a TreeReducer.
+// Internal: a GPU whose memory holds the sums of a TreeReducer.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Exchanges blocks over TCP, between ranks on any hosts.
+// Internal: exchanges blocks over TCP, between ranks on any hosts.
 #pragma once
 
 #include <memory>

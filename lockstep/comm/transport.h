@@ -1,4 +1,5 @@
-// A transport moves blocks of bytes between the ranks of a group. All collectives are written once, on top of it.
+// Internal: a transport moves blocks of bytes between the ranks of a group. All collectives are written once, on top of
+// it.
 //
 // Everything here throws CommError. Its text is only the cause ("rank 1 lost (connection closed)"); the group adds the
 // operation.

@@ -1,4 +1,5 @@
-// The process group of every transport: checks arguments, queues operations, and adds the operation to each failure.
+// Internal: the process group of every transport: checks arguments, queues operations, and adds the operation to each
+// failure.
 #pragma once
 
 #include <array>

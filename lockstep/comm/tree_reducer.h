@@ -1,4 +1,4 @@
-// The TreeReducers of all transports.
+// Internal: the TreeReducers of all transports.
 #pragma once
 
 #include <algorithm>

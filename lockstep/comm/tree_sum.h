@@ -1,4 +1,4 @@
-// The reductions of all transports, in the order of base/tree.h, so that they have the same bits everywhere.
+// Internal: the reductions of all transports, in the order of base/tree.h, so that they have the same bits everywhere.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 namespace lockstep {
 
 // Computes out = leaves[0] op leaves[1] op ... in their tree. A null leaf lets its sibling pass unchanged; at least one
-// leaf is not null. `out` may be one of the leaves. bf16 and f16 are widened to f32, reduced, and rounded once.
+// leaf is not null. `out` may alias one of the leaves. bf16 and f16 are widened to f32, reduced, and rounded once.
 // Integers wrap around. min and max return NaN if an element is NaN.
 void tree_reduce(ReduceOp op, DType dtype, std::span<const void* const> leaves, void* out, std::size_t count);
 

@@ -1,4 +1,4 @@
-// Reads a stream that may be gzipped (RFC 1952), which its first bytes show.
+// Internal: reads a stream that may be gzipped (RFC 1952), which its first bytes show.
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-// IDX, the file format of MNIST (yann.lecun.com/exdb/mnist): two zero bytes, the element type, the number of
+// Internal: IDX, the file format of MNIST (yann.lecun.com/exdb/mnist): two zero bytes, the element type, the number of
 // dimensions, each dimension as a big-endian 32-bit number, then the elements in row-major order.
 #pragma once
 

@@ -1,6 +1,6 @@
 // Transforms of examples as they are loaded, such as augmentation.
 //
-//   MapDataset flipped(std::move(images), [](Example example, RandomKey key) { return Example{flip(example[0], key)}; });
+//   MapDataset brighter(images, [](Example e, RandomKey) { return Example{clamp(e[0] * 1.1, 0, 1), e[1]}; });
 #pragma once
 
 #include <concepts>

@@ -1,5 +1,5 @@
-// The limits that Linux control groups set for this process. Containers and batch systems use them. Formulas and file
-// formats: Documentation/admin-guide/cgroup-v1 and cgroup-v2.rst of the kernel.
+// Internal: the limits that Linux control groups set for this process. Containers and batch systems use them. Formulas
+// and file formats: Documentation/admin-guide/cgroup-v1 and cgroup-v2.rst of the kernel.
 #pragma once
 
 #include <cstddef>

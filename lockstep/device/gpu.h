@@ -1,4 +1,4 @@
-// GPUs as the layers above see them. A build without CUDA finds none and says why.
+// Internal: GPUs as the layers above see them. A build without CUDA finds none and says why.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Blocks of host memory for tensors.
+// Internal: blocks of host memory for tensors.
 #pragma once
 
 #include <cstddef>

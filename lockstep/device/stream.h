@@ -1,4 +1,5 @@
-// A queue of device work that runs in order and asynchronously to the threads that fill it, like a CUDA stream.
+// Internal: a queue of device work that runs in order and asynchronously to the threads that fill it, like a CUDA
+// stream.
 //
 // Tickets tell which work is complete: record() marks the end of the work queued so far and numbers the mark. The
 // engine (LaneOptions::stream) records a ticket after each task and remembers the users of data by ticket.

@@ -1,5 +1,5 @@
-// The part of this machine that the process may use, and how devices split it. "CPU" and "core" mean the unit of
-// scheduling: with hyper-threading, a hardware thread.
+// Internal: the part of this machine that the process may use, and how devices split it. "CPU" and "core" mean the unit
+// of scheduling: with hyper-threading, a hardware thread.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Counters of an engine: what it has done and what is pending.
+// Internal: counters of an engine: what it has done and what is pending.
 #pragma once
 
 #include <chrono>

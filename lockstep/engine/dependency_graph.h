@@ -1,5 +1,5 @@
-// The engine's state machine, without threads or locks: which task waits for which, and what has failed. The caller
-// holds a lock around every call, runs the tasks that become ready, and reports how each one ended.
+// Internal: the engine's state machine, without threads or locks: which task waits for which, and what has failed. The
+// caller holds a lock around every call, runs the tasks that become ready, and reports how each one ended.
 //
 // A resource is a first-in-first-out queue of tasks: one writer or several consecutive readers hold it, and the others
 // wait behind them. A lane is a resource that each of its tasks writes. A task is ready when it holds everything it

@@ -1,6 +1,6 @@
-// Uses of a resource by streams. A task on a lane with a stream is complete for the dependency graph when it has queued
-// its work. The work itself is not finished then, so the resources remember its ticket, and the next user waits for it:
-// on its own stream if it has one, otherwise in its own thread.
+// Internal: uses of a resource by streams. A task on a lane with a stream is complete for the dependency graph when it
+// has queued its work. The work itself is not finished then, so the resources remember its ticket, and the next user
+// waits for it: on its own stream if it has one, otherwise in its own thread.
 #pragma once
 
 #include <cstdint>

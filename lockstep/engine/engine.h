@@ -1,5 +1,5 @@
-// The engine. A task names the data that it reads and writes and the lane that it runs on. The engine starts the task
-// when its data is ready. Rules:
+// Internal: the engine. A task names the data that it reads and writes and the lane that it runs on. The engine starts
+// the task when its data is ready. Rules:
 //
 //   - The order of pushing is the order of effect: every task sees the data as if all tasks had run one by one in the
 //     order in which they were pushed, whatever runs at the same time.

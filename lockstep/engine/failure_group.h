@@ -1,4 +1,4 @@
-// Tasks whose failures are reported as one.
+// Internal: tasks whose failures are reported as one.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// A lane of an engine: its name, its worker, and its one task that may run now.
+// Internal: a lane of an engine: its name, its worker, and its one task that may run now.
 #pragma once
 
 #include <atomic>

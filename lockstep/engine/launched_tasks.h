@@ -1,5 +1,5 @@
-// Tasks that have queued their work on streams: which have finished, and which have failed. DeviceUses names them by
-// ticket and says who waits for which; this says which tickets are over.
+// Internal: tasks that have queued their work on streams: which have finished, and which have failed. DeviceUses names
+// them by ticket and says who waits for which; this says which tickets are over.
 #pragma once
 
 #include <chrono>

@@ -1,4 +1,4 @@
-// How a thread waits for another one: it spins for a while if a core is free, then sleeps.
+// Internal: how a thread waits for another one: it spins for a while if a core is free, then sleeps.
 #pragma once
 
 #include <chrono>

@@ -1,4 +1,4 @@
-// Counts updates (Task::updates) that were left out because their batch failed.
+// Internal: counts updates (Task::updates) that were left out because their batch failed.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Observes pushes: enough to tell which task will wait for which.
+// Internal: observes pushes: enough to tell which task will wait for which.
 #pragma once
 
 #include "lockstep/engine/task.h"

@@ -1,4 +1,4 @@
-// Tasks that are described once and pushed repeatedly, such as a training step.
+// Internal: tasks that are described once and pushed repeatedly, such as a training step.
 //
 //   auto recorder = std::make_shared<TaskRecorder>();
 //   engine.set_push_observer(recorder);

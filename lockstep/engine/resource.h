@@ -1,5 +1,5 @@
-// The tag of a piece of data, by which tasks name what they read and write. It is a handle: copies stand for the same
-// data. Made by Engine::make_resource.
+// Internal: the tag of a piece of data, by which tasks name what they read and write. It is a handle: copies stand for
+// the same data. Made by Engine::make_resource.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Measures how long lanes are busy with some of their tasks, without waiting time. This measures a device's work in
-// training: lanes run behind the host and wait for each other, so the host's clock would include the waiting.
+// Internal: measures how long lanes are busy with some of their tasks, without waiting time. This measures a device's
+// work in training: lanes run behind the host and wait for each other, so the host's clock would include the waiting.
 #pragma once
 
 #include <chrono>

@@ -1,4 +1,4 @@
-// A piece of work and the data it touches.
+// Internal: a piece of work and the data it touches.
 #pragma once
 
 #include <cstdint>

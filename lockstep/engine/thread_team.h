@@ -1,4 +1,4 @@
-// The threads of a compute lane: its worker, and helpers that share the worker's loops.
+// Internal: the threads of a compute lane: its worker, and helpers that share the worker's loops.
 #pragma once
 
 #include <atomic>
@@ -70,7 +70,7 @@ class ThreadTeam {
   std::atomic<bool> worker_sleeps_{false};
   std::atomic<bool> stopping_{false};
 
-  std::mutex mutex_;  // of what follows
+  std::mutex mutex_;  // protects the members below
   std::exception_ptr error_;
   int failed_part_ = 0;
 };

@@ -1,4 +1,4 @@
-// The timeline of an engine: which task ran where and when, and what it waited for. Written in Chrome's
+// Internal: the timeline of an engine: which task ran where and when, and what it waited for. Written in Chrome's
 // trace-event format, which Perfetto and chrome://tracing open.
 #pragma once
 

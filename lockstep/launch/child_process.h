@@ -1,4 +1,4 @@
-// The processes that a launcher starts, one per rank. They never outlive the launcher.
+// Internal: the processes that a launcher starts, one per rank. They never outlive the launcher.
 #pragma once
 
 #include <signal.h>

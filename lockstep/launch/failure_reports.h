@@ -1,5 +1,5 @@
-// Ranks report to the launcher which rank they lost. The launcher cannot tell from exit statuses: a rank that notices
-// the loss may end first, and a rank that hangs never ends.
+// Internal: ranks report to the launcher which rank they lost. The launcher cannot tell from exit statuses: a rank that
+// notices the loss may end first, and a rank that hangs never ends.
 #pragma once
 
 #include <chrono>

@@ -1,4 +1,4 @@
-// Kills process groups if their launcher is killed before it can end them.
+// Internal: kills process groups if their launcher is killed before it can end them.
 #pragma once
 
 #include <sys/types.h>

@@ -1,4 +1,5 @@
-// Starts the ranks of a job on this host, hosts the store through which they meet, and ends all of them when one fails.
+// Internal: starts the ranks of a job on this host, hosts the store through which they meet, and ends all of them when
+// one fails.
 #pragma once
 
 #include <chrono>

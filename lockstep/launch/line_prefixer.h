@@ -1,4 +1,4 @@
-// Prefixes every line of a stream, however the stream is split into pieces.
+// Internal: prefixes every line of a stream, however the stream is split into pieces.
 #pragma once
 
 #include <cstddef>

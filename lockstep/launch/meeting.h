@@ -1,5 +1,5 @@
-// The ranks of a group meet in a store. Every rank leaves a record; rank 0 reads them all and decides whether they form
-// a job.
+// Internal: the ranks of a group meet in a store. Every rank leaves a record; rank 0 reads them all and decides whether
+// they form a job.
 #pragma once
 
 #include <chrono>

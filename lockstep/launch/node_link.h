@@ -1,4 +1,5 @@
-// How the launchers of several hosts agree on starts, failures, and the end of a job: through the store of node 0.
+// Internal: how the launchers of several hosts agree on starts, failures, and the end of a job: through the store of
+// node 0.
 #pragma once
 
 #include <chrono>

@@ -1,4 +1,5 @@
-// Writes output on a thread of its own, so that its owner never waits for a terminal or a pager that takes nothing.
+// Internal: writes output on a thread of its own, so that its owner never waits for a terminal or a pager that takes
+// nothing.
 #pragma once
 
 #include <condition_variable>

@@ -1,4 +1,4 @@
-// How the ranks of a job find each other: this process's rank, the store, and the meeting of all ranks.
+// Internal: how the ranks of a job find each other: this process's rank, the store, and the meeting of all ranks.
 #pragma once
 
 #include <chrono>

@@ -1,4 +1,4 @@
-// Signals as events to wait for, instead of handlers.
+// Internal: signals as events to wait for, instead of handlers.
 #pragma once
 
 #include <signal.h>

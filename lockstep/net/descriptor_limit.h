@@ -1,4 +1,5 @@
-// The number of files and sockets that this process may have open. TCP needs about twelve for each other rank.
+// Internal: the number of files and sockets that this process may have open. TCP needs about twelve for each other
+// rank.
 #pragma once
 
 #include <cstdint>

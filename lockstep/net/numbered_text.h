@@ -1,4 +1,4 @@
-// A number and a text in one value of a store: `3 rank 3 lost (connection closed)`.
+// Internal: a number and a text in one value of a store: `3 rank 3 lost (connection closed)`.
 #pragma once
 
 #include <fmt/core.h>

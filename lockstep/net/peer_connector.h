@@ -1,5 +1,5 @@
-// Connects each rank with every other rank. Both sides prove by HMAC-SHA256 that they know the group's key. All other
-// connections, such as those of port scanners, are closed.
+// Internal: connects each rank with every other rank. Both sides prove by HMAC-SHA256 that they know the group's key.
+// All other connections, such as those of port scanners, are closed.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// The messages with which two ranks authenticate each other on a new connection. This class does no I/O.
+// Internal: the messages with which two ranks authenticate each other on a new connection. This class does no I/O.
 #pragma once
 
 #include <array>

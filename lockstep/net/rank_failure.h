@@ -1,4 +1,4 @@
-// The reasons why ranks stop working together.
+// Internal: the reasons why ranks stop working together.
 #pragma once
 
 #include <fmt/core.h>

@@ -1,4 +1,4 @@
-// The secret of a job. Only processes that know it may join.
+// Internal: the secret of a job. Only processes that know it may join.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// A small key-value store through which the processes of a job find each other.
+// Internal: a small key-value store through which the processes of a job find each other.
 #pragma once
 
 #include <chrono>

@@ -1,4 +1,4 @@
-// The messages between a TcpStore and its server. These functions are pure: no sockets, no clock, no state.
+// Internal: the messages between a TcpStore and its server. These functions are pure: no sockets, no clock, no state.
 //
 // The server begins with a greeting that holds a fresh nonce. The client proves that it knows the secret by an HMAC of
 // that nonce and its own, and the server's answer proves the same to the client. Labels keep the two proofs distinct.

@@ -1,5 +1,5 @@
-// The server's state for one client: takes received bytes, returns requests and bytes to send. This class does no I/O
-// and has no clock.
+// Internal: the server's state for one client: takes received bytes, returns requests and bytes to send. This class
+// does no I/O and has no clock.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,4 @@
-// The keys and values of a store's server, with a limit on their size.
+// Internal: the keys and values of a store's server, with a limit on their size.
 #pragma once
 
 #include <cstddef>

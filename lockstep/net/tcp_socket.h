@@ -1,5 +1,5 @@
-// TCP with deadlines. Every call ends by its deadline, and every error names the peer. While a call waits for a peer,
-// the time during which this process is suspended does not count: the peer may be suspended with it.
+// Internal: TCP with deadlines. Every call ends by its deadline, and every error names the peer. While a call waits for
+// a peer, the time during which this process is suspended does not count: the peer may be suspended with it.
 #pragma once
 
 #include <poll.h>

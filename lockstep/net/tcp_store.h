@@ -1,4 +1,4 @@
-// A client of a TcpStoreServer.
+// Internal: a client of a TcpStoreServer.
 #pragma once
 
 #include <chrono>

@@ -1,6 +1,6 @@
-// The server of a job's key-value store: one thread that serves many clients. A client is admitted after it proves that
-// it knows the secret. The server disconnects clients that send garbage, too much, too slowly, or nothing; other
-// clients are not affected.
+// Internal: the server of a job's key-value store: one thread that serves many clients. A client is admitted after it
+// proves that it knows the secret. The server disconnects clients that send garbage, too much, too slowly, or nothing;
+// other clients are not affected.
 #pragma once
 
 #include <chrono>

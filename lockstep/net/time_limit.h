@@ -1,4 +1,4 @@
-// Time limits that survive a suspended process.
+// Internal: time limits that survive a suspended process.
 #pragma once
 
 #include <fmt/core.h>

@@ -1,4 +1,4 @@
-// Observes the outputs of all modules of a model.
+// Internal: observes the outputs of all modules of a model.
 #pragma once
 
 #include <functional>

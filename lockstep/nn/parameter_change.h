@@ -1,4 +1,5 @@
-// A change of a parameter's replicas that is made ready first, so that a module changes all of its parameters or none.
+// Internal: a change of a parameter's replicas that is made ready first, so that a module changes all of its parameters
+// or none.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,4 @@
-// Convolutions. Shapes are as in backend/conv.h; activations stay in the layout that the device prefers.
+// Internal: convolutions. Shapes are as in backend/conv.h; activations stay in the layout that the device prefers.
 #pragma once
 
 #include "lockstep/backend/conv.h"

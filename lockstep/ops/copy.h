@@ -1,4 +1,4 @@
-// Operations that move elements: between devices, types and layouts.
+// Internal: operations that move elements: between devices, types and layouts.
 #pragma once
 
 #include <span>

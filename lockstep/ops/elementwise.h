@@ -1,4 +1,4 @@
-// Operations on single elements, without gradients. autograd/functions.h has the differentiable ones.
+// Internal: operations on single elements, without gradients. autograd/functions.h has the differentiable ones.
 #pragma once
 
 #include "lockstep/backend/elementwise.h"

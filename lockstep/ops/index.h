@@ -1,5 +1,5 @@
-// Operations that take positions from an i64 array. Along all axes but `axis`, shapes broadcast as in NumPy. A
-// position outside the axis fails the task: `index: 7 at place 3 is outside [0, 5)`.
+// Internal: operations that take positions from an i64 array. Along all axes but `axis`, shapes broadcast as in NumPy.
+// A position outside the axis fails the task: `index: 7 at place 3 is outside [0, 5)`.
 #pragma once
 
 #include "lockstep/tensor/array.h"

@@ -1,4 +1,4 @@
-// Matrix products.
+// Internal: matrix products.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,5 @@
-// Batch normalization in the steps that shards need, layer norm, and RMS norm; see backend/norm.h for the formulas.
+// Internal: batch normalization in the steps that shards need, layer norm, and RMS norm; see backend/norm.h for the
+// formulas.
 #pragma once
 
 #include "lockstep/backend/norm.h"

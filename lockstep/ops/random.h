@@ -1,4 +1,4 @@
-// Random arrays and dropout.
+// Internal: random arrays and dropout.
 #pragma once
 
 #include "lockstep/base/random.h"

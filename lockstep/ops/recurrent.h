@@ -1,5 +1,5 @@
-// One step of an LSTM or a GRU as one task. The task calls the same kernels as the operations of the formula, so it has
-// the same bits.
+// Internal: one step of an LSTM or a GRU as one task. The task calls the same kernels as the operations of the formula,
+// so it has the same bits.
 #pragma once
 
 #include "lockstep/tensor/array.h"
@@ -41,7 +41,7 @@ struct GruCellGrads {
   Array h;
 };
 
-// `h` is the state before the step, dh the gradient of the next one.
+// `h` is the state before the step, dh the gradient of the state after it.
 GruCellGrads gru_cell_backward(const Array& gates, const Array& parts, const Array& h, const Array& dh);
 
 }  // namespace lockstep::ops

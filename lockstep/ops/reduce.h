@@ -1,9 +1,10 @@
-// Sums. Their order depends on shapes alone.
+// Internal: sums. Their order depends on shapes alone.
 #pragma once
 
 #include <optional>
 #include <span>
 
+#include "lockstep/engine/task.h"
 #include "lockstep/tensor/array.h"
 
 namespace lockstep::ops {

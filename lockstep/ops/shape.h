@@ -1,4 +1,4 @@
-// Operations that reorder or select elements. Negative axes count from the end.
+// Internal: operations that reorder or select elements. Negative axes count from the end.
 #pragma once
 
 #include <span>

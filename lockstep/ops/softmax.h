@@ -1,4 +1,4 @@
-// Softmax and the losses. Losses are means over the samples of one shard: scalars of shape [1].
+// Internal: softmax and the losses. Losses are means over the samples of one shard: scalars of shape [1].
 #pragma once
 
 #include <optional>

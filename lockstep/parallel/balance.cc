@@ -49,6 +49,12 @@ Balance Balance::parse(std::string_view text) {
   }
 }
 
+const std::vector<double>& Balance::fixed_weights(std::string_view caller) const {
+  check(!automatic, "{}: automatic shares, expected equal ones or weights: Trainer and Balancer measure speeds",
+        caller);
+  return weights;
+}
+
 std::vector<int> equal_shares(int shards, std::size_t devices) {
   const auto count = static_cast<std::int64_t>(devices);
   // Shard s belongs to device s * devices / shards.

@@ -23,6 +23,8 @@ struct Balance {
 
   // Parses "auto", "equal", or "2,1". Throws an Error for other text: `found '-1', expected auto, equal, or ...`.
   static Balance parse(std::string_view text);
+  // The weights. Throws, with the name of the caller, if the shares are automatic.
+  const std::vector<double>& fixed_weights(std::string_view caller) const;
   bool operator==(const Balance&) const = default;
 };
 

@@ -98,7 +98,7 @@ std::vector<double> Balancer::measure() {
 
 // Returns one number for each device of the job. The numbers travel as integers; times as nanoseconds.
 std::vector<double> Balancer::gather(const std::vector<double>& mine, const char* what) const {
-  if (!communicator_) return mine;
+  if (!communicator_ || communicator_->alone()) return mine;
   constexpr double kUnit = 1e9;
   std::vector<std::vector<double>> by_rank(static_cast<std::size_t>(shares_.ranks()));
   const std::vector<int> devices = shares_.devices_of_ranks();
@@ -113,11 +113,6 @@ std::vector<double> Balancer::gather(const std::vector<double>& mine, const char
   std::vector<double> flat;
   for (const auto& rank : by_rank) flat.insert(flat.end(), rank.begin(), rank.end());
   return flat;
-}
-
-std::vector<double> Balancer::weights() const {
-  const std::vector<int>& shares = shares_.devices_of(rank());
-  return {shares.begin(), shares.end()};
 }
 
 }  // namespace lockstep

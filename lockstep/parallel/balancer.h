@@ -26,8 +26,8 @@ struct BalancerOptions {
 //
 //   Balancer balancer(devices, shards);
 //   for (Example& batch : loader) {
-//     SplitOptions split{.shards = shards, .balance = balancer.weights()};
-//     const Tensor x = split_and_load(batch[0], devices, split), labels = split_and_load(batch[1], devices, split);
+//     const std::vector<int>& shares = balancer.own_shares();
+//     const Tensor x = split_and_load(batch[0], devices, shares), labels = split_and_load(batch[1], devices, shares);
 //     cross_entropy(net(x), labels).backward();
 //     optimizer.step();
 //     balancer.step();
@@ -55,8 +55,8 @@ class Balancer {
   void resume();
 
   const JobShares& shares() const { return shares_; }
-  // The shares of this process's devices, for SplitOptions.
-  std::vector<double> weights() const;
+  // The shares of this process's devices, for split_and_load().
+  const std::vector<int>& own_shares() const { return shares_.devices_of(rank()); }
 
  private:
   void start_or_stop();

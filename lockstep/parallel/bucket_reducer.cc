@@ -14,7 +14,7 @@
 #include "lockstep/ops/copy.h"
 #include "lockstep/ops/elementwise.h"
 #include "lockstep/ops/launch.h"
-#include "lockstep/parallel/device_sums.h"
+#include "lockstep/parallel/summing_gpu.h"
 #include "lockstep/runtime/device_state.h"
 #include "lockstep/runtime/random_state.h"
 #include "lockstep/tensor/storage.h"
@@ -24,22 +24,23 @@ namespace {
 
 // The largest complete subtrees that make up shards [first, last).
 std::vector<std::pair<std::size_t, std::size_t>> complete_subtrees(std::size_t first, std::size_t last) {
-  std::vector<std::pair<std::size_t, std::size_t>> blocks;
+  std::vector<std::pair<std::size_t, std::size_t>> subtrees;
   while (first < last) {
     std::size_t size = first == 0 ? std::bit_floor(last) : first & -first;
     while (first + size > last) size /= 2;
-    blocks.emplace_back(first, size);
+    subtrees.emplace_back(first, size);
     first += size;
   }
-  return blocks;
+  return subtrees;
 }
 
-// A tensor in memory that belongs to something else.
+// An array in memory that `owner` owns.
 Array wrap(const void* data, const Shape& shape, DType dtype, Device device, std::shared_ptr<void> owner) {
   View view{const_cast<void*>(data), dtype, Layout::plain, shape};
   std::shared_ptr<Engine> engine = state_of(device, "reducer").engine;
   auto* storage = new Storage{view.data, view.bytes(), device, engine, engine->make_resource()};
-  // Unlike an allocator's block, this memory has no next user that would wait for the last ones.
+  // An allocator's block is freed while tasks use it, because its next user waits for them. This memory has no next
+  // user, so the host waits.
   return Array(std::shared_ptr<Storage>(storage,
                                         [owner = std::move(owner)](Storage* s) {
                                           s->engine->wait_unused(s->resource);
@@ -51,13 +52,13 @@ Array wrap(const void* data, const Shape& shape, DType dtype, Device device, std
 // Segments begin at multiples of this many elements in GPU memory, so that whole vectors can be moved.
 constexpr std::size_t kGpuStep = 128;
 
-// Sums the arrays of one segment, by place in the tree, into its place in a contribution. One may have been computed
-// there already.
-void sum_block(Backend& backend, KernelContext& context, const std::vector<View>& block, const View& out) {
-  if (block.size() == 1 && block[0].data == out.data) return;
-  if (out.dtype == DType::f32) return backend.reduce().tree_sum(context, block, out);
+// Sums a subtree's arrays of one segment into that segment of a contribution. A single array may be that segment
+// itself: then nothing is left to do.
+void sum_subtree(Backend& backend, KernelContext& context, const std::vector<View>& subtree, const View& out) {
+  if (subtree.size() == 1 && subtree[0].data == out.data) return;
+  if (out.dtype == DType::f32) return backend.run(context, kernels::TreeSum{subtree, out});
   std::vector<const void*> leaves;
-  for (const View& leaf : block) leaves.push_back(leaf.data);
+  for (const View& leaf : subtree) leaves.push_back(leaf.data);
   rounded_tree_sum(leaves, DType::bf16, out.data, static_cast<std::size_t>(out.numel()));
 }
 
@@ -88,11 +89,11 @@ void BucketReducer::place_shards(const JobShares& shares) {
   positions_.clear();
   for (int r = 0; r < shares.ranks(); ++r) {
     auto [first, last] = shares.of_rank(r);
-    auto blocks = complete_subtrees(static_cast<std::size_t>(first), static_cast<std::size_t>(last));
+    auto subtrees = complete_subtrees(static_cast<std::size_t>(first), static_cast<std::size_t>(last));
     positions_.emplace_back();
-    for (auto& [begin, size] : blocks) positions_.back().push_back(static_cast<int>(begin));
+    for (auto& [begin, size] : subtrees) positions_.back().push_back(static_cast<int>(begin));
     if (r == communicator_->rank())
-      std::tie(blocks_, first_shard_, last_shard_) = std::tuple(std::move(blocks), first, last);
+      std::tie(subtrees_, first_shard_, last_shard_) = std::tuple(std::move(subtrees), first, last);
   }
 }
 
@@ -113,8 +114,8 @@ void BucketReducer::set_shares(const JobShares& shares) {
   make_buckets(wanted());
 }
 
-// Tasks of earlier rounds use the group. A failed one throws here, because other ranks still wait in its reduction and
-// would report the next exchange as a mismatch.
+// Tasks of earlier rounds use the group. If one of them failed, this throws: other ranks still wait in that task's
+// reduction, and would report the next exchange as a mismatch.
 void BucketReducer::wait_for_buckets() const {
   for (const auto& bucket : buckets_) {
     if (communicator_->world_size() > 1) {
@@ -163,23 +164,24 @@ void BucketReducer::make_buckets(const std::vector<std::size_t>& order) {
     bucket.sizes.push_back(static_cast<std::size_t>(size));
     bucket.parameters.push_back(index);
   }
-  const bool on_gpu = communicator_->sums() != nullptr;
-  Device device = place();
+  const bool on_gpu = communicator_->summing_gpu() != nullptr;
+  Device device = summing_device();
   for (auto& bucket : buckets_) {
-    std::vector<std::size_t> rooms;
+    std::vector<std::size_t> segments;
     std::size_t offset = 0;
     for (std::size_t size : bucket->sizes) {
       bucket->offsets.push_back(offset);
-      rooms.push_back(on_gpu ? (size + kGpuStep - 1) / kGpuStep * kGpuStep : size);
-      offset += rooms.back();
+      segments.push_back(on_gpu ? (size + kGpuStep - 1) / kGpuStep * kGpuStep : size);
+      offset += segments.back();
     }
-    bucket->reducer = group_->make_tree_reducer({rooms, positions_, dtype_}, CommChannel::bulk, communicator_->sums());
+    bucket->reducer =
+        group_->make_tree_reducer({segments, positions_, dtype_}, CommChannel::bulk, communicator_->summing_gpu());
     std::span<const float> result = bucket->reducer->result();
     bucket->sum = wrap(result.data(), {static_cast<std::int64_t>(result.size())}, DType::f32, device, bucket->reducer);
-    bucket->destinations.resize(blocks_.size());
-    for (std::size_t k = 0; k < blocks_.size(); ++k) {
+    bucket->destinations.resize(subtrees_.size());
+    for (std::size_t k = 0; k < subtrees_.size(); ++k) {
       // On the host, tasks sum and round directly into the destination.
-      if (!on_gpu && (blocks_[k].second > 1 || dtype_ != DType::f32)) continue;
+      if (!on_gpu && (subtrees_[k].second > 1 || dtype_ != DType::f32)) continue;
       auto* own = static_cast<std::byte*>(bucket->reducer->contribution(k).data);
       for (std::size_t i = 0; i < bucket->parameters.size(); ++i) {
         bucket->destinations[k].push_back(wrap(own + bucket->offsets[i] * item_size(dtype_),
@@ -194,8 +196,8 @@ void BucketReducer::make_buckets(const std::vector<std::size_t>& order) {
   }
 }
 
-Device BucketReducer::place() const {
-  return communicator_->sums() ? communicator_->sums()->device() : communicator_->device();
+Device BucketReducer::summing_device() const {
+  return communicator_->summing_gpu() ? communicator_->summing_gpu()->device() : communicator_->device();
 }
 
 void BucketReducer::attach() {
@@ -225,9 +227,9 @@ void BucketReducer::end_backward(const BackwardPass& pass) {
   of_waiting_.add(pass.failures);
   of_waiting_.forget_good(engine);
   if (waiting_) return;
-  // Of the whole bucket: a parameter without a gradient in this pass would pass its failure on.
+  // Also parameters without a gradient in this pass: one of them would fail its whole bucket.
   for (std::size_t i = 0; i < parameters_.size(); ++i) drop_failed(i);
-  settle_buckets();
+  update_buckets();
   // Ranks compare this text, so a rank that has synchronized more or less often than the others gets an error.
   std::string when = fmt::format("step {}", step_ + 1);
   if (backwards_ > 1) when += fmt::format(", backward {}", backwards_);
@@ -246,19 +248,19 @@ void BucketReducer::end_backward(const BackwardPass& pass) {
 
 // Moves parameters between buckets when the set of trained parameters, or their order, has changed. All ranks call this
 // in the same state.
-void BucketReducer::settle_buckets() {
+void BucketReducer::update_buckets() {
   std::vector<std::size_t> order = wanted();
   const bool cleared = std::ranges::all_of(order, [&](std::size_t i) { return summed_[i].empty(); });
   if (!cleared) {
     // The buckets hold sums that an optimizer has not read yet.
-    const auto stranger = std::ranges::find_if_not(order, [&](std::size_t i) { return in_bucket(i); });
-    if (stranger == order.end()) return;
+    const auto added = std::ranges::find_if_not(order, [&](std::size_t i) { return in_bucket(i); });
+    if (added == order.end()) return;
     fail(
         "distributed data parallel: parameter {} is now trained, but gradients of an earlier backward() are still "
         "waiting: call step() or zero_grad() first",
-        parameters_[*stranger].name());
+        parameters_[*added].name());
   }
-  if (!learnt_ && all_rounds_ > 0) {
+  if (!order_known_ && all_rounds_ > 0) {
     learn_order();
     order = wanted();
   }
@@ -270,19 +272,19 @@ void BucketReducer::settle_buckets() {
   make_buckets(order);
 }
 
-std::vector<std::vector<std::vector<Array>>> BucketReducer::take_parts(const Bucket& bucket) const {
+std::vector<std::vector<std::vector<Array>>> BucketReducer::take_gradients(const Bucket& bucket) const {
   std::vector<std::vector<std::vector<Array>>> parts(bucket.parameters.size());
   for (std::size_t i = 0; i < parts.size(); ++i) {
-    parts[i].resize(blocks_.size());
+    parts[i].resize(subtrees_.size());
     for (auto& [shard, sum] : parameters_[bucket.parameters[i]].gradient_tree().take_subtrees()) {
-      auto after = std::ranges::find_if(blocks_, [&](const auto& b) { return shard < b.first + b.second; });
-      check(after != blocks_.end() && shard >= after->first,
+      auto after = std::ranges::find_if(subtrees_, [&](const auto& b) { return shard < b.first + b.second; });
+      check(after != subtrees_.end() && shard >= after->first,
             "distributed data parallel: a gradient of shard {}, which "
             "belongs to another rank",
             shard);
-      auto& block = parts[i][static_cast<std::size_t>(after - blocks_.begin())];
-      block.resize(std::max(block.size(), shard - after->first + 1));
-      block[shard - after->first] = ops::readable_from(sum, place());
+      auto& subtree = parts[i][static_cast<std::size_t>(after - subtrees_.begin())];
+      subtree.resize(std::max(subtree.size(), shard - after->first + 1));
+      subtree[shard - after->first] = ops::readable_from(sum, summing_device());
     }
   }
   return parts;
@@ -291,47 +293,47 @@ std::vector<std::vector<std::vector<Array>>> BucketReducer::take_parts(const Buc
 void BucketReducer::gather_on_gpu(Bucket& bucket, std::vector<std::vector<std::vector<Array>>>& parts) const {
   for (std::size_t i = 0; i < parts.size(); ++i) {
     for (std::size_t k = 0; k < parts[i].size(); ++k) {
-      std::vector<Array>& block = parts[i][k];
-      if (block.empty()) continue;
+      std::vector<Array>& subtree = parts[i][k];
+      if (subtree.empty()) continue;
       const Array& destination = bucket.destinations[k][i];
-      const bool single = std::ranges::count_if(block, &Array::defined) == 1;
-      // The last gradient is there.
-      const Array sum =
-          single ? block.back() : parameters_[bucket.parameters[i]].gradient_tree().tree_sum(block, place());
+      const bool single = std::ranges::count_if(subtree, &Array::defined) == 1;
+      // The only gradient is the last one.
+      const Array sum = single ? subtree.back()
+                               : parameters_[bucket.parameters[i]].gradient_tree().tree_sum(subtree, summing_device());
       if (sum.view().data != destination.view().data) ops::copy_(sum, destination);
-      block = {destination};
+      subtree = {destination};
     }
   }
 }
 
 void BucketReducer::reduce(Bucket& bucket, std::size_t number, const std::string& when) {
-  auto parts = take_parts(bucket);
-  const std::shared_ptr<DeviceSums> sums = communicator_->sums();
-  if (sums) gather_on_gpu(bucket, parts);
+  auto parts = take_gradients(bucket);
+  const std::shared_ptr<SummingGpu> gpu = communicator_->summing_gpu();
+  if (gpu) gather_on_gpu(bucket, parts);
   std::vector<Array> reads, writes{bucket.sum, bucket.present};
   std::vector<std::vector<std::vector<View>>> leaves(parts.size());
   for (std::size_t i = 0; i < parts.size(); ++i) {
     for (std::size_t k = 0; k < parts[i].size(); ++k) {
-      std::vector<View>& block = leaves[i].emplace_back();
+      std::vector<View>& subtree = leaves[i].emplace_back();
       for (const Array& part : parts[i][k]) {
-        block.push_back(part.defined() ? part.view() : View());
+        subtree.push_back(part.defined() ? part.view() : View());
         if (part.defined()) reads.push_back(part);
       }
-      if (block.empty() || bucket.destinations[k].empty()) continue;
-      // A gradient computed elsewhere is copied to its destination. A GPU sums where the rounded gradients are.
+      if (subtree.empty() || bucket.destinations[k].empty()) continue;
+      // The task writes the destination, unless the gradient was computed there. A GPU overwrites it as it sums.
       const Array& destination = bucket.destinations[k][i];
-      if (sums || block[0].data != destination.view().data) writes.push_back(destination);
+      if (gpu || subtree[0].data != destination.view().data) writes.push_back(destination);
     }
   }
   // Sums of earlier rounds that are still needed continue in separate memory.
-  std::vector<std::uint8_t> goes_on, moves;
+  std::vector<std::uint8_t> accumulates, moves;
   bool keeps_total = false;
   for (std::size_t i = 0; i < bucket.parameters.size(); ++i) {
-    goes_on.push_back(!summed_[bucket.parameters[i]].empty());
-    moves.push_back(goes_on[i] && !bucket.in_total[i]);
-    keeps_total = keeps_total || (goes_on[i] && bucket.in_total[i]);
+    accumulates.push_back(!summed_[bucket.parameters[i]].empty());
+    moves.push_back(accumulates[i] && !bucket.in_total[i]);
+    keeps_total = keeps_total || (accumulates[i] && bucket.in_total[i]);
   }
-  bool several = std::ranges::count(goes_on, 1) > 0;
+  bool several = std::ranges::count(accumulates, 1) > 0;
   bucket.in_total.assign(bucket.parameters.size(), several);
   if (several) {
     if (!bucket.total.defined()) {
@@ -339,18 +341,18 @@ void BucketReducer::reduce(Bucket& bucket, std::size_t number, const std::string
       bucket.total_present = ops::empty_like(bucket.present);
     }
     for (const Array& t : {bucket.sum, bucket.present}) reads.push_back(t);
-    // Else it is written as a whole: a failed batch of an earlier step must not fail this one.
+    // Otherwise the total is only written, as a whole: a failed batch of an earlier step must not fail this one.
     if (keeps_total) {
       for (const Array& t : {bucket.total, bucket.total_present}) reads.push_back(t);
     }
     for (const Array& t : {bucket.total, bucket.total_present}) writes.push_back(t);
   }
-  auto body = [backend = sums ? &sums->backend() : &communicator_->backend(), sums, reducer = bucket.reducer,
+  auto body = [backend = gpu ? &gpu->backend() : &communicator_->backend(), gpu, reducer = bucket.reducer,
                leaves = std::move(leaves), offsets = bucket.offsets, sizes = bucket.sizes, flags = bucket.flags,
                sum = bucket.sum.view(), present = bucket.present.view(), total = bucket.total.view(),
-               total_present = bucket.total_present.view(), goes_on, moves, several,
+               total_present = bucket.total_present.view(), accumulates, moves, several,
                label = fmt::format("bucket {}, {}", number, when)](KernelContext& lane) {
-    KernelContext& context = sums ? sums->context() : lane;
+    KernelContext& context = gpu ? gpu->context() : lane;
     auto segment = [&](void* array, DType dtype, std::size_t i) {
       return View{static_cast<std::byte*>(array) + offsets[i] * item_size(dtype),
                   dtype,
@@ -360,16 +362,16 @@ void BucketReducer::reduce(Bucket& bucket, std::size_t number, const std::string
     for (std::size_t i = 0; i < leaves.size(); ++i) {
       if (moves[i]) {
         flags->total[i] = flags->latest[i];
-        backend->copy().copy(context, segment(sum.data, DType::f32, i), segment(total.data, DType::f32, i));
+        backend->run(context, kernels::Copy{segment(sum.data, DType::f32, i), segment(total.data, DType::f32, i)});
       }
       for (std::size_t k = 0; k < leaves[i].size(); ++k) {
-        const std::vector<View>& block = leaves[i][k];
-        reducer->set_present(k, i, !block.empty());
-        if (block.empty()) continue;
+        const std::vector<View>& subtree = leaves[i][k];
+        reducer->set_present(k, i, !subtree.empty());
+        if (subtree.empty()) continue;
         const CommBuffer contribution = reducer->contribution(k);
         View out = segment(contribution.data, contribution.dtype, i);
-        out.shape = block.back().shape;
-        sum_block(*backend, context, block, out);
+        out.shape = subtree.back().shape;
+        sum_subtree(*backend, context, subtree, out);
       }
     }
     reducer->reduce({.label = label});
@@ -378,11 +380,11 @@ void BucketReducer::reduce(Bucket& bucket, std::size_t number, const std::string
       if (!several) continue;
       const View from = segment(sum.data, DType::f32, i), to = segment(total.data, DType::f32, i);
       // The first sum is copied, because adding it to +0 would change -0.
-      if (!goes_on[i] || !flags->total[i]) {
-        backend->copy().copy(context, from, to);
+      if (!accumulates[i] || !flags->total[i]) {
+        backend->run(context, kernels::Copy{from, to});
         flags->total[i] = flags->latest[i];
       } else if (flags->latest[i]) {
-        backend->elementwise().binary(context, BinaryOp::add, to, from, to);
+        backend->run(context, kernels::Binary{BinaryOp::add, to, from, to});
       }
     }
     const auto show = [&](std::vector<std::uint8_t>& values, const View& to) {
@@ -392,13 +394,13 @@ void BucketReducer::reduce(Bucket& bucket, std::size_t number, const std::string
     };
     show(flags->latest, present);
     if (several) show(flags->total, total_present);
-    if (sums) sums->wait();
+    if (gpu) gpu->wait();
   };
   communicator_->push("all-reduce", CommChannel::bulk, reads, writes, std::move(body));
 }
 
 void BucketReducer::added(std::size_t index) {
-  if (!learnt_ && all_rounds_ == 0 && std::ranges::find(found_, index) == found_.end()) found_.push_back(index);
+  if (!order_known_ && all_rounds_ == 0 && std::ranges::find(found_, index) == found_.end()) found_.push_back(index);
 }
 
 void BucketReducer::clear(std::size_t index) { summed_[index] = {}; }
@@ -412,15 +414,16 @@ bool BucketReducer::drop_failed(std::size_t index) {
 }
 
 Array BucketReducer::destination(std::size_t index, int shard, Device device) {
-  if (device != place() || !in_bucket(index)) return {};
-  auto block = std::ranges::find(blocks_, static_cast<std::size_t>(shard), &std::pair<std::size_t, std::size_t>::first);
-  if (block == blocks_.end() || block->second > 1 || dtype_ != DType::f32) return {};
+  if (device != summing_device() || !in_bucket(index)) return {};
+  auto subtree =
+      std::ranges::find(subtrees_, static_cast<std::size_t>(shard), &std::pair<std::size_t, std::size_t>::first);
+  if (subtree == subtrees_.end() || subtree->second > 1 || dtype_ != DType::f32) return {};
   auto [number, segment] = places_[index];
-  return buckets_[number]->destinations[static_cast<std::size_t>(block - blocks_.begin())][segment];
+  return buckets_[number]->destinations[static_cast<std::size_t>(subtree - subtrees_.begin())][segment];
 }
 
 void BucketReducer::learn_order() {
-  learnt_ = true;
+  order_known_ = true;
   for (std::size_t i = parameters_.size(); i-- > 0;) {
     if (std::ranges::find(found_, i) == found_.end()) found_.push_back(i);
   }

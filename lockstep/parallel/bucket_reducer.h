@@ -1,6 +1,7 @@
-// Sums gradients over processes while backward still runs. Parameters are grouped into buckets. A bucket's sum is one
-// task, pushed when backward() has been described; it runs as soon as its gradients are computed. Buckets follow the
-// order in which backward finds their gradients. The first step shows that order, and all ranks use the same one.
+// Internal: sums gradients over processes while backward still runs. Parameters are grouped into buckets. A bucket's
+// sum is one task, pushed when backward() has been described; it runs as soon as its gradients are computed. Buckets
+// follow the order in which backward finds their gradients. The first step shows that order, and all ranks use the same
+// one.
 //
 // Ranks exchange only gradients that are used. Buckets omit frozen parameters and, if other parameters belong to an
 // optimizer, parameters that belong to none. Each step checks this again when its first gradients arrive.
@@ -34,8 +35,8 @@ class BucketReducer : public GradientReducer, public std::enable_shared_from_thi
   // Collective; call it between steps. Gives the ranks other shards. Waits for everything pushed before.
   void set_shares(const JobShares& shares);
 
-  // Sums the contents of the trees over all ranks: one round. Without `sync`, or while held, the gradients keep
-  // waiting.
+  // Sums the contents of the trees over all ranks: one round. Without `sync`, or while held, the gradients stay in the
+  // trees.
   void end_backward(const BackwardPass& pass) override;
   bool synchronizes() const override { return holds_ == 0; }
   bool waits() const override { return waiting_; }
@@ -59,12 +60,14 @@ class BucketReducer : public GradientReducer, public std::enable_shared_from_thi
     std::vector<std::size_t> parameters;
     std::vector<std::size_t> offsets, sizes;  // of segments, in elements; there may be gaps between them
     std::shared_ptr<TreeReducer> reducer;
-    Array sum;  // f32 [elements], the reducer's memory
-    // Segments of contributions in the same memory: [block][segment]. On the host, a block of several shards has none.
-    // Each is its own tensor, written as a whole, so that the failure of one is not cleared when the next one succeeds.
+    Array sum;  // f32 [elements]: the reducer's result, in its memory
+    // The segments of the reducer's contributions, in its memory: [subtree][segment]. On the host, a subtree of several
+    // shards has none. Each segment is an array of its own, written as a whole, so that the failure of one is not
+    // cleared when the next one succeeds.
     std::vector<std::vector<Array>> destinations;
     Array present;  // u8 [parameters]
-    // The sums of several rounds, kept here because the reducer's memory is reused, and which parameters have one.
+    // The sums of several rounds, kept here because each round overwrites the reducer's result, and which parameters
+    // have one.
     Array total, total_present;
     std::vector<bool> in_total;
     // The contents of both `present` tensors, for the task.
@@ -81,15 +84,16 @@ class BucketReducer : public GradientReducer, public std::enable_shared_from_thi
 
   std::vector<std::size_t> wanted() const;
   bool in_bucket(std::size_t index) const;
-  void settle_buckets();
+  void update_buckets();
   void wait_for_buckets() const;
   void place_shards(const JobShares& shares);
   void make_buckets(const std::vector<std::size_t>& order);
   void learn_order();
-  Device place() const;
+  // Where the sums lie.
+  Device summing_device() const;
   void reduce(Bucket& bucket, std::size_t number, const std::string& when);
-  // This rank's gradients of a bucket: for each segment and block, by place in the block.
-  std::vector<std::vector<std::vector<Array>>> take_parts(const Bucket& bucket) const;
+  // This rank's gradients of a bucket: for each segment and subtree, by place in the subtree.
+  std::vector<std::vector<std::vector<Array>>> take_gradients(const Bucket& bucket) const;
   // Moves gradients that were computed elsewhere to where the GPU sums them.
   void gather_on_gpu(Bucket& bucket, std::vector<std::vector<std::vector<Array>>>& parts) const;
 
@@ -97,9 +101,9 @@ class BucketReducer : public GradientReducer, public std::enable_shared_from_thi
   // Its own group, so that no other operations come between.
   std::shared_ptr<ProcessGroup> group_;
   std::vector<Parameter> parameters_;
-  // First shards and sizes of this rank's largest complete subtrees.
-  std::vector<std::pair<std::size_t, std::size_t>> blocks_;
-  std::vector<std::vector<int>> positions_;  // of all ranks' blocks
+  // First shards and sizes of this rank's largest complete subtrees. Each is one contribution to the reducers.
+  std::vector<std::pair<std::size_t, std::size_t>> subtrees_;
+  std::vector<std::vector<int>> positions_;  // the first shards of all ranks' subtrees
   DType dtype_;
   BucketOptions options_;
   std::vector<std::unique_ptr<Bucket>> buckets_;
@@ -107,11 +111,11 @@ class BucketReducer : public GradientReducer, public std::enable_shared_from_thi
   std::vector<std::size_t> order_;                           // all parameters, in backward's order
   // Parameters that had a gradient, in the order in which the first backward() found them.
   std::vector<std::size_t> found_;
-  bool learnt_ = false;
+  bool order_known_ = false;
   int first_shard_ = 0, last_shard_ = 0;  // of this rank
   int holds_ = 0;
   bool waiting_ = false;        // a pass since the latest round did not synchronize
-  Passes of_waiting_;           // since the latest round
+  Passes of_waiting_;           // the passes since the latest round
   std::vector<Passes> summed_;  // of each parameter since its gradient was cleared
   std::int64_t all_rounds_ = 0;
   std::uint64_t step_ = 0;      // step of the latest backward()

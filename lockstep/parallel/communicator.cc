@@ -13,8 +13,8 @@
 #include "lockstep/net/comm_error.h"
 #include "lockstep/ops/copy.h"
 #include "lockstep/ops/launch.h"
-#include "lockstep/parallel/device_sums.h"
 #include "lockstep/parallel/rank_gpu.h"
+#include "lockstep/parallel/summing_gpu.h"
 #include "lockstep/runtime/runtime.h"
 #include "lockstep/runtime/step_recorder.h"
 
@@ -43,18 +43,26 @@ Communicator::Communicator(Runtime& runtime, std::shared_ptr<ProcessGroup> group
     : device_(state_of(runtime.devices().at(0), "communicator").host_visible_device()), group_(std::move(group)) {
   check(group_ != nullptr, "communicator: no process group");
   engine_ = state_of(device_, "communicator").engine;
+  if (alone()) return;
   lane_group_ = make_group();
   host_group_ = make_group();
   look_at_gpus(devices.empty() ? runtime.devices() : devices);
-  for (int channel = 0; channel < 2; ++channel) {
-    lanes_[channel] = std::make_unique<CommLane>();
-    // The lane may use all cores of this rank, and no others: it mostly waits, and sums on any free core. A core of
-    // another rank would be busy when that rank sums its own part.
-    lanes_[channel]->id = engine_->add_lane({.name = channel == 0 ? "communicate urgent" : "communicate bulk",
-                                             .device = fmt::format("rank {}", group_->rank()),
-                                             .cpus = limited_by_quota() ? std::vector<int>() : available_cpus(),
-                                             .lane_data = &lanes_[channel]->context});
-  }
+  for (const CommChannel channel : {CommChannel::urgent, CommChannel::bulk}) add_lane(channel);
+}
+
+Communicator::Communicator(const std::vector<Device>& devices)
+    : engine_(state_of(devices.at(0), "communicator").engine),
+      device_(state_of(devices[0], "communicator").host_visible_device()) {}
+
+// The lane may use all cores of this rank, and no others: it mostly waits, and sums on any free core. A core of another
+// rank would be busy when that rank sums its own part.
+void Communicator::add_lane(CommChannel channel) {
+  const bool urgent = channel == CommChannel::urgent;
+  std::unique_ptr<CommLane>& lane = lanes_[urgent ? 0 : 1] = std::make_unique<CommLane>();
+  lane->id = engine_->add_lane({.name = urgent ? "communicate urgent" : "communicate bulk",
+                                .device = fmt::format("rank {}", rank()),
+                                .cpus = limited_by_quota() ? std::vector<int>() : available_cpus(),
+                                .lane_data = &lane->context});
 }
 
 void Communicator::look_at_gpus(const std::vector<Device>& devices) {
@@ -67,33 +75,45 @@ void Communicator::look_at_gpus(const std::vector<Device>& devices) {
                           {.label = "GPUs", .channel = CommChannel::urgent, .wait = true});
   const std::string why = lockstep::why_not_nccl(ranks);
   if (why.empty()) {
-    sums_ = std::make_shared<DeviceSums>(device);
+    summing_gpu_ = std::make_shared<SummingGpu>(device);
     return;
   }
   check(group_->backend() != "nccl" || world_size() == 1, "backend nccl cannot be used: {}", why);
   if (std::ranges::any_of(ranks, [](const RankGpu& rank) { return rank.uuid[0] != '\0'; })) why_not_nccl_ = why;
 }
 
-LaneId Communicator::lane(CommChannel channel) const { return lanes_[channel == CommChannel::urgent ? 0 : 1]->id; }
+LaneId Communicator::lane(CommChannel channel) {
+  const int number = channel == CommChannel::urgent ? 0 : 1;
+  if (!lanes_[number]) add_lane(channel);
+  return lanes_[number]->id;
+}
+
+ProcessGroup& Communicator::group() {
+  if (!lane_group_) lane_group_ = make_group();
+  return *lane_group_;
+}
 
 Backend& Communicator::backend() { return *state_of(device_, "communicator").backend; }
 
 std::string_view Communicator::backend_name() const {
-  if (sums_) return "nccl";
+  if (summing_gpu_) return "nccl";
+  if (alone()) return "host";
   return group_->backend() == "auto" || group_->backend() == "nccl" ? "host" : group_->backend();
 }
 
 void Communicator::abort(const std::string& reason) {
-  group_->abort(reason);  // also aborts all groups made from it
+  if (!alone()) group_->abort(reason);  // also aborts all groups made from it
 }
 
 std::shared_ptr<ProcessGroup> Communicator::make_group() {
+  if (!group_) group_ = make_local_groups(1)[0];
   std::vector<int> everyone(static_cast<std::size_t>(group_->size()));
   std::iota(everyone.begin(), everyone.end(), 0);
   return groups_.emplace_back(group_->subgroup(everyone));
 }
 
 Communicator::~Communicator() {
+  if (!lanes_[0] && !lanes_[1]) return;
   try {
     engine_->wait_all();
   } catch (const Error&) {
@@ -136,6 +156,11 @@ Tensor Communicator::all_reduce(const Tensor& x, ReduceOp op) {
   check(!grad_enabled() || !x.requires_grad(),
         "all_reduce: {} requires a gradient, but all_reduce is not differentiable: detach() it", x.describe());
   const Device home = x.device();
+  if (alone()) {
+    const Array copy = ops::empty(x.shape(), x.dtype(), home);
+    ops::copy_(x.array(), copy);
+    return copy;
+  }
   const Array own = ops::to_layout(
       home == device_ ? x.array() : ops::to_device(x.array(), device_, {.non_blocking = true}), Layout::plain);
   Array sum = ops::empty(own.shape(), own.dtype(), device_);
@@ -149,6 +174,7 @@ Tensor Communicator::all_reduce(const Tensor& x, ReduceOp op) {
 }
 
 std::vector<std::int64_t> Communicator::gather_on_host(std::int64_t mine, std::string_view what) {
+  if (alone()) return {mine};
   std::vector<std::int64_t> all(static_cast<std::size_t>(world_size()));
   host_group_->all_gather({&mine, 1, DType::i64}, {all.data(), all.size(), DType::i64},
                           {.label = std::string(what), .channel = CommChannel::urgent, .wait = true});
@@ -162,6 +188,7 @@ std::int64_t Communicator::sum_on_host(std::int64_t mine, std::string_view what)
 }
 
 std::vector<double> Communicator::sum_on_host(std::vector<double> mine, std::string_view what) {
+  if (alone()) return mine;
   std::vector<double> all(mine.size() * static_cast<std::size_t>(world_size()));
   host_group_->all_gather({mine.data(), mine.size(), DType::f64}, {all.data(), all.size(), DType::f64},
                           {.label = std::string(what), .channel = CommChannel::urgent, .wait = true});
@@ -171,6 +198,7 @@ std::vector<double> Communicator::sum_on_host(std::vector<double> mine, std::str
 }
 
 void Communicator::broadcast_on_host(CommBuffer data, std::string_view what) {
+  if (alone()) return;
   host_group_->broadcast(data, 0, {.label = std::string(what), .channel = CommChannel::urgent, .wait = true});
 }
 
@@ -180,7 +208,20 @@ std::string Communicator::broadcast_on_host(std::string text, std::string_view w
   return text;
 }
 
+void Communicator::agree(std::string_view what, const std::function<void()>& work) {
+  if (alone()) return work();
+  std::string complaint;
+  try {
+    work();
+  } catch (const std::exception& error) {
+    complaint = error.what();
+    if (complaint.empty()) complaint = "an exception without a text";
+  }
+  agree(complaint, what);
+}
+
 void Communicator::agree(const std::string& complaint, std::string_view what) {
+  if (alone()) return check(complaint.empty(), "{}", complaint);
   std::vector<std::int64_t> lengths = gather_on_host(static_cast<std::int64_t>(complaint.size()), what);
   auto first = std::ranges::find_if(lengths, [](std::int64_t length) { return length > 0; });
   if (first == lengths.end()) return;

@@ -12,21 +12,14 @@
 
 namespace LOCKSTEP_API lockstep {
 
-struct DataParallelOptions {
-  // V of the recipe, the number of shards; 0: one for each device.
-  int shards = 0;
-  // Weights of the devices; see SplitOptions.
-  std::vector<double> balance{};
-};
-
 // Wraps a model that was initialized on these devices. The wrapper is a module with the model's parameters, names (no
 // `module.` prefix), and mode. It makes no clones, because each parameter already has a replica on each device. The
 // model's forward() runs once for each shard, on tensors of that shard alone, as it would on one replica.
 template <typename M = Module>
 class DataParallel : public Module {
  public:
-  DataParallel(M& module, std::vector<Device> devices, DataParallelOptions options = {})
-      : module_(module), devices_(std::move(devices)), options_(options) {
+  DataParallel(M& module, std::vector<Device> devices, SplitOptions options = {})
+      : module_(module), devices_(std::move(devices)), options_(std::move(options)) {
     check(!devices_.empty(), "data_parallel: no devices");
     pass_on(module);
   }
@@ -63,8 +56,7 @@ class DataParallel : public Module {
   auto run(const Xs&... xs) {
     const auto replica = [this](const std::same_as<Tensor> auto&... shard) { return call_model(module_, shard...); };
     const auto whole = [this](const Tensor& y) { return gather(y, devices_[0]); };
-    const SplitOptions split{.shards = options_.shards, .balance = options_.balance};
-    const auto y = per_shard(replica, split_and_load(xs, devices_, split)...);
+    const auto y = per_shard(replica, split_and_load(xs, devices_, options_)...);
     if constexpr (std::same_as<decltype(y), const Tensor>) {
       return whole(y);
     } else {
@@ -74,7 +66,7 @@ class DataParallel : public Module {
 
   M& module_;
   std::vector<Device> devices_;
-  DataParallelOptions options_;
+  SplitOptions options_;
 };
 
 }  // namespace lockstep

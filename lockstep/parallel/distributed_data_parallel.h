@@ -22,12 +22,13 @@
 #include "lockstep/data/data_loader.h"
 #include "lockstep/nn/module.h"
 #include "lockstep/parallel/balance.h"
+#include "lockstep/parallel/batch_splitter.h"
 #include "lockstep/parallel/job.h"
+#include "lockstep/parallel/split.h"
 
 namespace LOCKSTEP_API lockstep {
 
 class BucketReducer;  // parallel/bucket_reducer.h
-class StopVotes;      // parallel/stop_votes.h
 
 // Gradients travel in buckets of about this size. The sizes affect time, never the sums.
 struct BucketOptions {
@@ -38,9 +39,8 @@ struct BucketOptions {
 
 struct DistributedOptions {
   // V of the recipe, the number of shards of the whole job, at least one per rank; 0: one for each device of each rank.
-  int shards = 0;
-  // Weights of all devices, rank 0's first, as in SplitOptions; the same on all ranks. Empty: equal shares.
-  std::vector<double> balance{};
+  // Its weights are those of all devices, rank 0's first. The same on all ranks.
+  SplitOptions split{};
   // f32 or bf16. With bf16, each shard's gradient and each sum of two gradients is rounded to bf16, which halves the
   // traffic. Part of the recipe: the bits differ from f32's, but do not depend on the number of ranks and devices.
   DType gradients = DType::f32;
@@ -65,13 +65,11 @@ template <std::size_t N>
 class DistributedBatches;
 
 // The part of DistributedDataParallel that is the same for all classes of models.
-class DistributedModel {
+class DistributedModel : public BatchSplitter {
  public:
-  DistributedModel(Module& module, std::vector<Device> devices, std::shared_ptr<Communicator> communicator,
-                   DistributedOptions options);
-  ~DistributedModel();
-  DistributedModel(const DistributedModel&) = delete;
-  DistributedModel& operator=(const DistributedModel&) = delete;
+  DistributedModel(Module& module, const std::vector<Device>& devices,
+                   const std::shared_ptr<Communicator>& communicator, const DistributedOptions& options);
+  ~DistributedModel() override;
 
   // Returns the batches of `loader` as a range. Its examples have N parts (2: inputs and labels), and each part of a
   // batch is cut into this rank's shards. All ranks pass equal loaders: the same data, order, and global batch size as
@@ -80,52 +78,23 @@ class DistributedModel {
   template <std::size_t N = 2>
   DistributedBatches<N> batches(DataLoader& loader);
 
-  // For your own loops. Cuts this rank's rows of a batch into its shards. All parts of `rows` must have the same number
-  // of rows. Other ranks may have more or fewer rows, or none: ranks exchange the numbers, and every sample has the
-  // same weight. Collective: all ranks must call it the same number of times. A rank without data left passes zero
-  // rows. Copies are asynchronous; do not change the host memory until they are done.
-  std::vector<Tensor> split(std::span<const Tensor> rows);
-  template <std::size_t N>
-  std::array<Tensor, N> split(const Example& rows) {
-    return parts<N>(split(std::span<const Tensor>(rows)));
-  }
-  // The same without communication, for a global batch of `samples` rows whose size all ranks know: it is cut into
-  // chunks of ceil(samples / V), and `rows` must be those of rows_of(samples).
-  std::vector<Tensor> split(std::span<const Tensor> rows, std::int64_t samples);
-  // This rank's rows of a global batch: [first, last).
-  std::pair<std::int64_t, std::int64_t> rows_of(std::int64_t samples) const;
-
   // While the returned object lives, backward() accumulates gradients shard by shard. The first backward() after that
   // sums them over shards and processes, so several micro-batches cost one reduction. All ranks must do the same.
   [[nodiscard]] std::unique_ptr<NoSyncGuard> no_sync() { return std::make_unique<NoSyncGuard>(reducer_); }
 
-  // Sets the number of shards of each device. The bits stay the same. Collective; call it between steps, outside a loop
-  // over batches. Waits for earlier steps.
-  void set_shares(JobShares shares);
-  const JobShares& shares() const { return shares_; }
+  // No gradients may wait for a step.
+  void set_shares(JobShares shares) override;
 
   Module& module() { return module_; }
-  Communicator& communicator() { return *communicator_; }
-  // For a trainer: whether all ranks go on.
-  StopVotes& stop_votes() { return *stop_votes_; }
-  int shards() const { return shares_.shards(); }
   const BucketReducer& reducer() const { return *reducer_; }
 
  private:
   template <std::size_t N>
   friend class DistributedBatches;
-  template <std::size_t N>
-  static std::array<Tensor, N> parts(std::vector<Tensor> batches);
   DataLoader::Iterator begin_loop(DataLoader& loader);
-  std::vector<Tensor> cut(std::span<const Tensor> rows, std::vector<std::int64_t> counts);
-  void compare_ranks(int shards, const std::string& recipe);
   void broadcast_values();
 
   Module& module_;
-  std::vector<Device> devices_;
-  std::shared_ptr<Communicator> communicator_;
-  std::shared_ptr<StopVotes> stop_votes_;
-  JobShares shares_;
   std::shared_ptr<BucketReducer> reducer_;
 };
 
@@ -137,11 +106,11 @@ class DistributedDataParallel : public DistributedModel {
  public:
   // Collective. Compares the recipe and the names, shapes, and types of parameters and buffers over all ranks; an error
   // names the first difference. Then copies rank 0's values to all ranks.
-  DistributedDataParallel(M& module, std::vector<Device> devices, std::shared_ptr<Communicator> communicator,
-                          DistributedOptions options = {})
-      : DistributedModel(module, std::move(devices), std::move(communicator), std::move(options)), module_(module) {}
-  DistributedDataParallel(M& module, Job& job, DistributedOptions options = {})
-      : DistributedDataParallel(module, job.devices(), job.communicator(), std::move(options)) {}
+  DistributedDataParallel(M& module, const std::vector<Device>& devices,
+                          const std::shared_ptr<Communicator>& communicator, const DistributedOptions& options = {})
+      : DistributedModel(module, devices, communicator, options), module_(module) {}
+  DistributedDataParallel(M& module, Job& job, const DistributedOptions& options = {})
+      : DistributedDataParallel(module, job.devices(), job.communicator(), options) {}
 
   // The model's forward(), with whatever inputs and outputs it has: `auto [y, h] = ddp(x, mask)`.
   template <typename... Xs>
@@ -189,14 +158,6 @@ class DistributedBatches {
 template <std::size_t N>
 DistributedBatches<N> DistributedModel::batches(DataLoader& loader) {
   return {*this, loader};
-}
-
-template <std::size_t N>
-std::array<Tensor, N> DistributedModel::parts(std::vector<Tensor> batches) {
-  check(batches.size() == N, "split: examples have {} parts, expected {}", batches.size(), N);
-  std::array<Tensor, N> parts;
-  std::move(batches.begin(), batches.end(), parts.begin());
-  return parts;
 }
 
 }  // namespace lockstep

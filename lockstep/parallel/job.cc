@@ -1,7 +1,5 @@
 #include "lockstep/parallel/job.h"
 
-#include <exception>
-
 #include "lockstep/launch/launch_environment.h"
 
 namespace lockstep {
@@ -29,14 +27,18 @@ std::vector<Device> devices_of_rank(const Runtime& runtime, const std::string& l
 }  // namespace
 
 Job::Job(JobOptions options)
-    : group_(join(std::move(options.group))), runtime_(std::move(options.runtime)),
-      devices_(devices_of_rank(runtime_, options.devices, group_->rank(), group_->size())),
-      communicator_(std::make_shared<Communicator>(runtime_, group_, devices_)),
-      exceptions_(std::uncaught_exceptions()) {}
+    : group_(join(std::move(options.group))), runtime_(std::make_unique<Runtime>(std::move(options.runtime))),
+      devices_(devices_of_rank(*runtime_, options.devices, group_->rank(), group_->size())),
+      communicator_(std::make_shared<Communicator>(*runtime_, group_, devices_)) {}
+
+Job::Job(std::shared_ptr<ProcessGroup> group, std::unique_ptr<Runtime> runtime, std::vector<Device> devices)
+    : group_(std::move(group)), runtime_(std::move(runtime)),
+      devices_(devices.empty() ? runtime_->devices() : std::move(devices)),
+      communicator_(std::make_shared<Communicator>(*runtime_, group_, devices_)) {}
 
 void Job::close() {
   if (!group_) return;
-  runtime_.synchronize();
+  runtime_->synchronize();
   communicator_.reset();
   destroy_process_group(group_);
 }

@@ -10,6 +10,7 @@
 //   }
 #pragma once
 
+#include <exception>
 #include <functional>
 #include <memory>
 #include <span>
@@ -25,43 +26,47 @@
 namespace LOCKSTEP_API lockstep {
 
 class Backend;         // backend/backend.h
-class DeviceSums;      // parallel/device_sums.h
+class SummingGpu;      // parallel/summing_gpu.h
 class Engine;          // engine/engine.h
 struct LaneId;         // engine/task.h
 struct KernelContext;  // backend/context.h
 
 // This process's end of a job's communication. Collectives are tasks on two separate lanes, so they overlap
-// computation. Each lane has the same order in all processes.
+// computation. Each lane has the same order in all processes. A process that is alone waits for nobody: its collectives
+// return at once, and it opens neither sockets nor lanes unless a task is pushed.
 class Communicator {
  public:
   // Collective. The runtime must outlive every tensor made here. `devices`: the devices that this rank trains on;
   // empty: all devices of the runtime. Throws if the group's backend is "nccl" and NCCL cannot be used.
   Communicator(Runtime& runtime, std::shared_ptr<ProcessGroup> group, std::vector<Device> devices = {});
-  // Waits for all work of the runtime. If other ranks still wait for this one, their operations fail and say that it
-  // closed its group.
+  // A process that is alone, on these devices.
+  explicit Communicator(const std::vector<Device>& devices);
+  // Waits for all work of the runtime, unless it is alone. If other ranks still wait for this one, their operations
+  // fail and say that it closed its group.
   ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
 
-  int rank() const { return group_->rank(); }
-  int world_size() const { return group_->size(); }
+  int rank() const { return group_ ? group_->rank() : 0; }
+  int world_size() const { return group_ ? group_->size() : 1; }
+  bool alone() const { return world_size() == 1; }
   // The group of the tasks on the lanes. It is separate from the caller's group, which stays free for other uses.
-  ProcessGroup& group() { return *lane_group_; }
+  ProcessGroup& group();
   // Collective. Makes another group of all ranks, whose operations have an order of their own. The group stays open as
   // long as the communicator, so that a rank that an exception ends can still report the reason.
   std::shared_ptr<ProcessGroup> make_group();
-  // Fails all operations in progress, on every rank, and tells the other ranks `reason`.
+  // Fails all operations in progress, on every rank, and tells the other ranks `reason`. Alone: nothing.
   void abort(const std::string& reason);
 
   // `body` runs on a lane; see ops::launch. reads and writes may be empty.
   void push(std::string_view name, CommChannel channel, std::span<const Array> reads, std::span<const Array> writes,
             std::function<void(KernelContext&)> body);
-  LaneId lane(CommChannel channel) const;
+  LaneId lane(CommChannel channel);
   Backend& backend();
   // The device of results that come from other processes, except sums of gradients.
   Device device() const { return device_; }
-  // Sums gradients on this rank's first GPU with NCCL. Null: gradients are summed on device().
-  const std::shared_ptr<DeviceSums>& sums() const { return sums_; }
+  // This rank's first GPU, if it sums gradients and NCCL moves them. Null: gradients are summed on device().
+  const std::shared_ptr<SummingGpu>& summing_gpu() const { return summing_gpu_; }
   // What moves gradients: "nccl", or the group's backend() ("host" for "auto").
   std::string_view backend_name() const;
   // The reason why NCCL is not used, if a rank has a GPU and no other backend was requested; otherwise empty.
@@ -84,21 +89,24 @@ class Communicator {
   // Every rank passes a complaint, or an empty text. If any is not empty, all ranks throw the one of the lowest such
   // rank: `rank 2: ...`.
   void agree(const std::string& complaint, std::string_view what);
+  // The same for what `work` throws on this rank, such as rank 0 when it cannot read a file. Alone: only calls it.
+  void agree(std::string_view what, const std::function<void()>& work);
 
  private:
   void look_at_gpus(const std::vector<Device>& devices);
+  void add_lane(CommChannel channel);
 
   std::shared_ptr<Engine> engine_;
   Device device_;
-  std::shared_ptr<ProcessGroup> group_;
+  std::shared_ptr<ProcessGroup> group_;  // null: alone, and nothing has needed one yet
   std::vector<std::shared_ptr<ProcessGroup>> groups_;
   std::shared_ptr<ProcessGroup> lane_group_;
   // For exchanges that do not wait for tasks.
   std::shared_ptr<ProcessGroup> host_group_;
-  std::shared_ptr<DeviceSums> sums_;
+  std::shared_ptr<SummingGpu> summing_gpu_;
   std::string why_not_nccl_;
   struct CommLane;
-  std::unique_ptr<CommLane> lanes_[2];  // by channel
+  std::unique_ptr<CommLane> lanes_[2];  // by channel; alone: null until a task is pushed
 };
 
 struct JobOptions {
@@ -114,11 +122,13 @@ class Job {
   // Collective. Waits until all ranks have joined. Without a launcher, this process is the only rank unless the options
   // say otherwise. Throws if a launcher's variables are set but give no rank and world size.
   explicit Job(JobOptions options = {});
+  // Collective. The ranks have met already, and this rank trains on these devices of its runtime; empty: on all.
+  Job(std::shared_ptr<ProcessGroup> group, std::unique_ptr<Runtime> runtime, std::vector<Device> devices = {});
+  Job(Job&&) = default;
   // Calls close() and ignores errors of other ranks. During stack unwinding, it aborts the group instead of waiting for
   // the other ranks.
   ~Job();
-  Job(const Job&) = delete;
-  Job& operator=(const Job&) = delete;
+  Job& operator=(Job&&) = delete;
 
   // Collective. Waits for this rank's work and for all ranks, so that a finished rank is not mistaken for a lost one.
   // Throws if work failed or a rank was lost. Do not use the job after that.
@@ -130,16 +140,16 @@ class Job {
   Tensor all_reduce(const Tensor& x, ReduceOp op = ReduceOp::sum) { return communicator_->all_reduce(x, op); }
   // This rank's devices.
   const std::vector<Device>& devices() const { return devices_; }
-  Runtime& runtime() { return runtime_; }
+  Runtime& runtime() const { return *runtime_; }
   const std::shared_ptr<ProcessGroup>& group() const { return group_; }
   const std::shared_ptr<Communicator>& communicator() const { return communicator_; }
 
  private:
   std::shared_ptr<ProcessGroup> group_;
-  Runtime runtime_;
+  std::unique_ptr<Runtime> runtime_;
   std::vector<Device> devices_;
   std::shared_ptr<Communicator> communicator_;
-  int exceptions_;  // number in flight when the job was made
+  int exceptions_ = std::uncaught_exceptions();  // number in flight when the job was made
 };
 
 }  // namespace lockstep

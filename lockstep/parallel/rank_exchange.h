@@ -1,4 +1,4 @@
-// A ShardExchange between the ranks of a job, for one batch.
+// Internal: a ShardExchange between the ranks of a job, for one batch.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// The GPUs of a job's ranks, and whether NCCL can move data between them.
+// Internal: the GPUs of a job's ranks, and whether NCCL can move data between them.
 #pragma once
 
 #include <cstdint>

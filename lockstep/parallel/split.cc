@@ -4,6 +4,7 @@
 
 #include "lockstep/autograd/placement.h"
 #include "lockstep/parallel/balance.h"
+#include "lockstep/parallel/slots.h"
 
 namespace lockstep {
 
@@ -23,20 +24,26 @@ std::vector<std::int64_t> split_sizes(std::int64_t n, int shards) {
   return sizes;
 }
 
-Tensor split_and_load(const Tensor& x, std::span<const Device> devices, SplitOptions options) {
+Tensor split_and_load(const Tensor& x, std::span<const Device> devices, const SplitOptions& options) {
   check(!devices.empty(), "split_and_load: no devices");
+  check(options.shards >= 0, "split_and_load: {} shards, expected at least 1", options.shards);
+  const int count = static_cast<int>(devices.size());
+  const JobShares shares(options.shards > 0 ? options.shards : count, {&count, 1},
+                         options.balance.fixed_weights("split_and_load"));
+  return split_and_load(x, devices, shares.devices_of(0));
+}
+
+Tensor split_and_load(const Tensor& x, std::span<const Device> devices, std::span<const int> shares) {
   check(!x.defined() || x.kind() == Kind::whole,
         "split_and_load: {} is already cut or replicated, expected a whole tensor", x);
   check(x.defined() && x.shape().dim() >= 1 && x.size(0) > 0,
         "split_and_load: the batch is {}, expected at least one sample, on axis 0", x);
-  check(options.shards >= 0, "split_and_load: {} shards, expected at least 1", options.shards);
-  const int shards = options.shards > 0 ? options.shards : static_cast<int>(devices.size());
-  std::vector<std::int64_t> rows = split_sizes(x.size(0), shards);
-  const int count = static_cast<int>(devices.size());
-  const JobShares shares(shards, {&count, 1}, options.balance);
-  std::vector<Slot> slots;
-  for (int s = 0; s < std::ssize(rows); ++s) slots.push_back({s, devices[device_of_shard(s, shares.devices_of(0))]});
-  rows.resize(static_cast<std::size_t>(shards));
+  check(shares.size() == devices.size() && std::ranges::all_of(shares, [](int share) { return share >= 0; }),
+        "split_and_load: shares of {} devices, expected {} numbers of at least 0", shares.size(), devices.size());
+  const JobShares whole(std::vector<std::vector<int>>{{shares.begin(), shares.end()}});
+  std::vector<std::int64_t> rows = split_sizes(x.size(0), whole.shards());
+  rows.resize(static_cast<std::size_t>(whole.shards()));
+  std::vector<Slot> slots = slots_of(rows, devices, whole, 0);
   return scatter(x, std::make_shared<Placement>(std::move(rows), std::move(slots)));
 }
 

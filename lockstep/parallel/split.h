@@ -8,15 +8,16 @@
 #include <vector>
 
 #include "lockstep/autograd/tensor.h"
+#include "lockstep/parallel/balance.h"
 
 namespace LOCKSTEP_API lockstep {
 
 struct SplitOptions {
   // V of the recipe: the number of shards; 0: one for each device. The bits depend on V, not on the devices.
   int shards = 0;
-  // Weights of the devices: {2, 1} gives the first one twice as many shards. Empty: equal shares. Balancer sets shares
-  // by measured speed.
-  std::vector<double> balance{};
+  // Which device gets how many of them: equal shares, or by weights, {.weights = {2, 1}}. Only Trainer takes automatic
+  // ones, by measured speed; in a loop of your own, see Balancer.
+  Balance balance{};
 };
 
 // The default V: the largest power of two from 1 to 8 that leaves at least 16 samples per shard. It depends on the
@@ -29,7 +30,9 @@ int default_shards(std::int64_t batch_size);
 // number of devices. x may be in host memory or on any device. Copies are asynchronous: they keep the host memory
 // alive; do not change it until they are done. Differentiable. Throws if there are no devices, if x has no samples or
 // is cut or replicated already, if `shards` is negative, or if the weights are not one positive number per device.
-Tensor split_and_load(const Tensor& x, std::span<const Device> devices, SplitOptions options = {});
+Tensor split_and_load(const Tensor& x, std::span<const Device> devices, const SplitOptions& options = {});
+// The same with so many shards for each device, such as Balancer's.
+Tensor split_and_load(const Tensor& x, std::span<const Device> devices, std::span<const int> shares);
 
 // The sizes of the chunks that n samples are cut into: split_sizes(10, 3) is 4 4 2, split_sizes(10, 8) is 2 2 2 2 2.
 // Throws if n is negative or `shards` is below 1.

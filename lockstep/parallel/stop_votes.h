@@ -1,5 +1,5 @@
-// Whether any rank wants to stop, without an exchange of its own: a vote travels with the step's first exchange of
-// shards.
+// Internal: whether any rank wants to stop, without an exchange of its own: a vote travels with the step's first
+// exchange of shards.
 #pragma once
 
 #include <memory>

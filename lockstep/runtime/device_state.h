@@ -1,4 +1,5 @@
-// Everything that makes up one device. Tensors keep their device's state alive, so it may outlive its Runtime.
+// Internal: everything that makes up one device. Tensors keep their device's state alive, so it may outlive its
+// Runtime.
 #pragma once
 
 #include <filesystem>

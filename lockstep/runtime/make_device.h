@@ -1,4 +1,4 @@
-// How a Runtime makes its devices.
+// Internal: how a Runtime makes its devices.
 #pragma once
 
 #include <memory>

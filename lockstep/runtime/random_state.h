@@ -1,6 +1,7 @@
-// The source of the keys of random operations: (seed, step, shard, number of earlier draws of the shard in this step).
-// No part of a key depends on devices, so dropout masks are the same on all devices. The step counts the steps of all
-// optimizers together. With one optimizer it equals that optimizer's own number; with several, no key repeats.
+// Internal: the source of the keys of random operations: (seed, step, shard, number of earlier draws of the shard in
+// this step). No part of a key depends on devices, so dropout masks are the same on all devices. The step counts the
+// steps of all optimizers together. With one optimizer it equals that optimizer's own number; with several, no key
+// repeats.
 #pragma once
 
 #include <cstdint>

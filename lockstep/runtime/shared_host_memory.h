@@ -1,4 +1,4 @@
-// The host memory of all CPU devices of a Runtime. Each takes what it needs, up to a common limit.
+// Internal: the host memory of all CPU devices of a Runtime. Each takes what it needs, up to a common limit.
 #pragma once
 
 #include <atomic>

@@ -1,4 +1,4 @@
-// Turns a recording on GPUs into one task that launches a CUDA graph.
+// Internal: turns a recording on GPUs into one task that launches a CUDA graph.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// Records the tasks that a thread describes, to repeat them without describing them again; see
+// Internal: records the tasks that a thread describes, to repeat them without describing them again; see
 // parallel/recorded_step.h. Code that does more in a step than push tasks finds the recorder here.
 #pragma once
 

@@ -122,7 +122,7 @@ Block CachingAllocator::allocate(std::size_t bytes, LaneId lane, int pool) {
                                                   : fmt::format("only the {} in use exist", all);
     // Other processes and other logical devices use this memory, too.
     const std::optional<std::size_t> left = source_->left();
-    fail("{}: out of memory: {} bytes requested, {}, {} of them held by arrays{}{}", owner_, bytes, taken,
+    fail("{}: out of memory: {} bytes requested, {}, {} of them held by tensors{}{}", owner_, bytes, taken,
          counters_.used_bytes, scratch > 0 ? fmt::format(", {} by kernels", scratch) : "",
          left ? fmt::format("; {} are left for all users of this memory", *left) : "");
   }

@@ -1,6 +1,6 @@
-// The memory of one device, or host memory that devices read and write themselves. Freed blocks are kept and reused, so
-// a steady training loop allocates nothing. A block is free as soon as the host drops it; its next user depends on the
-// tasks that still read or write it.
+// Internal: the memory of one device, or host memory that devices read and write themselves. Freed blocks are kept and
+// reused, so a steady training loop allocates nothing. A block is free as soon as the host drops it; its next user
+// depends on the tasks that still read or write it.
 //
 // The memory of a recorded step must stay in place. It comes from a separate pool, whose blocks are reused only within
 // the pool while the pool exists.

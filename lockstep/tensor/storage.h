@@ -1,4 +1,4 @@
-// The memory behind arrays, with the resource that tracks its users.
+// Internal: the memory behind arrays, with the resource that tracks its users.
 #pragma once
 
 #include <atomic>

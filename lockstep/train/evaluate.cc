@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <deque>
+#include <optional>
 
 #include "lockstep/autograd/no_grad.h"
 #include "lockstep/autograd/node.h"
@@ -26,7 +27,7 @@ void check_labels(const Tensor& outputs, const Tensor& labels) {
         outputs.describe(), labels.describe());
 }
 
-// Of the labels that count.
+// Counts the correct predictions among the labels that are not ignored.
 Accuracy count_correct(const Predictions& p) {
   std::int64_t predictions = 0;
   for (const Array& shard : p.classes.parts()) predictions += shard.numel();
@@ -53,6 +54,9 @@ Accuracy evaluate(Module& module, DataLoader& loader, const EvaluateOptions& opt
   }
   NoGradGuard no_grad;
   EvalGuard mode(module);
+  std::optional<BatchSplitter> own;
+  if (!options.distributed) own.emplace(options.devices, options.split);
+  BatchSplitter& splitter = own ? *own : *options.distributed;
   Accuracy accuracy;
   // Batches in flight: enough to keep the devices busy while the host counts.
   constexpr std::size_t kInFlight = 4;
@@ -65,13 +69,12 @@ Accuracy evaluate(Module& module, DataLoader& loader, const EvaluateOptions& opt
   };
   std::int64_t number = 0;
   for (Example& batch : loader) {
-    std::int64_t samples = loader.batch_examples(number++);
-    if (!batch.empty() && batch[0].size(0) == 0) continue;  // others have all of its rows
+    const std::int64_t samples = loader.batch_examples(number++);
     check(batch.size() == 2,
           "evaluate: examples have {} parts, expected inputs and labels, or EvaluateOptions::forward", batch.size());
-    const Tensor x = options.distributed ? options.distributed->split(std::span(batch).first(1), samples)[0]
-                                         : split_and_load(batch[0], options.devices,
-                                                          {.shards = options.shards, .balance = options.balance});
+    const std::int64_t rows = batch[0].size(0);
+    if (rows == 0) continue;  // others have all rows
+    const Tensor x = splitter.split(std::span(batch).first(1), own ? rows : samples)[0];
     // Shard after shard: a device has the activations of one at a time.
     const auto classes = [&](const Tensor& shard) {
       const Tensor outputs = module.forward(is_floating(shard.dtype()) ? shard.to(options.dtype) : shard);
@@ -82,11 +85,9 @@ Accuracy evaluate(Module& module, DataLoader& loader, const EvaluateOptions& opt
     if (pending.size() > kInFlight) count_first();
   }
   while (!pending.empty()) count_first();
-  if (options.distributed) {
-    Communicator& communicator = options.distributed->communicator();
-    accuracy.correct = communicator.sum_on_host(accuracy.correct, "correct examples of the evaluation");
-    accuracy.total = communicator.sum_on_host(accuracy.total, "examples of the evaluation");
-  }
+  Communicator& ranks = splitter.communicator();
+  accuracy.correct = ranks.sum_on_host(accuracy.correct, "correct examples of the evaluation");
+  accuracy.total = ranks.sum_on_host(accuracy.total, "examples of the evaluation");
   return accuracy;
 }
 
@@ -100,7 +101,7 @@ std::vector<Misclassified> misclassified(Module& module, DataLoader& loader, con
   for (Example& batch : loader) {
     check(batch.size() == 2 && batch[1].shape().dim() == 1,
           "misclassified: examples have {} parts, expected inputs and one label each", batch.size());
-    const Tensor x = split_and_load(batch[0], options.devices, {.shards = options.shards, .balance = options.balance});
+    const Tensor x = split_and_load(batch[0], options.devices, options.split);
     const auto classes = [&](const Tensor& shard) {
       const Tensor outputs = module.forward(is_floating(shard.dtype()) ? shard.to(options.dtype) : shard);
       check_labels(outputs, batch[1]);

@@ -42,15 +42,13 @@ using BatchFunction = std::function<BatchOutputs(const Example& batch)>;
 
 struct EvaluateOptions {
   std::vector<Device> devices;
-  // The number of shards; 0: one for each device.
-  int shards = 0;
-  // Weights of the devices; see SplitOptions.
-  std::vector<double> balance{};
+  // Not used with `distributed`.
+  SplitOptions split{};
   // Floating inputs are cast to this type.
   DType dtype = DType::f32;
-  // Set this to share the evaluation among ranks: each rank loads its rows (rows_of), and the result covers all ranks.
-  // Null: one process.
-  DistributedModel* distributed = nullptr;
+  // Set this to share the evaluation among ranks, such as to a DistributedDataParallel: each rank loads its rows
+  // (rows_of), and the result covers all ranks. Null: one process.
+  BatchSplitter* distributed = nullptr;
   // Like TrainerOptions::forward. Empty: examples are {inputs, targets}, and the outputs are the module's.
   BatchFunction forward{};
 };

@@ -1,4 +1,4 @@
-// The training log: one JSON object per line. Other programs may read the file while it grows.
+// Internal: the training log: one JSON object per line. Other programs may read the file while it grows.
 #pragma once
 
 #include <cstdio>

@@ -87,6 +87,9 @@ std::vector<MetricResult> evaluate(Module& module, DataLoader& loader, const std
     results.push_back({.name = metric.name});
   }
   if (metrics.empty()) return results;
+  std::optional<BatchSplitter> own;
+  if (!options.distributed) own.emplace(options.devices, options.split);
+  BatchSplitter& splitter = own ? *own : *options.distributed;
   // Batches in flight: enough to keep the devices busy while the host adds.
   constexpr std::size_t kInFlight = 4;
   std::deque<std::vector<BatchTotal>> pending;
@@ -108,13 +111,7 @@ std::vector<MetricResult> evaluate(Module& module, DataLoader& loader, const std
           "evaluate: examples have {} parts, expected inputs and targets, or EvaluateOptions::forward", batch.size());
     // A process without rows takes part in the sums, too.
     const std::int64_t samples = loader.batch_examples(number++);
-    const SplitOptions split{.shards = options.shards, .balance = options.balance};
-    std::vector<Tensor> parts;
-    if (options.distributed) {
-      parts = options.distributed->split(batch, samples);
-    } else {
-      for (const Tensor& part : batch) parts.push_back(split_and_load(part, options.devices, split));
-    }
+    const std::vector<Tensor> parts = splitter.split(batch, own ? batch[0].size(0) : samples);
     pending.push_back(measure(module, metrics, parts, options));
     if (pending.size() > kInFlight) add_first();
   }

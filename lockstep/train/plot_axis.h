@@ -1,4 +1,4 @@
-// The scale of one axis of a plot: bounds and ticks at round numbers.
+// Internal: the scale of one axis of a plot: bounds and ticks at round numbers.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// Samples per second of training, over the last few steps. Reports of steps reach the host in bursts, so the time
-// between two of them is not the time of a step.
+// Internal: samples per second of training, over the last few steps. Reports of steps reach the host in bursts, so the
+// time between two of them is not the time of a step.
 #pragma once
 
 #include <chrono>

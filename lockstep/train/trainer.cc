@@ -75,9 +75,11 @@ void check_owned(const Optimizer& optimizer, const Module& module) {
   }
 }
 
-// With the seed that it follows if none is set.
-TrainerOptions seeded(TrainerOptions o) {
-  if (!o.seed && !o.devices.empty()) o.seed = state_of(o.devices[0], "trainer").random->seed();
+// With the seed that it follows if none is set, and with a communicator of its own if it joins no ranks.
+TrainerOptions completed(TrainerOptions o) {
+  check(!o.devices.empty(), "trainer: no devices");
+  if (!o.seed) o.seed = state_of(o.devices[0], "trainer").random->seed();
+  if (!o.communicator) o.communicator = std::make_shared<Communicator>(o.devices);
   return o;
 }
 
@@ -92,17 +94,16 @@ std::int64_t TrainerOptions::micro_batch_size() const {
 
 Trainer::Trainer(Module& module, Optimizer& optimizer, std::shared_ptr<const Dataset> train,
                  std::shared_ptr<const Dataset> test, TrainerOptions options)
-    : module_(module), optimizer_(optimizer), options_(seeded(std::move(options))), test_(std::move(test)),
+    : module_(module), optimizer_(optimizer), options_(completed(std::move(options))), test_(std::move(test)),
       loader_(std::move(train),
               rows_of_rank(
                   {.batch_size = options_.micro_batch_size(), .shuffle = options_.shuffle, .seed = options_.seed})),
       rate_(std::make_unique<RateMeter>()) {
   TrainerOptions& o = options_;
-  check(!o.devices.empty(), "trainer: no devices");
   check_owned(optimizer_, module_);
-  check(o.epochs >= 0 && o.max_steps >= 0 && o.save_every >= 0 && o.shards >= 0 && o.clip_norm >= 0,
+  check(o.epochs >= 0 && o.max_steps >= 0 && o.save_every >= 0 && o.split.shards >= 0 && o.clip_norm >= 0,
         "trainer: epochs {}, steps {}, a checkpoint every {} steps, {} shards, norm {}: expected at least 0", o.epochs,
-        o.max_steps, o.save_every, o.shards, o.clip_norm);
+        o.max_steps, o.save_every, o.split.shards, o.clip_norm);
   check(loader_.dataset().size() > 0, "trainer: the data set is empty");
   check(o.keep_checkpoints >= 1 && o.watch.patience >= 0 && o.watch.min_delta >= 0,
         "trainer: keeps {} checkpoints, patience {}, min_delta {}: expected at least 1, 0, and 0", o.keep_checkpoints,
@@ -123,12 +124,12 @@ Trainer::Trainer(Module& module, Optimizer& optimizer, std::shared_ptr<const Dat
   if (o.dtype == DType::f16) scaler_.emplace(o.devices, o.loss_scaling);
   o.recipe = make_recipe();
   record_fixed_parts();
-  if (o.communicator) {
-    join_ranks();
-  } else {
-    for (const Parameter& p : module_.parameters()) p.gradient_tree().set_dtype(o.gradients);
+  join_ranks();
+  // With one shard for each device there is nothing to move.
+  const std::vector<int> shares = splitter_->shares().all();
+  if (o.split.balance.automatic && shares.size() > 1 && o.split.shards > std::ssize(shares)) {
+    balancer_.emplace(o.devices, splitter_->shares(), o.communicator, o.balancer);
   }
-  share_shards();
 }
 
 Trainer::~Trainer() = default;
@@ -151,7 +152,7 @@ void Trainer::check_test_labels() const {
 Recipe Trainer::make_recipe() const {
   const TrainerOptions& o = options_;
   Recipe recipe = {{"seed", *o.seed},
-                   {"shards", o.shards},
+                   {"shards", o.split.shards},
                    {"batch_size", o.batch_size},
                    {"accumulate", o.accumulate},
                    {"examples", loader_.dataset().size()},
@@ -214,47 +215,30 @@ void Trainer::record_fixed_parts() {
 
 void Trainer::choose_shards() {
   TrainerOptions& o = options_;
-  std::int64_t devices = std::ssize(o.devices);
-  if (o.communicator) devices = o.communicator->sum_on_host(devices, "number of devices");
+  const std::int64_t devices = ranks().sum_on_host(std::ssize(o.devices), "number of devices");
   const std::int64_t batch = o.micro_batch_size();
-  if (o.shards == 0) {
-    o.shards = on_gpu() ? static_cast<int>(devices) : default_shards(batch);
+  if (o.split.shards == 0) {
+    o.split.shards = on_gpu() ? static_cast<int>(devices) : default_shards(batch);
   }
-  check(
-      o.shards >= devices,
-      "trainer: {} shard{} of a batch of {} for {} devices, expected at least one for each: set TrainerOptions::shards",
-      o.shards, o.shards == 1 ? "" : "s", batch, devices);
-}
-
-void Trainer::share_shards() {
-  const TrainerOptions& o = options_;
-  if (distributed_) {
-    shares_ = distributed_->shares();
-  } else {
-    const int devices = static_cast<int>(o.devices.size());
-    shares_ = JobShares(o.shards, {&devices, 1}, o.balance.weights);
-  }
-  // With one shard for each device there is nothing to move.
-  const bool movable = o.shards > std::ssize(shares_.all()) && shares_.all().size() > 1;
-  if (o.balance.automatic && movable) balancer_.emplace(o.devices, shares_, o.communicator, o.balancer);
+  check(o.split.shards >= devices,
+        "trainer: {} shard{} of a batch of {} for {} devices, expected at least one for each: set "
+        "TrainerOptions::split.shards",
+        o.split.shards, o.split.shards == 1 ? "" : "s", batch, devices);
 }
 
 void Trainer::join_ranks() {
   const TrainerOptions& o = options_;
+  // Where automatic shares begin.
+  const SplitOptions fixed{.shards = o.split.shards, .balance = {.weights = o.split.balance.weights}};
+  if (ranks().alone()) {
+    splitter_ = std::make_unique<BatchSplitter>(o.devices, fixed, o.communicator);
+    for (const Parameter& p : module_.parameters()) p.gradient_tree().set_dtype(o.gradients);
+    return;
+  }
   try {
-    const RandomKey key = random_key(*o.seed, {});
-    const std::int64_t index = 0;
-    Example example = loader_.dataset().batch({&index, 1}, {&key, 1});
-    if (o.forward) {
-      const NoGradGuard no_grad;
-      const EvalGuard mode(module_);
-      for (Tensor& part : example) part = part.to(o.devices[0]);
-      o.forward(example);
-    } else {
-      settle_shapes(module_, example.at(0), o.devices[0]);
-    }
+    settle_model();
   } catch (const std::exception& error) {
-    o.communicator->abort(error.what());
+    ranks().abort(error.what());
     throw;
   }
   std::string recipe;
@@ -267,16 +251,29 @@ void Trainer::join_ranks() {
     recipe += fmt::format("watch {}, smallest {}, min_delta {}, patience {}, save_best {}\n", o.watch.metric,
                           *o.watch.smallest, o.watch.min_delta, o.watch.patience, o.watch.save_best);
   }
-  if (o.balance.automatic) recipe += fmt::format("balance auto, every {} steps\n", o.balancer.every);
-  distributed_ = std::make_unique<DistributedModel>(
+  if (o.split.balance.automatic) recipe += fmt::format("balance auto, every {} steps\n", o.balancer.every);
+  splitter_ = std::make_unique<DistributedModel>(
       module_, o.devices, o.communicator,
-      DistributedOptions{.shards = o.shards, .balance = o.balance.weights, .gradients = o.gradients, .recipe = recipe});
+      DistributedOptions{.split = fixed, .gradients = o.gradients, .recipe = recipe});
 }
 
-// The loader asks for the rows when it runs, long after the ranks have met.
+// Settles the shapes that the model leaves open, with an example.
+void Trainer::settle_model() {
+  const TrainerOptions& o = options_;
+  const RandomKey key = random_key(*o.seed, {});
+  const std::int64_t index = 0;
+  Example example = loader_.dataset().batch({&index, 1}, {&key, 1});
+  if (!o.forward) return settle_shapes(module_, example.at(0), o.devices[0]);
+  const NoGradGuard no_grad;
+  const EvalGuard mode(module_);
+  for (Tensor& part : example) part = part.to(o.devices[0]);
+  o.forward(example);
+}
+
+// The loader asks for the rows when it runs, long after the ranks have met. A process that is alone loads all of them.
 DataLoaderOptions Trainer::rows_of_rank(DataLoaderOptions options) const {
-  if (!options_.devices.empty()) options.pin_for = options_.devices[0];
-  if (options_.communicator) options.rows = [this](std::int64_t n) { return distributed_->rows_of(n); };
+  options.pin_for = options_.devices[0];
+  if (!ranks().alone()) options.rows = [this](std::int64_t n) { return splitter_->rows_of(n); };
   return options;
 }
 
@@ -287,20 +284,16 @@ bool Trainer::finished() const {
 }
 
 TrainingResult Trainer::train() {
-  if (!options_.communicator) {
-    try {
-      return run();
-    } catch (...) {
-      // It may lack a part of the step.
-      recorded_ = nullptr;
-      throw;
-    }
-  }
+  // Tells the others, which wait for this rank, why it does not come. The recording may lack a part of the step.
+  const auto give_up = [this](const std::string& reason) {
+    recorded_ = nullptr;
+    ranks().abort(reason);
+  };
   try {
     return run();
   } catch (const TaskError& error) {
+    give_up(error.what());
     // Reports a lost rank as the job's failure, not as one of the task that waited for it.
-    options_.communicator->abort(error.what());
     try {
       std::rethrow_exception(error.failure().cause);
     } catch (const CommError&) {
@@ -309,8 +302,10 @@ TrainingResult Trainer::train() {
       throw error;
     }
   } catch (const std::exception& error) {
-    // Tells the others, which wait for this rank, why it does not come.
-    options_.communicator->abort(error.what());
+    give_up(error.what());
+    throw;
+  } catch (...) {
+    give_up("an exception ended it");
     throw;
   }
 }
@@ -376,9 +371,7 @@ TrainingResult Trainer::run() {
     rate_->stop(end);
     position_.seconds += end - begin;
     // Includes requests to ranks whose shards had no samples.
-    if (options_.communicator) {
-      agreed_stop_ = options_.communicator->sum_on_host(stop_ ? 1 : 0, "stop requests") > 0 || agreed_stop_;
-    }
+    agreed_stop_ = ranks().sum_on_host(stop_ ? 1 : 0, "stop requests") > 0 || agreed_stop_;
     if (position_.batch < batches && stopping()) break;
     // An epoch that max_steps cuts short is reported, too, but the position stays inside it.
     EpochReport report = test();
@@ -421,24 +414,20 @@ void Trainer::open_log() {
   log_ = nullptr;
   if (options_.log_file.empty() || rank() != 0) return;
   const TrainerOptions& o = options_;
-  log_ = std::make_unique<TrainingLog>(
-      o.log_file, position_,
-      LoggedRun{.devices = o.devices,
-                .shards = o.shards,
-                .world_size = o.communicator ? o.communicator->world_size() : 1,
-                .backend = std::string(o.communicator ? o.communicator->backend_name() : "host"),
-                .module = &module_,
-                .recipe = &o.recipe});
+  log_ = std::make_unique<TrainingLog>(o.log_file, position_,
+                                       LoggedRun{.devices = o.devices,
+                                                 .shards = o.split.shards,
+                                                 .world_size = ranks().world_size(),
+                                                 .backend = std::string(ranks().backend_name()),
+                                                 .module = &module_,
+                                                 .recipe = &o.recipe});
 }
 
 std::pair<DataLoader, EvaluateOptions> Trainer::test_data() const {
-  const std::vector<int>& shares = shares_.devices_of(rank());
   return {DataLoader(test_, rows_of_rank({.batch_size = options_.micro_batch_size(), .seed = options_.seed})),
           {.devices = options_.devices,
-           .shards = options_.shards,
-           .balance = {shares.begin(), shares.end()},
            .dtype = options_.dtype,
-           .distributed = distributed_.get(),
+           .distributed = splitter_.get(),
            .forward = options_.forward}};
 }
 
@@ -477,17 +466,17 @@ double Trainer::weight_of(const Example& batch) const {
 std::vector<double> Trainer::shares_of(std::span<const Example> step) const {
   const TrainerOptions& o = options_;
   const bool default_loss = !o.loss && !o.forward && step[0].size() == 2;
-  const auto shards = static_cast<std::size_t>(o.shards);
+  const auto shards = static_cast<std::size_t>(o.split.shards);
   std::vector<double> samples, weights;
   for (std::size_t i = 0; i < step.size(); ++i) {
     const std::int64_t n = loader_.batch_examples(position_.batch + static_cast<std::int64_t>(i));
     samples.push_back(static_cast<double>(n));
     if (!o.loss_weight && !default_loss) continue;
-    const auto [begin, end] = distributed_ ? distributed_->rows_of(n) : std::pair<std::int64_t, std::int64_t>{0, n};
+    const auto [begin, end] = splitter_->rows_of(n);
     const std::size_t first = weights.size();
     weights.resize(first + shards, 0);  // other ranks have the other shards
     std::int64_t row = 0;
-    for (std::size_t s = 0; const std::int64_t size : split_sizes(n, o.shards)) {
+    for (std::size_t s = 0; const std::int64_t size : split_sizes(n, o.split.shards)) {
       if (row >= begin && row + size <= end) {
         Example rows;
         for (const Tensor& part : step[i]) rows.push_back(part.narrow(0, row - begin, size));
@@ -507,7 +496,7 @@ std::vector<double> Trainer::shares_of(std::span<const Example> step) const {
     return all;
   };
   if (weights.empty()) return normalized(std::move(samples));
-  if (distributed_) weights = o.communicator->sum_on_host(std::move(weights), "weights of micro-batches");
+  weights = ranks().sum_on_host(std::move(weights), "weights of micro-batches");
   std::vector<double> totals;
   for (std::size_t first = 0; first < weights.size(); first += shards) {
     totals.push_back(*tree_fold(
@@ -536,24 +525,16 @@ void Trainer::run_step(std::span<Example> step) {
 }
 
 void Trainer::run_micro_batch(Example& batch, std::int64_t samples, double share, bool last) {
-  const TrainerOptions& o = options_;
-  std::vector<Tensor> parts;
-  if (distributed_) {
-    parts = distributed_->split(batch, samples);
-  } else {
-    const std::vector<int>& shares = shares_.devices_of(0);
-    const SplitOptions split{.shards = o.shards, .balance = {shares.begin(), shares.end()}};
-    for (const Tensor& part : batch) parts.push_back(split_and_load(part, o.devices, split));
-  }
+  const std::vector<Tensor> parts = splitter_->split(batch, samples);
   // The scale that this step uses, read before the update and outside a recording.
   if (scaler_ && !current_.loss_scale.defined()) current_.loss_scale = scaler_->current();
   // Processes stop between steps, so they vote with the last micro-batch.
-  const bool votes = distributed_ && last;
-  if (votes) distributed_->stop_votes().cast(stop_);
+  const bool votes = !ranks().alone() && last;
+  if (votes) splitter_->stop_votes().cast(stop_);
   const Tensor loss = records() ? recorded_step(parts) : learn(parts, share, last);
   current_.losses.emplace_back(share, loss.detach());
   if (votes) {
-    current_.stopped = distributed_->stop_votes().count();
+    current_.stopped = splitter_->stop_votes().count();
     current_.learned = ops::empty({1}, DType::f32, loss.device());
     ops::fill_(current_.learned, 1);
   }
@@ -561,7 +542,7 @@ void Trainer::run_micro_batch(Example& batch, std::int64_t samples, double share
 
 // Exchanges between ranks differ from step to step, and a step of micro-batches is several calls: neither is recorded.
 bool Trainer::records() const {
-  return options_.record_steps && !options_.communicator && options_.accumulate == 1 && !(balancer_ && on_gpu());
+  return options_.record_steps && ranks().alone() && options_.accumulate == 1 && !(balancer_ && on_gpu());
 }
 
 bool Trainer::on_gpu() const {
@@ -570,7 +551,7 @@ bool Trainer::on_gpu() const {
 
 std::string Trainer::why_not_recorded() const {
   if (!options_.record_steps) return "";
-  if (options_.communicator) return "it is one of several processes";
+  if (!ranks().alone()) return "it is one of several processes";
   if (options_.accumulate > 1) return "it has several micro-batches";
   if (!records()) return "the speed of each GPU is measured, and a CUDA graph has one time for all";
   return recorded_ ? recorded_->why_not() : "";
@@ -660,7 +641,7 @@ void Trainer::finish_step(std::int64_t batches) {
   report.epoch = position_.epoch + 1;
   report.batch = steps_of(position_.batch);
   report.batches = steps_of(batches);
-  report.shares = shares_.all();
+  report.shares = splitter_->shares().all();
   pending_.push_back(std::exchange(current_, {}));
   // A few steps stay in flight, so that the devices never wait for the host.
   constexpr std::size_t kInFlight = 2;
@@ -673,16 +654,16 @@ void Trainer::rebalance(std::optional<DataLoader::Iterator>& loop) {
     ++*loop;
     return;
   }
-  shares_ = balancer_->shares();
   // The recording has the tasks of other shares, so the step is recorded again.
   recorded_ = nullptr;
-  if (!distributed_) {
+  if (ranks().alone()) {
+    splitter_->set_shares(balancer_->shares());
     ++*loop;
     return;
   }
   // Batches that were loaded ahead have other rows.
   loop.reset();
-  distributed_->set_shares(shares_);
+  splitter_->set_shares(balancer_->shares());
   loader_.skip_batches(position_.batch);
   loop.emplace(loader_.begin());
 }
@@ -724,47 +705,28 @@ void Trainer::read_losses(std::size_t leave) {
 
 ResumedRun Trainer::resume(const std::filesystem::path& folder) {
   CheckpointContents checkpoint;
-  std::string complaint;
-  if (rank() == 0) {
-    try {
-      checkpoint = read_checkpoint(folder);
-    } catch (const std::exception& error) {
-      if (!options_.communicator) throw;
-      complaint = error.what();
-    }
-  }
-  if (options_.communicator) options_.communicator->agree(complaint, "checkpoint to resume from");
+  ranks().agree("checkpoint to resume from", [&] {
+    if (rank() == 0) checkpoint = read_checkpoint(folder);
+  });
   return resume(std::move(checkpoint));
 }
 
 std::optional<ResumedRun> Trainer::resume_or_start() {
   check(!options_.save_folder.empty(), "trainer: resume_or_start() without TrainerOptions::save_folder");
-  Communicator* ranks = options_.communicator.get();
   std::optional<CheckpointContents> found;
-  std::string complaint;
-  if (rank() == 0) {
-    try {
-      found = find_checkpoint(options_.save_folder);
-    } catch (const std::exception& error) {
-      if (!ranks) throw;
-      complaint = error.what();
-    }
-  }
-  bool resumes = found.has_value();
-  if (ranks) {
-    ranks->agree(complaint, "checkpoint to resume from");
-    resumes = ranks->gather_on_host(resumes ? 1 : 0, "resumes or starts")[0] != 0;
-  }
+  ranks().agree("checkpoint to resume from", [&] {
+    if (rank() == 0) found = find_checkpoint(options_.save_folder);
+  });
+  const bool resumes = ranks().gather_on_host(found ? 1 : 0, "resumes or starts")[0] != 0;
   if (!resumes) return std::nullopt;
   return resume(found ? std::move(*found) : CheckpointContents());
 }
 
 // Sends rank 0's checkpoint to the others.
 void Trainer::share(CheckpointContents& checkpoint) const {
-  Communicator& ranks = *options_.communicator;
-  const auto number = [&](std::int64_t mine) { return ranks.gather_on_host(mine, "checkpoint to resume from")[0]; };
+  const auto number = [&](std::int64_t mine) { return ranks().gather_on_host(mine, "checkpoint to resume from")[0]; };
   const auto text = [&](std::string mine) {
-    return ranks.broadcast_on_host(std::move(mine), "checkpoint to resume from");
+    return ranks().broadcast_on_host(std::move(mine), "checkpoint to resume from");
   };
   checkpoint.path = text(checkpoint.path.string());
   checkpoint.step = number(checkpoint.step);
@@ -782,13 +744,11 @@ void Trainer::share(CheckpointContents& checkpoint) const {
 }
 
 ResumedRun Trainer::resume(CheckpointContents checkpoint) {
-  Communicator* ranks = options_.communicator.get();
-  if (ranks) share(checkpoint);
+  if (!ranks().alone()) share(checkpoint);
   ResumedRun run;
-  std::string complaint;
   std::optional<RecipeMismatch> mismatch;
   record_fixed_parts();
-  try {
+  const auto load = [&] {
     run = load_checkpoint(std::move(checkpoint), module_, optimizer_, options_.recipe, [&](const ResumedRun& found) {
       try {
         if (scaler_) {
@@ -805,23 +765,21 @@ ResumedRun Trainer::resume(CheckpointContents checkpoint) {
     if (keeps_learning_rate() && run.position.learning_rate) {
       optimizer_.set_learning_rate(*run.position.learning_rate);
     }
-  } catch (const RecipeMismatch& error) {
-    if (!ranks) throw;
-    mismatch = error;
-    complaint = error.what();
-  } catch (const std::exception& error) {
-    if (!ranks) throw;
-    complaint = error.what();
-  }
-  if (ranks) {
-    try {
-      ranks->agree(complaint, "checkpoints");
-    } catch (const CommError&) {
-      throw;
-    } catch (const Error& error) {
-      if (mismatch) throw RecipeMismatch(error.what(), mismatch->file, mismatch->differences);
-      throw;
-    }
+  };
+  try {
+    ranks().agree("checkpoints", [&] {
+      try {
+        load();
+      } catch (const RecipeMismatch& error) {
+        mismatch = error;
+        throw;
+      }
+    });
+  } catch (const CommError&) {
+    throw;
+  } catch (const Error& error) {
+    if (mismatch) throw RecipeMismatch(error.what(), mismatch->file, mismatch->differences);
+    throw;
   }
   position_ = run.position;
   saved_step_ = position_.step;
@@ -834,16 +792,9 @@ std::unique_ptr<FolderClaim> Trainer::claim_save_folder() const {
   const std::filesystem::path& folder = options_.save_folder;
   if (folder.empty()) return nullptr;
   std::unique_ptr<FolderClaim> claim;
-  std::string complaint;
-  if (rank() == 0) {
-    try {
-      claim = std::make_unique<FolderClaim>(folder, position_.step);
-    } catch (const std::exception& error) {
-      if (!options_.communicator) throw;
-      complaint = error.what();
-    }
-  }
-  if (options_.communicator) options_.communicator->agree(complaint, "checkpoint folder");
+  ranks().agree("checkpoint folder", [&] {
+    if (rank() == 0) claim = std::make_unique<FolderClaim>(folder, position_.step);
+  });
   return claim;
 }
 
@@ -892,24 +843,14 @@ std::int64_t Trainer::epoch_in_best(bool& missing, std::int64_t& lost) const {
 // folder. It may also be ahead of this run, which then replaces it.
 void Trainer::settle_best() {
   if (!options_.watch.save_best) return;
-  Communicator* ranks = options_.communicator.get();
   std::int64_t epoch = 0;
   bool missing = false;
   lost_best_ = 0;
-  std::string complaint;
-  if (rank() == 0) {
-    try {
-      epoch = epoch_in_best(missing, lost_best_);
-    } catch (const std::exception& error) {
-      if (!ranks) throw;
-      complaint = error.what();
-    }
-  }
-  if (ranks) {
-    ranks->agree(complaint, "best checkpoint");
-    epoch = ranks->gather_on_host(epoch, "epoch of the best checkpoint")[0];
-    missing = ranks->gather_on_host(missing ? 1 : 0, "best checkpoint to write")[0] != 0;
-  }
+  ranks().agree("best checkpoint", [&] {
+    if (rank() == 0) epoch = epoch_in_best(missing, lost_best_);
+  });
+  epoch = ranks().gather_on_host(epoch, "epoch of the best checkpoint")[0];
+  missing = ranks().gather_on_host(missing ? 1 : 0, "best checkpoint to write")[0] != 0;
   contenders_.clear();
   const auto record = std::ranges::find(position_.epochs, epoch, &EpochReport::epoch);
   if (record != position_.epochs.end()) contenders_.push_back(*record);
@@ -926,19 +867,19 @@ std::string Trainer::last_good_checkpoint() const {
 void Trainer::save(const std::filesystem::path& folder, int keep) {
   if (scaler_) position_.loss_scaler = scaler_->state();
   if (keeps_learning_rate()) position_.learning_rate = optimizer_.learning_rate();
-  std::string complaint;
-  if (rank() == 0) {
+  ranks().agree("checkpoint", [&] {
+    if (rank() != 0) return;
     try {
+      // A process that is alone may have been asked to stop before its first step.
+      if (!std::ranges::all_of(module_.parameters(), &Parameter::shape_known)) settle_model();
       save_checkpoint(folder, module_, optimizer_, position_, options_.recipe,
                       {.keep = keep,
                        .average = average_ ? average_->state_dict() : StateDict(),
                        .replace_later = folder != options_.save_folder});
     } catch (const std::exception& error) {
-      complaint = error.what() + last_good_checkpoint();
+      fail("{}{}", error.what(), last_good_checkpoint());
     }
-  }
-  if (options_.communicator) options_.communicator->agree(complaint, "checkpoint");
-  check(complaint.empty(), "{}", complaint);
+  });
   if (folder == options_.save_folder) saved_step_ = position_.step;
 }
 

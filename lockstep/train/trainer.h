@@ -56,17 +56,16 @@ struct WatchOptions {
 struct TrainerOptions {
   // The devices of this process.
   std::vector<Device> devices;
-  // Joins the ranks of a job. Null: this process is alone.
+  // Joins the ranks of a job. Null: this process is alone, and the Trainer makes a communicator of its own.
   std::shared_ptr<Communicator> communicator{};
-  // V of the recipe: the number of shards that each micro-batch is cut into, at least one for each device of all ranks.
-  // 0: on CPUs default_shards(batch_size / accumulate), so the bits do not depend on the devices; on GPUs one for each
-  // device, because small kernels leave a GPU idle. default_shards() is at most 8, and leaves at least 16 samples for
-  // each of several shards. More devices than that are an error: set `shards`.
-  int shards = 0;
-  // The number of shards that each device computes: equal shares, by weights of all devices (rank 0's first), or
-  // automatic, by measured speed. This does not change the bits and is not part of the recipe. All ranks need the same
-  // value.
-  Balance balance{};
+  // `split.shards` is V of the recipe: the number of shards that each micro-batch is cut into, at least one for each
+  // device of all ranks. 0: on CPUs default_shards(batch_size / accumulate), so the bits do not depend on the devices;
+  // on GPUs one for each device, because small kernels leave a GPU idle. default_shards() is at most 8, and leaves at
+  // least 16 samples for each of several shards. More devices than that are an error: set `split.shards`.
+  // `split.balance` is the number of shards that each device computes: equal shares, by weights of all devices (rank
+  // 0's first), or automatic, by measured speed. This does not change the bits and is not part of the recipe. All ranks
+  // need the same value.
+  SplitOptions split{};
   // Used with Balance::automatic.
   BalancerOptions balancer{};
   // The global batch, over all devices and ranks.
@@ -277,18 +276,19 @@ class Trainer {
   std::string last_good_checkpoint() const;
   bool finished() const;
   // Whether the run ends here. All ranks agree.
-  bool stopping() const { return options_.communicator ? agreed_stop_ : stop_.load(std::memory_order_relaxed); }
+  bool stopping() const { return agreed_stop_ || (ranks().alone() && stop_.load(std::memory_order_relaxed)); }
   // The number of steps in this many micro-batches.
   std::int64_t steps_of(std::int64_t batches) const {
     return (batches + options_.accumulate - 1) / options_.accumulate;
   }
-  int rank() const { return options_.communicator ? options_.communicator->rank() : 0; }
+  Communicator& ranks() const { return *options_.communicator; }
+  int rank() const { return ranks().rank(); }
   DataLoaderOptions rows_of_rank(DataLoaderOptions options) const;
   Recipe make_recipe() const;
   void record_fixed_parts();
   void choose_shards();
-  void share_shards();
   void join_ranks();
+  void settle_model();
   TrainingResult run();
   void open_log();
 
@@ -296,11 +296,10 @@ class Trainer {
   Optimizer& optimizer_;
   TrainerOptions options_;
   std::shared_ptr<const Dataset> test_;
-  std::unique_ptr<DistributedModel> distributed_;
-  JobShares shares_;
-  std::optional<Balancer> balancer_;      // with Balance::automatic
-  std::optional<LossScaler> scaler_;      // with f16
-  std::optional<WeightAverage> average_;  // with average_decay
+  std::unique_ptr<BatchSplitter> splitter_;  // of several ranks: a DistributedModel
+  std::optional<Balancer> balancer_;         // with Balance::automatic
+  std::optional<LossScaler> scaler_;         // with f16
+  std::optional<WeightAverage> average_;     // with average_decay
   std::unique_ptr<RecordedStep> recorded_;
   std::vector<bool> recorded_trainable_;  // for each parameter: whether recorded_ trains it
   DataLoader loader_;

@@ -1,5 +1,5 @@
-// The log of a training run, as JSON lines: {"event": "start"}, "step", "epoch", "end". A log that cannot be written
-// does not end the run.
+// Internal: the log of a training run, as JSON lines: {"event": "start"}, "step", "epoch", "end". A log that cannot be
+// written does not end the run.
 #pragma once
 
 #include <filesystem>

@@ -1,4 +1,4 @@
-// Applies WatchOptions: decides when a run ends, and which checkpoint is the best.
+// Internal: applies WatchOptions: decides when a run ends, and which checkpoint is the best.
 #pragma once
 
 #include <cstdint>

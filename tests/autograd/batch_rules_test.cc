@@ -2,6 +2,7 @@
 // with cut ones.
 #include <gtest/gtest.h>
 
+#include "lockstep/autograd/backward.h"
 #include "lockstep/autograd/batch_norm.h"
 #include "lockstep/autograd/function.h"
 #include "lockstep/autograd/functions.h"

@@ -1,6 +1,7 @@
 // The graph: what is recorded, how backward() walks it, and its errors.
 #include <gtest/gtest.h>
 
+#include "lockstep/autograd/backward.h"
 #include "lockstep/autograd/function.h"
 #include "lockstep/autograd/no_grad.h"
 #include "lockstep/base/error.h"

@@ -177,7 +177,7 @@ TEST_P(Failures, ARankThatIsBusyForLongerThanTheTimeoutIsWaitedFor) {
 TEST_P(Failures, AnOperationMayHaveATimeoutOfItsOwn) {
   auto all = groups(2);
   const auto errors = errors_on_all_ranks(all, [](ProcessGroup& group) {
-    if (group.rank() == 1) std::this_thread::sleep_for(kPatience);
+    if (group.rank() == 1) std::this_thread::sleep_for(kTimeout);
     group.barrier({.label = "start", .timeout = milliseconds(100)}).wait();
   });
   EXPECT_EQ(errors[0], "rank 1 hangs (alive, but did not join within 100 ms) during barrier of start");

@@ -1,5 +1,5 @@
-// Groups over every transport for tests. Ranks are threads here, for every kind of connection. MPI's ranks (tests/mpi) are
-// processes that each make only their own group.
+// Groups over every transport for tests. Ranks are threads here, for every kind of connection. MPI's ranks (tests/mpi)
+// are processes that each make only their own group.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -100,7 +100,7 @@ void train(const Options& o, std::shared_ptr<ProcessGroup> group, FaultInjector&
   if (differs("order")) group->barrier().wait();
   TrainerOptions options{.devices = runtime.devices(),
                          .communicator = std::make_shared<Communicator>(runtime, group),
-                         .shards = 4,
+                         .split = {.shards = 4},
                          .batch_size = 16,
                          .epochs = 3,
                          .save_folder = o.save};

@@ -192,7 +192,7 @@ TEST_P(CopyTest, DevicesOfTwoRuntimesAreAnError) {
 TEST_P(CopyTest, HostMemoryForADevice) {
   EXPECT_EQ(ops::empty_host({2, 3}, DType::bf16, device(0)).describe(), "[2, 3] bf16 on host");
   EXPECT_ERROR(ops::empty_host({2}, DType::f32, kHost), "empty_host: the tensor is in host memory");
-  EXPECT_ERROR(ops::empty_host({-2}, DType::f32, device(0)), "shape [-2] has a negative extent");
+  EXPECT_ERROR(ops::empty_host({-2}, DType::f32, device(0)), "shape: [-2] has a negative extent");
 }
 
 TEST_P(CopyTest, EachDirectionHasALaneOfItsOwn) {

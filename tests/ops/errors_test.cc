@@ -52,7 +52,7 @@ TEST_F(OpsErrors, Elementwise) {
   EXPECT_ERROR(ops::unary(UnaryOp::exp, on({2}, 0, DType::i64)), "exp: input is i64, expected a floating type");
   EXPECT_ERROR(ops::add_(on({2}), on({3})), "add: [2] f32 on cpu:0 and [3] f32 on cpu:0, expected the same shape");
   EXPECT_ERROR(ops::dropout(on({2}), 1, {}), "dropout: probability 1, expected at least 0 and below 1");
-  EXPECT_ERROR(ops::empty({2, -1}, DType::f32, runtime_.devices()[0]), "shape [2, -1] has a negative extent");
+  EXPECT_ERROR(ops::empty({2, -1}, DType::f32, runtime_.devices()[0]), "shape: [2, -1] has a negative extent");
   EXPECT_ERROR(ops::empty({2}, DType::f32, runtime_.devices()[0], Layout::channels_last),
                "[2] cannot be channels-last");
 }
@@ -76,7 +76,8 @@ TEST_F(OpsErrors, ConvolutionsAndPools) {
   EXPECT_ERROR(ops::conv2d(on({1, 4, 4, 4}), on({3, 2, 3, 3}), {}, {.groups = 2}), "2 groups for 3 output channels");
   EXPECT_ERROR(ops::max_pool2d(on({1, 1, 1, 4}), {}),
                "max_pool2d: the window (2 wide) does not fit the padded input (1 wide)");
-  EXPECT_ERROR(ops::avg_pool2d(on({1, 1, 4, 4}), {.padding = {2, 0}}), "avg_pool2d: kernel 2, stride 2, padding 2");
+  EXPECT_ERROR(ops::pool2d("avg_pool2d", on({1, 1, 4, 4}), kernels::AvgPool{{.padding = {2, 0}}}),
+               "avg_pool2d: kernel 2, stride 2, padding 2");
   EXPECT_ERROR(ops::global_avg_pool2d(on({1, 1, 0, 4})), "has no pixels");
 }
 

@@ -85,12 +85,12 @@ TEST(Matmul, SlicesUsedInTurnDoNotDisplaceEachOther) {
   Runtime runtime({.cpu_devices = 1});
   const Device device = runtime.devices()[0];
   Random random(1);
-  const Array x = random.floats({8, 64}).to(device), w = random.floats({1000, 64}).to(device);
+  const Array x = ops::to_device(random.floats({8, 64}), device), w = ops::to_device(random.floats({1000, 64}), device);
   const auto observer = std::make_shared<CountPackings>();
   runtime.engine().set_push_observer(observer);
   for (int update = 1; update <= 3; ++update) {
     for (int turn = 0; turn < 5; ++turn) {
-      for (int i = 0; i < 9; ++i) ops::matmul(x, w.narrow(i, 96), {}, {.options = {.transpose_b = true}});
+      for (int i = 0; i < 9; ++i) ops::matmul(x, ops::narrow(w, i, 96), {}, {.options = {.transpose_b = true}});
     }
     EXPECT_EQ(observer->packings, update * 8);
     ops::copy_(random.floats({1000, 64}), w);

@@ -1,9 +1,9 @@
 // Steps of recurrent cells check that gates and states fit before they push a task.
 #include "lockstep/ops/recurrent.h"
-#include "lockstep/ops/copy.h"
 
 #include <gtest/gtest.h>
 
+#include "lockstep/ops/copy.h"
 #include "lockstep/runtime/runtime.h"
 #include "tests/expect_error.h"
 

@@ -27,12 +27,12 @@ TEST(Balancer, FollowsTheSpeedEvery20Steps) {
   Runtime runtime({.cpu_devices = 2, .cores_per_device = 1});
   Seconds seconds{1, 1};
   Balancer balancer(runtime.devices(), 16, {.seconds_per_shard = [&] { return seconds; }});
-  EXPECT_EQ(balancer.weights(), (Seconds{8, 8}));
+  EXPECT_EQ(balancer.own_shares(), (std::vector<int>{8, 8}));
   EXPECT_TRUE(changes(balancer, 45).empty());
   // Slowed in the middle.
   seconds = {1, 2};
   EXPECT_EQ(changes(balancer, 55), (std::vector<std::pair<int, std::vector<int>>>{{15, {11, 5}}}));
-  EXPECT_EQ(balancer.weights(), (Seconds{11, 5}));
+  EXPECT_EQ(balancer.own_shares(), (std::vector<int>{11, 5}));
   seconds = {1, 1};
   EXPECT_EQ(changes(balancer, 20), (std::vector<std::pair<int, std::vector<int>>>{{20, {8, 8}}}));
 }

@@ -83,7 +83,7 @@ class DistributedBatchesBits : public ::testing::TestWithParam<LoopSizes> {
           for (std::size_t i = 0; i < learned.size(); ++i) {
             auto net = two_layers();
             net->initialize(Xavier{}, r.runtime.devices());
-            DistributedDataParallel ddp(*net, r.runtime.devices(), r.communicator, {.shards = sizes.shards});
+            DistributedDataParallel ddp(*net, r.runtime.devices(), r.communicator, {.split = {.shards = sizes.shards}});
             learned[i][static_cast<std::size_t>(r.rank())] =
                 train_two_epochs(*net, [&](const Step& step) { rank(ddp, sizes.examples[i], step); });
           }
@@ -241,7 +241,7 @@ TEST(DistributedBatches, OfThreePartsFeedAModelOfTwoInputs) {
         [&](Rank& r) {
           Mixed net;
           net.initialize(Xavier{}, r.runtime.devices());
-          DistributedDataParallel ddp(net, r.runtime.devices(), r.communicator, {.shards = 4});
+          DistributedDataParallel ddp(net, r.runtime.devices(), r.communicator, {.split = {.shards = 4}});
           DataLoader loader(data(), options);
           const auto weights = train(net, ddp, [&](auto step) {
             for (auto [x, mask, y] : ddp.batches<3>(loader)) step(x, mask, y);

@@ -339,7 +339,7 @@ TEST(DistributedDataParallel, AShardOfOneSampleIsAnErrorOfBatchNormOnAllRanks) {
     Sequential net;
     net.append(Linear({.in_features = 4, .out_features = 3})).append(BatchNorm1d({.channels = 3}));
     net.initialize(Xavier{}, r.runtime.devices());
-    DistributedModel ddp(net, r.runtime.devices(), r.communicator, {.shards = 4});
+    DistributedModel ddp(net, r.runtime.devices(), r.communicator, {.split = {.shards = 4}});
     const std::int64_t samples = 7;
     const auto [first, last] = ddp.rows_of(samples);
     const std::vector<Tensor> rows{Tensor::host({samples, 4}).narrow(first, last - first)};

@@ -194,7 +194,7 @@ TEST(DistributedDataParallel, AParameterMayBeUsedTwice) {
     expect_fine(run_ranks(world, [&](Rank& r) {
       Tied copy;
       copy.initialize(Xavier{}, r.runtime.devices());
-      DistributedDataParallel ddp(copy, r.runtime.devices(), r.communicator, {.shards = 3});
+      DistributedDataParallel ddp(copy, r.runtime.devices(), r.communicator, {.split = {.shards = 3}});
       EXPECT_EQ(train(copy,
                       [&](const Tensor& x, const Tensor& y) {
                         auto [first, last] = ddp.rows_of(6);
@@ -289,7 +289,7 @@ TEST(DistributedDataParallel, APenaltyOnParametersAloneHasTheBitsOfOneProcess) {
     expect_fine(run_ranks(world, [&](Rank& r) {
       auto net = two_layers();
       net->initialize(Xavier{}, r.runtime.devices());
-      DistributedDataParallel ddp(*net, r.runtime.devices(), r.communicator, {.shards = 4});
+      DistributedDataParallel ddp(*net, r.runtime.devices(), r.communicator, {.split = {.shards = 4}});
       EXPECT_EQ(train(*net,
                       [&](const Tensor& x, const Tensor& y) {
                         auto [first, last] = ddp.rows_of(6);

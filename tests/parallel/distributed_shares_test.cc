@@ -16,7 +16,8 @@ TEST(DistributedShares, FollowTheWeightsOfAllDevices) {
       [](Rank& r) {
         auto net = two_layers();
         net->initialize(Xavier{}, r.runtime.devices());
-        DistributedDataParallel ddp(*net, r.runtime.devices(), r.communicator, {.shards = 8, .balance = {1, 2, 4, 1}});
+        DistributedDataParallel ddp(*net, r.runtime.devices(), r.communicator,
+                                    {.split = {.shards = 8, .balance = {.weights = {1, 2, 4, 1}}}});
         EXPECT_EQ(ddp.shares(), JobShares({{1, 2}, {4, 1}}));
         const auto rows =
             r.rank() == 0 ? std::pair<std::int64_t, std::int64_t>(0, 6) : std::pair<std::int64_t, std::int64_t>(6, 16);
@@ -39,7 +40,7 @@ TEST(DistributedShares, ChangeBetweenStepsOnlyAndLeaveNoRankWithout) {
   expect_fine(run_ranks(2, [](Rank& r) {
     auto net = two_layers();
     net->initialize(Xavier{}, r.runtime.devices());
-    DistributedDataParallel ddp(*net, r.runtime.devices(), r.communicator, {.shards = 4});
+    DistributedDataParallel ddp(*net, r.runtime.devices(), r.communicator, {.split = {.shards = 4}});
     EXPECT_ERROR(ddp.set_shares(JobShares({{2}, {3}})),
                  "shares 2,3 of the devices, expected 4 shards on as many devices as before");
     EXPECT_ERROR(ddp.set_shares(JobShares({{2, 1}, {1}})), "expected 4 shards on as many devices as before");
@@ -73,7 +74,7 @@ TEST(DistributedShares, RanksThatWantOtherWeightsAreToldSo) {
     auto net = two_layers();
     net->initialize(Xavier{}, r.runtime.devices());
     DistributedDataParallel ddp(*net, r.runtime.devices(), r.communicator,
-                                {.shards = 4, .balance = {1.0, r.rank() == 0 ? 1.0 : 2.0}});
+                                {.split = {.shards = 4, .balance = {.weights = {1.0, r.rank() == 0 ? 1.0 : 2.0}}}});
   });
   for (const std::string& error : errors)
     EXPECT_NE(error.find("has 'balance 1,2' where rank 0 has 'balance 1,1'"), std::string::npos) << error;

@@ -48,7 +48,8 @@ std::string train(const Action& action, const std::vector<Device>& devices, int 
   net.frozen.freeze();
   std::unique_ptr<DistributedModel> ddp;
   if (communicator) {
-    ddp = std::make_unique<DistributedModel>(net, devices, communicator, DistributedOptions{.shards = shards});
+    ddp =
+        std::make_unique<DistributedModel>(net, devices, communicator, DistributedOptions{.split = {.shards = shards}});
   }
   Adam adam(net.parameters(), {.lr = 0.05, .weight_decay = 0.1});
   action.before(net);
@@ -188,7 +189,7 @@ TEST(GradientLayouts, WhatIsNotSummedYetCannotBeSet) {
   const auto expect_errors = [](const std::vector<Device>& devices, const std::shared_ptr<Communicator>& communicator) {
     PartlyUsedNet net;
     net.initialize(Xavier{}, devices);
-    DistributedModel ddp(net, devices, communicator, {.shards = 2});
+    DistributedModel ddp(net, devices, communicator, {.split = {.shards = 2}});
     Adam adam(net.parameters(), {});
     testing::Random random(5);
     const auto run = [&](bool sync) {

@@ -117,7 +117,7 @@ Trained on_rank(const Net& make, Rank& r) {
   const auto net = make();
   net->initialize(Normal{0.2}, r.runtime.devices());
   settle_shapes(*net, Tensor::from(std::vector<std::int64_t>(kLength), {1, kLength}), r.runtime.devices()[0]);
-  DistributedDataParallel ddp(*net, r.runtime.devices(), r.communicator, {.shards = kShards});
+  DistributedDataParallel ddp(*net, r.runtime.devices(), r.communicator, {.split = {.shards = kShards}});
   return steps_of(*net, [&](const std::vector<Tensor>& whole) {
     const std::int64_t samples = whole[0].size(0);
     const auto [first, last] = ddp.rows_of(samples);

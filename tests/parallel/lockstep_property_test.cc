@@ -121,10 +121,10 @@ Outcome train_rank(const Recipe& recipe, Arrangement layout, std::shared_ptr<Pro
   if (group) {
     settle_shapes(*net, Tensor::host({1, 1, recipe.pixels, recipe.pixels}), runtime.devices()[0]);
     // Small buckets: there are several of them even in small nets.
-    ddp = std::make_unique<DistributedModel>(
-        *net, runtime.devices(), std::make_shared<Communicator>(runtime, group),
-        DistributedOptions{
-            .shards = recipe.shards, .gradients = recipe.gradients, .buckets = {.bytes = 20000, .first_bytes = 1000}});
+    ddp = std::make_unique<DistributedModel>(*net, runtime.devices(), std::make_shared<Communicator>(runtime, group),
+                                             DistributedOptions{.split = {.shards = recipe.shards},
+                                                                .gradients = recipe.gradients,
+                                                                .buckets = {.bytes = 20000, .first_bytes = 1000}});
   } else {
     for (const Parameter& p : net->parameters()) p.gradient_tree().set_dtype(recipe.gradients);
   }
@@ -159,8 +159,8 @@ Outcome train_rank(const Recipe& recipe, Arrangement layout, std::shared_ptr<Pro
       x = parts[0];
       y = parts[1];
     } else {
-      x = split_and_load(batch[0], runtime.devices(), {.shards = recipe.shards, .balance = weights});
-      y = split_and_load(batch[1], runtime.devices(), {.shards = recipe.shards, .balance = weights});
+      x = split_and_load(batch[0], runtime.devices(), {.shards = recipe.shards, .balance = {.weights = weights}});
+      y = split_and_load(batch[1], runtime.devices(), {.shards = recipe.shards, .balance = {.weights = weights}});
     }
     x = x.to(recipe.dtype);
     bool last = (i + 1) % static_cast<std::size_t>(recipe.micro_batches) == 0;

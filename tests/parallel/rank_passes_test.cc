@@ -52,7 +52,7 @@ void expect_bits_of_one_process(const MakeNet& make, const TrainWorker& run) {
     expect_fine(run_ranks(world, [&, shards = shards](Rank& r) {
       const auto net = make();
       net->initialize(Xavier{}, r.runtime.devices());
-      DistributedDataParallel ddp(*net, r.runtime.devices(), r.communicator, {.shards = shards});
+      DistributedDataParallel ddp(*net, r.runtime.devices(), r.communicator, {.split = {.shards = shards}});
       EXPECT_EQ(run({*net, r.runtime.devices(), shards, &ddp}), expected) << "rank " << r.rank();
     }));
   }

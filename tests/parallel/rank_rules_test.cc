@@ -40,7 +40,7 @@ template <typename Net>
 struct Wrapped {
   template <typename Options>
   Wrapped(Rank& r, Options options)
-      : net(options), ddp(initialized(net, r), r.runtime.devices(), r.communicator, {.shards = 2}) {}
+      : net(options), ddp(initialized(net, r), r.runtime.devices(), r.communicator, {.split = {.shards = 2}}) {}
   static Net& initialized(Net& net, Rank& r) {
     net.initialize(Constant{1}, r.runtime.devices());
     return net;

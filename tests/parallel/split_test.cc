@@ -96,16 +96,17 @@ TEST(SplitAndLoad, GivesDevicesShardsInProportionToTheirWeights) {
   Runtime runtime({.cpu_devices = 3});
   const std::vector<Device>& devices = runtime.devices();
   const Tensor x = Tensor::from(counting(30), {30});
-  const Tensor batch = split_and_load(x, devices, {.shards = 8, .balance = {1, 5, 2}});
+  const Tensor batch = split_and_load(x, devices, {.shards = 8, .balance = {.weights = {1, 5, 2}}});
   EXPECT_EQ(batch.placement()->rows(), Sizes({4, 4, 4, 4, 4, 4, 4, 2}));
   for (std::size_t s = 0; s < 8; ++s) {
     EXPECT_EQ(batch.parts()[s].device(), devices[s < 1 ? 0 : s < 6 ? 1 : 2]) << s;
     EXPECT_EQ(batch.parts()[s].to_vector<float>().front(), static_cast<float>(4 * s));
   }
-  EXPECT_ERROR(split_and_load(x, devices, {.shards = 8, .balance = {2, 1}}),
+  EXPECT_ERROR(split_and_load(x, devices, {.shards = 8, .balance = {.weights = {2, 1}}}),
                "balance 2,1: 2 weights for 3 devices, expected one for each");
-  EXPECT_ERROR(split_and_load(x, devices, {.shards = 8, .balance = {2, 0, 1}}), "weight 0, expected a number above 0");
-  EXPECT_ERROR(split_and_load(x, devices, {.shards = 2, .balance = {2, 1, 1}}),
+  EXPECT_ERROR(split_and_load(x, devices, {.shards = 8, .balance = {.weights = {2, 0, 1}}}),
+               "weight 0, expected a number above 0");
+  EXPECT_ERROR(split_and_load(x, devices, {.shards = 2, .balance = {.weights = {2, 1, 1}}}),
                "2 shards for 3 devices, expected at least one for each");
 }
 

@@ -24,7 +24,7 @@ TEST(StopVotes, TravelWithAnExchangeAndLeaveItsValuesAlone) {
   expect_fine(run_ranks(3, [](Rank& r) {
     Linear net({.in_features = 1, .out_features = 1, .bias = false});
     net.initialize(Constant{1}, r.runtime.devices());
-    DistributedDataParallel<Linear> ddp(net, r.runtime.devices(), r.communicator, {.shards = 4});
+    DistributedDataParallel<Linear> ddp(net, r.runtime.devices(), r.communicator, {.split = {.shards = 4}});
     for (int step = 0; step < 5; ++step) {
       const Tensor all = Tensor::from(std::vector<float>{1, 2, 3}, {3, 1});
       const auto [first, last] = ddp.rows_of(3);

@@ -120,7 +120,7 @@ TEST(UntrainedParameters, OneThatIsUsedLateHasTheBitsOfOneProcess) {
     net.initialize(Xavier{}, devices);
     std::unique_ptr<DistributedModel> ddp;
     if (communicator) {
-      ddp = std::make_unique<DistributedModel>(net, devices, communicator, DistributedOptions{.shards = 2});
+      ddp = std::make_unique<DistributedModel>(net, devices, communicator, DistributedOptions{.split = {.shards = 2}});
     }
     Adam adam(net.parameters(), {.lr = 0.1});
     testing::Random random(5);

@@ -122,7 +122,7 @@ TEST(UsersNet, HasTheSameBitsOnAnyNumberOfRanks) {
         [&](Rank& r) {
           Net net;
           net.initialize(Xavier{}, r.runtime.devices());
-          DistributedDataParallel ddp(net, r.runtime.devices(), r.communicator, {.shards = kShards});
+          DistributedDataParallel ddp(net, r.runtime.devices(), r.communicator, {.split = {.shards = kShards}});
           const TrainedNet found = train(net, [&](const Data& data) {
             const std::int64_t samples = data.x.size(0);
             const auto [first, last] = ddp.rows_of(samples);

@@ -121,7 +121,7 @@ case="./test"; scripts test; refused "*--yes*"
 # A build that cannot be written, by a user for whom that holds.
 as=
 [ "$(id -u)" -ne 0 ] || as="setpriv --reuid=65534 --regid=65534 --clear-groups"
-here() { stand_in dpkg-query 'echo all installed'; touch "$folder/CMakeLists.txt" "$folder/CMakePresets.json"; mkdir -p "$folder"/{apps,cmake,lockstep}; }
+here() { stand_in dpkg-query 'echo all installed'; touch "$folder/CMakeLists.txt" "$folder/CMakePresets.json"; mkdir -p "$folder"/{apps,bench,cmake,lockstep}; }
 locked() { here; touch "$folder/build/apps/lockstep/lockstep"; chmod a-w "$folder/build"; }
 older() { here; touch -d yesterday "$folder/build/apps/lockstep/lockstep"; chmod a-w "$folder/build"; }
 if [ -z "$as" ] || $as test -x "$folder/bin"; then

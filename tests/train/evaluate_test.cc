@@ -38,7 +38,7 @@ TEST(Evaluate, CountsEachImageExactlyOnce) {
       for (const int shards : {0, 1, 2, 8}) {
         Identity net;
         DataLoader loader(rows(count, 3), {.batch_size = batch_size});
-        const Accuracy a = evaluate(net, loader, {.devices = runtime.devices(), .shards = shards});
+        const Accuracy a = evaluate(net, loader, {.devices = runtime.devices(), .split = {.shards = shards}});
         EXPECT_EQ(a.total, count);
         EXPECT_EQ(a.correct, (count + 2) / 3);
         EXPECT_EQ(net.samples, count);
@@ -82,7 +82,8 @@ TEST(Evaluate, MemoryDoesNotGrowWithShards) {
     net.initialize(Normal{}, runtime.devices());
     const std::size_t weights = runtime.memory(runtime.devices()[0]).used_bytes;
     DataLoader loader(rows(2 * kRows * shards, 1), {.batch_size = kRows * shards});
-    EXPECT_EQ(evaluate(net, loader, {.devices = runtime.devices(), .shards = shards}).total, 2 * kRows * shards);
+    EXPECT_EQ(evaluate(net, loader, {.devices = runtime.devices(), .split = {.shards = shards}}).total,
+              2 * kRows * shards);
     return runtime.memory(runtime.devices()[0]).peak_used_bytes - weights;
   };
   const std::size_t one = peak(1);

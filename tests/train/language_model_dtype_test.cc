@@ -55,7 +55,7 @@ LanguageResult train_language_model(const LanguageRun& run, int devices = 1,
   AdamW optimizer(model->parameters(), {.lr = 0.02, .weight_decay = 0.1});
   TrainerOptions options{
       .devices = runtime.devices(),
-      .shards = 4,
+      .split = {.shards = 4},
       .batch_size = 8,
       .record_steps = run.record,
       .epochs = 4,

@@ -29,7 +29,7 @@ std::vector<MetricResult> measure(const Tensor& outputs, const Tensor& targets, 
   Runtime runtime({.cpu_devices = devices});
   Echo net;
   DataLoader loader(std::make_shared<TensorDataset>(std::vector<Tensor>{outputs, targets}), {.batch_size = batch_size});
-  return evaluate(net, loader, metrics, {.devices = runtime.devices(), .shards = 3});
+  return evaluate(net, loader, metrics, {.devices = runtime.devices(), .split = {.shards = 3}});
 }
 
 constexpr std::int64_t kRows = 31, kClasses = 6;
@@ -237,7 +237,7 @@ Trained train(MetricsTask task, int devices, std::shared_ptr<ProcessGroup> group
     TrainerOptions& o = task.options;
     o.devices = runtime.devices();
     if (group) o.communicator = std::make_shared<Communicator>(runtime, group);
-    o.shards = 4;
+    o.split.shards = 4;
     o.batch_size = 8;
     o.epochs = 6;
     Trainer trainer(*task.net, adam, task.train, task.test, o);

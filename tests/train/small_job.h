@@ -55,7 +55,7 @@ struct SmallJob {
                                   AdamOptions{.lr = 1e-2});
     options.devices = runtime.devices();
     if (group) options.communicator = std::make_shared<Communicator>(runtime, group);
-    if (options.shards == 0) options.shards = 4;
+    if (options.split.shards == 0) options.split.shards = 4;
     options.batch_size = kBatch;
     trainer = std::make_unique<Trainer>(net, *adam, data ? data : random_pictures(kTrain, 1), random_pictures(kTest, 2),
                                         options);

@@ -75,11 +75,11 @@ std::vector<Shares> thirty_steps(std::size_t before, const Shares& first, const 
 }
 
 TEST(TrainerBalance, WeightsGiveSharesAndKeepTheBits) {
-  const TrainerOptions equal{.shards = 7, .epochs = 2};
+  const TrainerOptions equal{.split = {.shards = 7}, .epochs = 2};
   const BalancedRun one = train(1, equal);
   EXPECT_EQ(one.shares, std::vector<Shares>(10, {7}));
   TrainerOptions options = equal;
-  options.balance = Balance::parse("5,1,1");
+  options.split.balance = Balance::parse("5,1,1");
   const BalancedRun three = train(3, options);
   EXPECT_EQ(three.shares, std::vector<Shares>(10, {5, 1, 1}));
   expect_same_bits(three, one);
@@ -87,7 +87,7 @@ TEST(TrainerBalance, WeightsGiveSharesAndKeepTheBits) {
     EXPECT_EQ(rank.shares, three.shares);
     expect_same_bits(rank, one);
   }
-  options.balance = Balance::parse("1,2,1,3");
+  options.split.balance = Balance::parse("1,2,1,3");
   for (const BalancedRun& rank : train_ranks(2, 2, options)) {
     EXPECT_EQ(rank.shares, std::vector<Shares>(10, {1, 2, 1, 3}));
     expect_same_bits(rank, one);
@@ -95,10 +95,10 @@ TEST(TrainerBalance, WeightsGiveSharesAndKeepTheBits) {
 }
 
 TEST(TrainerBalance, SharesFollowTheSpeedAndTheBitsStay) {
-  const TrainerOptions equal{.shards = 8, .epochs = 6};
+  const TrainerOptions equal{.split = {.shards = 8}, .epochs = 6};
   const BalancedRun one = train(1, equal);
   TrainerOptions automatic = equal;
-  automatic.balance.automatic = true;
+  automatic.split.balance.automatic = true;
   for (const BalancedRun& rank : train_ranks(2, 1, automatic, {0.01, 0.03})) {
     EXPECT_EQ(rank.shares, thirty_steps(20, {4, 4}, {6, 2}));
     expect_same_bits(rank, one);
@@ -115,11 +115,11 @@ TEST(TrainerBalance, SharesFollowTheSpeedAndTheBitsStay) {
 
 // Steps of two micro-batches end within an epoch and with it, and shares change at both.
 TEST(TrainerBalance, SharesChangeBetweenStepsOfMicroBatches) {
-  const TrainerOptions equal{.shards = 4, .accumulate = 2, .epochs = 6};
+  const TrainerOptions equal{.split = {.shards = 4}, .accumulate = 2, .epochs = 6};
   const BalancedRun one = train(1, equal);
   for (const int every : {4, 5}) {
     TrainerOptions automatic = equal;
-    automatic.balance.automatic = true;
+    automatic.split.balance.automatic = true;
     automatic.balancer.every = every;
     for (const BalancedRun& rank : train_ranks(2, 1, automatic, {0.03, 0.01})) {
       for (std::size_t step = 0; step < 30; ++step) {
@@ -133,7 +133,7 @@ TEST(TrainerBalance, SharesChangeBetweenStepsOfMicroBatches) {
 
 // Forth and back at every second step, over epochs and evaluations.
 TEST(TrainerBalance, SharesMayChangeOften) {
-  const TrainerOptions equal{.shards = 5, .epochs = 6, .clip_norm = 0.5};
+  const TrainerOptions equal{.split = {.shards = 5}, .epochs = 6, .clip_norm = 0.5};
   const BalancedRun one = train(1, equal);
   auto groups = make_local_groups(2);
   std::vector<BalancedRun> runs(2);
@@ -141,7 +141,7 @@ TEST(TrainerBalance, SharesMayChangeOften) {
   for (std::size_t r = 0; r < 2; ++r) {
     threads.emplace_back([&, r] {
       TrainerOptions options = equal;
-      options.balance.automatic = true;
+      options.split.balance.automatic = true;
       options.balancer = {.every = 2, .seconds_per_shard = [n = 0, r]() mutable {
                             return std::vector<double>{++n % 2 == static_cast<int>(r) ? 0.01 : 0.04};
                           }};
@@ -176,8 +176,7 @@ TEST(TrainerBalance, RecordedStepsAreRecordedAnew) {
     Sgd sgd(net.parameters(), {.lr = 0.1, .momentum = 0.9});
     Trainer trainer(net, sgd, random_pictures(64, 1), nullptr,
                     {.devices = runtime.devices(),
-                     .shards = 8,
-                     .balance = {.automatic = automatic},
+                     .split = {.shards = 8, .balance = {.automatic = automatic}},
                      .balancer = {.seconds_per_shard =
                                       [] {
                                         return std::vector<double>{0.01, 0.03};
@@ -203,13 +202,13 @@ TEST(TrainerBalance, RecordedStepsAreRecordedAnew) {
 }
 
 TEST(TrainerBalance, SharesAreNoPartOfACheckpoint) {
-  const TrainerOptions equal{.shards = 8, .epochs = 6};
+  const TrainerOptions equal{.split = {.shards = 8}, .epochs = 6};
   const BalancedRun whole = train(1, equal);
   TemporaryFolder folder;
   TrainerOptions automatic = equal;
   automatic.save_folder = folder.path();
   automatic.max_steps = 23;
-  automatic.balance.automatic = true;
+  automatic.split.balance.automatic = true;
   automatic.balancer.seconds_per_shard = [] { return std::vector<double>{0.01, 0.03}; };
   EXPECT_EQ(train(2, automatic).shares.back(), Shares({6, 2}));
   EXPECT_EQ(train(1, equal, nullptr, folder.path()).weights, whole.weights);
@@ -221,13 +220,13 @@ TEST(TrainerBalance, SharesAreNoPartOfACheckpoint) {
 }
 
 TEST(TrainerBalance, WithAShardForEachDeviceNothingMoves) {
-  TrainerOptions options{.shards = 2, .balance = {.automatic = true}, .epochs = 6};
+  TrainerOptions options{.split = {.shards = 2, .balance = {.automatic = true}}, .epochs = 6};
   options.balancer.seconds_per_shard = [] { return std::vector<double>{0.01, 0.03}; };
   EXPECT_EQ(train(2, options).shares, std::vector<Shares>(30, {1, 1}));
 }
 
 TEST(TrainerBalance, NeedsAWeightForEachDevice) {
-  TrainerOptions options{.shards = 4, .balance = Balance::parse("2,1")};
+  TrainerOptions options{.split = {.shards = 4, .balance = Balance::parse("2,1")}};
   EXPECT_ERROR(SmallJob(3, options), "balance 2,1: 2 weights for 3 devices, expected one for each");
 }
 

@@ -122,7 +122,7 @@ TEST(TrainerCheckpoints, AnotherRecipeIsAnErrorThatNamesTheDifference) {
     EXPECT_EQ(weights_sha256(job.net), weights_sha256(fresh.net));
   };
   expect_difference([](TrainerOptions& o) { o.seed = 4; }, "was made with seed 0; this run has seed 4");
-  expect_difference([](TrainerOptions& o) { o.shards = 2; }, "was made with shards 4; this run has shards 2");
+  expect_difference([](TrainerOptions& o) { o.split.shards = 2; }, "was made with shards 4; this run has shards 2");
   // On processors that multiply bf16, threads per shard differ too.
   expect_difference([](TrainerOptions& o) { o.dtype = DType::bf16; }, "; this run has dtype \"bf16\"");
   expect_difference(
@@ -210,7 +210,7 @@ TEST(TrainerCheckpoints, TheSeedOfRandomOperationsIsInTheRecipe) {
   job.runtime.random().set_seed(7);
   const auto expect_seed = [&](TrainerOptions o, const std::string& difference) {
     o.devices = job.runtime.devices();
-    o.shards = 4;
+    o.split.shards = 4;
     o.batch_size = SmallJob::kBatch;
     Trainer trainer(job.net, *job.adam, random_pictures(SmallJob::kTrain, 1), nullptr, o);
     EXPECT_ERROR(trainer.resume(folder.path()), difference);

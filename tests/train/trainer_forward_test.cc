@@ -45,7 +45,7 @@ struct GatedJob {
     adam = std::make_unique<Adam>(net.parameters(), AdamOptions{.lr = 0.02});
     options.devices = runtime.devices();
     if (group) options.communicator = std::make_shared<Communicator>(runtime, group);
-    options.shards = 4;
+    options.split.shards = 4;
     options.batch_size = 8;
     options.epochs = 6;
     if (!options.forward) {

@@ -2,6 +2,7 @@
 // run without groups.
 #include <gtest/gtest.h>
 
+#include "lockstep/checkpoint/checkpoint_directory.h"
 #include "lockstep/checkpoint/weights.h"
 #include "tests/expect_error.h"
 #include "tests/temporary_folder.h"

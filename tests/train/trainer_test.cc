@@ -93,10 +93,10 @@ TEST(Trainer, CutsABatchIntoShardsByItsSizeAlone) {
   EXPECT_EQ(train(4, {.batch_size = 128}), one);
   EXPECT_EQ(train(1, {.batch_size = 128, .accumulate = 2}).first.at("shards"), 4);
   EXPECT_EQ(train(2, {.batch_size = 32}).first.at("shards"), 2);
-  EXPECT_ERROR(
-      train(3, {.batch_size = 32}),
-      "trainer: 2 shards of a batch of 32 for 3 devices, expected at least one for each: set TrainerOptions::shards");
-  EXPECT_ERROR(train(3, {.shards = 1, .batch_size = 64}), "trainer: 1 shard of a batch of 64 for 3 devices");
+  EXPECT_ERROR(train(3, {.batch_size = 32}),
+               "trainer: 2 shards of a batch of 32 for 3 devices, expected at least one for each: set "
+               "TrainerOptions::split.shards");
+  EXPECT_ERROR(train(3, {.split = {.shards = 1}, .batch_size = 64}), "trainer: 1 shard of a batch of 64 for 3 devices");
 }
 
 // A model without batch norm and dropout computes the same function of a batch in one piece or in several.
@@ -107,9 +107,12 @@ TEST(Trainer, MicroBatchesAddUpToTheBatch) {
     net.append<Flatten>().append<Linear>(LinearOptions{.out_features = 5});
     net.initialize(Xavier{}, runtime.devices());
     Sgd sgd(net.parameters(), {.lr = 0.1});
-    Trainer trainer(
-        net, sgd, random_pictures(26, 1), random_pictures(5, 2),
-        {.devices = runtime.devices(), .shards = 2, .batch_size = 12, .accumulate = accumulate, .epochs = 2});
+    Trainer trainer(net, sgd, random_pictures(26, 1), random_pictures(5, 2),
+                    {.devices = runtime.devices(),
+                     .split = {.shards = 2},
+                     .batch_size = 12,
+                     .accumulate = accumulate,
+                     .epochs = 2});
     std::vector<double> losses;
     trainer.on_step = [&](const StepReport& report) {
       losses.push_back(report.loss);
@@ -157,7 +160,7 @@ TEST(Trainer, MicroBatchesCountByWhatTheirMeanDividesBy) {
     net.initialize(Xavier{}, runtime.devices());
     Sgd sgd(net.parameters(), {.lr = 0.5});
     options.devices = runtime.devices();
-    options.shards = 2;
+    options.split.shards = 2;
     options.batch_size = 12;
     options.epochs = 2;
     options.shuffle = false;
@@ -201,7 +204,7 @@ TEST(Trainer, IgnoresLabels) {
     net.initialize(Xavier{}, runtime.devices());
     Sgd sgd(net.parameters(), {.lr = 0.5});
     TrainerOptions options{
-        .devices = runtime.devices(), .shards = 2, .batch_size = 12, .accumulate = accumulate, .epochs = 2};
+        .devices = runtime.devices(), .split = {.shards = 2}, .batch_size = 12, .accumulate = accumulate, .epochs = 2};
     options.shuffle = false;
     if (group) options.communicator = std::make_shared<Communicator>(runtime, group);
     Trainer trainer(net, sgd, data, data, options);
@@ -269,8 +272,9 @@ TEST(Trainer, WhatItsOptimizerLeavesOutHasNoGradient) {
       for (std::size_t i : {0, 1}) all[i].set_trainable(false);
     }
     Sgd sgd({all[2], all[3]}, {.lr = 0.1});
-    Trainer trainer(net, sgd, random_pictures(26, 1), nullptr,
-                    {.devices = runtime.devices(), .shards = 2, .batch_size = 12, .record_steps = true, .epochs = 2});
+    Trainer trainer(
+        net, sgd, random_pictures(26, 1), nullptr,
+        {.devices = runtime.devices(), .split = {.shards = 2}, .batch_size = 12, .record_steps = true, .epochs = 2});
     trainer.on_update = [&](std::int64_t) {
       for (std::size_t i : {0, 1}) {
         EXPECT_FALSE(all[i].trainable());
@@ -315,7 +319,7 @@ TEST(Trainer, RecordedStepsAreThoseThatAreDescribed) {
     Sgd sgd(net.parameters(), {.lr = 0.1, .momentum = 0.9});
     Trainer trainer(net, sgd, random_pictures(66, 1), random_pictures(5, 2),
                     {.devices = runtime.devices(),
-                     .shards = 3,
+                     .split = {.shards = 3},
                      .batch_size = 12,
                      .accumulate = accumulate,
                      .record_steps = record,
@@ -349,8 +353,9 @@ TEST(Trainer, AFrozenParameterStaysAsItIsInRecordedSteps) {
       .append<Linear>(LinearOptions{.out_features = 5});
   net.initialize(Xavier{}, runtime.devices());
   Sgd sgd(net.parameters(), {.lr = 0.1, .weight_decay = 0.1});
-  Trainer trainer(net, sgd, random_pictures(48, 1), random_pictures(5, 2),
-                  {.devices = runtime.devices(), .shards = 2, .batch_size = 8, .record_steps = true, .epochs = 4});
+  Trainer trainer(
+      net, sgd, random_pictures(48, 1), random_pictures(5, 2),
+      {.devices = runtime.devices(), .split = {.shards = 2}, .batch_size = 8, .record_steps = true, .epochs = 4});
   const Parameter weight = net.parameters()[0];
   std::vector<std::vector<float>> values;
   trainer.on_epoch = [&](const EpochReport& report) {

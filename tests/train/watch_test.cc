@@ -179,7 +179,7 @@ TEST(TrainerAverage, IsTestedAndSavedAndTheSameEverywhere) {
   {
     AveragedWeights averaged(*one.trainer->average());
     DataLoader loader(random_pictures(SmallJob::kTest, 2), {.batch_size = 10});
-    EXPECT_EQ(evaluate(one.net, loader, {.devices = one.runtime.devices(), .shards = 4}).value(),
+    EXPECT_EQ(evaluate(one.net, loader, {.devices = one.runtime.devices(), .split = {.shards = 4}}).value(),
               expected.accuracies.back());
   }
   SmallJob two(2, options);

@@ -5,7 +5,7 @@
 #include <memory>
 #include <utility>
 
-#include "lockstep/parallel/device_sums.h"
+#include "lockstep/parallel/summing_gpu.h"
 
 namespace lockstep {
 
@@ -24,7 +24,7 @@ class HookedSums final : public SummingDevice {
   void widen(const std::byte* bf16, std::byte* f32, std::size_t count) override { sums_.widen(bf16, f32, count); }
 
  private:
-  DeviceSums sums_;
+  SummingGpu sums_;
   std::function<void()> hook_;
 };
 

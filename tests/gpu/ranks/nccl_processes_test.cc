@@ -61,7 +61,8 @@ std::string train(int rank, const std::string& backend) {
     net->initialize(Xavier{}, runtime.devices());
     settle_shapes(*net, Tensor::host({1, 1, 28, 28}), runtime.devices()[0]);
     auto communicator = std::make_shared<Communicator>(runtime, group);
-    DistributedDataParallel ddp(*net, runtime.devices(), communicator, {.shards = 5, .buckets = {.bytes = 20000}});
+    DistributedDataParallel ddp(*net, runtime.devices(), communicator,
+                                {.split = {.shards = 5}, .buckets = {.bytes = 20000}});
     Sgd sgd(net->parameters(), {.lr = 0.1, .momentum = 0.9});
     testing::Random random(1);
     for (int step = 0; step < 3; ++step) {

@@ -24,9 +24,9 @@ using ::testing::HasSubstr;
 struct Rank {
   std::shared_ptr<ProcessGroup> group;
   Runtime runtime;
-  std::shared_ptr<DeviceSums> sums;
+  std::shared_ptr<SummingGpu> sums;
   Rank(std::shared_ptr<ProcessGroup> g, int gpu)
-      : group(std::move(g)), runtime({.cuda = {gpu}}), sums(std::make_shared<DeviceSums>(runtime.devices()[0])) {}
+      : group(std::move(g)), runtime({.cuda = {gpu}}), sums(std::make_shared<SummingGpu>(runtime.devices()[0])) {}
 };
 
 class Nccl : public ::testing::TestWithParam<int> {
@@ -205,7 +205,7 @@ std::vector<std::string> backends(const std::vector<int>& gpus) {
     threads.emplace_back([&, r] {
       Runtime runtime(gpus[r] >= 0 ? RuntimeOptions{.cuda = {gpus[r]}} : RuntimeOptions{});
       Communicator communicator(runtime, groups[r]);
-      EXPECT_EQ(communicator.sums() != nullptr, communicator.backend_name() == "nccl");
+      EXPECT_EQ(communicator.summing_gpu() != nullptr, communicator.backend_name() == "nccl");
       found[r] = fmt::format("{} {}", communicator.backend_name(), communicator.why_not_nccl());
     });
   }

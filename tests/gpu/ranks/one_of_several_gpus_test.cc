@@ -145,7 +145,7 @@ TEST_F(OneOfSeveralGpus, NorDoRanks) {
       auto net = mlp();
       net->initialize(Xavier{}, runtime.devices());
       settle_shapes(*net, Tensor::host({1, 1, 28, 28}), runtime.devices()[0]);
-      DistributedDataParallel ddp(*net, runtime.devices(), communicator, {.shards = 2});
+      DistributedDataParallel ddp(*net, runtime.devices(), communicator, {.split = {.shards = 2}});
       Sgd sgd(net->parameters(), {.lr = 0.1});
       const Tensor y = Tensor::from(std::vector<std::int64_t>{1, 2}, {2});
       auto parts = ddp.split(std::vector{Tensor::host({2, 1, 28, 28}), y}, 4);

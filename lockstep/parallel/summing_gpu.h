@@ -1,4 +1,4 @@
-// Sums buckets on a rank's GPU, on a stream separate from those of the lanes.
+// Internal: a rank's GPU that sums buckets, on a stream separate from those of the lanes.
 #pragma once
 
 #include <memory>
@@ -8,9 +8,9 @@
 
 namespace lockstep {
 
-class DeviceSums final : public SummingDevice {
+class SummingGpu final : public SummingDevice {
  public:
-  explicit DeviceSums(Device gpu);
+  explicit SummingGpu(Device gpu);
 
   Device device() const { return Device(state_.get()); }
   Backend& backend() { return *state_->backend; }
