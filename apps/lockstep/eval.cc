@@ -24,6 +24,7 @@ Command add_eval(CLI::App& parent) {
     ToolJob job = make_job(*options);
     const Examples test = load_examples(*options, MnistPart::test);
     notice_limit(*options, MnistPart::test, test);
+    notice_other_text(*options, test);
     auto net = make_initialized_model(*options, job, test.classes);
     DataLoader loader(test.data, {.batch_size = options->batch_size});
     const EvaluateOptions how{.devices = job.devices(), .split = {.shards = job.shards}, .dtype = job.dtype};

@@ -7,6 +7,7 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <optional>
 #include <span>
 
 #include "lockstep/base/file.h"
@@ -101,7 +102,10 @@ Metric make_metric(const std::string& name, std::int64_t classes, const metrics:
   if (name == "accuracy") return metrics::accuracy(options);
   if (name == "perplexity") return metrics::perplexity(options);
   if (name == "confusion_matrix") return metrics::confusion_matrix(classes, options);
-  if (const std::int64_t k = k_of_top_k(name); k > 0) return metrics::top_k_accuracy(k, options);
+  if (const std::int64_t k = k_of_top_k(name); k > 0) {
+    if (k > classes) throw UsageError(fmt::format("--metrics {}: there are {} classes", name, classes));
+    return metrics::top_k_accuracy(k, options);
+  }
   throw UsageError(fmt::format(
       "--metrics {}: expected accuracy, top5_accuracy (or another number), perplexity, or confusion_matrix", name));
 }
@@ -165,25 +169,49 @@ std::unique_ptr<Module> build_model(const JobOptions& o, std::int64_t classes, D
 
 namespace {
 
-// What a checkpoint's recipe says about weights that do not fit, or else what was asked for.
-std::string models_of(const JobOptions& o) {
+// A text in the recipe of the checkpoint --init-from; none in a file of weights.
+std::optional<std::string> recipe_text(const JobOptions& o, std::string_view name) {
   try {
-    if (!std::filesystem::is_directory(o.init_from)) {
-      read_safetensors(o.init_from);  // a bad file is of no model
-      return fmt::format("; expected weights of --model {}", o.model);
-    }
+    if (!std::filesystem::is_directory(o.init_from)) return std::nullopt;
     const Recipe recipe = read_recipe(o.init_from);
-    const Recipe::Value* found = recipe.find("model");
-    const std::string* model = found ? found->as<std::string>() : nullptr;
-    if (!model) return fmt::format("; expected weights of --model {}", o.model);
-    if (*model == o.model) return "";
-    return fmt::format("; the checkpoint is of --model {}, expected --model {}", *model, o.model);
+    const Recipe::Value* found = recipe.find(name);
+    const std::string* text = found ? found->as<std::string>() : nullptr;
+    return text ? std::optional(*text) : std::nullopt;
   } catch (const std::exception&) {
-    return "";  // load_weights() has told it
+    return std::nullopt;  // whoever loads the weights says so
   }
 }
 
+bool is_weights_file(const std::string& path) {
+  try {
+    if (std::filesystem::is_directory(path)) return false;
+    read_safetensors(path);
+    return true;
+  } catch (const std::exception&) {
+    return false;
+  }
+}
+
+// Which weights were found, or else which were asked for, if they do not fit.
+std::string models_of(const JobOptions& o) {
+  const std::optional<std::string> model = recipe_text(o, "model");
+  if (model && *model != o.model) {
+    return fmt::format("; the checkpoint is of --model {}, expected --model {}", *model, o.model);
+  }
+  return is_weights_file(o.init_from) ? fmt::format("; expected weights of --model {}", o.model) : "";
+}
+
 }  // namespace
+
+void notice_other_text(const JobOptions& o, const Examples& examples) {
+  if (!o.is_language_model() || o.init_from.empty()) return;
+  const std::optional<std::string> text = recipe_text(o, "data");
+  if (!text || *text == examples.sha256()) return;
+  notice(fmt::format(
+      "--init-from {}: learned another text than --data {}: a text numbers its own characters, so the model "
+      "may take one for another",
+      o.init_from, o.data));
+}
 
 std::unique_ptr<Module> make_initialized_model(const JobOptions& o, const ToolJob& job, std::int64_t classes) {
   auto net = build_model(o, classes, job.dtype);
@@ -216,7 +244,10 @@ std::vector<Metric> make_metrics(const JobOptions& o, std::int64_t classes) {
   if (std::ranges::find(names, "accuracy") == names.end()) names.insert(names.begin(), "accuracy");
   const metrics::ClassOptions axis{.dim = -1};
   std::vector<Metric> all;
-  for (const std::string& name : names) all.push_back(make_metric(name, classes, axis));
+  for (const std::string& name : names) {
+    if (std::ranges::count(names, name) > 1) throw UsageError(fmt::format("--metrics: {} is named twice", name));
+    all.push_back(make_metric(name, classes, axis));
+  }
   return all;
 }
 

@@ -27,6 +27,8 @@ struct Examples {
 Examples load_examples(const JobOptions& options, MnistPart part);
 // Writes a notice if --limit-train or --limit-test exceeds the number of examples.
 void notice_limit(const JobOptions& options, MnistPart part, const Examples& examples);
+// Writes a notice if the checkpoint --init-from of a language model learned another text than --data.
+void notice_other_text(const JobOptions& options, const Examples& examples);
 // Placeholder examples of the same shapes, for timing and graphs.
 Examples made_up_examples(const JobOptions& options, std::int64_t count);
 

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <map>
 #include <system_error>
+#include <utility>
 
 #include "commands.h"
 #include "learning_task.h"
@@ -46,6 +48,23 @@ void check_log_writable(const char* option, const std::string& path) {
   const std::filesystem::path place = std::filesystem::exists(path, unknown) ? std::filesystem::path(path) : folder;
   check(::access(place.c_str(), W_OK) == 0, "{} {}: cannot write {}: {}", option, path, place.string(),
         std::generic_category().message(errno));
+}
+
+// One output would replace or cut the other. Devices and pipes may take several.
+void check_apart(const TrainOptions& o) {
+  const std::pair<const char*, std::filesystem::path> outputs[] = {{"--export", o.export_file},
+                                                                   {"--log", o.log},
+                                                                   {"--plot", o.plot},
+                                                                   {"--trace", o.trace},
+                                                                   {"--weights-log", o.weights_log}};
+  std::map<std::filesystem::path, const char*> users;
+  for (const auto& [option, path] : outputs) {
+    std::error_code unknown;
+    if (path.empty() || (std::filesystem::exists(path, unknown) && !std::filesystem::is_regular_file(path, unknown)))
+      continue;
+    const auto [other, is_first] = users.emplace(std::filesystem::weakly_canonical(path, unknown), option);
+    if (!is_first) throw UsageError(fmt::format("{} and {} name one file, {}", other->second, option, path.string()));
+  }
 }
 
 // A full disk must not cost the weights of a run without checkpoints.
@@ -105,6 +124,7 @@ std::int64_t planned_steps(const TrainOptions& o, std::int64_t examples) {
 void notice_options(const TrainOptions& o, const ToolJob& job, const Examples& train_data, const Examples& test_data) {
   notice_limit(o, MnistPart::train, train_data);
   notice_limit(o, MnistPart::test, test_data);
+  notice_other_text(o, train_data);
   if (parse_balance(o.balance, 0).automatic && job.shards == job.devices_of_ranks) {
     notice("--balance auto changes nothing: each device has one shard");
   } else if (parse_balance(o.balance, 0).automatic && job.devices_of_ranks == 1) {
@@ -215,6 +235,7 @@ int train(TrainOptions o) {
   if (!o.plot.empty() && std::filesystem::path(o.plot).extension() != ".svg") {
     throw UsageError(fmt::format("--plot {}: expected a name that ends in .svg", o.plot));
   }
+  check_apart(o);
   if (rank() == 0) {
     check_writable(o.export_file);
     check_writable(o.plot);

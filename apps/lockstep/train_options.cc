@@ -174,8 +174,8 @@ void TrainOptions::choose_defaults(const CLI::App& app) {
 void TrainOptions::check_watch() const {
   if (watch.empty()) return;
   std::vector<std::string> names{"train_loss", "accuracy"};
-  constexpr std::int64_t kAnyClasses = 10;
-  for (const Metric& m : make_metrics(*this, kAnyClasses)) {
+  constexpr std::int64_t kManyClasses = std::int64_t{1} << 40;  // the data are not loaded yet
+  for (const Metric& m : make_metrics(*this, kManyClasses)) {
     if (!m.table && m.name != "accuracy") names.push_back(m.name);
   }
   if (std::ranges::find(names, watch) != names.end()) return;

@@ -172,6 +172,8 @@ Metric top_k_accuracy(std::int64_t k, const ClassOptions& options) {
   check(k > 0, "top_k_accuracy: k is {}, expected at least 1", k);
   const auto values = [=](const Tensor& outputs, const Tensor& all_labels) {
     const int axis = class_axis(name, outputs, all_labels, options.dim);
+    check(k <= outputs.size(axis), "{}: the outputs have {} classes, expected at least {}", name, outputs.size(axis),
+          k);
     const Tensor labels = unsqueeze(known_labels(all_labels, options), axis);
     const Tensor own = take_along_dim(outputs, labels, axis);
     const Tensor numbers = cumsum(ones_like(outputs), axis) - 1;

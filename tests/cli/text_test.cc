@@ -143,6 +143,23 @@ TEST_F(TrainText, AKilledRunGoesOnInOtherLayouts) {
   }
 }
 
+// Both have as many characters, so the weights fit.
+TEST_F(TrainText, AnotherTextThanTheCheckpointsIsNoticed) {
+  const std::string save = folder_ / "save";
+  ASSERT_EQ(run_tool(training("gpt", {"--max-steps", "1", "--save", save})).status, 0);
+  const auto eval = [&] { return run_tool(with_model("eval", "gpt", {"--init-from", save})); };
+  const ToolResult same = eval();
+  EXPECT_EQ(same.status, 0) << same.err;
+  EXPECT_EQ(same.err, "");
+  {
+    std::ofstream text(text_);
+    for (int i = 0; i < 10; ++i) text << "the bat sat on the mat and the dog ran. ";
+  }
+  const ToolResult other = eval();
+  EXPECT_EQ(other.status, 0) << other.err;
+  EXPECT_THAT(other.err, HasSubstr("lockstep: --init-from " + save + ": learned another text than --data "));
+}
+
 TEST_F(TrainText, ErrorsNameTheOption) {
   const auto expect = [](const Arguments& arguments, const std::string& error, int status = 2) {
     const ToolResult result = run_tool(arguments);

@@ -170,6 +170,7 @@ TEST(Metrics, ErrorsNameTheMetric) {
   EXPECT_ERROR(measure(s.outputs, s.labels, twice), "metric accuracy: the name is used twice");
   EXPECT_ERROR(measure(s.outputs, s.outputs, {metrics::accuracy()}), "accuracy: outputs are [2, 6] f32");
   EXPECT_ERROR(measure(s.outputs, s.labels, {{.name = "odd"}}), "metric odd: `values` is not set");
+  EXPECT_ERROR(measure(s.outputs, s.labels, {metrics::top_k_accuracy(1000)}), "top1000_accuracy: the outputs have ");
   EXPECT_ERROR(metrics::top_k_accuracy(0), "top_k_accuracy: k is 0, expected at least 1");
 }
 
