@@ -46,7 +46,7 @@ Tensor layer_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& 
 }
 
 Tensor rms_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight, std::optional<double> eps) {
-  // Half types are normalized in f32, whose eps is theirs.
+  // bf16 and f16 are normalized in f32, so their default is f32's eps.
   const double smallest = x.defined() && x.dtype() == DType::f64 ? 0x1p-52 : 0x1p-23;
   return by_row("rms_norm", x, weight, {}, {.row = normalized_shape, .eps = eps.value_or(smallest), .centered = false});
 }
