@@ -1,4 +1,4 @@
-// Which of this process's devices computes which shard of a batch.
+// Internal: which of this process's devices computes which shard of a batch.
 #pragma once
 
 #include <cstdint>
