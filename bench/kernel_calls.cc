@@ -32,77 +32,56 @@ class CallLog {
   std::vector<KernelCall> calls_;
 };
 
-class LoggedConv final : public ConvKernels {
- public:
-  LoggedConv(std::unique_ptr<ConvKernels> kernels, CallLog& log) : kernels_(std::move(kernels)), log_(log) {}
+PrepareConvCall logged(const kernels::PrepareConv& c) { return {c.pass, c.options, c.x, Operand::of(c.w), c.dtype}; }
+PrepareMatmulCall logged(const kernels::PrepareMatmul& c) { return {c.options, Operand::of(c.b), c.dtype}; }
+ConvCall logged(ConvPass pass, const Conv2dOptions& options, const View& x, const WeightView& w, const View& bias,
+                const View& y) {
+  const bool prepared(w.prepared);
+  return {pass, options, Operand::of(x), Operand::of(w), Operand::of(bias), Operand::of(y), prepared};
+}
+ConvCall logged(const kernels::Conv& c) { return logged(ConvPass::forward, c.options, c.x, c.w, c.bias, c.y); }
+ConvCall logged(const kernels::ConvBackwardData& c) {
+  return logged(ConvPass::backward_data, c.options, c.dx, c.w, View(), c.dy);
+}
+ConvCall logged(const kernels::ConvBackwardWeights& c) {
+  return logged(ConvPass::backward_weights, c.options, c.x, c.dw, c.db, c.dy);
+}
+MatmulCall logged(const kernels::Matmul& c) {
+  const bool prepared(c.b.prepared);
+  return {c.options, Operand::of(c.a), Operand::of(c.b), Operand::of(c.bias), Operand::of(c.c), prepared};
+}
+MatmulCall logged(const kernels::BatchedMatmul& c) {
+  return {c.options, Operand::of(c.a), Operand::of(c.b), {}, Operand::of(c.c)};
+}
 
+// Notes a call and runs it.
+struct Logging {
+  void operator()(auto& kernels, KernelContext& context, const auto& call) const {
+    log.add(logged(call));
+    kernels.run(context, call);
+  }
+  CallLog& log;
+};
+
+class LoggedConv final : public KernelsWith<ConvKernels, Logging> {
+ public:
+  using KernelsWith::KernelsWith;
   Layout preferred_layout(DType dtype, std::int64_t channels) const override {
-    return kernels_->preferred_layout(dtype, channels);
+    return kernels().preferred_layout(dtype, channels);
   }
   std::int64_t prepared_size(ConvPass pass, const Conv2dOptions& options, const Shape& x, const Shape& w,
                              DType dtype) const override {
-    return kernels_->prepared_size(pass, options, x, w, dtype);
+    return kernels().prepared_size(pass, options, x, w, dtype);
   }
-  void prepare(KernelContext& context, ConvPass pass, const Conv2dOptions& options, const Shape& x, const View& w,
-               DType dtype, const View& prepared) override {
-    log_.add(PrepareConvCall{pass, options, x, Operand::of(w), dtype});
-    kernels_->prepare(context, pass, options, x, w, dtype, prepared);
-  }
-  void forward(KernelContext& context, const Conv2dOptions& options, const View& x, const WeightView& w,
-               const View& bias, const View& y) override {
-    add(ConvPass::forward, options, x, w, bias, y);
-    kernels_->forward(context, options, x, w, bias, y);
-  }
-  void backward_data(KernelContext& context, const Conv2dOptions& options, const View& dy, const WeightView& w,
-                     const View& dx) override {
-    add(ConvPass::backward_data, options, dx, w, View(), dy);
-    kernels_->backward_data(context, options, dy, w, dx);
-  }
-  void backward_weights(KernelContext& context, const Conv2dOptions& options, const View& x, const View& dy,
-                        const View& dw, const View& db) override {
-    add(ConvPass::backward_weights, options, x, dw, db, dy);
-    kernels_->backward_weights(context, options, x, dy, dw, db);
-  }
-
- private:
-  void add(ConvPass pass, const Conv2dOptions& options, const View& x, const WeightView& w, const View& bias,
-           const View& y) {
-    const bool prepared(w.prepared);
-    log_.add(ConvCall{pass, options, Operand::of(x), Operand::of(w), Operand::of(bias), Operand::of(y), prepared});
-  }
-
-  std::unique_ptr<ConvKernels> kernels_;
-  CallLog& log_;
 };
 
-class LoggedMatmul final : public MatmulKernels {
+class LoggedMatmul final : public KernelsWith<MatmulKernels, Logging> {
  public:
-  LoggedMatmul(std::unique_ptr<MatmulKernels> kernels, CallLog& log) : kernels_(std::move(kernels)), log_(log) {}
-
+  using KernelsWith::KernelsWith;
   std::int64_t prepared_size(const MatmulOptions& options, std::int64_t rows, const Shape& b,
                              DType dtype) const override {
-    return kernels_->prepared_size(options, rows, b, dtype);
+    return kernels().prepared_size(options, rows, b, dtype);
   }
-  void prepare(KernelContext& context, const MatmulOptions& options, const View& b, DType dtype,
-               const View& prepared) override {
-    log_.add(PrepareMatmulCall{options, Operand::of(b), dtype});
-    kernels_->prepare(context, options, b, dtype, prepared);
-  }
-  void matmul(KernelContext& context, const MatmulOptions& options, const View& a, const WeightView& b,
-              const View& bias, const View& c) override {
-    const bool prepared(b.prepared);
-    log_.add(MatmulCall{options, Operand::of(a), Operand::of(b), Operand::of(bias), Operand::of(c), prepared});
-    kernels_->matmul(context, options, a, b, bias, c);
-  }
-  void batched_matmul(KernelContext& context, const MatmulOptions& options, const View& a, const View& b,
-                      const View& c) override {
-    log_.add(MatmulCall{options, Operand::of(a), Operand::of(b), {}, Operand::of(c)});
-    kernels_->batched_matmul(context, options, a, b, c);
-  }
-
- private:
-  std::unique_ptr<MatmulKernels> kernels_;
-  CallLog& log_;
 };
 
 std::string conv_name(ConvPass pass, const Conv2dOptions& options, const Shape& x, const Shape& w) {
@@ -168,8 +147,8 @@ std::vector<KernelCall> kernel_calls(const JobOptions& options) {
   CallLog log;  // lives longer than the device whose kernels write it
   ToolJob job = make_job(o);
   KernelFamilies& families = state_of(job.devices().at(0), "bench kernels").backend->families();
-  families.conv = std::make_unique<LoggedConv>(std::move(families.conv), log);
-  families.matmul = std::make_unique<LoggedMatmul>(std::move(families.matmul), log);
+  families.conv = std::make_unique<LoggedConv>(std::move(families.conv), Logging{log});
+  families.matmul = std::make_unique<LoggedMatmul>(std::move(families.matmul), Logging{log});
   const Examples examples = made_up_examples(o, o.batch_size);
   auto net = make_initialized_model(o, job, examples.classes);
   auto optimizer = o.make_optimizer(net->parameters());

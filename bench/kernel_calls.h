@@ -21,7 +21,7 @@ struct Operand {
   bool operator==(const Operand&) const = default;
 };
 
-// ConvKernels::prepare(), once for all shards of a device after each update.
+// kernels::PrepareConv, once for all shards of a device after each update.
 struct PrepareConvCall {
   ConvPass pass;
   Conv2dOptions options;

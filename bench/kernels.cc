@@ -53,7 +53,7 @@ struct Kernels {
   std::optional<Layout> layout;  // instead of the recorded one
 };
 
-// The memory of MatmulKernels::prepare() for products of few rows.
+// The memory of kernels::PrepareMatmul for products of few rows.
 Operand prepared_matrix(const MatmulKernels& matmul, const MatmulOptions& options, const Operand& b, DType dtype) {
   return {.shape = {matmul.prepared_size(options, 1, b.shape, dtype)}};
 }
@@ -65,8 +65,9 @@ Work work_of(const PrepareConvCall& c, const Kernels& kernels, KernelContext& co
   ConvKernels& conv = *kernels.conv;
   const Operand prepared{.shape = {conv.prepared_size(c.pass, c.options, c.x, c.w.shape, c.dtype)}};
   const auto d = std::make_shared<Data>(Data{Buffer(c.w), Buffer(prepared)});
-  return
-      [=, &conv, &context] { conv.prepare(context, c.pass, c.options, c.x, d->w.view(), c.dtype, d->prepared.view()); };
+  return [=, &conv, &context] {
+    conv.run(context, kernels::PrepareConv{c.pass, c.options, c.x, d->w.view(), c.dtype, d->prepared.view()});
+  };
 }
 
 Work work_of(const PrepareMatmulCall& c, const Kernels& kernels, KernelContext& context) {
@@ -75,7 +76,9 @@ Work work_of(const PrepareMatmulCall& c, const Kernels& kernels, KernelContext& 
   };
   MatmulKernels& matmul = *kernels.matmul;
   const auto d = std::make_shared<Data>(Data{Buffer(c.b), Buffer(prepared_matrix(matmul, c.options, c.b, c.dtype))});
-  return [=, &matmul, &context] { matmul.prepare(context, c.options, d->b.view(), c.dtype, d->prepared.view()); };
+  return [=, &matmul, &context] {
+    matmul.run(context, kernels::PrepareMatmul{c.options, d->b.view(), c.dtype, d->prepared.view()});
+  };
 }
 
 Work work_of(const ConvCall& c, const Kernels& kernels, KernelContext& context) {
@@ -91,12 +94,12 @@ Work work_of(const ConvCall& c, const Kernels& kernels, KernelContext& context) 
   const View &x = d->x.view(), &bias = d->bias.view(), &y = d->y.view();
   const WeightView w(d->w.view(), d->prepared.view());
   ConvKernels& conv = *kernels.conv;
-  if (w.prepared) conv.prepare(context, c.pass, c.options, x.shape, w, x.dtype, w.prepared);
+  if (w.prepared) conv.run(context, kernels::PrepareConv{c.pass, c.options, x.shape, w, x.dtype, w.prepared});
   return [=, &conv, &context, options = c.options, pass = c.pass, keep = d] {
     switch (pass) {
-      case ConvPass::forward: return conv.forward(context, options, x, w, bias, y);
-      case ConvPass::backward_data: return conv.backward_data(context, options, y, w, x);
-      case ConvPass::backward_weights: return conv.backward_weights(context, options, x, y, w, bias);
+      case ConvPass::forward: return conv.run(context, kernels::Conv{options, x, w, bias, y});
+      case ConvPass::backward_data: return conv.run(context, kernels::ConvBackwardData{options, y, w, x});
+      case ConvPass::backward_weights: return conv.run(context, kernels::ConvBackwardWeights{options, x, y, w, bias});
     }
   };
 }
@@ -110,10 +113,11 @@ Work work_of(const MatmulCall& c, const Kernels& kernels, KernelContext& context
   if (c.prepared && !kernels.layout) prepared = prepared_matrix(matmul, c.options, c.b, c.a.dtype);
   const auto d = std::make_shared<Data>(Data{Buffer(c.a), Buffer(c.b), Buffer(c.bias), Buffer(c.c), Buffer(prepared)});
   const WeightView b(d->b.view(), d->prepared.view());
-  if (b.prepared) matmul.prepare(context, c.options, b, c.a.dtype, b.prepared);
+  if (b.prepared) matmul.run(context, kernels::PrepareMatmul{c.options, b, c.a.dtype, b.prepared});
   return [=, &matmul, &context, options = c.options] {
-    if (d->a.view().shape.dim() == 3) return matmul.batched_matmul(context, options, d->a.view(), b, d->c.view());
-    matmul.matmul(context, options, d->a.view(), b, d->bias.view(), d->c.view());
+    if (d->a.view().shape.dim() == 3)
+      return matmul.run(context, kernels::BatchedMatmul{options, d->a.view(), b, d->c.view()});
+    matmul.run(context, kernels::Matmul{options, d->a.view(), b, d->bias.view(), d->c.view()});
   };
 }
 
@@ -169,7 +173,8 @@ void measure_kernels(JobOptions o, const BenchOptions& common, Report& report) {
   const std::unique_ptr<Backend> backend = make_cpu_backend({.direct_conv = o.direct_conv});
   const auto conv = make_onednn_conv();
   const auto matmul = make_onednn_matmul();
-  const Kernels ours{&backend->conv(), &backend->matmul(), {}}, onednn{conv.get(), matmul.get(), Layout::channels_last};
+  const Kernels ours{backend->families().conv.get(), backend->families().matmul.get(), {}},
+      onednn{conv.get(), matmul.get(), Layout::channels_last};
   const auto context = backend->make_context(nullptr, 1, nullptr);
   double ms = 0, compared_ms = 0, peer_ms = 0;
   std::vector<std::vector<Cell>> rows;

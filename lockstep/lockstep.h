@@ -8,6 +8,7 @@
 #include "lockstep/autograd/no_grad.h"
 #include "lockstep/autograd/shards.h"
 #include "lockstep/autograd/tensor.h"
+#include "lockstep/base/plain_math.h"
 #include "lockstep/base/random.h"
 #include "lockstep/tensor/array.h"
 #include "lockstep/tensor/copy_options.h"
@@ -71,9 +72,11 @@
 #include "lockstep/nn/upsample.h"
 
 // Optimizers, schedules, loss scaling.
+#include "lockstep/backend/update_rules.h"
 #include "lockstep/optim/adam.h"
 #include "lockstep/optim/loss_scaler.h"
 #include "lockstep/optim/optimizer.h"
+#include "lockstep/optim/rmsprop.h"
 #include "lockstep/optim/schedule.h"
 #include "lockstep/optim/sgd.h"
 #include "lockstep/optim/weight_average.h"

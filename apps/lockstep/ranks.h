@@ -13,9 +13,9 @@ namespace lockstep::app {
 // A --timeout. Throws UsageError unless it is at least a millisecond and at most 1,000,000 seconds.
 std::chrono::milliseconds read_timeout(double seconds);
 
-// `timeout_seconds`: as ProcessGroupOptions::timeout. A process that is alone gets a group of one. If a launcher started
-// several, only WORLD_SIZE=1 makes one of them run alone. Throws UsageError if the back end is mpi but no launcher
-// started this process.
+// `timeout_seconds`: as ProcessGroupOptions::timeout. A process that is alone gets a group of one. If a launcher
+// started several, only WORLD_SIZE=1 makes one of them run alone. Throws UsageError if the back end is mpi but no
+// launcher started this process.
 std::shared_ptr<ProcessGroup> join_ranks(const std::string& backend, std::optional<double> timeout_seconds = {});
 
 // This process's rank, or 0 if it is alone. Does not wait for other ranks.

@@ -21,7 +21,7 @@ std::atomic<std::uint64_t> passes{0};
 struct Leaf {
   int missing = 0;    // edges from nodes that the walk runs, and from roots, whose gradient has not arrived yet
   int by_shard = 0;   // those whose gradient may have addends of shards
-  bool once = false;  // one of the other edges, whose gradient counts once
+  bool once = false;  // whether the gradient of any other edge counts once
   Gradient gradient;
   // Number of gradients that have arrived, by shard. A shard's addend is complete when all edges have delivered.
   SmallVector<int, 8> arrived;
@@ -92,7 +92,7 @@ class Walk {
     for (const auto& [leaf, visit] : leaves_) leaf->passed(pass_);
   } catch (...) {
     for (const auto& [leaf, visit] : leaves_) leaf->abandon(pass_);
-    // What some shards have used, no shard can use again.
+    // A node whose backward function has run for some shards cannot run again for any shard.
     for (const auto& node : nodes_) {
       if (std::ranges::any_of(node->parts, [](const PartBackward& part) { return !part; })) node->clear();
     }
@@ -163,7 +163,7 @@ class Walk {
     const auto place = static_cast<std::size_t>(shard);
     while (leaf.arrived.size() <= place) leaf.arrived.push_back(0);
     if (++leaf.arrived[place] < leaf.by_shard) return;
-    // What counts once joins the lowest shard.
+    // The lowest shard waits for accumulate(): contributions that count once are added to its addend.
     if ((leaf.once || leaf.gradient.has_once()) && shard == (pass_.at ? pass_.at->lowest_shard() : 0)) return;
     if (auto complete = leaf.gradient.take_addend(shard)) edge.target->accumulate_shard(pass_, *std::move(complete));
   }
@@ -200,7 +200,7 @@ class Walk {
         for (std::size_t s : slots) {
           const int shard = at.slots()[s].shard;
           const auto addend = dy.take_addend(shard);
-          // Otherwise no root depends on this part.
+          // Without an addend, no root depends on this part.
           if (!addend) continue;
           const bool counts = at.rows_of(shard) > 0;
           Arrays found = run_part(*node, s, shard, counts ? shard : -1, addend->sum.value);

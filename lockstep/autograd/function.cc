@@ -60,7 +60,7 @@ struct Outline {
   }
 };
 
-// A gradient as the output that it belongs to.
+// The gradient of an output as a tensor with the output's kind and placement.
 Tensor as_tensor(const Gradient& g, const Outline& output, const BackwardPass& pass) {
   if (!g.defined()) return {};
   if (output.kind != Kind::cut) {

@@ -109,7 +109,8 @@ void Gradient::add(Gradient other) {
   if (parts.empty() || std::ranges::is_permutation(parts, other.parts, {}, on, on)) {
     for (const GradientSum& part : other.parts) add_part(part.value);
   } else if (!other.parts.empty()) {
-    // On other devices, the parts would no longer be equal.
+    // The other's parts are equal, but lie on other devices: added to some of these parts, they would make them
+    // unequal. So one of them is added as a contribution that counts once.
     add_single(other.parts[0].value);
   }
   add_single(other.single.value);

@@ -1,16 +1,10 @@
 #include "lockstep/autograd/gradient_tree.h"
 
-#include <algorithm>
-#include <optional>
 #include <utility>
-#include <vector>
 
-#include "lockstep/base/tree.h"
 #include "lockstep/ops/copy.h"
 #include "lockstep/ops/elementwise.h"
 #include "lockstep/ops/launch.h"
-#include "lockstep/ops/reduce.h"
-#include "lockstep/runtime/device_state.h"
 #include "lockstep/runtime/step_recorder.h"
 #include "lockstep/tensor/storage.h"
 
@@ -26,39 +20,17 @@ Array if_present(const ReducedGradient& gradient) {
 
 }  // namespace
 
-bool GradientTree::covers(std::size_t shard) const {
-  return std::ranges::any_of(sums_.subtrees,
-                             [&](const Subtree& s) { return s.first <= shard && shard < s.first + s.size; });
-}
-
-void GradientTree::insert(Subtree subtree) {
-  const auto after = std::ranges::upper_bound(sums_.subtrees, subtree.first, {}, &Subtree::first);
-  sums_.subtrees.insert(after, std::move(subtree));
-}
-
 void GradientTree::set_dtype(DType dtype) {
   check(dtype == DType::f32 || dtype == DType::bf16, "gradient: rounded to {}, expected f32 or bf16", name(dtype));
   clear();
-  dtype_ = dtype;
+  sums_ = ShardTree(dtype);
 }
 
-Array GradientTree::rounded(const Array& gradient) const {
-  return dtype_ == DType::bf16 ? ops::to_dtype(gradient, DType::bf16) : gradient;
-}
-
-// Kernels sum a whole tree in f32; a sum of two bf16 tensors is rounded.
 Array GradientTree::tree_sum(std::span<const Array> leaves, Device device) const {
-  if (dtype_ != DType::bf16) return ops::tree_sum(leaves, device);
-  const auto leaf = [&](std::size_t i) {
-    return leaves[i].defined() ? std::optional(ops::to_device(leaves[i], device, {.non_blocking = true}))
-                               : std::nullopt;
-  };
-  const auto join = [](const Array& a, const Array& b) { return std::optional(ops::binary(BinaryOp::add, a, b)); };
-  return tree_fold(0, leaves.size(), leaf, join).value_or(Array());
+  return sums_.tree_sum(leaves, device);
 }
 
 void GradientTree::add(const BackwardPass& pass, int shard, const Array& gradient) {
-  auto first = static_cast<std::size_t>(shard < 0 ? 0 : shard);
   if (StepRecorder* recorder = StepRecorder::current()) {
     recorder->begin_gradient(this, !present());
   }
@@ -66,45 +38,13 @@ void GradientTree::add(const BackwardPass& pass, int shard, const Array& gradien
   ++version_;
   if (latest_pass_ != pass.number) {
     drop_failed();
-    for (Passes* passes : {&sums_.of_total, &sums_.of_unsynchronized}) passes->forget_good(*gradient.storage()->engine);
+    sums_.forget_good_passes(*gradient.storage()->engine);
     latest_pass_ = pass.number;
     latest_failures_ = pass.failures;
     before_ = sums_;
   }
-  Array sum = gradient;
   if (reducer_) reducer_->added(index_);
-  if (auto before = sums_.unsynchronized.find(first); before != sums_.unsynchronized.end()) {
-    ops::ShardScope scope(shard);
-    sum = ops::binary(BinaryOp::add, before->second, sum);
-    sums_.unsynchronized.erase(before);
-    if (synchronizes(pass)) sums_.of_subtrees.add(sums_.of_unsynchronized);
-  }
-  if (!synchronizes(pass)) {
-    sums_.unsynchronized[first] = sum;
-    sums_.unsynchronized_round = pass.number;
-    sums_.of_unsynchronized.add(pass.failures);
-    return;
-  }
-  if (covers(first) || sums_.round != pass.number) finish_round(gradient.device());
-  sums_.round = pass.number;
-  sums_.of_subtrees.add(pass.failures);
-  {
-    ops::ShardScope scope(shard);
-    sum = rounded(sum);
-  }
-  std::size_t size = 1;
-  while (true) {
-    const auto sibling = std::ranges::find(sums_.subtrees, first ^ size, &Subtree::first);
-    if (sibling == sums_.subtrees.end() || sibling->size != size || sibling->sum.device() != sum.device()) break;
-    ops::ShardScope scope(shard);
-    Array pair[] = {std::move(sum), std::move(sibling->sum)};
-    if ((first & size) != 0) std::swap(pair[0], pair[1]);
-    sum = tree_sum(pair, gradient.device());
-    sums_.subtrees.erase(sibling);
-    first &= ~size;
-    size *= 2;
-  }
-  insert({first, size, std::move(sum)});
+  sums_.add(pass, synchronizes(pass), shard, gradient);
 }
 
 void GradientTree::abandon(const BackwardPass& pass) {
@@ -119,94 +59,38 @@ void GradientTree::passed(const BackwardPass& pass) {
 }
 
 Passes GradientTree::passes() const {
-  Passes all = sums_.of_total;
-  for (const Passes* more : {&sums_.of_subtrees, &sums_.of_unsynchronized, &of_given_}) all.add(*more);
+  Passes all = sums_.passes();
+  all.add(of_given_);
   if (reducer_) all.add(reducer_->passes(index_));
   return all;
 }
 
 // Drops the gradients of passes that have failed, once the program knows.
 void GradientTree::drop_failed() {
-  bool dropped = reducer_ && reducer_->drop_failed(index_);
-  if (const Array some = any(); some.defined()) {
-    Engine& engine = *some.storage()->engine;
-    std::vector<Array> subtrees, unsynchronized;
-    for (const Subtree& subtree : sums_.subtrees) subtrees.push_back(subtree.sum);
-    for (const auto& [shard, sum] : sums_.unsynchronized) unsynchronized.push_back(sum);
-    const auto drop = [&](Passes& passes, std::span<const Array> sums, auto& what) {
-      if (!passes.drop_failed(engine, sums)) return;
-      what = {};
-      dropped = true;
-    };
-    drop(sums_.of_subtrees, subtrees, sums_.subtrees);
-    drop(sums_.of_unsynchronized, unsynchronized, sums_.unsynchronized);
-    drop(sums_.of_total, std::span(&sums_.total, 1), sums_.total);
-    drop(of_given_, std::span(&given_, 1), given_);
+  bool dropped = sums_.drop_failed();
+  if (reducer_ && reducer_->drop_failed(index_)) dropped = true;
+  if (given_.defined() && of_given_.drop_failed(*given_.storage()->engine, std::span(&given_, 1))) {
+    given_ = {};
+    dropped = true;
   }
   if (!dropped) return;
   ++version_;
   read_ = {};
 }
 
-Array GradientTree::any() const {
-  if (sums_.total.defined()) return sums_.total;
-  if (!sums_.subtrees.empty()) return sums_.subtrees[0].sum;
-  if (!sums_.unsynchronized.empty()) return sums_.unsynchronized.begin()->second;
-  return given_;
-}
-
 Array GradientTree::destination(const BackwardPass& pass, int shard, Device device) {
-  if (!reducer_ || !synchronizes(pass) || !sums_.unsynchronized.empty()) return {};
+  if (!reducer_ || !synchronizes(pass) || sums_.waits()) return {};
   // A parameter that is used twice: the second gradient is added to the first one.
   if (std::exchange(destinations_[shard], pass.number) == pass.number) return {};
   return reducer_->destination(index_, shard, device);
 }
 
-// Shards that had no part in the micro-batch after them join its tree. Without one they are a round of their own.
-void GradientTree::merge_unsynchronized(Device device) {
-  if (sums_.unsynchronized.empty()) return;
-  bool own_round = sums_.unsynchronized_round > sums_.round ||
-                   std::ranges::any_of(sums_.unsynchronized, [&](const auto& leaf) { return covers(leaf.first); });
-  if (own_round) finish_round(device);
-  for (auto& [shard, sum] : sums_.unsynchronized) insert({shard, 1, rounded(sum)});
-  sums_.unsynchronized.clear();
-  sums_.of_subtrees.add(std::exchange(sums_.of_unsynchronized, {}));
-}
-
-void GradientTree::finish_round(Device device) {
-  if (sums_.subtrees.empty()) return;
-  // A subtree stands at its first shard's place; the places that it covers are missing leaves, which pass their
-  // siblings on unchanged. So the tree over all places adds what is left to add, in the right order.
-  Array round = sums_.subtrees[0].sum;
-  if (sums_.subtrees.size() > 1 || round.device() != device) {
-    std::vector<Array> leaves(sums_.subtrees.back().first + 1);
-    for (const Subtree& subtree : sums_.subtrees) leaves[subtree.first] = ops::readable_from(subtree.sum, device);
-    round = tree_sum(leaves, device);
-  }
-  if (dtype_ == DType::bf16) round = ops::to_dtype(round, DType::f32);
-  if (sums_.total.defined()) {
-    sums_.total = ops::binary(BinaryOp::add, ops::to_device(sums_.total, device, {.non_blocking = true}), round);
-  } else {
-    sums_.total = round;
-  }
-  sums_.subtrees.clear();
-  sums_.of_total.add(std::exchange(sums_.of_subtrees, {}));
-}
-
 ReducedGradient GradientTree::sum_of_passes(Device device) {
   if (reducer_) return reducer_->sum(index_, device);
-  if (sums_.unsynchronized.empty()) {
-    finish_round(device);
-    if (sums_.total.defined()) sums_.total = ops::to_device(sums_.total, device, {.non_blocking = true});
-    return {sums_.total, {}};
-  }
-  // Merged with what waits, later passes would begin another round, so a program that looks would change the bits.
-  if (!read_.defined()) {
-    const Sums kept = sums_;
-    merge_unsynchronized(device);
-    finish_round(device);
-    read_ = std::exchange(sums_, kept).total;
-  }
+  if (!sums_.waits()) return {sums_.sum(device), {}};
+  // The waiting sums are merged in a copy. If reading merged the sums themselves, later passes would begin another
+  // round, so reading a gradient would change the bits.
+  if (!read_.defined()) read_ = ShardTree(sums_).sum(device);
   read_ = ops::to_device(read_, device, {.non_blocking = true});
   return {read_, {}};
 }
@@ -224,7 +108,7 @@ ReducedGradient GradientTree::mapped_sum(Device device) {
   if (!found.sum.defined()) return {given, {}};
   const Array both = ops::binary(BinaryOp::add, given, ops::to_device(found.sum, device, {.non_blocking = true}));
   if (!found.present.defined()) return {both, {}};
-  // A sum that is not there has zeros, but adding +0 would change -0.
+  // If the sum is not present, it holds zeros. Adding them would change -0 to +0, so the given gradient is chosen.
   return {ops::where(ops::to_device(found.present, device, {.non_blocking = true}), both, given), {}};
 }
 
@@ -244,7 +128,7 @@ ReducedGradient GradientTree::sum(Device device) {
 Array GradientTree::peek(Device device) { return if_present(sum(device)); }
 
 void GradientTree::check_summed() const {
-  check(sums_.unsynchronized.empty() && (!reducer_ || !reducer_->waits()),
+  check(!sums_.waits() && (!reducer_ || !reducer_->waits()),
         "gradient: it is not summed yet: expected a backward() with sync, and no no_sync() guard, before it is set or "
         "mapped");
 }
@@ -274,7 +158,7 @@ void GradientTree::clear() {
   given_ = {};
   of_given_ = {};
   mapped_ = {};
-  sums_ = {};
+  sums_ = ShardTree(sums_.dtype());
   read_ = {};
   before_.reset();
   if (reducer_) reducer_->clear(index_);
@@ -293,13 +177,6 @@ void GradientTree::remove_reducer(const GradientReducer& reducer) {
   reducer_ = nullptr;
 }
 
-std::vector<std::pair<std::size_t, Array>> GradientTree::take_subtrees() {
-  if (!sums_.unsynchronized.empty()) merge_unsynchronized(sums_.unsynchronized.begin()->second.device());
-  std::vector<std::pair<std::size_t, Array>> taken;
-  for (Subtree& subtree : sums_.subtrees) taken.emplace_back(subtree.first, std::move(subtree.sum));
-  sums_.subtrees.clear();
-  sums_.of_subtrees = {};
-  return taken;
-}
+std::vector<std::pair<std::size_t, Array>> GradientTree::take_subtrees() { return sums_.take_subtrees(); }
 
 }  // namespace lockstep

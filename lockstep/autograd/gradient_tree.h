@@ -1,6 +1,5 @@
-// Internal: the gradient of one parameter, from all shards. Leaves are shards. They are summed in the tree of
-// base/tree.h, so the bits do not depend on which device has which shard. Two complete sibling subtrees on one device
-// are merged at once, like carries in a binary counter, so at most log2(shards) + 1 tensors wait on a device.
+// Internal: the gradient of one parameter: what backward passes summed (ShardTree), over all processes if there is a
+// reducer, and what the program made of the sum.
 #pragma once
 
 #include <cstddef>
@@ -15,15 +14,14 @@
 
 #include "lockstep/autograd/gradient_reducer.h"
 #include "lockstep/autograd/passes.h"
+#include "lockstep/autograd/shard_tree.h"
 #include "lockstep/tensor/array.h"
 
 namespace lockstep {
 
 class GradientTree {
  public:
-  // One shard's gradient from one backward pass. Each pass (accumulation over micro-batches) is a round: rounds are
-  // added one after the other, each in the shards' tree. Passes without `sync` are added up by shard instead, and join
-  // the round of the first pass after them.
+  // One shard's gradient from one backward pass.
   void add(const BackwardPass& pass, int shard, const Array& gradient);
   // Drops what a failed pass added, or forgets how to.
   void abandon(const BackwardPass& pass);
@@ -60,9 +58,7 @@ class GradientTree {
   bool has_factor() const { return !factor_.expired(); }
 
   // True if any shard of this process had a gradient, or set() gave one.
-  bool present() const {
-    return sums_.total.defined() || !sums_.subtrees.empty() || !sums_.unsynchronized.empty() || given_.defined();
-  }
+  bool present() const { return !sums_.empty() || given_.defined(); }
   void clear();
 
   // f32 or bf16. With bf16, every shard's gradient and every sum of two subtrees is rounded to it, so that gradients
@@ -81,39 +77,13 @@ class GradientTree {
   Array tree_sum(std::span<const Array> leaves, Device device) const;
 
  private:
-  struct Subtree {
-    std::size_t first, size;  // shards
-    Array sum;
-  };
-
-  bool covers(std::size_t shard) const;
-  void insert(Subtree subtree);
-  Array rounded(const Array& gradient) const;
-  void merge_unsynchronized(Device device);
-  void finish_round(Device device);
   void drop_failed();
-  // One of the sums; undefined if there are none.
-  Array any() const;
   ReducedGradient sum_of_passes(Device device);
   ReducedGradient mapped_sum(Device device);
 
   bool synchronizes(const BackwardPass& pass) const { return pass.sync && (!reducer_ || reducer_->synchronizes()); }
 
-  struct Sums {
-    // Disjoint subtrees of the current round, by first shard, and the round's latest pass.
-    std::vector<Subtree> subtrees;
-    Passes of_subtrees;
-    std::uint64_t round = 0;
-    // Sums by shard of passes without `sync`, and the latest of those passes.
-    std::map<std::size_t, Array> unsynchronized;
-    Passes of_unsynchronized;
-    std::uint64_t unsynchronized_round = 0;
-    // Of the rounds before.
-    Array total;
-    Passes of_total;
-  };
-
-  Sums sums_;
+  ShardTree sums_;
   // Advances with each change of this tree; `mapped_` is the sum at `mapped_version_`.
   std::uint64_t version_ = 0;
   Array given_;
@@ -124,13 +94,12 @@ class GradientTree {
   int next_hook_ = 0;
   std::weak_ptr<const void> factor_;
   // The sums before the latest pass. They are restored if it fails.
-  std::optional<Sums> before_;
+  std::optional<ShardTree> before_;
   std::uint64_t latest_pass_ = 0;
   std::shared_ptr<FailureGroup> latest_failures_;
   // The sum that was read while passes without `sync` waited; they go on waiting.
   Array read_;
   std::map<int, std::uint64_t> destinations_;  // by shard: the pass in which there was one
-  DType dtype_ = DType::f32;
   std::shared_ptr<GradientReducer> reducer_;
   std::size_t index_ = 0;
 };

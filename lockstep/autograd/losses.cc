@@ -19,7 +19,7 @@ namespace {
 // Half types become f32.
 Tensor widened(const Tensor& x) { return is_half_dtype(x.dtype()) ? cast(x, DType::f32) : x; }
 
-// The weight where x is, in x's type.
+// The weight on x's devices, in x's type.
 Tensor weight_near(const Tensor& x, const Tensor& weight) { return cast(beside(x, weight), x.dtype()); }
 
 void check_pair(std::string_view what, const Tensor& x, const Tensor& target) {
@@ -160,7 +160,7 @@ Tensor nll(std::string_view what, const Tensor& x, const Tensor& labels, const N
     weight = weight.defined() ? where(counts, weight, 0.0) : cast(counts, x.dtype());
   }
   if (options.reduction == Reduction::mean && weight.defined()) {
-    // The sums of both in one, so that processes exchange once.
+    // Both are summed in one operation, so that processes exchange once.
     const Tensor both = stack({loss, weight}, 0), sums = sum(both.reshape({2, -1}), 1);
     return narrow(sums, 0, 0, 1) / narrow(sums, 0, 1, 1);
   }

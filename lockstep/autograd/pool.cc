@@ -1,5 +1,7 @@
 #include "lockstep/autograd/pool.h"
 
+#include <cmath>
+
 #include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/lift.h"
 #include "lockstep/ops/pool.h"
@@ -10,16 +12,31 @@ Tensor max_pool2d(const Tensor& x, const Pool2dOptions& options) {
   return lift("max pool", place_rows("max pool", {x}), {x}, [&](const Arrays& in) -> Lifted {
     auto [y, where] = ops::max_pool2d(in[0], options);
     return {y, [where = where, shape = in[0].shape(), options](const PartPass&, const Array& dy) -> Arrays {
-              return {ops::max_pool2d_backward(dy, where, shape, options)};
+              return {ops::pool2d_backward("max pool backward", dy, shape,
+                                           kernels::MaxPoolBackward{options, {}, where.view()}, {where})};
             }};
   });
 }
 
 Tensor avg_pool2d(const Tensor& x, const Pool2dOptions& options) {
   return lift("avg pool", place_rows("avg pool", {x}), {x}, [&](const Arrays& in) -> Lifted {
-    return {ops::avg_pool2d(in[0], options),
+    return {ops::pool2d("avg_pool2d", in[0], kernels::AvgPool{options}),
             [shape = in[0].shape(), options](const PartPass&, const Array& dy) -> Arrays {
-              return {ops::avg_pool2d_backward(dy, shape, options)};
+              return {ops::pool2d_backward("avg pool backward", dy, shape, kernels::AvgPoolBackward{options})};
+            }};
+  });
+}
+
+Tensor lp_pool2d(const Tensor& x, double norm_type, const Pool2dOptions& options) {
+  check(norm_type > 0 && std::isfinite(norm_type), "lp_pool2d: a norm of type {}, expected a finite number above 0",
+        norm_type);
+  check(options.padding == HeightWidth(0), "lp_pool2d: padding {} x {}, expected 0", options.padding[0],
+        options.padding[1]);
+  return lift("lp_pool2d", place_rows("lp_pool2d", {x}), {x}, [&](const Arrays& in) -> Lifted {
+    const Array y = ops::pool2d("lp_pool2d", in[0], kernels::LpPool{options, norm_type});
+    return {y, [x = in[0], y, norm_type, options](const PartPass&, const Array& dy) -> Arrays {
+              return {ops::pool2d_backward("lp_pool2d backward", dy, x.shape(),
+                                           kernels::LpPoolBackward{options, norm_type, x.view(), y.view()}, {x, y})};
             }};
   });
 }
@@ -38,7 +55,8 @@ Tensor pool_rows(std::string_view name, const Tensor& x, const Pool1dOptions& o,
   const Pool2dOptions options{.kernel_size = {1, o.kernel_size},
                               .stride = {1, o.stride},
                               .padding = {0, o.padding},
-                              .count_include_pad = o.count_include_pad};
+                              .count_include_pad = o.count_include_pad,
+                              .ceil_mode = o.ceil_mode};
   return squeeze(pool(unsqueeze(x, 2), options), 2);
 }
 

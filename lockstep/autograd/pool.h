@@ -12,9 +12,12 @@
 namespace LOCKSTEP_API lockstep {
 
 // The largest element, or the mean, of each window: [N, C, H, W] -> [N, C, H', W'], H' = floor((H + 2 padding - kernel)
-// / stride) + 1.
+// / stride) + 1, with ceil_mode rounded up.
 Tensor max_pool2d(const Tensor& x, const Pool2dOptions& options = {});
 Tensor avg_pool2d(const Tensor& x, const Pool2dOptions& options = {});
+// The norm of each window, (sum of x^norm_type)^(1 / norm_type), as in PyTorch: norm_type above 0, no padding, the sum
+// of a window in part outside the image (ceil_mode) is raised to its whole size. Where it is 0, the gradient is 0.
+Tensor lp_pool2d(const Tensor& x, double norm_type, const Pool2dOptions& options = {});
 // The same for sequences: [N, C, L] -> [N, C, L'].
 Tensor max_pool1d(const Tensor& x, const Pool1dOptions& options = {});
 Tensor avg_pool1d(const Tensor& x, const Pool1dOptions& options = {});

@@ -52,7 +52,7 @@ Tensor reduce(std::string_view name, const Tensor& x, unsigned axes, bool keepdi
   return lift(name, placed, {x}, part);
 }
 
-// Where there is nothing to add, ops return their argument. A result is a tensor of its own.
+// Where there is nothing to add, ops return their argument itself. A result must not share its memory.
 Array apart(const Array& y, const Array& x) { return y.storage() == x.storage() ? ops::copy_of(y) : y; }
 
 Lifted sum_part(const Array& in, const Shape& to) {
@@ -196,7 +196,7 @@ Tensor var(const Tensor& x, const Dims& dims, const VarOptions& options) {
   });
 }
 
-// The gradient of equal elements is 0, as in PyTorch, where the root's alone would be infinite.
+// The gradient of equal elements is 0, as in PyTorch. That of the square root alone would be infinite there.
 Tensor std(const Tensor& x, const Dims& dims, const VarOptions& options) {
   resolve_axes("std", x, dims);
   check_floating("std", x);

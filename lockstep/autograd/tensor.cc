@@ -253,7 +253,7 @@ Tensor Tensor::detach() const {
   if (!impl_) return t;
   t.impl_ = std::make_shared<Impl>(*impl_);
   t.impl_->grad = nullptr;
-  // It shares the parameter's memory but is not the parameter.
+  // The copy shares a parameter's memory, but errors must not call it the parameter.
   t.impl_->label.clear();
   return t;
 }

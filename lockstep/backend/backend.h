@@ -62,23 +62,25 @@ class Backend {
   virtual bool multiplies(DType half) const = 0;
   // Whether results depend on KernelContext::threads, as those of oneDNN's bf16 kernels do.
   virtual bool threads_decide_bits([[maybe_unused]] DType dtype) const { return false; }
-  // y = x, like CopyKernels::copy, when only one of the two is in this device's memory (x, if `from_here`) and the
+  // y = x, like kernels::Copy, when only one of the two is in this device's memory (x, if `from_here`) and the
   // other is in the memory of the host or of another device.
   virtual void transfer(KernelContext& context, const View& x, const View& y, [[maybe_unused]] bool from_here) {
-    copy().copy(context, x, y);
+    run(context, kernels::Copy{x, y});
   }
 
-  ElementwiseKernels& elementwise() { return *families_.elementwise; }
-  CopyKernels& copy() { return *families_.copy; }
-  IndexKernels& index() { return *families_.index; }
-  ReduceKernels& reduce() { return *families_.reduce; }
-  MatmulKernels& matmul() { return *families_.matmul; }
-  ConvKernels& conv() { return *families_.conv; }
-  NormKernels& norm() { return *families_.norm; }
-  PoolKernels& pool() { return *families_.pool; }
-  SoftmaxKernels& softmax() { return *families_.softmax; }
-  RandomKernels& random() { return *families_.random; }
-  OptimizerKernels& optimizer() { return *families_.optimizer; }
+  template <typename Call>
+  void run(KernelContext& context, const Call& call) {
+    const auto run_in = [&](auto&... families) {
+      static_assert((knows<decltype(*families), Call> + ...) == 1, "one family has a kernel for each call");
+      (run_if_known(*families, context, call), ...);
+    };
+    auto& f = families_;
+    run_in(f.elementwise, f.copy, f.index, f.reduce, f.matmul, f.conv, f.norm, f.pool, f.softmax, f.random,
+           f.optimizer);
+  }
+  // For the layouts and sizes that they ask for.
+  const MatmulKernels& matmul() const { return *families_.matmul; }
+  const ConvKernels& conv() const { return *families_.conv; }
 
   // A measurement may put kernels here that note calls and pass them on, before the first call.
   KernelFamilies& families() { return families_; }
@@ -87,6 +89,15 @@ class Backend {
   explicit Backend(KernelFamilies families) : families_(std::move(families)) {}
 
  private:
+  template <typename Family, typename Call>
+  static constexpr bool knows = requires(Family& family, KernelContext& context, const Call& call) {
+    family.run(context, call);
+  };
+  template <typename Family, typename Call>
+  static void run_if_known(Family& family, KernelContext& context, const Call& call) {
+    if constexpr (knows<Family, Call>) family.run(context, call);
+  }
+
   KernelFamilies families_;
 };
 
@@ -98,8 +109,8 @@ struct CpuBackendOptions {
   // hardware.
   bool direct_conv = false;
 };
-// Vectorized loops, f16 through f32, and oneDNN for bf16 in hardware. The reference kernels compute f64. Throws for an
-// invalid LOCKSTEP_SIMD.
+// Vectorized loops, f16 through f32, and oneDNN for bf16 in hardware. Loops in f64 are plain. Throws for an invalid
+// LOCKSTEP_SIMD.
 std::unique_ptr<Backend> make_cpu_backend(const CpuBackendOptions& options = {});
 
 struct CudaBackendOptions {

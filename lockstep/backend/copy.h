@@ -4,8 +4,7 @@
 #include <array>
 #include <cstdint>
 
-#include "lockstep/backend/context.h"
-#include "lockstep/tensor/view.h"
+#include "lockstep/backend/kernels.h"
 
 namespace lockstep {
 
@@ -19,16 +18,24 @@ struct StridedCopy {
   std::int64_t from_first = 0, to_first = 0;
 };
 
-class CopyKernels {
- public:
-  virtual ~CopyKernels() = default;
+namespace kernels {
 
-  // y = x: same shape, any pair of dtypes and layouts. f32 to bf16 and f16 rounds to nearest even; floating to integer
-  // truncates. No overlap.
-  virtual void copy(KernelContext&, const View& x, const View& y) = 0;
-
-  // y[to(i)] = x[from(i)] for every i within the extents: see StridedCopy. One dtype; the rest of y stays as it is.
-  virtual void strided(KernelContext&, const StridedCopy& copy, const View& x, const View& y) = 0;
+// y = x: same shape, any pair of dtypes and layouts. f32 to bf16 and f16 rounds to nearest even; floating to integer
+// truncates. No overlap.
+struct Copy {
+  View x, y;
+  static void views(auto& c, const auto& in, const auto& out) { in(c.x), out(c.y); }
 };
+
+// y[to(i)] = x[from(i)] for every i within the extents: see StridedCopy. One dtype; the rest of y stays as it is.
+struct CopyStrided {
+  StridedCopy copy;
+  View x, y;
+  static void views(auto& c, const auto& in, const auto& out) { in(c.x), out(c.y); }
+};
+
+}  // namespace kernels
+
+using CopyKernels = Kernels<kernels::Copy, kernels::CopyStrided>;
 
 }  // namespace lockstep

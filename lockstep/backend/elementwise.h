@@ -2,9 +2,8 @@
 // the end.
 #pragma once
 
-#include "lockstep/backend/context.h"
 #include "lockstep/backend/formulas.h"
-#include "lockstep/tensor/view.h"
+#include "lockstep/backend/kernels.h"
 
 namespace lockstep {
 
@@ -24,37 +23,70 @@ struct Unary {
   constexpr Unary(UnaryOp op, double a = 0, double b = 0) : op(op), a(a), b(b) {}
 };
 
-class ElementwiseKernels {
- public:
-  virtual ~ElementwiseKernels() = default;
+namespace kernels {
 
-  // y = op(x). Same shape, dtype, and layout; y may be x. gelu is exact, x * Phi(x). NaN stays NaN.
-  virtual void unary(KernelContext&, const Unary& op, const View& x, const View& y) = 0;
-
-  // dx = dy * op'(x). `saved` is the output y or the input x: see unary_saves_output. All have one shape, dtype, and
-  // layout. dx may alias dy.
-  virtual void unary_backward(KernelContext&, const Unary& op, const View& saved, const View& dy, const View& dx) = 0;
-
-  // out = op(a, b). Shapes broadcast to out's shape as in NumPy; one floating dtype, or i64 if takes_integers(op).
-  // Equal shapes have equal layouts; a broadcast is plain. out may be a or b if the shapes are equal. maximum and
-  // minimum of NaN are NaN.
-  virtual void binary(KernelContext&, BinaryOp op, const View& a, const View& b, const View& out) = 0;
-
-  // out = op(a, b) ? 1 : 0, as u8. Operands as for binary(), of any dtype. NaN differs from everything.
-  virtual void compare(KernelContext&, CompareOp op, const View& a, const View& b, const View& out) = 0;
-
-  // out = condition ? a : b. Condition u8; a, b and out of any one dtype. Shapes broadcast to out's; all plain, or of
-  // one shape and layout.
-  virtual void where(KernelContext&, const View& condition, const View& a, const View& b, const View& out) = 0;
-
-  // y = scale * x + shift. Same shape, dtype and layout; y may be x.
-  virtual void affine(KernelContext&, double scale, double shift, const View& x, const View& y) = 0;
-
-  // Every element of y becomes `value`. Any dtype.
-  virtual void fill(KernelContext&, double value, const View& y) = 0;
-
-  // y[i] = start + i * step, computed in f64 and rounded once. Plain layout, any dtype.
-  virtual void arange(KernelContext&, double start, double step, const View& y) = 0;
+// y = op(x). Same shape, dtype, and layout; y may be x. gelu is exact, x * Phi(x). NaN stays NaN.
+struct Unary {
+  lockstep::Unary op;
+  View x, y;
+  static void views(auto& c, const auto& in, const auto& out) { in(c.x), out(c.y); }
 };
+
+// dx = dy * op'(x). `saved` is the output y or the input x: see unary_saves_output. All have one shape, dtype, and
+// layout. dx may alias dy.
+struct UnaryBackward {
+  lockstep::Unary op;
+  View saved, dy, dx;
+  static void views(auto& c, const auto& in, const auto& out) { in(c.saved), in(c.dy), out(c.dx); }
+};
+
+// out = op(a, b). Shapes broadcast to out's shape as in NumPy; one floating dtype, or i64 if takes_integers(op).
+// Equal shapes have equal layouts; a broadcast is plain. out may be a or b if the shapes are equal. maximum and
+// minimum of NaN are NaN.
+struct Binary {
+  BinaryOp op;
+  View a, b, out;
+  static void views(auto& c, const auto& in, const auto& out) { in(c.a), in(c.b), out(c.out); }
+};
+
+// out = op(a, b) ? 1 : 0, as u8. Operands as for Binary, of any dtype. NaN differs from everything.
+struct Compare {
+  CompareOp op;
+  View a, b, out;
+  static void views(auto& c, const auto& in, const auto& out) { in(c.a), in(c.b), out(c.out); }
+};
+
+// out = condition ? a : b. Condition u8; a, b and out of any one dtype. Shapes broadcast to out's; all plain, or of
+// one shape and layout.
+struct Where {
+  View condition, a, b, out;
+  static void views(auto& c, const auto& in, const auto& out) { in(c.condition), in(c.a), in(c.b), out(c.out); }
+};
+
+// y = scale * x + shift. Same shape, dtype and layout; y may be x.
+struct Affine {
+  double scale, shift;
+  View x, y;
+  static void views(auto& c, const auto& in, const auto& out) { in(c.x), out(c.y); }
+};
+
+// Every element of y becomes `value`. Any dtype.
+struct Fill {
+  double value;
+  View y;
+  static void views(auto& c, const auto&, const auto& out) { out(c.y); }
+};
+
+// y[i] = start + i * step, computed in f64 and rounded once. Plain layout, any dtype.
+struct Arange {
+  double start, step;
+  View y;
+  static void views(auto& c, const auto&, const auto& out) { out(c.y); }
+};
+
+}  // namespace kernels
+
+using ElementwiseKernels = Kernels<kernels::Unary, kernels::UnaryBackward, kernels::Binary, kernels::Compare,
+                                   kernels::Where, kernels::Affine, kernels::Fill, kernels::Arange>;
 
 }  // namespace lockstep

@@ -2,23 +2,29 @@
 // index has `along` numbers for each place of the other axes; an axis of extent 1 shares them.
 #pragma once
 
-#include "lockstep/backend/context.h"
-#include "lockstep/tensor/view.h"
+#include "lockstep/backend/kernels.h"
 
 namespace lockstep {
 
-class IndexKernels {
- public:
-  virtual ~IndexKernels() = default;
+namespace kernels {
 
-  // y[a, i, b] = x[a, index[a, i, b], b]: x [outer, m, inner], y [outer, n, inner], of any one dtype. An index outside
-  // [0, m) is an error.
-  virtual void take(KernelContext&, const View& x, const View& index, const View& y) = 0;
-
-  // y[a, j, b] = the sum of x[a, i, b] over all i with index[a, i, b] == j, in the order of i; 0 if there is none.
-  // x [outer, n, inner], y [outer, m, inner], of one floating dtype; bf16 and f16 are summed in f32. An index outside
-  // [0, m) is an error.
-  virtual void scatter_sum(KernelContext&, const View& x, const View& index, const View& y) = 0;
+// y[a, i, b] = x[a, index[a, i, b], b]: x [outer, m, inner], y [outer, n, inner], of any one dtype. An index outside
+// [0, m) is an error.
+struct Take {
+  View x, index, y;
+  static void views(auto& c, const auto& in, const auto& out) { in(c.x), in(c.index), out(c.y); }
 };
+
+// y[a, j, b] = the sum of x[a, i, b] over all i with index[a, i, b] == j, in the order of i; 0 if there is none.
+// x [outer, n, inner], y [outer, m, inner], of one floating dtype; bf16 and f16 are summed in f32. An index outside
+// [0, m) is an error.
+struct ScatterSum {
+  View x, index, y;
+  static void views(auto& c, const auto& in, const auto& out) { in(c.x), in(c.index), out(c.y); }
+};
+
+}  // namespace kernels
+
+using IndexKernels = Kernels<kernels::Take, kernels::ScatterSum>;
 
 }  // namespace lockstep

@@ -15,9 +15,10 @@ View matrix(const View& x, std::int64_t i) {
 
 }  // namespace
 
-void MatmulKernels::batched_matmul(KernelContext& context, const MatmulOptions& options, const View& a, const View& b,
-                                   const View& c) {
-  for (std::int64_t i = 0; i < c.shape[0]; ++i) matmul(context, options, matrix(a, i), matrix(b, i), {}, matrix(c, i));
+void MatmulKernels::run(KernelContext& context, const kernels::BatchedMatmul& call) {
+  for (std::int64_t i = 0; i < call.c.shape[0]; ++i) {
+    run(context, kernels::Matmul{call.options, matrix(call.a, i), matrix(call.b, i), {}, matrix(call.c, i)});
+  }
 }
 
 }  // namespace lockstep

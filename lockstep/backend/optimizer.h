@@ -1,47 +1,35 @@
 // Internal: optimizer steps over many arrays in one call. Arithmetic and state are f32 (f64 with f64), plain layout.
 #pragma once
 
+#include <array>
+#include <cmath>
+#include <cstddef>
 #include <span>
 
-#include "lockstep/backend/context.h"
-#include "lockstep/base/plain_math.h"
-#include "lockstep/tensor/view.h"
+#include "lockstep/backend/kernels.h"
+#include "lockstep/backend/update_rules.h"
 
 namespace lockstep {
 
-struct SgdArgs {
-  double lr = 0.1;
-  double momentum = 0;
-  double weight_decay = 0;
-  bool nesterov = false;
-  // Absent, or f64 [1]: replaces lr. A recorded step reads its learning rate there.
-  View rate = {};
-};
+// The update of one parameter's replica on one device: of arrays for ops, of views for kernels.
+template <typename Operand>
+struct Update {
+  Operand weight;
+  Operand grad;
+  // Those of the rule; the others are absent.
+  std::array<Operand, 3> states = {};
+  // u8 [1]: 0 leaves weight and states as they are, as if the parameter did not exist. Absent: 1.
+  Operand present = {};
+  // i64 [1]: the parameter's number of steps so far. Rules with kCountsSteps need it and count further.
+  Operand steps = {};
+  // The index of the parameter's group among the rules.
+  std::size_t group = 0;
 
-struct AdamArgs {
-  double lr = 1e-3;
-  double beta1 = 0.9;
-  double beta2 = 0.999;
-  double eps = 1e-8;
-  double weight_decay = 0;
-  // AdamW: decays the weights directly instead of through the gradient.
-  bool decoupled = false;
-  View rate = {};
+  static void views(auto& u, const auto& each) {
+    each(u.weight), each(u.grad), each(u.present), each(u.steps);
+    for (auto& state : u.states) each(state);
+  }
 };
-
-// Returns the learning rate, from memory if it is there. The caller must be able to read that memory.
-template <typename Args>
-double current_rate(const Args& args) {
-  return args.rate ? *args.rate.template as<double>() : args.lr;
-}
-
-// The divisors of the moments in a step of Adam. `step` counts from 1.
-struct BiasCorrections {
-  double first, second;
-};
-constexpr BiasCorrections bias_corrections(double beta1, double beta2, std::int64_t step) {
-  return {1 - plain_power(beta1, step), 1 - plain_power(beta2, step)};
-}
 
 // One step of dynamic loss scaling. The scale is a power of two, so multiplying and dividing by it is exact.
 struct LossScaleArgs {
@@ -54,45 +42,60 @@ struct LossScaleArgs {
   static constexpr double kLeast = 0x1p-60, kMost = 0x1p60;
 };
 
-// One parameter on one device. state0 is the momentum buffer or Adam's first moment, state1 the second.
-struct UpdateItem {
-  View weight;
-  View grad;
-  View state0;
-  View state1;
-  // u8 [1]: 0 leaves the parameter as it is. Absent: 1.
-  View present;
-  // i64 [1]: the parameter's number of steps so far. Adam needs it and counts further.
-  View steps = {};
+namespace kernels {
 
-  bool skipped() const { return present && *present.as<std::uint8_t>() == 0; }
-  // Counts a step and returns its number, from 1.
-  std::int64_t count_step() const { return ++*steps.as<std::int64_t>(); }
+// Updates by a rule of update_rules.h. `scale` (absent: 1) is a scalar [1] of f64 by which gradients are multiplied: the
+// factor of clipping by norm and of loss scaling. A negative one leaves all weights and states unchanged, but the step
+// counts. `rate` is absent, or f64 [1], which replaces the rule's learning rate; a recorded step reads it there.
+template <typename Rule>
+struct Update {
+  Rule rule;
+  std::span<const lockstep::Update<View>> updates;
+  View scale, rate;
+  static void views(auto& c, const auto& in, const auto& out) { in(c.scale), in(c.rate), out(c.updates); }
 };
 
-class OptimizerKernels {
- public:
-  virtual ~OptimizerKernels() = default;
-
-  // Like torch.optim.SGD with dampening 0: g = scale * grad + weight_decay * w; m = momentum * m + g; w -= lr *
-  // (nesterov ? g + momentum * m : m). state0 is absent without momentum and starts as zeros, so m = g in the first
-  // step. `scale` (absent: 1) is a scalar [1] of f64: the factor of clipping by norm and of loss scaling. A negative
-  // one leaves all weights and states unchanged.
-  virtual void sgd(KernelContext&, const SgdArgs&, std::span<const UpdateItem>, const View& scale) = 0;
-
-  // Like torch.optim.Adam and AdamW. The bias corrections are those of each item's own steps. A step with a negative
-  // scale counts, too.
-  virtual void adam(KernelContext&, const AdamArgs&, std::span<const UpdateItem>, const View& scale) = 0;
-
-  // scale [1] = min(1, max_norm / (sqrt(squared_norm) + 1e-6)); both f64.
-  virtual void clip_scale(KernelContext&, double max_norm, const View& squared_norm, const View& scale) = 0;
-
-  // Like torch.amp.GradScaler. state, f32 [2], holds the loss scale and the number of good steps since it changed.
-  // squared_norm is that of the scaled gradients. If it is finite, factor = min(1, max_norm / (norm + 1e-6)) /
-  // state[0], with the norm of the unscaled gradients, and the scale doubles after growth_interval such steps in a row.
-  // Otherwise factor = -1, and the scale is halved.
-  virtual void loss_scale(KernelContext&, const LossScaleArgs&, const View& squared_norm, const View& state,
-                          const View& factor) = 0;
+// scale [1] = min(1, max_norm / (sqrt(squared_norm) + 1e-6)); both f64.
+struct ClipScale {
+  double max_norm;
+  View squared_norm, scale;
+  static void views(auto& c, const auto& in, const auto& out) { in(c.squared_norm), out(c.scale); }
 };
+
+// Like torch.amp.GradScaler. state, f32 [2], holds the loss scale and the number of good steps since it changed.
+// squared_norm is that of the scaled gradients. If it is finite, factor = min(1, max_norm / (norm + 1e-6)) /
+// state[0], with the norm of the unscaled gradients, and the scale doubles after growth_interval such steps in a row.
+// Otherwise factor = -1, and the scale is halved.
+struct LossScale {
+  LossScaleArgs args;
+  View squared_norm, state, factor;
+  static void views(auto& c, const auto& in, const auto& out) { in(c.squared_norm), out(c.state), out(c.factor); }
+};
+
+}  // namespace kernels
+
+template <typename... Rules>
+Kernels<kernels::Update<Rules>..., kernels::ClipScale, kernels::LossScale> optimizer_kernels(RuleList<Rules...>);
+using OptimizerKernels = decltype(optimizer_kernels(UpdateRules()));
+
+// The formulas of ClipScale and LossScale, shared by the cpu and cuda back ends.
+constexpr double clip_factor(double max_norm, double norm) {
+  const double factor = max_norm / (norm + 1e-6);
+  return factor > 1 ? 1 : factor;  // NaN stays NaN
+}
+// Returns the factor. A template only because std::sqrt is not constexpr, which device code needs.
+template <typename C>
+constexpr C loss_scale_factor(const LossScaleArgs& args, C squared_norm, float* state) {
+  const double scale = state[0], good = state[1] + 1;
+  if (squared_norm - squared_norm != 0) {  // not finite
+    if (scale > LossScaleArgs::kLeast) state[0] = static_cast<float>(scale / 2);
+    state[1] = 0;
+    return -1.0;
+  }
+  const bool grows = good >= static_cast<double>(args.growth_interval);
+  if (grows && scale < LossScaleArgs::kMost) state[0] = static_cast<float>(scale * 2);
+  state[1] = static_cast<float>(grows ? 0 : good);
+  return (args.max_norm > 0 ? clip_factor(args.max_norm, std::sqrt(squared_norm) / scale) : 1) / scale;
+}
 
 }  // namespace lockstep

@@ -3,9 +3,8 @@
 // ends give the same bits.
 #pragma once
 
-#include "lockstep/backend/context.h"
+#include "lockstep/backend/kernels.h"
 #include "lockstep/base/random.h"
-#include "lockstep/tensor/view.h"
 
 namespace lockstep {
 
@@ -16,20 +15,36 @@ inline RandomKey current_key(RandomKey key, const View& key_at) {
   return {static_cast<std::uint64_t>(words[0]), static_cast<std::uint64_t>(words[1])};
 }
 
-class RandomKernels {
- public:
-  virtual ~RandomKernels() = default;
+namespace kernels {
 
-  // y[i] = low + (high - low) * random_uniform(key, i). Any floating dtype, plain.
-  virtual void uniform(KernelContext&, RandomKey key, double low, double high, const View& y) = 0;
-  // y[i] = mean + stddev * random_normal(key, i). Any floating dtype, plain.
-  virtual void normal(KernelContext&, RandomKey key, double mean, double stddev, const View& y) = 0;
-
-  // y[i] = random_uniform(key, i) < keep ? x[i] / keep : 0, with i in memory order. This is dropout, and with the same
-  // key also its backward. Same shape, dtype, and layout; y may be x. `key_at` is absent, or i64 [2] with the key's two
-  // words, which then replace `key`; a recorded step reads them there.
-  virtual void dropout(KernelContext&, RandomKey key, const View& key_at, double keep, const View& x,
-                       const View& y) = 0;
+// y[i] = low + (high - low) * random_uniform(key, i). Any floating dtype, plain.
+struct Uniform {
+  RandomKey key;
+  double low, high;
+  View y;
+  static void views(auto& c, const auto&, const auto& out) { out(c.y); }
 };
+// y[i] = mean + stddev * random_normal(key, i). Any floating dtype, plain.
+struct Normal {
+  RandomKey key;
+  double mean, stddev;
+  View y;
+  static void views(auto& c, const auto&, const auto& out) { out(c.y); }
+};
+
+// y[i] = random_uniform(key, i) < keep ? x[i] / keep : 0, with i in memory order. This is dropout, and with the same
+// key also its backward. Same shape, dtype, and layout; y may be x. `key_at` is absent, or i64 [2] with the key's two
+// words, which then replace `key`; a recorded step reads them there.
+struct Dropout {
+  RandomKey key;
+  View key_at;
+  double keep;
+  View x, y;
+  static void views(auto& c, const auto& in, const auto& out) { in(c.key_at), in(c.x), out(c.y); }
+};
+
+}  // namespace kernels
+
+using RandomKernels = Kernels<kernels::Uniform, kernels::Normal, kernels::Dropout>;
 
 }  // namespace lockstep

@@ -4,8 +4,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "lockstep/backend/context.h"
-#include "lockstep/tensor/view.h"
+#include "lockstep/backend/kernels.h"
 
 namespace lockstep {
 
@@ -17,35 +16,70 @@ struct LabelRules {
   bool ignores(std::int64_t label) const { return ignored == label; }
 };
 
-// Losses are means over the samples of one shard. dloss is a scalar [1] of loss's dtype: the gradient of the
-// job's loss with respect to this shard's (its share of the samples).
-class SoftmaxKernels {
- public:
-  virtual ~SoftmaxKernels() = default;
+namespace kernels {
 
-  // Over the last axis, plain layout, one floating dtype.
-  virtual void softmax(KernelContext&, const View& x, const View& y) = 0;
-  virtual void softmax_backward(KernelContext&, const View& y, const View& dy, const View& dx) = 0;
-  virtual void log_softmax(KernelContext&, const View& x, const View& y) = 0;
-  virtual void log_softmax_backward(KernelContext&, const View& y, const View& dy, const View& dx) = 0;
-
-  // sums [3] = the sum over samples that count of -sum_k q[n, k] log softmax(logits)[n, k], with
-  // q = (1 - smoothing) * onehot(label) + smoothing / classes, then the number of ignored samples, and that of counted
-  // ones, all three divided by n. So the samples' share of the batch weights all three. logits [n, classes] f32, bf16,
-  // f16 or f64; labels i64 [n]; sums f32 (f64 with f64). Another label outside [0, classes) is an error that names it.
-  // n = 0 gives zeros.
-  virtual void cross_entropy(KernelContext&, const View& logits, const View& labels, const LabelRules& rules,
-                             const View& sums) = 0;
-  // loss [1] = the mean over the samples that count, sums[0] * (1 + sums[1] / sums[2]), from the sums of all shards. If
-  // none is ignored, it is sums[0] itself; if none counts, it is NaN.
-  virtual void cross_entropy_mean(KernelContext&, const View& sums, const View& loss) = 0;
-  // dlogits of the mean. `sums` are those of all shards.
-  virtual void cross_entropy_backward(KernelContext&, const View& logits, const View& labels, const LabelRules& rules,
-                                      const View& sums, const View& dloss, const View& dlogits) = 0;
-
-  // loss [1] = mean over all elements of (x - target)^2; dx = 2 (x - target) / numel * dloss.
-  virtual void mse(KernelContext&, const View& x, const View& target, const View& loss) = 0;
-  virtual void mse_backward(KernelContext&, const View& x, const View& target, const View& dloss, const View& dx) = 0;
+// Over the last axis, plain layout, one floating dtype.
+struct Softmax {
+  View x, y;
+  static void views(auto& c, const auto& in, const auto& out) { in(c.x), out(c.y); }
 };
+struct SoftmaxBackward {
+  View y, dy, dx;
+  static void views(auto& c, const auto& in, const auto& out) { in(c.y), in(c.dy), out(c.dx); }
+};
+struct LogSoftmax {
+  View x, y;
+  static void views(auto& c, const auto& in, const auto& out) { in(c.x), out(c.y); }
+};
+struct LogSoftmaxBackward {
+  View y, dy, dx;
+  static void views(auto& c, const auto& in, const auto& out) { in(c.y), in(c.dy), out(c.dx); }
+};
+
+// Losses are means over the samples of one shard. dloss is a scalar [1] of loss's dtype: the gradient of the job's loss
+// with respect to this shard's (its share of the samples).
+
+// sums [3] = the sum over samples that count of -sum_k q[n, k] log softmax(logits)[n, k], with
+// q = (1 - smoothing) * onehot(label) + smoothing / classes, then the number of ignored samples, and that of counted
+// ones, all three divided by n. So the samples' share of the batch weights all three. logits [n, classes] f32, bf16,
+// f16 or f64; labels i64 [n]; sums f32 (f64 with f64). Another label outside [0, classes) is an error that names it.
+// n = 0 gives zeros.
+struct CrossEntropy {
+  View logits, labels;
+  LabelRules rules;
+  View sums;
+  static void views(auto& c, const auto& in, const auto& out) { in(c.logits), in(c.labels), out(c.sums); }
+};
+// loss [1] = the mean over the samples that count, sums[0] * (1 + sums[1] / sums[2]), from the sums of all shards. If
+// none is ignored, it is sums[0] itself; if none counts, it is NaN.
+struct CrossEntropyMean {
+  View sums, loss;
+  static void views(auto& c, const auto& in, const auto& out) { in(c.sums), out(c.loss); }
+};
+// dlogits of the mean. `sums` are those of all shards.
+struct CrossEntropyBackward {
+  View logits, labels;
+  LabelRules rules;
+  View sums, dloss, dlogits;
+  static void views(auto& c, const auto& in, const auto& out) {
+    in(c.logits), in(c.labels), in(c.sums), in(c.dloss), out(c.dlogits);
+  }
+};
+
+// loss [1] = mean over all elements of (x - target)^2; dx = 2 (x - target) / numel * dloss.
+struct Mse {
+  View x, target, loss;
+  static void views(auto& c, const auto& in, const auto& out) { in(c.x), in(c.target), out(c.loss); }
+};
+struct MseBackward {
+  View x, target, dloss, dx;
+  static void views(auto& c, const auto& in, const auto& out) { in(c.x), in(c.target), in(c.dloss), out(c.dx); }
+};
+
+}  // namespace kernels
+
+using SoftmaxKernels = Kernels<kernels::Softmax, kernels::SoftmaxBackward, kernels::LogSoftmax,
+                               kernels::LogSoftmaxBackward, kernels::CrossEntropy, kernels::CrossEntropyMean,
+                               kernels::CrossEntropyBackward, kernels::Mse, kernels::MseBackward>;
 
 }  // namespace lockstep

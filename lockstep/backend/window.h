@@ -1,6 +1,6 @@
 // The windows of two-dimensional convolutions and pooling. Height comes first, then width. Along each axis, H becomes
 //   convolution: H' = floor((H + 2 padding - dilation (kernel - 1) - 1) / stride) + 1
-//   pooling:     H' = floor((H + 2 padding - kernel) / stride) + 1
+//   pooling:     H' = floor((H + 2 padding - kernel) / stride) + 1, with ceil_mode rounded up
 // It is an error if the window does not fit the padded image.
 #pragma once
 
@@ -50,6 +50,9 @@ struct Pool2dOptions {
   HeightWidth padding = 0;
   // For average pooling: padding counts as zeros in the mean (PyTorch's default).
   bool count_include_pad = true;
+  // Rounds the output's size up: a last window that begins in the image may reach beyond its padding. What lies there
+  // counts in no mean.
+  bool ceil_mode = false;
 };
 
 // The same for sequences.
@@ -58,6 +61,7 @@ struct Pool1dOptions {
   std::int64_t stride = kernel_size;
   std::int64_t padding = 0;
   bool count_include_pad = true;
+  bool ceil_mode = false;
 };
 
 }  // namespace lockstep

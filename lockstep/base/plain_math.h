@@ -1,4 +1,4 @@
-// Internal: functions made of single IEEE operations, so they have the same bits on every machine, with every standard
+// Functions made of single IEEE operations, so they have the same bits on every machine, with every standard
 // library, and on GPUs (compiled without contraction of a * b + c). Errors are about one ulp unless a function says
 // otherwise.
 #pragma once
@@ -11,7 +11,7 @@
 
 #include "lockstep/base/export.h"
 
-namespace lockstep {
+namespace LOCKSTEP_API lockstep {
 
 // c[0] + c[1] x + c[2] x^2 + ...
 template <std::size_t N>

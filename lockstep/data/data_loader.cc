@@ -214,7 +214,7 @@ DataLoader::Iterator& DataLoader::Iterator::operator++() {
   if (!prefetcher_->next(current_)) {
     done_ = true;
     current_.clear();
-    // Unless another loop has begun.
+    // If another loop has begun meanwhile, the epoch is that loop's.
     if (loader_->begun_ && loader_->epoch_ == epoch_) loader_->set_epoch(epoch_ + 1);
   }
   return *this;

@@ -26,8 +26,8 @@ struct DataLoaderOptions {
   bool shuffle = false;
   // Chooses the order. Do not combine with `shuffle`.
   std::shared_ptr<const Sampler> sampler{};
-  // Of the order and of random transforms. Not set: RuntimeOptions::seed of this process when the loop begins, 0
-  // without a Runtime.
+  // The seed of the order and of random transforms. Not set: RuntimeOptions::seed of this process when the loop begins,
+  // 0 without a Runtime.
   std::optional<std::uint64_t> seed = {};
   // Skips the last batch if it is not full. If it is short on any rank, all ranks skip it.
   bool drop_last = false;
@@ -53,13 +53,13 @@ class DataLoader {
   DataLoader(D dataset, DataLoaderOptions options)
       : DataLoader(std::make_shared<const D>(std::move(dataset)), std::move(options)) {}
 
-  // The epoch decides the order and the random transforms of a loop. The first loop has epoch 0, and each loop the one
-  // after that of the loop before, even if that was left by `break`. set_epoch() sets the epoch of the next loop.
+  // The epoch decides the order and the random transforms of a loop. The first loop has epoch 0, and each further loop
+  // has the next epoch, even if a `break` ended the one before. set_epoch() sets the epoch of the next loop.
   void set_epoch(std::int64_t epoch);
-  // That of the loop in progress; after its end, that of the next loop.
+  // The epoch of the loop in progress or, after its end, of the next loop.
   std::int64_t epoch() const { return epoch_; }
-  // The next loop begins with this batch of epoch(), so that a run can resume in the middle: after a `break`, it goes
-  // on with the epoch that was left.
+  // The next loop begins with this batch of epoch(), so that a run can resume in the middle: after a `break`, the loop
+  // continues the interrupted epoch.
   void skip_batches(std::int64_t count);
 
   // The number of batches in an epoch.

@@ -10,7 +10,7 @@
 namespace lockstep {
 namespace {
 
-// Without an engine.
+// How long helpers spin if the team belongs to no engine.
 constexpr std::chrono::nanoseconds kSpin{20'000};
 
 template <typename Condition>
@@ -36,7 +36,7 @@ void ThreadTeam::start() {
   try {
     for (int i = 1; i < threads_; ++i) helpers_.emplace_back([this, policy] { help(policy); });
   } catch (const std::system_error&) {
-    // The system has no more threads for this process. Those that there are compute the same.
+    // This process may have no more threads. Fewer helpers compute the same bits.
   }
 }
 

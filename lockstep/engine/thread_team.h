@@ -70,7 +70,7 @@ class ThreadTeam {
   std::atomic<bool> worker_sleeps_{false};
   std::atomic<bool> stopping_{false};
 
-  std::mutex mutex_;  // of what follows
+  std::mutex mutex_;  // protects the members below
   std::exception_ptr error_;
   int failed_part_ = 0;
 };

@@ -34,7 +34,7 @@ MultiheadAttention::MultiheadAttention(MultiheadAttentionOptions options)
   }
 }
 
-// [N, heads, L, E / heads] of x, by the given third of the weight.
+// Projects x by third `part` of the weight, and returns it by heads: [N, heads, L, E / heads].
 Tensor MultiheadAttention::heads(const Tensor& x, int part) const {
   const std::int64_t features = options_.embed_dim;
   check(x.defined() && x.shape().dim() == 3 && x.size(2) == features,

@@ -83,8 +83,8 @@ TruncatedNormal::TruncatedNormal(TruncatedNormalOptions options) : options(optio
 
 void TruncatedNormal::operator()(const Array& parameter, RandomKey key) const {
   const auto [mean, stddev, a, b] = options;
-  // In standard deviations. Between near bounds a uniform number is kept as often as the density says, compared with
-  // that of the likeliest place.
+  // The bounds in standard deviations. Between near bounds, this is rejection sampling: a uniform number is kept with
+  // the probability density(number) / density(likeliest number).
   const double low = (a - mean) / stddev, high = (b - mean) / stddev, likeliest = std::clamp(0.0, low, high);
   const bool near = high - low <= 4;
   fill_from_host(parameter, [&](std::uint64_t i) {
@@ -129,8 +129,8 @@ void KaimingNormal::operator()(const Array& parameter, RandomKey key) const {
 
 Orthogonal::Orthogonal(double gain) : gain(gain) { check_gain("orthogonal", gain); }
 
-// Gram and Schmidt's algorithm on normal numbers, twice for each vector: what the first pass leaves of others, the
-// second one takes away.
+// The Gram-Schmidt process on normal numbers, twice for each vector: the second pass removes what rounding in the first
+// one left of the other vectors.
 void Orthogonal::operator()(const Array& parameter, RandomKey key) const {
   check(parameter.shape().dim() >= 2, "orthogonal: the parameter is {}, expected at least 2 axes (out, in, ...)",
         parameter.shape());

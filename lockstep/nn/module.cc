@@ -223,7 +223,7 @@ Parameter Module::add_buffer(std::string name, ParameterOptions options) {
 
 void Module::add(std::string name, Module& child) {
   check_name(name);
-  // Names would have no end.
+  // In a module that contains itself, paths such as "a.a.a.weight" would have no end.
   child.visit("", [&](const std::string& path, const Module& m) {
     if (&m != this) return;
     fail("module: child '{}' {}, expected a module that does not contain its parent", name,

@@ -219,7 +219,7 @@ struct Parameter::State : std::enable_shared_from_this<State> {
     return options.initializer ? options.initializer : other;
   }
 
-  // Attached to the graph, or not.
+  // Makes the replicated tensor, which is a leaf of the graph if the parameter is trainable.
   void connect() {
     if (replicas.empty()) return;
     tensor = Tensor::replicated(replicas);
@@ -231,7 +231,7 @@ struct Parameter::State : std::enable_shared_from_this<State> {
   }
 
   static void assign(const Array& replica, const Array& value) {
-    // It is held until the copy is done if it comes from the host.
+    // A value in host memory may be freed after this call, so the copy waits.
     ops::copy_(value, replica, {.non_blocking = !value.device().is_host()});
   }
 

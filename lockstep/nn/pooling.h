@@ -40,6 +40,20 @@ class AvgPool2d : public Module {
   Pool2dOptions options_;
 };
 
+// The norm of each window: see lp_pool2d().
+class LPPool2d : public Module {
+ public:
+  LPPool2d(double norm_type, Pool2dOptions options) : norm_type_(norm_type), options_(options) {}
+  Tensor forward(const Tensor& x) override { return lp_pool2d(x, norm_type_, options_); }
+
+ protected:
+  std::string extra_repr() const override;
+
+ private:
+  double norm_type_;
+  Pool2dOptions options_;
+};
+
 // The mean of each image: [N, C, H, W] -> [N, C, 1, 1]. An image without pixels is an error.
 class GlobalAvgPool2d : public Module {
  public:

@@ -112,16 +112,20 @@ std::string Unflatten::extra_repr() const {
   return fmt::format("dim={}, unflattened_size={}", dim_, python(unflattened_size_));
 }
 std::string MaxPool2d::extra_repr() const {
-  return fmt::format("kernel_size={}, stride={}, padding={}, dilation=1, ceil_mode=False", pair(options_.kernel_size),
-                     pair(options_.stride), pair(options_.padding));
+  return fmt::format("kernel_size={}, stride={}, padding={}, dilation=1, ceil_mode={}", pair(options_.kernel_size),
+                     pair(options_.stride), pair(options_.padding), python(options_.ceil_mode));
 }
 std::string AvgPool2d::extra_repr() const {
   return fmt::format("kernel_size={}, stride={}, padding={}", pair(options_.kernel_size), pair(options_.stride),
                      pair(options_.padding));
 }
+std::string LPPool2d::extra_repr() const {
+  return fmt::format("norm_type={}, kernel_size={}, stride={}, ceil_mode={}", python(norm_type_),
+                     pair(options_.kernel_size), pair(options_.stride), python(options_.ceil_mode));
+}
 std::string MaxPool1d::extra_repr() const {
-  return fmt::format("kernel_size={}, stride={}, padding={}, dilation=1, ceil_mode=False", options_.kernel_size,
-                     options_.stride, options_.padding);
+  return fmt::format("kernel_size={}, stride={}, padding={}, dilation=1, ceil_mode={}", options_.kernel_size,
+                     options_.stride, options_.padding, python(options_.ceil_mode));
 }
 std::string AvgPool1d::extra_repr() const {
   return fmt::format("kernel_size={}, stride={}, padding={}", tuple(options_.kernel_size), tuple(options_.stride),

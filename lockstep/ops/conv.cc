@@ -59,8 +59,7 @@ Array conv2d(const Array& x, const Array& w, const Array& bias, const Conv2dOpti
   const Array weight = plain_weight(w);
   const Array prepared = prepared_weights(weight, ConvPass::forward, options, x.shape(), x.dtype());
   launch("conv2d", {in, weight, prepared, bias}, {y},
-         [options, x = in.view(), w = WeightView(weight.view(), prepared.view()), bias = bias.view(), y = y.view()](
-             Backend& b, KernelContext& c) { b.conv().forward(c, options, x, w, bias, y); });
+         kernels::Conv{options, in.view(), WeightView(weight.view(), prepared.view()), bias.view(), y.view()});
   return y;
 }
 
@@ -70,8 +69,7 @@ Array conv2d_backward_data(const Array& dy, const Array& w, const Shape& x_shape
   const Array weight = plain_weight(w);
   const Array prepared = prepared_weights(weight, ConvPass::backward_data, options, x_shape, dy.dtype());
   launch("conv2d backward data", {g, weight, prepared}, {dx},
-         [options, dy = g.view(), w = WeightView(weight.view(), prepared.view()), dx = dx.view()](
-             Backend& b, KernelContext& c) { b.conv().backward_data(c, options, dy, w, dx); });
+         kernels::ConvBackwardData{options, g.view(), WeightView(weight.view(), prepared.view()), dx.view()});
   return dx;
 }
 
@@ -83,8 +81,7 @@ ConvWeightGrads conv2d_backward_weights(const Array& x, const Array& dy, const S
   ConvWeightGrads grads{empty_or(into, "conv2d backward weights", w_shape, dtype, x.device()), {}};
   if (with_bias) grads.bias = empty({w_shape[0]}, dtype, x.device());
   launch("conv2d backward weights", {in, g}, {grads.weight, grads.bias},
-         [options, x = in.view(), dy = g.view(), dw = grads.weight.view(), db = grads.bias.view()](
-             Backend& b, KernelContext& c) { b.conv().backward_weights(c, options, x, dy, dw, db); });
+         kernels::ConvBackwardWeights{options, in.view(), g.view(), grads.weight.view(), grads.bias.view()});
   return grads;
 }
 

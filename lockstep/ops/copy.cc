@@ -88,8 +88,7 @@ Array convert(const Array& x, DType dtype, Layout layout) {
     return Array(x.storage(), v).with_shard(x.shard());
   }
   Array y = empty(x.shape(), dtype, x.device(), layout);
-  launch(x.dtype() == dtype ? "reorder" : "convert", {x}, {y},
-         [x = x.view(), y = y.view()](Backend& b, KernelContext& c) { b.copy().copy(c, x, y); });
+  launch(x.dtype() == dtype ? "reorder" : "convert", {x}, {y}, kernels::Copy{x.view(), y.view()});
   return y;
 }
 
@@ -118,12 +117,12 @@ void copy_(const Array& x, const Array& y, CopyOptions options) {
     if (t->device().is_host()) adopt_host(*t, state.engine);
     if (recorder) recorder->use(*t);
   }
-  // Such an array is another one each time.
+  // A recorded step would repeat the copy with the same array of the host, but each step has another one.
   if (recorder && (from_host || to_host)) recorder->refuse("it copies from or to the host's memory");
   Task task;
   task.name = from_host ? "copy in" : to_host ? "copy out" : "copy";
   task.reads.push_back(x.resource());
-  // Part of a storage: what is around it stays, so the write depends on the old data as well.
+  // y is a part of its storage. The rest of the storage keeps its data, so the task also counts as a reader.
   if (y.view().bytes() < y.storage()->bytes) task.reads.push_back(y.resource());
   task.writes.push_back(y.resource());
   UpdateScope::join(task);
@@ -141,7 +140,7 @@ void copy_(const Array& x, const Array& y, CopyOptions options) {
     if (apart) {
       backend->transfer(context, x, y, !inward);
     } else {
-      backend->copy().copy(context, x, y);
+      backend->run(context, kernels::Copy{x, y});
     }
   };
   state.engine->push(std::move(task));
@@ -200,7 +199,7 @@ Array pin(const Array& x, Device device) {
   if (!state.pinned || x.numel() == 0) return x;
   x.wait();
   Array y = empty_host(x.shape(), x.dtype(), device).with_shard(x.shard());
-  // The block's last user may still be at it.
+  // Tasks of the block's last user may still read or write it.
   state.engine->wait_unused(y.resource());
   std::memcpy(y.view().data, x.view().data, x.view().bytes());
   return y;

@@ -45,8 +45,7 @@ Array unary(const Unary& op, const Array& x) {
   check(is_floating(x.dtype()), "{}: input is {}, expected a floating type: cast() it", name(op.op),
         lockstep::name(x.dtype()));
   Array y = empty_like(x);
-  launch(name(op.op), {x}, {y},
-         [op, x = x.view(), y = y.view()](Backend& b, KernelContext& c) { b.elementwise().unary(c, op, x, y); });
+  launch(name(op.op), {x}, {y}, kernels::Unary{op, x.view(), y.view()});
   return y;
 }
 
@@ -54,10 +53,7 @@ Array unary_backward(const Unary& op, const Array& saved, const Array& dy) {
   check_same(name(op.op), saved, dy);
   Array g = to_layout(dy, saved.layout());
   Array dx = empty_like(saved);
-  launch(name(op.op), {saved, g}, {dx},
-         [op, s = saved.view(), dy = g.view(), dx = dx.view()](Backend& b, KernelContext& c) {
-           b.elementwise().unary_backward(c, op, s, dy, dx);
-         });
+  launch(name(op.op), {saved, g}, {dx}, kernels::UnaryBackward{op, saved.view(), g.view(), dx.view()});
   return dx;
 }
 
@@ -67,20 +63,14 @@ Array binary(BinaryOp op, const Array& a, const Array& b) {
   check(integers || is_floating(a.dtype()), "{}: inputs are {}, expected a floating type: cast() them", name(op),
         lockstep::name(a.dtype()));
   Array out = empty(in.shape, a.dtype(), a.device(), in.a.layout());
-  launch(name(op), {in.a, in.b}, {out},
-         [op, x = in.a.view(), z = in.b.view(), out = out.view()](Backend& b, KernelContext& c) {
-           b.elementwise().binary(c, op, x, z, out);
-         });
+  launch(name(op), {in.a, in.b}, {out}, kernels::Binary{op, in.a.view(), in.b.view(), out.view()});
   return out;
 }
 
 Array compare(CompareOp op, const Array& a, const Array& b, std::string_view what) {
   const Operands in(what.empty() ? name(op) : what, a, b);
   Array out = empty(in.shape, DType::u8, a.device(), in.a.layout());
-  launch(name(op), {in.a, in.b}, {out},
-         [op, x = in.a.view(), z = in.b.view(), out = out.view()](Backend& b, KernelContext& c) {
-           b.elementwise().compare(c, op, x, z, out);
-         });
+  launch(name(op), {in.a, in.b}, {out}, kernels::Compare{op, in.a.view(), in.b.view(), out.view()});
   return out;
 }
 
@@ -138,10 +128,7 @@ Array where(const Array& condition, const Array& a, const Array& b) {
   const Array plain = to_layout(condition, Layout::plain), x = to_layout(a, Layout::plain),
               z = to_layout(b, Layout::plain);
   Array out = empty(shape, a.dtype(), a.device());
-  launch("where", {plain, x, z}, {out},
-         [condition = plain.view(), x = x.view(), z = z.view(), out = out.view()](Backend& b, KernelContext& c) {
-           b.elementwise().where(c, condition, x, z, out);
-         });
+  launch("where", {plain, x, z}, {out}, kernels::Where{plain.view(), x.view(), z.view(), out.view()});
   return out;
 }
 
@@ -164,9 +151,7 @@ Array affine(const Array& x, double scale, double shift) {
   if (x.dtype() == DType::i64) return integer_affine(x, scale, shift);
   check(is_floating(x.dtype()), "affine: input is {}, expected a floating type: cast() it", lockstep::name(x.dtype()));
   Array y = empty_like(x);
-  launch("affine", {x}, {y}, [=, x = x.view(), y = y.view()](Backend& b, KernelContext& c) {
-    b.elementwise().affine(c, scale, shift, x, y);
-  });
+  launch("affine", {x}, {y}, kernels::Affine{scale, shift, x.view(), y.view()});
   return y;
 }
 
@@ -185,9 +170,7 @@ void check_holds(std::string_view what, DType dtype, double value) {
   });
 }
 
-void fill_(const Array& y, double value) {
-  launch("fill", {}, {y}, [value, y = y.view()](Backend& b, KernelContext& c) { b.elementwise().fill(c, value, y); });
-}
+void fill_(const Array& y, double value) { launch("fill", {}, {y}, kernels::Fill{value, y.view()}); }
 
 Array full(const Shape& shape, double value, DType dtype, Device device) {
   Array y = empty(shape, dtype, device);
@@ -199,17 +182,14 @@ Array scalar_like(const Array& x, double value) { return full({}, value, x.dtype
 
 Array arange(std::int64_t count, DType dtype, Device device, double start, double step) {
   Array y = empty({count}, dtype, device);
-  launch("arange", {}, {y},
-         [=, y = y.view()](Backend& b, KernelContext& c) { b.elementwise().arange(c, start, step, y); });
+  launch("arange", {}, {y}, kernels::Arange{start, step, y.view()});
   return y;
 }
 
 void add_(const Array& y, const Array& x) {
   check_same("add", y, x);
   Array z = to_layout(x, y.layout());
-  launch("add", {y, z}, {y}, [y = y.view(), z = z.view()](Backend& b, KernelContext& c) {
-    b.elementwise().binary(c, BinaryOp::add, y, z, y);
-  });
+  launch("add", {y, z}, {y}, kernels::Binary{BinaryOp::add, y.view(), z.view(), y.view()});
 }
 
 }  // namespace lockstep::ops

@@ -40,10 +40,7 @@ struct Indexed {
 Array take_along_axis(const Array& x, const Array& index, int axis) {
   const Indexed in("take_along_axis", x, index, axis);
   Array y = empty(with_extent(in.shape, axis, index.size(axis)), x.dtype(), x.device());
-  launch("take", {in.x, in.index}, {y},
-         [x = in.x.view(), i = in.index.view(), y = around_axis(y, axis).view()](Backend& b, KernelContext& c) {
-           b.index().take(c, x, i, y);
-         });
+  launch("take", {in.x, in.index}, {y}, kernels::Take{in.x.view(), in.index.view(), around_axis(y, axis).view()});
   return y;
 }
 
@@ -55,9 +52,7 @@ Array scatter_sum(const Array& x, const Array& index, int axis, std::int64_t ext
   const Indexed in("scatter_add", x, index, axis);
   Array y = empty(with_extent(in.shape, axis, extent), x.dtype(), x.device());
   launch("scatter add", {in.x, in.index}, {y},
-         [x = in.x.view(), i = in.index.view(), y = around_axis(y, axis).view()](Backend& b, KernelContext& c) {
-           b.index().scatter_sum(c, x, i, y);
-         });
+         kernels::ScatterSum{in.x.view(), in.index.view(), around_axis(y, axis).view()});
   return y;
 }
 

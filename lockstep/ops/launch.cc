@@ -9,8 +9,8 @@ namespace {
 thread_local int current_shard = -1;
 thread_local UpdateScope* current_update = nullptr;
 
-// Where an array is likely to be used, for the allocator. A lane that is not known yet is none: a block that another
-// lane still uses would make independent tasks wait for one another.
+// The lane that is likely to use a new array, for the allocator. Without a known lane, the allocator takes no block
+// that a lane still uses, because that would make independent tasks wait for one another.
 LaneId likely_lane(const DeviceState& state) {
   return InterOpParallelGuard::active() ? LaneId() : state.compute_lane(current_shard);
 }
@@ -46,14 +46,14 @@ Array empty(const Shape& shape, DType dtype, Device device, Layout layout) {
   Block block = recorder ? recorder->allocate(state, view.bytes(), likely_lane(state))
                          : state.allocator->allocate(view.bytes(), likely_lane(state));
   view.data = block.data;
-  // The storage keeps the device's state.
+  // Shares ownership of the device's state, so the storage keeps the whole device alive.
   std::shared_ptr<CachingAllocator> allocator(state.shared_from_this(), state.allocator.get());
   auto storage = make_block_storage(std::move(allocator), std::move(block), view.bytes(), device, state.engine);
   return Array(std::move(storage), view).with_shard(current_shard);
 }
 
 Array empty_or(const Array& into, std::string_view what, const Shape& shape, DType dtype, Device device) {
-  state_of(device, what);  // whose error names the operation
+  state_of(device, what);  // throws for host memory, with the operation's name
   if (!into.defined()) return empty(shape, dtype, device);
   check(into.shape() == shape && into.dtype() == dtype && into.device() == device && into.layout() == Layout::plain,
         "{}: the result's memory is {}, expected a plain {} {} on {}", what, into, shape, name(dtype), device.name());
@@ -90,7 +90,7 @@ Task make_task(std::string_view name, DeviceState& device, std::span<const A> re
           device.name);
     t.storage()->check_writable();
     task.writes.push_back(t.resource());
-    // Part of a storage: what is around it stays, so the write depends on the old data as well.
+    // The array is a part of its storage. The rest of the storage keeps its data, so the task also counts as a reader.
     if (t.view().bytes() < t.storage()->bytes) task.reads.push_back(t.resource());
   }
   task.updates = options.updates;

@@ -1,6 +1,7 @@
 // Internal: how an operation becomes a task: allocate what it returns, name what it reads and writes, push ONE task.
 #pragma once
 
+#include <concepts>
 #include <initializer_list>
 #include <optional>
 #include <string_view>
@@ -81,8 +82,9 @@ Task make_task(std::string_view name, DeviceState& device, std::span<const A> re
 // Call it when the task that writes the array has been pushed.
 void count_write(const Array& t);
 
-// Pushes a task on the device of writes[0] that calls kernel(Backend&, KernelContext&). All arrays must be on that
-// device. The kernel captures views, not arrays: the resource protects memory that the host frees in the meantime.
+// Pushes a task on the device of writes[0] that runs a kernel call, or calls kernel(Backend&, KernelContext&). All
+// arrays must be on that device. The kernel has views, not arrays: the resource protects memory that the host frees
+// in the meantime.
 template <typename A, typename Kernel>
 void launch_task(std::string_view name, std::span<const A> reads, std::span<const A> writes, Kernel&& kernel,
                  const LaunchOptions& options) {
@@ -90,7 +92,12 @@ void launch_task(std::string_view name, std::span<const A> reads, std::span<cons
   DeviceState& device = state_of(first.device(), name);
   Task task = make_task(name, device, reads, writes, options);
   task.run = [backend = device.backend.get(), kernel = std::forward<Kernel>(kernel)](const TaskContext& c) mutable {
-    kernel(*backend, *static_cast<KernelContext*>(c.lane_data));
+    auto& context = *static_cast<KernelContext*>(c.lane_data);
+    if constexpr (std::invocable<Kernel&, Backend&, KernelContext&>) {
+      kernel(*backend, context);
+    } else {
+      backend->run(context, kernel);
+    }
   };
   device.engine->push(std::move(task));
   for (const Array& t : writes) count_write(t);

@@ -51,8 +51,7 @@ Array matmul(const Array& a, const Array& b, const Array& bias, const MatmulOutp
     Array prepared;
     if (b.device() == a.device()) prepared = prepared_weights(b, o, m, a.dtype());
     launch("matmul", {a, b, prepared, bias}, {c},
-           [o, a = a.view(), b = WeightView(b.view(), prepared.view()), bias = bias.view(), c = c.view()](
-               Backend& backend, KernelContext& ctx) { backend.matmul().matmul(ctx, o, a, b, bias, c); });
+           kernels::Matmul{o, a.view(), WeightView(b.view(), prepared.view()), bias.view(), c.view()});
     return c;
   }
   const Shape batch = broadcast_shape("matmul", batch_of(a), batch_of(b));
@@ -65,9 +64,7 @@ Array matmul(const Array& a, const Array& b, const Array& bias, const MatmulOutp
         "matmul: {} x {} with a bias, or into given memory, expected b with 2 axes", a.shape(), b.shape());
   const Array x = matrices(a, batch), z = matrices(b, batch);
   Array c = empty({batch.numel(), m, n}, dtype, a.device());
-  launch("matmul", {x, z}, {c}, [o, a = x.view(), b = z.view(), c = c.view()](Backend& backend, KernelContext& ctx) {
-    backend.matmul().batched_matmul(ctx, o, a, b, c);
-  });
+  launch("matmul", {x, z}, {c}, kernels::BatchedMatmul{o, x.view(), z.view(), c.view()});
   return reshape(c, with_matrix(batch, m, n));
 }
 

@@ -19,8 +19,7 @@ BatchStats batch_norm_stats(const Array& x) {
   Shape channels{x.size(1)};
   BatchStats stats{x.size(0) * x.size(2) * x.size(3), empty(channels, stats_dtype(x), x.device()),
                    empty(channels, stats_dtype(x), x.device())};
-  launch("batch norm stats", {x}, {stats.mean, stats.m2},
-         [x = x.view(), s = stats.view()](Backend& b, KernelContext& c) { b.norm().stats(c, x, s); });
+  launch("batch norm stats", {x}, {stats.mean, stats.m2}, kernels::NormStats{x.view(), stats.view()});
   return stats;
 }
 
@@ -45,7 +44,7 @@ BatchStats merge_batch_stats(std::span<const BatchStats> parts, Device device, b
   launch(
       "batch norm merge", reads, writes,
       [views = std::move(views), out = merged.view()](Backend& b, KernelContext& c) {
-        b.norm().merge_stats(c, views, out);
+        b.run(c, kernels::MergeNormStats{views, out});
       },
       options);
   return merged;
@@ -62,10 +61,8 @@ Array batch_norm(const Array& x, const BatchStats& stats, const Array& gamma, co
     add = to_layout(residual, x.layout());
   }
   Array y = empty_like(x);
-  launch(
-      "batch norm", {x, stats.mean, stats.m2, gamma, beta, add}, {y},
-      [apply, x = x.view(), s = stats.view(), gamma = gamma.view(), beta = beta.view(), r = add.view(), y = y.view()](
-          Backend& b, KernelContext& c) { b.norm().forward(c, x, s, apply.eps, gamma, beta, r, apply.relu, y); });
+  launch("batch norm", {x, stats.mean, stats.m2, gamma, beta, add}, {y},
+         kernels::Norm{x.view(), stats.view(), apply.eps, gamma.view(), beta.view(), add.view(), apply.relu, y.view()});
   return y;
 }
 
@@ -74,17 +71,15 @@ BatchNormSums batch_norm_backward_stats(const Array& dy, const Array& x, const A
   check_same("batch_norm", dy, x);
   Array g = to_layout(dy, x.layout());
   BatchNormSums sums{empty_like(stats.mean), empty_like(stats.mean)};
-  // No values have no variance to divide by.
+  // Without values there is no variance to divide by.
   if (stats.n == 0) {
     fill_(sums.g, 0);
     fill_(sums.g_xhat, 0);
     return sums;
   }
-  launch("batch norm backward stats", {g, x, y, stats.mean, stats.m2}, {sums.g, sums.g_xhat},
-         [eps, dy = g.view(), x = x.view(), y = y.view(), s = stats.view(), beta = sums.g.view(),
-          gamma = sums.g_xhat.view()](Backend& b, KernelContext& c) {
-           b.norm().backward_stats(c, dy, x, y, s, eps, gamma, beta);
-         });
+  launch(
+      "batch norm backward stats", {g, x, y, stats.mean, stats.m2}, {sums.g, sums.g_xhat},
+      kernels::NormBackwardStats{g.view(), x.view(), y.view(), stats.view(), eps, sums.g_xhat.view(), sums.g.view()});
   return sums;
 }
 
@@ -93,10 +88,8 @@ BatchNormGrads batch_norm_backward_data(const Array& dy, const Array& x, const A
   Array g = to_layout(dy, x.layout());
   BatchNormGrads grads{empty_like(x), with_residual ? empty_like(x) : Array()};
   launch("batch norm backward", {g, x, y, stats.mean, stats.m2, gamma, sums.g, sums.g_xhat}, {grads.x, grads.residual},
-         [eps, dy = g.view(), x = x.view(), y = y.view(), s = stats.view(), gamma = gamma.view(), g = sums.g.view(),
-          gx = sums.g_xhat.view(), dx = grads.x.view(), dr = grads.residual.view()](Backend& b, KernelContext& c) {
-           b.norm().backward_data(c, dy, x, y, s, eps, gamma, g, gx, dx, dr);
-         });
+         kernels::NormBackwardData{g.view(), x.view(), y.view(), stats.view(), eps, gamma.view(), sums.g.view(),
+                                   sums.g_xhat.view(), grads.x.view(), grads.residual.view()});
   return grads;
 }
 
@@ -105,8 +98,7 @@ void batch_norm_commit(const BatchStats& stats, double momentum, const Array& ru
   DeviceState& device = state_of(running_mean.device(), "batch_norm");
   launch("batch norm commit", {stats.mean, stats.m2, running_mean, running_var, batches},
          {running_mean, running_var, batches},
-         [momentum, s = stats.view(), mean = running_mean.view(), var = running_var.view(), n = batches.view()](
-             Backend& b, KernelContext& c) { b.norm().commit(c, s, momentum, mean, var, n); },
+         kernels::CommitNormStats{stats.view(), momentum, running_mean.view(), running_var.view(), batches.view()},
          {.lane = device.urgent_lane, .updates = true});
 }
 
@@ -141,10 +133,8 @@ RowNorm row_norm(std::string_view what, const Array& x, const Array& weight, con
   const auto of_rows = [&] { return empty({in.size(0)}, stats_dtype(x), x.device()); };
   RowNorm norm{empty_like(in), options.centered ? of_rows() : Array(), of_rows()};
   launch(what, {in, scale, shift}, {norm.y, norm.mean, norm.rstd},
-         [eps = options.eps, x = in.view(), w = scale.view(), shift = shift.view(), mean = norm.mean.view(),
-          rstd = norm.rstd.view(), y = norm.y.view()](Backend& b, KernelContext& c) {
-           b.norm().rows_forward(c, x, w, shift, eps, mean, rstd, y);
-         });
+         kernels::NormRows{in.view(), scale.view(), shift.view(), options.eps, norm.mean.view(), norm.rstd.view(),
+                           norm.y.view()});
   norm.y = reshape(norm.y, x.shape());
   return norm;
 }
@@ -161,10 +151,8 @@ RowNormGrads row_norm_backward(std::string_view what, const Array& dy, const Arr
     if (result.defined()) writes.push_back(result);
   }
   launch(fmt::format("{} backward", what), std::vector<Array>{g, in, saved.mean, saved.rstd, scale}, writes,
-         [dy = g.view(), x = in.view(), mean = saved.mean.view(), rstd = saved.rstd.view(), w = scale.view(),
-          dx = grads.x.view(), dw = grads.weight.view(), db = grads.bias.view()](Backend& b, KernelContext& c) {
-           b.norm().rows_backward(c, dy, x, mean, rstd, w, dx, dw, db);
-         });
+         kernels::NormRowsBackward{g.view(), in.view(), saved.mean.view(), saved.rstd.view(), scale.view(),
+                                   grads.x.view(), grads.weight.view(), grads.bias.view()});
   if (needs.x) grads.x = reshape(grads.x, x.shape());
   return grads;
 }

@@ -4,59 +4,35 @@
 #include "lockstep/ops/launch.h"
 
 namespace lockstep::ops {
-namespace {
 
-template <typename Args>
-using UpdateKernel = void (OptimizerKernels::*)(KernelContext&, const Args&, std::span<const UpdateItem>, const View&);
-
-template <typename Args>
-void update(std::string_view what, std::span<const Update> updates, std::vector<Args> groups, const Array& scale,
-            const Array& rates, UpdateKernel<Args> kernel) {
-  if (updates.empty()) return;
-  std::vector<Array> reads, writes;
-  std::vector<std::vector<UpdateItem>> items(groups.size());
-  reads.reserve(updates.size() * 6 + 2);
-  writes.reserve(updates.size() * 4);
-  for (const Update& u : updates) {
+UpdateOperands update_operands(std::string_view what, std::span<const Update<Array>> updates, std::size_t groups,
+                               const Array& scale, const Array& rates) {
+  UpdateOperands o;
+  o.updates.resize(groups);
+  o.rates.resize(groups);
+  for (const Update<Array>& u : updates) {
     check_same(what, u.weight, u.grad);
-    check(u.group < groups.size(), "{}: group {} of {}", what, u.group, groups.size());
-    reads.insert(reads.end(), {u.weight, u.grad, u.state0, u.state1, u.present, u.steps});
-    writes.insert(writes.end(), {u.weight, u.state0, u.state1, u.steps});
-    items[u.group].push_back(
-        {u.weight.view(), u.grad.view(), u.state0.view(), u.state1.view(), u.present.view(), u.steps.view()});
+    check(u.group < groups, "{}: group {} of {}", what, u.group, groups);
+    Update<Array>::views(u, [&](const Array& array) { o.reads.push_back(array); });
+    o.writes.insert(o.writes.end(), {u.weight, u.steps});
+    o.writes.insert(o.writes.end(), u.states.begin(), u.states.end());
+    o.updates[u.group].push_back({.weight = u.weight.view(),
+                                  .grad = u.grad.view(),
+                                  .states = {u.states[0].view(), u.states[1].view(), u.states[2].view()},
+                                  .present = u.present.view(),
+                                  .steps = u.steps.view()});
   }
-  reads.insert(reads.end(), {scale, rates});
-  for (std::size_t g = 0; g < groups.size() && rates.defined(); ++g) {
-    groups[g].rate = narrow(rates, static_cast<std::int64_t>(g), 1).view();
+  o.reads.insert(o.reads.end(), {scale, rates});
+  for (std::size_t g = 0; g < groups && rates.defined(); ++g) {
+    o.rates[g] = narrow(rates, static_cast<std::int64_t>(g), 1).view();
   }
-  launch(what, reads, writes,
-         [kernel, groups = std::move(groups), items = std::move(items), scale = scale.view()](Backend& b,
-                                                                                              KernelContext& c) {
-           for (std::size_t g = 0; g < groups.size(); ++g) {
-             if (!items[g].empty()) (b.optimizer().*kernel)(c, groups[g], items[g], scale);
-           }
-         },
-         {.foreign_reads = true});
-}
-
-}  // namespace
-
-void sgd_(std::span<const Update> updates, std::vector<SgdArgs> groups, const Array& scale, const Array& rates) {
-  update("sgd", updates, std::move(groups), scale, rates, &OptimizerKernels::sgd);
-}
-
-void adam_(std::span<const Update> updates, std::vector<AdamArgs> groups, const Array& scale, const Array& rates) {
-  for (const Update& u : updates) check(u.steps.defined(), "adam: an update has no number of steps");
-  update("adam", updates, std::move(groups), scale, rates, &OptimizerKernels::adam);
+  return o;
 }
 
 Array clip_scale(const Array& squared_norm, double max_norm) {
   check(max_norm > 0, "clip: norm {}, expected above 0", max_norm);
   Array scale = empty({1}, DType::f64, squared_norm.device());
-  launch("clip scale", {squared_norm}, {scale},
-         [max_norm, n = squared_norm.view(), s = scale.view()](Backend& b, KernelContext& c) {
-           b.optimizer().clip_scale(c, max_norm, n, s);
-         });
+  launch("clip scale", {squared_norm}, {scale}, kernels::ClipScale{max_norm, squared_norm.view(), scale.view()});
   return scale;
 }
 
@@ -67,10 +43,7 @@ Array loss_scale_(const Array& state, const Array& squared_norm, const LossScale
   const Array squared = readable_from(squared_norm, state.device());
   Array factor = empty({1}, DType::f64, state.device());
   launch("loss scale", {squared, state}, {factor, state},
-         [args, n = squared.view(), s = state.view(), f = factor.view()](Backend& b, KernelContext& c) {
-           b.optimizer().loss_scale(c, args, n, s, f);
-         },
-         {.foreign_reads = true});
+         kernels::LossScale{args, squared.view(), state.view(), factor.view()}, {.foreign_reads = true});
   return factor;
 }
 

@@ -2,38 +2,50 @@
 #pragma once
 
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "lockstep/backend/optimizer.h"
+#include "lockstep/ops/launch.h"
 #include "lockstep/tensor/array.h"
 
 namespace lockstep::ops {
 
-// One parameter's replica on one device. grad may lie on another device of the memory domain; states as in
-// backend/optimizer.h, undefined where the optimizer has none.
-struct Update {
-  Array weight;
-  Array grad;
-  Array state0;
-  Array state1;
-  // u8 [1]: 0 leaves weight and states unchanged, as if the parameter did not exist. Undefined: 1.
-  Array present;
-  // The index of the parameter's group in `groups`.
-  std::size_t group = 0;
-  // i64 [1]: see UpdateItem::steps.
-  Array steps = {};
+// What a task of updates reads and writes.
+struct UpdateOperands {
+  std::vector<Array> reads, writes;
+  std::vector<std::vector<Update<View>>> updates;  // of each group
+  std::vector<View> rates;                         // of each group; may be absent
 };
+UpdateOperands update_operands(std::string_view what, std::span<const Update<Array>> updates, std::size_t groups,
+                               const Array& scale, const Array& rates);
 
-// One task for all groups. `scale` is undefined, or f64 [1] anywhere in the memory domain. `rates` is undefined, or f64
-// [groups] on the device: it replaces the groups' learning rates.
-void sgd_(std::span<const Update> updates, std::vector<SgdArgs> groups, const Array& scale, const Array& rates = {});
-void adam_(std::span<const Update> updates, std::vector<AdamArgs> groups, const Array& scale, const Array& rates = {});
+// One task for all updates by rules[update.group]. A gradient may lie on another device of the memory domain. `scale`
+// is undefined, or f64 [1] anywhere in the memory domain. `rates` is undefined, or f64 [rules] on the device: it
+// replaces the rules' learning rates.
+template <typename Rule>
+void update_(std::span<const Update<Array>> updates, std::vector<Rule> rules, const Array& scale,
+             const Array& rates = {}) {
+  if (updates.empty()) return;
+  for (const Update<Array>& u : updates) {
+    check(u.steps.defined() || !Rule::kCountsSteps, "{}: an update has no number of steps", Rule::kName);
+  }
+  UpdateOperands o = update_operands(Rule::kName, updates, rules.size(), scale, rates);
+  launch(Rule::kName, o.reads, o.writes,
+         [rules = std::move(rules), updates = std::move(o.updates), rates = std::move(o.rates), scale = scale.view()](
+             Backend& b, KernelContext& c) {
+           for (std::size_t g = 0; g < rules.size(); ++g) {
+             if (!updates[g].empty()) b.run(c, kernels::Update<Rule>{rules[g], updates[g], scale, rates[g]});
+           }
+         },
+         {.foreign_reads = true});
+}
 
 // min(1, max_norm / (sqrt(squared_norm) + 1e-6)), f64 [1].
 Array clip_scale(const Array& squared_norm, double max_norm);
 
-// See OptimizerKernels::loss_scale: writes state, f32 [2], and returns the factor, f64 [1], on its device. squared_norm
-// may be anywhere.
+// See kernels::LossScale: writes state, f32 [2], and returns the factor, f64 [1], on its device. squared_norm may be
+// anywhere.
 Array loss_scale_(const Array& state, const Array& squared_norm, const LossScaleArgs& args);
 
 }  // namespace lockstep::ops

@@ -1,10 +1,6 @@
 #include "lockstep/ops/pool.h"
 
-#include "lockstep/ops/copy.h"
-#include "lockstep/ops/launch.h"
-
 namespace lockstep::ops {
-namespace {
 
 Shape pooled_shape(std::string_view what, const Array& x, const Pool2dOptions& o) {
   check_dim(what, "input", x, 4, "(N, C, H, W)");
@@ -19,47 +15,19 @@ Shape pooled_shape(std::string_view what, const Array& x, const Pool2dOptions& o
     check(reach >= 0, "{}: the window ({} wide) does not fit the padded input ({} wide)", what, o.kernel_size[i],
           x.size(axis) + 2 * o.padding[i]);
     shape[axis] = reach / o.stride[i] + 1;
+    const std::int64_t next = shape[axis] * o.stride[i] - o.padding[i];  // where one more window would begin
+    if (o.ceil_mode && reach % o.stride[i] != 0 && next < x.size(axis)) ++shape[axis];
   }
   return shape;
 }
-
-}  // namespace
 
 MaxPoolResult max_pool2d(const Array& x, const Pool2dOptions& options) {
   Shape shape = pooled_shape("max_pool2d", x, options);
   MaxPoolResult result{empty(shape, x.dtype(), x.device(), x.layout()),
                        empty(shape, DType::i64, x.device(), x.layout())};
   launch("max pool", {x}, {result.y, result.where},
-         [options, x = x.view(), y = result.y.view(), where = result.where.view()](Backend& b, KernelContext& c) {
-           b.pool().max_forward(c, options, x, y, where);
-         });
+         kernels::MaxPool{options, x.view(), result.y.view(), result.where.view()});
   return result;
-}
-
-Array max_pool2d_backward(const Array& dy, const Array& where, const Shape& x_shape, const Pool2dOptions& options) {
-  Array g = to_layout(dy, where.layout());
-  Array dx = empty(x_shape, dy.dtype(), dy.device(), where.layout());
-  launch("max pool backward", {g, where}, {dx},
-         [options, dy = g.view(), where = where.view(), dx = dx.view()](Backend& b, KernelContext& c) {
-           b.pool().max_backward(c, options, dy, where, dx);
-         });
-  return dx;
-}
-
-Array avg_pool2d(const Array& x, const Pool2dOptions& options) {
-  Array y = empty(pooled_shape("avg_pool2d", x, options), x.dtype(), x.device(), x.layout());
-  launch("avg pool", {x}, {y}, [options, x = x.view(), y = y.view()](Backend& b, KernelContext& c) {
-    b.pool().avg_forward(c, options, x, y);
-  });
-  return y;
-}
-
-Array avg_pool2d_backward(const Array& dy, const Shape& x_shape, const Pool2dOptions& options) {
-  Array dx = empty(x_shape, dy.dtype(), dy.device(), dy.layout());
-  launch("avg pool backward", {dy}, {dx}, [options, dy = dy.view(), dx = dx.view()](Backend& b, KernelContext& c) {
-    b.pool().avg_backward(c, options, dy, dx);
-  });
-  return dx;
 }
 
 Array global_avg_pool2d(const Array& x) {
@@ -67,16 +35,14 @@ Array global_avg_pool2d(const Array& x) {
   check(is_floating(x.dtype()), "global_avg_pool2d: input is {}, expected a floating type", name(x.dtype()));
   check(x.size(2) > 0 && x.size(3) > 0, "global_avg_pool2d: input {} has no pixels", x.shape());
   Array y = empty({x.size(0), x.size(1), 1, 1}, x.dtype(), x.device());
-  launch("global avg pool", {x}, {y},
-         [x = x.view(), y = y.view()](Backend& b, KernelContext& c) { b.pool().global_avg_forward(c, x, y); });
+  launch("global avg pool", {x}, {y}, kernels::GlobalAvgPool{x.view(), y.view()});
   return y;
 }
 
 Array global_avg_pool2d_backward(const Array& dy, const Shape& x_shape, Layout layout) {
   Array g = to_layout(dy, Layout::plain);
   Array dx = empty(x_shape, dy.dtype(), dy.device(), layout);
-  launch("global avg pool backward", {g}, {dx},
-         [dy = g.view(), dx = dx.view()](Backend& b, KernelContext& c) { b.pool().global_avg_backward(c, dy, dx); });
+  launch("global avg pool backward", {g}, {dx}, kernels::GlobalAvgPoolBackward{g.view(), dx.view()});
   return dx;
 }
 

@@ -75,7 +75,7 @@ Array prepared_weights(const Array& w, ConvPass pass, const Conv2dOptions& optio
                                  w.size(3),
                                  options.groups};
   return shared(w, key, size, false, [=](Backend& b, KernelContext& c, const View& in, const View& out) {
-    b.conv().prepare(c, pass, options, x, in, dtype, out);
+    b.run(c, kernels::PrepareConv{pass, options, x, in, dtype, out});
   });
 }
 
@@ -89,7 +89,7 @@ Array prepared_weights(const Array& w, const MatmulOptions& options, std::int64_
       size,     options.transpose_b ? kTransposed : kPlain, static_cast<std::int64_t>(dtype), offset(w), w.size(0),
       w.size(1)};
   return shared(w, key, size, true, [=](Backend& b, KernelContext& c, const View& in, const View& out) {
-    b.matmul().prepare(c, options, in, dtype, out);
+    b.run(c, kernels::PrepareMatmul{options, in, dtype, out});
   });
 }
 

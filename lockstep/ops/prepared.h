@@ -32,9 +32,9 @@ struct PreparedWeights : Storage::Extension {
 // Both functions push a task if w has changed since the last call. They return an undefined array if there is nothing
 // to prepare, if w is no parameter: it belongs to a shard, or if too many slices of one parameter are in use.
 
-// The result of ConvKernels::prepare() for w in convolutions of inputs [N, C, H, W] of `dtype`.
+// The result of kernels::PrepareConv for w in convolutions of inputs [N, C, H, W] of `dtype`.
 Array prepared_weights(const Array& w, ConvPass pass, const Conv2dOptions& options, const Shape& x, DType dtype);
-// The result of MatmulKernels::prepare() for w as the right side of products of `rows` rows of `dtype`. The first
+// The result of kernels::PrepareMatmul for w as the right side of products of `rows` rows of `dtype`. The first
 // product after an update packs w itself, panel by panel, which is faster if it stays the only one.
 Array prepared_weights(const Array& w, const MatmulOptions& options, std::int64_t rows, DType dtype);
 

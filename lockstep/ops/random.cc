@@ -7,13 +7,11 @@
 namespace lockstep::ops {
 
 void uniform_(const Array& y, RandomKey key, double low, double high) {
-  launch("uniform", {}, {y},
-         [=, y = y.view()](Backend& b, KernelContext& c) { b.random().uniform(c, key, low, high, y); });
+  launch("uniform", {}, {y}, kernels::Uniform{key, low, high, y.view()});
 }
 
 void normal_(const Array& y, RandomKey key, double mean, double stddev) {
-  launch("normal", {}, {y},
-         [=, y = y.view()](Backend& b, KernelContext& c) { b.random().normal(c, key, mean, stddev, y); });
+  launch("normal", {}, {y}, kernels::Normal{key, mean, stddev, y.view()});
 }
 
 RandomKey next_key(Device device, std::string_view what) {
@@ -45,9 +43,7 @@ Array dropout(const Array& x, double p, const DropoutKey& key) {
   check(p >= 0 && p < 1, "dropout: probability {}, expected at least 0 and below 1", p);
   Array y = empty_like(x);
   launch("dropout", {x, key.in_memory}, {y},
-         [p, key = key.key, at = key.in_memory.view(), x = x.view(), y = y.view()](Backend& b, KernelContext& c) {
-           b.random().dropout(c, key, at, 1 - p, x, y);
-         });
+         kernels::Dropout{key.key, key.in_memory.view(), 1 - p, x.view(), y.view()});
   return y;
 }
 

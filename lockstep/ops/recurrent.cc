@@ -55,17 +55,16 @@ LstmCell lstm_cell(const Array& from_x, const Array& from_h, const Array& c) {
          [copy = by_gate(4, c.size(0), c.size(1), false), x = in.from_x.view(), y = in.from_h.view(),
           before = in.before.view(), h = cell.h.view(), next = cell.c.view(), gates = cell.gates.view(),
           squashed = cell.squashed.view(), sum = sum.view()](Backend& b, KernelContext& ctx) {
-           ElementwiseKernels& e = b.elementwise();
-           e.binary(ctx, BinaryOp::add, x, y, sum);
-           b.copy().strided(ctx, copy, sum, gates);
-           e.unary(ctx, UnaryOp::sigmoid, gate(gates, 0, 2), gate(gates, 0, 2));
-           e.unary(ctx, UnaryOp::tanh, gate(gates, 2), gate(gates, 2));
-           e.unary(ctx, UnaryOp::sigmoid, gate(gates, 3), gate(gates, 3));
-           e.binary(ctx, BinaryOp::multiply, gate(gates, 1), before, next);
-           e.binary(ctx, BinaryOp::multiply, gate(gates, 0), gate(gates, 2), h);
-           e.binary(ctx, BinaryOp::add, next, h, next);
-           e.unary(ctx, UnaryOp::tanh, next, squashed);
-           e.binary(ctx, BinaryOp::multiply, gate(gates, 3), squashed, h);
+           b.run(ctx, kernels::Binary{BinaryOp::add, x, y, sum});
+           b.run(ctx, kernels::CopyStrided{copy, sum, gates});
+           b.run(ctx, kernels::Unary{UnaryOp::sigmoid, gate(gates, 0, 2), gate(gates, 0, 2)});
+           b.run(ctx, kernels::Unary{UnaryOp::tanh, gate(gates, 2), gate(gates, 2)});
+           b.run(ctx, kernels::Unary{UnaryOp::sigmoid, gate(gates, 3), gate(gates, 3)});
+           b.run(ctx, kernels::Binary{BinaryOp::multiply, gate(gates, 1), before, next});
+           b.run(ctx, kernels::Binary{BinaryOp::multiply, gate(gates, 0), gate(gates, 2), h});
+           b.run(ctx, kernels::Binary{BinaryOp::add, next, h, next});
+           b.run(ctx, kernels::Unary{UnaryOp::tanh, next, squashed});
+           b.run(ctx, kernels::Binary{BinaryOp::multiply, gate(gates, 3), squashed, h});
          });
   return cell;
 }
@@ -82,25 +81,24 @@ LstmCellGrads lstm_cell_backward(const Array& gates, const Array& squashed, cons
          [copy = by_gate(4, rows, hidden, true), gates = gates.view(), t = squashed.view(), before = before.view(),
           dh = dy.view(), dc = dn.view(), d = d.view(), dnext = dnext.view(), sum = grads.sum.view(),
           dbefore = grads.c.view()](Backend& b, KernelContext& ctx) {
-           ElementwiseKernels& e = b.elementwise();
            View total = dc;
            if (dh) {
-             e.binary(ctx, BinaryOp::multiply, dh, gate(gates, 3), dnext);
-             e.unary_backward(ctx, UnaryOp::tanh, t, dnext, dnext);
-             if (dc) e.binary(ctx, BinaryOp::add, dnext, dc, dnext);
+             b.run(ctx, kernels::Binary{BinaryOp::multiply, dh, gate(gates, 3), dnext});
+             b.run(ctx, kernels::UnaryBackward{UnaryOp::tanh, t, dnext, dnext});
+             if (dc) b.run(ctx, kernels::Binary{BinaryOp::add, dnext, dc, dnext});
              total = dnext;
-             e.binary(ctx, BinaryOp::multiply, dh, t, gate(d, 3));
-             e.unary_backward(ctx, UnaryOp::sigmoid, gate(gates, 3), gate(d, 3), gate(d, 3));
+             b.run(ctx, kernels::Binary{BinaryOp::multiply, dh, t, gate(d, 3)});
+             b.run(ctx, kernels::UnaryBackward{UnaryOp::sigmoid, gate(gates, 3), gate(d, 3), gate(d, 3)});
            } else {
-             e.fill(ctx, 0, gate(d, 3));
+             b.run(ctx, kernels::Fill{0, gate(d, 3)});
            }
-           e.binary(ctx, BinaryOp::multiply, total, gate(gates, 2), gate(d, 0));
-           e.binary(ctx, BinaryOp::multiply, total, before, gate(d, 1));
-           e.unary_backward(ctx, UnaryOp::sigmoid, gate(gates, 0, 2), gate(d, 0, 2), gate(d, 0, 2));
-           e.binary(ctx, BinaryOp::multiply, total, gate(gates, 0), gate(d, 2));
-           e.unary_backward(ctx, UnaryOp::tanh, gate(gates, 2), gate(d, 2), gate(d, 2));
-           e.binary(ctx, BinaryOp::multiply, total, gate(gates, 1), dbefore);
-           b.copy().strided(ctx, copy, d, sum);
+           b.run(ctx, kernels::Binary{BinaryOp::multiply, total, gate(gates, 2), gate(d, 0)});
+           b.run(ctx, kernels::Binary{BinaryOp::multiply, total, before, gate(d, 1)});
+           b.run(ctx, kernels::UnaryBackward{UnaryOp::sigmoid, gate(gates, 0, 2), gate(d, 0, 2), gate(d, 0, 2)});
+           b.run(ctx, kernels::Binary{BinaryOp::multiply, total, gate(gates, 0), gate(d, 2)});
+           b.run(ctx, kernels::UnaryBackward{UnaryOp::tanh, gate(gates, 2), gate(d, 2), gate(d, 2)});
+           b.run(ctx, kernels::Binary{BinaryOp::multiply, total, gate(gates, 1), dbefore});
+           b.run(ctx, kernels::CopyStrided{copy, d, sum});
          });
   return grads;
 }
@@ -112,17 +110,16 @@ GruCell gru_cell(const Array& from_x, const Array& from_h, const Array& h) {
          [copy = by_gate(3, h.size(0), h.size(1), false), x = in.from_x.view(), y = in.from_h.view(),
           before = in.before.view(), h = cell.h.view(), gates = cell.gates.view(),
           parts = cell.parts.view()](Backend& b, KernelContext& ctx) {
-           ElementwiseKernels& e = b.elementwise();
-           b.copy().strided(ctx, copy, x, gates);
-           b.copy().strided(ctx, copy, y, parts);
-           e.binary(ctx, BinaryOp::add, gate(gates, 0, 2), gate(parts, 0, 2), gate(gates, 0, 2));
-           e.unary(ctx, UnaryOp::sigmoid, gate(gates, 0, 2), gate(gates, 0, 2));
-           e.binary(ctx, BinaryOp::multiply, gate(gates, 0), gate(parts, 2), h);
-           e.binary(ctx, BinaryOp::add, gate(gates, 2), h, gate(gates, 2));
-           e.unary(ctx, UnaryOp::tanh, gate(gates, 2), gate(gates, 2));
-           e.binary(ctx, BinaryOp::subtract, before, gate(gates, 2), h);
-           e.binary(ctx, BinaryOp::multiply, gate(gates, 1), h, h);
-           e.binary(ctx, BinaryOp::add, gate(gates, 2), h, h);
+           b.run(ctx, kernels::CopyStrided{copy, x, gates});
+           b.run(ctx, kernels::CopyStrided{copy, y, parts});
+           b.run(ctx, kernels::Binary{BinaryOp::add, gate(gates, 0, 2), gate(parts, 0, 2), gate(gates, 0, 2)});
+           b.run(ctx, kernels::Unary{UnaryOp::sigmoid, gate(gates, 0, 2), gate(gates, 0, 2)});
+           b.run(ctx, kernels::Binary{BinaryOp::multiply, gate(gates, 0), gate(parts, 2), h});
+           b.run(ctx, kernels::Binary{BinaryOp::add, gate(gates, 2), h, gate(gates, 2)});
+           b.run(ctx, kernels::Unary{UnaryOp::tanh, gate(gates, 2), gate(gates, 2)});
+           b.run(ctx, kernels::Binary{BinaryOp::subtract, before, gate(gates, 2), h});
+           b.run(ctx, kernels::Binary{BinaryOp::multiply, gate(gates, 1), h, h});
+           b.run(ctx, kernels::Binary{BinaryOp::add, gate(gates, 2), h, h});
          });
   return cell;
 }
@@ -137,17 +134,16 @@ GruCellGrads gru_cell_backward(const Array& gates, const Array& parts, const Arr
          [copy = by_gate(3, rows, hidden, true), gates = gates.view(), parts = parts.view(), before = before.view(),
           dh = dy.view(), d = d.view(), dbefore = grads.h.view(), dx = grads.from_x.view(),
           dy = grads.from_h.view()](Backend& b, KernelContext& ctx) {
-           ElementwiseKernels& e = b.elementwise();
-           e.binary(ctx, BinaryOp::subtract, before, gate(gates, 2), gate(d, 1));
-           e.binary(ctx, BinaryOp::multiply, dh, gate(d, 1), gate(d, 1));
-           e.binary(ctx, BinaryOp::multiply, dh, gate(gates, 1), dbefore);
-           e.binary(ctx, BinaryOp::subtract, dh, dbefore, gate(d, 2));
-           e.unary_backward(ctx, UnaryOp::tanh, gate(gates, 2), gate(d, 2), gate(d, 2));
-           e.binary(ctx, BinaryOp::multiply, gate(d, 2), gate(parts, 2), gate(d, 0));
-           e.unary_backward(ctx, UnaryOp::sigmoid, gate(gates, 0, 2), gate(d, 0, 2), gate(d, 0, 2));
-           b.copy().strided(ctx, copy, d, dx);
-           e.binary(ctx, BinaryOp::multiply, gate(d, 2), gate(gates, 0), gate(d, 2));
-           b.copy().strided(ctx, copy, d, dy);
+           b.run(ctx, kernels::Binary{BinaryOp::subtract, before, gate(gates, 2), gate(d, 1)});
+           b.run(ctx, kernels::Binary{BinaryOp::multiply, dh, gate(d, 1), gate(d, 1)});
+           b.run(ctx, kernels::Binary{BinaryOp::multiply, dh, gate(gates, 1), dbefore});
+           b.run(ctx, kernels::Binary{BinaryOp::subtract, dh, dbefore, gate(d, 2)});
+           b.run(ctx, kernels::UnaryBackward{UnaryOp::tanh, gate(gates, 2), gate(d, 2), gate(d, 2)});
+           b.run(ctx, kernels::Binary{BinaryOp::multiply, gate(d, 2), gate(parts, 2), gate(d, 0)});
+           b.run(ctx, kernels::UnaryBackward{UnaryOp::sigmoid, gate(gates, 0, 2), gate(d, 0, 2), gate(d, 0, 2)});
+           b.run(ctx, kernels::CopyStrided{copy, d, dx});
+           b.run(ctx, kernels::Binary{BinaryOp::multiply, gate(d, 2), gate(gates, 0), gate(d, 2)});
+           b.run(ctx, kernels::CopyStrided{copy, d, dy});
          });
   return grads;
 }

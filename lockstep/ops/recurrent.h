@@ -41,7 +41,7 @@ struct GruCellGrads {
   Array h;
 };
 
-// `h` is the state before the step, dh the gradient of the next one.
+// `h` is the state before the step, dh the gradient of the state after it.
 GruCellGrads gru_cell_backward(const Array& gates, const Array& parts, const Array& h, const Array& dh);
 
 }  // namespace lockstep::ops

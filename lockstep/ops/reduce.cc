@@ -10,8 +10,8 @@
 namespace lockstep::ops {
 namespace {
 
-Array reduce_to(std::string_view what, const Array& x, const Shape& shape,
-                void (ReduceKernels::*kernel)(KernelContext&, const View&, const View&)) {
+template <typename Call>
+Array reduce_to(std::string_view what, const Array& x, const Shape& shape) {
   if (x.shape() == shape) return x;
   check_on_device(what, x);
   check(is_floating(x.dtype()), "{}: input is {}, expected a floating type: cast() it", what, name(x.dtype()));
@@ -20,24 +20,21 @@ Array reduce_to(std::string_view what, const Array& x, const Shape& shape,
   check(fits, "{}: {} does not broadcast to {}", what, shape, x.shape());
   Array in = to_layout(x, Layout::plain);
   Array y = empty(shape, x.dtype(), x.device());
-  launch(what, {in}, {y},
-         [kernel, x = in.view(), y = y.view()](Backend& b, KernelContext& c) { (b.reduce().*kernel)(c, x, y); });
+  launch(what, {in}, {y}, Call{in.view(), y.view()});
   return y;
 }
 
 }  // namespace
 
-Array sum_to(const Array& x, const Shape& shape) { return reduce_to("sum", x, shape, &ReduceKernels::sum_to); }
-Array max_to(const Array& x, const Shape& shape) { return reduce_to("max", x, shape, &ReduceKernels::max_to); }
+Array sum_to(const Array& x, const Shape& shape) { return reduce_to<kernels::SumTo>("sum", x, shape); }
+Array max_to(const Array& x, const Shape& shape) { return reduce_to<kernels::MaxTo>("max", x, shape); }
 
 Array cumsum(const Array& x, int axis, bool reverse) {
   check_on_device("cumsum", x);
   check(is_floating(x.dtype()), "cumsum: input is {}, expected a floating type: cast() it", name(x.dtype()));
   const Array in = around_axis(x, axis);
   Array y = empty(x.shape(), x.dtype(), x.device());
-  launch("cumsum", {in}, {y}, [reverse, x = in.view(), y = around_axis(y, axis).view()](Backend& b, KernelContext& c) {
-    b.reduce().cumsum(c, reverse, x, y);
-  });
+  launch("cumsum", {in}, {y}, kernels::Cumsum{reverse, in.view(), around_axis(y, axis).view()});
   return y;
 }
 
@@ -46,8 +43,7 @@ Array argmax(const Array& x) {
   check(x.size(1) > 0, "argmax: rows are empty");
   Array in = to_layout(x, Layout::plain);
   Array y = empty({x.size(0)}, DType::i64, x.device());
-  launch("argmax", {in}, {y},
-         [x = in.view(), y = y.view()](Backend& b, KernelContext& c) { b.reduce().argmax(c, x, y); });
+  launch("argmax", {in}, {y}, kernels::Argmax{in.view(), y.view()});
   return y;
 }
 
@@ -55,9 +51,7 @@ Array argsort(const Array& x, bool descending) {
   check_dim("argsort", "input", x, 2, "(n, elements)");
   Array in = to_layout(x, Layout::plain);
   Array y = empty(x.shape(), DType::i64, x.device());
-  launch("argsort", {in}, {y}, [descending, x = in.view(), y = y.view()](Backend& b, KernelContext& c) {
-    b.reduce().argsort(c, descending, x, y);
-  });
+  launch("argsort", {in}, {y}, kernels::Argsort{descending, in.view(), y.view()});
   return y;
 }
 
@@ -65,7 +59,7 @@ Array tree_sum(std::span<const Array> leaves, Device device, std::optional<LaneI
   const auto first = std::ranges::find_if(leaves, &Array::defined);
   if (first == leaves.end()) return {};
   check(is_floating(first->dtype()), "tree_sum: a leaf is {}, expected a floating type", *first);
-  // Kernels go through memory, and sum f32 and f64.
+  // Kernels sum f32 and f64, in the order of memory.
   const DType dtype = first->dtype() == DType::f64 ? DType::f64 : DType::f32;
   // Most sums are of two.
   SmallVector<View, 2> views;
@@ -79,7 +73,7 @@ Array tree_sum(std::span<const Array> leaves, Device device, std::optional<LaneI
   Array out = empty(first->shape(), dtype, device, first->layout());
   launch("tree sum", reads, std::span(&out, 1),
          [views = std::move(views), out = out.view()](Backend& b, KernelContext& c) {
-           b.reduce().tree_sum(c, std::span<const View>(views), out);
+           b.run(c, kernels::TreeSum{views, out});
          },
          {.lane = lane, .foreign_reads = true});
   return convert(out, first->dtype(), first->layout());
@@ -107,7 +101,7 @@ Array squared_norm(std::span<const Array> xs, std::span<const Array> present) {
   Array out = empty({1}, DType::f64, device);
   launch("squared norm", reads, std::span(&out, 1),
          [views = std::move(views), flags = std::move(flags), out = out.view()](Backend& b, KernelContext& c) {
-           b.reduce().squared_norm(c, views, flags, out);
+           b.run(c, kernels::SquaredNorm{views, flags, out});
          },
          {.foreign_reads = true});
   return out;

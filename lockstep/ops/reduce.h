@@ -4,6 +4,7 @@
 #include <optional>
 #include <span>
 
+#include "lockstep/engine/task.h"
 #include "lockstep/tensor/array.h"
 
 namespace lockstep::ops {

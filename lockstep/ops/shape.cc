@@ -26,9 +26,7 @@ Strides strides_of(const Shape& shape) {
 
 // y gets `copy` of x. If it does not get all of its elements, the others stay.
 void copy_strided(std::string_view what, const StridedCopy& copy, const Array& x, const Array& y) {
-  const auto kernel = [copy, x = x.view(), y = y.view()](Backend& b, KernelContext& c) {
-    b.copy().strided(c, copy, x, y);
-  };
+  const auto kernel = kernels::CopyStrided{copy, x.view(), y.view()};
   copy.extent.numel() == y.numel() ? launch(what, {x}, {y}, kernel) : launch(what, {x, y}, {y}, kernel);
 }
 
@@ -174,7 +172,7 @@ Array cat(std::span<const Array> parts, int axis) {
     start += part.size(axis);
   }
   launch("cat", plain, std::span(&y, 1), [copies = std::move(copies), y = y.view()](Backend& b, KernelContext& c) {
-    for (const auto& [x, copy] : copies) b.copy().strided(c, copy, x, y);
+    for (const auto& [x, copy] : copies) b.run(c, kernels::CopyStrided{copy, x, y});
   });
   return y;
 }

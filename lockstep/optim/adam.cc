@@ -8,25 +8,15 @@
 
 namespace lockstep {
 
-Adam::Adam(const ParameterGroups& parameters, AdamOptions options, bool decoupled)
-    : Optimizer(parameters, options.lr, options.weight_decay, {"exp_avg", "exp_avg_sq"}, true), options_(options),
-      decoupled_(decoupled) {
+Adam::Adam(const ParameterGroups& parameters, AdamOptions options)
+    : Optimizer(parameters, options.lr, options.weight_decay, {"exp_avg", "exp_avg_sq"}, true), options_(options) {
   check(options.beta1 >= 0 && options.beta1 < 1 && options.beta2 >= 0 && options.beta2 < 1,
         "optimizer: betas {} and {}, expected at least 0 and below 1", options.beta1, options.beta2);
   check_at_least_zero("eps", options.eps);
 }
 
-AdamArgs Adam::args(std::size_t group) const {
-  return {.lr = learning_rate(group),
-          .beta1 = options_.beta1,
-          .beta2 = options_.beta2,
-          .eps = options_.eps,
-          .weight_decay = weight_decay(group),
-          .decoupled = decoupled_};
-}
-
 Optimizer::Rule Adam::rule() const {
-  Rule rule{decoupled_ ? "adamw" : "adam", {{"weight_decay", options_.weight_decay}}};
+  Rule rule{options_.decoupled_weight_decay ? "adamw" : "adam", {{"weight_decay", options_.weight_decay}}};
   constexpr AdamOptions plain;
   if (options_.beta1 != plain.beta1) rule.options.emplace_back("beta1", options_.beta1);
   if (options_.beta2 != plain.beta2) rule.options.emplace_back("beta2", options_.beta2);
@@ -34,10 +24,8 @@ Optimizer::Rule Adam::rule() const {
   return rule;
 }
 
-void Adam::update(std::span<const Item> items, const Array& scale, const Array& rates) {
-  std::vector<AdamArgs> groups;
-  for (std::size_t g = 0; g < group_count(); ++g) groups.push_back(args(g));
-  ops::adam_(updates(items), std::move(groups), scale, rates);
+void Adam::update(std::span<const Update<Array>> updates, const Array& scale, const Array& rates) {
+  ops::update_(updates, group_rules(options_), scale, rates);
 }
 
 }  // namespace lockstep

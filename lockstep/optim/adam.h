@@ -7,19 +7,10 @@
 
 #include <span>
 
+#include "lockstep/backend/update_rules.h"
 #include "lockstep/optim/optimizer.h"
 
 namespace LOCKSTEP_API lockstep {
-
-struct AdamArgs;  // backend/optimizer.h
-
-struct AdamOptions {
-  double lr = 1e-3;
-  double beta1 = 0.9;
-  double beta2 = 0.999;
-  double eps = 1e-8;
-  double weight_decay = 0;
-};
 
 // Adam (Kingma and Ba 2015). With moments m and v that start at 0, in the parameter's step t, counted from 1:
 //   g += weight_decay w;  m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2
@@ -27,24 +18,27 @@ struct AdamOptions {
 // As in PyTorch, t counts the steps in which the parameter had a gradient. A step that unscale() skips counts, too.
 class Adam : public Optimizer {
  public:
-  Adam(const ParameterGroups& parameters, AdamOptions options) : Adam(parameters, options, false) {}
+  Adam(const ParameterGroups& parameters, AdamOptions options);
   Rule rule() const override;
 
  protected:
-  Adam(const ParameterGroups& parameters, AdamOptions options, bool decoupled);
-  void update(std::span<const Item> items, const Array& scale, const Array& rates) override;
+  void update(std::span<const Update<Array>> updates, const Array& scale, const Array& rates) override;
 
  private:
-  AdamArgs args(std::size_t group) const;
   AdamOptions options_;
-  bool decoupled_;
 };
 
 // Adam with decoupled weight decay (Loshchilov and Hutter 2019): w -= lr weight_decay w, instead of adding the decay to
 // g. The default decay is 0; PyTorch's is 0.01.
 class AdamW : public Adam {
  public:
-  AdamW(const ParameterGroups& parameters, AdamOptions options) : Adam(parameters, options, true) {}
+  AdamW(const ParameterGroups& parameters, AdamOptions options) : Adam(parameters, decoupled(options)) {}
+
+ private:
+  static AdamOptions decoupled(AdamOptions options) {
+    options.decoupled_weight_decay = true;
+    return options;
+  }
 };
 
 }  // namespace lockstep

@@ -7,7 +7,7 @@
 
 namespace lockstep {
 
-// While one lives, the parameters of a module that no optimizer has are frozen: their gradients would be unused.
+// While a guard lives, the module's parameters that no optimizer has are frozen: their gradients would be unused.
 class LeftOutGuard {
  public:
   explicit LeftOutGuard(const Module& module);

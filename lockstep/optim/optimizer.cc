@@ -22,14 +22,14 @@
 namespace lockstep {
 namespace {
 
-// Beside the states that Optimizer names.
+// Begins the entry with a parameter's number of steps: "step.fc.weight". Entries of states begin with state_names.
 constexpr std::string_view kSteps = "step.";
-// Of the whole optimizer. Names of parameters' states have a point.
+// Entries of the whole optimizer. They have no point, unlike those of parameters.
 constexpr std::string_view kAllSteps = "steps";
 constexpr std::string_view kRates = "learning_rates";
-// In front of the groups' rates: the initial, base, and current rate of the optimizer.
+// The first entries of "learning_rates", before those of the groups: the optimizer's initial, base, and current rate.
 constexpr std::size_t kOwnRates = 3;
-// The rate of a group that follows the optimizer's.
+// The entry of a group that follows the optimizer's rate.
 constexpr double kFollows = -1;
 
 std::int64_t count_in(const Tensor& count, std::string_view name) {
@@ -222,12 +222,12 @@ void Optimizer::step() {
       write_rates(rates);
     });
   }
-  std::vector<std::vector<std::vector<Item>>> lists(devices.size());
+  std::vector<std::vector<std::vector<Update<Array>>>> lists(devices.size());
   std::vector<Array> scales(devices.size());
   for (std::size_t d = 0; d < devices.size(); ++d) {
     const Device device = devices[d];
     std::size_t lanes = state_of(device, "step").compute_lanes.size();
-    std::vector<std::vector<Item>>& items = lists[d];
+    std::vector<std::vector<Update<Array>>>& items = lists[d];
     items.resize(lanes);
     scales[d] = ops::readable_from(scale_on(device), device);
     std::vector<std::int64_t> load(lanes, 0);
@@ -244,7 +244,12 @@ void Optimizer::step() {
       auto lane = static_cast<std::size_t>(std::ranges::min_element(load) - load.begin());
       load[lane] += grad.numel();
       const Array steps = counts_steps_ ? slots_[i].steps[replica] : Array();
-      items[lane].push_back({p.tensor().on(device), grad, state(0), state(1), present, steps, slots_[i].group});
+      items[lane].push_back({.weight = p.tensor().on(device),
+                             .grad = grad,
+                             .states = {state(0), state(1), state(2)},
+                             .present = present,
+                             .steps = steps,
+                             .group = slots_[i].group});
     }
   }
   advance();
@@ -391,12 +396,6 @@ Array Optimizer::scale_on(Device device) const {
     if (scale.device() == device) return scale;
   }
   return scales_.empty() ? Array() : scales_[0];
-}
-
-std::vector<ops::Update> Optimizer::updates(std::span<const Item> items) {
-  std::vector<ops::Update> all;
-  for (const Item& i : items) all.push_back({i.weight, i.grad, i.state0, i.state1, i.present, i.group, i.steps});
-  return all;
 }
 
 // A slot's part of a given state; no values for a parameter that never had a gradient.
@@ -549,7 +548,7 @@ void Optimizer::load_state_dict(const StateDict& state, std::optional<std::int64
   steps_ = loaded.steps;
 }
 
-// Each once, though every device has it.
+// Devices of one Runtime share a state; it is listed once.
 std::set<RandomState*> Optimizer::random_states() const {
   std::set<RandomState*> states;
   for (const Slot& slot : slots_) {

@@ -54,9 +54,8 @@ class ParameterGroups {
 class LossScaler;      // optim/loss_scaler.h
 class PendingUpdates;  // engine/pending_updates.h
 class RandomState;     // runtime/random_state.h
-namespace ops {
-struct Update;  // ops/optimizer.h
-}
+template <typename Operand>
+struct Update;  // backend/optimizer.h
 
 // An optimizer changes only its own parameters. backward() still computes and accumulates the gradients of all other
 // parameters, as in PyTorch; ranks do not exchange them. Use freeze() for parameters that you leave out, because a
@@ -84,7 +83,7 @@ class Optimizer {
   // still counts. Throws if the gradients are already unscaled or clipped.
   void unscale(LossScaler& scaler, double max_norm = 0);
 
-  // Those of all groups, in order.
+  // The parameters of all groups, in order.
   std::vector<Parameter> parameters() const;
   // Replaces each gradient by f(gradient, parameter), for example to add noise or to scale a layer's; parameters
   // without a gradient have none to map. f is as for Parameter::register_hook(), and gets the gradients as the next
@@ -136,21 +135,26 @@ class Optimizer {
   void check_state_dict(const StateDict& state, std::optional<std::int64_t> steps = {}) const;
 
  protected:
-  // state_names: at most two. counts_steps: each parameter has a number of its own steps.
+  // state_names: at most three. counts_steps: each parameter has a number of its own steps.
   Optimizer(const ParameterGroups& groups, double learning_rate, double weight_decay,
             std::vector<std::string> state_names, bool counts_steps = false);
 
-  struct Item {
-    Array weight, grad, state0, state1, present, steps;
-    std::size_t group;
-  };
-  static std::vector<ops::Update> updates(std::span<const Item> items);
   // Throws unless the value is finite and at least 0.
   static void check_at_least_zero(std::string_view what, double value);
   // In a recorded step, `rates` holds the learning rate of each group, renewed at each repetition; otherwise it is
   // undefined.
-  virtual void update(std::span<const Item> items, const Array& scale, const Array& rates) = 0;
-  double weight_decay(std::size_t group) const { return groups_[group].weight_decay; }
+  virtual void update(std::span<const Update<Array>> updates, const Array& scale, const Array& rates) = 0;
+  // The rule of each group.
+  template <typename Rule>
+  std::vector<Rule> group_rules(Rule rule) const {
+    std::vector<Rule> rules;
+    for (const Group& group : groups_) {
+      rule.lr = group.lr;
+      rule.weight_decay = group.weight_decay;
+      rules.push_back(rule);
+    }
+    return rules;
+  }
 
  private:
   struct Group {

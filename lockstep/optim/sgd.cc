@@ -17,23 +17,14 @@ Sgd::Sgd(const ParameterGroups& parameters, SgdOptions options)
   check(!options.nesterov || options.momentum > 0, "optimizer: nesterov with momentum 0, expected a momentum above 0");
 }
 
-SgdArgs Sgd::args(std::size_t group) const {
-  return {.lr = learning_rate(group),
-          .momentum = options_.momentum,
-          .weight_decay = weight_decay(group),
-          .nesterov = options_.nesterov};
-}
-
 Optimizer::Rule Sgd::rule() const {
   Rule rule{"sgd", {{"momentum", options_.momentum}, {"weight_decay", options_.weight_decay}}};
   if (options_.nesterov) rule.options.emplace_back("nesterov", 1);
   return rule;
 }
 
-void Sgd::update(std::span<const Item> items, const Array& scale, const Array& rates) {
-  std::vector<SgdArgs> groups;
-  for (std::size_t g = 0; g < group_count(); ++g) groups.push_back(args(g));
-  ops::sgd_(updates(items), std::move(groups), scale, rates);
+void Sgd::update(std::span<const Update<Array>> updates, const Array& scale, const Array& rates) {
+  ops::update_(updates, group_rules(options_), scale, rates);
 }
 
 }  // namespace lockstep

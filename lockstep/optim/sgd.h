@@ -7,18 +7,10 @@
 
 #include <span>
 
+#include "lockstep/backend/update_rules.h"
 #include "lockstep/optim/optimizer.h"
 
 namespace LOCKSTEP_API lockstep {
-
-struct SgdArgs;  // backend/optimizer.h
-
-struct SgdOptions {
-  double lr = 0.1;
-  double momentum = 0;
-  double weight_decay = 0;
-  bool nesterov = false;
-};
 
 // torch.optim.SGD with dampening 0. With the gradient g of a weight w, and a momentum buffer m that starts at 0:
 //   g += weight_decay w;  m = momentum m + g;  w -= lr m
@@ -29,10 +21,9 @@ class Sgd : public Optimizer {
   Rule rule() const override;
 
  protected:
-  void update(std::span<const Item> items, const Array& scale, const Array& rates) override;
+  void update(std::span<const Update<Array>> updates, const Array& scale, const Array& rates) override;
 
  private:
-  SgdArgs args(std::size_t group) const;
   SgdOptions options_;
 };
 

@@ -11,7 +11,7 @@
 namespace lockstep {
 namespace {
 
-// To the bit.
+// An exact copy, which belongs to no shard.
 Array copy_of(const Array& x) {
   Array copy = ops::empty(x.shape(), x.dtype(), x.device()).with_shard(-1);
   ops::copy_(x, copy);
@@ -54,7 +54,7 @@ void WeightAverage::update() {
   for (std::size_t i = 0; i < entries_.size(); ++i) {
     Entry& e = entries_[i];
     if (!e.parameter.shape_known()) continue;
-    // Spreads them over a device's lanes.
+    // Spreads the parameters over a device's lanes.
     ops::ShardScope lane(static_cast<int>(i));
     const std::vector<Device>& devices = e.parameter.devices();
     const Resource step = e.parameter.latest_step();
@@ -71,13 +71,13 @@ void WeightAverage::update() {
       const Array weight = ops::to_layout(weight_beside(e, d), e.averages[d].layout());
       addends.push_back({ops::affine(e.averages[d], decay_, 0), ops::affine(weight, 1 - decay_, 0)});
     }
-    // Left out with the step, on all replicas.
+    // If the step is left out, so is this update, on all replicas.
     const ops::UpdateScope with_step({&step, step ? 1U : 0U});
     for (std::size_t d = 0; d < devices.size(); ++d) {
       const auto& [kept, added] = addends[d];
       ops::launch("weight average", {kept, added, e.averages[d]}, {e.averages[d]},
                   [a = kept.view(), w = added.view(), out = e.averages[d].view()](Backend& b, KernelContext& c) {
-                    b.elementwise().binary(c, BinaryOp::add, a, w, out);
+                    b.run(c, kernels::Binary{BinaryOp::add, a, w, out});
                   });
     }
   }

@@ -56,7 +56,7 @@ constexpr std::size_t kGpuStep = 128;
 // itself: then nothing is left to do.
 void sum_subtree(Backend& backend, KernelContext& context, const std::vector<View>& subtree, const View& out) {
   if (subtree.size() == 1 && subtree[0].data == out.data) return;
-  if (out.dtype == DType::f32) return backend.reduce().tree_sum(context, subtree, out);
+  if (out.dtype == DType::f32) return backend.run(context, kernels::TreeSum{subtree, out});
   std::vector<const void*> leaves;
   for (const View& leaf : subtree) leaves.push_back(leaf.data);
   rounded_tree_sum(leaves, DType::bf16, out.data, static_cast<std::size_t>(out.numel()));
@@ -362,7 +362,7 @@ void BucketReducer::reduce(Bucket& bucket, std::size_t number, const std::string
     for (std::size_t i = 0; i < leaves.size(); ++i) {
       if (moves[i]) {
         flags->total[i] = flags->latest[i];
-        backend->copy().copy(context, segment(sum.data, DType::f32, i), segment(total.data, DType::f32, i));
+        backend->run(context, kernels::Copy{segment(sum.data, DType::f32, i), segment(total.data, DType::f32, i)});
       }
       for (std::size_t k = 0; k < leaves[i].size(); ++k) {
         const std::vector<View>& subtree = leaves[i][k];
@@ -381,10 +381,10 @@ void BucketReducer::reduce(Bucket& bucket, std::size_t number, const std::string
       const View from = segment(sum.data, DType::f32, i), to = segment(total.data, DType::f32, i);
       // The first sum is copied, because adding it to +0 would change -0.
       if (!accumulates[i] || !flags->total[i]) {
-        backend->copy().copy(context, from, to);
+        backend->run(context, kernels::Copy{from, to});
         flags->total[i] = flags->latest[i];
       } else if (flags->latest[i]) {
-        backend->elementwise().binary(context, BinaryOp::add, to, from, to);
+        backend->run(context, kernels::Binary{BinaryOp::add, to, from, to});
       }
     }
     const auto show = [&](std::vector<std::uint8_t>& values, const View& to) {

@@ -39,25 +39,25 @@ void SummingGpu::sum(DType dtype, std::span<std::byte* const> leaves, std::byte*
   if (dtype == DType::f32) {
     std::vector<View> views;
     for (std::byte* leaf : leaves) views.push_back(leaf != nullptr ? flat(leaf, dtype, count) : View());
-    return backend().reduce().tree_sum(context(), views, flat(out, dtype, count));
+    return backend().run(context(), kernels::TreeSum{views, flat(out, dtype, count)});
   }
   // A sum of two bf16 tensors is rounded.
   const auto leaf = [&](std::size_t i) { return leaves[i] != nullptr ? std::optional(leaves[i]) : std::nullopt; };
   const auto join = [&](std::byte* a, std::byte* b) {
-    backend().elementwise().binary(context(), BinaryOp::add, flat(a, dtype, count), flat(b, dtype, count),
-                                   flat(a, dtype, count));
+    backend().run(context(),
+                  kernels::Binary{BinaryOp::add, flat(a, dtype, count), flat(b, dtype, count), flat(a, dtype, count)});
     return std::optional(a);
   };
   const std::byte* total = tree_fold(0, leaves.size(), leaf, join).value();
-  backend().copy().copy(context(), flat(total, dtype, count), flat(out, dtype, count));
+  backend().run(context(), kernels::Copy{flat(total, dtype, count), flat(out, dtype, count)});
 }
 
 void SummingGpu::fill_with_zeros(DType dtype, std::byte* out, std::size_t count) {
-  backend().elementwise().fill(context(), 0, flat(out, dtype, count));
+  backend().run(context(), kernels::Fill{0, flat(out, dtype, count)});
 }
 
 void SummingGpu::widen(const std::byte* bf16, std::byte* f32, std::size_t count) {
-  backend().copy().copy(context(), flat(bf16, DType::bf16, count), flat(f32, DType::f32, count));
+  backend().run(context(), kernels::Copy{flat(bf16, DType::bf16, count), flat(f32, DType::f32, count)});
 }
 
 }  // namespace lockstep

@@ -29,7 +29,7 @@ void check_labels(const Tensor& outputs, const Tensor& labels) {
         outputs.describe(), labels.describe());
 }
 
-// Of the labels that count.
+// Counts the correct predictions among the labels that are not ignored.
 Accuracy count_correct(const Predictions& p) {
   std::int64_t predictions = 0;
   for (const Array& shard : p.classes.parts()) predictions += shard.numel();

@@ -122,7 +122,7 @@ PlotAxis value_axis(const PlotPanel& panel) {
   most = std::max(most, high);
   const double first = low, magnitude = std::max(std::abs(low), std::abs(high));
   if (values == 1 && magnitude > 0) {
-    // A lone point says something only beside zero.
+    // A single point shows its size only in relation to zero, so the axis includes zero.
     low = std::min(low, 0.0);
     high = std::max(high, 0.0);
   } else if (range = std::max(range, kLeastRange * magnitude); high - low < range) {

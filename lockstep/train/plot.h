@@ -35,7 +35,7 @@ struct Curve {
   std::vector<CurvePoint> points{};  // in ascending order of x
   CurveBest best = CurveBest::none;  // names the best value and its x
   int decimals = -1;                 // of values in the legend; -1: four significant digits
-  // What no axis exceeds, such as 0 and 1 for an accuracy.
+  // Limits of the axis, such as 0 and 1 for an accuracy.
   double least = -std::numeric_limits<double>::infinity();
   double most = std::numeric_limits<double>::infinity();
   // The axis covers at least this range, so that noise does not look like a climb.
@@ -49,7 +49,7 @@ struct PlotPanel {
 
 struct PlotAxisOptions {
   std::string name = "epoch";
-  // The axis covers at least these values, so that it leaves room for what is to come.
+  // The axis covers at least these values, so that it leaves room for later points.
   std::optional<double> low = {}, high = {};
 };
 

@@ -59,12 +59,12 @@ struct TrainerOptions {
   // Joins the ranks of a job. Null: this process is alone, and the Trainer makes a communicator of its own.
   std::shared_ptr<Communicator> communicator{};
   // `split.shards` is V of the recipe: the number of shards that each micro-batch is cut into, at least one for each
-  // device of all ranks. 0: on CPUs default_shards(batch_size / accumulate), so the bits do not depend on the devices; on
-  // GPUs one for each device, because small kernels leave a GPU idle. default_shards() is at most 8, and leaves at least
-  // 16 samples for each of several shards. More devices than that are an error: set `split.shards`.
-  // `split.balance` is the number of shards that each device computes: equal shares, by weights of all devices (rank 0's
-  // first), or automatic, by measured speed. This does not change the bits and is not part of the recipe. All ranks need
-  // the same value.
+  // device of all ranks. 0: on CPUs default_shards(batch_size / accumulate), so the bits do not depend on the devices;
+  // on GPUs one for each device, because small kernels leave a GPU idle. default_shards() is at most 8, and leaves at
+  // least 16 samples for each of several shards. More devices than that are an error: set `split.shards`.
+  // `split.balance` is the number of shards that each device computes: equal shares, by weights of all devices (rank
+  // 0's first), or automatic, by measured speed. This does not change the bits and is not part of the recipe. All ranks
+  // need the same value.
   SplitOptions split{};
   // Used with Balance::automatic.
   BalancerOptions balancer{};

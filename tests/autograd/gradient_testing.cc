@@ -244,7 +244,10 @@ std::vector<Differentiable> images() {
            }},
           {"MaxPool2d",
            [](Random& r) {
-             Pool2dOptions o{.kernel_size = {3, 2}, .stride = {r.integer(1, 2), 2}, .padding = {1, r.integer(0, 1)}};
+             Pool2dOptions o{.kernel_size = {3, 2},
+                             .stride = {r.integer(1, 2), 2},
+                             .padding = {1, r.integer(0, 1)},
+                             .ceil_mode = r.integer(0, 1) == 1};
              return Problem{{{.shape = image(r)}}, [o](In in) { return max_pool2d(in[0], o); }};
            }},
           {"AvgPool2d",
@@ -252,8 +255,16 @@ std::vector<Differentiable> images() {
              Pool2dOptions o{.kernel_size = {3, 2},
                              .stride = {r.integer(1, 2), 2},
                              .padding = {1, r.integer(0, 1)},
-                             .count_include_pad = r.integer(0, 1) == 1};
+                             .count_include_pad = r.integer(0, 1) == 1,
+                             .ceil_mode = r.integer(0, 1) == 1};
              return Problem{{{.shape = image(r)}}, [o](In in) { return avg_pool2d(in[0], o); }};
+           }},
+          {"LpPool2d",
+           [](Random& r) {
+             Pool2dOptions o{.kernel_size = {3, 2}, .stride = {r.integer(1, 2), 2}, .ceil_mode = r.integer(0, 1) == 1};
+             const double norm_type = r.integer(0, 1) == 1 ? 2 : 3;
+             return Problem{{{.shape = image(r), .low = 0.25, .high = 2}},
+                            [o, norm_type](In in) { return lp_pool2d(in[0], norm_type, o); }};
            }},
           {"GlobalAvgPool2d",
            [](Random& r) {

@@ -37,15 +37,15 @@ class ConvTest : public KernelTest {
     TestTensor x = input(c.x, c.x_layout), dy = input(c.y(), c.y_layout), w = master(c.w());
     expect_matches_reference({x, w, bias ? master({c.outputs}) : TestTensor()}, {output(c.y(), c.y_layout)},
                              [&](Backend& b, KernelContext& context, Views in, Views out) {
-                               b.conv().forward(context, options, in[0], in[1], in[2], out[0]);
+                               b.run(context, kernels::Conv{options, in[0], in[1], in[2], out[0]});
                              });
     expect_matches_reference({dy, w}, {output(c.x, c.x_layout)},
                              [&](Backend& b, KernelContext& context, Views in, Views out) {
-                               b.conv().backward_data(context, options, in[0], in[1], out[0]);
+                               b.run(context, kernels::ConvBackwardData{options, in[0], in[1], out[0]});
                              });
     expect_matches_reference({x, dy}, {master_output(c.w()), bias ? master_output({c.outputs}) : TestTensor()},
                              [&](Backend& b, KernelContext& context, Views in, Views out) {
-                               b.conv().backward_weights(context, options, in[0], in[1], out[0], out[1]);
+                               b.run(context, kernels::ConvBackwardWeights{options, in[0], in[1], out[0], out[1]});
                              });
   }
 

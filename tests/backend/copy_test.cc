@@ -8,7 +8,7 @@ namespace {
 
 class CopyTest : public KernelTest {};
 
-void copy(Backend& b, KernelContext& c, Views in, Views out) { b.copy().copy(c, in[0], out[0]); }
+void copy(Backend& b, KernelContext& c, Views in, Views out) { b.run(c, kernels::Copy{in[0], out[0]}); }
 
 TEST_P(CopyTest, EveryPairOfDtypes) {
   for (DType to : {DType::f32, DType::bf16, DType::f16, DType::f64, DType::i64, DType::u8}) {
@@ -68,7 +68,9 @@ std::array<std::int64_t, Shape::kMaxDim> strides(const Shape& shape) {
 }
 
 Kernel strided(const StridedCopy& copy) {
-  return [copy](Backend& b, KernelContext& c, Views in, Views out) { b.copy().strided(c, copy, in[0], out[0]); };
+  return [copy](Backend& b, KernelContext& c, Views in, Views out) {
+    b.run(c, kernels::CopyStrided{copy, in[0], out[0]});
+  };
 }
 
 TEST_P(CopyTest, Permutes) {

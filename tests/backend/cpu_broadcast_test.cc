@@ -40,8 +40,8 @@ TEST_F(CpuBroadcast, AnyShapesToTheBit) {
     SCOPED_TRACE(shapes.a.str() + " and " + shapes.b.str());
     TestTensor a = random_.tensor(shapes.a, DType::f32), b = random_.tensor(shapes.b, DType::f32);
     TestTensor actual(shapes.out, DType::f32), expected(shapes.out, DType::f32);
-    cpu_->elementwise().binary(context_, BinaryOp::subtract, a.view(), b.view(), actual.view());
-    reference_backend().elementwise().binary(context_, BinaryOp::subtract, a.view(), b.view(), expected.view());
+    cpu_->run(context_, kernels::Binary{BinaryOp::subtract, a.view(), b.view(), actual.view()});
+    reference_backend().run(context_, kernels::Binary{BinaryOp::subtract, a.view(), b.view(), expected.view()});
     ASSERT_TRUE(actual.same_bits(expected));
   }
 }
@@ -55,8 +55,8 @@ TEST_F(CpuBroadcast, SumsBackToAnyShape) {
     for (double& value : values) value = static_cast<double>(random_.integer(-50, 50));
     TestTensor x(shapes.out, DType::f32, Layout::plain, values);
     TestTensor actual(shapes.a, DType::f32), expected(shapes.a, DType::f32);
-    cpu_->reduce().sum_to(context_, x.view(), actual.view());
-    reference_backend().reduce().sum_to(context_, x.view(), expected.view());
+    cpu_->run(context_, kernels::SumTo{x.view(), actual.view()});
+    reference_backend().run(context_, kernels::SumTo{x.view(), expected.view()});
     ASSERT_EQ(actual.values(), expected.values());
   }
 }

@@ -81,8 +81,8 @@ TEST(ThinPass, HasTheBitsOfMoreChannels) {
     const ConvGroup few(options, x.view(), w.view(), View{.shape = y_shape});
     ASSERT_TRUE(ThinPass::pays(few, ConvPass::forward));
     Memory y{y_shape}, wide_w = widened(w, 0, 40), wide_y = widened(y, 1, 40);
-    conv->forward(context, options, x.view(), w.view(), View(), y.view());
-    conv->forward(context, options, x.view(), wide_w.view(), View(), wide_y.view());
+    conv->run(context, kernels::Conv{options, x.view(), w.view(), View(), y.view()});
+    conv->run(context, kernels::Conv{options, x.view(), wide_w.view(), View(), wide_y.view()});
     EXPECT_EQ(widened(y, 1, 40).values, wide_y.values);
 
     // Few inputs: the same net, backward.
@@ -90,8 +90,8 @@ TEST(ThinPass, HasTheBitsOfMoreChannels) {
     const std::int64_t rows = c.x[2] + c.kernel - 1 - 2 * c.padding, columns = c.x[3] + c.kernel - 1 - 2 * c.padding;
     Memory dx{{c.x[0], c.outputs, rows, columns}}, wide_v = widened(v, 1, 40), wide_dx = widened(dx, 1, 40);
     ASSERT_TRUE(ThinPass::pays(ConvGroup(options, dx.view(), v.view(), dy.view()), ConvPass::backward_data));
-    conv->backward_data(context, options, dy.view(), v.view(), dx.view());
-    conv->backward_data(context, options, dy.view(), wide_v.view(), wide_dx.view());
+    conv->run(context, kernels::ConvBackwardData{options, dy.view(), v.view(), dx.view()});
+    conv->run(context, kernels::ConvBackwardData{options, dy.view(), wide_v.view(), wide_dx.view()});
     EXPECT_EQ(widened(dx, 1, 40).values, wide_dx.values);
   }
 }
@@ -111,8 +111,8 @@ TEST(ThinWeightPass, HasTheBitsOfMoreOutputs) {
     Memory dw{{c.outputs, c.x[1], c.kernel, c.kernel}}, db{{c.outputs}};
     ASSERT_TRUE(ThinWeightPass::pays(ConvGroup(options, x.view(), dw.view(), dy.view())));
     Memory wide_dy = widened(dy, 1, 20), wide_dw = widened(dw, 0, 20), wide_db = widened(db, 0, 20);
-    conv->backward_weights(context, options, x.view(), dy.view(), dw.view(), db.view());
-    conv->backward_weights(context, options, x.view(), wide_dy.view(), wide_dw.view(), wide_db.view());
+    conv->run(context, kernels::ConvBackwardWeights{options, x.view(), dy.view(), dw.view(), db.view()});
+    conv->run(context, kernels::ConvBackwardWeights{options, x.view(), wide_dy.view(), wide_dw.view(), wide_db.view()});
     EXPECT_EQ(widened(dw, 0, 20).values, wide_dw.values);
     EXPECT_EQ(widened(db, 0, 20).values, wide_db.values);
   }
@@ -159,16 +159,19 @@ TEST(Depthwise, HasTheBitsOfSeparateChannels) {
     for (const int threads : {1, 3}) {
       KernelContext context(threads);
       Memory y_out{dy.shape}, dx_out{x.shape}, dw{w.shape}, db{bias.shape};
-      conv->forward(context, all, x_view, w.view(), bias.view(), {y_out.values.data(), DType::f32, c.layout, dy.shape});
-      conv->backward_data(context, all, dy_view, w.view(), {dx_out.values.data(), DType::f32, c.layout, x.shape});
-      conv->backward_weights(context, all, x_view, dy_view, dw.view(), db.view());
+      conv->run(
+          context,
+          kernels::Conv{all, x_view, w.view(), bias.view(), {y_out.values.data(), DType::f32, c.layout, dy.shape}});
+      conv->run(context, kernels::ConvBackwardData{
+                             all, dy_view, w.view(), {dx_out.values.data(), DType::f32, c.layout, x.shape}});
+      conv->run(context, kernels::ConvBackwardWeights{all, x_view, dy_view, dw.view(), db.view()});
       const Memory y = arranged(y_out, c.layout, Layout::plain), dx = arranged(dx_out, c.layout, Layout::plain);
       for (std::int64_t i = 0; i < channels; ++i) {
         Memory x1 = channel(x, 1, i), w1 = channel(w, 0, i), b1 = channel(bias, 0, i), dy1 = channel(dy, 1, i);
         Memory y1{dy1.shape}, dx1{x1.shape}, dw1{w1.shape}, db1{b1.shape};
-        conv->forward(context, one, x1.view(), w1.view(), b1.view(), y1.view());
-        conv->backward_data(context, one, dy1.view(), w1.view(), dx1.view());
-        conv->backward_weights(context, one, x1.view(), dy1.view(), dw1.view(), db1.view());
+        conv->run(context, kernels::Conv{one, x1.view(), w1.view(), b1.view(), y1.view()});
+        conv->run(context, kernels::ConvBackwardData{one, dy1.view(), w1.view(), dx1.view()});
+        conv->run(context, kernels::ConvBackwardWeights{one, x1.view(), dy1.view(), dw1.view(), db1.view()});
         EXPECT_EQ(channel(y, 1, i).values, y1.values);
         EXPECT_EQ(channel(dx, 1, i).values, dx1.values);
         EXPECT_EQ(channel(dw, 0, i).values, dw1.values);

@@ -45,11 +45,13 @@ Results passes(NormKernels& norm, int threads, const TestTensor& x, const TestTe
   auto per_channel = [&] { return TestTensor({s[1]}, gamma.dtype()); };
   Results r{per_channel(), per_channel(), like_x(), per_channel(), per_channel(), like_x(), like_x()};
   BatchNormStats stats{s[0] * s[2] * s[3], r.mean.view(), r.m2.view()};
-  norm.stats(context, x.view(), stats);
-  norm.forward(context, x.view(), stats, kCpuNormEps, gamma.view(), beta.view(), residual.view(), true, r.y.view());
-  norm.backward_stats(context, dy.view(), x.view(), r.y.view(), stats, kCpuNormEps, r.dgamma.view(), r.dbeta.view());
-  norm.backward_data(context, dy.view(), x.view(), r.y.view(), stats, kCpuNormEps, gamma.view(), r.dbeta.view(),
-                     r.dgamma.view(), r.dx.view(), r.dresidual.view());
+  norm.run(context, kernels::NormStats{x.view(), stats});
+  norm.run(context,
+           kernels::Norm{x.view(), stats, kCpuNormEps, gamma.view(), beta.view(), residual.view(), true, r.y.view()});
+  norm.run(context, kernels::NormBackwardStats{dy.view(), x.view(), r.y.view(), stats, kCpuNormEps, r.dgamma.view(),
+                                               r.dbeta.view()});
+  norm.run(context, kernels::NormBackwardData{dy.view(), x.view(), r.y.view(), stats, kCpuNormEps, gamma.view(),
+                                              r.dbeta.view(), r.dgamma.view(), r.dx.view(), r.dresidual.view()});
   return r;
 }
 
@@ -57,14 +59,14 @@ TEST(CpuNormTest, SameBitsOnAnyNumberOfThreads) {
   Random random(1);
   for (const Images& i : images()) {
     SCOPED_TRACE(i.str());
-    auto norm = make_cpu_norm();
+    const auto cpu = make_cpu_backend();
     TestTensor x = random.tensor(i.shape, i.dtype, i.layout), residual = random.tensor(i.shape, i.dtype, i.layout);
     TestTensor dy = random.tensor(i.shape, i.dtype, i.layout);
     TestTensor gamma = random.tensor({i.shape[1]}, DType::f32), beta = random.tensor({i.shape[1]}, DType::f32);
-    Results one = passes(*norm, 1, x, residual, dy, gamma, beta);
+    Results one = passes(*cpu->families().norm, 1, x, residual, dy, gamma, beta);
     for (int threads : {2, 3}) {
       SCOPED_TRACE(threads);
-      Results many = passes(*norm, threads, x, residual, dy, gamma, beta);
+      Results many = passes(*cpu->families().norm, threads, x, residual, dy, gamma, beta);
       for (auto result : {&Results::mean, &Results::m2, &Results::y, &Results::dgamma, &Results::dbeta, &Results::dx,
                           &Results::dresidual}) {
         EXPECT_TRUE((one.*result).same_bits(many.*result));
@@ -80,9 +82,9 @@ TEST(CpuNormTest, UnitsOfEveryKindAgreeWithTheReference) {
     TestTensor x = random.tensor(i.shape, i.dtype, i.layout), residual = random.tensor(i.shape, i.dtype, i.layout);
     TestTensor dy = random.tensor(i.shape, i.dtype, i.layout);
     TestTensor gamma = random.tensor({i.shape[1]}, DType::f32), beta = random.tensor({i.shape[1]}, DType::f32);
-    Results actual = passes(*make_cpu_norm(), 2, x, residual, dy, gamma, beta);
-    Results expected = passes(reference_backend().norm(), 1, x.oracle(), residual.oracle(), dy.oracle(), gamma.oracle(),
-                              beta.oracle());
+    Results actual = passes(*make_cpu_backend()->families().norm, 2, x, residual, dy, gamma, beta);
+    Results expected = passes(*reference_backend().families().norm, 1, x.oracle(), residual.oracle(), dy.oracle(),
+                              gamma.oracle(), beta.oracle());
     expect_close(actual.mean, expected.mean, 1e-4);  // of a mean near 0
     expect_close(actual.m2, expected.m2, 1e-5);
     const double tolerance = i.dtype == DType::bf16 ? 2e-2 : i.dtype == DType::f16 ? 2.5e-3 : 1e-4;
@@ -103,8 +105,8 @@ TEST(CpuNormTest, VarianceSurvivesALargeMean) {
     TestTensor m264({16}, DType::f64);
     KernelContext context;
     const std::int64_t n = shape.numel() / 16;
-    make_cpu_norm()->stats(context, x.view(), {n, mean.view(), m2.view()});
-    reference_backend().norm().stats(context, x.oracle().view(), {n, mean64.view(), m264.view()});
+    make_cpu_norm()->run(context, kernels::NormStats{x.view(), {n, mean.view(), m2.view()}});
+    reference_backend().run(context, kernels::NormStats{x.oracle().view(), {n, mean64.view(), m264.view()}});
     for (int c = 0; c < 16; ++c) {
       EXPECT_NEAR(mean.values()[c], mean64.values()[c], 1e-4);
       EXPECT_NEAR(m2.values()[c] / m264.values()[c], 1, 1e-4);
@@ -120,7 +122,7 @@ TEST(CpuNormTest, VarianceSurvivesAnOutlierInTheFirstRow) {
     for (std::size_t i = 0; i < values.size(); i += 256) values[i] = 0;
     TestTensor x({4, 16, 16, 16}, DType::f32, layout, values), mean({16}), m2({16});
     KernelContext context;
-    make_cpu_norm()->stats(context, x.view(), {1024, mean.view(), m2.view()});
+    make_cpu_norm()->run(context, kernels::NormStats{x.view(), {1024, mean.view(), m2.view()}});
     // 4 of 1024 are 0, the others 1000.
     for (int c = 0; c < 16; ++c) {
       EXPECT_NEAR(mean.values()[c], 1000 - 4000.0 / 1024, 1e-3);
@@ -147,8 +149,8 @@ TEST(CpuNormTest, RoundsToNearestEvenAndKeepsNan) {
     TestTensor mean({channels}, DType::f32, Layout::plain, zeros), m2({channels}, DType::f32, Layout::plain, ones);
     TestTensor beta({channels}, DType::f32, Layout::plain, halves);
     KernelContext context;
-    make_cpu_norm()->forward(context, x.view(), {1, mean.view(), m2.view()}, 0, m2.view(), beta.view(), {}, true,
-                             y.view());
+    make_cpu_norm()->run(
+        context, kernels::Norm{x.view(), {1, mean.view(), m2.view()}, 0, m2.view(), beta.view(), {}, true, y.view()});
     for (std::int64_t c = 0; c < channels; ++c) {
       for (int i = 0; i < 3; ++i) EXPECT_EQ(y.values()[c * 4 + i], expected[c * 3 + i]) << i;
       EXPECT_TRUE(std::isnan(y.values()[c * 4 + 3]));

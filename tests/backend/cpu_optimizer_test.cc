@@ -18,25 +18,25 @@ class CpuOptimizer : public ::testing::TestWithParam<DType> {
     std::array<double, 2> result;
     for (int i = 0; i < 2; ++i) {
       TestTensor grad = full((i == 0 ? 0.5 : -0.25) / scale);
-      UpdateItem item{w.view(), grad.view(), state0.view(), state1.view(), {}, steps.view()};
+      Update<View> item{w.view(), grad.view(), {state0.view(), state1.view()}, {}, steps.view()};
       step(item, scale == 1 ? View{} : factor.view());
       result[i] = w.values()[0];
       EXPECT_EQ(w.values(), std::vector(40, result[i]));
     }
     return result;
   }
-  std::array<double, 2> sgd(const SgdArgs& args, double scale = 1) {
+  std::array<double, 2> sgd(const SgdOptions& args, double scale = 1) {
     return weights(
-        [&](UpdateItem item, const View& factor) {
-          if (args.momentum == 0) item.state0 = {};
-          cpu_->optimizer().sgd(context_, args, {&item, 1}, factor);
+        [&](Update<View> item, const View& factor) {
+          if (args.momentum == 0) item.states[0] = {};
+          cpu_->run(context_, kernels::Update<SgdOptions>{args, {&item, 1}, factor});
         },
         scale);
   }
-  std::array<double, 2> adam(const AdamArgs& args, double scale = 1) {
+  std::array<double, 2> adam(const AdamOptions& args, double scale = 1) {
     return weights(
-        [&](const UpdateItem& item, const View& factor) {
-          cpu_->optimizer().adam(context_, args, {&item, 1}, factor);
+        [&](const Update<View>& item, const View& factor) {
+          cpu_->run(context_, kernels::Update<AdamOptions>{args, {&item, 1}, factor});
         },
         scale);
   }
@@ -66,20 +66,20 @@ TEST_P(CpuOptimizer, Adam) {
   // g: 1.5, 0.65; m: 0.15, 0.2; v: 0.00225, 0.00267025.
   expect_near(adam({.lr = 0.1, .weight_decay = 1}), {0.9, 0.808923395});
   // As without decay, but the weight shrinks by a hundredth first.
-  expect_near(adam({.lr = 0.1, .weight_decay = 0.1, .decoupled = true}), {0.89, 0.854466296});
+  expect_near(adam({.lr = 0.1, .weight_decay = 0.1, .decoupled_weight_decay = true}), {0.89, 0.854466296});
 }
 
 TEST_P(CpuOptimizer, ScalesGradientsAndNotTheDecay) {
-  SgdArgs args{.lr = 0.1, .momentum = 0.9, .weight_decay = 0.1};
+  SgdOptions args{.lr = 0.1, .momentum = 0.9, .weight_decay = 0.1};
   EXPECT_EQ(sgd(args, 0.25), sgd(args));
-  AdamArgs adam_args{.lr = 0.1, .weight_decay = 1};
+  AdamOptions adam_args{.lr = 0.1, .weight_decay = 1};
   EXPECT_EQ(adam(adam_args, 0.25), adam(adam_args));
 }
 
 TEST_P(CpuOptimizer, ClipsToTheNorm) {
   auto clip = [&](double squared) {
     TestTensor norm({1}, DType::f64, {squared}), scale({1}, DType::f64);
-    cpu_->optimizer().clip_scale(context_, 2, norm.view(), scale.view());
+    cpu_->run(context_, kernels::ClipScale{2, norm.view(), scale.view()});
     return scale.values()[0];
   };
   EXPECT_EQ(clip(0), 1);

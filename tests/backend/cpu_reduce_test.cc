@@ -10,7 +10,7 @@ class CpuReduce : public ::testing::Test {
     std::vector<View> views;
     for (const TestTensor& leaf : leaves) views.push_back(leaf.view());
     TestTensor out(shape, DType::f32);
-    backend.reduce().tree_sum(context_, views, out.view());
+    backend.run(context_, kernels::TreeSum{views, out.view()});
     return out;
   }
 
@@ -51,8 +51,8 @@ TEST_F(CpuReduce, LongSumsStayAccurate) {
   // In f32, one after another, these would come to 16777216.
   constexpr std::int64_t kCount = 20'000'000;
   TestTensor ones({kCount}, DType::f32), sum({}, DType::f32);
-  cpu_->elementwise().fill(context_, 1, ones.view());
-  cpu_->reduce().sum_to(context_, ones.view(), sum.view());
+  cpu_->run(context_, kernels::Fill{1, ones.view()});
+  cpu_->run(context_, kernels::SumTo{ones.view(), sum.view()});
   EXPECT_EQ(sum.values()[0], kCount);
 }
 

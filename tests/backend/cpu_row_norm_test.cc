@@ -17,9 +17,9 @@ TEST(CpuRowNormTest, SameBitsEverywhere) {
         const TestTensor x = random.tensor(shape, dtype), dy = random.tensor(shape, dtype);
         const TestTensor w = random.tensor(row, DType::f32), bias = random.tensor(row, DType::f32);
         const TestTensor y(shape, dtype), mean(rows), rstd(rows), dx(shape, dtype), dw(row), db(row);
-        cpu->norm().rows_forward(context, x.view(), w.view(), bias.view(), 1e-5, mean.view(), rstd.view(), y.view());
-        cpu->norm().rows_backward(context, dy.view(), x.view(), mean.view(), rstd.view(), w.view(), dx.view(),
-                                  dw.view(), db.view());
+        cpu->run(context, kernels::NormRows{x.view(), w.view(), bias.view(), 1e-5, mean.view(), rstd.view(), y.view()});
+        cpu->run(context, kernels::NormRowsBackward{dy.view(), x.view(), mean.view(), rstd.view(), w.view(), dx.view(),
+                                                    dw.view(), db.view()});
         for (const TestTensor* t : {&y, &mean, &rstd, &dx, &dw, &db}) {
           const View v = t->view();
           sha.update({static_cast<const std::byte*>(v.data), static_cast<std::size_t>(v.numel()) * item_size(v.dtype)});

@@ -11,7 +11,7 @@ class CpuSoftmax : public ::testing::Test {
  protected:
   double cross_entropy(const TestTensor& logits, std::initializer_list<double> labels) {
     TestTensor sums({3}, DType::f32), label({static_cast<std::int64_t>(labels.size())}, DType::i64, labels);
-    cpu_->softmax().cross_entropy(context_, logits.view(), label.view(), {}, sums.view());
+    cpu_->run(context_, kernels::CrossEntropy{logits.view(), label.view(), {}, sums.view()});
     return sums.values()[0];
   }
 
@@ -24,8 +24,8 @@ class CpuSoftmax : public ::testing::Test {
 TEST_F(CpuSoftmax, RowsOfAnyLength) {
   for (std::int64_t k = 1; k <= 70; ++k) {
     TestTensor x = random_.tensor({3, k}, DType::f32), y({3, k}, DType::f32), expected({3, k}, DType::f64);
-    cpu_->softmax().softmax(context_, x.view(), y.view());
-    reference_backend().softmax().softmax(context_, x.oracle().view(), expected.view());
+    cpu_->run(context_, kernels::Softmax{x.view(), y.view()});
+    reference_backend().run(context_, kernels::Softmax{x.oracle().view(), expected.view()});
     expect_close(y, expected, 1e-6);
   }
 }
@@ -41,9 +41,11 @@ TEST_F(CpuSoftmax, ChecksLabelsBeforeWritingGradients) {
   TestTensor logits = random_.tensor({3, 10}, DType::f32), labels({3}, DType::i64, {0, 9, 10});
   TestTensor sums({3}, DType::f32, {1, 0, 1}), dloss({1}, DType::f32, {1}), dlogits({3, 10}, DType::f32);
   const TestTensor before = dlogits;
-  EXPECT_ERROR(cpu_->softmax().cross_entropy_backward(context_, logits.view(), labels.view(), {.first_sample = 100},
-                                                      sums.view(), dloss.view(), dlogits.view()),
-               "cross_entropy: label 10 of sample 102 is outside [0, 10)");
+  EXPECT_ERROR(
+      cpu_->run(context_,
+                kernels::CrossEntropyBackward{
+                    logits.view(), labels.view(), {.first_sample = 100}, sums.view(), dloss.view(), dlogits.view()}),
+      "cross_entropy: label 10 of sample 102 is outside [0, 10)");
   EXPECT_TRUE(dlogits.same_bits(before));
   EXPECT_ERROR(cross_entropy(logits, {0, -1, 3}), "cross_entropy: label -1 of sample 1 is outside [0, 10)");
 }

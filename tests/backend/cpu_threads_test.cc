@@ -25,15 +25,15 @@ std::vector<ThreadsCase> threads_cases() {
   const TestTensor labels = random.integers(0, 410, {500}), dloss({1}, DType::f32, {0.25});
   // Updates work in place, so the test copies the input and computes the expected result from the copy.
   auto adam = [](Backend& b, KernelContext& c, Views in, Views out) {
-    for (int i = 0; i < 3; ++i) b.copy().copy(c, in[i], out[i]);
-    b.elementwise().fill(c, 0, out[3]);
-    UpdateItem item{out[0], in[3], out[1], out[2], {}, out[3]};
-    b.optimizer().adam(c, {.weight_decay = 0.1}, {&item, 1}, {});
+    for (int i = 0; i < 3; ++i) b.run(c, kernels::Copy{in[i], out[i]});
+    b.run(c, kernels::Fill{0, out[3]});
+    Update<View> item{out[0], in[3], {out[1], out[2]}, {}, out[3]};
+    b.run(c, kernels::Update<AdamOptions>{{.weight_decay = 0.1}, {&item, 1}, {}});
   };
   auto sgd = [](Backend& b, KernelContext& c, Views in, Views out) {
-    for (int i = 0; i < 2; ++i) b.copy().copy(c, in[i], out[i]);
-    UpdateItem item{out[0], in[2], out[1], {}};
-    b.optimizer().sgd(c, {.momentum = 0.9}, {&item, 1}, {});
+    for (int i = 0; i < 2; ++i) b.run(c, kernels::Copy{in[i], out[i]});
+    Update<View> item{out[0], in[2], {out[1]}};
+    b.run(c, kernels::Update<SgdOptions>{{.momentum = 0.9}, {&item, 1}, {}});
   };
   const TestTensor positive = random.tensor_between(0, 1, large, DType::f32);
   return {
@@ -41,53 +41,59 @@ std::vector<ThreadsCase> threads_cases() {
        {f32(large)},
        {out(large)},
        [](Backend& b, KernelContext& c, Views in, Views out) {
-         b.elementwise().unary(c, UnaryOp::gelu, in[0], out[0]);
+         b.run(c, kernels::Unary{UnaryOp::gelu, in[0], out[0]});
        }},
       {"add_row",
        {f32(large), f32(row)},
        {out(large)},
        [](Backend& b, KernelContext& c, Views in, Views out) {
-         b.elementwise().binary(c, BinaryOp::add, in[0], in[1], out[0]);
+         b.run(c, kernels::Binary{BinaryOp::add, in[0], in[1], out[0]});
        }},
       {"sum_to",
        {f32(large), bf16(large), f16(large)},
        {out(row), out(column), out({}), out(row, DType::bf16), out(row, DType::f16)},
        [](Backend& b, KernelContext& c, Views in, Views out) {
-         for (int i = 0; i < 5; ++i) b.reduce().sum_to(c, in[i < 3 ? 0 : i - 2], out[i]);
+         for (int i = 0; i < 5; ++i) b.run(c, kernels::SumTo{in[i < 3 ? 0 : i - 2], out[i]});
        }},
       {"squared_norm",
        {f32(large), f32(row), f32({9000})},
        {out({1}, DType::f64)},
-       [](Backend& b, KernelContext& c, Views in, Views out) { b.reduce().squared_norm(c, in, {}, out[0]); }},
+       [](Backend& b, KernelContext& c, Views in, Views out) {
+         b.run(c, kernels::SquaredNorm{in, {}, out[0]});
+       }},
       {"tree_sum",
        {f32(large), f32(large), f32(large)},
        {out(large)},
-       [](Backend& b, KernelContext& c, Views in, Views out) { b.reduce().tree_sum(c, in, out[0]); }},
+       [](Backend& b, KernelContext& c, Views in, Views out) {
+         b.run(c, kernels::TreeSum{in, out[0]});
+       }},
       {"softmax",
        {f32(large)},
        {out(large), out(large)},
        [](Backend& b, KernelContext& c, Views in, Views out) {
-         b.softmax().softmax(c, in[0], out[0]);
-         b.softmax().log_softmax(c, in[0], out[1]);
+         b.run(c, kernels::Softmax{in[0], out[0]});
+         b.run(c, kernels::LogSoftmax{in[0], out[1]});
        }},
       {"cross_entropy",
        {f32(large), labels, dloss},
        {out({3}), out(large)},
        [](Backend& b, KernelContext& c, Views in, Views out) {
-         b.softmax().cross_entropy(c, in[0], in[1], {.smoothing = 0.1}, out[0]);
-         b.softmax().cross_entropy_backward(c, in[0], in[1], {.smoothing = 0.1}, out[0], in[2], out[1]);
+         b.run(c, kernels::CrossEntropy{in[0], in[1], {.smoothing = 0.1}, out[0]});
+         b.run(c, kernels::CrossEntropyBackward{in[0], in[1], {.smoothing = 0.1}, out[0], in[2], out[1]});
        }},
       {"mse",
        {f32(large), f32(large)},
        {out({1})},
-       [](Backend& b, KernelContext& c, Views in, Views out) { b.softmax().mse(c, in[0], in[1], out[0]); }},
+       [](Backend& b, KernelContext& c, Views in, Views out) {
+         b.run(c, kernels::Mse{in[0], in[1], out[0]});
+       }},
       {"random",
        {f32(large)},
        {out(large), out(large), out(large)},
        [=](Backend& b, KernelContext& c, Views in, Views out) {
-         b.random().uniform(c, key, -1, 1, out[0]);
-         b.random().normal(c, key, 0, 1, out[1]);
-         b.random().dropout(c, key, {}, 0.8, in[0], out[2]);
+         b.run(c, kernels::Uniform{key, -1, 1, out[0]});
+         b.run(c, kernels::Normal{key, 0, 1, out[1]});
+         b.run(c, kernels::Dropout{key, {}, 0.8, in[0], out[2]});
        }},
       {"sgd", {f32(large), f32(large), f32(large)}, {out(large), out(large)}, sgd},
       {"adam",

@@ -93,10 +93,10 @@ ConvResults reference(const WinogradCase& c, const Values& values) {
   const Conv2dOptions options{.padding = c.padding};
   const TestTensor x = values.x.oracle(), w = values.w.oracle(), bias = values.bias.oracle(), dy = values.dy.oracle();
   ConvResults r{TestTensor(c.y(), DType::f64), TestTensor(c.x(), DType::f64), TestTensor(c.w(), DType::f64)};
-  ConvKernels& conv = reference_backend().conv();
-  conv.forward(context, options, x.view(), w.view(), bias.view(), r.y.view());
-  conv.backward_data(context, options, dy.view(), w.view(), r.dx.view());
-  conv.backward_weights(context, options, x.view(), dy.view(), r.dw.view(), View());
+  ConvKernels& conv = *reference_backend().families().conv;
+  conv.run(context, kernels::Conv{options, x.view(), w.view(), bias.view(), r.y.view()});
+  conv.run(context, kernels::ConvBackwardData{options, dy.view(), w.view(), r.dx.view()});
+  conv.run(context, kernels::ConvBackwardWeights{options, x.view(), dy.view(), r.dw.view(), View()});
   return r;
 }
 
@@ -257,10 +257,10 @@ ConvResults convolve(ConvKernels& conv, const WinogradCase& c, const Values& val
   KernelContext context;
   const Conv2dOptions options{.padding = c.padding};
   ConvResults r{TestTensor(c.y()), TestTensor(c.x()), TestTensor(c.w())};
-  conv.forward(context, options, values.x.view(), values.w.view(), values.bias.view(), r.y.view());
-  conv.backward_data(context, options, values.dy.view(), values.w.view(), r.dx.view());
-  conv.backward_weights(context, options, values.x.view(), values.dy.view(), r.dw.view(),
-                        dbias ? dbias->view() : View());
+  conv.run(context, kernels::Conv{options, values.x.view(), values.w.view(), values.bias.view(), r.y.view()});
+  conv.run(context, kernels::ConvBackwardData{options, values.dy.view(), values.w.view(), r.dx.view()});
+  conv.run(context, kernels::ConvBackwardWeights{options, values.x.view(), values.dy.view(), r.dw.view(),
+                                                 dbias ? dbias->view() : View()});
   return r;
 }
 
@@ -292,8 +292,11 @@ TEST(Winograd, RoundsWeightsToTheImagesType) {
   const auto forward = [&](bool direct, const TestTensor& w) {
     TestTensor y(c.y(), DType::bf16);
     make_f32_conv({.direct = direct})
-        ->forward(context, {.padding = c.padding}, values.x.to(DType::bf16, Layout::plain).view(), w.view(),
-                  values.bias.view(), y.view());
+        ->run(context, kernels::Conv{{.padding = c.padding},
+                                     values.x.to(DType::bf16, Layout::plain).view(),
+                                     w.view(),
+                                     values.bias.view(),
+                                     y.view()});
     return y;
   };
   const TestTensor rounded = values.w.to(DType::bf16, Layout::plain).to(DType::f32, Layout::plain);

@@ -74,9 +74,10 @@ TEST_P(ElementwiseTest, Unary) {
     for (const Shape& shape : kShapes) {
       for (Layout layout : layouts_that_fit(shape)) {
         SCOPED_TRACE(::testing::Message() << "operation " << static_cast<int>(op.op) << ", shape " << shape.str());
-        expect_matches_reference(
-            {operand(op, shape, layout)}, {output(shape, layout)},
-            [&](Backend& b, KernelContext& c, Views in, Views out) { b.elementwise().unary(c, op, in[0], out[0]); });
+        expect_matches_reference({operand(op, shape, layout)}, {output(shape, layout)},
+                                 [&](Backend& b, KernelContext& c, Views in, Views out) {
+                                   b.run(c, kernels::Unary{op, in[0], out[0]});
+                                 });
       }
     }
   }
@@ -89,12 +90,12 @@ TEST_P(ElementwiseTest, UnaryBackward) {
       TestTensor saved = operand(op, shape);
       if (unary_saves_output(op.op)) {
         saved = run({saved}, {output(shape)}, [&](Backend& b, KernelContext& c, Views in, Views out) {
-          b.elementwise().unary(c, op, in[0], out[0]);
+          b.run(c, kernels::Unary{op, in[0], out[0]});
         })[0];
       }
       expect_matches_reference({saved, input(shape)}, {output(shape)},
                                [&](Backend& b, KernelContext& c, Views in, Views out) {
-                                 b.elementwise().unary_backward(c, op, in[0], in[1], out[0]);
+                                 b.run(c, kernels::UnaryBackward{op, in[0], in[1], out[0]});
                                });
     }
   }
@@ -112,7 +113,7 @@ TEST_P(ElementwiseTest, UnaryFarFromZero) {
                                                       {UnaryOp::softplus, 1, 20}}) {
     TestTensor x({6}, dtype(), {-200, -30, -8, 8, 30, 200});
     expect_matches_reference({x}, {output({6})}, [&](Backend& b, KernelContext& c, Views in, Views out) {
-      b.elementwise().unary(c, op, in[0], out[0]);
+      b.run(c, kernels::Unary{op, in[0], out[0]});
     });
   }
 }
@@ -121,8 +122,8 @@ TEST_P(ElementwiseTest, ReluLetsNanThrough) {
   TestTensor nan({40}, dtype());
   for (double y : run({nan}, {TestTensor({40}, dtype())},
                       [](Backend&b, KernelContext&c, Views in, Views out) {
-                        b.elementwise().fill(c, 1, out[0]);
-                        b.elementwise().unary(c, UnaryOp::relu, in[0], out[0]);
+                        b.run(c, kernels::Fill{1, out[0]});
+                        b.run(c, kernels::Unary{UnaryOp::relu, in[0], out[0]});
                       })[0]
                       .values()) {
     EXPECT_NE(y, y);
@@ -132,12 +133,13 @@ TEST_P(ElementwiseTest, ReluLetsNanThrough) {
 TEST_P(ElementwiseTest, UnaryInPlace) {
   Shape shape{67, 5};
   for (const Unary& op : kUnary) {
-    expect_in_place(
-        {operand(op, shape)}, {output(shape)}, 0, 0,
-        [&](Backend& b, KernelContext& c, Views in, Views out) { b.elementwise().unary(c, op, in[0], out[0]); });
+    expect_in_place({operand(op, shape)}, {output(shape)}, 0, 0,
+                    [&](Backend& b, KernelContext& c, Views in, Views out) {
+                      b.run(c, kernels::Unary{op, in[0], out[0]});
+                    });
     expect_in_place({operand(op, shape), input(shape)}, {output(shape)}, 1, 0,
                     [&](Backend& b, KernelContext& c, Views in, Views out) {
-                      b.elementwise().unary_backward(c, op, in[0], in[1], out[0]);
+                      b.run(c, kernels::UnaryBackward{op, in[0], in[1], out[0]});
                     });
   }
 }
@@ -147,7 +149,7 @@ TEST_P(ElementwiseTest, BinaryOfOneShape) {
     for (const Shape& shape : kShapes) {
       for (Layout layout : layouts_that_fit(shape)) {
         Kernel kernel = [&](Backend& b, KernelContext& c, Views in, Views out) {
-          b.elementwise().binary(c, op, in[0], in[1], out[0]);
+          b.run(c, kernels::Binary{op, in[0], in[1], out[0]});
         };
         Tensors inputs{left(op, shape, layout), random_.tensor_between(0.5, 2, shape, dtype(), layout)};
         expect_matches_reference(inputs, {output(shape, layout)}, kernel);
@@ -164,7 +166,7 @@ TEST_P(ElementwiseTest, BinaryBroadcasts) {
       SCOPED_TRACE(shapes.a.str() + " and " + shapes.b.str());
       expect_matches_reference({left(op, shapes.a), random_.tensor_between(0.5, 2, shapes.b, dtype())},
                                {output(shapes.out)}, [&](Backend& b, KernelContext& c, Views in, Views out) {
-                                 b.elementwise().binary(c, op, in[0], in[1], out[0]);
+                                 b.run(c, kernels::Binary{op, in[0], in[1], out[0]});
                                });
     }
   }
@@ -180,7 +182,7 @@ TEST_P(ElementwiseTest, IntegersAreExact) {
       for (std::int64_t i = 0; i < shapes.a.numel(); ++i) a.view().as<std::int64_t>()[i] += large;
       expect_same_bits_as_reference({a, b}, {TestTensor(shapes.out, DType::i64)},
                                     [&](Backend& b, KernelContext& c, Views in, Views out) {
-                                      b.elementwise().binary(c, op, in[0], in[1], out[0]);
+                                      b.run(c, kernels::Binary{op, in[0], in[1], out[0]});
                                     });
     }
   }
@@ -188,7 +190,7 @@ TEST_P(ElementwiseTest, IntegersAreExact) {
   *more.view().as<std::int64_t>() = large;
   const Tensors sum = run({TestTensor({2}, DType::i64, {1, 2}), more}, {TestTensor({2}, DType::i64)},
                           [&](Backend& b, KernelContext& c, Views in, Views out) {
-                            b.elementwise().binary(c, BinaryOp::add, in[0], in[1], out[0]);
+                            b.run(c, kernels::Binary{BinaryOp::add, in[0], in[1], out[0]});
                           });
   EXPECT_EQ(sum[0].view().as<std::int64_t>()[1], large + 2);
 }
@@ -197,7 +199,7 @@ TEST_P(ElementwiseTest, IntegersAreExact) {
 TEST_P(ElementwiseTest, Compares) {
   for (CompareOp op : kCompare) {
     const Kernel kernel = [&](Backend& b, KernelContext& c, Views in, Views out) {
-      b.elementwise().compare(c, op, in[0], in[1], out[0]);
+      b.run(c, kernels::Compare{op, in[0], in[1], out[0]});
     };
     for (const Broadcast& shapes : kBroadcasts) {
       SCOPED_TRACE(shapes.a.str() + " and " + shapes.b.str());
@@ -223,7 +225,7 @@ TEST_P(ElementwiseTest, NanDiffersFromEverything) {
   for (CompareOp op : kCompare) {
     EXPECT_EQ(run({a, b}, {TestTensor({3}, DType::u8)},
                   [&](Backend& k, KernelContext& c, Views in, Views out) {
-                    k.elementwise().compare(c, op, in[0], in[1], out[0]);
+                    k.run(c, kernels::Compare{op, in[0], in[1], out[0]});
                   })[0]
                   .values(),
               op == CompareOp::ne ? all : none);
@@ -231,7 +233,7 @@ TEST_P(ElementwiseTest, NanDiffersFromEverything) {
   for (BinaryOp op : {BinaryOp::maximum, BinaryOp::minimum}) {
     for (double y : run({a, b}, {output({3})},
                         [&](Backend&k, KernelContext&c, Views in, Views out) {
-                          k.elementwise().binary(c, op, in[0], in[1], out[0]);
+                          k.run(c, kernels::Binary{op, in[0], in[1], out[0]});
                         })[0]
                         .values()) {
       EXPECT_NE(y, y);
@@ -246,7 +248,7 @@ TEST_P(ElementwiseTest, ComparesEveryInteger) {
   *b.view().as<std::int64_t>() = std::int64_t{1} << 53;
   EXPECT_EQ(run({a, b}, {TestTensor({1}, DType::u8)},
                 [](Backend& k, KernelContext& c, Views in, Views out) {
-                  k.elementwise().compare(c, CompareOp::eq, in[0], in[1], out[0]);
+                  k.run(c, kernels::Compare{CompareOp::eq, in[0], in[1], out[0]});
                 })[0]
                 .values()[0],
             0);
@@ -254,7 +256,7 @@ TEST_P(ElementwiseTest, ComparesEveryInteger) {
 
 TEST_P(ElementwiseTest, ChoosesByAMask) {
   const Kernel kernel = [](Backend& b, KernelContext& c, Views in, Views out) {
-    b.elementwise().where(c, in[0], in[1], in[2], out[0]);
+    b.run(c, kernels::Where{in[0], in[1], in[2], out[0]});
   };
   const auto mask = [&](const Shape& shape) { return random_.integers(0, 1, shape).to(DType::u8, Layout::plain); };
   for (const auto& [a, b, out] : kBroadcasts) {
@@ -274,7 +276,7 @@ TEST_P(ElementwiseTest, CountsUp) {
   for (DType type : {dtype(), DType::i64, DType::u8}) {
     for (const Shape& shape : std::vector<Shape>{{100}, {0}, {3, 20}}) {
       expect_same_bits_as_reference({}, {TestTensor(shape, type)}, [](Backend& b, KernelContext& c, Views, Views out) {
-        b.elementwise().arange(c, 7, 2, out[0]);
+        b.run(c, kernels::Arange{7, 2, out[0]});
       });
     }
   }
@@ -284,7 +286,7 @@ TEST_P(ElementwiseTest, Affine) {
   for (const Shape& shape : kShapes) {
     for (Layout layout : layouts_that_fit(shape)) {
       Kernel kernel = [](Backend& b, KernelContext& c, Views in, Views out) {
-        b.elementwise().affine(c, -1.75, 0.5, in[0], out[0]);
+        b.run(c, kernels::Affine{-1.75, 0.5, in[0], out[0]});
       };
       expect_matches_reference({input(shape, layout)}, {output(shape, layout)}, kernel);
       expect_in_place({input(shape, layout)}, {output(shape, layout)}, 0, 0, kernel);
@@ -296,7 +298,7 @@ TEST_P(ElementwiseTest, FillsAnyDtype) {
   for (DType type : {dtype(), DType::f32, DType::f64, DType::i64, DType::u8}) {
     for (const Shape& shape : kShapes) {
       expect_same_bits_as_reference({}, {TestTensor(shape, type)}, [](Backend& b, KernelContext& c, Views, Views out) {
-        b.elementwise().fill(c, 3, out[0]);
+        b.run(c, kernels::Fill{3, out[0]});
       });
     }
   }

@@ -24,8 +24,10 @@ class IndexTest : public KernelTest {
   }
 };
 
-void take(Backend& b, KernelContext& c, Views in, Views out) { b.index().take(c, in[0], in[1], out[0]); }
-void scatter_sum(Backend& b, KernelContext& c, Views in, Views out) { b.index().scatter_sum(c, in[0], in[1], out[0]); }
+void take(Backend& b, KernelContext& c, Views in, Views out) { b.run(c, kernels::Take{in[0], in[1], out[0]}); }
+void scatter_sum(Backend& b, KernelContext& c, Views in, Views out) {
+  b.run(c, kernels::ScatterSum{in[0], in[1], out[0]});
+}
 
 TEST_P(IndexTest, Takes) {
   for_each_index([&](const Extents& e, const TestTensor& index) {

@@ -15,7 +15,7 @@ TestTensor::TestTensor(const Shape& shape, DType dtype, Layout layout, std::span
         shape.str());
   View source{const_cast<double*>(values.data()), DType::f64, Layout::plain, shape};
   KernelContext context;
-  reference_backend().copy().copy(context, source, view());
+  reference_backend().run(context, kernels::Copy{source, view()});
 }
 
 TestTensor::TestTensor(const Shape& shape, DType dtype, std::initializer_list<double> values)
@@ -30,7 +30,7 @@ View TestTensor::view() const {
 std::vector<double> TestTensor::values() const {
   std::vector<double> values(view_.numel());
   KernelContext context;
-  reference_backend().copy().copy(context, view(), {values.data(), DType::f64, Layout::plain, shape()});
+  reference_backend().run(context, kernels::Copy{view(), {values.data(), DType::f64, Layout::plain, shape()}});
   return values;
 }
 
@@ -38,7 +38,7 @@ TestTensor TestTensor::to(DType dtype, Layout layout) const {
   if (!*this) return {};
   TestTensor copy(shape(), dtype, layout);
   KernelContext context;
-  reference_backend().copy().copy(context, view(), copy.view());
+  reference_backend().run(context, kernels::Copy{view(), copy.view()});
   return copy;
 }
 

@@ -24,7 +24,7 @@ class MatmulTest : public KernelTest {
     expect_matches_reference({input(a), master_b ? master(b) : input(b), bias ? master({e.n}) : TestTensor()},
                              {master_c ? master_output({e.m, e.n}) : output({e.m, e.n})},
                              [&](Backend& backend, KernelContext& c, Views in, Views out) {
-                               backend.matmul().matmul(c, options, in[0], in[1], in[2], out[0]);
+                               backend.run(c, kernels::Matmul{options, in[0], in[1], in[2], out[0]});
                              });
   }
 };
@@ -73,7 +73,7 @@ TEST_P(MatmulTest, RoundsMasterWeightsBeforeMultiplying) {
   TestTensor a({1, 1}, dtype(), {1}), b({1, 1}, master_dtype(), {1 + 1.0 / 4096});
   TestTensor c =
       run({a, b, {}}, {master_output({1, 1})}, [](Backend& backend, KernelContext& context, Views in, Views out) {
-        backend.matmul().matmul(context, {}, in[0], in[1], in[2], out[0]);
+        backend.run(context, kernels::Matmul{{}, in[0], in[1], in[2], out[0]});
       })[0];
   EXPECT_EQ(c.values()[0], is_half_dtype(dtype()) ? 1 : 1 + 1.0 / 4096);
 }
@@ -85,7 +85,7 @@ TEST_P(MatmulTest, AddsInMoreThanTheTypeOfTheResult) {
   std::fill(terms.begin() + 32, terms.end(), -8);
   TestTensor a({1, 64}, dtype(), Layout::plain, terms), b({64, 2}, dtype(), Layout::plain, std::vector<double>(128, 1));
   TestTensor c = run({a, b, {}}, {output({1, 2})}, [](Backend& backend, KernelContext& context, Views in, Views out) {
-    backend.matmul().matmul(context, {}, in[0], in[1], in[2], out[0]);
+    backend.run(context, kernels::Matmul{{}, in[0], in[1], in[2], out[0]});
   })[0];
   EXPECT_EQ(c.values(), (std::vector<double>{1.9375, 1.9375}));
 }
@@ -100,15 +100,14 @@ TEST_P(MatmulTest, PreparedWeightsChangeNoBit) {
                            i / 4 == 1 ? master(b_shape) : input(b_shape), master({e.n})};
       const auto product = [&](bool prepare) {
         return run(inputs, {output({e.m, e.n})}, [&](Backend& backend, KernelContext& c, Views in, Views out) {
-          MatmulKernels& kernels = backend.matmul();
-          const std::int64_t size = kernels.prepared_size(options, e.m, b_shape, dtype());
+          const std::int64_t size = backend.matmul().prepared_size(options, e.m, b_shape, dtype());
           std::vector<float> memory(static_cast<std::size_t>(size), std::numeric_limits<float>::quiet_NaN());
           View prepared;
           if (prepare && size > 0) {
             prepared = {.data = memory.data(), .dtype = DType::f32, .shape = {size}};
-            kernels.prepare(c, options, in[1], dtype(), prepared);
+            backend.run(c, kernels::PrepareMatmul{options, in[1], dtype(), prepared});
           }
-          kernels.matmul(c, options, in[0], {in[1], prepared}, in[2], out[0]);
+          backend.run(c, kernels::Matmul{options, in[0], {in[1], prepared}, in[2], out[0]});
         })[0];
       };
       EXPECT_TRUE(product(true).same_bits(product(false))) << e.m << "x" << e.n << "x" << e.k << ", case " << i;

@@ -47,7 +47,7 @@ class NormTest : public KernelTest {
                    master(c),
                    residual ? input(i.shape, i.layout) : TestTensor()};
     Kernel kernel = [=](Backend& b, KernelContext& context, Views in, Views out) {
-      b.norm().forward(context, in[0], {n, in[1], in[2]}, kEps, in[3], in[4], in[5], relu, out[0]);
+      b.run(context, kernels::Norm{in[0], {n, in[1], in[2]}, kEps, in[3], in[4], in[5], relu, out[0]});
     };
     expect_matches_reference(inputs, {output(i.shape, i.layout)}, kernel);
     expect_in_place(inputs, {output(i.shape, i.layout)}, 0, 0, kernel);
@@ -57,7 +57,7 @@ class NormTest : public KernelTest {
 
 void stats(Backend& b, KernelContext& c, Views in, Views out) {
   const Shape& s = in[0].shape;
-  b.norm().stats(c, in[0], {s[0] * s[2] * s[3], out[0], out[1]});
+  b.run(c, kernels::NormStats{in[0], {s[0] * s[2] * s[3], out[0], out[1]}});
 }
 
 TEST_P(NormTest, Stats) {
@@ -106,7 +106,7 @@ TEST_P(NormTest, MergesInTheTreeToTheBit) {
                                       stats.push_back({counts[i], in[2 * i], in[2 * i + 1]});
                                       n += counts[i];
                                     }
-                                    b.norm().merge_stats(c, stats, {n, out[0], out[1]});
+                                    b.run(c, kernels::MergeNormStats{stats, {n, out[0], out[1]}});
                                   });
   }
 }
@@ -127,7 +127,7 @@ TEST_P(NormTest, MergedStatsOfShardsAreThoseOfTheBatch) {
   Tensors merged =
       run(of_shards, {master_output({5}), master_output({5})}, [](Backend& b, KernelContext& c, Views in, Views out) {
         std::vector<BatchNormStats> parts{{27, in[0], in[1]}, {9, in[2], in[3]}, {18, in[4], in[5]}};
-        b.norm().merge_stats(c, parts, {54, out[0], out[1]});
+        b.run(c, kernels::MergeNormStats{parts, {54, out[0], out[1]}});
       });
   Tensors direct = run({whole}, {master_output({5}), master_output({5})}, stats);
   expect_close(merged[0], direct[0], 1e-5);
@@ -157,14 +157,14 @@ TEST_P(NormTest, Backward) {
       expect_matches_reference(
           {dy, x, y, mean, m2}, {master_output(c), master_output(c)},
           [&](Backend& b, KernelContext& context, Views in, Views out) {
-            b.norm().backward_stats(context, in[0], in[1], in[2], {n, in[3], in[4]}, kEps, out[0], out[1]);
+            b.run(context, kernels::NormBackwardStats{in[0], in[1], in[2], {n, in[3], in[4]}, kEps, out[0], out[1]});
           });
       for (bool residual : {false, true}) {
         Tensors inputs{dy, x, y, mean, m2, positive(c), master(c), master(c)};
         Tensors outputs{output(i.shape, i.layout), residual ? output(i.shape, i.layout) : TestTensor()};
         Kernel kernel = [&](Backend& b, KernelContext& context, Views in, Views out) {
-          b.norm().backward_data(context, in[0], in[1], in[2], {n, in[3], in[4]}, kEps, in[5], in[6], in[7], out[0],
-                                 out[1]);
+          b.run(context, kernels::NormBackwardData{
+                             in[0], in[1], in[2], {n, in[3], in[4]}, kEps, in[5], in[6], in[7], out[0], out[1]});
         };
         expect_matches_reference(inputs, outputs, kernel);
         expect_in_place(inputs, outputs, 0, residual ? 1 : 0, kernel);
@@ -179,7 +179,7 @@ TEST_P(NormTest, BackwardOfAnEmptyShard) {
     expect_matches_reference(
         {input(shape, layout), input(shape, layout), master(c), positive(c)}, {master_output(c), master_output(c)},
         [&](Backend& b, KernelContext& context, Views in, Views out) {
-          b.norm().backward_stats(context, in[0], in[1], {}, {9, in[2], in[3]}, kEps, out[0], out[1]);
+          b.run(context, kernels::NormBackwardStats{in[0], in[1], {}, {9, in[2], in[3]}, kEps, out[0], out[1]});
         });
   }
 }
@@ -190,10 +190,11 @@ TEST_P(NormTest, Commits) {
     expect_matches_reference(
         {master({37}), positive({37}), master({37}), positive({37})}, {master_output({37}), master_output({37})},
         [&](Backend& b, KernelContext& c, Views in, Views out) {
-          b.copy().copy(c, in[2], out[0]);
-          b.copy().copy(c, in[3], out[1]);
+          b.run(c, kernels::Copy{in[2], out[0]});
+          b.run(c, kernels::Copy{in[3], out[1]});
           std::int64_t batches = 6;
-          b.norm().commit(c, {n, in[0], in[1]}, 0.1, out[0], out[1], View{&batches, DType::i64, Layout::plain, {}});
+          b.run(c, kernels::CommitNormStats{
+                       {n, in[0], in[1]}, 0.1, out[0], out[1], View{&batches, DType::i64, Layout::plain, {}}});
           EXPECT_EQ(batches, 7);
         });
   }

@@ -23,7 +23,7 @@ void check_matmul(MatmulKernels& kernels, std::int64_t m, std::int64_t n, std::i
   Array c({m, n}, type_c);
   c.fill(NAN);
   KernelContext context;
-  kernels.matmul(context, {ta, tb}, a.view(), b.view(), with_bias ? bias.view() : View{}, c.view());
+  kernels.run(context, kernels::Matmul{{ta, tb}, a.view(), b.view(), with_bias ? bias.view() : View{}, c.view()});
   std::vector<double> expected(m * n);
   for (std::int64_t i = 0; i < m; ++i)
     for (std::int64_t j = 0; j < n; ++j) {

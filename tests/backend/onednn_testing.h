@@ -83,9 +83,9 @@ struct Conv {
   }
 
   void run(ConvKernels& kernels, KernelContext& context) {
-    kernels.forward(context, options, x.view(), w.view(), bias.view(), y.view());
-    kernels.backward_data(context, options, dy.view(), w.view(), dx.view());
-    kernels.backward_weights(context, options, x.view(), dy.view(), dw.view(), db.view());
+    kernels.run(context, kernels::Conv{options, x.view(), w.view(), bias.view(), y.view()});
+    kernels.run(context, kernels::ConvBackwardData{options, dy.view(), w.view(), dx.view()});
+    kernels.run(context, kernels::ConvBackwardWeights{options, x.view(), dy.view(), dw.view(), db.view()});
   }
 
   bool same_results(const Conv& o) const { return y == o.y && dx == o.dx && dw == o.dw && db == o.db; }

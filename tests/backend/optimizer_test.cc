@@ -9,7 +9,7 @@ namespace {
 // are (weight, state0, state1, steps) of each.
 class OptimizerTest : public KernelTest {
  protected:
-  using Step = std::function<void(Backend&, KernelContext&, std::span<const UpdateItem>, const View& scale)>;
+  using Step = std::function<void(Backend&, KernelContext&, std::span<const Update<View>>, const View& scale)>;
 
   // With the second state, tensor i has taken steps_before + i steps.
   void expect_steps(bool state0, bool state1, bool scale, const Step& step, int steps_before = 0) {
@@ -30,14 +30,14 @@ class OptimizerTest : public KernelTest {
     }
     inputs.push_back(scale ? TestTensor({1}, DType::f64, {0.37}) : TestTensor());
     expect_matches_reference(inputs, outputs, [&](Backend& b, KernelContext& c, Views in, Views out) {
-      std::vector<UpdateItem> items;
+      std::vector<Update<View>> items;
       for (std::size_t i = 0; i < shapes.size(); ++i) {
         const View *from = &in[5 * i], *to = &out[4 * i];
-        b.copy().copy(c, from[0], to[0]);
-        if (state0) b.copy().copy(c, from[2], to[1]);
-        if (state1) b.copy().copy(c, from[3], to[2]);
-        if (state1) b.copy().copy(c, from[4], to[3]);
-        items.push_back({to[0], from[1], to[1], to[2], {}, to[3]});
+        b.run(c, kernels::Copy{from[0], to[0]});
+        if (state0) b.run(c, kernels::Copy{from[2], to[1]});
+        if (state1) b.run(c, kernels::Copy{from[3], to[2]});
+        if (state1) b.run(c, kernels::Copy{from[4], to[3]});
+        items.push_back({to[0], from[1], {to[1], to[2]}, {}, to[3]});
       }
       step(b, c, items, in.back());
     });
@@ -45,9 +45,9 @@ class OptimizerTest : public KernelTest {
 };
 
 TEST_P(OptimizerTest, Sgd) {
-  for (const SgdArgs& args : {SgdArgs{.lr = 0.1}, SgdArgs{.lr = 0.1, .weight_decay = 0.01}}) {
+  for (const SgdOptions& args : {SgdOptions{.lr = 0.1}, SgdOptions{.lr = 0.1, .weight_decay = 0.01}}) {
     expect_steps(false, false, false, [&](Backend& b, KernelContext& c, auto items, const View& scale) {
-      b.optimizer().sgd(c, args, items, scale);
+      b.run(c, kernels::Update<SgdOptions>{args, items, scale});
     });
   }
 }
@@ -55,9 +55,9 @@ TEST_P(OptimizerTest, Sgd) {
 TEST_P(OptimizerTest, SgdWithMomentum) {
   for (bool nesterov : {false, true}) {
     for (bool scale : {false, true}) {
-      SgdArgs args{.lr = 0.05, .momentum = 0.9, .weight_decay = 5e-2, .nesterov = nesterov};
+      SgdOptions args{.lr = 0.05, .momentum = 0.9, .weight_decay = 5e-2, .nesterov = nesterov};
       expect_steps(true, false, scale, [&](Backend& b, KernelContext& c, auto items, const View& factor) {
-        b.optimizer().sgd(c, args, items, factor);
+        b.run(c, kernels::Update<SgdOptions>{args, items, factor});
       });
     }
   }
@@ -66,38 +66,59 @@ TEST_P(OptimizerTest, SgdWithMomentum) {
 TEST_P(OptimizerTest, Adam) {
   for (bool decoupled : {false, true}) {
     for (int steps_before : {0, 1, 999}) {
-      AdamArgs args{.lr = 0.01, .weight_decay = 0.1, .decoupled = decoupled};
+      AdamOptions args{.lr = 0.01, .weight_decay = 0.1, .decoupled_weight_decay = decoupled};
       expect_steps(
           true, true, steps_before == 1,
           [&](Backend& b, KernelContext& c, auto items, const View& scale) {
-            b.optimizer().adam(c, args, items, scale);
+            b.run(c, kernels::Update<AdamOptions>{args, items, scale});
           },
           steps_before);
     }
   }
 }
 
+TEST_P(OptimizerTest, RMSprop) {
+  const Shape shape{10007};
+  for (const RMSpropOptions& rule :
+       {RMSpropOptions{.weight_decay = 0.1}, RMSpropOptions{.eps = 1e-3, .momentum = 0.9},
+        RMSpropOptions{.alpha = 0.9, .centered = true}, RMSpropOptions{.momentum = 0.5, .centered = true}}) {
+    const std::size_t states = 1 + (rule.centered ? 1U : 0U) + (rule.momentum != 0 ? 1U : 0U);
+    // The mean square is above the square of the mean.
+    Tensors inputs{input(shape), input(shape), random_.tensor_between(1, 2, shape, dtype())}, outputs{output(shape)};
+    for (std::size_t k = 1; k < states; ++k) inputs.push_back(random_.tensor_between(-1, 1, shape, dtype()));
+    outputs.resize(1 + states, output(shape));
+    expect_matches_reference(inputs, outputs, [&](Backend& b, KernelContext& c, Views in, Views out) {
+      Update<View> update{.weight = out[0], .grad = in[1]};
+      b.run(c, kernels::Copy{in[0], out[0]});
+      for (std::size_t k = 0; k < states; ++k) {
+        b.run(c, kernels::Copy{in[2 + k], out[1 + k]});
+        update.states[k] = out[1 + k];
+      }
+      b.run(c, kernels::Update<RMSpropOptions>{rule, {&update, 1}, {}});
+    });
+  }
+}
+
 // As in a recorded step: the same bits as with the learning rate among the arguments.
 TEST_P(OptimizerTest, FindsItsRateInMemory) {
-  const AdamArgs adam{.lr = 0.02, .weight_decay = 0.1, .decoupled = true};
+  const AdamOptions adam{.lr = 0.02, .weight_decay = 0.1, .decoupled_weight_decay = true};
   const TestTensor memory({1}, DType::f64, {adam.lr}), steps({1}, DType::i64, {6});
   const Shape shape{777};
   const Tensors inputs{input(shape), input(shape), random_.tensor_between(0, 1, shape, dtype()), memory, steps};
   const auto step = [&](bool with_adam, bool in_memory) {
-    return run(
-        inputs, {output(shape), output(shape), output(shape), TestTensor({1}, DType::i64)},
-        [&](Backend& b, KernelContext& c, Views in, Views out) {
-          for (std::size_t i = 0; i < 3; ++i) b.copy().copy(c, in[i == 2 ? 2 : 0], out[i]);
-          b.copy().copy(c, in[4], out[3]);
-          const UpdateItem item{out[0], in[1], out[1], with_adam ? out[2] : View(), {}, out[3]};
-          AdamArgs adam_args = adam;
-          SgdArgs sgd_args{.lr = adam.lr, .momentum = 0.9, .weight_decay = 0.1};
-          if (in_memory) {
-            adam_args.rate = sgd_args.rate = in[3];
-            adam_args.lr = sgd_args.lr = 99;
-          }
-          with_adam ? b.optimizer().adam(c, adam_args, {&item, 1}, {}) : b.optimizer().sgd(c, sgd_args, {&item, 1}, {});
-        });
+    return run(inputs, {output(shape), output(shape), output(shape), TestTensor({1}, DType::i64)},
+               [&](Backend& b, KernelContext& c, Views in, Views out) {
+                 for (std::size_t i = 0; i < 3; ++i) b.run(c, kernels::Copy{in[i == 2 ? 2 : 0], out[i]});
+                 b.run(c, kernels::Copy{in[4], out[3]});
+                 const Update<View> item{out[0], in[1], {out[1], with_adam ? out[2] : View()}, {}, out[3]};
+                 const double lr = in_memory ? 99 : adam.lr;
+                 AdamOptions with_moments = adam;
+                 with_moments.lr = lr;
+                 const SgdOptions sgd{.lr = lr, .momentum = 0.9, .weight_decay = 0.1};
+                 const View rate = in_memory ? in[3] : View();
+                 with_adam ? b.run(c, kernels::Update<AdamOptions>{with_moments, {&item, 1}, {}, rate})
+                           : b.run(c, kernels::Update<SgdOptions>{sgd, {&item, 1}, {}, rate});
+               });
   };
   for (bool with_adam : {false, true}) {
     const Tensors there = step(with_adam, true), here = step(with_adam, false);
@@ -108,9 +129,10 @@ TEST_P(OptimizerTest, FindsItsRateInMemory) {
 
 TEST_P(OptimizerTest, ClipScale) {
   for (double squared : {0.0, 0.04, 1.0, 1e10, 1e70}) {
-    expect_matches_reference(
-        {TestTensor({1}, DType::f64, {squared})}, {TestTensor({1}, DType::f64)},
-        [](Backend& b, KernelContext& c, Views in, Views out) { b.optimizer().clip_scale(c, 0.5, in[0], out[0]); });
+    expect_matches_reference({TestTensor({1}, DType::f64, {squared})}, {TestTensor({1}, DType::f64)},
+                             [](Backend& b, KernelContext& c, Views in, Views out) {
+                               b.run(c, kernels::ClipScale{0.5, in[0], out[0]});
+                             });
   }
 }
 
@@ -133,8 +155,8 @@ TEST_P(OptimizerTest, LossScale) {
         run({TestTensor({1}, DType::f64, {s.squared}), TestTensor({2}, DType::f32, {s.scale, s.good})},
             {TestTensor({1}, DType::f64), TestTensor({2}, DType::f32)},
             [&](Backend& b, KernelContext& c, Views in, Views out) {
-              b.copy().copy(c, in[1], out[1]);
-              b.optimizer().loss_scale(c, {.max_norm = s.max_norm, .growth_interval = 10}, in[0], out[1], out[0]);
+              b.run(c, kernels::Copy{in[1], out[1]});
+              b.run(c, kernels::LossScale{{.max_norm = s.max_norm, .growth_interval = 10}, in[0], out[1], out[0]});
             });
     EXPECT_EQ(out[0].values(), std::vector{s.factor});
     EXPECT_EQ(out[1].values(), (std::vector{s.next_scale, s.next_good}));
@@ -150,13 +172,14 @@ TEST_P(OptimizerTest, AFactorBelowZeroLeavesAllAsItIs) {
     Tensors in = before, out{output(shape), output(shape), output(shape), TestTensor({1}, DType::i64)};
     in.insert(in.end(), {grad, none, TestTensor({1}, DType::i64, {4})});
     out = run(in, out, [&](Backend& b, KernelContext& c, Views in, Views out) {
-      for (int i = 0; i < 3; ++i) b.copy().copy(c, in[i], out[i]);
-      b.copy().copy(c, in[5], out[3]);
-      UpdateItem item{out[0], in[3], out[1], adam ? out[2] : View{}, {}, out[3]};
+      for (int i = 0; i < 3; ++i) b.run(c, kernels::Copy{in[i], out[i]});
+      b.run(c, kernels::Copy{in[5], out[3]});
+      Update<View> item{out[0], in[3], {out[1], adam ? out[2] : View{}}, {}, out[3]};
       if (adam) {
-        b.optimizer().adam(c, {.weight_decay = 0.1, .decoupled = true}, {&item, 1}, in[4]);
+        b.run(c,
+              kernels::Update<AdamOptions>{{.weight_decay = 0.1, .decoupled_weight_decay = true}, {&item, 1}, in[4]});
       } else {
-        b.optimizer().sgd(c, {.momentum = 0.9, .weight_decay = 0.1}, {&item, 1}, in[4]);
+        b.run(c, kernels::Update<SgdOptions>{{.momentum = 0.9, .weight_decay = 0.1}, {&item, 1}, in[4]});
       }
     });
     for (std::size_t i = 0; i < 3; ++i) EXPECT_TRUE(out[i].same_bits(before[i])) << adam << i;
@@ -171,12 +194,12 @@ TEST_P(OptimizerTest, LeavesOutWhatIsNotPresent) {
   for (int i = 0; i < kCount; ++i) inputs.push_back(TestTensor({1}, DType::u8, {i % 3 == 1 ? 0.0 : 1.0}));
   for (int i = 0; i < kCount; ++i) outputs.push_back(TestTensor({1 + i % 5}, dtype()));
   Tensors out = run(inputs, outputs, [](Backend& b, KernelContext& c, Views in, Views out) {
-    std::vector<UpdateItem> items;
+    std::vector<Update<View>> items;
     for (int i = 0; i < kCount; ++i) {
-      b.elementwise().fill(c, 1, out[i]);
+      b.run(c, kernels::Fill{1, out[i]});
       items.push_back({.weight = out[i], .grad = out[i], .present = in[i]});
     }
-    b.optimizer().sgd(c, {.lr = 0.25}, items, {});
+    b.run(c, kernels::Update<SgdOptions>{{.lr = 0.25}, items, {}});
   });
   for (int i = 0; i < kCount; ++i) {
     EXPECT_EQ(out[i].values(), std::vector<double>(1 + i % 5, i % 3 == 1 ? 1 : 0.75)) << i;
@@ -195,13 +218,13 @@ TEST_P(OptimizerTest, AdamCountsTheStepsOfEachTensor) {
     outputs.push_back(TestTensor({1}, DType::i64));
   }
   Tensors out = run(inputs, outputs, [](Backend& b, KernelContext& c, Views in, Views out) {
-    std::vector<UpdateItem> items;
+    std::vector<Update<View>> items;
     for (int i = 0; i < kCount; ++i) {
-      for (int k = 0; k < 3; ++k) b.elementwise().fill(c, 0, out[4 * i + k]);
-      b.elementwise().fill(c, i, out[4 * i + 3]);
-      items.push_back({out[4 * i], in[kCount], out[4 * i + 1], out[4 * i + 2], in[i], out[4 * i + 3]});
+      for (int k = 0; k < 3; ++k) b.run(c, kernels::Fill{0, out[4 * i + k]});
+      b.run(c, kernels::Fill{i, out[4 * i + 3]});
+      items.push_back({out[4 * i], in[kCount], {out[4 * i + 1], out[4 * i + 2]}, in[i], out[4 * i + 3]});
     }
-    b.optimizer().adam(c, {}, items, {});
+    b.run(c, kernels::Update<AdamOptions>{{}, items, {}});
   });
   for (int i = 0; i < kCount; ++i) {
     EXPECT_EQ(out[4 * i + 3].values(), std::vector<double>{i % 3 == 1 ? 1.0 * i : i + 1.0}) << i;

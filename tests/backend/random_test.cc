@@ -15,7 +15,7 @@ class RandomTest : public KernelTest {};
 TEST_P(RandomTest, UniformToTheBit) {
   for (const Shape& shape : kRandomShapes) {
     expect_same_bits_as_reference({}, {output(shape)}, [](Backend& b, KernelContext& c, Views, Views out) {
-      b.random().uniform(c, kKey, -0.3, 1.7, out[0]);
+      b.run(c, kernels::Uniform{kKey, -0.3, 1.7, out[0]});
     });
   }
 }
@@ -23,7 +23,7 @@ TEST_P(RandomTest, UniformToTheBit) {
 TEST_P(RandomTest, NormalToTheBit) {
   for (const Shape& shape : kRandomShapes) {
     expect_same_bits_as_reference({}, {output(shape)}, [](Backend& b, KernelContext& c, Views, Views out) {
-      b.random().normal(c, kKey, 0.1, 0.7, out[0]);
+      b.run(c, kernels::Normal{kKey, 0.1, 0.7, out[0]});
     });
   }
 }
@@ -33,7 +33,7 @@ TEST_P(RandomTest, DropoutToTheBit) {
     for (Layout layout : layouts_that_fit(shape)) {
       for (double keep : {1.0, 0.9, 1 - 0.7, 1 - 0.85}) {
         Kernel dropout = [&](Backend& b, KernelContext& c, Views in, Views out) {
-          b.random().dropout(c, kKey, {}, keep, in[0], out[0]);
+          b.run(c, kernels::Dropout{kKey, {}, keep, in[0], out[0]});
         };
         expect_same_bits_as_reference({input(shape, layout)}, {output(shape, layout)}, dropout);
         expect_in_place({input(shape, layout)}, {output(shape, layout)}, 0, 0, dropout);
@@ -46,9 +46,9 @@ TEST_P(RandomTest, DropoutFindsItsKeyInMemory) {
   const TestTensor x = input({1001});
   const Tensors y = run({x, TestTensor({2}, DType::i64, {5, 1e15})}, {output({1001}), output({1001}), output({1001})},
                         [](Backend& b, KernelContext& c, Views in, Views out) {
-                          b.random().dropout(c, kKey, in[1], 0.5, in[0], out[0]);
-                          b.random().dropout(c, RandomKey{5, 1'000'000'000'000'000}, {}, 0.5, in[0], out[1]);
-                          b.random().dropout(c, kKey, {}, 0.5, in[0], out[2]);
+                          b.run(c, kernels::Dropout{kKey, in[1], 0.5, in[0], out[0]});
+                          b.run(c, kernels::Dropout{RandomKey{5, 1'000'000'000'000'000}, {}, 0.5, in[0], out[1]});
+                          b.run(c, kernels::Dropout{kKey, {}, 0.5, in[0], out[2]});
                         });
   EXPECT_EQ(y[0].values(), y[1].values());
   EXPECT_NE(y[0].values(), y[2].values());
@@ -58,7 +58,7 @@ TEST_P(RandomTest, DropoutKeepsTheShareItShould) {
   constexpr int kCount = 20000;
   TestTensor ones({kCount}, dtype(), Layout::plain, std::vector<double>(kCount, 1));
   Tensors y = run({ones}, {output({kCount})}, [](Backend& b, KernelContext& c, Views in, Views out) {
-    b.random().dropout(c, kKey, {}, 0.25, in[0], out[0]);
+    b.run(c, kernels::Dropout{kKey, {}, 0.25, in[0], out[0]});
   });
   int kept = 0;
   for (double value : y[0].values()) {

@@ -7,10 +7,10 @@ namespace {
 
 class ReduceTest : public KernelTest {};
 
-void sum_to(Backend& b, KernelContext& c, Views in, Views out) { b.reduce().sum_to(c, in[0], out[0]); }
-void max_to(Backend& b, KernelContext& c, Views in, Views out) { b.reduce().max_to(c, in[0], out[0]); }
-void tree_sum(Backend& b, KernelContext& c, Views in, Views out) { b.reduce().tree_sum(c, in, out[0]); }
-void squared_norm(Backend& b, KernelContext& c, Views in, Views out) { b.reduce().squared_norm(c, in, {}, out[0]); }
+void sum_to(Backend& b, KernelContext& c, Views in, Views out) { b.run(c, kernels::SumTo{in[0], out[0]}); }
+void max_to(Backend& b, KernelContext& c, Views in, Views out) { b.run(c, kernels::MaxTo{in[0], out[0]}); }
+void tree_sum(Backend& b, KernelContext& c, Views in, Views out) { b.run(c, kernels::TreeSum{in, out[0]}); }
+void squared_norm(Backend& b, KernelContext& c, Views in, Views out) { b.run(c, kernels::SquaredNorm{in, {}, out[0]}); }
 
 const std::vector<std::pair<Shape, Shape>> kReductions{{{50, 37}, {37}},
                                                        {{50, 37}, {50, 1}},
@@ -56,7 +56,7 @@ TEST_P(ReduceTest, SumsUpSoFar) {
     for (bool reverse : {false, true}) {
       SCOPED_TRACE(shape.str());
       Kernel kernel = [reverse](Backend& b, KernelContext& c, Views in, Views out) {
-        b.reduce().cumsum(c, reverse, in[0], out[0]);
+        b.run(c, kernels::Cumsum{reverse, in[0], out[0]});
       };
       const TestTensor x = random_.tensor_between(0, 1, shape, dtype());
       expect_matches_reference({x}, {output(shape)}, kernel);
@@ -80,7 +80,7 @@ TEST_P(ReduceTest, SumsDoNotDependOnThreads) {
 }
 
 TEST_P(ReduceTest, Argmax) {
-  auto argmax = [](Backend& b, KernelContext& c, Views in, Views out) { b.reduce().argmax(c, in[0], out[0]); };
+  auto argmax = [](Backend& b, KernelContext& c, Views in, Views out) { b.run(c, kernels::Argmax{in[0], out[0]}); };
   for (const Shape& shape : std::vector<Shape>{{20, 10}, {7, 1}, {3, 1000}, {0, 10}}) {
     expect_same_bits_as_reference({input(shape)}, {TestTensor({shape[0]}, DType::i64)}, argmax);
   }
@@ -93,7 +93,7 @@ TEST_P(ReduceTest, Argsort) {
   double nan = std::numeric_limits<double>::quiet_NaN(), inf = std::numeric_limits<double>::infinity();
   for (const bool descending : {false, true}) {
     auto argsort = [=](Backend& b, KernelContext& c, Views in, Views out) {
-      b.reduce().argsort(c, descending, in[0], out[0]);
+      b.run(c, kernels::Argsort{descending, in[0], out[0]});
     };
     for (const Shape& shape : std::vector<Shape>{{20, 10}, {7, 1}, {3, 1000}, {0, 10}, {4, 0}}) {
       SCOPED_TRACE(shape.str());
@@ -162,7 +162,7 @@ TEST_P(ReduceTest, SquaredNormLeavesOutWhatIsNotPresent) {
     inputs.push_back(i % 3 == 2 ? TestTensor() : TestTensor({1}, DType::u8, {i % 3 == 0 ? 1.0 : 0.0}));
   }
   Tensors out = run(inputs, {TestTensor({1}, DType::f64)}, [](Backend& b, KernelContext& c, Views in, Views out) {
-    b.reduce().squared_norm(c, in.first(150), in.subspan(150), out[0]);
+    b.run(c, kernels::SquaredNorm{in.first(150), in.subspan(150), out[0]});
   });
   EXPECT_EQ(out[0].values()[0], expected);
 }

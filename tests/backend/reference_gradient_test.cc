@@ -98,10 +98,12 @@ TEST_F(ReferenceGradient, Unary) {
     TestTensor x = positive ? random_.tensor_between(0.5, 3, {20}) : spread({20});
     expect_gradients(
         {x}, {20},
-        [&](Backend& b, KernelContext& c, Views in, Views out) { b.elementwise().unary(c, op, in[0], out[0]); },
+        [&](Backend& b, KernelContext& c, Views in, Views out) {
+          b.run(c, kernels::Unary{op, in[0], out[0]});
+        },
         {like(x)},
         [&](Backend& b, KernelContext& c, Views in, Views out) {
-          b.elementwise().unary_backward(c, op, unary_saves_output(op.op) ? in[1] : in[0], in[2], out[0]);
+          b.run(c, kernels::UnaryBackward{op, unary_saves_output(op.op) ? in[1] : in[0], in[2], out[0]});
         });
   }
 }
@@ -114,12 +116,12 @@ TEST_F(ReferenceGradient, Matmul) {
       TestTensor bias = random_.tensor({5});
       auto multiply = [](Backend& backend, KernelContext& c, bool ta, bool tb, const View& x, const View& y,
                          const View& z) {
-        backend.matmul().matmul(c, {ta, tb}, x, y, {}, z);
+        backend.run(c, kernels::Matmul{{ta, tb}, x, y, {}, z});
       };
       expect_gradients(
           {a, b, bias}, {3, 5},
           [&](Backend& backend, KernelContext& c, Views in, Views out) {
-            backend.matmul().matmul(c, {transpose_a, transpose_b}, in[0], in[1], in[2], out[0]);
+            backend.run(c, kernels::Matmul{{transpose_a, transpose_b}, in[0], in[1], in[2], out[0]});
           },
           {like(a), like(b), like(bias)},
           [&](Backend& backend, KernelContext& c, Views in, Views out) {
@@ -134,7 +136,7 @@ TEST_F(ReferenceGradient, Matmul) {
             } else {
               multiply(backend, c, !transpose_a, false, in[0], dc, db);
             }
-            backend.reduce().sum_to(c, dc, out[2]);
+            backend.run(c, kernels::SumTo{dc, out[2]});
           });
     }
   }
@@ -158,11 +160,13 @@ TEST_F(ReferenceGradient, Convolution) {
     Tensors inputs{random_.tensor(x), random_.tensor(w), random_.tensor({w[0]})};
     expect_gradients(
         inputs, y,
-        [&](Backend& b, KernelContext& c, Views in, Views out) { b.conv().forward(c, o, in[0], in[1], in[2], out[0]); },
+        [&](Backend& b, KernelContext& c, Views in, Views out) {
+          b.run(c, kernels::Conv{o, in[0], in[1], in[2], out[0]});
+        },
         {like(inputs[0]), like(inputs[1]), like(inputs[2])},
         [&](Backend& b, KernelContext& c, Views in, Views out) {
-          b.conv().backward_data(c, o, in[4], in[1], out[0]);
-          b.conv().backward_weights(c, o, in[0], in[4], out[1], out[2]);
+          b.run(c, kernels::ConvBackwardData{o, in[4], in[1], out[0]});
+          b.run(c, kernels::ConvBackwardWeights{o, in[0], in[4], out[1], out[2]});
         });
   }
 }
@@ -182,14 +186,14 @@ TEST_F(ReferenceGradient, BatchNorm) {
       expect_gradients(
           inputs, shape,
           [&](Backend& b, KernelContext& c, Views in, Views out) {
-            b.norm().stats(c, in[0], stats);
-            b.norm().forward(c, in[0], stats, kEps, in[1], in[2], in[3], relu, out[0]);
+            b.run(c, kernels::NormStats{in[0], stats});
+            b.run(c, kernels::Norm{in[0], stats, kEps, in[1], in[2], in[3], relu, out[0]});
           },
           {like(inputs[0]), like(inputs[1]), like(inputs[2]), residual ? like(inputs[3]) : TestTensor()},
           [&](Backend& b, KernelContext& c, Views in, Views out) {
             View y = relu ? in[4] : View{};
-            b.norm().backward_stats(c, in[5], in[0], y, stats, kEps, out[1], out[2]);
-            b.norm().backward_data(c, in[5], in[0], y, stats, kEps, in[1], out[2], out[1], out[0], out[3]);
+            b.run(c, kernels::NormBackwardStats{in[5], in[0], y, stats, kEps, out[1], out[2]});
+            b.run(c, kernels::NormBackwardData{in[5], in[0], y, stats, kEps, in[1], out[2], out[1], out[0], out[3]});
           });
     }
   }
@@ -215,11 +219,11 @@ TEST_F(ReferenceGradient, SynchronizedBatchNorm) {
   expect_gradients(
       inputs, {3, 2, 3, 2},
       [&](Backend& backend, KernelContext& c, Views in, Views out) {
-        backend.norm().stats(c, in[0], a);
-        backend.norm().stats(c, in[1], b);
-        backend.norm().merge_stats(c, std::array{a, b}, all);
+        backend.run(c, kernels::NormStats{in[0], a});
+        backend.run(c, kernels::NormStats{in[1], b});
+        backend.run(c, kernels::MergeNormStats{std::array{a, b}, all});
         for (int i : {0, 1}) {
-          backend.norm().forward(c, in[i], all, kEps, gamma.view(), beta.view(), {}, false, shards(out[0])[i]);
+          backend.run(c, kernels::Norm{in[i], all, kEps, gamma.view(), beta.view(), {}, false, shards(out[0])[i]});
         }
       },
       {like(inputs[0]), like(inputs[1])},
@@ -227,14 +231,15 @@ TEST_F(ReferenceGradient, SynchronizedBatchNorm) {
         Tensors sums(4, TestTensor(channels, DType::f64));  // dgamma and dbeta of each shard
         auto dy = shards(in[3]);
         for (int i : {0, 1}) {
-          backend.norm().backward_stats(c, dy[i], in[i], {}, all, kEps, sums[2 * i].view(), sums[2 * i + 1].view());
+          backend.run(
+              c, kernels::NormBackwardStats{dy[i], in[i], {}, all, kEps, sums[2 * i].view(), sums[2 * i + 1].view()});
         }
         for (int i : {0, 1}) {
-          backend.elementwise().binary(c, BinaryOp::add, sums[i].view(), sums[2 + i].view(), sums[i].view());
+          backend.run(c, kernels::Binary{BinaryOp::add, sums[i].view(), sums[2 + i].view(), sums[i].view()});
         }
         for (int i : {0, 1}) {
-          backend.norm().backward_data(c, dy[i], in[i], {}, all, kEps, gamma.view(), sums[1].view(), sums[0].view(),
-                                       out[i], {});
+          backend.run(c, kernels::NormBackwardData{
+                             dy[i], in[i], {}, all, kEps, gamma.view(), sums[1].view(), sums[0].view(), out[i], {}});
         }
       });
 }
@@ -250,36 +255,53 @@ TEST_F(ReferenceGradient, Pooling) {
     expect_gradients(
         {x}, y,
         [&](Backend& b, KernelContext& c, Views in, Views out) {
-          b.pool().max_forward(c, o, in[0], out[0], where.view());
+          b.run(c, kernels::MaxPool{o, in[0], out[0], where.view()});
         },
         {like(x)},
         [&](Backend& b, KernelContext& c, Views in, Views out) {
-          b.pool().max_backward(c, o, in[2], where.view(), out[0]);
+          b.run(c, kernels::MaxPoolBackward{o, in[2], where.view(), out[0]});
         });
     expect_gradients(
-        {x}, y, [&](Backend& b, KernelContext& c, Views in, Views out) { b.pool().avg_forward(c, o, in[0], out[0]); },
+        {x}, y,
+        [&](Backend& b, KernelContext& c, Views in, Views out) {
+          b.run(c, kernels::AvgPool{o, in[0], out[0]});
+        },
         {like(x)},
-        [&](Backend& b, KernelContext& c, Views in, Views out) { b.pool().avg_backward(c, o, in[2], out[0]); });
+        [&](Backend& b, KernelContext& c, Views in, Views out) {
+          b.run(c, kernels::AvgPoolBackward{o, in[2], out[0]});
+        });
   }
   TestTensor x = spread(shape);
   expect_gradients(
       {x}, {2, 2, 1, 1},
-      [](Backend& b, KernelContext& c, Views in, Views out) { b.pool().global_avg_forward(c, in[0], out[0]); },
+      [](Backend& b, KernelContext& c, Views in, Views out) {
+        b.run(c, kernels::GlobalAvgPool{in[0], out[0]});
+      },
       {like(x)},
-      [](Backend& b, KernelContext& c, Views in, Views out) { b.pool().global_avg_backward(c, in[2], out[0]); });
+      [](Backend& b, KernelContext& c, Views in, Views out) {
+        b.run(c, kernels::GlobalAvgPoolBackward{in[2], out[0]});
+      });
 }
 
 TEST_F(ReferenceGradient, Softmax) {
   TestTensor x = random_.tensor({4, 5});
   expect_gradients(
-      {x}, {4, 5}, [](Backend& b, KernelContext& c, Views in, Views out) { b.softmax().softmax(c, in[0], out[0]); },
-      {like(x)},
-      [](Backend& b, KernelContext& c, Views in, Views out) { b.softmax().softmax_backward(c, in[1], in[2], out[0]); });
-  expect_gradients(
-      {x}, {4, 5}, [](Backend& b, KernelContext& c, Views in, Views out) { b.softmax().log_softmax(c, in[0], out[0]); },
+      {x}, {4, 5},
+      [](Backend& b, KernelContext& c, Views in, Views out) {
+        b.run(c, kernels::Softmax{in[0], out[0]});
+      },
       {like(x)},
       [](Backend& b, KernelContext& c, Views in, Views out) {
-        b.softmax().log_softmax_backward(c, in[1], in[2], out[0]);
+        b.run(c, kernels::SoftmaxBackward{in[1], in[2], out[0]});
+      });
+  expect_gradients(
+      {x}, {4, 5},
+      [](Backend& b, KernelContext& c, Views in, Views out) {
+        b.run(c, kernels::LogSoftmax{in[0], out[0]});
+      },
+      {like(x)},
+      [](Backend& b, KernelContext& c, Views in, Views out) {
+        b.run(c, kernels::LogSoftmaxBackward{in[1], in[2], out[0]});
       });
 }
 
@@ -292,20 +314,22 @@ TEST_F(ReferenceGradient, Losses) {
     expect_gradients(
         {x}, {1},
         [&](Backend& b, KernelContext& c, Views in, Views out) {
-          b.softmax().cross_entropy(c, in[0], labels.view(), rules, sums.view());
-          b.softmax().cross_entropy_mean(c, sums.view(), out[0]);
+          b.run(c, kernels::CrossEntropy{in[0], labels.view(), rules, sums.view()});
+          b.run(c, kernels::CrossEntropyMean{sums.view(), out[0]});
         },
         {like(x)},
         [&](Backend& b, KernelContext& c, Views in, Views out) {
-          b.softmax().cross_entropy_backward(c, in[0], labels.view(), rules, sums.view(), in[2], out[0]);
+          b.run(c, kernels::CrossEntropyBackward{in[0], labels.view(), rules, sums.view(), in[2], out[0]});
         });
   }
   expect_gradients(
       {x}, {1},
-      [&](Backend& b, KernelContext& c, Views in, Views out) { b.softmax().mse(c, in[0], target.view(), out[0]); },
+      [&](Backend& b, KernelContext& c, Views in, Views out) {
+        b.run(c, kernels::Mse{in[0], target.view(), out[0]});
+      },
       {like(x)},
       [&](Backend& b, KernelContext& c, Views in, Views out) {
-        b.softmax().mse_backward(c, in[0], target.view(), in[2], out[0]);
+        b.run(c, kernels::MseBackward{in[0], target.view(), in[2], out[0]});
       });
 }
 

@@ -47,7 +47,7 @@ TEST_F(Reference, CopyOrdersElementsByLayout) {
 TEST_F(Reference, UnaryFunctions) {
   TestTensor x = tensor({3}, {-1, 0.5, 4}), y = empty({3});
   auto apply = [&](UnaryOp op) {
-    b.elementwise().unary(c, op, x.view(), y.view());
+    b.run(c, kernels::Unary{op, x.view(), y.view()});
     return y;
   };
   expect_values(apply(UnaryOp::negate), {1, -0.5, -4});
@@ -66,16 +66,16 @@ TEST_F(Reference, UnaryFunctions) {
 
 TEST_F(Reference, BinaryBroadcasts) {
   TestTensor column = tensor({2, 1}, {10, 20}), row = tensor({3}, {1, 2, 4}), out = empty({2, 3});
-  b.elementwise().binary(c, BinaryOp::subtract, column.view(), row.view(), out.view());
+  b.run(c, kernels::Binary{BinaryOp::subtract, column.view(), row.view(), out.view()});
   expect_values(out, {9, 8, 6, 19, 18, 16});
-  b.elementwise().binary(c, BinaryOp::divide, column.view(), row.view(), out.view());
+  b.run(c, kernels::Binary{BinaryOp::divide, column.view(), row.view(), out.view()});
   expect_values(out, {10, 5, 2.5, 20, 10, 5});
 }
 
 TEST_F(Reference, MoreUnaryFunctions) {
   TestTensor x = tensor({3}, {-1, 0.5, 4}), y = empty({3});
   auto apply = [&](const Unary& op) {
-    b.elementwise().unary(c, op, x.view(), y.view());
+    b.run(c, kernels::Unary{op, x.view(), y.view()});
     return y;
   };
   expect_values(apply(UnaryOp::sign), {-1, 1, 1});
@@ -98,64 +98,64 @@ TEST_F(Reference, Choices) {
   TestTensor x = tensor({2, 3}, {1, 2, 3, 4, 5, 6}), row = tensor({3}, {2, 2, 5}), y = empty({2, 3});
   TestTensor mask({2, 3}, DType::u8);
   auto compare = [&](CompareOp op) {
-    b.elementwise().compare(c, op, x.view(), row.view(), mask.view());
+    b.run(c, kernels::Compare{op, x.view(), row.view(), mask.view()});
     return mask;
   };
   expect_values(compare(CompareOp::eq), {0, 1, 0, 0, 0, 0});
   expect_values(compare(CompareOp::ne), {1, 0, 1, 1, 1, 1});
   expect_values(compare(CompareOp::le), {1, 1, 1, 0, 0, 0});
   expect_values(compare(CompareOp::lt), {1, 0, 1, 0, 0, 0});
-  b.elementwise().where(c, mask.view(), x.view(), row.view(), y.view());
+  b.run(c, kernels::Where{mask.view(), x.view(), row.view(), y.view()});
   expect_values(y, {1, 2, 3, 2, 2, 5});
-  b.elementwise().binary(c, BinaryOp::maximum, x.view(), row.view(), y.view());
+  b.run(c, kernels::Binary{BinaryOp::maximum, x.view(), row.view(), y.view()});
   expect_values(y, {2, 2, 5, 4, 5, 6});
-  b.elementwise().binary(c, BinaryOp::minimum, x.view(), row.view(), y.view());
+  b.run(c, kernels::Binary{BinaryOp::minimum, x.view(), row.view(), y.view()});
   expect_values(y, {1, 2, 3, 2, 2, 5});
-  b.elementwise().binary(c, BinaryOp::pow, row.view(), x.view(), y.view());
+  b.run(c, kernels::Binary{BinaryOp::pow, row.view(), x.view(), y.view()});
   expect_values(y, {2, 4, 125, 16, 32, 15625});
-  b.elementwise().arange(c, 3, -0.5, y.view());
+  b.run(c, kernels::Arange{3, -0.5, y.view()});
   expect_values(y, {3, 2.5, 2, 1.5, 1, 0.5});
 }
 
 TEST_F(Reference, Moves) {
   TestTensor x = tensor({2, 3}, {1, 2, 3, 4, 5, 6}), transposed = empty({3, 2}), rows = empty({1, 3, 3}),
              sums = empty({1, 3, 3});
-  b.copy().strided(c, {.extent = {3, 2}, .from = {1, 3}, .to = {2, 1}}, x.view(), transposed.view());
+  b.run(c, kernels::CopyStrided{{.extent = {3, 2}, .from = {1, 3}, .to = {2, 1}}, x.view(), transposed.view()});
   expect_values(transposed, {1, 4, 2, 5, 3, 6});
   // The last column into the first one.
-  b.copy().strided(c, {.extent = {2}, .from = {3}, .to = {2}, .from_first = 2}, x.view(), transposed.view());
+  b.run(c, kernels::CopyStrided{{.extent = {2}, .from = {3}, .to = {2}, .from_first = 2}, x.view(), transposed.view()});
   expect_values(transposed, {3, 4, 6, 5, 3, 6});
   TestTensor index({1, 3, 1}, DType::i64, {1, 0, 1}), matrix = tensor({1, 2, 3}, {1, 2, 3, 4, 5, 6});
-  b.index().take(c, matrix.view(), index.view(), rows.view());
+  b.run(c, kernels::Take{matrix.view(), index.view(), rows.view()});
   expect_values(rows, {4, 5, 6, 1, 2, 3, 4, 5, 6});
-  b.index().scatter_sum(c, rows.view(), index.view(), sums.view());
+  b.run(c, kernels::ScatterSum{rows.view(), index.view(), sums.view()});
   expect_values(sums, {1, 2, 3, 8, 10, 12, 0, 0, 0});
   TestTensor column({1, 1, 3}, DType::i64, {1, 0, 1}), y = empty({1, 1, 3});
-  b.index().take(c, matrix.view(), column.view(), y.view());
+  b.run(c, kernels::Take{matrix.view(), column.view(), y.view()});
   expect_values(y, {4, 2, 6});
 }
 
 TEST_F(Reference, LargestAndSumsSoFar) {
   TestTensor x = tensor({1, 2, 3}, {1, 5, 3, 4, 2, 6}), columns = empty({1, 3}), y = empty({1, 2, 3});
-  b.reduce().max_to(c, x.view(), columns.view());
+  b.run(c, kernels::MaxTo{x.view(), columns.view()});
   expect_values(columns, {4, 5, 6});
-  b.reduce().cumsum(c, false, x.view(), y.view());
+  b.run(c, kernels::Cumsum{false, x.view(), y.view()});
   expect_values(y, {1, 5, 3, 5, 7, 9});
-  b.reduce().cumsum(c, true, x.view(), y.view());
+  b.run(c, kernels::Cumsum{true, x.view(), y.view()});
   expect_values(y, {5, 7, 9, 4, 2, 6});
 }
 
 TEST_F(Reference, Sums) {
   TestTensor x = tensor({2, 3}, {1, 2, 3, 4, 5, 6}), columns = empty({3}), rows = empty({2, 1}), all = empty({1});
-  b.reduce().sum_to(c, x.view(), columns.view());
+  b.run(c, kernels::SumTo{x.view(), columns.view()});
   expect_values(columns, {5, 7, 9});
-  b.reduce().sum_to(c, x.view(), rows.view());
+  b.run(c, kernels::SumTo{x.view(), rows.view()});
   expect_values(rows, {6, 15});
-  b.reduce().squared_norm(c, std::array{x.view(), columns.view()}, {}, all.view());
+  b.run(c, kernels::SquaredNorm{std::array{x.view(), columns.view()}, {}, all.view()});
   expect_values(all, {91 + 25 + 49 + 81});
   std::uint8_t no = 0;
   View absent{&no, DType::u8, Layout::plain, {1}};
-  b.reduce().squared_norm(c, std::array{x.view(), columns.view()}, std::array{absent, View()}, all.view());
+  b.run(c, kernels::SquaredNorm{std::array{x.view(), columns.view()}, std::array{absent, View()}, all.view()});
   expect_values(all, {25 + 49 + 81});
 }
 
@@ -163,53 +163,53 @@ TEST_F(Reference, TreeSumRoundsInF32) {
   // 2^24 + 1 rounds to 2^24: what is added alone gets lost, what is added as a pair does not.
   float big = 16777216;
   TestTensor a({1}, DType::f32, {big}), one({1}, DType::f32, {1}), sum({1}, DType::f32);
-  b.reduce().tree_sum(c, std::array{a.view(), one.view(), one.view(), one.view()}, sum.view());
+  b.run(c, kernels::TreeSum{std::array{a.view(), one.view(), one.view(), one.view()}, sum.view()});
   expect_values(sum, {big + 2});
-  b.reduce().tree_sum(c, std::array{a.view(), one.view(), one.view()}, sum.view());
+  b.run(c, kernels::TreeSum{std::array{a.view(), one.view(), one.view()}, sum.view()});
   expect_values(sum, {big});
-  b.reduce().tree_sum(c, std::array{a.view(), View{}, one.view(), one.view()}, sum.view());
+  b.run(c, kernels::TreeSum{std::array{a.view(), View{}, one.view(), one.view()}, sum.view()});
   expect_values(sum, {big + 2});
 }
 
 TEST_F(Reference, Matmul) {
   TestTensor a = tensor({2, 2}, {1, 2, 3, 4}), e = tensor({2, 2}, {5, 6, 7, 8}), bias = tensor({2}, {100, 200});
   TestTensor y = empty({2, 2});
-  b.matmul().matmul(c, {}, a.view(), e.view(), bias.view(), y.view());
+  b.run(c, kernels::Matmul{{}, a.view(), e.view(), bias.view(), y.view()});
   expect_values(y, {119, 222, 143, 250});
-  b.matmul().matmul(c, {.transpose_a = true}, a.view(), e.view(), {}, y.view());
+  b.run(c, kernels::Matmul{{.transpose_a = true}, a.view(), e.view(), {}, y.view()});
   expect_values(y, {26, 30, 38, 44});
-  b.matmul().matmul(c, {.transpose_b = true}, a.view(), e.view(), {}, y.view());
+  b.run(c, kernels::Matmul{{.transpose_b = true}, a.view(), e.view(), {}, y.view()});
   expect_values(y, {17, 23, 39, 53});
 }
 
 TEST_F(Reference, ConvolutionIsACrossCorrelation) {
   TestTensor x = tensor({1, 1, 3, 3}, {1, 2, 3, 4, 5, 6, 7, 8, 9}), w = tensor({1, 1, 2, 2}, {1, 10, 100, 1000});
   TestTensor y = empty({1, 1, 2, 2}), bias = tensor({1}, {0.5});
-  b.conv().forward(c, {}, x.view(), w.view(), bias.view(), y.view());
+  b.run(c, kernels::Conv{{}, x.view(), w.view(), bias.view(), y.view()});
   expect_values(y, {5421.5, 6532.5, 8754.5, 9865.5});
-  b.conv().forward(c, {.stride = {2, 2}, .padding = {1, 1}}, x.view(), w.view(), {}, y.view());
+  b.run(c, kernels::Conv{{.stride = {2, 2}, .padding = {1, 1}}, x.view(), w.view(), {}, y.view()});
   expect_values(y, {1000, 3200, 7040, 9865});
-  b.conv().forward(c, {.padding = {1, 1}, .dilation = {3, 3}}, x.view(), w.view(), {}, y.view());
+  b.run(c, kernels::Conv{{.padding = {1, 1}, .dilation = {3, 3}}, x.view(), w.view(), {}, y.view()});
   expect_values(y, {9000, 700, 30, 1});
 }
 
 TEST_F(Reference, GroupsSeeTheirOwnChannels) {
   TestTensor x = tensor({1, 2, 1, 1}, {3, 5}), w = tensor({4, 1, 1, 1}, {1, 10, 100, 1000}), y = empty({1, 4, 1, 1});
-  b.conv().forward(c, {.groups = 2}, x.view(), w.view(), {}, y.view());
+  b.run(c, kernels::Conv{{.groups = 2}, x.view(), w.view(), {}, y.view()});
   expect_values(y, {3, 30, 500, 5000});
 }
 
 TEST_F(Reference, BatchNorm) {
   TestTensor x = tensor({4, 1, 1, 1}, {1, 3, 5, 7}), mean = empty({1}), m2 = empty({1}), y = empty({4, 1, 1, 1});
-  b.norm().stats(c, x.view(), {4, mean.view(), m2.view()});
+  b.run(c, kernels::NormStats{x.view(), {4, mean.view(), m2.view()}});
   expect_values(mean, {4});
   expect_values(m2, {20});
   TestTensor gamma = tensor({1}, {3}), beta = tensor({1}, {1}), residual = tensor({4, 1, 1, 1}, {0, 0, 1, -9});
   // The deviation is sqrt(20 / 4 + 4) = 3.
-  b.norm().forward(c, x.view(), {4, mean.view(), m2.view()}, 4, gamma.view(), beta.view(), {}, false, y.view());
+  b.run(c, kernels::Norm{x.view(), {4, mean.view(), m2.view()}, 4, gamma.view(), beta.view(), {}, false, y.view()});
   expect_values(y, {-2, 0, 2, 4});
-  b.norm().forward(c, x.view(), {4, mean.view(), m2.view()}, 4, gamma.view(), beta.view(), residual.view(), true,
-                   y.view());
+  b.run(c, kernels::Norm{
+               x.view(), {4, mean.view(), m2.view()}, 4, gamma.view(), beta.view(), residual.view(), true, y.view()});
   expect_values(y, {0, 0, 3, 0});
 }
 
@@ -218,10 +218,10 @@ TEST_F(Reference, MergesStatistics) {
   TestTensor mean_a = tensor({1}, {2}), m2_a = tensor({1}, {2}), mean_b = tensor({1}, {7}), m2_b = tensor({1}, {8});
   TestTensor mean = empty({1}), m2 = empty({1});
   BatchNormStats a{2, mean_a.view(), m2_a.view()}, e{3, mean_b.view(), m2_b.view()}, none{0, m2_a.view(), m2_b.view()};
-  b.norm().merge_stats(c, std::array{a, none, e}, {5, mean.view(), m2.view()});
+  b.run(c, kernels::MergeNormStats{std::array{a, none, e}, {5, mean.view(), m2.view()}});
   expect_values(mean, {5});
   expect_values(m2, {40});
-  b.norm().merge_stats(c, std::array{none, none}, {0, mean.view(), m2.view()});
+  b.run(c, kernels::MergeNormStats{std::array{none, none}, {0, mean.view(), m2.view()}});
   expect_values(mean, {0});
   expect_values(m2, {0});
 }
@@ -230,7 +230,8 @@ TEST_F(Reference, CommitsTheUnbiasedVariance) {
   TestTensor mean = tensor({1}, {5}), m2 = tensor({1}, {40}), running_mean = tensor({1}, {1});
   TestTensor running_var = tensor({1}, {2}), batches({}, DType::i64, {7});
   auto commit = [&](std::int64_t n) {
-    b.norm().commit(c, {n, mean.view(), m2.view()}, 0.25, running_mean.view(), running_var.view(), batches.view());
+    b.run(c, kernels::CommitNormStats{
+                 {n, mean.view(), m2.view()}, 0.25, running_mean.view(), running_var.view(), batches.view()});
   };
   commit(0);
   expect_values(running_mean, {1});
@@ -247,46 +248,46 @@ TEST_F(Reference, Pooling) {
   TestTensor x = tensor({1, 1, 3, 3}, {1, 2, 3, 4, 5, 6, 7, 8, 9}), y = empty({1, 1, 2, 2}), mean = empty({1, 1, 1, 1});
   Pool2dOptions padded{.kernel_size = {2, 2}, .stride = {2, 2}, .padding = {1, 1}};
   TestTensor where({1, 1, 2, 2}, DType::i64);
-  b.pool().max_forward(c, padded, x.view(), y.view(), where.view());
+  b.run(c, kernels::MaxPool{padded, x.view(), y.view(), where.view()});
   expect_values(y, {1, 3, 7, 9});
   expect_values(where, {0, 2, 6, 8});
-  b.pool().avg_forward(c, padded, x.view(), y.view());
+  b.run(c, kernels::AvgPool{padded, x.view(), y.view()});
   expect_values(y, {0.25, 1.25, 2.75, 7});
   padded.count_include_pad = false;
-  b.pool().avg_forward(c, padded, x.view(), y.view());
+  b.run(c, kernels::AvgPool{padded, x.view(), y.view()});
   expect_values(y, {1, 2.5, 5.5, 7});
-  b.pool().global_avg_forward(c, x.view(), mean.view());
+  b.run(c, kernels::GlobalAvgPool{x.view(), mean.view()});
   expect_values(mean, {5});
 }
 
 TEST_F(Reference, SoftmaxAndLosses) {
   double log2 = std::log(2.0);
   TestTensor x = tensor({2, 2}, {0, log2, 0, 0}), y = empty({2, 2}), loss = empty({1}), sums = empty({3});
-  b.softmax().softmax(c, x.view(), y.view());
+  b.run(c, kernels::Softmax{x.view(), y.view()});
   expect_values(y, {1.0 / 3, 2.0 / 3, 0.5, 0.5});
-  b.softmax().log_softmax(c, x.view(), y.view());
+  b.run(c, kernels::LogSoftmax{x.view(), y.view()});
   expect_values(y, {-std::log(3.0), log2 - std::log(3.0), -log2, -log2});
   TestTensor labels({2}, DType::i64, {1, 0});
-  b.softmax().cross_entropy(c, x.view(), labels.view(), {}, sums.view());
+  b.run(c, kernels::CrossEntropy{x.view(), labels.view(), {}, sums.view()});
   expect_values(sums, {(std::log(3.0) - log2 + log2) / 2, 0, 1});
-  b.softmax().cross_entropy(c, x.view(), labels.view(), {.smoothing = 0.2}, sums.view());
+  b.run(c, kernels::CrossEntropy{x.view(), labels.view(), {.smoothing = 0.2}, sums.view()});
   expect_values(sums, {(0.9 * (std::log(3.0) - log2) + 0.1 * std::log(3.0) + log2) / 2, 0, 1});
-  b.softmax().cross_entropy(c, x.view(), labels.view(), {.ignored = 1}, sums.view());
+  b.run(c, kernels::CrossEntropy{x.view(), labels.view(), {.ignored = 1}, sums.view()});
   expect_values(sums, {log2 / 2, 0.5, 0.5});
-  b.softmax().cross_entropy_mean(c, sums.view(), loss.view());
+  b.run(c, kernels::CrossEntropyMean{sums.view(), loss.view()});
   expect_values(loss, {log2});
   TestTensor target = tensor({2, 2}, {0, log2, 1, 3});
-  b.softmax().mse(c, x.view(), target.view(), loss.view());
+  b.run(c, kernels::Mse{x.view(), target.view(), loss.view()});
   expect_values(loss, {2.5});
 }
 
 TEST_F(Reference, SgdFollowsTorch) {
   TestTensor w = tensor({1}, {1}), g = tensor({1}, {2}), m = tensor({1}, {0}), scale = tensor({1}, {0.5});
-  UpdateItem item{w.view(), g.view(), m.view(), {}};
-  b.optimizer().sgd(c, {.lr = 0.1, .momentum = 0.5, .weight_decay = 1}, {&item, 1}, scale.view());
+  Update<View> item{w.view(), g.view(), {m.view()}};
+  b.run(c, kernels::Update<SgdOptions>{{.lr = 0.1, .momentum = 0.5, .weight_decay = 1}, {&item, 1}, scale.view()});
   expect_values(m, {2});  // 0.5 * 2 + 1 * 1
   expect_values(w, {0.8});
-  b.optimizer().sgd(c, {.lr = 0.1, .momentum = 0.5, .nesterov = true}, {&item, 1}, {});
+  b.run(c, kernels::Update<SgdOptions>{{.lr = 0.1, .momentum = 0.5, .nesterov = true}, {&item, 1}, {}});
   expect_values(m, {3});  // 0.5 * 2 + 2
   expect_values(w, {0.8 - 0.1 * (2 + 0.5 * 3)});
 }
@@ -295,9 +296,10 @@ TEST_F(Reference, AdamFollowsTorch) {
   for (bool decoupled : {false, true}) {
     TestTensor w = tensor({1}, {1}), g = tensor({1}, {2}), m = tensor({1}, {0}), v = tensor({1}, {0});
     TestTensor steps({1}, DType::i64, {0});
-    UpdateItem item{w.view(), g.view(), m.view(), v.view(), {}, steps.view()};
-    AdamArgs args{.lr = 0.1, .beta1 = 0.5, .beta2 = 0.75, .eps = 0, .weight_decay = 0.5, .decoupled = decoupled};
-    b.optimizer().adam(c, args, {&item, 1}, {});
+    Update<View> item{w.view(), g.view(), {m.view(), v.view()}, {}, steps.view()};
+    AdamOptions args{
+        .lr = 0.1, .beta1 = 0.5, .beta2 = 0.75, .eps = 0, .weight_decay = 0.5, .decoupled_weight_decay = decoupled};
+    b.run(c, kernels::Update<AdamOptions>{args, {&item, 1}, {}});
     // The first step is lr times the sign of the gradient, whatever its size.
     expect_values(w, {decoupled ? 1 - 0.1 * 0.5 - 0.1 : 1 - 0.1});
     double gradient = decoupled ? 2 : 2.5;
@@ -308,9 +310,9 @@ TEST_F(Reference, AdamFollowsTorch) {
 
 TEST_F(Reference, ClipScaleIsAtMostOne) {
   TestTensor squared = tensor({1}, {25}), scale = empty({1});
-  b.optimizer().clip_scale(c, 1, squared.view(), scale.view());
+  b.run(c, kernels::ClipScale{1, squared.view(), scale.view()});
   expect_values(scale, {1 / (5 + 1e-6)});
-  b.optimizer().clip_scale(c, 100, squared.view(), scale.view());
+  b.run(c, kernels::ClipScale{100, squared.view(), scale.view()});
   expect_values(scale, {1});
 }
 

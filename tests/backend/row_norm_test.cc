@@ -19,11 +19,11 @@ class RowNormTest : public KernelTest {
   }
   // Inputs: x, weight, bias. Outputs: y, rstd, mean (not in RMS norm).
   static void forward(Backend& b, KernelContext& c, Views in, Views out) {
-    b.norm().rows_forward(c, in[0], in[1], in[2], kRowEps, out[2], out[1], out[0]);
+    b.run(c, kernels::NormRows{in[0], in[1], in[2], kRowEps, out[2], out[1], out[0]});
   }
   // Inputs: dy, x, rstd, mean (not in RMS norm), weight. Outputs: dx, dweight, dbias.
   static void backward(Backend& b, KernelContext& c, Views in, Views out) {
-    b.norm().rows_backward(c, in[0], in[1], in[3], in[2], in[4], out[0], out[1], out[2]);
+    b.run(c, kernels::NormRowsBackward{in[0], in[1], in[3], in[2], in[4], out[0], out[1], out[2]});
   }
 };
 

@@ -17,23 +17,23 @@ class SoftmaxTest : public KernelTest {
   TestTensor all_count() { return TestTensor({3}, master_dtype(), {1, 0, 1}); }
 };
 
-void softmax(Backend& b, KernelContext& c, Views in, Views out) { b.softmax().softmax(c, in[0], out[0]); }
-void log_softmax(Backend& b, KernelContext& c, Views in, Views out) { b.softmax().log_softmax(c, in[0], out[0]); }
+void softmax(Backend& b, KernelContext& c, Views in, Views out) { b.run(c, kernels::Softmax{in[0], out[0]}); }
+void log_softmax(Backend& b, KernelContext& c, Views in, Views out) { b.run(c, kernels::LogSoftmax{in[0], out[0]}); }
 
 Kernel cross_entropy(const LabelRules& rules = {}) {
   return [=](Backend& b, KernelContext& c, Views in, Views out) {
-    b.softmax().cross_entropy(c, in[0], in[1], rules, out[0]);
+    b.run(c, kernels::CrossEntropy{in[0], in[1], rules, out[0]});
   };
 }
 
 Kernel cross_entropy_backward(const LabelRules& rules = {}) {
   return [=](Backend& b, KernelContext& c, Views in, Views out) {
-    b.softmax().cross_entropy_backward(c, in[0], in[1], rules, in[2], in[3], out[0]);
+    b.run(c, kernels::CrossEntropyBackward{in[0], in[1], rules, in[2], in[3], out[0]});
   };
 }
 
 void cross_entropy_mean(Backend& b, KernelContext& c, Views in, Views out) {
-  b.softmax().cross_entropy_mean(c, in[0], out[0]);
+  b.run(c, kernels::CrossEntropyMean{in[0], out[0]});
 }
 
 TEST_P(SoftmaxTest, Softmax) {
@@ -43,7 +43,7 @@ TEST_P(SoftmaxTest, Softmax) {
     expect_matches_reference({x}, {output(shape)}, softmax);
     expect_matches_reference({run({x}, {output(shape)}, softmax)[0], input(shape)}, {output(shape)},
                              [](Backend& b, KernelContext& c, Views in, Views out) {
-                               b.softmax().softmax_backward(c, in[0], in[1], out[0]);
+                               b.run(c, kernels::SoftmaxBackward{in[0], in[1], out[0]});
                              });
   }
 }
@@ -55,7 +55,7 @@ TEST_P(SoftmaxTest, LogSoftmax) {
     expect_matches_reference({x}, {output(shape)}, log_softmax);
     expect_matches_reference({run({x}, {output(shape)}, log_softmax)[0], input(shape)}, {output(shape)},
                              [](Backend& b, KernelContext& c, Views in, Views out) {
-                               b.softmax().log_softmax_backward(c, in[0], in[1], out[0]);
+                               b.run(c, kernels::LogSoftmaxBackward{in[0], in[1], out[0]});
                              });
   }
 }
@@ -146,11 +146,11 @@ TEST_P(SoftmaxTest, MeanSquaredError) {
     SCOPED_TRACE(shape.str());
     TestTensor x = input(shape), target = input(shape);
     expect_matches_reference({x, target}, {loss_output()}, [](Backend& b, KernelContext& c, Views in, Views out) {
-      b.softmax().mse(c, in[0], in[1], out[0]);
+      b.run(c, kernels::Mse{in[0], in[1], out[0]});
     });
     expect_matches_reference({x, target, TestTensor({1}, master_dtype(), {0.75})}, {output(shape)},
                              [](Backend& b, KernelContext& c, Views in, Views out) {
-                               b.softmax().mse_backward(c, in[0], in[1], in[2], out[0]);
+                               b.run(c, kernels::MseBackward{in[0], in[1], in[2], out[0]});
                              });
   }
 }

@@ -65,11 +65,11 @@ TEST(Emulator, KernelsReachOnlyTheMemoryOfConnectedGpus) {
   there.synchronize();
   ASSERT_TRUE(connect_gpus(0, 1));
   float y[3] = {};
-  backend->copy().copy(here.context(), from, to);
+  backend->run(here.context(), kernels::Copy{from, to});
   here.download(y, to.data, sizeof y);
   EXPECT_EQ(y[2], 3);
   cuda_emulator::forget_peers();
-  backend->copy().copy(here.context(), from, to);
+  backend->run(here.context(), kernels::Copy{from, to});
   EXPECT_ERROR(here.synchronize(), "an illegal memory access was encountered");
   cuda_emulator::fail_device(0, cudaSuccess);
   cudaGetLastError();
@@ -80,7 +80,7 @@ TEST(Emulator, OldGpusHaveNoKernels) {
   GpuMemory memory;
   View x{memory.allocate(16), DType::f32, Layout::plain, {4}}, y{memory.allocate(16), DType::f32, Layout::plain, {4}};
   const EnvironmentVariable capability("LOCKSTEP_EMULATED_CAPABILITY", "7.5");
-  EXPECT_ERROR(make_cuda_backend({})->copy().copy(memory.context(), x, y), "no kernel image is available");
+  EXPECT_ERROR(make_cuda_backend({})->run(memory.context(), kernels::Copy{x, y}), "no kernel image is available");
 }
 
 TEST(Emulator, CudaDoesNotSurviveAFork) {

@@ -27,6 +27,7 @@
 #include "lockstep/nn/transformer.h"
 #include "lockstep/nn/upsample.h"
 #include "lockstep/optim/adam.h"
+#include "lockstep/optim/rmsprop.h"
 #include "lockstep/runtime/runtime.h"
 #include "tests/logical_tensors.h"
 
@@ -356,7 +357,14 @@ TEST(LayersParity, LossesOfTwelveStepsFollowPyTorch) {
       net = std::make_unique<LstmLanguageModel>(lstm_options());
     }
     load(*net, item.at("state"), runtime.devices());
-    AdamW adam(net->parameters(), {.lr = 1e-2, .weight_decay = 1e-2});
+    std::unique_ptr<Optimizer> optimizer =
+        std::make_unique<AdamW>(net->parameters(), AdamOptions{.lr = 1e-2, .weight_decay = 1e-2});
+    if (name.ends_with("rmsprop")) {
+      optimizer = std::make_unique<RMSprop>(
+          net->parameters(),
+          RMSpropOptions{
+              .lr = 1e-3, .alpha = 0.9, .eps = 1e-6, .weight_decay = 1e-2, .momentum = 0.5, .centered = true});
+    }
     const std::vector<double> losses = item.at("losses");
     ASSERT_EQ(std::ssize(losses), kSteps);
     for (std::int64_t step = 0; step < kSteps; ++step) {
@@ -364,7 +372,7 @@ TEST(LayersParity, LossesOfTwelveStepsFollowPyTorch) {
       const Tensor x = narrow(ids, 1, 0, kContext), labels = narrow(ids, 1, 1, kContext);
       const Tensor loss = cross_entropy(flatten((*net)(x), 0, 1), flatten(labels));
       loss.backward();
-      adam.step();
+      optimizer->step();
       EXPECT_NEAR(loss.item<float>(), losses[static_cast<std::size_t>(step)], 2e-4) << "step " << step;
     }
   }

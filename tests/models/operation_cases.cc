@@ -133,6 +133,25 @@ Operations later_operations() {
        [](const In& x) {
          return max_pool2d(x[0], {.kernel_size = {2, 3}});
        }},
+      {"lp_pool2d",
+       [](const In& x) {
+         return lp_pool2d(x[0], 2, {.kernel_size = {2, 3}, .stride = {2, 1}});
+       }},
+      {"lp_pool2d, ceil_mode",
+       [](const In& x) { return lp_pool2d(x[0], 4, {.kernel_size = 3, .stride = 2, .ceil_mode = true}); }},
+      {"lp_pool2d of a broken power", [](const In& x) { return lp_pool2d(x[0] * x[0], 1.5, {.kernel_size = 2}); }},
+      {"max_pool2d, ceil_mode",
+       [](const In& x) {
+         return max_pool2d(x[0], {.kernel_size = {3, 2}, .stride = {2, 3}, .padding = 1, .ceil_mode = true});
+       }},
+      {"avg_pool2d, ceil_mode",
+       [](const In& x) { return avg_pool2d(x[0], {.kernel_size = 3, .stride = 2, .padding = 1, .ceil_mode = true}); }},
+      {"avg_pool2d, ceil_mode without padding in the mean",
+       [](const In& x) {
+         return avg_pool2d(
+             x[0],
+             {.kernel_size = {3, 4}, .stride = {2, 3}, .padding = 1, .count_include_pad = false, .ceil_mode = true});
+       }},
       {"logical functions",
        [](const In& x) {
          return numbers(logical_and(x[0], x[1]), x[0]) + 2 * numbers(logical_or(x[0], x[1]), x[0]) +

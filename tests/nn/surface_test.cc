@@ -171,6 +171,7 @@ TEST(ModuleSurface, ModulesPrintAsInPyTorch) {
       .append(MaxPool2d({.kernel_size = {3, 2}}))
       .append(MaxPool1d({.kernel_size = 3}))
       .append(AvgPool1d({.kernel_size = 3, .stride = 2, .padding = 1}))
+      .append(LPPool2d(2, {.kernel_size = 2, .stride = 3, .ceil_mode = true}))
       .append<Sequential>();
   EXPECT_EQ(str(all),
             "Sequential(\n"
@@ -198,7 +199,8 @@ TEST(ModuleSurface, ModulesPrintAsInPyTorch) {
             "  (21): MaxPool2d(kernel_size=(3, 2), stride=(3, 2), padding=0, dilation=1, ceil_mode=False)\n"
             "  (22): MaxPool1d(kernel_size=3, stride=3, padding=0, dilation=1, ceil_mode=False)\n"
             "  (23): AvgPool1d(kernel_size=(3,), stride=(2,), padding=(1,))\n"
-            "  (24): Sequential()\n"
+            "  (24): LPPool2d(norm_type=2.0, kernel_size=2, stride=3, ceil_mode=True)\n"
+            "  (25): Sequential()\n"
             ")");
 
   // Nested modules are indented.

@@ -76,7 +76,8 @@ TEST_F(OpsErrors, ConvolutionsAndPools) {
   EXPECT_ERROR(ops::conv2d(on({1, 4, 4, 4}), on({3, 2, 3, 3}), {}, {.groups = 2}), "2 groups for 3 output channels");
   EXPECT_ERROR(ops::max_pool2d(on({1, 1, 1, 4}), {}),
                "max_pool2d: the window (2 wide) does not fit the padded input (1 wide)");
-  EXPECT_ERROR(ops::avg_pool2d(on({1, 1, 4, 4}), {.padding = {2, 0}}), "avg_pool2d: kernel 2, stride 2, padding 2");
+  EXPECT_ERROR(ops::pool2d("avg_pool2d", on({1, 1, 4, 4}), kernels::AvgPool{{.padding = {2, 0}}}),
+               "avg_pool2d: kernel 2, stride 2, padding 2");
   EXPECT_ERROR(ops::global_avg_pool2d(on({1, 1, 0, 4})), "has no pixels");
 }
 

@@ -11,6 +11,7 @@
 #include "lockstep/nn/linear.h"
 #include "lockstep/optim/adam.h"
 #include "lockstep/optim/optimizer.h"
+#include "lockstep/optim/rmsprop.h"
 #include "lockstep/optim/sgd.h"
 #include "lockstep/runtime/random_state.h"
 #include "lockstep/runtime/runtime.h"
@@ -30,12 +31,12 @@ Numbers start() { return Random(1).uniforms(kSize); }
 Numbers gradient(int step) { return Random(100 + static_cast<std::uint64_t>(step)).uniforms(kSize); }
 
 // A step on one weight: its gradient, and the number of the step from 1.
-using Formula = std::function<void(double& w, double g, int step, std::array<double, 2>& state)>;
+using Formula = std::function<void(double& w, double g, int step, std::array<double, 3>& state)>;
 
 Numbers expected_weights(const Formula& formula) {
   Numbers w = start();
   for (std::size_t i = 0; i < w.size(); ++i) {
-    std::array<double, 2> state{};
+    std::array<double, 3> state{};
     for (int step = 1; step <= kSteps; ++step) formula(w[i], gradient(step)[i], step, state);
   }
   return w;
@@ -115,6 +116,24 @@ TEST_F(OptimizerTest, Adam) {
     AdamOptions options{.lr = 0.05, .beta1 = 0.8, .beta2 = 0.99, .eps = 1e-3, .weight_decay = decay};
     expect_formula(maker<Adam>(options), adam(options, false));
     expect_formula(maker<AdamW>(options), adam(options, true));
+  }
+}
+
+// Tieleman and Hinton 2012, as torch.optim.RMSprop.
+TEST_F(OptimizerTest, RMSprop) {
+  for (double momentum : {0.0, 0.9}) {
+    for (bool centered : {false, true}) {
+      RMSpropOptions o{.lr = 0.05, .alpha = 0.8, .eps = 1e-3, .weight_decay = 0.1, .momentum = momentum};
+      o.centered = centered;
+      expect_formula(maker<lockstep::RMSprop>(o), [=](double& w, double g, int, auto& state) {
+        g += o.weight_decay * w;
+        state[0] = o.alpha * state[0] + (1 - o.alpha) * g * g;
+        state[1] = o.alpha * state[1] + (1 - o.alpha) * g;
+        const double mean = centered ? state[1] : 0;
+        state[2] = momentum * state[2] + g / (std::sqrt(state[0] - mean * mean) + o.eps);
+        w -= o.lr * state[2];
+      });
+    }
   }
 }
 

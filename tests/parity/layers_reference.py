@@ -247,16 +247,24 @@ def computed(module, shapes, call):
     }
 
 
-def trained(module):
+def adamw(parameters):
+    return torch.optim.AdamW(parameters, lr=1e-2, weight_decay=1e-2)
+
+
+def rmsprop(parameters):
+    return torch.optim.RMSprop(parameters, lr=1e-3, alpha=0.9, eps=1e-6, weight_decay=1e-2, momentum=0.5, centered=True)
+
+
+def trained(module, make_optimizer):
     net = make(module, 0.25)
     state, losses = state_of(net), []
-    adam = torch.optim.AdamW(net.parameters(), lr=1e-2, weight_decay=1e-2)
+    optimizer = make_optimizer(net.parameters())
     for step in range(STEPS):
         ids = tokens(step, BATCH, CONTEXT + 1)
         loss = F.cross_entropy(net(ids[:, :-1]).reshape(-1, VOCABULARY), ids[:, 1:].reshape(-1))
-        adam.zero_grad()
+        optimizer.zero_grad()
         loss.backward()
-        adam.step()
+        optimizer.step()
         losses.append(float(f'{loss.item():.10g}'))
     return {'state': state, 'losses': losses}
 
@@ -279,8 +287,10 @@ def arguments(initializer, shape):
 def main():
     torch.manual_seed(0)
     parts = {'cases': {name: computed(*case) for name, case in CASES.items()},
-             'training': {name: trained(model) for name, model in MODELS.items()}}
+             'training': {name: trained(model, adamw) for name, model in MODELS.items()}}
     parts['cases'].update({name: seeded(name, case[0]) for name, case in LATER.items()})
+    torch.manual_seed(0)
+    parts['training']['lstm language model, rmsprop'] = trained(LstmLanguageModel, rmsprop)
     parts['initializers'] = {f'{name} of {len(shape)} axes': arguments(f, shape)
                              for name, f in INITIALIZERS.items() for shape in [(6, 4), (8, 3, 5, 2)]}
     if sys.argv[1:] != ['--compare']:

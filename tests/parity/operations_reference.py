@@ -240,6 +240,13 @@ LATER = {
     'avg_pool1d without padding in the mean': (lambda x: F.avg_pool1d(x, 3, 2, 1, count_include_pad=False),
                                                [(2, 3, 8)]),
     'max_pool2d, stride of the kernel': (lambda x: F.max_pool2d(x, (2, 3)), [(1, 2, 5, 6)]),
+    'lp_pool2d': (lambda x: F.lp_pool2d(x, 2, (2, 3), (2, 1)), [(1, 2, 5, 6)]),
+    'lp_pool2d, ceil_mode': (lambda x: F.lp_pool2d(x, 4, 3, 2, True), [(1, 2, 6, 8)]),
+    'lp_pool2d of a broken power': (lambda x: F.lp_pool2d(x * x, 1.5, 2), [(1, 2, 4, 6)]),
+    'max_pool2d, ceil_mode': (lambda x: F.max_pool2d(x, (3, 2), (2, 3), 1, ceil_mode=True), [(1, 2, 6, 6)]),
+    'avg_pool2d, ceil_mode': (lambda x: F.avg_pool2d(x, 3, 2, 1, ceil_mode=True), [(1, 2, 6, 8)]),
+    'avg_pool2d, ceil_mode without padding in the mean':
+        (lambda x: F.avg_pool2d(x, (3, 4), (2, 3), 1, ceil_mode=True, count_include_pad=False), [(1, 2, 6, 9)]),
 }
 LATER_TIES = {
     'logical functions': (lambda x, y: torch.logical_and(x, y) + 2 * torch.logical_or(x, y) +

@@ -114,7 +114,7 @@ TEST_F(CachingAllocatorTest, OutOfMemoryNamesWhoHoldsWhat) {
   Block block = allocator_.allocate(3000, a_);
   EXPECT_ERROR(allocator_.allocate(2000, a_),
                "cpu:7: out of memory: 2000 bytes requested, 3072 of at most 4096 are in use, 3072 of them "
-               "held by tensors");
+               "held by arrays");
   allocator_.free(block);
 }
 
@@ -162,7 +162,7 @@ TEST_F(CachingAllocatorTest, ASourceWithoutMoreIsALimit) {
     EXPECT_EQ(source->taken, 3072U);
     EXPECT_ERROR(allocator.allocate(512, a_),
                  "gpu:0: out of memory: 512 bytes requested, only the 3072 in use exist, 3072 of them held "
-                 "by tensors; 0 are left for all users of this memory");
+                 "by arrays; 0 are left for all users of this memory");
     allocator.free(block);
   }
   EXPECT_EQ(source->taken, 0U);
@@ -179,7 +179,7 @@ TEST_F(CachingAllocatorTest, TheLimitCountsScratch) {
   EXPECT_EQ(allocator_.counters().reserved_bytes, 3072U);
   EXPECT_ERROR(allocator_.allocate(256, a_),
                "cpu:7: out of memory: 256 bytes requested, 4072 of at most 4096 are in use, 3072 of them "
-               "held by tensors, "
+               "held by arrays, "
                "1000 by kernels");
   scratch->free(taken, 1000);
   EXPECT_EQ(allocator_.counters().scratch_bytes, 0U);

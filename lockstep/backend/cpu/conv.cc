@@ -1,7 +1,7 @@
 #include "lockstep/backend/cpu/f32_conv.h"
+#include "lockstep/backend/cpu/f64_kernels.h"
 #include "lockstep/backend/cpu/families.h"
 #include "lockstep/backend/cpu/onednn.h"
-#include "lockstep/backend/reference/families.h"
 
 namespace lockstep {
 namespace {
@@ -17,21 +17,15 @@ class CpuConv final : public ConvKernels {
                              DType dtype) const override {
     return kernels(dtype).prepared_size(pass, options, x, w, dtype);
   }
-  void prepare(KernelContext& context, ConvPass pass, const Conv2dOptions& options, const Shape& x, const View& w,
-               DType dtype, const View& prepared) override {
-    kernels(dtype).prepare(context, pass, options, x, w, dtype, prepared);
+  void run(KernelContext& context, const kernels::PrepareConv& call) override {
+    kernels(call.dtype).run(context, call);
   }
-  void forward(KernelContext& context, const Conv2dOptions& options, const View& x, const WeightView& w,
-               const View& bias, const View& y) override {
-    kernels(x.dtype).forward(context, options, x, w, bias, y);
+  void run(KernelContext& context, const kernels::Conv& call) override { kernels(call.x.dtype).run(context, call); }
+  void run(KernelContext& context, const kernels::ConvBackwardData& call) override {
+    kernels(call.dy.dtype).run(context, call);
   }
-  void backward_data(KernelContext& context, const Conv2dOptions& options, const View& dy, const WeightView& w,
-                     const View& dx) override {
-    kernels(dy.dtype).backward_data(context, options, dy, w, dx);
-  }
-  void backward_weights(KernelContext& context, const Conv2dOptions& options, const View& x, const View& dy,
-                        const View& dw, const View& db) override {
-    kernels(x.dtype).backward_weights(context, options, x, dy, dw, db);
+  void run(KernelContext& context, const kernels::ConvBackwardWeights& call) override {
+    kernels(call.x.dtype).run(context, call);
   }
 
  private:
@@ -41,7 +35,7 @@ class CpuConv final : public ConvKernels {
   }
 
   const bool native_bf16_ = has_native_bf16();
-  std::unique_ptr<ConvKernels> f64_ = reference::make_conv(), f32_, bf16_ = make_onednn_conv();
+  std::unique_ptr<ConvKernels> f64_ = make_f64_conv(), f32_, bf16_ = make_onednn_conv();
 };
 
 }  // namespace

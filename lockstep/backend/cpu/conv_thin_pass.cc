@@ -39,7 +39,8 @@ std::int64_t converted_size(const StridedImages& image) {
   return image.dtype == DType::f32 ? 0 : round_up(image.pixels * image.channels);
 }
 
-// ThinWeightPass keeps this many f32 for a column of taps: what its weights meet, and a 1 for the bias.
+// ThinWeightPass keeps this many f32 for a column of taps: the elements of x that its weights multiply, and a 1 for the
+// bias.
 std::int64_t column_height(const ConvGroup& p) { return p.rows.taps * p.inputs + 1; }
 
 std::int64_t thin_weights(const ConvGroup& p) { return round_up(p.columns.taps * column_height(p)); }

@@ -63,8 +63,8 @@ class ThinPass {
 };
 
 // The gradient of the weights with few outputs: all weights of an output lie side by side in vectors. In a copy of x,
-// what a column of taps meets lies side by side, so that what all taps of a pixel meet does, too. Sums have
-// WeightPass's order.
+// the elements that one column of taps reads lie side by side, and the next column's follow, so that the elements that
+// all taps of a pixel read are contiguous. Sums have WeightPass's order.
 class ThinWeightPass {
  public:
   // True if WeightPass would compute at least twice as many products, those for padding of vectors included, and a row

@@ -26,7 +26,7 @@ WeightPass::WeightPass(const ConvGroup& p, const StridedImages& x, const Strided
 
 void WeightPass::run(const KernelContext& context, float* packed, float* dw, float* scratch) const {
   const std::int64_t tiles = ceil_div(p_.outputs, kTileColumns), depth = blocks_ ? p_.inputs / kBlock : 1;
-  // The larger of x and dy passes once, a block at a time, and the smaller one for each of its blocks.
+  // The larger of x and dy is read once, a block at a time, and the smaller one is read again for each of these blocks.
   const bool by_block = x_.pixels * p_.inputs > dy_.pixels * p_.outputs;
   const auto tile_of = [&](std::int64_t unit) { return by_block ? unit % tiles : unit / depth; };
   const auto block_of = [&](std::int64_t unit) { return by_block ? unit / tiles : unit % depth; };

@@ -31,7 +31,7 @@ class WeightPass {
 
  private:
   std::int64_t padded_pixels() const { return padded_rows_ * padded_columns_; }
-  // From what the first tap meets to what `tap` meets, in a padded copy.
+  // The offset from the element that the first tap reads to the one that `tap` reads, in a padded copy.
   std::int64_t tap_offset(std::int64_t tap) const {
     const std::int64_t row = tap / p_.columns.taps * p_.rows.dilation, column = tap % p_.columns.taps;
     return (row * padded_columns_ + column * p_.columns.dilation) * p_.inputs;

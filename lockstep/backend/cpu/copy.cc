@@ -7,13 +7,12 @@
 #include "lockstep/backend/cpu/element.h"
 #include "lockstep/backend/cpu/families.h"
 #include "lockstep/backend/cpu/vectorize.h"
-#include "lockstep/backend/reference/elements.h"
 #include "lockstep/backend/walk.h"
 
 namespace lockstep {
 namespace {
 
-using reference::convert;
+using cpu::convert;
 
 constexpr std::int64_t kElementsPerChunk = 16384;
 
@@ -96,7 +95,7 @@ void for_each_row(const KernelContext& ctx, const Walk& walk, const From* x, To*
 }
 
 template <typename To, typename From>
-void run(const KernelContext& ctx, const Walk& walk, const From* x, To* y) {
+void copy_walk(const KernelContext& ctx, const Walk& walk, const From* x, To* y) {
   if (walk.dim == 0) {
     *y = convert<To>(*x);
     return;
@@ -162,32 +161,34 @@ void convert_elements(const KernelContext& ctx, const View& x, const View& y) {
 
 class CpuCopy final : public CopyKernels {
  public:
-  void copy(KernelContext& ctx, const View& x, const View& y) override {
-    if (x.numel() == 0) return;
-    const Walk walk = layout_walk(x, y);
-    if (x.dtype == y.dtype) return move(ctx, walk, x, y);
+  void run(KernelContext& ctx, const kernels::Copy& call) override {
+    if (call.x.numel() == 0) return;
+    const Walk walk = layout_walk(call.x, call.y);
+    if (call.x.dtype == call.y.dtype) return move(ctx, walk, call.x, call.y);
     // Training in bf16 converts often, so these conversions take one pass.
-    if (x.dtype == DType::f32 && y.dtype == DType::bf16) return run(ctx, walk, x.as<float>(), y.as<BFloat16>());
-    if (x.dtype == DType::bf16 && y.dtype == DType::f32) return run(ctx, walk, x.as<BFloat16>(), y.as<float>());
-    if (walk.dim <= 1) return convert_elements(ctx, x, y);
-    View converted{ctx.scratch.get(y.bytes()), y.dtype, x.layout, y.shape};
-    convert_elements(ctx, x, converted);
-    move(ctx, walk, converted, y);
+    if (call.x.dtype == DType::f32 && call.y.dtype == DType::bf16)
+      return copy_walk(ctx, walk, call.x.as<float>(), call.y.as<BFloat16>());
+    if (call.x.dtype == DType::bf16 && call.y.dtype == DType::f32)
+      return copy_walk(ctx, walk, call.x.as<BFloat16>(), call.y.as<float>());
+    if (walk.dim <= 1) return convert_elements(ctx, call.x, call.y);
+    View converted{ctx.scratch.get(call.y.bytes()), call.y.dtype, call.x.layout, call.y.shape};
+    convert_elements(ctx, call.x, converted);
+    move(ctx, walk, converted, call.y);
   }
 
-  void strided(KernelContext& ctx, const StridedCopy& copy, const View& x, const View& y) override {
-    if (copy.extent.numel() == 0) return;
-    cpu::visit_bits(x.dtype, [&](auto bits) {
+  void run(KernelContext& ctx, const kernels::CopyStrided& call) override {
+    if (call.copy.extent.numel() == 0) return;
+    cpu::visit_bits(call.x.dtype, [&](auto bits) {
       using Bits = decltype(bits);
-      run(ctx, strided_walk(copy), static_cast<const Bits*>(x.data) + copy.from_first,
-          static_cast<Bits*>(y.data) + copy.to_first);
+      copy_walk(ctx, strided_walk(call.copy), static_cast<const Bits*>(call.x.data) + call.copy.from_first,
+                static_cast<Bits*>(call.y.data) + call.copy.to_first);
     });
   }
 
  private:
   static void move(const KernelContext& ctx, const Walk& walk, const View& x, const View& y) {
     cpu::visit_bits(x.dtype, [&](auto bits) {
-      run(ctx, walk, static_cast<const decltype(bits)*>(x.data), static_cast<decltype(bits)*>(y.data));
+      copy_walk(ctx, walk, static_cast<const decltype(bits)*>(x.data), static_cast<decltype(bits)*>(y.data));
     });
   }
 };

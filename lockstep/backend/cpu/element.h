@@ -1,11 +1,11 @@
-// The element types of loops. f32 and bf16 are computed in f32; f64 in f64, or by the reference kernels. f16.h handles
-// f16.
+// The element types of loops. f32 and bf16 are computed in f32, f64 in f64. f16.h handles f16.
 #pragma once
 
 #include <cstdint>
 #include <string_view>
 #include <type_traits>
 
+#include "lockstep/backend/cpu/vectorize.h"
 #include "lockstep/tensor/dtype.h"
 
 namespace lockstep::cpu {
@@ -47,14 +47,43 @@ auto widened(T x) {
   }
 }
 
-// Rounds to bf16 and f16 through f32.
+// f64 and i64 become bf16 and f16 through f32; floating to integer truncates.
+template <typename To, typename From>
+To convert(From x) {
+  if constexpr (std::is_same_v<From, To>) {
+    return x;
+  } else if constexpr (is_half<From>) {
+    return static_cast<To>(static_cast<float>(x));
+  } else if constexpr (is_half<To>) {
+    return To(static_cast<float>(x));
+  } else {
+    return static_cast<To>(x);
+  }
+}
 template <typename T>
 T rounded(double x) {
-  if constexpr (is_half<T>) {
-    return T(static_cast<float>(x));
+  return convert<T>(x);
+}
+
+// The type in which elements are computed. It is also that of their master weights and losses.
+template <typename T>
+using Computed = std::conditional_t<std::is_same_v<T, double>, double, float>;
+
+// vectorized(f) for loops over elements T. Those of 64 bits are rare: they are compiled once, for the baseline.
+template <typename T, typename F>
+void vectorized_as(const F& f) {
+  if constexpr (sizeof(T) == 8) {
+    f();
   } else {
-    return static_cast<T>(x);
+    vectorized(f);
   }
+}
+// parallel_vector_loop() for elements T.
+template <typename T, typename F>
+void parallel_element_loop(const KernelContext& ctx, std::int64_t count, const F& f) {
+  constexpr std::int64_t kGrain = 16384;
+  parallel_for(ctx, count, kGrain,
+               [&](std::int64_t begin, std::int64_t end) { vectorized_as<T>([&] { vector_loop(begin, end, f); }); });
 }
 
 }  // namespace lockstep::cpu

@@ -8,12 +8,12 @@
 #include "lockstep/backend/cpu/families.h"
 #include "lockstep/backend/cpu/vector_math.h"
 #include "lockstep/backend/cpu/vectorize.h"
-#include "lockstep/backend/reference/families.h"
 
 namespace lockstep {
 namespace {
 
-using cpu::VectorMath;
+using cpu::Computed;
+using cpu::Math;
 
 // Calls loop(left, right) with functions that return element i of a run's operands u and v.
 template <typename Plan, typename T, typename Loop>
@@ -31,61 +31,58 @@ void with_operands(const Plan& plan, const T* u, const T* v, const Loop& loop) {
   }
 }
 
-// Calls f(run) for all runs of the plan, vectorized, on the threads of the lane.
-template <typename Plan, typename F>
+// Calls f(run) for all runs of the plan, vectorized for elements T, on the threads of the lane.
+template <typename T, typename Plan, typename F>
 void for_each_run(const KernelContext& ctx, const Plan& plan, const F& f) {
   constexpr std::int64_t kGrain = 16384;
   parallel_for(ctx, plan.numel(), kGrain, [&](std::int64_t begin, std::int64_t end) {
-    cpu::vectorized([&] { plan.for_each_run(begin, end, f); });
+    cpu::vectorized_as<T>([&] { plan.for_each_run(begin, end, f); });
   });
 }
 
 class Elementwise final : public ElementwiseKernels {
  public:
-  void unary(KernelContext& ctx, const Unary& op, const View& x, const View& y) override {
-    if (!cpu::is_narrow(y.dtype)) return reference_->unary(ctx, op, x, y);
-    cpu::visit_narrow(y.dtype, [&](auto zero) {
+  void run(KernelContext& ctx, const kernels::Unary& call) override {
+    cpu::visit_floating(call.y.dtype, "unary", [&](auto zero) {
       using T = decltype(zero);
-      visit_op(op.op, [&, in = x.as<T>(), out = y.as<T>()](auto kind) {
-        cpu::parallel_vector_loop(
-            ctx, y.numel(), [=, a = static_cast<float>(op.a), b = static_cast<float>(op.b)](std::int64_t i) {
-              out[i] = static_cast<T>(formula<kind(), VectorMath>(static_cast<float>(in[i]), a, b));
+      using C = Computed<T>;
+      visit_op(call.op.op, [&, in = call.x.as<T>(), out = call.y.as<T>()](auto kind) {
+        cpu::parallel_element_loop<T>(
+            ctx, call.y.numel(), [=, a = static_cast<C>(call.op.a), b = static_cast<C>(call.op.b)](std::int64_t i) {
+              out[i] = static_cast<T>(formula<kind(), Math<C>>(static_cast<C>(in[i]), a, b));
             });
       });
     });
   }
 
-  void unary_backward(KernelContext& ctx, const Unary& op, const View& saved, const View& dy, const View& dx) override {
-    if (!cpu::is_narrow(dx.dtype)) return reference_->unary_backward(ctx, op, saved, dy, dx);
-    cpu::visit_narrow(dx.dtype, [&](auto zero) {
+  void run(KernelContext& ctx, const kernels::UnaryBackward& call) override {
+    cpu::visit_floating(call.dx.dtype, "unary_backward", [&](auto zero) {
       using T = decltype(zero);
-      visit_op(op.op, [&, s = saved.as<T>(), g = dy.as<T>(), out = dx.as<T>()](auto kind) {
-        cpu::parallel_vector_loop(
-            ctx, dx.numel(), [=, a = static_cast<float>(op.a), b = static_cast<float>(op.b)](std::int64_t i) {
-              out[i] = static_cast<T>(
-                  gradient<kind(), VectorMath>(static_cast<float>(s[i]), static_cast<float>(g[i]), a, b));
+      using C = Computed<T>;
+      visit_op(call.op.op, [&, s = call.saved.as<T>(), g = call.dy.as<T>(), out = call.dx.as<T>()](auto kind) {
+        cpu::parallel_element_loop<T>(
+            ctx, call.dx.numel(), [=, a = static_cast<C>(call.op.a), b = static_cast<C>(call.op.b)](std::int64_t i) {
+              out[i] = static_cast<T>(gradient<kind(), Math<C>>(static_cast<C>(s[i]), static_cast<C>(g[i]), a, b));
             });
       });
     });
   }
 
-  void binary(KernelContext& ctx, BinaryOp op, const View& a, const View& b, const View& out) override {
-    if (!cpu::is_narrow(out.dtype)) return reference_->binary(ctx, op, a, b, out);
-    const cpu::BroadcastPlan<2> plan({a.shape, b.shape}, out.shape);
-    cpu::visit_narrow(out.dtype, [&](auto zero) {
-      using T = decltype(zero);
-      visit_op(op, [&](auto kind) { binary_as<kind(), T>(ctx, plan, a.as<T>(), b.as<T>(), out.as<T>()); });
-    });
+  void run(KernelContext& ctx, const kernels::Binary& call) override {
+    const cpu::BroadcastPlan<2> plan({call.a.shape, call.b.shape}, call.out.shape);
+    const auto run_as = [&]<typename T>(T) {
+      visit_op(call.op,
+               [&](auto kind) { binary_as<kind(), T>(ctx, plan, call.a.as<T>(), call.b.as<T>(), call.out.as<T>()); });
+    };
+    call.out.dtype == DType::i64 ? run_as(std::int64_t{}) : cpu::visit_floating(call.out.dtype, "binary", run_as);
   }
 
-  void compare(KernelContext& ctx, CompareOp op, const View& a, const View& b, const View& out) override {
-    // Other types are rare.
-    if (!cpu::is_narrow(a.dtype)) return reference_->compare(ctx, op, a, b, out);
-    const cpu::BroadcastPlan<2> plan({a.shape, b.shape}, out.shape);
-    cpu::visit_narrow(a.dtype, [&](auto zero) {
+  void run(KernelContext& ctx, const kernels::Compare& call) override {
+    const cpu::BroadcastPlan<2> plan({call.a.shape, call.b.shape}, call.out.shape);
+    visit_dtype(call.a.dtype, [&](auto zero) {
       using T = decltype(zero);
-      visit_op(op, [&, u = a.as<T>(), v = b.as<T>(), y = out.as<std::uint8_t>()](auto kind) {
-        for_each_run(ctx, plan, [&](const cpu::BroadcastPlan<2>::Run& run) {
+      visit_op(call.op, [&, u = call.a.as<T>(), v = call.b.as<T>(), y = call.out.as<std::uint8_t>()](auto kind) {
+        for_each_run<T>(ctx, plan, [&](const cpu::BroadcastPlan<2>::Run& run) {
           with_operands(plan, u + run.at[0], v + run.at[1], [&, y = y + run.out](auto left, auto right) {
             cpu::vector_loop(0, run.length, [=](std::int64_t i) { y[i] = holds<kind()>(left(i), right(i)); });
           });
@@ -94,46 +91,48 @@ class Elementwise final : public ElementwiseKernels {
     });
   }
 
-  void where(KernelContext& ctx, const View& condition, const View& a, const View& b, const View& out) override {
-    const cpu::BroadcastPlan<3> plan({a.shape, b.shape, condition.shape}, out.shape);
-    cpu::visit_bits(out.dtype, [&, chosen = condition.as<std::uint8_t>()](auto bits) {
+  void run(KernelContext& ctx, const kernels::Where& call) override {
+    const cpu::BroadcastPlan<3> plan({call.a.shape, call.b.shape, call.condition.shape}, call.out.shape);
+    cpu::visit_bits(call.out.dtype, [&, chosen = call.condition.as<std::uint8_t>()](auto bits) {
       using Bits = decltype(bits);
-      const auto *u = static_cast<const Bits*>(a.data), *v = static_cast<const Bits*>(b.data);
-      for_each_run(ctx, plan, [&, y = static_cast<Bits*>(out.data)](const cpu::BroadcastPlan<3>::Run& run) {
+      const auto *u = static_cast<const Bits*>(call.a.data), *v = static_cast<const Bits*>(call.b.data);
+      for_each_run<float>(ctx, plan, [&, y = static_cast<Bits*>(call.out.data)](const cpu::BroadcastPlan<3>::Run& run) {
         const auto [i, j, k] = run.at;
         where_run(plan, chosen + k, u + i, v + j, y + run.out, run.length);
       });
     });
   }
 
-  void affine(KernelContext& ctx, double scale, double shift, const View& x, const View& y) override {
-    if (!cpu::is_narrow(y.dtype)) return reference_->affine(ctx, scale, shift, x, y);
-    cpu::visit_narrow(y.dtype, [&, a = static_cast<float>(scale), b = static_cast<float>(shift)](auto zero) {
+  void run(KernelContext& ctx, const kernels::Affine& call) override {
+    cpu::visit_floating(call.y.dtype, "affine", [&](auto zero) {
       using T = decltype(zero);
-      cpu::parallel_vector_loop(ctx, y.numel(), [=, in = x.as<T>(), out = y.as<T>()](std::int64_t i) {
-        out[i] = static_cast<T>(a * static_cast<float>(in[i]) + b);
-      });
+      using C = Computed<T>;
+      cpu::parallel_element_loop<T>(
+          ctx, call.y.numel(),
+          [a = static_cast<C>(call.scale), b = static_cast<C>(call.shift), in = call.x.as<T>(),
+           out = call.y.as<T>()](std::int64_t i) { out[i] = static_cast<T>(a * static_cast<C>(in[i]) + b); });
     });
   }
 
-  void fill(KernelContext& ctx, double value, const View& y) override {
+  void run(KernelContext& ctx, const kernels::Fill& call) override {
     std::uint64_t element = 0;
-    visit_dtype(y.dtype, [&](auto zero) {
-      zero = cpu::rounded<decltype(zero)>(value);
+    visit_dtype(call.y.dtype, [&](auto zero) {
+      zero = cpu::rounded<decltype(zero)>(call.value);
       std::memcpy(&element, &zero, sizeof zero);
     });
-    cpu::visit_bits(y.dtype, [&](auto bits) {
+    cpu::visit_bits(call.y.dtype, [&](auto bits) {
       std::memcpy(&bits, &element, sizeof bits);
-      cpu::parallel_vector_loop(ctx, y.numel(),
-                                [=, out = static_cast<decltype(bits)*>(y.data)](std::int64_t i) { out[i] = bits; });
+      cpu::parallel_vector_loop(
+          ctx, call.y.numel(), [=, out = static_cast<decltype(bits)*>(call.y.data)](std::int64_t i) { out[i] = bits; });
     });
   }
 
-  void arange(KernelContext& ctx, double start, double step, const View& y) override {
-    visit_dtype(y.dtype, [&](auto zero) {
+  void run(KernelContext& ctx, const kernels::Arange& call) override {
+    visit_dtype(call.y.dtype, [&](auto zero) {
       using T = decltype(zero);
-      parallel_for(ctx, y.numel(), 16384, [&, out = y.as<T>()](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t i = begin; i < end; ++i) out[i] = cpu::rounded<T>(start + static_cast<double>(i) * step);
+      parallel_for(ctx, call.y.numel(), 16384, [&, out = call.y.as<T>()](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t i = begin; i < end; ++i)
+          out[i] = cpu::rounded<T>(call.start + static_cast<double>(i) * call.step);
       });
     });
   }
@@ -141,10 +140,15 @@ class Elementwise final : public ElementwiseKernels {
  private:
   template <BinaryOp kOp, typename T>
   static void binary_as(const KernelContext& ctx, const cpu::BroadcastPlan<2>& plan, const T* a, const T* b, T* out) {
-    for_each_run(ctx, plan, [&](const cpu::BroadcastPlan<2>::Run& run) {
+    for_each_run<T>(ctx, plan, [&](const cpu::BroadcastPlan<2>::Run& run) {
       with_operands(plan, a + run.at[0], b + run.at[1], [&, y = out + run.out](auto left, auto right) {
-        cpu::vector_loop(0, run.length,
-                         [=](std::int64_t i) { y[i] = static_cast<T>(formula<kOp, VectorMath>(left(i), right(i))); });
+        cpu::vector_loop(0, run.length, [=](std::int64_t i) {
+          if constexpr (std::is_same_v<T, std::int64_t>) {
+            y[i] = integer_formula<kOp>(left(i), right(i));
+          } else {
+            y[i] = static_cast<T>(formula<kOp, Math<Computed<T>>>(left(i), right(i)));
+          }
+        });
       });
     });
   }
@@ -172,8 +176,6 @@ class Elementwise final : public ElementwiseKernels {
       cpu::vector_loop(0, length, [=](std::int64_t i) { y[i] = chosen[i] ? u[i] : v[i]; });
     }
   }
-
-  std::unique_ptr<ElementwiseKernels> reference_ = reference::make_elementwise();
 };
 
 }  // namespace

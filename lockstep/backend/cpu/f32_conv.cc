@@ -72,57 +72,58 @@ class F32Conv final : public ConvKernels {
     return p.groups * weights_of(p, nullptr, pass, dtype).packed_size();
   }
 
-  void prepare(KernelContext& context, ConvPass pass, const Conv2dOptions& options, const Shape& x, const View& w,
-               DType dtype, const View& prepared) override {
-    const ConvGroup p(options, View{.shape = x}, w, View{.shape = output_shape(options, x, w.shape)});
+  void run(KernelContext& context, const kernels::PrepareConv& call) override {
+    const ConvGroup p(call.options, View{.shape = call.x}, call.w,
+                      View{.shape = output_shape(call.options, call.x, call.w.shape)});
     if (uses_winograd(p)) {
-      return winograd_weights(p, pass).transform(context, weights_of(p, w.as<float>(), pass, dtype),
-                                                 pass == ConvPass::backward_data, prepared.as<float>());
+      return winograd_weights(p, call.pass)
+          .transform(context, weights_of(p, call.w.as<float>(), call.pass, call.dtype),
+                     call.pass == ConvPass::backward_data, call.prepared.as<float>());
     }
     for (std::int64_t g = 0; g < p.groups; ++g) {
-      const Weights weights = weights_of(p, w.as<float>() + g * p.weights(), pass, dtype);
-      pack(context, weights, prepared.as<float>() + g * weights.packed_size());
+      const Weights weights = weights_of(p, call.w.as<float>() + g * p.weights(), call.pass, call.dtype);
+      pack(context, weights, call.prepared.as<float>() + g * weights.packed_size());
     }
   }
 
-  void forward(KernelContext& context, const Conv2dOptions& options, const View& x, const WeightView& w,
-               const View& bias, const View& y) override {
-    if (y.numel() == 0) return;
-    run_rows(context, ConvGroup(options, x, w, y), ConvPass::forward, x, w, bias, y);
+  void run(KernelContext& context, const kernels::Conv& call) override {
+    if (call.y.numel() == 0) return;
+    run_rows(context, ConvGroup(call.options, call.x, call.w, call.y), ConvPass::forward, call.x, call.w, call.bias,
+             call.y);
   }
 
-  void backward_data(KernelContext& context, const Conv2dOptions& options, const View& dy, const WeightView& w,
-                     const View& dx) override {
-    if (dx.numel() == 0) return;
-    run_rows(context, ConvGroup(options, dx, w, dy), ConvPass::backward_data, dy, w, View(), dx);
+  void run(KernelContext& context, const kernels::ConvBackwardData& call) override {
+    if (call.dx.numel() == 0) return;
+    run_rows(context, ConvGroup(call.options, call.dx, call.w, call.dy), ConvPass::backward_data, call.dy, call.w,
+             View(), call.dx);
   }
 
-  void backward_weights(KernelContext& context, const Conv2dOptions& options, const View& x, const View& dy,
-                        const View& dw, const View& db) override {
-    if (dy.numel() == 0) {
-      for (const View& v : {dw, db}) {
+  void run(KernelContext& context, const kernels::ConvBackwardWeights& call) override {
+    if (call.dy.numel() == 0) {
+      for (const View& v : {call.dw, call.db}) {
         if (v) std::fill_n(v.as<float>(), v.numel(), 0.f);
       }
       return;
     }
-    const ConvGroup p(options, x, dw, dy);
+    const ConvGroup p(call.options, call.x, call.dw, call.dy);
     const bool winograd = uses_winograd(p), only_bias = winograd || p.depthwise;
     const auto run = [&](const auto& pass) {
       ScratchParts parts;
       parts.add(pass.scratch(context.threads));
-      pass.run(context, dw.as<float>(), parts.take(context));
+      pass.run(context, call.dw.as<float>(), parts.take(context));
     };
-    if (winograd) run(WinogradWeightPass({p.rows, p.columns}, p.images, StridedImages::of(x), StridedImages::of(dy)));
-    if (p.depthwise) run(DepthwiseWeightPass(p, StridedImages::of(x), StridedImages::of(dy)));
-    if (only_bias && !db) return;
-    const Groups inputs(x, p.groups, true), gradients(dy, p.groups, true);
+    if (winograd)
+      run(WinogradWeightPass({p.rows, p.columns}, p.images, StridedImages::of(call.x), StridedImages::of(call.dy)));
+    if (p.depthwise) run(DepthwiseWeightPass(p, StridedImages::of(call.x), StridedImages::of(call.dy)));
+    if (only_bias && !call.db) return;
+    const Groups inputs(call.x, p.groups, true), gradients(call.dy, p.groups, true);
     for (std::int64_t g = 0; g < p.groups; ++g) {
       if (!only_bias && ThinWeightPass::pays(p)) {
         const ThinWeightPass pass(p, inputs.group(g, p.inputs), gradients.group(g, p.outputs));
         ScratchParts parts;
         parts.add(pass.scratch(context.threads));
-        pass.run(context, dw.as<float>() + g * p.weights(), db ? db.as<float>() + g * p.outputs : nullptr,
-                 parts.take(context));
+        pass.run(context, call.dw.as<float>() + g * p.weights(),
+                 call.db ? call.db.as<float>() + g * p.outputs : nullptr, parts.take(context));
         continue;
       }
       const WeightPass pass(p, inputs.group(g, p.inputs), gradients.group(g, p.outputs), only_bias);
@@ -130,8 +131,8 @@ class F32Conv final : public ConvKernels {
       const std::int64_t packed = parts.add(only_bias ? 0 : pass.packed_size()),
                          panels = parts.add(pass.scratch() * context.threads);
       float* const scratch = parts.take(context);
-      if (!only_bias) pass.run(context, scratch + packed, dw.as<float>() + g * p.weights(), scratch + panels);
-      if (db) pass.run_bias(context, db.as<float>() + g * p.outputs, scratch + panels);
+      if (!only_bias) pass.run(context, scratch + packed, call.dw.as<float>() + g * p.weights(), scratch + panels);
+      if (call.db) pass.run_bias(context, call.db.as<float>() + g * p.outputs, scratch + panels);
     }
   }
 

@@ -96,7 +96,7 @@ class Product {
   }
 
  private:
-  // a as images of one pixel per row, whose channels are its columns.
+  // The matrix as pixels with channels: each row is a pixel, and the row's elements are the pixel's channels.
   static StridedImages matrix(const View& a, bool transposed) {
     StridedImages images{.data = a.data, .dtype = a.dtype};
     images.pixels = a.shape[transposed ? 1 : 0], images.channels = a.shape[transposed ? 0 : 1];
@@ -229,14 +229,13 @@ class F32Matmul final : public MatmulKernels {
     // Padding of few terms or columns would take many times the memory.
     return rows >= kFewRows || b.numel() < kSmallWeights || size > 2 * b.numel() ? 0 : size;
   }
-  void prepare(KernelContext& context, const MatmulOptions& options, const View& b, DType dtype,
-               const View& prepared) override {
-    pack(context, weights_of(b, options.transpose_b, dtype), prepared.as<float>());
+  using MatmulKernels::run;
+  void run(KernelContext& context, const kernels::PrepareMatmul& call) override {
+    pack(context, weights_of(call.b, call.options.transpose_b, call.dtype), call.prepared.as<float>());
   }
-  void matmul(KernelContext& context, const MatmulOptions& options, const View& a, const WeightView& b,
-              const View& bias, const View& c) override {
-    if (c.numel() == 0) return;
-    Product(context, options, a, b, bias, c).run(context);
+  void run(KernelContext& context, const kernels::Matmul& call) override {
+    if (call.c.numel() == 0) return;
+    Product(context, call.options, call.a, call.b, call.bias, call.c).run(context);
   }
 };
 

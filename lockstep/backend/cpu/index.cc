@@ -27,17 +27,17 @@ struct IndexStrides {
 
 class CpuIndex final : public IndexKernels {
  public:
-  void take(KernelContext& ctx, const View& x, const View& index, const View& y) override {
-    const std::int64_t m = x.shape[1], n = y.shape[1], inner = y.shape[2];
-    if (y.numel() == 0) return;
-    check_index(index, m);
-    const IndexStrides at(index.shape);
+  void run(KernelContext& ctx, const kernels::Take& call) override {
+    const std::int64_t m = call.x.shape[1], n = call.y.shape[1], inner = call.y.shape[2];
+    if (call.y.numel() == 0) return;
+    check_index(call.index, m);
+    const IndexStrides at(call.index.shape);
     constexpr std::int64_t kElementsPerChunk = 16384;
-    cpu::visit_bits(x.dtype, [&, number = index.as<std::int64_t>()](auto bits) {
+    cpu::visit_bits(call.x.dtype, [&, number = call.index.as<std::int64_t>()](auto bits) {
       using Bits = decltype(bits);
-      const auto* in = static_cast<const Bits*>(x.data);
-      auto* out = static_cast<Bits*>(y.data);
-      parallel_for(ctx, y.shape[0] * n, std::max<std::int64_t>(kElementsPerChunk / inner, 1),
+      const auto* in = static_cast<const Bits*>(call.x.data);
+      auto* out = static_cast<Bits*>(call.y.data);
+      parallel_for(ctx, call.y.shape[0] * n, std::max<std::int64_t>(kElementsPerChunk / inner, 1),
                    [&](std::int64_t begin, std::int64_t end) {
                      for (std::int64_t row = begin; row < end; ++row) {
                        const std::int64_t a = row / n;
@@ -54,21 +54,22 @@ class CpuIndex final : public IndexKernels {
     });
   }
 
-  void scatter_sum(KernelContext& ctx, const View& x, const View& index, const View& y) override {
-    if (y.numel() == 0) return;
-    check_index(index, y.shape[1]);
-    cpu::visit_floating(y.dtype, "scatter_add", [&](auto zero) {
+  void run(KernelContext& ctx, const kernels::ScatterSum& call) override {
+    if (call.y.numel() == 0) return;
+    check_index(call.index, call.y.shape[1]);
+    cpu::visit_floating(call.y.dtype, "scatter_add", [&](auto zero) {
       using T = decltype(zero);
       using Sum = decltype(cpu::widened(zero));
       Sum* sums = nullptr;
       if constexpr (is_half<T>) {
-        sums = static_cast<Sum*>(ctx.scratch.get(static_cast<std::size_t>(y.numel()) * sizeof(Sum)));
+        sums = static_cast<Sum*>(ctx.scratch.get(static_cast<std::size_t>(call.y.numel()) * sizeof(Sum)));
       } else {
-        sums = y.as<T>();
+        sums = call.y.as<T>();
       }
-      add_up(ctx, x.as<T>(), x.shape, index, sums, y.shape[1]);
+      add_up(ctx, call.x.as<T>(), call.x.shape, call.index, sums, call.y.shape[1]);
       if constexpr (is_half<T>) {
-        cpu::parallel_vector_loop(ctx, y.numel(), [=, out = y.as<T>()](std::int64_t i) { out[i] = T(sums[i]); });
+        cpu::parallel_vector_loop(ctx, call.y.numel(),
+                                  [=, out = call.y.as<T>()](std::int64_t i) { out[i] = T(sums[i]); });
       }
     });
   }

@@ -37,23 +37,24 @@ double lane_sum(std::int64_t n, const F& term) {
 
 // The largest of term(i) over [0, n), ignoring NaN; minus infinity if there is none. Call it in vectorized().
 template <typename F>
-float lane_max(std::int64_t n, const F& term) {
+auto lane_max(std::int64_t n, const F& term) {
+  using C = decltype(term(n));
   constexpr std::int64_t kLanes = 32;
-  float largest = -std::numeric_limits<float>::infinity();
+  C largest = -std::numeric_limits<C>::infinity();
   std::int64_t i = 0;
   if (n >= kLanes) {
-    float lanes[kLanes];
+    C lanes[kLanes];
     std::fill_n(lanes, kLanes, largest);
     for (; i + kLanes <= n; i += kLanes) {
       for (std::int64_t lane = 0; lane < kLanes; ++lane) {
-        float x = term(i + lane);
+        C x = term(i + lane);
         lanes[lane] = x > lanes[lane] ? x : lanes[lane];
       }
     }
-    for (float x : lanes) largest = x > largest ? x : largest;
+    for (C x : lanes) largest = x > largest ? x : largest;
   }
   for (; i < n; ++i) {
-    float x = term(i);
+    C x = term(i);
     largest = x > largest ? x : largest;
   }
   return largest;

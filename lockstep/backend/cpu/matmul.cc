@@ -1,7 +1,7 @@
 #include "lockstep/backend/cpu/f32_matmul.h"
+#include "lockstep/backend/cpu/f64_kernels.h"
 #include "lockstep/backend/cpu/families.h"
 #include "lockstep/backend/cpu/onednn.h"
-#include "lockstep/backend/reference/families.h"
 
 namespace lockstep {
 namespace {
@@ -12,15 +12,13 @@ class CpuMatmul final : public MatmulKernels {
                              DType dtype) const override {
     return kernels(dtype).prepared_size(options, rows, b, dtype);
   }
-  void prepare(KernelContext& context, const MatmulOptions& options, const View& b, DType dtype,
-               const View& prepared) override {
-    kernels(dtype).prepare(context, options, b, dtype, prepared);
+  using MatmulKernels::run;
+  void run(KernelContext& context, const kernels::PrepareMatmul& call) override {
+    kernels(call.dtype).run(context, call);
   }
-  void matmul(KernelContext& context, const MatmulOptions& options, const View& a, const WeightView& b,
-              const View& bias, const View& c) override {
+  void run(KernelContext& context, const kernels::Matmul& call) override {
     // oneDNN has no products over zero terms.
-    MatmulKernels& chosen = a.dtype == DType::bf16 && a.numel() == 0 ? *f32_ : kernels(a.dtype);
-    chosen.matmul(context, options, a, b, bias, c);
+    (call.a.dtype == DType::bf16 && call.a.numel() == 0 ? *f32_ : kernels(call.a.dtype)).run(context, call);
   }
 
  private:
@@ -30,8 +28,7 @@ class CpuMatmul final : public MatmulKernels {
   }
 
   const bool native_bf16_ = has_native_bf16();
-  std::unique_ptr<MatmulKernels> f64_ = reference::make_matmul(), f32_ = make_f32_matmul(),
-                                 bf16_ = make_onednn_matmul();
+  std::unique_ptr<MatmulKernels> f64_ = make_f64_matmul(), f32_ = make_f32_matmul(), bf16_ = make_onednn_matmul();
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Max pooling of f32 and bf16; see PoolKernels.
+// Max pooling of f32, bf16, and f64; see backend/pool.h.
 #pragma once
 
 #include "lockstep/backend/pool.h"

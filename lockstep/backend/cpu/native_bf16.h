@@ -7,8 +7,7 @@
 #include <cstring>
 #include <type_traits>
 
-#include "lockstep/backend/cpu/vectorize.h"
-#include "lockstep/tensor/dtype.h"
+#include "lockstep/backend/cpu/element.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -43,12 +42,12 @@ void vectorized_for(const F& f) {
     if (simd() == Simd::avx512 && __builtin_cpu_supports("avx512bf16")) return run_native_bf16(f);
   }
 #endif
-  vectorized([&] { f(std::false_type{}); });
+  vectorized_as<T>([&] { f(std::false_type{}); });
 }
 
 // y[i] = x[i], rounded, for i < kCount.
 template <std::int64_t kCount, typename T, bool kNative>
-void store_row(const float* x, T* y, std::bool_constant<kNative>) {
+void store_row(const Computed<T>* x, T* y, std::bool_constant<kNative>) {
 #if defined(__x86_64__)
   if constexpr (kNative) return round_natively<kCount>(x, y);
 #endif

@@ -17,29 +17,29 @@ class OnednnConv final : public ConvKernels {
  public:
   Layout preferred_layout(DType, std::int64_t) const override { return Layout::channels_last; }
 
-  void forward(KernelContext& context, const Conv2dOptions& options, const View& x, const WeightView& w,
-               const View& bias, const View& y) override {
-    if (y.numel() == 0) return;
-    executor_.run(context, {.kind = Kind::conv_forward, .conv = options}, {x, w, bias, y});
+  using ConvKernels::run;
+  void run(KernelContext& context, const kernels::Conv& call) override {
+    if (call.y.numel() == 0) return;
+    executor_.run(context, {.kind = Kind::conv_forward, .conv = call.options}, {call.x, call.w, call.bias, call.y});
   }
 
-  void backward_data(KernelContext& context, const Conv2dOptions& options, const View& dy, const WeightView& w,
-                     const View& dx) override {
-    if (dx.numel() == 0) return;
-    executor_.run(context, {.kind = Kind::conv_backward_data, .conv = options}, {dx, w, View{}, dy});
+  void run(KernelContext& context, const kernels::ConvBackwardData& call) override {
+    if (call.dx.numel() == 0) return;
+    executor_.run(context, {.kind = Kind::conv_backward_data, .conv = call.options},
+                  {call.dx, call.w, View{}, call.dy});
   }
 
-  void backward_weights(KernelContext& context, const Conv2dOptions& options, const View& x, const View& dy,
-                        const View& dw, const View& db) override {
-    if (x.numel() == 0) {
-      set_zero(dw);
-      set_zero(db);
+  void run(KernelContext& context, const kernels::ConvBackwardWeights& call) override {
+    if (call.x.numel() == 0) {
+      set_zero(call.dw);
+      set_zero(call.db);
       return;
     }
-    if (onednn::unfolding_pays(options, x, dy, dw)) {
-      return onednn::backward_weights_unfolded(executor_, context, options, x, dy, dw, db);
+    if (onednn::unfolding_pays(call.options, call.x, call.dy, call.dw)) {
+      return onednn::backward_weights_unfolded(executor_, context, call.options, call.x, call.dy, call.dw, call.db);
     }
-    executor_.run(context, {.kind = Kind::conv_backward_weights, .conv = options}, {x, dw, db, dy});
+    executor_.run(context, {.kind = Kind::conv_backward_weights, .conv = call.options},
+                  {call.x, call.dw, call.db, call.dy});
   }
 
  private:

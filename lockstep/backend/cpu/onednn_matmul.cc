@@ -6,12 +6,14 @@ namespace {
 
 class OnednnMatmul final : public MatmulKernels {
  public:
-  void matmul(KernelContext& context, const MatmulOptions& options, const View& a, const WeightView& b,
-              const View& bias, const View& c) override {
-    if (c.numel() == 0) return;
-    executor_.run(
-        context, {.kind = onednn::Kind::matmul, .transpose_x = options.transpose_a, .transpose_w = options.transpose_b},
-        {a, b, bias, c});
+  using MatmulKernels::run;
+  void run(KernelContext& context, const kernels::Matmul& call) override {
+    if (call.c.numel() == 0) return;
+    executor_.run(context,
+                  {.kind = onednn::Kind::matmul,
+                   .transpose_x = call.options.transpose_a,
+                   .transpose_w = call.options.transpose_b},
+                  {call.a, call.b, call.bias, call.c});
   }
 
  private:

@@ -1,98 +1,61 @@
 #include "lockstep/backend/optimizer.h"
 
-#include <cmath>
-
+#include "lockstep/backend/cpu/element.h"
 #include "lockstep/backend/cpu/families.h"
-#include "lockstep/backend/cpu/vectorize.h"
-#include "lockstep/backend/reference/families.h"
 
 namespace lockstep {
 namespace {
 
-template <typename T>
-void sgd_item(const KernelContext& ctx, const SgdArgs& args, const UpdateItem& item, double factor) {
-  const T scale = static_cast<T>(factor), lr = static_cast<T>(current_rate(args)),
-          decay = static_cast<T>(args.weight_decay);
-  const T momentum = static_cast<T>(args.momentum);
-  T* w = item.weight.as<T>();
-  const T* grad = item.grad.as<T>();
-  if (!item.state0) {
-    cpu::parallel_vector_loop(ctx, item.weight.numel(),
-                              [=](std::int64_t i) { w[i] -= lr * (scale * grad[i] + decay * w[i]); });
-    return;
+// Updates the elements of a parameter that has this many states.
+template <int kStates, typename T, typename Step>
+void update_elements(const KernelContext& ctx, const Step& step, const Update<View>& u, T scale) {
+  const auto state = [&](std::size_t k) { return u.states[k] ? u.states[k].as<T>() : nullptr; };
+  cpu::parallel_element_loop<T>(ctx, u.weight.numel(),
+                                [step, scale, weight = u.weight.as<T>(), grad = u.grad.as<T>(), first = state(0),
+                                 second = state(1), third = state(2)](std::int64_t i) {
+                                  T w = weight[i], a = 0, b = 0, c = 0;
+                                  if constexpr (kStates > 0) a = first[i];
+                                  if constexpr (kStates > 1) b = second[i];
+                                  if constexpr (kStates > 2) c = third[i];
+                                  step(w, scale * grad[i], a, b, c);
+                                  weight[i] = w;
+                                  if constexpr (kStates > 0) first[i] = a;
+                                  if constexpr (kStates > 1) second[i] = b;
+                                  if constexpr (kStates > 2) third[i] = c;
+                                });
+}
+
+template <typename T, int kStates, typename Rule>
+void update_as(const KernelContext& ctx, const Rule& rule, double rate, std::int64_t step, const Update<View>& u,
+               double scale) {
+  if constexpr (kStates < Rule::kMostStates) {
+    if (u.states[kStates]) return update_as<T, kStates + 1>(ctx, rule, rate, step, u, scale);
   }
-  T* m = item.state0.as<T>();
-  auto update = [&](auto nesterov) {
-    cpu::parallel_vector_loop(ctx, item.weight.numel(), [=](std::int64_t i) {
-      T g = scale * grad[i] + decay * w[i];
-      T velocity = momentum * m[i] + g;
-      m[i] = velocity;
-      w[i] -= lr * (nesterov ? g + momentum * velocity : velocity);
-    });
-  };
-  args.nesterov ? update(std::true_type{}) : update(std::false_type{});
+  update_elements<kStates>(ctx, typename Rule::template Step<T>(rule, rate, step), u, static_cast<T>(scale));
 }
 
-template <typename T>
-void adam_item(const KernelContext& ctx, const AdamArgs& args, const UpdateItem& item, std::int64_t step,
-               double factor) {
-  const double lr = current_rate(args);
-  const BiasCorrections corrections = bias_corrections(args.beta1, args.beta2, step);
-  const T scale = static_cast<T>(factor), eps = static_cast<T>(args.eps);
-  const T keep1 = static_cast<T>(args.beta1), take1 = static_cast<T>(1 - args.beta1);
-  const T keep2 = static_cast<T>(args.beta2), take2 = static_cast<T>(1 - args.beta2);
-  const T rate = static_cast<T>(lr / corrections.first);
-  const T correction2 = static_cast<T>(1 / corrections.second);
-  // Decay acts through the gradient or directly, never both.
-  const T l2 = static_cast<T>(args.decoupled ? 0 : args.weight_decay);
-  const T shrink = static_cast<T>(args.decoupled ? 1 - lr * args.weight_decay : 1);
-  cpu::parallel_vector_loop(ctx, item.weight.numel(),
-                            [=, w = item.weight.as<T>(), grad = item.grad.as<T>(), moment1 = item.state0.as<T>(),
-                             moment2 = item.state1.as<T>()](std::int64_t i) {
-                              T g = scale * grad[i] + l2 * w[i];
-                              T m = keep1 * moment1[i] + take1 * g;
-                              T v = keep2 * moment2[i] + take2 * g * g;
-                              moment1[i] = m;
-                              moment2[i] = v;
-                              w[i] = shrink * w[i] - rate * m / (std::sqrt(v * correction2) + eps);
-                            });
-}
-
-class Optimizer final : public OptimizerKernels {
+class Optimizer final : public OptimizerKernels::Each<Optimizer, OptimizerKernels> {
  public:
-  void sgd(KernelContext& ctx, const SgdArgs& args, std::span<const UpdateItem> items, const View& scale) override {
-    const double factor = scale ? *scale.as<double>() : 1;
-    if (factor < 0) return;
-    for (const UpdateItem& item : items) {
-      if (item.skipped()) continue;
-      item.weight.dtype == DType::f64 ? sgd_item<double>(ctx, args, item, factor)
-                                      : sgd_item<float>(ctx, args, item, factor);
+  template <typename Rule>
+  void each(KernelContext& ctx, const kernels::Update<Rule>& call) {
+    const double scale = call.scale ? *call.scale.template as<double>() : 1;
+    const double rate = call.rate ? *call.rate.template as<double>() : call.rule.lr;
+    for (const Update<View>& u : call.updates) {
+      if (u.present && *u.present.as<std::uint8_t>() == 0) continue;
+      std::int64_t step = 0;
+      if constexpr (Rule::kCountsSteps) step = ++*u.steps.as<std::int64_t>();
+      if (scale < 0) continue;
+      constexpr int kStates = Rule::kLeastStates;
+      u.weight.dtype == DType::f64 ? update_as<double, kStates>(ctx, call.rule, rate, step, u, scale)
+                                   : update_as<float, kStates>(ctx, call.rule, rate, step, u, scale);
     }
   }
-
-  void adam(KernelContext& ctx, const AdamArgs& args, std::span<const UpdateItem> items, const View& scale) override {
-    const double factor = scale ? *scale.as<double>() : 1;
-    for (const UpdateItem& item : items) {
-      if (item.skipped()) continue;
-      const std::int64_t step = item.count_step();
-      if (factor < 0) continue;
-      item.weight.dtype == DType::f64 ? adam_item<double>(ctx, args, item, step, factor)
-                                      : adam_item<float>(ctx, args, item, step, factor);
-    }
+  void each(KernelContext&, const kernels::ClipScale& call) {
+    *call.scale.as<double>() = clip_factor(call.max_norm, std::sqrt(*call.squared_norm.as<double>()));
   }
-
-  void clip_scale(KernelContext&, double max_norm, const View& squared_norm, const View& scale) override {
-    const double factor = max_norm / (std::sqrt(*squared_norm.as<double>()) + 1e-6);
-    *scale.as<double>() = factor > 1 ? 1 : factor;  // NaN stays NaN
+  void each(KernelContext&, const kernels::LossScale& call) {
+    *call.factor.as<double>() = loss_scale_factor(call.args, *call.squared_norm.as<double>(), call.state.as<float>());
   }
-
-  void loss_scale(KernelContext& ctx, const LossScaleArgs& args, const View& squared_norm, const View& state,
-                  const View& factor) override {
-    reference_->loss_scale(ctx, args, squared_norm, state, factor);
-  }
-
- private:
-  std::unique_ptr<OptimizerKernels> reference_ = reference::make_optimizer();
 };
 
 }  // namespace

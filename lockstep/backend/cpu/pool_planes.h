@@ -5,7 +5,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "lockstep/backend/cpu/vectorize.h"
+#include "lockstep/backend/cpu/element.h"
 #include "lockstep/backend/pool.h"
 
 namespace lockstep::cpu {
@@ -44,6 +44,17 @@ inline std::vector<Range> windows(const Pool2dOptions& o, int axis, std::int64_t
   return ranges;
 }
 
+// The same of the padded image, with numbers that begin in the image: the pixels that count in a mean.
+inline std::vector<Range> counted_windows(const Pool2dOptions& o, int axis, std::int64_t outputs, std::int64_t extent) {
+  if (!o.count_include_pad) return windows(o, axis, outputs, extent);
+  std::vector<Range> ranges;
+  for (std::int64_t out = 0; out < outputs; ++out) {
+    const std::int64_t begin = out * o.stride[axis] - o.padding[axis];
+    ranges.push_back({begin, std::min(begin + o.kernel_size[axis], extent + o.padding[axis])});
+  }
+  return ranges;
+}
+
 // For each of `extent` pixels, the outputs whose windows cover it.
 inline std::vector<Range> windows_over(const Pool2dOptions& o, int axis, std::int64_t outputs, std::int64_t extent) {
   std::vector<Range> ranges;
@@ -78,13 +89,13 @@ void each_lane(Lanes lanes, const F& f) {
 
 inline constexpr std::int64_t kElementsPerChunk = 8192;
 
-// Calls f(plane, row, column, first channel, lanes) for every pixel.
-template <typename F>
+// Calls f(plane, row, column, first channel, lanes) for every pixel, vectorized for elements T.
+template <typename T, typename F>
 void for_pixels(const KernelContext& ctx, const Planes& planes, const F& f) {
   const std::int64_t row = std::max<std::int64_t>(planes.width * planes.channels, 1);
   const std::int64_t rows_per_chunk = std::max<std::int64_t>(kElementsPerChunk / row, 1);
   parallel_for(ctx, planes.count * planes.height, rows_per_chunk, [&](std::int64_t begin, std::int64_t end) {
-    vectorized([&] {
+    vectorized_as<T>([&] {
       for (std::int64_t r = begin; r < end; ++r) {
         const std::int64_t plane = r / planes.height, h = r % planes.height;
         for (std::int64_t w = 0; w < planes.width; ++w) {
@@ -95,28 +106,33 @@ void for_pixels(const KernelContext& ctx, const Planes& planes, const F& f) {
   });
 }
 
+struct AsItIs {
+  auto operator()(std::int64_t, auto sum) const { return sum; }
+};
+
 // Each element of dx gathers from all windows that cover it, so no two threads add to one element, and each is rounded
-// once.
-template <typename T, typename Share>
+// once: finish(number of the element, sum).
+template <typename T, typename Share, typename Finish = AsItIs>
 void gather_windows(KernelContext& ctx, const Pool2dOptions& options, const View& dy, const View& dx_view,
-                    const Share& share) {
+                    const Share& share, const Finish& finish = {}) {
   const Planes out(dy), in(dx_view);
   const auto rows = windows_over(options, 0, out.height, in.height);
   const auto columns = windows_over(options, 1, out.width, in.width);
   T* dx = dx_view.as<T>();
-  for_pixels(ctx, in, [&](std::int64_t plane, std::int64_t h, std::int64_t w, std::int64_t channel, const auto lanes) {
-    float sum[kChannelBlock];
-    each_lane(lanes, [&](std::int64_t j) { sum[j] = 0; });
-    for (std::int64_t p = rows[h].begin; p < rows[h].end; ++p) {
-      for (std::int64_t q = columns[w].begin; q < columns[w].end; ++q) {
-        const std::int64_t i = out.pixel(plane, p, q) + channel;
-        const auto of_window = share(p, q, h, w);
-        each_lane(lanes, [&](std::int64_t j) { sum[j] += of_window(i + j); });
-      }
-    }
-    T* pixel = dx + in.pixel(plane, h, w) + channel;
-    each_lane(lanes, [&](std::int64_t j) { pixel[j] = static_cast<T>(sum[j]); });
-  });
+  for_pixels<T>(ctx, in,
+                [&](std::int64_t plane, std::int64_t h, std::int64_t w, std::int64_t channel, const auto lanes) {
+                  Computed<T> sum[kChannelBlock];
+                  each_lane(lanes, [&](std::int64_t j) { sum[j] = 0; });
+                  for (std::int64_t p = rows[h].begin; p < rows[h].end; ++p) {
+                    for (std::int64_t q = columns[w].begin; q < columns[w].end; ++q) {
+                      const std::int64_t i = out.pixel(plane, p, q) + channel;
+                      const auto of_window = share(p, q, h, w);
+                      each_lane(lanes, [&](std::int64_t j) { sum[j] += of_window(i + j); });
+                    }
+                  }
+                  const std::int64_t pixel = in.pixel(plane, h, w) + channel;
+                  each_lane(lanes, [&](std::int64_t j) { dx[pixel + j] = static_cast<T>(finish(pixel + j, sum[j])); });
+                });
 }
 
 }  // namespace lockstep::cpu

@@ -84,43 +84,43 @@ void for_each_tile(const KernelContext& ctx, std::int64_t count, RandomKey key, 
 
 class Random final : public RandomKernels {
  public:
-  void uniform(KernelContext& ctx, RandomKey key, double low, double high, const View& y) override {
-    cpu::visit_floating(y.dtype, "uniform", [&](auto zero) {
+  void run(KernelContext& ctx, const kernels::Uniform& call) override {
+    cpu::visit_floating(call.y.dtype, "uniform", [&](auto zero) {
       using T = decltype(zero);
-      for_each_tile(ctx, y.numel(), key,
-                    [=, out = y.as<T>()](std::int64_t begin, std::int64_t length, const Tile& draws) {
+      for_each_tile(ctx, call.y.numel(), call.key,
+                    [=, out = call.y.as<T>()](std::int64_t begin, std::int64_t length, const Tile& draws) {
                       cpu::vector_loop(0, length, [&](std::int64_t i) {
-                        out[begin + i] = cpu::rounded<T>(low + (high - low) * ((draws[i] >> 8) * 0x1p-24));
+                        out[begin + i] =
+                            cpu::rounded<T>(call.low + (call.high - call.low) * ((draws[i] >> 8) * 0x1p-24));
                       });
                     });
     });
   }
 
-  void normal(KernelContext& ctx, RandomKey key, double mean, double stddev, const View& y) override {
-    cpu::visit_floating(y.dtype, "normal", [&](auto zero) {
+  void run(KernelContext& ctx, const kernels::Normal& call) override {
+    cpu::visit_floating(call.y.dtype, "normal", [&](auto zero) {
       using T = decltype(zero);
-      for_each_tile(ctx, y.numel(), key,
-                    [=, out = y.as<T>()](std::int64_t begin, std::int64_t length, const Tile& draws) {
+      for_each_tile(ctx, call.y.numel(), call.key,
+                    [=, out = call.y.as<T>()](std::int64_t begin, std::int64_t length, const Tile& draws) {
                       for (std::int64_t i = 0; i < length; i += 4) {
                         auto x = normal_block({draws[i], draws[i + 1], draws[i + 2], draws[i + 3]});
                         for (std::int64_t k = 0; k < std::min<std::int64_t>(4, length - i); ++k) {
-                          out[begin + i + k] = cpu::rounded<T>(mean + stddev * x[k]);
+                          out[begin + i + k] = cpu::rounded<T>(call.mean + call.stddev * x[k]);
                         }
                       }
                     });
     });
   }
 
-  void dropout(KernelContext& ctx, RandomKey key, const View& key_at, double keep, const View& x,
-               const View& y) override {
-    key = current_key(key, key_at);
+  void run(KernelContext& ctx, const kernels::Dropout& call) override {
+    const RandomKey key = current_key(call.key, call.key_at);
     // random_uniform(key, i) < keep, in integers.
-    const auto threshold = static_cast<std::uint32_t>(std::ceil(keep * 0x1p24));
-    cpu::visit_floating(y.dtype, "dropout", [&](auto zero) {
+    const auto threshold = static_cast<std::uint32_t>(std::ceil(call.keep * 0x1p24));
+    cpu::visit_floating(call.y.dtype, "dropout", [&](auto zero) {
       using T = decltype(zero);
-      for_each_tile(ctx, y.numel(), key,
-                    [=, scale = 1 / keep, in = x.as<T>(), out = y.as<T>()](std::int64_t begin, std::int64_t length,
-                                                                           const Tile& draws) {
+      for_each_tile(ctx, call.y.numel(), key,
+                    [=, scale = 1 / call.keep, in = call.x.as<T>(), out = call.y.as<T>()](
+                        std::int64_t begin, std::int64_t length, const Tile& draws) {
                       cpu::vector_loop(0, length, [&](std::int64_t i) {
                         const double kept = cpu::widened(in[begin + i]) * scale;
                         out[begin + i] = cpu::rounded<T>(draws[i] >> 8 < threshold ? kept : 0.0);

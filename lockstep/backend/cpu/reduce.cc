@@ -130,49 +130,52 @@ void tree_sum_as(const KernelContext& ctx, std::span<const View> leaves, const V
 
 class Reduce final : public ReduceKernels {
  public:
-  void sum_to(KernelContext& ctx, const View& x, const View& y) override {
-    cpu::visit_floating(x.dtype, "sum_to", [&](auto zero) { reduce_as<Sum, decltype(zero)>(ctx, x, y); });
+  void run(KernelContext& ctx, const kernels::SumTo& call) override {
+    cpu::visit_floating(call.x.dtype, "sum_to",
+                        [&](auto zero) { reduce_as<Sum, decltype(zero)>(ctx, call.x, call.y); });
   }
 
-  void max_to(KernelContext& ctx, const View& x, const View& y) override {
-    cpu::visit_floating(x.dtype, "max_to", [&](auto zero) { reduce_as<Max, decltype(zero)>(ctx, x, y); });
+  void run(KernelContext& ctx, const kernels::MaxTo& call) override {
+    cpu::visit_floating(call.x.dtype, "max_to",
+                        [&](auto zero) { reduce_as<Max, decltype(zero)>(ctx, call.x, call.y); });
   }
 
-  void cumsum(KernelContext& ctx, bool reverse, const View& x, const View& y) override {
-    cpu::visit_floating(x.dtype, "cumsum", [&](auto zero) {
+  void run(KernelContext& ctx, const kernels::Cumsum& call) override {
+    cpu::visit_floating(call.x.dtype, "cumsum", [&](auto zero) {
       using T = decltype(zero);
-      const std::int64_t n = x.shape[1], inner = x.shape[2];
+      const std::int64_t n = call.x.shape[1], inner = call.x.shape[2];
       // Columns side by side.
       constexpr std::int64_t kColumns = 64;
       const std::int64_t strips = (inner + kColumns - 1) / kColumns;
-      parallel_for(
-          ctx, x.shape[0] * strips, 1, [&, in = x.as<T>(), out = y.as<T>()](std::int64_t begin, std::int64_t end) {
-            for (std::int64_t strip = begin; strip < end; ++strip) {
-              const std::int64_t column = strip % strips * kColumns, width = std::min(kColumns, inner - column);
-              double sums[kColumns] = {};
-              for (std::int64_t k = 0; k < n; ++k) {
-                const std::int64_t row = strip / strips * n + (reverse ? n - 1 - k : k);
-                const T* u = in + row * inner + column;
-                T* v = out + row * inner + column;
-                for (std::int64_t i = 0; i < width; ++i) {
-                  sums[i] += cpu::widened(u[i]);
-                  v[i] = cpu::rounded<T>(sums[i]);
-                }
-              }
-            }
-          });
+      parallel_for(ctx, call.x.shape[0] * strips, 1,
+                   [&, in = call.x.as<T>(), out = call.y.as<T>()](std::int64_t begin, std::int64_t end) {
+                     for (std::int64_t strip = begin; strip < end; ++strip) {
+                       const std::int64_t column = strip % strips * kColumns,
+                                          width = std::min(kColumns, inner - column);
+                       double sums[kColumns] = {};
+                       for (std::int64_t k = 0; k < n; ++k) {
+                         const std::int64_t row = strip / strips * n + (call.reverse ? n - 1 - k : k);
+                         const T* u = in + row * inner + column;
+                         T* v = out + row * inner + column;
+                         for (std::int64_t i = 0; i < width; ++i) {
+                           sums[i] += cpu::widened(u[i]);
+                           v[i] = cpu::rounded<T>(sums[i]);
+                         }
+                       }
+                     }
+                   });
     });
   }
 
   // NaN counts as the largest, as in max pooling.
-  void argmax(KernelContext& ctx, const View& x, const View& y) override {
-    cpu::visit_floating(x.dtype, "argmax", [&](auto zero) {
+  void run(KernelContext& ctx, const kernels::Argmax& call) override {
+    cpu::visit_floating(call.x.dtype, "argmax", [&](auto zero) {
       using T = decltype(zero);
-      const T* in = x.as<T>();
-      auto* out = y.as<std::int64_t>();
-      const std::int64_t k = x.shape[1];
+      const T* in = call.x.as<T>();
+      auto* out = call.y.as<std::int64_t>();
+      const std::int64_t k = call.x.shape[1];
       const std::int64_t grain = std::max<std::int64_t>(1, 16384 / std::max<std::int64_t>(k, 1));
-      parallel_for(ctx, x.shape[0], grain, [&](std::int64_t begin, std::int64_t end) {
+      parallel_for(ctx, call.x.shape[0], grain, [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t row = begin; row < end; ++row) {
           const T* u = in + row * k;
           std::int64_t best = 0;
@@ -190,35 +193,35 @@ class Reduce final : public ReduceKernels {
     });
   }
 
-  void argsort(KernelContext& ctx, bool descending, const View& x, const View& y) override {
-    cpu::visit_floating(x.dtype, "argsort", [&](auto zero) {
+  void run(KernelContext& ctx, const kernels::Argsort& call) override {
+    cpu::visit_floating(call.x.dtype, "argsort", [&](auto zero) {
       using T = decltype(zero);
-      const std::int64_t k = x.shape[1], grain = std::max<std::int64_t>(1, 1024 / std::max<std::int64_t>(k, 1));
-      parallel_for(ctx, x.shape[0], grain,
-                   [&, in = x.as<T>(), out = y.as<std::int64_t>()](std::int64_t begin, std::int64_t end) {
+      const std::int64_t k = call.x.shape[1], grain = std::max<std::int64_t>(1, 1024 / std::max<std::int64_t>(k, 1));
+      parallel_for(ctx, call.x.shape[0], grain,
+                   [&, in = call.x.as<T>(), out = call.y.as<std::int64_t>()](std::int64_t begin, std::int64_t end) {
                      for (std::int64_t row = begin; row < end; ++row) {
                        const T* u = in + row * k;
                        std::int64_t* const first = out + row * k;
                        std::iota(first, first + k, 0);
                        std::stable_sort(first, first + k, [&](std::int64_t i, std::int64_t j) {
-                         return precedes(descending, cpu::widened(u[i]), cpu::widened(u[j]));
+                         return kernels::Argsort::precedes(call.descending, cpu::widened(u[i]), cpu::widened(u[j]));
                        });
                      }
                    });
     });
   }
 
-  void tree_sum(KernelContext& ctx, std::span<const View> leaves, const View& out) override {
-    check(std::ranges::any_of(leaves, [](const View& leaf) { return static_cast<bool>(leaf); }),
-          "tree_sum: all {} leaves are missing", leaves.size());
-    out.dtype == DType::f64 ? tree_sum_as<double>(ctx, leaves, out) : tree_sum_as<float>(ctx, leaves, out);
+  void run(KernelContext& ctx, const kernels::TreeSum& call) override {
+    check(std::ranges::any_of(call.leaves, [](const View& leaf) { return static_cast<bool>(leaf); }),
+          "tree_sum: all {} leaves are missing", call.leaves.size());
+    call.out.dtype == DType::f64 ? tree_sum_as<double>(ctx, call.leaves, call.out)
+                                 : tree_sum_as<float>(ctx, call.leaves, call.out);
   }
 
-  void squared_norm(KernelContext& ctx, std::span<const View> all, std::span<const View> present,
-                    const View& y) override {
+  void run(KernelContext& ctx, const kernels::SquaredNorm& call) override {
     std::vector<View> xs;
-    for (std::size_t i = 0; i < all.size(); ++i) {
-      if (!left_out(present, i)) xs.push_back(all[i]);
+    for (std::size_t i = 0; i < call.xs.size(); ++i) {
+      if (!call.omits(i)) xs.push_back(call.xs[i]);
     }
     std::int64_t blocks = 0;
     for (const View& x : xs) blocks += cpu::sum_blocks(x.numel());
@@ -233,7 +236,7 @@ class Reduce final : public ReduceKernels {
       });
       next += cpu::sum_blocks(x.numel());
     }
-    *y.as<double>() = cpu::tree_total(sums, blocks);
+    *call.y.as<double>() = cpu::tree_total(sums, blocks);
   }
 };
 

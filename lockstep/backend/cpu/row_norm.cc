@@ -9,8 +9,8 @@
 namespace lockstep::cpu {
 namespace {
 
-// Rows of a task. They follow from the length of a row alone, because each task adds up its part of the parameters'
-// gradients in f32: at most 64 rows, of more than which the sum would lose digits.
+// Rows of a task. The number depends on the length of a row alone, because each task adds up its part of the
+// parameters' gradients, which decides the bits. A sum of more than 64 rows in f32 would lose digits.
 std::int64_t rows_per_chunk(std::int64_t k) {
   return std::clamp<std::int64_t>(16384 / std::max<std::int64_t>(k, 1), 4, 64);
 }
@@ -18,27 +18,28 @@ std::int64_t rows_per_chunk(std::int64_t k) {
 template <typename T>
 void rows_forward_as(KernelContext& ctx, const View& x, const View& weight, const View& bias, double eps,
                      const View& mean, const View& rstd, const View& y) {
+  using C = Computed<T>;
   const std::int64_t k = x.shape[1];
-  auto* absent = static_cast<float*>(ctx.scratch.get(static_cast<std::size_t>(2 * k) * sizeof(float)));
-  std::fill_n(absent, k, 1.f);
-  std::fill_n(absent + k, k, 0.f);
-  const float* w = weight ? weight.as<float>() : absent;
-  const float* shift = bias ? bias.as<float>() : absent + k;
+  auto* absent = static_cast<C*>(ctx.scratch.get(static_cast<std::size_t>(2 * k) * sizeof(C)));
+  std::fill_n(absent, k, C(1));
+  std::fill_n(absent + k, k, C(0));
+  const C* w = weight ? weight.as<C>() : absent;
+  const C* shift = bias ? bias.as<C>() : absent + k;
   parallel_for(ctx, x.shape[0], rows_per_chunk(k), [&](std::int64_t begin, std::int64_t end) {
-    vectorized([&] {
+    vectorized_as<T>([&] {
       for (std::int64_t row = begin; row < end; ++row) {
         const T* u = x.as<T>() + row * k;
-        float center = 0;
+        C center = 0;
         if (mean) {
           const double sum = lane_sum(k, [=](std::int64_t i) { return widened(u[i]); });
-          mean.as<float>()[row] = center = static_cast<float>(sum / static_cast<double>(k));
+          mean.as<C>()[row] = center = static_cast<C>(sum / static_cast<double>(k));
         }
         const double squares = lane_sum(k, [=](std::int64_t i) {
-          const float d = widened(u[i]) - center;
+          const C d = widened(u[i]) - center;
           return d * d;
         });
-        const auto scale = static_cast<float>(1 / std::sqrt(squares / static_cast<double>(k) + eps));
-        rstd.as<float>()[row] = scale;
+        const auto scale = static_cast<C>(1 / std::sqrt(squares / static_cast<double>(k) + eps));
+        rstd.as<C>()[row] = scale;
         vector_loop(0, k, [=, out = y.as<T>() + row * k](std::int64_t i) {
           out[i] = static_cast<T>((widened(u[i]) - center) * scale * w[i] + shift[i]);
         });
@@ -50,19 +51,20 @@ void rows_forward_as(KernelContext& ctx, const View& x, const View& weight, cons
 template <typename T>
 void rows_backward_as(KernelContext& ctx, const View& dy, const View& x, const View& mean, const View& rstd,
                       const View& weight, const View& dx, const View& dweight, const View& dbias) {
+  using C = Computed<T>;
   const std::int64_t rows = x.shape[0], k = x.shape[1], grain = rows_per_chunk(k);
   const bool parameters = dweight || dbias;
   const std::int64_t chunks = parameters ? (rows + grain - 1) / grain : 0;
-  auto* ones = static_cast<float*>(ctx.scratch.get(static_cast<std::size_t>((1 + 2 * chunks) * k) * sizeof(float)));
-  float* sums = ones + k;  // [chunks, 2, k]: of weight and of bias
-  std::fill_n(ones, k, 1.f);
-  const float* w = weight ? weight.as<float>() : ones;
+  auto* ones = static_cast<C*>(ctx.scratch.get(static_cast<std::size_t>((1 + 2 * chunks) * k) * sizeof(C)));
+  C* sums = ones + k;  // [chunks, 2, k]: of weight and of bias
+  std::fill_n(ones, k, C(1));
+  const C* w = weight ? weight.as<C>() : ones;
   parallel_for(ctx, rows, grain, [&](std::int64_t begin, std::int64_t end) {
-    float* sum = sums + begin / grain * 2 * k;
-    if (parameters) std::fill_n(sum, 2 * k, 0.f);
-    vectorized([&] {
+    C* sum = sums + begin / grain * 2 * k;
+    if (parameters) std::fill_n(sum, 2 * k, C(0));
+    vectorized_as<T>([&] {
       for (std::int64_t row = begin; row < end; ++row) {
-        const float center = mean ? mean.as<float>()[row] : 0, scale = rstd.as<float>()[row];
+        const C center = mean ? mean.as<C>()[row] : 0, scale = rstd.as<C>()[row];
         const T* u = x.as<T>() + row * k;
         const T* v = dy.as<T>() + row * k;
         const auto xhat = [=](std::int64_t i) { return (widened(u[i]) - center) * scale; };
@@ -70,8 +72,8 @@ void rows_backward_as(KernelContext& ctx, const View& dy, const View& x, const V
         if (dx) {
           const double total = mean ? lane_sum(k, gradient) : 0;
           const double total_xhat = lane_sum(k, [=](std::int64_t i) { return gradient(i) * xhat(i); });
-          const auto a = static_cast<float>(total / static_cast<double>(k));
-          const auto b = static_cast<float>(total_xhat / static_cast<double>(k));
+          const auto a = static_cast<C>(total / static_cast<double>(k));
+          const auto b = static_cast<C>(total_xhat / static_cast<double>(k));
           vector_loop(0, k, [=, out = dx.as<T>() + row * k](std::int64_t i) {
             out[i] = static_cast<T>(scale * (gradient(i) - a - xhat(i) * b));
           });
@@ -87,14 +89,14 @@ void rows_backward_as(KernelContext& ctx, const View& dy, const View& x, const V
   });
   if (!parameters) return;
   const auto leaf = [=](std::size_t chunk) { return std::optional(sums + static_cast<std::int64_t>(chunk) * 2 * k); };
-  const auto join = [=](float* a, const float* b) {
-    vectorized([=] { vector_loop(0, 2 * k, [=](std::int64_t i) { a[i] += b[i]; }); });
+  const auto join = [=](C* a, const C* b) {
+    vectorized_as<T>([=] { vector_loop(0, 2 * k, [=](std::int64_t i) { a[i] += b[i]; }); });
     return std::optional(a);
   };
-  const std::optional<float*> total = tree_fold(0, static_cast<std::size_t>(chunks), leaf, join);
+  const std::optional<C*> total = tree_fold(0, static_cast<std::size_t>(chunks), leaf, join);
   const auto write = [&](const View& out, std::int64_t at) {
     if (!out) return;
-    total ? std::copy_n(*total + at, k, out.as<float>()) : std::fill_n(out.as<float>(), k, 0.f);
+    total ? std::copy_n(*total + at, k, out.as<C>()) : std::fill_n(out.as<C>(), k, C(0));
   };
   write(dweight, 0);
   write(dbias, k);
@@ -104,12 +106,13 @@ void rows_backward_as(KernelContext& ctx, const View& dy, const View& x, const V
 
 void rows_forward(KernelContext& ctx, const View& x, const View& weight, const View& bias, double eps, const View& mean,
                   const View& rstd, const View& y) {
-  visit_narrow(x.dtype, [&](auto zero) { rows_forward_as<decltype(zero)>(ctx, x, weight, bias, eps, mean, rstd, y); });
+  visit_floating(x.dtype, "norm",
+                 [&](auto zero) { rows_forward_as<decltype(zero)>(ctx, x, weight, bias, eps, mean, rstd, y); });
 }
 
 void rows_backward(KernelContext& ctx, const View& dy, const View& x, const View& mean, const View& rstd,
                    const View& weight, const View& dx, const View& dweight, const View& dbias) {
-  visit_narrow(x.dtype, [&](auto zero) {
+  visit_floating(x.dtype, "norm", [&](auto zero) {
     rows_backward_as<decltype(zero)>(ctx, dy, x, mean, rstd, weight, dx, dweight, dbias);
   });
 }

@@ -1,4 +1,4 @@
-// Layer norm and RMS norm; see backend/norm.h. f32 and bf16.
+// Layer norm and RMS norm; see backend/norm.h.
 #pragma once
 
 #include "lockstep/backend/context.h"

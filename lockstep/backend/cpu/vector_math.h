@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 
 namespace lockstep::cpu {
 
@@ -198,5 +199,23 @@ struct VectorMath {
   static float normal_cdf(float x) { return cpu::normal_cdf(x); }
   static float normal_pdf(float x) { return cpu::normal_pdf(x); }
 };
+
+// The same in f64, by the C library.
+struct DoubleMath {
+  static double exp(double x) { return std::exp(x); }
+  static double expm1(double x) { return std::expm1(x); }
+  static double log(double x) { return std::log(x); }
+  static double log1p(double x) { return std::log1p(x); }
+  static double sin(double x) { return std::sin(x); }
+  static double cos(double x) { return std::cos(x); }
+  static double tanh(double x) { return std::tanh(x); }
+  static double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
+  static double pow(double x, double y) { return std::pow(x, y); }
+  static double normal_cdf(double x) { return 0.5 * std::erfc(-x * 0.70710678118654752); }
+  static double normal_pdf(double x) { return 0.39894228040143268 * std::exp(-0.5 * x * x); }
+};
+
+template <typename C>
+using Math = std::conditional_t<std::is_same_v<C, double>, DoubleMath, VectorMath>;
 
 }  // namespace lockstep::cpu

@@ -47,8 +47,8 @@ void vectorized(const F& f) {
 }
 #endif
 
-// Calls f(i) for every i in [begin, end). One f(i) must not read what another writes: y may be x, but must not overlap
-// it partly.
+// Calls f(i) for every i in [begin, end). One f(i) must not read what another writes: y may alias x, but must not
+// overlap it partly.
 template <typename F>
 void vector_loop(std::int64_t begin, std::int64_t end, const F& f) {
 #pragma GCC ivdep

@@ -92,7 +92,7 @@ __global__ void transpose_kernel(const __grid_constant__ Transposition t, const 
 }
 
 template <typename To, typename From>
-void run(CudaContext& ctx, const Walk& walk, const From* x, To* y) {
+void copy_walk(CudaContext& ctx, const Walk& walk, const From* x, To* y) {
   // Integers rarely change type and layout at once, so they have no kernel of their own.
   constexpr bool kIsCommon = std::is_same_v<To, From> || !(std::is_integral_v<To> || std::is_integral_v<From>);
   const int inner = walk.contiguous_axis();
@@ -115,23 +115,23 @@ void run(CudaContext& ctx, const Walk& walk, const From* x, To* y) {
 
 class CudaCopy final : public CopyKernels {
  public:
-  void copy(KernelContext& context, const View& x, const View& y) override {
-    if (x.numel() == 0) return;
+  void run(KernelContext& context, const kernels::Copy& call) override {
+    if (call.x.numel() == 0) return;
     CudaContext& ctx = cuda_context(context);
-    const Walk walk = layout_walk(x, y);
-    if (x.dtype == y.dtype) return move(ctx, walk, x, 0, y, 0);
-    visit_dtype(x.dtype, [&](auto from) {
-      visit_dtype(y.dtype, [&](auto to) {
+    const Walk walk = layout_walk(call.x, call.y);
+    if (call.x.dtype == call.y.dtype) return move(ctx, walk, call.x, 0, call.y, 0);
+    visit_dtype(call.x.dtype, [&](auto from) {
+      visit_dtype(call.y.dtype, [&](auto to) {
         using From = decltype(from);
         using To = decltype(to);
-        if constexpr (!std::is_same_v<To, From>) run(ctx, walk, x.as<From>(), y.as<To>());
+        if constexpr (!std::is_same_v<To, From>) copy_walk(ctx, walk, call.x.as<From>(), call.y.as<To>());
       });
     });
   }
 
-  void strided(KernelContext& ctx, const StridedCopy& copy, const View& x, const View& y) override {
-    if (copy.extent.numel() == 0) return;
-    move(cuda_context(ctx), strided_walk(copy), x, copy.from_first, y, copy.to_first);
+  void run(KernelContext& ctx, const kernels::CopyStrided& call) override {
+    if (call.copy.extent.numel() == 0) return;
+    move(cuda_context(ctx), strided_walk(call.copy), call.x, call.copy.from_first, call.y, call.copy.to_first);
   }
 
  private:
@@ -140,7 +140,7 @@ class CudaCopy final : public CopyKernels {
                    std::int64_t to) {
     visit_bits(x.dtype, [&](auto bits) {
       using Bits = decltype(bits);
-      run(ctx, walk, static_cast<const Bits*>(x.data) + from, static_cast<Bits*>(y.data) + to);
+      copy_walk(ctx, walk, static_cast<const Bits*>(x.data) + from, static_cast<Bits*>(y.data) + to);
     });
   }
 };

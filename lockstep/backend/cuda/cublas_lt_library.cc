@@ -25,7 +25,7 @@ void* library() {
   return handle;
 }
 
-// `own` only gives the type.
+// `own`, a function of that name at compile time, gives the type.
 template <typename Function>
 Function* theirs(Function*, const char* name) {
   void* symbol = ::dlsym(library(), name);

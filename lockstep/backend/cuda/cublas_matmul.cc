@@ -75,20 +75,21 @@ class CublasMatmul final : public MatmulKernels {
   CublasMatmul(LibraryOptions options, AlgorithmChoices& choices, CopyKernels& copy)
       : options_(options), choices_(choices), copy_(copy) {}
 
-  void matmul(KernelContext& kernel_context, const MatmulOptions& options, const View& a, const WeightView& b,
-              const View& bias, const View& c) override {
+  using MatmulKernels::run;
+  void run(KernelContext& kernel_context, const kernels::Matmul& call) override {
     CudaContext& context = cuda_context(kernel_context);
-    if (c.numel() == 0) return;
-    const bool wide = a.dtype == DType::f64;
-    const std::int64_t k = a.shape[options.transpose_a ? 0 : 1];
+    if (call.c.numel() == 0) return;
+    const bool wide = call.a.dtype == DType::f64;
+    const std::int64_t k = call.a.shape[call.options.transpose_a ? 0 : 1];
     // Without terms the sum is 0. cuBLASLt adds no bias in f64.
-    if (k == 0) check_cuda(cudaMemsetAsync(c.data, 0, c.bytes(), context.stream()), "cudaMemsetAsync");
+    if (k == 0) check_cuda(cudaMemsetAsync(call.c.data, 0, call.c.bytes(), context.stream()), "cudaMemsetAsync");
     bool added = false;
     if (k > 0) {
-      const Problem problem{c.shape[0], c.shape[1], k, options, a.dtype, c.dtype, bias && !wide};
-      added = run(context, problem, a, b, problem.bias ? bias : View{}, c);
+      const Problem problem{call.c.shape[0], call.c.shape[1],   k, call.options, call.a.dtype,
+                            call.c.dtype,    call.bias && !wide};
+      added = run(context, problem, call.a, call.b, problem.bias ? call.bias : View{}, call.c);
     }
-    if (bias && !added) add_bias(context, c, bias);
+    if (call.bias && !added) add_bias(context, call.c, call.bias);
   }
 
  private:
@@ -113,7 +114,7 @@ class CublasMatmul final : public MatmulKernels {
     auto bring = [&](const View& v, DType dtype) {
       if (!v || in_place(v, dtype)) return v.data;
       const View copy = arena.take({nullptr, dtype, Layout::plain, v.shape});
-      copy_.copy(context, v, copy);
+      copy_.run(context, kernels::Copy{v, copy});
       return copy.data;
     };
     void* const a_data = bring(a, problem.in);
@@ -124,7 +125,7 @@ class CublasMatmul final : public MatmulKernels {
     const Operands operands{a_data, b_data, bias_data, result.data, workspace};
     const Plan& plan = this->plan(context, problem, operands);
     check_cublas(multiply(context, problem, plan, operands), "cublasLtMatmul");
-    if (result.data != c.data) copy_.copy(context, result, c);
+    if (result.data != c.data) copy_.run(context, kernels::Copy{result, c});
     return plan.bias;
   }
 

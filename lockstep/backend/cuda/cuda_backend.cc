@@ -58,11 +58,11 @@ class CudaBackend final : private OwnsChoices, public Backend {
     ScratchArena arena(context, ScratchArena::bytes_of(between.bytes()));
     between = arena.take(between);
     if (from_here) {
-      copy().copy(context, x, between);
+      run(context, kernels::Copy{x, between});
       move(context, between, y);
     } else {
       move(context, x, between);
-      copy().copy(context, between, y);
+      run(context, kernels::Copy{between, y});
     }
   }
 

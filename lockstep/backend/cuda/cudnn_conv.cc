@@ -37,41 +37,43 @@ class CudnnConv final : public ConvKernels {
 
   Layout preferred_layout(DType dtype, std::int64_t) const override { return favorite(dtype, options_.tf32); }
 
-  void forward(KernelContext& kernel_context, const Conv2dOptions& options, const View& x, const WeightView& w,
-               const View& bias, const View& y) override {
+  using ConvKernels::run;
+  void run(KernelContext& kernel_context, const kernels::Conv& call) override {
     CudaContext& context = cuda_context(kernel_context);
-    if (y.numel() == 0) return;
-    run(context, {ConvPass::forward, x.dtype, {}, x.shape, w.shape, y.shape, options}, x, w, y);
-    if (!bias) return;
-    if (y.layout == Layout::blocked16) {  // never preferred on a GPU, but supported
-      const View wide{nullptr, y.dtype, Layout::channels_last, y.shape};
+    if (call.y.numel() == 0) return;
+    run(context, {ConvPass::forward, call.x.dtype, {}, call.x.shape, call.w.shape, call.y.shape, call.options}, call.x,
+        call.w, call.y);
+    if (!call.bias) return;
+    if (call.y.layout == Layout::blocked16) {  // never preferred on a GPU, but supported
+      const View wide{nullptr, call.y.dtype, Layout::channels_last, call.y.shape};
       ScratchArena arena(context, ScratchArena::bytes_of(wide.bytes()));
       const View copy = arena.take(wide);
-      copy_.copy(context, y, copy);
-      add_bias(context, copy, bias);
-      copy_.copy(context, copy, y);
+      copy_.run(context, kernels::Copy{call.y, copy});
+      add_bias(context, copy, call.bias);
+      copy_.run(context, kernels::Copy{copy, call.y});
     } else {
-      add_bias(context, y, bias);
+      add_bias(context, call.y, call.bias);
     }
   }
 
-  void backward_data(KernelContext& kernel_context, const Conv2dOptions& options, const View& dy, const WeightView& w,
-                     const View& dx) override {
-    if (dx.numel() == 0) return;
-    run(cuda_context(kernel_context), {ConvPass::backward_data, dy.dtype, {}, dx.shape, w.shape, dy.shape, options}, dx,
-        w, dy);
+  void run(KernelContext& kernel_context, const kernels::ConvBackwardData& call) override {
+    if (call.dx.numel() == 0) return;
+    run(cuda_context(kernel_context),
+        {ConvPass::backward_data, call.dy.dtype, {}, call.dx.shape, call.w.shape, call.dy.shape, call.options}, call.dx,
+        call.w, call.dy);
   }
 
-  void backward_weights(KernelContext& kernel_context, const Conv2dOptions& options, const View& x, const View& dy,
-                        const View& dw, const View& db) override {
+  void run(KernelContext& kernel_context, const kernels::ConvBackwardWeights& call) override {
     CudaContext& context = cuda_context(kernel_context);
-    if (dy.numel() == 0) {
-      set_zero(context, dw);
-      if (db) set_zero(context, db);
+    if (call.dy.numel() == 0) {
+      set_zero(context, call.dw);
+      if (call.db) set_zero(context, call.db);
       return;
     }
-    run(context, {ConvPass::backward_weights, x.dtype, {}, x.shape, dw.shape, dy.shape, options}, x, dw, dy);
-    if (db) cuda::sum_channels(context, dy, db);
+    run(context,
+        {ConvPass::backward_weights, call.x.dtype, {}, call.x.shape, call.dw.shape, call.dy.shape, call.options},
+        call.x, call.dw, call.dy);
+    if (call.db) cuda::sum_channels(context, call.dy, call.db);
   }
 
  private:
@@ -160,10 +162,10 @@ class CudnnConv final : public ConvKernels {
     for (std::size_t i = 0; i < used.size(); ++i) {
       if (used[i].data) continue;
       used[i] = arena.take(used[i]);
-      if (i != result) copy_.copy(context, *views[i], used[i]);
+      if (i != result) copy_.run(context, kernels::Copy{*views[i], used[i]});
     }
     if (!plan.run(context.cudnn(), {used[0].data, used[1].data, used[2].data}, workspace)) return false;
-    if (used[result].data != views[result]->data) copy_.copy(context, used[result], *views[result]);
+    if (used[result].data != views[result]->data) copy_.run(context, kernels::Copy{used[result], *views[result]});
     return true;
   }
 

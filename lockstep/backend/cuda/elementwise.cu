@@ -198,81 +198,87 @@ void launch_map(KernelContext& ctx, std::int64_t n, void (*kernel)(Parameters...
 
 class CudaElementwise final : public ElementwiseKernels {
  public:
-  void unary(KernelContext& ctx, const Unary& op, const View& x, const View& y) override {
-    visit_floating(x.dtype, "unary", [&, n = x.numel()](auto zero) {
+  void run(KernelContext& ctx, const kernels::Unary& call) override {
+    visit_floating(call.x.dtype, "unary", [&, n = call.x.numel()](auto zero) {
       using T = decltype(zero);
-      launch_map<T>(ctx, n, unary_kernel<T>, op, x.as<T>(), y.as<T>(), n, all_aligned(x.data, y.data));
+      launch_map<T>(ctx, n, unary_kernel<T>, call.op, call.x.as<T>(), call.y.as<T>(), n,
+                    all_aligned(call.x.data, call.y.data));
     });
   }
 
-  void unary_backward(KernelContext& ctx, const Unary& op, const View& saved, const View& dy, const View& dx) override {
-    visit_floating(dx.dtype, "unary_backward", [&, n = dx.numel()](auto zero) {
+  void run(KernelContext& ctx, const kernels::UnaryBackward& call) override {
+    visit_floating(call.dx.dtype, "unary_backward", [&, n = call.dx.numel()](auto zero) {
       using T = decltype(zero);
-      launch_map<T>(ctx, n, unary_backward_kernel<T>, op, saved.as<T>(), dy.as<T>(), dx.as<T>(), n,
-                    all_aligned(saved.data, dy.data, dx.data));
+      launch_map<T>(ctx, n, unary_backward_kernel<T>, call.op, call.saved.as<T>(), call.dy.as<T>(), call.dx.as<T>(), n,
+                    all_aligned(call.saved.data, call.dy.data, call.dx.data));
     });
   }
 
-  void binary(KernelContext& ctx, BinaryOp op, const View& a, const View& b, const View& out) override {
-    if (out.dtype == DType::i64) {
-      if (out.numel() == 0) return;
-      launch(integer_kernel, blocks_for(out.numel()), dim3(kThreads), 0, cuda_context(ctx).stream(), op,
-             Broadcast<2>({a.shape, b.shape}, out.shape), a.as<std::int64_t>(), b.as<std::int64_t>(),
-             out.as<std::int64_t>(), out.numel());
+  void run(KernelContext& ctx, const kernels::Binary& call) override {
+    if (call.out.dtype == DType::i64) {
+      if (call.out.numel() == 0) return;
+      launch(integer_kernel, blocks_for(call.out.numel()), dim3(kThreads), 0, cuda_context(ctx).stream(), call.op,
+             Broadcast<2>({call.a.shape, call.b.shape}, call.out.shape), call.a.as<std::int64_t>(),
+             call.b.as<std::int64_t>(), call.out.as<std::int64_t>(), call.out.numel());
       return;
     }
-    visit_floating(out.dtype, "binary", [&, n = out.numel()](auto zero) {
+    visit_floating(call.out.dtype, "binary", [&, n = call.out.numel()](auto zero) {
       using T = decltype(zero);
-      if (a.shape == b.shape && a.shape == out.shape) {
-        launch_map<T>(ctx, n, binary_kernel<T>, op, a.as<T>(), b.as<T>(), out.as<T>(), n,
-                      all_aligned(a.data, b.data, out.data));
+      if (call.a.shape == call.b.shape && call.a.shape == call.out.shape) {
+        launch_map<T>(ctx, n, binary_kernel<T>, call.op, call.a.as<T>(), call.b.as<T>(), call.out.as<T>(), n,
+                      all_aligned(call.a.data, call.b.data, call.out.data));
       } else if (n > 0) {
-        launch(broadcast_kernel<T>, blocks_for(n), dim3(kThreads), 0, cuda_context(ctx).stream(), op,
-               Broadcast<2>({a.shape, b.shape}, out.shape), a.as<T>(), b.as<T>(), out.as<T>(), n);
+        launch(broadcast_kernel<T>, blocks_for(n), dim3(kThreads), 0, cuda_context(ctx).stream(), call.op,
+               Broadcast<2>({call.a.shape, call.b.shape}, call.out.shape), call.a.as<T>(), call.b.as<T>(),
+               call.out.as<T>(), n);
       }
     });
   }
 
-  void compare(KernelContext& ctx, CompareOp op, const View& a, const View& b, const View& out) override {
-    const std::int64_t n = out.numel();
+  void run(KernelContext& ctx, const kernels::Compare& call) override {
+    const std::int64_t n = call.out.numel();
     if (n == 0) return;
-    visit_dtype(a.dtype, [&](auto zero) {
+    visit_dtype(call.a.dtype, [&](auto zero) {
       using T = decltype(zero);
-      launch(compare_kernel<T>, blocks_for(n), dim3(kThreads), 0, cuda_context(ctx).stream(), op,
-             Broadcast<2>({a.shape, b.shape}, out.shape), a.as<T>(), b.as<T>(), out.as<std::uint8_t>(), n);
+      launch(compare_kernel<T>, blocks_for(n), dim3(kThreads), 0, cuda_context(ctx).stream(), call.op,
+             Broadcast<2>({call.a.shape, call.b.shape}, call.out.shape), call.a.as<T>(), call.b.as<T>(),
+             call.out.as<std::uint8_t>(), n);
     });
   }
 
-  void where(KernelContext& ctx, const View& condition, const View& a, const View& b, const View& out) override {
-    const std::int64_t n = out.numel();
+  void run(KernelContext& ctx, const kernels::Where& call) override {
+    const std::int64_t n = call.out.numel();
     if (n == 0) return;
-    visit_bits(out.dtype, [&](auto bits) {
+    visit_bits(call.out.dtype, [&](auto bits) {
       using Bits = decltype(bits);
       launch(where_kernel<Bits>, blocks_for(n), dim3(kThreads), 0, cuda_context(ctx).stream(),
-             Broadcast<3>({condition.shape, a.shape, b.shape}, out.shape), condition.as<std::uint8_t>(),
-             static_cast<const Bits*>(a.data), static_cast<const Bits*>(b.data), static_cast<Bits*>(out.data), n);
+             Broadcast<3>({call.condition.shape, call.a.shape, call.b.shape}, call.out.shape),
+             call.condition.as<std::uint8_t>(), static_cast<const Bits*>(call.a.data),
+             static_cast<const Bits*>(call.b.data), static_cast<Bits*>(call.out.data), n);
     });
   }
 
-  void affine(KernelContext& ctx, double scale, double shift, const View& x, const View& y) override {
-    visit_floating(x.dtype, "affine", [&, n = x.numel()](auto zero) {
+  void run(KernelContext& ctx, const kernels::Affine& call) override {
+    visit_floating(call.x.dtype, "affine", [&, n = call.x.numel()](auto zero) {
       using T = decltype(zero);
-      launch_map<T>(ctx, n, affine_kernel<T>, scale, shift, x.as<T>(), y.as<T>(), n, all_aligned(x.data, y.data));
+      launch_map<T>(ctx, n, affine_kernel<T>, call.scale, call.shift, call.x.as<T>(), call.y.as<T>(), n,
+                    all_aligned(call.x.data, call.y.data));
     });
   }
 
-  void fill(KernelContext& ctx, double value, const View& y) override {
-    visit_dtype(y.dtype, [&, n = y.numel()](auto zero) {
+  void run(KernelContext& ctx, const kernels::Fill& call) override {
+    visit_dtype(call.y.dtype, [&, n = call.y.numel()](auto zero) {
       using T = decltype(zero);
-      launch_map<T>(ctx, n, fill_kernel<T>, rounded_on_host<T>(value), y.as<T>(), n, aligned(y.data));
+      launch_map<T>(ctx, n, fill_kernel<T>, rounded_on_host<T>(call.value), call.y.as<T>(), n, aligned(call.y.data));
     });
   }
 
-  void arange(KernelContext& ctx, double start, double step, const View& y) override {
-    if (y.numel() == 0) return;
-    visit_dtype(y.dtype, [&, n = y.numel()](auto zero) {
+  void run(KernelContext& ctx, const kernels::Arange& call) override {
+    if (call.y.numel() == 0) return;
+    visit_dtype(call.y.dtype, [&, n = call.y.numel()](auto zero) {
       using T = decltype(zero);
-      launch(arange_kernel<T>, blocks_for(n), dim3(kThreads), 0, cuda_context(ctx).stream(), start, step, y.as<T>(), n);
+      launch(arange_kernel<T>, blocks_for(n), dim3(kThreads), 0, cuda_context(ctx).stream(), call.start, call.step,
+             call.y.as<T>(), n);
     });
   }
 

@@ -65,38 +65,39 @@ __global__ void narrow_kernel(const Compute<T>* x, T* y, std::int64_t n) {
 
 class CudaIndex final : public IndexKernels {
  public:
-  void take(KernelContext& context, const View& x, const View& index, const View& y) override {
-    if (y.numel() == 0) return;
+  void run(KernelContext& context, const kernels::Take& call) override {
+    if (call.y.numel() == 0) return;
     CudaContext& ctx = cuda_context(context);
     const auto run = [&](auto unit, std::int64_t inner) {
       using Unit = decltype(unit);
-      launch(take_kernel<Unit>, blocks_for(y.shape[0] * y.shape[1] * inner), dim3(kThreads), 0, ctx.stream(),
-             static_cast<const Unit*>(x.data), Numbers(index), static_cast<Unit*>(y.data), y.shape[0], x.shape[1],
-             y.shape[1], inner, ctx.errors());
+      launch(take_kernel<Unit>, blocks_for(call.y.shape[0] * call.y.shape[1] * inner), dim3(kThreads), 0, ctx.stream(),
+             static_cast<const Unit*>(call.x.data), Numbers(call.index), static_cast<Unit*>(call.y.data),
+             call.y.shape[0], call.x.shape[1], call.y.shape[1], inner, ctx.errors());
     };
-    const std::int64_t bytes = y.shape[2] * static_cast<std::int64_t>(item_size(x.dtype));
-    if (index.shape[2] == 1 && bytes % kVectorBytes == 0 && all_aligned(x.data, y.data))
+    const std::int64_t bytes = call.y.shape[2] * static_cast<std::int64_t>(item_size(call.x.dtype));
+    if (call.index.shape[2] == 1 && bytes % kVectorBytes == 0 && all_aligned(call.x.data, call.y.data))
       return run(uint4{}, bytes / kVectorBytes);
-    visit_bits(x.dtype, [&](auto bits) { run(bits, y.shape[2]); });
+    visit_bits(call.x.dtype, [&](auto bits) { run(bits, call.y.shape[2]); });
   }
 
-  void scatter_sum(KernelContext& context, const View& x, const View& index, const View& y) override {
-    const std::int64_t numel = y.numel();
+  void run(KernelContext& context, const kernels::ScatterSum& call) override {
+    const std::int64_t numel = call.y.numel();
     if (numel == 0) return;
     CudaContext& ctx = cuda_context(context);
-    visit_floating(y.dtype, "scatter_add", [&](auto zero) {
+    visit_floating(call.y.dtype, "scatter_add", [&](auto zero) {
       using T = decltype(zero);
       using Sum = Compute<T>;
       Sum* sums = nullptr;
       if constexpr (is_half<T>) {
         sums = static_cast<Sum*>(ctx.device_scratch(static_cast<std::size_t>(numel) * sizeof(Sum)));
       } else {
-        sums = y.as<T>();
+        sums = call.y.as<T>();
       }
-      launch(scatter_sum_kernel<T>, blocks_for(x.shape[0] * x.shape[2]), dim3(kThreads), 0, ctx.stream(), x.as<T>(),
-             Numbers(index), sums, x.shape[0], x.shape[1], y.shape[1], x.shape[2], ctx.errors());
+      launch(scatter_sum_kernel<T>, blocks_for(call.x.shape[0] * call.x.shape[2]), dim3(kThreads), 0, ctx.stream(),
+             call.x.as<T>(), Numbers(call.index), sums, call.x.shape[0], call.x.shape[1], call.y.shape[1],
+             call.x.shape[2], ctx.errors());
       if constexpr (is_half<T>) {
-        launch(narrow_kernel<T>, blocks_for(numel), dim3(kThreads), 0, ctx.stream(), sums, y.as<T>(), numel);
+        launch(narrow_kernel<T>, blocks_for(numel), dim3(kThreads), 0, ctx.stream(), sums, call.y.as<T>(), numel);
       }
     });
   }

@@ -61,51 +61,48 @@ __global__ void commit_kernel(const C* mean, const C* m2, double momentum, doubl
 
 class CudaNorm final : public NormKernels {
  public:
-  void stats(KernelContext& context, const View& x, const BatchNormStats& stats) override {
-    cuda::batch_norm_stats(cuda_context(context), x, stats);
+  void run(KernelContext& context, const kernels::NormStats& call) override {
+    cuda::batch_norm_stats(cuda_context(context), call.x, call.stats);
   }
 
-  void merge_stats(KernelContext& context, std::span<const BatchNormStats> parts, const BatchNormStats& out) override {
-    visit_floating(out.mean.dtype, "merge_stats",
-                   [&](auto zero) { merge_stats_as<Compute<decltype(zero)>>(cuda_context(context), parts, out); });
-  }
-
-  void forward(KernelContext& context, const View& x, const BatchNormStats& stats, double eps, const View& gamma,
-               const View& beta, const View& residual, bool relu, const View& y) override {
-    cuda::batch_norm_forward(cuda_context(context), x, stats, eps, gamma, beta, residual, relu, y);
-  }
-
-  void backward_stats(KernelContext& context, const View& dy, const View& x, const View& y, const BatchNormStats& stats,
-                      double eps, const View& dgamma, const View& dbeta) override {
-    cuda::batch_norm_backward_stats(cuda_context(context), dy, x, y, stats, eps, dgamma, dbeta);
-  }
-
-  void backward_data(KernelContext& context, const View& dy, const View& x, const View& y, const BatchNormStats& stats,
-                     double eps, const View& gamma, const View& sum_g, const View& sum_g_xhat, const View& dx,
-                     const View& dresidual) override {
-    cuda::batch_norm_backward_data(cuda_context(context), dy, x, y, stats, eps, gamma, sum_g, sum_g_xhat, dx,
-                                   dresidual);
-  }
-
-  void commit(KernelContext& context, const BatchNormStats& stats, double momentum, const View& running_mean,
-              const View& running_var, const View& batches) override {
-    visit_floating(running_mean.dtype, "commit", [&](auto zero) {
-      using C = Compute<decltype(zero)>;
-      const auto channels = static_cast<unsigned>(running_mean.numel());
-      launch(commit_kernel<C>, blocks_for(channels), dim3(kThreads), 0, cuda_context(context).stream(),
-             stats.mean.as<C>(), stats.m2.as<C>(), momentum, static_cast<double>(stats.n - 1), running_mean.as<C>(),
-             running_var.as<C>(), batches.as<std::int64_t>(), channels);
+  void run(KernelContext& context, const kernels::MergeNormStats& call) override {
+    visit_floating(call.merged.mean.dtype, "merge_stats", [&](auto zero) {
+      merge_stats_as<Compute<decltype(zero)>>(cuda_context(context), call.parts, call.merged);
     });
   }
 
-  void rows_forward(KernelContext& context, const View& x, const View& weight, const View& bias, double eps,
-                    const View& mean, const View& rstd, const View& y) override {
-    cuda::rows_forward(cuda_context(context), x, weight, bias, eps, mean, rstd, y);
+  void run(KernelContext& context, const kernels::Norm& call) override {
+    cuda::batch_norm_forward(cuda_context(context), call.x, call.stats, call.eps, call.gamma, call.beta, call.residual,
+                             call.relu, call.y);
   }
 
-  void rows_backward(KernelContext& context, const View& dy, const View& x, const View& mean, const View& rstd,
-                     const View& weight, const View& dx, const View& dweight, const View& dbias) override {
-    cuda::rows_backward(cuda_context(context), dy, x, mean, rstd, weight, dx, dweight, dbias);
+  void run(KernelContext& context, const kernels::NormBackwardStats& call) override {
+    cuda::batch_norm_backward_stats(cuda_context(context), call.dy, call.x, call.y, call.stats, call.eps, call.dgamma,
+                                    call.dbeta);
+  }
+
+  void run(KernelContext& context, const kernels::NormBackwardData& call) override {
+    cuda::batch_norm_backward_data(cuda_context(context), call.dy, call.x, call.y, call.stats, call.eps, call.gamma,
+                                   call.sum_g, call.sum_g_xhat, call.dx, call.dresidual);
+  }
+
+  void run(KernelContext& context, const kernels::CommitNormStats& call) override {
+    visit_floating(call.running_mean.dtype, "commit", [&](auto zero) {
+      using C = Compute<decltype(zero)>;
+      const auto channels = static_cast<unsigned>(call.running_mean.numel());
+      launch(commit_kernel<C>, blocks_for(channels), dim3(kThreads), 0, cuda_context(context).stream(),
+             call.stats.mean.as<C>(), call.stats.m2.as<C>(), call.momentum, static_cast<double>(call.stats.n - 1),
+             call.running_mean.as<C>(), call.running_var.as<C>(), call.batches.as<std::int64_t>(), channels);
+    });
+  }
+
+  void run(KernelContext& context, const kernels::NormRows& call) override {
+    cuda::rows_forward(cuda_context(context), call.x, call.weight, call.bias, call.eps, call.mean, call.rstd, call.y);
+  }
+
+  void run(KernelContext& context, const kernels::NormRowsBackward& call) override {
+    cuda::rows_backward(cuda_context(context), call.dy, call.x, call.mean, call.rstd, call.weight, call.dx,
+                        call.dweight, call.dbias);
   }
 
  private:

@@ -11,195 +11,144 @@ namespace {
 
 using namespace cuda;
 
-// One parameter. Absent states are null.
-template <typename T>
+// One parameter, with as many states as its rule may have. Absent ones are null.
+template <typename T, int kStates>
 struct Parameter {
   T* weight;
   const T* grad;
-  T *state0, *state1;
+  T* states[kStates];
   const std::uint8_t* present;
-  std::int64_t* steps;  // Adam's
+  std::int64_t* steps;
   std::int64_t n;
   bool aligned;
 };
 
-// Calls update(weight, grad, state0, state1) for the elements of a block's chunk, by vectors, and stores the results
-// except the gradient. Absent states stay 0.
-template <typename T, typename Update>
-__device__ void update_chunk(const TensorTable<Parameter<T>>& table, const Update& update) {
+// Calls update(weight, gradient, states) for the elements of a block's chunk, by vectors, and stores weights and states.
+// Absent states are 0.
+template <typename T, int kStates, typename Update>
+__device__ void update_chunk(const TensorTable<Parameter<T, kStates>>& table, const Update& update) {
   constexpr int kWidth = kVector<T>;
   const TableChunk chunk(table, blockIdx.x);
-  const Parameter<T>& p = table.tensors[chunk.tensor];
+  const Parameter<T, kStates>& p = table.tensors[chunk.tensor];
   if (p.present && *p.present == 0) return;
   const std::int64_t stride = std::int64_t{blockDim.x} * kWidth;
   for (std::int64_t i = chunk.begin + std::int64_t{threadIdx.x} * kWidth; i < chunk.end; i += stride) {
+    T states[3] = {};
     if (i + kWidth <= chunk.end) {
-      Vector<T, kWidth> w = load<kWidth>(p.weight + i, p.aligned), m{}, v{};
+      Vector<T, kWidth> w = load<kWidth>(p.weight + i, p.aligned), s[kStates] = {};
       const Vector<T, kWidth> g = load<kWidth>(p.grad + i, p.aligned);
-      if (p.state0) m = load<kWidth>(p.state0 + i, p.aligned);
-      if (p.state1) v = load<kWidth>(p.state1 + i, p.aligned);
 #pragma unroll
-      for (int k = 0; k < kWidth; ++k) update(w.at[k], g.at[k], m.at[k], v.at[k]);
+      for (int j = 0; j < kStates; ++j) {
+        if (p.states[j]) s[j] = load<kWidth>(p.states[j] + i, p.aligned);
+      }
+#pragma unroll
+      for (int k = 0; k < kWidth; ++k) {
+#pragma unroll
+        for (int j = 0; j < kStates; ++j) states[j] = s[j].at[k];
+        update(w.at[k], g.at[k], states);
+#pragma unroll
+        for (int j = 0; j < kStates; ++j) s[j].at[k] = states[j];
+      }
       store(p.weight + i, w, p.aligned);
-      if (p.state0) store(p.state0 + i, m, p.aligned);
-      if (p.state1) store(p.state1 + i, v, p.aligned);
+#pragma unroll
+      for (int j = 0; j < kStates; ++j) {
+        if (p.states[j]) store(p.states[j] + i, s[j], p.aligned);
+      }
     } else {
       for (std::int64_t k = i; k < chunk.end; ++k) {
-        T m = p.state0 ? p.state0[k] : T(0), v = p.state1 ? p.state1[k] : T(0);
-        update(p.weight[k], p.grad[k], m, v);
-        if (p.state0) p.state0[k] = m;
-        if (p.state1) p.state1[k] = v;
+#pragma unroll
+        for (int j = 0; j < kStates; ++j) states[j] = p.states[j] ? p.states[j][k] : T(0);
+        update(p.weight[k], p.grad[k], states);
+#pragma unroll
+        for (int j = 0; j < kStates; ++j) {
+          if (p.states[j]) p.states[j][k] = states[j];
+        }
       }
     }
   }
 }
 
-// The factor of clipping and loss scaling, which a kernel before this one may have computed.
-template <typename T>
-__device__ T factor(const double* scale) {
-  return scale ? static_cast<T>(*scale) : T(1);
-}
-
-template <typename T>
-__global__ void sgd_kernel(const __grid_constant__ TensorTable<Parameter<T>> table, T lr, T momentum, T decay,
-                           bool nesterov, const double* scale, const double* rate) {
-  const T by = factor<T>(scale);
+// A kernel before this one may have computed `scale`, the factor of clipping and loss scaling. Only reads the numbers of
+// steps, because many blocks share one: count_kernel follows.
+template <typename T, typename Rule>
+__global__ void update_kernel(const __grid_constant__ TensorTable<Parameter<T, Rule::kMostStates>> table, Rule rule,
+                              const double* scale, const double* rate) {
+  const T by = scale ? static_cast<T>(*scale) : T(1);
   if (by < 0) return;
-  if (rate) lr = static_cast<T>(*rate);
-  // Without a state, the momentum is 0 and m becomes the gradient.
-  update_chunk(table, [=](T& w, T grad, T& m, T&) {
-    const T g = by * grad + decay * w;
-    m = momentum * m + g;
-    w -= lr * (nesterov ? g + momentum * m : m);
-  });
-}
-
-template <typename T>
-struct AdamFactors {
-  T keep1, take1, keep2, take2, eps, decay;
-  double beta1, beta2, lr;
-  double shrink_by;  // decoupled decay, times the learning rate
-};
-
-// Only reads the numbers of steps, because many blocks share one: count_kernel follows.
-template <typename T>
-__global__ void adam_kernel(const __grid_constant__ TensorTable<Parameter<T>> table, AdamFactors<T> f,
-                            const double* scale, const double* rate_in_memory) {
-  const T by = factor<T>(scale);
-  if (by < 0) return;
-  const double lr = rate_in_memory ? *rate_in_memory : f.lr;
-  const std::int64_t step = *table.tensors[TableChunk(table, blockIdx.x).tensor].steps + 1;
-  const BiasCorrections corrections = bias_corrections(f.beta1, f.beta2, step);
-  const T rate = static_cast<T>(lr / corrections.first), correction2 = static_cast<T>(1 / corrections.second),
-          shrink = static_cast<T>(1 - lr * f.shrink_by);
-  update_chunk(table, [=](T& w, T grad, T& m, T& v) {
-    const T g = by * grad + f.decay * w;
-    m = f.keep1 * m + f.take1 * g;
-    v = f.keep2 * v + f.take2 * g * g;
-    w = shrink * w - rate * m / (std::sqrt(v * correction2) + f.eps);
-  });
+  std::int64_t number = 0;
+  if constexpr (Rule::kCountsSteps) number = *table.tensors[TableChunk(table, blockIdx.x).tensor].steps + 1;
+  const typename Rule::template Step<T> step(rule, rate ? *rate : rule.lr, number);
+  update_chunk<T, Rule::kMostStates>(table,
+                                     [=](T& w, T g, T* states) { step(w, by * g, states[0], states[1], states[2]); });
 }
 
 // One block; thread i counts the step of tensor i.
-template <typename T>
-__global__ void count_kernel(const __grid_constant__ TensorTable<Parameter<T>> table) {
+template <typename T, int kStates>
+__global__ void count_kernel(const __grid_constant__ TensorTable<Parameter<T, kStates>> table) {
   const int i = static_cast<int>(threadIdx.x);
   if (i >= table.count) return;
-  const Parameter<T>& p = table.tensors[i];
+  const Parameter<T, kStates>& p = table.tensors[i];
   if (p.present == nullptr || *p.present != 0) ++*p.steps;
 }
 
 __global__ void clip_scale_kernel(double max_norm, const double* squared_norm, double* scale) {
-  const double factor = max_norm / (std::sqrt(*squared_norm) + 1e-6);
-  *scale = factor > 1 ? 1 : factor;  // NaN stays NaN
+  *scale = clip_factor(max_norm, std::sqrt(*squared_norm));
 }
 
 __global__ void loss_scale_kernel(LossScaleArgs args, const double* squared_norm, float* state, double* factor) {
-  const double squared = *squared_norm, scale = state[0], good = state[1] + 1;
-  if (squared - squared == 0) {  // finite
-    const double clipped = args.max_norm > 0 ? args.max_norm / (std::sqrt(squared) / scale + 1e-6) : 1;
-    *factor = (clipped > 1 ? 1 : clipped) / scale;
-    const bool grows = good >= static_cast<double>(args.growth_interval);
-    if (grows && scale < LossScaleArgs::kMost) state[0] = static_cast<float>(scale * 2);
-    state[1] = static_cast<float>(grows ? 0 : good);
-  } else {
-    *factor = -1;
-    if (scale > LossScaleArgs::kLeast) state[0] = static_cast<float>(scale / 2);
-    state[1] = 0;
-  }
+  *factor = loss_scale_factor(args, *squared_norm, state);
 }
 
-// Launches `kernel` on all items of one dtype, as many at a time as fit in a table.
-template <typename T, typename Launch>
-void for_each_table(std::span<const UpdateItem> items, const Launch& launch_table) {
-  TensorTable<Parameter<T>> table;
-  for (const UpdateItem& item : items) {
-    if (item.weight.dtype != dtype_of<T>) continue;
+template <typename T>
+T* data(const View& view) {
+  return view ? view.as<T>() : nullptr;
+}
+
+// Updates the parameters of one dtype, as many at a time as fit in a table.
+template <typename T, typename Rule>
+void update_as(cudaStream_t stream, const kernels::Update<Rule>& call) {
+  constexpr int kStates = Rule::kMostStates;
+  TensorTable<Parameter<T, kStates>> table;
+  const auto launch_table = [&] {
+    if (table.blocks() > 0) {
+      launch(update_kernel<T, Rule>, dim3(table.blocks()), dim3(kThreads), 0, stream, table, call.rule,
+             data<double>(call.scale), data<double>(call.rate));
+    }
+    if constexpr (Rule::kCountsSteps) launch(count_kernel<T, kStates>, dim3(1), dim3(kMostTensors), 0, stream, table);
+  };
+  for (const Update<View>& u : call.updates) {
+    if (u.weight.dtype != dtype_of<T>) continue;
     if (table.full()) {
-      launch_table(table);
+      launch_table();
       table = {};
     }
-    table.add({item.weight.as<T>(), item.grad.as<T>(), item.state0 ? item.state0.as<T>() : nullptr,
-               item.state1 ? item.state1.as<T>() : nullptr, item.present ? item.present.as<std::uint8_t>() : nullptr,
-               item.steps ? item.steps.as<std::int64_t>() : nullptr, item.weight.numel(),
-               all_aligned(item.weight.data, item.grad.data, item.state0.data, item.state1.data)});
+    Parameter<T, kStates> p{
+        .weight = u.weight.as<T>(),
+        .grad = u.grad.as<T>(),
+        .present = data<std::uint8_t>(u.present),
+        .steps = data<std::int64_t>(u.steps),
+        .n = u.weight.numel(),
+        .aligned = all_aligned(u.weight.data, u.grad.data, u.states[0].data, u.states[1].data, u.states[2].data)};
+    for (int k = 0; k < kStates; ++k) p.states[k] = data<T>(u.states[k]);
+    table.add(p);
   }
-  if (table.count > 0) launch_table(table);
+  if (table.count > 0) launch_table();
 }
 
-class CudaOptimizer final : public OptimizerKernels {
+class CudaOptimizer final : public OptimizerKernels::Each<CudaOptimizer, OptimizerKernels> {
  public:
-  void sgd(KernelContext& ctx, const SgdArgs& args, std::span<const UpdateItem> items, const View& scale) override {
-    sgd_as<float>(ctx, args, items, scale);
-    sgd_as<double>(ctx, args, items, scale);
+  template <typename Rule>
+  void each(KernelContext& ctx, const kernels::Update<Rule>& call) {
+    update_as<float>(cuda_context(ctx).stream(), call);
+    update_as<double>(cuda_context(ctx).stream(), call);
   }
-
-  void adam(KernelContext& ctx, const AdamArgs& args, std::span<const UpdateItem> items, const View& scale) override {
-    adam_as<float>(ctx, args, items, scale);
-    adam_as<double>(ctx, args, items, scale);
+  void each(KernelContext& ctx, const kernels::ClipScale& call) {
+    launch(clip_scale_kernel, dim3(1), dim3(1), 0, cuda_context(ctx).stream(), call.max_norm,
+           call.squared_norm.as<double>(), call.scale.as<double>());
   }
-
-  void clip_scale(KernelContext& ctx, double max_norm, const View& squared_norm, const View& scale) override {
-    launch(clip_scale_kernel, dim3(1), dim3(1), 0, cuda_context(ctx).stream(), max_norm, squared_norm.as<double>(),
-           scale.as<double>());
-  }
-
-  void loss_scale(KernelContext& ctx, const LossScaleArgs& args, const View& squared_norm, const View& state,
-                  const View& factor) override {
-    launch(loss_scale_kernel, dim3(1), dim3(1), 0, cuda_context(ctx).stream(), args, squared_norm.as<double>(),
-           state.as<float>(), factor.as<double>());
-  }
-
- private:
-  static const double* data(const View& scale) { return scale ? scale.as<double>() : nullptr; }
-
-  template <typename T>
-  static void sgd_as(KernelContext& ctx, const SgdArgs& args, std::span<const UpdateItem> items, const View& scale) {
-    for_each_table<T>(items, [&](const TensorTable<Parameter<T>>& table) {
-      if (table.blocks() == 0) return;
-      launch(sgd_kernel<T>, dim3(table.blocks()), dim3(kThreads), 0, cuda_context(ctx).stream(), table,
-             static_cast<T>(args.lr), static_cast<T>(args.momentum), static_cast<T>(args.weight_decay), args.nesterov,
-             data(scale), data(args.rate));
-    });
-  }
-
-  template <typename T>
-  static void adam_as(KernelContext& ctx, const AdamArgs& args, std::span<const UpdateItem> items, const View& scale) {
-    AdamFactors<T> f;
-    f.keep1 = static_cast<T>(args.beta1), f.take1 = static_cast<T>(1 - args.beta1);
-    f.keep2 = static_cast<T>(args.beta2), f.take2 = static_cast<T>(1 - args.beta2);
-    f.eps = static_cast<T>(args.eps);
-    // Decay acts through the gradient or directly, never both.
-    f.decay = static_cast<T>(args.decoupled ? 0 : args.weight_decay);
-    f.shrink_by = args.decoupled ? args.weight_decay : 0;
-    f.beta1 = args.beta1, f.beta2 = args.beta2, f.lr = args.lr;
-    for_each_table<T>(items, [&](const TensorTable<Parameter<T>>& table) {
-      if (table.blocks() > 0) {
-        launch(adam_kernel<T>, dim3(table.blocks()), dim3(kThreads), 0, cuda_context(ctx).stream(), table, f,
-               data(scale), data(args.rate));
-      }
-      launch(count_kernel<T>, dim3(1), dim3(kMostTensors), 0, cuda_context(ctx).stream(), table);
-    });
+  void each(KernelContext& ctx, const kernels::LossScale& call) {
+    launch(loss_scale_kernel, dim3(1), dim3(1), 0, cuda_context(ctx).stream(), call.args,
+           call.squared_norm.as<double>(), call.state.as<float>(), call.factor.as<double>());
   }
 };
 

@@ -62,7 +62,7 @@ __device__ Place place_of(const Images& s, unsigned i) {
   return {i, c, h, w};
 }
 
-// The part of a window, or of the windows over a pixel, that exists: [begin, end) along one axis.
+// The part of a window that lies inside the image, or the windows that cover a pixel: [begin, end) along one axis.
 struct Range {
   int begin, end;
 };
@@ -90,9 +90,15 @@ struct Window {
   }
   // The number of elements that output (p, q) is the mean of.
   __device__ int size(unsigned p, unsigned q, const Images& image) const {
-    if (count_include_pad) return kernel[0] * kernel[1];
-    const Range h = pixels(0, p, image.height), w = pixels(1, q, image.width);
-    return (h.end - h.begin) * (w.end - w.begin);
+    return length(0, p, image.height) * length(1, q, image.width);
+  }
+  __device__ int length(int axis, unsigned p, unsigned extent) const {
+    if (!count_include_pad) {
+      const Range inside = pixels(axis, p, extent);
+      return inside.end - inside.begin;
+    }
+    const int begin = static_cast<int>(p) * stride[axis] - padding[axis];
+    return std::min(kernel[axis], static_cast<int>(extent) + padding[axis] - begin);
   }
 };
 
@@ -199,6 +205,53 @@ __global__ void avg_backward_kernel(Images from, Images to, Window window, const
   store(dx + std::int64_t{i} * kWidth, out, aligned);
 }
 
+template <typename T, int kWidth>
+__global__ void lp_forward_kernel(Images from, Images to, Window window, double norm_type, const T* x, T* y,
+                                  unsigned vectors, bool aligned) {
+  using C = Compute<T>;
+  const auto i = static_cast<unsigned>(thread_number());
+  if (i >= vectors) return;
+  const Place at = place_of<kWidth>(to, i);
+  const C power = static_cast<C>(norm_type), root = static_cast<C>(1 / norm_type);
+  C sum[kWidth] = {};
+  for_each(window.pixels(0, at.h, from.height), window.pixels(1, at.w, from.width), [&](unsigned h, unsigned w) {
+    const auto v = load<kWidth>(x + from.at(at.n, at.c, h, w), aligned);
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k) sum[k] += std::pow(C(widened(v.at[k])), power);
+  });
+  const C factor = static_cast<C>(window.kernel[0] * window.kernel[1]) / static_cast<C>(window.size(at.h, at.w, from));
+  Vector<T, kWidth> out;
+#pragma unroll
+  for (int k = 0; k < kWidth; ++k) out.at[k] = convert<T>(std::pow(factor * sum[k], root));
+  store(y + std::int64_t{i} * kWidth, out, aligned);
+}
+
+template <typename T, int kWidth>
+__global__ void lp_backward_kernel(Images from, Images to, Window window, double norm_type, const T* x, const T* y,
+                                   const T* dy, T* dx, unsigned vectors, bool aligned) {
+  using C = Compute<T>;
+  const auto i = static_cast<unsigned>(thread_number());
+  if (i >= vectors) return;
+  const Place at = place_of<kWidth>(to, i);
+  const C power = static_cast<C>(norm_type), whole = static_cast<C>(window.kernel[0] * window.kernel[1]);
+  C sum[kWidth] = {};
+  for_each(window.windows(0, at.h, from.height), window.windows(1, at.w, from.width), [&](unsigned p, unsigned q) {
+    const std::int64_t place = from.at(at.n, at.c, p, q);
+    const auto g = load<kWidth>(dy + place, aligned), norm = load<kWidth>(y + place, aligned);
+    const C factor = whole / static_cast<C>(window.size(p, q, to));
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k) {
+      const C root = widened(norm.at[k]);
+      if (root != 0) sum[k] += widened(g.at[k]) * std::pow(root, 1 - power) * factor;
+    }
+  });
+  const auto v = load<kWidth>(x + std::int64_t{i} * kWidth, aligned);
+  Vector<T, kWidth> out;
+#pragma unroll
+  for (int k = 0; k < kWidth; ++k) out.at[k] = convert<T>(sum[k] * std::pow(C(widened(v.at[k])), power - 1));
+  store(dx + std::int64_t{i} * kWidth, out, aligned);
+}
+
 // y is [N, C]. Images with adjacent pixels get a warp per channel, others a thread per vector of channels.
 template <typename T, int kWidth>
 __global__ void global_avg_kernel(Images from, const T* x, T* y, unsigned vectors, bool aligned) {
@@ -250,57 +303,74 @@ void visit_vectors(const View& x, const F& f) {
 
 class CudaPool final : public PoolKernels {
  public:
-  void max_forward(KernelContext& ctx, const Pool2dOptions& options, const View& x, const View& y,
-                   const View& where) override {
-    visit_vectors(y, [&](auto zero, auto width, unsigned vectors) {
+  void run(KernelContext& ctx, const kernels::MaxPool& call) override {
+    visit_vectors(call.y, [&](auto zero, auto width, unsigned vectors) {
       using T = decltype(zero);
-      start(ctx, vectors, max_forward_kernel<T, width>, Images(x), Images(y), Window(options), x.as<T>(), y.as<T>(),
-            where ? where.as<std::int64_t>() : nullptr, vectors, all_aligned(x.data, y.data, where.data));
+      start(ctx, vectors, max_forward_kernel<T, width>, Images(call.x), Images(call.y), Window(call.options),
+            call.x.as<T>(), call.y.as<T>(), call.where ? call.where.as<std::int64_t>() : nullptr, vectors,
+            all_aligned(call.x.data, call.y.data, call.where.data));
     });
   }
 
-  void max_backward(KernelContext& ctx, const Pool2dOptions& options, const View& dy, const View& where,
-                    const View& dx) override {
-    visit_vectors(dx, [&](auto zero, auto width, unsigned vectors) {
+  void run(KernelContext& ctx, const kernels::MaxPoolBackward& call) override {
+    visit_vectors(call.dx, [&](auto zero, auto width, unsigned vectors) {
       using T = decltype(zero);
-      start(ctx, vectors, max_backward_kernel<T, width>, Images(dy), Images(dx), Window(options), dy.as<T>(),
-            where.as<std::int64_t>(), dx.as<T>(), vectors, all_aligned(dy.data, where.data, dx.data));
+      start(ctx, vectors, max_backward_kernel<T, width>, Images(call.dy), Images(call.dx), Window(call.options),
+            call.dy.as<T>(), call.where.as<std::int64_t>(), call.dx.as<T>(), vectors,
+            all_aligned(call.dy.data, call.where.data, call.dx.data));
     });
   }
 
-  void avg_forward(KernelContext& ctx, const Pool2dOptions& options, const View& x, const View& y) override {
-    visit_vectors(y, [&](auto zero, auto width, unsigned vectors) {
+  void run(KernelContext& ctx, const kernels::AvgPool& call) override {
+    visit_vectors(call.y, [&](auto zero, auto width, unsigned vectors) {
       using T = decltype(zero);
-      start(ctx, vectors, avg_forward_kernel<T, width>, Images(x), Images(y), Window(options), x.as<T>(), y.as<T>(),
-            vectors, all_aligned(x.data, y.data));
+      start(ctx, vectors, avg_forward_kernel<T, width>, Images(call.x), Images(call.y), Window(call.options),
+            call.x.as<T>(), call.y.as<T>(), vectors, all_aligned(call.x.data, call.y.data));
     });
   }
 
-  void avg_backward(KernelContext& ctx, const Pool2dOptions& options, const View& dy, const View& dx) override {
-    visit_vectors(dx, [&](auto zero, auto width, unsigned vectors) {
+  void run(KernelContext& ctx, const kernels::AvgPoolBackward& call) override {
+    visit_vectors(call.dx, [&](auto zero, auto width, unsigned vectors) {
       using T = decltype(zero);
-      start(ctx, vectors, avg_backward_kernel<T, width>, Images(dy), Images(dx), Window(options), dy.as<T>(),
-            dx.as<T>(), vectors, all_aligned(dy.data, dx.data));
+      start(ctx, vectors, avg_backward_kernel<T, width>, Images(call.dy), Images(call.dx), Window(call.options),
+            call.dy.as<T>(), call.dx.as<T>(), vectors, all_aligned(call.dy.data, call.dx.data));
     });
   }
 
-  void global_avg_forward(KernelContext& ctx, const View& x, const View& y) override {
-    if (x.numel() == 0) return;
-    View pooled = y;
-    pooled.layout = x.layout;  // the same order
+  void run(KernelContext& ctx, const kernels::LpPool& call) override {
+    visit_vectors(call.y, [&](auto zero, auto width, unsigned vectors) {
+      using T = decltype(zero);
+      start(ctx, vectors, lp_forward_kernel<T, width>, Images(call.x), Images(call.y), Window(call.options),
+            call.norm_type, call.x.as<T>(), call.y.as<T>(), vectors, all_aligned(call.x.data, call.y.data));
+    });
+  }
+
+  void run(KernelContext& ctx, const kernels::LpPoolBackward& call) override {
+    visit_vectors(call.dx, [&](auto zero, auto width, unsigned vectors) {
+      using T = decltype(zero);
+      start(ctx, vectors, lp_backward_kernel<T, width>, Images(call.dy), Images(call.dx), Window(call.options),
+            call.norm_type, call.x.as<T>(), call.y.as<T>(), call.dy.as<T>(), call.dx.as<T>(), vectors,
+            all_aligned(call.x.data, call.y.data, call.dy.data, call.dx.data));
+    });
+  }
+
+  void run(KernelContext& ctx, const kernels::GlobalAvgPool& call) override {
+    if (call.x.numel() == 0) return;
+    View pooled = call.y;
+    pooled.layout = call.x.layout;  // the same order
     visit_vectors(pooled, [&](auto zero, auto width, unsigned vectors) {
       using T = decltype(zero);
-      const unsigned threads = x.layout == Layout::plain ? vectors * 32 : vectors;
-      start(ctx, threads, global_avg_kernel<T, width>, Images(x), x.as<T>(), y.as<T>(), vectors,
-            all_aligned(x.data, y.data));
+      const unsigned threads = call.x.layout == Layout::plain ? vectors * 32 : vectors;
+      start(ctx, threads, global_avg_kernel<T, width>, Images(call.x), call.x.as<T>(), call.y.as<T>(), vectors,
+            all_aligned(call.x.data, call.y.data));
     });
   }
 
-  void global_avg_backward(KernelContext& ctx, const View& dy, const View& dx) override {
-    visit_vectors(dx, [&](auto zero, auto width, unsigned vectors) {
+  void run(KernelContext& ctx, const kernels::GlobalAvgPoolBackward& call) override {
+    visit_vectors(call.dx, [&](auto zero, auto width, unsigned vectors) {
       using T = decltype(zero);
-      start(ctx, vectors, global_avg_backward_kernel<T, width>, Images(dx), dy.as<T>(), dx.as<T>(), vectors,
-            all_aligned(dy.data, dx.data));
+      start(ctx, vectors, global_avg_backward_kernel<T, width>, Images(call.dx), call.dy.as<T>(), call.dx.as<T>(),
+            vectors, all_aligned(call.dy.data, call.dx.data));
     });
   }
 

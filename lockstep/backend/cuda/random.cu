@@ -73,28 +73,27 @@ __global__ void dropout_kernel(RandomKey key, const std::int64_t* key_at, double
 
 class CudaRandom final : public RandomKernels {
  public:
-  void uniform(KernelContext& ctx, RandomKey key, double low, double high, const View& y) override {
-    launch_draw(ctx, "uniform", y, [&](auto zero, auto start) {
+  void run(KernelContext& ctx, const kernels::Uniform& call) override {
+    launch_draw(ctx, "uniform", call.y, [&](auto zero, auto start) {
       using T = decltype(zero);
-      start(uniform_kernel<T>, key, low, high, y.as<T>(), y.numel(), aligned(y.data));
+      start(uniform_kernel<T>, call.key, call.low, call.high, call.y.as<T>(), call.y.numel(), aligned(call.y.data));
     });
   }
 
-  void normal(KernelContext& ctx, RandomKey key, double mean, double stddev, const View& y) override {
-    launch_draw(ctx, "normal", y, [&](auto zero, auto start) {
+  void run(KernelContext& ctx, const kernels::Normal& call) override {
+    launch_draw(ctx, "normal", call.y, [&](auto zero, auto start) {
       using T = decltype(zero);
-      start(normal_kernel<T>, key, mean, stddev, y.as<T>(), y.numel(), aligned(y.data));
+      start(normal_kernel<T>, call.key, call.mean, call.stddev, call.y.as<T>(), call.y.numel(), aligned(call.y.data));
     });
   }
 
-  void dropout(KernelContext& ctx, RandomKey key, const View& key_at, double keep, const View& x,
-               const View& y) override {
+  void run(KernelContext& ctx, const kernels::Dropout& call) override {
     // random_uniform(key, i) < keep, in integers.
-    const auto threshold = static_cast<std::uint32_t>(std::ceil(keep * 0x1p24));
-    launch_draw(ctx, "dropout", y, [&](auto zero, auto start) {
+    const auto threshold = static_cast<std::uint32_t>(std::ceil(call.keep * 0x1p24));
+    launch_draw(ctx, "dropout", call.y, [&](auto zero, auto start) {
       using T = decltype(zero);
-      start(dropout_kernel<T>, key, key_at ? key_at.as<std::int64_t>() : nullptr, 1 / keep, threshold, x.as<T>(),
-            y.as<T>(), y.numel(), all_aligned(x.data, y.data));
+      start(dropout_kernel<T>, call.key, call.key_at ? call.key_at.as<std::int64_t>() : nullptr, 1 / call.keep,
+            threshold, call.x.as<T>(), call.y.as<T>(), call.y.numel(), all_aligned(call.x.data, call.y.data));
     });
   }
 

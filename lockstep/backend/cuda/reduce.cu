@@ -265,55 +265,55 @@ __global__ void argsort_kernel(bool descending, const T* x, std::int64_t* y, std
 
 class CudaReduce final : public ReduceKernels {
  public:
-  void sum_to(KernelContext& context, const View& x, const View& y) override {
-    reduce<Sum>(cuda_context(context), "sum_to", x, y);
+  void run(KernelContext& context, const kernels::SumTo& call) override {
+    reduce<Sum>(cuda_context(context), "sum_to", call.x, call.y);
   }
 
-  void max_to(KernelContext& context, const View& x, const View& y) override {
-    reduce<Max>(cuda_context(context), "max_to", x, y);
+  void run(KernelContext& context, const kernels::MaxTo& call) override {
+    reduce<Max>(cuda_context(context), "max_to", call.x, call.y);
   }
 
-  void cumsum(KernelContext& context, bool reverse, const View& x, const View& y) override {
-    if (x.numel() == 0) return;
-    visit_floating(x.dtype, "cumsum", [&](auto zero) {
+  void run(KernelContext& context, const kernels::Cumsum& call) override {
+    if (call.x.numel() == 0) return;
+    visit_floating(call.x.dtype, "cumsum", [&](auto zero) {
       using T = decltype(zero);
-      launch(cumsum_kernel<T>, blocks_for(x.shape[0] * x.shape[2]), dim3(kThreads), 0, cuda_context(context).stream(),
-             reverse, x.as<T>(), y.as<T>(), x.shape[0], x.shape[1], x.shape[2]);
+      launch(cumsum_kernel<T>, blocks_for(call.x.shape[0] * call.x.shape[2]), dim3(kThreads), 0,
+             cuda_context(context).stream(), call.reverse, call.x.as<T>(), call.y.as<T>(), call.x.shape[0],
+             call.x.shape[1], call.x.shape[2]);
     });
   }
 
-  void argmax(KernelContext& context, const View& x, const View& y) override {
-    const std::int64_t rows = x.shape[0], k = x.shape[1];
+  void run(KernelContext& context, const kernels::Argmax& call) override {
+    const std::int64_t rows = call.x.shape[0], k = call.x.shape[1];
     if (rows == 0) return;
-    visit_floating(x.dtype, "argmax", [&](auto zero) {
+    visit_floating(call.x.dtype, "argmax", [&](auto zero) {
       using T = decltype(zero);
-      launch(argmax_kernel<T>, blocks_for(rows * 32), dim3(kThreads), 0, cuda_context(context).stream(), x.as<T>(),
-             y.as<std::int64_t>(), rows, k);
+      launch(argmax_kernel<T>, blocks_for(rows * 32), dim3(kThreads), 0, cuda_context(context).stream(), call.x.as<T>(),
+             call.y.as<std::int64_t>(), rows, k);
     });
   }
 
-  void argsort(KernelContext& context, bool descending, const View& x, const View& y) override {
-    if (x.numel() == 0) return;
-    visit_floating(x.dtype, "argsort", [&](auto zero) {
+  void run(KernelContext& context, const kernels::Argsort& call) override {
+    if (call.x.numel() == 0) return;
+    visit_floating(call.x.dtype, "argsort", [&](auto zero) {
       using T = decltype(zero);
-      launch(argsort_kernel<T>, blocks_for(x.numel()), dim3(kThreads), 0, cuda_context(context).stream(), descending,
-             x.as<T>(), y.as<std::int64_t>(), x.shape[0], x.shape[1]);
+      launch(argsort_kernel<T>, blocks_for(call.x.numel()), dim3(kThreads), 0, cuda_context(context).stream(),
+             call.descending, call.x.as<T>(), call.y.as<std::int64_t>(), call.x.shape[0], call.x.shape[1]);
     });
   }
 
-  void tree_sum(KernelContext& context, std::span<const View> leaves, const View& out) override {
-    check(std::ranges::any_of(leaves, [](const View& leaf) { return static_cast<bool>(leaf); }),
-          "tree_sum: all {} leaves are missing", leaves.size());
-    if (out.numel() == 0) return;
-    out.dtype == DType::f64 ? tree_sum_as<double>(cuda_context(context), leaves, out)
-                            : tree_sum_as<float>(cuda_context(context), leaves, out);
+  void run(KernelContext& context, const kernels::TreeSum& call) override {
+    check(std::ranges::any_of(call.leaves, [](const View& leaf) { return static_cast<bool>(leaf); }),
+          "tree_sum: all {} leaves are missing", call.leaves.size());
+    if (call.out.numel() == 0) return;
+    call.out.dtype == DType::f64 ? tree_sum_as<double>(cuda_context(context), call.leaves, call.out)
+                                 : tree_sum_as<float>(cuda_context(context), call.leaves, call.out);
   }
 
-  void squared_norm(KernelContext& context, std::span<const View> xs, std::span<const View> present,
-                    const View& y) override {
-    const bool f64 = !xs.empty() && xs[0].dtype == DType::f64;
-    f64 ? squared_norm_as<double>(cuda_context(context), xs, present, y)
-        : squared_norm_as<float>(cuda_context(context), xs, present, y);
+  void run(KernelContext& context, const kernels::SquaredNorm& call) override {
+    const bool f64 = !call.xs.empty() && call.xs[0].dtype == DType::f64;
+    f64 ? squared_norm_as<double>(cuda_context(context), call.xs, call.present, call.y)
+        : squared_norm_as<float>(cuda_context(context), call.xs, call.present, call.y);
   }
 
  private:

@@ -190,67 +190,65 @@ __global__ void mse_backward_kernel(const T* x, const T* target, std::int64_t n,
 
 class CudaSoftmax final : public SoftmaxKernels {
  public:
-  void softmax(KernelContext& ctx, const View& x, const View& y) override { forward(ctx, x, y, false); }
-  void log_softmax(KernelContext& ctx, const View& x, const View& y) override { forward(ctx, x, y, true); }
-  void softmax_backward(KernelContext& ctx, const View& y, const View& dy, const View& dx) override {
-    backward(ctx, y, dy, dx, false);
+  void run(KernelContext& ctx, const kernels::Softmax& call) override { forward(ctx, call.x, call.y, false); }
+  void run(KernelContext& ctx, const kernels::LogSoftmax& call) override { forward(ctx, call.x, call.y, true); }
+  void run(KernelContext& ctx, const kernels::SoftmaxBackward& call) override {
+    backward(ctx, call.y, call.dy, call.dx, false);
   }
-  void log_softmax_backward(KernelContext& ctx, const View& y, const View& dy, const View& dx) override {
-    backward(ctx, y, dy, dx, true);
+  void run(KernelContext& ctx, const kernels::LogSoftmaxBackward& call) override {
+    backward(ctx, call.y, call.dy, call.dx, true);
   }
 
-  void cross_entropy(KernelContext& context, const View& logits, const View& labels, const LabelRules& rules,
-                     const View& sums) override {
+  void run(KernelContext& context, const kernels::CrossEntropy& call) override {
     CudaContext& ctx = cuda_context(context);
-    const std::int64_t samples = logits.shape[0], classes = logits.shape[1];
+    const std::int64_t samples = call.logits.shape[0], classes = call.logits.shape[1];
     auto* losses = static_cast<double*>(ctx.device_scratch(static_cast<std::size_t>(2 * samples + 1) * sizeof(double)));
-    visit_rows(logits.dtype, "cross_entropy", samples, classes, [&](auto zero, auto group, dim3 grid) {
+    visit_rows(call.logits.dtype, "cross_entropy", samples, classes, [&](auto zero, auto group, dim3 grid) {
       using T = decltype(zero);
-      launch(cross_entropy_kernel<T, group>, grid, dim3(kThreads), 0, ctx.stream(), logits.as<T>(),
-             labels.as<std::int64_t>(), samples, classes, Rules(rules), losses, sums.as<Compute<T>>(), ctx.counters(),
-             ctx.errors());
+      launch(cross_entropy_kernel<T, group>, grid, dim3(kThreads), 0, ctx.stream(), call.logits.as<T>(),
+             call.labels.as<std::int64_t>(), samples, classes, Rules(call.rules), losses, call.sums.as<Compute<T>>(),
+             ctx.counters(), ctx.errors());
     });
   }
 
-  void cross_entropy_mean(KernelContext& ctx, const View& sums, const View& loss) override {
-    visit_floating(sums.dtype, "cross_entropy", [&](auto zero) {
+  void run(KernelContext& ctx, const kernels::CrossEntropyMean& call) override {
+    visit_floating(call.sums.dtype, "cross_entropy", [&](auto zero) {
       using C = Compute<decltype(zero)>;
-      launch(cross_entropy_mean_kernel<C>, dim3(1), dim3(32), 0, cuda_context(ctx).stream(), sums.as<C>(),
-             loss.as<C>());
+      launch(cross_entropy_mean_kernel<C>, dim3(1), dim3(32), 0, cuda_context(ctx).stream(), call.sums.as<C>(),
+             call.loss.as<C>());
     });
   }
 
-  void cross_entropy_backward(KernelContext& context, const View& logits, const View& labels, const LabelRules& rules,
-                              const View& sums, const View& dloss, const View& dlogits) override {
-    if (logits.numel() == 0) return;
+  void run(KernelContext& context, const kernels::CrossEntropyBackward& call) override {
+    if (call.logits.numel() == 0) return;
     CudaContext& ctx = cuda_context(context);
-    const std::int64_t samples = logits.shape[0], classes = logits.shape[1];
-    visit_rows(logits.dtype, "cross_entropy", samples, classes, [&](auto zero, auto group, dim3 grid) {
+    const std::int64_t samples = call.logits.shape[0], classes = call.logits.shape[1];
+    visit_rows(call.logits.dtype, "cross_entropy", samples, classes, [&](auto zero, auto group, dim3 grid) {
       using T = decltype(zero);
-      launch(cross_entropy_backward_kernel<T, group>, grid, dim3(kThreads), 0, ctx.stream(), logits.as<T>(),
-             labels.as<std::int64_t>(), samples, classes, Rules(rules), sums.as<Compute<T>>(), dloss.as<Compute<T>>(),
-             dlogits.as<T>(), ctx.errors());
+      launch(cross_entropy_backward_kernel<T, group>, grid, dim3(kThreads), 0, ctx.stream(), call.logits.as<T>(),
+             call.labels.as<std::int64_t>(), samples, classes, Rules(call.rules), call.sums.as<Compute<T>>(),
+             call.dloss.as<Compute<T>>(), call.dlogits.as<T>(), ctx.errors());
     });
   }
 
-  void mse(KernelContext& context, const View& x, const View& target, const View& loss) override {
+  void run(KernelContext& context, const kernels::Mse& call) override {
     CudaContext& ctx = cuda_context(context);
-    const std::int64_t n = x.numel(), blocks = std::max<std::int64_t>(ceil_div(n, kSumChunk), 1);
+    const std::int64_t n = call.x.numel(), blocks = std::max<std::int64_t>(ceil_div(n, kSumChunk), 1);
     auto* sums = static_cast<double*>(ctx.device_scratch(static_cast<std::size_t>(blocks) * sizeof(double)));
-    visit_floating(x.dtype, "mse", [&](auto zero) {
+    visit_floating(call.x.dtype, "mse", [&](auto zero) {
       using T = decltype(zero);
-      launch(mse_kernel<T>, dim3(static_cast<unsigned>(blocks)), dim3(kThreads), 0, ctx.stream(), x.as<T>(),
-             target.as<T>(), n, sums, loss.as<Compute<T>>(), ctx.counters());
+      launch(mse_kernel<T>, dim3(static_cast<unsigned>(blocks)), dim3(kThreads), 0, ctx.stream(), call.x.as<T>(),
+             call.target.as<T>(), n, sums, call.loss.as<Compute<T>>(), ctx.counters());
     });
   }
 
-  void mse_backward(KernelContext& ctx, const View& x, const View& target, const View& dloss, const View& dx) override {
-    const std::int64_t n = x.numel();
+  void run(KernelContext& ctx, const kernels::MseBackward& call) override {
+    const std::int64_t n = call.x.numel();
     if (n == 0) return;
-    visit_floating(x.dtype, "mse", [&](auto zero) {
+    visit_floating(call.x.dtype, "mse", [&](auto zero) {
       using T = decltype(zero);
-      launch(mse_backward_kernel<T>, blocks_for(n), dim3(kThreads), 0, cuda_context(ctx).stream(), x.as<T>(),
-             target.as<T>(), n, dloss.as<Compute<T>>(), dx.as<T>());
+      launch(mse_backward_kernel<T>, blocks_for(n), dim3(kThreads), 0, cuda_context(ctx).stream(), call.x.as<T>(),
+             call.target.as<T>(), n, call.dloss.as<Compute<T>>(), call.dx.as<T>());
     });
   }
 

@@ -38,40 +38,38 @@ class Conv final : public ConvKernels {
  public:
   Layout preferred_layout(DType, std::int64_t) const override { return Layout::plain; }
 
-  void forward(KernelContext&, const Conv2dOptions& options, const View& x, const WeightView& w, const View& bias,
-               const View& y) override {
-    Elements in(x), weight(w), shift(bias), out(y);
-    std::vector<double> sums(y.numel());
-    for_each_product(options, x, w, y, [&](std::int64_t i, std::int64_t j, std::int64_t k) {
-      sums[k] += in[i] * rounded(weight[j], x.dtype);
+  using ConvKernels::run;
+  void run(KernelContext&, const kernels::Conv& call) override {
+    Elements in(call.x), weight(call.w), shift(call.bias), out(call.y);
+    std::vector<double> sums(call.y.numel());
+    for_each_product(call.options, call.x, call.w, call.y, [&](std::int64_t i, std::int64_t j, std::int64_t k) {
+      sums[k] += in[i] * rounded(weight[j], call.x.dtype);
     });
-    if (bias) {
-      for_each_output(y, [&](std::int64_t c, std::int64_t k) { sums[k] += rounded(shift[c], x.dtype); });
+    if (call.bias) {
+      for_each_output(call.y, [&](std::int64_t c, std::int64_t k) { sums[k] += rounded(shift[c], call.x.dtype); });
     }
-    store(sums, y);
+    store(sums, call.y);
   }
 
-  void backward_data(KernelContext&, const Conv2dOptions& options, const View& dy, const WeightView& w,
-                     const View& dx) override {
-    Elements grad(dy), weight(w);
-    std::vector<double> sums(dx.numel());
-    for_each_product(options, dx, w, dy, [&](std::int64_t i, std::int64_t j, std::int64_t k) {
-      sums[i] += grad[k] * rounded(weight[j], dy.dtype);
+  void run(KernelContext&, const kernels::ConvBackwardData& call) override {
+    Elements grad(call.dy), weight(call.w);
+    std::vector<double> sums(call.dx.numel());
+    for_each_product(call.options, call.dx, call.w, call.dy, [&](std::int64_t i, std::int64_t j, std::int64_t k) {
+      sums[i] += grad[k] * rounded(weight[j], call.dy.dtype);
     });
-    store(sums, dx);
+    store(sums, call.dx);
   }
 
-  void backward_weights(KernelContext&, const Conv2dOptions& options, const View& x, const View& dy, const View& dw,
-                        const View& db) override {
-    Elements in(x), grad(dy);
-    std::vector<double> sums(dw.numel());
-    for_each_product(options, x, dw, dy,
+  void run(KernelContext&, const kernels::ConvBackwardWeights& call) override {
+    Elements in(call.x), grad(call.dy);
+    std::vector<double> sums(call.dw.numel());
+    for_each_product(call.options, call.x, call.dw, call.dy,
                      [&](std::int64_t i, std::int64_t j, std::int64_t k) { sums[j] += in[i] * grad[k]; });
-    store(sums, dw);
-    if (db) {
-      std::vector<double> totals(db.numel());
-      for_each_output(dy, [&](std::int64_t c, std::int64_t k) { totals[c] += grad[k]; });
-      store(totals, db);
+    store(sums, call.dw);
+    if (call.db) {
+      std::vector<double> totals(call.db.numel());
+      for_each_output(call.dy, [&](std::int64_t c, std::int64_t k) { totals[c] += grad[k]; });
+      store(totals, call.db);
     }
   }
 };

@@ -20,27 +20,27 @@ void for_each_pair(const View& x, const View& y, const Visit& visit) {
 
 class Copy final : public CopyKernels {
  public:
-  void copy(KernelContext&, const View& x, const View& y) override {
-    visit_dtype(x.dtype, [&](auto from) {
-      visit_dtype(y.dtype, [&](auto to) {
-        const auto* in = x.as<decltype(from)>();
-        auto* out = y.as<decltype(to)>();
-        for_each_pair(x, y, [&](std::int64_t i, std::int64_t j) { out[j] = convert<decltype(to)>(in[i]); });
+  void run(KernelContext&, const kernels::Copy& call) override {
+    visit_dtype(call.x.dtype, [&](auto from) {
+      visit_dtype(call.y.dtype, [&](auto to) {
+        const auto* in = call.x.as<decltype(from)>();
+        auto* out = call.y.as<decltype(to)>();
+        for_each_pair(call.x, call.y, [&](std::int64_t i, std::int64_t j) { out[j] = convert<decltype(to)>(in[i]); });
       });
     });
   }
 
-  void strided(KernelContext&, const StridedCopy& copy, const View& x, const View& y) override {
-    const std::size_t size = item_size(x.dtype);
-    const auto* in = static_cast<const std::byte*>(x.data);
-    auto* out = static_cast<std::byte*>(y.data);
-    for (std::int64_t i = 0; i < copy.extent.numel(); ++i) {
-      std::int64_t from = copy.from_first, to = copy.to_first, rest = i;
-      for (int axis = copy.extent.dim() - 1; axis >= 0; --axis) {
-        const std::int64_t place = rest % copy.extent[axis];
-        from += place * copy.from[axis];
-        to += place * copy.to[axis];
-        rest /= copy.extent[axis];
+  void run(KernelContext&, const kernels::CopyStrided& call) override {
+    const std::size_t size = item_size(call.x.dtype);
+    const auto* in = static_cast<const std::byte*>(call.x.data);
+    auto* out = static_cast<std::byte*>(call.y.data);
+    for (std::int64_t i = 0; i < call.copy.extent.numel(); ++i) {
+      std::int64_t from = call.copy.from_first, to = call.copy.to_first, rest = i;
+      for (int axis = call.copy.extent.dim() - 1; axis >= 0; --axis) {
+        const std::int64_t place = rest % call.copy.extent[axis];
+        from += place * call.copy.from[axis];
+        to += place * call.copy.to[axis];
+        rest /= call.copy.extent[axis];
       }
       std::memcpy(out + to * static_cast<std::int64_t>(size), in + from * static_cast<std::int64_t>(size), size);
     }

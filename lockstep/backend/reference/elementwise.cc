@@ -111,67 +111,69 @@ std::int64_t source(const View& in, const View& out, std::int64_t i) {
 
 class Elementwise final : public ElementwiseKernels {
  public:
-  void unary(KernelContext&, const Unary& op, const View& x, const View& y) override {
-    Elements in(x), out(y);
-    for (std::int64_t i = 0; i < y.numel(); ++i) out.set(i, apply(op, in[i]));
+  void run(KernelContext&, const kernels::Unary& call) override {
+    Elements in(call.x), out(call.y);
+    for (std::int64_t i = 0; i < call.y.numel(); ++i) out.set(i, apply(call.op, in[i]));
   }
 
-  void unary_backward(KernelContext&, const Unary& op, const View& saved, const View& dy, const View& dx) override {
-    Elements s(saved), g(dy), out(dx);
-    for (std::int64_t i = 0; i < dx.numel(); ++i) out.set(i, g[i] * derivative(op, s[i]));
+  void run(KernelContext&, const kernels::UnaryBackward& call) override {
+    Elements s(call.saved), g(call.dy), out(call.dx);
+    for (std::int64_t i = 0; i < call.dx.numel(); ++i) out.set(i, g[i] * derivative(call.op, s[i]));
   }
 
-  void binary(KernelContext&, BinaryOp op, const View& a, const View& b, const View& out) override {
-    if (out.dtype == DType::i64) {
+  void run(KernelContext&, const kernels::Binary& call) override {
+    if (call.out.dtype == DType::i64) {
       // f64 cannot represent every i64.
-      visit_op(op, [&](auto kind) {
-        for (std::int64_t i = 0; i < out.numel(); ++i) {
-          out.as<std::int64_t>()[i] =
-              integer_formula<kind()>(a.as<std::int64_t>()[source(a, out, i)], b.as<std::int64_t>()[source(b, out, i)]);
+      visit_op(call.op, [&](auto kind) {
+        for (std::int64_t i = 0; i < call.out.numel(); ++i) {
+          call.out.as<std::int64_t>()[i] =
+              integer_formula<kind()>(call.a.as<std::int64_t>()[source(call.a, call.out, i)],
+                                      call.b.as<std::int64_t>()[source(call.b, call.out, i)]);
         }
       });
       return;
     }
-    Elements u(a), v(b), result(out);
-    for (std::int64_t i = 0; i < out.numel(); ++i) {
-      result.set(i, apply(op, u[source(a, out, i)], v[source(b, out, i)]));
+    Elements u(call.a), v(call.b), result(call.out);
+    for (std::int64_t i = 0; i < call.out.numel(); ++i) {
+      result.set(i, apply(call.op, u[source(call.a, call.out, i)], v[source(call.b, call.out, i)]));
     }
   }
 
-  void compare(KernelContext&, CompareOp op, const View& a, const View& b, const View& out) override {
-    Elements u(a), v(b);
-    auto* result = out.as<std::uint8_t>();
-    for (std::int64_t i = 0; i < out.numel(); ++i) {
-      const std::int64_t j = source(a, out, i), k = source(b, out, i);
+  void run(KernelContext&, const kernels::Compare& call) override {
+    Elements u(call.a), v(call.b);
+    auto* result = call.out.as<std::uint8_t>();
+    for (std::int64_t i = 0; i < call.out.numel(); ++i) {
+      const std::int64_t j = source(call.a, call.out, i), k = source(call.b, call.out, i);
       // f64 cannot represent every i64.
-      result[i] = a.dtype == DType::i64 ? compare_as(op, a.as<std::int64_t>()[j], b.as<std::int64_t>()[k])
-                                        : compare_as(op, u[j], v[k]);
+      result[i] = call.a.dtype == DType::i64
+                      ? compare_as(call.op, call.a.as<std::int64_t>()[j], call.b.as<std::int64_t>()[k])
+                      : compare_as(call.op, u[j], v[k]);
     }
   }
 
-  void where(KernelContext&, const View& condition, const View& a, const View& b, const View& out) override {
-    const auto* chosen = condition.as<std::uint8_t>();
-    const std::size_t size = item_size(out.dtype);
-    auto* result = static_cast<std::byte*>(out.data);
-    for (std::int64_t i = 0; i < out.numel(); ++i) {
-      const View& from = chosen[source(condition, out, i)] ? a : b;
-      std::memcpy(result + i * size, static_cast<const std::byte*>(from.data) + source(from, out, i) * size, size);
+  void run(KernelContext&, const kernels::Where& call) override {
+    const auto* chosen = call.condition.as<std::uint8_t>();
+    const std::size_t size = item_size(call.out.dtype);
+    auto* result = static_cast<std::byte*>(call.out.data);
+    for (std::int64_t i = 0; i < call.out.numel(); ++i) {
+      const View& from = chosen[source(call.condition, call.out, i)] ? call.a : call.b;
+      std::memcpy(result + i * size, static_cast<const std::byte*>(from.data) + source(from, call.out, i) * size, size);
     }
   }
 
-  void affine(KernelContext&, double scale, double shift, const View& x, const View& y) override {
-    Elements in(x), out(y);
-    for (std::int64_t i = 0; i < y.numel(); ++i) out.set(i, scale * in[i] + shift);
+  void run(KernelContext&, const kernels::Affine& call) override {
+    Elements in(call.x), out(call.y);
+    for (std::int64_t i = 0; i < call.y.numel(); ++i) out.set(i, call.scale * in[i] + call.shift);
   }
 
-  void fill(KernelContext&, double value, const View& y) override {
-    Elements out(y);
-    for (std::int64_t i = 0; i < y.numel(); ++i) out.set(i, value);
+  void run(KernelContext&, const kernels::Fill& call) override {
+    Elements out(call.y);
+    for (std::int64_t i = 0; i < call.y.numel(); ++i) out.set(i, call.value);
   }
 
-  void arange(KernelContext&, double start, double step, const View& y) override {
-    Elements out(y);
-    for (std::int64_t i = 0; i < y.numel(); ++i) out.set(i, start + static_cast<double>(i) * step);
+  void run(KernelContext&, const kernels::Arange& call) override {
+    Elements out(call.y);
+    for (std::int64_t i = 0; i < call.y.numel(); ++i) out.set(i, call.start + static_cast<double>(i) * call.step);
   }
 };
 

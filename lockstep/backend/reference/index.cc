@@ -23,19 +23,20 @@ void for_each_indexed(const View& index, const Shape& other, std::int64_t m, con
 
 class Index final : public IndexKernels {
  public:
-  void take(KernelContext&, const View& x, const View& index, const View& y) override {
-    const auto size = static_cast<std::int64_t>(item_size(x.dtype));
-    for_each_indexed(index, y.shape, x.shape[1], [&](std::int64_t from, std::int64_t to) {
-      std::memcpy(static_cast<std::byte*>(y.data) + to * size, static_cast<const std::byte*>(x.data) + from * size,
-                  static_cast<std::size_t>(size));
+  void run(KernelContext&, const kernels::Take& call) override {
+    const auto size = static_cast<std::int64_t>(item_size(call.x.dtype));
+    for_each_indexed(call.index, call.y.shape, call.x.shape[1], [&](std::int64_t from, std::int64_t to) {
+      std::memcpy(static_cast<std::byte*>(call.y.data) + to * size,
+                  static_cast<const std::byte*>(call.x.data) + from * size, static_cast<std::size_t>(size));
     });
   }
 
-  void scatter_sum(KernelContext&, const View& x, const View& index, const View& y) override {
-    std::vector<double> sums(y.numel());
-    Elements in(x);
-    for_each_indexed(index, x.shape, y.shape[1], [&](std::int64_t to, std::int64_t from) { sums[to] += in[from]; });
-    store(sums, y);
+  void run(KernelContext&, const kernels::ScatterSum& call) override {
+    std::vector<double> sums(call.y.numel());
+    Elements in(call.x);
+    for_each_indexed(call.index, call.x.shape, call.y.shape[1],
+                     [&](std::int64_t to, std::int64_t from) { sums[to] += in[from]; });
+    store(sums, call.y);
   }
 };
 

@@ -6,17 +6,17 @@ namespace {
 
 class Matmul final : public MatmulKernels {
  public:
-  void matmul(KernelContext&, const MatmulOptions& options, const View& a, const WeightView& b, const View& bias,
-              const View& c) override {
-    Elements u(a), v(b), t(bias), out(c);
-    std::int64_t m = c.shape[0], n = c.shape[1], k = a.shape[options.transpose_a ? 0 : 1];
+  using MatmulKernels::run;
+  void run(KernelContext&, const kernels::Matmul& call) override {
+    Elements u(call.a), v(call.b), t(call.bias), out(call.c);
+    std::int64_t m = call.c.shape[0], n = call.c.shape[1], k = call.a.shape[call.options.transpose_a ? 0 : 1];
     for (std::int64_t i = 0; i < m; ++i) {
       for (std::int64_t j = 0; j < n; ++j) {
-        double sum = bias ? t[j] : 0;
+        double sum = call.bias ? t[j] : 0;
         for (std::int64_t l = 0; l < k; ++l) {
-          double x = u[options.transpose_a ? l * m + i : i * k + l];
-          double y = v[options.transpose_b ? j * k + l : l * n + j];
-          sum += x * rounded(y, a.dtype);
+          double x = u[call.options.transpose_a ? l * m + i : i * k + l];
+          double y = v[call.options.transpose_b ? j * k + l : l * n + j];
+          sum += x * rounded(y, call.a.dtype);
         }
         out.set(i * n + j, sum);
       }

@@ -43,121 +43,118 @@ double gradient(const View& dy, const View& y, std::int64_t i) {
 
 class Norm final : public NormKernels {
  public:
-  void stats(KernelContext&, const View& x, const BatchNormStats& stats) override {
-    Elements in(x);
-    std::vector<double> means(x.shape[1]), squares(x.shape[1]);
-    for_each_sample(x, [&](std::int64_t c, std::int64_t i) { means[c] += in[i] / stats.n; });
-    for_each_sample(x, [&](std::int64_t c, std::int64_t i) { squares[c] += (in[i] - means[c]) * (in[i] - means[c]); });
-    store(means, stats.mean);
-    store(squares, stats.m2);
+  void run(KernelContext&, const kernels::NormStats& call) override {
+    Elements in(call.x);
+    std::vector<double> means(call.x.shape[1]), squares(call.x.shape[1]);
+    for_each_sample(call.x, [&](std::int64_t c, std::int64_t i) { means[c] += in[i] / call.stats.n; });
+    for_each_sample(call.x,
+                    [&](std::int64_t c, std::int64_t i) { squares[c] += (in[i] - means[c]) * (in[i] - means[c]); });
+    store(means, call.stats.mean);
+    store(squares, call.stats.m2);
   }
 
-  void merge_stats(KernelContext&, std::span<const BatchNormStats> parts, const BatchNormStats& out) override {
-    Elements mean(out.mean), m2(out.m2);
-    DType dtype = out.mean.dtype;
-    for (std::int64_t c = 0; c < out.mean.numel(); ++c) {
+  void run(KernelContext&, const kernels::MergeNormStats& call) override {
+    Elements mean(call.merged.mean), m2(call.merged.m2);
+    DType dtype = call.merged.mean.dtype;
+    for (std::int64_t c = 0; c < call.merged.mean.numel(); ++c) {
       auto leaf = [&](std::size_t k) -> std::optional<Moments> {
-        if (parts[k].n == 0) return std::nullopt;
-        return Moments{parts[k].n, Elements(parts[k].mean)[c], Elements(parts[k].m2)[c]};
+        if (call.parts[k].n == 0) return std::nullopt;
+        return Moments{call.parts[k].n, Elements(call.parts[k].mean)[c], Elements(call.parts[k].m2)[c]};
       };
       auto join = [&](const Moments& a, const Moments& b) { return std::optional(merge(a, b, dtype)); };
-      Moments all = tree_fold(0, parts.size(), leaf, join).value_or(Moments{0, 0, 0});
+      Moments all = tree_fold(0, call.parts.size(), leaf, join).value_or(Moments{0, 0, 0});
       mean.set(c, all.mean);
       m2.set(c, all.m2);
     }
   }
 
-  void forward(KernelContext&, const View& x, const BatchNormStats& stats, double eps, const View& gamma,
-               const View& beta, const View& residual, bool relu, const View& y) override {
-    Elements in(x), mean(stats.mean), scale(gamma), shift(beta), shortcut(residual), out(y);
-    for_each_sample(x, [&](std::int64_t c, std::int64_t i) {
-      double value = scale[c] * (in[i] - mean[c]) * inverse_deviation(stats, eps, c) + shift[c];
-      if (residual) value += shortcut[i];
-      out.set(i, relu && value <= 0 ? 0 : value);
+  void run(KernelContext&, const kernels::Norm& call) override {
+    Elements in(call.x), mean(call.stats.mean), scale(call.gamma), shift(call.beta), shortcut(call.residual),
+        out(call.y);
+    for_each_sample(call.x, [&](std::int64_t c, std::int64_t i) {
+      double value = scale[c] * (in[i] - mean[c]) * inverse_deviation(call.stats, call.eps, c) + shift[c];
+      if (call.residual) value += shortcut[i];
+      out.set(i, call.relu && value <= 0 ? 0 : value);
     });
   }
 
-  void backward_stats(KernelContext&, const View& dy, const View& x, const View& y, const BatchNormStats& stats,
-                      double eps, const View& dgamma, const View& dbeta) override {
-    Elements in(x), mean(stats.mean);
-    std::vector<double> gammas(x.shape[1]), betas(x.shape[1]);
-    for_each_sample(x, [&](std::int64_t c, std::int64_t i) {
-      double g = gradient(dy, y, i);
+  void run(KernelContext&, const kernels::NormBackwardStats& call) override {
+    Elements in(call.x), mean(call.stats.mean);
+    std::vector<double> gammas(call.x.shape[1]), betas(call.x.shape[1]);
+    for_each_sample(call.x, [&](std::int64_t c, std::int64_t i) {
+      double g = gradient(call.dy, call.y, i);
       betas[c] += g;
-      gammas[c] += g * (in[i] - mean[c]) * inverse_deviation(stats, eps, c);
+      gammas[c] += g * (in[i] - mean[c]) * inverse_deviation(call.stats, call.eps, c);
     });
-    store(gammas, dgamma);
-    store(betas, dbeta);
+    store(gammas, call.dgamma);
+    store(betas, call.dbeta);
   }
 
-  void backward_data(KernelContext&, const View& dy, const View& x, const View& y, const BatchNormStats& stats,
-                     double eps, const View& gamma, const View& sum_g, const View& sum_g_xhat, const View& dx,
-                     const View& dresidual) override {
-    Elements in(x), mean(stats.mean), scale(gamma), sum(sum_g), sum_xhat(sum_g_xhat), out(dx);
-    Elements out_residual(dresidual);
-    for_each_sample(x, [&](std::int64_t c, std::int64_t i) {
-      double g = gradient(dy, y, i);
-      double inverse = inverse_deviation(stats, eps, c);
+  void run(KernelContext&, const kernels::NormBackwardData& call) override {
+    Elements in(call.x), mean(call.stats.mean), scale(call.gamma), sum(call.sum_g), sum_xhat(call.sum_g_xhat),
+        out(call.dx);
+    Elements out_residual(call.dresidual);
+    for_each_sample(call.x, [&](std::int64_t c, std::int64_t i) {
+      double g = gradient(call.dy, call.y, i);
+      double inverse = inverse_deviation(call.stats, call.eps, c);
       double xhat = (in[i] - mean[c]) * inverse;
-      out.set(i, scale[c] * inverse * (g - sum[c] / stats.n - xhat * sum_xhat[c] / stats.n));
-      if (dresidual) out_residual.set(i, g);
+      out.set(i, scale[c] * inverse * (g - sum[c] / call.stats.n - xhat * sum_xhat[c] / call.stats.n));
+      if (call.dresidual) out_residual.set(i, g);
     });
   }
 
-  void commit(KernelContext&, const BatchNormStats& stats, double momentum, const View& running_mean,
-              const View& running_var, const View& batches) override {
-    ++*batches.as<std::int64_t>();
-    if (stats.n == 0) return;
+  void run(KernelContext&, const kernels::CommitNormStats& call) override {
+    ++*call.batches.as<std::int64_t>();
+    if (call.stats.n == 0) return;
     auto move_to = [&](const Elements& running, std::int64_t c, double value) {
-      running.set(c, running[c] + momentum * (value - running[c]));
+      running.set(c, running[c] + call.momentum * (value - running[c]));
     };
-    for (std::int64_t c = 0; c < running_mean.numel(); ++c) {
-      move_to(Elements(running_mean), c, Elements(stats.mean)[c]);
-      if (stats.n > 1) move_to(Elements(running_var), c, Elements(stats.m2)[c] / (stats.n - 1));
+    for (std::int64_t c = 0; c < call.running_mean.numel(); ++c) {
+      move_to(Elements(call.running_mean), c, Elements(call.stats.mean)[c]);
+      if (call.stats.n > 1) move_to(Elements(call.running_var), c, Elements(call.stats.m2)[c] / (call.stats.n - 1));
     }
   }
 
-  void rows_forward(KernelContext&, const View& x, const View& weight, const View& bias, double eps, const View& mean,
-                    const View& rstd, const View& y) override {
-    const std::int64_t rows = x.shape[0], k = x.shape[1];
+  void run(KernelContext&, const kernels::NormRows& call) override {
+    const std::int64_t rows = call.x.shape[0], k = call.x.shape[1];
     for (std::int64_t row = 0; row < rows; ++row) {
-      const auto in = [&, e = Elements(x)](std::int64_t i) { return e[row * k + i]; };
+      const auto in = [&, e = Elements(call.x)](std::int64_t i) { return e[row * k + i]; };
       double center = 0, variance = 0;
-      for (std::int64_t i = 0; mean && i < k; ++i) center += in(i) / k;
+      for (std::int64_t i = 0; call.mean && i < k; ++i) center += in(i) / k;
       for (std::int64_t i = 0; i < k; ++i) variance += (in(i)-center) * (in(i)-center) / k;
-      const double scale = 1 / std::sqrt(variance + eps);
+      const double scale = 1 / std::sqrt(variance + call.eps);
       for (std::int64_t i = 0; i < k; ++i) {
-        const double shift = bias ? Elements(bias)[i] : 0;
-        Elements(y).set(row * k + i, (in(i)-center) * scale * (weight ? Elements(weight)[i] : 1) + shift);
+        const double shift = call.bias ? Elements(call.bias)[i] : 0;
+        Elements(call.y).set(row * k + i,
+                             (in(i)-center) * scale * (call.weight ? Elements(call.weight)[i] : 1) + shift);
       }
-      if (mean) Elements(mean).set(row, center);
-      Elements(rstd).set(row, scale);
+      if (call.mean) Elements(call.mean).set(row, center);
+      Elements(call.rstd).set(row, scale);
     }
   }
 
-  void rows_backward(KernelContext&, const View& dy, const View& x, const View& mean, const View& rstd,
-                     const View& weight, const View& dx, const View& dweight, const View& dbias) override {
-    const std::int64_t rows = x.shape[0], k = x.shape[1];
+  void run(KernelContext&, const kernels::NormRowsBackward& call) override {
+    const std::int64_t rows = call.x.shape[0], k = call.x.shape[1];
     std::vector<double> weights(k), biases(k);
     for (std::int64_t row = 0; row < rows; ++row) {
-      const double center = mean ? Elements(mean)[row] : 0, scale = Elements(rstd)[row];
-      const auto xhat = [&](std::int64_t i) { return (Elements(x)[row * k + i] - center) * scale; };
+      const double center = call.mean ? Elements(call.mean)[row] : 0, scale = Elements(call.rstd)[row];
+      const auto xhat = [&](std::int64_t i) { return (Elements(call.x)[row * k + i] - center) * scale; };
       const auto gradient = [&](std::int64_t i) {
-        return Elements(dy)[row * k + i] * (weight ? Elements(weight)[i] : 1);
+        return Elements(call.dy)[row * k + i] * (call.weight ? Elements(call.weight)[i] : 1);
       };
       double sum = 0, sum_xhat = 0;
       for (std::int64_t i = 0; i < k; ++i) {
-        sum += mean ? gradient(i) : 0;
+        sum += call.mean ? gradient(i) : 0;
         sum_xhat += gradient(i) * xhat(i);
-        weights[i] += Elements(dy)[row * k + i] * xhat(i);
-        biases[i] += Elements(dy)[row * k + i];
+        weights[i] += Elements(call.dy)[row * k + i] * xhat(i);
+        biases[i] += Elements(call.dy)[row * k + i];
       }
-      for (std::int64_t i = 0; dx && i < k; ++i) {
-        Elements(dx).set(row * k + i, scale * (gradient(i) - sum / k - xhat(i) * sum_xhat / k));
+      for (std::int64_t i = 0; call.dx && i < k; ++i) {
+        Elements(call.dx).set(row * k + i, scale * (gradient(i) - sum / k - xhat(i) * sum_xhat / k));
       }
     }
-    if (dweight) store(weights, dweight);
-    if (dbias) store(biases, dbias);
+    if (call.dweight) store(weights, call.dweight);
+    if (call.dbias) store(biases, call.dbias);
   }
 };
 

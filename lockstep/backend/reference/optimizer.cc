@@ -6,70 +6,87 @@
 namespace lockstep::reference {
 namespace {
 
+// Calls update(lr, step, gradient, weight, states) for every element.
+template <typename Rule, typename F>
+void for_each_element(const kernels::Update<Rule>& call, const F& update) {
+  const double factor = call.scale ? Elements(call.scale)[0] : 1,
+               lr = call.rate ? Elements(call.rate)[0] : call.rule.lr;
+  for (const Update<View>& u : call.updates) {
+    if (u.present && Elements(u.present)[0] == 0) continue;
+    const std::int64_t step = Rule::kCountsSteps ? ++*u.steps.template as<std::int64_t>() : 0;
+    for (std::int64_t i = 0; factor >= 0 && i < u.weight.numel(); ++i) {
+      double w = Elements(u.weight)[i], states[3] = {};
+      for (std::size_t k = 0; k < 3; ++k) states[k] = u.states[k] ? Elements(u.states[k])[i] : 0;
+      update(lr, step, factor * Elements(u.grad)[i], w, states);
+      Elements(u.weight).set(i, w);
+      for (std::size_t k = 0; k < 3; ++k) {
+        if (u.states[k]) Elements(u.states[k]).set(i, states[k]);
+      }
+    }
+  }
+}
+
 class Optimizer final : public OptimizerKernels {
  public:
-  void sgd(KernelContext&, const SgdArgs& args, std::span<const UpdateItem> items, const View& scale) override {
-    double factor = scale ? Elements(scale)[0] : 1;
-    if (factor < 0) return;
-    const double lr = current_rate(args);
-    for (const UpdateItem& item : items) {
-      if (item.skipped()) continue;
-      Elements weight(item.weight), grad(item.grad), momentum(item.state0);
-      for (std::int64_t i = 0; i < item.weight.numel(); ++i) {
-        double w = weight[i];
-        double g = factor * grad[i] + args.weight_decay * w;
-        double m = g;
-        if (item.state0) {
-          m = args.momentum * momentum[i] + g;
-          momentum.set(i, m);
-        }
-        weight.set(i, w - lr * (args.nesterov ? g + args.momentum * m : m));
+  void run(KernelContext&, const kernels::Update<SgdOptions>& call) override {
+    const SgdOptions& rule = call.rule;
+    for_each_element(call, [&](double lr, std::int64_t, double g, double& w, double* states) {
+      g += rule.weight_decay * w;
+      double m = g;
+      if (rule.momentum != 0) m = states[0] = rule.momentum * states[0] + g;
+      w -= lr * (rule.nesterov ? g + rule.momentum * m : m);
+    });
+  }
+
+  void run(KernelContext&, const kernels::Update<AdamOptions>& call) override {
+    const AdamOptions& rule = call.rule;
+    for_each_element(call, [&](double lr, std::int64_t step, double g, double& w, double* states) {
+      if (rule.decoupled_weight_decay) {
+        w -= lr * rule.weight_decay * w;
+      } else {
+        g += rule.weight_decay * w;
       }
-    }
+      double& m = states[0] = rule.beta1 * states[0] + (1 - rule.beta1) * g;
+      double& v = states[1] = rule.beta2 * states[1] + (1 - rule.beta2) * g * g;
+      const double first = 1 - std::pow(rule.beta1, step), second = 1 - std::pow(rule.beta2, step);
+      w -= lr * (m / first) / (std::sqrt(v / second) + rule.eps);
+    });
   }
 
-  void adam(KernelContext&, const AdamArgs& args, std::span<const UpdateItem> items, const View& scale) override {
-    double factor = scale ? Elements(scale)[0] : 1;
-    const double lr = current_rate(args);
-    for (const UpdateItem& item : items) {
-      if (item.skipped()) continue;
-      const BiasCorrections corrections = bias_corrections(args.beta1, args.beta2, item.count_step());
-      if (factor < 0) continue;
-      Elements weight(item.weight), grad(item.grad), moment1(item.state0), moment2(item.state1);
-      for (std::int64_t i = 0; i < item.weight.numel(); ++i) {
-        double w = weight[i];
-        double g = factor * grad[i];
-        if (args.decoupled) {
-          w -= lr * args.weight_decay * w;
-        } else {
-          g += args.weight_decay * w;
-        }
-        double m = args.beta1 * moment1[i] + (1 - args.beta1) * g;
-        double v = args.beta2 * moment2[i] + (1 - args.beta2) * g * g;
-        moment1.set(i, m);
-        moment2.set(i, v);
-        weight.set(i, w - lr * (m / corrections.first) / (std::sqrt(v / corrections.second) + args.eps));
+  void run(KernelContext&, const kernels::Update<RMSpropOptions>& call) override {
+    const RMSpropOptions& rule = call.rule;
+    for_each_element(call, [&](double lr, std::int64_t, double g, double& w, double* states) {
+      g += rule.weight_decay * w;
+      double variance = states[0] = rule.alpha * states[0] + (1 - rule.alpha) * g * g;
+      if (rule.centered) {
+        double& mean = states[1] = rule.alpha * states[1] + (1 - rule.alpha) * g;
+        variance -= mean * mean;
       }
-    }
+      double step = g / (std::sqrt(variance) + rule.eps);
+      if (rule.momentum != 0) {
+        double& buffer = states[rule.centered ? 2 : 1];
+        step = buffer = rule.momentum * buffer + step;
+      }
+      w -= lr * step;
+    });
   }
 
-  void clip_scale(KernelContext&, double max_norm, const View& squared_norm, const View& scale) override {
-    double factor = max_norm / (std::sqrt(Elements(squared_norm)[0]) + 1e-6);
-    Elements(scale).set(0, factor > 1 ? 1 : factor);  // NaN stays NaN
+  void run(KernelContext&, const kernels::ClipScale& call) override {
+    double factor = call.max_norm / (std::sqrt(Elements(call.squared_norm)[0]) + 1e-6);
+    Elements(call.scale).set(0, factor > 1 ? 1 : factor);  // NaN stays NaN
   }
 
-  void loss_scale(KernelContext&, const LossScaleArgs& args, const View& squared_norm, const View& state,
-                  const View& factor) override {
-    Elements numbers(state);
-    const double squared = Elements(squared_norm)[0], scale = numbers[0], good = numbers[1] + 1;
+  void run(KernelContext&, const kernels::LossScale& call) override {
+    Elements numbers(call.state);
+    const double squared = Elements(call.squared_norm)[0], scale = numbers[0], good = numbers[1] + 1;
     if (std::isfinite(squared)) {
-      const double clipped = args.max_norm > 0 ? args.max_norm / (std::sqrt(squared) / scale + 1e-6) : 1;
-      Elements(factor).set(0, (clipped > 1 ? 1 : clipped) / scale);
-      const bool grows = good >= static_cast<double>(args.growth_interval);
+      const double clipped = call.args.max_norm > 0 ? call.args.max_norm / (std::sqrt(squared) / scale + 1e-6) : 1;
+      Elements(call.factor).set(0, (clipped > 1 ? 1 : clipped) / scale);
+      const bool grows = good >= static_cast<double>(call.args.growth_interval);
       if (grows && scale < LossScaleArgs::kMost) numbers.set(0, scale * 2);
       numbers.set(1, grows ? 0 : good);
     } else {
-      Elements(factor).set(0, -1);
+      Elements(call.factor).set(0, -1);
       if (scale > LossScaleArgs::kLeast) numbers.set(0, scale / 2);
       numbers.set(1, 0);
     }

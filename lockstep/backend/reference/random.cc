@@ -6,21 +6,23 @@ namespace {
 
 class Random final : public RandomKernels {
  public:
-  void uniform(KernelContext&, RandomKey key, double low, double high, const View& y) override {
-    Elements out(y);
-    for (std::int64_t i = 0; i < y.numel(); ++i) out.set(i, low + (high - low) * random_uniform(key, i));
+  void run(KernelContext&, const kernels::Uniform& call) override {
+    Elements out(call.y);
+    for (std::int64_t i = 0; i < call.y.numel(); ++i)
+      out.set(i, call.low + (call.high - call.low) * random_uniform(call.key, i));
   }
 
-  void normal(KernelContext&, RandomKey key, double mean, double stddev, const View& y) override {
-    Elements out(y);
-    for (std::int64_t i = 0; i < y.numel(); ++i) out.set(i, mean + stddev * random_normal(key, i));
+  void run(KernelContext&, const kernels::Normal& call) override {
+    Elements out(call.y);
+    for (std::int64_t i = 0; i < call.y.numel(); ++i) out.set(i, call.mean + call.stddev * random_normal(call.key, i));
   }
 
-  void dropout(KernelContext&, RandomKey key, const View& key_at, double keep, const View& x, const View& y) override {
-    key = current_key(key, key_at);
-    Elements in(x), out(y);
-    const double scale = 1 / keep;
-    for (std::int64_t i = 0; i < y.numel(); ++i) out.set(i, random_uniform(key, i) < keep ? in[i] * scale : 0);
+  void run(KernelContext&, const kernels::Dropout& call) override {
+    const RandomKey key = current_key(call.key, call.key_at);
+    Elements in(call.x), out(call.y);
+    const double scale = 1 / call.keep;
+    for (std::int64_t i = 0; i < call.y.numel(); ++i)
+      out.set(i, random_uniform(key, i) < call.keep ? in[i] * scale : 0);
   }
 };
 

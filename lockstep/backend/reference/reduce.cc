@@ -14,31 +14,31 @@ namespace {
 
 class Reduce final : public ReduceKernels {
  public:
-  void sum_to(KernelContext&, const View& x, const View& y) override {
-    std::vector<double> sums(y.numel());
-    Elements in(x);
-    for (std::int64_t i = 0; i < x.numel(); ++i) sums[broadcast_source(y.shape, x.shape, i)] += in[i];
-    store(sums, y);
+  void run(KernelContext&, const kernels::SumTo& call) override {
+    std::vector<double> sums(call.y.numel());
+    Elements in(call.x);
+    for (std::int64_t i = 0; i < call.x.numel(); ++i) sums[broadcast_source(call.y.shape, call.x.shape, i)] += in[i];
+    store(sums, call.y);
   }
 
-  void max_to(KernelContext&, const View& x, const View& y) override {
-    std::vector<double> largest(y.numel(), -std::numeric_limits<double>::infinity());
-    Elements in(x);
-    for (std::int64_t i = 0; i < x.numel(); ++i) {
-      double& best = largest[broadcast_source(y.shape, x.shape, i)];
+  void run(KernelContext&, const kernels::MaxTo& call) override {
+    std::vector<double> largest(call.y.numel(), -std::numeric_limits<double>::infinity());
+    Elements in(call.x);
+    for (std::int64_t i = 0; i < call.x.numel(); ++i) {
+      double& best = largest[broadcast_source(call.y.shape, call.x.shape, i)];
       if (!(in[i] <= best) && !std::isnan(best)) best = in[i];
     }
-    store(largest, y);
+    store(largest, call.y);
   }
 
-  void cumsum(KernelContext&, bool reverse, const View& x, const View& y) override {
-    Elements in(x), out(y);
-    const std::int64_t n = x.shape[1], inner = x.shape[2];
-    for (std::int64_t a = 0; a < x.shape[0]; ++a) {
+  void run(KernelContext&, const kernels::Cumsum& call) override {
+    Elements in(call.x), out(call.y);
+    const std::int64_t n = call.x.shape[1], inner = call.x.shape[2];
+    for (std::int64_t a = 0; a < call.x.shape[0]; ++a) {
       for (std::int64_t b = 0; b < inner; ++b) {
         double sum = 0;
         for (std::int64_t k = 0; k < n; ++k) {
-          const std::int64_t i = (a * n + (reverse ? n - 1 - k : k)) * inner + b;
+          const std::int64_t i = (a * n + (call.reverse ? n - 1 - k : k)) * inner + b;
           sum += in[i];
           out.set(i, sum);
         }
@@ -47,10 +47,10 @@ class Reduce final : public ReduceKernels {
   }
 
   // NaN counts as the largest, as in max pooling.
-  void argmax(KernelContext&, const View& x, const View& y) override {
-    Elements in(x), out(y);
-    std::int64_t k = x.shape[1];
-    for (std::int64_t row = 0; row < x.shape[0]; ++row) {
+  void run(KernelContext&, const kernels::Argmax& call) override {
+    Elements in(call.x), out(call.y);
+    std::int64_t k = call.x.shape[1];
+    for (std::int64_t row = 0; row < call.x.shape[0]; ++row) {
       std::int64_t best = 0;
       for (std::int64_t i = 1; i < k; ++i) {
         double a = in[row * k + i], b = in[row * k + best];
@@ -60,35 +60,35 @@ class Reduce final : public ReduceKernels {
     }
   }
 
-  void argsort(KernelContext&, bool descending, const View& x, const View& y) override {
-    Elements in(x);
-    const std::int64_t k = x.shape[1];
-    for (std::int64_t row = 0; row < x.shape[0]; ++row) {
-      auto* const first = y.as<std::int64_t>() + row * k;
+  void run(KernelContext&, const kernels::Argsort& call) override {
+    Elements in(call.x);
+    const std::int64_t k = call.x.shape[1];
+    for (std::int64_t row = 0; row < call.x.shape[0]; ++row) {
+      auto* const first = call.y.as<std::int64_t>() + row * k;
       std::iota(first, first + k, 0);
       std::stable_sort(first, first + k, [&](std::int64_t i, std::int64_t j) {
-        return precedes(descending, in[row * k + i], in[row * k + j]);
+        return kernels::Argsort::precedes(call.descending, in[row * k + i], in[row * k + j]);
       });
     }
   }
 
   // The only kernel that does not sum in double: the order and rounding of its additions are its contract.
-  void tree_sum(KernelContext&, std::span<const View> leaves, const View& out) override {
-    if (out.dtype == DType::f64) {
-      tree_sum_as<double>(leaves, out);
+  void run(KernelContext&, const kernels::TreeSum& call) override {
+    if (call.out.dtype == DType::f64) {
+      tree_sum_as<double>(call.leaves, call.out);
     } else {
-      tree_sum_as<float>(leaves, out);
+      tree_sum_as<float>(call.leaves, call.out);
     }
   }
 
-  void squared_norm(KernelContext&, std::span<const View> xs, std::span<const View> present, const View& y) override {
+  void run(KernelContext&, const kernels::SquaredNorm& call) override {
     double sum = 0;
-    for (std::size_t k = 0; k < xs.size(); ++k) {
-      if (left_out(present, k)) continue;
-      Elements in(xs[k]);
-      for (std::int64_t i = 0; i < xs[k].numel(); ++i) sum += in[i] * in[i];
+    for (std::size_t k = 0; k < call.xs.size(); ++k) {
+      if (call.omits(k)) continue;
+      Elements in(call.xs[k]);
+      for (std::int64_t i = 0; i < call.xs[k].numel(); ++i) sum += in[i] * in[i];
     }
-    Elements(y).set(0, sum);
+    Elements(call.y).set(0, sum);
   }
 
  private:

@@ -44,55 +44,54 @@ std::int64_t checked_label(const View& labels, std::int64_t n, std::int64_t clas
 
 class Softmax final : public SoftmaxKernels {
  public:
-  void softmax(KernelContext&, const View& x, const View& y) override {
-    Elements in(x), out(y);
-    for_each_row(x, [&](Row row) {
+  void run(KernelContext&, const kernels::Softmax& call) override {
+    Elements in(call.x), out(call.y);
+    for_each_row(call.x, [&](Row row) {
       double norm = log_sum_exp(in, row);
       for (std::int64_t i = row.begin; i < row.end; ++i) out.set(i, std::exp(in[i] - norm));
     });
   }
 
-  void softmax_backward(KernelContext&, const View& y, const View& dy, const View& dx) override {
-    Elements out(y), grad(dy), result(dx);
-    for_each_row(y, [&](Row row) {
+  void run(KernelContext&, const kernels::SoftmaxBackward& call) override {
+    Elements out(call.y), grad(call.dy), result(call.dx);
+    for_each_row(call.y, [&](Row row) {
       double dot = 0;
       for (std::int64_t i = row.begin; i < row.end; ++i) dot += out[i] * grad[i];
       for (std::int64_t i = row.begin; i < row.end; ++i) result.set(i, out[i] * (grad[i] - dot));
     });
   }
 
-  void log_softmax(KernelContext&, const View& x, const View& y) override {
-    Elements in(x), out(y);
-    for_each_row(x, [&](Row row) {
+  void run(KernelContext&, const kernels::LogSoftmax& call) override {
+    Elements in(call.x), out(call.y);
+    for_each_row(call.x, [&](Row row) {
       double norm = log_sum_exp(in, row);
       for (std::int64_t i = row.begin; i < row.end; ++i) out.set(i, in[i] - norm);
     });
   }
 
-  void log_softmax_backward(KernelContext&, const View& y, const View& dy, const View& dx) override {
-    Elements out(y), grad(dy), result(dx);
-    for_each_row(y, [&](Row row) {
+  void run(KernelContext&, const kernels::LogSoftmaxBackward& call) override {
+    Elements out(call.y), grad(call.dy), result(call.dx);
+    for_each_row(call.y, [&](Row row) {
       double sum = 0;
       for (std::int64_t i = row.begin; i < row.end; ++i) sum += grad[i];
       for (std::int64_t i = row.begin; i < row.end; ++i) result.set(i, grad[i] - std::exp(out[i]) * sum);
     });
   }
 
-  void cross_entropy(KernelContext&, const View& logits, const View& labels, const LabelRules& rules,
-                     const View& sums) override {
-    Elements x(logits), out(sums);
-    std::int64_t samples = logits.shape[0], classes = logits.shape[1], ignored = 0;
+  void run(KernelContext&, const kernels::CrossEntropy& call) override {
+    Elements x(call.logits), out(call.sums);
+    std::int64_t samples = call.logits.shape[0], classes = call.logits.shape[1], ignored = 0;
     double sum = 0;
     for (std::int64_t n = 0; n < samples; ++n) {
       Row row{n * classes, (n + 1) * classes};
-      std::int64_t label = checked_label(labels, n, classes, rules);
-      if (rules.ignores(label)) {
+      std::int64_t label = checked_label(call.labels, n, classes, call.rules);
+      if (call.rules.ignores(label)) {
         ++ignored;
         continue;
       }
       double norm = log_sum_exp(x, row);
       for (std::int64_t k = 0; k < classes; ++k) {
-        double q = target(k, label, rules.smoothing, classes);
+        double q = target(k, label, call.rules.smoothing, classes);
         if (q != 0) sum -= q * (x[row.begin + k] - norm);  // a logit of -inf adds nothing if q is 0
       }
     }
@@ -102,42 +101,41 @@ class Softmax final : public SoftmaxKernels {
     out.set(2, static_cast<double>(samples - ignored) / all);
   }
 
-  void cross_entropy_mean(KernelContext&, const View& sums, const View& loss) override {
-    Elements in(sums);
-    Elements(loss).set(0, in[0] * (1 + in[1] / in[2]));
+  void run(KernelContext&, const kernels::CrossEntropyMean& call) override {
+    Elements in(call.sums);
+    Elements(call.loss).set(0, in[0] * (1 + in[1] / in[2]));
   }
 
-  void cross_entropy_backward(KernelContext&, const View& logits, const View& labels, const LabelRules& rules,
-                              const View& sums, const View& dloss, const View& dlogits) override {
-    Elements x(logits), all(sums), out(dlogits);
-    std::int64_t samples = logits.shape[0], classes = logits.shape[1];
-    double scale = Elements(dloss)[0] / static_cast<double>(samples) * (1 + all[1] / all[2]);
+  void run(KernelContext&, const kernels::CrossEntropyBackward& call) override {
+    Elements x(call.logits), all(call.sums), out(call.dlogits);
+    std::int64_t samples = call.logits.shape[0], classes = call.logits.shape[1];
+    double scale = Elements(call.dloss)[0] / static_cast<double>(samples) * (1 + all[1] / all[2]);
     for (std::int64_t n = 0; n < samples; ++n) {
       Row row{n * classes, (n + 1) * classes};
-      std::int64_t label = checked_label(labels, n, classes, rules);
-      if (rules.ignores(label)) {
+      std::int64_t label = checked_label(call.labels, n, classes, call.rules);
+      if (call.rules.ignores(label)) {
         for (std::int64_t i = row.begin; i < row.end; ++i) out.set(i, 0);
         continue;
       }
       double norm = log_sum_exp(x, row);
       for (std::int64_t k = 0; k < classes; ++k) {
         double p = std::exp(x[row.begin + k] - norm);
-        out.set(row.begin + k, scale * (p - target(k, label, rules.smoothing, classes)));
+        out.set(row.begin + k, scale * (p - target(k, label, call.rules.smoothing, classes)));
       }
     }
   }
 
-  void mse(KernelContext&, const View& x, const View& target, const View& loss) override {
-    Elements in(x), goal(target);
+  void run(KernelContext&, const kernels::Mse& call) override {
+    Elements in(call.x), goal(call.target);
     double sum = 0;
-    for (std::int64_t i = 0; i < x.numel(); ++i) sum += (in[i] - goal[i]) * (in[i] - goal[i]);
-    Elements(loss).set(0, x.numel() > 0 ? sum / x.numel() : 0);
+    for (std::int64_t i = 0; i < call.x.numel(); ++i) sum += (in[i] - goal[i]) * (in[i] - goal[i]);
+    Elements(call.loss).set(0, call.x.numel() > 0 ? sum / call.x.numel() : 0);
   }
 
-  void mse_backward(KernelContext&, const View& x, const View& target, const View& dloss, const View& dx) override {
-    Elements in(x), goal(target), out(dx);
-    double scale = 2 * Elements(dloss)[0] / static_cast<double>(x.numel());
-    for (std::int64_t i = 0; i < x.numel(); ++i) out.set(i, scale * (in[i] - goal[i]));
+  void run(KernelContext&, const kernels::MseBackward& call) override {
+    Elements in(call.x), goal(call.target), out(call.dx);
+    double scale = 2 * Elements(call.dloss)[0] / static_cast<double>(call.x.numel());
+    for (std::int64_t i = 0; i < call.x.numel(); ++i) out.set(i, scale * (in[i] - goal[i]));
   }
 };
 

@@ -20,7 +20,7 @@ class Bench {
   View tensor(const Shape& shape, DType dtype = DType::bf16, Layout layout = Layout::channels_last) {
     View view{nullptr, dtype, shape.dim() == 4 ? layout : Layout::plain, shape};
     view.data = memory_.allocate(view.bytes());
-    elementwise_->fill(context(), 1, view);
+    elementwise_->run(context(), kernels::Fill{1, view});
     return view;
   }
   BatchNormStats stats(const Shape& x) {
@@ -64,17 +64,22 @@ void measure_norm(Bench& b, const Shape& shape) {
   const View gamma = b.tensor({shape[1]}, DType::f32), beta = b.tensor({shape[1]}, DType::f32);
   const BatchNormStats stats = b.stats(shape);
   const std::string of = " " + shape.str();
-  b.measure("batch norm: stats" + of, {x}, [&] { norm->stats(b.context(), x, stats); });
-  b.measure("batch norm: forward, ReLU" + of, {x, y},
-            [&] { norm->forward(b.context(), x, stats, 1e-5, gamma, beta, {}, true, y); });
-  b.measure("batch norm: forward, + residual, ReLU" + of, {x, z, y},
-            [&] { norm->forward(b.context(), x, stats, 1e-5, gamma, beta, z, true, y); });
-  b.measure("batch norm: backward stats, ReLU" + of, {dy, x, y},
-            [&] { norm->backward_stats(b.context(), dy, x, y, stats, 1e-5, gamma, beta); });
-  b.measure("batch norm: backward, ReLU" + of, {dy, x, y, dx},
-            [&] { norm->backward_data(b.context(), dy, x, y, stats, 1e-5, gamma, gamma, beta, dx, {}); });
-  b.measure("batch norm: backward, ReLU, residual" + of, {dy, x, y, dx, z},
-            [&] { norm->backward_data(b.context(), dy, x, y, stats, 1e-5, gamma, gamma, beta, dx, z); });
+  b.measure("batch norm: stats" + of, {x}, [&] { norm->run(b.context(), kernels::NormStats{x, stats}); });
+  b.measure("batch norm: forward, ReLU" + of, {x, y}, [&] {
+    norm->run(b.context(), kernels::Norm{x, stats, 1e-5, gamma, beta, {}, true, y});
+  });
+  b.measure("batch norm: forward, + residual, ReLU" + of, {x, z, y}, [&] {
+    norm->run(b.context(), kernels::Norm{x, stats, 1e-5, gamma, beta, z, true, y});
+  });
+  b.measure("batch norm: backward stats, ReLU" + of, {dy, x, y}, [&] {
+    norm->run(b.context(), kernels::NormBackwardStats{dy, x, y, stats, 1e-5, gamma, beta});
+  });
+  b.measure("batch norm: backward, ReLU" + of, {dy, x, y, dx}, [&] {
+    norm->run(b.context(), kernels::NormBackwardData{dy, x, y, stats, 1e-5, gamma, gamma, beta, dx, {}});
+  });
+  b.measure("batch norm: backward, ReLU, residual" + of, {dy, x, y, dx, z}, [&] {
+    norm->run(b.context(), kernels::NormBackwardData{dy, x, y, stats, 1e-5, gamma, gamma, beta, dx, z});
+  });
 }
 
 void measure_images(Bench& b, std::int64_t batch) {
@@ -84,56 +89,65 @@ void measure_images(Bench& b, std::int64_t batch) {
   auto random = make_cuda_random();
   const Shape shape{batch, 64, 28, 28};
   const View x = b.tensor(shape), y = b.tensor(shape), z = b.tensor(shape);
-  b.measure("add", {x, y, z}, [&] { elementwise->binary(b.context(), BinaryOp::add, x, y, z); });
-  b.measure("relu", {x, z}, [&] { elementwise->unary(b.context(), UnaryOp::relu, x, z); });
-  b.measure("gelu", {x, z}, [&] { elementwise->unary(b.context(), UnaryOp::gelu, x, z); });
-  b.measure("dropout", {x, z}, [&] { random->dropout(b.context(), {1, 2}, {}, 0.9, x, z); });
+  b.measure("add", {x, y, z}, [&] { elementwise->run(b.context(), kernels::Binary{BinaryOp::add, x, y, z}); });
+  b.measure("relu", {x, z}, [&] { elementwise->run(b.context(), kernels::Unary{UnaryOp::relu, x, z}); });
+  b.measure("gelu", {x, z}, [&] { elementwise->run(b.context(), kernels::Unary{UnaryOp::gelu, x, z}); });
+  b.measure("dropout", {x, z}, [&] { random->run(b.context(), kernels::Dropout{{1, 2}, {}, 0.9, x, z}); });
   const View plain = b.tensor(shape, DType::bf16, Layout::plain), wide = b.tensor(shape, DType::f32);
-  b.measure("f32 to bf16", {wide, x}, [&] { copy->copy(b.context(), wide, x); });
-  b.measure("plain to channels-last", {plain, x}, [&] { copy->copy(b.context(), plain, x); });
+  b.measure("f32 to bf16", {wide, x}, [&] { copy->run(b.context(), kernels::Copy{wide, x}); });
+  b.measure("plain to channels-last", {plain, x}, [&] { copy->run(b.context(), kernels::Copy{plain, x}); });
   const View pooled = b.tensor({batch, 64, 14, 14}), where = b.tensor({batch, 64, 14, 14}, DType::i64);
   const Pool2dOptions options{.kernel_size = {3, 3}, .stride = {2, 2}, .padding = {1, 1}};
-  b.measure("max pool 3x3", {x, pooled, where}, [&] { pool->max_forward(b.context(), options, x, pooled, where); });
-  b.measure("max pool 3x3, backward", {x, pooled, where},
-            [&] { pool->max_backward(b.context(), options, pooled, where, x); });
+  b.measure("max pool 3x3", {x, pooled, where}, [&] {
+    pool->run(b.context(), kernels::MaxPool{options, x, pooled, where});
+  });
+  b.measure("max pool 3x3, backward", {x, pooled, where}, [&] {
+    pool->run(b.context(), kernels::MaxPoolBackward{options, pooled, where, x});
+  });
   const View last = b.tensor({batch, 512, 4, 4}), mean = b.tensor({batch, 512, 1, 1}, DType::bf16, Layout::plain);
-  b.measure("global average pool", {last, mean}, [&] { pool->global_avg_forward(b.context(), last, mean); });
+  b.measure("global average pool", {last, mean}, [&] { pool->run(b.context(), kernels::GlobalAvgPool{last, mean}); });
 }
 
 void measure_training(Bench& b, std::int64_t batch) {
   auto reduce = make_cuda_reduce();
   auto softmax = make_cuda_softmax();
   auto optimizer = make_cuda_optimizer();
-  std::vector<UpdateItem> items;
+  std::vector<Update<View>> items;
   std::vector<View> grads;
   double bytes = 0;
   for (int i = 0; i < 62; ++i) {  // like ResNet-18: 11 million weights, a third of the tensors large
     const Shape shape{i % 3 == 0 ? std::int64_t{530000} : std::int64_t{256}};
     items.push_back({b.tensor(shape, DType::f32),
                      b.tensor(shape, DType::f32),
-                     b.tensor(shape, DType::f32),
-                     b.tensor(shape, DType::f32),
+                     {b.tensor(shape, DType::f32), b.tensor(shape, DType::f32)},
                      {},
                      b.tensor({1}, DType::i64)});
     grads.push_back(items.back().grad);
     bytes += static_cast<double>(grads.back().bytes());
   }
   const View squared = b.tensor({1}, DType::f64);
-  b.measure("SGD with momentum", 5 * bytes,
-            [&] { optimizer->sgd(b.context(), {.lr = 0, .momentum = 0.9}, items, {}); });
-  b.measure("Adam", 7 * bytes, [&] { optimizer->adam(b.context(), {.lr = 0}, items, {}); });
-  b.measure("squared norm", bytes, [&] { reduce->squared_norm(b.context(), grads, {}, squared); });
+  b.measure("SGD with momentum", 5 * bytes, [&] {
+    optimizer->run(b.context(), kernels::Update<SgdOptions>{{.lr = 0, .momentum = 0.9}, items, {}});
+  });
+  b.measure("Adam", 7 * bytes, [&] {
+    optimizer->run(b.context(), kernels::Update<AdamOptions>{{.lr = 0}, items, {}});
+  });
+  b.measure("squared norm", bytes, [&] { reduce->run(b.context(), kernels::SquaredNorm{grads, {}, squared}); });
   std::vector<View> leaves;
   for (int i = 0; i < 8; ++i) leaves.push_back(b.tensor({11000000}, DType::f32));
-  b.measure("sum of 8 shards", 9.0 * static_cast<double>(leaves[0].bytes()),
-            [&] { reduce->tree_sum(b.context(), leaves, leaves[0]); });
+  b.measure("sum of 8 shards", 9.0 * static_cast<double>(leaves[0].bytes()), [&] {
+    reduce->run(b.context(), kernels::TreeSum{leaves, leaves[0]});
+  });
   const View wide = b.tensor({batch * 49, 512}, DType::bf16), bias = b.tensor({512}, DType::bf16);
-  b.measure("sum of columns", {wide}, [&] { reduce->sum_to(b.context(), wide, bias); });
+  b.measure("sum of columns", {wide}, [&] { reduce->run(b.context(), kernels::SumTo{wide, bias}); });
   const View logits = b.tensor({batch, 10}), labels = b.tensor({batch}, DType::i64), loss = b.tensor({1}, DType::f32),
              sums = b.tensor({3}, DType::f32);
-  b.measure("cross entropy", {logits, labels}, [&] { softmax->cross_entropy(b.context(), logits, labels, {}, sums); });
-  b.measure("cross entropy, backward", {logits, logits, labels},
-            [&] { softmax->cross_entropy_backward(b.context(), logits, labels, {}, sums, loss, logits); });
+  b.measure("cross entropy", {logits, labels}, [&] {
+    softmax->run(b.context(), kernels::CrossEntropy{logits, labels, {}, sums});
+  });
+  b.measure("cross entropy, backward", {logits, logits, labels}, [&] {
+    softmax->run(b.context(), kernels::CrossEntropyBackward{logits, labels, {}, sums, loss, logits});
+  });
 }
 
 }  // namespace

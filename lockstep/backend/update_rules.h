@@ -1,0 +1,127 @@
+// The rules by which optimizers update weights: options, as in Adam adam(net.parameters(), {.lr = 3e-4}), and, like
+// formulas.h, the formulas that the cpu and cuda back ends share. The reference back end has its own formulas, because it
+// is the oracle.
+//
+// A rule has a name; the least and the most states that each weight has beside it (those that it has come first, and
+// start as zeros); whether it needs the number of each parameter's own steps; and Step, which is made once for all
+// elements of a parameter. T is the type of the computation: float or double. `lr` is the learning rate of this step and
+// `step` its number, from 1 (0 without kCountsSteps). A step then updates one weight w and its states by the gradient g.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <string_view>
+
+#include "lockstep/base/plain_math.h"
+
+namespace LOCKSTEP_API lockstep {
+
+// torch.optim.SGD with dampening 0.
+struct SgdOptions {
+  double lr = 0.1;
+  double momentum = 0;
+  double weight_decay = 0;
+  bool nesterov = false;
+
+  static constexpr std::string_view kName = "sgd";
+  static constexpr int kLeastStates = 0, kMostStates = 1;  // the momentum buffer, unless momentum is 0
+  static constexpr bool kCountsSteps = false;
+  template <typename T>
+  struct Step;
+};
+
+template <typename T>
+struct SgdOptions::Step {
+  constexpr Step(const SgdOptions& o, double lr, std::int64_t)
+      : lr(static_cast<T>(lr)), momentum(static_cast<T>(o.momentum)), decay(static_cast<T>(o.weight_decay)),
+        nesterov(o.nesterov), has_momentum(o.momentum != 0) {}
+  constexpr void operator()(T& w, T g, T& m, T&, T&) const {
+    g = g + decay * w;
+    m = has_momentum ? momentum * m + g : g;
+    w -= lr * (nesterov ? g + momentum * m : m);
+  }
+
+  T lr, momentum, decay;
+  bool nesterov, has_momentum;
+};
+
+// torch.optim.Adam. decoupled_weight_decay: AdamW, which decays the weights directly instead of through the gradient.
+struct AdamOptions {
+  double lr = 1e-3;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double eps = 1e-8;
+  double weight_decay = 0;
+  bool decoupled_weight_decay = false;
+
+  static constexpr std::string_view kName = "adam";
+  static constexpr int kLeastStates = 2, kMostStates = 2;  // the moments
+  static constexpr bool kCountsSteps = true;
+  template <typename T>
+  struct Step;
+};
+
+template <typename T>
+struct AdamOptions::Step {
+  constexpr Step(const AdamOptions& o, double lr, std::int64_t step)
+      : keep1(static_cast<T>(o.beta1)), take1(static_cast<T>(1 - o.beta1)), keep2(static_cast<T>(o.beta2)),
+        take2(static_cast<T>(1 - o.beta2)), eps(static_cast<T>(o.eps)),
+        rate(static_cast<T>(lr / (1 - plain_power(o.beta1, step)))),
+        correction2(static_cast<T>(1 / (1 - plain_power(o.beta2, step)))),
+        // Decay acts through the gradient or directly, never both.
+        decay(static_cast<T>(o.decoupled_weight_decay ? 0 : o.weight_decay)),
+        shrink(static_cast<T>(o.decoupled_weight_decay ? 1 - lr * o.weight_decay : 1)) {}
+  constexpr void operator()(T& w, T g, T& m, T& v, T&) const {
+    g = g + decay * w;
+    m = keep1 * m + take1 * g;
+    v = keep2 * v + take2 * g * g;
+    w = shrink * w - rate * m / (std::sqrt(v * correction2) + eps);
+  }
+
+  T keep1, take1, keep2, take2, eps, rate, correction2, decay, shrink;
+};
+
+// torch.optim.RMSprop.
+struct RMSpropOptions {
+  double lr = 0.01;
+  double alpha = 0.99;
+  double eps = 1e-8;
+  double weight_decay = 0;
+  double momentum = 0;
+  // Divides by an estimate of the gradient's deviation, instead of its size.
+  bool centered = false;
+
+  static constexpr std::string_view kName = "rmsprop";
+  // The mean square, the mean if centered, and the momentum buffer unless momentum is 0.
+  static constexpr int kLeastStates = 1, kMostStates = 3;
+  static constexpr bool kCountsSteps = false;
+  template <typename T>
+  struct Step;
+};
+
+template <typename T>
+struct RMSpropOptions::Step {
+  constexpr Step(const RMSpropOptions& o, double lr, std::int64_t)
+      : lr(static_cast<T>(lr)), keep(static_cast<T>(o.alpha)), take(static_cast<T>(1 - o.alpha)),
+        eps(static_cast<T>(o.eps)), decay(static_cast<T>(o.weight_decay)), momentum(static_cast<T>(o.momentum)),
+        centered(o.centered) {}
+  constexpr void operator()(T& w, T g, T& square, T& second, T& third) const {
+    g = g + decay * w;
+    square = keep * square + take * g * g;
+    const T mean = centered ? second + take * (g - second) : T(0);
+    const T buffer = momentum * (centered ? third : second) + g / (std::sqrt(square - mean * mean) + eps);
+    w -= lr * buffer;
+    second = centered ? mean : buffer;
+    third = buffer;
+  }
+
+  T lr, keep, take, eps, decay, momentum;
+  bool centered;
+};
+
+// All rules.
+template <typename... Rules>
+struct RuleList {};
+using UpdateRules = RuleList<SgdOptions, AdamOptions, RMSpropOptions>;
+
+}  // namespace lockstep

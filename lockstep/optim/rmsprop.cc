@@ -1,0 +1,40 @@
+#include "lockstep/optim/rmsprop.h"
+
+#include <string>
+#include <vector>
+
+#include "lockstep/ops/optimizer.h"
+
+namespace lockstep {
+namespace {
+
+std::vector<std::string> rmsprop_states(const RMSpropOptions& options) {
+  std::vector<std::string> names{"square_avg"};
+  if (options.centered) names.emplace_back("grad_avg");
+  if (options.momentum != 0) names.emplace_back("momentum_buffer");
+  return names;
+}
+
+}  // namespace
+
+RMSprop::RMSprop(const ParameterGroups& parameters, RMSpropOptions options)
+    : Optimizer(parameters, options.lr, options.weight_decay, rmsprop_states(options)), options_(options) {
+  check(options.alpha >= 0 && options.alpha <= 1, "optimizer: alpha {}, expected from 0 to 1", options.alpha);
+  check_at_least_zero("eps", options.eps);
+  check_at_least_zero("momentum", options.momentum);
+}
+
+Optimizer::Rule RMSprop::rule() const {
+  Rule rule{"rmsprop", {{"momentum", options_.momentum}, {"weight_decay", options_.weight_decay}}};
+  constexpr RMSpropOptions plain;
+  if (options_.alpha != plain.alpha) rule.options.emplace_back("alpha", options_.alpha);
+  if (options_.eps != plain.eps) rule.options.emplace_back("eps", options_.eps);
+  if (options_.centered) rule.options.emplace_back("centered", 1);
+  return rule;
+}
+
+void RMSprop::update(std::span<const Update<Array>> updates, const Array& scale, const Array& rates) {
+  ops::update_(updates, group_rules(options_), scale, rates);
+}
+
+}  // namespace lockstep

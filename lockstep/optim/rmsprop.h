@@ -1,0 +1,30 @@
+// RMSprop, which divides gradients by a moving average of their size.
+//
+//   RMSprop rmsprop(net.parameters(), {.lr = 1e-3, .momentum = 0.9});
+//   loss.backward();
+//   rmsprop.step();
+#pragma once
+
+#include <span>
+
+#include "lockstep/backend/update_rules.h"
+#include "lockstep/optim/optimizer.h"
+
+namespace LOCKSTEP_API lockstep {
+
+// RMSprop (Tieleman and Hinton 2012), as in PyTorch. With a mean square v, a mean a, and a buffer m that start at 0:
+//   g += weight_decay w;  v = alpha v + (1 - alpha) g^2;  if centered, a = alpha a + (1 - alpha) g;
+//   m = momentum m + g / (sqrt(v - a^2) + eps);  w -= lr m
+class RMSprop : public Optimizer {
+ public:
+  RMSprop(const ParameterGroups& parameters, RMSpropOptions options);
+  Rule rule() const override;
+
+ protected:
+  void update(std::span<const Update<Array>> updates, const Array& scale, const Array& rates) override;
+
+ private:
+  RMSpropOptions options_;
+};
+
+}  // namespace lockstep
