@@ -112,6 +112,7 @@
 #include "lockstep/parallel/balance.h"
 #include "lockstep/parallel/balancer.h"
 #include "lockstep/parallel/batch_splitter.h"
+#include "lockstep/parallel/communicator.h"
 #include "lockstep/parallel/data_parallel.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
 #include "lockstep/parallel/job.h"
@@ -120,6 +121,7 @@
 
 // Training loops.
 #include "lockstep/train/evaluate.h"
+#include "lockstep/train/metrics.h"
 #include "lockstep/train/plot.h"
 #include "lockstep/train/trainer.h"
 

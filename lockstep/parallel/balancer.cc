@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "lockstep/engine/stopwatch.h"
-#include "lockstep/parallel/job.h"
+#include "lockstep/parallel/communicator.h"
 #include "lockstep/runtime/device_state.h"
 
 namespace lockstep {

@@ -10,7 +10,7 @@
 
 namespace LOCKSTEP_API lockstep {
 
-class Communicator;  // parallel/job.h
+class Communicator;  // parallel/communicator.h
 class Stopwatch;     // engine/stopwatch.h
 
 struct BalancerOptions {

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "lockstep/autograd/placement.h"
-#include "lockstep/parallel/job.h"
+#include "lockstep/parallel/communicator.h"
 #include "lockstep/parallel/rank_exchange.h"
 #include "lockstep/parallel/slots.h"
 #include "lockstep/parallel/stop_votes.h"

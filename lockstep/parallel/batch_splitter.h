@@ -15,7 +15,7 @@
 
 namespace LOCKSTEP_API lockstep {
 
-class Communicator;  // parallel/job.h
+class Communicator;  // parallel/communicator.h
 class StopVotes;     // parallel/stop_votes.h
 
 class BatchSplitter {

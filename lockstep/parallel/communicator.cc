@@ -1,4 +1,4 @@
-#include "lockstep/parallel/job.h"
+#include "lockstep/parallel/communicator.h"
 
 #include <algorithm>
 #include <array>

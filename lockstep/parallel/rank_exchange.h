@@ -5,7 +5,7 @@
 
 #include "lockstep/autograd/shard_exchange.h"
 #include "lockstep/parallel/balance.h"
-#include "lockstep/parallel/job.h"
+#include "lockstep/parallel/communicator.h"
 #include "lockstep/parallel/stop_votes.h"
 
 namespace lockstep {

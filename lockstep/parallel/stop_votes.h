@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "lockstep/autograd/tensor.h"
-#include "lockstep/parallel/job.h"
+#include "lockstep/parallel/communicator.h"
 
 namespace lockstep {
 

@@ -1,4 +1,4 @@
-// Internal: convolutions and matrix products in f64: plain loops, for checks of gradients.
+// Convolutions and matrix products in f64: plain loops, for checks of gradients.
 #pragma once
 
 #include <memory>
