@@ -44,9 +44,9 @@ struct LossScaleArgs {
 
 namespace kernels {
 
-// Updates by a rule of update_rules.h. `scale` (absent: 1) is a scalar [1] of f64 by which gradients are multiplied: the
-// factor of clipping by norm and of loss scaling. A negative one leaves all weights and states unchanged, but the step
-// counts. `rate` is absent, or f64 [1], which replaces the rule's learning rate; a recorded step reads it there.
+// Updates by a rule of update_rules.h. `scale` (absent: 1) is a scalar [1] of f64 by which gradients are multiplied:
+// the factor of clipping by norm and of loss scaling. A negative one leaves all weights and states unchanged, but the
+// step counts. `rate` is absent, or f64 [1], which replaces the rule's learning rate; a recorded step reads it there.
 template <typename Rule>
 struct Update {
   Rule rule;

@@ -1,11 +1,12 @@
 // The rules by which optimizers update weights: options, as in Adam adam(net.parameters(), {.lr = 3e-4}), and, like
-// formulas.h, the formulas that the cpu and cuda back ends share. The reference back end has its own formulas, because it
-// is the oracle.
+// formulas.h, the formulas that the cpu and cuda back ends share. The reference back end has its own formulas, because
+// it is the oracle.
 //
 // A rule has a name; the least and the most states that each weight has beside it (those that it has come first, and
 // start as zeros); whether it needs the number of each parameter's own steps; and Step, which is made once for all
-// elements of a parameter. T is the type of the computation: float or double. `lr` is the learning rate of this step and
-// `step` its number, from 1 (0 without kCountsSteps). A step then updates one weight w and its states by the gradient g.
+// elements of a parameter. T is the type of the computation: float or double. `lr` is the learning rate of this step
+// and `step` its number, from 1 (0 without kCountsSteps). A step then updates one weight w and its states by the
+// gradient g.
 #pragma once
 
 #include <cmath>

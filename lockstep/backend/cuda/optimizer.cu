@@ -23,8 +23,8 @@ struct Parameter {
   bool aligned;
 };
 
-// Calls update(weight, gradient, states) for the elements of a block's chunk, by vectors, and stores weights and states.
-// Absent states are 0.
+// Calls update(weight, gradient, states) for the elements of a block's chunk, by vectors, and stores weights and
+// states. Absent states are 0.
 template <typename T, int kStates, typename Update>
 __device__ void update_chunk(const TensorTable<Parameter<T, kStates>>& table, const Update& update) {
   constexpr int kWidth = kVector<T>;
@@ -68,8 +68,8 @@ __device__ void update_chunk(const TensorTable<Parameter<T, kStates>>& table, co
   }
 }
 
-// A kernel before this one may have computed `scale`, the factor of clipping and loss scaling. Only reads the numbers of
-// steps, because many blocks share one: count_kernel follows.
+// A kernel before this one may have computed `scale`, the factor of clipping and loss scaling. Only reads the numbers
+// of steps, because many blocks share one: count_kernel follows.
 template <typename T, typename Rule>
 __global__ void update_kernel(const __grid_constant__ TensorTable<Parameter<T, Rule::kMostStates>> table, Rule rule,
                               const double* scale, const double* rate) {
