@@ -9,6 +9,7 @@
 #include "lockstep/autograd/functions.h"
 #include "lockstep/checkpoint/weights.h"
 #include "lockstep/device/gpu.h"
+#include "lockstep/engine/engine.h"
 #include "lockstep/engine/trace.h"
 #include "lockstep/nn/activations.h"
 #include "lockstep/nn/batch_norm.h"
