@@ -93,9 +93,9 @@ TEST(Trainer, CutsABatchIntoShardsByItsSizeAlone) {
   EXPECT_EQ(train(4, {.batch_size = 128}), one);
   EXPECT_EQ(train(1, {.batch_size = 128, .accumulate = 2}).first.at("shards"), 4);
   EXPECT_EQ(train(2, {.batch_size = 32}).first.at("shards"), 2);
-  EXPECT_ERROR(
-      train(3, {.batch_size = 32}),
-      "trainer: 2 shards of a batch of 32 for 3 devices, expected at least one for each: set TrainerOptions::shards");
+  EXPECT_ERROR(train(3, {.batch_size = 32}),
+               "trainer: 2 shards of a batch of 32 for 3 devices, expected at least one for each: set "
+               "TrainerOptions::split.shards");
   EXPECT_ERROR(train(3, {.split = {.shards = 1}, .batch_size = 64}), "trainer: 1 shard of a batch of 64 for 3 devices");
 }
 
