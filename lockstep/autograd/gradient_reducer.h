@@ -32,8 +32,8 @@ class GradientReducer : public BackwardObserver {
   virtual void clear(std::size_t index) = 0;
   // The passes that parameter `index`'s sum is of.
   virtual const Passes& passes(std::size_t index) const = 0;
-  // Clears it if the program knows that these have failed. Returns whether it did.
-  virtual bool drop_failed(std::size_t index) = 0;
+  // Passes::drop_failed() for it. Returns whether it was cleared.
+  virtual bool drop_failed(std::size_t index, bool read) = 0;
   // The number of times that it has summed; sums change only then.
   virtual std::uint64_t rounds() const = 0;
   // Returns memory of parameter `index`'s shape from which it sums a shard's gradient without a copy; undefined if

@@ -37,13 +37,14 @@ void GradientTree::add(const BackwardPass& pass, int shard, const Array& gradien
   read_ = {};
   ++version_;
   if (latest_pass_ != pass.number) {
-    drop_failed();
+    drop_failed(false);
     sums_.forget_good_passes(*gradient.storage()->engine);
     latest_pass_ = pass.number;
     latest_failures_ = pass.failures;
     before_ = sums_;
   }
   if (reducer_) reducer_->added(index_);
+  dropped_ = false;
   sums_.add(pass, synchronizes(pass), shard, gradient);
 }
 
@@ -65,15 +66,15 @@ Passes GradientTree::passes() const {
   return all;
 }
 
-// Drops the gradients of passes that have failed, once the program knows.
-void GradientTree::drop_failed() {
-  bool dropped = sums_.drop_failed();
-  if (reducer_ && reducer_->drop_failed(index_)) dropped = true;
-  if (given_.defined() && of_given_.drop_failed(*given_.storage()->engine, std::span(&given_, 1))) {
+void GradientTree::drop_failed(bool read) {
+  bool dropped = sums_.drop_failed(read);
+  if (reducer_ && reducer_->drop_failed(index_, read)) dropped = true;
+  if (given_.defined() && of_given_.drop_failed(*given_.storage()->engine, std::span(&given_, 1), read)) {
     given_ = {};
     dropped = true;
   }
   if (!dropped) return;
+  dropped_ = true;
   ++version_;
   read_ = {};
 }
@@ -113,7 +114,7 @@ ReducedGradient GradientTree::mapped_sum(Device device) {
 }
 
 ReducedGradient GradientTree::sum(Device device) {
-  drop_failed();
+  drop_failed(true);
   // Where it adds up gradients of several passes, each reports its own failure.
   const FailureScope scope(latest_failures_);
   if (hooks_.empty() && !given_.defined()) return sum_of_passes(device);
@@ -155,6 +156,7 @@ void GradientTree::remove_hook(int number) {
 void GradientTree::clear() {
   if (StepRecorder* recorder = StepRecorder::current()) recorder->end_gradient(this);
   ++version_;
+  dropped_ = false;
   given_ = {};
   of_given_ = {};
   mapped_ = {};

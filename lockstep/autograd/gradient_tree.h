@@ -60,6 +60,12 @@ class GradientTree {
   // True if any shard of this process had a gradient, or set() gave one.
   bool present() const { return !sums_.empty() || given_.defined(); }
   void clear();
+  // Drops the gradients of passes that have failed, once the program knows; see Passes.
+  void drop_failed(bool read);
+  // True if that is why there is no gradient: none has been added or set, and clear() was not called since.
+  bool dropped() const { return dropped_; }
+  // Whether gradients of passes without `sync` wait in this process.
+  bool waits() const { return sums_.waits(); }
 
   // f32 or bf16. With bf16, every shard's gradient and every sum of two subtrees is rounded to it, so that gradients
   // can travel between processes as bf16. The total is f32 either way. Drops what has been added.
@@ -77,7 +83,6 @@ class GradientTree {
   Array tree_sum(std::span<const Array> leaves, Device device) const;
 
  private:
-  void drop_failed();
   ReducedGradient sum_of_passes(Device device);
   ReducedGradient mapped_sum(Device device);
 
@@ -88,6 +93,7 @@ class GradientTree {
   std::uint64_t version_ = 0;
   Array given_;
   Passes of_given_;
+  bool dropped_ = false;
   ReducedGradient mapped_;
   std::uint64_t mapped_version_ = 0;
   std::map<int, Hook> hooks_;

@@ -17,6 +17,7 @@ void Passes::add(const Passes& others) {
     if (std::ranges::find(all_, pass) == all_.end()) all_.push_back(pass);
   }
   forgot_ |= others.forgot_;
+  lost_ |= others.lost_;
 }
 
 void Passes::list_losses(std::vector<Resource>& all) const {
@@ -27,9 +28,9 @@ void Passes::list_losses(std::vector<Resource>& all) const {
   }
 }
 
-bool Passes::drop_failed(Engine& engine, std::span<const Array> sums) {
+bool Passes::drop_failed(Engine& engine, std::span<const Array> sums, bool read) {
   const std::uint64_t reports = engine.reports();
-  if (std::exchange(reports_, reports) == reports) return false;
+  if (std::exchange(reports_, reports) == reports && !(read && lost_)) return false;
   std::vector<Resource> data;
   const auto cancelled = [&](const Array& sum) {
     if (!sum.defined()) return false;
@@ -49,9 +50,15 @@ bool Passes::drop_failed(Engine& engine, std::span<const Array> sums) {
     reports_ = reports;
     return true;
   }
-  for (const Resource& lost : data) {
-    const FailurePtr why = engine.failure(lost);
-    if (why && !engine.unreported(*why)) engine.report_again(why);
+  lost_ = false;
+  for (const Resource& each : data) {
+    const FailurePtr why = engine.failure(each);
+    if (!why || engine.unreported(*why)) continue;
+    if (read) {
+      engine.report_again(why);
+    } else {
+      lost_ = true;
+    }
   }
   return false;
 }

@@ -127,7 +127,7 @@ Passes ShardTree::passes() const {
   return all;
 }
 
-bool ShardTree::drop_failed() {
+bool ShardTree::drop_failed(bool read) {
   const Array some = any();
   if (!some.defined()) return false;
   std::vector<Array> subtrees, unsynchronized;
@@ -135,7 +135,7 @@ bool ShardTree::drop_failed() {
   for (const auto& [shard, sum] : unsynchronized_) unsynchronized.push_back(sum);
   bool dropped = false;
   const auto drop = [&](Passes& passes, std::span<const Array> sums, auto& what) {
-    if (!passes.drop_failed(*some.storage()->engine, sums)) return;
+    if (!passes.drop_failed(*some.storage()->engine, sums, read)) return;
     what = {};
     dropped = true;
   };

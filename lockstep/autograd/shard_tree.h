@@ -37,7 +37,7 @@ class ShardTree {
   bool waits() const { return !unsynchronized_.empty(); }
   Passes passes() const;
   // See Passes. Returns whether anything was dropped.
-  bool drop_failed();
+  bool drop_failed(bool read);
   void forget_good_passes(Engine& engine);
 
   // Removes the waiting sums of disjoint subtrees, by first shard.

@@ -198,6 +198,13 @@ void Optimizer::step() {
       if (std::ranges::find(devices, d) == devices.end()) devices.push_back(d);
     }
   }
+  // All gradients are gone with a failed batch that the program knows of. The step is left out, as it would have been
+  // before the program knew.
+  const auto dropped = [](const Slot& slot) { return slot.parameter.gradient_tree().dropped(); };
+  if (devices.empty() && std::ranges::any_of(slots_, dropped)) {
+    zero_grad();
+    return;
+  }
   // Every replica of every parameter is updated, or none.
   std::vector<Resource> needed = losses();
   for (const ReducedGradient& g : gradients) {
@@ -274,10 +281,14 @@ void Optimizer::zero_grad() {
 }
 
 void Optimizer::check_any(std::string_view what, std::span<const Array> gradients) const {
-  check(std::ranges::any_of(gradients, &Array::defined),
-        "{}: none of the optimizer's parameters has a gradient (the first is \"{}\"): expected a call of backward() "
-        "before it, on a loss of their model",
-        what, slots_[0].parameter.name());
+  if (std::ranges::any_of(gradients, &Array::defined)) return;
+  check(std::ranges::none_of(slots_, [](const Slot& slot) { return slot.parameter.gradient_tree().dropped(); }),
+        "{}: the gradients were dropped, because their batch failed: expected backward() of another batch before it",
+        what);
+  fail(
+      "{}: none of the optimizer's parameters has a gradient (the first is \"{}\"): expected a call of backward() "
+      "before it, on a loss of their model",
+      what, slots_[0].parameter.name());
 }
 
 Array Optimizer::squared_norm(std::string_view what) const {

@@ -223,12 +223,17 @@ void BucketReducer::end_backward(const BackwardPass& pass) {
   step_ = step;
   waiting_ = !pass.sync || !synchronizes();
   Engine& engine = *state_of(communicator_->device(), "reducer").engine;
-  of_waiting_.drop_failed(engine, {});
+  of_waiting_.drop_failed(engine, {}, false);
   of_waiting_.add(pass.failures);
   of_waiting_.forget_good(engine);
   if (waiting_) return;
-  // Also parameters without a gradient in this pass: one of them would fail its whole bucket.
-  for (std::size_t i = 0; i < parameters_.size(); ++i) drop_failed(i);
+  // Also parameters without a gradient in this pass: one of them would fail its whole bucket, by a sum of an earlier
+  // round or by what waits in its tree.
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    GradientTree& tree = parameters_[i].gradient_tree();
+    if (tree.waits()) tree.drop_failed(false);
+    drop_failed(i, false);
+  }
   update_buckets();
   // Ranks compare this text, so a rank that has synchronized more or less often than the others gets an error.
   std::string when = fmt::format("step {}", step_ + 1);
@@ -405,12 +410,12 @@ void BucketReducer::added(std::size_t index) {
 
 void BucketReducer::clear(std::size_t index) { summed_[index] = {}; }
 
-bool BucketReducer::drop_failed(std::size_t index) {
+bool BucketReducer::drop_failed(std::size_t index, bool read) {
   if (summed_[index].empty()) return false;
   const auto [number, segment] = places_[index];
   const Bucket& bucket = *buckets_[number];
   const Array& sum = bucket.in_total[segment] ? bucket.total : bucket.sum;
-  return summed_[index].drop_failed(*sum.storage()->engine, std::span(&sum, 1));
+  return summed_[index].drop_failed(*sum.storage()->engine, std::span(&sum, 1), read);
 }
 
 Array BucketReducer::destination(std::size_t index, int shard, Device device) {

@@ -48,7 +48,7 @@ class BucketReducer : public GradientReducer, public std::enable_shared_from_thi
   void added(std::size_t index) override;
   void clear(std::size_t index) override;
   const Passes& passes(std::size_t index) const override { return summed_[index]; }
-  bool drop_failed(std::size_t index) override;
+  bool drop_failed(std::size_t index, bool read) override;
   std::uint64_t rounds() const override { return static_cast<std::uint64_t>(all_rounds_); }
   Array destination(std::size_t index, int shard, Device device) override;
 

@@ -33,6 +33,8 @@ class CopyTest : public ::testing::TestWithParam<bool> {
     return Array::from(v, shape);
   }
 
+  static Floats floats(const Array& x) { return ops::host_readable(x).to_vector<float>(); }
+
   Runtime runtime_{{.cpu_devices = 2, .cores_per_device = 1, .threads_per_shard = 1, .serial = GetParam()}};
 };
 
@@ -47,7 +49,7 @@ TEST_P(CopyTest, RoundTripThroughTwoDevices) {
   EXPECT_TRUE(back.device().is_host());
   for (const Array& t : {a, b, back}) {
     EXPECT_EQ(t.shape(), x.shape());
-    EXPECT_EQ(t.to_vector<float>(), x.to_vector<float>());
+    EXPECT_EQ(floats(t), floats(x));
   }
   EXPECT_EQ(ops::to_device(a, device(0)).storage(), a.storage());
   EXPECT_EQ(ops::to_device(x, kHost).storage(), x.storage());
@@ -65,7 +67,7 @@ TEST_P(CopyTest, ABlockingCopyIsThroughWithItsSource) {
     Array x = counting({1000});
     Array y = ops::to_device(x, device(0));
     std::fill_n(x.view().as<float>(), 1000, -1.0F);
-    ASSERT_EQ(ops::narrow(y, 7, 1).item<float>(), 7);
+    ASSERT_EQ(floats(ops::narrow(y, 7, 1)).at(0), 7);
   }
 }
 
@@ -78,7 +80,7 @@ TEST_P(CopyTest, NonBlockingCopiesHoldTheirMemory) {
     copies.push_back(ops::to_device(ops::affine(y, 2, 0), Device(), {.non_blocking = true}));
   }
   for (const Array& t : copies) {
-    Floats v = t.to_vector<float>();
+    Floats v = floats(t);
     EXPECT_EQ(v[5], 10);
     EXPECT_EQ(v[kMany - 1], 2.0F * (kMany - 1));
   }
@@ -99,13 +101,13 @@ TEST_P(CopyTest, LayoutsAndTypesChangeOnTheWay) {
   for (Layout layout : {Layout::channels_last, Layout::blocked16}) {
     Array y = ops::to_layout(x, layout);
     EXPECT_EQ(y.layout(), layout);
-    EXPECT_EQ(y.to_vector<float>(), x.to_vector<float>());
+    EXPECT_EQ(floats(y), floats(x));
     EXPECT_EQ(ops::to_device(y, device(1)).layout(), layout);
     EXPECT_EQ(ops::to_device(y, kHost).layout(), Layout::plain);
-    EXPECT_EQ(ops::to_device(y, kHost).to_vector<float>(), x.to_vector<float>());
+    EXPECT_EQ(ops::to_device(y, kHost).to_vector<float>(), floats(x));
     // 0 to 191 are bf16 numbers.
     Array half = ops::convert(y, DType::bf16, Layout::plain);
-    EXPECT_EQ(half.to_vector<float>(), x.to_vector<float>());
+    EXPECT_EQ(floats(half), floats(x));
   }
   EXPECT_ERROR(ops::to_layout(ops::to_device(counting({2, 3, 1, 2}), device(0)), Layout::blocked16),
                "[2, 3, 1, 2] cannot be blocked16");
@@ -122,7 +124,7 @@ TEST_P(CopyTest, ALayoutThatOrdersEverythingAlikeIsNoCopy) {
 TEST_P(CopyTest, PartsOfAStorageMayBeCopied) {
   Array x = ops::to_device(counting({6}), device(0)), y = ops::to_device(Array::host({6}), device(1));
   ops::copy_(ops::narrow(x, 1, 2), ops::narrow(y, 3, 2));
-  EXPECT_EQ(y.to_vector<float>(), (Floats{0, 0, 0, 1, 2, 0}));
+  EXPECT_EQ(floats(y), (Floats{0, 0, 0, 1, 2, 0}));
 }
 
 TEST_P(CopyTest, Concatenate) {
@@ -133,7 +135,7 @@ TEST_P(CopyTest, Concatenate) {
     Array all = ops::concatenate(parts, where);
     EXPECT_EQ(all.device(), where);
     EXPECT_EQ(all.shape(), (Shape{3, 3}));
-    EXPECT_EQ(all.to_vector<float>(), expected);
+    EXPECT_EQ(floats(all), expected);
   }
   parts[1] = ops::to_device(counting({2, 4}), device(0));
   EXPECT_ERROR(ops::concatenate(parts, device(0)),
@@ -158,12 +160,12 @@ TEST_P(CopyTest, CopyFromOverwritesInPlace) {
     ops::copy_(x, near, options);
     ops::copy_(near, far, options);
     ops::copy_(far, back, options);
-    for (const Array& t : {near, far, back}) EXPECT_EQ(t.to_vector<float>(), host.to_vector<float>());
+    for (const Array& t : {near, far, back}) EXPECT_EQ(floats(t), floats(host));
     // Later operations see the new elements.
     const Array twice = ops::affine(far, 2, 0);
     ops::copy_(ops::affine(x, 0, 7), far, options);
-    EXPECT_EQ(twice.to_vector<float>(), (Floats{0, 2, 4, 6, 8, 10}));
-    EXPECT_EQ(far.to_vector<float>(), Floats(6, 7));
+    EXPECT_EQ(floats(twice), (Floats{0, 2, 4, 6, 8, 10}));
+    EXPECT_EQ(floats(far), Floats(6, 7));
   }
   EXPECT_ERROR(ops::copy_(counting({3, 2}), x),
                fmt::format("copy: from [3, 2] f32 on host to [2, 3] f32 on {}", device(0).name()));
@@ -174,10 +176,10 @@ TEST_P(CopyTest, OverlappingMemoryIsAnError) {
   const Array x = ops::to_device(counting({4}), device(0));
   ops::copy_(x, x);
   ops::copy_(ops::narrow(x, 0, 2), ops::narrow(x, 2, 2));
-  EXPECT_EQ(x.to_vector<float>(), (Floats{0, 1, 0, 1}));
+  EXPECT_EQ(floats(x), (Floats{0, 1, 0, 1}));
   EXPECT_ERROR(ops::copy_(ops::narrow(x, 0, 3), ops::narrow(x, 1, 3)),
                "which share some elements, expected separate memory");
-  EXPECT_EQ(x.to_vector<float>(), (Floats{0, 1, 0, 1}));
+  EXPECT_EQ(floats(x), (Floats{0, 1, 0, 1}));
 }
 
 TEST_P(CopyTest, DevicesOfTwoRuntimesAreAnError) {
@@ -245,9 +247,9 @@ TEST_F(LanesTest, CopiesInDoNotWaitBehindCopiesOut) {
   const Array y = zeros();
   hold(y);
   const Array out = ops::to_device(y, Device(), {.non_blocking = true});
-  EXPECT_EQ(ops::to_device(Array::from<float>({1, 2}, {2}), device()).to_vector<float>(), (Floats{1, 2}));
+  EXPECT_EQ(floats(ops::to_device(Array::from<float>({1, 2}, {2}), device())), (Floats{1, 2}));
   go();
-  EXPECT_EQ(out.to_vector<float>(), Floats(4, 1));
+  EXPECT_EQ(floats(out), Floats(4, 1));
 }
 
 // The lane of shard 0, which the first task holds, is not that of the others.
@@ -255,13 +257,13 @@ TEST_F(LanesTest, IndependentTasksSpread) {
   const Array y = zeros(), x = zeros();
   const InterOpParallelGuard spread;
   hold(y);
-  EXPECT_EQ(ops::affine(x, 1, 3).to_vector<float>(), Floats(4, 3));
+  EXPECT_EQ(floats(ops::affine(x, 1, 3)), Floats(4, 3));
   const Array z = ops::empty_like(x);
   ops::copy_(x, z);
-  EXPECT_EQ(z.to_vector<float>(), Floats(4, 0));
+  EXPECT_EQ(floats(z), Floats(4, 0));
   const Array after = ops::affine(y, 2, 1);
   go();
-  EXPECT_EQ(after.to_vector<float>(), Floats(4, 3));
+  EXPECT_EQ(floats(after), Floats(4, 3));
 }
 
 TEST_F(LanesTest, WithoutTheScopeALaneIsTheShards) {
@@ -297,7 +299,7 @@ TEST_F(LanesTest, SpreadTasksDoNotWaitForFreedMemory) {
   y = {};
   const Array z = ops::affine(x, 1, 3);
   EXPECT_NE(z.view().data, held);
-  EXPECT_EQ(z.to_vector<float>(), Floats(4, 3));
+  EXPECT_EQ(floats(z), Floats(4, 3));
 }
 
 TEST(Reshape, InfersOneExtent) {
@@ -322,8 +324,8 @@ TEST_P(CopyTest, OnlyPlainElementsAreReshaped) {
 
 TEST(Narrow, IsAHandleToRows) {
   const Array x = Array::from<float>({1, 2, 3, 4, 5, 6}, {3, 2});
-  EXPECT_EQ(ops::narrow(x, 1, 2).to_vector<float>(), (Floats{3, 4, 5, 6}));
-  EXPECT_EQ(ops::narrow(ops::narrow(x, 1, 2), 1, 1).to_vector<float>(), (Floats{5, 6}));
+  EXPECT_EQ(floats(ops::narrow(x, 1, 2)), (Floats{3, 4, 5, 6}));
+  EXPECT_EQ(floats(ops::narrow(ops::narrow(x, 1, 2), 1, 1)), (Floats{5, 6}));
   EXPECT_EQ(ops::narrow(x, 3, 0).numel(), 0);
   EXPECT_EQ(ops::narrow(x.with_shard(3), 0, 2).shard(), 3);
   EXPECT_ERROR(ops::narrow(x, 2, 2), "narrow: rows [2, 4) of an array with 3 rows");

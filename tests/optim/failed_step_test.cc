@@ -15,6 +15,7 @@
 #include "lockstep/optim/adam.h"
 #include "lockstep/optim/loss_scaler.h"
 #include "lockstep/optim/optimizer.h"
+#include "lockstep/optim/sgd.h"
 #include "lockstep/optim/weight_average.h"
 #include "lockstep/runtime/device_state.h"
 #include "lockstep/runtime/random_state.h"
@@ -266,6 +267,42 @@ TEST_P(FailedStep, LeavesTheLossScale) {
   EXPECT_THROW(bad.item(), TaskError);
   EXPECT_EQ(scaler.state().scale, 8);
   EXPECT_EQ(scaler.state().good_steps, 0);
+}
+
+// As if the program had called step() before it read the error: nothing is left to step with.
+TEST_P(FailedStep, WhoseErrorIsReadFirstDoesNotCount) {
+  model_.step(model_.good_loss(1));
+  const Tensor bad = model_.bad_words();
+  bad.backward();
+  EXPECT_THROW(bad.item(), TaskError);
+  EXPECT_ERROR(model_.optimizer_->clip_grad_norm(1), "the gradients were dropped, because their batch failed");
+  model_.optimizer_->step();
+  EXPECT_EQ(model_.optimizer_->steps(), 1);
+  EXPECT_EQ(state_of(model_.runtime_.devices()[0], "test").random->step(), 1U);
+  for (int seed = 2; seed <= 3; ++seed) model_.step(model_.good_loss(seed));
+  for (int seed = 1; seed <= 3; ++seed) same_.step(same_.good_loss(seed));
+  EXPECT_EQ(model_.state(), same_.state());
+}
+
+// Its gradient adds up for ever, and nobody reads it.
+TEST_P(FailedStep, OfAParameterWithoutAnOptimizerIsReportedOnce) {
+  Sgd head(std::vector<Parameter>{model_.net_.parameters().back()}, {.lr = 0.1});
+  std::vector<Tensor> losses;
+  int thrown = 0;
+  for (int step = 0; step < 12; ++step) {
+    losses.push_back(step == 3 ? model_.bad_labels() : model_.good_loss(step));
+    losses.back().backward();
+    head.step();
+    if (step < 2) continue;
+    try {
+      losses[static_cast<std::size_t>(step) - 2].item();
+    } catch (const TaskError&) {
+      ++thrown;
+      EXPECT_EQ(step, 5);
+    }
+  }
+  EXPECT_EQ(thrown, 1);
+  model_.runtime_.synchronize();
 }
 
 // A label that is none fails the gradient, and a task beside it, apart from the loss.

@@ -171,7 +171,7 @@ struct SideBySide : Module {
 
 // Trains one rank on good batches, for which only `a` is used, with or without a bad one before them.
 std::vector<std::string> train_side_by_side(const BucketOptions& buckets,
-                                            const std::function<Tensor(SideBySide&, Tensor)>& bad) {
+                                            const std::function<Tensor(SideBySide&, Tensor)>& bad, bool sync = true) {
   std::vector<std::string> hashes;
   for (const bool fails : {false, true}) {
     expect_fine(run_ranks(1, [&](Rank& r) {
@@ -191,6 +191,7 @@ std::vector<std::string> train_side_by_side(const BucketOptions& buckets,
       const Tensor other = loss_of(fails ? 9 : 1);
       if (fails) {
         const Tensor loss = bad(net, other);
+        const auto held = sync ? nullptr : ddp.no_sync();
         loss.backward();
         EXPECT_THROW(loss.item(), TaskError);
       }
@@ -207,6 +208,13 @@ std::vector<std::string> train_side_by_side(const BucketOptions& buckets,
 // Its sum lies in the failed bucket.
 TEST(DistributedDataParallel, AParameterWithoutAGradientDoesNotFailTheNextStep) {
   const auto hashes = train_side_by_side({}, [](SideBySide&, const Tensor& loss) { return loss; });
+  EXPECT_EQ(hashes.at(0), hashes.at(1));
+}
+
+// Its gradient waits in the layer that the next batch leaves out.
+TEST(DistributedDataParallel, AnUnsynchronizedBatchThatFailsDoesNotFailTheNextStep) {
+  const auto hashes = train_side_by_side(
+      {}, [](SideBySide&, const Tensor& loss) { return loss; }, false);
   EXPECT_EQ(hashes.at(0), hashes.at(1));
 }
 

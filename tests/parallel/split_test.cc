@@ -6,6 +6,7 @@
 
 #include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/placement.h"
+#include "lockstep/ops/copy.h"
 #include "lockstep/parallel/split.h"
 #include "lockstep/runtime/runtime.h"
 #include "tests/expect_error.h"
@@ -64,7 +65,7 @@ TEST(SplitAndLoad, PutsEachShardWithItsRowsOnItsDevice) {
     EXPECT_EQ(batch.parts()[s].device(), runtime.devices()[s]);
     EXPECT_EQ(batch.parts()[s].shard(), static_cast<int>(s));
     EXPECT_EQ(batch.parts()[s].shape(), (Shape{batch.placement()->rows()[s], 2}));
-    for (const float value : batch.parts()[s].to_vector<float>()) EXPECT_EQ(value, next++);
+    for (const float value : ops::host_readable(batch.parts()[s]).to_vector<float>()) EXPECT_EQ(value, next++);
   }
   EXPECT_EQ(next, 20);
 }
@@ -78,7 +79,7 @@ TEST(SplitAndLoad, CutsTheSameShardsForAnyNumberOfDevices) {
     ASSERT_EQ(batch.placement()->rows(), Sizes({4, 4, 4, 4, 4, 4, 4, 2}));
     for (std::size_t s = 0; s < 8; ++s) {
       EXPECT_EQ(batch.parts()[s].device(), all[s * d / 8]);
-      EXPECT_EQ(batch.parts()[s].to_vector<float>().front(), static_cast<float>(4 * s));
+      EXPECT_EQ(ops::host_readable(batch.parts()[s]).to_vector<float>().front(), static_cast<float>(4 * s));
     }
   }
 }
@@ -88,8 +89,8 @@ TEST(SplitAndLoad, TakesFromDevicesToo) {
   const Tensor x = Tensor::from(counting(6), {6}).to(runtime.devices()[1]);
   const Tensor batch = split_and_load(x, runtime.devices());
   EXPECT_EQ(batch.parts()[0].device(), runtime.devices()[0]);
-  EXPECT_EQ(batch.parts()[0].to_vector<float>(), (std::vector<float>{0, 1, 2}));
-  EXPECT_EQ(batch.parts()[1].to_vector<float>(), (std::vector<float>{3, 4, 5}));
+  EXPECT_EQ(ops::host_readable(batch.parts()[0]).to_vector<float>(), (std::vector<float>{0, 1, 2}));
+  EXPECT_EQ(ops::host_readable(batch.parts()[1]).to_vector<float>(), (std::vector<float>{3, 4, 5}));
 }
 
 TEST(SplitAndLoad, GivesDevicesShardsInProportionToTheirWeights) {
@@ -100,7 +101,7 @@ TEST(SplitAndLoad, GivesDevicesShardsInProportionToTheirWeights) {
   EXPECT_EQ(batch.placement()->rows(), Sizes({4, 4, 4, 4, 4, 4, 4, 2}));
   for (std::size_t s = 0; s < 8; ++s) {
     EXPECT_EQ(batch.parts()[s].device(), devices[s < 1 ? 0 : s < 6 ? 1 : 2]) << s;
-    EXPECT_EQ(batch.parts()[s].to_vector<float>().front(), static_cast<float>(4 * s));
+    EXPECT_EQ(ops::host_readable(batch.parts()[s]).to_vector<float>().front(), static_cast<float>(4 * s));
   }
   EXPECT_ERROR(split_and_load(x, devices, {.shards = 8, .balance = {.weights = {2, 1}}}),
                "balance 2,1: 2 weights for 3 devices, expected one for each");
