@@ -23,6 +23,8 @@ namespace {
 
 using Floats = std::vector<float>;
 
+Floats floats(const Array& x) { return ops::host_readable(x).to_vector<float>(); }
+
 class CopyTest : public ::testing::TestWithParam<bool> {
  protected:
   Device device(std::size_t i) { return runtime_.devices()[i]; }
@@ -32,8 +34,6 @@ class CopyTest : public ::testing::TestWithParam<bool> {
     std::iota(v.begin(), v.end(), 0.0F);
     return Array::from(v, shape);
   }
-
-  static Floats floats(const Array& x) { return ops::host_readable(x).to_vector<float>(); }
 
   Runtime runtime_{{.cpu_devices = 2, .cores_per_device = 1, .threads_per_shard = 1, .serial = GetParam()}};
 };
