@@ -203,6 +203,7 @@ void Optimizer::step() {
   const auto dropped = [](const Slot& slot) { return slot.parameter.gradient_tree().dropped(); };
   if (devices.empty() && std::ranges::any_of(slots_, dropped)) {
     zero_grad();
+    add_random_steps(0);  // the next step draws as if the batch had not been there
     return;
   }
   // Every replica of every parameter is updated, or none.
