@@ -1,7 +1,7 @@
 // The windows of two-dimensional convolutions and pooling. Height comes first, then width. Along each axis, H becomes
 //   convolution: H' = floor((H + 2 padding - dilation (kernel - 1) - 1) / stride) + 1
 //   pooling:     H' = floor((H + 2 padding - kernel) / stride) + 1, with ceil_mode rounded up
-// It is an error if the window does not fit the padded image.
+// It is an error if the window does not fit the padded image, also with ceil_mode, where PyTorch may accept it.
 #pragma once
 
 #include <array>

@@ -482,6 +482,7 @@ void Engine::Impl::report(FailurePtr failure, Lock guard) {
   if (group) {
     // The roots' failures are reported with this one.
     for (const Resource& root : group->roots) {
+      if (root.state()->graph != &graph) continue;  // another engine's, which reports its failures itself
       HostWaiter waiter;
       guard = wait(waiter, [&] { graph.wait_unused(root, waiter); });
       told.merge(graph.take_failure_of(root));
@@ -707,6 +708,7 @@ bool Engine::unreported(const Failure& failure) const {
 
 bool Engine::reported(const FailureGroup& group) {
   const auto thrown = [&](const Resource& root) {
+    if (root.state()->graph != &impl_->graph) return false;
     wait_unused(root);
     const FailurePtr why = failure(root);
     return why && !unreported(*why);

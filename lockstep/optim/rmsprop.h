@@ -15,6 +15,8 @@ namespace LOCKSTEP_API lockstep {
 // RMSprop (Tieleman and Hinton 2012), as in PyTorch. With a mean square v, a mean a, and a buffer m that start at 0:
 //   g += weight_decay w;  v = alpha v + (1 - alpha) g^2;  if centered, a = alpha a + (1 - alpha) g;
 //   m = momentum m + g / (sqrt(v - a^2) + eps);  w -= lr m
+// As in PyTorch, a gradient that hardly changes makes v - a^2 vanish with `centered`, or negative by rounding: the step
+// is then g / eps, or NaN.
 class RMSprop : public Optimizer {
  public:
   RMSprop(const ParameterGroups& parameters, RMSpropOptions options);

@@ -8,6 +8,7 @@
 
 #include "lockstep/autograd/no_grad.h"
 #include "lockstep/autograd/node.h"
+#include "lockstep/ops/copy.h"
 #include "lockstep/parallel/split.h"
 
 namespace lockstep {
@@ -38,7 +39,7 @@ Accuracy count_correct(const Predictions& p) {
   const auto* label = p.labels.view().as<std::int64_t>();
   Accuracy found;
   for (const Array& shard : p.classes.parts()) {
-    for (std::int64_t prediction : shard.to_vector<std::int64_t>()) {
+    for (std::int64_t prediction : ops::host_readable(shard).to_vector<std::int64_t>()) {
       found.correct += prediction == *label;
       found.total += *label != kIgnoredLabel;
       ++label;
@@ -173,7 +174,7 @@ std::vector<Misclassified> misclassified(Module& module, DataLoader& loader, con
     const auto* label = batch[1].view().as<std::int64_t>();
     const Tensor predictions = per_shard(classes, x);
     for (const Array& shard : predictions.parts()) {
-      for (std::int64_t predicted : shard.to_vector<std::int64_t>()) {
+      for (std::int64_t predicted : ops::host_readable(shard).to_vector<std::int64_t>()) {
         if (predicted != *label && *label != kIgnoredLabel) wrong.push_back({index, *label, predicted});
         ++label;
         ++index;
