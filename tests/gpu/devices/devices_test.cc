@@ -9,6 +9,7 @@
 
 #include "lockstep/autograd/functions.h"
 #include "lockstep/checkpoint/weights.h"
+#include "lockstep/data/tensor_dataset.h"
 #include "lockstep/device/gpu.h"
 #include "lockstep/engine/trace.h"
 #include "lockstep/models/lenet.h"
@@ -29,6 +30,7 @@
 #include "lockstep/parallel/recorded_step.h"
 #include "lockstep/parallel/split.h"
 #include "lockstep/runtime/runtime.h"
+#include "lockstep/train/evaluate.h"
 #include "tests/expect_error.h"
 #include "tests/logical_tensors.h"
 
@@ -168,6 +170,24 @@ TEST_P(GpuTest, BadLabelsAreNamed) {
     runtime_->synchronize();
   } catch (const Error&) {
   }
+}
+
+// The predictions lie on the GPU, where the host cannot read them.
+TEST_P(GpuTest, EvaluationCountsWhatACpuCounts) {
+  std::vector<std::int64_t> labels(20);
+  for (std::size_t i = 0; i < labels.size(); ++i) labels[i] = static_cast<std::int64_t>(i) % 3;
+  const auto data = std::make_shared<TensorDataset>(
+      std::vector<Tensor>{Tensor(Random(1).floats({20, 4})), Tensor::from(labels, {20})});
+  DataLoader loader(data, {.batch_size = 8});
+  const auto count_on = [&](Device device) {
+    Linear net({.in_features = 4, .out_features = 3});
+    net.initialize(Xavier{}, {device}, {.seed = 3});
+    const EvaluateOptions options{.devices = {device}, .split = {.shards = 2}};
+    const Accuracy found = evaluate(net, loader, options);
+    EXPECT_EQ(misclassified(net, loader, options).size(), static_cast<std::size_t>(found.total - found.correct));
+    return found.correct;
+  };
+  EXPECT_EQ(count_on(a_), count_on(cpu_));
 }
 
 TEST_P(GpuTest, OutOfMemorySaysWhoHoldsWhat) {
