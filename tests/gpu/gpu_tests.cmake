@@ -23,7 +23,7 @@ function(gpu_tests PREFIX)
   file(GLOB sources CONFIGURE_DEPENDS ${tests}/gpu/devices/*.cc)
   add_executable(${PREFIX}gpu_devices_test ${sources})
   moved_tests(${PREFIX}gpu_devices_test ${tests}/gpu/devices/runtime_on_gpu.h ${device_tests})
-  lockstep_link_layers(${PREFIX}gpu_devices_test ${ARGN} parallel models checkpoint)
+  lockstep_link_layers(${PREFIX}gpu_devices_test ${ARGN} train models)
 
   set(rank_tests parallel/lockstep_property_test parallel/distributed_data_parallel_test
                  parallel/distributed_data_parallel_errors_test parallel/distributed_shares_test)
