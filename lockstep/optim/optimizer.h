@@ -121,8 +121,8 @@ class Optimizer {
   };
   virtual Rule rule() const = 0;
   // The number of steps so far. Keys of random operations depend on the steps of all optimizers together. A step that
-  // was left out because its batch failed no longer counts once the error has been thrown; a step() after that error, of
-  // which no gradient is left, does not count at all.
+  // was left out because its batch failed no longer counts once the error has been thrown; a step() after that error,
+  // of which no gradient is left, does not count at all.
   std::int64_t steps() const;
 
   // The state that a checkpoint stores, as named host tensors: "momentum.fc.1.weight", "steps", and "learning_rates" of
