@@ -141,9 +141,9 @@ DType KernelCall::dtype() const {
   return std::visit([](const auto& c) { return dtype_of(c); }, call);
 }
 
-std::vector<KernelCall> kernel_calls(const JobOptions& options) {
+std::vector<KernelCall> kernel_calls(const CommonOptions& options) {
   TrainOptions o;
-  static_cast<JobOptions&>(o) = options;
+  static_cast<CommonOptions&>(o) = options;
   CallLog log;  // lives longer than the device whose kernels write it
   ToolJob job = make_job(o);
   KernelFamilies& families = state_of(job.devices().at(0), "bench kernels").backend->families();

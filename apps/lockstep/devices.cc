@@ -3,7 +3,7 @@
 #include <cstdio>
 
 #include "commands.h"
-#include "job_options.h"
+#include "common_options.h"
 #include "lockstep/comm/device_links.h"
 #include "lockstep/device/gpu.h"
 
@@ -20,7 +20,7 @@ std::string cores(const std::vector<int>& cpus) {
 
 Command add_devices(CLI::App& parent) {
   auto* app = parent.add_subcommand("devices", "List the devices: name, kind, cores or GPU model, memory");
-  auto options = std::make_shared<JobOptions>();
+  auto options = std::make_shared<CommonOptions>();
   options->open_shards = OpenShards::of_devices;  // a list has no batch
   options->add_devices(*app);
   return [options] {

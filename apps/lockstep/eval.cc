@@ -7,7 +7,7 @@ namespace lockstep::app {
 
 Command add_eval(CLI::App& parent) {
   auto* app = parent.add_subcommand("eval", "Measure saved weights on the test data: accuracy and other metrics");
-  auto options = std::make_shared<JobOptions>();
+  auto options = std::make_shared<CommonOptions>();
   options->open_shards = OpenShards::enough;
   options->add_model(*app);
   options->add_init_from(*app);

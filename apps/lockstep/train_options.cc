@@ -146,7 +146,7 @@ void TrainOptions::add_to(CLI::App& app) {
 }
 
 void TrainOptions::choose_defaults(const CLI::App& app) {
-  JobOptions::choose_defaults(app);
+  CommonOptions::choose_defaults(app);
   if (is_language_model()) {
     if (!is_given(app, "--optimizer")) optimizer = "adamw";
     if (!is_given(app, "--lr")) lr = 0.001;

@@ -6,12 +6,12 @@
 #include <string>
 #include <vector>
 
-#include "job_options.h"
+#include "common_options.h"
 #include "lockstep/train/trainer.h"
 
 namespace lockstep::app {
 
-struct TrainOptions : JobOptions {
+struct TrainOptions : CommonOptions {
   std::int64_t epochs = 10;
   std::int64_t max_steps = 0;
   double lr = 0.1;

@@ -1,4 +1,4 @@
-#include "job_options.h"
+#include "common_options.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -20,7 +20,7 @@ constexpr int kMostDevices = 1024;
 bool is_list(const std::string& devices) { return devices != "auto" && devices != "cpu" && devices != "cuda"; }
 
 // The devices that a list names, or that `auto` and --num-devices find.
-DeviceList wanted_devices(const JobOptions& o) {
+DeviceList wanted_devices(const CommonOptions& o) {
   if (is_list(o.devices)) {
     try {
       return parse_device_list(o.devices);
@@ -46,7 +46,7 @@ int devices_of_all_ranks(const DeviceList& wanted, ProcessGroup& group) {
 }
 
 // V of the recipe. By default a function of the batch alone, so that the bits do not depend on the devices.
-int shards_of(const JobOptions& o, const DeviceList& wanted, int devices, int ranks) {
+int shards_of(const CommonOptions& o, const DeviceList& wanted, int devices, int ranks) {
   const bool gpus = !wanted.options.cuda.empty() || wanted.options.cuda_logical > 0;
   const std::int64_t batch = o.batch_size / o.accumulate;
   if (o.shards == 0 && (gpus || o.open_shards == OpenShards::of_devices)) return devices;
@@ -70,7 +70,7 @@ int shards_of(const JobOptions& o, const DeviceList& wanted, int devices, int ra
 }
 
 // Chooses T if the user omits it: enough threads to keep all cores busy, but 1 if they decide the bits.
-int open_threads(const JobOptions& o, const DeviceList& wanted, int shards, int ranks) {
+int open_threads(const CommonOptions& o, const DeviceList& wanted, int shards, int ranks) {
   if (o.dtype == "bf16" || o.open_shards == OpenShards::of_devices) return 1;
   const int cores =
       o.cores_per_device > 0 ? o.cores_per_device : static_cast<int>(available_cpus().size()) / wanted.count;
@@ -81,7 +81,7 @@ int open_threads(const JobOptions& o, const DeviceList& wanted, int shards, int 
 
 }  // namespace
 
-std::string idle_cores(const JobOptions& o, const ToolJob& job) {
+std::string idle_cores(const CommonOptions& o, const ToolJob& job) {
   if (job.devices()[0].kind() != DeviceKind::cpu) return "";
   const int devices = static_cast<int>(job.devices().size());
   const int cores = o.cores_per_device > 0 ? o.cores_per_device * devices : static_cast<int>(available_cpus().size());
@@ -110,7 +110,7 @@ CLI::Validator number_in(double low, double high) {
       fmt::format("FLOAT in [{} - {}]", low, high));
 }
 
-void JobOptions::add_model(CLI::App& app) {
+void CommonOptions::add_model(CLI::App& app) {
   std::vector<std::string> names = model_names();
   names.insert(names.end(), {"gpt", "lstm"});
   app.add_option("--model", model, "resnet18, lenet, mlp: images; gpt, lstm: text, character by character")
@@ -130,23 +130,23 @@ void JobOptions::add_model(CLI::App& app) {
                "Never use Winograd's algorithm for f32 convolutions on CPUs; slower, changes the bits");
 }
 
-void JobOptions::add_dropout(CLI::App& app) {
+void CommonOptions::add_dropout(CLI::App& app) {
   app.add_option("--dropout", dropout, "gpt, lstm: dropout probability")
       ->check(number_in(0, 0.99))
       ->capture_default_str();
 }
 
-void JobOptions::add_init_from(CLI::App& app) {
+void CommonOptions::add_init_from(CLI::App& app) {
   app.add_option("--init-from", init_from,
                  "Load the weights from this safetensors file, checkpoint, or folder of checkpoints (the newest)")
       ->check(CLI::ExistingPath);
 }
 
-void JobOptions::add_tf32(CLI::App& app) {
+void CommonOptions::add_tf32(CLI::App& app) {
   app.add_flag("--tf32", tf32, "Multiply f32 on GPUs in TF32, with a mantissa of 10 bits; changes the bits");
 }
 
-void JobOptions::add_devices(CLI::App& app) {
+void CommonOptions::add_devices(CLI::App& app) {
   app.add_option("--devices", devices,
                  "A list, such as cpu:0,cpu:1 or cuda:0/0,cuda:0/1 (logical devices of a GPU); cpu or cuda: only that "
                  "kind; auto: GPUs if there are any, otherwise CPU devices")
@@ -159,7 +159,7 @@ void JobOptions::add_devices(CLI::App& app) {
       ->check(CLI::Range(1, 4096));
 }
 
-void JobOptions::add_shards(CLI::App& app) {
+void CommonOptions::add_shards(CLI::App& app) {
   struct Help {
     const char *shards, *threads, *batch;
   };
@@ -186,18 +186,18 @@ void JobOptions::add_shards(CLI::App& app) {
       ->capture_default_str();
 }
 
-void JobOptions::add_data(CLI::App& app) {
+void CommonOptions::add_data(CLI::App& app) {
   app.add_option("--data", data,
                  "Folder with the four IDX files of Fashion-MNIST [LOCKSTEP_DATA, or the Debian package's folder]; "
                  "gpt, lstm: a text file");
 }
 
-void JobOptions::add_limit_test(CLI::App& app) {
+void CommonOptions::add_limit_test(CLI::App& app) {
   app.add_option("--limit-test", limit_test, "Use only the first N test examples [all]")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
 }
 
-void JobOptions::add_metrics(CLI::App& app) {
+void CommonOptions::add_metrics(CLI::App& app) {
   app.add_option("--metrics", metrics,
                  "Also measure these on the test data, comma-separated: top5_accuracy (or another number), perplexity, "
                  "confusion_matrix [none; gpt, lstm: perplexity]")
@@ -209,13 +209,13 @@ bool is_given(const CLI::App& app, const std::string& option) {
   return found != nullptr && found->count() > 0;
 }
 
-int JobOptions::shards_of_batch() const {
+int CommonOptions::shards_of_batch() const {
   const std::int64_t batch = batch_size / accumulate;
   // A window of a text is as much work as several pictures.
   return default_shards(is_language_model() ? 8 * batch : batch);
 }
 
-void JobOptions::choose_defaults(const CLI::App& app) {
+void CommonOptions::choose_defaults(const CLI::App& app) {
   if (direct_conv && !has_convolutions()) {
     notices.push_back(fmt::format("--direct-conv changes nothing: the model {} has no convolutions", model));
     direct_conv = false;
@@ -233,7 +233,7 @@ void JobOptions::choose_defaults(const CLI::App& app) {
   if (!is_given(app, "--batch-size")) batch_size = 32;
 }
 
-ToolJob make_job(const JobOptions& o, std::shared_ptr<ProcessGroup> group) {
+ToolJob make_job(const CommonOptions& o, std::shared_ptr<ProcessGroup> group) {
   if (o.num_devices > 0 && is_list(o.devices))
     throw UsageError("--devices with a list and --num-devices cannot be combined");
   const DeviceList wanted = wanted_devices(o);

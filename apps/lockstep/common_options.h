@@ -22,7 +22,7 @@ enum class OpenShards {
   enough,      // of_batch, or one for each device if that is more; for evaluation, whose result does not depend on V
 };
 
-struct JobOptions {
+struct CommonOptions {
   std::string model = "resnet18";
   std::string data;
   std::string devices = "auto";
@@ -85,11 +85,11 @@ struct ToolJob : Job {
 
 // A collective of the group's ranks. Chooses the devices and shards that the user omitted. Throws UsageError if there
 // are fewer shards than devices of all ranks. Rank 0 writes notices to standard error, with those of the options.
-ToolJob make_job(const JobOptions& options, std::shared_ptr<ProcessGroup> group = make_local_groups(1)[0]);
+ToolJob make_job(const CommonOptions& options, std::shared_ptr<ProcessGroup> group = make_local_groups(1)[0]);
 
 // The number of cores without a shard, and the option that uses them: "8 of 16 cores idle (--threads-per-shard 2 uses
 // them, with other bits)". Empty if all cores have work.
-std::string idle_cores(const JobOptions& options, const ToolJob& job);
+std::string idle_cores(const CommonOptions& options, const ToolJob& job);
 
 // Whether the user gave the option; false if the command has none of that name.
 bool is_given(const CLI::App& app, const std::string& option);
