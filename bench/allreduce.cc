@@ -7,7 +7,7 @@
 #include <memory>
 #include <numeric>
 
-#include "apps/lockstep/job_options.h"
+#include "apps/lockstep/common_options.h"
 #include "bench/benchmark.h"
 #include "lockstep/base/error.h"
 #include "lockstep/comm/process_group.h"

@@ -7,7 +7,6 @@
 #include <mutex>
 
 #include "apps/lockstep/learning_task.h"
-#include "apps/lockstep/train_options.h"
 #include "lockstep/runtime/device_state.h"
 
 namespace lockstep::app {
@@ -141,9 +140,7 @@ DType KernelCall::dtype() const {
   return std::visit([](const auto& c) { return dtype_of(c); }, call);
 }
 
-std::vector<KernelCall> kernel_calls(const JobOptions& options) {
-  TrainOptions o;
-  static_cast<JobOptions&>(o) = options;
+std::vector<KernelCall> kernel_calls(const TrainOptions& o) {
   CallLog log;  // lives longer than the device whose kernels write it
   ToolJob job = make_job(o);
   KernelFamilies& families = state_of(job.devices().at(0), "bench kernels").backend->families();

@@ -5,7 +5,7 @@
 #include <variant>
 #include <vector>
 
-#include "apps/lockstep/job_options.h"
+#include "apps/lockstep/train_options.h"
 #include "lockstep/backend/conv.h"
 #include "lockstep/backend/matmul.h"
 
@@ -72,6 +72,6 @@ struct KernelCall {
 
 // Runs one training step of the model, on made-up examples and one shard, and returns its calls in order, equal ones
 // counted.
-std::vector<KernelCall> kernel_calls(const JobOptions& options);
+std::vector<KernelCall> kernel_calls(const TrainOptions& options);
 
 }  // namespace lockstep::app

@@ -159,7 +159,7 @@ Speeds measure(const KernelCall& call, const Kernels& ours, const std::optional<
   return s;
 }
 
-void measure_kernels(JobOptions o, const BenchOptions& common, Report& report) {
+void measure_kernels(TrainOptions o, const BenchOptions& common, Report& report) {
   o.devices = "cpu";
   o.num_devices = 1;
   o.shards = 1;
@@ -202,9 +202,9 @@ void measure_kernels(JobOptions o, const BenchOptions& common, Report& report) {
 }  // namespace
 
 Benchmark add_bench_kernels(CLI::App& app) {
-  auto o = std::make_shared<JobOptions>();
+  auto o = std::make_shared<TrainOptions>();
   o->batch_size = 32;
-  o->add_model(app);
+  o->add_to(app, {"--model", "--context", "--layers", "--heads", "--width", "--dtype", "--direct-conv"});
   app.add_option("--batch-size", o->batch_size, "Examples per shard")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20))
       ->capture_default_str();

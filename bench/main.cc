@@ -23,7 +23,8 @@ Command add_benchmarks(CLI::App& parent) {
     sub->add_option("--rounds", common->rounds, "Number of rounds; results are medians over them")
         ->check(CLI::Range(1, 10000))
         ->capture_default_str();
-    sub->add_option("--json", *json, "Write results and the times of all rounds to this file, as JSON");
+    sub->add_option("--json", *json, "Write results and the times of all rounds to this file, as JSON")
+        ->group("Output");
     benchmarks[name] = add_benchmark(*sub);
   };
   add("allreduce", "All-reduce between two processes, through shared memory and TCP", add_bench_allreduce);

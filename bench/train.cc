@@ -172,18 +172,14 @@ void measure_train(BenchTrainOptions o, const BenchOptions& common, Report& repo
 
 Benchmark add_bench_train(CLI::App& app) {
   auto o = std::make_shared<BenchTrainOptions>();
-  o->add_model(app);
-  o->add_dropout(app);
-  o->add_tf32(app);
-  o->add_devices(app);
-  o->add_shards(app);
-  o->add_data(app);
-  app.add_option("--steps", o->steps, "Steps per round")->check(CLI::Range(1, 1'000'000))->capture_default_str();
-  app.add_option("--optimizer", o->optimizer, "Optimizer; gpt, lstm: adamw by default")
-      ->check(CLI::IsMember({"sgd", "adam", "adamw"}))
-      ->capture_default_str();
-  app.add_flag("--record-steps", o->record_steps, "Record a step once and repeat it");
-  app.add_option("--trace", o->trace, "Write a timeline to this file, in Chrome's trace-event format, for Perfetto");
+  o->add_to(app, {"--model", "--context", "--layers", "--heads", "--width", "--dropout", "--data", "--batch-size",
+                  "--optimizer", "--devices", "--num-devices", "--cores-per-device", "--threads-per-shard",
+                  "--record-steps", "--shards", "--dtype", "--tf32", "--direct-conv", "--trace"});
+  app.get_option("--record-steps")->description("Record a step once and repeat it");
+  app.add_option("--steps", o->steps, "Steps per round")
+      ->check(CLI::Range(1, 1'000'000))
+      ->capture_default_str()
+      ->group("Bits");
   return [o, &app](const BenchOptions& common, Report& report) {
     o->choose_defaults(app);
     measure_train(*o, common, report);

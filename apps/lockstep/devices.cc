@@ -3,9 +3,9 @@
 #include <cstdio>
 
 #include "commands.h"
-#include "job_options.h"
 #include "lockstep/comm/device_links.h"
 #include "lockstep/device/gpu.h"
+#include "train_options.h"
 
 namespace lockstep::app {
 namespace {
@@ -20,9 +20,9 @@ std::string cores(const std::vector<int>& cpus) {
 
 Command add_devices(CLI::App& parent) {
   auto* app = parent.add_subcommand("devices", "List the devices: name, kind, cores or GPU model, memory");
-  auto options = std::make_shared<JobOptions>();
+  auto options = std::make_shared<TrainOptions>();
   options->open_shards = OpenShards::of_devices;  // a list has no batch
-  options->add_devices(*app);
+  options->add_to(*app, {"--devices", "--num-devices", "--cores-per-device"});
   return [options] {
     ToolJob job = make_job(*options);
     for (Device device : job.devices()) {

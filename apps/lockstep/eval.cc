@@ -2,21 +2,27 @@
 #include "learning_task.h"
 #include "lockstep/train/evaluate.h"
 #include "ranks.h"
+#include "train_options.h"
 
 namespace lockstep::app {
 
 Command add_eval(CLI::App& parent) {
   auto* app = parent.add_subcommand("eval", "Measure saved weights on the test data: accuracy and other metrics");
-  auto options = std::make_shared<JobOptions>();
+  auto options = std::make_shared<TrainOptions>();
   options->open_shards = OpenShards::enough;
-  options->add_model(*app);
-  options->add_init_from(*app);
-  options->add_tf32(*app);
-  options->add_devices(*app);
-  options->add_shards(*app);
-  options->add_data(*app);
-  options->add_limit_test(*app);
-  options->add_metrics(*app);
+  options->add_to(
+      *app, {"--model", "--context", "--layers", "--heads", "--width", "--init-from", "--data", "--limit-test",
+             "--metrics", "--batch-size", "--devices", "--num-devices", "--cores-per-device", "--threads-per-shard",
+             "--shards", "--dtype", "--tf32", "--direct-conv"});
+  app->get_option("--shards")
+      ->description(
+          "V: number of shards per batch; decides memory and speed only [as in train, or one per device if that is "
+          "more]");
+  app->get_option("--threads-per-shard")
+      ->description(
+          "T: CPU threads that compute one shard; decides memory and speed only [f32, f16: as many as the cores allow; "
+          "bf16: 1]");
+  app->get_option("--batch-size")->description("Examples per batch, over all devices");
   app->get_option("--init-from")->required();
   return [options, app] {
     check_single_process("eval");

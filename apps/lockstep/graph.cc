@@ -37,6 +37,7 @@ const std::vector<TaskKind> kKinds = {{"copy", "#f6c85f"},
 // Derives kinds from the names of tasks and lanes. Backward functions share the names of forward ones, so those after
 // the loss count as backward.
 void set_kinds(TaskGraph& graph, const std::vector<LaneCounters>& lanes) {
+  const std::vector<std::string> optimizers = optimizer_names();
   std::set<int> past_loss;  // lanes that have computed the loss
   bool updates = false;     // gradients are complete
   for (TaskGraph::Node& node : graph.nodes) {
@@ -49,7 +50,8 @@ void set_kinds(TaskGraph& graph, const std::vector<LaneCounters>& lanes) {
       node.kind = kCommunication;
     } else if (name.starts_with("copy")) {
       node.kind = kCopy;
-    } else if (is_one_of({"sgd", "adam", "squared norm", "clip scale", "loss scale"})) {
+    } else if (std::ranges::find(optimizers, name) != optimizers.end() ||
+               is_one_of({"squared norm", "clip scale", "loss scale"})) {
       node.kind = kUpdate;
       updates = true;
     } else if (is_one_of({"batch norm merge", "batch norm commit"})) {
@@ -173,19 +175,16 @@ Command add_graph(CLI::App& parent) {
   options->batch_size = 32;
   options->model = "mlp";
   options->open_shards = OpenShards::of_devices;
-  options->add_model(*app);
-  options->add_dropout(*app);
-  options->add_tf32(*app);
-  options->add_devices(*app);
-  options->add_shards(*app);
-  app->add_option("--optimizer", options->optimizer, "Optimizer of the step; gpt, lstm: adamw by default")
-      ->check(CLI::IsMember({"sgd", "adam", "adamw"}))
-      ->capture_default_str();
-  app->add_option("--clip", options->clip,
-                  "Clip the norm of all gradients together to this; 0: no limit [0; gpt, lstm: 1]")
-      ->check(number_in(0, 1e9));
+  options->add_to(*app, {"--model", "--context", "--layers", "--heads", "--width", "--dropout", "--batch-size",
+                         "--optimizer", "--clip", "--devices", "--num-devices", "--cores-per-device",
+                         "--threads-per-shard", "--shards", "--dtype", "--tf32", "--direct-conv"});
+  app->get_option("--shards")->description("V: number of shards per batch [one per device]");
+  app->get_option("--threads-per-shard")->description("T: CPU threads that compute one shard [1]");
+  app->get_option("--batch-size")->description("Examples per batch, over all devices");
+  app->get_option("--optimizer")->description("Optimizer of the step");
   app->add_option("--out", options->out, "Write the picture to FILE.dot, or to FILE.svg, which needs Graphviz")
-      ->required();
+      ->required()
+      ->group("Output");
   return [options, app] {
     check_single_process("graph");
     options->choose_defaults(*app);

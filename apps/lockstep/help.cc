@@ -7,38 +7,17 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
+#include <utility>
 #include <vector>
 
 #include "lockstep/base/environment.h"
+#include "option_row.h"
 
 namespace lockstep::app {
 namespace {
 
-struct OptionGroup {
-  std::string_view name;
-  std::vector<std::string_view> options;
-};
-
-// In the order of the help. Options of no group come after them.
-const std::vector<OptionGroup>& groups() {
-  static const std::vector<OptionGroup> all{
-      {"Model",
-       {"--model", "--context", "--layers", "--heads", "--width", "--dropout", "--sync-bn", "--init-from", "--partial",
-        "--summary"}},
-      {"Data", {"--data", "--limit-train", "--limit-test", "--no-shuffle", "--metrics"}},
-      {"Training",
-       {"--epochs", "--max-steps", "--batch-size", "--accumulate", "--optimizer", "--lr", "--momentum",
-        "--weight-decay", "--schedule", "--warmup", "--clip", "--label-smoothing", "--average", "--watch", "--patience",
-        "--min-delta"}},
-      {"Devices",
-       {"--devices", "--num-devices", "--cores-per-device", "--threads-per-shard", "--balance", "--record-steps",
-        "--backend", "--timeout"}},
-      {"Bits",
-       {"--seed", "--shards", "--dtype", "--gradients", "--loss-scale", "--tf32", "--direct-conv", "--layouts",
-        "--steps", "--inject-flip"}},
-      {"Checkpoints", {"--save", "--save-every", "--keep", "--save-best", "--resume"}},
-      {"Output", {"--log", "--plot", "--export", "--trace", "--weights-log", "--json", "--out"}}};
-  return all;
+const OptionRow* row_of(const CLI::Option& option) {
+  return option.get_lnames().empty() ? nullptr : find_option_row("--" + option.get_lnames().front());
 }
 
 constexpr std::size_t kLeft = 27;  // columns of the names
@@ -57,14 +36,9 @@ std::string value_name(const CLI::Option& option) {
   if (type.ends_with("DIR")) return "DIR";
   if (type.ends_with("FILE")) return "FILE";
   const std::string name = option.get_name();
-  for (const char* file : {"--log", "--plot", "--export", "--trace", "--weights-log", "--json", "--out"}) {
-    if (name == file) return "FILE";
-  }
-  if (name == "--save" || name == "--resume") return "DIR";
-  if (name == "--data" || name == "--init-from") return "PATH";
-  if (name == "--watch") return "NAME";
-  if (name == "--inject-flip") return "STEP:PARAMETER";
-  return option.get_expected_max() > 1 || name == "--devices" || name == "--balance" ? "LIST" : "TEXT";
+  if (const OptionRow* row = row_of(option); row && !row->extras.value.empty()) return row->extras.value;
+  if (name == "--json" || name == "--out") return "FILE";
+  return option.get_expected_max() > 1 ? "LIST" : "TEXT";
 }
 
 // "0 to 1": the range of a fraction, which says what the number means. Empty for others.
@@ -115,12 +89,7 @@ std::size_t help_width() {
 
 void group_options(CLI::App& app) {
   for (CLI::Option* option : app.get_options([](CLI::Option* o) { return o->get_group() == "Options"; })) {
-    for (const OptionGroup& group : groups()) {
-      const bool member = std::ranges::any_of(group.options, [&](std::string_view name) {
-        return name.substr(2) == (option->get_lnames().empty() ? "" : option->get_lnames().front());
-      });
-      if (member) option->group(std::string(group.name));
-    }
+    if (const OptionRow* row = row_of(*option)) option->group(row->group);
   }
   for (CLI::App* command : app.get_subcommands([](CLI::App*) { return true; })) {
     // Of launch, most options have no group.
@@ -172,13 +141,16 @@ std::string HelpFormatter::make_help(const CLI::App* app, std::string name, CLI:
         [&](const CLI::Option* o) { return o->get_group() == group && !o->get_positional() && !group.empty(); });
   };
   add("Arguments", app->get_options([](const CLI::Option* o) { return o->get_positional(); }));
-  for (const OptionGroup& group : groups()) {
-    std::vector<const CLI::Option*> options = of_group(group.name);
-    // In the table's order: options of one subject stand together.
-    std::ranges::stable_sort(options, {}, [&](const CLI::Option* o) {
-      return std::ranges::find(group.options, "--" + o->get_lnames().front()) - group.options.begin();
+  std::string_view group;
+  for (const OptionRow& row : option_rows()) {
+    if (std::exchange(group, row.group) == row.group) continue;
+    std::vector<const CLI::Option*> options = of_group(group);
+    // In the order of the rows: options of one subject stand together. Those of other commands follow.
+    std::ranges::stable_sort(options, {}, [](const CLI::Option* o) {
+      const OptionRow* found = row_of(*o);
+      return found && !found->group.empty() ? found : option_rows().data() + option_rows().size();
     });
-    add(group.name, options);
+    add(group, options);
   }
   add("Options", of_group("Options"));
   if (const auto commands = app->get_subcommands({}); !commands.empty()) {

@@ -8,7 +8,7 @@
 #include <system_error>
 
 #include "commands.h"
-#include "job_options.h"
+#include "common_options.h"
 #include "lockstep/base/error.h"
 #include "lockstep/launch/launch_environment.h"
 #include "lockstep/launch/launcher.h"

@@ -33,7 +33,7 @@ std::string sha256_of(const std::string& text) {
   return hash.hex();
 }
 
-Examples load_text(const JobOptions& o, MnistPart part) {
+Examples load_text(const CommonOptions& o, MnistPart part) {
   if (o.data.empty()) throw UsageError(fmt::format("--model {}: expected --data FILE, a text file", o.model));
   const std::string text = read_file(o.data, kLargestText);
   const CharacterSet characters(text);
@@ -62,7 +62,7 @@ Examples load_text(const JobOptions& o, MnistPart part) {
 constexpr std::string_view kFashionMnistHashes[] = {"16d82e2b505296aa2b78bd5ea0992634f30419a4c97def7c907d154a35ac6157",
                                                     "9f1ec356a747bfe4ebab3cfb722d3694c9ca737e2570f6f90cf31d7b6fd689d4"};
 
-std::vector<std::string> class_names(const JobOptions& o, const FashionMnist& images) {
+std::vector<std::string> class_names(const CommonOptions& o, const FashionMnist& images) {
   // Hashing takes time.
   if (std::ranges::find(o.metrics, "confusion_matrix") == o.metrics.end()) return {};
   if (std::ranges::find(kFashionMnistHashes, images.sha256()) == std::end(kFashionMnistHashes)) return {};
@@ -70,7 +70,7 @@ std::vector<std::string> class_names(const JobOptions& o, const FashionMnist& im
 }
 
 // Data that the tool cannot read yet.
-void check_pictures(const JobOptions& o) {
+void check_pictures(const CommonOptions& o) {
   if (o.data.empty()) return;
   const std::filesystem::path path(o.data);
   std::error_code unknown;
@@ -112,7 +112,7 @@ Metric make_metric(const std::string& name, std::int64_t classes, const metrics:
 
 }  // namespace
 
-Examples load_examples(const JobOptions& o, MnistPart part) {
+Examples load_examples(const CommonOptions& o, MnistPart part) {
   if (o.is_language_model()) return load_text(o, part);
   check_pictures(o);
   const auto images = std::make_shared<FashionMnist>(load_fashion_mnist(part, o.data));
@@ -122,7 +122,7 @@ Examples load_examples(const JobOptions& o, MnistPart part) {
   return {std::move(data), 10, class_names(o, *images), [images] { return images->sha256(); }};
 }
 
-void notice_limit(const JobOptions& o, MnistPart part, const Examples& examples) {
+void notice_limit(const CommonOptions& o, MnistPart part, const Examples& examples) {
   const bool training = part == MnistPart::train;
   const std::int64_t limit = training ? o.limit_train : o.limit_test, size = examples.data->size();
   if (limit <= size) return;
@@ -130,7 +130,7 @@ void notice_limit(const JobOptions& o, MnistPart part, const Examples& examples)
   notice(fmt::format("--limit-{0} {1} changes nothing: there are {2} {0} examples", kind, limit, size));
 }
 
-Examples made_up_examples(const JobOptions& o, std::int64_t count) {
+Examples made_up_examples(const CommonOptions& o, std::int64_t count) {
   if (!o.is_language_model()) {
     return {std::make_shared<TensorDataset>(
         std::vector<Tensor>{Tensor::host({count, 1, 28, 28}, DType::f32), Tensor::host({count}, DType::i64)})};
@@ -143,7 +143,7 @@ Examples made_up_examples(const JobOptions& o, std::int64_t count) {
   return {std::make_shared<TextDataset>(std::move(ids), TextOptions{.context = o.context}), kCharacters};
 }
 
-std::unique_ptr<Module> build_model(const JobOptions& o, std::int64_t classes, DType dtype) {
+std::unique_ptr<Module> build_model(const CommonOptions& o, std::int64_t classes, DType dtype) {
   if (o.model == "gpt") {
     if (o.width % o.heads != 0) {
       throw UsageError(fmt::format("--width {}: not divisible by --heads {}", o.width, o.heads));
@@ -170,7 +170,7 @@ std::unique_ptr<Module> build_model(const JobOptions& o, std::int64_t classes, D
 namespace {
 
 // A text in the recipe of the checkpoint --init-from; none in a file of weights.
-std::optional<std::string> recipe_text(const JobOptions& o, std::string_view name) {
+std::optional<std::string> recipe_text(const CommonOptions& o, std::string_view name) {
   try {
     if (!std::filesystem::is_directory(o.init_from)) return std::nullopt;
     const Recipe recipe = read_recipe(o.init_from);
@@ -193,7 +193,7 @@ bool is_weights_file(const std::string& path) {
 }
 
 // Which weights were found, or else which were asked for, if they do not fit.
-std::string models_of(const JobOptions& o) {
+std::string models_of(const CommonOptions& o) {
   const std::optional<std::string> model = recipe_text(o, "model");
   if (model && *model != o.model) {
     return fmt::format("; the checkpoint is of --model {}, expected --model {}", *model, o.model);
@@ -203,7 +203,7 @@ std::string models_of(const JobOptions& o) {
 
 }  // namespace
 
-void notice_other_text(const JobOptions& o, const Examples& examples) {
+void notice_other_text(const CommonOptions& o, const Examples& examples) {
   if (!o.is_language_model() || o.init_from.empty()) return;
   const std::optional<std::string> text = recipe_text(o, "data");
   if (!text || *text == examples.sha256()) return;
@@ -213,7 +213,7 @@ void notice_other_text(const JobOptions& o, const Examples& examples) {
       o.init_from, o.data));
 }
 
-std::unique_ptr<Module> make_initialized_model(const JobOptions& o, const ToolJob& job, std::int64_t classes) {
+std::unique_ptr<Module> make_initialized_model(const CommonOptions& o, const ToolJob& job, std::int64_t classes) {
   auto net = build_model(o, classes, job.dtype);
   const Initializer start = o.model == "gpt"    ? Initializer(Normal{0.02})
                             : o.model == "lstm" ? Initializer(Uniform(1 / std::sqrt(static_cast<double>(o.width))))
@@ -236,7 +236,7 @@ std::unique_ptr<Module> make_initialized_model(const JobOptions& o, const ToolJo
   return net;
 }
 
-std::vector<Metric> make_metrics(const JobOptions& o, std::int64_t classes) {
+std::vector<Metric> make_metrics(const CommonOptions& o, std::int64_t classes) {
   std::vector<std::string> names = o.metrics;
   if (names.empty() && !o.is_language_model()) return {};
   if (names.empty()) names = {"perplexity"};
@@ -297,7 +297,7 @@ std::string confusion_text(const std::string& name, const std::vector<std::vecto
   return text + '\n';
 }
 
-std::function<Tensor(const Tensor&, const Tensor&)> make_loss(const JobOptions& o, double label_smoothing) {
+std::function<Tensor(const Tensor&, const Tensor&)> make_loss(const CommonOptions& o, double label_smoothing) {
   if (!o.is_language_model()) return nullptr;
   return [=](const Tensor& logits, const Tensor& labels) {
     return cross_entropy(flatten(logits, 0, 1), flatten(labels, 0, 1), {.label_smoothing = label_smoothing});

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "job_options.h"
+#include "common_options.h"
 #include "lockstep/data/fashion_mnist.h"
 #include "lockstep/train/evaluate.h"
 
@@ -24,26 +24,26 @@ struct Examples {
 };
 
 // The last tenth of a text is its test data.
-Examples load_examples(const JobOptions& options, MnistPart part);
+Examples load_examples(const CommonOptions& options, MnistPart part);
 // Writes a notice if --limit-train or --limit-test exceeds the number of examples.
-void notice_limit(const JobOptions& options, MnistPart part, const Examples& examples);
+void notice_limit(const CommonOptions& options, MnistPart part, const Examples& examples);
 // Writes a notice if the checkpoint --init-from of a language model learned another text than --data.
-void notice_other_text(const JobOptions& options, const Examples& examples);
+void notice_other_text(const CommonOptions& options, const Examples& examples);
 // Placeholder examples of the same shapes, for timing and graphs.
-Examples made_up_examples(const JobOptions& options, std::int64_t count);
+Examples made_up_examples(const CommonOptions& options, std::int64_t count);
 
 // dtype: what a language model computes in. The others take it from their input.
-std::unique_ptr<Module> build_model(const JobOptions& options, std::int64_t classes, DType dtype = DType::f32);
+std::unique_ptr<Module> build_model(const CommonOptions& options, std::int64_t classes, DType dtype = DType::f32);
 // A model on the job's devices, with initial weights from the seed or from the file.
-std::unique_ptr<Module> make_initialized_model(const JobOptions& options, const ToolJob& job, std::int64_t classes);
+std::unique_ptr<Module> make_initialized_model(const CommonOptions& options, const ToolJob& job, std::int64_t classes);
 
 // Empty: the default of Trainer and of evaluate(), for pictures.
-std::vector<Metric> make_metrics(const JobOptions& options, std::int64_t classes);
+std::vector<Metric> make_metrics(const CommonOptions& options, std::int64_t classes);
 // A confusion matrix with heads, without classes that do not occur, and the pairs that are confused most often.
 std::string confusion_text(const std::string& name, const std::vector<std::vector<double>>& table,
                            const std::vector<std::string>& class_names);
 // Empty: the default of Trainer.
-std::function<Tensor(const Tensor& outputs, const Tensor& labels)> make_loss(const JobOptions& options,
+std::function<Tensor(const Tensor& outputs, const Tensor& labels)> make_loss(const CommonOptions& options,
                                                                              double label_smoothing);
 
 }  // namespace lockstep::app

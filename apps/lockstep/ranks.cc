@@ -2,7 +2,7 @@
 
 #include <limits>
 
-#include "job_options.h"
+#include "common_options.h"
 #include "lockstep/base/environment.h"
 #include "lockstep/launch/launch_environment.h"
 

@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <map>
 #include <optional>
 #include <type_traits>
 
+#include "option_row.h"
 #include "ranks.h"
 
 namespace lockstep::app {
@@ -17,23 +17,22 @@ using Value = std::optional<Recipe::Value>;
 
 // The command-line option for an entry of the recipe.
 std::string as_option(const std::string& name, const Value& value) {
-  static const std::map<std::string, std::string> kOtherNames = {
-      {"learning_rate", "lr"}, {"clip_norm", "clip"}, {"average_decay", "average"}};
   if (name == "gradients" && !value) return "--gradients f32";
   if (!value) return fmt::format("no {}", name == "cuda_algorithms" ? "LOCKSTEP_CUDA_ALGORITHMS" : name);
   const std::string* word = value->as<std::string>();
   const std::string text = word ? *word : value->json();
   if (name == "cuda_algorithms") return "LOCKSTEP_CUDA_ALGORITHMS=" + text;
-  if (name == "shuffle") return *value == true ? "no --no-shuffle" : "--no-shuffle";
-  if (name == "sync_bn") return *value == true ? "--sync-bn" : "no --sync-bn";
   if (name == "data") return fmt::format("training data {:.8}… (--data)", text);
   if (name == "init_from") return fmt::format("initial weights {:.8}… (--init-from)", text);
   if (name == "examples") return fmt::format("{} training images (--limit-train)", text);
   if (name == "scheduled_steps") return fmt::format("a schedule of {} steps (--epochs, --max-steps)", text);
-  const auto other = kOtherNames.find(name);
-  std::string option = other == kOtherNames.end() ? name : other->second;
+  std::string option = "--" + name;
   std::ranges::replace(option, '_', '-');
-  return fmt::format("--{} {}", option, text);
+  const OptionRow* row = find_option_of_entry(name);
+  if (row) option = row->name;
+  if (!row || !row->is_flag()) return fmt::format("{} {}", option, text);
+  const bool given = (*value == true) != option.starts_with("--no-");
+  return (given ? "" : "no ") + option;
 }
 
 // Fills in settings from the checkpoint's recipe.
@@ -54,7 +53,7 @@ void take_settings(TrainOptions& o, const Recipe& recipe) {
     const Recipe::Value* found = recipe.find(name);
     if (const auto* value = found ? found->as<std::decay_t<decltype(setting)>>() : nullptr) setting = *value;
   };
-  if (o.optimizer != "sgd") take("momentum", o.momentum);
+  if (!o.has_momentum()) take("momentum", o.momentum);
   if (!o.has_convolutions()) take("direct_conv", o.direct_conv);
   if (!o.has_batch_norm()) take("sync_bn", o.sync_bn);
 }

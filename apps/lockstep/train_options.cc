@@ -3,154 +3,116 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
-#include <cmath>
-#include <limits>
+#include <sstream>
+#include <type_traits>
 
 #include "learning_task.h"
 #include "lockstep/base/environment.h"
 #include "lockstep/nn/batch_norm.h"
 #include "lockstep/optim/adam.h"
+#include "lockstep/optim/rmsprop.h"
 #include "lockstep/optim/sgd.h"
+#include "option_row.h"
 
 namespace lockstep::app {
 namespace {
 
-// CLI11 rounds an out-of-range number to the nearest 64-bit number.
-CLI::Validator unsigned_integer() {
-  return CLI::Validator(
-      [](std::string& text) {
-        std::uint64_t value = 0;
-        const char* end = text.data() + text.size();
-        const auto parsed = std::from_chars(text.data(), end, value);
-        bool fits = parsed.ec == std::errc() && parsed.ptr == end;
-        return fits ? std::string()
-                    : fmt::format("{} is not an integer in [0 - {}]", text, std::numeric_limits<std::uint64_t>::max());
+using Parameters = std::vector<Parameter>;
+
+struct OptimizerRow {
+  const char* name;
+  bool has_momentum;
+  std::unique_ptr<Optimizer> (*make)(Parameters parameters, const TrainOptions& o);
+};
+
+constexpr OptimizerRow kOptimizers[] = {
+    {"sgd", true,
+     [](Parameters parameters, const TrainOptions& o) -> std::unique_ptr<Optimizer> {
+       const SgdOptions options{.lr = o.lr, .momentum = o.momentum, .weight_decay = o.weight_decay};
+       return std::make_unique<Sgd>(std::move(parameters), options);
+     }},
+    {"adam", false,
+     [](Parameters parameters, const TrainOptions& o) -> std::unique_ptr<Optimizer> {
+       return std::make_unique<Adam>(std::move(parameters), AdamOptions{.lr = o.lr, .weight_decay = o.weight_decay});
+     }},
+    {"adamw", false,
+     [](Parameters parameters, const TrainOptions& o) -> std::unique_ptr<Optimizer> {
+       return std::make_unique<AdamW>(std::move(parameters), AdamOptions{.lr = o.lr, .weight_decay = o.weight_decay});
+     }},
+    {"rmsprop", true, [](Parameters parameters, const TrainOptions& o) -> std::unique_ptr<Optimizer> {
+       const RMSpropOptions options{.lr = o.lr, .weight_decay = o.weight_decay, .momentum = o.momentum};
+       return std::make_unique<RMSprop>(std::move(parameters), options);
+     }}};
+
+void set_field(TrainOptions& o, const OptionRow& row, const std::string& text) {
+  std::istringstream in(text);
+  std::visit(
+      [&](auto field) {
+        if constexpr (requires { in >> o.*field; }) in >> o.*field;
       },
-      "UINT");
+      row.field);
 }
 
-CLI::Validator power_of_two() {
-  return CLI::Validator(
-      [](std::string& text) {
-        double value = 0;
-        int exponent = 0;
-        bool fits = CLI::detail::lexical_cast(text, value) && value >= 1 && value <= 0x1p40 &&
-                    std::frexp(value, &exponent) == 0.5;
-        return fits ? std::string() : text + " is not a power of two from 1 to 2^40";
+const OptimizerRow& optimizer_row(const TrainOptions& o) {
+  return *std::ranges::find_if(kOptimizers, [&](const OptimizerRow& row) { return row.name == o.optimizer; });
+}
+
+void add_row(CLI::App& app, TrainOptions& o, const OptionRow& row) {
+  const OptionExtras& extras = row.extras;
+  CLI::Option* option = std::visit(
+      [&](auto field) {
+        if constexpr (std::is_same_v<decltype(field), bool TrainOptions::*>) {
+          return app.add_flag(row.name, o.*field, row.help);
+        } else {
+          CLI::Option* added = app.add_option(row.name, o.*field, row.help);
+          if (std::is_same_v<decltype(field), std::vector<std::string> TrainOptions::*>) added->delimiter(',');
+          return added;
+        }
       },
-      "POWER OF TWO");
+      row.field);
+  if (extras.check) option->check(*extras.check);
+  if (!extras.needs.empty()) option->needs(app.get_option(extras.needs));
+  if (row.is_flag() || row.help.ends_with(']')) return;
+  option->capture_default_str();
+  const std::string own = option->get_default_str();
+  if (!extras.lstm.empty()) option->default_str(fmt::format("gpt: {}; lstm: {}", own, extras.lstm));
+  if (!extras.language_model.empty() && extras.language_model != own) {
+    option->default_str(fmt::format("{}; gpt, lstm: {}", own, extras.language_model));
+  }
 }
 
 }  // namespace
 
-void TrainOptions::add_to(CLI::App& app) {
-  TrainOptions& o = *this;
-  auto steps = CLI::Range(std::int64_t{0}, std::int64_t{1} << 40);
-  auto amount = number_in(0, 1e9);
-  add_model(app);
-  add_dropout(app);
-  add_init_from(app);
-  add_tf32(app);
-  add_devices(app);
-  add_shards(app);
-  add_data(app);
-  add_limit_test(app);
-  app.add_option("--limit-train", o.limit_train, "Use only the first N training examples [all]")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
-  app.add_option("--epochs", o.epochs, "Passes over the training data")->check(steps)->capture_default_str();
-  app.add_option("--max-steps", o.max_steps, "End the run after N steps; 0: no limit [0]")->check(steps);
-  app.add_option("--lr", o.lr, "Learning rate [0.1; gpt, lstm: 0.001]")->check(amount);
-  app.add_option("--momentum", o.momentum, "sgd: momentum")->check(number_in(0, 1))->capture_default_str();
-  app.add_option("--weight-decay", o.weight_decay, "Weight decay; adamw: decoupled")
-      ->check(amount)
-      ->capture_default_str();
-  app.add_option("--optimizer", o.optimizer, "Optimizer [sgd; gpt, lstm: adamw]")
-      ->check(CLI::IsMember({"sgd", "adam", "adamw"}));
-  app.add_option("--schedule", o.schedule,
-                 "Learning rate after the warm-up; step: times 0.1 after each third of the steps; cosine: down to 0")
-      ->check(CLI::IsMember({"constant", "step", "cosine"}))
-      ->capture_default_str();
-  app.add_option("--warmup", o.warmup, "Steps in which the learning rate rises linearly to --lr [0]")->check(steps);
-  app.add_option("--clip", o.clip, "Clip the norm of all gradients together to this; 0: no limit [0; gpt, lstm: 1]")
-      ->check(amount);
-  app.add_option("--accumulate", o.accumulate, "Micro-batches per step; must divide the batch size")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24))
-      ->capture_default_str();
-  app.add_option("--balance", o.balance,
-                 "Shards per device: equal; auto (by speed, measured every 20 steps); or one weight per device, rank "
-                 "0's first, such as 2,1. Does not change the bits")
-      ->capture_default_str();
-  app.add_option("--gradients", o.gradients, "Number format of gradients when they are summed and sent between ranks")
-      ->check(CLI::IsMember({"f32", "bf16"}))
-      ->capture_default_str();
-  app.add_option("--loss-scale", o.loss_scale,
-                 "f16: initial loss scale, a power of two; halved when gradients overflow, doubled after 2000 steps "
-                 "without overflow [65536]")
-      ->check(power_of_two());
-  app.add_option("--label-smoothing", o.label_smoothing, "Fraction of each target to spread over all classes [0]")
-      ->check(number_in(0, 1));
-  app.add_option("--seed", o.seed, "Seed of initial weights, data order, and dropout")
-      ->check(unsigned_integer())
-      ->capture_default_str();
-  app.add_flag("--no-shuffle", o.no_shuffle, "Train on the examples in the order of the files");
-  add_metrics(app);
-  app.add_flag("--sync-bn", o.sync_bn,
-               "Synchronized batch norm: statistics over the whole batch instead of each shard");
-  app.add_flag("--record-steps", o.record_steps,
-               "Record a step once and repeat it, as a CUDA graph on GPUs; does not change the bits");
-  app.add_flag("--summary", o.summary, "Print a table of the model's layers first");
-  app.add_option("--export", o.export_file, "Write the final weights and buffers to this safetensors file");
-  app.add_option("--save", o.save, "Write checkpoints to this folder");
-  app.add_option("--save-every", o.save_every, "Steps between checkpoints [one after each epoch]")
-      ->check(steps)
-      ->needs("--save");
-  app.add_option("--keep", o.keep, "Number of newest checkpoints to keep")
-      ->check(CLI::Range(1, 1 << 20))
-      ->capture_default_str()
-      ->needs("--save");
-  app.add_option("--watch", o.watch,
-                 "Metric for --patience and --save-best: accuracy, train_loss, or one of --metrics [accuracy; gpt, "
-                 "lstm: perplexity]");
-  app.add_option("--patience", o.patience, "End the run after N epochs without a better value of --watch; 0: never [0]")
-      ->check(steps);
-  app.add_option("--min-delta", o.min_delta, "Smallest change of --watch that counts as better [0]")->check(amount);
-  app.add_flag("--save-best", o.save_best, "Keep the checkpoint of the best epoch in the folder best of --save")
-      ->needs("--save");
-  app.add_option("--average", o.average,
-                 "Decay of a moving average of the weights, which is then tested and exported; 0: no average [0]")
-      ->check(number_in(0, 0.9999999));
-  app.add_flag("--partial", o.partial, "With --init-from: load the weights that fit, and list the others")
-      ->needs("--init-from");
-  app.add_option(
-      "--resume", o.resume,
-      "Continue from the newest checkpoint in this folder. auto, or the folder of --save: continue if --save "
-      "has a checkpoint of this recipe, else start, so that one command starts and restarts a run. Only rank "
-      "0 reads it");
-  app.add_option("--log", o.log, "Write a log of the run to this file, as JSON lines");
-  app.add_option("--plot", o.plot,
-                 "Write a plot of test accuracy (gpt, lstm: perplexity) and train loss by epoch to this SVG file");
-  app.add_option("--trace", o.trace, "Write a timeline to this file, in Chrome's trace-event format, for Perfetto");
-  app.add_option("--backend", o.backend,
-                 "Transport between ranks: host (shared memory or TCP; alias gloo), mpi (under mpirun), nccl (needs "
-                 "one GPU per rank), or auto (nccl if possible, else host)")
-      ->check(CLI::IsMember({"auto", "host", "gloo", "mpi", "nccl"}))
-      ->capture_default_str();
-  app.add_option("--timeout", o.timeout_seconds,
-                 "Seconds without a sign of life after which a rank counts as lost [LOCKSTEP_TIMEOUT, which `launch "
-                 "--timeout` sets, or 60]");
-  app.add_option("--weights-log", o.weights_log,
-                 "Write the SHA-256 of every parameter and buffer after each step to this file, as JSON lines");
-  // Used by `lockstep verify`.
-  app.add_option("--inject-flip", o.inject_flip)->group("");
+std::vector<std::string> optimizer_names() {
+  std::vector<std::string> names;
+  for (const OptimizerRow& row : kOptimizers) names.emplace_back(row.name);
+  return names;
+}
+
+void TrainOptions::add_to(CLI::App& app, const std::vector<std::string_view>& names) {
+  for (const OptionRow& row : option_rows()) {
+    if (names.empty() || std::ranges::find(names, row.name) != names.end()) add_row(app, *this, row);
+  }
 }
 
 void TrainOptions::choose_defaults(const CLI::App& app) {
-  JobOptions::choose_defaults(app);
+  if (direct_conv && !has_convolutions()) {
+    notices.push_back(fmt::format("--direct-conv changes nothing: the model {} has no convolutions", model));
+    direct_conv = false;
+  }
+  if (!is_language_model()) {
+    for (const char* name : {"--context", "--layers", "--heads", "--width", "--dropout"}) {
+      if (is_given(app, name)) throw UsageError(fmt::format("{}: only with --model gpt or lstm, not {}", name, model));
+    }
+  } else if (model != "gpt" && is_given(app, "--heads")) {
+    throw UsageError(fmt::format("--heads: only with --model gpt, not {}", model));
+  }
   if (is_language_model()) {
-    if (!is_given(app, "--optimizer")) optimizer = "adamw";
-    if (!is_given(app, "--lr")) lr = 0.001;
-    if (!is_given(app, "--clip")) clip = 1;
+    for (const OptionRow& row : option_rows()) {
+      const OptionExtras& extras = row.extras;
+      const std::string& text = model == "lstm" && !extras.lstm.empty() ? extras.lstm : extras.language_model;
+      if (!text.empty() && !is_given(app, row.name)) set_field(*this, row, text);
+    }
   }
   if (!inject_flip.empty() && weights_log.empty()) throw UsageError("--inject-flip: only with --weights-log");
   for (const char* name : {"--watch", "--min-delta"}) {
@@ -160,7 +122,7 @@ void TrainOptions::choose_defaults(const CLI::App& app) {
     }
   }
   check_watch();
-  if (momentum != 0 && optimizer != "sgd") {
+  if (momentum != 0 && !has_momentum()) {
     notices.push_back(fmt::format("--momentum changes nothing: the optimizer is {}", optimizer));
     momentum = 0;
   }
@@ -217,15 +179,10 @@ Balance parse_balance(const std::string& text, int devices) {
 }
 
 std::unique_ptr<Optimizer> TrainOptions::make_optimizer(std::vector<Parameter> parameters) const {
-  const TrainOptions& o = *this;
-  if (o.optimizer == "sgd") {
-    return std::make_unique<Sgd>(std::move(parameters),
-                                 SgdOptions{.lr = o.lr, .momentum = o.momentum, .weight_decay = o.weight_decay});
-  }
-  AdamOptions adam{.lr = o.lr, .weight_decay = o.weight_decay};
-  if (o.optimizer == "adam") return std::make_unique<Adam>(std::move(parameters), adam);
-  return std::make_unique<AdamW>(std::move(parameters), adam);
+  return optimizer_row(*this).make(std::move(parameters), *this);
 }
+
+bool TrainOptions::has_momentum() const { return optimizer_row(*this).has_momentum; }
 
 TrainerOptions TrainOptions::trainer_options(const ToolJob& job) const {
   const TrainOptions& o = *this;

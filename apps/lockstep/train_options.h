@@ -4,14 +4,15 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "job_options.h"
+#include "common_options.h"
 #include "lockstep/train/trainer.h"
 
 namespace lockstep::app {
 
-struct TrainOptions : JobOptions {
+struct TrainOptions : CommonOptions {
   std::int64_t epochs = 10;
   std::int64_t max_steps = 0;
   double lr = 0.1;
@@ -42,15 +43,22 @@ struct TrainOptions : JobOptions {
   // recipe.
   std::string start_weights;
 
-  void add_to(CLI::App& app);
+  // All options, or those of these names.
+  void add_to(CLI::App& app, const std::vector<std::string_view>& names = {});
   std::unique_ptr<Optimizer> make_optimizer(std::vector<Parameter> parameters) const;
   TrainerOptions trainer_options(const ToolJob& job) const;
+  // After the parse: what the user left open and the model decides. Throws UsageError for options that do not fit the
+  // model. Options without an effect get a notice and their default, so that they do not change the recipe.
   void choose_defaults(const CLI::App& app);
   bool has_batch_norm() const;
+  bool has_momentum() const;
   void check_watch() const;
   // --inject-flip STEP:PARAMETER. Step 0 means none.
   std::pair<std::int64_t, std::string> flip() const;
 };
+
+// Those of --optimizer.
+std::vector<std::string> optimizer_names();
 
 // Parses --balance, which must fit the number of devices; 0 allows any number.
 Balance parse_balance(const std::string& text, int devices);

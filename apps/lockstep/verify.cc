@@ -17,6 +17,7 @@
 #include "lockstep/base/file.h"
 #include "lockstep/launch/launcher.h"
 #include "lockstep/parallel/balance.h"
+#include "option_row.h"
 #include "ranks.h"
 #include "train_options.h"
 #include "weights_log.h"
@@ -47,33 +48,6 @@ TrainingLayout parse_layout(const std::string& text) {
   }
 }
 
-// An option of train that verify cannot pass on, and why.
-struct RefusedOption {
-  std::string_view name, error;
-};
-
-constexpr RefusedOption kRefused[] = {
-    {"--max-steps", "verify sets --max-steps itself: give --steps"},
-    {"--epochs", "verify sets --epochs itself: give --steps"},
-    {"--num-devices", "verify sets --num-devices itself: give --layouts"},
-    {"--devices", "verify takes no --devices: --layouts says how many there are"},
-    {"--log", "verify sets --log itself, and reads the log"},
-    {"--weights-log", "verify sets --weights-log itself, and reads the log"},
-    {"--save", "verify takes no --save: it trains a few steps and keeps no checkpoints"},
-    {"--save-every", "verify takes no --save-every: it keeps no checkpoints"},
-    {"--save-best", "verify takes no --save-best: it keeps no checkpoints"},
-    {"--keep", "verify takes no --keep: it keeps no checkpoints"},
-    {"--resume", "verify takes no --resume: every layout starts with the initial weights"},
-    {"--export", "verify takes no --export: each layout would replace the file"},
-    {"--plot", "verify takes no --plot: each layout would replace the file"},
-    {"--trace", "verify takes no --trace: each layout would replace the file"},
-    {"--summary", "verify takes no --summary: it prints hashes alone"},
-    {"--metrics", "verify takes no --metrics: it prints hashes alone"},
-    {"--patience", "verify takes no --patience: every layout makes all steps"},
-    {"--watch", "verify takes no --watch: every layout makes all steps"},
-    {"--min-delta", "verify takes no --min-delta: every layout makes all steps"},
-};
-
 // Whether `words` have the option as `--name VALUE` or as `--name=VALUE`.
 bool has_option(const std::vector<std::string>& words, std::string_view name) {
   return std::ranges::any_of(words, [&](std::string_view word) { return word.substr(0, word.find('=')) == name; });
@@ -97,8 +71,10 @@ class Verification {
     balance_ = parse_balance(options_.balance, 0);
     if (options_.steps == 0) options_.steps = balance_.automatic ? 42 : 4;
     if (layouts_.size() < 2) throw UsageError("--layouts: one layout, expected at least two to compare");
-    for (const RefusedOption& refused : kRefused) {
-      if (has_option(train_options_, refused.name)) throw UsageError(std::string(refused.error));
+    for (const OptionRow& row : option_rows()) {
+      const std::string& refused = row.extras.refused;
+      if (refused.empty() || !has_option(train_options_, row.name)) continue;
+      throw UsageError(fmt::format("verify {}", fmt::format(fmt::runtime(refused), row.name)));
     }
     const std::optional<TrainOptions> parsed = parse_train_options();
     // The recipes of the golden hashes leave a shard twice as many examples as the default of train.
@@ -274,13 +250,16 @@ Command add_verify(CLI::App& parent) {
   app->add_option("--layouts", o->layouts,
                   "D: D devices in one process; PxD: P processes of D devices; comma-separated")
       ->delimiter(',')
-      ->capture_default_str();
+      ->capture_default_str()
+      ->group("Bits");
   app->add_option(
          "--shards", o->shards,
          "V: number of shards per batch [the largest power of two from 1 to 8 that leaves 32 images or 4 texts per "
          "shard, but at least one per device of the largest layout]")
       ->check(CLI::Range(1, 65536));
-  app->add_option("--steps", o->steps, "Steps to compare [4; with --balance auto: 42]")->check(CLI::Range(1, 1000000));
+  app->add_option("--steps", o->steps, "Steps to compare [4; with --balance auto: 42]")
+      ->check(CLI::Range(1, 1000000))
+      ->group("Bits");
   app->add_option("--threads-per-shard", o->threads_per_shard, "T: CPU threads that compute one shard")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
@@ -292,11 +271,12 @@ Command add_verify(CLI::App& parent) {
       ->capture_default_str();
   app->add_option("--inject-flip", o->inject_flip,
                   "STEP:PARAMETER, such as 2:fc.weight: flip one bit in the last layout after that step, to see that "
-                  "it is detected");
+                  "it is detected")
+      ->group("Bits");
   app->allow_extras();
   std::string footer = "Other options are those of lockstep train, except for";
-  for (std::size_t i = 0; i < std::size(kRefused); ++i) {
-    footer += fmt::format("{}{}", i % 10 == 0 ? "\n  " : " ", kRefused[i].name);
+  for (const OptionRow& row : option_rows()) {
+    if (!row.extras.refused.empty()) footer += " " + row.name;
   }
   app->footer(footer);
   return [app, o] {

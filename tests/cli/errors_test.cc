@@ -287,6 +287,8 @@ TEST(Usage, HelpSaysWhatKindOfValueAnOptionTakes) {
   const std::string train = std::regex_replace(run_tool({"train", "--help"}).out, std::regex("\n +"), " ");
   EXPECT_THAT(train, HasSubstr("Fraction of each target to spread over all classes, 0 to 1 [0]"));
   EXPECT_THAT(train, HasSubstr("sgd: momentum, 0 to 1 [0]"));
+  EXPECT_THAT(train, HasSubstr("Learning rate [0.1; gpt, lstm: 0.001]"));
+  EXPECT_THAT(train, HasSubstr("number of layers [gpt: 4; lstm: 2]"));
   for (const char* option : {"--init-from PATH", "--resume DIR", "--watch NAME"}) EXPECT_THAT(train, HasSubstr(option));
   EXPECT_THAT(train, ::testing::Not(HasSubstr("TEXT")));
 }

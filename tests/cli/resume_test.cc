@@ -34,6 +34,25 @@ TEST_F(Train, ResumesToTheBitOnOtherDevices) {
   EXPECT_EQ(events(log, "epoch").back().at("train_loss"), events(whole, "epoch").back().at("train_loss"));
 }
 
+TEST_F(Train, RmspropResumesWithItsMomentum) {
+  const std::filesystem::path log = folder_ / "log", save = folder_ / "save";
+  const auto end = [&](Arguments more) {
+    more.insert(more.end(), {"--optimizer", "rmsprop", "--lr", "0.01", "--log", log});
+    const ToolResult result = train(more);
+    EXPECT_EQ(result.status, 0) << result.err;
+    EXPECT_THAT(result.err, ::testing::Not(HasSubstr("--momentum changes nothing")));
+    return events(log, "end").back().at("weights_sha256");
+  };
+  const auto whole = end({"--momentum", "0.5"});
+  EXPECT_EQ(events(log, "start").at(0).at("optimizer"), "rmsprop");
+  EXPECT_EQ(events(log, "start").at(0).at("momentum"), 0.5);
+  EXPECT_NE(end({}), whole);
+  end({"--momentum", "0.5", "--save", save, "--max-steps", "6"});
+  EXPECT_EQ(end({"--momentum", "0.5", "--resume", save}), whole);
+  EXPECT_THAT(train({"--optimizer", "rmsprop", "--lr", "0.01", "--resume", save}).err,
+              HasSubstr("--momentum 0.5; this run has --momentum 0.0"));
+}
+
 TEST_F(Train, ResumesFromTheNewestCheckpointThatIsWhole) {
   const std::string save = folder_ / "save";
   ASSERT_EQ(train({"--max-steps", "6", "--save", save, "--save-every", "3"}).status, 0);

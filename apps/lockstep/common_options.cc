@@ -1,4 +1,4 @@
-#include "job_options.h"
+#include "common_options.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -7,7 +7,6 @@
 #include "lockstep/base/environment.h"
 #include "lockstep/device/gpu.h"
 #include "lockstep/device/topology.h"
-#include "lockstep/models/models.h"
 #include "lockstep/parallel/split.h"
 #include "lockstep/runtime/device_state.h"
 #include "lockstep/runtime/runtime.h"
@@ -15,12 +14,10 @@
 namespace lockstep::app {
 namespace {
 
-constexpr int kMostDevices = 1024;
-
 bool is_list(const std::string& devices) { return devices != "auto" && devices != "cpu" && devices != "cuda"; }
 
 // The devices that a list names, or that `auto` and --num-devices find.
-DeviceList wanted_devices(const JobOptions& o) {
+DeviceList wanted_devices(const CommonOptions& o) {
   if (is_list(o.devices)) {
     try {
       return parse_device_list(o.devices);
@@ -46,7 +43,7 @@ int devices_of_all_ranks(const DeviceList& wanted, ProcessGroup& group) {
 }
 
 // V of the recipe. By default a function of the batch alone, so that the bits do not depend on the devices.
-int shards_of(const JobOptions& o, const DeviceList& wanted, int devices, int ranks) {
+int shards_of(const CommonOptions& o, const DeviceList& wanted, int devices, int ranks) {
   const bool gpus = !wanted.options.cuda.empty() || wanted.options.cuda_logical > 0;
   const std::int64_t batch = o.batch_size / o.accumulate;
   if (o.shards == 0 && (gpus || o.open_shards == OpenShards::of_devices)) return devices;
@@ -70,7 +67,7 @@ int shards_of(const JobOptions& o, const DeviceList& wanted, int devices, int ra
 }
 
 // Chooses T if the user omits it: enough threads to keep all cores busy, but 1 if they decide the bits.
-int open_threads(const JobOptions& o, const DeviceList& wanted, int shards, int ranks) {
+int open_threads(const CommonOptions& o, const DeviceList& wanted, int shards, int ranks) {
   if (o.dtype == "bf16" || o.open_shards == OpenShards::of_devices) return 1;
   const int cores =
       o.cores_per_device > 0 ? o.cores_per_device : static_cast<int>(available_cpus().size()) / wanted.count;
@@ -81,7 +78,7 @@ int open_threads(const JobOptions& o, const DeviceList& wanted, int shards, int 
 
 }  // namespace
 
-std::string idle_cores(const JobOptions& o, const ToolJob& job) {
+std::string idle_cores(const CommonOptions& o, const ToolJob& job) {
   if (job.devices()[0].kind() != DeviceKind::cpu) return "";
   const int devices = static_cast<int>(job.devices().size());
   const int cores = o.cores_per_device > 0 ? o.cores_per_device * devices : static_cast<int>(available_cpus().size());
@@ -110,130 +107,18 @@ CLI::Validator number_in(double low, double high) {
       fmt::format("FLOAT in [{} - {}]", low, high));
 }
 
-void JobOptions::add_model(CLI::App& app) {
-  std::vector<std::string> names = model_names();
-  names.insert(names.end(), {"gpt", "lstm"});
-  app.add_option("--model", model, "resnet18, lenet, mlp: images; gpt, lstm: text, character by character")
-      ->check(CLI::IsMember(names))
-      ->capture_default_str();
-  const auto count = CLI::Range(std::int64_t{1}, std::int64_t{1} << 20);
-  app.add_option("--context", context, "gpt, lstm: characters per example")->check(count)->capture_default_str();
-  app.add_option("--layers", layers, "gpt, lstm: number of layers [gpt: 4; lstm: 2]")->check(count);
-  app.add_option("--heads", heads, "gpt: number of attention heads; must divide --width")
-      ->check(count)
-      ->capture_default_str();
-  app.add_option("--width", width, "gpt, lstm: number of features of each layer")->check(count)->capture_default_str();
-  app.add_option("--dtype", dtype, "Number format that layers compute in; master weights stay f32")
-      ->check(CLI::IsMember({"f32", "bf16", "f16"}))
-      ->capture_default_str();
-  app.add_flag("--direct-conv", direct_conv,
-               "Never use Winograd's algorithm for f32 convolutions on CPUs; slower, changes the bits");
-}
-
-void JobOptions::add_dropout(CLI::App& app) {
-  app.add_option("--dropout", dropout, "gpt, lstm: dropout probability")
-      ->check(number_in(0, 0.99))
-      ->capture_default_str();
-}
-
-void JobOptions::add_init_from(CLI::App& app) {
-  app.add_option("--init-from", init_from,
-                 "Load the weights from this safetensors file, checkpoint, or folder of checkpoints (the newest)")
-      ->check(CLI::ExistingPath);
-}
-
-void JobOptions::add_tf32(CLI::App& app) {
-  app.add_flag("--tf32", tf32, "Multiply f32 on GPUs in TF32, with a mantissa of 10 bits; changes the bits");
-}
-
-void JobOptions::add_devices(CLI::App& app) {
-  app.add_option("--devices", devices,
-                 "A list, such as cpu:0,cpu:1 or cuda:0/0,cuda:0/1 (logical devices of a GPU); cpu or cuda: only that "
-                 "kind; auto: GPUs if there are any, otherwise CPU devices")
-      ->capture_default_str();
-  app.add_option("--num-devices", num_devices,
-                 "Number of devices, of the kind that --devices selects; CPU devices split the cores evenly [all GPUs, "
-                 "or 1 CPU device]")
-      ->check(CLI::Range(1, kMostDevices));
-  app.add_option("--cores-per-device", cores_per_device, "Cores per CPU device [all cores, split evenly]")
-      ->check(CLI::Range(1, 4096));
-}
-
-void JobOptions::add_shards(CLI::App& app) {
-  struct Help {
-    const char *shards, *threads, *batch;
-  };
-  constexpr Help kTraining{
-      "V: number of shards per batch; decides the bits [CPUs: the largest power of two from 1 to 8 that leaves 16 "
-      "images or 2 texts per shard; GPUs: one per device]",
-      "T: CPU threads that compute one shard [f32, f16: as many as the cores allow, with the same bits; bf16: 1, part "
-      "of the recipe]",
-      "Examples per batch, over all devices and ranks; gpt, lstm: 32 by default"};
-  constexpr Help kPicture{"V: number of shards per batch [one per device]", "T: CPU threads that compute one shard [1]",
-                          "Examples per batch, over all devices"};
-  constexpr Help kEvaluation{
-      "V: number of shards per batch; decides memory and speed only [as in train, or one per device if that is more]",
-      "T: CPU threads that compute one shard; decides memory and speed only [f32, f16: as many as the cores allow; "
-      "bf16: 1]",
-      "Examples per batch, over all devices; gpt, lstm: 32 by default"};
-  const Help& help = open_shards == OpenShards::of_batch     ? kTraining
-                     : open_shards == OpenShards::of_devices ? kPicture
-                                                             : kEvaluation;
-  app.add_option("--threads-per-shard", threads_per_shard, help.threads)->check(CLI::Range(1, 1024));
-  app.add_option("--shards", shards, help.shards)->check(CLI::Range(1, 65536));
-  app.add_option("--batch-size", batch_size, help.batch)
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24))
-      ->capture_default_str();
-}
-
-void JobOptions::add_data(CLI::App& app) {
-  app.add_option("--data", data,
-                 "Folder with the four IDX files of Fashion-MNIST [LOCKSTEP_DATA, or the Debian package's folder]; "
-                 "gpt, lstm: a text file");
-}
-
-void JobOptions::add_limit_test(CLI::App& app) {
-  app.add_option("--limit-test", limit_test, "Use only the first N test examples [all]")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
-}
-
-void JobOptions::add_metrics(CLI::App& app) {
-  app.add_option("--metrics", metrics,
-                 "Also measure these on the test data, comma-separated: top5_accuracy (or another number), perplexity, "
-                 "confusion_matrix [none; gpt, lstm: perplexity]")
-      ->delimiter(',');
-}
-
 bool is_given(const CLI::App& app, const std::string& option) {
   const CLI::Option* found = app.get_option_no_throw(option);
   return found != nullptr && found->count() > 0;
 }
 
-int JobOptions::shards_of_batch() const {
+int CommonOptions::shards_of_batch() const {
   const std::int64_t batch = batch_size / accumulate;
   // A window of a text is as much work as several pictures.
   return default_shards(is_language_model() ? 8 * batch : batch);
 }
 
-void JobOptions::choose_defaults(const CLI::App& app) {
-  if (direct_conv && !has_convolutions()) {
-    notices.push_back(fmt::format("--direct-conv changes nothing: the model {} has no convolutions", model));
-    direct_conv = false;
-  }
-  if (!is_language_model()) {
-    for (const char* name : {"--context", "--layers", "--heads", "--width", "--dropout"}) {
-      if (is_given(app, name)) throw UsageError(fmt::format("{}: only with --model gpt or lstm, not {}", name, model));
-    }
-    return;
-  }
-  if (model != "gpt" && is_given(app, "--heads")) {
-    throw UsageError(fmt::format("--heads: only with --model gpt, not {}", model));
-  }
-  if (layers == 0) layers = model == "gpt" ? 4 : 2;
-  if (!is_given(app, "--batch-size")) batch_size = 32;
-}
-
-ToolJob make_job(const JobOptions& o, std::shared_ptr<ProcessGroup> group) {
+ToolJob make_job(const CommonOptions& o, std::shared_ptr<ProcessGroup> group) {
   if (o.num_devices > 0 && is_list(o.devices))
     throw UsageError("--devices with a list and --num-devices cannot be combined");
   const DeviceList wanted = wanted_devices(o);

@@ -22,7 +22,7 @@ enum class OpenShards {
   enough,      // of_batch, or one for each device if that is more; for evaluation, whose result does not depend on V
 };
 
-struct JobOptions {
+struct CommonOptions {
   std::string model = "resnet18";
   std::string data;
   std::string devices = "auto";
@@ -44,28 +44,11 @@ struct JobOptions {
   std::int64_t limit_train = 0;
   std::int64_t limit_test = 0;
   // For language models:
-  std::int64_t context = 128, heads = 4, width = 128;
-  std::int64_t layers = 0;  // 0: four of a GPT, two of an LSTM
+  std::int64_t context = 128, layers = 4, heads = 4, width = 128;
   double dropout = 0.1;
   bool no_shuffle = false;
   std::vector<std::string> metrics;
   std::vector<std::string> notices;  // about options that have no effect; make_job writes them
-
-  // --model, the sizes of language models, --dtype, --direct-conv
-  void add_model(CLI::App& app);
-  void add_dropout(CLI::App& app);
-  void add_init_from(CLI::App& app);
-  void add_tf32(CLI::App& app);
-  // --devices, --num-devices, --cores-per-device
-  void add_devices(CLI::App& app);
-  // --shards, --threads-per-shard, --batch-size
-  void add_shards(CLI::App& app);
-  void add_data(CLI::App& app);
-  void add_limit_test(CLI::App& app);
-  void add_metrics(CLI::App& app);
-  // After the parse: what the user left open and the model decides. Throws UsageError for options that do not fit the
-  // model. Options without an effect get a notice and their default, so that they do not change the recipe.
-  void choose_defaults(const CLI::App& app);
 
   bool is_language_model() const { return model == "gpt" || model == "lstm"; }
   bool has_convolutions() const { return !is_language_model() && model != "mlp"; }
@@ -85,11 +68,11 @@ struct ToolJob : Job {
 
 // A collective of the group's ranks. Chooses the devices and shards that the user omitted. Throws UsageError if there
 // are fewer shards than devices of all ranks. Rank 0 writes notices to standard error, with those of the options.
-ToolJob make_job(const JobOptions& options, std::shared_ptr<ProcessGroup> group = make_local_groups(1)[0]);
+ToolJob make_job(const CommonOptions& options, std::shared_ptr<ProcessGroup> group = make_local_groups(1)[0]);
 
 // The number of cores without a shard, and the option that uses them: "8 of 16 cores idle (--threads-per-shard 2 uses
 // them, with other bits)". Empty if all cores have work.
-std::string idle_cores(const JobOptions& options, const ToolJob& job);
+std::string idle_cores(const CommonOptions& options, const ToolJob& job);
 
 // Whether the user gave the option; false if the command has none of that name.
 bool is_given(const CLI::App& app, const std::string& option);

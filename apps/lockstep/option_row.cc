@@ -1,0 +1,230 @@
+#include "option_row.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "lockstep/models/models.h"
+
+namespace lockstep::app {
+namespace {
+
+using O = TrainOptions;
+
+constexpr std::int64_t kMost = std::int64_t{1} << 40;
+
+CLI::Validator from(std::int64_t low, std::int64_t high) { return CLI::Range(low, high); }
+
+// CLI11 rounds an out-of-range number to the nearest 64-bit number.
+CLI::Validator unsigned_integer() {
+  return CLI::Validator(
+      [](std::string& text) {
+        std::uint64_t value = 0;
+        const char* end = text.data() + text.size();
+        const auto parsed = std::from_chars(text.data(), end, value);
+        bool fits = parsed.ec == std::errc() && parsed.ptr == end;
+        return fits ? std::string()
+                    : fmt::format("{} is not an integer in [0 - {}]", text, std::numeric_limits<std::uint64_t>::max());
+      },
+      "UINT");
+}
+
+CLI::Validator power_of_two() {
+  return CLI::Validator(
+      [](std::string& text) {
+        double value = 0;
+        int exponent = 0;
+        bool fits = CLI::detail::lexical_cast(text, value) && value >= 1 && value <= 0x1p40 &&
+                    std::frexp(value, &exponent) == 0.5;
+        return fits ? std::string() : text + " is not a power of two from 1 to 2^40";
+      },
+      "POWER OF TWO");
+}
+
+struct OptionGroup {
+  std::string name;
+  std::vector<OptionRow> rows;
+};
+
+OptionRow row(std::string name, OptionField field, std::string help, OptionExtras extras = {}) {
+  return {std::move(name), field, std::move(help), std::move(extras)};
+}
+
+std::vector<OptionGroup> make_groups() {
+  std::vector<std::string> models = model_names();
+  models.insert(models.end(), {"gpt", "lstm"});
+  const CLI::Validator size = from(1, 1 << 20), steps = from(0, kMost), amount = number_in(0, 1e9);
+  const std::string itself = "sets {} itself: give ", log = "sets {} itself, and reads the log";
+  const std::string one_file = "takes no {}: each layout would replace the file";
+  const std::string hashes = "takes no {}: it prints hashes alone";
+  const std::string all_steps = "takes no {}: every layout makes all steps";
+  const std::string nothing_kept = "takes no {}: it keeps no checkpoints";
+  return {
+      {"Model",
+       {row("--model", &O::model, "resnet18, lenet, mlp: images; gpt, lstm: text, character by character",
+            {.check = CLI::IsMember(models)}),
+        row("--context", &O::context, "gpt, lstm: characters per example", {.check = size}),
+        row("--layers", &O::layers, "gpt, lstm: number of layers", {.check = size, .lstm = "2"}),
+        row("--heads", &O::heads, "gpt: number of attention heads; must divide --width", {.check = size}),
+        row("--width", &O::width, "gpt, lstm: number of features of each layer", {.check = size}),
+        row("--dropout", &O::dropout, "gpt, lstm: dropout probability", {.check = number_in(0, 0.99)}),
+        row("--sync-bn", &O::sync_bn, "Synchronized batch norm: statistics over the whole batch instead of each shard"),
+        row("--init-from", &O::init_from,
+            "Load the weights from this safetensors file, checkpoint, or folder of checkpoints (the newest)",
+            {.check = CLI::ExistingPath, .value = "PATH"}),
+        row("--partial", &O::partial, "With --init-from: load the weights that fit, and list the others",
+            {.needs = "--init-from"}),
+        row("--summary", &O::summary, "Print a table of the model's layers first", {.refused = hashes})}},
+      {"Data",
+       {row("--data", &O::data,
+            "Folder with the four IDX files of Fashion-MNIST [LOCKSTEP_DATA, or the Debian package's folder]; gpt, "
+            "lstm: a text file",
+            {.value = "PATH"}),
+        row("--limit-train", &O::limit_train, "Use only the first N training examples [all]",
+            {.check = from(1, kMost)}),
+        row("--limit-test", &O::limit_test, "Use only the first N test examples [all]", {.check = from(1, kMost)}),
+        row("--no-shuffle", &O::no_shuffle, "Train on the examples in the order of the files", {.entry = "shuffle"}),
+        row("--metrics", &O::metrics,
+            "Also measure these on the test data, comma-separated: top5_accuracy (or another number), perplexity, "
+            "confusion_matrix [none; gpt, lstm: perplexity]",
+            {.refused = hashes})}},
+      {"Training",
+       {row("--epochs", &O::epochs, "Passes over the training data", {.check = steps, .refused = itself + "--steps"}),
+        row("--max-steps", &O::max_steps, "End the run after N steps; 0: no limit",
+            {.check = steps, .refused = itself + "--steps"}),
+        row("--batch-size", &O::batch_size, "Examples per batch, over all devices and ranks",
+            {.check = from(1, 1 << 24), .language_model = "32"}),
+        row("--accumulate", &O::accumulate, "Micro-batches per step; must divide the batch size",
+            {.check = from(1, 1 << 24)}),
+        row("--optimizer", &O::optimizer, "Optimizer",
+            {.check = CLI::IsMember(optimizer_names()), .language_model = "adamw"}),
+        row("--lr", &O::lr, "Learning rate", {.check = amount, .language_model = "0.001", .entry = "learning_rate"}),
+        row("--momentum", &O::momentum, "rmsprop, sgd: momentum", {.check = number_in(0, 1)}),
+        row("--weight-decay", &O::weight_decay, "Weight decay; adamw: decoupled", {.check = amount}),
+        row("--schedule", &O::schedule,
+            "Learning rate after the warm-up; step: times 0.1 after each third of the steps; cosine: down to 0",
+            {.check = CLI::IsMember({"constant", "step", "cosine"})}),
+        row("--warmup", &O::warmup, "Steps in which the learning rate rises linearly to --lr", {.check = steps}),
+        row("--clip", &O::clip, "Clip the norm of all gradients together to this; 0: no limit",
+            {.check = amount, .language_model = "1", .entry = "clip_norm"}),
+        row("--label-smoothing", &O::label_smoothing, "Fraction of each target to spread over all classes",
+            {.check = number_in(0, 1)}),
+        row("--average", &O::average,
+            "Decay of a moving average of the weights, which is then tested and exported; 0: no average",
+            {.check = number_in(0, 0.9999999), .entry = "average_decay"}),
+        row("--watch", &O::watch,
+            "Metric for --patience and --save-best: accuracy, train_loss, or one of --metrics [accuracy; gpt, lstm: "
+            "perplexity]",
+            {.value = "NAME", .refused = all_steps}),
+        row("--patience", &O::patience, "End the run after N epochs without a better value of --watch; 0: never",
+            {.check = steps, .refused = all_steps}),
+        row("--min-delta", &O::min_delta, "Smallest change of --watch that counts as better",
+            {.check = amount, .refused = all_steps})}},
+      {"Devices",
+       {row("--devices", &O::devices,
+            "A list, such as cpu:0,cpu:1 or cuda:0/0,cuda:0/1 (logical devices of a GPU); cpu or cuda: only that "
+            "kind; auto: GPUs if there are any, otherwise CPU devices",
+            {.value = "LIST", .refused = "takes no {}: --layouts says how many there are"}),
+        row("--num-devices", &O::num_devices,
+            "Number of devices, of the kind that --devices selects; CPU devices split the cores evenly [all GPUs, or "
+            "1 CPU device]",
+            {.check = from(1, 1024), .refused = itself + "--layouts"}),
+        row("--cores-per-device", &O::cores_per_device, "Cores per CPU device [all cores, split evenly]",
+            {.check = from(1, 4096)}),
+        row("--threads-per-shard", &O::threads_per_shard,
+            "T: CPU threads that compute one shard [f32, f16: as many as the cores allow, with the same bits; bf16: "
+            "1, part of the recipe]",
+            {.check = from(1, 1024)}),
+        row("--balance", &O::balance,
+            "Shards per device: equal; auto (by speed, measured every 20 steps); or one weight per device, rank 0's "
+            "first, such as 2,1. Does not change the bits",
+            {.value = "LIST"}),
+        row("--record-steps", &O::record_steps,
+            "Record a step once and repeat it, as a CUDA graph on GPUs; does not change the bits"),
+        row("--backend", &O::backend,
+            "Transport between ranks: host (shared memory or TCP; alias gloo), mpi (under mpirun), nccl (needs one "
+            "GPU per rank), or auto (nccl if possible, else host)",
+            {.check = CLI::IsMember({"auto", "host", "gloo", "mpi", "nccl"})}),
+        row("--timeout", &O::timeout_seconds,
+            "Seconds without a sign of life after which a rank counts as lost [LOCKSTEP_TIMEOUT, which `launch "
+            "--timeout` sets, or 60]")}},
+      {"Bits",
+       {row("--seed", &O::seed, "Seed of initial weights, data order, and dropout", {.check = unsigned_integer()}),
+        row("--shards", &O::shards,
+            "V: number of shards per batch; decides the bits [CPUs: the largest power of two from 1 to 8 that leaves "
+            "16 images or 2 texts per shard; GPUs: one per device]",
+            {.check = from(1, 65536)}),
+        row("--dtype", &O::dtype, "Number format that layers compute in; master weights stay f32",
+            {.check = CLI::IsMember({"f32", "bf16", "f16"})}),
+        row("--gradients", &O::gradients, "Number format of gradients when they are summed and sent between ranks",
+            {.check = CLI::IsMember({"f32", "bf16"})}),
+        row("--loss-scale", &O::loss_scale,
+            "f16: initial loss scale, a power of two; halved when gradients overflow, doubled after 2000 steps "
+            "without overflow [65536]",
+            {.check = power_of_two()}),
+        row("--tf32", &O::tf32, "Multiply f32 on GPUs in TF32, with a mantissa of 10 bits; changes the bits"),
+        row("--direct-conv", &O::direct_conv,
+            "Never use Winograd's algorithm for f32 convolutions on CPUs; slower, changes the bits")}},
+      {"Checkpoints",
+       {row("--save", &O::save, "Write checkpoints to this folder",
+            {.value = "DIR", .refused = "takes no {}: it trains a few steps and keeps no checkpoints"}),
+        row("--save-every", &O::save_every, "Steps between checkpoints [one after each epoch]",
+            {.check = steps, .needs = "--save", .refused = nothing_kept}),
+        row("--keep", &O::keep, "Number of newest checkpoints to keep",
+            {.check = from(1, 1 << 20), .needs = "--save", .refused = nothing_kept}),
+        row("--save-best", &O::save_best, "Keep the checkpoint of the best epoch in the folder best of --save",
+            {.needs = "--save", .refused = nothing_kept}),
+        row("--resume", &O::resume,
+            "Continue from the newest checkpoint in this folder. auto, or the folder of --save: continue if --save "
+            "has a checkpoint of this recipe, else start, so that one command starts and restarts a run. Only rank "
+            "0 reads it",
+            {.value = "DIR", .refused = "takes no {}: every layout starts with the initial weights"})}},
+      {"Output",
+       {row("--log", &O::log, "Write a log of the run to this file, as JSON lines", {.value = "FILE", .refused = log}),
+        row("--plot", &O::plot,
+            "Write a plot of test accuracy (gpt, lstm: perplexity) and train loss by epoch to this SVG file",
+            {.value = "FILE", .refused = one_file}),
+        row("--export", &O::export_file, "Write the final weights and buffers to this safetensors file",
+            {.value = "FILE", .refused = one_file}),
+        row("--trace", &O::trace, "Write a timeline to this file, in Chrome's trace-event format, for Perfetto",
+            {.value = "FILE", .refused = one_file}),
+        row("--weights-log", &O::weights_log,
+            "Write the SHA-256 of every parameter and buffer after each step to this file, as JSON lines",
+            {.value = "FILE", .refused = log})}},
+      // Used by `lockstep verify`.
+      {"", {row("--inject-flip", &O::inject_flip, "", {.value = "STEP:PARAMETER"})}},
+  };
+}
+
+const OptionRow* find_row(const auto& matches) {
+  const auto found = std::ranges::find_if(option_rows(), matches);
+  return found == option_rows().end() ? nullptr : &*found;
+}
+
+}  // namespace
+
+const std::vector<OptionRow>& option_rows() {
+  static const std::vector<OptionRow> rows = [] {
+    std::vector<OptionRow> all;
+    for (const OptionGroup& group : make_groups()) {
+      for (const OptionRow& row : group.rows) all.emplace_back(row).group = group.name;
+    }
+    return all;
+  }();
+  return rows;
+}
+
+const OptionRow* find_option_row(std::string_view name) {
+  return find_row([&](const OptionRow& row) { return row.name == name; });
+}
+
+const OptionRow* find_option_of_entry(const std::string& entry) {
+  std::string name = "--" + entry;
+  std::ranges::replace(name, '_', '-');
+  return find_row(
+      [&](const OptionRow& row) { return row.extras.entry.empty() ? row.name == name : row.extras.entry == entry; });
+}
+
+}  // namespace lockstep::app
