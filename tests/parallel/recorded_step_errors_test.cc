@@ -45,7 +45,7 @@ TEST(RecordedStep, RefusesWhatCannotBeRepeated) {
     sum(net(x.reshape({1, 2}))).backward();
   });
   expect_refused("it draws its own random keys", [](const Tensor& x) {
-    ops::uniform_(ops::empty_like(x.array()), state_of(x.device(), "test").random->next(0), 0, 1);
+    ops::uniform_(ops::empty_like(x->array()), state_of(x.device(), "test").random->next(0), 0, 1);
   });
 }
 
