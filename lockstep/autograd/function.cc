@@ -37,8 +37,8 @@ struct Outline {
   Cut cut;
 
   explicit Outline(const Tensor& t)
-      : defined(t.defined()), kind(t->kind), shape(t.shape()), dtype(t.dtype()), devices(t.devices()),
-        at(t->at), cut(t->cut) {}
+      : defined(t.defined()), kind(t->kind), shape(t.shape()), dtype(t.dtype()), devices(t.devices()), at(t->at),
+        cut(t->cut) {}
   bool fits(const Tensor& gradient) const {
     const Outline other(gradient);
     // sum_to() leaves the only sample of a batch where it is, because there is nothing to add.

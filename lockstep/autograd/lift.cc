@@ -233,10 +233,10 @@ Tensor lift(std::string_view name, const Placed& placed, Inputs given, const std
     const Device device = cut ? placed.at->slots()[p].device : placed.devices[p];
     Arrays in;
     for (const Tensor& x : inputs) {
-      in.push_back(!x.defined()              ? Array()
+      in.push_back(!x.defined()             ? Array()
                    : x->kind == Kind::cut   ? x->parts[p]
                    : x->kind == Kind::whole ? x->array()
-                                             : x->on(device));
+                                            : x->on(device));
     }
     ops::ShardScope scope(cut                          ? placed.at->slots()[p].shard
                           : placed.kind == Kind::whole ? ops::ShardScope::current()

@@ -62,8 +62,8 @@ namespace {
 
 // A result of one shard's tensor belongs to that shard, too.
 void inherit_shard(std::span<const Tensor> inputs, std::span<Tensor> outputs) {
-  const auto shard = std::ranges::find_if(
-      inputs, [](const Tensor& x) { return x.defined() && x->kind == Kind::whole && x->at; });
+  const auto shard =
+      std::ranges::find_if(inputs, [](const Tensor& x) { return x.defined() && x->kind == Kind::whole && x->at; });
   if (shard == inputs.end()) return;
   for (Tensor& y : outputs) {
     if (y->kind == Kind::whole && !y->at) y = shard_tensor((*shard)->at, y->array());

@@ -92,8 +92,7 @@ Tensor squeeze(const Tensor& x, const Dims& dims) {
     const bool batch = placed.kind == Kind::cut && i == placed.cut.axis;
     if (x.size(i) != 1 || batch) axes &= ~(1U << i);
   }
-  for (int i = 0; placed.kind == Kind::cut && i < x->cut.axis; ++i)
-    placed.cut.axis -= static_cast<int>(axes >> i & 1U);
+  for (int i = 0; placed.kind == Kind::cut && i < x->cut.axis; ++i) placed.cut.axis -= static_cast<int>(axes >> i & 1U);
   return reshape_as("squeeze", placed, x, ops::without_axes(x.shape(), axes));
 }
 

@@ -158,7 +158,7 @@ Tensor gather(const Tensor& x, Device device) {
   check(at->samples() > 0, "gather: the batch is empty");
   return record_mix("gather", {x}, Tensor(join_all(x, device)),
                     [at, cut = x->cut, home = x.device()](const Node&, const BackwardPass&,
-                                                           std::span<const Gradient> dy, std::span<Gradient> dx) {
+                                                          std::span<const Gradient> dy, std::span<Gradient> dx) {
                       const Array whole = dy[0].once(home);
                       std::int64_t row = 0;
                       const Array rows = samples_first(whole, cut);

@@ -94,7 +94,6 @@ Tensor moved(std::string_view name, const Tensor& x, const Array& from, const Ar
 
 }  // namespace
 
-
 Tensor::Tensor(Array array) {
   if (!array.defined()) return;
   impl_ = std::make_shared<TensorImpl>();

@@ -41,8 +41,8 @@ Array TensorImpl::on(Device device) const {
         "tensor with to(device)",
         label.empty() ? shape.str() : label, describe_devices(places));
   }
-  fail("{} is not {} {}: it lives on {}", label.empty() ? describe() : label,
-       label.empty() ? "on" : "initialized on", device.name(), describe_devices(places));
+  fail("{} is not {} {}: it lives on {}", label.empty() ? describe() : label, label.empty() ? "on" : "initialized on",
+       device.name(), describe_devices(places));
 }
 
 const Array& TensorImpl::array() const {

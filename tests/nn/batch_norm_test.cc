@@ -1,6 +1,6 @@
 
-#include "lockstep/autograd/tensor_impl.h"
 #include "lockstep/nn/batch_norm.h"
+#include "lockstep/autograd/tensor_impl.h"
 #include "lockstep/engine/engine.h"
 #include "lockstep/nn/activations.h"
 #include "lockstep/nn/residual.h"
