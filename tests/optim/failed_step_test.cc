@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "lockstep/autograd/function.h"
+#include "lockstep/autograd/tensor_impl.h"
 #include "lockstep/nn/activations.h"
 #include "lockstep/nn/batch_norm.h"
 #include "lockstep/nn/dropout.h"
@@ -399,7 +400,7 @@ TEST_P(FailedStep, OfTwoBatchesThatATotalJoinsCountsForNothing) {
     const Tensor second = model_.bad_words();
     second.backward();
     const Tensor total = first.detach() + second.detach();
-    state_of(model_.runtime_.devices()[0], "test").engine->wait_unused(total.array().resource());
+    state_of(model_.runtime_.devices()[0], "test").engine->wait_unused(total->resource());
     if (knows_of_another) {
       EXPECT_THROW(another.item(), TaskError);
     }
