@@ -85,11 +85,13 @@ TEST(ThreadTeam, RunsInARegionOfAnotherLibrary) {
   ThreadTeam team(3);
   static int regions;
   regions = 0;
-  team.use([](int threads, int parts, void (*call)(void*, int), void* state) {
-    EXPECT_EQ(threads, 3);
-    ++regions;
-    for (int part = parts - 1; part >= 0; --part) call(state, part);
-  }, 3);
+  team.use(
+      [](int threads, int parts, void (*call)(void*, int), void* state) {
+        EXPECT_EQ(threads, 3);
+        ++regions;
+        for (int part = parts - 1; part >= 0; --part) call(state, part);
+      },
+      3);
   int calls = 0;
   team.run(5, [&](int) { ++calls; });
   EXPECT_EQ(calls, 5);
