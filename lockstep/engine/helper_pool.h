@@ -17,8 +17,8 @@ class ThreadTeam;
 // The number of lanes of a device whose workers are awake. The engine counts; see LaneOptions::busy_lanes.
 using BusyLanes = std::shared_ptr<std::atomic<int>>;
 
-// A device of c cores has c lanes and c - 1 helpers. One lane alone gets all helpers; if all lanes are busy, none helps.
-// So any number of shards uses all cores, and nobody chooses how many threads compute a shard.
+// A device of c cores has c lanes and c - 1 helpers. One lane alone gets all helpers; if all lanes are busy, none
+// helps. So any number of shards uses all cores, and nobody chooses how many threads compute a shard.
 class HelperPool {
  public:
   // With `busy`, helpers compute only on cores that no lane needs; without, the pool belongs to one thread. Helpers

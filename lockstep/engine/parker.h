@@ -13,9 +13,8 @@ namespace lockstep {
 // One thread parks and any other unparks it: one unpark() for each park(), in either order.
 class Parker {
  public:
-  // Everything that happened before unpark() is visible afterwards. The caller counts as awake, also in `group` if there
-  // is one. Returns false on
-  // timeout without an unpark(); then park again.
+  // Everything that happened before unpark() is visible afterwards. The caller counts as awake, also in `group` if
+  // there is one. Returns false on timeout without an unpark(); then park again.
   bool park(SpinPolicy& policy, std::optional<std::chrono::nanoseconds> timeout = {},
             std::atomic<int>* group = nullptr) noexcept;
   void unpark() noexcept {

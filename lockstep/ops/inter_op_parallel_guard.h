@@ -7,11 +7,11 @@
 //     for (const Tensor& x : matrices) y.push_back(matmul(x, x));  // on all cores at once
 //   }
 //
-// A device of c cores has c compute lanes, or floor(c / T) of T threads with T = RuntimeOptions::threads_per_shard. Without
-// a guard, shard s runs on lane s modulo the number of lanes, and all operations on whole tensors run on the first
-// lane. With a guard, the engine chooses the lane of each task: behind the task whose result it reads, if that task is
-// the last one of its lane, otherwise the lane with the fewest unfinished tasks. Independent operations therefore run
-// side by side, and a chain stays on one core.
+// A device of c cores has c compute lanes, or floor(c / T) of T threads with T = RuntimeOptions::threads_per_shard.
+// Without a guard, shard s runs on lane s modulo the number of lanes, and all operations on whole tensors run on the
+// first lane. With a guard, the engine chooses the lane of each task: behind the task whose result it reads, if that
+// task is the last one of its lane, otherwise the lane with the fewest unfinished tasks. Independent operations
+// therefore run side by side, and a chain stays on one core.
 //
 // The bits are the same with and without a guard: every lane computes the same, and on any lane a task waits for what
 // it reads. backward() and the optimizer's step() within the scope run in parallel, too. A RecordedStep repeats its

@@ -32,8 +32,8 @@ struct DeviceState : DeviceInfo, std::enable_shared_from_this<DeviceState> {
   KernelSettings kernels;
   // One per lane. Declared before the allocator, whose destructor waits for the lanes' tasks.
   std::vector<std::unique_ptr<KernelContext>> contexts;
-  // The threads that help the compute lanes; null if the user has chosen their number. Declared after the contexts, which
-  // must outlive it.
+  // The threads that help the compute lanes; null if the user has chosen their number. Declared after the contexts,
+  // which must outlive it.
   std::unique_ptr<HelperPool> helpers;
   // Independent shards run side by side: shard s on lane s modulo the number of lanes.
   std::vector<LaneId> compute_lanes;

@@ -54,8 +54,8 @@ struct RuntimeOptions {
   // Cores of one CPU device; 0: an equal part of all cores.
   int cores_per_device = 0;
   // T: threads that compute one shard. Not set: as many as the device has cores to spare, so that one shard is computed
-  // on all cores, and as many shards as there are cores on one core each. A number: a device of c cores has floor(c / T)
-  // compute lanes, at least one; 0: all cores of a device. T affects the bits only for bf16, and only on CPUs that
+  // on all cores, and as many shards as there are cores on one core each. A number: a device of c cores has floor(c /
+  // T) compute lanes, at least one; 0: all cores of a device. T affects the bits only for bf16, and only on CPUs that
   // multiply bf16 in hardware: if it is not set, one thread computes these products.
   std::optional<int> threads_per_shard = {};
   // For debugging: runs each task at once on the calling thread. Results are the same.
