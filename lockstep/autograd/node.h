@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/base/in_use.h"
 #include "lockstep/autograd/gradient.h"
 #include "lockstep/autograd/tensor.h"
 #include "lockstep/base/small_vector.h"
@@ -65,6 +66,8 @@ struct GradMeta {
   virtual Tensor grad() const { return {}; }
   virtual void zero_grad() {}
 
+  // Of a leaf: the thread whose backward() reaches it. Two passes at once would lose gradients.
+  InUse use;
   std::shared_ptr<Node> node;  // null for a leaf
   int output = 0;
 };
