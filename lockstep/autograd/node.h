@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/base/in_use.h"
 #include "lockstep/autograd/gradient.h"
 #include "lockstep/autograd/tensor.h"
+#include "lockstep/base/in_use.h"
 #include "lockstep/base/small_vector.h"
 #include "lockstep/engine/failure_group.h"
 

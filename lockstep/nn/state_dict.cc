@@ -72,8 +72,7 @@ std::vector<std::pair<Parameter, Tensor>> matched(Module& module, const StateDic
     fail("load_state_dict: {} is not in the model", given.begin()->first);
   }
   std::vector<std::pair<Parameter, Tensor>> values;
-  for (auto& [name, parameter] : mine)
-    values.emplace_back(parameter, cast_on_host(*given.at(name), parameter.dtype()));
+  for (auto& [name, parameter] : mine) values.emplace_back(parameter, cast_on_host(*given.at(name), parameter.dtype()));
   return values;
 }
 

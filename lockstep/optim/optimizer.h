@@ -58,9 +58,10 @@ class RandomState;     // runtime/random_state.h
 template <typename Operand>
 struct Update;  // backend/optimizer.h
 
-// One thread at a time may use an optimizer; another one gets an error. An optimizer changes only its own parameters. backward() still computes and accumulates the gradients of all other
-// parameters, as in PyTorch; ranks do not exchange them. Use freeze() for parameters that you leave out, because a
-// frozen parameter has no gradient. Trainer freezes them while it trains.
+// One thread at a time may use an optimizer; another one gets an error. An optimizer changes only its own parameters.
+// backward() still computes and accumulates the gradients of all other parameters, as in PyTorch; ranks do not exchange
+// them. Use freeze() for parameters that you leave out, because a frozen parameter has no gradient. Trainer freezes
+// them while it trains.
 class Optimizer {
  public:
   virtual ~Optimizer() = default;

@@ -152,8 +152,8 @@ struct PredictorState::Call::Impl {
   }
 
   PredictorState::Impl& state;
-  Device device;             // of the inputs; host memory if none is on a device
-  bool cut = false;          // an input is a batch that is cut over devices, which its shards' lanes compute
+  Device device;     // of the inputs; host memory if none is on a device
+  bool cut = false;  // an input is a batch that is cut over devices, which its shards' lanes compute
   PredictorLane* lane = nullptr;
   std::shared_lock<std::shared_mutex> describing{};
   std::optional<ops::ShardScope> scope{};

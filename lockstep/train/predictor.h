@@ -29,7 +29,8 @@ T map_tensors(const T& value, const F& f) {
     return f(value);
   } else if constexpr (requires { std::tuple_size<T>::value; }) {
     return std::apply([&](const auto&... x) { return T{map_tensors(x, f)...}; }, value);
-  } else if constexpr (requires(T t) { t.push_back(*t.begin()); } && !requires { value.c_str(); }) {
+  } else if constexpr (
+      requires(T t) { t.push_back(*t.begin()); } && !requires { value.c_str(); }) {
     T mapped;
     for (const auto& x : value) mapped.push_back(map_tensors(x, f));
     return mapped;
@@ -73,9 +74,9 @@ class PredictorState {
   std::unique_ptr<Impl> impl_;
 };
 
-// All functions may be called from several threads at once. While a Predictor exists, its model is not trained: train(),
-// a step of an optimizer, load_weights(), and everything else that would change the weights in place throw. Only one
-// Predictor may have a model.
+// All functions may be called from several threads at once. While a Predictor exists, its model is not trained:
+// train(), a step of an optimizer, load_weights(), and everything else that would change the weights in place throw.
+// Only one Predictor may have a model.
 template <std::derived_from<Module> Net>
 class Predictor {
  public:
@@ -92,10 +93,11 @@ class Predictor {
   Predictor(Net& net, const std::filesystem::path& weights)
       : Predictor(std::shared_ptr<Net>(std::shared_ptr<void>(), &net), weights) {}
 
-  // What the model's forward() computes from these inputs, which have a batch as axis 0 if the model expects one. If all
-  // tensors are in host memory, the results are, too: the call copies the inputs to a device of the model and waits.
-  // Inputs on a device of the model give results there, and the call does not wait. Throws what forward() throws; an
-  // error of the computation comes out in this call or where its results are read, and does not affect other calls.
+  // What the model's forward() computes from these inputs, which have a batch as axis 0 if the model expects one. If
+  // all tensors are in host memory, the results are, too: the call copies the inputs to a device of the model and
+  // waits. Inputs on a device of the model give results there, and the call does not wait. Throws what forward()
+  // throws; an error of the computation comes out in this call or where its results are read, and does not affect other
+  // calls.
   //
   // The first calls also prepare the weights for products and convolutions (torch has no such step), so make two before
   // you measure or serve.
@@ -108,14 +110,14 @@ class Predictor {
     };
     (static_cast<void>(map_tensors(xs, see)), ...);
     call.begin();
-    const auto y =
-        call_model(*net_, map_tensors(xs, [&](const Tensor& x) { return call.place(x); })...);
+    const auto y = call_model(*net_, map_tensors(xs, [&](const Tensor& x) { return call.place(x); })...);
     call.end();
     return map_tensors(y, [&](const Tensor& t) { return call.result(t); });
   }
 
   // Replaces the weights. A call at the same time uses either the old or the new ones, never some of each, and does not
-  // wait for the file. If it throws, as load_weights() does, the old weights stay. Const, because any thread may call it.
+  // wait for the file. If it throws, as load_weights() does, the old weights stay. Const, because any thread may call
+  // it.
   void load(const std::filesystem::path& weights) const { state_.load(weights); }
 
  private:
