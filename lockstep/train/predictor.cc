@@ -7,6 +7,7 @@
 #include <shared_mutex>
 
 #include "lockstep/autograd/no_grad.h"
+#include "lockstep/autograd/tensor_impl.h"
 #include "lockstep/checkpoint/weights_change.h"
 #include "lockstep/ops/launch.h"
 #include "lockstep/runtime/device_state.h"
@@ -46,7 +47,7 @@ struct PredictorState::Impl {
   void check_free(const Parameter& p) const {
     if (!p.initialized() || !p.shape_known()) return;
     for (Device device : p.devices()) {
-      check(p.data(device).array().storage()->read_only != kHeld,
+      check(p.data(device)->storage()->read_only != kHeld,
             "predictor: another Predictor has {}, expected one for each model", p.name());
     }
   }
@@ -56,7 +57,7 @@ struct PredictorState::Impl {
     held = text != nullptr;
     for (const Parameter& p : weights) {
       if (!p.initialized() || !p.shape_known()) continue;
-      for (Device device : p.devices()) p.data(device).array().storage()->read_only = text;
+      for (Device device : p.devices()) p.data(device)->storage()->read_only = text;
     }
   }
 
@@ -165,7 +166,7 @@ PredictorState::Call::~Call() = default;
 
 void PredictorState::Call::see(const Tensor& x) {
   if (!x.defined()) return;
-  if (x.kind() == Kind::cut) {
+  if (x->kind == Kind::cut) {
     impl_->cut = true;
   } else if (!x.device().is_host()) {
     impl_->device = x.device();
@@ -195,10 +196,10 @@ void PredictorState::Call::end() {
 }
 
 Tensor PredictorState::Call::result(const Tensor& y) const {
-  if (!y.defined() || impl_->cut || y.kind() != Kind::whole || y.placement()) return y;
+  if (!y.defined() || impl_->cut || y->kind != Kind::whole || y->at) return y;
   if (impl_->device.is_host()) return y.to_host();
   // What the caller computes from it belongs to no shard.
-  return y.device().is_host() ? y : Tensor(y.array().with_shard(-1));
+  return y.device().is_host() ? y : Tensor(y->array().with_shard(-1));
 }
 
 }  // namespace lockstep

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "lockstep/autograd/no_grad.h"
+#include "lockstep/autograd/tensor_impl.h"
 #include "lockstep/checkpoint/weights.h"
 #include "lockstep/nn/batch_norm.h"
 #include "lockstep/nn/conv.h"
@@ -67,7 +68,7 @@ TEST_F(PredictorTest, ComputesAsInEvaluation) {
   EXPECT_EQ(on_host.to_vector<float>(), expected);
   EXPECT_EQ(on_device.to_vector<float>(), expected);
   EXPECT_FALSE(on_device.requires_grad());
-  EXPECT_EQ((on_device + on_device).array().shard(), -1);
+  EXPECT_EQ((on_device + on_device)->array().shard(), -1);
 }
 
 // Eight threads predict while one exchanges the weights: each result is that of one of the two files.
