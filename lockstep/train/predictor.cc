@@ -11,6 +11,7 @@
 #include "lockstep/checkpoint/weights_change.h"
 #include "lockstep/ops/launch.h"
 #include "lockstep/runtime/device_state.h"
+#include "lockstep/runtime/runtime.h"
 #include "lockstep/tensor/storage.h"
 
 namespace lockstep {
