@@ -25,7 +25,8 @@
 //     the step that are not outputs.
 //   - A recording owns the memory of a step. If there is too little memory, run() throws, and later calls describe each
 //     step.
-//   - Only one thread at a time may record on a Runtime, and only one may run a RecordedStep; another one gets an error.
+//   - Only one thread at a time may record on a Runtime, and only one may run a RecordedStep; another one gets an
+//     error.
 #pragma once
 
 #include <functional>
