@@ -10,6 +10,7 @@
 #include "lockstep/autograd/tensor_impl.h"
 #include "lockstep/checkpoint/weights_change.h"
 #include "lockstep/ops/launch.h"
+#include "lockstep/runtime/default_runtime.h"
 #include "lockstep/runtime/device_state.h"
 #include "lockstep/runtime/runtime.h"
 #include "lockstep/tensor/storage.h"
@@ -129,7 +130,11 @@ struct PredictorState::Impl {
 
 PredictorState::PredictorState(Module& model, const std::filesystem::path* weights)
     : impl_(std::make_unique<Impl>(model)) {
-  if (weights != nullptr) load(*weights);
+  if (weights != nullptr) {
+    // The values come from the file.
+    if (std::ranges::none_of(impl_->weights, &Parameter::initialized)) model.initialize(Constant{0}, devices());
+    load(*weights);
+  }
   impl_->find_lanes();
   impl_->hold_settled();
 }

@@ -104,6 +104,15 @@ TEST_F(PredictorTest, ThreadsPredictWhileWeightsChange) {
   EXPECT_EQ(predict(image(0)).to_vector<float>(), expected[1][0]);
 }
 
+TEST_F(PredictorTest, NeedsNoInitialization) {
+  const auto model = net(0.5);
+  const std::vector<float> expected = evaluated(*model, image(3));
+  save_weights(folder_ / "weights", *model);
+  const Predictor predict(std::make_unique<PredictedNet>(), folder_ / "weights");
+  EXPECT_EQ(predict(image(3)).to_vector<float>(), expected);
+  EXPECT_ERROR(Predictor(std::make_unique<PredictedNet>(), folder_ / "none"), "none");
+}
+
 TEST_F(PredictorTest, AFileThatDoesNotFitChangesNothing) {
   const auto model = net(0.5);
   const std::vector<float> expected = evaluated(*model, image(3));
