@@ -82,8 +82,8 @@ struct RuntimeOptions {
   // Computes with the reference kernels: every dtype, f64 arithmetic, slow.
   bool reference_backend = false;
   // The seed of dropout, rand, and randn. InitializeOptions, TrainerOptions, and the options of loaders and samplers
-  // follow it unless they name a seed of their own. Unset: that of manual_seed(), or 0, and the draws go on behind those
-  // that the process has made without a Runtime.
+  // follow it unless they name a seed of their own. Unset: that of manual_seed(), or 0, and the draws go on behind
+  // those that the process has made without a Runtime.
   std::optional<std::uint64_t> seed = {};
   // Bytes that one CPU device may use; 0: as much as the other CPU devices leave. Together they may use the memory of
   // this process (the machine's, or its control group's limit), or this limit if it is larger.
