@@ -34,7 +34,7 @@ class SavedArray {
 
  private:
   std::uint64_t version() const {
-    return array_.defined() ? array_.storage()->version.load(std::memory_order_relaxed) : 0;
+    return array_.defined() ? array_.storage()->written() : 0;
   }
 
   Array array_;
