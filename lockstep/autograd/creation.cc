@@ -97,8 +97,7 @@ Tensor random(std::string_view name, const Shape& shape, const RandomOptions& op
                       : ops::next_key(options.device, name);
   }
   // The host makes them for devices of all kinds: the same bits.
-  const Device maker =
-      options.device.is_host() ? kHost : state_of(options.device, name).host_visible_device();
+  const Device maker = options.device.is_host() ? kHost : state_of(options.device, name).host_visible_device();
   const Array made = ops::empty(shape, options.dtype, maker);
   draw(made, key);
   return ops::to_device(made, options.device, {.non_blocking = true});
@@ -134,12 +133,8 @@ Tensor zeros(const Shape& shape, const Like& like) { return filled("zeros", shap
 Tensor ones(const Shape& shape, const TensorOptions& options) { return filled("ones", shape, 1, options); }
 Tensor ones(const Shape& shape, const Like& like) { return filled("ones", shape, 1, like); }
 
-Tensor rand(const Shape& shape, const RandomOptions& options) {
-  return random("rand", shape, options, draw_uniform);
-}
-Tensor randn(const Shape& shape, const RandomOptions& options) {
-  return random("randn", shape, options, draw_normal);
-}
+Tensor rand(const Shape& shape, const RandomOptions& options) { return random("rand", shape, options, draw_uniform); }
+Tensor randn(const Shape& shape, const RandomOptions& options) { return random("randn", shape, options, draw_normal); }
 Tensor rand(const Shape& shape, const Like& like) { return random_like("rand", shape, like, draw_uniform); }
 Tensor randn(const Shape& shape, const Like& like) { return random_like("randn", shape, like, draw_normal); }
 

@@ -22,8 +22,8 @@ std::vector<Device> devices_of_replicas(std::string_view what, Inputs inputs, co
     });
     if (everywhere) devices.push_back(device);
   }
-  check(!devices.empty(),
-        "{}: no device has all of the tensors, expected them on one device: move them with to()", what);
+  check(!devices.empty(), "{}: no device has all of the tensors, expected them on one device: move them with to()",
+        what);
   return devices;
 }
 

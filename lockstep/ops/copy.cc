@@ -123,7 +123,7 @@ void copy_(const Array& x, const Array& y, CopyOptions options) {
   const auto held = [](const Array& t) { return t.device().is_host() ? t.storage() : t.storage()->host; };
   task.run = [backend = state.backend.get(), x = x.view(), y = y.view(), apart, inward, held_x = held(x),
               held_y = held(y)](const TaskContext& c) {
-    auto& context = *static_cast<KernelContext*>(c.lane_data);
+    auto& context = KernelContext::of_task(c.lane_data);
     if (apart) {
       backend->transfer(context, x, y, !inward);
     } else {

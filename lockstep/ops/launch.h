@@ -115,10 +115,8 @@ void launch_task(std::string_view name, std::span<const A> reads, std::span<cons
     DeviceState& device = state_of(first.device(), name);
     std::shared_ptr<const void> held;
     Task task = make_task(name, device, reads, writes, options, held);
-    task.run = [backend = device.backend.get(), held = std::move(held), call,
-                kernel = std::forward<Kernel>(kernel)](const TaskContext& c) mutable {
-      call(*backend, *static_cast<KernelContext*>(c.lane_data), kernel);
-    };
+    task.run = [backend = device.backend.get(), held = std::move(held), call, kernel = std::forward<Kernel>(kernel)](
+                   const TaskContext& c) mutable { call(*backend, KernelContext::of_task(c.lane_data), kernel); };
     device.engine->push(std::move(task));
   }
   for (const Array& t : writes) count_write(t);

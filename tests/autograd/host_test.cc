@@ -98,7 +98,8 @@ TEST_F(HostTest, ADeviceReadsHostMemoryWhereItIs) {
     EXPECT_EQ(y.device(), device(1));
     EXPECT_EQ(floats(y), expected);
   }
-  EXPECT_EQ(floats(where(gt(constant, 0), x, constant)), floats(where(gt(constant.to(device(1)), 0), x, constant.to(device(1)))));
+  EXPECT_EQ(floats(where(gt(constant, 0), x, constant)),
+            floats(where(gt(constant.to(device(1)), 0), x, constant.to(device(1)))));
   // It is not copied.
   const Array lent = ops::lend(constant->array(), device(1));
   EXPECT_EQ(lent.view().data, constant->view().data);
@@ -127,7 +128,8 @@ TEST_F(HostTest, GradientsFlowToTheHost) {
 }
 
 TEST_F(HostTest, BesideAParameterTheParameterDecides) {
-  Tensor w = replicated_tensor({full({2}, 3, {.device = device(0)})->array(), full({2}, 3, {.device = device(1)})->array()});
+  Tensor w =
+      replicated_tensor({full({2}, 3, {.device = device(0)})->array(), full({2}, 3, {.device = device(1)})->array()});
   w.set_requires_grad(true);
   const Tensor y = ones({2}) * w;
   EXPECT_EQ(y.device(), device());
@@ -137,7 +139,8 @@ TEST_F(HostTest, BesideAParameterTheParameterDecides) {
 }
 
 TEST_F(HostTest, BesideABatchItIsAConstant) {
-  const auto at = std::make_shared<Placement>(std::vector<std::int64_t>{2, 1}, std::vector<Slot>{{0, device(0)}, {1, device(1)}});
+  const auto at =
+      std::make_shared<Placement>(std::vector<std::int64_t>{2, 1}, std::vector<Slot>{{0, device(0)}, {1, device(1)}});
   Tensor scale = Tensor::from(Floats{1, 2}, {2});
   scale.set_requires_grad(true);
   const Tensor y = scatter(ones({3, 2}), at) * scale;
@@ -172,7 +175,8 @@ TEST_F(HostTest, ReadingWaitsForWriters) {
 }
 
 TEST_F(HostTest, AFailedCopyIsToldToReadersUntilAllIsWrittenAnew) {
-  const Tensor bad = index_select(ones({2}, {.device = device()}), 0, full({4}, 5, {.dtype = DType::i64, .device = device()}));
+  const Tensor bad =
+      index_select(ones({2}, {.device = device()}), 0, full({4}, 5, {.dtype = DType::i64, .device = device()}));
   const Tensor y = bad.to(kHost, {.non_blocking = true});
   EXPECT_ERROR(y + 1, "take");
   y.copy_from(ones({4}));
