@@ -96,7 +96,7 @@ void add_tensor(Gradient& sum, const Tensor& g, const Outline& input) {
 }  // namespace
 
 SavedTensor::SavedTensor(const Tensor& t) : tensor_(t.detach()) {
-  for (const Array& part : t->parts) versions_.push_back(part.storage()->version.load(std::memory_order_relaxed));
+  for (const Array& part : t->parts) versions_.push_back(part.storage()->written());
 }
 
 const Tensor& SavedTensor::get(std::string_view operation) const {

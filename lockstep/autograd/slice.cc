@@ -2,7 +2,6 @@
 #include "lockstep/autograd/slice.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "lockstep/autograd/function.h"
 #include "lockstep/autograd/functions.h"
@@ -12,18 +11,6 @@
 
 namespace lockstep {
 namespace {
-
-// Zeros of this shape with y inserted at `start` of the axis. For host memory, where no kernel runs, and contiguous
-// slices.
-Array among_host_zeros(const Array& y, std::int64_t start, int axis, const Shape& shape) {
-  Array all = Array::host(shape, y.dtype()).with_shard(y.shard());
-  y.wait();
-  if (y.numel() > 0) {
-    const Array rows = ops::reshape(all, {shape[axis], -1});
-    std::memcpy(ops::narrow(rows, start, y.size(axis)).view().data, y.view().data, y.view().bytes());
-  }
-  return all;
-}
 
 // `count` elements of an axis, not the batch's, from `start` on.
 Tensor take_slice(std::string_view name, const Tensor& x, int axis, std::int64_t start, std::int64_t count,
@@ -39,7 +26,6 @@ Tensor take_slice(std::string_view name, const Tensor& x, int axis, std::int64_t
     return {keepdim ? y : ops::reshape(ops::to_layout(y, Layout::plain), ops::without_axes(kept, 1U << axis)),
             [=, old = in[0].shape()](const PartPass&, const Array& dy) -> Arrays {
               const Array g = keepdim ? dy : ops::reshape(ops::to_layout(dy, Layout::plain), kept);
-              if (g.device().is_host()) return {among_host_zeros(g, start, axis, old)};
               return {ops::slice_into_zeros(g, old, axis, start, step)};
             }};
   });

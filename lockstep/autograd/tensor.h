@@ -133,7 +133,7 @@ class Tensor {
   // copy, as PyTorch's cpu(). Reads what to_vector() reads. Waits.
   Tensor to_host() const;
   // Copies x's elements into this tensor. Shapes must agree; device, type, and layout may differ. Memory must not
-  // overlap. One of the two is on a device. Not differentiable: outside a NoGradGuard, neither may have a history.
+  // overlap. Not differentiable: outside a NoGradGuard, neither may have a history.
   void copy_from(const Tensor& x, CopyOptions options = {}) const;
   // Differentiable. Returns a copy in host memory that `device` can access directly (page-locked for a GPU), so that
   // non-blocking copies block no thread. For a CPU device, returns the same handle.

@@ -29,7 +29,8 @@ Tensor stack_examples(std::span<const Tensor> tensors) {
     check(t.defined() && t.device().is_host(), "stack: tensor {} is {}, expected host memory", i, t);
     check(t.shape() == first.shape() && t.dtype() == first.dtype(),
           "stack: tensor {} is {}, the first is {}, expected the same shape and type", i, t, first);
-    if (row > 0) std::memcpy(bytes(all) + i * row, bytes(t), row);
+    t.wait();
+    if (row > 0) std::memcpy(bytes(all) + i * row, bytes(t.to(Layout::plain)), row);
   }
   return all;
 }
