@@ -8,9 +8,9 @@
 // Negative positions count from the end, also in index tensors. Several index tensors broadcast and are taken together;
 // if other axes lie between theirs, their axes come first, as in PyTorch. Reading is differentiable.
 //
-// The number of elements that a mask chooses depends on its values: reading and writing by a mask waits, and is an error
-// in a RecordedStep; writing by index tensors, too. The batch axis of a tensor that is cut cannot be indexed: gather()
-// it, or index in per_shard().
+// The number of elements that a mask chooses depends on its values: reading and writing by a mask waits, as does writing
+// by index tensors, and a RecordedStep with them is not recorded. The batch axis of a tensor that is cut cannot be
+// indexed: gather() it, or index in per_shard().
 #pragma once
 
 #include <concepts>

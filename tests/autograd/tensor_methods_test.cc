@@ -76,7 +76,7 @@ TEST_F(TensorMethods, TensorsFromValues) {
   EXPECT_EQ(x.str(), "tensor([1, 2.5], f32, host)");
   EXPECT_EQ(lockstep::tensor(5).str(), "tensor(5, i64, host)");
   EXPECT_EQ(lockstep::tensor(5).shape(), Shape());
-  EXPECT_EQ(lockstep::tensor({{1, 2}, {3, 4}}).str(), "tensor([[1, 2], [3, 4]], i64, host)");
+  EXPECT_EQ(lockstep::tensor({{1, 2}, {3, 4}}).str(), "tensor([[1, 2],\n        [3, 4]], i64, host)");
   EXPECT_EQ(lockstep::tensor({{{1}, {2}}}).shape(), (Shape{1, 2, 1}));
   EXPECT_EQ(lockstep::tensor({1, 2.5}).dtype(), DType::f32);
   EXPECT_EQ(lockstep::tensor({true, false}).dtype(), DType::u8);
