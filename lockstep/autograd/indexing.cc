@@ -103,8 +103,9 @@ class Indexer {
         if (index.dtype() == DType::u8) {
           const int last = axis + index.dim() - 1;
           for (int d = axis; d <= last; ++d) {
-            check(y.size(d) == index.size(d - axis), "index: a mask of {} for axes {} to {} of {}, expected their extents",
-                  index.shape(), axis, last, y.shape());
+            check(y.size(d) == index.size(d - axis),
+                  "index: a mask of {} for axes {} to {} of {}, expected their extents", index.shape(), axis, last,
+                  y.shape());
           }
           index = places_of(index, y);
           if (last > axis) y = lockstep::flatten(y, axis, last);
@@ -136,7 +137,8 @@ class Indexer {
     std::int64_t all = 1;
     for (std::size_t k = 0; k < chosen.size(); ++k) {
       const std::int64_t size = y.size(axes[k]);
-      const Tensor index = expand(chosen[k], shape), here = logical_and(ge(index, 0), lt(index, static_cast<double>(size)));
+      const Tensor index = expand(chosen[k], shape),
+                   here = logical_and(ge(index, 0), lt(index, static_cast<double>(size)));
       place = k == 0 ? index : place * static_cast<double>(size) + index;
       inside = k == 0 ? here : logical_and(inside, here);
       all *= size;
@@ -148,8 +150,7 @@ class Indexer {
 
  public:
   static bool is_basic(std::span<const TensorIndex> indices) {
-    return std::ranges::none_of(indices,
-                                [](const TensorIndex& i) { return std::holds_alternative<Tensor>(i.index_); });
+    return std::ranges::none_of(indices, [](const TensorIndex& i) { return std::holds_alternative<Tensor>(i.index_); });
   }
 };
 

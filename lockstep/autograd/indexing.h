@@ -43,12 +43,12 @@ struct Slice {
 // One index: a position, a Slice, Ellipsis, None, an i64 tensor, or a mask (u8) of one or more axes.
 class TensorIndex {
  public:
-  TensorIndex(std::nullopt_t none) : index_(none) {}                  // NOLINT(google-explicit-constructor)
-  TensorIndex(EllipsisIndex ellipsis) : index_(ellipsis) {}           // NOLINT(google-explicit-constructor)
-  TensorIndex(Slice slice) : index_(slice) {}                         // NOLINT(google-explicit-constructor)
-  TensorIndex(Tensor tensor) : index_(std::move(tensor)) {}           // NOLINT(google-explicit-constructor)
+  TensorIndex(std::nullopt_t none) : index_(none) {}         // NOLINT(google-explicit-constructor)
+  TensorIndex(EllipsisIndex ellipsis) : index_(ellipsis) {}  // NOLINT(google-explicit-constructor)
+  TensorIndex(Slice slice) : index_(slice) {}                // NOLINT(google-explicit-constructor)
+  TensorIndex(Tensor tensor) : index_(std::move(tensor)) {}  // NOLINT(google-explicit-constructor)
   template <std::integral T>
-  TensorIndex(T position) : index_(std::int64_t{position}) {          // NOLINT(google-explicit-constructor)
+  TensorIndex(T position) : index_(std::int64_t{position}) {  // NOLINT(google-explicit-constructor)
     static_assert(!std::same_as<T, bool>, "an index is no truth value");
   }
 

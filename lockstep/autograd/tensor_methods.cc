@@ -88,7 +88,8 @@ Tensor Tensor::t() const {
 Tensor Tensor::expand(Shape shape) const { return lockstep::expand(*this, shape); }
 Tensor Tensor::triu(std::int64_t diagonal) const { return lockstep::triu(*this, diagonal); }
 Tensor Tensor::tril(std::int64_t diagonal) const { return lockstep::tril(*this, diagonal); }
-Tensor Tensor::slice(int dim, std::optional<std::int64_t> start, std::optional<std::int64_t> end, std::int64_t step) const {
+Tensor Tensor::slice(int dim, std::optional<std::int64_t> start, std::optional<std::int64_t> end,
+                     std::int64_t step) const {
   return lockstep::slice(*this, dim, start, end, step);
 }
 std::vector<Tensor> Tensor::split(const std::vector<std::int64_t>& sizes, int dim) const {

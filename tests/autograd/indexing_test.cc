@@ -80,7 +80,8 @@ TEST_F(IndexingTest, AssignmentWrites) {
 
   Tensor y = counting({2, 3, 4});
   y.index_put_({Slice(), Slice(None, None, 2), 0}, -1);
-  EXPECT_EQ(values(y), (Numbers{-1, 1, 2, 3, 4, 5, 6, 7, -1, 9, 10, 11, -1, 13, 14, 15, 16, 17, 18, 19, -1, 21, 22, 23}));
+  EXPECT_EQ(values(y),
+            (Numbers{-1, 1, 2, 3, 4, 5, 6, 7, -1, 9, 10, 11, -1, 13, 14, 15, 16, 17, 18, 19, -1, 21, 22, 23}));
   y = counting({2, 3, 4});
   y.index_put_({Slice(), ids({2, 0}), Slice(1, 3)}, ids({{100, 101}, {102, 103}}));
   EXPECT_EQ(values(y),
@@ -112,8 +113,9 @@ TEST_F(IndexingTest, ErrorsNameWhatIsExpected) {
 
 TEST_F(IndexingTest, TheBatchAxisOfACutTensorNeedsGather) {
   const std::vector<Device>& devices = runtime_.devices();
-  const Tensor x = scatter(counting({4, 3}), std::make_shared<Placement>(std::vector<std::int64_t>{2, 2},
-                                                                         std::vector<Slot>{{0, devices[0]}, {1, devices[1]}}));
+  const Tensor x =
+      scatter(counting({4, 3}), std::make_shared<Placement>(std::vector<std::int64_t>{2, 2},
+                                                            std::vector<Slot>{{0, devices[0]}, {1, devices[1]}}));
   EXPECT_EQ(values(x.index({Slice(), Slice(1, None)})), (Numbers{1, 2, 4, 5, 7, 8, 10, 11}));
   EXPECT_EQ(values(x.index({Slice(), ids({-1})})), (Numbers{2, 5, 8, 11}));
   for (const char* way : {"gather()", "per_shard()"}) {

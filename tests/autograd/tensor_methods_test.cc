@@ -13,7 +13,9 @@ namespace {
 using Numbers = std::vector<double>;
 
 template <typename T>
-concept ComparesToATruthValue = requires(const T& a) { static_cast<bool>(a == a); };
+concept ComparesToATruthValue = requires(const T& a) {
+  static_cast<bool>(a == a);
+};
 // A mask is no truth value: code that compares tensors as handles does not compile.
 static_assert(!ComparesToATruthValue<Tensor> && !std::equality_comparable<Tensor>);
 static_assert(std::same_as<decltype(Tensor() == Tensor()), Tensor>);
