@@ -27,6 +27,7 @@
 #include "lockstep/autograd/elementwise.h"
 #include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/index.h"
+#include "lockstep/autograd/indexing.h"
 #include "lockstep/autograd/interpolate.h"
 #include "lockstep/autograd/losses.h"
 #include "lockstep/autograd/matmul.h"

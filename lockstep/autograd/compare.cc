@@ -45,6 +45,11 @@ Tensor choose(std::string_view name, const Tensor& condition, const Tensor& a, c
   });
 }
 
+const Tensor& mask(std::string_view name, const Tensor& x) {
+  check(x.defined() && x.dtype() == DType::u8, "{}: {}, expected a mask (u8), as comparisons return", name, x);
+  return x;
+}
+
 Tensor holds(std::string_view name, const Tensor& x) { return compare(name, CompareOp::ne, x, 0); }
 
 }  // namespace
@@ -89,5 +94,11 @@ Tensor logical_xor(const Tensor& a, const Tensor& b) {
   return compare("logical_xor", CompareOp::ne, holds("logical_xor", a), holds("logical_xor", b));
 }
 Tensor logical_not(const Tensor& x) { return compare("logical_not", CompareOp::eq, x, 0); }
+
+Tensor operator&(const Tensor& a, const Tensor& b) { return logical_and(mask("operator &", a), mask("operator &", b)); }
+Tensor operator|(const Tensor& a, const Tensor& b) { return logical_or(mask("operator |", a), mask("operator |", b)); }
+Tensor operator^(const Tensor& a, const Tensor& b) { return logical_xor(mask("operator ^", a), mask("operator ^", b)); }
+Tensor operator~(const Tensor& x) { return logical_not(mask("operator ~", x)); }
+Tensor operator!(const Tensor& x) { return logical_not(mask("operator !", x)); }
 
 }  // namespace lockstep

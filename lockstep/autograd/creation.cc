@@ -124,6 +124,30 @@ Tensor random_like(std::string_view name, const Shape& shape, const Like& like, 
 
 }  // namespace
 
+TensorValues::TensorValues(std::initializer_list<TensorValues> list) {
+  const Shape inner = list.size() > 0 ? list.begin()->shape_ : Shape();
+  std::vector<std::int64_t> sizes{static_cast<std::int64_t>(list.size())};
+  sizes.insert(sizes.end(), inner.begin(), inner.end());
+  shape_ = Shape(sizes);
+  bool floating = list.size() == 0, whole = false;
+  for (const TensorValues& v : list) {
+    check(v.shape_ == inner, "tensor: lists of shapes {} and {} beside each other, expected equal ones", inner,
+          v.shape_);
+    floating = floating || v.dtype_ == DType::f32;
+    whole = whole || v.dtype_ == DType::i64;
+    numbers_.insert(numbers_.end(), v.numbers_.begin(), v.numbers_.end());
+    whole_.insert(whole_.end(), v.whole_.begin(), v.whole_.end());
+  }
+  dtype_ = floating ? DType::f32 : whole ? DType::i64 : DType::u8;
+}
+
+Tensor tensor(const TensorValues& values, const TensorOptions& options) {
+  TensorOptions chosen = options;
+  if (!chosen.dtype) chosen.dtype = values.dtype_;
+  if (values.dtype_ == DType::f32) return Tensor::from(values.numbers_, values.shape_, chosen);
+  return Tensor::from(values.whole_, values.shape_, chosen);
+}
+
 Tensor full(const Shape& shape, double value, const TensorOptions& options) {
   return filled("full", shape, value, options);
 }

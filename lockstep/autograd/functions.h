@@ -19,6 +19,7 @@
 #include "lockstep/autograd/dropout.h"
 #include "lockstep/autograd/elementwise.h"
 #include "lockstep/autograd/index.h"
+#include "lockstep/autograd/indexing.h"
 #include "lockstep/autograd/interpolate.h"
 #include "lockstep/autograd/losses.h"
 #include "lockstep/autograd/matmul.h"

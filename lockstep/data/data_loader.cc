@@ -90,7 +90,7 @@ class DataLoader::Prefetcher {
     const KeyedScope scope("Dataset::get");
     Example batch = dataset_->batch(indices, keys);
     if (none) {
-      for (Tensor& part : batch) part = part.narrow(0, 0);
+      for (Tensor& part : batch) part = part.narrow(0, 0, 0);
     }
     if (!options_.pin_for.is_host()) {
       for (Tensor& part : batch) part = part.pin(options_.pin_for);

@@ -83,7 +83,7 @@ const std::vector<Operation>& operations() {
        [](T x, O, auto) {
          return concatenate(std::array{x, relu(x)});
        }},
-      {"first row", [](T x, O, auto) { return x.narrow(0, 1); }},
+      {"first row", [](T x, O, auto) { return x.narrow(0, 0, 1); }},
       {"total", [](T x, O, auto) { return sum(x); }},
       {"the larger of row", [](T x, O o, auto) { return maximum(x, o.row); }},
       {"where above row", [](T x, O o, auto) { return where(gt(x, o.row), x, o.row * 0.5); }},
@@ -309,7 +309,7 @@ TEST_F(RulesTest, ErrorsSayWhatToDo) {
   const Tensor rows = o.x.reshape({4 * kSteps, kChannels});
   EXPECT_ERROR(o.x.reshape({6, 8}), "gather() puts them together, per_shard() computes each shard alone");
   EXPECT_ERROR(matmul(transpose(rows), rows), "and the product would sum over them");
-  EXPECT_ERROR(o.x.narrow(0, 2), "narrow: the samples of [4, 3, 4] f64 on [cpu:0, cpu:1] are on axis 0");
+  EXPECT_ERROR(o.x.narrow(0, 0, 2), "narrow: the samples of [4, 3, 4] f64 on [cpu:0, cpu:1] are on axis 0");
   EXPECT_ERROR(o.x + whole(4).x,
                "is cut over the batch, but [4, 3, 4] f64 on cpu:0 beside it is not: expected extent 1 on its "
                "axis 0, or split_and_load() of both");

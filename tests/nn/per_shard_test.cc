@@ -138,10 +138,10 @@ TEST_F(PerShardTest, ResultsOfDifferentShapesOrTypesAreRefused) {
     bool first = true;
     return per_shard([&](const Tensor& t) { return std::exchange(first, false) ? t : other(t); }, batch(2));
   };
-  EXPECT_ERROR(differ([](const Tensor& t) { return transpose(transpose(t).narrow(0, 2)); }),
+  EXPECT_ERROR(differ([](const Tensor& t) { return transpose(transpose(t).narrow(0, 0, 2)); }),
                "result 0 is [2, 3] f32 on cpu:0 for one shard, [2, 2] f32 on cpu:1 for another");
   EXPECT_ERROR(differ([](const Tensor& t) { return t.to(DType::bf16); }), "[2, 3] bf16 on cpu:1 for another");
-  EXPECT_ERROR(differ([](const Tensor& t) { return t.narrow(0, 1); }), "expected the shard's 2 samples on axis 0");
+  EXPECT_ERROR(differ([](const Tensor& t) { return t.narrow(0, 0, 1); }), "expected the shard's 2 samples on axis 0");
 }
 
 TEST_F(PerShardTest, ATensorThatIsKeptOutlivesAnError) {

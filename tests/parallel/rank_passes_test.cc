@@ -30,7 +30,7 @@ struct Worker {
   Tensor cut(const Tensor& x) const {
     if (!ddp) return split_and_load(x, devices, {.shards = shards});
     const auto [first, last] = ddp->rows_of(x.size(0));
-    return ddp->split(std::array{x.narrow(first, last - first)}, x.size(0))[0];
+    return ddp->split(std::array{x.narrow(0, first, last - first)}, x.size(0))[0];
   }
 };
 
