@@ -103,13 +103,11 @@ const std::vector<KnownLimit>& known_limits() {
   static const std::string kAny = tensor_of("f32|i64|u8"), kWhole = tensor_of("i64"),
                            kShape = R"(\[[0-9, ]*\]( (f32|i64) on cpu:0)?)";
   static const std::string kOfEither =
-      "cos divide divide_number divide_right exp log log1p logsumexp prod prod_dim reciprocal rsqrt scatter_add "
+      "cos divide divide_number divide_right exp log log1p logsumexp reciprocal rsqrt scatter_add "
       "sigmoid sign sin sqrt square tanh ";
   static const std::vector<KnownLimit> all{
-      refused_type("i64", kOfEither +
-                              "abs amax amin argmax argmin argsort avg_pool1d avg_pool2d bmm conv1d conv2d cumsum "
-                              "linear matmul max max_dim min min_dim pow pow_number pow_right relu sort sum sum_to "
-                              "topk"),
+      refused_type(
+          "i64", kOfEither + "abs avg_pool1d avg_pool2d bmm conv1d conv2d linear matmul pow pow_number pow_right relu"),
       refused_type("u8",
                    kOfEither + "add add_number add_right maximum minimum multiply multiply_number multiply_right"),
       {Limit::type, "conv_transpose2d",
