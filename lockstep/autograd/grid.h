@@ -18,8 +18,8 @@ Tensor linspace(double start, double end, std::int64_t steps, const TensorOption
 
 // ij: axis i of each grid belongs to vector i. xy: the first two axes are swapped, as for images.
 enum class GridIndexing : std::uint8_t { ij, xy };
-// For vectors of lengths a, b, ..: as many tensors [a, b, ..], each with its vector's elements along that vector's axis.
-// A tensor without axes counts as a vector of one element.
+// For vectors of lengths a, b, ..: as many tensors [a, b, ..], each with its vector's elements along that vector's
+// axis. A tensor without axes counts as a vector of one element.
 std::vector<Tensor> meshgrid(std::span<const Tensor> tensors, GridIndexing indexing = GridIndexing::ij);
 std::vector<Tensor> meshgrid(std::initializer_list<Tensor> tensors, GridIndexing indexing = GridIndexing::ij);
 

@@ -73,9 +73,7 @@ Operations function_operations() {
          return movedim(x[0], {0, 1}, {-1, 0});
        }},
       {"linspace",
-       [](const In& x) {
-         return x[0] * linspace(-1, 2, 4, {.dtype = x[0].dtype(), .device = x[0].device()});
-       }},
+       [](const In& x) { return x[0] * linspace(-1, 2, 4, {.dtype = x[0].dtype(), .device = x[0].device()}); }},
       {"meshgrid",
        [](const In& x) {
          return meshgrid({x[0], x[1]})[0] * meshgrid({x[1], x[0]}, GridIndexing::xy)[0];
