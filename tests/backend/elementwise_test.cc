@@ -216,11 +216,11 @@ TEST_P(ElementwiseTest, RoundsToWholeNumbers) {
       {UnaryOp::round, {-2, -2, -0.0, -0.0, -0.0, 0, 0, 2, 2, 7, INFINITY, -INFINITY}},
       {UnaryOp::trunc, {-2, -1, -0.0, -0.0, -0.0, 0, 0, 1, 2, 7, INFINITY, -INFINITY}}};
   for (const auto& [op, expected] : cases) {
-    const Tensors y = run({TestTensor({12}, dtype(), x)}, {output({12})},
+    const Tensors y = run({TestTensor({12}, dtype(), Layout::plain, x)}, {output({12})},
                           [op = op](Backend& b, KernelContext& c, Views in, Views out) {
                             b.run(c, kernels::Unary{op, in[0], out[0]});
                           });
-    EXPECT_TRUE(y[0].same_bits(TestTensor({12}, dtype(), expected))) << static_cast<int>(op);
+    EXPECT_TRUE(y[0].same_bits(TestTensor({12}, dtype(), Layout::plain, expected))) << static_cast<int>(op);
   }
 }
 
@@ -229,8 +229,8 @@ TEST_P(ElementwiseTest, RoundsToWholeNumbers) {
 TEST_P(ElementwiseTest, DividesToWholeNumbers) {
   const auto divide = [&](BinaryOp op, DType type, const std::vector<double>& a, const std::vector<double>& b) {
     const Shape shape{std::ssize(a)};
-    return run({TestTensor(shape, type, a), TestTensor(shape, type, b)}, {TestTensor(shape, type)},
-               [op](Backend& k, KernelContext& c, Views in, Views out) {
+    return run({TestTensor(shape, type, Layout::plain, a), TestTensor(shape, type, Layout::plain, b)},
+               {TestTensor(shape, type)}, [op](Backend& k, KernelContext& c, Views in, Views out) {
                  k.run(c, kernels::Binary{op, in[0], in[1], out[0]});
                })[0];
   };

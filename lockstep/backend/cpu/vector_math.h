@@ -1,6 +1,6 @@
 // exp, logarithms, tanh, erf, the normal distribution, trigonometric functions, and powers in f32, without branches and
 // calls, so that the compiler vectorizes loops over them. Errors are a few units in the last place. The polynomials in
-// f32 interpolate at Chebyshev nodes; those in f64 are Taylor's.
+// f32 interpolate at Chebyshev nodes; those in f64 do so too (erf, atan), or are Taylor's.
 #pragma once
 
 #include <array>
