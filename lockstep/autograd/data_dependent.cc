@@ -16,7 +16,7 @@ namespace {
 
 void check_readable(std::string_view name, const Tensor& x) {
   check(x.defined(), "{}: undefined tensor", name);
-  if (x.kind() == Kind::cut) fail_across_batch(name, x, "and the size of the result would depend on all of them");
+  if (x->kind == Kind::cut) fail_across_batch(name, x, "and the size of the result would depend on all of them");
   if (StepRecorder* recorder = StepRecorder::current())
     recorder->refuse(fmt::format("the size of {}'s result depends on data", name));
 }

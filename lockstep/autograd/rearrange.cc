@@ -78,11 +78,11 @@ Tensor roll(const Tensor& x, std::int64_t shift, std::optional<int> dim) {
   check(x.defined(), "roll: undefined tensor");
   if (x.shape().dim() == 0) return x;
   if (!dim) {
-    if (x.kind() == Kind::cut) fail_across_batch("roll", x, "and it would change their order");
+    if (x->kind == Kind::cut) fail_across_batch("roll", x, "and it would change their order");
     return roll(flatten(x), shift, 0).reshape(x.shape());
   }
   const int axis = ops::resolve_axis("roll", x.shape(), *dim);
-  if (x.kind() == Kind::cut && x.cut().axis == axis) fail_across_batch("roll", x, "and it would change their order");
+  if (x->kind == Kind::cut && x->cut.axis == axis) fail_across_batch("roll", x, "and it would change their order");
   const std::int64_t n = x.size(axis);
   if (n == 0) return x;
   const std::int64_t first = ((-shift % n) + n) % n;

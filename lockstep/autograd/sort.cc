@@ -57,7 +57,7 @@ MaxResult median(const Tensor& x, int dim, bool keepdim) {
 
 Tensor median(const Tensor& x) {
   check(x.defined(), "median: undefined tensor");
-  if (x.kind() == Kind::cut) fail_across_batch("median", x, "and it would sort them");
+  if (x->kind == Kind::cut) fail_across_batch("median", x, "and it would sort them");
   return median(x.reshape({x.numel()}), 0).values;
 }
 
