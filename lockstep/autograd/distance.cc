@@ -2,6 +2,8 @@
 #include "lockstep/autograd/distance.h"
 
 #include "lockstep/autograd/functions.h"
+#include "lockstep/ops/elementwise.h"
+#include "lockstep/ops/shape.h"
 
 namespace lockstep {
 
@@ -12,12 +14,24 @@ Tensor cosine_similarity(const Tensor& x1, const Tensor& x2, int dim, double eps
   // Half types are computed in f32.
   if (is_half_dtype(x1.dtype()) && x1.dtype() == x2.dtype())
     return cast(cosine_similarity(cast(x1, DType::f32), cast(x2, DType::f32), dim, eps), x1.dtype());
-  const auto unit = [&](const Tensor& x) { return x / clamp(norm(x, 2, dim, true), eps); };
-  return sum(unit(x1) * unit(x2), dim);
+  const Shape shape = ops::broadcast_shape("cosine_similarity", x1.shape(), x2.shape());
+  if (shape.dim() == 0) return cosine_similarity(x1.reshape({1}), x2.reshape({1}), dim, eps);
+  const int axis = ops::resolve_axis("cosine_similarity", shape, dim) - shape.dim();
+  // A repeated element counts as often as it is repeated.
+  const auto unit = [&](Tensor x) {
+    while (x.shape().dim() < -axis) x = unsqueeze(x, 0);
+    Shape repeated = x.shape();
+    repeated[axis] = shape[axis];
+    x = expand(x, repeated);
+    return x / clamp(norm(x, 2, axis, true), eps);
+  };
+  return sum(unit(x1) * unit(x2), axis);
 }
 
 Tensor pairwise_distance(const Tensor& x1, const Tensor& x2, double p, double eps, bool keepdim) {
-  check(x1.defined() && x2.defined(), "pairwise_distance: undefined tensor");
+  for (const Tensor* x : {&x1, &x2}) {
+    check(x->defined() && is_floating(x->dtype()), "pairwise_distance: input is {}, expected a floating type", *x);
+  }
   return norm(x1 - x2 + eps, p, -1, keepdim);
 }
 

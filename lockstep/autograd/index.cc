@@ -201,9 +201,11 @@ Tensor scatter(const Tensor& x, int dim, const Tensor& index, double value) {
 }
 
 Tensor gather(const Tensor& x, int dim, const Tensor& index) {
-  check(x.defined() && index.defined() && x.shape().dim() == index.shape().dim(),
-        "gather: the index is {} for {}, expected as many axes", index.shape(), x.shape());
-  if (is_axis_of_scalar("gather", x, dim)) return gather(x.reshape({1}), 0, index.reshape({1})).reshape({});
+  check(x.defined() && index.defined(), "gather: undefined tensor");
+  const Shape shape = index.shape();
+  if (is_axis_of_scalar("gather", x, dim) && shape.dim() <= 1)
+    return gather(x.reshape({1}), 0, index.reshape({shape.numel()})).reshape(shape);
+  check(x.shape().dim() == shape.dim(), "gather: the index is {} for {}, expected as many axes", shape, x.shape());
   const int axis = ops::resolve_axis("gather", x.shape(), dim);
   Tensor part = x;
   for (int i = 0; i < x.shape().dim(); ++i) {

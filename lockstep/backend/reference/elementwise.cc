@@ -109,10 +109,16 @@ double apply(BinaryOp op, double a, double b) {
     case BinaryOp::pow: return std::pow(a, b);
     case BinaryOp::atan2: return std::atan2(a, b);
     case BinaryOp::divide_trunc: return std::trunc(a / b);
-    // f64 has enough bits to round no quotient of two f32 up to a whole number.
-    case BinaryOp::divide_floor: return std::floor(a / b);
-    case BinaryOp::remainder:
-      return std::isinf(b) && std::isfinite(a) ? (a == 0 || (a < 0) == (b < 0) ? a : b) : a - std::floor(a / b) * b;
+    case BinaryOp::divide_floor: {
+      if (b == 0) return a / b;
+      const double rest = std::fmod(a, b);
+      const double whole = std::nearbyint((a - rest) / b) - (rest != 0 && (rest < 0) != (b < 0) ? 1 : 0);
+      return whole == 0 ? std::copysign(0.0, a / b) : whole;
+    }
+    case BinaryOp::remainder: {
+      const double rest = std::fmod(a, b);
+      return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
+    }
   }
   fail("binary: unknown operation {}", static_cast<int>(op));
 }
