@@ -68,4 +68,10 @@ Tensor group_norm(const Tensor& x, std::int64_t num_groups, const Tensor& weight
   return cast(y, x.dtype());
 }
 
+Tensor normalize(const Tensor& x, double p, int dim, double eps) {
+  check(x.defined() && is_floating(x.dtype()), "normalize: input is {}, expected a floating type", x);
+  if (is_half_dtype(x.dtype())) return cast(normalize(cast(x, DType::f32), p, dim, eps), x.dtype());
+  return x / clamp(norm(x, p, dim, true), eps);
+}
+
 }  // namespace lockstep

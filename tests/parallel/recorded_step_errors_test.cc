@@ -39,6 +39,8 @@ TEST(RecordedStep, RefusesWhatCannotBeRepeated) {
   expect_refused("it waits for data that it has computed", [](const Tensor& x) { x.to(DType::f64).wait(); });
   expect_refused("it copies from or to the host's memory",
                  [](const Tensor& x) { Tensor::from(std::vector<float>{1}, {1}).to(x.device()); });
+  expect_refused("the size of masked_select's result depends on data",
+                 [](const Tensor& x) { masked_select(x, gt(x, 0)); });
   Linear net({.out_features = 2});
   expect_refused("it leaves gradients that no optimizer's step() has used", [&](const Tensor& x) {
     if (!net.parameters()[0].initialized()) net.initialize(Xavier{}, {x.device()});
