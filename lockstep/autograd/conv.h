@@ -4,12 +4,20 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 
 #include "lockstep/autograd/tensor.h"
 #include "lockstep/backend/window.h"
 
 namespace LOCKSTEP_API lockstep {
 
+// Padding that keeps the extents of the input (PyTorch's padding = 'same'), for a stride of 1. Where the kernel needs an
+// odd number of zeros, one more is after the input than before it.
+//
+//   Tensor y = conv2d(x, w, {}, {.padding = kSame});
+inline constexpr std::int64_t kSame = std::numeric_limits<std::int64_t>::min();
+
+// Inputs without a batch, [C, H, W] and [C, L], have results without one.
 // w [O, C / groups, KH, KW], bias [O] -> [N, O, H', W'], where
 // H' = floor((H + 2 padding - dilation (KH - 1) - 1) / stride) + 1. Throws if the channels differ or the kernel does
 // not fit the padded image.
@@ -34,5 +42,15 @@ struct ConvTranspose2dOptions {
 // [N, O, H', W'], H' = (H - 1) stride - 2 padding + dilation (KH - 1) + output_padding + 1.
 Tensor conv_transpose2d(const Tensor& x, const Tensor& w, const Tensor& bias = {},
                         const ConvTranspose2dOptions& options = {});
+struct ConvTranspose1dOptions {
+  std::int64_t stride = 1;
+  std::int64_t padding = 0;
+  std::int64_t output_padding = 0;
+  std::int64_t groups = 1;
+  std::int64_t dilation = 1;
+};
+// The same for sequences: [N, C, L], w [C, O / groups, K], bias [O] -> [N, O, L'].
+Tensor conv_transpose1d(const Tensor& x, const Tensor& w, const Tensor& bias = {},
+                        const ConvTranspose1dOptions& options = {});
 
 }  // namespace lockstep

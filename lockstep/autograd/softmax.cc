@@ -33,5 +33,6 @@ Tensor softmax(const Tensor& x, int dim) { return along("softmax", x, dim, ops::
 Tensor log_softmax(const Tensor& x, int dim) {
   return along("log_softmax", x, dim, ops::log_softmax, ops::log_softmax_backward);
 }
+Tensor softmin(const Tensor& x, int dim) { return softmax(-x, dim); }
 
 }  // namespace lockstep

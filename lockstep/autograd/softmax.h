@@ -9,5 +9,6 @@ namespace LOCKSTEP_API lockstep {
 
 Tensor softmax(const Tensor& x, int dim = -1);
 Tensor log_softmax(const Tensor& x, int dim = -1);
+Tensor softmin(const Tensor& x, int dim = -1);  // softmax(-x)
 
 }  // namespace lockstep

@@ -178,6 +178,25 @@ const std::vector<Operation>& operations() {
        [](T x, O o, auto) { return where(logical_and(gt(x, o.row), logical_not(gt(x, 0.5))), x, 0.0); }},
       {"below row or above a half",
        [](T x, O o, auto) { return where(logical_or(lt(x, o.row), gt(x, 0.5)), x, o.row * 2); }},
+      {"gated", [](T x, O, auto) { return glu(x); }},
+      {"gated along axis 0", [](T x, O, auto) { return glu(x, 0); }},
+      {"hard limits", [](T x, O, auto) { return hardtanh(x, -0.5, 0.6) + hardswish(x) + softshrink(x, 0.2); }},
+      {"slopes of the row", [](T x, O o, auto) { return prelu(transpose(x, 1, -1), o.row); }},
+      {"mirrored", [](T x, O, auto) { return pad(x, {1, 2}, PadMode::reflect); }},
+      {"around",
+       [](T x, O, auto) {
+         return pad(x, {0, 0, 1, 2}, PadMode::circular);
+       }},
+      {"the largest of windows",
+       [](T x, O, auto) {
+         return max_pool1d(x, {.kernel_size = 2, .stride = 1, .dilation = 2});
+       }},
+      {"means of windows", [](T x, O, auto) { return adaptive_avg_pool1d(x, 3); }},
+      {"largest of windows that cover it", [](T x, O, auto) { return adaptive_max_pool1d(x, 3); }},
+      {"convolution of one size",
+       [](T x, O o, auto) {
+         return conv1d(x, unsqueeze(narrow(o.matrix, 1, 0, 3), -1), {}, {.padding = kSame});
+       }},
       {"lower triangle", [](T x, O, auto) { return tril(x) + triu(x, 1) * 0.5; }},
   };
   return all;

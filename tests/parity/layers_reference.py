@@ -1,9 +1,11 @@
 #!/usr/bin/python3
 """Writes what PyTorch's layers and small models compute: their states, outputs, and gradients in f64; the losses of
 twelve steps of the models; the arguments of initializers. The layers of docs/models.md are run as the page has them.
-Run by hand, with Debian's python3-torch: tests/parity/layers_reference.py > tests/parity/layers.json
-With --compare, it compares that file with what this PyTorch computes, and compositions with PyTorch's own layers.
-tests/models/layers_parity_test.cc has the same list in C++.
+Run by hand, with Debian's python3-torch:
+  tests/parity/layers_reference.py > tests/parity/layers.json
+  tests/parity/layers_reference.py --printed > tests/parity/printed_layers.json    layers that print as in PyTorch, too
+With --compare, it compares these files with what this PyTorch computes, and compositions with PyTorch's own layers.
+tests/models/layers_parity_test.cc and printed_layers.cc have the same lists in C++.
 """
 import pathlib
 import re
@@ -194,6 +196,70 @@ LATER = {
     'pooling of sequences': (lambda: nn.Sequential(nn.MaxPool1d(3, 1), nn.AvgPool1d(2), nn.AvgPool1d(3, 2, 1)),
                              [(2, 3, 10)], of_one),
 }
+
+
+def each(m, x):
+    """The output of each layer, for the same input."""
+    return tuple(layer(4 * x) for layer in m)
+
+
+class Params(nn.Module):
+    """Parameters in containers."""
+    def __init__(self):
+        super().__init__()
+        self.rows = nn.ParameterList([nn.Parameter(torch.ones(3)), nn.Parameter(torch.ones(2, 3))])
+        self.more = nn.ParameterDict({'left': nn.Parameter(torch.ones(3))})
+        self.layers = nn.ModuleDict({'a': nn.Linear(3, 3), 'act': nn.Tanh(), 'b': nn.Linear(3, 2)})
+
+    def forward(self, x):
+        x = self.layers['act'](self.layers['a'](x * self.rows[0] + self.more['left']))
+        return self.layers['b'](x + self.rows[1])
+
+
+# Each from random numbers of its own. They also print as here.
+PRINTED = {
+    'gates and their limits': (lambda: nn.Sequential(
+        nn.GLU(), nn.GLU(1), nn.Hardtanh(), nn.Hardtanh(-2., 0.5), nn.ReLU6(), nn.Hardsigmoid(), nn.Hardswish(),
+        nn.Hardshrink(), nn.Softshrink(1.5), nn.Threshold(0.5, -20.)), [(3, 4, 8)], each),
+    'curves': (lambda: nn.Sequential(nn.SELU(), nn.CELU(), nn.CELU(0.5), nn.Mish(), nn.LogSigmoid(), nn.Softsign(),
+                                     nn.Softmin(dim=-1), nn.Tanhshrink()), [(3, 4, 8)], each),
+    'prelu': (lambda: nn.Sequential(nn.PReLU(), nn.PReLU(4)), [(3, 4, 5)], each),
+    'containers': (Params, [(2, 3)], of_one),
+    'paddings of sequences': (lambda: nn.Sequential(
+        nn.ReflectionPad1d(2), nn.ReflectionPad1d((0, 3)), nn.ReplicationPad1d((5, 1)), nn.ConstantPad1d((1, 2), 3.5)),
+        [(2, 3, 4)], each),
+    'paddings of images': (lambda: nn.Sequential(
+        nn.ReflectionPad2d(1), nn.ReflectionPad2d((1, 2, 0, 3)), nn.ReplicationPad2d((2, 0, 1, 5)), nn.ZeroPad2d(2),
+        nn.ZeroPad2d((0, 1, 2, -1)), nn.ConstantPad2d((1, 2, 0, 1), -2.)), [(2, 2, 4, 3)], each),
+    'paddings of an image': (lambda: nn.Sequential(nn.ReflectionPad2d(1), nn.ZeroPad2d(1)), [(2, 4, 3)], each),
+    'convolutions of one size': (lambda: nn.Sequential(
+        nn.Conv2d(2, 3, 3, padding='same'), nn.Conv2d(2, 3, (2, 4), padding='same', dilation=(3, 1), bias=False),
+        nn.Conv2d(2, 3, (4, 3), padding='same', padding_mode='reflect')), [(2, 2, 5, 6)], each),
+    'convolutions of sequences of one size': (lambda: nn.Sequential(
+        nn.Conv1d(2, 3, 4, padding='same'), nn.Conv1d(2, 3, 4, padding='same', padding_mode='circular')), [(2, 2, 5)],
+        each),
+    'convolutions with padding': (lambda: nn.Sequential(
+        nn.Conv2d(2, 3, 3, 2, (1, 2), padding_mode='reflect'), nn.Conv2d(2, 3, 3, 1, 2, padding_mode='circular'),
+        nn.Conv2d(2, 3, 3, 1, 3, padding_mode='replicate'), nn.Conv2d(2, 3, 3)), [(2, 2, 5, 6)], each),
+    'convolutions of one image': (lambda: nn.Sequential(
+        nn.Conv2d(2, 3, 3), nn.ConvTranspose2d(2, 3, 3, 2), nn.MaxPool2d(2), nn.AvgPool2d(2), nn.AdaptiveAvgPool2d((2, 2)),
+        nn.Conv2d(2, 3, 3, 1, 1, padding_mode='reflect')), [(2, 5, 6)], each),
+    'convolutions of one sequence': (lambda: nn.Sequential(
+        nn.Conv1d(2, 3, 3), nn.ConvTranspose1d(2, 3, 3, 2), nn.MaxPool1d(2), nn.AvgPool1d(2), nn.AdaptiveAvgPool1d(2)),
+        [(2, 6)], each),
+    'transposed convolutions of sequences': (lambda: nn.Sequential(
+        nn.ConvTranspose1d(4, 6, 3, 2, 1, 1, 2), nn.ConvTranspose1d(4, 2, 2, 3, dilation=2, bias=False)), [(2, 4, 5)],
+        each),
+    'dilated max pooling': (lambda: nn.Sequential(
+        nn.MaxPool2d(2, 1, dilation=2), nn.MaxPool2d((2, 3), 2, 1, dilation=(1, 2)),
+        nn.MaxPool2d(3, 2, 1, dilation=2, ceil_mode=True)), [(2, 2, 7, 8)], each),
+    'dilated max pooling of sequences': (lambda: nn.Sequential(nn.MaxPool1d(3, 2, 1, dilation=2)), [(2, 2, 7)], each),
+    'adaptive pooling': (lambda: nn.Sequential(
+        nn.AdaptiveMaxPool2d((2, 3)), nn.AdaptiveMaxPool2d((3, 3)), nn.AdaptiveMaxPool2d((1, 1))), [(2, 2, 5, 6)], each),
+    'adaptive pooling of sequences': (lambda: nn.Sequential(
+        nn.AdaptiveMaxPool1d(3), nn.AdaptiveMaxPool1d(4), nn.AdaptiveAvgPool1d(3), nn.AdaptiveAvgPool1d(1)),
+        [(2, 2, 8)], each),
+}
 # PyTorch's own layers for those that are composed above, because PyTorch 1.13 lacks them.
 NATIVE = {
     'rms norm': lambda: nn.Sequential(nn.RMSNorm((4,)), nn.RMSNorm((3, 4), 0.1)),
@@ -269,9 +335,9 @@ def trained(module, make_optimizer):
     return {'state': state, 'losses': losses}
 
 
-def seeded(name, module):
+def seeded(name, module, shapes, call):
     torch.manual_seed(zlib.crc32(name.encode()))
-    return computed(module, *LATER[name][1:])
+    return computed(module, shapes, call)
 
 
 def arguments(initializer, shape):
@@ -284,11 +350,17 @@ def arguments(initializer, shape):
             'arguments': [float(f'{a:.10g}') for a in call.call_args[0]]}
 
 
+def printed():
+    return {'cases': {name: {'str': str(case[0]()), **seeded(name, *case)} for name, case in PRINTED.items()}}
+
+
 def main():
+    if sys.argv[1:] == ['--printed']:
+        return write(printed())
     torch.manual_seed(0)
     parts = {'cases': {name: computed(*case) for name, case in CASES.items()},
              'training': {name: trained(model, adamw) for name, model in MODELS.items()}}
-    parts['cases'].update({name: seeded(name, case[0]) for name, case in LATER.items()})
+    parts['cases'].update({name: seeded(name, *case) for name, case in LATER.items()})
     torch.manual_seed(0)
     parts['training']['lstm language model, rmsprop'] = trained(LstmLanguageModel, rmsprop)
     parts['initializers'] = {f'{name} of {len(shape)} axes': arguments(f, shape)
@@ -296,10 +368,11 @@ def main():
     if sys.argv[1:] != ['--compare']:
         return write(parts)
     compare_file(pathlib.Path(__file__).with_name('layers.json'), parts)
+    compare_file(pathlib.Path(__file__).with_name('printed_layers.json'), printed())
     if not hasattr(F, 'rms_norm'):
         return
     for name, module in NATIVE.items():
-        native, case = seeded(name, module), parts['cases'][name]
+        native, case = seeded(name, module, *LATER[name][1:]), parts['cases'][name]
         assert native['state'] == case['state'], name
         pairs = [(native['outputs'][0]['values'], case['outputs'][0]['values']),
                  (native['input_gradients'][0], case['input_gradients'][0]),
