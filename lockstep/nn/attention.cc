@@ -26,7 +26,7 @@ MultiheadAttention::MultiheadAttention(MultiheadAttentionOptions options)
   const std::int64_t features = options.embed_dim;
   check(features > 0 && options.num_heads > 0 && features % options.num_heads == 0,
         "multihead attention: {} heads do not divide {} features", options.num_heads, features);
-  check(options.dropout >= 0 && options.dropout < 1, "multihead attention: dropout {}, expected at least 0 and below 1",
+  check(options.dropout >= 0 && options.dropout <= 1, "multihead attention: dropout {}, expected 0 to 1",
         options.dropout);
   in_proj_weight = add_parameter("in_proj_weight", {.shape = {3 * features, features}});
   if (options.bias) {

@@ -11,7 +11,7 @@ RecurrentModule::RecurrentModule(std::string_view name, int gates, const Recurre
   check(o.input_size >= 0 && o.hidden_size > 0 && o.num_layers > 0,
         "{}: {} to {} features in {} layers, expected at least 1 of each", name, o.input_size, o.hidden_size,
         o.num_layers);
-  check(o.dropout >= 0 && o.dropout < 1, "{}: dropout {}, expected at least 0 and below 1", name, o.dropout);
+  check(o.dropout >= 0 && o.dropout <= 1, "{}: dropout {}, expected 0 to 1", name, o.dropout);
   const std::int64_t rows = gates * o.hidden_size, directions = o.bidirectional ? 2 : 1;
   for (std::int64_t i = 0; i < o.num_layers * directions; ++i) {
     const std::string suffix = fmt::format("_l{}{}", i / directions, i % directions == 1 ? "_reverse" : "");
