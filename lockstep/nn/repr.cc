@@ -118,9 +118,15 @@ std::string Embedding::extra_repr() const {
 }
 
 std::string BatchNorm::extra_repr() const {
-  return fmt::format("{}, eps={}, momentum={}, affine=True, track_running_stats=True{}", weight.shape()[0],
-                     python(options_.eps), python(options_.momentum),
+  return fmt::format("{}, eps={}, momentum={}, affine={}, track_running_stats={}{}", known_channels(),
+                     python(options_.eps), options_.momentum ? python(*options_.momentum) : "None",
+                     python(options_.affine), python(options_.track_running_stats),
                      options_.synchronized ? ", synchronized=True" : "");
+}
+std::string InstanceNorm::extra_repr() const {
+  return fmt::format("{}, eps={}, momentum=0.1, affine={}, track_running_stats=False",
+                     options_.affine ? weight.shape()[0] : options_.num_features, python(options_.eps),
+                     python(options_.affine));
 }
 std::string LayerNorm::extra_repr() const {
   return fmt::format("{}, eps={}, elementwise_affine={}", python(options_.normalized_shape), python(options_.eps),
@@ -144,6 +150,13 @@ std::string RecurrentModule::extra_repr() const {
   if (o.dropout != 0) text += ", dropout=" + python(o.dropout);
   if (o.bidirectional) text += ", bidirectional=True";
   return text;
+}
+
+std::string RecurrentCell::extra_repr() const {
+  return fmt::format("{}, {}{}", weight_ih.shape()[1], options_.hidden_size, options_.bias ? "" : ", bias=False");
+}
+std::string RNNCell::extra_repr() const {
+  return RecurrentCell::extra_repr() + (nonlinearity_ == Nonlinearity::relu ? ", nonlinearity=relu" : "");
 }
 
 std::string LeakyReLU::extra_repr() const { return "negative_slope=" + python(negative_slope_); }
@@ -203,5 +216,7 @@ std::string Upsample::extra_repr() const {
                                : fmt::format("size={}, mode={}", python(options_.size.value()), mode);
 }
 std::string Dropout::extra_repr() const { return fmt::format("p={}, inplace=False", python(p_)); }
+std::string Dropout1d::extra_repr() const { return fmt::format("p={}, inplace=False", python(p_)); }
+std::string Dropout2d::extra_repr() const { return fmt::format("p={}, inplace=False", python(p_)); }
 
 }  // namespace lockstep
