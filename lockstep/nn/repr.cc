@@ -14,6 +14,7 @@
 #include "lockstep/nn/parameter_list.h"
 #include "lockstep/nn/pooling.h"
 #include "lockstep/nn/recurrent.h"
+#include "lockstep/nn/unfold.h"
 #include "lockstep/nn/upsample.h"
 
 namespace lockstep {
@@ -43,6 +44,21 @@ std::string pair(const std::array<std::int64_t, 2>& extents) {
 
 std::string tuple(std::int64_t value) { return python(std::vector{value}); }
 std::string tuple(const HeightWidth& values) { return python(std::array<std::int64_t, 2>(values)); }
+
+std::string windows(const UnfoldOptions& o) {
+  return fmt::format("kernel_size={}, dilation={}, padding={}, stride={}", pair(o.kernel_size), pair(o.dilation),
+                     pair(o.padding), pair(o.stride));
+}
+
+const char* name_of(Interpolation mode) {
+  switch (mode) {
+    case Interpolation::nearest: return "nearest";
+    case Interpolation::bilinear: return "bilinear";
+    case Interpolation::bicubic: return "bicubic";
+    case Interpolation::area: break;
+  }
+  return "area";
+}
 
 bool is_same(std::int64_t padding) { return padding == kSame; }
 bool is_same(const HeightWidth& padding) { return padding[0] == kSame && padding[1] == kSame; }
@@ -210,8 +226,12 @@ std::string AdaptiveAvgPool2d::extra_repr() const { return "output_size=" + pyth
 std::string AdaptiveMaxPool2d::extra_repr() const { return "output_size=" + python(output_size_); }
 std::string AdaptiveAvgPool1d::extra_repr() const { return fmt::format("output_size={}", output_size_); }
 std::string AdaptiveMaxPool1d::extra_repr() const { return fmt::format("output_size={}", output_size_); }
+std::string Unfold::extra_repr() const { return windows(options_); }
+std::string Fold::extra_repr() const { return fmt::format("output_size={}, {}", pair(output_size_), windows(options_)); }
+std::string PixelShuffle::extra_repr() const { return fmt::format("upscale_factor={}", factor_); }
+std::string PixelUnshuffle::extra_repr() const { return fmt::format("downscale_factor={}", factor_); }
 std::string Upsample::extra_repr() const {
-  const std::string mode = options_.mode == Interpolation::nearest ? "'nearest'" : "'bilinear'";
+  const std::string mode = fmt::format("'{}'", name_of(options_.mode));
   return options_.scale_factor ? fmt::format("scale_factor={}, mode={}", python(*options_.scale_factor), mode)
                                : fmt::format("size={}, mode={}", python(options_.size.value()), mode);
 }
