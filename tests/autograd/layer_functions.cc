@@ -84,6 +84,23 @@ std::vector<Differentiable> sliding_windows() {
          return Problem{{{.shape = {2, 2, 7}}, {.shape = {3, 2, r.integer(1, 4)}, .master = true}},
                         [o](In in) { return conv1d(in[0], in[1], {}, o); }};
        }},
+      of_image("InstanceNorm", [](const Tensor& x) { return instance_norm(x, mean(x, {0, 2, 3}), {}, 0.1); }),
+      of_image("Unfold",
+               [](const Tensor& x) {
+                 const UnfoldOptions o{.kernel_size = {2, 3}, .padding = 1, .stride = {2, 1}};
+                 return fold(square(unfold(x, o)), {x.size(2), x.size(3)}, o) + sum(unfold(x, {.kernel_size = 2}));
+               }),
+      of_image("PixelShuffle",
+               [](const Tensor& x) {
+                 const Tensor four = cat({x, x * 2, x * x, x}, 1);
+                 return pixel_unshuffle(square(pixel_shuffle(four, 2)), 2);
+               }),
+      of_image("InterpolateBicubic",
+               [](const Tensor& x) {
+                 const Tensor y = interpolate(x, {.scale_factor = 1.7, .mode = Interpolation::bicubic});
+                 return interpolate(y, {.size = {{2, 5}}, .mode = Interpolation::area}) +
+                        interpolate(x, {.size = {{2, 5}}, .mode = Interpolation::bicubic, .align_corners = true});
+               }),
       of_image("AdaptiveAvgPool2d",
                [](const Tensor& x) {
                  return adaptive_avg_pool2d(x, {2, 3}) + adaptive_avg_pool2d(x * x, {1, 1}) +

@@ -197,6 +197,18 @@ const std::vector<Operation>& operations() {
        [](T x, O o, auto) {
          return conv1d(x, unsqueeze(narrow(o.matrix, 1, 0, 3), -1), {}, {.padding = kSame});
        }},
+      {"patches", [](T x, O, auto) { return unfold(unsqueeze(x, 1), {.kernel_size = 2, .padding = 1}); }},
+      {"instances", [](T x, O, auto) { return instance_norm(x); }},
+      {"loss of margins",
+       [](T x, O, auto) { return x * triplet_margin_loss(x, tanh(x), x * x, {.swap = true}); }},
+      {"loss of probabilities", [](T x, O, auto) { return x + binary_cross_entropy(sigmoid(x), sigmoid(x * 2)); }},
+      {"loss of several labels",
+       [](T x, O, auto) { return x + multilabel_soft_margin_loss(select(x, 1, 0), sigmoid(select(x, 1, 1))); }},
+      {"ctc loss",
+       [](T x, O, auto) {
+         const Tensor labels = argmax(x, 2), lengths = select(labels, 1, 0) * 0.0 + 2.0;
+         return x * ctc_loss(log_softmax(transpose(x, 0, 1)), labels, lengths + 1.0, lengths);
+       }},
       {"lower triangle", [](T x, O, auto) { return tril(x) + triu(x, 1) * 0.5; }},
   };
   return all;
