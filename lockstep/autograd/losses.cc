@@ -346,16 +346,16 @@ Tensor cosine_embedding_loss(const Tensor& x1, const Tensor& x2, const Tensor& t
   constexpr double kEps = 1e-12;
   const Tensor a = widened(x1), b = widened(x2), wanted = widened(target);
   const Tensor cos = sum(a * b, -1) / sqrt((sum(square(a), -1) + kEps) * (sum(square(b), -1) + kEps));
-  const Tensor loss = where(eq(wanted, 1.0), 1 - cos, 0.0) +
-                      where(eq(wanted, -1.0), at_least_0(cos - options.margin), 0.0);
+  const Tensor loss =
+      where(eq(wanted, 1.0), 1 - cos, 0.0) + where(eq(wanted, -1.0), at_least_0(cos - options.margin), 0.0);
   return reduced("cosine_embedding_loss", loss, options.reduction);
 }
 
 Tensor hinge_embedding_loss(const Tensor& x, const Tensor& target, const HingeEmbeddingLossOptions& options) {
   check_pair("hinge_embedding_loss", x, target);
   const Tensor given = widened(x), wanted = widened(target);
-  const Tensor loss = where(ne(wanted, 1.0), at_least_0(options.margin - given), 0.0) +
-                      where(ne(wanted, -1.0), given, 0.0);
+  const Tensor loss =
+      where(ne(wanted, 1.0), at_least_0(options.margin - given), 0.0) + where(ne(wanted, -1.0), given, 0.0);
   return reduced("hinge_embedding_loss", loss, options.reduction);
 }
 
@@ -384,8 +384,7 @@ Tensor multilabel_margin_loss(const Tensor& x, const Tensor& labels, const LossO
   const Tensor chosen = where(counts, labels, 0.0);
   const Tensor among = where(unsqueeze(counts, -1), one_hot(chosen, x.size(-1)), 0.0);  // [N, label, class]
   const Tensor others = logical_not(any(ne(among, 0.0), -2));
-  const Tensor margins =
-      at_least_0(1 - unsqueeze(take_along_dim(logits, chosen, -1), -1) + unsqueeze(logits, -2));
+  const Tensor margins = at_least_0(1 - unsqueeze(take_along_dim(logits, chosen, -1), -1) + unsqueeze(logits, -2));
   const Tensor both = logical_and(unsqueeze(counts, -1), unsqueeze(others, -2));
   const Tensor loss = sum(where(both, margins, 0.0), {-2, -1}) / static_cast<double>(x.size(-1));
   return reduced(kName, loss, options.reduction);
@@ -401,10 +400,11 @@ Tensor multi_margin_loss(const Tensor& x, const Tensor& labels, const MultiMargi
   const Tensor logits = widened(x);
   Tensor margins = at_least_0(options.margin - take_along_dim(logits, unsqueeze(labels, -1), -1) + logits);
   if (options.p == 2) margins = square(margins);
-  Tensor loss = sum(where(eq(one_hot(labels, classes.count), 0.0), margins, 0.0), -1) /
-                static_cast<double>(classes.count);
+  Tensor loss =
+      sum(where(eq(one_hot(labels, classes.count), 0.0), margins, 0.0), -1) / static_cast<double>(classes.count);
   if (options.weight.defined()) {
-    loss = loss * squeeze(embedding(labels, weight_near(logits, options.weight).detach().reshape({classes.count, 1})), -1);
+    loss =
+        loss * squeeze(embedding(labels, weight_near(logits, options.weight).detach().reshape({classes.count, 1})), -1);
   }
   return reduced(kName, loss, options.reduction);
 }
@@ -414,8 +414,8 @@ Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& in
   check(log_probs.defined() && log_probs.shape().dim() == 3 && is_floating(log_probs.dtype()) && log_probs.size(0) > 0,
         "ctc_loss: log-probabilities are {}, expected floating (T, N, C) with at least 1 step", log_probs);
   const std::int64_t samples = log_probs.size(1), classes = log_probs.size(2);
-  check(targets.defined() && targets.dtype() == DType::i64 && targets.shape().dim() == 2 && targets.size(0) == samples &&
-            targets.size(1) > 0,
+  check(targets.defined() && targets.dtype() == DType::i64 && targets.shape().dim() == 2 &&
+            targets.size(0) == samples && targets.size(1) > 0,
         "ctc_loss: targets are {}, expected i64 [{}, S] with S at least 1", targets, samples);
   for (const Tensor* lengths : {&input_lengths, &target_lengths}) {
     check(lengths->defined() && lengths->dtype() == DType::i64 && lengths->shape() == Shape{samples},
@@ -446,8 +446,7 @@ Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& in
   }
   const Tensor end = unsqueeze(target_lengths * 2.0, 1), any_label = gt(end, 0.0);
   const Tensor at_blank = take_along_dim(alpha, end, 1);
-  const Tensor at_label =
-      where(any_label, take_along_dim(alpha, where(any_label, end - 1.0, 0.0), 1), kNever);
+  const Tensor at_label = where(any_label, take_along_dim(alpha, where(any_label, end - 1.0, 0.0), 1), kNever);
   const Tensor found = -squeeze(logsumexp(cat({at_blank, at_label}, 1), 1, true), 1);
   const double impossible = options.zero_infinity ? 0 : std::numeric_limits<double>::infinity();
   Tensor loss = where(gt(found, -0.1 * kNever), impossible, found);

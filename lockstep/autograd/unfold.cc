@@ -46,8 +46,7 @@ Tensor unfold(const Tensor& x, const UnfoldOptions& options) {
   for (std::int64_t i = 0; i < options.kernel_size[0]; ++i) {
     const Tensor row = slice(padded, 2, i * dilation[0], i * dilation[0] + (rows - 1) * stride[0] + 1, stride[0]);
     for (std::int64_t j = 0; j < options.kernel_size[1]; ++j) {
-      elements.push_back(
-          slice(row, 3, j * dilation[1], j * dilation[1] + (columns - 1) * stride[1] + 1, stride[1]));
+      elements.push_back(slice(row, 3, j * dilation[1], j * dilation[1] + (columns - 1) * stride[1] + 1, stride[1]));
     }
   }
   return flatten(flatten(stack(elements, 2), 3, 4), 1, 2);

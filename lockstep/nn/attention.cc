@@ -46,8 +46,9 @@ MultiheadAttention::MultiheadAttention(MultiheadAttentionOptions options)
 
 // Projects x by third `part` of the weight, and returns it by heads: [N, heads, L, E / heads].
 Tensor MultiheadAttention::heads(const Tensor& x, int part) const {
-  const std::int64_t features = options_.embed_dim,
-                     expected = part == 0 ? features : part == 1 ? options_.kdim : options_.vdim;
+  const std::int64_t features = options_.embed_dim, expected = part == 0   ? features
+                                                               : part == 1 ? options_.kdim
+                                                                           : options_.vdim;
   check(x.defined() && x.shape().dim() == 3 && x.size(2) == expected,
         "multihead attention: {} is {}, expected 3 axes ({}, {})",
         part == 0   ? "query"
@@ -57,7 +58,8 @@ Tensor MultiheadAttention::heads(const Tensor& x, int part) const {
   const auto third = [&](const Parameter& p) { return narrow(p, 0, part * features, features); };
   const bool one_weight = options_.kdim == features && options_.vdim == features;
   const Parameter& own = part == 0 ? q_proj_weight : part == 1 ? k_proj_weight : v_proj_weight;
-  const Tensor y = linear(x, one_weight ? third(in_proj_weight) : own.tensor(), options_.bias ? third(in_proj_bias) : Tensor());
+  const Tensor y =
+      linear(x, one_weight ? third(in_proj_weight) : own.tensor(), options_.bias ? third(in_proj_bias) : Tensor());
   const Tensor split = unflatten(y, 2, {options_.num_heads, -1});
   return options_.batch_first ? permute(split, {0, 2, 1, 3}) : permute(split, {1, 2, 0, 3});
 }

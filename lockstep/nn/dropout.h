@@ -13,9 +13,7 @@ namespace LOCKSTEP_API lockstep {
 // Does nothing in evaluation. p = 1 drops all. Throws unless 0 <= p <= 1.
 class Dropout : public Module {
  public:
-  explicit Dropout(double p = 0.5) : p_(p) {
-    check(p >= 0 && p <= 1, "dropout: probability {}, expected 0 to 1", p);
-  }
+  explicit Dropout(double p = 0.5) : p_(p) { check(p >= 0 && p <= 1, "dropout: probability {}, expected 0 to 1", p); }
   Tensor forward(const Tensor& x) override { return training() && p_ > 0 ? dropout(x, p_) : x; }
 
  protected:

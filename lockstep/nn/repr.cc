@@ -227,7 +227,9 @@ std::string AdaptiveMaxPool2d::extra_repr() const { return "output_size=" + pyth
 std::string AdaptiveAvgPool1d::extra_repr() const { return fmt::format("output_size={}", output_size_); }
 std::string AdaptiveMaxPool1d::extra_repr() const { return fmt::format("output_size={}", output_size_); }
 std::string Unfold::extra_repr() const { return windows(options_); }
-std::string Fold::extra_repr() const { return fmt::format("output_size={}, {}", pair(output_size_), windows(options_)); }
+std::string Fold::extra_repr() const {
+  return fmt::format("output_size={}, {}", pair(output_size_), windows(options_));
+}
 std::string PixelShuffle::extra_repr() const { return fmt::format("upscale_factor={}", factor_); }
 std::string PixelUnshuffle::extra_repr() const { return fmt::format("downscale_factor={}", factor_); }
 std::string Upsample::extra_repr() const {

@@ -119,8 +119,7 @@ Tensor TransformerDecoderLayer::dense_part(const Tensor& x) {
   return dropout3_(linear2_(dropout_(options_.activation(linear1_(x)))));
 }
 
-Tensor TransformerDecoderLayer::forward(const Tensor& tgt, const Tensor& memory,
-                                        const TransformerDecoderMasks& masks) {
+Tensor TransformerDecoderLayer::forward(const Tensor& tgt, const Tensor& memory, const TransformerDecoderMasks& masks) {
   if (options_.norm_first) {
     const Tensor x = tgt + self_part(norm1_(tgt), masks);
     const Tensor y = x + memory_part(norm2_(x), memory, masks);

@@ -77,14 +77,20 @@ std::vector<Differentiable> sliding_windows() {
                  const auto [y, places] = max_pool2d_with_indices(x, {.kernel_size = 2});
                  return max_unpool2d(y * y, places, {x.size(2), x.size(3)});
                }),
-      of_image("AdaptiveMaxPool", [](const Tensor& x) { return adaptive_max_pool2d(x, {2, 3}); }),
+      of_image("AdaptiveMaxPool",
+               [](const Tensor& x) {
+                 return adaptive_max_pool2d(x, {2, 3});
+               }),
       {"Conv1dOfOneSize",
        [](Random& r) {
          const Conv1dOptions o{.padding = kSame, .dilation = r.integer(1, 2)};
          return Problem{{{.shape = {2, 2, 7}}, {.shape = {3, 2, r.integer(1, 4)}, .master = true}},
                         [o](In in) { return conv1d(in[0], in[1], {}, o); }};
        }},
-      of_image("InstanceNorm", [](const Tensor& x) { return instance_norm(x, mean(x, {0, 2, 3}), {}, 0.1); }),
+      of_image("InstanceNorm",
+               [](const Tensor& x) {
+                 return instance_norm(x, mean(x, {0, 2, 3}), {}, 0.1);
+               }),
       of_image("Unfold",
                [](const Tensor& x) {
                  const UnfoldOptions o{.kernel_size = {2, 3}, .padding = 1, .stride = {2, 1}};

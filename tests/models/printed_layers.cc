@@ -106,16 +106,19 @@ Makers windows() {
        [=] { return each(Conv1d(longer), Conv1d(with(longer, [](auto& o) { o.padding_mode = PadMode::circular; }))); }},
       {"convolutions with padding",
        [=] {
-         return each(
-             Conv2d(with(wide, [](auto& o) { o.stride = 2, o.padding = {1, 2}, o.padding_mode = PadMode::reflect; })),
-             Conv2d(with(wide, [](auto& o) { o.padding = 2, o.padding_mode = PadMode::circular; })),
-             Conv2d(with(wide, [](auto& o) { o.padding = 3, o.padding_mode = PadMode::replicate; })), Conv2d(wide));
+         return each(Conv2d(with(wide,
+                                 [](auto& o) {
+                                   o.stride = 2, o.padding = {1, 2}, o.padding_mode = PadMode::reflect;
+                                 })),
+                     Conv2d(with(wide, [](auto& o) { o.padding = 2, o.padding_mode = PadMode::circular; })),
+                     Conv2d(with(wide, [](auto& o) { o.padding = 3, o.padding_mode = PadMode::replicate; })),
+                     Conv2d(wide));
        }},
       {"convolutions of one image",
        [=] {
          return each(Conv2d(wide),
-                     ConvTranspose2d({.in_channels = 2, .out_channels = 3, .kernel_size = 3, .stride = 2}),
-                     MaxPool2d(), AvgPool2d(), AdaptiveAvgPool2d(2),
+                     ConvTranspose2d({.in_channels = 2, .out_channels = 3, .kernel_size = 3, .stride = 2}), MaxPool2d(),
+                     AvgPool2d(), AdaptiveAvgPool2d(2),
                      Conv2d(with(wide, [](auto& o) { o.padding = 1, o.padding_mode = PadMode::reflect; })));
        }},
       {"convolutions of one sequence",
@@ -126,31 +129,29 @@ Makers windows() {
        }},
       {"transposed convolutions of sequences",
        [] {
-         return each(ConvTranspose1d({.in_channels = 4,
-                                      .out_channels = 6,
-                                      .kernel_size = 3,
-                                      .stride = 2,
-                                      .padding = 1,
-                                      .output_padding = 1,
-                                      .groups = 2}),
-                     ConvTranspose1d({.in_channels = 4,
-                                      .out_channels = 2,
-                                      .kernel_size = 2,
-                                      .stride = 3,
-                                      .bias = false,
-                                      .dilation = 2}));
+         return each(
+             ConvTranspose1d({.in_channels = 4,
+                              .out_channels = 6,
+                              .kernel_size = 3,
+                              .stride = 2,
+                              .padding = 1,
+                              .output_padding = 1,
+                              .groups = 2}),
+             ConvTranspose1d(
+                 {.in_channels = 4, .out_channels = 2, .kernel_size = 2, .stride = 3, .bias = false, .dilation = 2}));
        }},
       {"dilated max pooling",
        [] {
-         return each(
-             MaxPool2d({.kernel_size = 2, .stride = 1, .dilation = 2}),
-             MaxPool2d({.kernel_size = {2, 3}, .stride = 2, .padding = 1, .dilation = {1, 2}}),
-             MaxPool2d({.kernel_size = 3, .stride = 2, .padding = 1, .ceil_mode = true, .dilation = 2}));
+         return each(MaxPool2d({.kernel_size = 2, .stride = 1, .dilation = 2}),
+                     MaxPool2d({.kernel_size = {2, 3}, .stride = 2, .padding = 1, .dilation = {1, 2}}),
+                     MaxPool2d({.kernel_size = 3, .stride = 2, .padding = 1, .ceil_mode = true, .dilation = 2}));
        }},
       {"dilated max pooling of sequences",
        [] { return each(MaxPool1d({.kernel_size = 3, .stride = 2, .padding = 1, .dilation = 2})); }},
       {"adaptive pooling",
-       [] { return each(AdaptiveMaxPool2d({2, 3}), AdaptiveMaxPool2d(3), AdaptiveMaxPool2d(1)); }},
+       [] {
+         return each(AdaptiveMaxPool2d({2, 3}), AdaptiveMaxPool2d(3), AdaptiveMaxPool2d(1));
+       }},
       {"adaptive pooling of sequences",
        [] { return each(AdaptiveMaxPool1d(3), AdaptiveMaxPool1d(4), AdaptiveAvgPool1d(3), AdaptiveAvgPool1d(1)); }},
   };
@@ -180,10 +181,10 @@ Makers norms() {
   return {
       {"batch norms",
        [] {
-         return steps_and_test(BatchNorm2d({.channels = 3, .affine = false}),
-                               BatchNorm2d({.channels = 3, .track_running_stats = false}),
-                               BatchNorm2d({.channels = 3, .momentum = std::nullopt}),
-                               BatchNorm2d({.channels = 3, .eps = 1e-3, .affine = false, .track_running_stats = false}));
+         return steps_and_test(
+             BatchNorm2d({.channels = 3, .affine = false}), BatchNorm2d({.channels = 3, .track_running_stats = false}),
+             BatchNorm2d({.channels = 3, .momentum = std::nullopt}),
+             BatchNorm2d({.channels = 3, .eps = 1e-3, .affine = false, .track_running_stats = false}));
        }},
       {"batch norms of features",
        [] {
@@ -205,8 +206,7 @@ struct Cells : Module {
   LSTMCell& lstm = make<LSTMCell>("lstm", {.input_size = 3, .hidden_size = 4});
   GRUCell& gru = make<GRUCell>("gru", {.input_size = 3, .hidden_size = 4, .bias = false});
   RNNCell& rnn = make<RNNCell>("rnn", {.input_size = 3, .hidden_size = 4});
-  RNNCell& with_relu =
-      make<RNNCell>("relu", {.input_size = 3, .hidden_size = 4, .nonlinearity = Nonlinearity::relu});
+  RNNCell& with_relu = make<RNNCell>("relu", {.input_size = 3, .hidden_size = 4, .nonlinearity = Nonlinearity::relu});
 };
 
 Makers recurrent() {
@@ -224,16 +224,19 @@ Makers recurrent() {
   };
   const auto cells = [](Cells& m, const In& in) {
     const LstmState state = m.lstm(in[0], {in[1], in[2]});
-    return In{state.h,           state.c,
-              m.gru(in[0], in[1]), m.gru(in[0]),
-              m.rnn(in[0], in[1]), m.with_relu(in[0], in[1]),
+    return In{state.h,
+              state.c,
+              m.gru(in[0], in[1]),
+              m.gru(in[0]),
+              m.rnn(in[0], in[1]),
+              m.with_relu(in[0], in[1]),
               m.rnn(in[0][0], in[1][0])};
   };
   return {
       {"rnn",
        [=] {
-         return make_case<RNN>(
-             rnn, RNNOptions{.input_size = 3, .hidden_size = 4, .num_layers = 2, .bidirectional = true});
+         return make_case<RNN>(rnn,
+                               RNNOptions{.input_size = 3, .hidden_size = 4, .num_layers = 2, .bidirectional = true});
        }},
       {"rnn of relu",
        [=] {
@@ -247,12 +250,10 @@ Makers recurrent() {
       {"lstm of one sequence",
        [=] {
          return make_case<LSTM>(
-             lstm,
-             RecurrentOptions{
-                 .input_size = 3, .hidden_size = 4, .num_layers = 2, .batch_first = true, .bidirectional = true});
+             lstm, RecurrentOptions{
+                       .input_size = 3, .hidden_size = 4, .num_layers = 2, .batch_first = true, .bidirectional = true});
        }},
-      {"gru of one sequence",
-       [=] { return make_case<GRU>(gru, RecurrentOptions{.input_size = 3, .hidden_size = 4}); }},
+      {"gru of one sequence", [=] { return make_case<GRU>(gru, RecurrentOptions{.input_size = 3, .hidden_size = 4}); }},
   };
 }
 
@@ -392,8 +393,7 @@ Makers images() {
        }},
       {"images of patches",
        [] {
-         return each(
-             Fold({4, 5}, {.kernel_size = {2, 3}, .dilation = {2, 1}, .padding = {1, 2}, .stride = {1, 2}}));
+         return each(Fold({4, 5}, {.kernel_size = {2, 3}, .dilation = {2, 1}, .padding = {1, 2}, .stride = {1, 2}}));
        }},
       {"pixels of channels", [] { return each(PixelShuffle(2), PixelUnshuffle(2)); }},
       {"cubes and areas",
@@ -410,7 +410,8 @@ Makers images() {
 
 Makers printed_layers() {
   Makers all{{"containers", [] { return of_one<Params>(); }}};
-  for (Makers part : {activations(), windows(), norms(), recurrent(), functions(), transformers(), images()}) all.merge(part);
+  for (Makers part : {activations(), windows(), norms(), recurrent(), functions(), transformers(), images()})
+    all.merge(part);
   return all;
 }
 
