@@ -43,6 +43,7 @@ std::string pair(const std::array<std::int64_t, 2>& extents) {
 }
 
 std::string tuple(std::int64_t value) { return python(std::vector{value}); }
+std::string tuple(const DepthHeightWidth& values) { return python(std::array<std::int64_t, 3>(values)); }
 std::string tuple(const HeightWidth& values) { return python(std::array<std::int64_t, 2>(values)); }
 
 std::string windows(const UnfoldOptions& o) {
@@ -61,6 +62,7 @@ const char* name_of(Interpolation mode) {
 }
 
 bool is_same(std::int64_t padding) { return padding == kSame; }
+bool is_same(const DepthHeightWidth&) { return false; }
 bool is_same(const HeightWidth& padding) { return padding[0] == kSame && padding[1] == kSame; }
 
 const char* padding_mode(PadMode mode) {
@@ -110,6 +112,7 @@ std::string Linear::extra_repr() const {
 }
 std::string Conv1d::extra_repr() const { return conv(options_, weight.shape()[1] * options_.groups); }
 std::string Conv2d::extra_repr() const { return conv(options_, weight.shape()[1] * options_.groups); }
+std::string Conv3d::extra_repr() const { return conv(options_, weight.shape()[1] * options_.groups); }
 std::string ConvTranspose1d::extra_repr() const { return conv(options_, weight.shape()[0]); }
 std::string ConvTranspose2d::extra_repr() const { return conv(options_, weight.shape()[0]); }
 

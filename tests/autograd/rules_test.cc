@@ -196,6 +196,11 @@ const std::vector<Operation>& operations() {
       {"largest of windows that cover it", [](T x, O, auto) { return adaptive_max_pool1d(x, 3); }},
       {"convolution of one size",
        [](T x, O o, auto) { return conv1d(x, unsqueeze(narrow(o.matrix, 1, 0, 3), -1), {}, {.padding = kSame}); }},
+      {"convolution of volumes",
+       [](T x, O o, auto) {
+         const Tensor w = o.matrix.reshape({2, 1, 2, 2, 2});
+         return conv3d(x.reshape({-1, 1, 3, 2, 2}), w, {}, {.padding = {1, 0, 1}});
+       }},
       {"patches", [](T x, O, auto) { return unfold(unsqueeze(x, 1), {.kernel_size = 2, .padding = 1}); }},
       {"instances", [](T x, O, auto) { return instance_norm(x); }},
       {"loss of margins", [](T x, O, auto) { return x * triplet_margin_loss(x, tanh(x), x * x, {.swap = true}); }},

@@ -140,6 +140,19 @@ Makers windows() {
              ConvTranspose1d(
                  {.in_channels = 4, .out_channels = 2, .kernel_size = 2, .stride = 3, .bias = false, .dilation = 2}));
        }},
+      {"convolutions of volumes",
+       [] {
+         return each(Conv3d({.in_channels = 2, .out_channels = 3, .kernel_size = 2}), Conv3d({.in_channels = 2,
+                                                                                              .out_channels = 4,
+                                                                                              .kernel_size = {3, 2, 1},
+                                                                                              .stride = {2, 1, 2},
+                                                                                              .padding = {2, 0, 1},
+                                                                                              .dilation = {2, 1, 1},
+                                                                                              .groups = 2,
+                                                                                              .bias = false}));
+       }},
+      {"convolutions of one volume",
+       [] { return each(Conv3d({.in_channels = 2, .out_channels = 3, .kernel_size = 2})); }},
       {"dilated max pooling",
        [] {
          return each(MaxPool2d({.kernel_size = 2, .stride = 1, .dilation = 2}),

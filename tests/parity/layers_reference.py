@@ -292,6 +292,10 @@ PRINTED = {
     'transposed convolutions of sequences': (lambda: nn.Sequential(
         nn.ConvTranspose1d(4, 6, 3, 2, 1, 1, 2), nn.ConvTranspose1d(4, 2, 2, 3, dilation=2, bias=False)), [(2, 4, 5)],
         each),
+    'convolutions of volumes': (lambda: nn.Sequential(
+        nn.Conv3d(2, 3, 2), nn.Conv3d(2, 4, (3, 2, 1), (2, 1, 2), (2, 0, 1), (2, 1, 1), 2, False)), [(2, 2, 4, 3, 2)],
+        each),
+    'convolutions of one volume': (lambda: nn.Sequential(nn.Conv3d(2, 3, 2)), [(2, 3, 2, 3)], each),
     'dilated max pooling': (lambda: nn.Sequential(
         nn.MaxPool2d(2, 1, dilation=2), nn.MaxPool2d((2, 3), 2, 1, dilation=(1, 2)),
         nn.MaxPool2d(3, 2, 1, dilation=2, ceil_mode=True)), [(2, 2, 7, 8)], each),
