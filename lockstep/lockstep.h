@@ -39,6 +39,7 @@
 #include "lockstep/autograd/softmax.h"
 #include "lockstep/autograd/sort.h"
 #include "lockstep/autograd/triangle.h"
+#include "lockstep/autograd/unfold.h"
 #include "lockstep/backend/window.h"
 
 // Devices.
@@ -73,6 +74,7 @@
 #include "lockstep/nn/state_dict.h"
 #include "lockstep/nn/summary.h"
 #include "lockstep/nn/transformer.h"
+#include "lockstep/nn/unfold.h"
 #include "lockstep/nn/upsample.h"
 
 // Optimizers, schedules, loss scaling.

@@ -21,14 +21,16 @@ Tensor within(std::string_view name, const Tensor& x, double low, double high) {
   check_activated(name, x);
   return lift(name, place_as(name, x), {x}, [=](const Arrays& in) -> Lifted {
     Array y = ops::unary({UnaryOp::clamp, low, high}, in[0]);
-    return {y, [y = SavedArray(y), low, high](const PartPass& p, const Array& dy) -> Arrays {
-              const Array& at = y.get(p.name());
-              const auto without = [](const Array& limited, const Array& g) {
-                return ops::where(limited, ops::scalar_like(g, 0), g);
-              };
-              const Array above = without(ops::compare_with(CompareOp::le, at, low), dy);
-              return {without(ops::compare_with(CompareOp::le, at, high, true), above)};
-            }};
+    return {
+        y, [y = SavedArray(y), low, high](const PartPass& p, const Array& dy) -> Arrays {
+          const Array& at = y.get(p.name());
+          const auto without = [](const Array& limited, const Array& g) {
+            return ops::where(limited, ops::scalar_like(g, 0), g);
+          };
+          // Limits as the type holds them.
+          const Array first = ops::scalar_like(at, low), last = ops::scalar_like(at, high);
+          return {without(ops::compare(CompareOp::le, last, at), without(ops::compare(CompareOp::le, at, first), dy))};
+        }};
   });
 }
 

@@ -169,4 +169,31 @@ Tensor conv_transpose1d(const Tensor& x, const Tensor& w, const Tensor& bias, co
   return squeeze(y, 2);
 }
 
+Tensor conv3d(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv3dOptions& o) {
+  if (is_one_image(x, 4)) return squeeze(conv3d(unsqueeze(x, 0), w, bias, o), 0);
+  check(x.defined() && x.shape().dim() == 5, "conv3d: input is {}, expected 5 axes (N, C, D, H, W)", x);
+  check(w.defined() && w.shape().dim() == 5 && w.size(2) > 0,
+        "conv3d: weight is {}, expected 5 axes (O, C / groups, KD, KH, KW)", w);
+  check(o.stride[0] >= 1 && o.dilation[0] >= 1 && o.padding[0] >= 0,
+        "conv3d: stride {}, dilation {}, padding {}, expected at least 1, 1, 0", o.stride[0], o.dilation[0],
+        o.padding[0]);
+  const std::int64_t reach = x.size(2) + 2 * o.padding[0] - o.dilation[0] * (w.size(2) - 1) - 1;
+  check(reach >= 0, "conv3d: the kernel {} does not fit the padded input {}", w.shape(), x);
+  const std::int64_t depth = reach / o.stride[0] + 1;
+  const Tensor padded = pad(x, {0, 0, 0, 0, o.padding[0], o.padding[0]});
+  const Conv2dOptions options{.stride = o.stride.height_width(),
+                              .padding = o.padding.height_width(),
+                              .dilation = o.dilation.height_width(),
+                              .groups = o.groups};
+  Tensor y;
+  for (std::int64_t k = 0; k < w.size(2); ++k) {
+    const std::int64_t first = k * o.dilation[0];
+    const Tensor layers = slice(padded, 2, first, first + (depth - 1) * o.stride[0] + 1, o.stride[0]);
+    const Tensor images = flatten(permute(layers, {0, 2, 1, 3, 4}), 0, 1);  // [N D', C, H, W]
+    const Tensor part = convolution("conv3d", images, select(w, 2, k), k == 0 ? bias : Tensor(), options);
+    y = y.defined() ? y + part : part;
+  }
+  return permute(unflatten(y, 0, {x.size(0), depth}), {0, 2, 1, 3, 4});
+}
+
 }  // namespace lockstep

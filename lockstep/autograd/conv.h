@@ -3,6 +3,8 @@
 //   Tensor y = conv2d(x, w, bias, {.stride = 2, .padding = 1});
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 
@@ -52,5 +54,33 @@ struct ConvTranspose1dOptions {
 // The same for sequences: [N, C, L], w [C, O / groups, K], bias [O] -> [N, O, L'].
 Tensor conv_transpose1d(const Tensor& x, const Tensor& w, const Tensor& bias = {},
                         const ConvTranspose1dOptions& options = {});
+
+// A number for each axis of a volume: {1, 3, 5} is depth, rows, and columns, and 3 is {3, 3, 3}.
+class DepthHeightWidth {
+ public:
+  // NOLINTBEGIN(google-explicit-constructor)
+  constexpr DepthHeightWidth(std::int64_t all) : values_{all, all, all} {}
+  constexpr DepthHeightWidth(std::int64_t depth, std::int64_t height, std::int64_t width)
+      : values_{depth, height, width} {}
+  constexpr DepthHeightWidth(const std::array<std::int64_t, 3>& values) : values_(values) {}
+  constexpr operator const std::array<std::int64_t, 3>&() const { return values_; }
+  // NOLINTEND(google-explicit-constructor)
+
+  constexpr const std::int64_t& operator[](std::size_t axis) const { return values_[axis]; }
+  constexpr HeightWidth height_width() const { return {values_[1], values_[2]}; }
+  bool operator==(const DepthHeightWidth&) const = default;
+
+ private:
+  std::array<std::int64_t, 3> values_;
+};
+struct Conv3dOptions {
+  DepthHeightWidth stride = 1;
+  DepthHeightWidth padding = 0;
+  DepthHeightWidth dilation = 1;
+  std::int64_t groups = 1;
+};
+// Volumes [N, C, D, H, W], or [C, D, H, W], and w [O, C / groups, KD, KH, KW] -> [N, O, D', H', W']. It adds KD
+// convolutions of images, in the order of depth; bf16 and f16 round each.
+Tensor conv3d(const Tensor& x, const Tensor& w, const Tensor& bias = {}, const Conv3dOptions& options = {});
 
 }  // namespace lockstep

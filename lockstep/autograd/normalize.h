@@ -18,5 +18,7 @@ Tensor rms_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& we
 // Like layer norm, over each group of channels: x [N, C, ..], weight and bias [C].
 Tensor group_norm(const Tensor& x, std::int64_t num_groups, const Tensor& weight = {}, const Tensor& bias = {},
                   double eps = 1e-5);
+// Group norm of one channel each: x [N, C, ..] with more than one element in a channel.
+Tensor instance_norm(const Tensor& x, const Tensor& weight = {}, const Tensor& bias = {}, double eps = 1e-5);
 
 }  // namespace lockstep

@@ -93,6 +93,27 @@ Tensor Conv2d::forward(const Tensor& x) {
                 {.stride = o.stride, .padding = padding, .dilation = o.dilation, .groups = o.groups});
 }
 
+Conv3d::Conv3d(Conv3dLayerOptions options) : options_(options) {
+  const auto& o = options_;
+  const DepthHeightWidth& kernel = o.kernel_size;
+  check_options("conv3d", o, {std::min(kernel[0], kernel[1]), kernel[2]});
+  weight =
+      add_parameter("weight", {.shape = {o.out_channels, o.in_channels / o.groups, kernel[0], kernel[1], kernel[2]}});
+  if (o.bias) bias = add_parameter("bias", {.shape = {o.out_channels}, .initializer = Constant{0}});
+}
+
+Tensor Conv3d::forward(const Tensor& x) {
+  check(has_axes(x, 5), "conv3d: input is {}, expected 5 axes (N, C, D, H, W)", x);
+  const auto& o = options_;
+  if (!weight.shape_known()) {
+    check(x.size(-4) % o.groups == 0, "conv3d: {} groups do not divide the input's {} channels", o.groups, x.size(-4));
+    const DepthHeightWidth& kernel = o.kernel_size;
+    weight.settle_shape({o.out_channels, x.size(-4) / o.groups, kernel[0], kernel[1], kernel[2]});
+  }
+  return conv3d(x, weight, o.bias ? bias.tensor() : Tensor(),
+                {.stride = o.stride, .padding = o.padding, .dilation = o.dilation, .groups = o.groups});
+}
+
 ConvTranspose1d::ConvTranspose1d(ConvTranspose1dLayerOptions options) : options_(options) {
   const auto& o = options_;
   check_options("conv_transpose1d", o, o.kernel_size);

@@ -72,6 +72,34 @@ class Conv2d : public Module {
   ConvLayerOptions options_;
 };
 
+struct Conv3dLayerOptions {
+  std::int64_t in_channels = 0;  // 0: inferred at the first forward pass
+  std::int64_t out_channels = 0;
+  DepthHeightWidth kernel_size = 1;
+  DepthHeightWidth stride = 1;
+  DepthHeightWidth padding = 0;
+  DepthHeightWidth dilation = 1;
+  std::int64_t groups = 1;
+  bool bias = true;
+};
+
+// The same for volumes: [N, C, D, H, W] -> [N, O, D', H', W'].
+class Conv3d : public Module {
+ public:
+  using Options = Conv3dLayerOptions;
+  explicit Conv3d(Conv3dLayerOptions options);
+  Tensor forward(const Tensor& x) override;
+
+  Parameter weight;  // [O, C / groups, KD, KH, KW]
+  Parameter bias;    // [O]
+
+ protected:
+  std::string extra_repr() const override;
+
+ private:
+  Conv3dLayerOptions options_;
+};
+
 struct ConvTranspose1dLayerOptions {
   std::int64_t in_channels = 0;  // 0: inferred at the first forward pass
   std::int64_t out_channels = 0;

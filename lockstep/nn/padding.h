@@ -92,8 +92,7 @@ class CircularPad2d : public PaddingLayer2d {
 class ConstantPad1d : public PaddingLayer1d {
  public:
   ConstantPad1d(std::int64_t width, double value) : ConstantPad1d({width, width}, value) {}
-  ConstantPad1d(std::array<std::int64_t, 2> widths, double value)
-      : PaddingLayer1d(PadMode::constant, widths, value) {}
+  ConstantPad1d(std::array<std::int64_t, 2> widths, double value) : PaddingLayer1d(PadMode::constant, widths, value) {}
 
  protected:
   std::string extra_repr() const override;
@@ -102,8 +101,7 @@ class ConstantPad1d : public PaddingLayer1d {
 class ConstantPad2d : public PaddingLayer2d {
  public:
   ConstantPad2d(std::int64_t width, double value) : ConstantPad2d({width, width, width, width}, value) {}
-  ConstantPad2d(std::array<std::int64_t, 4> widths, double value)
-      : PaddingLayer2d(PadMode::constant, widths, value) {}
+  ConstantPad2d(std::array<std::int64_t, 4> widths, double value) : PaddingLayer2d(PadMode::constant, widths, value) {}
 
  protected:
   std::string extra_repr() const override;

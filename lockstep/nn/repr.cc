@@ -14,6 +14,7 @@
 #include "lockstep/nn/parameter_list.h"
 #include "lockstep/nn/pooling.h"
 #include "lockstep/nn/recurrent.h"
+#include "lockstep/nn/unfold.h"
 #include "lockstep/nn/upsample.h"
 
 namespace lockstep {
@@ -42,9 +43,26 @@ std::string pair(const std::array<std::int64_t, 2>& extents) {
 }
 
 std::string tuple(std::int64_t value) { return python(std::vector{value}); }
+std::string tuple(const DepthHeightWidth& values) { return python(std::array<std::int64_t, 3>(values)); }
 std::string tuple(const HeightWidth& values) { return python(std::array<std::int64_t, 2>(values)); }
 
+std::string windows(const UnfoldOptions& o) {
+  return fmt::format("kernel_size={}, dilation={}, padding={}, stride={}", pair(o.kernel_size), pair(o.dilation),
+                     pair(o.padding), pair(o.stride));
+}
+
+const char* name_of(Interpolation mode) {
+  switch (mode) {
+    case Interpolation::nearest: return "nearest";
+    case Interpolation::bilinear: return "bilinear";
+    case Interpolation::bicubic: return "bicubic";
+    case Interpolation::area: break;
+  }
+  return "area";
+}
+
 bool is_same(std::int64_t padding) { return padding == kSame; }
+bool is_same(const DepthHeightWidth&) { return false; }
 bool is_same(const HeightWidth& padding) { return padding[0] == kSame && padding[1] == kSame; }
 
 const char* padding_mode(PadMode mode) {
@@ -94,6 +112,7 @@ std::string Linear::extra_repr() const {
 }
 std::string Conv1d::extra_repr() const { return conv(options_, weight.shape()[1] * options_.groups); }
 std::string Conv2d::extra_repr() const { return conv(options_, weight.shape()[1] * options_.groups); }
+std::string Conv3d::extra_repr() const { return conv(options_, weight.shape()[1] * options_.groups); }
 std::string ConvTranspose1d::extra_repr() const { return conv(options_, weight.shape()[0]); }
 std::string ConvTranspose2d::extra_repr() const { return conv(options_, weight.shape()[0]); }
 
@@ -118,9 +137,15 @@ std::string Embedding::extra_repr() const {
 }
 
 std::string BatchNorm::extra_repr() const {
-  return fmt::format("{}, eps={}, momentum={}, affine=True, track_running_stats=True{}", weight.shape()[0],
-                     python(options_.eps), python(options_.momentum),
+  return fmt::format("{}, eps={}, momentum={}, affine={}, track_running_stats={}{}", known_channels(),
+                     python(options_.eps), options_.momentum ? python(*options_.momentum) : "None",
+                     python(options_.affine), python(options_.track_running_stats),
                      options_.synchronized ? ", synchronized=True" : "");
+}
+std::string InstanceNorm::extra_repr() const {
+  return fmt::format("{}, eps={}, momentum=0.1, affine={}, track_running_stats=False",
+                     options_.affine ? weight.shape()[0] : options_.num_features, python(options_.eps),
+                     python(options_.affine));
 }
 std::string LayerNorm::extra_repr() const {
   return fmt::format("{}, eps={}, elementwise_affine={}", python(options_.normalized_shape), python(options_.eps),
@@ -144,6 +169,13 @@ std::string RecurrentModule::extra_repr() const {
   if (o.dropout != 0) text += ", dropout=" + python(o.dropout);
   if (o.bidirectional) text += ", bidirectional=True";
   return text;
+}
+
+std::string RecurrentCell::extra_repr() const {
+  return fmt::format("{}, {}{}", weight_ih.shape()[1], options_.hidden_size, options_.bias ? "" : ", bias=False");
+}
+std::string RNNCell::extra_repr() const {
+  return RecurrentCell::extra_repr() + (nonlinearity_ == Nonlinearity::relu ? ", nonlinearity=relu" : "");
 }
 
 std::string LeakyReLU::extra_repr() const { return "negative_slope=" + python(negative_slope_); }
@@ -197,11 +229,19 @@ std::string AdaptiveAvgPool2d::extra_repr() const { return "output_size=" + pyth
 std::string AdaptiveMaxPool2d::extra_repr() const { return "output_size=" + python(output_size_); }
 std::string AdaptiveAvgPool1d::extra_repr() const { return fmt::format("output_size={}", output_size_); }
 std::string AdaptiveMaxPool1d::extra_repr() const { return fmt::format("output_size={}", output_size_); }
+std::string Unfold::extra_repr() const { return windows(options_); }
+std::string Fold::extra_repr() const {
+  return fmt::format("output_size={}, {}", pair(output_size_), windows(options_));
+}
+std::string PixelShuffle::extra_repr() const { return fmt::format("upscale_factor={}", factor_); }
+std::string PixelUnshuffle::extra_repr() const { return fmt::format("downscale_factor={}", factor_); }
 std::string Upsample::extra_repr() const {
-  const std::string mode = options_.mode == Interpolation::nearest ? "'nearest'" : "'bilinear'";
+  const std::string mode = fmt::format("'{}'", name_of(options_.mode));
   return options_.scale_factor ? fmt::format("scale_factor={}, mode={}", python(*options_.scale_factor), mode)
                                : fmt::format("size={}, mode={}", python(options_.size.value()), mode);
 }
 std::string Dropout::extra_repr() const { return fmt::format("p={}, inplace=False", python(p_)); }
+std::string Dropout1d::extra_repr() const { return fmt::format("p={}, inplace=False", python(p_)); }
+std::string Dropout2d::extra_repr() const { return fmt::format("p={}, inplace=False", python(p_)); }
 
 }  // namespace lockstep

@@ -54,8 +54,7 @@ std::vector<Differentiable> sliding_windows() {
                }),
       of_image("Limits",
                [](const Tensor& x) {
-                 return hardtanh(x, -0.5, 0.7) + relu6(x * 7) + hardsigmoid(x * 4) + hardswish(x * 4) +
-                        hardshrink(x, 0.3) + softshrink(x, 0.3) + threshold(x, 0.1, -2);
+                 return hardtanh(x, -0.5, 0.7) + relu6(x) + hardsigmoid(x) + hardswish(x) + softshrink(x, 0.25);
                }),
       of_image("Prelu",
                [](const Tensor& x) {
@@ -77,13 +76,36 @@ std::vector<Differentiable> sliding_windows() {
                  const auto [y, places] = max_pool2d_with_indices(x, {.kernel_size = 2});
                  return max_unpool2d(y * y, places, {x.size(2), x.size(3)});
                }),
-      of_image("AdaptiveMaxPool", [](const Tensor& x) { return adaptive_max_pool2d(x, {2, 3}); }),
+      of_image("AdaptiveMaxPool",
+               [](const Tensor& x) {
+                 return adaptive_max_pool2d(x, {2, 3});
+               }),
       {"Conv1dOfOneSize",
        [](Random& r) {
          const Conv1dOptions o{.padding = kSame, .dilation = r.integer(1, 2)};
          return Problem{{{.shape = {2, 2, 7}}, {.shape = {3, 2, r.integer(1, 4)}, .master = true}},
                         [o](In in) { return conv1d(in[0], in[1], {}, o); }};
        }},
+      of_image("InstanceNorm",
+               [](const Tensor& x) {
+                 return instance_norm(x, mean(x, {0, 2, 3}), {}, 0.1);
+               }),
+      of_image("Unfold",
+               [](const Tensor& x) {
+                 const UnfoldOptions o{.kernel_size = {2, 3}, .padding = 1, .stride = {2, 1}};
+                 return fold(square(unfold(x, o)), {x.size(2), x.size(3)}, o) + sum(unfold(x, {.kernel_size = 2}));
+               }),
+      of_image("PixelShuffle",
+               [](const Tensor& x) {
+                 const Tensor four = cat({x, x * 2, x * x, x}, 1);
+                 return pixel_unshuffle(square(pixel_shuffle(four, 2)), 2);
+               }),
+      of_image("InterpolateBicubic",
+               [](const Tensor& x) {
+                 const Tensor y = interpolate(x, {.scale_factor = 1.7, .mode = Interpolation::bicubic});
+                 return interpolate(y, {.size = {{2, 5}}, .mode = Interpolation::area}) +
+                        interpolate(x, {.size = {{2, 5}}, .mode = Interpolation::bicubic, .align_corners = true});
+               }),
       of_image("AdaptiveAvgPool2d",
                [](const Tensor& x) {
                  return adaptive_avg_pool2d(x, {2, 3}) + adaptive_avg_pool2d(x * x, {1, 1}) +
