@@ -8,6 +8,7 @@
 
 #include "lockstep/autograd/no_grad.h"
 #include "lockstep/autograd/node.h"
+#include "lockstep/autograd/tensor_impl.h"
 #include "lockstep/device/topology.h"
 #include "lockstep/launch/failure_reports.h"
 #include "lockstep/net/comm_error.h"
@@ -43,9 +44,11 @@ Communicator::Communicator(Runtime& runtime, std::shared_ptr<ProcessGroup> group
     : device_(state_of(runtime.devices().at(0), "communicator").host_visible_device()), group_(std::move(group)) {
   check(group_ != nullptr, "communicator: no process group");
   engine_ = state_of(device_, "communicator").engine;
+  rank_ = group_->rank();
+  world_size_ = group_->size();
   if (alone()) return;
-  lane_group_ = make_group();
-  host_group_ = make_group();
+  lane_group_ = add_group();
+  host_group_ = add_group();
   look_at_gpus(devices.empty() ? runtime.devices() : devices);
   for (const CommChannel channel : {CommChannel::urgent, CommChannel::bulk}) add_lane(channel);
 }
@@ -84,12 +87,14 @@ void Communicator::look_at_gpus(const std::vector<Device>& devices) {
 
 LaneId Communicator::lane(CommChannel channel) {
   const int number = channel == CommChannel::urgent ? 0 : 1;
+  const std::lock_guard lock(making_);
   if (!lanes_[number]) add_lane(channel);
   return lanes_[number]->id;
 }
 
 ProcessGroup& Communicator::group() {
-  if (!lane_group_) lane_group_ = make_group();
+  const std::lock_guard lock(making_);
+  if (!lane_group_) lane_group_ = add_group();
   return *lane_group_;
 }
 
@@ -106,6 +111,11 @@ void Communicator::abort(const std::string& reason) {
 }
 
 std::shared_ptr<ProcessGroup> Communicator::make_group() {
+  const std::lock_guard lock(making_);
+  return add_group();
+}
+
+std::shared_ptr<ProcessGroup> Communicator::add_group() {
   if (!group_) group_ = make_local_groups(1)[0];
   std::vector<int> everyone(static_cast<std::size_t>(group_->size()));
   std::iota(everyone.begin(), everyone.end(), 0);
@@ -151,18 +161,18 @@ void Communicator::push(std::string_view name, CommChannel channel, std::span<co
 
 Tensor Communicator::all_reduce(const Tensor& x, ReduceOp op) {
   check(x.defined(), "all_reduce: undefined tensor");
-  check(x.kind() != Kind::cut, "all_reduce: {} is cut over the batch, expected it in one piece: gather() it",
+  check(x->kind != Kind::cut, "all_reduce: {} is cut over the batch, expected it in one piece: gather() it",
         x.describe());
   check(!grad_enabled() || !x.requires_grad(),
         "all_reduce: {} requires a gradient, but all_reduce is not differentiable: detach() it", x.describe());
   const Device home = x.device();
   if (alone()) {
     const Array copy = ops::empty(x.shape(), x.dtype(), home);
-    ops::copy_(x.array(), copy);
+    ops::copy_(x->array(), copy);
     return copy;
   }
   const Array own = ops::to_layout(
-      home == device_ ? x.array() : ops::to_device(x.array(), device_, {.non_blocking = true}), Layout::plain);
+      home == device_ ? x->array() : ops::to_device(x->array(), device_, {.non_blocking = true}), Layout::plain);
   Array sum = ops::empty(own.shape(), own.dtype(), device_);
   push("all_reduce", CommChannel::urgent, std::array{own}, std::array{sum},
        [group = lane_group_, op, from = own.view(), to = sum.view()](KernelContext&) {
