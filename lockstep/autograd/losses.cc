@@ -275,7 +275,7 @@ void check_rows(std::string_view what, const Tensor& x) {
   const int dims = x.shape().dim();
   check(x.defined() && (dims == 1 || dims == 2) && is_floating(x.dtype()) && x.size(-1) > 0,
         "{}: input is {}, expected floating (N, C), or (C)", what, x);
-  if (x.kind() == Kind::cut && x.cut().axis == dims - 1) fail_across_batch(what, x, "but that one has the classes");
+  if (x->kind == Kind::cut && x->cut.axis == dims - 1) fail_across_batch(what, x, "but that one has the classes");
 }
 
 }  // namespace
