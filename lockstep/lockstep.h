@@ -45,6 +45,7 @@
 #include "lockstep/autograd/softmax.h"
 #include "lockstep/autograd/sort.h"
 #include "lockstep/autograd/triangle.h"
+#include "lockstep/autograd/unfold.h"
 #include "lockstep/backend/window.h"
 
 // Devices.
@@ -66,9 +67,12 @@
 #include "lockstep/nn/initializers.h"
 #include "lockstep/nn/linear.h"
 #include "lockstep/nn/module.h"
+#include "lockstep/nn/module_dict.h"
 #include "lockstep/nn/module_list.h"
 #include "lockstep/nn/normalization.h"
+#include "lockstep/nn/padding.h"
 #include "lockstep/nn/parameter.h"
+#include "lockstep/nn/parameter_list.h"
 #include "lockstep/nn/pooling.h"
 #include "lockstep/nn/recurrent.h"
 #include "lockstep/nn/residual.h"
@@ -76,6 +80,7 @@
 #include "lockstep/nn/state_dict.h"
 #include "lockstep/nn/summary.h"
 #include "lockstep/nn/transformer.h"
+#include "lockstep/nn/unfold.h"
 #include "lockstep/nn/upsample.h"
 
 // Optimizers, schedules, loss scaling.

@@ -38,3 +38,4 @@
 #include "lockstep/autograd/softmax.h"
 #include "lockstep/autograd/sort.h"
 #include "lockstep/autograd/triangle.h"
+#include "lockstep/autograd/unfold.h"

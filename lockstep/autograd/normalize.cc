@@ -74,4 +74,13 @@ Tensor normalize(const Tensor& x, double p, int dim, double eps) {
   return x / clamp(norm(x, p, dim, true), eps);
 }
 
+Tensor instance_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps) {
+  const int dims = x.shape().dim();
+  check(x.defined() && dims >= 3, "instance_norm: input is {}, expected 3 axes (N, C, L) or more", x);
+  bool several = x.numel() == 0;
+  for (int i = 2; i < dims; ++i) several = several || x.size(i) > 1;
+  check(several, "instance_norm: input is {}, expected more than 1 element in a channel", x);
+  return group_norm(x, x.size(1), weight, bias, eps);
+}
+
 }  // namespace lockstep

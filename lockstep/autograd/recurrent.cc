@@ -168,4 +168,11 @@ Tensor gru_layer(const Tensor& x, Tensor& h, const RecurrentWeights& weights, co
   });
 }
 
+Tensor rnn_layer(const Tensor& x, Tensor& h, const RecurrentWeights& weights, const RecurrentPass& pass, bool relu) {
+  return over_steps("rnn", x, {&h}, weights, pass, 1, [relu](const Tensor& from_x, const Tensor& from_h) {
+    const Tensor sum = from_x + from_h;
+    return relu ? lockstep::relu(sum) : tanh(sum);
+  });
+}
+
 }  // namespace lockstep

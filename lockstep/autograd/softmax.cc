@@ -40,5 +40,6 @@ Tensor softmax(const Tensor& x, int dim, std::optional<DType> dtype) {
 Tensor log_softmax(const Tensor& x, int dim, std::optional<DType> dtype) {
   return along("log_softmax", converted("log_softmax", x, dtype), dim, ops::log_softmax, ops::log_softmax_backward);
 }
+Tensor softmin(const Tensor& x, int dim) { return softmax(-x, dim); }
 
 }  // namespace lockstep

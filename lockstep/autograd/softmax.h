@@ -12,5 +12,6 @@ namespace LOCKSTEP_API lockstep {
 // `dtype`: x is converted to it first.
 Tensor softmax(const Tensor& x, int dim = -1, std::optional<DType> dtype = {});
 Tensor log_softmax(const Tensor& x, int dim = -1, std::optional<DType> dtype = {});
+Tensor softmin(const Tensor& x, int dim = -1);  // softmax(-x)
 
 }  // namespace lockstep

@@ -227,6 +227,40 @@ const std::vector<Operation>& operations() {
       {"largest place of all", [](T x, O, auto) { return x * cast(max(argsort(x)), DType::f64); }},
       {"sum of places", [](T x, O, auto) { return x * cast(sum(argsort(x), 0, true), DType::f64) * 0.1; }},
       {"smallest place along axis 0", [](T x, O, auto) { return x * cast(amin(argsort(x), 0, true), DType::f64); }},
+      {"gated", [](T x, O, auto) { return glu(x); }},
+      {"gated along axis 0", [](T x, O, auto) { return glu(x, 0); }},
+      {"hard limits", [](T x, O, auto) { return hardtanh(x, -0.5, 0.6) + hardswish(x) + softshrink(x, 0.2); }},
+      {"slopes of the row", [](T x, O o, auto) { return prelu(transpose(x, 1, -1), o.row); }},
+      {"mirrored",
+       [](T x, O, auto) {
+         return pad(x, {1, 2}, PadMode::reflect);
+       }},
+      {"around",
+       [](T x, O, auto) {
+         return pad(x, {0, 0, 1, 2}, PadMode::circular);
+       }},
+      {"the largest of windows",
+       [](T x, O, auto) { return max_pool1d(x, {.kernel_size = 2, .stride = 1, .dilation = 2}); }},
+      {"means of windows", [](T x, O, auto) { return adaptive_avg_pool1d(x, 3); }},
+      {"largest of windows that cover it", [](T x, O, auto) { return adaptive_max_pool1d(x, 3); }},
+      {"convolution of one size",
+       [](T x, O o, auto) { return conv1d(x, unsqueeze(narrow(o.matrix, 1, 0, 3), -1), {}, {.padding = kSame}); }},
+      {"convolution of volumes",
+       [](T x, O o, auto) {
+         const Tensor w = o.matrix.reshape({2, 1, 2, 2, 2});
+         return conv3d(x.reshape({-1, 1, 3, 2, 2}), w, {}, {.padding = {1, 0, 1}});
+       }},
+      {"patches", [](T x, O, auto) { return unfold(unsqueeze(x, 1), {.kernel_size = 2, .padding = 1}); }},
+      {"instances", [](T x, O, auto) { return instance_norm(x); }},
+      {"loss of margins", [](T x, O, auto) { return x * triplet_margin_loss(x, tanh(x), x * x, {.swap = true}); }},
+      {"loss of probabilities", [](T x, O, auto) { return x + binary_cross_entropy(sigmoid(x), sigmoid(x * 2)); }},
+      {"loss of several labels",
+       [](T x, O, auto) { return x + multilabel_soft_margin_loss(select(x, 1, 0), sigmoid(select(x, 1, 1))); }},
+      {"ctc loss",
+       [](T x, O, auto) {
+         const Tensor labels = argmax(x, 2), lengths = select(labels, 1, 0) * 0.0 + 2.0;
+         return x * ctc_loss(log_softmax(transpose(x, 0, 1)), labels, lengths + 1.0, lengths);
+       }},
       {"lower triangle", [](T x, O, auto) { return tril(x) + triu(x, 1) * 0.5; }},
   };
   return all;

@@ -84,12 +84,6 @@ std::string operation_of(const std::string& function) {
   return std::regex_replace(function, std::regex("_(number|right|dim|to)$"), "");
 }
 
-// One axis less than a batch has.
-template <int kAxes>
-bool is_unbatched(const SampleInput& s) {
-  return s.inputs.at(0).at("s").size() + 1 == kAxes;
-}
-
 bool has_no_axes(const SampleInput& s) { return s.inputs.at(0).at("s").empty(); }
 bool always(const SampleInput&) { return true; }
 
@@ -102,8 +96,7 @@ KnownLimit refused_type(const char* type, const std::string& functions) {
 }
 
 const std::vector<KnownLimit>& known_limits() {
-  static const std::string kAny = tensor_of("f32|i64|u8"), kWhole = tensor_of("i64"),
-                           kShape = R"(\[[0-9, ]*\]( (f32|i64) on cpu:0)?)";
+  static const std::string kAny = tensor_of("f32|i64|u8"), kWhole = tensor_of("i64");
   static const std::string kOfEither =
       "atan2 cos divide divide_number divide_right exp log log10 log1p log2 logsumexp reciprocal rsqrt scatter_add "
       "sigmoid sign sin sqrt square tanh ";
@@ -122,10 +115,6 @@ const std::vector<KnownLimit>& known_limits() {
       {Limit::type, "cat",
        fmt::format("OP: {0} and {0}, expected the same type, and the same shape except on axis 0", kAny),
        [](const SampleInput& s) { return s.inputs.at(0).at("s") == json::array({0}); }},
-      {Limit::other, "conv1d max_pool1d avg_pool1d",
-       fmt::format(R"(OP: input is {}, expected 3 axes \(N, C, L\))", kShape), is_unbatched<3>},
-      {Limit::other, "conv2d conv_transpose2d max_pool2d adaptive_avg_pool2d",
-       fmt::format(R"(OP: input is {}, expected 4 axes \(N, C, H, W\)( with pixels)?)", kShape), is_unbatched<4>},
       {Limit::other, "norm cdist", "OP: p is .*, expected at least 1",
        [](const SampleInput& s) { return sample_number(s.arguments.at("p")) < 1; }},
       {Limit::other, "index_add scatter scatter_add take_along_dim transpose",
