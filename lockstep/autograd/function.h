@@ -98,7 +98,7 @@ class FunctionCall : public ErasedFunction {
     if constexpr (requires { function_.backward(output_grads); }) {
       return listed(function_.backward(output_grads));
     } else {
-      return backward(output_grads, std::make_index_sequence<kResults<Result>>());
+      return backward(output_grads, std::make_index_sequence<results<Result>()>());
     }
   }
   const std::type_info& type() const override { return typeid(F); }
@@ -108,16 +108,19 @@ class FunctionCall : public ErasedFunction {
     if constexpr (std::convertible_to<std::vector<Tensor>, Result>) {
       return outputs;
     } else {
-      return formed(outputs, std::make_index_sequence<kResults<Result>>());
+      return formed(outputs, std::make_index_sequence<results<Result>()>());
     }
   }
 
  private:
   template <typename T>
-  static constexpr std::size_t kResults = 1;
-  template <typename T>
-    requires requires { std::tuple_size<T>::value; }
-  static constexpr std::size_t kResults<T> = std::tuple_size_v<T>;
+  static constexpr std::size_t results() {
+    if constexpr (requires { std::tuple_size<T>::value; }) {
+      return std::tuple_size_v<T>;
+    } else {
+      return 1;
+    }
+  }
 
   template <typename T>
   static Given<T> kept(const T& argument) {

@@ -45,13 +45,16 @@ StateDict state_dict(const Module& module) {
   return state;
 }
 
-void load_state_dict(Module& module, const StateDict& state) {
+namespace {
+
+// The values of the model's entries, in their order.
+std::vector<std::pair<Parameter, const Tensor*>> matched(const Module& module, const StateDict& state) {
   std::map<std::string_view, const Tensor*> given;
   for (auto& [name, tensor] : state) {
     check(given.emplace(name, &tensor).second, "load_state_dict: {} appears twice", name);
   }
   auto mine = entries(module);
-  // All checks before the first change.
+  std::vector<std::pair<Parameter, const Tensor*>> found;
   for (auto& [name, parameter] : mine) {
     auto it = given.find(name);
     check(it != given.end(), "load_state_dict: {} is missing from the state", name);
@@ -61,12 +64,22 @@ void load_state_dict(Module& module, const StateDict& state) {
     check(parameter.fits(value.shape()), "load_state_dict: {} has shape {}, expected {}", name, value.shape(),
           parameter.shape());
     check(parameter.initialized(), "load_state_dict: {} is not initialized; call initialize() first", name);
+    found.emplace_back(parameter, &value);
   }
   if (given.size() != mine.size()) {
     for (auto& [name, parameter] : mine) given.erase(name);
     fail("load_state_dict: {} is not in the model", given.begin()->first);
   }
-  for (auto& [name, parameter] : mine) parameter.set_data(cast_on_host(*given.at(name), parameter.dtype()));
+  return found;
+}
+
+}  // namespace
+
+void check_state_dict(const Module& module, const StateDict& state) { matched(module, state); }
+
+void load_state_dict(Module& module, const StateDict& state) {
+  // All checks before the first change.
+  for (auto& [parameter, value] : matched(module, state)) parameter.set_data(cast_on_host(*value, parameter.dtype()));
 }
 
 UnmatchedEntries load_matching_state(Module& module, const StateDict& state) {

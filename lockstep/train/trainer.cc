@@ -40,8 +40,36 @@ const char* schedule_name(const ScheduleOptions& schedule) {
     case ScheduleKind::constant: return "constant";
     case ScheduleKind::step: return "step";
     case ScheduleKind::cosine: return "cosine";
+    case ScheduleKind::linear: return "linear";
+    case ScheduleKind::multi_step: return "multi_step";
+    case ScheduleKind::exponential: return "exponential";
+    case ScheduleKind::cosine_restarts: return "cosine_restarts";
+    case ScheduleKind::one_cycle: return "one_cycle";
   }
   return "";
+}
+
+// What decides the rates, except "learning_rate", "schedule", and "warmup", which every recipe has.
+void record_schedule(Recipe& recipe, const ScheduleOptions& s) {
+  const bool steps = s.kind == ScheduleKind::step, decays = steps || s.kind == ScheduleKind::multi_step ||
+                                                            s.kind == ScheduleKind::exponential;
+  const bool endless = s.kind == ScheduleKind::constant || s.kind == ScheduleKind::multi_step ||
+                       s.kind == ScheduleKind::exponential || s.kind == ScheduleKind::cosine_restarts;
+  // Where a schedule depends on the length of the run, so do the bits.
+  if (!endless) recipe.set("scheduled_steps", s.total_steps);
+  if (steps) recipe.set("schedule_step_size", s.step_size);
+  if (decays) recipe.set("schedule_gamma", s.gamma);
+  if (s.kind == ScheduleKind::multi_step) recipe.set("milestones", fmt::format("{}", fmt::join(s.milestones, ",")));
+  if (s.min_lr != 0) recipe.set("min_lr", s.min_lr);
+  if (s.kind == ScheduleKind::cosine_restarts) {
+    recipe.set("restart_steps", s.restart_steps);
+    recipe.set("restart_factor", s.restart_factor);
+  }
+  if (s.kind == ScheduleKind::one_cycle) {
+    recipe.set("pct_start", s.pct_start);
+    recipe.set("div_factor", s.div_factor);
+    recipe.set("final_div_factor", s.final_div_factor);
+  }
 }
 
 // The names of the values that each epoch will have. Without test data, only the training loss.
@@ -96,8 +124,10 @@ Trainer::Trainer(Module& module, Optimizer& optimizer, std::shared_ptr<const Dat
                  std::shared_ptr<const Dataset> test, TrainerOptions options)
     : module_(module), optimizer_(optimizer), options_(completed(std::move(options))), test_(std::move(test)),
       loader_(std::move(train),
-              rows_of_rank(
-                  {.batch_size = options_.micro_batch_size(), .shuffle = options_.shuffle, .seed = options_.seed})),
+              rows_of_rank({.batch_size = options_.micro_batch_size(),
+                            .shuffle = options_.shuffle && !options_.sampler,
+                            .sampler = options_.sampler,
+                            .seed = options_.seed})),
       rate_(std::make_unique<RateMeter>()) {
   TrainerOptions& o = options_;
   check_owned(optimizer_, module_);
@@ -110,6 +140,7 @@ Trainer::Trainer(Module& module, Optimizer& optimizer, std::shared_ptr<const Dat
         o.watch.patience, o.watch.min_delta);
   check(!o.watch.save_best || (!o.watch.metric.empty() && !o.save_folder.empty()),
         "trainer: watch.save_best is set, expected watch.metric and save_folder to be set, too");
+  check(!o.resume || !o.save_folder.empty(), "trainer: resume is set, expected save_folder to be set, too");
   check_watched_metric(o, test_ != nullptr);
   o.watch.smallest = smallest_is_best(o);
   check(!o.forward || (!o.loss && o.label_smoothing == 0),
@@ -117,6 +148,8 @@ Trainer::Trainer(Module& module, Optimizer& optimizer, std::shared_ptr<const Dat
   choose_shards();
   o.schedule.total_steps = o.epochs * steps_of(loader_.size());
   if (o.max_steps > 0) o.schedule.total_steps = std::min(o.schedule.total_steps, o.max_steps);
+  check(optimizer_.schedule() == nullptr || (!o.schedule.base_lr && !is_scheduled(o.schedule)),
+        "trainer: the optimizer's learning rate is a schedule, expected none in TrainerOptions::schedule");
   if (o.schedule.base_lr) optimizer_.set_learning_rate(*o.schedule.base_lr);
   o.schedule.base_lr = optimizer_.base_learning_rate();
   scheduled_lr(o.schedule, 0);  // checks the schedule
@@ -134,12 +167,17 @@ Trainer::Trainer(Module& module, Optimizer& optimizer, std::shared_ptr<const Dat
 
 Trainer::~Trainer() = default;
 
+// A batch of the first example.
+Example Trainer::first_of(const Dataset& data) const {
+  const RandomKey key = random_key(*options_.seed, {});
+  const std::int64_t index = 0;
+  return options_.collate ? options_.collate({data.get(index, key)}) : data.batch({&index, 1}, {&key, 1});
+}
+
 // Without other metrics, tests measure the accuracy: labels of another type would fail only after an epoch.
 void Trainer::check_test_labels() const {
   if (!test_ || test_->size() == 0 || !options_.metrics.empty() || options_.forward) return;
-  const RandomKey key = random_key(*options_.seed, {});
-  const std::int64_t index = 0;
-  const Example example = test_->batch({&index, 1}, {&key, 1});
+  const Example example = first_of(*test_);
   check(example.size() == 2,
         "trainer: examples of the test data have {} parts, expected inputs and labels, or TrainerOptions::forward",
         example.size());
@@ -151,16 +189,17 @@ void Trainer::check_test_labels() const {
 // All settings that decide the bits, and those of the options' recipe.
 Recipe Trainer::make_recipe() const {
   const TrainerOptions& o = options_;
+  const ScheduleOptions& schedule = optimizer_.schedule() != nullptr ? *optimizer_.schedule() : o.schedule;
   Recipe recipe = {{"seed", *o.seed},
                    {"shards", o.split.shards},
                    {"batch_size", o.batch_size},
                    {"accumulate", o.accumulate},
                    {"examples", loader_.dataset().size()},
-                   {"shuffle", o.shuffle},
+                   {"shuffle", o.shuffle && !o.sampler},
                    {"dtype", name(o.dtype)},
-                   {"learning_rate", *o.schedule.base_lr},
-                   {"schedule", schedule_name(o.schedule)},
-                   {"warmup", o.schedule.warmup},
+                   {"learning_rate", *schedule.base_lr},
+                   {"schedule", schedule_name(schedule)},
+                   {"warmup", schedule.warmup},
                    {"clip_norm", o.clip_norm},
                    {"label_smoothing", o.label_smoothing}};
   const DeviceState& device = state_of(o.devices[0], "trainer");
@@ -171,12 +210,7 @@ Recipe Trainer::make_recipe() const {
   recipe.set("optimizer", rule.name);
   for (const auto& [name, value] : rule.options) recipe.set(name, value);
   if (const std::string groups = optimizer_.describe_groups(); !groups.empty()) recipe.set("parameter_groups", groups);
-  // Where a schedule depends on the length of the run, so do the bits.
-  if (o.schedule.kind != ScheduleKind::constant) recipe.set("scheduled_steps", o.schedule.total_steps);
-  if (o.schedule.kind == ScheduleKind::step) {
-    recipe.set("schedule_step_size", o.schedule.step_size);
-    recipe.set("schedule_gamma", o.schedule.gamma);
-  }
+  record_schedule(recipe, schedule);
   if (o.gradients != DType::f32) recipe.set("gradients", name(o.gradients));
   if (o.dtype == DType::f16) {
     recipe.set("loss_scale", o.loss_scaling.initial_scale);
@@ -260,9 +294,7 @@ void Trainer::join_ranks() {
 // Settles the shapes that the model leaves open, with an example.
 void Trainer::settle_model() {
   const TrainerOptions& o = options_;
-  const RandomKey key = random_key(*o.seed, {});
-  const std::int64_t index = 0;
-  Example example = loader_.dataset().batch({&index, 1}, {&key, 1});
+  Example example = first_of(loader_.dataset());
   if (!o.forward) return settle_shapes(module_, example.at(0), o.devices[0]);
   const NoGradGuard no_grad;
   const EvalGuard mode(module_);
@@ -273,6 +305,7 @@ void Trainer::settle_model() {
 // The loader asks for the rows when it runs, long after the ranks have met. A process that is alone loads all of them.
 DataLoaderOptions Trainer::rows_of_rank(DataLoaderOptions options) const {
   options.pin_for = options_.devices[0];
+  options.collate = options_.collate;
   if (!ranks().alone()) options.rows = [this](std::int64_t n) { return splitter_->rows_of(n); };
   return options;
 }
@@ -323,13 +356,17 @@ void Trainer::abandon_step() {
 }
 
 TrainingResult Trainer::run() {
+  TrainingResult result;
+  // Not where a call of resume() or train() has begun the run.
+  if (options_.resume && position_.step == 0 && position_.batch == 0 && resumed_from_.empty()) {
+    result.resumed = resume_or_start();
+  }
   record_fixed_parts();
   if (!finished()) check_test_labels();
   // Parts in evaluation mode stay in it: frozen ones, for example.
   if (!module_.training()) module_.train();
   abandon_step();
   const LeftOutGuard left_out(module_);
-  TrainingResult result;
   const auto claim = claim_save_folder();
   settle_best();
   open_log();
@@ -400,6 +437,7 @@ TrainingResult Trainer::run() {
   result.stopped = stopping();
   if (result.stopped) stop_ = false;
   result.lost_best = lost_best_;
+  result.best = best_of_run();
   result.stopped_early = !result.stopped && !finished() && stops_early(position_.epochs, options_.watch);
   if (log_) {
     log_->end(result, module_);
@@ -407,6 +445,16 @@ TrainingResult Trainer::run() {
     log_ = nullptr;
   }
   return result;
+}
+
+BestEpoch Trainer::best_of_run() const {
+  const TrainerOptions& o = options_;
+  if (o.watch.metric.empty()) return {};
+  if (!o.watch.save_best) return {best_epoch(position_.epochs, o.watch)};
+  // Those that "best" may hold: a lost one is not among them.
+  BestEpoch best{best_epoch(contenders_, o.watch)};
+  if (best.epoch > 0) best.path = best_folder() / fmt::format("step-{:08}", best.epoch * steps_of(loader_.size()));
+  return best;
 }
 
 // A run that resumed continues its log.
@@ -591,12 +639,12 @@ Tensor Trainer::learn(std::span<const Tensor> parts, double share, bool sync) {
 }
 
 bool Trainer::keeps_learning_rate() const {
-  const ScheduleOptions& s = options_.schedule;
-  return s.kind == ScheduleKind::constant && s.warmup == 0 && !s.lr_lambda;
+  return optimizer_.schedule() == nullptr && !is_scheduled(options_.schedule);
 }
 
 // Another Trainer's schedule may have left another rate, also where this one keeps the rate.
 void Trainer::schedule_learning_rate() {
+  if (optimizer_.schedule() != nullptr) return;
   const double rate =
       keeps_learning_rate() ? optimizer_.base_learning_rate() : scheduled_lr(options_.schedule, position_.step);
   if (rate != optimizer_.learning_rate()) optimizer_.set_scheduled_learning_rate(rate);
