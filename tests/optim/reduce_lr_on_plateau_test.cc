@@ -34,7 +34,7 @@ TEST(ReduceLROnPlateauTest, GoesOnFromItsState) {
 
 TEST(ReduceLROnPlateauTest, TwoOwnersOfARateAreAnError) {
   Sgd sgd({some_parameter()}, {.lr = exponential_lr(0.1, 0.9)});
-  EXPECT_ERROR(ReduceLROnPlateau(sgd), "the optimizer's learning rate is a schedule");
+  EXPECT_ERROR(ReduceLROnPlateau(sgd, {}), "the optimizer's learning rate is a schedule");
 }
 
 }  // namespace
