@@ -81,8 +81,8 @@ class FunctionCall : public ErasedFunction {
  public:
   // What forward() gets for an argument, without its history.
   template <typename T>
-  using Given = std::conditional_t<TensorArgument<T>, Tensor,
-                                   std::conditional_t<TensorListArgument<T>, std::vector<Tensor>, T>>;
+  using Given =
+      std::conditional_t<TensorArgument<T>, Tensor, std::conditional_t<TensorListArgument<T>, std::vector<Tensor>, T>>;
   using Result = decltype(std::declval<F&>().forward(std::declval<const Given<Args>&>()...));
 
   // Keeps all arguments but tensors.

@@ -63,8 +63,9 @@ class BackwardInputs {
   BackwardInputs() = default;
   BackwardInputs(std::initializer_list<Tensor> leaves);
   template <std::ranges::input_range Leaves>
-    requires std::convertible_to<std::ranges::range_reference_t<const Leaves>, Tensor>
-  BackwardInputs(const Leaves& leaves) : set_(true) {  // NOLINT(google-explicit-constructor)
+  requires std::convertible_to<std::ranges::range_reference_t<const Leaves>, Tensor> BackwardInputs(
+      const Leaves& leaves)
+      : set_(true) {  // NOLINT(google-explicit-constructor)
     for (const auto& leaf : leaves) leaves_.push_back(leaf);
   }
   bool set() const { return set_; }

@@ -68,8 +68,8 @@ Tensor pad_sequence(std::span<const Tensor> sequences, const PadSequenceOptions&
           "pad_sequence: sequence {} is {}, the first is {}, expected the same but for axis 0", i, t, first);
     longest = std::max(longest, t.size(0));
   }
-  check(options.length == 0 || longest <= options.length, "pad_sequence: a sequence of {}, expected at most {}", longest,
-        options.length);
+  check(options.length == 0 || longest <= options.length, "pad_sequence: a sequence of {}, expected at most {}",
+        longest, options.length);
   if (options.length > 0) longest = options.length;
   Shape padded = first.shape();
   padded[0] = longest;

@@ -19,10 +19,9 @@ class ConcatDataset : public Dataset {
  public:
   explicit ConcatDataset(std::vector<std::shared_ptr<const Dataset>> parts);
   template <std::derived_from<Dataset> First, std::derived_from<Dataset>... Others>
-    requires(sizeof...(Others) > 0)
-  explicit ConcatDataset(First first, Others... others)
-      : ConcatDataset({std::make_shared<const First>(std::move(first)),
-                       std::make_shared<const Others>(std::move(others))...}) {}
+  requires(sizeof...(Others) > 0) explicit ConcatDataset(First first, Others... others)
+      : ConcatDataset(
+            {std::make_shared<const First>(std::move(first)), std::make_shared<const Others>(std::move(others))...}) {}
   std::int64_t size() const override { return ends_.back(); }
   Example get(std::int64_t index) const override;
   Example get(std::int64_t index, RandomKey key) const override;

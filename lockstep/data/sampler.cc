@@ -41,8 +41,10 @@ WeightedRandomSampler::WeightedRandomSampler(std::vector<double> weights, std::i
   check(samples >= 0, "weighted random sampler: {} draws, expected at least 0", samples);
   std::int64_t usable = 0;
   for (std::size_t i = 0; i < weights_.size(); ++i) {
-    check(std::isfinite(weights_[i]) && weights_[i] >= 0, "weighted random sampler: weight {} of example {}, expected at "
-          "least 0", weights_[i], i);
+    check(std::isfinite(weights_[i]) && weights_[i] >= 0,
+          "weighted random sampler: weight {} of example {}, expected at "
+          "least 0",
+          weights_[i], i);
     usable += weights_[i] > 0;
   }
   check(samples == 0 || usable > 0, "weighted random sampler: no weight is above 0");

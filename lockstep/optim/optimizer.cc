@@ -325,7 +325,7 @@ struct Optimizer::ParameterUpdate::State {
   std::vector<Array> stored;  // by device
   std::vector<Array> working;
   std::vector<std::uint64_t> versions;  // of working
-  Tensor value;  // made of working, until update() assigns another one
+  Tensor value;                         // made of working, until update() assigns another one
   bool asked = false, kept = false;
 };
 
@@ -492,10 +492,9 @@ Optimizer::Commit Optimizer::describe_own(std::span<const ReducedGradient> gradi
       // What a skipped task both reads and writes keeps its value.
       std::vector<Array> reads = changes.from;
       reads.insert(reads.end(), changes.to.begin(), changes.to.end());
-      ops::launch(name, reads, changes.to,
-                  [views = std::move(views)](Backend& backend, KernelContext& context) {
-                    for (const auto& [from, to] : views) backend.run(context, kernels::Copy{from, to});
-                  });
+      ops::launch(name, reads, changes.to, [views = std::move(views)](Backend& backend, KernelContext& context) {
+        for (const auto& [from, to] : views) backend.run(context, kernels::Copy{from, to});
+      });
     }
   };
 }

@@ -194,6 +194,7 @@ class Optimizer {
 
   // Throws unless the value is finite and at least 0.
   static void check_at_least_zero(std::string_view what, double value);
+
  private:
   struct Group {
     double lr, weight_decay;

@@ -37,8 +37,8 @@ void check_schedule(const ScheduleOptions& o, std::int64_t step) {
         o.restart_factor);
   check(std::ranges::is_sorted(o.milestones) && (o.milestones.empty() || o.milestones[0] >= 0),
         "schedule: milestones are not ascending, expected steps of at least 0 in their order");
-  check(o.kind != ScheduleKind::one_cycle || (o.warmup == 0 && o.pct_start >= 0 && o.pct_start <= 1 &&
-                                              o.div_factor > 0 && o.final_div_factor > 0),
+  check(o.kind != ScheduleKind::one_cycle ||
+            (o.warmup == 0 && o.pct_start >= 0 && o.pct_start <= 1 && o.div_factor > 0 && o.final_div_factor > 0),
         "schedule: one_cycle with warm-up {}, pct_start {}, div_factor {}, final_div_factor {}: expected no warm-up, a "
         "share from 0 to 1, and factors above 0",
         o.warmup, o.pct_start, o.div_factor, o.final_div_factor);
@@ -97,24 +97,16 @@ Rate::Rate(ScheduleOptions schedule) : schedule_(std::move(schedule)) {
   at(0);
 }
 
-bool is_scheduled(const ScheduleOptions& o) {
-  return o.kind != ScheduleKind::constant || o.warmup > 0 || o.lr_lambda;
-}
+bool is_scheduled(const ScheduleOptions& o) { return o.kind != ScheduleKind::constant || o.warmup > 0 || o.lr_lambda; }
 
 Rate cosine_lr(double lr, const DecayOptions& o) {
-  return ScheduleOptions{.kind = ScheduleKind::cosine,
-                         .base_lr = lr,
-                         .warmup = o.warmup,
-                         .total_steps = o.steps,
-                         .min_lr = o.min_lr};
+  return ScheduleOptions{
+      .kind = ScheduleKind::cosine, .base_lr = lr, .warmup = o.warmup, .total_steps = o.steps, .min_lr = o.min_lr};
 }
 
 Rate linear_lr(double lr, const DecayOptions& o) {
-  return ScheduleOptions{.kind = ScheduleKind::linear,
-                         .base_lr = lr,
-                         .warmup = o.warmup,
-                         .total_steps = o.steps,
-                         .min_lr = o.min_lr};
+  return ScheduleOptions{
+      .kind = ScheduleKind::linear, .base_lr = lr, .warmup = o.warmup, .total_steps = o.steps, .min_lr = o.min_lr};
 }
 
 Rate step_lr(double lr, std::int64_t step_size, double gamma) {

@@ -51,8 +51,8 @@ const char* schedule_name(const ScheduleOptions& schedule) {
 
 // What decides the rates, except "learning_rate", "schedule", and "warmup", which every recipe has.
 void record_schedule(Recipe& recipe, const ScheduleOptions& s) {
-  const bool steps = s.kind == ScheduleKind::step, decays = steps || s.kind == ScheduleKind::multi_step ||
-                                                            s.kind == ScheduleKind::exponential;
+  const bool steps = s.kind == ScheduleKind::step,
+             decays = steps || s.kind == ScheduleKind::multi_step || s.kind == ScheduleKind::exponential;
   const bool endless = s.kind == ScheduleKind::constant || s.kind == ScheduleKind::multi_step ||
                        s.kind == ScheduleKind::exponential || s.kind == ScheduleKind::cosine_restarts;
   // Where a schedule depends on the length of the run, so do the bits.
@@ -123,11 +123,10 @@ std::int64_t TrainerOptions::micro_batch_size() const {
 Trainer::Trainer(Module& module, Optimizer& optimizer, std::shared_ptr<const Dataset> train,
                  std::shared_ptr<const Dataset> test, TrainerOptions options)
     : module_(module), optimizer_(optimizer), options_(completed(std::move(options))), test_(std::move(test)),
-      loader_(std::move(train),
-              rows_of_rank({.batch_size = options_.micro_batch_size(),
-                            .shuffle = options_.shuffle && !options_.sampler,
-                            .sampler = options_.sampler,
-                            .seed = options_.seed})),
+      loader_(std::move(train), rows_of_rank({.batch_size = options_.micro_batch_size(),
+                                              .shuffle = options_.shuffle && !options_.sampler,
+                                              .sampler = options_.sampler,
+                                              .seed = options_.seed})),
       rate_(std::make_unique<RateMeter>()) {
   TrainerOptions& o = options_;
   check_owned(optimizer_, module_);

@@ -202,8 +202,7 @@ TEST_P(OptimizerTest, AFactorBelowZeroLeavesAllAsItIs) {
       b.run(c, kernels::Copy{in[5], out[3]});
       Update<View> item{out[0], in[3], {out[1], adam ? out[2] : View{}}, {}, out[3]};
       if (adam) {
-        b.run(c,
-              kernels::Update<AdamRule>{{.weight_decay = 0.1, .decoupled_weight_decay = true}, {&item, 1}, in[4]});
+        b.run(c, kernels::Update<AdamRule>{{.weight_decay = 0.1, .decoupled_weight_decay = true}, {&item, 1}, in[4]});
       } else {
         b.run(c, kernels::Update<SgdRule>{{.momentum = 0.9, .weight_decay = 0.1}, {&item, 1}, in[4]});
       }

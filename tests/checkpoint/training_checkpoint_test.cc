@@ -423,8 +423,9 @@ TEST(TrainingCheckpoint, HoldsSeveralModels) {
   Linear g({.in_features = 3, .out_features = 3});
   g.initialize(Constant{0}, first.runtime.devices());
   load_weights(run.path / "g.weights.safetensors", g);
-  EXPECT_ERROR(load_weights(folder.path(), g), "the checkpoint has several models, expected the path of one of its "
-                                               "files: d.weights.safetensors, g.weights.safetensors");
+  EXPECT_ERROR(load_weights(folder.path(), g),
+               "the checkpoint has several models, expected the path of one of its "
+               "files: d.weights.safetensors, g.weights.safetensors");
 }
 
 TEST(TrainingCheckpoint, ARefusedModelLeavesTheOthersAsTheyAre) {

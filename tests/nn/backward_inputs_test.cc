@@ -34,7 +34,8 @@ class BackwardInputsTest : public ::testing::Test {
   }
 
   Runtime runtime_{small_devices(2)};
-  Linear g_{{.in_features = 1, .out_features = 1, .bias = false}}, d_{{.in_features = 1, .out_features = 1, .bias = false}};
+  Linear g_{{.in_features = 1, .out_features = 1, .bias = false}},
+      d_{{.in_features = 1, .out_features = 1, .bias = false}};
   const Tensor x_ = make_batch(Tensor::from<float>({1, 2, 3, 4}, {4, 1}), {2, 2}, runtime_.devices());
 };
 

@@ -19,7 +19,8 @@ TEST(ReduceLROnPlateauTest, RatesOfPyTorch) {
     plateau.step(value);
     rates.push_back(sgd.learning_rate());
   }
-  EXPECT_EQ(rates, (std::vector<double>{0.1, 0.1, 0.1, 0.05, 0.05, 0.05, 0.025, 0.025, 0.025, 0.025, 0.02, 0.02, 0.02}));
+  EXPECT_EQ(rates,
+            (std::vector<double>{0.1, 0.1, 0.1, 0.05, 0.05, 0.05, 0.025, 0.025, 0.025, 0.025, 0.02, 0.02, 0.02}));
 }
 
 TEST(ReduceLROnPlateauTest, GoesOnFromItsState) {
