@@ -49,6 +49,7 @@ nlohmann::ordered_json to_json(const TrainingPosition& p) {
     j["loss_scaler"] = {{"scale", p.loss_scaler->scale}, {"good_steps", p.loss_scaler->good_steps}};
   }
   if (p.learning_rate) j["learning_rate"] = *p.learning_rate;
+  for (const auto& [name, sum] : p.log_sums) j["log_sums"][name] = sum;
   if (p.epochs.empty()) return j;
   j["epochs"] = nlohmann::ordered_json::array();
   for (const EpochReport& e : p.epochs) {
@@ -60,6 +61,7 @@ nlohmann::ordered_json to_json(const TrainingPosition& p) {
     for (const MetricResult& m : e.metrics) {
       if (m.table.empty()) j["epochs"].back()["metrics"][m.name] = m.value;
     }
+    for (const auto& [name, mean] : e.log) j["epochs"].back()["log"][name] = mean;
   }
   return j;
 }
@@ -70,6 +72,14 @@ std::int64_t count_at(const nlohmann::ordered_json& object, const char* name) {
   check(count.is_number_unsigned() && count.get<std::uint64_t>() <= std::numeric_limits<std::int64_t>::max(),
         "{} is {}, expected a count", name, excerpt(count));
   return count.get<std::int64_t>();
+}
+
+// Empty if there are none. Not a number is null, because JSON has none.
+NamedScalars scalars_at(const nlohmann::ordered_json& object, const char* name) {
+  NamedScalars all;
+  const auto scalars = object.value(name, nlohmann::ordered_json::object());
+  for (const auto& [key, value] : scalars.items()) all.emplace_back(key, value.is_null() ? NAN : value.get<double>());
+  return all;
 }
 
 TrainingPosition position_from(const nlohmann::ordered_json& j) {
@@ -83,6 +93,7 @@ TrainingPosition position_from(const nlohmann::ordered_json& j) {
     const auto& scaler = j.at("loss_scaler");
     p.loss_scaler = LossScalerState{scaler.at("scale"), count_at(scaler, "good_steps")};
   }
+  p.log_sums = scalars_at(j, "log_sums");
   if (j.contains("learning_rate")) p.learning_rate = j.at("learning_rate").get<double>();
   for (const auto& e : j.value("epochs", nlohmann::ordered_json::array())) {
     p.epochs.push_back({count_at(e, "epoch"),
@@ -94,6 +105,7 @@ TrainingPosition position_from(const nlohmann::ordered_json& j) {
       // Not a number: JSON has none.
       p.epochs.back().metrics.push_back({.name = name, .value = value.is_null() ? NAN : value.get<double>()});
     }
+    p.epochs.back().log = scalars_at(e, "log");
   }
   check(p.learning_rate.value_or(0) >= 0, "learning_rate is {}, expected at least 0", p.learning_rate.value_or(0));
   return p;

@@ -102,6 +102,8 @@ struct TrainingPosition {
   std::optional<LossScalerState> loss_scaler = {};
   // The optimizer's rate, if no schedule decides it.
   std::optional<double> learning_rate = {};
+  // The sums of each of StepReport::log * samples in the epoch in progress.
+  NamedScalars log_sums = {};
   // All finished epochs, including those of earlier runs that this one resumed. Checkpoints of older versions have
   // none.
   std::vector<EpochReport> epochs = {};

@@ -414,6 +414,9 @@ TrainingResult Trainer::run() {
     report.epoch = position_.epoch + 1;
     report.seconds = position_.seconds;
     report.train_loss = position_.samples == 0 ? 0 : position_.loss_sum / static_cast<double>(position_.samples);
+    for (const auto& [name, sum] : position_.log_sums) {
+      report.log.emplace_back(name, position_.samples == 0 ? 0 : sum / static_cast<double>(position_.samples));
+    }
     result.epochs.push_back(report);
     if (log_) log_->epoch(report);
     if (on_epoch) on_epoch(report);
@@ -578,8 +581,10 @@ void Trainer::run_micro_batch(Example& batch, std::int64_t samples, double share
   // Processes stop between steps, so they vote with the last micro-batch.
   const bool votes = !ranks().alone() && last;
   if (votes) splitter_->stop_votes().cast(stop_);
-  const Tensor loss = records() ? recorded_step(parts) : learn(parts, share, last);
-  current_.losses.emplace_back(share, loss.detach());
+  std::vector<Tensor> scalars = records() ? recorded_step(parts) : learn(parts, share, last);
+  for (Tensor& scalar : scalars) scalar = scalar.detach();
+  const Tensor loss = scalars[0];
+  current_.losses.emplace_back(share, std::move(scalars));
   if (votes) {
     current_.stopped = splitter_->stop_votes().count();
     current_.learned = ops::empty({1}, DType::f32, loss.device());
@@ -619,9 +624,9 @@ BatchOutputs Trainer::outputs_of(std::span<const Tensor> parts) const {
       .outputs = outputs};
 }
 
-Tensor Trainer::learn(std::span<const Tensor> parts, double share, bool sync) {
+std::vector<Tensor> Trainer::learn(std::span<const Tensor> parts, double share, bool sync) {
   const DtypeWatch watch(options_.dtype);
-  const auto [loss, outputs, targets] = outputs_of(parts);
+  const auto [loss, outputs, targets, log] = outputs_of(parts);
   check(loss.defined(), "trainer: TrainerOptions::forward returned no loss");
   // A model of words chooses its own type. The recipe and the loss scale follow the option.
   const DType dtype = outputs.dtype();
@@ -634,7 +639,18 @@ Tensor Trainer::learn(std::span<const Tensor> parts, double share, bool sync) {
                            : "expected a model whose options name it, as GPTOptions::dtype");
   }
   loss.backward({.share = share, .scales = scaler_ ? scaler_->scales() : std::span<const Array>(), .sync = sync});
-  return loss;
+  std::vector<std::string> names;
+  std::vector<Tensor> scalars{loss};
+  for (const auto& [name, scalar] : log) {
+    check(scalar.defined() && scalar.numel() == 1 && scalar.kind() != Kind::cut && is_floating(scalar.dtype()),
+          "trainer: `log` has {} as \"{}\", expected the mean of a batch, as a loss returns", scalar, name);
+    names.push_back(name);
+    scalars.push_back(scalar);
+  }
+  if (!std::exchange(log_known_, true)) log_names_ = names;
+  check(names == log_names_, "trainer: `log` has [{}], expected [{}] as in the steps before", fmt::join(names, ", "),
+        fmt::join(log_names_, ", "));
+  return scalars;
 }
 
 bool Trainer::keeps_learning_rate() const {
@@ -658,20 +674,20 @@ void Trainer::update() {
   optimizer_.step();
 }
 
-Tensor Trainer::recorded_step(std::span<const Tensor> parts) {
+std::vector<Tensor> Trainer::recorded_step(std::span<const Tensor> parts) {
   std::vector<bool> trainable;
   for (const Parameter& p : module_.parameters()) trainable.push_back(p.trainable());
   // A recording trains the parameters that were trained when it was made.
   if (!recorded_ || trainable != recorded_trainable_) {
     recorded_trainable_ = std::move(trainable);
     recorded_ = std::make_unique<RecordedStep>([this](std::span<const Tensor> inputs) {
-      const Tensor loss = learn(inputs, 1, true);
+      std::vector<Tensor> scalars = learn(inputs, 1, true);
       update();
-      return std::vector<Tensor>{loss};
+      return scalars;
     });
   }
   schedule_learning_rate();
-  return recorded_->run(parts)[0];
+  return recorded_->run(parts);
 }
 
 void Trainer::finish_step(std::int64_t batches) {
@@ -724,8 +740,15 @@ void Trainer::read_losses(std::size_t leave) {
     // gradients of other processes.
     if (next.learned.defined()) next.learned.wait();
     report.loss = 0;
-    for (auto& [share, loss] : next.losses)
-      report.loss += share * (loss.dtype() == DType::f64 ? loss.item<double>() : double{loss.item<float>()});
+    report.log.clear();
+    for (const std::string& name : log_names_) report.log.emplace_back(name, 0);
+    const auto value_of = [](const Tensor& scalar) {
+      return scalar.dtype() == DType::f64 ? scalar.item<double>() : double{scalar.item<float>()};
+    };
+    for (const auto& [share, scalars] : next.losses) {
+      report.loss += share * value_of(scalars[0]);
+      for (std::size_t i = 1; i < scalars.size(); ++i) report.log[i - 1].second += share * value_of(scalars[i]);
+    }
     if (next.stopped.defined()) agreed_stop_ = agreed_stop_ || next.stopped.item<float>() != 0;
     if (!std::isfinite(report.loss)) {
       pending_.clear();
@@ -743,6 +766,12 @@ void Trainer::read_losses(std::size_t leave) {
     report.seconds = rate_->seconds();
     position_.loss_sum += report.loss * static_cast<double>(report.samples);
     position_.samples += report.samples;
+    if (position_.log_sums.empty()) position_.log_sums = NamedScalars(report.log.size());
+    for (std::size_t i = 0; i < report.log.size(); ++i) {
+      auto& [name, sum] = position_.log_sums.at(i);
+      name = report.log[i].first;
+      sum += report.log[i].second * static_cast<double>(report.samples);
+    }
     if (log_) log_->step(report);
     if (on_step) on_step(report);
   }

@@ -160,6 +160,7 @@ struct StepReport {
   std::vector<int> shares;           // how many shards each device of the job computed, rank 0's devices first
   std::int64_t batch = 0;            // position in the epoch, from 1
   std::int64_t batches = 0;          // of the epoch
+  NamedScalars log{};                // the means of BatchOutputs::log over the global batch
 };
 
 // The best epoch by WatchOptions, from 1; 0 if none was finished.
@@ -254,8 +255,9 @@ class Trainer {
  private:
   struct PendingLoss {
     StepReport report;
-    // One for each micro-batch: its share of the step, and its mean loss over all ranks.
-    std::vector<std::pair<double, Tensor>> losses;
+    // One for each micro-batch: its share of the step, and its mean loss over all ranks, followed by those of
+    // BatchOutputs::log.
+    std::vector<std::pair<double, std::vector<Tensor>>> losses;
     Array learned;      // written after the backward pass of several processes
     Tensor stopped;     // the number of processes that were asked to stop
     Tensor loss_scale;  // with f16
@@ -267,8 +269,9 @@ class Trainer {
   double weight_of(const Example& batch) const;
   void run_step(std::span<Example> step);
   void run_micro_batch(Example& batch, std::int64_t samples, double share, bool last);
-  // Forward and backward; the micro-batch has `share` of the step's loss. Returns the mean loss.
-  Tensor learn(std::span<const Tensor> parts, double share, bool sync);
+  // Forward and backward; the micro-batch has `share` of the step's loss. Returns the mean loss and
+  // the other scalars to report.
+  std::vector<Tensor> learn(std::span<const Tensor> parts, double share, bool sync);
   BatchOutputs outputs_of(std::span<const Tensor> parts) const;
   void update();
   // Whether the learning rate is the optimizer's own, which callbacks may change.
@@ -277,7 +280,7 @@ class Trainer {
   void check_test_labels() const;
   Example first_of(const Dataset& data) const;
   // learn() and update(), recorded and repeated where possible.
-  Tensor recorded_step(std::span<const Tensor> parts);
+  std::vector<Tensor> recorded_step(std::span<const Tensor> parts);
   bool records() const;
   bool on_gpu() const;
   void finish_step(std::int64_t batches);
@@ -324,6 +327,8 @@ class Trainer {
   std::vector<bool> recorded_trainable_;  // for each parameter: whether recorded_ trains it
   DataLoader loader_;
   TrainingPosition position_;
+  std::vector<std::string> log_names_;  // of BatchOutputs::log; known after the first batch
+  bool log_known_ = false;
   PendingLoss current_;  // the step that is being described
   std::deque<PendingLoss> pending_;
   std::unique_ptr<RateMeter> rate_;
