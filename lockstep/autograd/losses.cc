@@ -27,7 +27,7 @@ void check_pair(std::string_view what, const Tensor& x, const Tensor& target) {
         x, target);
   check(is_floating(x.dtype()) && x.dtype() == target.dtype(), "{}: {} and {}, expected one floating type", what, x,
         target);
-  if ((x.kind() == Kind::cut) != (target.kind() == Kind::cut)) {
+  if ((x->kind == Kind::cut) != (target->kind == Kind::cut)) {
     fail("{}: one of {} and {} is cut over the batch, the other is not: split_and_load() both", what, x.describe(),
          target.describe());
   }
@@ -77,12 +77,12 @@ Tensor fused_cross_entropy(const Tensor& logits, const Tensor& labels, double sm
       "cross entropy", placed, logits, labels,
       [&](const Array& x, const Array& y) { return ops::cross_entropy(x, y, rules()); },
       [=](const PartPass&, const Array& x, const Array& y, const Array& dy) -> Arrays {
-        return {ops::cross_entropy_backward(x, y, rules(), sums->on(x.device()), dy), Array()};
+        return {ops::cross_entropy_backward(x, y, rules(), (*sums)->on(x.device()), dy), Array()};
       },
       [&](const Array& mixed, std::optional<LaneId> lane) {
-        std::vector<Array> parts = sums->defined() ? sums->parts() : std::vector<Array>();
+        std::vector<Array> parts = sums->defined() ? (*sums)->parts : std::vector<Array>();
         parts.push_back(mixed);
-        *sums = Tensor::replicated(std::move(parts), placed.at);
+        *sums = replicated_tensor(std::move(parts), placed.at);
         return ops::cross_entropy_mean(mixed, lane);
       });
 }
@@ -118,8 +118,8 @@ Classes classes_of(std::string_view what, const Tensor& x, const Tensor& weight,
         what, weight, count);
   check(!weight.defined() || !needs_grad(std::array{weight}),
         "{}: weight requires a gradient, which classes' weights do not get: pass weight.detach()", what);
-  if (x.kind() == Kind::cut && x.cut().axis == axis) fail_across_batch(what, x, "but that one has the classes");
-  if ((x.kind() == Kind::cut) != (target.kind() == Kind::cut)) {
+  if (x->kind == Kind::cut && x->cut.axis == axis) fail_across_batch(what, x, "but that one has the classes");
+  if ((x->kind == Kind::cut) != (target->kind == Kind::cut)) {
     fail("{}: one of {} and {} is cut over the batch, the other is not: split_and_load() both", what, x.describe(),
          target.describe());
   }

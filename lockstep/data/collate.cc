@@ -4,6 +4,8 @@
 #include <cstring>
 #include <utility>
 
+#include "lockstep/autograd/tensor_impl.h"
+
 namespace lockstep {
 namespace {
 
@@ -15,7 +17,7 @@ Shape with_rows(std::int64_t rows, const Shape& row) {
   return Shape(std::span<const std::int64_t>(dims));
 }
 
-std::byte* bytes(const Tensor& t) { return static_cast<std::byte*>(t.view().data); }
+std::byte* bytes(const Tensor& t) { return static_cast<std::byte*>(t->view().data); }
 
 }  // namespace
 
@@ -23,7 +25,7 @@ Tensor stack_parts(std::span<const Tensor> tensors) {
   check(!tensors.empty(), "stack: no tensors");
   const Tensor& first = tensors[0];
   Tensor all = Tensor::host(with_rows(static_cast<std::int64_t>(tensors.size()), first.shape()), first.dtype());
-  std::size_t row = first.view().bytes();
+  std::size_t row = first->view().bytes();
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const Tensor& t = tensors[i];
     check(t.defined() && t.device().is_host(), "stack: tensor {} is {}, expected host memory", i, t);
@@ -76,11 +78,11 @@ Tensor pad_sequence(std::span<const Tensor> sequences, const PadSequenceOptions&
   Tensor all = Tensor::host(with_rows(std::ssize(sequences), padded), first.dtype());
   visit_dtype(first.dtype(), [&](auto type) {
     using T = decltype(type);
-    std::fill_n(all.view().as<T>(), all.numel(), static_cast<T>(options.value));
+    std::fill_n(all->view().as<T>(), all.numel(), static_cast<T>(options.value));
   });
-  const std::size_t row = all.view().bytes() / sequences.size();
+  const std::size_t row = all->view().bytes() / sequences.size();
   for (std::size_t i = 0; i < sequences.size(); ++i) {
-    if (const std::size_t size = sequences[i].view().bytes(); size > 0) {
+    if (const std::size_t size = sequences[i]->view().bytes(); size > 0) {
       std::memcpy(bytes(all) + i * row, bytes(sequences[i]), size);
     }
   }

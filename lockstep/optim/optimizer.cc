@@ -9,6 +9,7 @@
 #include "lockstep/autograd/no_grad.h"
 #include "lockstep/autograd/parameter_gradient.h"
 #include "lockstep/autograd/reducer.h"
+#include "lockstep/autograd/tensor_impl.h"
 #include "lockstep/backend/copy.h"
 #include "lockstep/engine/pending_updates.h"
 #include "lockstep/ops/copy.h"
@@ -296,7 +297,7 @@ Optimizer::Commit Optimizer::describe_fused(std::span<const ReducedGradient> gra
       auto lane = static_cast<std::size_t>(std::ranges::min_element(load) - load.begin());
       load[lane] += grad.numel();
       const Array steps = counts_steps_ ? slots_[i].steps[replica] : Array();
-      items[lane].push_back({.weight = p.tensor().on(device),
+      items[lane].push_back({.weight = p.tensor()->on(device),
                              .grad = grad,
                              .states = {state(0), state(1), state(2)},
                              .present = present,
@@ -345,7 +346,7 @@ std::uint64_t version_of(const Array& array) { return array.storage()->version.l
 // Whether `value` is not made of `working` any more, or working has other versions.
 bool is_changed(const Tensor& value, std::span<const Array> working, std::span<const std::uint64_t> versions) {
   for (std::size_t d = 0; d < working.size(); ++d) {
-    if (value.on(working[d].device()).storage() != working[d].storage() || version_of(working[d]) != versions[d]) {
+    if (value->on(working[d].device()).storage() != working[d].storage() || version_of(working[d]) != versions[d]) {
       return true;
     }
   }
@@ -373,7 +374,7 @@ const Tensor& Optimizer::ParameterUpdate::keep(std::string_view name) {
   if (state.working.empty()) {
     state.working = copies_of(state.stored);
     for (const Array& array : state.working) state.versions.push_back(version_of(array));
-    state.value = Tensor::replicated(state.working);
+    state.value = replicated_tensor(state.working);
   }
   state.kept = state.kept || !state.asked;
   return state.value;
@@ -383,7 +384,7 @@ Optimizer::ParameterUpdate Optimizer::make_update(std::size_t slot, const Reduce
   const Parameter& p = slots_[slot].parameter;
   std::vector<Array> weights, grads;
   for (Device device : p.devices()) {
-    weights.push_back(p.tensor().on(device));
+    weights.push_back(p.tensor()->on(device));
     Array grad = ops::to_device(gradient.sum, device, {.non_blocking = true});
     if (const Array scale = scale_on(device); scale.defined()) {
       // As fused rules do, which compute in the type of the weights.
@@ -393,8 +394,8 @@ Optimizer::ParameterUpdate Optimizer::make_update(std::size_t slot, const Reduce
     grads.push_back(std::move(grad));
   }
   ParameterUpdate u;
-  u.weight = Tensor::replicated(copies_of(weights));
-  u.grad = Tensor::replicated(std::move(grads));
+  u.weight = replicated_tensor(copies_of(weights));
+  u.grad = replicated_tensor(std::move(grads));
   u.lr = groups_[slots_[slot].group].lr;
   u.weight_decay = groups_[slots_[slot].group].weight_decay;
   u.step = steps_ + 1;
@@ -411,7 +412,7 @@ Optimizer::ParameterUpdate Optimizer::make_update(std::size_t slot, const Reduce
 void Optimizer::check_update(const ParameterUpdate& u) const {
   const Parameter& p = u.parameter;
   const auto check_value = [&](std::string_view what, const Tensor& value) {
-    check(value.defined() && value.kind() == Kind::replicated && value.shape() == p.shape() &&
+    check(value.defined() && value->kind == Kind::replicated && value.shape() == p.shape() &&
               value.dtype() == p.dtype() && value.devices() == p.devices(),
           "optimizer {}: the new {} of {} is {}, expected {} {} on all of its devices, computed from the update's "
           "tensors",
@@ -446,13 +447,13 @@ Optimizer::Commit Optimizer::describe_own(std::span<const ReducedGradient> gradi
     if (!gradients[i].sum.defined()) continue;
     ParameterUpdate u = make_update(i, gradients[i]);
     std::vector<std::uint64_t> versions;
-    for (Device device : u.parameter.devices()) versions.push_back(version_of(u.grad.on(device)));
+    for (Device device : u.parameter.devices()) versions.push_back(version_of(u.grad->on(device)));
     const Tensor grad = u.grad;
     update(u);
     check_update(u);
     for (std::size_t d = 0; d < versions.size(); ++d) {
       const Device device = u.parameter.devices()[d];
-      check(version_of(grad.on(device)) == versions[d], "optimizer {}: update() changed the gradient of {} in place",
+      check(version_of(grad->on(device)) == versions[d], "optimizer {}: update() changed the gradient of {} in place",
             rule().name, u.parameter.name());
       // A negative factor leaves the step out, and without a gradient in any process there is no step.
       Array left_out, present;
@@ -465,7 +466,7 @@ Optimizer::Commit Optimizer::describe_own(std::span<const ReducedGradient> gradi
       }
       Changes& changes = all[static_cast<std::size_t>(std::ranges::find(devices, device) - devices.begin())];
       const auto add = [&](const Tensor& value, const Array& stored) {
-        Array chosen = ops::to_layout(value.on(device), Layout::plain);
+        Array chosen = ops::to_layout(value->on(device), Layout::plain);
         const Shape shape = chosen.shape();
         if (left_out.defined()) chosen = ops::where(left_out, stored, chosen);
         if (present.defined()) chosen = ops::where(present, chosen, stored);
@@ -474,7 +475,7 @@ Optimizer::Commit Optimizer::describe_own(std::span<const ReducedGradient> gradi
         changes.from.push_back(std::move(chosen));
         changes.to.push_back(stored);
       };
-      add(u.weight, u.parameter.tensor().on(device));
+      add(u.weight, u.parameter.tensor()->on(device));
       for (const auto& state : u.states_) {
         if (state->asked) add(state->value, state->stored[d]);
       }
@@ -681,7 +682,7 @@ Tensor Optimizer::rates() const {
   std::vector<double> all{initial_learning_rate_, base_learning_rate_, learning_rate_};
   for (const Group& group : groups_) all.push_back(group.own_lr.value_or(kFollows));
   Tensor rates = Tensor::host({std::ssize(all)}, DType::f64);
-  std::ranges::copy(all, rates.view().as<double>());
+  std::ranges::copy(all, rates.data_ptr<double>());
   return rates;
 }
 
@@ -690,7 +691,7 @@ void Optimizer::check_rates(const Tensor& rates) const {
   check(rates.shape() == Shape{expected} && rates.dtype() == DType::f64,
         "optimizer: {} is {}, expected [{}] f64 for {} group{}", kRates, rates.describe(), expected, groups_.size(),
         groups_.size() == 1 ? "" : "s");
-  const auto* values = rates.view().as<double>();
+  const auto* values = rates.data_ptr<const double>();
   for (std::size_t i = 0; i < static_cast<std::size_t>(expected); ++i) {
     check((std::isfinite(values[i]) && values[i] >= 0) || (i >= kOwnRates && values[i] == kFollows),
           "optimizer: {} has {} at element {}, expected at least 0", kRates, values[i], i);
@@ -698,7 +699,7 @@ void Optimizer::check_rates(const Tensor& rates) const {
 }
 
 void Optimizer::set_rates(const Tensor& rates) {
-  const auto* values = rates.view().as<double>();
+  const auto* values = rates.data_ptr<const double>();
   initial_learning_rate_ = values[0];
   base_learning_rate_ = values[1];
   for (std::size_t g = 0; g < groups_.size(); ++g) {
@@ -738,7 +739,7 @@ Optimizer::LoadedState Optimizer::match(const StateDict& state, std::optional<st
       if (value == nullptr) continue;
       check(p.fits(value->shape()) && value->dtype() == p.dtype(), "optimizer: {}.{} is {}, expected {} {}", state_name,
             p.name(), value->describe(), p.shape(), name(p.dtype()));
-      found[i].values.push_back(value->array());
+      found[i].values.push_back((*value)->array());
     }
     const Tensor* count = counted ? take(kSteps) : nullptr;
     const bool complete = found[i].values.size() == state_names_.size() && (!counted || count != nullptr);

@@ -508,7 +508,7 @@ double Trainer::weight_of(const Example& batch) const {
   if (options_.loss_weight) return options_.loss_weight(batch);
   const Tensor& labels = batch.at(1);
   if (labels.dtype() != DType::i64) return static_cast<double>(labels.size(0));
-  const std::span all(labels.view().as<std::int64_t>(), static_cast<std::size_t>(labels.numel()));
+  const std::span all(labels.data_ptr<const std::int64_t>(), static_cast<std::size_t>(labels.numel()));
   return static_cast<double>(labels.numel() - std::ranges::count(all, kIgnoredLabel));
 }
 
@@ -642,7 +642,7 @@ std::vector<Tensor> Trainer::learn(std::span<const Tensor> parts, double share, 
   std::vector<std::string> names;
   std::vector<Tensor> scalars{loss};
   for (const auto& [name, scalar] : log) {
-    check(scalar.defined() && scalar.numel() == 1 && scalar.kind() != Kind::cut && is_floating(scalar.dtype()),
+    check(scalar.defined() && scalar.numel() == 1 && scalar->kind != Kind::cut && is_floating(scalar.dtype()),
           "trainer: `log` has {} as \"{}\", expected the mean of a batch, as a loss returns", scalar, name);
     names.push_back(name);
     scalars.push_back(scalar);
