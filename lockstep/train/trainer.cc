@@ -13,6 +13,7 @@
 #include "lockstep/autograd/losses.h"
 #include "lockstep/autograd/no_grad.h"
 #include "lockstep/autograd/parameter_gradient.h"
+#include "lockstep/autograd/tensor_impl.h"
 #include "lockstep/backend/backend.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/tree.h"

@@ -102,7 +102,7 @@ TEST(TrainerForward, ARegressionOfTwoInputsIsTheSameEverywhere) {
 
 TEST(TrainerForward, ReportsScalarsByName) {
   const TemporaryFolder folder;
-  GatedJob job(1, {.max_steps = 7, .accumulate = 2, .log_file = folder / "log"});
+  GatedJob job(1, {.accumulate = 2, .max_steps = 7, .log_file = folder / "log"});
   double sum = 0, again = 0, samples = 0;
   job.trainer->on_step = [&](const StepReport& r) {
     ASSERT_EQ(r.log.size(), 2U);
