@@ -72,9 +72,8 @@ struct Trainer {
 
 // The program of each rank.
 void run(const Options& options) {
-  Job job(
-      {.runtime = options.list.empty() ? RuntimeOptions{.cpu_devices = 1, .threads_per_shard = 0} : options.runtime(),
-       .devices = options.list});
+  Job job({.runtime = options.list.empty() ? RuntimeOptions{.cpu_devices = 1} : options.runtime(),
+           .devices = options.list});
   Linear model({.in_features = 20, .out_features = 1});
   model.initialize(Uniform(0.2), job.devices());
   DistributedDataParallel ddp(model, job);

@@ -10,7 +10,6 @@
 #include <memory>
 #include <optional>
 #include <utility>
-#include <vector>
 
 #include "lockstep/data/collate.h"
 #include "lockstep/data/dataset.h"

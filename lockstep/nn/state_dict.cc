@@ -5,6 +5,8 @@
 #include <type_traits>
 #include <vector>
 
+#include "lockstep/nn/state_change.h"
+
 namespace lockstep {
 namespace {
 
@@ -47,14 +49,14 @@ StateDict state_dict(const Module& module) {
 
 namespace {
 
-// The values of the model's entries, in their order.
-std::vector<std::pair<Parameter, const Tensor*>> matched(const Module& module, const StateDict& state) {
+// Each parameter and buffer with its new value. Strict.
+std::vector<std::pair<Parameter, Tensor>> matched(const Module& module, const StateDict& state) {
   std::map<std::string_view, const Tensor*> given;
   for (auto& [name, tensor] : state) {
     check(given.emplace(name, &tensor).second, "load_state_dict: {} appears twice", name);
   }
   auto mine = entries(module);
-  std::vector<std::pair<Parameter, const Tensor*>> found;
+  // All checks before the first change.
   for (auto& [name, parameter] : mine) {
     auto it = given.find(name);
     check(it != given.end(), "load_state_dict: {} is missing from the state", name);
@@ -64,13 +66,14 @@ std::vector<std::pair<Parameter, const Tensor*>> matched(const Module& module, c
     check(parameter.fits(value.shape()), "load_state_dict: {} has shape {}, expected {}", name, value.shape(),
           parameter.shape());
     check(parameter.initialized(), "load_state_dict: {} is not initialized; call initialize() first", name);
-    found.emplace_back(parameter, &value);
   }
   if (given.size() != mine.size()) {
     for (auto& [name, parameter] : mine) given.erase(name);
     fail("load_state_dict: {} is not in the model", given.begin()->first);
   }
-  return found;
+  std::vector<std::pair<Parameter, Tensor>> values;
+  for (auto& [name, parameter] : mine) values.emplace_back(parameter, cast_on_host(*given.at(name), parameter.dtype()));
+  return values;
 }
 
 }  // namespace
@@ -78,8 +81,14 @@ std::vector<std::pair<Parameter, const Tensor*>> matched(const Module& module, c
 void check_state_dict(const Module& module, const StateDict& state) { matched(module, state); }
 
 void load_state_dict(Module& module, const StateDict& state) {
-  // All checks before the first change.
-  for (auto& [parameter, value] : matched(module, state)) parameter.set_data(cast_on_host(*value, parameter.dtype()));
+  for (auto& [parameter, value] : matched(module, state)) parameter.set_data(value);
+}
+
+std::vector<ParameterChange> changes_to(Module& module, const StateDict& state) {
+  std::vector<ParameterChange> changes;
+  for (const auto& [parameter, value] : matched(module, state))
+    changes.push_back(ParameterChange::load(parameter, value));
+  return changes;
 }
 
 UnmatchedEntries load_matching_state(Module& module, const StateDict& state) {

@@ -5,9 +5,7 @@
 #pragma once
 
 #include <functional>
-#include <optional>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
