@@ -1,4 +1,4 @@
-// Internal: the rules by which the library's optimizers update weights: their numbers and, like formulas.h, the formulas
+// Internal: the rules by which the library's optimizers update weights: their numbers and, as in formulas.h, formulas
 // that the cpu and cuda back ends share. The reference back end has its own formulas, because it is the oracle.
 //
 // A rule has a name; the least and the most states that each weight has beside it (those that it has come first, and

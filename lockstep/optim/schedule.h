@@ -19,7 +19,7 @@ enum class ScheduleKind { constant, step, cosine, linear, multi_step, exponentia
 
 struct ScheduleOptions {
   ScheduleKind kind = ScheduleKind::constant;
-  // scheduled_lr() needs it. Not set, Trainer takes the optimizer's base_learning_rate(). Of one_cycle, the largest rate.
+  // scheduled_lr() needs it. Not set, Trainer takes the optimizer's base_learning_rate(). For one_cycle, the peak.
   std::optional<double> base_lr = {};
   // Number of warm-up steps, in which the rate grows linearly from base_lr / warmup to base_lr.
   std::int64_t warmup = 0;
