@@ -118,11 +118,11 @@ struct TrainerOptions {
   std::vector<Metric> metrics{};
   // If the norm of all gradients together is larger, they are scaled down to this norm. 0: no limit.
   double clip_norm = 0;
-  // Leave it out if the optimizer's rate is a schedule. The Trainer sets total_steps. If base_lr is set, the constructor also gives it to the optimizer, as
-  // set_learning_rate() does. A callback may change the rate of the default schedule, which is constant without a
-  // warm-up, with set_learning_rate(). Any other schedule replaces it in the next step. A callback may also change the
-  // rate of one group: a schedule keeps its ratio to the others. Checkpoints hold all rates. Name lr_lambda in
-  // `recipe`: its entry "schedule" is then "lambda".
+  // Leave it out if the optimizer's rate is a schedule. The Trainer sets total_steps. If base_lr is set, the
+  // constructor also gives it to the optimizer, as set_learning_rate() does. A callback may change the rate of the
+  // default schedule, which is constant without a warm-up, with set_learning_rate(). Any other schedule replaces it in
+  // the next step. A callback may also change the rate of one group: a schedule keeps its ratio to the others.
+  // Checkpoints hold all rates. Name lr_lambda in `recipe`: its entry "schedule" is then "lambda".
   ScheduleOptions schedule{};
   // Rank 0 writes checkpoints here, at the end and every `save_every` steps (0: after each epoch). Empty: no
   // checkpoints.
