@@ -84,16 +84,20 @@
 #include "lockstep/nn/upsample.h"
 
 // Optimizers, schedules, loss scaling.
-#include "lockstep/backend/update_rules.h"
+#include "lockstep/optim/adadelta.h"
+#include "lockstep/optim/adagrad.h"
 #include "lockstep/optim/adam.h"
 #include "lockstep/optim/loss_scaler.h"
 #include "lockstep/optim/optimizer.h"
+#include "lockstep/optim/reduce_lr_on_plateau.h"
 #include "lockstep/optim/rmsprop.h"
 #include "lockstep/optim/schedule.h"
 #include "lockstep/optim/sgd.h"
 #include "lockstep/optim/weight_average.h"
 
 // Data.
+#include "lockstep/data/collate.h"
+#include "lockstep/data/concat_dataset.h"
 #include "lockstep/data/data_loader.h"
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/fashion_mnist.h"
@@ -101,6 +105,7 @@
 #include "lockstep/data/map_dataset.h"
 #include "lockstep/data/random_dataset.h"
 #include "lockstep/data/sampler.h"
+#include "lockstep/data/subset.h"
 #include "lockstep/data/tensor_dataset.h"
 #include "lockstep/data/text.h"
 
@@ -142,6 +147,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/export.h"
 #include "lockstep/base/version.h"
+#include "lockstep/base/warning.h"
 #include "lockstep/engine/failure.h"
 #include "lockstep/net/comm_error.h"
 #include "lockstep/version.h"

@@ -32,22 +32,22 @@ Tensor take_slice(std::string_view name, const Tensor& x, int axis, std::int64_t
 }
 
 struct Unbind : Function {
-  explicit Unbind(int axis) : axis(axis) {}
-  std::vector<Tensor> forward(std::span<const Tensor> in) override {
+  std::vector<Tensor> forward(const Tensor& x, int along) {
+    axis = along;
     std::vector<Tensor> parts;
-    for (std::int64_t i = 0; i < in[0].size(axis); ++i) {
-      parts.push_back(take_slice("unbind", in[0], axis, i, 1, 1, false));
+    for (std::int64_t i = 0; i < x.size(axis); ++i) {
+      parts.push_back(take_slice("unbind", x, axis, i, 1, 1, false));
     }
     return parts;
   }
-  std::vector<Tensor> backward(std::span<const Tensor> output_grads) override {
+  Tensor backward(std::span<const Tensor> output_grads) {
     std::vector<Tensor> grads(output_grads.begin(), output_grads.end());
     const auto some = std::ranges::find_if(grads, &Tensor::defined);
     const Tensor zeros = std::ranges::all_of(grads, &Tensor::defined) ? Tensor() : zeros_like(*some);
     for (Tensor& grad : grads) grad = grad.defined() ? grad : zeros;
-    return {stack(grads, axis)};
+    return stack(grads, axis);
   }
-  int axis;
+  int axis = 0;
 };
 
 }  // namespace
@@ -102,7 +102,7 @@ std::vector<Tensor> split(const Tensor& x, std::int64_t split_size, int dim) {
 std::vector<Tensor> unbind(const Tensor& x, int dim) {
   const int axis = ops::resolve_axis("unbind", x.shape(), dim);
   check(x.size(axis) > 0, "unbind: axis {} of {} has no elements", dim, x.shape());
-  return apply_function(std::make_shared<Unbind>(axis), {&x, 1});
+  return apply<Unbind>(x, axis);
 }
 
 std::vector<Tensor> chunk(const Tensor& x, int chunks, int dim) {

@@ -316,4 +316,6 @@ Tensor Tensor::to(Layout layout) const {
 
 void GradMeta::accumulate(const BackwardPass&, Gradient) {}
 
+BackwardInputs::BackwardInputs(std::initializer_list<Tensor> leaves) : set_(true), leaves_(leaves) {}
+
 }  // namespace lockstep
