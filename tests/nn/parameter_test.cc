@@ -35,10 +35,8 @@ TEST(Parameter, ADeviceWithoutReplicaIsAnErrorThatSaysWhereTheyAre) {
   Linear net({.in_features = 2, .out_features = 3});
   net.initialize(Normal{}, {devices[0], devices[1]});
   EXPECT_ERROR(net(Tensor::host({1, 2}).to(devices[2])), " is not initialized on cpu:2: it lives on [cpu:0, cpu:1]");
-  // A batch that the user forgot to cut.
-  EXPECT_ERROR(net(Tensor::host({1, 2})),
-               "parameter weight is on [cpu:0, cpu:1], but the other operand is in host memory: cut a batch with "
-               "split_and_load(), and copy any other tensor with to(device)");
+  // A CPU device reads a whole host tensor.
+  EXPECT_EQ(net(Tensor::host({1, 2})).device(), devices[0]);
   EXPECT_ERROR(net.weight.data(Device()), "parameter weight is not initialized on host: it lives on [cpu:0, cpu:1]");
 }
 
