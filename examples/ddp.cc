@@ -30,7 +30,7 @@ struct Options : DeviceOptions {
 
 // 2,048 examples of 20 random inputs and a random output.
 MapDataset load_train_set() {
-  auto split = [](const Example& row, RandomKey) { return Example{row[0].narrow(0, 20), row[0].narrow(20, 1)}; };
+  auto split = [](const Example& row, RandomKey) { return Example{row[0].narrow(0, 0, 20), row[0].narrow(0, 20, 1)}; };
   const RandomDatasetOptions rows{.examples = 2048, .length = 21};
   return {RandomDataset(rows), split};
 }
@@ -72,9 +72,8 @@ struct Trainer {
 
 // The program of each rank.
 void run(const Options& options) {
-  Job job(
-      {.runtime = options.list.empty() ? RuntimeOptions{.cpu_devices = 1, .threads_per_shard = 0} : options.runtime(),
-       .devices = options.list});
+  Job job({.runtime = options.list.empty() ? RuntimeOptions{.cpu_devices = 1} : options.runtime(),
+           .devices = options.list});
   Linear model({.in_features = 20, .out_features = 1});
   model.initialize(Uniform(0.2), job.devices());
   DistributedDataParallel ddp(model, job);

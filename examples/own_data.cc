@@ -30,7 +30,7 @@ struct Net : Module {
 };
 
 int main() {
-  Runtime runtime({.devices = 2, .threads_per_shard = 0});  // each device computes on all of its cores
+  Runtime runtime({.devices = 2});
   const std::vector<Device>& devices = runtime.devices();
   Net net;
   net.initialize(Xavier{}, devices);  // the same weights on all devices

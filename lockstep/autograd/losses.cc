@@ -313,11 +313,6 @@ Tensor poisson_nll_loss(const Tensor& x, const Tensor& target, const PoissonNllL
   return reduced("poisson_nll_loss", loss, options.reduction);
 }
 
-Tensor pairwise_distance(const Tensor& x1, const Tensor& x2, double p, double eps, bool keepdim) {
-  check_vectors("pairwise_distance", x1, x2);
-  return norm(x1 - x2 + eps, p, -1, keepdim);
-}
-
 Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const Tensor& negative,
                            const TripletMarginLossOptions& options) {
   check_vectors("triplet_margin_loss", anchor, positive);

@@ -78,9 +78,6 @@ struct PoissonNllLossOptions {
 // exp(x) - target x, or, without log_input, x - target log(x + eps).
 Tensor poisson_nll_loss(const Tensor& x, const Tensor& target, const PoissonNllLossOptions& options = {});
 
-// The distance of vectors on the last axis: the norm of x1 - x2 + eps.
-Tensor pairwise_distance(const Tensor& x1, const Tensor& x2, double p = 2, double eps = 1e-6, bool keepdim = false);
-
 struct TripletMarginLossOptions {
   double margin = 1;
   double p = 2;  // of the distance

@@ -11,6 +11,7 @@
 
 #include "lockstep/autograd/gradient.h"
 #include "lockstep/autograd/tensor.h"
+#include "lockstep/base/in_use.h"
 #include "lockstep/base/small_vector.h"
 #include "lockstep/engine/failure_group.h"
 
@@ -40,6 +41,11 @@ struct BackwardPass {
   std::shared_ptr<const Placement> at;
   // The tasks of the pass, and the data of the roots: the gradients are worth nothing if one of them fails.
   std::shared_ptr<FailureGroup> failures;
+  // Whether the caller says that gradients add up: it gave a share of the step, or does not synchronize.
+  bool accumulates = false;
+  // Whether an optimizer's step has used gradients of this pass. The trees that have some share it.
+  std::shared_ptr<bool> used = std::make_shared<bool>(false);
+  bool warned = false;  // of an old gradient that this pass adds to
   // Leaves' observers that were reached, in no order.
   std::vector<std::shared_ptr<BackwardObserver>> observers;
 };
@@ -65,6 +71,8 @@ struct GradMeta {
   virtual Tensor grad() const { return {}; }
   virtual void zero_grad() {}
 
+  // Of a leaf: the thread whose backward() reaches it. Two passes at once would lose gradients.
+  InUse use;
   std::shared_ptr<Node> node;  // null for a leaf
   int output = 0;
 };

@@ -10,6 +10,8 @@
 #include "lockstep/autograd/tensor_impl.h"
 #include "lockstep/base/sha256.h"
 #include "lockstep/checkpoint/checkpoint_directory.h"
+#include "lockstep/checkpoint/weights_change.h"
+#include "lockstep/nn/state_change.h"
 
 namespace lockstep {
 namespace {
@@ -136,6 +138,13 @@ SavedState read_state(const std::filesystem::path& path) {
         "{}: there is no checkpoint in this folder, expected a safetensors file, a checkpoint, or a folder of "
         "checkpoints",
         path.string());
+  std::string others;  // of several models
+  for (const auto& [name, contents] : checkpoint->files) {
+    if (name.ends_with(".weights.safetensors")) others += (others.empty() ? "" : ", ") + name;
+  }
+  check(others.empty() || checkpoint->files.contains("weights.safetensors"),
+        "{}: the checkpoint has several models, expected the path of one of its files: {}", checkpoint->path.string(),
+        others);
   const auto parse = [&](const char* name) {
     return parse_safetensors(checkpoint->file(name), (checkpoint->path / name).string());
   };
@@ -179,7 +188,11 @@ void save_weights(const std::filesystem::path& path, const Module& module) {
   write_safetensors(path, as_bytes(state), {{"format", "pt"}});
 }
 
-void load_weights(const std::filesystem::path& path, Module& module) {
+namespace {
+
+// f(state) with the strict state of the file.
+template <typename F>
+auto with_state(const std::filesystem::path& path, const Module& module, const F& f) {
   const SavedState saved = read_state(path);
   const auto expected = expected_entries(module);
   for (const ForeignTensor& t : saved.unusable) {
@@ -189,10 +202,20 @@ void load_weights(const std::filesystem::path& path, Module& module) {
     fail("{}: {} is not in the model", saved.file.string(), t.name);
   }
   try {
-    load_state_dict(module, saved.state);
+    return f(saved.state);
   } catch (const Error& error) {
     fail("{}: {}", saved.file.string(), error.what());
   }
+}
+
+}  // namespace
+
+void load_weights(const std::filesystem::path& path, Module& module) {
+  with_state(path, module, [&](const StateDict& state) { load_state_dict(module, state); });
+}
+
+std::vector<ParameterChange> weights_change(const std::filesystem::path& path, Module& module) {
+  return with_state(path, module, [&](const StateDict& state) { return changes_to(module, state); });
 }
 
 UnmatchedEntries load_matching_weights(const std::filesystem::path& path, Module& module) {

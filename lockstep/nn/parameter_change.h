@@ -17,6 +17,9 @@ class ParameterChange {
                                     const Initializer& fallback, std::uint64_t seed);
   static ParameterChange move(const Parameter& parameter, const std::vector<Device>& devices);
   static ParameterChange move(const Parameter& parameter, DType dtype);
+  // Replaces the replicas by new ones with these values, of the parameter's type and a shape that fits. Tasks that have
+  // been pushed go on reading the old ones.
+  static ParameterChange load(const Parameter& parameter, const Tensor& value);
 
   // Drops the gradient.
   void commit();
@@ -30,6 +33,7 @@ class ParameterChange {
   Initializer fallback_;
   RandomKey key_{};
   std::vector<Device> devices_;
+  std::optional<Shape> shape_;  // that becomes known
   DType dtype_;
   std::vector<Array> replicas_;
 };
