@@ -158,7 +158,7 @@ class Tensor {
   // there. Gradients flow back to the original device. A cut tensor is an error; use gather().
   Tensor to(Device device, CopyOptions options = {}) const;
   // Returns the elements in host memory, without a history: the same memory if they are there already, otherwise a
-  // copy, as PyTorch's cpu(). Reads what to_vector() reads. Waits.
+  // copy, as PyTorch's detach().cpu(). Reads what to_vector() reads. Waits.
   Tensor to_host() const;
   // Copies x's elements into this tensor. Shapes must agree; device, type, and layout may differ. Memory must not
   // overlap. One of the two is on a device. Not differentiable: outside a NoGradGuard, neither may have a history.
