@@ -1,6 +1,8 @@
 // Comparisons, where(), masked_fill(), and logical functions of masks.
 #include "lockstep/autograd/compare.h"
 
+#include <limits>
+
 #include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/lift.h"
 #include "lockstep/autograd/no_grad.h"
@@ -82,6 +84,23 @@ Tensor where(const Tensor& condition, double a, const Tensor& b) {
 Tensor masked_fill(const Tensor& x, const Tensor& mask, double value) {
   check(x.defined(), "masked_fill: an input is undefined");
   return choose("masked_fill", mask, {}, x, value);
+}
+
+Tensor masked_fill(const Tensor& x, const Tensor& mask, const Tensor& value) {
+  check(x.defined() && value.defined(), "masked_fill: an input is undefined");
+  check(value.numel() == 1 && value.shape().dim() <= 1, "masked_fill: the value is {}, expected one element",
+        value.shape());
+  return choose("masked_fill", mask, value.shape().dim() == 0 ? value : value.reshape({}), x, 0);
+}
+
+Tensor isnan(const Tensor& x) { return compare("isnan", CompareOp::ne, x, x); }
+Tensor isinf(const Tensor& x) {
+  check(x.defined(), "isinf: undefined tensor");
+  return is_floating(x.dtype()) ? eq(abs(x.detach()), std::numeric_limits<double>::infinity()) : ne(x, x);
+}
+Tensor isfinite(const Tensor& x) {
+  check(x.defined(), "isfinite: undefined tensor");
+  return is_floating(x.dtype()) ? lt(abs(x.detach()), std::numeric_limits<double>::infinity()) : eq(x, x);
 }
 
 Tensor logical_and(const Tensor& a, const Tensor& b) {

@@ -56,7 +56,12 @@ Tensor operator!(const Tensor& x);
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);
 Tensor where(const Tensor& condition, const Tensor& a, double b);
 Tensor where(const Tensor& condition, double a, const Tensor& b);
-// `value` where the mask is not 0, x elsewhere.
+// Whether each element is NaN, infinite, or neither.
+Tensor isnan(const Tensor& x);
+Tensor isinf(const Tensor& x);
+Tensor isfinite(const Tensor& x);
+// `value` where the mask is not 0, x elsewhere. A tensor has one element.
+Tensor masked_fill(const Tensor& x, const Tensor& mask, const Tensor& value);
 Tensor masked_fill(const Tensor& x, const Tensor& mask, double value);
 
 }  // namespace lockstep

@@ -105,7 +105,7 @@ Tensor rand(const Shape& shape, const RandomOptions& options = {});
 // Normal, of mean 0 and standard deviation 1.
 Tensor randn(const Shape& shape, const RandomOptions& options = {});
 // For noise in a forward pass. As in dropout, each shard draws by a key of its own. As without a seed above, each call
-// draws anew. x must be on a device.
+// draws anew.
 Tensor rand(const Shape& shape, const Like& like);
 Tensor randn(const Shape& shape, const Like& like);
 

@@ -148,7 +148,12 @@ void* Tensor::host_data(DType type, bool writes) const {
   check(defined() && device().is_host() && impl_->kind != Kind::cut, "data_ptr: {}, expected host memory: to_host()",
         describe());
   check(dtype() == type, "data_ptr: the elements are {}, requested as {}", name(dtype()), name(type));
-  if (writes) impl_->storage()->check_writable();
+  check(same_order(impl_->array().layout(), Layout::plain, shape()), "data_ptr: {} is {}, expected plain elements",
+        describe(), name(impl_->array().layout()));
+  if (writes) {
+    impl_->storage()->check_writable();
+    impl_->storage()->wait_writable(false);
+  }
   wait();
   return impl_->view().data;
 }
@@ -310,5 +315,7 @@ Tensor Tensor::to(Layout layout) const {
 }
 
 void GradMeta::accumulate(const BackwardPass&, Gradient) {}
+
+BackwardInputs::BackwardInputs(std::initializer_list<Tensor> leaves) : set_(true), leaves_(leaves) {}
 
 }  // namespace lockstep

@@ -25,6 +25,7 @@
 #include <limits>
 #include <memory>
 #include <optional>
+#include <ranges>
 #include <span>
 #include <string>
 #include <string_view>
@@ -44,12 +45,32 @@ class TensorIndex;
 struct MaxResult;  // autograd/reduce.h
 struct VarOptions;
 struct TensorImpl;  // autograd/tensor_impl.h
+class Tensor;
 
 // Options of a new tensor.
 struct TensorOptions {
   // Default: the values' type in Tensor::from(), i64 for arange() of integers, otherwise f32.
   std::optional<DType> dtype = {};
   Device device = kHost;
+};
+
+// The leaves whose gradients a backward pass computes: tensors that require a gradient, or parameters. Not set: all.
+class BackwardInputs {
+ public:
+  BackwardInputs() = default;
+  BackwardInputs(std::initializer_list<Tensor> leaves);
+  template <std::ranges::input_range Leaves>
+  requires std::convertible_to<std::ranges::range_reference_t<const Leaves>, Tensor> BackwardInputs(
+      const Leaves& leaves)
+      : set_(true) {  // NOLINT(google-explicit-constructor)
+    for (const auto& leaf : leaves) leaves_.push_back(leaf);
+  }
+  bool set() const { return set_; }
+  const std::vector<Tensor>& leaves() const { return leaves_; }
+
+ private:
+  bool set_ = false;
+  std::vector<Tensor> leaves_;
 };
 
 // Options of a backward pass.
@@ -61,6 +82,10 @@ struct BackwardOptions {
   // False: accumulates gradients shard by shard, as in PyTorch's no_sync(). The next pass with `sync` sums them over
   // shards and processes.
   bool sync = true;
+  // Only these leaves get gradients, as with torch's backward(inputs=...): what only others need is not computed. A GAN
+  // trains its generator by loss.backward({.inputs = generator.parameters()}). Throws if the loss depends on none of
+  // them, and for a tensor that is no leaf or needs no gradient. Those that the loss does not depend on get none.
+  BackwardInputs inputs = {};
 };
 
 class Tensor {
@@ -161,7 +186,7 @@ class Tensor {
   // copy, as PyTorch's detach().cpu(). Reads what to_vector() reads. Waits.
   Tensor to_host() const;
   // Copies x's elements into this tensor. Shapes must agree; device, type, and layout may differ. Memory must not
-  // overlap. One of the two is on a device. Not differentiable: outside a NoGradGuard, neither may have a history.
+  // overlap. Not differentiable: outside a NoGradGuard, neither may have a history.
   void copy_from(const Tensor& x, CopyOptions options = {}) const;
   // PyTorch's methods that write: they compute the result and copy it to this tensor's memory, as copy_from() does.
   // Outside a NoGradGuard, an error for a tensor that requires a gradient.

@@ -26,9 +26,19 @@ MultiheadAttention::MultiheadAttention(MultiheadAttentionOptions options)
   const std::int64_t features = options.embed_dim;
   check(features > 0 && options.num_heads > 0 && features % options.num_heads == 0,
         "multihead attention: {} heads do not divide {} features", options.num_heads, features);
-  check(options.dropout >= 0 && options.dropout < 1, "multihead attention: dropout {}, expected at least 0 and below 1",
+  check(options.dropout >= 0 && options.dropout <= 1, "multihead attention: dropout {}, expected 0 to 1",
         options.dropout);
-  in_proj_weight = add_parameter("in_proj_weight", {.shape = {3 * features, features}});
+  check(options.kdim >= 0 && options.vdim >= 0, "multihead attention: kdim {}, vdim {}, expected at least 1",
+        options.kdim, options.vdim);
+  if (options.kdim == 0) options_.kdim = features;
+  if (options.vdim == 0) options_.vdim = features;
+  if (options_.kdim == features && options_.vdim == features) {
+    in_proj_weight = add_parameter("in_proj_weight", {.shape = {3 * features, features}});
+  } else {
+    q_proj_weight = add_parameter("q_proj_weight", {.shape = {features, features}});
+    k_proj_weight = add_parameter("k_proj_weight", {.shape = {features, options_.kdim}});
+    v_proj_weight = add_parameter("v_proj_weight", {.shape = {features, options_.vdim}});
+  }
   if (options.bias) {
     in_proj_bias = add_parameter("in_proj_bias", {.shape = {3 * features}, .initializer = Constant{0}});
   }
@@ -36,15 +46,20 @@ MultiheadAttention::MultiheadAttention(MultiheadAttentionOptions options)
 
 // Projects x by third `part` of the weight, and returns it by heads: [N, heads, L, E / heads].
 Tensor MultiheadAttention::heads(const Tensor& x, int part) const {
-  const std::int64_t features = options_.embed_dim;
-  check(x.defined() && x.shape().dim() == 3 && x.size(2) == features,
+  const std::int64_t features = options_.embed_dim, expected = part == 0   ? features
+                                                               : part == 1 ? options_.kdim
+                                                                           : options_.vdim;
+  check(x.defined() && x.shape().dim() == 3 && x.size(2) == expected,
         "multihead attention: {} is {}, expected 3 axes ({}, {})",
         part == 0   ? "query"
         : part == 1 ? "key"
                     : "value",
-        x, options_.batch_first ? "N, L" : "L, N", features);
+        x, options_.batch_first ? "N, L" : "L, N", expected);
   const auto third = [&](const Parameter& p) { return narrow(p, 0, part * features, features); };
-  const Tensor y = linear(x, third(in_proj_weight), options_.bias ? third(in_proj_bias) : Tensor());
+  const bool one_weight = options_.kdim == features && options_.vdim == features;
+  const Parameter& own = part == 0 ? q_proj_weight : part == 1 ? k_proj_weight : v_proj_weight;
+  const Tensor y =
+      linear(x, one_weight ? third(in_proj_weight) : own.tensor(), options_.bias ? third(in_proj_bias) : Tensor());
   const Tensor split = unflatten(y, 2, {options_.num_heads, -1});
   return options_.batch_first ? permute(split, {0, 2, 1, 3}) : permute(split, {1, 2, 0, 3});
 }

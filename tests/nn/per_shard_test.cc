@@ -171,13 +171,11 @@ TEST_F(PerShardTest, APenaltyInsideCountsForEachShard) {
 
 struct Product : Function {
   SavedTensor x, w;
-  std::vector<Tensor> forward(std::span<const Tensor> in) override {
-    x = in[0], w = in[1];
-    return {in[0] * in[1]};
+  Tensor forward(const Tensor& a, const Tensor& b) {
+    x = a, w = b;
+    return a * b;
   }
-  std::vector<Tensor> backward(std::span<const Tensor> dy) override {
-    return {dy[0] * w.get("Product"), sum_to(dy[0] * x.get("Product"), w.get("Product").shape())};
-  }
+  std::pair<Tensor, Tensor> backward(const Tensor& dy) { return {dy * w.get(), sum_to(dy * x.get(), w.get().shape())}; }
 };
 
 TEST_F(PerShardTest, AFunctionOfAParameterHasItsGradientEverywhere) {
@@ -196,8 +194,8 @@ TEST_F(PerShardTest, AFunctionOfAParameterHasItsGradientEverywhere) {
 // A function of parameters alone, whose result meets the batch.
 TEST_F(PerShardTest, AFunctionOfParametersAloneMayMeetABatch) {
   struct Doubled : Function {
-    std::vector<Tensor> forward(std::span<const Tensor> in) override { return {in[0] * 2}; }
-    std::vector<Tensor> backward(std::span<const Tensor> dy) override { return {dy[0] * 2}; }
+    Tensor forward(const Tensor& x) { return x * 2; }
+    Tensor backward(const Tensor& dy) { return dy * 2; }
   };
   for (int devices : {1, 2}) {
     one_.weight.zero_grad();
