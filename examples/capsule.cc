@@ -2,6 +2,7 @@
 // and two losses. One loss needs the labels inside the model. The net learns to tell strokes of three directions apart.
 // Two devices give the weights of one.
 #include <fmt/core.h>
+#include <lockstep/autograd/creation.h>
 #include <lockstep/checkpoint/weights.h>
 #include <lockstep/nn/conv.h>
 #include <lockstep/nn/initializers.h>
@@ -32,7 +33,7 @@ struct Strokes : Dataset {
       const std::size_t y = row + (direction == 0 ? 2 : s), x = column + (direction == 1 ? 2 : s);
       picture[std::min<std::size_t>(y, 7) * 8 + std::min<std::size_t>(x, 7)] = 1;
     }
-    return {Tensor::from(picture, {1, 8, 8}), Tensor::from(std::vector{direction}, {})};
+    return {Tensor::from(picture, {1, 8, 8}), tensor(direction)};
   }
 };
 

@@ -1,4 +1,5 @@
 #include <fmt/core.h>
+#include <lockstep/autograd/creation.h>
 #include <lockstep/nn/initializers.h>
 #include <lockstep/nn/linear.h>
 #include <lockstep/nn/module.h>
@@ -17,9 +18,7 @@ struct Circle : Dataset {
   Example get(std::int64_t i) const override {
     RandomKey key = random_key(seed, {static_cast<std::uint64_t>(i)});
     double x = 2 * random_uniform(key, 0) - 1, y = 2 * random_uniform(key, 1) - 1;
-    std::vector<float> point{static_cast<float>(x), static_cast<float>(y)};
-    std::vector<std::int64_t> label{x * x + y * y < 0.6366};
-    return {Tensor::from(point, {2}), Tensor::from(label, {})};
+    return {tensor({x, y}), tensor(x * x + y * y < 0.6366 ? 1 : 0)};
   }
 };
 

@@ -2,6 +2,7 @@
 //
 //   regression [FOLDER]   writes a log, a plot, and a timeline of the first two epochs to FOLDER
 #include <fmt/core.h>
+#include <lockstep/autograd/creation.h>
 #include <lockstep/nn/initializers.h>
 #include <lockstep/nn/linear.h>
 #include <lockstep/nn/module.h>
@@ -24,8 +25,7 @@ struct Saddle : Dataset {
     const RandomKey key = random_key(seed, {static_cast<std::uint64_t>(i)});
     const double x = 2 * random_uniform(key, 0) - 1, y = 2 * random_uniform(key, 1) - 1;
     const double z = x * y + 0.01 * random_normal(key, 2);
-    return {Tensor::from(std::vector{static_cast<float>(x), static_cast<float>(y)}, {2}),
-            Tensor::from(std::vector{static_cast<float>(z)}, {1})};
+    return {tensor({x, y}), tensor({z})};
   }
 };
 
