@@ -178,6 +178,11 @@ auto call_model(M& model, const Xs&... xs) {
 inline std::string str(const Module& module) { return module.str(); }
 std::ostream& operator<<(std::ostream& out, const Module& module);
 
+// Threads. Several threads may call one model at the same time, in evaluation mode and each with a NoGradGuard of its
+// own; the first pass may settle shapes. Predictor (train/predictor.h) does both. Passes with backward() are for one
+// thread at a time: a second backward() that reaches the same parameters is an error. Nobody may change the weights
+// beside a pass, except with Predictor::load().
+
 // Holds a module and all modules below it in evaluation mode for the lifetime of the guard. Then each has its own mode
 // again. Several guards, also of several threads, may hold one module: it is in evaluation mode until the last one
 // ends.
