@@ -5,6 +5,7 @@
 #include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/lift.h"
 #include "lockstep/nn/output_observer.h"
+#include "lockstep/nn/sizes.h"
 
 namespace lockstep {
 namespace {
@@ -17,22 +18,33 @@ Tensor as_bias(std::string_view what, const Tensor& mask, DType dtype) {
   return masked_fill(zeros_like(cast(mask, dtype)), mask, -std::numeric_limits<double>::infinity());
 }
 
-}  // namespace
-
-MultiheadAttention::MultiheadAttention(MultiheadAttentionOptions options)
-    : out_proj(make<Linear>(
-          "out_proj", {.in_features = options.embed_dim, .out_features = options.embed_dim, .bias = options.bias})),
-      options_(options) {
+const MultiheadAttentionOptions& checked(const MultiheadAttentionOptions& options) {
   const std::int64_t features = options.embed_dim;
   check(features > 0 && options.num_heads > 0 && features % options.num_heads == 0,
         "multihead attention: {} heads do not divide {} features", options.num_heads, features);
   check(options.dropout >= 0 && options.dropout < 1, "multihead attention: dropout {}, expected at least 0 and below 1",
         options.dropout);
-  in_proj_weight = add_parameter("in_proj_weight", {.shape = {3 * features, features}});
-  if (options.bias) {
-    in_proj_bias = add_parameter("in_proj_bias", {.shape = {3 * features}, .initializer = Constant{0}});
-  }
+  return options;
 }
+
+}  // namespace
+
+MultiheadAttention::MultiheadAttention(MultiheadAttentionOptions options)
+    : in_proj_weight(add_parameter("in_proj_weight", {.shape = {3 * checked(options).embed_dim, options.embed_dim},
+                                                      .default_initializer = Xavier{}})),
+      in_proj_bias(options.bias ? add_parameter("in_proj_bias", {.shape = {3 * options.embed_dim},
+                                                                 .initializer = Constant{0}})
+                                : Parameter()),
+      out_proj(make<Linear>(
+          "out_proj", {.in_features = options.embed_dim, .out_features = options.embed_dim, .bias = options.bias})),
+      options_(options) {
+  if (options.bias) out_proj.bias.set_default_initializer(Constant{0});
+}
+
+MultiheadAttention::MultiheadAttention(std::int64_t embed_dim, std::int64_t num_heads, MultiheadAttentionOptions more)
+    : MultiheadAttention((set_size("multihead attention", "embed_dim", more.embed_dim, embed_dim),
+                          set_size<std::int64_t>("multihead attention", "num_heads", more.num_heads, num_heads, 1),
+                          more)) {}
 
 // Projects x by third `part` of the weight, and returns it by heads: [N, heads, L, E / heads].
 Tensor MultiheadAttention::heads(const Tensor& x, int part) const {

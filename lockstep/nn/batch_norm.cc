@@ -6,6 +6,7 @@
 #include "lockstep/autograd/shard_collector.h"
 #include "lockstep/autograd/tensor.h"
 #include "lockstep/nn/output_observer.h"
+#include "lockstep/nn/sizes.h"
 
 namespace lockstep {
 namespace {
@@ -50,17 +51,25 @@ void check_values(const Tensor& x, bool synchronized) {
   }
 }
 
+Shape channels_of(const BatchNormLayerOptions& o) {
+  check(o.channels >= 0, "batch_norm: {} channels, expected at least 1", o.channels);
+  return {o.channels};
+}
+
 }  // namespace
 
-BatchNorm::BatchNorm(BatchNormLayerOptions options) : options_(options) {
-  check(options.channels >= 0, "batch_norm: {} channels, expected at least 1", options.channels);
-  Shape channels{options.channels};
-  weight = add_parameter("weight", {.shape = channels, .initializer = Constant{1}});
-  bias = add_parameter("bias", {.shape = channels, .initializer = Constant{0}});
-  running_mean = add_buffer("running_mean", {.shape = channels, .initializer = Constant{0}, .computed = true});
-  running_var = add_buffer("running_var", {.shape = channels, .initializer = Constant{1}, .computed = true});
-  num_batches_tracked = add_buffer("num_batches_tracked", {.dtype = DType::i64, .initializer = Constant{0}});
-}
+BatchNorm::BatchNorm(BatchNormLayerOptions options)
+    : weight(add_parameter("weight", {.shape = channels_of(options), .initializer = Constant{1}})),
+      bias(add_parameter("bias", {.shape = channels_of(options), .initializer = Constant{0}})),
+      running_mean(add_buffer("running_mean",
+                              {.shape = channels_of(options), .initializer = Constant{0}, .computed = true})),
+      running_var(add_buffer("running_var",
+                             {.shape = channels_of(options), .initializer = Constant{1}, .computed = true})),
+      num_batches_tracked(add_buffer("num_batches_tracked", {.dtype = DType::i64, .initializer = Constant{0}})),
+      options_(options) {}
+
+BatchNorm::BatchNorm(std::int64_t channels, BatchNormLayerOptions more)
+    : BatchNorm((set_size("batch_norm", "channels", more.channels, channels), more)) {}
 
 Tensor BatchNorm1d::as_images(const Tensor& x) const {
   const int dims = x.shape().dim();
@@ -79,7 +88,7 @@ Tensor BatchNorm::forward_fused(const Tensor& x, const Tensor& residual, bool re
   const Tensor images = as_images(x), added = residual.defined() ? as_images(residual) : residual;
   if (!weight.shape_known()) {
     // The weight comes last: other threads look at it only.
-    for (Parameter* p : {&running_var, &running_mean, &bias, &weight}) p->settle_shape({images.size(1)});
+    for (const Parameter* p : {&running_var, &running_mean, &bias, &weight}) p->settle_shape({images.size(1)});
   }
   const BatchNormOptions options{options_.eps, relu};
   Tensor y = training() ? train_step(images, added, options)

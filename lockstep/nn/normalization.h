@@ -1,6 +1,6 @@
 // Layers that normalize each sample separately. batch_norm.h has the one that normalizes over the samples.
 //
-//   LayerNorm& norm = make<LayerNorm>("norm", {.normalized_shape = {512}});
+//   LayerNorm& norm = make<LayerNorm>("norm", 512);
 #pragma once
 
 #include <optional>
@@ -22,10 +22,12 @@ class LayerNorm : public Module {
  public:
   using Options = LayerNormOptions;
   explicit LayerNorm(LayerNormOptions options);
+  explicit LayerNorm(Shape normalized_shape, LayerNormOptions more = {});
+  explicit LayerNorm(std::int64_t features, LayerNormOptions more = {}) : LayerNorm(Shape{features}, more) {}
   Tensor forward(const Tensor& x) override;
 
-  Parameter weight;  // [normalized_shape]
-  Parameter bias;    // [normalized_shape]
+  const Parameter weight;  // [normalized_shape]
+  const Parameter bias;    // [normalized_shape]
 
  protected:
   std::string extra_repr() const override;
@@ -45,9 +47,11 @@ class RMSNorm : public Module {
  public:
   using Options = RMSNormOptions;
   explicit RMSNorm(RMSNormOptions options);
+  explicit RMSNorm(Shape normalized_shape, RMSNormOptions more = {});
+  explicit RMSNorm(std::int64_t features, RMSNormOptions more = {}) : RMSNorm(Shape{features}, more) {}
   Tensor forward(const Tensor& x) override;
 
-  Parameter weight;  // [normalized_shape]
+  const Parameter weight;  // [normalized_shape]
 
  protected:
   std::string extra_repr() const override;
@@ -69,10 +73,11 @@ class GroupNorm : public Module {
  public:
   using Options = GroupNormOptions;
   explicit GroupNorm(GroupNormOptions options);
+  GroupNorm(std::int64_t num_groups, std::int64_t num_channels, GroupNormOptions more = {});
   Tensor forward(const Tensor& x) override;
 
-  Parameter weight;  // [C]
-  Parameter bias;    // [C]
+  const Parameter weight;  // [C]
+  const Parameter bias;    // [C]
 
  protected:
   std::string extra_repr() const override;

@@ -15,6 +15,9 @@ class ParameterChange {
   // These check, allocate, and compute. If they throw, the parameter is as before.
   static ParameterChange initialize(const Parameter& parameter, std::string name, const std::vector<Device>& devices,
                                     const Initializer& fallback, std::uint64_t seed);
+  // Gives it devices. Its values, by default initial ones of this model, are made when they are first needed.
+  static ParameterChange place(const Parameter& parameter, std::string name, const std::vector<Device>& devices,
+                               std::shared_ptr<DefaultModel> model);
   static ParameterChange move(const Parameter& parameter, const std::vector<Device>& devices);
   static ParameterChange move(const Parameter& parameter, DType dtype);
 
@@ -29,6 +32,7 @@ class ParameterChange {
   std::optional<std::string> name_;  // none for a move
   Initializer fallback_;
   RandomKey key_{};
+  std::shared_ptr<DefaultModel> model_;  // null: not by default
   std::vector<Device> devices_;
   DType dtype_;
   std::vector<Array> replicas_;

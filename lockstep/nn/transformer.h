@@ -1,6 +1,6 @@
 // The transformer encoder layer (Vaswani et al. 2017).
 //
-//   TransformerEncoderLayer layer({.d_model = 64, .nhead = 4, .batch_first = true});
+//   TransformerEncoderLayer layer(64, 4, {.batch_first = true});
 //   Tensor y = layer(x, {.is_causal = true});  // x [N, L, 64]
 #pragma once
 
@@ -39,6 +39,7 @@ class TransformerEncoderLayer : public Module {
  public:
   using Options = TransformerEncoderLayerOptions;
   explicit TransformerEncoderLayer(TransformerEncoderLayerOptions options);
+  TransformerEncoderLayer(std::int64_t d_model, std::int64_t nhead, TransformerEncoderLayerOptions more = {});
   Tensor forward(const Tensor& src, const TransformerMasks& masks);
   Tensor forward(const Tensor& src) override { return forward(src, TransformerMasks{}); }
   using Module::operator();

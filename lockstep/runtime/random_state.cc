@@ -109,6 +109,11 @@ void RandomState::set_position(Position position) {
   draws_ = since == 0 ? std::move(position.draws) : std::vector<std::uint64_t>();
 }
 
+std::uint64_t RandomState::next_model() {
+  std::scoped_lock lock(mutex_);
+  return models_++;
+}
+
 RandomKey RandomState::next(int shard) {
   if (StepRecorder* recorder = StepRecorder::current()) recorder->refuse("it draws its own random keys");
   std::scoped_lock lock(mutex_);

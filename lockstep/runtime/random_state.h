@@ -38,6 +38,8 @@ class RandomState {
   };
   Position position() const;
   void set_position(Position position);
+  // The number of calls before: models that begin with default values ask once each.
+  std::uint64_t next_model();
   // Shard -1 stands for tensors that are the same for all shards; it has its own draws.
   RandomKey next(int shard);
 
@@ -51,6 +53,7 @@ class RandomState {
   mutable std::vector<std::uint64_t> draws_;  // by shard, from -1
   mutable PendingUpdates updates_;
   mutable std::uint64_t left_out_ = 0;
+  std::uint64_t models_ = 0;
 };
 
 // The seed that loaders and samplers follow if their options name none: that of this process's Runtimes, 0 without one.
