@@ -21,7 +21,7 @@ namespace lockstep::app {
 namespace {
 
 // Writes the timeline of a run of all parts, for Perfetto.
-void write_timeline(const std::string& file, Runtime& runtime, const std::vector<Part>& parts) {
+void write_timeline(const std::string& file, Runtime& runtime, const std::vector<WorkPart>& parts) {
   if (file.empty()) return;
   const auto trace = std::make_shared<Trace>();
   runtime.engine().set_trace(trace);
@@ -44,7 +44,7 @@ EngineRun run_on(RuntimeOptions runtime_options, bool serial, int rounds, const 
   const Experiment experiment = options.build(runtime);
   std::vector<std::function<void()>> runs;
   names.clear();
-  for (const Part& part : experiment.parts) {
+  for (const WorkPart& part : experiment.parts) {
     names.push_back(part.name);
     runs.push_back([&runtime, &part] { run_parts(runtime, {part}); });
   }
@@ -58,9 +58,9 @@ EngineRun run_on(RuntimeOptions runtime_options, bool serial, int rounds, const 
 
 }  // namespace
 
-void run_parts(Runtime& runtime, const std::vector<Part>& parts) {
+void run_parts(Runtime& runtime, const std::vector<WorkPart>& parts) {
   int most = 0;
-  for (const Part& part : parts) most = std::max(most, part.units);
+  for (const WorkPart& part : parts) most = std::max(most, part.units);
   std::vector<int> pushed(parts.size());
   for (std::int64_t turn = 1; turn <= most; ++turn) {
     for (std::size_t i = 0; i < parts.size(); ++i) {

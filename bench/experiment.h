@@ -15,20 +15,20 @@
 namespace lockstep::app {
 
 // Work in units, so that several parts can be described in turns.
-struct Part {
+struct WorkPart {
   std::string name;
   int units = 0;
   std::function<void(int unit)> push;
 };
 
 struct Experiment {
-  std::vector<Part> parts;
+  std::vector<WorkPart> parts;
   // The arrays that the parts write.
   std::function<std::vector<Array>()> results;
 };
 
 // Describes all units, with several parts taking even turns, and waits for the end.
-void run_parts(Runtime& runtime, const std::vector<Part>& parts);
+void run_parts(Runtime& runtime, const std::vector<WorkPart>& parts);
 
 // SHA-256 of the results of one run of all parts together. The results start as zeros.
 std::string digest_of(Runtime& runtime, const Experiment& experiment);

@@ -31,12 +31,14 @@ class CallLog {
   std::vector<KernelCall> calls_;
 };
 
-PrepareConvCall logged(const kernels::PrepareConv& c) { return {c.pass, c.options, c.x, Operand::of(c.w), c.dtype}; }
-PrepareMatmulCall logged(const kernels::PrepareMatmul& c) { return {c.options, Operand::of(c.b), c.dtype}; }
+PrepareConvCall logged(const kernels::PrepareConv& c) {
+  return {c.pass, c.options, c.x, CallOperand::of(c.w), c.dtype};
+}
+PrepareMatmulCall logged(const kernels::PrepareMatmul& c) { return {c.options, CallOperand::of(c.b), c.dtype}; }
 ConvCall logged(ConvPass pass, const Conv2dOptions& options, const View& x, const WeightView& w, const View& bias,
                 const View& y) {
   const bool prepared(w.prepared);
-  return {pass, options, Operand::of(x), Operand::of(w), Operand::of(bias), Operand::of(y), prepared};
+  return {pass, options, CallOperand::of(x), CallOperand::of(w), CallOperand::of(bias), CallOperand::of(y), prepared};
 }
 ConvCall logged(const kernels::Conv& c) { return logged(ConvPass::forward, c.options, c.x, c.w, c.bias, c.y); }
 ConvCall logged(const kernels::ConvBackwardData& c) {
@@ -47,10 +49,11 @@ ConvCall logged(const kernels::ConvBackwardWeights& c) {
 }
 MatmulCall logged(const kernels::Matmul& c) {
   const bool prepared(c.b.prepared);
-  return {c.options, Operand::of(c.a), Operand::of(c.b), Operand::of(c.bias), Operand::of(c.c), prepared};
+  return {c.options, CallOperand::of(c.a), CallOperand::of(c.b), CallOperand::of(c.bias), CallOperand::of(c.c),
+          prepared};
 }
 MatmulCall logged(const kernels::BatchedMatmul& c) {
-  return {c.options, Operand::of(c.a), Operand::of(c.b), {}, Operand::of(c.c)};
+  return {c.options, CallOperand::of(c.a), CallOperand::of(c.b), {}, CallOperand::of(c.c)};
 }
 
 // Notes a call and runs it.

@@ -12,13 +12,13 @@
 namespace lockstep::app {
 
 // Shape, type, and layout of an operand; without axes if it is absent.
-struct Operand {
+struct CallOperand {
   Shape shape;
   DType dtype = DType::f32;
   Layout layout = Layout::plain;
 
-  static Operand of(const View& v) { return v ? Operand{v.shape, v.dtype, v.layout} : Operand{}; }
-  bool operator==(const Operand&) const = default;
+  static CallOperand of(const View& v) { return v ? CallOperand{v.shape, v.dtype, v.layout} : CallOperand{}; }
+  bool operator==(const CallOperand&) const = default;
 };
 
 // kernels::PrepareConv, once for all shards of a device after each update.
@@ -26,7 +26,7 @@ struct PrepareConvCall {
   ConvPass pass;
   Conv2dOptions options;
   Shape x;
-  Operand w;
+  CallOperand w;
   DType dtype;
 
   bool operator==(const PrepareConvCall&) const = default;
@@ -35,7 +35,7 @@ struct PrepareConvCall {
 // The same of MatmulKernels.
 struct PrepareMatmulCall {
   MatmulOptions options;
-  Operand b;
+  CallOperand b;
   DType dtype;
 
   bool operator==(const PrepareMatmulCall&) const = default;
@@ -44,7 +44,7 @@ struct PrepareMatmulCall {
 struct ConvCall {
   ConvPass pass;
   Conv2dOptions options;
-  Operand x, w, bias, y;
+  CallOperand x, w, bias, y;
   bool prepared = false;
 
   bool operator==(const ConvCall&) const = default;
@@ -52,7 +52,7 @@ struct ConvCall {
 
 struct MatmulCall {
   MatmulOptions options;
-  Operand a, b, bias, c;
+  CallOperand a, b, bias, c;
   bool prepared = false;
 
   bool operator==(const MatmulCall&) const = default;

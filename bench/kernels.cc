@@ -20,8 +20,8 @@ namespace {
 // Memory for an operand, filled with small numbers.
 class Buffer {
  public:
-  explicit Buffer(const Operand& o) : Buffer(o, o.layout) {}
-  Buffer(const Operand& o, Layout layout) {
+  explicit Buffer(const CallOperand& o) : Buffer(o, o.layout) {}
+  Buffer(const CallOperand& o, Layout layout) {
     if (o.shape.dim() == 0) return;
     view_ = {.dtype = o.dtype, .layout = layout_fits(layout, o.shape) ? layout : Layout::plain, .shape = o.shape};
     view_.data = memory_.get(std::max<std::size_t>(view_.bytes(), 1));
@@ -47,30 +47,31 @@ class Buffer {
 // A call with its data. Buffers are shared by copies.
 using Work = std::function<void()>;
 
-struct Kernels {
+struct MeasuredKernels {
   ConvKernels* conv;
   MatmulKernels* matmul;
   std::optional<Layout> layout;  // instead of the recorded one
 };
 
 // The memory of kernels::PrepareMatmul for products of few rows.
-Operand prepared_matrix(const MatmulKernels& matmul, const MatmulOptions& options, const Operand& b, DType dtype) {
+CallOperand prepared_matrix(const MatmulKernels& matmul, const MatmulOptions& options, const CallOperand& b,
+                            DType dtype) {
   return {.shape = {matmul.prepared_size(options, 1, b.shape, dtype)}};
 }
 
-Work work_of(const PrepareConvCall& c, const Kernels& kernels, KernelContext& context) {
+Work work_of(const PrepareConvCall& c, const MeasuredKernels& kernels, KernelContext& context) {
   struct Data {
     Buffer w, prepared;
   };
   ConvKernels& conv = *kernels.conv;
-  const Operand prepared{.shape = {conv.prepared_size(c.pass, c.options, c.x, c.w.shape, c.dtype)}};
+  const CallOperand prepared{.shape = {conv.prepared_size(c.pass, c.options, c.x, c.w.shape, c.dtype)}};
   const auto d = std::make_shared<Data>(Data{Buffer(c.w), Buffer(prepared)});
   return [=, &conv, &context] {
     conv.run(context, kernels::PrepareConv{c.pass, c.options, c.x, d->w.view(), c.dtype, d->prepared.view()});
   };
 }
 
-Work work_of(const PrepareMatmulCall& c, const Kernels& kernels, KernelContext& context) {
+Work work_of(const PrepareMatmulCall& c, const MeasuredKernels& kernels, KernelContext& context) {
   struct Data {
     Buffer b, prepared;
   };
@@ -81,12 +82,12 @@ Work work_of(const PrepareMatmulCall& c, const Kernels& kernels, KernelContext& 
   };
 }
 
-Work work_of(const ConvCall& c, const Kernels& kernels, KernelContext& context) {
+Work work_of(const ConvCall& c, const MeasuredKernels& kernels, KernelContext& context) {
   struct Data {
     Buffer x, w, bias, y, prepared;
   };
-  const auto buffer = [&](const Operand& o) { return kernels.layout ? Buffer(o, *kernels.layout) : Buffer(o); };
-  Operand prepared;
+  const auto buffer = [&](const CallOperand& o) { return kernels.layout ? Buffer(o, *kernels.layout) : Buffer(o); };
+  CallOperand prepared;
   if (c.prepared && !kernels.layout) {
     prepared.shape = {kernels.conv->prepared_size(c.pass, c.options, c.x.shape, c.w.shape, c.x.dtype)};
   }
@@ -104,12 +105,12 @@ Work work_of(const ConvCall& c, const Kernels& kernels, KernelContext& context) 
   };
 }
 
-Work work_of(const MatmulCall& c, const Kernels& kernels, KernelContext& context) {
+Work work_of(const MatmulCall& c, const MeasuredKernels& kernels, KernelContext& context) {
   struct Data {
     Buffer a, b, bias, c, prepared;
   };
   MatmulKernels& matmul = *kernels.matmul;
-  Operand prepared;
+  CallOperand prepared;
   if (c.prepared && !kernels.layout) prepared = prepared_matrix(matmul, c.options, c.b, c.a.dtype);
   const auto d = std::make_shared<Data>(Data{Buffer(c.a), Buffer(c.b), Buffer(c.bias), Buffer(c.c), Buffer(prepared)});
   const WeightView b(d->b.view(), d->prepared.view());
@@ -137,10 +138,10 @@ struct Speeds {
   std::optional<double> peer_ms;
 };
 
-Speeds measure(const KernelCall& call, const Kernels& ours, const std::optional<Kernels>& peer, KernelContext& context,
-               int rounds, Report& report) {
+Speeds measure(const KernelCall& call, const MeasuredKernels& ours, const std::optional<MeasuredKernels>& peer,
+               KernelContext& context, int rounds, Report& report) {
   constexpr std::int64_t kPeakRounds = 500'000;
-  const auto work = [&](const Kernels& kernels, int& times) {
+  const auto work = [&](const MeasuredKernels& kernels, int& times) {
     return repeated(std::visit([&](const auto& c) { return work_of(c, kernels, context); }, call.call), times);
   };
   double peak_flops = 0;
@@ -173,7 +174,7 @@ void measure_kernels(TrainOptions o, const BenchOptions& common, Report& report)
   const std::unique_ptr<Backend> backend = make_cpu_backend({.direct_conv = o.direct_conv});
   const auto conv = make_onednn_conv();
   const auto matmul = make_onednn_matmul();
-  const Kernels ours{backend->families().conv.get(), backend->families().matmul.get(), {}},
+  const MeasuredKernels ours{backend->families().conv.get(), backend->families().matmul.get(), {}},
       onednn{conv.get(), matmul.get(), Layout::channels_last};
   const auto context = backend->make_context(nullptr, 1, nullptr);
   double ms = 0, compared_ms = 0, peer_ms = 0;

@@ -18,12 +18,12 @@
 namespace lockstep::app {
 namespace {
 
-struct LaunchOptions : LauncherOptions {
+struct LaunchCommand : LauncherOptions {
   std::optional<double> timeout_seconds;
   double restart_delay_seconds = 1;
 };
 
-int run(LaunchOptions options) {
+int run(LaunchCommand options) {
   if (options.command.empty())
     throw UsageError("launch: expected a command: lockstep launch --nproc-per-node 2 -- COMMAND");
   if (options.node_rank >= options.nnodes) {
@@ -63,7 +63,7 @@ int run(LaunchOptions options) {
 Command add_launch(CLI::App& parent) {
   auto* app =
       parent.add_subcommand("launch", "Run a command as several ranks: lockstep launch --nproc-per-node 2 -- COMMAND");
-  auto options = std::make_shared<LaunchOptions>();
+  auto options = std::make_shared<LaunchCommand>();
   app->add_option("-n,--nproc-per-node,--nproc_per_node", options->nproc_per_node,
                   "Ranks on this host; auto: one per GPU, or a single rank if there is no GPU")
       ->check(CLI::Range(1, 4096))

@@ -18,7 +18,7 @@ namespace {
 // Counts the passes of all threads, so that each has a unique number.
 std::atomic<std::uint64_t> passes{0};
 
-struct Leaf {
+struct PendingLeaf {
   int missing = 0;    // edges from nodes that the walk runs, and from roots, whose gradient has not arrived yet
   int by_shard = 0;   // those whose gradient may have addends of shards
   bool once = false;  // whether the gradient of any other edge counts once
@@ -27,9 +27,9 @@ struct Leaf {
   SmallVector<int, 8> arrived;
 };
 
-class Walk {
+class BackwardWalk {
  public:
-  explicit Walk(const BackwardOptions& options) : options_(options) {
+  explicit BackwardWalk(const BackwardOptions& options) : options_(options) {
     pass_.number = ++passes;
     pass_.sync = options.sync;
   }
@@ -143,7 +143,7 @@ class Walk {
     if (edge.target->node) {
       if (batch) by_shard.insert(edge.target->node.get());
     } else {
-      Leaf& leaf = leaves_.at(edge.target);
+      PendingLeaf& leaf = leaves_.at(edge.target);
       leaf.by_shard += batch;
       leaf.once |= !batch;
     }
@@ -159,7 +159,7 @@ class Walk {
     if (!edge.target) return;
     gradient_of(edge).add_addend(shard, g, counts);
     if (edge.target->node || !edge.target->takes_shards()) return;
-    Leaf& leaf = leaves_.at(edge.target);
+    PendingLeaf& leaf = leaves_.at(edge.target);
     const auto place = static_cast<std::size_t>(shard);
     while (leaf.arrived.size() <= place) leaf.arrived.push_back(0);
     if (++leaf.arrived[place] < leaf.by_shard) return;
@@ -170,7 +170,7 @@ class Walk {
 
   // One of a leaf's edges has delivered everything.
   void settle(const std::shared_ptr<GradMeta>& target) {
-    Leaf& leaf = leaves_.at(target);
+    PendingLeaf& leaf = leaves_.at(target);
     if (--leaf.missing == 0 && leaf.gradient.defined()) target->accumulate(pass_, std::exchange(leaf.gradient, {}));
   }
 
@@ -269,11 +269,11 @@ class Walk {
       return has_part(g) ? g : ops::to_device(g, node.devices[0], {.non_blocking = true});
     };
     // Replicas are equal, so one on another device is needed only if there is no other.
-    if (std::ranges::none_of(dy.parts, has_part, &GradientSum::value) && !dy.parts.empty()) {
+    if (std::ranges::none_of(dy.parts, has_part, &Accumulator::value) && !dy.parts.empty()) {
       dy.add_single(dy.parts[0].value);
       dy.parts.clear();
     }
-    std::erase_if(dy.parts, [&](const GradientSum& part) { return !has_part(part.value); });
+    std::erase_if(dy.parts, [&](const Accumulator& part) { return !has_part(part.value); });
     for (const Gradient::Addend& a : dy.addends) {
       const Array g = moved(a.sum.value);
       Arrays found = run_part(node, part_of(g), a.shard, -1, g);
@@ -289,7 +289,7 @@ class Walk {
       }
       dy.seed.reset();
     }
-    for (const GradientSum& part : dy.parts) {
+    for (const Accumulator& part : dy.parts) {
       Arrays found = run_part(node, part_of(part.value), -1, -1, part.value);
       for (std::size_t i = 0; i < dx.size(); ++i) {
         if (node.needs(i)) dx[i].add_part(found[i]);
@@ -318,7 +318,7 @@ class Walk {
   std::vector<Resource> losses_;  // the roots' data
   std::vector<std::shared_ptr<Node>> nodes_;
   std::unordered_map<Node*, std::vector<Gradient>> gradients_;  // of outputs
-  std::map<std::shared_ptr<GradMeta>, Leaf> leaves_;
+  std::map<std::shared_ptr<GradMeta>, PendingLeaf> leaves_;
 };
 
 }  // namespace
@@ -327,7 +327,7 @@ void backward(std::span<const Tensor> roots, std::span<const Tensor> seeds, cons
   check(roots.size() == seeds.size(), "backward: {} roots and {} gradients, expected one gradient for each root",
         roots.size(), seeds.size());
   NoGradGuard no_grad;
-  Walk walk(options);
+  BackwardWalk walk(options);
   for (std::size_t i = 0; i < roots.size(); ++i) walk.add_root(roots[i], seeds[i]);
   walk.run();
 }

@@ -29,7 +29,7 @@ Array add_gradients(const Array& a, const Array& b) {
   return sum;
 }
 
-void GradientSum::add(const Array& g, int shard) {
+void Accumulator::add(const Array& g, int shard) {
   if (!value.defined()) {
     value = g;
     return;
@@ -85,7 +85,7 @@ void Gradient::add_addend(int shard, const Array& g, bool counts) {
 void Gradient::add_part(const Array& g) {
   if (!g.defined()) return;
   const auto at =
-      std::ranges::find_if(parts, [&](const GradientSum& part) { return part.value.device() == g.device(); });
+      std::ranges::find_if(parts, [&](const Accumulator& part) { return part.value.device() == g.device(); });
   if (at == parts.end()) {
     parts.push_back({g, false});
   } else {
@@ -105,9 +105,9 @@ void Gradient::add(Gradient other) {
     return;
   }
   for (const Addend& a : other.addends) add_addend(a.shard, a.sum.value, a.counts);
-  const auto on = [](const GradientSum& part) { return part.value.device(); };
+  const auto on = [](const Accumulator& part) { return part.value.device(); };
   if (parts.empty() || std::ranges::is_permutation(parts, other.parts, {}, on, on)) {
-    for (const GradientSum& part : other.parts) add_part(part.value);
+    for (const Accumulator& part : other.parts) add_part(part.value);
   } else if (!other.parts.empty()) {
     // The other's parts are equal, but lie on other devices: added to some of these parts, they would make them
     // unequal. So one of them is added as a contribution that counts once.
@@ -132,12 +132,12 @@ Array Gradient::addend(int shard) const {
 }
 
 Array Gradient::part(Device device) const {
-  const auto at = std::ranges::find_if(parts, [&](const GradientSum& part) { return part.value.device() == device; });
+  const auto at = std::ranges::find_if(parts, [&](const Accumulator& part) { return part.value.device() == device; });
   return at == parts.end() ? Array() : at->value;
 }
 
 Array Gradient::once(Device device) const {
-  GradientSum sum;
+  Accumulator sum;
   if (const Array p = part(device); p.defined()) {
     sum.add(p, -1);
   } else if (!parts.empty()) {
@@ -221,7 +221,7 @@ TotalGradient::TotalGradient(const Gradient& gradient, const std::shared_ptr<con
   }
   if (at->exchange()) exchange_leaves(*at, leaves, "gradients");
   ops::ShardScope scope(-1);
-  GradientSum total;
+  Accumulator total;
   total.add(ops::tree_sum(leaves, home, state_of(home, "gradients").urgent_lane), -1);
   if (const Array rest = gradient.once(home); rest.defined()) total.add(rest, -1);
   arrays_.push_back(total.value);

@@ -15,7 +15,7 @@ namespace lockstep {
 Array add_gradients(const Array& a, const Array& b);
 
 // Sums arriving gradients. The first is kept as it is, the second makes a new array, and the others are added in place.
-struct GradientSum {
+struct Accumulator {
   Array value;
   bool own = false;
 
@@ -29,15 +29,15 @@ struct Gradient {
   // sum over all shards of the job.
   struct Addend {
     int shard;
-    GradientSum sum;
+    Accumulator sum;
     // False for a shard without samples, which only keeps this process in step with the others.
     bool counts;
   };
   std::vector<Addend> addends;
   // The same on each device of a replicated tensor, in all processes. Counts once.
-  std::vector<GradientSum> parts;
+  std::vector<Accumulator> parts;
   // On one device, the same in all processes. Counts once. The gradient of a whole tensor is always of this kind.
-  GradientSum single;
+  Accumulator single;
   // The seed of a root: `factor` in every element, times the device's loss scale if there is one. Counts once.
   struct Seed {
     double factor;

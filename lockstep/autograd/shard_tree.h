@@ -22,7 +22,7 @@ namespace lockstep {
 // A copy shares the arrays, which nothing changes in place.
 class ShardTree {
  public:
-  // `dtype`: see GradientTree::set_dtype().
+  // `dtype`: see ParameterGradient::set_dtype().
   explicit ShardTree(DType dtype = DType::f32) : dtype_(dtype) {}
   DType dtype() const { return dtype_; }
 

@@ -61,7 +61,7 @@ struct PlainLeaf : GradMeta {
       if (i == sum.size()) {
         sum.push_back(found[i]);
       } else {
-        GradientSum both{sum[i]};
+        Accumulator both{sum[i]};
         both.add(found[i], found[i].shard());
         sum[i] = both.value;
       }

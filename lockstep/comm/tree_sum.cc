@@ -15,22 +15,22 @@ constexpr std::size_t kTile = 1024;
 // The type in which elements of T are reduced. 16-bit numbers lack f32's precision, and signed integers must not
 // overflow.
 template <typename T>
-struct Accumulator {
+struct SumType {
   using type = T;
 };
 template <typename T>
 requires is_half<T>
-struct Accumulator<T> {
+struct SumType<T> {
   using type = float;
 };
 template <>
-struct Accumulator<std::int64_t> {
+struct SumType<std::int64_t> {
   using type = std::uint64_t;
 };
 
 template <typename T>
 struct Sum {
-  using A = typename Accumulator<T>::type;
+  using A = typename SumType<T>::type;
   A operator()(A a, A b) const { return static_cast<A>(a + b); }
 };
 
@@ -41,21 +41,21 @@ struct RoundedSum {
 // Compares in the element's type, so that negative integers count as small. b != b if b is NaN.
 template <typename T>
 struct Min {
-  using A = typename Accumulator<T>::type;
+  using A = typename SumType<T>::type;
   using C = std::conditional_t<std::is_same_v<T, std::int64_t>, std::int64_t, A>;
   A operator()(A a, A b) const { return (static_cast<C>(b) < static_cast<C>(a) || b != b) ? b : a; }
 };
 
 template <typename T>
 struct Max {
-  using A = typename Accumulator<T>::type;
+  using A = typename SumType<T>::type;
   using C = std::conditional_t<std::is_same_v<T, std::int64_t>, std::int64_t, A>;
   A operator()(A a, A b) const { return (static_cast<C>(a) < static_cast<C>(b) || b != b) ? b : a; }
 };
 
 template <typename T, typename Op, typename Out = T>
 class Tiles {
-  using A = typename Accumulator<T>::type;
+  using A = typename SumType<T>::type;
 
  public:
   Tiles(std::span<const void* const> leaves, void* out) : leaves_(leaves), out_(static_cast<Out*>(out)) {}

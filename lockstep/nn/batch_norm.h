@@ -4,6 +4,7 @@
 //   Sequential lazy(Conv2d({.out_channels = 64, .kernel_size = 3}), BatchNorm2d(), ReLU());  // the first input decides
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <string>
 
@@ -68,7 +69,8 @@ class BatchNorm1d : public BatchNorm {
  public:
   using Options = BatchNorm1dOptions;
   explicit BatchNorm1d(BatchNorm1dOptions options = {}) : BatchNorm(options) {}
-  explicit BatchNorm1d(std::int64_t channels, BatchNorm1dOptions more = {}) : BatchNorm(channels, more) {}
+  template <std::integral N>
+  explicit BatchNorm1d(N channels, BatchNorm1dOptions more = {}) : BatchNorm(static_cast<std::int64_t>(channels), more) {}
 
  protected:
   Tensor as_images(const Tensor& x) const override;
@@ -79,7 +81,8 @@ class BatchNorm2d : public BatchNorm {
  public:
   using Options = BatchNorm2dOptions;
   explicit BatchNorm2d(BatchNorm2dOptions options = {}) : BatchNorm(options) {}
-  explicit BatchNorm2d(std::int64_t channels, BatchNorm2dOptions more = {}) : BatchNorm(channels, more) {}
+  template <std::integral N>
+  explicit BatchNorm2d(N channels, BatchNorm2dOptions more = {}) : BatchNorm(static_cast<std::int64_t>(channels), more) {}
 
  protected:
   Tensor as_images(const Tensor& x) const override;

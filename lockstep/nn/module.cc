@@ -7,12 +7,11 @@
 #include <ostream>
 #include <typeinfo>
 
-#include "lockstep/autograd/gradient_tree.h"
 #include "lockstep/autograd/no_grad.h"
+#include "lockstep/autograd/parameter_gradient.h"
 #include "lockstep/nn/module_link.h"
 #include "lockstep/nn/output_observer.h"
 #include "lockstep/nn/parameter_change.h"
-#include "lockstep/nn/slot.h"
 #include "lockstep/runtime/default_runtime.h"
 #include "lockstep/runtime/device_state.h"
 
@@ -94,7 +93,7 @@ Tensor Module::placed(const Tensor& x) const {
           "module: {}'s input is {}, a whole tensor, and the model is on {}: cut batches with loader.on(net) or "
           "split_and_load(), or turn gradients off (NoGradGuard) to compute on the first device",
           kind(), x.describe(), lockstep::str(places));
-    check(std::ranges::none_of(all, [](const auto& p) { return p.second.gradient_tree().reducer() != nullptr; }),
+    check(std::ranges::none_of(all, [](const auto& p) { return p.second.gradient_state().reducer() != nullptr; }),
           "module: {}'s input is {}, but DistributedDataParallel has the model: take this rank's rows of batches from "
           "loader.on(ddp) or ddp.batches(loader)",
           kind(), x.describe());
@@ -279,7 +278,7 @@ const Module::Child& Module::replaceable(std::string_view path) {
   for (const auto& [name, p] : old.named_parameters()) {
     check(!p.optimized(), "replace: an optimizer has '{}.{}': replace the module before you make the optimizer", path,
           name);
-    check(p.gradient_tree().reducer() == nullptr,
+    check(p.gradient_state().reducer() == nullptr,
           "replace: DistributedDataParallel has '{}.{}': replace the module before you wrap the model", path, name);
   }
   Module& parent = parent_of(path);
@@ -303,6 +302,10 @@ void Module::put(std::string_view path, std::shared_ptr<Module> with) {
   if (child.slot) *child.slot = with;
   child.owner = std::move(with);
 }
+
+Tensor Slot::operator()(const Tensor& x) const { return (**module_)(x); }
+Module& Slot::operator*() const { return **module_; }
+Module* Slot::operator->() const { return module_->get(); }
 
 std::shared_ptr<ModuleLink> Module::parent_link(const Module& module) { return module.link_->parent.lock(); }
 void Module::adopt(Module& module, const std::shared_ptr<ModuleLink>& parent) { module.link_->parent = parent; }

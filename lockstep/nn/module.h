@@ -28,6 +28,7 @@
 
 #include "lockstep/autograd/functions.h"
 #include "lockstep/nn/parameter.h"
+#include "lockstep/nn/slot.h"
 
 namespace LOCKSTEP_API lockstep {
 
@@ -38,7 +39,6 @@ struct InitializeOptions {
   bool force_reinit = false;
 };
 
-class Slot;         // nn/slot.h
 struct ModuleLink;  // nn/module_link.h
 
 class Module {

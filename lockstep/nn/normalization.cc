@@ -40,8 +40,10 @@ LayerNorm::LayerNorm(LayerNormOptions options)
       bias(checked(options).bias ? add_parameter("bias", offset(options.normalized_shape)) : Parameter()),
       options_(checked(options)) {}
 
-LayerNorm::LayerNorm(Shape normalized_shape, LayerNormOptions more)
-    : LayerNorm((set_size("layer_norm", "normalized_shape", more.normalized_shape, normalized_shape), more)) {}
+LayerNormOptions LayerNorm::with_shape(const Shape& shape, LayerNormOptions more) {
+  set_size("layer_norm", "normalized_shape", more.normalized_shape, shape);
+  return more;
+}
 
 Tensor LayerNorm::forward(const Tensor& x) {
   return layer_norm(x, options_.normalized_shape, or_none(options_.elementwise_affine, weight),
@@ -53,8 +55,10 @@ RMSNorm::RMSNorm(RMSNormOptions options)
                                                  : Parameter()),
       options_(options) {}
 
-RMSNorm::RMSNorm(Shape normalized_shape, RMSNormOptions more)
-    : RMSNorm((set_size("rms_norm", "normalized_shape", more.normalized_shape, normalized_shape), more)) {}
+RMSNormOptions RMSNorm::with_shape(const Shape& shape, RMSNormOptions more) {
+  set_size("rms_norm", "normalized_shape", more.normalized_shape, shape);
+  return more;
+}
 
 Tensor RMSNorm::forward(const Tensor& x) {
   return rms_norm(x, options_.normalized_shape, or_none(options_.elementwise_affine, weight), options_.eps);

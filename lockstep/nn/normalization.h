@@ -3,6 +3,7 @@
 //   LayerNorm& norm = make<LayerNorm>("norm", 512);
 #pragma once
 
+#include <concepts>
 #include <optional>
 
 #include "lockstep/nn/module.h"
@@ -22,8 +23,11 @@ class LayerNorm : public Module {
  public:
   using Options = LayerNormOptions;
   explicit LayerNorm(LayerNormOptions options);
-  explicit LayerNorm(Shape normalized_shape, LayerNormOptions more = {});
-  explicit LayerNorm(std::int64_t features, LayerNormOptions more = {}) : LayerNorm(Shape{features}, more) {}
+  // The last extent, or a Shape of several: LayerNorm(512), LayerNorm(Shape{16, 32}). Templates, so that braces are options.
+  template <std::integral N>
+  explicit LayerNorm(N features, LayerNormOptions more = {}) : LayerNorm(Shape{static_cast<std::int64_t>(features)}, more) {}
+  template <std::same_as<Shape> S>
+  explicit LayerNorm(S normalized_shape, LayerNormOptions more = {}) : LayerNorm(with_shape(normalized_shape, more)) {}
   Tensor forward(const Tensor& x) override;
 
   const Parameter weight;  // [normalized_shape]
@@ -33,6 +37,8 @@ class LayerNorm : public Module {
   std::string extra_repr() const override;
 
  private:
+  static LayerNormOptions with_shape(const Shape& shape, LayerNormOptions more);
+
   LayerNormOptions options_;
 };
 
@@ -47,8 +53,11 @@ class RMSNorm : public Module {
  public:
   using Options = RMSNormOptions;
   explicit RMSNorm(RMSNormOptions options);
-  explicit RMSNorm(Shape normalized_shape, RMSNormOptions more = {});
-  explicit RMSNorm(std::int64_t features, RMSNormOptions more = {}) : RMSNorm(Shape{features}, more) {}
+  // The last extent, or a Shape of several: RMSNorm(512), RMSNorm(Shape{16, 32}). Templates, so that braces are options.
+  template <std::integral N>
+  explicit RMSNorm(N features, RMSNormOptions more = {}) : RMSNorm(Shape{static_cast<std::int64_t>(features)}, more) {}
+  template <std::same_as<Shape> S>
+  explicit RMSNorm(S normalized_shape, RMSNormOptions more = {}) : RMSNorm(with_shape(normalized_shape, more)) {}
   Tensor forward(const Tensor& x) override;
 
   const Parameter weight;  // [normalized_shape]
@@ -57,6 +66,8 @@ class RMSNorm : public Module {
   std::string extra_repr() const override;
 
  private:
+  static RMSNormOptions with_shape(const Shape& shape, RMSNormOptions more);
+
   RMSNormOptions options_;
 };
 

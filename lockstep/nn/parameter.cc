@@ -4,10 +4,10 @@
 #include <atomic>
 #include <mutex>
 
-#include "lockstep/autograd/gradient_reducer.h"
-#include "lockstep/autograd/gradient_tree.h"
 #include "lockstep/autograd/no_grad.h"
 #include "lockstep/autograd/node.h"
+#include "lockstep/autograd/parameter_gradient.h"
+#include "lockstep/autograd/reducer.h"
 #include "lockstep/nn/module.h"
 #include "lockstep/nn/module_link.h"
 #include "lockstep/nn/parameter_change.h"
@@ -56,11 +56,11 @@ struct Parameter::State : std::enable_shared_from_this<State> {
   std::vector<Device> devices;
   std::vector<Array> replicas;  // one for each device, or empty
   Tensor tensor;                // made of them
-  GradientTree gradient;
+  ParameterGradient gradient;
   std::shared_ptr<void> claim = std::make_shared<char>();
   Resource latest_step;
 
-  // Gradients go into the parameter's tree. A history may outlive its parameter.
+  // Gradients go into the parameter's state. A history may outlive its parameter.
   struct Leaf : GradMeta {
     std::weak_ptr<State> owner;
     void reached(BackwardPass& pass) override {
@@ -149,7 +149,7 @@ struct Parameter::State : std::enable_shared_from_this<State> {
   }
 
   void add(const BackwardPass& pass, Gradient::Addend a) {
-    // Plain, like the parameter: trees and optimizers go through memory.
+    // Plain, like the parameter: gradients and optimizers go through memory.
     if (a.counts) gradient.add(pass, a.shard, ops::to_layout(a.sum.value, Layout::plain));
   }
 
@@ -500,7 +500,7 @@ Tensor Parameter::gradient(Device device) const { return state_->own_gradient(de
 ReducedGradient Parameter::reduced_gradient(Device device) const { return state_->gradient.sum(device); }
 std::shared_ptr<void> Parameter::claim() const { return state_->claim; }
 bool Parameter::optimized() const { return state_->claim.use_count() > 1; }
-GradientTree& Parameter::gradient_tree() const { return state_->gradient; }
+ParameterGradient& Parameter::gradient_state() const { return state_->gradient; }
 void Parameter::set_latest_step(Resource done) const { state_->latest_step = std::move(done); }
 Resource Parameter::latest_step() const { return state_->latest_step; }
 void Parameter::zero_grad() const { state_->gradient.clear(); }
@@ -535,7 +535,7 @@ HookHandle Parameter::register_hook(GradientMap f) const {
   check(s.options.trainable, "register_hook: {} is frozen, so it has no gradient: expected a trainable one", s.label);
   HookHandle handle;
   handle.parameter_ = state_;
-  // The tree belongs to the state.
+  // The gradient belongs to the state.
   handle.number_ = s.gradient.add_hook(
       [state = &s, f = std::move(f)](const Array& sum) { return state->mapped("register_hook", sum, f); });
   return handle;

@@ -17,11 +17,11 @@
 namespace LOCKSTEP_API lockstep {
 
 class HookHandle;
-class GradientTree;      // autograd/gradient_tree.h
-class Resource;          // engine/resource.h
-struct ModuleLink;       // nn/module_link.h
-struct DefaultModel;     // nn/module_link.h
-struct ReducedGradient;  // autograd/gradient_reducer.h
+struct DefaultModel;      // nn/module_link.h
+struct ModuleLink;        // nn/module_link.h
+class ParameterGradient;  // autograd/parameter_gradient.h
+class Resource;           // engine/resource.h
+struct ReducedGradient;   // autograd/reducer.h
 
 // A gradient from a gradient, of the same shape and type.
 using GradientMap = std::function<Tensor(const Tensor& gradient)>;
@@ -142,7 +142,7 @@ class Parameter {
   // Whether any optimizer holds it.
   bool optimized() const;
   // This process's part of the gradient; see parallel/bucket_reducer.h.
-  GradientTree& gradient_tree() const;
+  ParameterGradient& gradient_state() const;
   // For optimizers and averages: what the latest step of an optimizer that has the parameter writes. It fails if the
   // step is left out. None before the first step, after a move, and in a recorded step.
   void set_latest_step(Resource done) const;

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <array>
+#include <concepts>
 #include <cstdint>
 #include <string>
 
@@ -18,7 +19,8 @@ class MaxPool2d : public Module {
  public:
   using Options = Pool2dOptions;
   explicit MaxPool2d(Pool2dOptions options = {}) : options_(options) {}
-  explicit MaxPool2d(HeightWidth kernel_size) : MaxPool2d(Options{.kernel_size = kernel_size}) {}
+  template <std::convertible_to<HeightWidth> K>
+  explicit MaxPool2d(const K& kernel_size) : MaxPool2d(Options{.kernel_size = kernel_size}) {}
   MaxPool2d(HeightWidth kernel_size, HeightWidth stride, HeightWidth padding = 0)
       : MaxPool2d(Options{.kernel_size = kernel_size, .stride = stride, .padding = padding}) {}
   Tensor forward(const Tensor& x) override { return max_pool2d(x, options_); }
@@ -35,7 +37,8 @@ class AvgPool2d : public Module {
  public:
   using Options = Pool2dOptions;
   explicit AvgPool2d(Pool2dOptions options = {}) : options_(options) {}
-  explicit AvgPool2d(HeightWidth kernel_size) : AvgPool2d(Options{.kernel_size = kernel_size}) {}
+  template <std::convertible_to<HeightWidth> K>
+  explicit AvgPool2d(const K& kernel_size) : AvgPool2d(Options{.kernel_size = kernel_size}) {}
   AvgPool2d(HeightWidth kernel_size, HeightWidth stride, HeightWidth padding = 0)
       : AvgPool2d(Options{.kernel_size = kernel_size, .stride = stride, .padding = padding}) {}
   Tensor forward(const Tensor& x) override { return avg_pool2d(x, options_); }
@@ -87,7 +90,8 @@ class MaxPool1d : public Module {
  public:
   using Options = Pool1dOptions;
   explicit MaxPool1d(Pool1dOptions options = {}) : options_(options) {}
-  explicit MaxPool1d(std::int64_t kernel_size) : MaxPool1d(Options{.kernel_size = kernel_size}) {}
+  template <std::integral N>
+  explicit MaxPool1d(N kernel_size) : MaxPool1d(Options{.kernel_size = kernel_size}) {}
   MaxPool1d(std::int64_t kernel_size, std::int64_t stride, std::int64_t padding = 0)
       : MaxPool1d(Options{.kernel_size = kernel_size, .stride = stride, .padding = padding}) {}
   Tensor forward(const Tensor& x) override { return max_pool1d(x, options_); }
@@ -103,7 +107,8 @@ class AvgPool1d : public Module {
  public:
   using Options = Pool1dOptions;
   explicit AvgPool1d(Pool1dOptions options = {}) : options_(options) {}
-  explicit AvgPool1d(std::int64_t kernel_size) : AvgPool1d(Options{.kernel_size = kernel_size}) {}
+  template <std::integral N>
+  explicit AvgPool1d(N kernel_size) : AvgPool1d(Options{.kernel_size = kernel_size}) {}
   AvgPool1d(std::int64_t kernel_size, std::int64_t stride, std::int64_t padding = 0)
       : AvgPool1d(Options{.kernel_size = kernel_size, .stride = stride, .padding = padding}) {}
   Tensor forward(const Tensor& x) override { return avg_pool1d(x, options_); }

@@ -10,16 +10,18 @@
 #include <memory>
 #include <utility>
 
-#include "lockstep/nn/module.h"
+#include "lockstep/autograd/tensor.h"
 
 namespace LOCKSTEP_API lockstep {
 
-// Module::add_slot() makes it.
+class Module;  // nn/module.h
+
+// Module::make_slot() and add_slot() make it.
 class Slot {
  public:
-  Tensor operator()(const Tensor& x) const { return (**module_)(x); }
-  Module& operator*() const { return **module_; }
-  Module* operator->() const { return module_->get(); }
+  Tensor operator()(const Tensor& x) const;
+  Module& operator*() const;
+  Module* operator->() const;
 
  private:
   friend class Module;

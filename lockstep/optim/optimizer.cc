@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "lockstep/autograd/functions.h"
-#include "lockstep/autograd/gradient_reducer.h"
-#include "lockstep/autograd/gradient_tree.h"
+#include "lockstep/autograd/parameter_gradient.h"
+#include "lockstep/autograd/reducer.h"
 #include "lockstep/engine/pending_updates.h"
 #include "lockstep/ops/copy.h"
 #include "lockstep/ops/elementwise.h"
@@ -176,7 +176,7 @@ std::int64_t Optimizer::steps() const {
 // The losses that the gradients are of. A step of gradients without their loss would be a step of a part of the batch.
 std::vector<Resource> Optimizer::losses() const {
   std::vector<Resource> all;
-  for (const Slot& slot : slots_) slot.parameter.gradient_tree().passes().list_losses(all);
+  for (const Slot& slot : slots_) slot.parameter.gradient_state().passes().list_losses(all);
   return all;
 }
 
@@ -200,7 +200,7 @@ void Optimizer::step() {
   }
   // All gradients are gone with a failed batch that the program knows of. The step is left out, as it would have been
   // before the program knew.
-  const auto dropped = [](const Slot& slot) { return slot.parameter.gradient_tree().dropped(); };
+  const auto dropped = [](const Slot& slot) { return slot.parameter.gradient_state().dropped(); };
   if (devices.empty() && std::ranges::any_of(slots_, dropped)) {
     zero_grad();
     add_random_steps(0);  // the next step draws as if the batch had not been there
@@ -283,7 +283,7 @@ void Optimizer::zero_grad() {
 
 void Optimizer::check_any(std::string_view what, std::span<const Array> gradients) const {
   if (std::ranges::any_of(gradients, &Array::defined)) return;
-  check(std::ranges::none_of(slots_, [](const Slot& slot) { return slot.parameter.gradient_tree().dropped(); }),
+  check(std::ranges::none_of(slots_, [](const Slot& slot) { return slot.parameter.gradient_state().dropped(); }),
         "{}: the gradients were dropped, because their batch failed: expected backward() of another batch before it",
         what);
   fail(
@@ -308,7 +308,7 @@ Array Optimizer::squared_norm(std::string_view what) const {
 void Optimizer::set_scales(std::vector<Array> scales) {
   if (!factor_) {
     factor_ = std::make_shared<char>();
-    for (const Slot& slot : slots_) slot.parameter.gradient_tree().set_factor(factor_);
+    for (const Slot& slot : slots_) slot.parameter.gradient_state().set_factor(factor_);
   }
   scales_ = std::move(scales);
 }
@@ -334,15 +334,15 @@ void Optimizer::map_gradients(const std::function<Tensor(const Tensor& gradient,
   std::vector<Array> found(slots_.size());
   for (std::size_t i = 0; i < slots_.size(); ++i) {
     const Parameter& p = slots_[i].parameter;
-    p.gradient_tree().check_summed();
-    if (p.initialized()) found[i] = p.gradient_tree().peek(home(i));
+    p.gradient_state().check_summed();
+    if (p.initialized()) found[i] = p.gradient_state().peek(home(i));
   }
   check_any("map_gradients", found);
   std::vector<Passes> passes(slots_.size());
   for (std::size_t i = 0; i < slots_.size(); ++i) {
     if (!found[i].defined()) continue;
     const Parameter& p = slots_[i].parameter;
-    passes[i] = p.gradient_tree().passes();
+    passes[i] = p.gradient_state().passes();
     // As the step would: optimizers round the factor to the gradient's type.
     if (const Array scale = scale_on(home(i)); scale.defined()) {
       const Array near = ops::to_device(scale, found[i].device(), {.non_blocking = true});
@@ -358,7 +358,7 @@ void Optimizer::map_gradients(const std::function<Tensor(const Tensor& gradient,
     scales.push_back(ops::where(skips, scale, ops::scalar_like(scale, 1)));
   }
   for (std::size_t i = 0; i < slots_.size(); ++i) {
-    if (found[i].defined()) slots_[i].parameter.gradient_tree().set(std::move(found[i]), std::move(passes[i]));
+    if (found[i].defined()) slots_[i].parameter.gradient_state().set(std::move(found[i]), std::move(passes[i]));
   }
   scales_ = std::move(scales);
   factor_.reset();

@@ -210,7 +210,7 @@ class Optimizer {
   // Factors of clipping and loss scaling for the next step: one for all devices, or one for each.
   std::vector<Array> scales_;
   std::uint64_t reports_ = 0;  // Engine::reports() when the factors were last good
-  // Parameters know that there are factors for as long as this exists; see GradientTree::set_factor().
+  // Parameters know that there are factors for as long as this exists; see ParameterGradient::set_factor().
   std::shared_ptr<void> factor_;
 };
 

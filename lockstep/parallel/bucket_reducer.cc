@@ -7,7 +7,7 @@
 #include <numeric>
 #include <tuple>
 
-#include "lockstep/autograd/gradient_tree.h"
+#include "lockstep/autograd/parameter_gradient.h"
 #include "lockstep/backend/backend.h"
 #include "lockstep/comm/tree_sum.h"
 #include "lockstep/engine/engine.h"
@@ -105,7 +105,7 @@ void BucketReducer::set_shares(const JobShares& shares) {
     check(first < last, "distributed data parallel: rank {} has no shard, expected at least one", r);
   }
   const auto waiting =
-      std::ranges::find_if(parameters_, [](const Parameter& p) { return p.gradient_tree().present(); });
+      std::ranges::find_if(parameters_, [](const Parameter& p) { return p.gradient_state().present(); });
   check(waiting == parameters_.end() && std::ranges::all_of(summed_, &Passes::empty),
         "distributed data parallel: shares change while gradients of an earlier backward() are still waiting: call "
         "step() or zero_grad() first");
@@ -202,19 +202,19 @@ Device BucketReducer::summing_device() const {
 
 void BucketReducer::attach() {
   for (const Parameter& p : parameters_) {
-    check(p.gradient_tree().reducer() == nullptr,
+    check(p.gradient_state().reducer() == nullptr,
           "parameter {}: another DistributedDataParallel sums its gradients; "
           "destroy that first",
           p.name());
   }
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    parameters_[i].gradient_tree().set_dtype(dtype_);
-    parameters_[i].gradient_tree().set_reducer(shared_from_this(), i);
+    parameters_[i].gradient_state().set_dtype(dtype_);
+    parameters_[i].gradient_state().set_reducer(shared_from_this(), i);
   }
 }
 
 void BucketReducer::detach() {
-  for (const Parameter& p : parameters_) p.gradient_tree().remove_reducer(*this);
+  for (const Parameter& p : parameters_) p.gradient_state().remove_reducer(*this);
 }
 
 void BucketReducer::end_backward(const BackwardPass& pass) {
@@ -228,10 +228,10 @@ void BucketReducer::end_backward(const BackwardPass& pass) {
   of_waiting_.forget_good(engine);
   if (waiting_) return;
   // Also parameters without a gradient in this pass: one of them would fail its whole bucket, by a sum of an earlier
-  // round or by what waits in its tree.
+  // round or by what waits in its gradient.
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    GradientTree& tree = parameters_[i].gradient_tree();
-    if (tree.waits()) tree.drop_failed(false);
+    ParameterGradient& gradient = parameters_[i].gradient_state();
+    if (gradient.waits()) gradient.drop_failed(false);
     drop_failed(i, false);
   }
   update_buckets();
@@ -244,7 +244,7 @@ void BucketReducer::end_backward(const BackwardPass& pass) {
     if (in_bucket(i)) {
       summed_[i].add(of_waiting_);
       summed_[i].forget_good(engine);
-    } else if (parameters_[i].gradient_tree().present()) {
+    } else if (parameters_[i].gradient_state().present()) {
       parameters_[i].zero_grad();
     }
   }
@@ -281,7 +281,7 @@ std::vector<std::vector<std::vector<Array>>> BucketReducer::take_gradients(const
   std::vector<std::vector<std::vector<Array>>> parts(bucket.parameters.size());
   for (std::size_t i = 0; i < parts.size(); ++i) {
     parts[i].resize(subtrees_.size());
-    for (auto& [shard, sum] : parameters_[bucket.parameters[i]].gradient_tree().take_subtrees()) {
+    for (auto& [shard, sum] : parameters_[bucket.parameters[i]].gradient_state().take_subtrees()) {
       auto after = std::ranges::find_if(subtrees_, [&](const auto& b) { return shard < b.first + b.second; });
       check(after != subtrees_.end() && shard >= after->first,
             "distributed data parallel: a gradient of shard {}, which "
@@ -304,7 +304,7 @@ void BucketReducer::gather_on_gpu(Bucket& bucket, std::vector<std::vector<std::v
       const bool single = std::ranges::count_if(subtree, &Array::defined) == 1;
       // The only gradient is the last one.
       const Array sum = single ? subtree.back()
-                               : parameters_[bucket.parameters[i]].gradient_tree().tree_sum(subtree, summing_device());
+                               : parameters_[bucket.parameters[i]].gradient_state().tree_sum(subtree, summing_device());
       if (sum.view().data != destination.view().data) ops::copy_(sum, destination);
       subtree = {destination};
     }

@@ -14,17 +14,17 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/autograd/gradient_reducer.h"
+#include "lockstep/autograd/reducer.h"
 #include "lockstep/ops/copy.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
 
 namespace lockstep {
 
-class BucketReducer : public GradientReducer, public std::enable_shared_from_this<BucketReducer> {
+class BucketReducer : public Reducer, public std::enable_shared_from_this<BucketReducer> {
  public:
   // Collective. Parameters are f32, and their shapes must be known and the same on all ranks. `shares`: which rank has
-  // which shards, at least one each. `dtype`: the type to which gradients are rounded (GradientTree::set_dtype) and in
-  // which they travel.
+  // which shards, at least one each. `dtype`: the type to which gradients are rounded (ParameterGradient::set_dtype)
+  // and in which they travel.
   BucketReducer(std::shared_ptr<Communicator> communicator, std::vector<Parameter> parameters, const JobShares& shares,
                 DType dtype, BucketOptions options);
   ~BucketReducer() override;

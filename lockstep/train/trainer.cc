@@ -10,9 +10,9 @@
 #include <map>
 #include <optional>
 
-#include "lockstep/autograd/gradient_tree.h"
 #include "lockstep/autograd/losses.h"
 #include "lockstep/autograd/no_grad.h"
+#include "lockstep/autograd/parameter_gradient.h"
 #include "lockstep/backend/backend.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/tree.h"
@@ -232,7 +232,7 @@ void Trainer::join_ranks() {
   const SplitOptions fixed{.shards = o.split.shards, .balance = {.weights = o.split.balance.weights}};
   if (ranks().alone()) {
     splitter_ = std::make_unique<BatchSplitter>(o.devices, fixed, o.communicator);
-    for (const Parameter& p : module_.parameters()) p.gradient_tree().set_dtype(o.gradients);
+    for (const Parameter& p : module_.parameters()) p.gradient_state().set_dtype(o.gradients);
     return;
   }
   try {

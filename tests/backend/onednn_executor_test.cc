@@ -38,8 +38,8 @@ struct WideConv {
 
   onednn::Problem problem() const {
     return {.kind = onednn::Kind::conv_forward,
-            .operands = {onednn::Operand::of(conv.x.view()), onednn::Operand::of(conv.w.view()),
-                         onednn::Operand::of(conv.bias.view()), onednn::Operand::of(conv.y.view())},
+            .operands = {onednn::OperandSpec::of(conv.x.view()), onednn::OperandSpec::of(conv.w.view()),
+                         onednn::OperandSpec::of(conv.bias.view()), onednn::OperandSpec::of(conv.y.view())},
             .conv = conv.options};
   }
   void run(onednn::Executor& executor, KernelContext& context) {
@@ -90,8 +90,8 @@ TEST(OnednnIsa, IsLimitedAsOurLoopsAre) {
     using namespace onednn;
     const bool native_bf16 = has_native_bf16();
     const Plan plan({.kind = Kind::conv_forward,
-                     .operands = {Operand{.shape = {1, 16, 8, 8}}, Operand{.shape = {16, 16, 3, 3}}, Operand{},
-                                  Operand{.shape = {1, 16, 6, 6}}}});
+                     .operands = {OperandSpec{.shape = {1, 16, 8, 8}}, OperandSpec{.shape = {16, 16, 3, 3}},
+                                  OperandSpec{}, OperandSpec{.shape = {1, 16, 6, 6}}}});
     std::fprintf(stderr, "simd %d, bf16 %d, %s\n", static_cast<int>(simd()), native_bf16,
                  plan.implementation().c_str());
     std::exit(simd() == Simd::scalar && !native_bf16 && plan.implementation().find("avx") == std::string::npos ? 0 : 1);

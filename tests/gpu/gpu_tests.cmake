@@ -14,7 +14,7 @@ function(gpu_tests PREFIX)
   lockstep_link_layers(${PREFIX}gpu_test ${ARGN} backend autograd comm)
 
   set(device_tests ops/copy_test autograd/functions_test autograd/batch_norm_test autograd/graph_test
-                   autograd/gradient_tree_test autograd/tensor_functions_test autograd/basis_test
+                   autograd/parameter_gradient_test autograd/tensor_functions_test autograd/basis_test
                    autograd/gradient_testing autograd/basis_functions autograd/loss_functions autograd/layer_functions
                    nn/batch_norm_test optim/optimizer_test
                    optim/loss_scaler_test parallel/data_parallel_test parallel/lockstep_property_test

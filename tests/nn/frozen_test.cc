@@ -1,8 +1,8 @@
 // Frozen parameters add no work to the backward pass.
 #include <algorithm>
 
-#include "lockstep/autograd/gradient_tree.h"
 #include "lockstep/autograd/node.h"
+#include "lockstep/autograd/parameter_gradient.h"
 #include "lockstep/engine/engine.h"
 #include "lockstep/nn/activations.h"
 #include "lockstep/nn/batch_norm.h"
@@ -43,7 +43,7 @@ class Frozen : public ::testing::Test {
     const Tensor root = loss();
     return task_names(runtime_.engine(), [&] { root.backward(); });
   }
-  bool has_gradient(const Parameter& p) { return p.gradient_tree().present(); }
+  bool has_gradient(const Parameter& p) { return p.gradient_state().present(); }
 
   Runtime runtime_{small_devices(2)};
   Device device_ = runtime_.devices()[0];

@@ -2,8 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "lockstep/autograd/gradient_tree.h"
 #include "lockstep/autograd/no_grad.h"
+#include "lockstep/autograd/parameter_gradient.h"
 #include "lockstep/nn/activations.h"
 #include "lockstep/nn/attention.h"
 #include "lockstep/nn/batch_norm.h"
@@ -163,7 +163,7 @@ TEST(Summary, LeavesNoTrace) {
   EXPECT_FALSE(net.at<Dropout>(3).training());
   EXPECT_EQ(net.buffer("1.num_batches_tracked").host_data().item<std::int64_t>(), 0);
   EXPECT_EQ(net.buffer("1.running_mean").host_data().to_vector<float>(), (std::vector<float>{0, 0, 0}));
-  for (const Parameter& p : net.parameters()) EXPECT_FALSE(p.gradient_tree().present());
+  for (const Parameter& p : net.parameters()) EXPECT_FALSE(p.gradient_state().present());
 }
 
 TEST(Summary, ErrorsLeaveNoTraceEither) {

@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "lockstep/autograd/gradient_tree.h"
+#include "lockstep/autograd/parameter_gradient.h"
 #include "lockstep/checkpoint/weights.h"
 #include "lockstep/models/lenet.h"
 #include "lockstep/models/mlp.h"
@@ -126,7 +126,7 @@ Outcome train_rank(const Recipe& recipe, Arrangement layout, std::shared_ptr<Pro
                                                                 .gradients = recipe.gradients,
                                                                 .buckets = {.bytes = 20000, .first_bytes = 1000}});
   } else {
-    for (const Parameter& p : net->parameters()) p.gradient_tree().set_dtype(recipe.gradients);
+    for (const Parameter& p : net->parameters()) p.gradient_state().set_dtype(recipe.gradients);
   }
   std::unique_ptr<Optimizer> optimizer;
   if (recipe.adam) {

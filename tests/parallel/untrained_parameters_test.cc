@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "lockstep/autograd/gradient_tree.h"
+#include "lockstep/autograd/parameter_gradient.h"
 #include "lockstep/checkpoint/weights.h"
 #include "lockstep/optim/adam.h"
 #include "lockstep/optim/optimizer.h"
@@ -83,7 +83,7 @@ TEST(UntrainedParameters, WhatNoOptimizerHasDoesNotTravelNorStay) {
       find_gradients();
       EXPECT_EQ(in_buckets(ddp), (std::vector<std::size_t>{2, 3}));
       for (std::size_t i : {0, 1}) {
-        EXPECT_FALSE(all[i].gradient_tree().present());
+        EXPECT_FALSE(all[i].gradient_state().present());
         EXPECT_FALSE(all[i].gradient().defined());
       }
       EXPECT_TRUE(all[2].gradient().defined());

@@ -6,7 +6,7 @@
 #include <mutex>
 #include <set>
 
-#include "lockstep/autograd/gradient_tree.h"
+#include "lockstep/autograd/parameter_gradient.h"
 #include "lockstep/checkpoint/weights.h"
 #include "lockstep/optim/sgd.h"
 #include "tests/expect_error.h"
@@ -278,7 +278,7 @@ TEST(Trainer, WhatItsOptimizerLeavesOutHasNoGradient) {
     trainer.on_update = [&](std::int64_t) {
       for (std::size_t i : {0, 1}) {
         EXPECT_FALSE(all[i].trainable());
-        EXPECT_FALSE(all[i].gradient_tree().present());
+        EXPECT_FALSE(all[i].gradient_state().present());
       }
     };
     trainer.train();

@@ -84,7 +84,7 @@ memory::dims weight_dims(const Problem& p) {
 Formats conv_formats(const Problem& p, std::optional<Layout> layout) {
   Formats f;
   auto image = [&](int role) {
-    const Operand& o = p.operands[role];
+    const OperandSpec& o = p.operands[role];
     auto dims = onednn_dims(o.shape);
     bool same = layout && same_order(o.layout, *layout, o.shape);
     f.given[role] = Desc(dims, onednn_type(o.dtype), onednn_tag(same ? *layout : o.layout));
@@ -94,12 +94,12 @@ Formats conv_formats(const Problem& p, std::optional<Layout> layout) {
   image(kY);
 
   // Gradients of weights are summed in f32 and stay f32.
-  const Operand& w = p.operands[kW];
+  const OperandSpec& w = p.operands[kW];
   DType type = p.is_output(kW) ? w.dtype : p.operands[kX].dtype;
   f.given[kW] = Desc(weight_dims(p), onednn_type(w.dtype), p.conv.groups > 1 ? Tag::goihw : Tag::oihw);
   f.wanted[kW] = Desc(weight_dims(p), onednn_type(type), Tag::any);
 
-  const Operand& bias = p.operands[kBias];
+  const OperandSpec& bias = p.operands[kBias];
   if (bias.shape.dim()) {
     f.given[kBias] = f.wanted[kBias] = Desc(onednn_dims(bias.shape), onednn_type(bias.dtype), Tag::x);
   }
@@ -157,7 +157,7 @@ dnnl::primitive_desc describe_conv(const dnnl::engine& engine, const Problem& p,
 Formats matmul_formats(const Problem& p) {
   Formats f;
   auto matrix = [&](int role, DType wanted, bool transposed) {
-    const Operand& o = p.operands[role];
+    const OperandSpec& o = p.operands[role];
     auto dims = onednn_dims(o.shape);
     memory::dims strides{dims[1], 1};
     if (transposed) {

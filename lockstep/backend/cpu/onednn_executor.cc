@@ -16,7 +16,7 @@ Executor::Executor(std::size_t most_plans) : most_plans_(most_plans) {
 void Executor::run(KernelContext& context, Problem problem, const std::array<View, kRoles>& views) {
   std::array<void*, kRoles> data{};
   for (int role = 0; role < kRoles; ++role) {
-    problem.operands[role] = Operand::of(views[role]);
+    problem.operands[role] = OperandSpec::of(views[role]);
     data[role] = views[role].data;
   }
   const std::shared_ptr<Plan> found = plan(context, problem);

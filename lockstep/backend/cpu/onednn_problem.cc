@@ -19,7 +19,7 @@ std::size_t ProblemHash::operator()(const Problem& p) const {
     hash ^= hash >> 32;
   };
   add(static_cast<int>(p.kind) | p.threads << 8 | p.transpose_x << 4 | p.transpose_w << 5);
-  for (const Operand& o : p.operands) {
+  for (const OperandSpec& o : p.operands) {
     add(static_cast<int>(o.dtype) | static_cast<int>(o.layout) << 8 | o.shape.dim() << 16);
     for (std::int64_t n : o.shape) add(n);
   }

@@ -17,20 +17,20 @@ enum class Kind : std::uint8_t { conv_forward, conv_backward_data, conv_backward
 enum Role : int { kX, kW, kBias, kY, kRoles };
 
 // A View without its data; an absent one has no axes.
-struct Operand {
+struct OperandSpec {
   DType dtype = DType::f32;
   Layout layout = Layout::plain;
   Shape shape;
 
-  static Operand of(const View& v) { return {v.dtype, v.layout, v.shape}; }
-  bool operator==(const Operand&) const = default;
+  static OperandSpec of(const View& v) { return {v.dtype, v.layout, v.shape}; }
+  bool operator==(const OperandSpec&) const = default;
 };
 
 // Everything that a plan depends on.
 struct Problem {
   Kind kind;
   int threads = 1;
-  std::array<Operand, kRoles> operands{};
+  std::array<OperandSpec, kRoles> operands{};
   Conv2dOptions conv{};
   bool transpose_x = false;  // matmul
   bool transpose_w = false;

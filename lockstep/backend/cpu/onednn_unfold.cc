@@ -86,7 +86,7 @@ void backward_weights_unfolded(Executor& executor, KernelContext& context, const
   a.layout = Layout::plain;
   a.shape = {pixels, o};
   Problem problem{.kind = Kind::matmul, .transpose_x = true};
-  problem.operands = {Operand::of(a), Operand::of(b), Operand{}, Operand::of(c)};
+  problem.operands = {OperandSpec::of(a), OperandSpec::of(b), OperandSpec{}, OperandSpec::of(c)};
   const std::shared_ptr<Plan> product = executor.plan(context, problem);
 
   const std::size_t b_bytes = round_up(b.bytes(), 64), c_bytes = round_up(c.bytes(), 64);

@@ -17,7 +17,7 @@ struct ReducedGradient {
   Array present;
 };
 
-class GradientReducer : public BackwardObserver {
+class Reducer : public BackwardObserver {
  public:
   // False: gradients are accumulated shard by shard until this is true again; see BackwardOptions::sync.
   virtual bool synchronizes() const = 0;

@@ -1,5 +1,11 @@
 // Internal: the gradient of one parameter: what backward passes summed (ShardTree), over all processes if there is a
-// reducer, and what the program made of the sum.
+// Reducer, and what the program made of the sum. A gradient passes through these, in this order:
+//
+//   Accumulator        adds what arrives at one place of a tensor during backward()
+//   Gradient           all that arrives at the tensor; TotalGradient is its sum
+//   ParameterGradient  adds that of a parameter by shard, over passes, in a ShardTree
+//   Reducer            adds the trees of all processes, in buckets (BucketReducer)
+//   ReducedGradient    the sum that an optimizer reads
 #pragma once
 
 #include <cstddef>
@@ -12,14 +18,14 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/autograd/gradient_reducer.h"
 #include "lockstep/autograd/passes.h"
+#include "lockstep/autograd/reducer.h"
 #include "lockstep/autograd/shard_tree.h"
 #include "lockstep/tensor/array.h"
 
 namespace lockstep {
 
-class GradientTree {
+class ParameterGradient {
  public:
   // One shard's gradient from one backward pass.
   void add(const BackwardPass& pass, int shard, const Array& gradient);
@@ -71,15 +77,16 @@ class GradientTree {
   // can travel between processes as bf16. The total is f32 either way. Drops what has been added.
   void set_dtype(DType dtype);
 
-  // From now on sum() covers all processes: this is the reducer's parameter `index`. An error if the tree already has a
+  // From now on sum() covers all processes: this is the reducer's parameter `index`. An error if there is a
   // reducer.
-  void set_reducer(std::shared_ptr<GradientReducer> reducer, std::size_t index);
-  // Does nothing if the tree has another reducer.
-  void remove_reducer(const GradientReducer& reducer);
-  const std::shared_ptr<GradientReducer>& reducer() const { return reducer_; }
-  // For the reducer: takes the waiting sums of disjoint subtrees, by first shard, out of this tree.
+  void set_reducer(std::shared_ptr<Reducer> reducer, std::size_t index);
+  // Does nothing if there is another reducer.
+  void remove_reducer(const Reducer& reducer);
+  const std::shared_ptr<Reducer>& reducer() const { return reducer_; }
+  // For the reducer: takes the waiting sums of disjoint subtrees, by first shard, out of here.
   std::vector<std::pair<std::size_t, Array>> take_subtrees();
-  // The sum of subtrees, each at the place of its first shard, as this tree adds them. Undefined leaves are missing.
+  // The sum of subtrees, each at the place of its first shard, as the ShardTree adds them. Undefined leaves are
+  // missing.
   Array tree_sum(std::span<const Array> leaves, Device device) const;
 
  private:
@@ -89,7 +96,7 @@ class GradientTree {
   bool synchronizes(const BackwardPass& pass) const { return pass.sync && (!reducer_ || reducer_->synchronizes()); }
 
   ShardTree sums_;
-  // Advances with each change of this tree; `mapped_` is the sum at `mapped_version_`.
+  // Advances with each change; `mapped_` is the sum at `mapped_version_`.
   std::uint64_t version_ = 0;
   Array given_;
   Passes of_given_;
@@ -106,7 +113,7 @@ class GradientTree {
   // The sum that was read while passes without `sync` waited; they go on waiting.
   Array read_;
   std::map<int, std::uint64_t> destinations_;  // by shard: the pass in which there was one
-  std::shared_ptr<GradientReducer> reducer_;
+  std::shared_ptr<Reducer> reducer_;
   std::size_t index_ = 0;
 };
 

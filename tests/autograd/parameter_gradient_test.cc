@@ -1,4 +1,4 @@
-#include "lockstep/autograd/gradient_tree.h"
+#include "lockstep/autograd/parameter_gradient.h"
 
 #include <algorithm>
 #include <bit>
@@ -36,7 +36,7 @@ Sum in_tree(const std::vector<Sum>& leaves) {
 
 std::vector<float> values_of(const Array& x) { return ops::host_readable(x).to_vector<float>(); }
 
-class GradientTreeTest : public ::testing::Test {
+class ParameterGradientTest : public ::testing::Test {
  protected:
   Array on(std::size_t device, const std::vector<float>& v) {
     return ops::to_device(Array::from(v, {static_cast<std::int64_t>(v.size())}), runtime_.devices()[device]);
@@ -44,7 +44,7 @@ class GradientTreeTest : public ::testing::Test {
   Device device(std::size_t i) { return runtime_.devices()[i]; }
 
   // Any subset of the shards, anywhere, in any order.
-  Sum add_round(GradientTree& tree, Random& random, std::size_t shards) {
+  Sum add_round(ParameterGradient& tree, Random& random, std::size_t shards) {
     std::vector<Sum> leaves(shards);
     std::vector<std::pair<double, std::size_t>> order;
     for (std::size_t s = 0; s < shards; ++s) {
@@ -68,8 +68,8 @@ class GradientTreeTest : public ::testing::Test {
 };
 
 // Nobody reads the gradients of a parameter that no optimizer trains, so they add up for as long as a program runs.
-TEST_F(GradientTreeTest, FewLossesAreKept) {
-  GradientTree tree;
+TEST_F(ParameterGradientTest, FewLossesAreKept) {
+  ParameterGradient tree;
   for (std::uint64_t pass = 1; pass <= 1000; ++pass) {
     const Array loss = on(0, {1});
     const auto failures = std::make_shared<FailureGroup>(std::vector{loss.resource()});
@@ -81,11 +81,11 @@ TEST_F(GradientTreeTest, FewLossesAreKept) {
   EXPECT_EQ(values_of(tree.sum(device(0)).sum), std::vector<float>{1000});
 }
 
-TEST_F(GradientTreeTest, SumsAreThoseOfTheShardsTree) {
+TEST_F(ParameterGradientTest, SumsAreThoseOfTheShardsTree) {
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
     SCOPED_TRACE(seed);
     Random random(seed);
-    GradientTree tree;
+    ParameterGradient tree;
     Sum expected = add_round(tree, random, static_cast<std::size_t>(random.integer(1, 13)));
     EXPECT_EQ(tree.present(), expected.has_value());
     Device where = device(static_cast<std::size_t>(random.integer(0, 7)));
@@ -97,11 +97,11 @@ TEST_F(GradientTreeTest, SumsAreThoseOfTheShardsTree) {
   }
 }
 
-TEST_F(GradientTreeTest, RoundsAreAddedOneAfterTheOther) {
+TEST_F(ParameterGradientTest, RoundsAreAddedOneAfterTheOther) {
   for (std::uint64_t seed = 0; seed < 50; ++seed) {
     SCOPED_TRACE(seed);
     Random random(seed);
-    GradientTree tree;
+    ParameterGradient tree;
     std::vector<float> expected;
     // Shard 0 is in every round, and first: it begins the next.
     for (int round = 0; round < 3; ++round) {
@@ -119,11 +119,11 @@ TEST_F(GradientTreeTest, RoundsAreAddedOneAfterTheOther) {
 }
 
 // Shards are added up over micro-batches first, wherever they are, then the tree is taken.
-TEST_F(GradientTreeTest, WithoutSynchronizationShardsAreAddedFirst) {
+TEST_F(ParameterGradientTest, WithoutSynchronizationShardsAreAddedFirst) {
   for (std::uint64_t seed = 0; seed < 50; ++seed) {
     SCOPED_TRACE(seed);
     Random random(seed);
-    GradientTree tree;
+    ParameterGradient tree;
     std::vector<Sum> leaves(5);
     for (int round = 0; round < 3; ++round) {
       const BackwardPass pass{.sync = round == 2};
@@ -142,8 +142,8 @@ TEST_F(GradientTreeTest, WithoutSynchronizationShardsAreAddedFirst) {
   }
 }
 
-TEST_F(GradientTreeTest, ASynchronizedRoundStaysApartFromLaterShards) {
-  GradientTree tree;
+TEST_F(ParameterGradientTest, ASynchronizedRoundStaysApartFromLaterShards) {
+  ParameterGradient tree;
   tree.add({}, 0, on(0, {1}));
   tree.add({}, 1, on(0, {2}));
   tree.add({.sync = false}, 0, on(0, {4}));
@@ -153,14 +153,14 @@ TEST_F(GradientTreeTest, ASynchronizedRoundStaysApartFromLaterShards) {
   EXPECT_FALSE(tree.sum(device(0)).sum.defined());
 }
 
-TEST_F(GradientTreeTest, AMissingSiblingChangesNothing) {
-  GradientTree tree;
+TEST_F(ParameterGradientTest, AMissingSiblingChangesNothing) {
+  ParameterGradient tree;
   tree.add({}, 2, on(1, {-0.0F}));
   EXPECT_TRUE(std::signbit(values_of(tree.sum(device(0)).sum).at(0)));
 }
 
-TEST_F(GradientTreeTest, TheSumStaysUntilMoreIsAdded) {
-  GradientTree tree;
+TEST_F(ParameterGradientTest, TheSumStaysUntilMoreIsAdded) {
+  ParameterGradient tree;
   EXPECT_FALSE(tree.sum(device(0)).sum.defined());
   tree.add({}, 0, on(0, {1}));
   tree.add({}, 1, on(1, {2}));
@@ -175,8 +175,8 @@ TEST_F(GradientTreeTest, TheSumStaysUntilMoreIsAdded) {
 }
 
 // 64 shards on one device leave at most one tensor for each bit of their number.
-TEST_F(GradientTreeTest, FewTensorsWait) {
-  GradientTree tree;
+TEST_F(ParameterGradientTest, FewTensorsWait) {
+  ParameterGradient tree;
   std::vector<float> v(1024, 1);
   for (int s = 0; s < 64; ++s) {
     tree.add({}, s, on(0, v));

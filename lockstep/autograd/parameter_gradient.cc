@@ -1,4 +1,4 @@
-#include "lockstep/autograd/gradient_tree.h"
+#include "lockstep/autograd/parameter_gradient.h"
 
 #include <utility>
 
@@ -20,17 +20,17 @@ Array if_present(const ReducedGradient& gradient) {
 
 }  // namespace
 
-void GradientTree::set_dtype(DType dtype) {
+void ParameterGradient::set_dtype(DType dtype) {
   check(dtype == DType::f32 || dtype == DType::bf16, "gradient: rounded to {}, expected f32 or bf16", name(dtype));
   clear();
   sums_ = ShardTree(dtype);
 }
 
-Array GradientTree::tree_sum(std::span<const Array> leaves, Device device) const {
+Array ParameterGradient::tree_sum(std::span<const Array> leaves, Device device) const {
   return sums_.tree_sum(leaves, device);
 }
 
-void GradientTree::add(const BackwardPass& pass, int shard, const Array& gradient) {
+void ParameterGradient::add(const BackwardPass& pass, int shard, const Array& gradient) {
   if (StepRecorder* recorder = StepRecorder::current()) {
     recorder->begin_gradient(this, !present());
   }
@@ -48,25 +48,25 @@ void GradientTree::add(const BackwardPass& pass, int shard, const Array& gradien
   sums_.add(pass, synchronizes(pass), shard, gradient);
 }
 
-void GradientTree::abandon(const BackwardPass& pass) {
+void ParameterGradient::abandon(const BackwardPass& pass) {
   if (latest_pass_ != pass.number || !before_) return;
   sums_ = std::move(*before_);
   before_.reset();
   ++version_;
 }
 
-void GradientTree::passed(const BackwardPass& pass) {
+void ParameterGradient::passed(const BackwardPass& pass) {
   if (latest_pass_ == pass.number) before_.reset();
 }
 
-Passes GradientTree::passes() const {
+Passes ParameterGradient::passes() const {
   Passes all = sums_.passes();
   all.add(of_given_);
   if (reducer_) all.add(reducer_->passes(index_));
   return all;
 }
 
-void GradientTree::drop_failed(bool read) {
+void ParameterGradient::drop_failed(bool read) {
   bool dropped = sums_.drop_failed(read);
   if (reducer_ && reducer_->drop_failed(index_, read)) dropped = true;
   if (given_.defined() && of_given_.drop_failed(*given_.storage()->engine, std::span(&given_, 1), read)) {
@@ -79,14 +79,14 @@ void GradientTree::drop_failed(bool read) {
   read_ = {};
 }
 
-Array GradientTree::destination(const BackwardPass& pass, int shard, Device device) {
+Array ParameterGradient::destination(const BackwardPass& pass, int shard, Device device) {
   if (!reducer_ || !synchronizes(pass) || sums_.waits()) return {};
   // A parameter that is used twice: the second gradient is added to the first one.
   if (std::exchange(destinations_[shard], pass.number) == pass.number) return {};
   return reducer_->destination(index_, shard, device);
 }
 
-ReducedGradient GradientTree::sum_of_passes(Device device) {
+ReducedGradient ParameterGradient::sum_of_passes(Device device) {
   if (reducer_) return reducer_->sum(index_, device);
   if (!sums_.waits()) return {sums_.sum(device), {}};
   // The waiting sums are merged in a copy. If reading merged the sums themselves, later passes would begin another
@@ -96,7 +96,7 @@ ReducedGradient GradientTree::sum_of_passes(Device device) {
   return {read_, {}};
 }
 
-ReducedGradient GradientTree::mapped_sum(Device device) {
+ReducedGradient ParameterGradient::mapped_sum(Device device) {
   ReducedGradient found = sum_of_passes(device);
   if (!hooks_.empty()) {
     found = {if_present(found), {}};
@@ -113,7 +113,7 @@ ReducedGradient GradientTree::mapped_sum(Device device) {
   return {ops::where(ops::to_device(found.present, device, {.non_blocking = true}), both, given), {}};
 }
 
-ReducedGradient GradientTree::sum(Device device) {
+ReducedGradient ParameterGradient::sum(Device device) {
   drop_failed(true);
   // Where it adds up gradients of several passes, each reports its own failure.
   const FailureScope scope(latest_failures_);
@@ -126,15 +126,15 @@ ReducedGradient GradientTree::sum(Device device) {
   return {ops::readable_from(mapped_.sum, device), ops::readable_from(mapped_.present, device)};
 }
 
-Array GradientTree::peek(Device device) { return if_present(sum(device)); }
+Array ParameterGradient::peek(Device device) { return if_present(sum(device)); }
 
-void GradientTree::check_summed() const {
+void ParameterGradient::check_summed() const {
   check(!sums_.waits() && (!reducer_ || !reducer_->waits()),
         "gradient: it is not summed yet: expected a backward() with sync, and no no_sync() guard, before it is set or "
         "mapped");
 }
 
-void GradientTree::set(Array gradient, Passes passes) {
+void ParameterGradient::set(Array gradient, Passes passes) {
   check_summed();
   clear();
   given_ = std::move(gradient);
@@ -142,18 +142,18 @@ void GradientTree::set(Array gradient, Passes passes) {
   if (StepRecorder* recorder = StepRecorder::current()) recorder->begin_gradient(this, true);
 }
 
-int GradientTree::add_hook(Hook hook) {
+int ParameterGradient::add_hook(Hook hook) {
   ++version_;
   hooks_.emplace(next_hook_, std::move(hook));
   return next_hook_++;
 }
 
-void GradientTree::remove_hook(int number) {
+void ParameterGradient::remove_hook(int number) {
   ++version_;
   hooks_.erase(number);
 }
 
-void GradientTree::clear() {
+void ParameterGradient::clear() {
   if (StepRecorder* recorder = StepRecorder::current()) recorder->end_gradient(this);
   ++version_;
   dropped_ = false;
@@ -166,19 +166,19 @@ void GradientTree::clear() {
   if (reducer_) reducer_->clear(index_);
 }
 
-void GradientTree::set_reducer(std::shared_ptr<GradientReducer> reducer, std::size_t index) {
+void ParameterGradient::set_reducer(std::shared_ptr<Reducer> reducer, std::size_t index) {
   check(!reducer_, "gradient: there is a reducer already");
   clear();
   reducer_ = std::move(reducer);
   index_ = index;
 }
 
-void GradientTree::remove_reducer(const GradientReducer& reducer) {
+void ParameterGradient::remove_reducer(const Reducer& reducer) {
   if (reducer_.get() != &reducer) return;
   clear();
   reducer_ = nullptr;
 }
 
-std::vector<std::pair<std::size_t, Array>> GradientTree::take_subtrees() { return sums_.take_subtrees(); }
+std::vector<std::pair<std::size_t, Array>> ParameterGradient::take_subtrees() { return sums_.take_subtrees(); }
 
 }  // namespace lockstep
