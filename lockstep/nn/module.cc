@@ -14,6 +14,7 @@
 #include "lockstep/nn/parameter_change.h"
 #include "lockstep/runtime/default_runtime.h"
 #include "lockstep/runtime/device_state.h"
+#include "lockstep/runtime/runtime.h"
 
 namespace lockstep {
 namespace {
@@ -59,7 +60,7 @@ Module::~Module() = default;
 
 Module::Module(Module&& other) : Module() {
   check(other.eval_guards_ == 0, "module: moved while an EvalGuard holds it, expected after the guard's end");
-  for (const Child& child : children_) {
+  for (const Child& child : other.children_) {
     if (child.owner || child.name.empty()) continue;
     fail(
         "module: child '{}' is a member, which cannot move: make the module where it stays, as in append<M>(...), or "
@@ -294,7 +295,7 @@ void Module::put(std::string_view path, std::shared_ptr<Module> with) {
   Child& child = parent.children_[static_cast<std::size_t>(&old - parent.children_.data())];
   check(child.slot || parent.takes_any_child(),
         "replace: '{}' is {}, which {} keeps by its class, so {} cannot take its place: expected a {}, or a child that "
-        "{} holds in a Slot",
+        "{} holds in a ModuleSlot",
         path, child.module->str(), parent.kind(), with->str(), child.module->kind(), parent.kind());
   child.module->link_->parent.reset();
   with->link_->parent = parent.link_;
@@ -303,9 +304,9 @@ void Module::put(std::string_view path, std::shared_ptr<Module> with) {
   child.owner = std::move(with);
 }
 
-Tensor Slot::operator()(const Tensor& x) const { return (**module_)(x); }
-Module& Slot::operator*() const { return **module_; }
-Module* Slot::operator->() const { return module_->get(); }
+Tensor ModuleSlot::operator()(const Tensor& x) const { return (**module_)(x); }
+Module& ModuleSlot::operator*() const { return **module_; }
+Module* ModuleSlot::operator->() const { return module_->get(); }
 
 std::shared_ptr<ModuleLink> Module::parent_link(const Module& module) { return module.link_->parent.lock(); }
 void Module::adopt(Module& module, const std::shared_ptr<ModuleLink>& parent) { module.link_->parent = parent; }
@@ -412,11 +413,11 @@ void Module::add(std::string name, Module& child) {
   if (child.link_->parent.expired()) child.link_->parent = link_;
 }
 
-Slot Module::add_slot(std::string name, std::shared_ptr<Module> child) {
+ModuleSlot Module::add_slot(std::string name, std::shared_ptr<Module> child) {
   auto place = std::make_shared<std::shared_ptr<Module>>(child);
   add(std::move(name), std::move(child));
   children_.back().slot = place;
-  return Slot(std::move(place));
+  return ModuleSlot(std::move(place));
 }
 
 void Module::add(std::string name, std::shared_ptr<Module> child) {

@@ -28,7 +28,7 @@
 
 #include "lockstep/autograd/functions.h"
 #include "lockstep/nn/parameter.h"
-#include "lockstep/nn/slot.h"
+#include "lockstep/nn/module_slot.h"
 
 namespace LOCKSTEP_API lockstep {
 
@@ -108,7 +108,7 @@ class Module {
   //   net.replace("fc", Linear(512, 5));
   //
   // A module of the same class takes the old one's place in memory, so references to it stay. One of another class
-  // takes the place of a child of a Sequential or of a Slot (nn/slot.h); elsewhere it is an error, because the parent's
+  // takes the place of a child of a Sequential or of a ModuleSlot (nn/module_slot.h); elsewhere it is an error, because the parent's
   // class names the child's. The new parameters begin where the others are. Throws if an optimizer or
   // DistributedDataParallel has parameters of the old module: replace it first.
   template <std::derived_from<Module> M>
@@ -196,9 +196,9 @@ class Module {
   }
 
   // A child that replace() may replace by one of another class.
-  Slot add_slot(std::string name, std::shared_ptr<Module> child);
+  ModuleSlot add_slot(std::string name, std::shared_ptr<Module> child);
   template <typename M, typename... Args>
-  Slot make_slot(std::string name, Args&&... args) {
+  ModuleSlot make_slot(std::string name, Args&&... args) {
     return add_slot(std::move(name), std::make_shared<M>(std::forward<Args>(args)...));
   }
 
@@ -213,7 +213,7 @@ class Module {
     std::string name;
     Module* module;
     std::shared_ptr<Module> owner;
-    std::shared_ptr<std::shared_ptr<Module>> slot = {};  // of a Slot: the same module
+    std::shared_ptr<std::shared_ptr<Module>> slot = {};  // of a ModuleSlot: the same module
   };
   const std::vector<Child>& children() const { return children_; }
   // Whether forward() finds its children here, so that they may be of any class.

@@ -1,7 +1,7 @@
 // A child of a model that may be replaced by a module of another class.
 //
 //   struct Net : Module {
-//     Slot head = make_slot<Linear>("head", 512, 10);
+//     ModuleSlot head = make_slot<Linear>("head", 512, 10);
 //     Tensor forward(const Tensor& x) override { return head(x); }
 //   };
 //   net.replace("head", Sequential(Linear(512, 64), ReLU(), Linear(64, 5)));
@@ -17,7 +17,7 @@ namespace LOCKSTEP_API lockstep {
 class Module;  // nn/module.h
 
 // Module::make_slot() and add_slot() make it.
-class Slot {
+class ModuleSlot {
  public:
   Tensor operator()(const Tensor& x) const;
   Module& operator*() const;
@@ -25,7 +25,7 @@ class Slot {
 
  private:
   friend class Module;
-  explicit Slot(std::shared_ptr<std::shared_ptr<Module>> module) : module_(std::move(module)) {}
+  explicit ModuleSlot(std::shared_ptr<std::shared_ptr<Module>> module) : module_(std::move(module)) {}
   std::shared_ptr<std::shared_ptr<Module>> module_;
 };
 
