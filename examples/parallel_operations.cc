@@ -61,7 +61,7 @@ void one_device(std::int64_t size, int length) {
   Runtime all_cores({.devices = "cpu:0", .threads_per_shard = 0});
   // Rows whose sums are about 1, so that long products stay finite.
   auto matrix = [&](Runtime& runtime) {
-    return rand({size, size}, {.device = runtime.devices()[0]}) * (2.0 / static_cast<double>(size));
+    return rand({size, size}, {.device = runtime.devices()[0], .seed = 0}) * (2.0 / static_cast<double>(size));
   };
   const Tensor x = matrix(one_core), z = matrix(all_cores);
   auto in_parallel = [&] {

@@ -44,6 +44,7 @@
 // Devices.
 #include "lockstep/device/device.h"
 #include "lockstep/ops/inter_op_parallel_guard.h"
+#include "lockstep/runtime/default_runtime.h"
 #include "lockstep/runtime/runtime.h"
 #include "lockstep/runtime/timeline.h"
 

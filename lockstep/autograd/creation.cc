@@ -118,7 +118,15 @@ template <typename Value>
 Tensor random(std::string_view name, const Shape& shape, const RandomOptions& options, Draw draw, const Value& value) {
   check_shape(name, shape);
   check_floating(name, options.dtype);
-  const RandomKey key = random_key(options.seed, {hash_name(name)});
+  check(!options.seed || !options.key, "{}: a seed and a key are given, expected at most one of them", name);
+  RandomKey key;
+  if (options.seed) {
+    key = random_key(*options.seed, {hash_name(name)});
+  } else {
+    // Not the key itself: other functions may draw by it.
+    key = options.key ? random_key(options.key->seed, {options.key->stream, hash_name(name)})
+                      : ops::next_key(options.device, name);
+  }
   const Array y = allocate(shape, options.dtype, options.device);
   if (options.device.is_host()) {
     fill_on_host(y, [&](std::int64_t i) { return value(key, static_cast<std::uint64_t>(i)); });

@@ -1,7 +1,7 @@
 // Functions that create tensors. The results have no history. There are two ways to place a tensor:
 //
 //   Tensor a = zeros({2, 3}, {.device = device});                // whole: on a device, or in host memory
-//   Tensor b = randn({64, 5}, {.device = device, .seed = 7});    // the same numbers on every device
+//   Tensor b = randn({64, 5}, {.device = device});               // other numbers in each call; {.seed = 7}: the same
 //   Tensor h = zeros({kBatch, hidden}, like(x));                 // where x lies, with as many samples as x
 #pragma once
 
@@ -11,14 +11,20 @@
 #include <optional>
 
 #include "lockstep/autograd/tensor.h"
+#include "lockstep/base/random.h"
 
 namespace LOCKSTEP_API lockstep {
 
 struct RandomOptions {
   DType dtype = DType::f32;
   Device device = kHost;
-  // Equal seeds give equal numbers, on every device and in every call.
-  std::uint64_t seed = 0;
+  // Equal seeds give equal numbers, on every device and in every call, and so do equal keys. With neither, each call
+  // draws anew, by the key (seed, step, shard, number of earlier draws) of the device's Runtime or, for host memory, of
+  // the program's: the same numbers in every run and on any devices; see RuntimeOptions::seed and manual_seed(). Such a
+  // call is an error in Dataset::get, where a loader's threads would decide the order, and a RecordedStep cannot repeat
+  // it.
+  std::optional<std::uint64_t> seed = {};
+  std::optional<RandomKey> key = {};
 };
 
 // In the shape of a tensor made like() another one: the number of samples.
@@ -53,8 +59,8 @@ Tensor ones(const Shape& shape, const Like& like);
 Tensor rand(const Shape& shape, const RandomOptions& options = {});
 // Normal, of mean 0 and standard deviation 1.
 Tensor randn(const Shape& shape, const RandomOptions& options = {});
-// For noise in a forward pass. As in dropout, the key comes from the device's random state (seed, step, shard,
-// operation). A RecordedStep cannot repeat these calls. x must be on a device: host memory has no random state.
+// For noise in a forward pass. As in dropout, each shard draws by a key of its own. As without a seed above, each call
+// draws anew. x must be on a device.
 Tensor rand(const Shape& shape, const Like& like);
 Tensor randn(const Shape& shape, const Like& like);
 

@@ -7,7 +7,7 @@
 #include <mutex>
 #include <thread>
 
-#include "lockstep/runtime/random_state.h"
+#include "lockstep/runtime/living_runtimes.h"
 
 namespace lockstep {
 
@@ -87,6 +87,7 @@ class DataLoader::Prefetcher {
       keys.push_back(random_key(*options_.seed, {hash_name("transform"), static_cast<std::uint64_t>(epoch_),
                                                  static_cast<std::uint64_t>(index)}));
     }
+    const KeyedScope scope("Dataset::get");
     Example batch = dataset_->batch(indices, keys);
     if (none) {
       for (Tensor& part : batch) part = part.narrow(0, 0);

@@ -2,6 +2,7 @@
 
 #include "lockstep/ops/copy.h"
 #include "lockstep/ops/launch.h"
+#include "lockstep/runtime/living_runtimes.h"
 #include "lockstep/runtime/step_recorder.h"
 
 namespace lockstep::ops {
@@ -15,16 +16,17 @@ void normal_(const Array& y, RandomKey key, double mean, double stddev) {
 }
 
 RandomKey next_key(Device device, std::string_view what) {
-  DeviceState& state = state_of(device, what);
+  KeyedScope::check_draw(what);
   if (StepRecorder* const recorder = StepRecorder::current())
     recorder->refuse(fmt::format("{} draws random numbers", what));
-  return state.random->next(ShardScope::current());
+  RandomState& random = device.is_host() ? current_random(what) : *state_of(device, what).random;
+  return random.next(ShardScope::current());
 }
 
 DropoutKey next_dropout_key(Device device) {
-  DeviceState& state = state_of(device, "dropout");
   StepRecorder* const recorder = StepRecorder::current();
-  if (!recorder) return {state.random->next(ShardScope::current())};
+  if (!recorder || device.is_host()) return {next_key(device, "dropout")};
+  DeviceState& state = state_of(device, "dropout");
   const RecordingPause pause;
   const Array place = empty({2}, DType::i64, device);
   const auto draw = [random = state.random, place, shard = ShardScope::current()] {

@@ -10,8 +10,8 @@ namespace lockstep::ops {
 void uniform_(const Array& y, RandomKey key, double low, double high);
 void normal_(const Array& y, RandomKey key, double mean, double stddev);
 
-// The next key of `device`'s random state for the current shard. A step that is being recorded cannot be repeated after
-// it.
+// The next key of `device`'s random state for the current shard; kHost: of current_random(). A step that is being
+// recorded cannot be repeated after it.
 RandomKey next_key(Device device, std::string_view what);
 
 // The values that decide a mask.

@@ -9,45 +9,31 @@
 namespace lockstep {
 namespace {
 
-// Of the living Runtimes, in the order of their creation.
-struct LivingRandomStates {
-  std::mutex mutex;
-  std::vector<const RandomState*> all;
-};
-
-// Made with the first Runtime, and never destroyed: a Runtime may be a global object.
-LivingRandomStates& living() {
-  static auto& states = *new LivingRandomStates;
-  return states;
-}
+thread_local const char* keyed_scope = nullptr;
 
 }  // namespace
 
-std::uint64_t default_seed(std::string_view what) {
-  std::scoped_lock lock(living().mutex);
-  const auto& all = living().all;
-  for (const RandomState* random : all) {
-    check(random->seed() == all[0]->seed(),
-          "{}: this process has Runtimes with seed {} and with seed {}, expected the seed in the options", what,
-          all[0]->seed(), random->seed());
-  }
-  return all.empty() ? 0 : all[0]->seed();
-}
-
-DefaultSeed::DefaultSeed(std::shared_ptr<const RandomState> random) : random_(std::move(random)) {
-  std::scoped_lock lock(living().mutex);
-  living().all.push_back(random_.get());
-}
-
-DefaultSeed::~DefaultSeed() {
-  std::scoped_lock lock(living().mutex);
-  std::erase(living().all, random_.get());
+KeyedScope::KeyedScope(const char* where) : outer_(std::exchange(keyed_scope, where)) {}
+KeyedScope::~KeyedScope() { keyed_scope = outer_; }
+void KeyedScope::check_draw(std::string_view what) {
+  check(keyed_scope == nullptr,
+        "{}: in {}, the order of draws depends on threads, expected a seed, or the key of get(index, key) as "
+        "{{.key = key}}",
+        what, keyed_scope == nullptr ? "" : keyed_scope);
 }
 
 void RandomState::set_seed(std::uint64_t seed) {
   std::scoped_lock lock(mutex_);
   seed_ = seed;
   draws_.clear();
+}
+
+void RandomState::restart(std::uint64_t seed) {
+  std::scoped_lock lock(mutex_);
+  seed_ = seed;
+  step_ = 0;
+  draws_.clear();
+  updates_.clear();
 }
 
 std::uint64_t RandomState::seed() const {

@@ -18,6 +18,8 @@ namespace lockstep {
 class RandomState {
  public:
   void set_seed(std::uint64_t seed);
+  // The same, at step 0.
+  void restart(std::uint64_t seed);
   std::uint64_t seed() const;
   // Begins a step: every shard's draws count from zero again. Loading a checkpoint sets the step that it contains.
   void set_step(std::uint64_t step);
@@ -56,20 +58,19 @@ class RandomState {
   std::uint64_t models_ = 0;
 };
 
-// The seed that loaders and samplers follow if their options name none: that of this process's Runtimes, 0 without one.
-// Throws if they have different seeds; `what` names who asks. See docs/decisions/36-one-seed-by-default.md.
-std::uint64_t default_seed(std::string_view what);
-
-// While it lives, default_seed() is the seed of `random`. Each Runtime has one.
-class DefaultSeed {
+// In its scope, operations of this thread must not draw from a random state, because the order of the draws would
+// depend on threads: each needs a seed or a key of its own. `where` outlives the scope: "Dataset::get".
+class KeyedScope {
  public:
-  explicit DefaultSeed(std::shared_ptr<const RandomState> random);
-  ~DefaultSeed();
-  DefaultSeed(const DefaultSeed&) = delete;
-  DefaultSeed& operator=(const DefaultSeed&) = delete;
+  explicit KeyedScope(const char* where);
+  ~KeyedScope();
+  KeyedScope(const KeyedScope&) = delete;
+  KeyedScope& operator=(const KeyedScope&) = delete;
+  // Throws in such a scope; `what` names the operation.
+  static void check_draw(std::string_view what);
 
  private:
-  std::shared_ptr<const RandomState> random_;
+  const char* outer_;
 };
 
 }  // namespace lockstep

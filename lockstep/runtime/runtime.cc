@@ -6,6 +6,7 @@
 #include "lockstep/backend/openmp_threads.h"
 #include "lockstep/device/cgroup.h"
 #include "lockstep/device/topology.h"
+#include "lockstep/runtime/living_runtimes.h"
 #include "lockstep/runtime/make_device.h"
 
 namespace lockstep {
@@ -55,7 +56,19 @@ DeviceState& state_of(Device device, std::string_view what) {
   return *const_cast<DeviceState*>(static_cast<const DeviceState*>(device.info()));
 }
 
-Runtime::Runtime(RuntimeOptions given) : random_(std::make_shared<RandomState>()) {
+Runtime::Runtime(RuntimeOptions options) : Runtime(options, std::make_shared<RandomState>()) {
+  const RandomState& before = *process_random();
+  if (options.seed) {
+    random_->set_seed(*options.seed);
+  } else {
+    random_->set_seed(before.seed());
+    // A step later, no key repeats anyway.
+    if (before.step() == 0) random_->set_position(before.position());
+  }
+  living_ = std::make_shared<const LivingRuntime>(*this);
+}
+
+Runtime::Runtime(RuntimeOptions given, std::shared_ptr<RandomState> random) : random_(std::move(random)) {
   const RuntimeOptions options = resolved(std::move(given));
   check(options.cpu_devices >= 1 && options.cpu_devices <= kMostRuntimeDevices,
         "runtime: {} CPU devices, expected 1 to {}", options.cpu_devices, kMostRuntimeDevices);
@@ -65,8 +78,6 @@ Runtime::Runtime(RuntimeOptions given) : random_(std::make_shared<RandomState>()
                                                    .cores = static_cast<int>(available_cpus().size()),
                                                    .slow_wait = options.slow_wait,
                                                    .on_slow_wait = options.on_slow_wait});
-  random_->set_seed(options.seed);
-  default_seed_ = std::make_shared<const DefaultSeed>(random_);
   auto cpus = split_cpus(available_cpus(), options.cpu_devices, options.cores_per_device);
   threads_per_shard_ =
       options.threads_per_shard > 0 ? options.threads_per_shard : static_cast<int>(cpus.front().size());
@@ -149,6 +160,7 @@ void Runtime::add_gpus(const DeviceParts& parts) {
 }
 
 Runtime::~Runtime() {
+  living_.reset();
   try {
     engine_->wait_all();
   } catch (const Error&) {

@@ -1,14 +1,17 @@
-// The runtime owns the devices, the engine, and the back ends; no other class knows them all. There are no globals: a
-// program makes a Runtime, asks it for devices, and works with those.
+// The runtime owns the devices, the engine, and the back ends; no other class knows them all. A program that needs more
+// than the defaults makes one, and asks it for devices:
 //
-//   Runtime runtime({.devices = 2});
+//   Runtime runtime({.devices = 2, .seed = 7});
 //   std::vector<Device> devices = runtime.devices();
+//
+// Without one, default_runtime() is the process's: see default_runtime.h.
 #pragma once
 
 #include <chrono>
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,10 +20,11 @@
 
 namespace LOCKSTEP_API lockstep {
 
-class Engine;        // engine/engine.h
-class DefaultSeed;   // runtime/random_state.h
-class RandomState;   // runtime/random_state.h
-struct DeviceState;  // runtime/device_state.h
+class Engine;           // engine/engine.h
+class LivingRuntime;    // runtime/living_runtimes.h
+class ProcessRuntimes;  // runtime/default_runtime.cc
+class RandomState;      // runtime/random_state.h
+struct DeviceState;     // runtime/device_state.h
 
 // The devices that a Runtime should have: a number, for that many GPUs, or CPU devices if there is no GPU (see
 // find_devices); a list, as for Runtime::devices(): "cpu:0,cpu:1", "cuda:0"; or "auto", for all GPUs, or one CPU device
@@ -74,9 +78,10 @@ struct RuntimeOptions {
   std::filesystem::path cuda_algorithms = {};
   // Computes with the reference kernels: every dtype, f64 arithmetic, slow.
   bool reference_backend = false;
-  // The seed of dropout and rand(shape, like). InitializeOptions, TrainerOptions, and the options of loaders and
-  // samplers follow it unless they name a seed of their own.
-  std::uint64_t seed = 0;
+  // The seed of dropout, rand, and randn. InitializeOptions, TrainerOptions, and the options of loaders and samplers
+  // follow it unless they name a seed of their own. Unset: that of manual_seed(), or 0, and the draws go on behind those
+  // that the process has made without a Runtime.
+  std::optional<std::uint64_t> seed = {};
   // Bytes that one CPU device may use; 0: as much as the other CPU devices leave. Together they may use the memory of
   // this process (the machine's, or its control group's limit), or this limit if it is larger.
   std::size_t memory_limit = 0;
@@ -114,15 +119,18 @@ class Runtime {
   void synchronize(Device device);
 
  private:
+  friend class ProcessRuntimes;
+  // Not one of the program's own.
+  Runtime(RuntimeOptions options, std::shared_ptr<RandomState> random);
   void add_gpus(const struct DeviceParts& parts);
   void choose(const WantedDevices& wanted);
 
   std::shared_ptr<Engine> engine_;
   std::shared_ptr<RandomState> random_;
-  std::shared_ptr<const DefaultSeed> default_seed_;
   std::vector<std::shared_ptr<DeviceState>> states_;
   std::vector<Device> devices_, all_devices_;
   int threads_per_shard_ = 1;
+  std::shared_ptr<const LivingRuntime> living_;
 };
 
 // "[cpu:0, cpu:1]"

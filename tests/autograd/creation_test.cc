@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
 #include <sstream>
 
 #include "lockstep/autograd/functions.h"
@@ -107,6 +108,32 @@ TEST_F(CreationTest, RandomNumbersFollowFromTheSeedAlone) {
   EXPECT_NEAR(sum / 1e4, 0, 0.05);
   EXPECT_NEAR(squares / 1e4, 1, 0.05);
   EXPECT_ERROR(rand({2}, {.dtype = DType::i64}), "rand: i64 elements, expected a floating type");
+}
+
+TEST_F(CreationTest, WithoutASeedEachCallDrawsAnew) {
+  const auto draws = [](Runtime& runtime, int device) {
+    runtime.random().restart(3);
+    std::vector<float> all;
+    for (const Device place : {runtime.devices()[static_cast<std::size_t>(device)], kHost}) {
+      for (int i = 0; i < 2; ++i) {
+        for (float z : randn({4}, {.device = place}).to_vector<float>()) all.push_back(z);
+      }
+    }
+    runtime.random().add_steps(1);
+    for (float z : randn({4}).to_vector<float>()) all.push_back(z);
+    return all;
+  };
+  const std::vector<float> found = draws(runtime_, 0);
+  EXPECT_EQ(std::set<float>(found.begin(), found.end()).size(), 20U);
+  EXPECT_EQ(draws(runtime_, 1), found);
+}
+
+TEST_F(CreationTest, AKeyDecidesTheNumbers) {
+  const RandomKey key = random_key(3, {4});
+  const std::vector<float> found = randn({5}, {.key = key}).to_vector<float>();
+  EXPECT_EQ(randn({5}, {.device = devices_[1], .key = key}).to_vector<float>(), found);
+  EXPECT_NE(randn({5}, {.key = random_key(3, {5})}).to_vector<float>(), found);
+  EXPECT_ERROR(rand({2}, {.seed = 1, .key = key}), "rand: a seed and a key are given, expected at most one of them");
 }
 
 TEST_F(CreationTest, AStateOfABatchIsCutAsTheBatch) {

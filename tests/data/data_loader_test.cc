@@ -6,8 +6,10 @@
 #include <chrono>
 #include <cstdlib>
 #include <numeric>
+#include <set>
 #include <thread>
 
+#include "lockstep/autograd/creation.h"
 #include "lockstep/data/data_loader.h"
 #include "lockstep/data/sampler.h"
 #include "lockstep/data/tensor_dataset.h"
@@ -294,6 +296,30 @@ TEST_P(Loader, FollowsTheSeedOfTheRuntime) {
     EXPECT_EQ(with(7), seven);
   }
   EXPECT_EQ(with({}), seven);
+}
+
+struct Noise : Dataset {
+  explicit Noise(bool keyed) : keyed(keyed) {}
+  std::int64_t size() const override { return 6; }
+  Example get(std::int64_t) const override { return {}; }
+  Example get(std::int64_t, RandomKey key) const override { return {keyed ? randn({2}, {.key = key}) : randn({2})}; }
+  bool keyed;
+};
+
+TEST_P(Loader, RandomNumbersOfAnExampleNeedAKey) {
+  const auto all = [&](bool keyed) {
+    std::vector<float> found;
+    for (const Example& batch : DataLoader(std::make_shared<Noise>(keyed), {.batch_size = 4, .workers = GetParam()})) {
+      for (float z : batch[0].to_vector<float>()) found.push_back(z);
+    }
+    return found;
+  };
+  const std::vector<float> found = all(true);
+  EXPECT_EQ(std::set<float>(found.begin(), found.end()).size(), 12U);
+  EXPECT_EQ(all(true), found);
+  EXPECT_ERROR(all(false),
+               "randn: in Dataset::get, the order of draws depends on threads, expected a seed, or the key");
+  EXPECT_EQ(randn({2}).numel(), 2);  // outside, numbers are drawn as ever
 }
 
 INSTANTIATE_TEST_SUITE_P(Workers, Loader, ::testing::Values(0, 1, 4));

@@ -44,6 +44,7 @@ TEST(RecordedStep, RefusesWhatCannotBeRepeated) {
     for (const Parameter& p : net.parameters()) p.zero_grad();
     sum(net(x.reshape({1, 2}))).backward();
   });
+  expect_refused("randn draws random numbers", [](const Tensor&) { randn({2}); });
   expect_refused("it draws its own random keys", [](const Tensor& x) {
     ops::uniform_(ops::empty_like(x.array()), state_of(x.device(), "test").random->next(0), 0, 1);
   });

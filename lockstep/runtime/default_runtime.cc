@@ -1,0 +1,139 @@
+#include "lockstep/runtime/default_runtime.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <memory>
+#include <mutex>
+
+#include "lockstep/runtime/living_runtimes.h"
+
+namespace lockstep {
+
+// The Runtimes of this process. Made at first use, and never destroyed: a Runtime may be a global object.
+class ProcessRuntimes {
+ public:
+  static ProcessRuntimes& get() {
+    static auto& all = *new ProcessRuntimes;
+    return all;
+  }
+
+  void add(Runtime& runtime) {
+    std::scoped_lock lock(mutex_);
+    own_.push_back(&runtime);
+  }
+  void remove(Runtime& runtime) {
+    std::scoped_lock lock(mutex_);
+    std::erase(own_, &runtime);
+  }
+
+  // With `count` devices if it is made; 0: as many as there are.
+  Runtime& default_runtime(int count) {
+    std::scoped_lock lock(mutex_);
+    if (!own_.empty()) return only("default runtime", "the devices by name");
+    if (!made_) {
+      check(!ended_, "default runtime: the program is exiting");
+      RuntimeOptions options;
+      options.devices = count > 0 ? WantedDevices(count) : WantedDevices("auto");
+      // The process's Runtime has one device unless it has GPUs, and all cores compute.
+      options.threads_per_shard = 0;
+      made_.reset(new Runtime(std::move(options), random_));
+      process_ = ::getpid();
+      std::atexit([] { get().end(); });
+    }
+    check(process_ == ::getpid(),
+          "default runtime: process {} made it, and fork() copied none of its threads: call spawn() before anything "
+          "needs a device",
+          process_);
+    return *made_;
+  }
+
+  RandomState& current_random(std::string_view what) {
+    std::scoped_lock lock(mutex_);
+    return own_.empty() ? *random_ : only(what, "a seed in the options").random();
+  }
+
+  std::uint64_t seed(std::string_view what) {
+    std::scoped_lock lock(mutex_);
+    if (own_.empty()) return random_->seed();
+    const std::uint64_t first = own_[0]->random().seed();
+    for (Runtime* runtime : own_) {
+      check(runtime->random().seed() == first,
+            "{}: this process has Runtimes with seed {} and with seed {}, expected the seed in the options", what,
+            first, runtime->random().seed());
+    }
+    return first;
+  }
+
+  void set_seed(std::uint64_t seed) {
+    std::scoped_lock lock(mutex_);
+    random_->restart(seed);
+    for (Runtime* runtime : own_) runtime->random().restart(seed);
+  }
+
+  const std::shared_ptr<RandomState>& random() const { return random_; }
+
+ private:
+  // Call it with the lock.
+  Runtime& only(std::string_view what, std::string_view expected) const {
+    if (own_.size() > 1) {
+      std::string all;
+      for (const Runtime* runtime : own_) all += (all.empty() ? "" : ", ") + str(runtime->devices());
+      fail("{}: this process has {} Runtimes, {}, expected one, or {}", what, own_.size(), all, expected);
+    }
+    return *own_[0];
+  }
+
+  void end() noexcept {
+    std::unique_ptr<Runtime> runtime;
+    {
+      std::scoped_lock lock(mutex_);
+      ended_ = true;
+      runtime = std::move(made_);
+    }
+    if (process_ != ::getpid()) {
+      // A fork has none of the threads that it would wait for.
+      (void)runtime.release();
+      return;
+    }
+    try {
+      runtime->synchronize();
+    } catch (const std::exception& error) {
+      std::fprintf(stderr, "lockstep: at exit, a failure that nothing has waited for: %s\n", error.what());
+    }
+  }
+
+  std::mutex mutex_;
+  std::vector<Runtime*> own_;  // in the order of their creation
+  std::unique_ptr<Runtime> made_;
+  ::pid_t process_ = 0;  // that made it
+  bool ended_ = false;
+  const std::shared_ptr<RandomState> random_ = std::make_shared<RandomState>();
+};
+
+LivingRuntime::LivingRuntime(Runtime& runtime) : runtime_(&runtime) { ProcessRuntimes::get().add(runtime); }
+LivingRuntime::~LivingRuntime() { ProcessRuntimes::get().remove(*runtime_); }
+
+const std::shared_ptr<RandomState>& process_random() { return ProcessRuntimes::get().random(); }
+RandomState& current_random(std::string_view what) { return ProcessRuntimes::get().current_random(what); }
+std::uint64_t default_seed(std::string_view what) { return ProcessRuntimes::get().seed(what); }
+
+Runtime& default_runtime() { return ProcessRuntimes::get().default_runtime(0); }
+
+std::vector<Device> devices() { return default_runtime().devices(); }
+
+std::vector<Device> devices(int count) {
+  check(count >= 1, "devices: {} devices, expected at least 1", count);
+  const std::vector<Device> all = ProcessRuntimes::get().default_runtime(count).devices();
+  check(static_cast<int>(all.size()) == count,
+        "devices({}): the Runtime has {} already, {}: call devices({}) before anything else needs a device", count,
+        all.size(), str(all), count);
+  return all;
+}
+
+void manual_seed(std::uint64_t seed) { ProcessRuntimes::get().set_seed(seed); }
+
+}  // namespace lockstep

@@ -1,0 +1,33 @@
+// The Runtime of programs that do not say which. A model, a function, or devices() that needs a device asks here.
+//
+//   Tensor x = randn({64, 784}).to(devices()[0]);  // all GPUs, or one CPU device with all cores
+//
+// The default is the program's own Runtime while one lives, a Job's included. Otherwise it is the process's, which is
+// made when something first asks for it, has the default options, and lives until the program exits.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "lockstep/runtime/runtime.h"
+
+namespace LOCKSTEP_API lockstep {
+
+// Throws if several Runtimes of the program live: then name the devices. While the program exits, it throws, too.
+//
+// At exit, the process's Runtime waits for its work. A failure that no wait has thrown is then written to stderr,
+// because nothing is left that could read it. Tensors with static storage survive the Runtime. A process that has this
+// Runtime has threads, so spawn(fn) refuses to fork it.
+Runtime& default_runtime();
+
+// The devices of default_runtime().
+std::vector<Device> devices();
+// The same. If there is no Runtime yet, makes the process's with `count` devices: GPUs, or CPU devices if there is no
+// GPU (see find_devices). Throws if the default Runtime has another number of devices: what asks first decides.
+std::vector<Device> devices(int count);
+
+// torch.manual_seed(). Every Runtime of the process, and those made later without a seed of their own, draw from now on
+// what a program with this seed draws at its start: initial weights, the order of the data, dropout, rand, and randn.
+void manual_seed(std::uint64_t seed);
+
+}  // namespace lockstep
