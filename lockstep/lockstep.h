@@ -61,6 +61,8 @@
 #include "lockstep/nn/linear.h"
 #include "lockstep/nn/module.h"
 #include "lockstep/nn/module_list.h"
+#include "lockstep/nn/module_of.h"
+#include "lockstep/nn/module_slot.h"
 #include "lockstep/nn/normalization.h"
 #include "lockstep/nn/parameter.h"
 #include "lockstep/nn/pooling.h"

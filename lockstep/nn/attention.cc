@@ -32,9 +32,9 @@ const MultiheadAttentionOptions& checked(const MultiheadAttentionOptions& option
 MultiheadAttention::MultiheadAttention(MultiheadAttentionOptions options)
     : in_proj_weight(add_parameter("in_proj_weight", {.shape = {3 * checked(options).embed_dim, options.embed_dim},
                                                       .default_initializer = Xavier{}})),
-      in_proj_bias(options.bias ? add_parameter("in_proj_bias", {.shape = {3 * options.embed_dim},
-                                                                 .initializer = Constant{0}})
-                                : Parameter()),
+      in_proj_bias(options.bias
+                       ? add_parameter("in_proj_bias", {.shape = {3 * options.embed_dim}, .initializer = Constant{0}})
+                       : Parameter()),
       out_proj(make<Linear>(
           "out_proj", {.in_features = options.embed_dim, .out_features = options.embed_dim, .bias = options.bias})),
       options_(options) {

@@ -53,7 +53,7 @@ class MultiheadAttention : public Module {
 
   const Parameter in_proj_weight;  // [3 E, E]
   const Parameter in_proj_bias;    // [3 E]
-  Linear& out_proj;          // [E, E]
+  Linear& out_proj;                // [E, E]
 
  private:
   Tensor heads(const Tensor& x, int part) const;

@@ -61,10 +61,10 @@ Shape channels_of(const BatchNormLayerOptions& o) {
 BatchNorm::BatchNorm(BatchNormLayerOptions options)
     : weight(add_parameter("weight", {.shape = channels_of(options), .initializer = Constant{1}})),
       bias(add_parameter("bias", {.shape = channels_of(options), .initializer = Constant{0}})),
-      running_mean(add_buffer("running_mean",
-                              {.shape = channels_of(options), .initializer = Constant{0}, .computed = true})),
-      running_var(add_buffer("running_var",
-                             {.shape = channels_of(options), .initializer = Constant{1}, .computed = true})),
+      running_mean(
+          add_buffer("running_mean", {.shape = channels_of(options), .initializer = Constant{0}, .computed = true})),
+      running_var(
+          add_buffer("running_var", {.shape = channels_of(options), .initializer = Constant{1}, .computed = true})),
       num_batches_tracked(add_buffer("num_batches_tracked", {.dtype = DType::i64, .initializer = Constant{0}})),
       options_(options) {}
 

@@ -70,7 +70,8 @@ class BatchNorm1d : public BatchNorm {
   using Options = BatchNorm1dOptions;
   explicit BatchNorm1d(BatchNorm1dOptions options = {}) : BatchNorm(options) {}
   template <std::integral N>
-  explicit BatchNorm1d(N channels, BatchNorm1dOptions more = {}) : BatchNorm(static_cast<std::int64_t>(channels), more) {}
+  explicit BatchNorm1d(N channels, BatchNorm1dOptions more = {})
+      : BatchNorm(static_cast<std::int64_t>(channels), more) {}
 
  protected:
   Tensor as_images(const Tensor& x) const override;
@@ -82,7 +83,8 @@ class BatchNorm2d : public BatchNorm {
   using Options = BatchNorm2dOptions;
   explicit BatchNorm2d(BatchNorm2dOptions options = {}) : BatchNorm(options) {}
   template <std::integral N>
-  explicit BatchNorm2d(N channels, BatchNorm2dOptions more = {}) : BatchNorm(static_cast<std::int64_t>(channels), more) {}
+  explicit BatchNorm2d(N channels, BatchNorm2dOptions more = {})
+      : BatchNorm(static_cast<std::int64_t>(channels), more) {}
 
  protected:
   Tensor as_images(const Tensor& x) const override;

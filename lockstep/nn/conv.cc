@@ -40,9 +40,7 @@ void check_groups(std::string_view name, const Options& o, const Tensor& x) {
   check(x.size(1) % o.groups == 0, "{}: {} groups do not divide the input's {} channels", name, o.groups, x.size(1));
 }
 
-Shape weight_shape(const Conv1dLayerOptions& o) {
-  return {o.out_channels, o.in_channels / o.groups, o.kernel_size};
-}
+Shape weight_shape(const Conv1dLayerOptions& o) { return {o.out_channels, o.in_channels / o.groups, o.kernel_size}; }
 Shape weight_shape(const ConvLayerOptions& o) {
   return {o.out_channels, o.in_channels / o.groups, o.kernel_size[0], o.kernel_size[1]};
 }
@@ -53,8 +51,8 @@ Shape weight_shape(const ConvTranspose2dLayerOptions& o) {
 }  // namespace
 
 Conv1d::Conv1d(Conv1dLayerOptions options)
-    : weight(add_parameter("weight", {.shape = weight_shape(checked("conv1d", options)),
-                                      .default_initializer = default_weight()})),
+    : weight(add_parameter(
+          "weight", {.shape = weight_shape(checked("conv1d", options)), .default_initializer = default_weight()})),
       bias(options.bias ? add_parameter("bias", bias_options(options, weight)) : Parameter()), options_(options) {}
 
 Conv1d::Conv1d(std::int64_t in_channels, std::int64_t out_channels, std::int64_t kernel_size, Conv1dLayerOptions more)
@@ -72,8 +70,8 @@ Tensor Conv1d::forward(const Tensor& x) {
 }
 
 Conv2d::Conv2d(ConvLayerOptions options)
-    : weight(add_parameter("weight", {.shape = weight_shape(checked("conv2d", options)),
-                                      .default_initializer = default_weight()})),
+    : weight(add_parameter(
+          "weight", {.shape = weight_shape(checked("conv2d", options)), .default_initializer = default_weight()})),
       bias(options.bias ? add_parameter("bias", bias_options(options, weight)) : Parameter()), options_(options) {}
 
 Conv2d::Conv2d(std::int64_t in_channels, std::int64_t out_channels, HeightWidth kernel_size, ConvLayerOptions more)
@@ -95,7 +93,8 @@ ConvTranspose2d::ConvTranspose2d(ConvTranspose2dLayerOptions options)
                                       .default_initializer = default_weight()})),
       bias(options.bias ? add_parameter("bias", bias_options(options, weight)) : Parameter()), options_(options) {}
 
-ConvTranspose2d::ConvTranspose2d(std::int64_t in_channels, std::int64_t out_channels, HeightWidth kernel_size, ConvTranspose2dLayerOptions more)
+ConvTranspose2d::ConvTranspose2d(std::int64_t in_channels, std::int64_t out_channels, HeightWidth kernel_size,
+                                 ConvTranspose2dLayerOptions more)
     : ConvTranspose2d(with_sizes("conv_transpose2d", more, in_channels, out_channels, kernel_size)) {}
 
 Tensor ConvTranspose2d::forward(const Tensor& x) {

@@ -91,7 +91,8 @@ class ConvTranspose2d : public Module {
  public:
   using Options = ConvTranspose2dLayerOptions;
   explicit ConvTranspose2d(ConvTranspose2dLayerOptions options);
-  ConvTranspose2d(std::int64_t in_channels, std::int64_t out_channels, HeightWidth kernel_size, ConvTranspose2dLayerOptions more = {});
+  ConvTranspose2d(std::int64_t in_channels, std::int64_t out_channels, HeightWidth kernel_size,
+                  ConvTranspose2dLayerOptions more = {});
   Tensor forward(const Tensor& x) override;
 
   const Parameter weight;  // [C, O / groups, KH, KW]

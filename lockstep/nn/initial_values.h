@@ -14,8 +14,9 @@ inline Initializer default_weight() { return KaimingUniform({.a = std::sqrt(5.0)
 inline Initializer default_bias(const Parameter& weight) {
   return [weight](const Array& bias, RandomKey key) {
     const Shape& shape = weight.shape();
-    check(weight.shape_known(), "its values follow from the shape of {}, {} (0: not known), which the first pass settles",
-          weight.name(), shape);
+    check(weight.shape_known(),
+          "its values follow from the shape of {}, {} (0: not known), which the first pass settles", weight.name(),
+          shape);
     const auto inputs = static_cast<double>(shape.numel() / shape[0]);
     Uniform(1 / std::sqrt(inputs))(bias, key);
   };

@@ -165,20 +165,21 @@ void Module::visit(const std::string& prefix, const Visit& each) const {
 
 void Module::initialize(const Initializer& initializer, InitializeOptions options) {
   for (const auto& [name, p] : each_once(named_parameters(), named_buffers())) {
-    if (p.initialized()) return initialize(initializer, devices(), options);
+    if (p.initialized()) return initialize_on(devices(), initializer, options);
   }
-  initialize(initializer, lockstep::devices(), options);
+  initialize_on(lockstep::devices(), initializer, options);
 }
 
-void Module::initialize(const Initializer& initializer, const std::vector<Device>& devices, InitializeOptions options) {
+void Module::initialize_on(const std::vector<Device>& devices, const Initializer& initializer,
+                           InitializeOptions options) {
   const Named all = each_once(named_parameters(), named_buffers());
   for (const auto& [name, parameter] : all) {
     // Devices alone, such as to() gives, are no values.
     const bool has_values = parameter.initialized() && (parameter.made() || !parameter.by_default());
-    check(options.force_reinit || !has_values,
-          "initialize: parameter {} {}; set force_reinit to initialize it again", name,
-          parameter.by_default() ? "has its default values already, which its first use made"
-                                 : "is initialized already");
+    check(
+        options.force_reinit || !has_values, "initialize: parameter {} {}; set force_reinit to initialize it again",
+        name,
+        parameter.by_default() ? "has its default values already, which its first use made" : "is initialized already");
   }
   std::uint64_t seed = options.seed.value_or(0);
   // parameter.initialize() refuses host memory and an empty list.
@@ -248,6 +249,7 @@ void Module::to(const std::vector<Device>& devices) {
 }
 
 void Module::to(DType dtype) {
+  place();
   std::vector<ParameterChange> changes;
   for (const auto& [name, p] : each_once(named_parameters(), named_buffers()))
     changes.push_back(ParameterChange::move(p, dtype));

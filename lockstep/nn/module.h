@@ -16,6 +16,7 @@
 #include <atomic>
 #include <concepts>
 #include <functional>
+#include <initializer_list>
 #include <iosfwd>
 #include <memory>
 #include <optional>
@@ -27,8 +28,8 @@
 #include <vector>
 
 #include "lockstep/autograd/functions.h"
-#include "lockstep/nn/parameter.h"
 #include "lockstep/nn/module_slot.h"
+#include "lockstep/nn/parameter.h"
 
 namespace LOCKSTEP_API lockstep {
 
@@ -71,8 +72,19 @@ class Module {
   // Gives all parameters and buffers their initial values, the same on all devices. Parameters of unknown shape are
   // initialized in the first forward pass. An error names the parameter and changes nothing. Without devices: where the
   // model is, otherwise on the program's devices().
-  void initialize(const Initializer& initializer, const std::vector<Device>& devices, InitializeOptions options = {});
   void initialize(const Initializer& initializer, InitializeOptions options = {});
+  // A template, so that braces are a list of devices or options.
+  template <std::same_as<std::vector<Device>> Devices>
+  void initialize(const Initializer& initializer, const Devices& devices) {
+    initialize_on(devices, initializer, {});
+  }
+  void initialize(const Initializer& initializer, const std::vector<Device>& devices, InitializeOptions options) {
+    initialize_on(devices, initializer, options);
+  }
+  void initialize(const Initializer& initializer, std::initializer_list<Device> devices,
+                  InitializeOptions options = {}) {
+    initialize_on(devices, initializer, options);
+  }
   // Moves all parameters and buffers, with their values, to these devices. Drops gradients. Call it before an
   // optimizer's first step: its state lies on the parameters' devices, so a later move is an error. An error changes
   // nothing.
@@ -224,6 +236,7 @@ class Module {
   void set_trainable(bool trainable) const;
   const Module& root() const;
   void place() const;
+  void initialize_on(const std::vector<Device>& devices, const Initializer& initializer, InitializeOptions options);
   std::string name_of(const Parameter& parameter) const;
   Module& child_at(std::string_view path);
   [[noreturn]] static void fail_class(std::string_view path, const Module& found);

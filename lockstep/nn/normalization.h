@@ -25,7 +25,8 @@ class LayerNorm : public Module {
   explicit LayerNorm(LayerNormOptions options);
   // The last extent, or a Shape of several: LayerNorm(512), LayerNorm(Shape{16, 32}). Templates, so that braces are options.
   template <std::integral N>
-  explicit LayerNorm(N features, LayerNormOptions more = {}) : LayerNorm(Shape{static_cast<std::int64_t>(features)}, more) {}
+  explicit LayerNorm(N features, LayerNormOptions more = {})
+      : LayerNorm(Shape{static_cast<std::int64_t>(features)}, more) {}
   template <std::same_as<Shape> S>
   explicit LayerNorm(S normalized_shape, LayerNormOptions more = {}) : LayerNorm(with_shape(normalized_shape, more)) {}
   Tensor forward(const Tensor& x) override;

@@ -416,8 +416,8 @@ ParameterChange ParameterChange::initialize(const Parameter& parameter, std::str
   return change;
 }
 
-ParameterChange ParameterChange::place(const Parameter& parameter, std::string name,
-                                       const std::vector<Device>& devices, std::shared_ptr<DefaultModel> model) {
+ParameterChange ParameterChange::place(const Parameter& parameter, std::string name, const std::vector<Device>& devices,
+                                       std::shared_ptr<DefaultModel> model) {
   check(!devices.empty(), "to: no devices");
   for (Device device : devices) state_of(device, "to");
   ParameterChange change(parameter, devices);
@@ -437,8 +437,6 @@ ParameterChange ParameterChange::move(const Parameter& parameter, const std::vec
 
 ParameterChange ParameterChange::move(const Parameter& parameter, DType dtype) {
   check(dtype == DType::f32 || dtype == DType::f64, "to: {} parameters, expected f32 or f64", name(dtype));
-  // So that values of all types are the same numbers.
-  parameter.state_->make_ready();
   parameter.check_movable();
   ParameterChange change(parameter, parameter.devices());
   change.model_ = parameter.state_->model;
@@ -487,8 +485,8 @@ void Parameter::check_movable() const {
 void Parameter::check_unclaimed(std::string_view what) const {
   const State& s = *state_;
   // Without values there are no gradients, so an optimizer has no state yet.
-  check(s.replicas.empty() || !optimized(),
-        "{}: an optimizer has {}, and keeps its state on {}: move the module first", what, s.label, str(s.devices));
+  check(s.replicas.empty() || !optimized(), "{}: an optimizer has {}, and keeps its state on {}: move the module first",
+        what, s.label, str(s.devices));
   check(s.gradient.reducer() == nullptr, "{}: DistributedDataParallel has {} on {}: move the module first", what,
         s.label, str(s.devices));
 }

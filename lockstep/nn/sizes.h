@@ -11,11 +11,13 @@ namespace lockstep {
 // that the first input decides are left out in options, not 0 by position.
 template <typename T>
 void set_size(std::string_view layer, std::string_view name, T& option, const T& given, const T& unset = {}) {
-  check(option == unset || option == given, "{}: {} is given by position and, differently, in the options, expected once",
-        layer, name);
+  check(option == unset || option == given,
+        "{}: {} is given by position and, differently, in the options, expected once", layer, name);
   if constexpr (requires { given < T{1}; }) {
-    check(given >= T{1}, "{}: {} is {}, expected at least 1 by position, or the options alone to let the first input "
-          "decide", layer, name, given);
+    check(given >= T{1},
+          "{}: {} is {}, expected at least 1 by position, or the options alone to let the first input "
+          "decide",
+          layer, name, given);
   }
   option = given;
 }

@@ -32,6 +32,7 @@ void RandomState::restart(std::uint64_t seed) {
   std::scoped_lock lock(mutex_);
   seed_ = seed;
   step_ = 0;
+  models_ = 0;
   draws_.clear();
   updates_.clear();
 }
