@@ -115,6 +115,7 @@
 #include "lockstep/parallel/balance.h"
 #include "lockstep/parallel/balancer.h"
 #include "lockstep/parallel/batch_splitter.h"
+#include "lockstep/parallel/batches.h"
 #include "lockstep/parallel/communicator.h"
 #include "lockstep/parallel/data_parallel.h"
 #include "lockstep/parallel/distributed_data_parallel.h"

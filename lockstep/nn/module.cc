@@ -145,6 +145,16 @@ std::vector<Device> Module::devices() const {
   return all.empty() ? lockstep::devices() : all[0].second.devices();
 }
 
+void Module::expect_on(const std::vector<Device>& where, std::string_view what) {
+  const Named all = each_once(named_parameters(), named_buffers());
+  if (std::ranges::none_of(all, [](const auto& p) { return p.second.initialized(); })) return to(where);
+  const std::vector<Device> mine = devices();
+  for (Device device : where) {
+    check(std::ranges::find(mine, device) != mine.end(), "{}: the model is on {}, expected {}", what,
+          lockstep::str(mine), lockstep::str(where));
+  }
+}
+
 std::string Module::name_of(const Parameter& parameter) const {
   const Module& whole = root();
   const Named all = each_once(whole.named_parameters(), whole.named_buffers());

@@ -64,6 +64,8 @@ class Module {
   // that began this way before, so that two models of one class differ. Throws if the parameters are on different
   // devices. A module of a model places the whole model.
   std::vector<Device> devices() const;
+  // Places the module on these devices if nobody placed it. Throws if it is not on all of them; `what` names who asks.
+  void expect_on(const std::vector<Device>& devices, std::string_view what);
   // A tensor that the module can take: x, or a copy on the module's device if x is a whole tensor in host memory and
   // the module has parameters. On several devices it throws while gradients are recorded, because such a batch must be
   // cut, and otherwise returns a copy on the first one. Throws where DistributedDataParallel has the model, too.
@@ -233,6 +235,7 @@ class Module {
 
  private:
   friend class EvalGuard;
+  friend class Parameter;
   void set_trainable(bool trainable) const;
   const Module& root() const;
   void place() const;

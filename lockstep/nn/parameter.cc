@@ -227,7 +227,7 @@ struct Parameter::State : std::enable_shared_from_this<State> {
       return !devices.empty();
     };
     if (!placed()) {
-      if (const auto link = owner.lock()) link->module->devices();
+      if (const auto link = owner.lock()) link->module->place();
     }
     const std::lock_guard lock(mutex);
     if (!replicas.empty() || devices.empty() || !is_known(options.shape)) return;
@@ -337,7 +337,7 @@ void Parameter::set_data(const Tensor& value) const {
   check(value.dtype() == s.options.dtype, "{}: set to {}, expected {}", s.label, value,
         lockstep::name(s.options.dtype));
   if (!initialized()) {
-    if (const auto link = s.owner.lock()) link->module->devices();
+    if (const auto link = s.owner.lock()) link->module->place();
   }
   check(initialized(), "{} is not initialized: call initialize() before loading it", s.label);
   const std::lock_guard lock(s.mutex);
@@ -368,6 +368,10 @@ void Parameter::settle_shape(const Shape& shape) const {
   s.shape_known.store(is_known(shape), std::memory_order_release);
 }
 
+void Parameter::place() const {
+  if (initialized()) return;
+  if (const auto link = state_->owner.lock()) link->module->place();
+}
 bool Parameter::made() const { return state_->ready.load(std::memory_order_acquire); }
 void Parameter::set_owner(const std::shared_ptr<ModuleLink>& owner) const { state_->owner = owner; }
 

@@ -93,6 +93,8 @@ class Parameter {
                   std::uint64_t seed) const;
   // Whether it has devices: it was initialized, or its model was placed.
   bool initialized() const { return !devices().empty(); }
+  // Places its model, as Module::devices() does, if nobody did. Does nothing for a parameter of no module.
+  void place() const;
   // Whether its values are, or will be, the default initial ones: nobody initialized or loaded it.
   bool by_default() const;
   // Replaces ParameterOptions::default_initializer: PyTorch's reset_parameters(). Throws if the values exist already.
