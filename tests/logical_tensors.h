@@ -11,7 +11,7 @@ inline Tensor as_leaf(Tensor t) { return t.set_requires_grad(true); }
 
 // The elements of a tensor in any placement: this process's samples.
 inline std::vector<double> values(const Tensor& t) {
-  return values(t.kind() == Kind::cut ? join_parts(t, t.device()) : t.array());
+  return values(t->kind == Kind::cut ? join_parts(t, t.device()) : t->array());
 }
 
 }  // namespace lockstep::testing

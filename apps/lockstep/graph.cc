@@ -11,6 +11,7 @@
 #include "commands.h"
 #include "graphviz.h"
 #include "learning_task.h"
+#include "lockstep/autograd/tensor_impl.h"
 #include "lockstep/base/file.h"
 #include "lockstep/engine/engine.h"
 #include "ranks.h"
@@ -116,7 +117,7 @@ void name_parameters(TaskGraphRecorder& recorder, const Module& net, const std::
   for (const auto& [name, parameter] : net.named_parameters()) {
     for (const Device device : devices) {
       const Tensor data = parameter.data(device);
-      for (const Array& replica : data.parts()) recorder.name(replica.resource(), name);
+      for (const Array& replica : data->parts) recorder.name(replica.resource(), name);
     }
   }
 }

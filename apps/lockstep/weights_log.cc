@@ -3,6 +3,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "lockstep/autograd/tensor_impl.h"
 #include "lockstep/base/sha256.h"
 #include "lockstep/checkpoint/weights.h"
 
@@ -49,7 +50,7 @@ Parameter find_parameter(const Module& module, const std::string& name) {
 void flip_bit(const Module& module, const std::string& parameter) {
   Parameter p = find_parameter(module, parameter);
   Tensor value = p.host_data();
-  *static_cast<unsigned char*>(value.view().data) ^= 1;
+  *static_cast<unsigned char*>(value->view().data) ^= 1;
   p.set_data(value);
 }
 

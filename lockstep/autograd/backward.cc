@@ -35,29 +35,29 @@ class BackwardWalk {
   }
 
   void add_root(const Tensor& root, const Tensor& seed) {
-    const auto& meta = root.grad_meta();
+    const auto& meta = root->grad;
     check(meta != nullptr, "backward: no input of {} requires a gradient", root);
     Gradient g;
     if (!seed.defined()) {
-      check(root.numel() == 1 && root.kind() != Kind::cut,
+      check(root.numel() == 1 && root->kind != Kind::cut,
             "backward: {} is not a scalar: take its sum() or mean(), or give its gradient", root);
       g.seed = Gradient::Seed{options_.share, options_.scales, root.detach()};
     } else {
-      check(seed.kind() == root.kind() && seed.shape() == root.shape() && seed.dtype() == root.dtype(),
+      check(seed->kind == root->kind && seed.shape() == root.shape() && seed.dtype() == root.dtype(),
             "backward: the gradient of {} is {}, expected one of the same kind, shape and type", root, seed);
-      if (root.kind() == Kind::cut) {
-        check(same_placement(seed.placement(), root.placement()),
+      if (root->kind == Kind::cut) {
+        check(same_placement(seed->at, root->at),
               "backward: the gradient of {} is cut differently, expected the same shards in the same places", root);
-        for (std::size_t s = 0; s < seed.parts().size(); ++s) {
-          const int shard = root.placement()->slots()[s].shard;
-          g.add_addend(shard, seed.parts()[s], root.placement()->rows_of(shard) > 0);
+        for (std::size_t s = 0; s < seed->parts.size(); ++s) {
+          const int shard = root->at->slots()[s].shard;
+          g.add_addend(shard, seed->parts[s], root->at->rows_of(shard) > 0);
         }
       } else {
-        g.add_single(seed.array());
+        g.add_single(seed->array());
       }
     }
-    if (!pass_.at) pass_.at = root.placement();
-    for (const Array& part : root.parts()) {
+    if (!pass_.at) pass_.at = root->at;
+    for (const Array& part : root->parts) {
       if (part.resource()) losses_.push_back(part.resource());
     }
     roots_.push_back({{meta}, std::move(g)});

@@ -75,9 +75,9 @@ Tensor batch_norm_synchronized(const Tensor& x, const Tensor& weight, const Tens
   std::vector<ops::BatchStats> parts(at->rows().size());
   for (std::size_t s = 0; s < slots.size(); ++s) {
     ops::ShardScope scope(slots[s].shard);
-    parts[static_cast<std::size_t>(slots[s].shard)] = ops::batch_norm_stats(x.parts()[s]);
+    parts[static_cast<std::size_t>(slots[s].shard)] = ops::batch_norm_stats(x->parts[s]);
   }
-  parts = gather_stats(*at, parts, x.cut().outer * x.cut().inner * x.size(2) * x.size(3));
+  parts = gather_stats(*at, parts, x->cut.outer * x->cut.inner * x.size(2) * x.size(3));
 
   struct Part {
     SavedArray x, gamma, mask;
@@ -88,16 +88,16 @@ Tensor batch_norm_synchronized(const Tensor& x, const Tensor& weight, const Tens
   for (std::size_t s = 0; s < slots.size(); ++s) {
     const auto [shard, device] = slots[s];
     ops::ShardScope scope(shard);
-    const Array& in = x.parts()[s];
+    const Array& in = x->parts[s];
     ops::BatchStats stats = ops::merge_batch_stats(parts, device, false);
-    const Array added = residual.defined() ? residual.parts()[s] : Array();
-    ys.push_back(ops::batch_norm(in, stats, gamma.on(device), beta.on(device), added, {options.eps, options.relu}));
-    saved.push_back({in, gamma.on(device), {options.relu, ys.back()}, stats});
+    const Array added = residual.defined() ? residual->parts[s] : Array();
+    ys.push_back(ops::batch_norm(in, stats, gamma->on(device), beta->on(device), added, {options.eps, options.relu}));
+    saved.push_back({in, gamma->on(device), {options.relu, ys.back()}, stats});
   }
   if (used) *used = saved[0].stats;
   return record_mix(
-      "synchronized batch norm", {x, gamma, beta, residual}, Tensor::cut(at, x.cut(), std::move(ys)),
-      [at, saved = std::move(saved), eps = options.eps, cut = x.cut(), shape = x.shape(), dtype = x.dtype()](
+      "synchronized batch norm", {x, gamma, beta, residual}, cut_tensor(at, x->cut, std::move(ys)),
+      [at, saved = std::move(saved), eps = options.eps, cut = x->cut, shape = x.shape(), dtype = x.dtype()](
           const Node& node, const BackwardPass&, std::span<const Gradient> grads, std::span<Gradient> dx) {
         const auto& slots = at->slots();
         std::vector<Array> g(at->rows().size()), g_xhat(g.size());

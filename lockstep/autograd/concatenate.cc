@@ -13,15 +13,15 @@ namespace {
 Placed place_side_by_side(std::string_view what, std::span<const Tensor> parts, int axis) {
   Placed placed = place(what, parts);
   if (placed.kind != Kind::cut) return placed;
-  placed.cut = parts[0].cut();
+  placed.cut = parts[0]->cut;
   const bool on_batch = placed.cut.axis == axis;
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const Tensor& part = parts[i];
-    check(part.kind() == Kind::cut && part.cut().axis == placed.cut.axis && part.cut().inner == placed.cut.inner &&
-              (on_batch || part.cut() == parts[0].cut()),
+    check(part->kind == Kind::cut && part->cut.axis == placed.cut.axis && part->cut.inner == placed.cut.inner &&
+              (on_batch || part->cut == parts[0]->cut),
           "{}: the samples of {} and {} are in different places, expected them on the same axis, in the same order",
           what, parts[0], part);
-    if (on_batch && i > 0) placed.cut.outer += part.cut().outer;
+    if (on_batch && i > 0) placed.cut.outer += part->cut.outer;
   }
   return placed;
 }
@@ -77,9 +77,9 @@ Tensor concatenate(std::span<const Tensor> parts, Device device) {
   std::vector<Array> arrays;
   std::vector<std::pair<Device, std::int64_t>> origin;
   for (const Tensor& part : parts) {
-    check(part.defined() && part.kind() != Kind::cut, "concatenate: {} to {}, expected it in one piece: gather() it",
+    check(part.defined() && part->kind != Kind::cut, "concatenate: {} to {}, expected it in one piece: gather() it",
           part, device.name());
-    arrays.push_back(part.array());
+    arrays.push_back(part->array());
     origin.emplace_back(part.device(), part.size(0));
   }
   std::vector<Tensor> all{ops::concatenate(arrays, device).with_shard(-1)};

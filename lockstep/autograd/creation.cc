@@ -70,12 +70,12 @@ Tensor make_like(std::string_view name, const Shape& shape, const Like& like,
     make(y);
     return y;
   };
-  const auto& at = x.placement();
-  if (x.kind() == Kind::whole) {
+  const auto& at = x->at;
+  if (x->kind == Kind::whole) {
     check(axis < 0 || at || x.shape().dim() > 0, "{}: kBatch with like({}), which has no axis of samples", name,
           x.describe());
     Array y = part(axis < 0 ? 0 : at ? at->samples() : x.size(0), x.device());
-    return at ? Tensor::of_shard(at, std::move(y)) : Tensor(std::move(y));
+    return at ? shard_tensor(at, std::move(y)) : Tensor(std::move(y));
   }
   check(axis < 0 || at, "{}: kBatch with like({}), which has no samples: pass like() of a batch", name, x.describe());
   std::vector<Array> parts;
@@ -84,11 +84,11 @@ Tensor make_like(std::string_view name, const Shape& shape, const Like& like,
       const ops::ShardScope scope(slot.shard);
       parts.push_back(part(at->rows_of(slot.shard), slot.device));
     }
-    return Tensor::cut(at, {.axis = axis}, std::move(parts));
+    return cut_tensor(at, {.axis = axis}, std::move(parts));
   }
   const ops::ShardScope scope(-1);
   for (Device device : x.devices()) parts.push_back(part(0, device));
-  return Tensor::replicated(std::move(parts), at);
+  return replicated_tensor(std::move(parts), at);
 }
 
 Tensor filled(std::string_view name, const Shape& shape, double value, const TensorOptions& options) {

@@ -37,8 +37,8 @@ struct Outline {
   Cut cut;
 
   explicit Outline(const Tensor& t)
-      : defined(t.defined()), kind(t.kind()), shape(t.shape()), dtype(t.dtype()), devices(t.devices()),
-        at(t.placement()), cut(t.cut()) {}
+      : defined(t.defined()), kind(t->kind), shape(t.shape()), dtype(t.dtype()), devices(t.devices()), at(t->at),
+        cut(t->cut) {}
   bool fits(const Tensor& gradient) const {
     const Outline other(gradient);
     // sum_to() leaves the only sample of a batch where it is, because there is nothing to add.
@@ -67,23 +67,23 @@ Tensor as_tensor(const Gradient& g, const Outline& output, const BackwardPass& p
     const TotalGradient total(g, output.kind == Kind::replicated && output.at ? output.at : pass.at);
     std::vector<Array> parts;
     for (Device device : output.devices) parts.push_back(total.on(device));
-    if (output.kind == Kind::replicated) return Tensor::replicated(std::move(parts), output.at);
-    return output.at ? Tensor::of_shard(output.at, parts[0]) : Tensor(parts[0]);
+    if (output.kind == Kind::replicated) return replicated_tensor(std::move(parts), output.at);
+    return output.at ? shard_tensor(output.at, parts[0]) : Tensor(parts[0]);
   }
-  return Tensor::cut(output.at, output.cut, cut_parts(g, *output.at, output.cut, output.shape, output.dtype));
+  return cut_tensor(output.at, output.cut, cut_parts(g, *output.at, output.cut, output.shape, output.dtype));
 }
 
 void add_tensor(Gradient& sum, const Tensor& g, const Outline& input) {
-  switch (g.kind()) {
-    case Kind::whole: return sum.add_single(g.array());
+  switch (g->kind) {
+    case Kind::whole: return sum.add_single(g->array());
     case Kind::replicated:
-      for (Device device : g.devices()) sum.add_part(g.on(device));
+      for (Device device : g.devices()) sum.add_part(g->on(device));
       return;
     case Kind::cut:
-      for (std::size_t s = 0; s < g.parts().size(); ++s) {
-        const auto [shard, device] = g.placement()->slots()[s];
-        const bool counts = g.placement()->rows_of(shard) > 0;
-        Array part = g.parts()[s];
+      for (std::size_t s = 0; s < g->parts.size(); ++s) {
+        const auto [shard, device] = g->at->slots()[s];
+        const bool counts = g->at->rows_of(shard) > 0;
+        Array part = g->parts[s];
         // A shard without samples has an empty part. Its share of a sum is zeros of the input's shape.
         if (input.kind != Kind::cut && !counts) {
           ops::ShardScope scope(shard);
@@ -97,12 +97,12 @@ void add_tensor(Gradient& sum, const Tensor& g, const Outline& input) {
 }  // namespace
 
 SavedTensor::SavedTensor(const Tensor& t) : tensor_(t.detach()) {
-  for (const Array& part : t.parts()) versions_.push_back(part.storage()->version.load(std::memory_order_relaxed));
+  for (const Array& part : t->parts) versions_.push_back(part.storage()->version.load(std::memory_order_relaxed));
 }
 
 const Tensor& SavedTensor::get(std::string_view operation) const {
   for (std::size_t i = 0; i < versions_.size(); ++i) {
-    SavedArray(tensor_.parts()[i], versions_[i]).get(operation);
+    SavedArray(tensor_->parts[i], versions_[i]).get(operation);
   }
   return tensor_;
 }

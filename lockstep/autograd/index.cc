@@ -20,7 +20,7 @@ Placed place_indexed(std::string_view what, InputList inputs, int axis) {
   for (const Tensor& x : inputs) {
     check(x.defined() && x.shape().dim() == dims, "{}: tensors of shapes {} and {}, expected the same number of axes",
           what, x.shape(), inputs.begin()->shape());
-    if (x.kind() == Kind::cut && x.cut().axis == axis) fail_across_batch(what, x, "and it would choose among them");
+    if (x->kind == Kind::cut && x->cut.axis == axis) fail_across_batch(what, x, "and it would choose among them");
   }
   return place_broadcast(what, inputs);
 }
@@ -70,12 +70,12 @@ Tensor index_select(const Tensor& x, int dim, const Tensor& index) {
   const Tensor inputs[] = {x, index};
   Placed placed = place("index_select", inputs);
   if (placed.kind == Kind::cut) {
-    if (x.kind() == Kind::cut && x.cut().axis == axis)
+    if (x->kind == Kind::cut && x->cut.axis == axis)
       fail_across_batch("index_select", x, "and it would choose among them");
-    if (x.kind() == Kind::cut && index.kind() == Kind::cut) {
+    if (x->kind == Kind::cut && index->kind == Kind::cut) {
       fail_across_batch("index_select", index, "and so are those of the tensor: each would meet all others");
     }
-    if (index.kind() == Kind::cut) placed.cut.axis = axis;
+    if (index->kind == Kind::cut) placed.cut.axis = axis;
   }
   return lift("index_select", placed, {x, index},
               [=](const Arrays& in) { return take(in[0], along_axis(in[1], dims, axis), axis); });
@@ -91,7 +91,7 @@ Tensor embedding(const Tensor& input, const Tensor& weight, std::optional<std::i
         "embedding: padding_idx {} of {} rows, expected one of them", padding, rows);
   const Tensor inputs[] = {input, weight};
   const Placed placed = place("embedding", inputs);
-  if (weight.kind() == Kind::cut) fail_across_batch("embedding", weight, "but a weight is the same for all samples");
+  if (weight->kind == Kind::cut) fail_across_batch("embedding", weight, "but a weight is the same for all samples");
   return lift("embedding", placed, {input, weight}, [&](const Arrays& in) -> Lifted {
     std::vector<std::int64_t> dims(in[0].shape().begin(), in[0].shape().end());
     dims.push_back(in[1].size(1));
@@ -116,7 +116,7 @@ Tensor scatter_add(const Tensor& x, int dim, const Tensor& index, const Tensor& 
   const Placed placed = place_indexed(kName, {x, index, src}, axis);
   for (const Tensor* t : {&x, &index, &src}) {
     check(
-        placed.kind != Kind::cut || t->kind() == Kind::cut,
+        placed.kind != Kind::cut || (*t)->kind == Kind::cut,
         "{}: {} is not cut over the batch, but another input is: cut it with split_and_load(), or gather() the others",
         kName, *t);
   }

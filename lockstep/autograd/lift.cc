@@ -10,13 +10,13 @@
 namespace lockstep {
 namespace {
 
-bool is_cut(const Tensor& t) { return t.defined() && t.kind() == Kind::cut; }
+bool is_cut(const Tensor& t) { return t.defined() && t->kind == Kind::cut; }
 
 }  // namespace
 
 void fail_across_batch(std::string_view what, const Tensor& x, std::string_view why) {
   fail("{}: the samples of {} are on axis {}, {}: gather() puts them together, per_shard() computes each shard alone",
-       what, x.describe(), x.cut().axis, why);
+       what, x.describe(), x->cut.axis, why);
 }
 
 Placed place(std::string_view what, Inputs inputs) {
@@ -28,48 +28,48 @@ Placed place(std::string_view what, Inputs inputs) {
   const Tensor* result = nullptr;   // replicated, of a batch
   for (const Tensor& x : inputs) {
     if (!x.defined()) continue;
-    switch (x.kind()) {
+    switch (x->kind) {
       case Kind::cut:
-        if (cut && !same_placement(cut->placement(), x.placement())) {
+        if (cut && !same_placement((*cut)->at, x->at)) {
           fail("{}: {} and {} are cut differently, expected tensors of one batch", what, cut->describe(), x.describe());
         }
         if (!cut) cut = &x;
         break;
       case Kind::whole:
         whole = whole ? whole : &x;
-        if (!x.placement()) break;
-        if (shard && shard->placement() != x.placement()) {
+        if (!x->at) break;
+        if (shard && (*shard)->at != x->at) {
           fail("{}: {} and {} come from different calls of per_shard(), expected one call", what, shard->describe(),
                x.describe());
         }
         shard = &x;
         break;
       case Kind::replicated: {
-        const Tensor*& first = x.placement() ? result : replica;
+        const Tensor*& first = x->at ? result : replica;
         first = first ? first : &x;
       }
     }
   }
   const Tensor* batch = cut ? cut : result;
-  if (shard && (cut || (result && !same_placement(shard->placement()->batch(), result->placement())))) {
+  if (shard && (cut || (result && !same_placement((*shard)->at->batch(), (*result)->at)))) {
     fail("{}: {} is of one shard, {} of a batch: pass both to per_shard()", what, shard->describe(), batch->describe());
   }
-  if (cut && result && !same_placement(cut->placement(), result->placement())) {
+  if (cut && result && !same_placement((*cut)->at, (*result)->at)) {
     fail("{}: {} was computed from another batch than {}, expected the same batch, or a detached, whole tensor", what,
          result->describe(), cut->describe());
   }
   if (cut) {
-    placed = {Kind::cut, cut->placement(), cut->cut(), {}};
+    placed = {Kind::cut, (*cut)->at, (*cut)->cut, {}};
   } else if (result && !shard) {
-    placed = {Kind::replicated, result->placement(), {}, result->placement()->devices()};
+    placed = {Kind::replicated, (*result)->at, {}, (*result)->at->devices()};
   } else if (whole) {
     const Tensor& first = shard ? *shard : *whole;
-    placed = {Kind::whole, first.placement(), {}, {first.device()}};
+    placed = {Kind::whole, first->at, {}, {first.device()}};
   } else if (replica) {
     placed = {Kind::replicated, nullptr, {}, {}};
     for (Device device : replica->devices()) {
       const bool everywhere = std::ranges::all_of(inputs, [&](const Tensor& x) {
-        return !x.defined() || std::ranges::find(x.parts(), device, &Array::device) != x.parts().end();
+        return !x.defined() || std::ranges::find(x->parts, device, &Array::device) != x->parts.end();
       });
       if (everywhere) placed.devices.push_back(device);
     }
@@ -94,15 +94,15 @@ Placed place_broadcast(std::string_view what, InputList list) {
     dims = std::max(dims, x.shape().dim());
     if (!first && is_cut(x)) first = &x;
   }
-  const int from_right = first->shape().dim() - first->cut().axis;
+  const int from_right = first->shape().dim() - (*first)->cut.axis;
   for (const Tensor& x : inputs) {
     if (!x.defined()) continue;
     const int axis = x.shape().dim() - from_right;
     if (is_cut(x)) {
-      const Cut cut = x.cut();
-      if (cut.axis != axis || cut.outer != first->cut().outer || cut.inner != first->cut().inner) {
+      const Cut cut = x->cut;
+      if (cut.axis != axis || cut.outer != (*first)->cut.outer || cut.inner != (*first)->cut.inner) {
         fail("{}: the samples of {} are on axis {}, those of {} on axis {}, expected them on the same one", what,
-             first->describe(), first->cut().axis, x.describe(), cut.axis);
+             first->describe(), (*first)->cut.axis, x.describe(), cut.axis);
       }
     } else if (axis >= 0 && x.size(axis) != 1) {
       fail(
@@ -125,8 +125,8 @@ Placed place_rows(std::string_view what, InputList samples, InputList parameters
     if (!t.defined()) continue;
     if (!is_cut(t))
       fail("{}: {} is not cut over the batch, but another input is: split_and_load() both", what, t.describe());
-    if (t.cut().axis != 0) fail_across_batch(what, t, "expected axis 0");
-    if (t.cut() != x.cut())
+    if (t->cut.axis != 0) fail_across_batch(what, t, "expected axis 0");
+    if (t->cut != x->cut)
       fail("{}: the samples of {} and {} are in different places, expected tensors cut in the same way", what,
            x.describe(), t.describe());
   }
@@ -141,7 +141,7 @@ Placed place_matmul(std::string_view what, const Tensor& a, const Tensor& b) {
   Placed placed = place(what, inputs);
   if (placed.kind != Kind::cut) return placed;
   // Batches of matrices are aligned from the right.
-  const auto from_right = [](const Tensor& x) { return x.shape().dim() - 1 - x.cut().axis; };
+  const auto from_right = [](const Tensor& x) { return x.shape().dim() - 1 - x->cut.axis; };
   if (is_cut(a) && from_right(a) == 0) fail_across_batch(what, a, "and the product would sum over them");
   if (is_cut(b) && from_right(b) == 1) fail_across_batch(what, b, "and the product would sum over them");
   const Tensor &cut = is_cut(a) ? a : b, &other = is_cut(a) ? b : a;
@@ -150,10 +150,10 @@ Placed place_matmul(std::string_view what, const Tensor& a, const Tensor& b) {
     if (axis < 2 || from_right(other) < 2) {
       fail_across_batch(what, b, "and so are the other operand's: each sample would meet all others");
     }
-    const Cut x = cut.cut(), z = other.cut();
+    const Cut x = cut->cut, z = other->cut;
     if (axis != from_right(other) || x.outer != z.outer || x.inner != z.inner) {
       fail("{}: the samples of {} are on axis {}, those of {} on axis {}, expected them on the same one", what,
-           a.describe(), a.cut().axis, b.describe(), b.cut().axis);
+           a.describe(), a->cut.axis, b.describe(), b->cut.axis);
     }
   } else if (axis >= 2 && other.shape().dim() > axis && other.size(-1 - axis) != 1) {
     fail(
@@ -161,7 +161,7 @@ Placed place_matmul(std::string_view what, const Tensor& a, const Tensor& b) {
         "of both",
         what, cut.describe(), other.describe(), other.shape().dim() - 1 - axis);
   }
-  placed.cut = cut.cut();
+  placed.cut = cut->cut;
   placed.cut.axis = std::max(a.shape().dim(), b.shape().dim()) - 1 - axis;
   return placed;
 }
@@ -169,7 +169,7 @@ Placed place_matmul(std::string_view what, const Tensor& a, const Tensor& b) {
 Placed place_linear(std::string_view what, const Tensor& x, const Tensor& w, const Tensor& bias) {
   const Tensor inputs[] = {x, w, bias};
   const Placed placed = place(what, inputs);
-  if (is_cut(x) && x.cut().axis == x.shape().dim() - 1)
+  if (is_cut(x) && x->cut.axis == x.shape().dim() - 1)
     fail_across_batch(what, x, "and the product would sum over them");
   for (const Tensor* t : {&w, &bias}) {
     if (is_cut(*t)) fail_across_batch(what, *t, "but a parameter is the same for all samples");
@@ -180,7 +180,7 @@ Placed place_linear(std::string_view what, const Tensor& x, const Tensor& w, con
 Placed place_permuted(std::string_view what, const Tensor& x, std::span<const int> axes) {
   Placed placed = place_as(what, x);
   if (placed.kind == Kind::cut) {
-    placed.cut.axis = static_cast<int>(std::ranges::find(axes, x.cut().axis) - axes.begin());
+    placed.cut.axis = static_cast<int>(std::ranges::find(axes, x->cut.axis) - axes.begin());
   }
   return placed;
 }
@@ -189,7 +189,7 @@ Placed place_reshaped(std::string_view what, const Tensor& x, const Shape& shape
   Placed placed = place_as(what, x);
   if (placed.kind != Kind::cut) return placed;
   // The new shape must also split into [before, samples, after].
-  const Cut cut = x.cut();
+  const Cut cut = x->cut;
   std::int64_t before = cut.outer, after = cut.inner;
   for (int i = 0; i < cut.axis; ++i) before *= x.size(i);
   for (int i = cut.axis + 1; i < x.shape().dim(); ++i) after *= x.size(i);
@@ -216,7 +216,7 @@ Tensor lift(std::string_view name, const Placed& placed, Inputs given, const std
   for (const Tensor& x : given) {
     if (placed.kind == Kind::whole) {
       // In per_shard(), a whole tensor moves to the shard's device.
-      const bool moves = placed.at && x.defined() && x.kind() == Kind::whole && !x.placement();
+      const bool moves = placed.at && x.defined() && x->kind == Kind::whole && !x->at;
       inputs.push_back(moves ? x.to(placed.devices[0], {.non_blocking = true}) : x);
     } else {
       inputs.push_back(placed.at ? replicate(x, placed.at) : x);
@@ -233,10 +233,10 @@ Tensor lift(std::string_view name, const Placed& placed, Inputs given, const std
     const Device device = cut ? placed.at->slots()[p].device : placed.devices[p];
     Arrays in;
     for (const Tensor& x : inputs) {
-      in.push_back(!x.defined()              ? Array()
-                   : x.kind() == Kind::cut   ? x.parts()[p]
-                   : x.kind() == Kind::whole ? x.array()
-                                             : x.on(device));
+      in.push_back(!x.defined()             ? Array()
+                   : x->kind == Kind::cut   ? x->parts[p]
+                   : x->kind == Kind::whole ? x->array()
+                                            : x->on(device));
     }
     ops::ShardScope scope(cut                          ? placed.at->slots()[p].shard
                           : placed.kind == Kind::whole ? ops::ShardScope::current()
@@ -247,9 +247,9 @@ Tensor lift(std::string_view name, const Placed& placed, Inputs given, const std
   }
   Tensor y;
   switch (placed.kind) {
-    case Kind::cut: y = Tensor::cut(placed.at, placed.cut, std::move(ys)); break;
-    case Kind::replicated: y = Tensor::replicated(std::move(ys), placed.at); break;
-    case Kind::whole: y = placed.at ? Tensor::of_shard(placed.at, std::move(ys[0])) : Tensor(std::move(ys[0]));
+    case Kind::cut: y = cut_tensor(placed.at, placed.cut, std::move(ys)); break;
+    case Kind::replicated: y = replicated_tensor(std::move(ys), placed.at); break;
+    case Kind::whole: y = placed.at ? shard_tensor(placed.at, std::move(ys[0])) : Tensor(std::move(ys[0]));
   }
   DtypeWatch::note(y.dtype());
   if (!records) return y;
@@ -280,7 +280,7 @@ Tensor mix_shards(std::string_view name, Mix how, const Placed& placed, InputLis
     ops::ShardScope scope(shard);
     Arrays in;
     for (const Tensor& x : inputs) {
-      in.push_back(!x.defined() ? Array() : x.kind() == Kind::cut ? x.parts()[s] : x.on(device));
+      in.push_back(!x.defined() ? Array() : x->kind == Kind::cut ? x->parts[s] : x->on(device));
     }
     Lifted part = f(in);
     backward.push_back(std::move(part.backward));
@@ -302,8 +302,8 @@ Tensor mix_shards(std::string_view name, Mix how, const Placed& placed, InputLis
     ops::fill_(value, 0);
   }
   if (finish) value = finish(value, lane);
-  Tensor y = Tensor::replicated({std::move(value)}, at);
-  y.hold(std::move(held));
+  Tensor y = replicated_tensor({std::move(value)}, at);
+  TensorImpl::of(y).held = std::move(held);
   return record_mix(
       name, inputs, {y},
       [at, weight, backward = std::move(backward)](const Node& node, const BackwardPass& pass,
@@ -322,12 +322,12 @@ Tensor mix_shards(std::string_view name, Mix how, const Placed& placed, InputLis
 }
 
 Tensor replicate(const Tensor& x, const std::shared_ptr<const Placement>& at) {
-  if (!x.defined() || x.kind() != Kind::whole) return x;
+  if (!x.defined() || x->kind != Kind::whole) return x;
   std::vector<Array> parts;
   for (Device device : at->devices())
-    parts.push_back(ops::to_device(x.array().with_shard(-1), device, {.non_blocking = true}));
+    parts.push_back(ops::to_device(x->array().with_shard(-1), device, {.non_blocking = true}));
   return record_mix(
-      "replicate", {x}, Tensor::replicated(std::move(parts), at),
+      "replicate", {x}, replicated_tensor(std::move(parts), at),
       [at, home = x.device()](const Node&, const BackwardPass&, std::span<const Gradient> dy, std::span<Gradient> dx) {
         const TotalGradient total(dy[0], at);
         if (total.defined()) dx[0].add_single(total.on(home));
@@ -335,8 +335,8 @@ Tensor replicate(const Tensor& x, const std::shared_ptr<const Placement>& at) {
 }
 
 Tensor beside(const Tensor& x, const Tensor& constant) {
-  if (!constant.defined() || constant.kind() != Kind::whole) return constant;
-  return x.kind() != Kind::whole && x.placement() ? replicate(constant, x.placement()) : constant.to(x.device());
+  if (!constant.defined() || constant->kind != Kind::whole) return constant;
+  return x->kind != Kind::whole && x->at ? replicate(constant, x->at) : constant.to(x.device());
 }
 
 }  // namespace lockstep

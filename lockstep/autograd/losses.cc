@@ -22,12 +22,22 @@ Tensor widened(const Tensor& x) { return is_half_dtype(x.dtype()) ? cast(x, DTyp
 // The weight on x's devices, in x's type.
 Tensor weight_near(const Tensor& x, const Tensor& weight) { return cast(beside(x, weight), x.dtype()); }
 
+// The target where the input is: like the input of a model, it may be in host memory.
+Tensor near_input(std::string_view what, const Tensor& x, const Tensor& target) {
+  if (!x.defined() || !target.defined() || x.device().is_host() || !target.device().is_host()) return target;
+  check(x->kind != Kind::cut,
+        "{}: the input is {}, cut over the batch, and the target is {}, a whole tensor: take both from loader.on(net), "
+        "or split_and_load() both",
+        what, x.describe(), target.describe());
+  return target.to(x.device());
+}
+
 void check_pair(std::string_view what, const Tensor& x, const Tensor& target) {
   check(x.defined() && target.defined() && x.shape() == target.shape(), "{}: {} and {}, expected the same shape", what,
         x, target);
   check(is_floating(x.dtype()) && x.dtype() == target.dtype(), "{}: {} and {}, expected one floating type", what, x,
         target);
-  if ((x.kind() == Kind::cut) != (target.kind() == Kind::cut)) {
+  if ((x->kind == Kind::cut) != (target->kind == Kind::cut)) {
     fail("{}: one of {} and {} is cut over the batch, the other is not: split_and_load() both", what, x.describe(),
          target.describe());
   }
@@ -77,12 +87,12 @@ Tensor fused_cross_entropy(const Tensor& logits, const Tensor& labels, double sm
       "cross entropy", placed, logits, labels,
       [&](const Array& x, const Array& y) { return ops::cross_entropy(x, y, rules()); },
       [=](const PartPass&, const Array& x, const Array& y, const Array& dy) -> Arrays {
-        return {ops::cross_entropy_backward(x, y, rules(), sums->on(x.device()), dy), Array()};
+        return {ops::cross_entropy_backward(x, y, rules(), (*sums)->on(x.device()), dy), Array()};
       },
       [&](const Array& mixed, std::optional<LaneId> lane) {
-        std::vector<Array> parts = sums->defined() ? sums->parts() : std::vector<Array>();
+        std::vector<Array> parts = sums->defined() ? (*sums)->parts : std::vector<Array>();
         parts.push_back(mixed);
-        *sums = Tensor::replicated(std::move(parts), placed.at);
+        *sums = replicated_tensor(std::move(parts), placed.at);
         return ops::cross_entropy_mean(mixed, lane);
       });
 }
@@ -118,8 +128,8 @@ Classes classes_of(std::string_view what, const Tensor& x, const Tensor& weight,
         what, weight, count);
   check(!weight.defined() || !needs_grad(std::array{weight}),
         "{}: weight requires a gradient, which classes' weights do not get: pass weight.detach()", what);
-  if (x.kind() == Kind::cut && x.cut().axis == axis) fail_across_batch(what, x, "but that one has the classes");
-  if ((x.kind() == Kind::cut) != (target.kind() == Kind::cut)) {
+  if (x->kind == Kind::cut && x->cut.axis == axis) fail_across_batch(what, x, "but that one has the classes");
+  if ((x->kind == Kind::cut) != (target->kind == Kind::cut)) {
     fail("{}: one of {} and {} is cut over the batch, the other is not: split_and_load() both", what, x.describe(),
          target.describe());
   }
@@ -183,34 +193,39 @@ Tensor soft_cross_entropy(const Tensor& logits, const Tensor& target, const Cros
 
 }  // namespace
 
-Tensor mse_loss(const Tensor& x, const Tensor& target, const LossOptions& options) {
+Tensor mse_loss(const Tensor& x, const Tensor& given_target, const LossOptions& options) {
+  const Tensor target = near_input("mse_loss", x, given_target);
   check_pair("mse_loss", x, target);
   // The kernel's mean of no elements would be 0.
   if (options.reduction == Reduction::mean && x.numel() > 0) return fused_mse(x, target);
   return reduced("mse_loss", square(widened(x) - widened(target)), options.reduction);
 }
 
-Tensor l1_loss(const Tensor& x, const Tensor& target, const LossOptions& options) {
+Tensor l1_loss(const Tensor& x, const Tensor& given_target, const LossOptions& options) {
+  const Tensor target = near_input("l1_loss", x, given_target);
   check_pair("l1_loss", x, target);
   return reduced("l1_loss", abs(widened(x) - widened(target)), options.reduction);
 }
 
-Tensor huber_loss(const Tensor& x, const Tensor& target, const HuberLossOptions& options) {
+Tensor huber_loss(const Tensor& x, const Tensor& given_target, const HuberLossOptions& options) {
+  const Tensor target = near_input("huber_loss", x, given_target);
   check_pair("huber_loss", x, target);
   check(options.delta > 0, "huber_loss: delta {}, expected above 0", options.delta);
   return reduced("huber_loss", huber(x, target, options.delta), options.reduction);
 }
 
-Tensor smooth_l1_loss(const Tensor& x, const Tensor& target, const SmoothL1LossOptions& options) {
+Tensor smooth_l1_loss(const Tensor& x, const Tensor& given_target, const SmoothL1LossOptions& options) {
+  const Tensor target = near_input("smooth_l1_loss", x, given_target);
   check_pair("smooth_l1_loss", x, target);
   check(options.beta >= 0, "smooth_l1_loss: beta {}, expected at least 0", options.beta);
   if (options.beta == 0) return l1_loss(x, target, {.reduction = options.reduction});
   return reduced("smooth_l1_loss", huber(x, target, options.beta) / options.beta, options.reduction);
 }
 
-Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& target,
+Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& given_target,
                                         const BinaryCrossEntropyOptions& options) {
   constexpr std::string_view kName = "binary_cross_entropy_with_logits";
+  const Tensor target = near_input("binary_cross_entropy_with_logits", x, given_target);
   check_pair(kName, x, target);
   const Tensor logits = widened(x), wanted = widened(target);
   // -log(sigmoid(x)). Beyond the threshold it equals -x in f64, too.
@@ -225,7 +240,8 @@ Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& target,
   return reduced(kName, loss, options.reduction);
 }
 
-Tensor kl_div(const Tensor& x, const Tensor& target, const KlDivOptions& options) {
+Tensor kl_div(const Tensor& x, const Tensor& given_target, const KlDivOptions& options) {
+  const Tensor target = near_input("kl_div", x, given_target);
   check_pair("kl_div", x, target);
   const Tensor given = widened(x), wanted = widened(target);
   const auto entropy = [&] { return wanted * log(where(ne(wanted, 0.0), wanted, 1.0)); };
@@ -234,11 +250,13 @@ Tensor kl_div(const Tensor& x, const Tensor& target, const KlDivOptions& options
   return sum(loss) / static_cast<double>(x.shape().dim() == 0 ? 1 : x.size(0));
 }
 
-Tensor nll_loss(const Tensor& x, const Tensor& labels, const NllLossOptions& options) {
+Tensor nll_loss(const Tensor& x, const Tensor& given_labels, const NllLossOptions& options) {
+  const Tensor labels = near_input("nll_loss", x, given_labels);
   return nll("nll_loss", widened(x), labels, options, 0);
 }
 
-Tensor cross_entropy(const Tensor& logits, const Tensor& target, const CrossEntropyOptions& options) {
+Tensor cross_entropy(const Tensor& logits, const Tensor& given_target, const CrossEntropyOptions& options) {
+  const Tensor target = near_input("cross_entropy", logits, given_target);
   const double smoothing = options.label_smoothing;
   check(smoothing >= 0 && smoothing <= 1, "cross_entropy: label smoothing {}, expected 0 to 1", smoothing);
   if (target.defined() && is_floating(target.dtype())) {

@@ -62,11 +62,11 @@ namespace {
 
 // A result of one shard's tensor belongs to that shard, too.
 void inherit_shard(std::span<const Tensor> inputs, std::span<Tensor> outputs) {
-  const auto shard = std::ranges::find_if(
-      inputs, [](const Tensor& x) { return x.defined() && x.kind() == Kind::whole && x.placement(); });
+  const auto shard =
+      std::ranges::find_if(inputs, [](const Tensor& x) { return x.defined() && x->kind == Kind::whole && x->at; });
   if (shard == inputs.end()) return;
   for (Tensor& y : outputs) {
-    if (y.kind() == Kind::whole && !y.placement()) y = Tensor::of_shard(shard->placement(), y.array());
+    if (y->kind == Kind::whole && !y->at) y = shard_tensor((*shard)->at, y->array());
   }
 }
 
@@ -79,17 +79,17 @@ std::shared_ptr<Node> make_node(std::string_view name, std::span<const Tensor> i
   node->outputs = static_cast<int>(outputs.size());
   node->inputs.reserve(inputs.size());
   for (const Tensor& input : inputs)
-    node->inputs.push_back({input.grad_meta(), input.kind() == Kind::whole && input.placement() != nullptr});
+    node->inputs.push_back({input->grad, input->kind == Kind::whole && input->at != nullptr});
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     auto meta = std::make_shared<GradMeta>();
     meta->node = node;
     meta->output = static_cast<int>(i);
-    outputs[i].set_grad_meta(std::move(meta));
+    TensorImpl::of(outputs[i]).grad = std::move(meta);
   }
   for (const Tensor& output : outputs) {
-    if (output.placement()) node->at = output.placement();
+    if (output->at) node->at = output->at;
   }
-  node->kind = outputs[0].kind();
+  node->kind = outputs[0]->kind;
   return node;
 }
 

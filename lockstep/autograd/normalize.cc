@@ -9,7 +9,7 @@
 namespace lockstep {
 namespace {
 
-bool is_over_batch(const Tensor& t) { return t.defined() && t.kind() == Kind::cut; }
+bool is_over_batch(const Tensor& t) { return t.defined() && t->kind == Kind::cut; }
 
 // Normalizes rows: the last axes, whose extents must be `options.row`.
 Tensor by_row(std::string_view what, const Tensor& x, const Tensor& weight, const Tensor& bias,
@@ -23,7 +23,7 @@ Tensor by_row(std::string_view what, const Tensor& x, const Tensor& weight, cons
   for (const Tensor* t : {&weight, &bias}) {
     if (is_over_batch(*t)) fail_across_batch(what, *t, "but a parameter is the same for all samples");
   }
-  if (is_over_batch(x) && x.cut().axis >= dims - count) fail_across_batch(what, x, "and it would take their mean");
+  if (is_over_batch(x) && x->cut.axis >= dims - count) fail_across_batch(what, x, "and it would take their mean");
   const bool saves_w = x.requires_grad();
   return lift(what, placed, inputs, [=](const Arrays& in) -> Lifted {
     ops::RowNorm norm = ops::row_norm(what, in[0], in[1], in[2], options);

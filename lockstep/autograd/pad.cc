@@ -23,8 +23,7 @@ Tensor pad(const Tensor& x, const std::vector<std::int64_t>& widths, double valu
     const std::int64_t left = widths[2 * static_cast<std::size_t>(i)],
                        right = widths[2 * static_cast<std::size_t>(i) + 1];
     if (left == 0 && right == 0) continue;
-    if (x.kind() == Kind::cut && x.cut().axis == axis)
-      fail_across_batch("pad", x, "and padding belongs to none of them");
+    if (x->kind == Kind::cut && x->cut.axis == axis) fail_across_batch("pad", x, "and padding belongs to none of them");
     const std::int64_t kept = x.size(axis) + std::min<std::int64_t>(left, 0) + std::min<std::int64_t>(right, 0);
     check(kept >= 0, "pad: widths {} and {} remove more than the {} elements of axis {} of {}", left, right,
           x.size(axis), axis, x.shape());

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "lockstep/autograd/shard_exchange.h"
-#include "lockstep/autograd/tensor.h"
+#include "lockstep/autograd/tensor_impl.h"
 
 namespace lockstep {
 

@@ -3,6 +3,7 @@
 #include <type_traits>
 
 #include "lockstep/autograd/tensor.h"
+#include "lockstep/autograd/tensor_impl.h"
 #include "lockstep/tensor/view.h"
 
 namespace lockstep {
@@ -48,7 +49,7 @@ std::string Tensor::str() const {
   all.wait();
   const std::string elements = visit_dtype(dtype(), [&](auto zero) { return print<decltype(zero)>(all.view(), 0, 0); });
   // The elements of a cut tensor are joined in host memory.
-  const Device where = kind() == Kind::cut ? kHost : device();
+  const Device where = impl_->kind == Kind::cut ? kHost : device();
   return fmt::format("tensor({}, {}, {})", elements, name(dtype()), where.name());
 }
 

@@ -50,23 +50,23 @@ Tensor over_steps(std::string_view what, const Tensor& x, std::initializer_list<
 
 // Cut tensors, or whole ones, whose samples are in the same places.
 bool lie_alike(const Tensor& a, const Tensor& b) {
-  if (a.kind() != b.kind() || a.kind() == Kind::replicated || a.dtype() != b.dtype()) return false;
-  if (a.kind() == Kind::whole) return a.device() == b.device() && a.placement() == b.placement();
-  return a.placement() == b.placement() && a.cut() == b.cut();
+  if (a->kind != b->kind || a->kind == Kind::replicated || a.dtype() != b.dtype()) return false;
+  if (a->kind == Kind::whole) return a.device() == b.device() && a->at == b->at;
+  return a->at == b->at && a->cut == b->cut;
 }
 
 // Calls f(part) in the shard of each part of `like`.
 template <typename F>
 void each_part(const Tensor& like, const F& f) {
-  for (std::size_t p = 0; p < like.parts().size(); ++p) {
-    ops::ShardScope scope(like.kind() == Kind::cut ? like.placement()->slots()[p].shard : ops::ShardScope::current());
+  for (std::size_t p = 0; p < like->parts.size(); ++p) {
+    ops::ShardScope scope(like->kind == Kind::cut ? like->at->slots()[p].shard : ops::ShardScope::current());
     f(p);
   }
 }
 
 Tensor made_like(const Tensor& like, std::vector<Array> parts) {
-  if (like.kind() == Kind::cut) return Tensor::cut(like.placement(), like.cut(), std::move(parts));
-  return like.placement() ? Tensor::of_shard(like.placement(), std::move(parts[0])) : Tensor(std::move(parts[0]));
+  if (like->kind == Kind::cut) return cut_tensor(like->at, like->cut, std::move(parts));
+  return like->at ? shard_tensor(like->at, std::move(parts[0])) : Tensor(std::move(parts[0]));
 }
 
 // A step of an LSTM part by part: (from_x, from_h, c) -> (h, next c).
@@ -74,8 +74,8 @@ struct LstmCell : Function {
   std::vector<Tensor> forward(std::span<const Tensor> in) override {
     std::vector<Array> h, next;
     each_part(in[0], [&](std::size_t p) {
-      ops::LstmCell cell = ops::lstm_cell(in[0].parts()[p], in[1].parts()[p], in[2].parts()[p]);
-      saved.push_back({cell.gates, cell.squashed, in[2].parts()[p]});
+      ops::LstmCell cell = ops::lstm_cell(in[0]->parts[p], in[1]->parts[p], in[2]->parts[p]);
+      saved.push_back({cell.gates, cell.squashed, in[2]->parts[p]});
       h.push_back(cell.h);
       next.push_back(cell.c);
     });
@@ -86,7 +86,7 @@ struct LstmCell : Function {
     std::vector<Array> sum, c;
     const Tensor& some = dy[0].defined() ? dy[0] : dy[1];
     each_part(some, [&](std::size_t p) {
-      const auto part = [p](const Tensor& g) { return g.defined() ? g.parts()[p] : Array(); };
+      const auto part = [p](const Tensor& g) { return g.defined() ? g->parts[p] : Array(); };
       const Saved& s = saved[p];
       ops::LstmCellGrads grads = ops::lstm_cell_backward(s.gates.get("lstm"), s.squashed.get("lstm"), s.c.get("lstm"),
                                                          part(dy[0]), part(dy[1]));
@@ -109,8 +109,8 @@ struct GruCell : Function {
   std::vector<Tensor> forward(std::span<const Tensor> in) override {
     std::vector<Array> next;
     each_part(in[0], [&](std::size_t p) {
-      ops::GruCell cell = ops::gru_cell(in[0].parts()[p], in[1].parts()[p], in[2].parts()[p]);
-      saved.push_back({cell.gates, cell.parts, in[2].parts()[p]});
+      ops::GruCell cell = ops::gru_cell(in[0]->parts[p], in[1]->parts[p], in[2]->parts[p]);
+      saved.push_back({cell.gates, cell.parts, in[2]->parts[p]});
       next.push_back(cell.h);
     });
     return {made_like(in[0], std::move(next))};
@@ -121,7 +121,7 @@ struct GruCell : Function {
     each_part(dy[0], [&](std::size_t p) {
       const Saved& s = saved[p];
       ops::GruCellGrads grads =
-          ops::gru_cell_backward(s.gates.get("gru"), s.parts.get("gru"), s.h.get("gru"), dy[0].parts()[p]);
+          ops::gru_cell_backward(s.gates.get("gru"), s.parts.get("gru"), s.h.get("gru"), dy[0]->parts[p]);
       from_x.push_back(std::move(grads.from_x));
       from_h.push_back(std::move(grads.from_h));
       h.push_back(std::move(grads.h));

@@ -48,7 +48,7 @@ Tensor reduce(std::string_view name, const Tensor& x, unsigned axes, bool keepdi
   };
   if (placed.kind != Kind::cut) return lift(name, placed, {x}, part);
   if (contains(axes, placed.cut.axis)) return mix_shards(name, mix, placed, {x}, part);
-  for (int i = 0; !keepdim && i < x.cut().axis; ++i) placed.cut.axis -= contains(axes, i) ? 1 : 0;
+  for (int i = 0; !keepdim && i < x->cut.axis; ++i) placed.cut.axis -= contains(axes, i) ? 1 : 0;
   return lift(name, placed, {x}, part);
 }
 
@@ -86,7 +86,7 @@ Tensor max_over_batch(std::string_view name, const Tensor& x, unsigned axes, boo
     share = ties / sum_over(ties, axes, true);
   }
   const Tensor sum = sum_over(where(gt(share, 0), x, 0.0) * share, axes, keepdim);
-  largest.set_grad_meta(sum.grad_meta());
+  TensorImpl::of(largest).grad = sum->grad;
   return largest;
 }
 
@@ -116,7 +116,7 @@ Tensor extreme(std::string_view name, const Tensor& x, const Dims& dims, bool ke
   check_floating(name, x);
   check(count_of(x, axes) > 0, "{}: no elements along the axes of {}", name, x.shape());
   if (smallest) return -extreme(name, -x, dims, keepdim, false);
-  const bool over_batch = x.kind() == Kind::cut && contains(axes, x.cut().axis);
+  const bool over_batch = x->kind == Kind::cut && contains(axes, x->cut.axis);
   return over_batch ? max_over_batch(name, x, axes, keepdim) : reduce(name, x, axes, keepdim, Mix::max, max_part);
 }
 
@@ -150,7 +150,7 @@ Tensor sum_to(const Tensor& x, const Shape& shape) {
   }
   const auto part = [&](const Arrays& in) -> Lifted {
     Shape to = shape;
-    if (placed.kind == Kind::cut && !mixes) to[placed.cut.axis] = in[0].size(x.cut().axis);
+    if (placed.kind == Kind::cut && !mixes) to[placed.cut.axis] = in[0].size(x->cut.axis);
     return sum_part(in[0], to);
   };
   return mixes ? mix_shards("sum", Mix::sum, placed, {x}, part) : lift("sum", placed, {x}, part);
@@ -324,7 +324,7 @@ Tensor prod(const Tensor& x, int dim, bool keepdim) {
   if (is_axis_of_scalar("prod", x, dim)) return prod(x);
   const int axis = ops::resolve_axis("prod", x.shape(), dim);
   check(is_floating(x.dtype()), "prod: input is {}, expected a floating type: cast() it", x);
-  if (x.kind() == Kind::cut && x.cut().axis == axis) fail_across_batch("prod", x, kMultiplied);
+  if (x->kind == Kind::cut && x->cut.axis == axis) fail_across_batch("prod", x, kMultiplied);
   if (is_half_dtype(x.dtype())) return cast(prod(cast(x, DType::f32), axis, keepdim), x.dtype());
   if (x.size(axis) == 0) return sum(x, axis, keepdim) + 1;
   // Halves are multiplied until one element is left. Derivatives then need no quotient, which a factor of 0 would not
@@ -340,7 +340,7 @@ Tensor prod(const Tensor& x, int dim, bool keepdim) {
 
 Tensor prod(const Tensor& x) {
   check(x.defined(), "prod: undefined tensor");
-  if (x.kind() == Kind::cut) fail_across_batch("prod", x, kMultiplied);
+  if (x->kind == Kind::cut) fail_across_batch("prod", x, kMultiplied);
   return prod(x.reshape({x.numel()}), 0);
 }
 

@@ -51,7 +51,7 @@ Tensor flatten(const Tensor& x, int start_dim, int end_dim) {
   for (int i = first + 1; i <= last; ++i) dims.back() *= x.size(i);
   dims.insert(dims.end(), x.shape().begin() + last + 1, x.shape().end());
   if (placed.kind == Kind::cut) {
-    const int axis = x.cut().axis;
+    const int axis = x->cut.axis;
     const bool within = axis >= first && axis <= last;
     for (int i = first; within && i <= last; ++i) {
       if (i < axis) placed.cut.outer *= x.size(i);
@@ -72,9 +72,9 @@ Tensor unflatten(const Tensor& x, int dim, const Shape& sizes) {
   dims.insert(dims.begin() + axis, parts.begin(), parts.end());
   const Shape shape(dims);
   Placed placed = place_as("unflatten", x);
-  if (placed.kind == Kind::cut && x.cut().axis == axis) {
+  if (placed.kind == Kind::cut && x->cut.axis == axis) {
     placed = place_reshaped("unflatten", x, shape);
-  } else if (placed.kind == Kind::cut && x.cut().axis > axis) {
+  } else if (placed.kind == Kind::cut && x->cut.axis > axis) {
     placed.cut.axis += parts.dim() - 1;
   }
   return reshape_as("unflatten", placed, x, shape);
@@ -92,8 +92,7 @@ Tensor squeeze(const Tensor& x, const Dims& dims) {
     const bool batch = placed.kind == Kind::cut && i == placed.cut.axis;
     if (x.size(i) != 1 || batch) axes &= ~(1U << i);
   }
-  for (int i = 0; placed.kind == Kind::cut && i < x.cut().axis; ++i)
-    placed.cut.axis -= static_cast<int>(axes >> i & 1U);
+  for (int i = 0; placed.kind == Kind::cut && i < x->cut.axis; ++i) placed.cut.axis -= static_cast<int>(axes >> i & 1U);
   return reshape_as("squeeze", placed, x, ops::without_axes(x.shape(), axes));
 }
 
@@ -151,7 +150,7 @@ Tensor expand(const Tensor& x, Shape shape) {
   }
   return lift("expand", placed, {x}, [&](const Arrays& in) -> Lifted {
     Shape part = shape;
-    if (placed.kind == Kind::cut) part[placed.cut.axis] = in[0].size(x.cut().axis);
+    if (placed.kind == Kind::cut) part[placed.cut.axis] = in[0].size(x->cut.axis);
     return {ops::expand(in[0], part),
             [old = in[0].shape()](const PartPass&, const Array& dy) -> Arrays { return {ops::sum_to(dy, old)}; }};
   });

@@ -66,13 +66,13 @@ std::vector<std::pair<std::int64_t, std::int64_t>> slot_rows(const Placement& at
 
 // Includes other processes' rows. Shards are padded to the longest one for the exchange.
 Array join_all(const Tensor& x, Device device) {
-  const Placement& at = *x.placement();
+  const Placement& at = *x->at;
   if (!at.exchange()) return join_parts(x, device);
   const std::int64_t most = std::ranges::max(at.rows());
   std::vector<std::vector<Array>> parts(at.rows().size());
   for (std::size_t s = 0; s < at.slots().size(); ++s) {
     ops::ShardScope scope(at.slots()[s].shard);
-    const Array rows = samples_first(x.parts()[s], x.cut());
+    const Array rows = samples_first(x->parts[s], x->cut);
     const std::int64_t elements = x.numel() / std::max<std::int64_t>(at.samples(), 1);
     Array padded = rows;
     if (rows.size(0) != most) {
@@ -89,13 +89,13 @@ Array join_all(const Tensor& x, Device device) {
   }
   // On the device of the exchange, where kernels can reorder axes.
   const Device there = rows.at(0).device();
-  return ops::to_device(samples_back(ops::concatenate(rows, there), x.cut(), x.shape()), device);
+  return ops::to_device(samples_back(ops::concatenate(rows, there), x->cut, x.shape()), device);
 }
 
 // Part s of x, as that shard's whole tensor.
 Tensor shard_of(const Tensor& x, std::size_t s, const std::shared_ptr<const Placement>& alone) {
   const auto [shard, device] = alone->slots()[0];
-  return record_mix("shard", {x}, Tensor::of_shard(alone, x.parts()[s]),
+  return record_mix("shard", {x}, shard_tensor(alone, x->parts[s]),
                     [shard = shard, device = device, counts = alone->rows_of(shard) > 0](
                         const Node&, const BackwardPass&, std::span<const Gradient> dy, std::span<Gradient> dx) {
                       ops::ShardScope scope(shard);
@@ -108,11 +108,11 @@ Tensor shard_of(const Tensor& x, std::size_t s, const std::shared_ptr<const Plac
 Tensor scatter(const Tensor& x, std::shared_ptr<const Placement> at) {
   const auto rows = slot_rows(*at);
   const std::int64_t expected = rows.back().first + rows.back().second;
-  check(x.defined() && x.kind() == Kind::whole && x.shape().dim() >= 1,
+  check(x.defined() && x->kind == Kind::whole && x.shape().dim() >= 1,
         "scatter: the batch is {}, expected at least one axis", x);
   check(x.size(0) == expected, "scatter: this process has {} rows, expected {}", x.size(0), expected);
   // Its gradient would cover this process's rows alone, although other processes may share the history.
-  check(!at->exchange() || !grad_enabled() || !x.grad_meta() || !x.grad_meta()->node,
+  check(!at->exchange() || !grad_enabled() || !x->grad || !x->grad->node,
         "scatter: {} has a history, but other processes have other rows: expected data, or rows that are computed "
         "after they "
         "are cut",
@@ -120,10 +120,10 @@ Tensor scatter(const Tensor& x, std::shared_ptr<const Placement> at) {
   std::vector<Array> parts;
   for (std::size_t s = 0; s < rows.size(); ++s) {
     const auto [shard, device] = at->slots()[s];
-    const Array piece = ops::narrow(x.array(), rows[s].first, rows[s].second).with_shard(shard);
+    const Array piece = ops::narrow(x->array(), rows[s].first, rows[s].second).with_shard(shard);
     parts.push_back(ops::to_device(piece, device, {.non_blocking = true}));
   }
-  return record_mix("scatter", {x}, Tensor::cut(at, {}, std::move(parts)),
+  return record_mix("scatter", {x}, cut_tensor(at, {}, std::move(parts)),
                     [home = x.device(), shape = x.shape(), dtype = x.dtype(), at](
                         const Node&, const BackwardPass&, std::span<const Gradient> dy, std::span<Gradient> dx) {
                       std::vector<Array> parts = cut_parts(dy[0], *at, {}, shape, dtype);
@@ -133,13 +133,13 @@ Tensor scatter(const Tensor& x, std::shared_ptr<const Placement> at) {
 }
 
 Array join_parts(const Tensor& x, Device device) {
-  const Placement& at = *x.placement();
-  const Cut cut = x.cut();
-  if (x.parts().size() == 1) return ops::to_device(x.parts()[0].with_shard(-1), device);
+  const Placement& at = *x->at;
+  const Cut cut = x->cut;
+  if (x->parts.size() == 1) return ops::to_device(x->parts[0].with_shard(-1), device);
   std::vector<Array> rows;
   for (std::size_t s = 0; s < at.slots().size(); ++s) {
     ops::ShardScope scope(at.slots()[s].shard);
-    rows.push_back(cut.axis == 0 && cut.outer == 1 ? x.parts()[s] : samples_first(x.parts()[s], cut));
+    rows.push_back(cut.axis == 0 && cut.outer == 1 ? x->parts[s] : samples_first(x->parts[s], cut));
   }
   if (cut.axis == 0 && cut.outer == 1) return ops::concatenate(rows, device).with_shard(-1);
   const Array all = samples_back(ops::concatenate(rows, at.slots()[0].device), cut, x.shape());
@@ -148,17 +148,17 @@ Array join_parts(const Tensor& x, Device device) {
 
 Tensor gather(const Tensor& x) {
   check(x.defined(), "gather: undefined tensor");
-  return x.kind() == Kind::whole ? x : gather(x, x.device());
+  return x->kind == Kind::whole ? x : gather(x, x.device());
 }
 
 Tensor gather(const Tensor& x, Device device) {
   check(x.defined(), "gather: undefined tensor");
-  if (x.kind() != Kind::cut) return x.to(device);
-  const auto& at = x.placement();
+  if (x->kind != Kind::cut) return x.to(device);
+  const auto& at = x->at;
   check(at->samples() > 0, "gather: the batch is empty");
   return record_mix("gather", {x}, Tensor(join_all(x, device)),
-                    [at, cut = x.cut(), home = x.device()](const Node&, const BackwardPass&,
-                                                           std::span<const Gradient> dy, std::span<Gradient> dx) {
+                    [at, cut = x->cut, home = x.device()](const Node&, const BackwardPass&,
+                                                          std::span<const Gradient> dy, std::span<Gradient> dx) {
                       const Array whole = dy[0].once(home);
                       std::int64_t row = 0;
                       const Array rows = samples_first(whole, cut);
@@ -179,10 +179,10 @@ Tensor gather(const Tensor& x, Device device) {
 
 std::vector<Tensor> per_shard(const std::function<std::vector<Tensor>(std::span<const Tensor>)>& f,
                               std::span<const Tensor> inputs) {
-  const auto first = std::ranges::find(inputs, Kind::cut, &Tensor::kind);
+  const auto first = std::ranges::find_if(inputs, [](const Tensor& x) { return x->kind == Kind::cut; });
   // All samples are here already.
   if (first == inputs.end()) return f(inputs);
-  const std::shared_ptr<const Placement> at = first->placement();
+  const std::shared_ptr<const Placement> at = (*first)->at;
   ShardCollector collector;
   std::vector<std::vector<Tensor>> results;  // by slot
   for (std::size_t s = 0; s < at->slots().size(); ++s) {
@@ -195,11 +195,11 @@ std::vector<Tensor> per_shard(const std::function<std::vector<Tensor>(std::span<
     const std::unique_ptr<Placement, void (*)(Placement*)> end(alone.get(), [](Placement* p) { p->end_collection(); });
     std::vector<Tensor> in;
     for (const Tensor& x : inputs) {
-      if (x.kind() != Kind::cut) {
+      if (x->kind != Kind::cut) {
         in.push_back(x);
         continue;
       }
-      check(same_placement(x.placement(), at),
+      check(same_placement(x->at, at),
             "per_shard: {} and {} are cut differently, expected the same shards in the same places", first->describe(),
             x);
       in.push_back(shard_of(x, s, alone));
@@ -218,7 +218,7 @@ std::vector<Tensor> per_shard(const std::function<std::vector<Tensor>(std::span<
       const Tensor& y = results[s][i];
       const auto [shard, device] = at->slots()[s];
       const std::int64_t count = at->rows_of(shard);
-      check(y.defined() && y.kind() == Kind::whole && y.shape().dim() > 0 && y.size(0) == count,
+      check(y.defined() && y->kind == Kind::whole && y.shape().dim() > 0 && y.size(0) == count,
             "per_shard: result {} of shard {} is {}, expected the shard's {} samples on axis 0", i, shard, y, count);
       Shape shape = y.shape();
       shape[0] = results[0][i].size(0);
@@ -226,11 +226,11 @@ std::vector<Tensor> per_shard(const std::function<std::vector<Tensor>(std::span<
             "per_shard: result {} is {} for one shard, {} "
             "for another",
             i, results[0][i], y);
-      parts.push_back(ops::to_device(y.array(), device, {.non_blocking = true}).with_shard(shard));
+      parts.push_back(ops::to_device(y->array(), device, {.non_blocking = true}).with_shard(shard));
       pieces.push_back(y);
     }
     joined.push_back(
-        record_mix("per shard", pieces, {Tensor::cut(at, {}, std::move(parts))},
+        record_mix("per shard", pieces, {cut_tensor(at, {}, std::move(parts))},
                    [at](const Node&, const BackwardPass&, std::span<const Gradient> dy, std::span<Gradient> dx) {
                      for (std::size_t s = 0; s < dx.size(); ++s) {
                        dx[s].add_single(dy[0].addend(at->slots()[s].shard));

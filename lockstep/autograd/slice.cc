@@ -75,7 +75,7 @@ Tensor narrow(const Tensor& x, int dim, std::int64_t start, std::int64_t length)
 Tensor select(const Tensor& x, int dim, std::int64_t index) {
   const int axis = ops::resolve_axis("select", x.shape(), dim);
   const std::int64_t size = x.size(axis), place = index < 0 ? index + size : index;
-  const bool batch = x.kind() == Kind::cut && x.cut().axis == axis;
+  const bool batch = x->kind == Kind::cut && x->cut.axis == axis;
   check(batch || (place >= 0 && place < size), "select: index {} is out of range for axis {} of {}", index, dim,
         x.shape());
   return take_slice("select", x, axis, place, 1, 1, false);
@@ -122,7 +122,7 @@ std::vector<Tensor> unbind(const Tensor& x, int dim) {
 std::vector<Tensor> chunk(const Tensor& x, int chunks, int dim) {
   const int axis = ops::resolve_axis("chunk", x.shape(), dim);
   check(chunks > 0, "chunk: {} parts, expected at least 1", chunks);
-  if (x.kind() != Kind::cut || x.cut().axis != axis) {
+  if (x->kind != Kind::cut || x->cut.axis != axis) {
     const std::int64_t size = x.size(axis);
     return split(x, std::max<std::int64_t>((size + chunks - 1) / chunks, 1), axis);
   }

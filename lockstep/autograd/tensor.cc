@@ -10,16 +10,13 @@
 #include "lockstep/autograd/no_grad.h"
 #include "lockstep/autograd/node.h"
 #include "lockstep/autograd/saved_array.h"
+#include "lockstep/autograd/tensor_impl.h"
 #include "lockstep/ops/copy.h"
 #include "lockstep/ops/launch.h"
 #include "lockstep/runtime/runtime.h"
 
 namespace lockstep {
 namespace {
-
-const std::vector<Array> kNoParts;
-const std::shared_ptr<const Placement> kNowhere;
-const std::shared_ptr<GradMeta> kNoHistory;
 
 template <typename To, typename From>
 To converted_to(From value) {
@@ -74,8 +71,8 @@ struct PlainLeaf : GradMeta {
     }
     shown = true;
     switch (kind) {
-      case Kind::cut: return Tensor::cut(at, cut, sum);
-      case Kind::replicated: return Tensor::replicated(sum, at);
+      case Kind::cut: return cut_tensor(at, cut, sum);
+      case Kind::replicated: return replicated_tensor(sum, at);
       default: return sum[0];
     }
   }
@@ -97,18 +94,26 @@ Tensor moved(std::string_view name, const Tensor& x, const Array& from, const Ar
 
 }  // namespace
 
-std::string describe_devices(const std::vector<Device>& devices) {
-  return devices.size() == 1 ? std::string(devices[0].name()) : str(devices);
-}
-
-const Shape Tensor::kNoShape;
-
 Tensor::Tensor(Array array) {
   if (!array.defined()) return;
-  impl_ = std::make_shared<Impl>();
+  impl_ = std::make_shared<TensorImpl>();
   impl_->shape = array.shape();
   impl_->parts.push_back(std::move(array));
 }
+
+const TensorImpl* Tensor::operator->() const {
+  static const TensorImpl undefined;
+  return impl_ ? impl_.get() : &undefined;
+}
+
+const Shape& Tensor::shape() const { return (*this)->shape; }
+DType Tensor::dtype() const { return impl_ ? impl_->parts[0].dtype() : DType::f32; }
+Layout Tensor::layout() const { return impl_ ? impl_->parts[0].layout() : Layout::plain; }
+Device Tensor::device() const { return impl_ ? impl_->parts[0].device() : Device(); }
+std::vector<Device> Tensor::devices() const { return (*this)->devices(); }
+std::vector<Tensor> Tensor::shards() const { return {(*this)->parts.begin(), (*this)->parts.end()}; }
+bool Tensor::requires_grad() const { return (*this)->grad != nullptr; }
+std::string Tensor::describe() const { return (*this)->describe(); }
 
 Tensor Tensor::from(Array values, const TensorOptions& options) {
   if (options.dtype && *options.dtype != values.dtype()) {
@@ -125,78 +130,6 @@ Tensor Tensor::from(Array values, const TensorOptions& options) {
   return ops::to_device(values, options.device);
 }
 
-Tensor Tensor::of_shard(std::shared_ptr<const Placement> at, Array array) {
-  const int shard = at->slots()[0].shard;
-  Tensor t(array.with_shard(shard));
-  t.impl_->at = std::move(at);
-  return t;
-}
-
-Tensor Tensor::cut(std::shared_ptr<const Placement> at, Cut cut, std::vector<Array> parts) {
-  check(at && parts.size() == at->slots().size(), "tensor: {} parts for {} shards", parts.size(),
-        at ? at->slots().size() : 0);
-  Tensor t;
-  t.impl_ = std::make_shared<Impl>();
-  t.impl_->kind = Kind::cut;
-  t.impl_->shape = parts[0].shape();
-  t.impl_->shape[cut.axis] = cut.outer * at->samples() * cut.inner;
-  t.impl_->cut = cut;
-  t.impl_->at = std::move(at);
-  t.impl_->parts = std::move(parts);
-  return t;
-}
-
-Tensor Tensor::replicated(std::vector<Array> parts, std::shared_ptr<const Placement> at) {
-  check(!parts.empty(), "tensor: replicated on no device");
-  Tensor t;
-  t.impl_ = std::make_shared<Impl>();
-  t.impl_->kind = Kind::replicated;
-  t.impl_->shape = parts[0].shape();
-  t.impl_->at = std::move(at);
-  t.impl_->parts = std::move(parts);
-  return t;
-}
-
-std::vector<Device> Tensor::devices() const {
-  if (kind() == Kind::cut || (kind() == Kind::replicated && placement())) return placement()->devices();
-  std::vector<Device> all;
-  for (const Array& part : parts()) all.push_back(part.device());
-  return all;
-}
-
-const std::vector<Array>& Tensor::parts() const { return impl_ ? impl_->parts : kNoParts; }
-const std::shared_ptr<const Placement>& Tensor::placement() const { return impl_ ? impl_->at : kNowhere; }
-const std::shared_ptr<GradMeta>& Tensor::grad_meta() const { return impl_ ? impl_->grad : kNoHistory; }
-void Tensor::set_grad_meta(std::shared_ptr<GradMeta> meta) { impl_->grad = std::move(meta); }
-
-Array Tensor::on(Device device) const {
-  check(defined() && kind() != Kind::cut,
-        "tensor: {} is neither whole nor replicated, expected it in one piece: gather() it", *this);
-  const auto part = std::ranges::find(impl_->parts, device, &Array::device);
-  if (part != impl_->parts.end()) return *part;
-  if (impl_->at && kind() == Kind::replicated) {
-    impl_->parts.push_back(ops::to_device(impl_->parts[0], device, {.non_blocking = true}));
-    return impl_->parts.back();
-  }
-  std::vector<Device> devices;
-  for (const Array& p : impl_->parts) devices.push_back(p.device());
-  if (device.is_host()) {
-    fail(
-        "{} is on {}, but the other operand is in host memory: cut a batch with split_and_load(), and copy any other "
-        "tensor with to(device)",
-        impl_->label.empty() ? shape().str() : impl_->label, describe_devices(devices));
-  }
-  fail("{} is not {} {}: it lives on {}", impl_->label.empty() ? describe() : impl_->label,
-       impl_->label.empty() ? "on" : "initialized on", device.name(), describe_devices(devices));
-}
-
-const Array& Tensor::array() const {
-  static const Array undefined;
-  if (!impl_) return undefined;
-  check(kind() != Kind::cut, "tensor: {} is cut over the batch, expected it in one piece: gather() it", *this);
-  return impl_->parts[0];
-}
-
 void Tensor::wait() const {
   check(defined(), "wait: undefined tensor");
   for (const Array& part : impl_->parts) part.wait();
@@ -204,11 +137,20 @@ void Tensor::wait() const {
 
 Array Tensor::readable(std::string_view what) const {
   check(defined(), "{}: undefined tensor", what);
-  if (kind() != Kind::cut) return ops::host_readable(impl_->parts[0]);
+  if (impl_->kind != Kind::cut) return ops::host_readable(impl_->parts[0]);
   if (impl_->at->exchange()) {
     fail("{}: rows of {} are in other processes: gather() it, in every process", what, *this);
   }
   return join_parts(*this, Device());
+}
+
+void* Tensor::host_data(DType type, bool writes) const {
+  check(defined() && device().is_host() && impl_->kind != Kind::cut, "data_ptr: {}, expected host memory: to_host()",
+        describe());
+  check(dtype() == type, "data_ptr: the elements are {}, requested as {}", name(dtype()), name(type));
+  if (writes) impl_->storage()->check_writable();
+  wait();
+  return impl_->view().data;
 }
 
 std::ostream& operator<<(std::ostream& out, const Tensor& x) { return out << x.str(); }
@@ -228,7 +170,7 @@ Tensor& Tensor::set_requires_grad(bool value) {
     impl_->grad = nullptr;
   } else if (!impl_->grad) {
     auto leaf = std::make_shared<PlainLeaf>();
-    leaf->kind = kind();
+    leaf->kind = impl_->kind;
     leaf->at = impl_->at;
     leaf->cut = impl_->cut;
     leaf->shape = impl_->shape;
@@ -251,16 +193,11 @@ void Tensor::backward(const BackwardOptions& options) const {
 Tensor Tensor::detach() const {
   Tensor t;
   if (!impl_) return t;
-  t.impl_ = std::make_shared<Impl>(*impl_);
+  t.impl_ = std::make_shared<TensorImpl>(*impl_);
   t.impl_->grad = nullptr;
   // The copy shares a parameter's memory, but errors must not call it the parameter.
   t.impl_->label.clear();
   return t;
-}
-
-std::string Tensor::describe() const {
-  if (!defined()) return "undefined";
-  return fmt::format("{} {} on {}", shape().str(), name(dtype()), describe_devices(devices()));
 }
 
 Tensor Tensor::reshape(Shape shape) const { return lockstep::reshape(*this, shape); }
@@ -273,34 +210,34 @@ Tensor Tensor::select(int dim, std::int64_t index) const { return lockstep::sele
 
 Tensor Tensor::to(Device device, CopyOptions options) const {
   check(defined(), "to: undefined tensor");
-  if (kind() == Kind::cut) {
+  if (impl_->kind == Kind::cut) {
     fail("to: {} is cut over the batch, expected it in one piece: gather() it", describe());
   }
-  if (kind() == Kind::whole && this->device() == device) return *this;
-  return moved("to", *this, array(), ops::to_device(array(), device, options));
+  if (impl_->kind == Kind::whole && this->device() == device) return *this;
+  return moved("to", *this, impl_->array(), ops::to_device(impl_->array(), device, options));
 }
 
 Tensor Tensor::pin(Device device) const {
-  check(kind() == Kind::whole, "pin: the tensor is {}, expected host memory", describe());
-  return moved("pin", *this, array(), ops::pin(array(), device));
+  check(defined() && impl_->kind == Kind::whole, "pin: the tensor is {}, expected host memory", describe());
+  return moved("pin", *this, impl_->array(), ops::pin(impl_->array(), device));
 }
 
 void Tensor::copy_from(const Tensor& x, CopyOptions options) const {
   if (grad_enabled()) {
     check(!x.requires_grad(),
           "copy_from: {} needs a gradient, but a copy in place records none: detach() it, or use to()", x);
-    check(!grad_meta() || !grad_meta()->node,
+    check(!(*this)->grad || !(*this)->grad->node,
           "copy_from: {} has a history, and its gradient would be that of the old elements: detach() it", describe());
   }
   check(defined() && x.defined(), "copy_from: undefined tensor");
-  if (kind() == Kind::cut) {
-    check(x.kind() == Kind::cut && x.cut() == cut() && same_placement(x.placement(), placement()),
+  if (impl_->kind == Kind::cut) {
+    check(x->kind == Kind::cut && x->cut == impl_->cut && same_placement(x->at, impl_->at),
           "copy_from: {} is cut over the batch, but {} is not cut in the same way", describe(), x);
-    for (std::size_t s = 0; s < parts().size(); ++s) ops::copy_(x.parts()[s], parts()[s], options);
+    for (std::size_t s = 0; s < impl_->parts.size(); ++s) ops::copy_(x->parts[s], impl_->parts[s], options);
     return;
   }
   // All replicas.
-  for (const Array& part : parts()) ops::copy_(x.array(), part, options);
+  for (const Array& part : impl_->parts) ops::copy_(x->array(), part, options);
 }
 
 Tensor Tensor::to(DType dtype) const { return cast(*this, dtype); }

@@ -34,19 +34,7 @@
 
 namespace LOCKSTEP_API lockstep {
 
-struct GradMeta;  // autograd/node.h
-class Placement;  // autograd/placement.h
-
-enum class Kind : std::uint8_t { whole, cut, replicated };
-
-// The batch axis of a cut tensor. Its extent is outer * samples * inner, so [B, T, C] can become [B * T, C] and back
-// without moving an element.
-struct Cut {
-  int axis = 0;
-  std::int64_t outer = 1;
-  std::int64_t inner = 1;
-  bool operator==(const Cut&) const = default;
-};
+struct TensorImpl;  // autograd/tensor_impl.h
 
 // Options of a new tensor.
 struct TensorOptions {
@@ -85,41 +73,20 @@ class Tensor {
   static Tensor from(Array values, const TensorOptions& options);
   // Zeroed host memory.
   static Tensor host(Shape shape, DType dtype = DType::f32) { return Array::host(shape, dtype); }
-  // Makes a whole tensor from one shard, as per_shard() does. `at` must contain that shard only.
-  static Tensor of_shard(std::shared_ptr<const Placement> at, Array array);
-  // Makes a cut tensor. parts[i] belongs to slot i of `at`. `cut` tells which axis has the samples.
-  static Tensor cut(std::shared_ptr<const Placement> at, Cut cut, std::vector<Array> parts);
-  // Makes a replicated tensor. `at` is the batch that the values were computed from, or null for parameters. The
-  // batch's other devices get a copy of the first part when they need it.
-  static Tensor replicated(std::vector<Array> parts, std::shared_ptr<const Placement> at = nullptr);
 
   bool defined() const { return impl_ != nullptr; }
   explicit operator bool() const { return defined(); }
-  Kind kind() const { return impl_ ? impl_->kind : Kind::whole; }
   // The shape of the whole logical array: axis 0 of a cut batch has the samples of all shards of all processes.
-  const Shape& shape() const { return impl_ ? impl_->shape : kNoShape; }
+  const Shape& shape() const;
   std::int64_t size(int axis) const { return shape()[axis]; }
   std::int64_t numel() const { return shape().numel(); }
-  DType dtype() const { return impl_ ? impl_->parts[0].dtype() : DType::f32; }
-  Layout layout() const { return impl_ ? impl_->parts[0].layout() : Layout::plain; }
+  DType dtype() const;
+  Layout layout() const;
   // The first device if there are several; kHost for host memory.
-  Device device() const { return impl_ ? impl_->parts[0].device() : Device(); }
+  Device device() const;
   std::vector<Device> devices() const;
-
-  // A cut tensor has one part per slot. A replicated tensor has one part per device that already holds a copy.
-  const std::vector<Array>& parts() const;
-  // Each part as a whole tensor, without a history.
-  std::vector<Tensor> shards() const { return {parts().begin(), parts().end()}; }
-  // Null for parameters and whole tensors. Inside per_shard(), whole tensors also have a placement.
-  const std::shared_ptr<const Placement>& placement() const;
-  Cut cut() const { return impl_ ? impl_->cut : Cut(); }
-  // The elements of an uncut tensor on `device`. Throws if they are not there.
-  Array on(Device device) const;
-  // The elements of an uncut tensor, from its first part.
-  const Array& array() const;
-  const View& view() const { return array().view(); }
-  const std::shared_ptr<Storage>& storage() const { return array().storage(); }
-  const Resource& resource() const { return array().resource(); }
+  // The parts of a cut or replicated tensor as whole tensors, without a history.
+  std::vector<Tensor> shards() const;
 
   // Differentiable. Returns the same elements with another shape; plain layout. One extent may be -1, which is
   // inferred. It is an error to split the samples of a cut axis.
@@ -148,6 +115,13 @@ class Tensor {
     static_assert(sizeof(DTypeOf<T>::value) > 0);
     return readable("item").item<T>();
   }
+  // The address of the elements, in plain order, of a tensor in host memory. T is the tensor's type, or that type const,
+  // for elements that must not be written. Waits. The address is valid as long as a handle to the tensor.
+  template <typename T>
+  T* data_ptr() const {
+    static_assert(sizeof(DTypeOf<std::remove_const_t<T>>::value) > 0);
+    return static_cast<T*>(host_data(dtype_of<std::remove_const_t<T>>, !std::is_const_v<T>));
+  }
   // Returns "tensor([[1, 2], [3, 4]], f32, cpu:0)". Tensors of more than 1,000 elements show only the first and last
   // three of each axis. Waits.
   std::string str() const;
@@ -171,7 +145,7 @@ class Tensor {
   // True makes this tensor a leaf: backward() adds its gradient to grad(). False drops the gradient. Throws for a
   // tensor that is not floating, for a parameter, and for a result with a history.
   Tensor& set_requires_grad(bool value);
-  bool requires_grad() const { return grad_meta() != nullptr; }
+  bool requires_grad() const;
   // The gradient, summed over backward() calls since zero_grad(). Undefined before the first one. Its memory belongs to
   // this tensor alone.
   Tensor grad() const;
@@ -184,31 +158,17 @@ class Tensor {
   // "[64, 1, 28, 28] f32 on cpu:0", for messages.
   std::string describe() const;
 
-  const std::shared_ptr<GradMeta>& grad_meta() const;
-  void set_grad_meta(std::shared_ptr<GradMeta> meta);
-  // Keeps arrays alive as long as this tensor. Otherwise a compute lane could reuse a block that an exchange with other
-  // processes still reads, and would wait for them.
-  void hold(std::vector<Array> arrays) { impl_->held = std::move(arrays); }
-  // Names a parameter in errors.
-  void set_label(std::string label) { impl_->label = std::move(label); }
+  // For the library's own code: autograd/tensor_impl.h.
+  const TensorImpl* operator->() const;
 
  private:
-  struct Impl {
-    Kind kind = Kind::whole;
-    Shape shape;
-    Cut cut;
-    std::shared_ptr<const Placement> at;
-    std::vector<Array> parts;
-    std::shared_ptr<GradMeta> grad;
-    std::string label;
-    std::vector<Array> held;
-  };
-  static const Shape kNoShape;
-
+  friend struct TensorImpl;
+  explicit Tensor(std::shared_ptr<TensorImpl> impl) : impl_(std::move(impl)) {}
   // Returns all elements in one array that the host can wait for.
   Array readable(std::string_view what) const;
+  void* host_data(DType dtype, bool writes) const;
 
-  std::shared_ptr<Impl> impl_;
+  std::shared_ptr<TensorImpl> impl_;
 };
 
 // `out << x` prints the elements, as str() does. Shapes print as "[64, 10]", devices as "cpu:0". With fmt, "{}" prints

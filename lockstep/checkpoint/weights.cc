@@ -7,6 +7,7 @@
 #include <optional>
 #include <set>
 
+#include "lockstep/autograd/tensor_impl.h"
 #include "lockstep/base/sha256.h"
 #include "lockstep/checkpoint/checkpoint_directory.h"
 
@@ -19,7 +20,7 @@ enum class Infinity { refused, allowed };
 // larger. One pass without branches, so that the compiler vectorizes it.
 template <typename Word>
 bool all_sound(const Tensor& t, Word infinity, Infinity rule) {
-  const auto* words = static_cast<const Word*>(t.view().data);
+  const auto* words = static_cast<const Word*>(t->view().data);
   const auto magnitude = static_cast<Word>(static_cast<Word>(~Word{0}) >> 1);
   const auto largest = static_cast<Word>(rule == Infinity::allowed ? infinity : infinity - 1);
   Word bad = 0;
@@ -44,8 +45,9 @@ bool all_sound(const Tensor& t, Infinity rule) {
   visit_dtype(t.dtype(), [&](auto type) {
     using T = decltype(type);
     using Wide = std::conditional_t<is_half<T>, float, double>;
+    const T* elements = t.data_ptr<const T>();
     for (std::int64_t i = 0; i < t.numel(); ++i) {
-      const auto value = static_cast<Wide>(t.view().as<T>()[i]);
+      const auto value = static_cast<Wide>(elements[i]);
       if (std::isfinite(value) || (std::isinf(value) && rule == Infinity::allowed)) continue;
       // The sign of a NaN has no meaning.
       fail("{}: {} holds {} at element {}", what, name, std::isnan(value) ? NAN : double{value}, i);
@@ -80,7 +82,7 @@ std::vector<TensorBytes> as_bytes(const StateDict& state) {
   for (const auto& [name, t] : state) {
     check(t.device().is_host() && t.layout() == Layout::plain, "weights: {} is {}, expected plain host memory", name,
           t);
-    all.push_back({name, t.dtype(), t.shape(), {static_cast<const std::byte*>(t.view().data), t.view().bytes()}});
+    all.push_back({name, t.dtype(), t.shape(), {static_cast<const std::byte*>(t->view().data), t->view().bytes()}});
   }
   return all;
 }
@@ -90,7 +92,7 @@ namespace {
 template <typename From, typename To>
 Tensor converted(const ForeignTensor& t) {
   Tensor tensor = Tensor::host(Shape(t.dims), dtype_of<To>);
-  To* to = tensor.view().as<To>();
+  To* to = tensor.data_ptr<To>();
   for (std::size_t i = 0; i < t.bytes.size() / sizeof(From); ++i) {
     From from;
     std::memcpy(&from, t.bytes.data() + i * sizeof(From), sizeof(From));
@@ -163,7 +165,7 @@ StateDict as_tensors(const SafetensorsFile& file) {
   StateDict state;
   for (const TensorBytes& t : file.tensors) {
     Tensor tensor = Tensor::host(t.shape, t.dtype);
-    if (!t.bytes.empty()) std::memcpy(tensor.view().data, t.bytes.data(), t.bytes.size());
+    if (!t.bytes.empty()) std::memcpy(tensor->view().data, t.bytes.data(), t.bytes.size());
     state.emplace_back(t.name, std::move(tensor));
   }
   for (const ForeignTensor& t : file.foreign) {

@@ -1,5 +1,7 @@
 #include "lockstep/data/dataset.h"
 
+#include "lockstep/autograd/tensor_impl.h"
+
 #include <cstring>
 #include <utility>
 
@@ -14,14 +16,14 @@ Shape with_rows(std::int64_t rows, const Shape& row) {
   return Shape(std::span<const std::int64_t>(dims));
 }
 
-std::byte* bytes(const Tensor& t) { return static_cast<std::byte*>(t.view().data); }
+std::byte* bytes(const Tensor& t) { return static_cast<std::byte*>(t->view().data); }
 
 // Host tensors of one shape and type, stacked along a new axis 0.
 Tensor stack_examples(std::span<const Tensor> tensors) {
   check(!tensors.empty(), "stack: no tensors");
   const Tensor& first = tensors[0];
   Tensor all = Tensor::host(with_rows(static_cast<std::int64_t>(tensors.size()), first.shape()), first.dtype());
-  std::size_t row = first.view().bytes();
+  std::size_t row = first->view().bytes();
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const Tensor& t = tensors[i];
     check(t.defined() && t.device().is_host(), "stack: tensor {} is {}, expected host memory", i, t);

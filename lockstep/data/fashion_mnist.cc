@@ -92,7 +92,8 @@ Example FashionMnist::batch(std::span<const std::int64_t> indices, std::span<con
   const auto source = [&](std::int64_t i) {
     return files_.pixels.data() + indices[static_cast<std::size_t>(i)] * pixels;
   };
-  auto* image = images.view().as<float>();
+  auto* image = images.data_ptr<float>();
+  auto* label = labels.data_ptr<std::int64_t>();
   for (std::int64_t i = 0; i < n; ++i) {
     // A shuffled image lies anywhere in memory: waiting for it would take most of the time.
     constexpr std::int64_t kAhead = 4, kLine = 64;
@@ -102,7 +103,7 @@ Example FashionMnist::batch(std::span<const std::int64_t> indices, std::span<con
     const std::uint8_t* const shades = source(i);
     for (std::int64_t p = 0; p < pixels; ++p) *image++ = static_cast<float>(shades[p]) / 255.0f;
     const auto index = static_cast<std::size_t>(indices[static_cast<std::size_t>(i)]);
-    labels.view().as<std::int64_t>()[i] = files_.labels[index];
+    label[i] = files_.labels[index];
   }
   return {images, labels};
 }

@@ -1,5 +1,7 @@
 #include "lockstep/data/tensor_dataset.h"
 
+#include "lockstep/autograd/tensor_impl.h"
+
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
@@ -39,9 +41,9 @@ Example TensorDataset::batch(std::span<const std::int64_t> indices, std::span<co
     Shape shape = t.shape();
     shape[0] = static_cast<std::int64_t>(indices.size());
     Tensor all = Tensor::host(shape, t.dtype());
-    auto* row_of_all = static_cast<std::byte*>(all.view().data);
-    const auto* rows = static_cast<const std::byte*>(t.view().data);
-    std::size_t row = t.view().bytes() / static_cast<std::size_t>(std::max<std::int64_t>(size(), 1));
+    auto* row_of_all = static_cast<std::byte*>(all->view().data);
+    const auto* rows = static_cast<const std::byte*>(t->view().data);
+    std::size_t row = t->view().bytes() / static_cast<std::size_t>(std::max<std::int64_t>(size(), 1));
     for (std::size_t i = 0; i < indices.size(); ++i) {
       check_row(indices[i], size());
       std::memcpy(row_of_all + i * row, rows + static_cast<std::size_t>(indices[i]) * row, row);

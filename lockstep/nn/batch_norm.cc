@@ -5,6 +5,7 @@
 #include "lockstep/autograd/batch_norm.h"
 #include "lockstep/autograd/shard_collector.h"
 #include "lockstep/autograd/tensor.h"
+#include "lockstep/autograd/tensor_impl.h"
 #include "lockstep/nn/output_observer.h"
 #include "lockstep/nn/sizes.h"
 
@@ -19,15 +20,15 @@ void commit(const BatchNorm& norm, double momentum, const Placement* at, std::ve
   // Each device merges for itself, in memory that it can read. The few numbers are the same, so the bits are, too.
   for (Device device : norm.running_mean.devices()) {
     ops::BatchStats merged = ops::merge_batch_stats(stats, device, true);
-    ops::batch_norm_commit(merged, momentum, norm.running_mean.tensor().on(device),
-                           norm.running_var.tensor().on(device), norm.num_batches_tracked.tensor().on(device));
+    ops::batch_norm_commit(merged, momentum, norm.running_mean.tensor()->on(device),
+                           norm.running_var.tensor()->on(device), norm.num_batches_tracked.tensor()->on(device));
   }
 }
 
 // As in PyTorch: one value is its own mean, so the output would be the bias, whatever the input. All ranks know the
 // sizes of all shards, so all throw.
 void check_values(const Tensor& x, bool synchronized) {
-  const Placement* const at = x.placement().get();
+  const Placement* const at = x->at.get();
   const bool alone = at && at->collector();
   const std::vector<std::int64_t> rows = alone ? at->batch()->rows() : at ? at->rows() : std::vector{x.size(0)};
   const std::int64_t samples = alone ? at->rows_of(at->slots()[0].shard) : at ? at->samples() : x.size(0);
@@ -103,8 +104,8 @@ Tensor BatchNorm::forward_fused(const Tensor& x, const Tensor& residual, bool re
 Tensor BatchNorm::train_step(const Tensor& x, const Tensor& residual, const BatchNormOptions& options) {
   check_values(x, options_.synchronized);
   // The number of values that a sample adds to each channel.
-  const std::int64_t values = x.cut().outer * x.cut().inner * x.size(2) * x.size(3);
-  const Placement* at = x.placement().get();
+  const std::int64_t values = x->cut.outer * x->cut.inner * x.size(2) * x.size(3);
+  const Placement* at = x->at.get();
   ShardCollector* const collector = at ? at->collector() : nullptr;
   if (options_.synchronized) {
     check(!collector,

@@ -8,6 +8,7 @@
 #include "lockstep/autograd/node.h"
 #include "lockstep/autograd/parameter_gradient.h"
 #include "lockstep/autograd/reducer.h"
+#include "lockstep/autograd/tensor_impl.h"
 #include "lockstep/nn/module.h"
 #include "lockstep/nn/module_link.h"
 #include "lockstep/nn/parameter_change.h"
@@ -117,11 +118,11 @@ struct Parameter::State : std::enable_shared_from_this<State> {
   Array taken(std::string_view what, const Tensor& value, Device device) const {
     check(value.defined(), "{}: {}: the gradient is undefined, expected {} {}", what, label, options.shape,
           lockstep::name(options.dtype));
-    check(value.kind() != Kind::cut && value.shape() == options.shape && value.dtype() == options.dtype,
+    check(value->kind != Kind::cut && value.shape() == options.shape && value.dtype() == options.dtype,
           "{}: {}: the gradient is {}, expected {} {} that is not cut over a batch", what, label, value, options.shape,
           lockstep::name(options.dtype));
     const Array copy = ops::empty(options.shape, options.dtype, device).with_shard(-1);
-    assign(copy, value.array());
+    assign(copy, value->array());
     return copy;
   }
 
@@ -254,12 +255,12 @@ struct Parameter::State : std::enable_shared_from_this<State> {
   // Makes the replicated tensor, which is a leaf of the graph if the parameter is trainable.
   void connect() {
     if (replicas.empty()) return;
-    tensor = Tensor::replicated(replicas);
-    tensor.set_label(label);
+    tensor = replicated_tensor(replicas);
+    TensorImpl::of(tensor).label = label;
     if (!options.trainable) return;
     auto leaf = std::make_shared<Leaf>();
     leaf->owner = weak_from_this();
-    tensor.set_grad_meta(std::move(leaf));
+    TensorImpl::of(tensor).grad = std::move(leaf);
   }
 
   static void assign(const Array& replica, const Array& value) {
@@ -344,7 +345,7 @@ void Parameter::set_data(const Tensor& value) const {
   Shape known = s.options.shape;
   if (!s.replicas.empty()) {
     check(value.shape() == known, "{}: set to {}, expected {}", s.label, value.shape(), known);
-    for (const Array& replica : s.replicas) State::assign(replica, value.array());
+    for (const Array& replica : s.replicas) State::assign(replica, value->array());
     s.model = nullptr;
     return;
   }
@@ -353,7 +354,7 @@ void Parameter::set_data(const Tensor& value) const {
     check(known[i] == 0 || known[i] == value.shape()[i], "{}: set to {}, expected {} (0: any)", s.label, value.shape(),
           known);
   }
-  s.settle(value.shape(), {.value = value.array()});
+  s.settle(value.shape(), {.value = value->array()});
   s.model = nullptr;
 }
 

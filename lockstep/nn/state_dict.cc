@@ -27,7 +27,7 @@ Tensor cast_on_host(const Tensor& value, DType to) {
       using To = decltype(to_type);
       using Wide = std::conditional_t<is_half<From> || is_half<To>, float, double>;
       const std::vector<From> values = value.to_vector<From>();
-      std::ranges::transform(values, result.view().template as<To>(),
+      std::ranges::transform(values, result.template data_ptr<To>(),
                              [](From v) { return static_cast<To>(static_cast<Wide>(v)); });
     });
   });

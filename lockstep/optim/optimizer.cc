@@ -8,6 +8,7 @@
 #include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/parameter_gradient.h"
 #include "lockstep/autograd/reducer.h"
+#include "lockstep/autograd/tensor_impl.h"
 #include "lockstep/engine/pending_updates.h"
 #include "lockstep/ops/copy.h"
 #include "lockstep/ops/elementwise.h"
@@ -253,7 +254,7 @@ void Optimizer::step() {
       auto lane = static_cast<std::size_t>(std::ranges::min_element(load) - load.begin());
       load[lane] += grad.numel();
       const Array steps = counts_steps_ ? slots_[i].steps[replica] : Array();
-      items[lane].push_back({.weight = p.tensor().on(device),
+      items[lane].push_back({.weight = p.tensor()->on(device),
                              .grad = grad,
                              .states = {state(0), state(1), state(2)},
                              .present = present,
@@ -458,7 +459,7 @@ Tensor Optimizer::rates() const {
   std::vector<double> all{initial_learning_rate_, base_learning_rate_, learning_rate_};
   for (const Group& group : groups_) all.push_back(group.own_lr.value_or(kFollows));
   Tensor rates = Tensor::host({std::ssize(all)}, DType::f64);
-  std::ranges::copy(all, rates.view().as<double>());
+  std::ranges::copy(all, rates.data_ptr<double>());
   return rates;
 }
 
@@ -467,7 +468,7 @@ void Optimizer::check_rates(const Tensor& rates) const {
   check(rates.shape() == Shape{expected} && rates.dtype() == DType::f64,
         "optimizer: {} is {}, expected [{}] f64 for {} group{}", kRates, rates.describe(), expected, groups_.size(),
         groups_.size() == 1 ? "" : "s");
-  const auto* values = rates.view().as<double>();
+  const auto* values = rates.data_ptr<const double>();
   for (std::size_t i = 0; i < static_cast<std::size_t>(expected); ++i) {
     check((std::isfinite(values[i]) && values[i] >= 0) || (i >= kOwnRates && values[i] == kFollows),
           "optimizer: {} has {} at element {}, expected at least 0", kRates, values[i], i);
@@ -475,7 +476,7 @@ void Optimizer::check_rates(const Tensor& rates) const {
 }
 
 void Optimizer::set_rates(const Tensor& rates) {
-  const auto* values = rates.view().as<double>();
+  const auto* values = rates.data_ptr<const double>();
   initial_learning_rate_ = values[0];
   base_learning_rate_ = values[1];
   for (std::size_t g = 0; g < groups_.size(); ++g) {
@@ -516,7 +517,7 @@ Optimizer::LoadedState Optimizer::match(const StateDict& state, std::optional<st
       if (value == nullptr) continue;
       check(p.fits(value->shape()) && value->dtype() == p.dtype(), "optimizer: {}.{} is {}, expected {} {}", state_name,
             p.name(), value->describe(), p.shape(), name(p.dtype()));
-      found[i].values.push_back(value->array());
+      found[i].values.push_back((*value)->array());
     }
     const Tensor* count = counted ? take(kSteps) : nullptr;
     const bool complete = found[i].values.size() == state_names_.size() && (!counted || count != nullptr);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "lockstep/autograd/tensor_impl.h"
 #include "lockstep/ops/copy.h"
 #include "lockstep/ops/elementwise.h"
 #include "lockstep/ops/launch.h"
@@ -35,7 +36,7 @@ Array WeightAverage::weight_beside(const Entry& entry, std::size_t device) {
   bool same = averages.size() == devices.size();
   for (std::size_t d = 0; same && d < devices.size(); ++d) same = averages[d].device() == devices[d];
   check(same, "weight average: {} has moved to {}, expected the devices of the first update", entry.name, str(devices));
-  return entry.parameter.data(devices[device]).array();
+  return entry.parameter.data(devices[device])->array();
 }
 
 namespace {
@@ -62,7 +63,7 @@ void WeightAverage::update() {
     if (e.averages.empty()) {
       if (step && is_left_out(step, devices[0])) continue;
       std::vector<Array> copies;
-      for (Device device : devices) copies.push_back(copy_of(e.parameter.data(device).array()));
+      for (Device device : devices) copies.push_back(copy_of(e.parameter.data(device)->array()));
       e.averages = std::move(copies);
       continue;
     }
@@ -163,8 +164,8 @@ void WeightAverage::load_state_dict(const StateDict& state) {
     ops::ShardScope lane(static_cast<int>(i));
     e.averages.clear();
     for (Device device : e.parameter.devices()) {
-      Array average = copy_of(e.parameter.data(device).array());
-      ops::copy_(values[i]->array(), average);
+      Array average = copy_of(e.parameter.data(device)->array());
+      ops::copy_((*values[i])->array(), average);
       e.averages.push_back(std::move(average));
     }
   }

@@ -8,6 +8,7 @@
 
 #include "lockstep/autograd/no_grad.h"
 #include "lockstep/autograd/node.h"
+#include "lockstep/autograd/tensor_impl.h"
 #include "lockstep/device/topology.h"
 #include "lockstep/launch/failure_reports.h"
 #include "lockstep/net/comm_error.h"
@@ -151,18 +152,18 @@ void Communicator::push(std::string_view name, CommChannel channel, std::span<co
 
 Tensor Communicator::all_reduce(const Tensor& x, ReduceOp op) {
   check(x.defined(), "all_reduce: undefined tensor");
-  check(x.kind() != Kind::cut, "all_reduce: {} is cut over the batch, expected it in one piece: gather() it",
+  check(x->kind != Kind::cut, "all_reduce: {} is cut over the batch, expected it in one piece: gather() it",
         x.describe());
   check(!grad_enabled() || !x.requires_grad(),
         "all_reduce: {} requires a gradient, but all_reduce is not differentiable: detach() it", x.describe());
   const Device home = x.device();
   if (alone()) {
     const Array copy = ops::empty(x.shape(), x.dtype(), home);
-    ops::copy_(x.array(), copy);
+    ops::copy_(x->array(), copy);
     return copy;
   }
   const Array own = ops::to_layout(
-      home == device_ ? x.array() : ops::to_device(x.array(), device_, {.non_blocking = true}), Layout::plain);
+      home == device_ ? x->array() : ops::to_device(x->array(), device_, {.non_blocking = true}), Layout::plain);
   Array sum = ops::empty(own.shape(), own.dtype(), device_);
   push("all_reduce", CommChannel::urgent, std::array{own}, std::array{sum},
        [group = lane_group_, op, from = own.view(), to = sum.view()](KernelContext&) {

@@ -8,6 +8,7 @@
 #include "lockstep/autograd/no_grad.h"
 #include "lockstep/autograd/node.h"
 #include "lockstep/autograd/tensor.h"
+#include "lockstep/autograd/tensor_impl.h"
 #include "lockstep/base/version.h"
 #include "lockstep/parallel/balance.h"
 #include "lockstep/parallel/bucket_reducer.h"
@@ -93,7 +94,7 @@ void DistributedModel::broadcast_values() {
   try {
     for (auto& [name, p] : all) {
       Tensor value = p.host_data();
-      communicator().broadcast_on_host({value.view().data, static_cast<std::size_t>(value.numel()), value.dtype()},
+      communicator().broadcast_on_host({value->view().data, static_cast<std::size_t>(value.numel()), value.dtype()},
                                        name);
       p.set_data(value);
     }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "lockstep/autograd/placement.h"
+#include "lockstep/autograd/tensor_impl.h"
 #include "lockstep/ops/copy.h"
 #include "lockstep/ops/launch.h"
 #include "lockstep/runtime/step_recorder.h"
@@ -19,12 +20,12 @@ bool alike_parts(const Array& a, const Array& b) {
 // The parts that an input supplies. A replicated tensor supplies only the first, because the others are copies made on
 // demand.
 std::span<const Array> brought(const Tensor& t) {
-  const bool on_demand = t.kind() == Kind::replicated && t.placement();
-  return std::span(t.parts()).first(on_demand ? 1 : t.parts().size());
+  const bool on_demand = t->kind == Kind::replicated && t->at;
+  return std::span(t->parts).first(on_demand ? 1 : t->parts.size());
 }
 
 bool alike(const Tensor& a, const Tensor& b) {
-  return a.kind() == b.kind() && a.cut() == b.cut() && same_placement(a.placement(), b.placement()) &&
+  return a->kind == b->kind && a->cut == b->cut && same_placement(a->at, b->at) &&
          std::ranges::equal(brought(a), brought(b), alike_parts);
 }
 
@@ -36,9 +37,9 @@ Tensor copy_of(const Tensor& t) {
     ops::copy_(part, parts.back());
   }
   if (parts.empty()) return {};
-  switch (t.kind()) {
-    case Kind::cut: return Tensor::cut(t.placement(), t.cut(), std::move(parts));
-    case Kind::replicated: return Tensor::replicated(std::move(parts), t.placement());
+  switch (t->kind) {
+    case Kind::cut: return cut_tensor(t->at, t->cut, std::move(parts));
+    case Kind::replicated: return replicated_tensor(std::move(parts), t->at);
     default: return parts[0];
   }
 }

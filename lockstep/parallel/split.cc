@@ -34,7 +34,7 @@ Tensor split_and_load(const Tensor& x, std::span<const Device> devices, const Sp
 }
 
 Tensor split_and_load(const Tensor& x, std::span<const Device> devices, std::span<const int> shares) {
-  check(!x.defined() || x.kind() == Kind::whole,
+  check(!x.defined() || x->kind == Kind::whole,
         "split_and_load: {} is already cut or replicated, expected a whole tensor", x);
   check(x.defined() && x.shape().dim() >= 1 && x.size(0) > 0,
         "split_and_load: the batch is {}, expected at least one sample, on axis 0", x);

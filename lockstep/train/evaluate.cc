@@ -8,6 +8,7 @@
 
 #include "lockstep/autograd/no_grad.h"
 #include "lockstep/autograd/node.h"
+#include "lockstep/autograd/tensor_impl.h"
 #include "lockstep/ops/copy.h"
 #include "lockstep/parallel/split.h"
 
@@ -33,12 +34,12 @@ void check_labels(const Tensor& outputs, const Tensor& labels) {
 // Counts the correct predictions among the labels that are not ignored.
 Accuracy count_correct(const Predictions& p) {
   std::int64_t predictions = 0;
-  for (const Array& shard : p.classes.parts()) predictions += shard.numel();
+  for (const Array& shard : p.classes->parts) predictions += shard.numel();
   check(predictions == p.labels.numel(), "evaluate: {} predictions for labels {}, expected one for each", predictions,
         p.labels.shape());
-  const auto* label = p.labels.view().as<std::int64_t>();
+  const auto* label = p.labels.data_ptr<const std::int64_t>();
   Accuracy found;
-  for (const Array& shard : p.classes.parts()) {
+  for (const Array& shard : p.classes->parts) {
     for (std::int64_t prediction : ops::host_readable(shard).to_vector<std::int64_t>()) {
       found.correct += prediction == *label;
       found.total += *label != kIgnoredLabel;
@@ -178,9 +179,9 @@ std::vector<Misclassified> misclassified(Module& module, DataLoader& loader, con
       check_labels(outputs, batch[1]);
       return argmax(outputs, 1);
     };
-    const auto* label = batch[1].view().as<std::int64_t>();
+    const auto* label = batch[1].data_ptr<const std::int64_t>();
     const Tensor predictions = per_shard(classes, x);
-    for (const Array& shard : predictions.parts()) {
+    for (const Array& shard : predictions->parts) {
       for (std::int64_t predicted : ops::host_readable(shard).to_vector<std::int64_t>()) {
         if (predicted != *label && *label != kIgnoredLabel) wrong.push_back({index, *label, predicted});
         ++label;

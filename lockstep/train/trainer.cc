@@ -468,7 +468,7 @@ double Trainer::weight_of(const Example& batch) const {
   if (options_.loss_weight) return options_.loss_weight(batch);
   const Tensor& labels = batch.at(1);
   if (labels.dtype() != DType::i64) return static_cast<double>(labels.size(0));
-  const std::span all(labels.view().as<std::int64_t>(), static_cast<std::size_t>(labels.numel()));
+  const std::span all(labels.data_ptr<const std::int64_t>(), static_cast<std::size_t>(labels.numel()));
   return static_cast<double>(labels.numel() - std::ranges::count(all, kIgnoredLabel));
 }
 

@@ -48,7 +48,7 @@ Pass synchronized(const Data& data, const std::vector<Device>& devices, DType dt
   const auto replicated = [&](const std::vector<double>& v) {
     std::vector<Array> parts;
     for (Device device : devices) parts.push_back(make_tensor(v, {4}, device, dtype));
-    return Tensor::replicated(std::move(parts), at);
+    return replicated_tensor(std::move(parts), at);
   };
   Tensor x = cut(data.x), residual = cut(data.residual), gamma = replicated(data.gamma), beta = replicated(data.beta);
   for (Tensor* t : {&x, &residual, &gamma, &beta}) t->set_requires_grad(true);

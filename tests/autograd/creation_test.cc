@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "lockstep/autograd/functions.h"
+#include "lockstep/autograd/tensor_impl.h"
 #include "lockstep/runtime/random_state.h"
 #include "lockstep/runtime/runtime.h"
 #include "tests/expect_error.h"
@@ -30,8 +31,8 @@ class CreationTest : public ::testing::Test {
     return scatter(Tensor::host({samples, 3}), std::make_shared<Placement>(rows, slots));
   }
   Tensor parameter() {
-    return Tensor::replicated(
-        {zeros({2, 2}, {.device = devices_[0]}).array(), zeros({2, 2}, {.device = devices_[1]}).array()});
+    return replicated_tensor(
+        {zeros({2, 2}, {.device = devices_[0]})->array(), zeros({2, 2}, {.device = devices_[1]})->array()});
   }
 
   Runtime runtime_{{.cpu_devices = 2, .cores_per_device = 1, .threads_per_shard = 1}};
@@ -139,10 +140,10 @@ TEST_F(CreationTest, AKeyDecidesTheNumbers) {
 TEST_F(CreationTest, AStateOfABatchIsCutAsTheBatch) {
   const Tensor x = batch(5);
   const Tensor h = zeros({2, kBatch, 4}, like(x));
-  EXPECT_EQ(h.kind(), Kind::cut);
+  EXPECT_EQ(h->kind, Kind::cut);
   EXPECT_EQ(h.shape(), (Shape{2, 5, 4}));
-  EXPECT_EQ(h.cut(), (Cut{.axis = 1}));
-  EXPECT_TRUE(same_placement(h.placement(), x.placement()));
+  EXPECT_EQ(h->cut, (Cut{.axis = 1}));
+  EXPECT_TRUE(same_placement(h->at, x->at));
   EXPECT_EQ(values(zeros({kBatch, 3}, like(x)) + x + 1), Numbers(15, 1));
   EXPECT_EQ(full({kBatch}, 3, like(x, DType::i64)).to_vector<std::int64_t>(), std::vector<std::int64_t>(5, 3));
   // Also like a result of the batch that is not cut itself.
@@ -152,7 +153,7 @@ TEST_F(CreationTest, AStateOfABatchIsCutAsTheBatch) {
 TEST_F(CreationTest, WithoutTheBatchATensorIsTheSameOnAllDevices) {
   const Tensor x = batch(5);
   const Tensor bias = ones({3}, like(x));
-  EXPECT_EQ(bias.kind(), Kind::replicated);
+  EXPECT_EQ(bias->kind, Kind::replicated);
   EXPECT_EQ(bias.devices(), devices_);
   EXPECT_EQ(values(x + bias), Numbers(15, 1));
   EXPECT_EQ(zeros({3}, like(parameter())).devices(), devices_);
@@ -191,7 +192,7 @@ TEST_F(CreationTest, NoiseDependsOnTheShardAndTheStepAndNotOnTheDevice) {
   EXPECT_EQ(draw(x), noise);
   // All shards on one device; and one after the other.
   const std::vector<Slot> slots{{0, devices_[0]}, {1, devices_[0]}, {2, devices_[0]}};
-  EXPECT_EQ(draw(scatter(Tensor::host({5, 3}), std::make_shared<Placement>(x.placement()->rows(), slots))), noise);
+  EXPECT_EQ(draw(scatter(Tensor::host({5, 3}), std::make_shared<Placement>(x->at->rows(), slots))), noise);
   runtime_.random().set_step(5);
   EXPECT_EQ(values(per_shard([&](const Tensor& t) { return randn({kBatch, 3}, like(t)); }, x)), noise);
   EXPECT_NE(values(randn({kBatch, 3}, like(x))), noise) << "the second draw of the step";
@@ -199,8 +200,8 @@ TEST_F(CreationTest, NoiseDependsOnTheShardAndTheStepAndNotOnTheDevice) {
 
 TEST_F(CreationTest, ReplicasDrawTheSameNoise) {
   const Tensor noise = rand({4}, like(batch(5)));
-  EXPECT_EQ(noise.parts()[0].to_vector<float>(), noise.parts()[1].to_vector<float>());
-  EXPECT_NE(rand({4}, like(batch(5))).parts()[0].to_vector<float>(), noise.parts()[0].to_vector<float>());
+  EXPECT_EQ(noise->parts[0].to_vector<float>(), noise->parts[1].to_vector<float>());
+  EXPECT_NE(rand({4}, like(batch(5)))->parts[0].to_vector<float>(), noise->parts[0].to_vector<float>());
 }
 
 TEST_F(CreationTest, WhatCannotBePlacedIsAnError) {

@@ -99,7 +99,7 @@ TEST_F(GraphTest, LongChainsNeedNoDeepRecursion) {
 TEST_F(GraphTest, ItemReadsAFloatUnlessToldOtherwise) {
   const Tensor loss = mean(square(leaf({3}))), count = Tensor::from(std::vector<std::int64_t>{7}, {1});
   EXPECT_EQ(loss.item(), 9.0F);
-  EXPECT_EQ(ops::host_readable(loss.array()).item(), 9.0F);
+  EXPECT_EQ(ops::host_readable(loss->array()).item(), 9.0F);
   EXPECT_TRUE((std::is_same_v<decltype(loss.item()), float>));
   EXPECT_EQ(count.item<std::int64_t>(), 7);
   EXPECT_ERROR(count.item(), "i64");
@@ -134,7 +134,7 @@ TEST_F(GraphTest, SavedTensorsGoAsSoonAsTheirNodeHasRun) {
   Tensor loss;
   {
     Tensor y = exp(x);
-    saved = y.storage();
+    saved = y->storage();
     loss = sum(y);
   }
   EXPECT_FALSE(saved.expired());
@@ -189,8 +189,8 @@ struct Recorder : GradMeta {
 
 TEST_F(GraphTest, ALeafGetsOneGradientForEachShard) {
   auto recorder = std::make_shared<Recorder>();
-  Tensor w = Tensor::replicated({constant({2}, 0).array(), constant({2}, 1).array()});
-  w.set_grad_meta(recorder);
+  Tensor w = replicated_tensor({constant({2}, 0)->array(), constant({2}, 1)->array()});
+  TensorImpl::of(w).grad = recorder;
   const auto device = [&](std::size_t i) { return runtime_.devices()[i]; };
   const auto at = std::make_shared<Placement>(std::vector<std::int64_t>{1, 1, 0, 0, 1},
                                               std::vector<Slot>{{0, device(0)}, {1, device(0)}, {4, device(1)}});
@@ -311,7 +311,7 @@ TEST_F(GraphTest, AFunctionMayReturnItsInput) {
   Tensor y = apply<Identity>(x);
   sum(y * 2).backward();
   EXPECT_EQ(values(x.grad()), (Numbers{2, 2}));
-  EXPECT_EQ(x.grad_meta()->node, nullptr);
+  EXPECT_EQ(x->grad->node, nullptr);
 }
 
 TEST_F(GraphTest, AFunctionHasToReturnAGradientForEachInput) {

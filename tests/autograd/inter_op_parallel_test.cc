@@ -37,7 +37,7 @@ class InterOpParallelTest : public ::testing::Test {
     std::promise<void> described;
     runtime_.engine().push({.name = "hold",
                             .lane = state_of(device(), "test").copy_in_lane,
-                            .writes = {read_by_all.resource()},
+                            .writes = {read_by_all->resource()},
                             .run = [wait = described.get_future().share()](const TaskContext&) { wait.wait(); }});
     describe();
     described.set_value();

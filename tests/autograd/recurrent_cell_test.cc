@@ -121,7 +121,7 @@ TEST_P(RecurrentCell, TakesStatesThatAreReplicated) {
     const auto array = [&](const Shape& shape) { return ops::to_device(random.floats(shape), runtime.devices()[0]); };
     const Make make = array;
     const Tensor x = make({kRows, kTime, kInputs});
-    const States start = make_states(cell, [&](const Shape& s) { return as_leaf(Tensor::replicated({array(s)})); });
+    const States start = make_states(cell, [&](const Shape& s) { return as_leaf(replicated_tensor({array(s)})); });
     States states = start;
     const Tensor y = layer(x, states, make_weights(cell, make, false));
     sum(y).backward();

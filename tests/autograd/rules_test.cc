@@ -7,6 +7,7 @@
 
 #include "lockstep/autograd/function.h"
 #include "lockstep/autograd/functions.h"
+#include "lockstep/autograd/tensor_impl.h"
 #include "lockstep/ops/copy.h"
 #include "tests/autograd/gradient_testing.h"
 #include "tests/expect_error.h"
@@ -24,10 +25,10 @@ struct Operands {
 // i64 numbers beside a parameter.
 Tensor numbers_like(const Tensor& like, const std::vector<std::int64_t>& values) {
   const Array host = Array::from(values, {std::ssize(values)});
-  if (like.kind() != Kind::replicated) return Tensor(host).to(like.device());
+  if (like->kind != Kind::replicated) return Tensor(host).to(like.device());
   std::vector<Array> parts;
   for (Device device : like.devices()) parts.push_back(ops::to_device(host, device));
-  return Tensor::replicated(std::move(parts));
+  return replicated_tensor(std::move(parts));
 }
 
 // One operation; n is the number of samples.
@@ -223,8 +224,8 @@ class RulesTest : public ::testing::Test {
                                    runtime_.devices().begin() + static_cast<std::ptrdiff_t>(devices));
     const auto replicated = [&](const Tensor& t) {
       std::vector<Array> parts;
-      for (Device device : some) parts.push_back(ops::to_device(t.array(), device));
-      return Tensor::replicated(std::move(parts));
+      for (Device device : some) parts.push_back(ops::to_device(t->array(), device));
+      return replicated_tensor(std::move(parts));
     };
     return {scatter(o.x, std::make_shared<Placement>(rows, slots)), replicated(o.matrix), replicated(o.row)};
   }

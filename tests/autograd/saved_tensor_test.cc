@@ -28,8 +28,8 @@ class SavedTensorTest : public ::testing::Test {
 TEST_F(SavedTensorTest, AChangeBetweenForwardAndBackwardIsAnError) {
   Tensor p = leaf();
   // Two writes before forward: copied there, and filled.
-  ops::fill_(p.array(), 3);
-  const std::uint64_t before = p.storage()->version;
+  ops::fill_(p->array(), 3);
+  const std::uint64_t before = p->storage()->version;
   Tensor loss = sum(p * p);
   p.copy_from(constant());
   EXPECT_ERROR(loss.backward(),
@@ -41,10 +41,10 @@ TEST_F(SavedTensorTest, AChangeBetweenForwardAndBackwardIsAnError) {
 // Any kind of change to any part is found.
 TEST_F(SavedTensorTest, EveryFunctionThatKeepsATensorNotices) {
   using Write = std::function<void(const Tensor&)>;
-  const Write fill = [](const Tensor& t) { ops::fill_(t.array(), 1); };
-  const Write add = [](const Tensor& t) { ops::add_(t.array(), ops::affine(t.array(), 2, 0)); };
+  const Write fill = [](const Tensor& t) { ops::fill_(t->array(), 1); };
+  const Write add = [](const Tensor& t) { ops::add_(t->array(), ops::affine(t->array(), 2, 0)); };
   const Write part = [](const Tensor& t) {
-    ops::copy_(ops::to_device(Array::host({1}), t.device()), ops::narrow(ops::reshape(t.array(), {-1}), 0, 1));
+    ops::copy_(ops::to_device(Array::host({1}), t.device()), ops::narrow(ops::reshape(t->array(), {-1}), 0, 1));
   };
   const auto expect_noticed = [&](std::string_view what, const Tensor& y, const Tensor& changed) {
     for (const Write& write : {fill, add, part}) {
@@ -89,9 +89,9 @@ TEST_F(SavedTensorTest, WhatIsNotNeededMayBeChanged) {
   const Tensor input = constant({1, 2});
   Tensor loss = sum(x * c) + sum(x + c) + sum(linear(input, w, bias));
   const std::vector<double> expected = values(c);
-  ops::fill_(x.array(), 0);
-  ops::fill_(w.array(), 0);
-  ops::fill_(bias.array(), 0);
+  ops::fill_(x->array(), 0);
+  ops::fill_(w->array(), 0);
+  ops::fill_(bias->array(), 0);
   loss.backward();
   EXPECT_EQ(values(x.grad()), (std::vector<double>{expected[0] + 1, expected[1] + 1}));
   EXPECT_EQ(values(bias.grad()), (std::vector<double>{1, 1}));
@@ -122,7 +122,7 @@ TEST_F(SavedTensorTest, WhatIsNotNeededIsNotKept) {
   Tensor loss;
   {
     Tensor h = x + 1;
-    activation = h.storage();
+    activation = h->storage();
     loss = sum(linear(h, frozen));
   }
   EXPECT_TRUE(activation.expired());

@@ -33,7 +33,7 @@ TEST_F(TensorFunctions, TensorsShapesAndDevicesPrint) {
 TEST_F(TensorFunctions, ReshapeKeepsTheHistory) {
   Tensor x = leaf({1, 2, 3, 4, 5, 6});
   Tensor y = x.reshape({2, -1});
-  EXPECT_EQ(y.storage(), x.storage());
+  EXPECT_EQ(y->storage(), x->storage());
   sum(square(y)).backward();
   EXPECT_EQ(x.grad().shape(), Shape{6});
   EXPECT_EQ(values(x.grad()), (Numbers{2, 4, 6, 8, 10, 12}));
@@ -64,7 +64,7 @@ TEST_F(TensorFunctions, CopiesBetweenDevicesKeepTheHistory) {
   Tensor x = leaf({1, 2}, 0);
   Tensor y = x.to(devices_[1]);
   EXPECT_EQ(y.device(), devices_[1]);
-  EXPECT_EQ(y.to(devices_[1]).storage(), y.storage());
+  EXPECT_EQ(y.to(devices_[1])->storage(), y->storage());
   sum(square(y)).backward();
   EXPECT_EQ(x.grad().device(), devices_[0]);
   EXPECT_EQ(values(x.grad()), (Numbers{2, 4}));
@@ -98,16 +98,16 @@ TEST_F(TensorFunctions, WhatHasNoHistoryRecordsNone) {
 }
 
 TEST_F(TensorFunctions, ACopyInPlaceReachesAllReplicas) {
-  const Tensor everywhere = Tensor::replicated({constant({1, 2}, 0).array(), constant({1, 2}, 1).array()});
+  const Tensor everywhere = replicated_tensor({constant({1, 2}, 0)->array(), constant({1, 2}, 1)->array()});
   const std::vector<Slot> slots{{0, devices_[0]}, {1, devices_[1]}};
   const auto at = std::make_shared<Placement>(std::vector<std::int64_t>{1, 1}, slots);
-  const Tensor on_demand = Tensor::replicated({constant({1, 2}, 0).array()}, at);
-  EXPECT_EQ(values(on_demand.on(devices_[1])), (Numbers{1, 2}));
+  const Tensor on_demand = replicated_tensor({constant({1, 2}, 0)->array()}, at);
+  EXPECT_EQ(values(on_demand->on(devices_[1])), (Numbers{1, 2}));
   for (const Tensor& t : {everywhere, on_demand}) {
     t.copy_from(Tensor::from<float>({3, 4}, {2}));
-    for (Device device : devices_) EXPECT_EQ(values(t.on(device)), (Numbers{3, 4}));
+    for (Device device : devices_) EXPECT_EQ(values(t->on(device)), (Numbers{3, 4}));
     t.copy_from(constant({5, 6}, 1));
-    for (Device device : devices_) EXPECT_EQ(values(t.on(device)), (Numbers{5, 6}));
+    for (Device device : devices_) EXPECT_EQ(values(t->on(device)), (Numbers{5, 6}));
   }
 }
 

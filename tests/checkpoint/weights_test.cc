@@ -103,11 +103,11 @@ TEST(Weights, ThatDoNotFitNameTheFileAndChangeNothing) {
 template <typename T>
 Tensor with_value(double value) {
   Tensor t = Tensor::host({70}, dtype_of<T>);
-  for (int i = 0; i < 70; ++i) t.view().as<T>()[i] = T(-1.5f);
+  for (int i = 0; i < 70; ++i) t.data_ptr<T>()[i] = T(-1.5f);
   if constexpr (is_half<T>) {
-    t.view().as<T>()[66] = T(static_cast<float>(value));
+    t.data_ptr<T>()[66] = T(static_cast<float>(value));
   } else {
-    t.view().as<T>()[66] = static_cast<T>(value);
+    t.data_ptr<T>()[66] = static_cast<T>(value);
   }
   return t;
 }

@@ -77,7 +77,7 @@ TEST(RandomDataset, IsStandardNormalAndTheSameEveryTime) {
 TEST(MapDataset, TransformsEachExample) {
   const MapDataset data(letters(), [](Example example, RandomKey key) {
     Tensor x = Tensor::host({1});
-    x.view().as<float>()[0] = example[0].to_vector<float>()[0] + static_cast<float>(key.seed);
+    x.data_ptr<float>()[0] = example[0].to_vector<float>()[0] + static_cast<float>(key.seed);
     return Example{x};
   });
   EXPECT_EQ(data.size(), 3);

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "lockstep/autograd/no_grad.h"
+#include "lockstep/autograd/tensor_impl.h"
 #include "lockstep/engine/engine.h"
 #include "lockstep/nn/activations.h"
 #include "lockstep/nn/batch_norm.h"
@@ -209,7 +210,7 @@ TEST(Module, DropoutMasksDoNotDependOnDevices) {
     net.append<Dropout>(0.5).append<Dropout>(0.25);
     std::vector<float> ones(400, 1.0F);
     const Tensor y = net(make_batch(Tensor::from(ones, {2, 200}), {1, 1}, runtime.devices()));
-    return std::vector{y.parts()[0].to_vector<float>(), y.parts()[1].to_vector<float>()};
+    return std::vector{y->parts[0].to_vector<float>(), y->parts[1].to_vector<float>()};
   };
   auto expected = mask(1, 3, 7);
   EXPECT_EQ(mask(2, 3, 7), expected);

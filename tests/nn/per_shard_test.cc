@@ -3,6 +3,7 @@
 
 #include "lockstep/autograd/function.h"
 #include "lockstep/autograd/no_grad.h"
+#include "lockstep/autograd/tensor_impl.h"
 #include "lockstep/nn/batch_norm.h"
 #include "lockstep/nn/linear.h"
 
@@ -100,7 +101,7 @@ TEST_F(PerShardTest, ReturnsAsManyTensorsAsTheFunction) {
   const Tensor x = batch(2), twice = x * 2;
   const auto check_two = [&](const auto& results) {
     const auto& [first, second] = results;
-    EXPECT_EQ(first.kind(), Kind::cut);
+    EXPECT_EQ(first->kind, Kind::cut);
     EXPECT_EQ(values(first), values(twice));
     EXPECT_EQ(second.shape(), (Shape{4}));
     EXPECT_EQ(values(second), (Numbers{6, 15, 24, 33}));
@@ -153,7 +154,7 @@ TEST_F(PerShardTest, ATensorThatIsKeptOutlivesAnError) {
   };
   EXPECT_ERROR(per_shard(failing, make_batch(Tensor::host({2, 1, 1, 2}), {1, 1}, devices_)), "no result today");
   ASSERT_TRUE(kept.defined());
-  EXPECT_EQ(kept.placement()->collector(), nullptr);
+  EXPECT_EQ(kept->at->collector(), nullptr);
   EXPECT_EQ(norm(kept).shape(), (Shape{1, 1, 1, 2}));
 }
 

@@ -6,6 +6,7 @@
 #include <array>
 #include <functional>
 
+#include "lockstep/autograd/tensor_impl.h"
 #include "lockstep/checkpoint/weights.h"
 #include "lockstep/data/tensor_dataset.h"
 #include "lockstep/nn/linear.h"
@@ -22,13 +23,13 @@ namespace {
 std::shared_ptr<const Dataset> numbered_examples(std::int64_t count) {
   testing::Random random(11);
   Tensor x = random.floats({count, 4}), y = random.floats({count, 2});
-  for (std::int64_t i = 0; i < count; ++i) x.view().as<float>()[i * 4] = static_cast<float>(i) / 4096;
+  for (std::int64_t i = 0; i < count; ++i) x.data_ptr<float>()[i * 4] = static_cast<float>(i) / 4096;
   return std::make_shared<TensorDataset>(std::vector<Tensor>{x, y});
 }
 
 std::vector<int> numbers_of(const Tensor& x) {
   std::vector<int> all;
-  for (const Array& shard : x.parts()) {
+  for (const Array& shard : x->parts) {
     const std::vector<float> values = shard.to_vector<float>();
     for (std::size_t i = 0; i < values.size(); i += 4) all.push_back(static_cast<int>(values[i] * 4096));
   }

@@ -1,6 +1,7 @@
 // Mistakes of ranks that train together, and failures in one of them: all ranks throw the error.
 #include <gtest/gtest.h>
 
+#include "lockstep/autograd/tensor_impl.h"
 #include "lockstep/checkpoint/weights.h"
 #include "lockstep/models/mlp.h"
 #include "lockstep/nn/batch_norm.h"
@@ -80,9 +81,9 @@ TEST(DistributedDataParallel, AGradientThatFailsIsNotSummed) {
                // The gradient of b's weight is the only one that needs what b was given.
                if (step == 1 && r.rank() == 1) {
                  // A task that fails late, not a change in place, which backward() would refuse.
-                 auto& version = net.hidden.parts()[0].storage()->version;
+                 auto& version = net.hidden->parts[0].storage()->version;
                  const std::uint64_t before = version;
-                 ops::launch("broken", {}, {net.hidden.parts()[0]},
+                 ops::launch("broken", {}, {net.hidden->parts[0]},
                              [](Backend&, KernelContext&) { fail("this task is broken"); });
                  version = before;
                }

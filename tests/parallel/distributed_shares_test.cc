@@ -24,7 +24,7 @@ TEST(DistributedShares, FollowTheWeightsOfAllDevices) {
         EXPECT_EQ(ddp.rows_of(16), rows);
         const std::vector<Tensor> all{Tensor::host({rows.second - rows.first, 4})};
         const Tensor x = ddp.split(all, 16)[0];
-        const std::vector<Slot> slots = x.placement()->slots();
+        const std::vector<Slot> slots = x->at->slots();
         ASSERT_EQ(slots.size(), r.rank() == 0 ? 3u : 5u);
         for (const Slot& slot : slots) {
           EXPECT_EQ(slot.device, r.runtime.devices()[slot.shard == 0 || (slot.shard >= 3 && slot.shard < 7) ? 0 : 1])

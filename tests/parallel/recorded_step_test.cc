@@ -347,7 +347,7 @@ TEST(RecordedStep, AReplicatedInputIsCopiedAnewInEachStep) {
   });
   const Tensor x = split_and_load(Tensor::from<float>({1, 2, 3, 4}, {4, 1}), runtime.devices());
   for (int i = 0; i < 6; ++i) {
-    const Tensor factor = Tensor::replicated({make_tensor({1.0 * i}, {1}, runtime.devices()[0])}, x.placement());
+    const Tensor factor = replicated_tensor({make_tensor({1.0 * i}, {1}, runtime.devices()[0])}, x->at);
     const float f = static_cast<float>(i);
     EXPECT_EQ(step.run(std::vector{x, factor})[0].to_vector<float>(), (std::vector<float>{f, 2 * f, 3 * f, 4 * f}));
   }

@@ -57,15 +57,15 @@ TEST(SplitAndLoad, PutsEachShardWithItsRowsOnItsDevice) {
   Runtime runtime({.cpu_devices = 3});
   const Tensor x = Tensor::from(counting(20), {10, 2});
   const Tensor batch = split_and_load(x, runtime.devices());
-  ASSERT_EQ(batch.parts().size(), 3u);
-  EXPECT_EQ(batch.placement()->rows(), Sizes({4, 4, 2}));
+  ASSERT_EQ(batch->parts.size(), 3u);
+  EXPECT_EQ(batch->at->rows(), Sizes({4, 4, 2}));
   EXPECT_EQ(batch.shape(), (Shape{10, 2}));
   float next = 0;
-  for (std::size_t s = 0; s < batch.parts().size(); ++s) {
-    EXPECT_EQ(batch.parts()[s].device(), runtime.devices()[s]);
-    EXPECT_EQ(batch.parts()[s].shard(), static_cast<int>(s));
-    EXPECT_EQ(batch.parts()[s].shape(), (Shape{batch.placement()->rows()[s], 2}));
-    for (const float value : ops::host_readable(batch.parts()[s]).to_vector<float>()) EXPECT_EQ(value, next++);
+  for (std::size_t s = 0; s < batch->parts.size(); ++s) {
+    EXPECT_EQ(batch->parts[s].device(), runtime.devices()[s]);
+    EXPECT_EQ(batch->parts[s].shard(), static_cast<int>(s));
+    EXPECT_EQ(batch->parts[s].shape(), (Shape{batch->at->rows()[s], 2}));
+    for (const float value : ops::host_readable(batch->parts[s]).to_vector<float>()) EXPECT_EQ(value, next++);
   }
   EXPECT_EQ(next, 20);
 }
@@ -76,10 +76,10 @@ TEST(SplitAndLoad, CutsTheSameShardsForAnyNumberOfDevices) {
   const Tensor x = Tensor::from(counting(30), {30});
   for (std::size_t d = 1; d <= 3; ++d) {
     const Tensor batch = split_and_load(x, std::span(all).first(d), {.shards = 8});
-    ASSERT_EQ(batch.placement()->rows(), Sizes({4, 4, 4, 4, 4, 4, 4, 2}));
+    ASSERT_EQ(batch->at->rows(), Sizes({4, 4, 4, 4, 4, 4, 4, 2}));
     for (std::size_t s = 0; s < 8; ++s) {
-      EXPECT_EQ(batch.parts()[s].device(), all[s * d / 8]);
-      EXPECT_EQ(ops::host_readable(batch.parts()[s]).to_vector<float>().front(), static_cast<float>(4 * s));
+      EXPECT_EQ(batch->parts[s].device(), all[s * d / 8]);
+      EXPECT_EQ(ops::host_readable(batch->parts[s]).to_vector<float>().front(), static_cast<float>(4 * s));
     }
   }
 }
@@ -88,9 +88,9 @@ TEST(SplitAndLoad, TakesFromDevicesToo) {
   Runtime runtime({.cpu_devices = 2});
   const Tensor x = Tensor::from(counting(6), {6}).to(runtime.devices()[1]);
   const Tensor batch = split_and_load(x, runtime.devices());
-  EXPECT_EQ(batch.parts()[0].device(), runtime.devices()[0]);
-  EXPECT_EQ(ops::host_readable(batch.parts()[0]).to_vector<float>(), (std::vector<float>{0, 1, 2}));
-  EXPECT_EQ(ops::host_readable(batch.parts()[1]).to_vector<float>(), (std::vector<float>{3, 4, 5}));
+  EXPECT_EQ(batch->parts[0].device(), runtime.devices()[0]);
+  EXPECT_EQ(ops::host_readable(batch->parts[0]).to_vector<float>(), (std::vector<float>{0, 1, 2}));
+  EXPECT_EQ(ops::host_readable(batch->parts[1]).to_vector<float>(), (std::vector<float>{3, 4, 5}));
 }
 
 TEST(SplitAndLoad, GivesDevicesShardsInProportionToTheirWeights) {
@@ -98,10 +98,10 @@ TEST(SplitAndLoad, GivesDevicesShardsInProportionToTheirWeights) {
   const std::vector<Device>& devices = runtime.devices();
   const Tensor x = Tensor::from(counting(30), {30});
   const Tensor batch = split_and_load(x, devices, {.shards = 8, .balance = {.weights = {1, 5, 2}}});
-  EXPECT_EQ(batch.placement()->rows(), Sizes({4, 4, 4, 4, 4, 4, 4, 2}));
+  EXPECT_EQ(batch->at->rows(), Sizes({4, 4, 4, 4, 4, 4, 4, 2}));
   for (std::size_t s = 0; s < 8; ++s) {
-    EXPECT_EQ(batch.parts()[s].device(), devices[s < 1 ? 0 : s < 6 ? 1 : 2]) << s;
-    EXPECT_EQ(ops::host_readable(batch.parts()[s]).to_vector<float>().front(), static_cast<float>(4 * s));
+    EXPECT_EQ(batch->parts[s].device(), devices[s < 1 ? 0 : s < 6 ? 1 : 2]) << s;
+    EXPECT_EQ(ops::host_readable(batch->parts[s]).to_vector<float>().front(), static_cast<float>(4 * s));
   }
   EXPECT_ERROR(split_and_load(x, devices, {.shards = 8, .balance = {.weights = {2, 1}}}),
                "balance 2,1: 2 weights for 3 devices, expected one for each");
@@ -156,8 +156,8 @@ TEST(Gather, SendsGradientsBackToTheDevicesOfTheShards) {
     const Device place = target.is_host() ? devices[1] : target;
     const Tensor weights = Tensor::from(std::vector<float>{1, 2, 3, 4, 5}, {5}).to(place);
     sum(gather(x, target).to(place) * weights).backward();
-    EXPECT_EQ(x.grad().parts()[0].device(), devices[0]);
-    EXPECT_EQ(x.grad().parts()[1].device(), devices[1]);
+    EXPECT_EQ(x.grad()->parts[0].device(), devices[0]);
+    EXPECT_EQ(x.grad()->parts[1].device(), devices[1]);
     EXPECT_EQ(x.grad().to_vector<float>(), (std::vector<float>{1, 2, 3, 4, 5}));
   }
 }

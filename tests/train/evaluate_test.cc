@@ -25,8 +25,8 @@ struct Identity : Module {
 std::shared_ptr<const Dataset> rows(std::int64_t count, std::int64_t every) {
   Tensor logits = Tensor::host({count, 4}), labels = Tensor::host({count}, DType::i64);
   for (std::int64_t i = 0; i < count; ++i) {
-    logits.view().as<float>()[i * 4 + i % 4] = 1;
-    labels.view().as<std::int64_t>()[i] = i % every == 0 ? i % 4 : (i + 1) % 4;
+    logits.data_ptr<float>()[i * 4 + i % 4] = 1;
+    labels.data_ptr<std::int64_t>()[i] = i % every == 0 ? i % 4 : (i + 1) % 4;
   }
   return std::make_shared<TensorDataset>(std::vector<Tensor>{logits, labels});
 }

@@ -39,11 +39,11 @@ struct Scores {
   Tensor outputs = Tensor::host({kRows, kClasses}), labels = Tensor::host({kRows}, DType::i64);
   Scores() {
     testing::Random random(1);
-    for (std::int64_t i = 0; i < kRows * kClasses; ++i) outputs.view().as<float>()[i] = 0.5F * random.integer(0, 4);
-    for (std::int64_t i = 0; i < kRows; ++i) labels.view().as<std::int64_t>()[i] = random.integer(-1, kClasses - 1);
+    for (std::int64_t i = 0; i < kRows * kClasses; ++i) outputs.data_ptr<float>()[i] = 0.5F * random.integer(0, 4);
+    for (std::int64_t i = 0; i < kRows; ++i) labels.data_ptr<std::int64_t>()[i] = random.integer(-1, kClasses - 1);
   }
-  float output(std::int64_t row, std::int64_t c) const { return outputs.view().as<float>()[row * kClasses + c]; }
-  std::int64_t label(std::int64_t row) const { return labels.view().as<std::int64_t>()[row]; }
+  float output(std::int64_t row, std::int64_t c) const { return outputs.data_ptr<float>()[row * kClasses + c]; }
+  std::int64_t label(std::int64_t row) const { return labels.data_ptr<std::int64_t>()[row]; }
 };
 
 TEST(Metrics, OfClassesAreThoseOfAPlainLoop) {
@@ -188,8 +188,8 @@ MetricsTask regression() {
     testing::Random random(seed);
     const Tensor x = random.floats({count, 3}), y = random.floats({count, 2});
     for (std::int64_t i = 0; i < count; ++i) {
-      const float* from = x.view().as<float>() + i * 3;
-      float* to = y.view().as<float>() + i * 2;
+      const float* from = x.data_ptr<float>() + i * 3;
+      float* to = y.data_ptr<float>() + i * 2;
       to[0] = 0.1F * to[0] + from[0] - 2 * from[1];
       to[1] = 0.1F * to[1] + 3 * from[2];
     }
@@ -207,8 +207,8 @@ MetricsTask language() {
   const auto data = [](std::int64_t count) {
     const Tensor ids = Tensor::host({count, 6}, DType::i64), next = Tensor::host({count, 6}, DType::i64);
     for (std::int64_t i = 0; i < count * 6; ++i) {
-      ids.view().as<std::int64_t>()[i] = (i / 6 + i % 6) % 5;
-      next.view().as<std::int64_t>()[i] = (i / 6 + i % 6 + 1) % 5;
+      ids.data_ptr<std::int64_t>()[i] = (i / 6 + i % 6) % 5;
+      next.data_ptr<std::int64_t>()[i] = (i / 6 + i % 6 + 1) % 5;
     }
     return std::make_shared<TensorDataset>(std::vector<Tensor>{ids, next});
   };

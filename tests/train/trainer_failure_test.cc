@@ -16,7 +16,7 @@ namespace {
 // Pictures that are numbers up to `good`, and one that is none after it, in order.
 std::shared_ptr<const Dataset> with_a_nan(std::int64_t at) {
   Tensor images = testing::Random(3).floats({SmallJob::kTrain, 1, 6, 6});
-  images.view().as<float>()[at * 36] = std::numeric_limits<float>::quiet_NaN();
+  images.data_ptr<float>()[at * 36] = std::numeric_limits<float>::quiet_NaN();
   return std::make_shared<TensorDataset>(std::vector<Tensor>{images, Tensor::host({SmallJob::kTrain}, DType::i64)});
 }
 
@@ -40,7 +40,7 @@ TEST(TrainerFailure, ALossThatIsNotFiniteEndsTheRunAndKeepsTheLastGoodCheckpoint
 // finite loss.
 std::shared_ptr<const Dataset> with_a_bright_picture() {
   Tensor images = testing::Random(3).floats({SmallJob::kTrain, 1, 6, 6});
-  for (int i = 0; i < 36; ++i) images.view().as<float>()[33 * 36 + i] *= 1e30f;
+  for (int i = 0; i < 36; ++i) images.data_ptr<float>()[33 * 36 + i] *= 1e30f;
   return std::make_shared<TensorDataset>(std::vector<Tensor>{images, Tensor::host({SmallJob::kTrain}, DType::i64)});
 }
 

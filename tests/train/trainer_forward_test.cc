@@ -30,10 +30,10 @@ std::shared_ptr<const Dataset> gated_examples(std::int64_t count, std::uint64_t 
   testing::Random random(seed);
   const Tensor x = random.floats({count, 3}), gate = Tensor::host({count, 1}), y = Tensor::host({count, 2});
   for (std::int64_t i = 0; i < count; ++i) {
-    const float open = gate.view().as<float>()[i] = static_cast<float>(random.integer(0, 1));
-    const float* from = x.view().as<float>() + i * 3;
-    y.view().as<float>()[i * 2] = open * (from[0] - from[1]);
-    y.view().as<float>()[i * 2 + 1] = open * from[2];
+    const float open = gate.data_ptr<float>()[i] = static_cast<float>(random.integer(0, 1));
+    const float* from = x.data_ptr<float>() + i * 3;
+    y.data_ptr<float>()[i * 2] = open * (from[0] - from[1]);
+    y.data_ptr<float>()[i * 2 + 1] = open * from[2];
   }
   return std::make_shared<TensorDataset>(std::vector<Tensor>{x, gate, y});
 }

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "lockstep/autograd/functions.h"
+#include "lockstep/autograd/tensor_impl.h"
 #include "lockstep/checkpoint/weights.h"
 #include "lockstep/data/tensor_dataset.h"
 #include "lockstep/device/gpu.h"
@@ -108,7 +109,7 @@ TEST_P(GpuTest, BlockingCopiesAreThroughWithTheirSource) {
   for (int i = 0; i < 10; ++i) {
     Array x = counting({1000});
     Tensor y = ops::to_device(x, a_);
-    std::fill_n(x.view().as<float>(), 1000, -1.0F);
+    std::fill_n(x.data_ptr<float>(), 1000, -1.0F);
     EXPECT_EQ(y.to_vector<float>(), counting({1000}).to_vector<float>());
   }
 }
@@ -127,7 +128,7 @@ TEST_P(GpuTest, PinnedMemoryIsCopiedWithoutWaiting) {
     EXPECT_EQ(other.to_vector<float>(), Floats(1000, 0));
   }
   Tensor on_cpu = counting({4});
-  EXPECT_EQ(on_cpu.pin(cpu_).storage(), on_cpu.storage());
+  EXPECT_EQ(on_cpu.pin(cpu_)->storage(), on_cpu->storage());
 }
 
 TEST_P(GpuTest, PinnedMemoryOutlivesItsRuntime) {
