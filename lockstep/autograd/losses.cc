@@ -24,12 +24,12 @@ Tensor weight_near(const Tensor& x, const Tensor& weight) { return cast(beside(x
 
 // The target where the input is: like the input of a model, it may be in host memory.
 Tensor near_input(std::string_view what, const Tensor& x, const Tensor& target) {
-  if (!x.defined() || !target.defined() || x.device().is_host() || !target.device().is_host()) return target;
+  if (!x.defined() || !target.defined() || target->kind != Kind::whole || !target.device().is_host()) return target;
   check(x->kind != Kind::cut,
         "{}: the input is {}, cut over the batch, and the target is {}, a whole tensor: take both from loader.on(net), "
         "or split_and_load() both",
         what, x.describe(), target.describe());
-  return target.to(x.device());
+  return x->kind == Kind::whole ? target.to(x.device()) : target;
 }
 
 void check_pair(std::string_view what, const Tensor& x, const Tensor& target) {

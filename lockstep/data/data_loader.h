@@ -88,9 +88,10 @@ class DataLoader {
   //   for (auto [x, y] : loader.on(net)) mse_loss(net(x), y).backward();
   template <std::size_t N = 2, typename Model>
   auto on(Model& model) {
-    static_assert(requires { batches_on<N>(*this, model); },
-                  "include lockstep/parallel/batches.h for loader.on(net); the model is a Module or a "
-                  "DistributedDataParallel");
+    static_assert(
+        requires { batches_on<N>(*this, model); },
+        "include lockstep/parallel/batches.h for loader.on(net); the model is a Module or a "
+        "DistributedDataParallel");
     return batches_on<N>(*this, model);
   }
   template <std::size_t N = 2, typename Model>

@@ -9,6 +9,7 @@
 
 #include "lockstep/autograd/no_grad.h"
 #include "lockstep/autograd/parameter_gradient.h"
+#include "lockstep/autograd/tensor_impl.h"
 #include "lockstep/nn/module_link.h"
 #include "lockstep/nn/output_observer.h"
 #include "lockstep/nn/parameter_change.h"
@@ -37,6 +38,8 @@ Parameter find(const Named& all, std::string_view kind, std::string_view name) {
   for (const auto& [known, parameter] : all) names += (names.empty() ? "" : ", ") + known;
   fail("module: no {} '{}', expected one of: {}", kind, name, names.empty() ? "(none)" : names);
 }
+
+bool in_host_memory(const Tensor& x) { return x.defined() && x->kind == Kind::whole && x.device().is_host(); }
 
 // Parameters and buffers, each once and under the last of its names.
 Named each_once(Named all, const Named& more) {
@@ -79,13 +82,13 @@ Module::Module(Module&& other) : Module() {
 }
 
 Tensor Module::operator()(const Tensor& x) {
-  Tensor y = x.defined() && x.device().is_host() ? forward(placed(x)) : forward(x);
+  Tensor y = in_host_memory(x) ? forward(placed(x)) : forward(x);
   OutputObserver::report(*this, y);
   return y;
 }
 
 Tensor Module::placed(const Tensor& x) const {
-  if (!x.defined() || !x.device().is_host()) return x;
+  if (!in_host_memory(x)) return x;
   const Named all = each_once(named_parameters(), named_buffers());
   if (all.empty()) return x;
   const std::vector<Device> places = devices();

@@ -62,8 +62,9 @@ std::vector<Tensor> BatchSplitter::split(std::span<const Tensor> rows, std::int6
 DataLoader::Iterator BatchSplitter::begin_loop(DataLoader& loader) { return loader.begin_for(devices_[0]); }
 
 std::vector<Tensor> BatchSplitter::split_loop(std::span<const Tensor> rows, std::int64_t examples, std::size_t parts) {
-  check(rows.size() == parts, "batches: examples have {} parts, expected {}: write loader.on<{}>(net), batches<{}>(loader)",
-        rows.size(), parts, rows.size(), rows.size());
+  check(rows.size() == parts,
+        "batches: examples have {} parts, expected {}: write loader.on<{}>(net), batches<{}>(loader)", rows.size(),
+        parts, rows.size(), rows.size());
   // A process that is alone may load some rows only, by DataLoaderOptions::rows.
   return split(rows, communicator_->alone() ? rows[0].size(0) : examples);
 }

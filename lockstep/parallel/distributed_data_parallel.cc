@@ -112,8 +112,7 @@ void DistributedModel::set_shares(JobShares shares) {
 }
 
 DataLoader::Iterator DistributedModel::begin_loop(DataLoader& loader) {
-  DataLoader::Iterator loop =
-      loader.begin([this](std::int64_t samples) { return rows_of(samples); }, devices()[0]);
+  DataLoader::Iterator loop = loader.begin([this](std::int64_t samples) { return rows_of(samples); }, devices()[0]);
   const auto orders =
       communicator().gather_on_host(static_cast<std::int64_t>(loop.fingerprint()), "order of the examples");
   const auto other = std::ranges::find_if(orders, [&](std::int64_t order) { return order != orders[0]; });

@@ -195,7 +195,8 @@ TEST(Places, AHostTensorGoesWhereTheModelIs) {
   net.to({devices[1]});
   EXPECT_EQ(net(ones({2, 4})).device(), devices[1]);
   TwoLayers both;
-  EXPECT_ERROR(both(ones({2, 4})), "a whole tensor, and the model is on [cpu:0, cpu:1]: cut batches with loader.on(net)");
+  EXPECT_ERROR(both(ones({2, 4})),
+               "a whole tensor, and the model is on [cpu:0, cpu:1]: cut batches with loader.on(net)");
   const NoGradGuard no_grad;
   EXPECT_EQ(both(ones({2, 4})).device(), devices[0]);
 }
@@ -203,9 +204,7 @@ TEST(Places, AHostTensorGoesWhereTheModelIs) {
 struct Two : ModuleOf<Two> {
   Linear& a = make<Linear>("a", 4, 3);
   Linear& b = make<Linear>("b", 2, 3);
-  std::pair<Tensor, Tensor> forward(const Tensor& x, const Tensor& y, double scale = 1) {
-    return {a(x) * scale, b(y)};
-  }
+  std::pair<Tensor, Tensor> forward(const Tensor& x, const Tensor& y, double scale = 1) { return {a(x) * scale, b(y)}; }
 };
 
 struct OneToTwo : ModuleOf<OneToTwo> {
@@ -236,8 +235,9 @@ TEST(Replace, TakesTheSamePlaceForTheSameClass) {
   EXPECT_EQ(b.weight.name(), "b.weight");
   EXPECT_EQ(net["b.weight"], b.weight);
   EXPECT_EQ(net.devices(), (std::vector<Device>{runtime.devices()[1]}));
-  EXPECT_ERROR(net.replace("b", ReLU()), "replace: 'b' is Linear(in_features=3, out_features=7, bias=True), which "
-                                         "TwoLayers keeps by its class, so ReLU() cannot take its place");
+  EXPECT_ERROR(net.replace("b", ReLU()),
+               "replace: 'b' is Linear(in_features=3, out_features=7, bias=True), which "
+               "TwoLayers keeps by its class, so ReLU() cannot take its place");
   EXPECT_ERROR(net.replace("c", ReLU()), "module: no module 'c', expected one of: a, b");
   EXPECT_ERROR(net.module<Conv2d>("a"), "module: 'a' is Linear(");
   EXPECT_EQ(&net.module("a"), &net.a);
@@ -273,7 +273,8 @@ TEST(Share, OneParameterHasTwoNames) {
   // d/dw of sum_j w_1 w_j: the sum of all rows, and w_1 once in each row.
   const auto w = values_of(net.table.weight), g = net.table.weight.gradient().to_vector<float>();
   EXPECT_FLOAT_EQ(g[0], w[3]);
-  EXPECT_ERROR(Linear({.in_features = 4, .out_features = 5, .weight = net.table.weight}), "linear: shares a weight [5, 3], expected [5, 4]");
+  EXPECT_ERROR(Linear({.in_features = 4, .out_features = 5, .weight = net.table.weight}),
+               "linear: shares a weight [5, 3], expected [5, 4]");
   static_assert(!std::is_assignable_v<decltype((net.head.weight)), const Parameter&>);
   auto state = state_dict(net);
   state[1].second = zeros({5, 3});
