@@ -19,6 +19,7 @@ class Module;  // nn/module.h
 // Module::make_slot() and add_slot() make it.
 class ModuleSlot {
  public:
+  ModuleSlot() = default;  // for a member that the constructor assigns
   Tensor operator()(const Tensor& x) const;
   Module& operator*() const;
   Module* operator->() const;

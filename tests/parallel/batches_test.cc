@@ -24,7 +24,8 @@ std::shared_ptr<const Dataset> examples(std::int64_t count, int parts = 2) {
 }
 
 // Weights after two epochs of a model that nobody placed or initialized.
-std::string trained(int devices, const std::function<void(DataLoader&, Module&, const std::function<void(Tensor, Tensor)>&)>& loop) {
+std::string trained(int devices,
+                    const std::function<void(DataLoader&, Module&, const std::function<void(Tensor, Tensor)>&)>& loop) {
   Runtime runtime({.cpu_devices = devices, .threads_per_shard = 1});
   auto net = two_layers();
   Sgd sgd(net->parameters(), {.lr = 0.1});
@@ -47,9 +48,11 @@ TEST(Batches, HaveTheBitsOfSplitAndLoad) {
     }
   });
   for (const int devices : {1, 3}) {
-    EXPECT_EQ(trained(devices, [](DataLoader& loader, Module& net, const auto& step) {
-      for (auto [x, y] : loader.on(net, {.shards = 4})) step(x, y);
-    }), expected);
+    EXPECT_EQ(trained(devices,
+                      [](DataLoader& loader, Module& net, const auto& step) {
+                        for (auto [x, y] : loader.on(net, {.shards = 4})) step(x, y);
+                      }),
+              expected);
   }
 }
 
@@ -112,7 +115,8 @@ TEST(Places, AJobIsTheJobOfItsDevices) {
   ranks.clear();
   Runtime alone({.cpu_devices = 1});
   auto net = two_layers();
-  EXPECT_ERROR(DistributedDataParallel(*net), "distributed data parallel: the model is on [cpu:0], which belong to no Job");
+  EXPECT_ERROR(DistributedDataParallel(*net),
+               "distributed data parallel: the model is on [cpu:0], which belong to no Job");
 }
 
 TEST(Places, DataParallelTakesTheModels) {
@@ -131,7 +135,8 @@ TEST(Places, AnOptimizerMayComeBeforeThePlace) {
   net->to({runtime.devices()[1]});
   mse_loss((*net)(ones({2, 4})), ones({2, 2})).backward();
   sgd.step();
-  EXPECT_ERROR(net->to({runtime.devices()[0]}), "to: an optimizer has parameter 0.weight, and keeps its state on [cpu:1]");
+  EXPECT_ERROR(net->to({runtime.devices()[0]}),
+               "to: an optimizer has parameter 0.weight, and keeps its state on [cpu:1]");
 }
 
 // Targets of a loss, as inputs of a model.
