@@ -5,7 +5,6 @@
 
 #include <array>
 #include <memory>
-#include <numeric>
 
 #include "apps/lockstep/common_options.h"
 #include "bench/benchmark.h"

@@ -1,5 +1,4 @@
 // lockstep COMMAND ...: see run_command() for the exit status.
-#include <memory>
 
 #include "command_line.h"
 #include "commands.h"

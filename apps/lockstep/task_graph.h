@@ -9,7 +9,6 @@
 
 #include <compare>
 #include <functional>
-#include <memory>
 #include <mutex>
 #include <string>
 #include <unordered_map>

@@ -14,7 +14,6 @@
 #include "golden_hashes.h"
 #include "learning_task.h"
 #include "lockstep/base/environment.h"
-#include "lockstep/base/file.h"
 #include "lockstep/launch/launcher.h"
 #include "lockstep/parallel/balance.h"
 #include "option_row.h"

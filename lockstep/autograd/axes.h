@@ -4,7 +4,6 @@
 #include <string_view>
 
 #include "lockstep/autograd/functions.h"
-#include "lockstep/ops/shape.h"
 
 namespace lockstep {
 

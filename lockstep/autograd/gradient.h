@@ -1,7 +1,6 @@
 // Internal: the gradient of one tensor while backward() collects it.
 #pragma once
 
-#include <cstddef>
 #include <optional>
 #include <span>
 #include <vector>

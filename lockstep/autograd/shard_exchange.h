@@ -2,7 +2,6 @@
 // synchronized batch norm, running statistics) use it to get the other processes' part.
 #pragma once
 
-#include <cstdint>
 #include <optional>
 #include <string_view>
 #include <vector>

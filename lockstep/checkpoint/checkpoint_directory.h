@@ -2,7 +2,6 @@
 // lists its files with their sizes and SHA-256, so a reader detects damage before it loads anything.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <functional>

@@ -1,7 +1,5 @@
 #include "lockstep/comm/shared_segment.h"
 
-#include <algorithm>
-#include <cstring>
 #include <thread>
 
 #include "lockstep/base/futex.h"

@@ -1,7 +1,6 @@
 // Peers that are threads of one process: they already share memory, and put messages directly into mailboxes.
 #include <sys/mman.h>
 
-#include <cstdlib>
 #include <map>
 #include <mutex>
 #include <thread>

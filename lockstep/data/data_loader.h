@@ -11,7 +11,6 @@
 #include <memory>
 #include <optional>
 #include <utility>
-#include <vector>
 
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/sampler.h"

@@ -1,6 +1,5 @@
 #include "lockstep/data/text.h"
 
-#include <algorithm>
 #include <array>
 
 namespace lockstep {

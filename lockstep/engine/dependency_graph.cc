@@ -168,13 +168,21 @@ void DependencyGraph::end_writes(TaskNode& node, Outcome outcome, const FailureP
 }
 
 // One bad batch may fail tasks of several shards. What joins the shards reports the first failure, for all of them. A
-// group needs no joining, and its tasks may add up the data of several batches, each with a failure of its own.
+// group needs no joining, and its tasks may add up the data of several batches, each with a failure of its own. Until a
+// wait has thrown the first failure, the others stay in the log: the program knows of none of them.
 void DependencyGraph::settle_failures(TaskNode& node, const Failure& failure) noexcept {
-  if (node.task.group) return;
+  if (node.task.group || failure.cancelled) return;
+  const bool thrown = !failures_.contains(failure.order);
   for (const Access& access : node.accesses) {
     const FailurePtr& other = access.resource->failure;
-    if (access.reads && other && other->order != failure.order && !failure.cancelled)
-      node.settled.insert(failures_.extract(other->order));
+    if (!access.reads || !other || other->order == failure.order) continue;
+    const auto logged = failures_.find(other->order);
+    if (logged == failures_.end()) continue;
+    if (thrown) {
+      node.settled.insert(failures_.extract(logged));
+    } else if (logged->second.settled_into < 0) {
+      logged->second.settled_into = failure.order;
+    }
   }
 }
 
@@ -253,8 +261,9 @@ FailureEntry DependencyGraph::make_entry(FailurePtr failure, std::shared_ptr<Fai
   return one.extract(one.begin());
 }
 
-// A root's failure that is not in the log has been thrown.
+// A failure that is not in the log has been thrown: the one that this one is settled into, or that of a root.
 bool DependencyGraph::reported(const LoggedFailure& logged) const {
+  if (logged.settled_into >= 0 && !failures_.contains(logged.settled_into)) return true;
   if (!logged.group) return false;
   return logged.group->reported || std::ranges::any_of(logged.group->roots, [&](const Resource& root) {
            const FailurePtr failure = root.state()->graph == this ? root.state()->failure : nullptr;
@@ -280,7 +289,9 @@ FailureLog DependencyGraph::report(const Failure& failure) noexcept {
   }
   for (auto logged = failures_.begin(); logged != failures_.end();) {
     const auto entry = logged++;
-    if (reported(entry->second)) told.insert(failures_.extract(entry));
+    if (!reported(entry->second)) continue;
+    if (entry->second.group) entry->second.group->reported = true;
+    told.insert(failures_.extract(entry));
   }
   return told;
 }

@@ -37,11 +37,13 @@ namespace lockstep {
 class DependencyGraph;
 struct TaskNode;
 
-// Failures of tasks, by order, until a wait has reported them. A failure also leaves the log when a task is skipped
-// because of an earlier one that is still there: data that needs both reports the earlier one.
+// Failures of tasks, by order, until a wait has reported them.
 struct LoggedFailure {
   FailurePtr failure;
   std::shared_ptr<FailureGroup> group;  // of the task; may be null
+  // An earlier failure, by order: a skipped task was to read the data of both, which reports the earlier one for both.
+  // -1: none.
+  std::int64_t settled_into = -1;
 };
 using FailureLog = std::map<std::int64_t, LoggedFailure>;
 using FailureEntry = FailureLog::node_type;

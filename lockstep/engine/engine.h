@@ -29,7 +29,6 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "lockstep/engine/counters.h"

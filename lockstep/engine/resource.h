@@ -2,8 +2,6 @@
 // the same data. Made by Engine::make_resource.
 #pragma once
 
-#include <cstdint>
-
 #include "lockstep/base/export.h"
 
 namespace lockstep {

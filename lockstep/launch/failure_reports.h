@@ -2,7 +2,6 @@
 // notices the loss may end first, and a rank that hangs never ends.
 #pragma once
 
-#include <chrono>
 #include <functional>
 #include <map>
 #include <optional>

@@ -1,6 +1,5 @@
 #include "lockstep/launch/launch_environment.h"
 
-#include <array>
 #include <charconv>
 #include <climits>
 #include <string_view>

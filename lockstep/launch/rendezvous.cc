@@ -1,6 +1,5 @@
 #include "lockstep/launch/rendezvous.h"
 
-#include <algorithm>
 #include <cerrno>
 #include <mutex>
 #include <optional>

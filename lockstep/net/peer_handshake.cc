@@ -1,7 +1,5 @@
 #include "lockstep/net/peer_handshake.h"
 
-#include <cstring>
-
 #include "lockstep/base/hmac.h"
 
 namespace lockstep {

@@ -1,7 +1,6 @@
 // Internal: the messages with which two ranks authenticate each other on a new connection. This class does no I/O.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>

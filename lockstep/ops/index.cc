@@ -2,7 +2,6 @@
 
 #include <string_view>
 
-#include "lockstep/ops/copy.h"
 #include "lockstep/ops/elementwise.h"
 #include "lockstep/ops/launch.h"
 #include "lockstep/ops/shape.h"

@@ -1,8 +1,6 @@
 #include "lockstep/optim/adam.h"
 
 #include <span>
-#include <utility>
-#include <vector>
 
 #include "lockstep/ops/optimizer.h"
 

@@ -44,9 +44,11 @@ Communicator::Communicator(Runtime& runtime, std::shared_ptr<ProcessGroup> group
     : device_(state_of(runtime.devices().at(0), "communicator").host_visible_device()), group_(std::move(group)) {
   check(group_ != nullptr, "communicator: no process group");
   engine_ = state_of(device_, "communicator").engine;
+  rank_ = group_->rank();
+  world_size_ = group_->size();
   if (alone()) return;
-  lane_group_ = make_group();
-  host_group_ = make_group();
+  lane_group_ = add_group();
+  host_group_ = add_group();
   look_at_gpus(devices.empty() ? runtime.devices() : devices);
   for (const CommChannel channel : {CommChannel::urgent, CommChannel::bulk}) add_lane(channel);
 }
@@ -85,12 +87,14 @@ void Communicator::look_at_gpus(const std::vector<Device>& devices) {
 
 LaneId Communicator::lane(CommChannel channel) {
   const int number = channel == CommChannel::urgent ? 0 : 1;
+  const std::lock_guard lock(making_);
   if (!lanes_[number]) add_lane(channel);
   return lanes_[number]->id;
 }
 
 ProcessGroup& Communicator::group() {
-  if (!lane_group_) lane_group_ = make_group();
+  const std::lock_guard lock(making_);
+  if (!lane_group_) lane_group_ = add_group();
   return *lane_group_;
 }
 
@@ -107,6 +111,11 @@ void Communicator::abort(const std::string& reason) {
 }
 
 std::shared_ptr<ProcessGroup> Communicator::make_group() {
+  const std::lock_guard lock(making_);
+  return add_group();
+}
+
+std::shared_ptr<ProcessGroup> Communicator::add_group() {
   if (!group_) group_ = make_local_groups(1)[0];
   std::vector<int> everyone(static_cast<std::size_t>(group_->size()));
   std::iota(everyone.begin(), everyone.end(), 0);

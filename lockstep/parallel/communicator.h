@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
@@ -25,7 +26,8 @@ struct KernelContext;  // backend/context.h
 
 // This process's end of a job's communication. Collectives are tasks on two separate lanes, so they overlap
 // computation. Each lane has the same order in all processes. A process that is alone waits for nobody: its collectives
-// return at once, and it opens neither sockets nor lanes unless a task is pushed.
+// return at once, and it opens neither sockets nor lanes unless a task is pushed. Several threads
+// may use it at once.
 class Communicator {
  public:
   // Collective. The runtime must outlive every tensor made here. `devices`: the devices that this rank trains on;
@@ -39,9 +41,9 @@ class Communicator {
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
 
-  int rank() const { return group_ ? group_->rank() : 0; }
-  int world_size() const { return group_ ? group_->size() : 1; }
-  bool alone() const { return world_size() == 1; }
+  int rank() const { return rank_; }
+  int world_size() const { return world_size_; }
+  bool alone() const { return world_size_ == 1; }
   // The group of the tasks on the lanes. It is separate from the caller's group, which stays free for other uses.
   ProcessGroup& group();
   // Collective. Makes another group of all ranks, whose operations have an order of their own. The group stays open as
@@ -86,10 +88,15 @@ class Communicator {
 
  private:
   void look_at_gpus(const std::vector<Device>& devices);
+  // Call these two with `making_`, except in the constructor.
   void add_lane(CommChannel channel);
+  std::shared_ptr<ProcessGroup> add_group();
 
   std::shared_ptr<Engine> engine_;
   Device device_;
+  int rank_ = 0, world_size_ = 1;
+  // Alone, several threads may be the first to need a group or a lane.
+  std::mutex making_;
   std::shared_ptr<ProcessGroup> group_;  // null: alone, and nothing has needed one yet
   std::vector<std::shared_ptr<ProcessGroup>> groups_;
   std::shared_ptr<ProcessGroup> lane_group_;

@@ -11,12 +11,8 @@
 #pragma once
 
 #include <exception>
-#include <functional>
 #include <memory>
-#include <span>
 #include <string>
-#include <string_view>
-#include <utility>
 #include <vector>
 
 #include "lockstep/autograd/tensor.h"

@@ -4,7 +4,6 @@
 
 #include <filesystem>
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include "lockstep/backend/backend.h"

@@ -5,9 +5,6 @@
 #pragma once
 
 #include <functional>
-#include <optional>
-#include <string>
-#include <string_view>
 #include <vector>
 
 #include "lockstep/checkpoint/epoch_report.h"

@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "lockstep/autograd/function.h"
+#include "lockstep/autograd/tensor_impl.h"
 #include "lockstep/nn/activations.h"
 #include "lockstep/nn/batch_norm.h"
 #include "lockstep/nn/dropout.h"
@@ -384,6 +385,33 @@ TEST_P(FailedStep, ThatTakesAGoodMicroBatchAlongIsReportedAgain) {
   same_.step(same_.good_loss(4));
   EXPECT_EQ(model_.state(), same_.state());
   model_.runtime_.synchronize();
+}
+
+// A task outside the backward passes reads both losses before the program knows of either failure, and before the second
+// step: reading the total reports both. An earlier batch makes the optimizer look for known failures.
+TEST_P(FailedStep, OfTwoBatchesThatATotalJoinsCountsForNothing) {
+  for (WordModel* m : {&model_, &same_}) m->step(m->good_loss(0));
+  for (WordModel* m : {&model_, &same_}) m->net_.eval();
+  for (const bool knows_of_another : {false, true}) {
+    Tensor another;
+    if (knows_of_another) model_.step(another = model_.bad_words());
+    const Tensor first = model_.bad_labels();
+    model_.step(first);
+    const Tensor second = model_.bad_words();
+    second.backward();
+    const Tensor total = first.detach() + second.detach();
+    state_of(model_.runtime_.devices()[0], "test").engine->wait_unused(total->resource());
+    if (knows_of_another) {
+      EXPECT_THROW(another.item(), TaskError);
+    }
+    model_.optimizer_->clip_grad_norm(1);
+    model_.optimizer_->step();
+    EXPECT_THROW(total.item(), TaskError);
+    EXPECT_EQ(model_.optimizer_->steps(), 1 + knows_of_another);
+    for (WordModel* m : {&model_, &same_}) m->step(m->good_loss(1));
+    EXPECT_EQ(model_.state(), same_.state());
+    model_.runtime_.synchronize();
+  }
 }
 
 // Whether the program calls update() before or after it learns of the error, also at the first step.

@@ -1,7 +1,6 @@
 #include "lockstep/comm/mpi/mpi_session.h"
 
 #include <condition_variable>
-#include <cstring>
 #include <memory>
 #include <string>
 #include <thread>

@@ -6,7 +6,6 @@
 #include <mpi.h>
 
 #include <atomic>
-#include <memory>
 #include <mutex>
 #include <optional>
 #include <stop_token>
