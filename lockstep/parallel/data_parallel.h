@@ -24,8 +24,7 @@ class DataParallel : public Module {
     pass_on(module);
   }
 
-  explicit DataParallel(M& module, SplitOptions options = {})
-      : DataParallel(module, static_cast<Module&>(module).devices(), std::move(options)) {}
+  explicit DataParallel(M& module) : DataParallel(module, static_cast<Module&>(module).devices()) {}
 
   // x [n, ...], in host memory or on any device. Returns the outputs of all n samples on the first device. n = 0 is an
   // error. Each shard has ceil(n / V) samples, so a short batch may leave devices idle. All inputs are cut in the same
