@@ -15,6 +15,7 @@ using Benchmark = std::function<void(const BenchOptions&, Report&)>;
 Benchmark add_bench_allreduce(CLI::App& app);
 Benchmark add_bench_engine(CLI::App& app);
 Benchmark add_bench_kernels(CLI::App& app);
+Benchmark add_bench_latency(CLI::App& app);
 Benchmark add_bench_overlap(CLI::App& app);
 Benchmark add_bench_parallel(CLI::App& app);
 Benchmark add_bench_train(CLI::App& app);

@@ -71,9 +71,8 @@ struct Trainer {
 
 // The program of each rank.
 void run(const Options& options) {
-  Job job(
-      {.runtime = options.list.empty() ? RuntimeOptions{.cpu_devices = 1, .threads_per_shard = 0} : options.runtime(),
-       .devices = options.list});
+  Job job({.runtime = options.list.empty() ? RuntimeOptions{.cpu_devices = 1} : options.runtime(),
+           .devices = options.list});
   Linear model(20, 1);
   DistributedDataParallel ddp(model);
   Sgd optimizer(model.parameters(), {.lr = 1e-3});

@@ -48,6 +48,6 @@ struct DeviceOptions {
   // As many devices as the options ask for. All cores of a device compute its one shard.
   lockstep::RuntimeOptions runtime() const {
     using lockstep::WantedDevices;
-    return {.devices = list.empty() ? WantedDevices(num_devices) : WantedDevices(list), .threads_per_shard = 0};
+    return {.devices = list.empty() ? WantedDevices(num_devices) : WantedDevices(list)};
   }
 };

@@ -99,8 +99,7 @@ std::string read_text(const std::string& path) {
 void run(const Options& o) {
   // One process has all devices of a list; several have one each.
   const bool alone = read_launch_environment()->world_size == 1;
-  Job job({.runtime = alone || !o.list.empty() ? o.runtime()
-                                               : RuntimeOptions{.cpu_devices = o.num_devices, .threads_per_shard = 0},
+  Job job({.runtime = alone || !o.list.empty() ? o.runtime() : RuntimeOptions{.cpu_devices = o.num_devices},
            .devices = alone ? "" : o.list});
   const std::vector<Device>& devices = job.devices();
   const std::string text = read_text(o.data);

@@ -3,12 +3,13 @@
 //   lockstep train --model lenet --export lenet.safetensors
 //   predict lenet.safetensors 7
 #include <fmt/core.h>
-#include <lockstep/autograd/no_grad.h>
-#include <lockstep/checkpoint/weights.h>
+#include <lockstep/autograd/functions.h>
 #include <lockstep/data/fashion_mnist.h>
 #include <lockstep/models/lenet.h>
-#include <lockstep/runtime/runtime.h>
+#include <lockstep/runtime/default_runtime.h>
+#include <lockstep/train/predictor.h>
 
+#include <algorithm>
 #include <charconv>
 #include <string_view>
 
@@ -28,19 +29,13 @@ int main(int argc, char** argv) try {
     return 2;
   }
 
-  Runtime runtime({.devices = 1, .threads_per_shard = 0});  // all cores compute one image
-  const auto net = lenet();
-  net->initialize(Xavier{}, runtime.devices());  // makes the parameters
-  load_weights(argv[1], *net);                   // replaces their values
-  const EvalGuard evaluation(*net);              // no dropout, and running statistics in batch norm
-  const NoGradGuard no_grad;
-
+  const Predictor predict(lenet(), argv[1]);  // any number of threads may call it
   const Example example = FashionMnist(load_fashion_mnist(MnistPart::test)).get(number);
-  const Tensor image = unsqueeze(example[0], 0).to(runtime.devices()[0]);  // [1, 28, 28] -> [1, 1, 28, 28]
-  const Tensor probabilities = softmax((*net)(image));                     // [1, 10]
-  const auto label = argmax(probabilities, 1).item<std::int64_t>();
+  const Tensor image = unsqueeze(example[0], 0).to(devices()[0]);  // [1, 28, 28] -> [1, 1, 28, 28]
+  const std::vector<float> probabilities = softmax(predict(image)).to_vector<float>();
+  const auto best = std::ranges::max_element(probabilities);
   fmt::print("image {}: {}, with probability {:.3f}; the label is {}\n", number,
-             kFashionMnistClasses.at(static_cast<std::size_t>(label)), probabilities[0][label].item(),
+             kFashionMnistClasses.at(static_cast<std::size_t>(best - probabilities.begin())), *best,
              kFashionMnistClasses.at(static_cast<std::size_t>(example[1].item<std::int64_t>())));
 } catch (const std::exception& error) {
   fmt::print(stderr, "predict: {}\n", error.what());

@@ -127,6 +127,7 @@
 #include "lockstep/train/evaluate.h"
 #include "lockstep/train/metrics.h"
 #include "lockstep/train/plot.h"
+#include "lockstep/train/predictor.h"
 #include "lockstep/train/trainer.h"
 
 // Errors, and the version.

@@ -66,28 +66,19 @@ int shards_of(const CommonOptions& o, const DeviceList& wanted, int devices, int
   throw UsageError(fmt::format("{} for {} devices{}: expected at least one for each. {}", found, devices, of, help));
 }
 
-// Chooses T if the user omits it: enough threads to keep all cores busy, but 1 if they decide the bits.
-int open_threads(const CommonOptions& o, const DeviceList& wanted, int shards, int ranks) {
-  if (o.dtype == "bf16" || o.open_shards == OpenShards::of_devices) return 1;
-  const int cores =
-      o.cores_per_device > 0 ? o.cores_per_device : static_cast<int>(available_cpus().size()) / wanted.count;
-  const int devices = wanted.count * ranks;
-  const int shards_of_device = (shards + devices - 1) / devices;
-  return std::max(1, cores / std::max(1, shards_of_device));
-}
-
 }  // namespace
 
 std::string idle_cores(const CommonOptions& o, const ToolJob& job) {
   if (job.devices()[0].kind() != DeviceKind::cpu) return "";
+  const bool decide_bits = state_of(job.devices()[0], "cores").backend->threads_decide_bits(job.dtype);
+  if (o.threads_per_shard == 0 && !decide_bits) return "";
   const int devices = static_cast<int>(job.devices().size());
   const int cores = o.cores_per_device > 0 ? o.cores_per_device * devices : static_cast<int>(available_cpus().size());
   const int ranks = job.world_size(), threads = job.runtime().threads_per_shard();
   const int busy = job.shards * threads / ranks;
   if (busy >= cores) return "";
   const int wider = cores * ranks / job.shards;
-  const bool same_bits =
-      wider > threads && !state_of(job.devices()[0], "cores").backend->threads_decide_bits(job.dtype);
+  const bool same_bits = wider > threads && !decide_bits;
   return fmt::format(
       "{} of {} cores idle (--{} uses them, with {} bits)", cores - busy, cores,
       wider > threads ? fmt::format("threads-per-shard {}", wider) : fmt::format("shards {}", cores * ranks / threads),
@@ -137,8 +128,7 @@ ToolJob make_job(const CommonOptions& o, std::shared_ptr<ProcessGroup> group) {
   }
   RuntimeOptions settings = wanted.options;
   settings.cores_per_device = o.cores_per_device;
-  settings.threads_per_shard =
-      o.threads_per_shard > 0 ? o.threads_per_shard : open_threads(o, wanted, shards, group->size());
+  if (o.threads_per_shard > 0) settings.threads_per_shard = o.threads_per_shard;
   settings.seed = o.seed;
   settings.direct_conv = o.direct_conv;
   settings.tf32 = o.tf32;

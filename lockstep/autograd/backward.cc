@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <deque>
 #include <functional>
 #include <map>
 #include <unordered_map>
@@ -110,7 +111,10 @@ class BackwardWalk {
       pending.pop_back();
       if (!edge.target) continue;
       if (!edge.target->node) {
-        if (leaves_[edge.target].missing++ == 0) edge.target->reached(pass_);
+        if (leaves_[edge.target].missing++ == 0) {
+          held_.emplace_back(edge.target->use, "backward: a parameter or leaf of this loss");
+          edge.target->reached(pass_);
+        }
         continue;
       }
       const std::shared_ptr<Node>& node = edge.target->node;
@@ -319,6 +323,7 @@ class BackwardWalk {
   std::vector<std::shared_ptr<Node>> nodes_;
   std::unordered_map<Node*, std::vector<Gradient>> gradients_;  // of outputs
   std::map<std::shared_ptr<GradMeta>, PendingLeaf> leaves_;
+  std::deque<InUse::Scope> held_;  // of the leaves
 };
 
 }  // namespace

@@ -11,6 +11,7 @@
 
 #include "lockstep/autograd/gradient.h"
 #include "lockstep/autograd/tensor.h"
+#include "lockstep/base/in_use.h"
 #include "lockstep/base/small_vector.h"
 #include "lockstep/engine/failure_group.h"
 
@@ -65,6 +66,8 @@ struct GradMeta {
   virtual Tensor grad() const { return {}; }
   virtual void zero_grad() {}
 
+  // Of a leaf: the thread whose backward() reaches it. Two passes at once would lose gradients.
+  InUse use;
   std::shared_ptr<Node> node;  // null for a leaf
   int output = 0;
 };

@@ -115,8 +115,8 @@ class Tensor {
     static_assert(sizeof(DTypeOf<T>::value) > 0);
     return readable("item").item<T>();
   }
-  // The address of the elements, in plain order, of a tensor in host memory. T is the tensor's type, or that type const,
-  // for elements that must not be written. Waits. The address is valid as long as a handle to the tensor.
+  // The address of the elements, in plain order, of a tensor in host memory. T is the tensor's type, or that type
+  // const, for elements that must not be written. Waits. The address is valid as long as a handle to the tensor.
   template <typename T>
   T* data_ptr() const {
     static_assert(sizeof(DTypeOf<std::remove_const_t<T>>::value) > 0);

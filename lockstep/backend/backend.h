@@ -55,7 +55,7 @@ class Backend {
   virtual std::unique_ptr<KernelContext> make_capture_context(const std::shared_ptr<Stream>& stream,
                                                               std::shared_ptr<MemorySource> memory,
                                                               const KernelContext& like) {
-    return make_context(stream, like.threads, std::move(memory));
+    return make_context(stream, like.threads_per_shard, std::move(memory));
   }
   virtual std::string_view name() const = 0;
   // Whether the hardware multiplies bf16 or f16. If not, it works through f32 and saves no time.

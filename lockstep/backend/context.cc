@@ -11,8 +11,19 @@ constexpr std::align_val_t kScratchAlignment{64};
 
 }  // namespace
 
-KernelContext::KernelContext(int threads_per_shard)
-    : threads(threads_per_shard), team(threads > 1 ? std::make_unique<ThreadTeam>(threads) : nullptr) {}
+KernelContext::KernelContext(int t)
+    : threads_per_shard(t), threads(t), team(t > 1 ? std::make_unique<ThreadTeam>(t) : nullptr) {}
+
+KernelContext& KernelContext::of_task(void* lane_data) {
+  KernelContext& context = *static_cast<KernelContext*>(lane_data);
+  if (context.helpers_) context.threads = context.helpers_->width();
+  return context;
+}
+
+void KernelContext::share(HelperPool& helpers) {
+  team = std::make_unique<ThreadTeam>(helpers);
+  helpers_ = &helpers;
+}
 
 KernelContext::~KernelContext() = default;
 

@@ -22,6 +22,7 @@ class Scratch {
   std::size_t capacity_ = 0;
 };
 
+class HelperPool;
 class ThreadTeam;
 
 // One per lane. The back end makes it and may derive its own type from it.
@@ -29,11 +30,22 @@ struct KernelContext {
   explicit KernelContext(int threads_per_shard = 1);
   virtual ~KernelContext();
 
-  // T, the number of threads that compute one shard. See Backend::threads_decide_bits.
+  // The context of a lane, when a task begins to compute on it.
+  static KernelContext& of_task(void* lane_data);
+  // From now on, each task's loops get the help of threads that no lane of the device needs. The pool must end before
+  // this context.
+  void share(HelperPool& helpers);
+
+  // T, the number of threads for which kernels plan whose bits depend on it. See Backend::threads_decide_bits.
+  const int threads_per_shard;
+  // At most this many threads compute the task that runs: T, or more with shared helpers. No bit depends on it.
   int threads;
-  // Those threads; null for one.
+  // Those threads; null if there is always one.
   std::unique_ptr<ThreadTeam> team;
   Scratch scratch;
+
+ private:
+  HelperPool* helpers_ = nullptr;
 };
 
 }  // namespace lockstep

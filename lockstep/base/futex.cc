@@ -14,10 +14,6 @@ static_assert(sizeof(FutexWord) == 4 && FutexWord::is_always_lock_free);
 
 int flag(FutexScope scope) { return scope == FutexScope::process ? FUTEX_PRIVATE_FLAG : 0; }
 
-void wake(const FutexWord& word, FutexScope scope, int waiters) noexcept {
-  ::syscall(SYS_futex, &word, FUTEX_WAKE | flag(scope), waiters, nullptr, nullptr, 0);
-}
-
 }  // namespace
 
 void futex_wait(const FutexWord& word, std::uint32_t value, FutexScope scope,
@@ -34,8 +30,12 @@ void futex_wait(const FutexWord& word, std::uint32_t value, FutexScope scope,
             FUTEX_BITSET_MATCH_ANY);
 }
 
-void futex_wake_one(const FutexWord& word, FutexScope scope) noexcept { wake(word, scope, 1); }
+void futex_wake(const FutexWord& word, FutexScope scope, int most) noexcept {
+  ::syscall(SYS_futex, &word, FUTEX_WAKE | flag(scope), most, nullptr, nullptr, 0);
+}
 
-void futex_wake_all(const FutexWord& word, FutexScope scope) noexcept { wake(word, scope, INT_MAX); }
+void futex_wake_one(const FutexWord& word, FutexScope scope) noexcept { futex_wake(word, scope, 1); }
+
+void futex_wake_all(const FutexWord& word, FutexScope scope) noexcept { futex_wake(word, scope, INT_MAX); }
 
 }  // namespace lockstep

@@ -18,6 +18,8 @@ enum class FutexScope { process, shared_memory };
 // Check the word again.
 void futex_wait(const FutexWord& word, std::uint32_t value, FutexScope scope,
                 std::optional<std::chrono::steady_clock::time_point> end = {}) noexcept;
+// Wakes at most `most` waiters.
+void futex_wake(const FutexWord& word, FutexScope scope, int most) noexcept;
 void futex_wake_one(const FutexWord& word, FutexScope scope) noexcept;
 void futex_wake_all(const FutexWord& word, FutexScope scope) noexcept;
 

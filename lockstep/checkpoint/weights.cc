@@ -10,6 +10,8 @@
 #include "lockstep/autograd/tensor_impl.h"
 #include "lockstep/base/sha256.h"
 #include "lockstep/checkpoint/checkpoint_directory.h"
+#include "lockstep/checkpoint/weights_change.h"
+#include "lockstep/nn/state_change.h"
 
 namespace lockstep {
 namespace {
@@ -179,7 +181,11 @@ void save_weights(const std::filesystem::path& path, const Module& module) {
   write_safetensors(path, as_bytes(state), {{"format", "pt"}});
 }
 
-void load_weights(const std::filesystem::path& path, Module& module) {
+namespace {
+
+// f(state) with the strict state of the file.
+template <typename F>
+auto with_state(const std::filesystem::path& path, const Module& module, const F& f) {
   const SavedState saved = read_state(path);
   const auto expected = expected_entries(module);
   for (const ForeignTensor& t : saved.unusable) {
@@ -189,10 +195,20 @@ void load_weights(const std::filesystem::path& path, Module& module) {
     fail("{}: {} is not in the model", saved.file.string(), t.name);
   }
   try {
-    load_state_dict(module, saved.state);
+    return f(saved.state);
   } catch (const Error& error) {
     fail("{}: {}", saved.file.string(), error.what());
   }
+}
+
+}  // namespace
+
+void load_weights(const std::filesystem::path& path, Module& module) {
+  with_state(path, module, [&](const StateDict& state) { load_state_dict(module, state); });
+}
+
+std::vector<ParameterChange> weights_change(const std::filesystem::path& path, Module& module) {
+  return with_state(path, module, [&](const StateDict& state) { return changes_to(module, state); });
 }
 
 UnmatchedEntries load_matching_weights(const std::filesystem::path& path, Module& module) {

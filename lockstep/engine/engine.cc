@@ -231,6 +231,8 @@ void Engine::Impl::wake(Lane* lanes) noexcept {
 void Engine::Impl::work(Lane& lane) noexcept {
   SpinPolicy::of_thread() = &spin;
   spin.awake.fetch_add(1, std::memory_order_relaxed);
+  std::atomic<int>* const busy_lanes = lane.options.busy_lanes.get();
+  if (busy_lanes) busy_lanes->fetch_add(1, std::memory_order_relaxed);
   lane.busy.begin();
   NodeList used;
   Lane* woken = nullptr;
@@ -246,7 +248,7 @@ void Engine::Impl::work(Lane& lane) noexcept {
     DependencyGraph::clear(used);
     if (!task.node) {
       lane.busy.end();
-      lane.parker.park(spin);
+      lane.parker.park(spin, {}, busy_lanes);
       lane.busy.begin();
       // If the lane was idle, only its worker touches the task that woke it, so no lock is needed.
       task = std::exchange(lane.ready, {});
@@ -265,6 +267,7 @@ void Engine::Impl::work(Lane& lane) noexcept {
   wake(woken);
   DependencyGraph::clear(used);
   lane.busy.end();
+  if (busy_lanes) busy_lanes->fetch_sub(1, std::memory_order_relaxed);
   spin.awake.fetch_sub(1, std::memory_order_relaxed);
 }
 

@@ -73,6 +73,8 @@ struct LaneOptions {
   std::shared_ptr<Stream> stream = {};
   // The lane's tasks get this as TaskContext::lane_data.
   void* lane_data = nullptr;
+  // Counts the lanes of a device whose workers are awake: each worker that works or spins adds one.
+  std::shared_ptr<std::atomic<int>> busy_lanes = {};
   // Bytes in use on the device. The timeline reads it whenever a task begins.
   std::shared_ptr<const std::atomic<std::int64_t>> device_bytes = {};
 };

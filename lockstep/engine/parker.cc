@@ -4,12 +4,15 @@ namespace lockstep {
 
 using Clock = std::chrono::steady_clock;
 
-bool Parker::park(SpinPolicy& policy, std::optional<std::chrono::nanoseconds> timeout) noexcept {
+bool Parker::park(SpinPolicy& policy, std::optional<std::chrono::nanoseconds> timeout,
+                  std::atomic<int>* group) noexcept {
   std::uint32_t idle = kIdle;
   if (!spin(policy) && state_.compare_exchange_strong(idle, kParked, std::memory_order_acquire)) {
     policy.awake.fetch_sub(1, std::memory_order_relaxed);
+    if (group) group->fetch_sub(1, std::memory_order_relaxed);
     const bool unparked = sleep(timeout);
     policy.awake.fetch_add(1, std::memory_order_relaxed);
+    if (group) group->fetch_add(1, std::memory_order_relaxed);
     if (!unparked) return false;
   }
   state_.store(kIdle, std::memory_order_relaxed);

@@ -13,9 +13,10 @@ namespace lockstep {
 // One thread parks and any other unparks it: one unpark() for each park(), in either order.
 class Parker {
  public:
-  // Everything that happened before unpark() is visible afterwards. The caller counts as awake. Returns false on
-  // timeout without an unpark(); then park again.
-  bool park(SpinPolicy& policy, std::optional<std::chrono::nanoseconds> timeout = {}) noexcept;
+  // Everything that happened before unpark() is visible afterwards. The caller counts as awake, also in `group` if
+  // there is one. Returns false on timeout without an unpark(); then park again.
+  bool park(SpinPolicy& policy, std::optional<std::chrono::nanoseconds> timeout = {},
+            std::atomic<int>* group = nullptr) noexcept;
   void unpark() noexcept {
     if (state_.exchange(kUnparked, std::memory_order_release) == kParked) futex_wake_one(state_, FutexScope::process);
   }

@@ -450,6 +450,14 @@ ParameterChange ParameterChange::move(const Parameter& parameter, DType dtype) {
   return change;
 }
 
+ParameterChange ParameterChange::load(const Parameter& parameter, const Tensor& value) {
+  ParameterChange change(parameter, parameter.devices());
+  change.replicas_ = parameter.state_->make_replicas(value.shape(), change.dtype_, change.devices_,
+                                                     {.value = value->array(), .label = parameter.state_->label});
+  change.shape_ = value.shape();
+  return change;
+}
+
 void ParameterChange::take_values() {
   const Parameter::State& s = *state_;
   if (s.replicas.empty()) return;
@@ -473,6 +481,10 @@ void ParameterChange::commit() {
   s.model = std::move(model_);
   s.devices = std::move(devices_);
   s.options.dtype = dtype_;
+  if (shape_) {
+    s.options.shape = *shape_;
+    s.shape_known.store(is_known(*shape_), std::memory_order_release);
+  }
   s.replicas = std::move(replicas_);
   s.tensor = {};
   s.latest_step = {};

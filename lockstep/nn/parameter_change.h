@@ -20,6 +20,9 @@ class ParameterChange {
                                std::shared_ptr<DefaultModel> model);
   static ParameterChange move(const Parameter& parameter, const std::vector<Device>& devices);
   static ParameterChange move(const Parameter& parameter, DType dtype);
+  // Replaces the replicas by new ones with these values, of the parameter's type and a shape that fits. Tasks that have
+  // been pushed go on reading the old ones.
+  static ParameterChange load(const Parameter& parameter, const Tensor& value);
 
   // Drops the gradient.
   void commit();
@@ -34,6 +37,7 @@ class ParameterChange {
   RandomKey key_{};
   std::shared_ptr<DefaultModel> model_;  // null: not by default
   std::vector<Device> devices_;
+  std::optional<Shape> shape_;  // that becomes known
   DType dtype_;
   std::vector<Array> replicas_;
 };

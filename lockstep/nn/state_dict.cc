@@ -5,6 +5,8 @@
 #include <type_traits>
 #include <vector>
 
+#include "lockstep/nn/state_change.h"
+
 namespace lockstep {
 namespace {
 
@@ -59,7 +61,10 @@ StateDict state_dict(const Module& module) {
   return state;
 }
 
-void load_state_dict(Module& module, const StateDict& state) {
+namespace {
+
+// Each parameter and buffer with its new value. Strict.
+std::vector<std::pair<Parameter, Tensor>> matched(Module& module, const StateDict& state) {
   std::map<std::string_view, const Tensor*> given;
   for (auto& [name, tensor] : state) {
     check(given.emplace(name, &tensor).second, "load_state_dict: {} appears twice", name);
@@ -80,7 +85,22 @@ void load_state_dict(Module& module, const StateDict& state) {
     for (auto& [name, parameter] : mine) given.erase(name);
     fail("load_state_dict: {} is not in the model", given.begin()->first);
   }
-  for (auto& [name, parameter] : mine) parameter.set_data(cast_on_host(*given.at(name), parameter.dtype()));
+  std::vector<std::pair<Parameter, Tensor>> values;
+  for (auto& [name, parameter] : mine) values.emplace_back(parameter, cast_on_host(*given.at(name), parameter.dtype()));
+  return values;
+}
+
+}  // namespace
+
+void load_state_dict(Module& module, const StateDict& state) {
+  for (auto& [parameter, value] : matched(module, state)) parameter.set_data(value);
+}
+
+std::vector<ParameterChange> changes_to(Module& module, const StateDict& state) {
+  std::vector<ParameterChange> changes;
+  for (const auto& [parameter, value] : matched(module, state))
+    changes.push_back(ParameterChange::load(parameter, value));
+  return changes;
 }
 
 UnmatchedEntries load_matching_state(Module& module, const StateDict& state) {

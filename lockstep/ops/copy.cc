@@ -136,7 +136,7 @@ void copy_(const Array& x, const Array& y, CopyOptions options) {
               hold = from_host ? x.storage()
                      : to_host ? y.storage()
                                : nullptr](const TaskContext& c) {
-    auto& context = *static_cast<KernelContext*>(c.lane_data);
+    auto& context = KernelContext::of_task(c.lane_data);
     if (apart) {
       backend->transfer(context, x, y, !inward);
     } else {

@@ -92,7 +92,7 @@ void launch_task(std::string_view name, std::span<const A> reads, std::span<cons
   DeviceState& device = state_of(first.device(), name);
   Task task = make_task(name, device, reads, writes, options);
   task.run = [backend = device.backend.get(), kernel = std::forward<Kernel>(kernel)](const TaskContext& c) mutable {
-    auto& context = *static_cast<KernelContext*>(c.lane_data);
+    auto& context = KernelContext::of_task(c.lane_data);
     if constexpr (std::invocable<Kernel&, Backend&, KernelContext&>) {
       kernel(*backend, context);
     } else {

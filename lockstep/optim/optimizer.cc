@@ -9,6 +9,7 @@
 #include "lockstep/autograd/parameter_gradient.h"
 #include "lockstep/autograd/reducer.h"
 #include "lockstep/autograd/tensor_impl.h"
+#include "lockstep/base/in_use.h"
 #include "lockstep/engine/pending_updates.h"
 #include "lockstep/ops/copy.h"
 #include "lockstep/ops/elementwise.h"
@@ -51,6 +52,7 @@ Optimizer::Optimizer(const ParameterGroups& groups, double learning_rate, double
                      std::vector<std::string> state_names, bool counts_steps)
     : state_names_(std::move(state_names)), counts_steps_(counts_steps), initial_learning_rate_(learning_rate),
       base_learning_rate_(learning_rate), learning_rate_(learning_rate), updates_(std::make_shared<PendingUpdates>()) {
+  use_ = std::make_shared<InUse>();
   check(groups.size() > 0, "optimizer: no parameters");
   check_at_least_zero("learning rate", learning_rate);
   check_at_least_zero("weight decay", weight_decay);
@@ -185,6 +187,7 @@ std::vector<Resource> Optimizer::losses() const {
 // What can fail comes first, such as allocations and hooks; then nothing but tasks is described, so that all replicas
 // change or none.
 void Optimizer::step() {
+  const InUse::Scope use(*use_, "step: the optimizer");
   steps();  // forgets the outcomes of former steps
   drop_failed_scales();
   std::vector<ReducedGradient> gradients(slots_.size());
@@ -278,6 +281,7 @@ void Optimizer::step() {
 }
 
 void Optimizer::zero_grad() {
+  const InUse::Scope use(*use_, "zero_grad: the optimizer");
   scales_.clear();
   factor_.reset();
   for (Slot& slot : slots_) slot.parameter.zero_grad();
@@ -332,6 +336,7 @@ void Optimizer::drop_failed_scales() {
 }
 
 void Optimizer::map_gradients(const std::function<Tensor(const Tensor& gradient, const Parameter& parameter)>& f) {
+  const InUse::Scope use(*use_, "map_gradients: the optimizer");
   drop_failed_scales();
   std::vector<Array> found(slots_.size());
   for (std::size_t i = 0; i < slots_.size(); ++i) {
@@ -372,6 +377,7 @@ void Optimizer::clip_grad_value(double limit) {
 }
 
 Tensor Optimizer::clip_grad_norm(double max_norm) {
+  const InUse::Scope use(*use_, "clip_grad_norm: the optimizer");
   drop_failed_scales();
   Array squared = squared_norm("clip_grad_norm");
   if (scales_.empty()) {
@@ -395,6 +401,7 @@ Tensor Optimizer::clip_grad_norm(double max_norm) {
 }
 
 void Optimizer::unscale(LossScaler& scaler, double max_norm) {
+  const InUse::Scope use(*use_, "unscale: the optimizer");
   drop_failed_scales();
   check(scales_.empty(),
         "unscale: the gradients are already unscaled or clipped, expected one call of unscale() for each step, before "

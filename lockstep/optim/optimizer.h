@@ -51,15 +51,17 @@ class ParameterGroups {
   std::vector<ParameterGroup> groups_;
 };
 
+class InUse;           // base/in_use.h
 class LossScaler;      // optim/loss_scaler.h
 class PendingUpdates;  // engine/pending_updates.h
 class RandomState;     // runtime/random_state.h
 template <typename Operand>
 struct Update;  // backend/optimizer.h
 
-// An optimizer changes only its own parameters. backward() still computes and accumulates the gradients of all other
-// parameters, as in PyTorch; ranks do not exchange them. Use freeze() for parameters that you leave out, because a
-// frozen parameter has no gradient. Trainer freezes them while it trains.
+// One thread at a time may use an optimizer; another one gets an error. An optimizer changes only its own parameters.
+// backward() still computes and accumulates the gradients of all other parameters, as in PyTorch; ranks do not exchange
+// them. Use freeze() for parameters that you leave out, because a frozen parameter has no gradient. Trainer freezes
+// them while it trains.
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
@@ -214,6 +216,7 @@ class Optimizer {
   std::uint64_t reports_ = 0;  // Engine::reports() when the factors were last good
   // Parameters know that there are factors for as long as this exists; see ParameterGradient::set_factor().
   std::shared_ptr<void> factor_;
+  std::shared_ptr<InUse> use_;
 };
 
 }  // namespace lockstep

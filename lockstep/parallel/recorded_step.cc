@@ -5,6 +5,7 @@
 
 #include "lockstep/autograd/placement.h"
 #include "lockstep/autograd/tensor_impl.h"
+#include "lockstep/base/in_use.h"
 #include "lockstep/ops/copy.h"
 #include "lockstep/ops/launch.h"
 #include "lockstep/runtime/step_recorder.h"
@@ -53,7 +54,7 @@ std::vector<Tensor> copies_of(std::span<const Tensor> tensors) {
 }  // namespace
 
 RecordedStep::RecordedStep(Describe describe, RecordedStepOptions options)
-    : describe_(std::move(describe)), options_(options) {
+    : describe_(std::move(describe)), options_(options), use_(std::make_shared<InUse>()) {
   check(options.warm_up >= 1, "recorded step: {} steps to warm up, expected at least 1", options.warm_up);
 }
 
@@ -62,6 +63,7 @@ RecordedStep::~RecordedStep() = default;
 std::string RecordedStep::why_no_graph() const { return tasks_ ? tasks_->why_no_graph() : "nothing is recorded"; }
 
 std::vector<Tensor> RecordedStep::run(std::span<const Tensor> inputs) {
+  const InUse::Scope use(*use_, "recorded step");
   check(!inputs.empty(), "recorded step: no inputs");
   for (const Tensor& t : inputs) {
     check(t.defined() && !t.device().is_host(), "recorded step: an input is {}, expected it on a device", t);

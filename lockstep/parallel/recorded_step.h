@@ -25,7 +25,8 @@
 //     the step that are not outputs.
 //   - A recording owns the memory of a step. If there is too little memory, run() throws, and later calls describe each
 //     step.
-//   - Only one thread at a time may record on a Runtime.
+//   - Only one thread at a time may record on a Runtime, and only one may run a RecordedStep; another one gets an
+//     error.
 #pragma once
 
 #include <functional>
@@ -39,6 +40,7 @@
 
 namespace LOCKSTEP_API lockstep {
 
+class InUse;  // base/in_use.h
 class RecordedTasks;
 
 struct RecordedStepOptions {
@@ -79,6 +81,7 @@ class RecordedStep {
   // Inputs like the last ones. If there is a recording, the tensors it reads and writes.
   std::vector<Tensor> inputs_, outputs_;
   std::unique_ptr<RecordedTasks> tasks_;
+  const std::shared_ptr<InUse> use_;
 };
 
 }  // namespace lockstep

@@ -38,8 +38,6 @@ class ProcessRuntimes {
       check(!ended_, "default runtime: the program is exiting");
       RuntimeOptions options;
       options.devices = count > 0 ? WantedDevices(count) : WantedDevices("auto");
-      // The process's Runtime has one device unless it has GPUs, and all cores compute.
-      options.threads_per_shard = 0;
       made_.reset(new Runtime(std::move(options), random_));
       process_ = ::getpid();
       std::atexit([] { get().end(); });

@@ -9,6 +9,7 @@
 #include "lockstep/backend/backend.h"
 #include "lockstep/device/device.h"
 #include "lockstep/engine/engine.h"
+#include "lockstep/engine/helper_pool.h"
 #include "lockstep/runtime/random_state.h"
 #include "lockstep/tensor/caching_allocator.h"
 
@@ -30,6 +31,9 @@ struct DeviceState : DeviceInfo, std::enable_shared_from_this<DeviceState> {
   KernelSettings kernels;
   // One per lane. Declared before the allocator, whose destructor waits for the lanes' tasks.
   std::vector<std::unique_ptr<KernelContext>> contexts;
+  // The threads that help the compute lanes; null if the user has chosen their number. Declared after the contexts,
+  // which must outlive it.
+  std::unique_ptr<HelperPool> helpers;
   // Independent shards run side by side: shard s on lane s modulo the number of lanes.
   std::vector<LaneId> compute_lanes;
   // Copies from the host, and copies to the host and other devices. They are two lanes because a copy out waits for the

@@ -6,10 +6,9 @@
 #include <string_view>
 
 #include "lockstep/runtime/random_state.h"
+#include "lockstep/runtime/runtime.h"
 
 namespace lockstep {
-
-class Runtime;
 
 // While it lives, `runtime` is one of the program's own. Each has one, except the process's (default_runtime.h).
 class LivingRuntime {

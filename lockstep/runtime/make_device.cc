@@ -24,6 +24,7 @@ std::shared_ptr<DeviceState> make_cpu_device(const DeviceParts& parts, int index
       parts.host_memory);
   parts.host_memory->add_user(state);
 
+  BusyLanes busy_lanes;
   auto add_lane = [&](std::string lane_name, std::vector<int> lane_cpus, int threads) {
     state->contexts.push_back(state->backend->make_context(nullptr, threads, nullptr));
     return parts.engine->add_lane({.name = std::move(lane_name),
@@ -31,15 +32,25 @@ std::shared_ptr<DeviceState> make_cpu_device(const DeviceParts& parts, int index
                                    // Under a quota, every group of processes would bind its threads to the first cores.
                                    .cpus = limited_by_quota() ? std::vector<int>() : std::move(lane_cpus),
                                    .lane_data = state->contexts.back().get(),
+                                   .busy_lanes = busy_lanes,
                                    .device_bytes = state->allocator->used_bytes()});
   };
-  const int threads = parts.threads_per_shard;
+  const int threads = parts.threads_per_shard.value_or(1);
   auto cores = static_cast<int>(state->cpus.size());
+  // The serial engine computes on the caller's thread, which has no lane's cores.
+  const bool shares = !parts.threads_per_shard && cores > 1 && !parts.options.serial;
+  if (shares) busy_lanes = std::make_shared<std::atomic<int>>(0);
   int lanes = std::max(1, cores / threads);
   for (int lane = 0; lane < lanes; ++lane) {
     auto first = state->cpus.begin() + lane * threads;
     auto last = first + std::min<std::ptrdiff_t>(threads, state->cpus.end() - first);
     state->compute_lanes.push_back(add_lane(fmt::format("compute {}", lane), std::vector<int>(first, last), threads));
+  }
+  if (shares) {
+    state->helpers =
+        std::make_unique<HelperPool>(cores - 1, busy_lanes, limited_by_quota() ? std::vector<int>() : state->cpus);
+    for (const auto& context : state->contexts) context->share(*state->helpers);
+    busy_lanes = nullptr;
   }
   state->copy_in_lane = add_lane("copy in", parts.copy_cpus, 1);
   state->copy_out_lane = add_lane("copy out", parts.copy_cpus, 1);

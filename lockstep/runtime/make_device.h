@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "lockstep/backend/backend.h"
@@ -19,7 +20,8 @@ struct DeviceParts {
   std::shared_ptr<Engine> engine;
   std::shared_ptr<RandomState> random;
   const RuntimeOptions& options;
-  int threads_per_shard;
+  // Not set: all cores of a device compute, however many shards there are, and kernels whose bits depend on T use 1.
+  std::optional<int> threads_per_shard;
   // CPUs on which no device computes.
   std::vector<int> copy_cpus;
   // Shared by the CPU devices.

@@ -72,15 +72,16 @@ Runtime::Runtime(RuntimeOptions given, std::shared_ptr<RandomState> random) : ra
   const RuntimeOptions options = resolved(std::move(given));
   check(options.cpu_devices >= 1 && options.cpu_devices <= kMostRuntimeDevices,
         "runtime: {} CPU devices, expected 1 to {}", options.cpu_devices, kMostRuntimeDevices);
-  check(options.threads_per_shard >= 0, "runtime: {} threads per shard, expected at least 1",
-        options.threads_per_shard);
+  check(options.threads_per_shard.value_or(0) >= 0, "runtime: {} threads per shard, expected at least 1",
+        options.threads_per_shard.value_or(0));
   engine_ = std::make_shared<Engine>(EngineOptions{.serial = options.serial,
                                                    .cores = static_cast<int>(available_cpus().size()),
                                                    .slow_wait = options.slow_wait,
                                                    .on_slow_wait = options.on_slow_wait});
   auto cpus = split_cpus(available_cpus(), options.cpu_devices, options.cores_per_device);
-  threads_per_shard_ =
-      options.threads_per_shard > 0 ? options.threads_per_shard : static_cast<int>(cpus.front().size());
+  fixed_threads_ = options.threads_per_shard.has_value();
+  threads_per_shard_ = options.threads_per_shard.value_or(1);
+  if (threads_per_shard_ == 0) threads_per_shard_ = static_cast<int>(cpus.front().size());
   std::shared_ptr<Backend> backend =
       options.reference_backend ? make_reference_backend() : make_cpu_backend({.direct_conv = options.direct_conv});
   // oneDNN runs in OpenMP's threads.
@@ -95,7 +96,7 @@ Runtime::Runtime(RuntimeOptions given, std::shared_ptr<RandomState> random) : ra
   const DeviceParts parts{engine_,
                           random_,
                           options,
-                          threads_per_shard_,
+                          fixed_threads_ ? std::optional(threads_per_shard_) : std::nullopt,
                           cpus_for_copies(cpus),
                           std::make_shared<SharedHostMemory>(host_bytes, std::move(usage))};
   for (int i = 0; i < options.cpu_devices; ++i) {
@@ -192,6 +193,21 @@ std::vector<Device> Runtime::devices(std::string_view list) const {
 }
 
 MemoryCounters Runtime::memory(Device device) const { return state_of(device, "memory").allocator->counters(); }
+
+int Runtime::idle_cores(int shards, DType dtype) const {
+  const auto devices = static_cast<int>(devices_.size());
+  int idle = 0;
+  for (int i = 0; i < devices; ++i) {
+    const DeviceState& state = state_of(devices_[static_cast<std::size_t>(i)], "idle_cores");
+    if (state.kind != DeviceKind::cpu) continue;
+    const auto cores = static_cast<int>(state.cpus.size());
+    const int mine = shards * (i + 1) / devices - shards * i / devices;
+    const bool fixed = !state.helpers || state.backend->threads_decide_bits(dtype);
+    const int busy = fixed ? mine * threads_per_shard_ : mine > 0 ? cores : 0;
+    idle += std::max(0, cores - busy);
+  }
+  return idle;
+}
 
 void Runtime::synchronize() { engine_->wait_all(); }
 

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "lockstep/device/device.h"
+#include "lockstep/tensor/dtype.h"
 
 namespace LOCKSTEP_API lockstep {
 
@@ -55,9 +56,11 @@ struct RuntimeOptions {
   int cpu_devices = 1;
   // Cores of one CPU device; 0: an equal part of all cores.
   int cores_per_device = 0;
-  // T: threads that compute one shard. A device of c cores has floor(c / T) compute lanes, at least one. 0: all cores
-  // of a device. T affects the bits only for bf16, and only on CPUs that multiply bf16 in hardware.
-  int threads_per_shard = 1;
+  // T: threads that compute one shard. Not set: as many as the device has cores to spare, so that one shard is computed
+  // on all cores, and as many shards as there are cores on one core each. A number: a device of c cores has floor(c /
+  // T) compute lanes, at least one; 0: all cores of a device. T affects the bits only for bf16, and only on CPUs that
+  // multiply bf16 in hardware: if it is not set, one thread computes these products.
+  std::optional<int> threads_per_shard = {};
   // For debugging: runs each task at once on the calling thread. Results are the same.
   bool serial = false;
   // Numbers of the GPUs to use in addition to the CPU devices; see find_gpus().
@@ -79,8 +82,8 @@ struct RuntimeOptions {
   // Computes with the reference kernels: every dtype, f64 arithmetic, slow.
   bool reference_backend = false;
   // The seed of dropout, rand, and randn. InitializeOptions, TrainerOptions, and the options of loaders and samplers
-  // follow it unless they name a seed of their own. Unset: that of manual_seed(), or 0, and the draws go on behind those
-  // that the process has made without a Runtime.
+  // follow it unless they name a seed of their own. Unset: that of manual_seed(), or 0, and the draws go on behind
+  // those that the process has made without a Runtime.
   std::optional<std::uint64_t> seed = {};
   // Bytes that one CPU device may use; 0: as much as the other CPU devices leave. Together they may use the memory of
   // this process (the machine's, or its control group's limit), or this limit if it is larger.
@@ -111,8 +114,14 @@ class Runtime {
   // For the library's own code: the headers of these classes are not installed.
   Engine& engine() { return *engine_; }
   RandomState& random() { return *random_; }
+  // T where it decides the bits: 1 if RuntimeOptions does not set it.
   int threads_per_shard() const { return threads_per_shard_; }
   MemoryCounters memory(Device device) const;
+
+  // The number of cores of devices() that compute nothing while this many shards are in flight, dealt out evenly: those
+  // of devices without a shard and, where T is fixed, those beyond T for each shard. T is fixed if RuntimeOptions sets
+  // it, and where it decides the bits. 0 for GPUs.
+  int idle_cores(int shards, DType dtype = DType::f32) const;
 
   // Waits for everything. Throws the first failure that no wait has thrown yet.
   void synchronize();
@@ -132,6 +141,7 @@ class Runtime {
   std::vector<std::shared_ptr<DeviceState>> states_;
   std::vector<Device> devices_, all_devices_;
   int threads_per_shard_ = 1;
+  bool fixed_threads_ = false;
   std::shared_ptr<const LivingRuntime> living_;
 };
 

@@ -171,7 +171,8 @@ Recipe Trainer::make_recipe() const {
                    {"clip_norm", o.clip_norm},
                    {"label_smoothing", o.label_smoothing}};
   const DeviceState& device = state_of(o.devices[0], "trainer");
-  if (device.backend->threads_decide_bits(o.dtype)) recipe.set("threads_per_shard", device.contexts.front()->threads);
+  if (device.backend->threads_decide_bits(o.dtype))
+    recipe.set("threads_per_shard", device.contexts.front()->threads_per_shard);
   if (const std::uint64_t seed = device.random->seed(); seed != *o.seed) recipe.set("random_seed", seed);
   // The names of the tool's recipes.
   const Optimizer::Rule rule = optimizer_.rule();

@@ -93,6 +93,16 @@ TEST_F(Bench, OverlapTimesProductsAndCopies) {
   EXPECT_THAT(result.at("notes").back(), HasSubstr("If every core computes"));
 }
 
+TEST_F(Bench, LatencyIsThatOfOneThreadAndOfFour) {
+  const json result = run({"latency", "--model", "mlp", "--calls", "8"});
+  ASSERT_EQ(result.at("tables").size(), 1u);
+  const json& rows = result["tables"][0].at("rows");
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_EQ(rows[0].at("calling threads"), 1);
+  EXPECT_EQ(rows[1].at("calling threads"), 4);
+  for (const json& row : rows) EXPECT_LE(row.at("median, ms"), row.at("99th percentile, ms"));
+}
+
 // Without a GPU, the tool says so.
 TEST_F(Bench, OnGpusPinnedAndPageableMemoryAreSideBySide) {
   const Arguments arguments{"overlap", "--devices", "cuda:0", "--size", "16", "--count", "4", "--copies", "2"};
@@ -262,6 +272,7 @@ TEST(BenchUsage, UnusableArgumentsEndWithStatus2) {
            {{"kernels", "--model", "alexnet"}, "--model"},
            {{"kernels", "--batch-size", "0"}, "--batch-size"},
            {{"kernels", "--tf32"}, "--tf32"},
+           {{"latency", "--model", "lenet"}, "--model"},
            {{"engine", "--tasks", "0"}, "--tasks"},
            {{"engine", "--rounds", "0"}, "--rounds"},
            {{"train", "--model", "mlp", "--devices", "cpu", "--num-devices", "3", "--shards", "2"}, "--shards 2 for 3"},

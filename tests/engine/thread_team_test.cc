@@ -4,6 +4,8 @@
 
 #include <atomic>
 #include <chrono>
+#include <memory>
+#include <thread>
 #include <vector>
 
 #include "lockstep/base/error.h"
@@ -83,16 +85,56 @@ TEST(ThreadTeam, RunsInARegionOfAnotherLibrary) {
   ThreadTeam team(3);
   static int regions;
   regions = 0;
-  team.use([](int threads, int parts, void (*call)(void*, int), void* state) {
-    EXPECT_EQ(threads, 3);
-    ++regions;
-    for (int part = parts - 1; part >= 0; --part) call(state, part);
-  });
+  team.use(
+      [](int threads, int parts, void (*call)(void*, int), void* state) {
+        EXPECT_EQ(threads, 3);
+        ++regions;
+        for (int part = parts - 1; part >= 0; --part) call(state, part);
+      },
+      3);
   int calls = 0;
   team.run(5, [&](int) { ++calls; });
   EXPECT_EQ(calls, 5);
   EXPECT_ERROR(team.run(5, [](int part) { check(part < 2, "part {}", part); }), "part 2");
   EXPECT_EQ(regions, 2);
+}
+
+// Two threads with a team each share the helpers.
+TEST(ThreadTeam, TeamsShareAPool) {
+  const auto busy = std::make_shared<std::atomic<int>>(2);
+  ThreadTeam* teams[2] = {};
+  std::unique_ptr<ThreadTeam> owners[2];
+  HelperPool pool(3, busy);
+  for (int i = 0; i < 2; ++i) teams[i] = (owners[i] = std::make_unique<ThreadTeam>(pool)).get();
+  std::vector<std::thread> workers;
+  for (ThreadTeam* team : teams) {
+    workers.emplace_back([team] {
+      std::vector<std::atomic<int>> calls(20);
+      for (int loop = 0; loop < 500; ++loop) team->run(20, [&](int part) { ++calls[static_cast<std::size_t>(part)]; });
+      for (const auto& count : calls) EXPECT_EQ(count, 500);
+    });
+  }
+  for (std::thread& worker : workers) worker.join();
+}
+
+TEST(ThreadTeam, HelpersTakeOnlyCoresThatNoLaneNeeds) {
+  const auto busy = std::make_shared<std::atomic<int>>(0);
+  std::unique_ptr<ThreadTeam> team;
+  HelperPool pool(3, busy);
+  team = std::make_unique<ThreadTeam>(pool);
+  for (const auto& [lanes, width] : {std::pair(1, 4), {2, 2}, {3, 2}, {4, 1}, {5, 1}}) {
+    *busy = lanes;
+    EXPECT_EQ(pool.width(), width) << lanes;
+  }
+  // All cores have a lane: the worker computes every part.
+  *busy = 4;
+  const auto worker = std::this_thread::get_id();
+  for (int loop = 0; loop < 20; ++loop) {
+    team->run(8, [&](int) {
+      EXPECT_EQ(std::this_thread::get_id(), worker);
+      std::this_thread::sleep_for(100us);
+    });
+  }
 }
 
 // Helpers use their engine's policy, so the engine outlives the team.

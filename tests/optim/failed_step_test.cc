@@ -387,8 +387,8 @@ TEST_P(FailedStep, ThatTakesAGoodMicroBatchAlongIsReportedAgain) {
   model_.runtime_.synchronize();
 }
 
-// A task outside the backward passes reads both losses before the program knows of either failure, and before the second
-// step: reading the total reports both. An earlier batch makes the optimizer look for known failures.
+// A task outside the backward passes reads both losses before the program knows of either failure, and before the
+// second step: reading the total reports both. An earlier batch makes the optimizer look for known failures.
 TEST_P(FailedStep, OfTwoBatchesThatATotalJoinsCountsForNothing) {
   for (WordModel* m : {&model_, &same_}) m->step(m->good_loss(0));
   for (WordModel* m : {&model_, &same_}) m->net_.eval();

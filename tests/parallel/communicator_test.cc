@@ -41,7 +41,8 @@ TEST(Communicator, AloneThreadsShareItsGroupAndLanes) {
     EXPECT_EQ(std::set(bulk.begin(), bulk.end()).size(), 1U);
     EXPECT_NE(urgent[0], bulk[0]);
     EXPECT_EQ(std::set(own.begin(), own.end()).size(), kThreads);
-    for (std::size_t i = 0; i < kThreads; ++i) EXPECT_EQ(Tensor(written[i]).item<std::int64_t>(), static_cast<std::int64_t>(i));
+    for (std::size_t i = 0; i < kThreads; ++i)
+      EXPECT_EQ(Tensor(written[i]).item<std::int64_t>(), static_cast<std::int64_t>(i));
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <functional>
+#include <thread>
 
 #include "lockstep/nn/linear.h"
 #include "lockstep/ops/launch.h"
@@ -48,6 +49,20 @@ TEST(RecordedStep, RefusesWhatCannotBeRepeated) {
   expect_refused("it draws its own random keys", [](const Tensor& x) {
     ops::uniform_(ops::empty_like(x->array()), state_of(x.device(), "test").random->next(0), 0, 1);
   });
+}
+
+TEST(RecordedStep, OneThreadAtATime) {
+  Runtime runtime(one_device());
+  const Tensor x = make_tensor({1, 2}, {2}, runtime.devices()[0]);
+  RecordedStep* running = nullptr;
+  RecordedStep step([&](std::span<const Tensor> in) {
+    std::thread([&] {
+      EXPECT_ERROR(running->run({x}), "recorded step: another thread uses it at this moment");
+    }).join();
+    return std::vector{in[0] * 2};
+  });
+  running = &step;
+  EXPECT_EQ(step.run({x})[0].to_vector<float>(), (std::vector<float>{2, 4}));
 }
 
 TEST(RecordedStep, ATaskThatFailsIsToldOfAtTheReadAndTheNextStepIsWhole) {

@@ -94,6 +94,41 @@ TEST(Runtime, LanesFollowFromCoresAndThreads) {
   EXPECT_EQ(state.compute_lane(-1), state.compute_lane(5));
 }
 
+// The lanes of a device share its cores, whatever the number of shards.
+TEST(Runtime, UsesAllCoresByDefault) {
+  const Runtime runtime;
+  const DeviceState& state = state_of(runtime.devices()[0], "test");
+  const auto cores = static_cast<int>(state.cpus.size());
+  EXPECT_EQ(static_cast<int>(state.compute_lanes.size()), cores);
+  EXPECT_EQ(state.helpers != nullptr, cores > 1);
+  EXPECT_EQ(runtime.threads_per_shard(), 1);  // where it decides the bits
+  EXPECT_EQ(runtime.idle_cores(1), 0);
+  EXPECT_EQ(runtime.idle_cores(cores, DType::bf16), 0);
+  EXPECT_EQ(runtime.idle_cores(0), cores);
+}
+
+TEST(Runtime, TellsIdleCores) {
+  const Runtime one({.cpu_devices = 2, .cores_per_device = 1});
+  EXPECT_EQ(one.idle_cores(1), 1);  // a device without a shard
+  EXPECT_EQ(one.idle_cores(2), 0);
+  const Runtime fixed({.threads_per_shard = 1});
+  const auto cores = static_cast<int>(state_of(fixed.devices()[0], "test").cpus.size());
+  EXPECT_EQ(fixed.idle_cores(1), cores - 1);
+}
+
+// As many threads compute a task as the device has cores to spare, without a change of the bits.
+TEST(Runtime, ThreadsChangeNoBits) {
+  const std::vector<float> a = Random(1).floats({300, 200}).to_vector<float>();
+  std::vector<std::vector<float>> results;
+  for (const std::optional<int> threads : {std::optional<int>(), std::optional(1), std::optional(0)}) {
+    Runtime runtime({.threads_per_shard = threads});
+    const Tensor x = Tensor::from(a, {300, 200}).to(runtime.devices()[0]);
+    results.push_back(softmax(matmul(x, transpose(x))).to_vector<float>());
+  }
+  EXPECT_EQ(results[0], results[1]);
+  EXPECT_EQ(results[0], results[2]);
+}
+
 // A small net's gradients, step by step, on two devices.
 std::vector<double> some_work(RuntimeOptions options) {
   options.cpu_devices = 2;

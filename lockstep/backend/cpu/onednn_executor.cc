@@ -25,10 +25,10 @@ void Executor::run(KernelContext& context, Problem problem, const std::array<Vie
 
 std::shared_ptr<Plan> Executor::plan(const KernelContext& context, Problem& problem) {
   // oneDNN plans for, and runs with, the OpenMP thread count of the calling thread.
-  use_openmp_threads(context.threads);
+  use_openmp_threads(context.threads_per_shard);
   // libgomp's threads spin for a while after each of oneDNN's loops, and helpers would have to compete with them.
-  if (context.team) context.team->use(openmp_region);
-  problem.threads = context.threads;
+  if (context.threads_per_shard > 1) context.team->use(openmp_region, context.threads_per_shard);
+  problem.threads = context.threads_per_shard;
   const std::uint64_t now = clock_.fetch_add(1, std::memory_order_relaxed);
   {
     std::shared_lock lock(mutex_);

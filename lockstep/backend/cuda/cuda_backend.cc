@@ -44,7 +44,7 @@ class CudaBackend final : private OwnsChoices, public Backend {
   std::unique_ptr<KernelContext> make_capture_context(const std::shared_ptr<Stream>& stream,
                                                       std::shared_ptr<MemorySource> memory,
                                                       const KernelContext& like) override {
-    auto context = make_context(stream, like.threads, std::move(memory));
+    auto context = make_context(stream, like.threads_per_shard, std::move(memory));
     static_cast<CudaContext&>(*context).prepare_capture(static_cast<const CudaContext&>(like));
     return context;
   }

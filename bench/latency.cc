@@ -1,0 +1,91 @@
+// The time of a prediction for one image, as a server sees it: input and result are in host memory.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <thread>
+
+#include "bench/benchmark.h"
+#include "lockstep/models/mlp.h"
+#include "lockstep/models/resnet.h"
+#include "lockstep/runtime/runtime.h"
+#include "lockstep/train/predictor.h"
+
+namespace lockstep::app {
+namespace {
+
+struct LatencyOptions {
+  std::string model = "mlp,resnet18";
+  int calls = 0;  // 0: as the model needs for a second or two
+};
+
+using Milliseconds = std::chrono::duration<double, std::milli>;
+
+// The times of all calls, sorted. Each thread calls one time after the other.
+std::vector<double> call_times(const Predictor<Module>& predict, const Shape& image, int threads, int calls) {
+  std::vector<std::vector<double>> times(static_cast<std::size_t>(threads));
+  std::vector<std::thread> callers;
+  for (auto& mine : times) {
+    callers.emplace_back([&] {
+      const std::vector<float> pixels(static_cast<std::size_t>(image.numel()), 0.5F);
+      for (int i = 0; i < calls; ++i) {
+        const auto begin = std::chrono::steady_clock::now();
+        static_cast<void>(predict(Tensor::from(pixels, image)).to_vector<float>());
+        mine.push_back(Milliseconds(std::chrono::steady_clock::now() - begin).count());
+      }
+    });
+  }
+  for (std::thread& caller : callers) caller.join();
+  std::vector<double> all;
+  for (const auto& mine : times) all.insert(all.end(), mine.begin(), mine.end());
+  std::ranges::sort(all);
+  return all;
+}
+
+void measure_latency(const LatencyOptions& o, const BenchOptions& common, Report& report) {
+  struct Case {
+    const char* name;
+    std::shared_ptr<Module> net;
+    Shape image;
+    int calls;
+  };
+  std::vector<Case> cases;
+  if (o.model.find("mlp") != std::string::npos) cases.push_back({"mlp", mlp(), {1, 1, 28, 28}, 2000});
+  if (o.model.find("resnet18") != std::string::npos) {
+    cases.push_back({"resnet18", torchvision::resnet18(), {1, 3, 224, 224}, 15});
+  }
+  report.begin();
+  Runtime runtime;
+  for (const Case& c : cases) {
+    c.net->initialize(Xavier{}, runtime.devices());
+    const Predictor<Module> predict(c.net);
+    const int calls = o.calls > 0 ? o.calls : c.calls;
+    for (const int threads : {1, 4}) static_cast<void>(call_times(predict, c.image, threads, 3));  // warms up
+    std::vector<std::vector<Cell>> rows;
+    for (const int threads : {1, 4}) {
+      std::vector<double> median, late;
+      for (int round = 0; round < common.rounds; ++round) {
+        const std::vector<double> times = call_times(predict, c.image, threads, std::max(1, calls / threads));
+        median.push_back(times[times.size() / 2]);
+        late.push_back(times[times.size() * 99 / 100]);
+      }
+      rows.push_back({{double(threads), 0}, {app::median(median), 3}, {app::median(late), 3}});
+    }
+    report.table(c.name, {"calling threads", "median, ms", "99th percentile, ms"}, rows);
+  }
+}
+
+}  // namespace
+
+Benchmark add_bench_latency(CLI::App& app) {
+  auto o = std::make_shared<LatencyOptions>();
+  app.add_option("--model", o->model, "mlp, resnet18, or both: mlp,resnet18")
+      ->check(CLI::IsMember({"mlp", "resnet18", "mlp,resnet18"}))
+      ->capture_default_str();
+  app.add_option("--calls", o->calls, "Calls of all threads together in a round [mlp: 2000; resnet18: 15]")
+      ->check(CLI::Range(1, 1 << 20));
+  return [o](const BenchOptions& common, Report& report) { measure_latency(*o, common, report); };
+}
+
+}  // namespace lockstep::app

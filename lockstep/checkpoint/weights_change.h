@@ -1,0 +1,15 @@
+// Internal: weights of a file that are made ready before they replace a model's.
+#pragma once
+
+#include <filesystem>
+#include <vector>
+
+#include "lockstep/nn/module.h"
+#include "lockstep/nn/parameter_change.h"
+
+namespace lockstep {
+
+// Reads what load_weights() reads, with its errors. Until the changes are committed, the model is as before.
+std::vector<ParameterChange> weights_change(const std::filesystem::path& path, Module& module);
+
+}  // namespace lockstep

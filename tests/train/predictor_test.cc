@@ -1,0 +1,206 @@
+#include "lockstep/train/predictor.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+
+#include "lockstep/autograd/no_grad.h"
+#include "lockstep/autograd/tensor_impl.h"
+#include "lockstep/checkpoint/weights.h"
+#include "lockstep/nn/batch_norm.h"
+#include "lockstep/nn/conv.h"
+#include "lockstep/nn/dropout.h"
+#include "lockstep/nn/flatten.h"
+#include "lockstep/nn/linear.h"
+#include "lockstep/nn/sequential.h"
+#include "lockstep/optim/sgd.h"
+#include "lockstep/runtime/runtime.h"
+#include "tests/expect_error.h"
+#include "tests/logical_tensors.h"
+#include "tests/temporary_folder.h"
+
+namespace lockstep::testing {
+namespace {
+
+// A net with everything that training and evaluation compute differently, and of which no size is known.
+struct PredictedNet : Module {
+  Conv2d& conv = make<Conv2d>("conv", {.out_channels = 4, .kernel_size = 3, .padding = 1});
+  BatchNorm2d& norm = make<BatchNorm2d>("norm");
+  Dropout& dropout = make<Dropout>("dropout", 0.5);
+  Linear& out = make<Linear>("out", {.out_features = 3});
+  Tensor forward(const Tensor& x) override { return out(flatten(dropout(relu(norm(conv(x)))))); }
+};
+
+struct TwoInputs : Module {
+  Linear& a = make<Linear>("a", {.in_features = 4, .out_features = 2});
+  std::pair<Tensor, Tensor> forward(const Tensor& x, const Tensor& y) const { return {a(x) + a(y), a(x) - a(y)}; }
+};
+
+class PredictorTest : public ::testing::Test {
+ protected:
+  static Tensor image(std::uint64_t seed) { return Tensor(Random(seed).floats({1, 2, 6, 6})); }
+  std::shared_ptr<PredictedNet> net(double weight) {
+    auto made = std::make_shared<PredictedNet>();
+    made->initialize(Uniform(weight), runtime_.devices());
+    const NoGradGuard no_grad;
+    (*made)(image(1).to(device_));  // running statistics
+    return made;
+  }
+  std::vector<float> evaluated(PredictedNet& model, const Tensor& x) {
+    const NoGradGuard no_grad;
+    const EvalGuard evaluation(model);
+    return model(x.to(device_)).to_vector<float>();
+  }
+
+  Runtime runtime_;
+  const Device device_ = runtime_.devices()[0];
+  const TemporaryFolder folder_;
+};
+
+TEST_F(PredictorTest, ComputesAsInEvaluation) {
+  const auto model = net(0.5);
+  const std::vector<float> expected = evaluated(*model, image(7));
+  const Predictor predict(*model);
+  const Tensor on_host = predict(image(7)), on_device = predict(image(7).to(device_));
+  EXPECT_TRUE(on_host.device().is_host());
+  EXPECT_EQ(on_device.device(), device_);
+  EXPECT_EQ(on_host.to_vector<float>(), expected);
+  EXPECT_EQ(on_device.to_vector<float>(), expected);
+  EXPECT_FALSE(on_device.requires_grad());
+  EXPECT_EQ((on_device + on_device)->array().shard(), -1);
+}
+
+// Eight threads predict while one exchanges the weights: each result is that of one of the two files.
+TEST_F(PredictorTest, ThreadsPredictWhileWeightsChange) {
+  constexpr int kThreads = 8, kImages = 4, kCalls = 25;
+  std::vector<std::vector<float>> expected[2];
+  const std::string files[] = {(folder_ / "a.safetensors").string(), (folder_ / "b.safetensors").string()};
+  for (int f = 0; f < 2; ++f) {
+    const auto model = net(f == 0 ? 0.5 : 0.9);
+    save_weights(files[f], *model);
+    for (int i = 0; i < kImages; ++i) expected[f].push_back(evaluated(*model, image(static_cast<std::uint64_t>(i))));
+  }
+  ASSERT_NE(expected[0], expected[1]);
+  const Predictor predict(net(0.1), files[0]);
+  std::atomic<int> wrong = 0, of_b = 0, running = kThreads;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      for (int call = 0; call < kCalls; ++call) {
+        const auto i = static_cast<std::size_t>((t + call) % kImages);
+        const Tensor x = image(i);
+        const std::vector<float> y = predict(t % 2 ? x : x.to(device_)).to_vector<float>();
+        if (y == expected[1][i]) ++of_b;
+        if (y != expected[0][i] && y != expected[1][i]) ++wrong;
+      }
+      --running;
+    });
+  }
+  for (int load = 1; running > 0; ++load) predict.load(files[load % 2]);
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
+  predict.load(files[1]);
+  EXPECT_EQ(predict(image(0)).to_vector<float>(), expected[1][0]);
+}
+
+TEST_F(PredictorTest, NeedsNoInitialization) {
+  const auto model = net(0.5);
+  const std::vector<float> expected = evaluated(*model, image(3));
+  save_weights(folder_ / "weights", *model);
+  const Predictor predict(std::make_unique<PredictedNet>(), folder_ / "weights");
+  EXPECT_EQ(predict(image(3)).to_vector<float>(), expected);
+  EXPECT_ERROR(Predictor(std::make_unique<PredictedNet>(), folder_ / "none"), "none");
+}
+
+TEST_F(PredictorTest, AFileThatDoesNotFitChangesNothing) {
+  const auto model = net(0.5);
+  const std::vector<float> expected = evaluated(*model, image(3));
+  const Predictor predict(*model);
+  EXPECT_ERROR(predict.load(folder_ / "none"), "none");
+  Linear other({.in_features = 2, .out_features = 2});
+  other.initialize(Constant{1}, runtime_.devices());
+  save_weights(folder_ / "other", other);
+  EXPECT_ERROR(predict.load(folder_ / "other"), "is missing");
+  EXPECT_EQ(predict(image(3)).to_vector<float>(), expected);
+}
+
+TEST_F(PredictorTest, TheModelIsNotTrained) {
+  const auto model = net(0.5);
+  save_weights(folder_ / "weights", *model);
+  Sgd sgd(model->parameters(), {.lr = 0.1});
+  const auto train = [&] {
+    sum((*model)(image(1).to(device_))).backward();
+    sgd.step();
+  };
+  {
+    const Predictor predict(*model);
+    const std::vector<float> before = predict(image(2)).to_vector<float>();
+    EXPECT_ERROR(model->train(), "while an EvalGuard holds it");
+    EXPECT_ERROR(train(), "while a Predictor has the model");
+    EXPECT_ERROR(load_weights(folder_ / "weights", *model), "while a Predictor has the model");
+    EXPECT_ERROR(Predictor{*model}, "another Predictor has");
+    EXPECT_EQ(predict(image(2)).to_vector<float>(), before);
+    predict.load(folder_ / "weights");
+    EXPECT_ERROR(load_weights(folder_ / "weights", *model), "while a Predictor has the model");
+  }
+  model->train();
+  sgd.zero_grad();
+  train();
+  load_weights(folder_ / "weights", *model);
+}
+
+// The first call settles the shapes, in several threads at once, too.
+TEST_F(PredictorTest, SettlesShapes) {
+  auto model = std::make_unique<PredictedNet>();
+  model->initialize(Uniform(0.3), runtime_.devices());
+  PredictedNet& lazy = *model;
+  const Predictor predict(std::move(model));
+  std::vector<std::thread> threads;
+  std::vector<std::vector<float>> results(4);
+  for (auto& result : results) threads.emplace_back([&] { result = predict(image(5)).to_vector<float>(); });
+  for (std::thread& thread : threads) thread.join();
+  for (const auto& result : results) EXPECT_EQ(result, results[0]);
+  EXPECT_ERROR(lazy.out.weight.set_data(lazy.out.weight.host_data()), "while a Predictor has the model");
+}
+
+TEST_F(PredictorTest, SeveralInputsAndResults) {
+  TwoInputs model;
+  model.initialize(Uniform(0.5), runtime_.devices());
+  const Tensor x = Tensor(Random(1).floats({3, 4})), y = Tensor(Random(2).floats({3, 4}));
+  const NoGradGuard no_grad;
+  const auto [sum, difference] = model.forward(x.to(device_), y.to(device_));
+  const Predictor predict(model);
+  const auto [a, b] = predict(x, y);
+  EXPECT_TRUE(a.device().is_host());
+  EXPECT_EQ(a.to_vector<float>(), sum.to_vector<float>());
+  EXPECT_EQ(b.to_vector<float>(), difference.to_vector<float>());
+  const auto [c, d] = predict(x.to(device_), y);
+  EXPECT_EQ(c.device(), device_);
+  EXPECT_EQ(d.to_vector<float>(), difference.to_vector<float>());
+}
+
+TEST_F(PredictorTest, AnErrorBelongsToItsCall) {
+  const auto model = net(0.5);
+  const std::vector<float> expected = evaluated(*model, image(3));
+  const Predictor predict(*model);
+  EXPECT_ERROR(predict(Tensor(Random(1).floats({1, 5, 6, 6}))), "conv2d");
+  EXPECT_EQ(predict(image(3)).to_vector<float>(), expected);
+  Flatten none;
+  EXPECT_ERROR(Predictor{none}, "predictor: Flatten has no parameters");
+}
+
+// Calls at the same time are computed on different lanes.
+TEST_F(PredictorTest, ComputesOnAllDevicesOfTheModel) {
+  Runtime two({.cpu_devices = 2, .cores_per_device = 1});
+  Linear model({.in_features = 2, .out_features = 2});
+  model.initialize(Constant{1}, two.devices());
+  const Predictor predict(model);
+  for (Device device : two.devices()) {
+    EXPECT_EQ(predict(Tensor::from<float>({1, 2}, {1, 2}).to(device)).device(), device);
+  }
+  EXPECT_ERROR(predict(Tensor::from<float>({1, 2}, {1, 2}).to(device_)), "expected it in host memory or on a device");
+}
+
+}  // namespace
+}  // namespace lockstep::testing
