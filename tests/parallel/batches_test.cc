@@ -115,7 +115,7 @@ TEST(Places, AJobIsTheJobOfItsDevices) {
   ranks.clear();
   Runtime alone({.cpu_devices = 1});
   auto net = two_layers();
-  EXPECT_ERROR(DistributedDataParallel(*net),
+  EXPECT_ERROR((DistributedDataParallel<>{*net}),
                "distributed data parallel: the model is on [cpu:0], which belong to no Job");
 }
 
