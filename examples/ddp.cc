@@ -29,7 +29,7 @@ struct Options : DeviceOptions {
 
 // 2,048 examples of 20 random inputs and a random output.
 MapDataset load_train_set() {
-  auto split = [](const Example& row, RandomKey) { return Example{row[0].narrow(0, 20), row[0].narrow(20, 1)}; };
+  auto split = [](const Example& row, RandomKey) { return Example{row[0].narrow(0, 0, 20), row[0].narrow(0, 20, 1)}; };
   const RandomDatasetOptions rows{.examples = 2048, .length = 21};
   return {RandomDataset(rows), split};
 }

@@ -12,6 +12,7 @@
 #include <optional>
 #include <utility>
 
+#include "lockstep/data/collate.h"
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/sampler.h"
 
@@ -33,6 +34,9 @@ struct DataLoaderOptions {
   std::optional<std::uint64_t> seed = {};
   // Skips the last batch if it is not full. If it is short on any rank, all ranks skip it.
   bool drop_last = false;
+  // Makes each batch from its examples, for examples that do not stack, such as sequences. It sees all examples of a
+  // batch, also where several processes share its rows, so that it pads them alike. Empty: Dataset::batch().
+  Collate collate{};
   // The rows of each batch that this process loads when several processes share a batch. Empty: all rows.
   RowsOfBatch rows{};
   // Pins the memory of batches for this device (Tensor::pin), so that split_and_load copies asynchronously. kHost: does

@@ -6,6 +6,7 @@
 
 #include <concepts>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "lockstep/nn/module.h"
@@ -14,16 +15,21 @@ namespace LOCKSTEP_API lockstep {
 
 struct BatchNormOptions;
 
-// Options of BatchNorm1d and BatchNorm2d.
+// Options of BatchNorm1d, BatchNorm2d, and BatchNorm3d.
 struct BatchNormLayerOptions {
   std::int64_t channels = 0;  // 0: inferred at the first forward pass
   double eps = 1e-5;
-  double momentum = 0.1;
+  // std::nullopt: the running statistics are the average of those of all calls (PyTorch's momentum = None).
+  std::optional<double> momentum = 0.1;
   // Takes statistics over all shards of the batch instead of over each shard.
   bool synchronized = false;
+  bool affine = true;  // has weight and bias
+  // False: no running statistics. Evaluation, too, uses those of the shard, or of the batch with `synchronized`.
+  bool track_running_stats = true;
 };
 using BatchNorm1dOptions = BatchNormLayerOptions;
 using BatchNorm2dOptions = BatchNormLayerOptions;
+using BatchNorm3dOptions = BatchNormLayerOptions;
 
 // Batch norm of channels (Ioffe and Szegedy 2015): (x - mean) / sqrt(var + eps) * weight + bias, with a mean and a
 // variance for each channel, which are on axis 1. In training, they are those of the shard, or of the whole batch with
@@ -44,9 +50,9 @@ class BatchNorm : public Module {
   void set_synchronized(bool on) { options_.synchronized = on; }
   bool synchronized() const { return options_.synchronized; }
 
-  const Parameter weight;               // gamma [C]
+  const Parameter weight;               // gamma [C], with `affine`
   const Parameter bias;                 // beta [C]
-  const Parameter running_mean;         // [C]
+  const Parameter running_mean;         // [C], with `track_running_stats`
   const Parameter running_var;          // [C]
   const Parameter num_batches_tracked;  // i64 scalar
 
@@ -58,8 +64,13 @@ class BatchNorm : public Module {
   virtual Tensor as_images(const Tensor& x) const = 0;
 
  private:
-  // Normalizes by the statistics of x, which are images, and moves the running ones.
+  // Normalizes by the statistics of x, which are images, and in training moves the running ones.
   Tensor train_step(const Tensor& x, const Tensor& residual, const BatchNormOptions& options);
+  void settle_channels(std::int64_t channels);
+  std::int64_t known_channels() const;
+  // The weight, or this number for each channel.
+  Tensor scale(const Tensor& images) const;
+  Tensor shift(const Tensor& images) const;
 
   BatchNormLayerOptions options_;
 };
@@ -85,6 +96,16 @@ class BatchNorm2d : public BatchNorm {
   template <std::integral N>
   explicit BatchNorm2d(N channels, BatchNorm2dOptions more = {})
       : BatchNorm(static_cast<std::int64_t>(channels), more) {}
+
+ protected:
+  Tensor as_images(const Tensor& x) const override;
+};
+
+// Batch norm of volumes [N, C, D, H, W].
+class BatchNorm3d : public BatchNorm {
+ public:
+  using Options = BatchNorm3dOptions;
+  explicit BatchNorm3d(BatchNorm3dOptions options = {}) : BatchNorm(options) {}
 
  protected:
   Tensor as_images(const Tensor& x) const override;

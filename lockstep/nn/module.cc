@@ -158,7 +158,7 @@ void Module::expect_on(const std::vector<Device>& where, std::string_view what) 
   }
 }
 
-std::string Module::name_of(const Parameter& parameter) const {
+std::string Module::path_of(const Parameter& parameter) const {
   const Module& whole = root();
   const Named all = each_once(whole.named_parameters(), whole.named_buffers());
   const auto found = std::ranges::find(all, parameter, &Named::value_type::second);
@@ -256,7 +256,7 @@ void Module::to(const std::vector<Device>& devices) {
   std::vector<ParameterChange> changes;
   for (const auto& [name, p] : each_once(named_parameters(), named_buffers())) {
     changes.push_back(p.initialized() ? ParameterChange::move(p, devices)
-                                      : ParameterChange::place(p, name_of(p), devices, model));
+                                      : ParameterChange::place(p, path_of(p), devices, model));
   }
   for (ParameterChange& change : changes) change.commit();
 }

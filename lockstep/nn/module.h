@@ -240,7 +240,7 @@ class Module {
   const Module& root() const;
   void place() const;
   void initialize_on(const std::vector<Device>& devices, const Initializer& initializer, InitializeOptions options);
-  std::string name_of(const Parameter& parameter) const;
+  std::string path_of(const Parameter& parameter) const;
   Module& child_at(std::string_view path);
   [[noreturn]] static void fail_class(std::string_view path, const Module& found);
   // The child with this path, whose place may change.

@@ -79,4 +79,23 @@ Tensor GroupNorm::forward(const Tensor& x) {
                     options_.eps);
 }
 
+InstanceNorm::InstanceNorm(int dims, InstanceNormOptions options) : dims_(dims), options_(options) {
+  check(options.num_features >= 0, "instance_norm: {} features, expected at least 1", options.num_features);
+  if (!options.affine) return;
+  weight = add_parameter("weight", {.shape = {options.num_features}, .initializer = Constant{1}});
+  bias = add_parameter("bias", {.shape = {options.num_features}, .initializer = Constant{0}});
+}
+
+Tensor InstanceNorm::forward(const Tensor& x) {
+  if (x.defined() && x.shape().dim() == dims_ - 1) return squeeze(forward(unsqueeze(x, 0)), 0);
+  check(x.defined() && x.shape().dim() == dims_, "instance_norm: input is {}, expected {} axes (N, C, ..)", x, dims_);
+  check(options_.num_features == 0 || x.size(1) == options_.num_features,
+        "instance_norm: input is {}, expected {} channels on axis 1", x, options_.num_features);
+  if (options_.affine && !weight.shape_known()) {
+    bias.settle_shape({x.size(1)});
+    weight.settle_shape({x.size(1)});
+  }
+  return instance_norm(x, or_none(options_.affine, weight), or_none(options_.affine, bias), options_.eps);
+}
+
 }  // namespace lockstep

@@ -98,4 +98,49 @@ class GroupNorm : public Module {
   GroupNormOptions options_;
 };
 
+// Without running statistics, which PyTorch has as an option.
+struct InstanceNormOptions {
+  std::int64_t num_features = 0;  // 0: inferred at the first forward pass
+  double eps = 1e-5;
+  bool affine = false;
+};
+
+// Normalizes each channel of each sample (Ulyanov et al. 2016), also in evaluation. An input may lack the batch.
+class InstanceNorm : public Module {
+ public:
+  Tensor forward(const Tensor& x) override;
+
+  Parameter weight;  // [C], with `affine`
+  Parameter bias;    // [C]
+
+ protected:
+  InstanceNorm(int dims, InstanceNormOptions options);
+  std::string extra_repr() const override;
+
+ private:
+  int dims_;  // with a batch
+  InstanceNormOptions options_;
+};
+
+// Sequences [N, C, L].
+class InstanceNorm1d : public InstanceNorm {
+ public:
+  using Options = InstanceNormOptions;
+  explicit InstanceNorm1d(InstanceNormOptions options = {}) : InstanceNorm(3, options) {}
+};
+
+// Images [N, C, H, W].
+class InstanceNorm2d : public InstanceNorm {
+ public:
+  using Options = InstanceNormOptions;
+  explicit InstanceNorm2d(InstanceNormOptions options = {}) : InstanceNorm(4, options) {}
+};
+
+// Volumes [N, C, D, H, W].
+class InstanceNorm3d : public InstanceNorm {
+ public:
+  using Options = InstanceNormOptions;
+  explicit InstanceNorm3d(InstanceNormOptions options = {}) : InstanceNorm(5, options) {}
+};
+
 }  // namespace lockstep

@@ -9,6 +9,7 @@
 #include "lockstep/autograd/parameter_gradient.h"
 #include "lockstep/autograd/reducer.h"
 #include "lockstep/autograd/tensor_impl.h"
+#include "lockstep/base/warning.h"
 #include "lockstep/nn/module.h"
 #include "lockstep/nn/module_link.h"
 #include "lockstep/nn/parameter_change.h"
@@ -74,6 +75,16 @@ struct Parameter::State : std::enable_shared_from_this<State> {
             "this "
             "batch",
             state->label);
+      // A gradient that no step will use may add up unseen, as in PyTorch.
+      if (state->gradient.old() && !pass.accumulates && !pass.warned && state->claim.use_count() > 1) {
+        pass.warned = true;
+        warn("stale gradient",
+             fmt::format("backward: the gradient of {} is added to that of an earlier backward(), of which another "
+                         "optimizer's step has used the other gradients: expected zero_grad() of its own optimizer "
+                         "before, backward({{.inputs = ...}}) for the loss of the other optimizer, or .share or .sync "
+                         "where gradients are to add up",
+                         state->label));
+      }
       if (reducer && std::ranges::find(pass.observers, reducer) == pass.observers.end())
         pass.observers.push_back(reducer);
     }

@@ -84,6 +84,45 @@ class AdaptiveAvgPool2d : public Module {
   std::array<std::int64_t, 2> output_size_;
 };
 
+// The largest elements of the same windows.
+class AdaptiveMaxPool2d : public Module {
+ public:
+  explicit AdaptiveMaxPool2d(std::int64_t output_size) : output_size_{output_size, output_size} {}
+  explicit AdaptiveMaxPool2d(std::array<std::int64_t, 2> output_size) : output_size_(output_size) {}
+  Tensor forward(const Tensor& x) override { return adaptive_max_pool2d(x, output_size_); }
+
+ protected:
+  std::string extra_repr() const override;
+
+ private:
+  std::array<std::int64_t, 2> output_size_;
+};
+
+// The same for sequences: [N, C, L] -> [N, C, output_size].
+class AdaptiveAvgPool1d : public Module {
+ public:
+  explicit AdaptiveAvgPool1d(std::int64_t output_size) : output_size_(output_size) {}
+  Tensor forward(const Tensor& x) override { return adaptive_avg_pool1d(x, output_size_); }
+
+ protected:
+  std::string extra_repr() const override;
+
+ private:
+  std::int64_t output_size_;
+};
+
+class AdaptiveMaxPool1d : public Module {
+ public:
+  explicit AdaptiveMaxPool1d(std::int64_t output_size) : output_size_(output_size) {}
+  Tensor forward(const Tensor& x) override { return adaptive_max_pool1d(x, output_size_); }
+
+ protected:
+  std::string extra_repr() const override;
+
+ private:
+  std::int64_t output_size_;
+};
+
 // The largest element, or the mean, of each window: [N, C, L] -> [N, C, L'], L' = floor((L + 2 padding - kernel) /
 // stride) + 1. Errors and limits: see Pool1dOptions in backend/window.h.
 class MaxPool1d : public Module {

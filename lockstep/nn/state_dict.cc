@@ -64,7 +64,7 @@ StateDict state_dict(const Module& module) {
 namespace {
 
 // Each parameter and buffer with its new value. Strict.
-std::vector<std::pair<Parameter, Tensor>> matched(Module& module, const StateDict& state) {
+std::vector<std::pair<Parameter, Tensor>> matched(const Module& module, const StateDict& state) {
   std::map<std::string_view, const Tensor*> given;
   for (auto& [name, tensor] : state) {
     check(given.emplace(name, &tensor).second, "load_state_dict: {} appears twice", name);
@@ -91,6 +91,8 @@ std::vector<std::pair<Parameter, Tensor>> matched(Module& module, const StateDic
 }
 
 }  // namespace
+
+void check_state_dict(const Module& module, const StateDict& state) { matched(module, state); }
 
 void load_state_dict(Module& module, const StateDict& state) {
   for (auto& [parameter, value] : matched(module, state)) parameter.set_data(value);

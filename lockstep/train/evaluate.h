@@ -5,6 +5,8 @@
 #pragma once
 
 #include <functional>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "lockstep/checkpoint/epoch_report.h"
@@ -23,6 +25,10 @@ struct BatchOutputs {
   Tensor outputs{};
   // Metrics compare the outputs with these. Undefined: the examples' last part.
   Tensor targets{};
+  // Scalars to report with the loss, such as its terms: {{"kind", l1}, {"age", l2}}. Reports and the log have the mean
+  // of each over the samples, as that of the loss. Trainer expects the same names in each step. Evaluation does not use
+  // them.
+  std::vector<std::pair<std::string, Tensor>> log{};
 };
 
 // `batch` has all parts of the examples: cut over the batch in training, one shard at a time in evaluation. Floating
