@@ -97,9 +97,9 @@ struct CapsuleNet : Module {
 std::string train(int count, bool speaks) {
   Runtime runtime({.cpu_devices = count});
   CapsuleNet net;
-  net.initialize(Xavier{}, runtime.devices());
+  net.initialize(Xavier{});
   Adam adam(net.parameters(), {.lr = 0.01});
-  TrainerOptions options{.devices = runtime.devices(), .split = {.shards = 2}, .batch_size = 32, .epochs = 10};
+  TrainerOptions options{.split = {.shards = 2}, .batch_size = 32, .epochs = 10};
   options.forward = [&](const Example& batch) { return net.learn(batch[0], batch[1]); };
   Trainer trainer(net, adam, Strokes(1, 512), Strokes(2, 256), options);
   trainer.on_epoch = [&](const EpochReport& e) {

@@ -30,8 +30,8 @@ struct Saddle : Dataset {
 };
 
 struct Net : Module {
-  Linear hidden{{.out_features = 32}}, out{{.out_features = 1}};
-  Net() { add("hidden", hidden), add("out", out); }
+  Linear& hidden = make<Linear>("hidden", 2, 32);
+  Linear& out = make<Linear>("out", 32, 1);
   Tensor forward(const Tensor& x) override { return out(tanh(hidden(x))); }
 };
 
@@ -39,11 +39,10 @@ int main(int argc, char** argv) {
   const std::filesystem::path folder = argc > 1 ? argv[1] : "";
   Runtime runtime({.cpu_devices = 2});
   Net net;
-  net.initialize(Xavier{}, runtime.devices());
+  net.initialize(Xavier{});
   Adam adam(net.parameters(), {.lr = 0.01});
   Trainer trainer(net, adam, Saddle(1), Saddle(2),
-                  {.devices = runtime.devices(),
-                   .batch_size = 64,
+                  {.batch_size = 64,
                    .epochs = 20,
                    .loss = [](const Tensor& z, const Tensor& target) { return mse_loss(z, target); },
                    .metrics = {metrics::mean_absolute_error()},
