@@ -251,13 +251,13 @@ struct ProbabilityEntropy : Function {
   SavedTensor x, target;
 
   static Tensor bounded_log(const Tensor& p) { return clamp(log(p), -100); }
-  std::vector<Tensor> forward(std::span<const Tensor> in) override {
-    x = in[0], target = in[1];
-    return {-(in[1] * bounded_log(in[0]) + (1 - in[1]) * bounded_log(1 - in[0]))};
+  Tensor forward(const Tensor& p, const Tensor& t) {
+    x = p, target = t;
+    return -(t * bounded_log(p) + (1 - t) * bounded_log(1 - p));
   }
-  std::vector<Tensor> backward(std::span<const Tensor> dy) override {
-    const Tensor &p = x.get("binary_cross_entropy"), &t = target.get("binary_cross_entropy");
-    return {dy[0] * (p - t) / clamp((1 - p) * p, 1e-12), dy[0] * (bounded_log(1 - p) - bounded_log(p))};
+  std::pair<Tensor, Tensor> backward(const Tensor& dy) {
+    const Tensor &p = x.get(), &t = target.get();
+    return {dy * (p - t) / clamp((1 - p) * p, 1e-12), dy * (bounded_log(1 - p) - bounded_log(p))};
   }
 };
 

@@ -27,6 +27,7 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/autograd/function.h"
 #include "lockstep/autograd/functions.h"
 #include "lockstep/nn/module_slot.h"
 #include "lockstep/nn/parameter.h"
@@ -145,6 +146,11 @@ class Module {
   //
   //   net.apply([](Module& m) { if (auto* dropout = dynamic_cast<Dropout*>(&m)) dropout->eval(); });
   void apply(const std::function<void(Module&)>& f);
+  // The function of autograd/function.h, whose name the member above hides in forward().
+  template <std::derived_from<Function> F, typename... Args>
+  static auto apply(const Args&... arguments) {
+    return lockstep::apply<F>(arguments...);
+  }
 
   // The classes of this module and its children, as PyTorch prints them:
   //

@@ -334,7 +334,7 @@ In places_of_the_largest(const In& in) {
   return places;
 }
 
-Makers functions() {
+Makers losses_of_layers() {
   return {
       {"places of the largest", [] { return of_function(places_of_the_largest); }},
       {"losses of probabilities", [] { return of_function(losses_of_probabilities); }},
@@ -423,7 +423,7 @@ Makers images() {
 
 Makers printed_layers() {
   Makers all{{"containers", [] { return of_one<Params>(); }}};
-  for (Makers part : {activations(), windows(), norms(), recurrent(), functions(), transformers(), images()})
+  for (Makers part : {activations(), windows(), norms(), recurrent(), losses_of_layers(), transformers(), images()})
     all.merge(part);
   return all;
 }
