@@ -3,8 +3,8 @@
 //
 //   Tensor correct = logits.argmax(1) == labels, inside = (x > 0) & (x < 1);
 //
-// A mask is no truth value: `if (a == b)` and std::find() of a tensor do not compile. (a == b).all().item<std::uint8_t>()
-// tells whether all elements are equal, and waits.
+// A mask is no truth value: `if (a == b)` and std::find() of a tensor do not compile. The number
+// (a == b).all().item<std::uint8_t>() tells whether all elements are equal, and waits.
 #pragma once
 
 #include "lockstep/autograd/tensor.h"

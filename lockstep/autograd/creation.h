@@ -75,8 +75,8 @@ class TensorValues {
 };
 
 // torch.tensor(values): tensor(5) has no axes, tensor({1.0, 2.5}) one, tensor({{1, 2}, {3, 4}}) two. Floating numbers
-// make f32, whole ones i64, and truth values a mask (u8); a list of several kinds has the first of these. A vector gives
-// one axis; of std::uint8_t, u8.
+// make f32, whole ones i64, and truth values a mask (u8); a list of several kinds has the first of these. A vector
+// gives one axis; of std::uint8_t, u8.
 Tensor tensor(const TensorValues& values, const TensorOptions& options = {});
 template <Number T>
 Tensor tensor(const std::vector<T>& values, TensorOptions options = {}) {

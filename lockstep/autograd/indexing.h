@@ -8,9 +8,9 @@
 // Negative positions count from the end, also in index tensors. Several index tensors broadcast and are taken together;
 // if other axes lie between theirs, their axes come first, as in PyTorch. Reading is differentiable.
 //
-// The number of elements that a mask chooses depends on its values: reading and writing by a mask waits, as does writing
-// by index tensors, and a RecordedStep with them is not recorded. The batch axis of a tensor that is cut cannot be
-// indexed: gather() it, or index in per_shard().
+// The number of elements that a mask chooses depends on its values: reading and writing by a mask waits, as does
+// writing by index tensors, and a RecordedStep with them is not recorded. The batch axis of a tensor that is cut cannot
+// be indexed: gather() it, or index in per_shard().
 #pragma once
 
 #include <concepts>
@@ -57,8 +57,8 @@ class TensorIndex {
   std::variant<std::nullopt_t, EllipsisIndex, Slice, std::int64_t, Tensor> index_;
 };
 
-// What x[i] gives: the elements, as a tensor like any other. `x[i] = value` writes `value`, which broadcasts, to x; after
-// `auto row = x[i]`, row cannot be assigned to.
+// What x[i] gives: the elements, as a tensor like any other. `x[i] = value` writes `value`, which broadcasts, to x;
+// after `auto row = x[i]`, row cannot be assigned to.
 class IndexedTensor : public Tensor {
  public:
   IndexedTensor(const Tensor& x, const TensorIndex& index) : Tensor(x.index({index})), x_(x), index_(index) {}

@@ -26,6 +26,16 @@ Tensor widened(const Tensor& x) { return is_half_dtype(x.dtype()) ? cast(x, DTyp
 // The weight on x's devices, in x's type.
 Tensor weight_near(const Tensor& x, const Tensor& weight) { return cast(beside(x, weight), x.dtype()); }
 
+// The target where the input is: like the input of a model, it may be in host memory.
+Tensor near_input(std::string_view what, const Tensor& x, const Tensor& target) {
+  if (!x.defined() || !target.defined() || target->kind != Kind::whole || !target.device().is_host()) return target;
+  check(x->kind != Kind::cut,
+        "{}: the input is {}, cut over the batch, and the target is {}, a whole tensor: take both from loader.on(net), "
+        "or split_and_load() both",
+        what, x.describe(), target.describe());
+  return x->kind == Kind::whole ? target.to(x.device()) : target;
+}
+
 void check_pair(std::string_view what, const Tensor& x, const Tensor& target) {
   check(x.defined() && target.defined() && x.shape() == target.shape(), "{}: {} and {}, expected the same shape", what,
         x, target);
@@ -187,34 +197,39 @@ Tensor soft_cross_entropy(const Tensor& logits, const Tensor& target, const Cros
 
 }  // namespace
 
-Tensor mse_loss(const Tensor& x, const Tensor& target, const LossOptions& options) {
+Tensor mse_loss(const Tensor& x, const Tensor& given_target, const LossOptions& options) {
+  const Tensor target = near_input("mse_loss", x, given_target);
   check_pair("mse_loss", x, target);
   // The kernel's mean of no elements would be 0.
   if (options.reduction == Reduction::mean && x.numel() > 0) return fused_mse(x, target);
   return reduced("mse_loss", square(widened(x) - widened(target)), options.reduction);
 }
 
-Tensor l1_loss(const Tensor& x, const Tensor& target, const LossOptions& options) {
+Tensor l1_loss(const Tensor& x, const Tensor& given_target, const LossOptions& options) {
+  const Tensor target = near_input("l1_loss", x, given_target);
   check_pair("l1_loss", x, target);
   return reduced("l1_loss", abs(widened(x) - widened(target)), options.reduction);
 }
 
-Tensor huber_loss(const Tensor& x, const Tensor& target, const HuberLossOptions& options) {
+Tensor huber_loss(const Tensor& x, const Tensor& given_target, const HuberLossOptions& options) {
+  const Tensor target = near_input("huber_loss", x, given_target);
   check_pair("huber_loss", x, target);
   check(options.delta > 0, "huber_loss: delta {}, expected above 0", options.delta);
   return reduced("huber_loss", huber(x, target, options.delta), options.reduction);
 }
 
-Tensor smooth_l1_loss(const Tensor& x, const Tensor& target, const SmoothL1LossOptions& options) {
+Tensor smooth_l1_loss(const Tensor& x, const Tensor& given_target, const SmoothL1LossOptions& options) {
+  const Tensor target = near_input("smooth_l1_loss", x, given_target);
   check_pair("smooth_l1_loss", x, target);
   check(options.beta >= 0, "smooth_l1_loss: beta {}, expected at least 0", options.beta);
   if (options.beta == 0) return l1_loss(x, target, {.reduction = options.reduction});
   return reduced("smooth_l1_loss", huber(x, target, options.beta) / options.beta, options.reduction);
 }
 
-Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& target,
+Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& given_target,
                                         const BinaryCrossEntropyOptions& options) {
   constexpr std::string_view kName = "binary_cross_entropy_with_logits";
+  const Tensor target = near_input("binary_cross_entropy_with_logits", x, given_target);
   check_pair(kName, x, target);
   const Tensor logits = widened(x), wanted = widened(target);
   // -log(sigmoid(x)). Beyond the threshold it equals -x in f64, too.
@@ -280,7 +295,8 @@ void check_rows(std::string_view what, const Tensor& x) {
 
 }  // namespace
 
-Tensor binary_cross_entropy(const Tensor& x, const Tensor& target, const ProbabilityLossOptions& options) {
+Tensor binary_cross_entropy(const Tensor& x, const Tensor& given_target, const ProbabilityLossOptions& options) {
+  const Tensor target = near_input("binary_cross_entropy", x, given_target);
   check_pair("binary_cross_entropy", x, target);
   const Tensor loss = apply<ProbabilityEntropy>(widened(x), widened(target));
   return reduced("binary_cross_entropy", with_weight("binary_cross_entropy", loss, options.weight), options.reduction);
@@ -302,7 +318,8 @@ Tensor gaussian_nll_loss(const Tensor& x, const Tensor& target, const Tensor& va
   return reduced("gaussian_nll_loss", loss, options.reduction);
 }
 
-Tensor poisson_nll_loss(const Tensor& x, const Tensor& target, const PoissonNllLossOptions& options) {
+Tensor poisson_nll_loss(const Tensor& x, const Tensor& given_target, const PoissonNllLossOptions& options) {
+  const Tensor target = near_input("poisson_nll_loss", x, given_target);
   check_pair("poisson_nll_loss", x, target);
   const Tensor given = widened(x), wanted = widened(target);
   Tensor loss = options.log_input ? exp(given) - wanted * given : given - wanted * log(given + options.eps);
@@ -346,7 +363,8 @@ Tensor cosine_embedding_loss(const Tensor& x1, const Tensor& x2, const Tensor& t
   return reduced("cosine_embedding_loss", loss, options.reduction);
 }
 
-Tensor hinge_embedding_loss(const Tensor& x, const Tensor& target, const HingeEmbeddingLossOptions& options) {
+Tensor hinge_embedding_loss(const Tensor& x, const Tensor& given_target, const HingeEmbeddingLossOptions& options) {
+  const Tensor target = near_input("hinge_embedding_loss", x, given_target);
   check_pair("hinge_embedding_loss", x, target);
   const Tensor given = widened(x), wanted = widened(target);
   const Tensor loss =
@@ -354,13 +372,15 @@ Tensor hinge_embedding_loss(const Tensor& x, const Tensor& target, const HingeEm
   return reduced("hinge_embedding_loss", loss, options.reduction);
 }
 
-Tensor soft_margin_loss(const Tensor& x, const Tensor& target, const LossOptions& options) {
+Tensor soft_margin_loss(const Tensor& x, const Tensor& given_target, const LossOptions& options) {
+  const Tensor target = near_input("soft_margin_loss", x, given_target);
   check_pair("soft_margin_loss", x, target);
   return reduced("soft_margin_loss", softplus(-(widened(target) * widened(x)), 1, 80), options.reduction);
 }
 
-Tensor multilabel_soft_margin_loss(const Tensor& x, const Tensor& target, const ProbabilityLossOptions& options) {
+Tensor multilabel_soft_margin_loss(const Tensor& x, const Tensor& given_target, const ProbabilityLossOptions& options) {
   constexpr std::string_view kName = "multilabel_soft_margin_loss";
+  const Tensor target = near_input("multilabel_soft_margin_loss", x, given_target);
   check_pair(kName, x, target);
   check_rows(kName, x);
   const Tensor logits = widened(x), wanted = widened(target);
@@ -368,8 +388,9 @@ Tensor multilabel_soft_margin_loss(const Tensor& x, const Tensor& target, const 
   return reduced(kName, mean(with_weight(kName, loss, options.weight), -1), options.reduction);
 }
 
-Tensor multilabel_margin_loss(const Tensor& x, const Tensor& labels, const LossOptions& options) {
+Tensor multilabel_margin_loss(const Tensor& x, const Tensor& given_labels, const LossOptions& options) {
   constexpr std::string_view kName = "multilabel_margin_loss";
+  const Tensor labels = near_input("multilabel_margin_loss", x, given_labels);
   check_rows(kName, x);
   check(labels.defined() && labels.dtype() == DType::i64 && labels.shape() == x.shape(),
         "{}: labels are {}, expected i64 {}", kName, labels, x.shape());
@@ -385,8 +406,9 @@ Tensor multilabel_margin_loss(const Tensor& x, const Tensor& labels, const LossO
   return reduced(kName, loss, options.reduction);
 }
 
-Tensor multi_margin_loss(const Tensor& x, const Tensor& labels, const MultiMarginLossOptions& options) {
+Tensor multi_margin_loss(const Tensor& x, const Tensor& given_labels, const MultiMarginLossOptions& options) {
   constexpr std::string_view kName = "multi_margin_loss";
+  const Tensor labels = near_input("multi_margin_loss", x, given_labels);
   check_rows(kName, x);
   const Classes classes = classes_of(kName, x, options.weight, labels);
   check(labels.dtype() == DType::i64 && labels.shape() == ops::without_axes(x.shape(), 1U << classes.axis),
@@ -449,7 +471,8 @@ Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& in
   return reduced("ctc_loss", loss, options.reduction);
 }
 
-Tensor kl_div(const Tensor& x, const Tensor& target, const KlDivOptions& options) {
+Tensor kl_div(const Tensor& x, const Tensor& given_target, const KlDivOptions& options) {
+  const Tensor target = near_input("kl_div", x, given_target);
   check_pair("kl_div", x, target);
   const Tensor given = widened(x), wanted = widened(target);
   const auto entropy = [&] { return wanted * log(where(ne(wanted, 0.0), wanted, 1.0)); };
@@ -458,11 +481,13 @@ Tensor kl_div(const Tensor& x, const Tensor& target, const KlDivOptions& options
   return sum(loss) / static_cast<double>(x.shape().dim() == 0 ? 1 : x.size(0));
 }
 
-Tensor nll_loss(const Tensor& x, const Tensor& labels, const NllLossOptions& options) {
+Tensor nll_loss(const Tensor& x, const Tensor& given_labels, const NllLossOptions& options) {
+  const Tensor labels = near_input("nll_loss", x, given_labels);
   return nll("nll_loss", widened(x), labels, options, 0);
 }
 
-Tensor cross_entropy(const Tensor& logits, const Tensor& target, const CrossEntropyOptions& options) {
+Tensor cross_entropy(const Tensor& logits, const Tensor& given_target, const CrossEntropyOptions& options) {
+  const Tensor target = near_input("cross_entropy", logits, given_target);
   const double smoothing = options.label_smoothing;
   check(smoothing >= 0 && smoothing <= 1, "cross_entropy: label smoothing {}, expected 0 to 1", smoothing);
   if (target.defined() && is_floating(target.dtype())) {

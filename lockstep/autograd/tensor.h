@@ -183,7 +183,7 @@ class Tensor {
   // there. Gradients flow back to the original device. A cut tensor is an error; use gather().
   Tensor to(Device device, CopyOptions options = {}) const;
   // Returns the elements in host memory, without a history: the same memory if they are there already, otherwise a
-  // copy, as PyTorch's cpu(). Reads what to_vector() reads. Waits.
+  // copy, as PyTorch's detach().cpu(). Reads what to_vector() reads. Waits.
   Tensor to_host() const;
   // Copies x's elements into this tensor. Shapes must agree; device, type, and layout may differ. Memory must not
   // overlap. Not differentiable: outside a NoGradGuard, neither may have a history.
@@ -311,6 +311,36 @@ class Tensor {
   Tensor take_along_dim(const Tensor& index, int dim) const;
   Tensor index_select(int dim, const Tensor& index) const;
   Tensor scatter_add(int dim, const Tensor& index, const Tensor& src) const;
+  Tensor floor() const;
+  Tensor ceil() const;
+  Tensor round() const;
+  Tensor trunc() const;
+  Tensor tan() const;
+  Tensor erf() const;
+  Tensor expm1() const;
+  Tensor log2() const;
+  Tensor log10() const;
+  Tensor isnan() const;
+  Tensor isinf() const;
+  Tensor isfinite() const;
+  Tensor remainder(const Tensor& b) const;
+  Tensor remainder(double b) const;
+  Tensor masked_fill(const Tensor& mask, const Tensor& value) const;
+  Tensor masked_select(const Tensor& mask) const;
+  Tensor nonzero() const;
+  Tensor cumprod(int dim) const;
+  Tensor mm(const Tensor& b) const;
+  Tensor mv(const Tensor& b) const;
+  Tensor dot(const Tensor& b) const;
+  Tensor flip(const Dims& dims) const;
+  Tensor roll(std::int64_t shift, std::optional<int> dim = {}) const;
+  Tensor repeat(const Shape& sizes) const;
+  Tensor tile(const Shape& dims) const;
+  Tensor movedim(const Dims& source, const Dims& destination) const;
+  Tensor gather(int dim, const Tensor& index) const;
+  Tensor scatter(int dim, const Tensor& index, const Tensor& src) const;
+  Tensor scatter(int dim, const Tensor& index, double value) const;
+  Tensor index_add(int dim, const Tensor& index, const Tensor& src, double alpha = 1) const;
 
   // "[64, 1, 28, 28] f32 on cpu:0", for messages.
   std::string describe() const;

@@ -107,5 +107,45 @@ Tensor Tensor::index_select(int dim, const Tensor& index) const { return lockste
 Tensor Tensor::scatter_add(int dim, const Tensor& index, const Tensor& src) const {
   return lockstep::scatter_add(*this, dim, index, src);
 }
+Tensor Tensor::floor() const { return lockstep::floor(*this); }
+Tensor Tensor::ceil() const { return lockstep::ceil(*this); }
+Tensor Tensor::round() const { return lockstep::round(*this); }
+Tensor Tensor::trunc() const { return lockstep::trunc(*this); }
+Tensor Tensor::tan() const { return lockstep::tan(*this); }
+Tensor Tensor::erf() const { return lockstep::erf(*this); }
+Tensor Tensor::expm1() const { return lockstep::expm1(*this); }
+Tensor Tensor::log2() const { return lockstep::log2(*this); }
+Tensor Tensor::log10() const { return lockstep::log10(*this); }
+Tensor Tensor::isnan() const { return lockstep::isnan(*this); }
+Tensor Tensor::isinf() const { return lockstep::isinf(*this); }
+Tensor Tensor::isfinite() const { return lockstep::isfinite(*this); }
+Tensor Tensor::remainder(const Tensor& b) const { return lockstep::remainder(*this, b); }
+Tensor Tensor::remainder(double b) const { return lockstep::remainder(*this, b); }
+Tensor Tensor::masked_fill(const Tensor& mask, const Tensor& value) const {
+  return lockstep::masked_fill(*this, mask, value);
+}
+Tensor Tensor::masked_select(const Tensor& mask) const { return lockstep::masked_select(*this, mask); }
+Tensor Tensor::nonzero() const { return lockstep::nonzero(*this); }
+Tensor Tensor::cumprod(int dim) const { return lockstep::cumprod(*this, dim); }
+Tensor Tensor::mm(const Tensor& b) const { return lockstep::mm(*this, b); }
+Tensor Tensor::mv(const Tensor& b) const { return lockstep::mv(*this, b); }
+Tensor Tensor::dot(const Tensor& b) const { return lockstep::dot(*this, b); }
+Tensor Tensor::flip(const Dims& dims) const { return lockstep::flip(*this, dims); }
+Tensor Tensor::roll(std::int64_t shift, std::optional<int> dim) const { return lockstep::roll(*this, shift, dim); }
+Tensor Tensor::repeat(const Shape& sizes) const { return lockstep::repeat(*this, sizes); }
+Tensor Tensor::tile(const Shape& dims) const { return lockstep::tile(*this, dims); }
+Tensor Tensor::movedim(const Dims& source, const Dims& destination) const {
+  return lockstep::movedim(*this, source, destination);
+}
+Tensor Tensor::gather(int dim, const Tensor& index) const { return lockstep::gather(*this, dim, index); }
+Tensor Tensor::scatter(int dim, const Tensor& index, const Tensor& src) const {
+  return lockstep::scatter(*this, dim, index, src);
+}
+Tensor Tensor::scatter(int dim, const Tensor& index, double value) const {
+  return lockstep::scatter(*this, dim, index, value);
+}
+Tensor Tensor::index_add(int dim, const Tensor& index, const Tensor& src, double alpha) const {
+  return lockstep::index_add(*this, dim, index, src, alpha);
+}
 
 }  // namespace lockstep

@@ -208,8 +208,13 @@ std::int64_t DataLoader::batch_examples(std::int64_t number) const {
 
 DataLoader::Iterator DataLoader::begin() { return begin(options_.rows); }
 
-DataLoader::Iterator DataLoader::begin(RowsOfBatch rows) {
+DataLoader::Iterator DataLoader::begin(RowsOfBatch rows) { return begin(std::move(rows), options_.pin_for); }
+
+DataLoader::Iterator DataLoader::begin_for(Device device) { return begin(options_.rows, device); }
+
+DataLoader::Iterator DataLoader::begin(RowsOfBatch rows, Device pin_for) {
   DataLoaderOptions options = options_;
+  if (options.pin_for.is_host()) options.pin_for = pin_for;
   options.rows = std::move(rows);
   if (!options.seed) options.seed = default_seed("data loader");
   if (begun_) ++epoch_;

@@ -1,7 +1,8 @@
 // Makes batches of a data set ahead of use, in background threads.
 //
 //   DataLoader loader(data, {.batch_size = 128, .shuffle = true});
-//   for (Example& batch : loader) { Tensor images = batch[0], labels = batch[1]; ... }
+//   for (auto [images, labels] : loader.on(net)) { ... }                               // where the model is
+//   for (Example& batch : loader) { Tensor images = batch[0], labels = batch[1]; ... }  // in host memory
 #pragma once
 
 #include <concepts>
@@ -16,6 +17,8 @@
 #include "lockstep/data/sampler.h"
 
 namespace LOCKSTEP_API lockstep {
+
+struct SplitOptions;  // parallel/split.h
 
 // Returns the rows [first, last) that this process loads of a batch of n examples. An empty range gives tensors without
 // rows.
@@ -76,7 +79,28 @@ class DataLoader {
   Iterator begin();
   // A loop over these rows of each batch only.
   Iterator begin(RowsOfBatch rows);
+  // A loop whose batches are pinned for this device, unless the options name another.
+  Iterator begin_for(Device device);
+  Iterator begin(RowsOfBatch rows, Device pin_for);
   End end() const { return {}; }
+
+  // The batches of a loop where the model is, each an array of the parts of its examples, cut into shards: one for each
+  // of the model's devices, or so many as the options say, {.shards = 8}. Places the model if nobody did. Examples of
+  // three parts: on<3>(net). `model` may also be a DistributedDataParallel: this rank's rows, as its batches().
+  //
+  //   for (auto [x, y] : loader.on(net)) mse_loss(net(x), y).backward();
+  template <std::size_t N = 2, typename Model>
+  auto on(Model& model) {
+    static_assert(
+        requires { batches_on<N>(*this, model); },
+        "include lockstep/parallel/batches.h for loader.on(net); the model is a Module or a "
+        "DistributedDataParallel");
+    return batches_on<N>(*this, model);
+  }
+  template <std::size_t N = 2, typename Model>
+  auto on(Model& model, const SplitOptions& options) {
+    return batches_on<N>(*this, model, options);
+  }
 
  private:
   class Prefetcher;

@@ -1,6 +1,6 @@
 // Multi-head attention (Vaswani et al. 2017).
 //
-//   MultiheadAttention attention({.embed_dim = 64, .num_heads = 4, .batch_first = true});
+//   MultiheadAttention attention(64, 4, {.batch_first = true});
 //   Tensor y = attention(x);  // x [N, L, 64] attends to itself
 #pragma once
 
@@ -37,6 +37,7 @@ class MultiheadAttention : public Module {
  public:
   using Options = MultiheadAttentionOptions;
   explicit MultiheadAttention(MultiheadAttentionOptions options);
+  MultiheadAttention(std::int64_t embed_dim, std::int64_t num_heads, MultiheadAttentionOptions more = {});
 
   // Returns the output [L, N, E] and the weights after dropout, averaged over the heads: [N, L, S]. This is PyTorch's
   // need_weights=True; attend() is need_weights=False.
@@ -52,14 +53,16 @@ class MultiheadAttention : public Module {
     return forward(query, key, value, masks);
   }
 
-  Parameter in_proj_weight;  // [3 E, E]
-  Parameter q_proj_weight;   // [E, E], with another kdim or vdim
-  Parameter k_proj_weight;   // [E, kdim]
-  Parameter v_proj_weight;   // [E, vdim]
-  Parameter in_proj_bias;    // [3 E]
-  Linear& out_proj;          // [E, E]
+  const Parameter in_proj_weight;  // [3 E, E]
+  const Parameter q_proj_weight;   // [E, E], with another kdim or vdim
+  const Parameter k_proj_weight;   // [E, kdim]
+  const Parameter v_proj_weight;   // [E, vdim]
+  const Parameter in_proj_bias;    // [3 E]
+  Linear& out_proj;                // [E, E]
 
  private:
+  // The options are complete.
+  MultiheadAttention(const MultiheadAttentionOptions& options, int);
   Tensor heads(const Tensor& x, int part) const;
   Tensor weights(const Tensor& query, const Tensor& key, const MultiheadMasks& masks) const;
   Tensor output(const Tensor& weights, const Tensor& value);

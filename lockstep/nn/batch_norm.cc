@@ -9,6 +9,7 @@
 #include "lockstep/autograd/tensor.h"
 #include "lockstep/autograd/tensor_impl.h"
 #include "lockstep/nn/output_observer.h"
+#include "lockstep/nn/sizes.h"
 
 namespace lockstep {
 namespace {
@@ -53,22 +54,38 @@ void check_values(const Tensor& x, bool synchronized) {
   }
 }
 
+Shape channels_of(const BatchNormLayerOptions& o) {
+  check(o.channels >= 0, "batch_norm: {} channels, expected at least 1", o.channels);
+  check(!o.momentum || *o.momentum >= 0, "batch_norm: momentum {}, expected at least 0, or none",
+        o.momentum.value_or(0));
+  return {o.channels};
+}
+
+ParameterOptions scale_of(const BatchNormLayerOptions& o) {
+  return {.shape = channels_of(o), .initializer = Constant{1}};
+}
+
 }  // namespace
 
-BatchNorm::BatchNorm(BatchNormLayerOptions options) : options_(options) {
-  check(options.channels >= 0, "batch_norm: {} channels, expected at least 1", options.channels);
-  Shape channels{options.channels};
-  check(!options.momentum || *options.momentum >= 0, "batch_norm: momentum {}, expected at least 0, or none",
-        options.momentum.value_or(0));
-  if (options.affine) {
-    weight = add_parameter("weight", {.shape = channels, .initializer = Constant{1}});
-    bias = add_parameter("bias", {.shape = channels, .initializer = Constant{0}});
-  }
-  if (!options.track_running_stats) return;
-  running_mean = add_buffer("running_mean", {.shape = channels, .initializer = Constant{0}, .computed = true});
-  running_var = add_buffer("running_var", {.shape = channels, .initializer = Constant{1}, .computed = true});
-  num_batches_tracked = add_buffer("num_batches_tracked", {.dtype = DType::i64, .initializer = Constant{0}});
-}
+BatchNorm::BatchNorm(BatchNormLayerOptions options)
+    : weight(options.affine ? add_parameter("weight", scale_of(options)) : Parameter()),
+      bias(options.affine ? add_parameter("bias", {.shape = channels_of(options), .initializer = Constant{0}})
+                          : Parameter()),
+      running_mean(options.track_running_stats
+                       ? add_buffer("running_mean",
+                                    {.shape = channels_of(options), .initializer = Constant{0}, .computed = true})
+                       : Parameter()),
+      running_var(
+          options.track_running_stats
+              ? add_buffer("running_var", {.shape = channels_of(options), .initializer = Constant{1}, .computed = true})
+              : Parameter()),
+      num_batches_tracked(options.track_running_stats
+                              ? add_buffer("num_batches_tracked", {.dtype = DType::i64, .initializer = Constant{0}})
+                              : Parameter()),
+      options_(options) {}
+
+BatchNorm::BatchNorm(std::int64_t channels, BatchNormLayerOptions more)
+    : BatchNorm((set_size("batch_norm", "channels", more.channels, channels), more)) {}
 
 Tensor BatchNorm1d::as_images(const Tensor& x) const {
   const int dims = x.shape().dim();

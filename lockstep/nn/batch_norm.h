@@ -1,8 +1,10 @@
 // Batch norm. In training, it normalizes over the samples; in evaluation, it uses running statistics.
 //
-//   net.append(Conv2d({.out_channels = 64, .kernel_size = 3})).append(BatchNorm2d()).append(ReLU());
+//   Sequential net(Conv2d(3, 64, 3), BatchNorm2d(64), ReLU());
+//   Sequential lazy(Conv2d({.out_channels = 64, .kernel_size = 3}), BatchNorm2d(), ReLU());  // the first input decides
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -48,14 +50,15 @@ class BatchNorm : public Module {
   void set_synchronized(bool on) { options_.synchronized = on; }
   bool synchronized() const { return options_.synchronized; }
 
-  Parameter weight;               // gamma [C], with `affine`
-  Parameter bias;                 // beta [C]
-  Parameter running_mean;         // [C], with `track_running_stats`
-  Parameter running_var;          // [C]
-  Parameter num_batches_tracked;  // i64 scalar
+  const Parameter weight;               // gamma [C], with `affine`
+  const Parameter bias;                 // beta [C]
+  const Parameter running_mean;         // [C], with `track_running_stats`
+  const Parameter running_var;          // [C]
+  const Parameter num_batches_tracked;  // i64 scalar
 
  protected:
   explicit BatchNorm(BatchNormLayerOptions options);
+  BatchNorm(std::int64_t channels, BatchNormLayerOptions more);
   std::string extra_repr() const override;
   // x as images [N, C, H, W]. Throws for another number of axes than the layer's.
   virtual Tensor as_images(const Tensor& x) const = 0;
@@ -77,6 +80,9 @@ class BatchNorm1d : public BatchNorm {
  public:
   using Options = BatchNorm1dOptions;
   explicit BatchNorm1d(BatchNorm1dOptions options = {}) : BatchNorm(options) {}
+  template <std::integral N>
+  explicit BatchNorm1d(N channels, BatchNorm1dOptions more = {})
+      : BatchNorm(static_cast<std::int64_t>(channels), more) {}
 
  protected:
   Tensor as_images(const Tensor& x) const override;
@@ -87,6 +93,9 @@ class BatchNorm2d : public BatchNorm {
  public:
   using Options = BatchNorm2dOptions;
   explicit BatchNorm2d(BatchNorm2dOptions options = {}) : BatchNorm(options) {}
+  template <std::integral N>
+  explicit BatchNorm2d(N channels, BatchNorm2dOptions more = {})
+      : BatchNorm(static_cast<std::int64_t>(channels), more) {}
 
  protected:
   Tensor as_images(const Tensor& x) const override;

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <type_traits>
 
+#include "lockstep/nn/initial_values.h"
+#include "lockstep/nn/sizes.h"
+
 namespace lockstep {
 namespace {
 
@@ -13,6 +16,27 @@ void check_options(std::string_view name, const Options& o, const HeightWidth& k
         "{}: {} to {} channels, kernel {}, expected at least 1", name, o.in_channels, o.out_channels, smallest);
   check(o.groups > 0 && o.out_channels % o.groups == 0 && o.in_channels % o.groups == 0,
         "{}: {} groups do not divide {} and {} channels", name, o.groups, o.in_channels, o.out_channels);
+}
+
+template <typename Options>
+const Options& checked(std::string_view name, const Options& o) {
+  check_options(name, o, o.kernel_size);
+  return o;
+}
+
+template <typename Options, typename Kernel>
+Options with_sizes(std::string_view name, Options more, std::int64_t in_channels, std::int64_t out_channels,
+                   const Kernel& kernel_size) {
+  set_size(name, "in_channels", more.in_channels, in_channels);
+  set_size(name, "out_channels", more.out_channels, out_channels);
+  set_size<Kernel>(name, "kernel_size", more.kernel_size, kernel_size, 1);
+  return more;
+}
+
+// A bias starts at 0 under initialize().
+template <typename Options>
+ParameterOptions bias_options(const Options& o, const Parameter& weight) {
+  return {.shape = {o.out_channels}, .initializer = Constant{0}, .default_initializer = default_bias(weight)};
 }
 
 // With or without a batch.
@@ -52,14 +76,31 @@ std::pair<Tensor, Extents> padded(const Tensor& x, PadMode mode, const Extents& 
   return {pad(x, widths, mode), 0};
 }
 
+Shape weight_shape(const Conv1dLayerOptions& o) { return {o.out_channels, o.in_channels / o.groups, o.kernel_size}; }
+Shape weight_shape(const ConvLayerOptions& o) {
+  return {o.out_channels, o.in_channels / o.groups, o.kernel_size[0], o.kernel_size[1]};
+}
+Shape weight_shape(const Conv3dLayerOptions& o) {
+  const DepthHeightWidth& kernel = o.kernel_size;
+  check_options("conv3d", o, {std::min(kernel[0], kernel[1]), kernel[2]});
+  return {o.out_channels, o.in_channels / o.groups, kernel[0], kernel[1], kernel[2]};
+}
+Shape weight_shape(const ConvTranspose1dLayerOptions& o) {
+  return {o.in_channels, o.out_channels / o.groups, o.kernel_size};
+}
+Shape weight_shape(const ConvTranspose2dLayerOptions& o) {
+  return {o.in_channels, o.out_channels / o.groups, o.kernel_size[0], o.kernel_size[1]};
+}
+
 }  // namespace
 
-Conv1d::Conv1d(Conv1dLayerOptions options) : options_(options) {
-  const auto& o = options_;
-  check_options("conv1d", o, o.kernel_size);
-  weight = add_parameter("weight", {.shape = {o.out_channels, o.in_channels / o.groups, o.kernel_size}});
-  if (o.bias) bias = add_parameter("bias", {.shape = {o.out_channels}, .initializer = Constant{0}});
-}
+Conv1d::Conv1d(Conv1dLayerOptions options)
+    : weight(add_parameter(
+          "weight", {.shape = weight_shape(checked("conv1d", options)), .default_initializer = default_weight()})),
+      bias(options.bias ? add_parameter("bias", bias_options(options, weight)) : Parameter()), options_(options) {}
+
+Conv1d::Conv1d(std::int64_t in_channels, std::int64_t out_channels, std::int64_t kernel_size, Conv1dLayerOptions more)
+    : Conv1d(with_sizes("conv1d", more, in_channels, out_channels, kernel_size)) {}
 
 Tensor Conv1d::forward(const Tensor& x) {
   check(has_axes(x, 3), "conv1d: input is {}, expected 3 axes (N, C, L)", x);
@@ -73,13 +114,13 @@ Tensor Conv1d::forward(const Tensor& x) {
                 {.stride = o.stride, .padding = padding, .dilation = o.dilation, .groups = o.groups});
 }
 
-Conv2d::Conv2d(ConvLayerOptions options) : options_(options) {
-  const auto& o = options_;
-  check_options("conv2d", o, o.kernel_size);
-  weight = add_parameter("weight",
-                         {.shape = {o.out_channels, o.in_channels / o.groups, o.kernel_size[0], o.kernel_size[1]}});
-  if (o.bias) bias = add_parameter("bias", {.shape = {o.out_channels}, .initializer = Constant{0}});
-}
+Conv2d::Conv2d(ConvLayerOptions options)
+    : weight(add_parameter(
+          "weight", {.shape = weight_shape(checked("conv2d", options)), .default_initializer = default_weight()})),
+      bias(options.bias ? add_parameter("bias", bias_options(options, weight)) : Parameter()), options_(options) {}
+
+Conv2d::Conv2d(std::int64_t in_channels, std::int64_t out_channels, HeightWidth kernel_size, ConvLayerOptions more)
+    : Conv2d(with_sizes("conv2d", more, in_channels, out_channels, kernel_size)) {}
 
 Tensor Conv2d::forward(const Tensor& x) {
   check(has_axes(x, 4), "conv2d: input is {}, expected 4 axes (N, C, H, W)", x);
@@ -93,14 +134,9 @@ Tensor Conv2d::forward(const Tensor& x) {
                 {.stride = o.stride, .padding = padding, .dilation = o.dilation, .groups = o.groups});
 }
 
-Conv3d::Conv3d(Conv3dLayerOptions options) : options_(options) {
-  const auto& o = options_;
-  const DepthHeightWidth& kernel = o.kernel_size;
-  check_options("conv3d", o, {std::min(kernel[0], kernel[1]), kernel[2]});
-  weight =
-      add_parameter("weight", {.shape = {o.out_channels, o.in_channels / o.groups, kernel[0], kernel[1], kernel[2]}});
-  if (o.bias) bias = add_parameter("bias", {.shape = {o.out_channels}, .initializer = Constant{0}});
-}
+Conv3d::Conv3d(Conv3dLayerOptions options)
+    : weight(add_parameter("weight", {.shape = weight_shape(options), .default_initializer = default_weight()})),
+      bias(options.bias ? add_parameter("bias", bias_options(options, weight)) : Parameter()), options_(options) {}
 
 Tensor Conv3d::forward(const Tensor& x) {
   check(has_axes(x, 5), "conv3d: input is {}, expected 5 axes (N, C, D, H, W)", x);
@@ -114,12 +150,10 @@ Tensor Conv3d::forward(const Tensor& x) {
                 {.stride = o.stride, .padding = o.padding, .dilation = o.dilation, .groups = o.groups});
 }
 
-ConvTranspose1d::ConvTranspose1d(ConvTranspose1dLayerOptions options) : options_(options) {
-  const auto& o = options_;
-  check_options("conv_transpose1d", o, o.kernel_size);
-  weight = add_parameter("weight", {.shape = {o.in_channels, o.out_channels / o.groups, o.kernel_size}});
-  if (o.bias) bias = add_parameter("bias", {.shape = {o.out_channels}, .initializer = Constant{0}});
-}
+ConvTranspose1d::ConvTranspose1d(ConvTranspose1dLayerOptions options)
+    : weight(add_parameter("weight", {.shape = weight_shape(checked("conv_transpose1d", options)),
+                                      .default_initializer = default_weight()})),
+      bias(options.bias ? add_parameter("bias", bias_options(options, weight)) : Parameter()), options_(options) {}
 
 Tensor ConvTranspose1d::forward(const Tensor& x) {
   check(has_axes(x, 3), "conv_transpose1d: input is {}, expected 3 axes (N, C, L)", x);
@@ -136,13 +170,14 @@ Tensor ConvTranspose1d::forward(const Tensor& x) {
                            .dilation = o.dilation});
 }
 
-ConvTranspose2d::ConvTranspose2d(ConvTranspose2dLayerOptions options) : options_(options) {
-  const auto& o = options_;
-  check_options("conv_transpose2d", o, o.kernel_size);
-  weight = add_parameter("weight",
-                         {.shape = {o.in_channels, o.out_channels / o.groups, o.kernel_size[0], o.kernel_size[1]}});
-  if (o.bias) bias = add_parameter("bias", {.shape = {o.out_channels}, .initializer = Constant{0}});
-}
+ConvTranspose2d::ConvTranspose2d(ConvTranspose2dLayerOptions options)
+    : weight(add_parameter("weight", {.shape = weight_shape(checked("conv_transpose2d", options)),
+                                      .default_initializer = default_weight()})),
+      bias(options.bias ? add_parameter("bias", bias_options(options, weight)) : Parameter()), options_(options) {}
+
+ConvTranspose2d::ConvTranspose2d(std::int64_t in_channels, std::int64_t out_channels, HeightWidth kernel_size,
+                                 ConvTranspose2dLayerOptions more)
+    : ConvTranspose2d(with_sizes("conv_transpose2d", more, in_channels, out_channels, kernel_size)) {}
 
 Tensor ConvTranspose2d::forward(const Tensor& x) {
   check(has_axes(x, 4), "conv_transpose2d: input is {}, expected 4 axes (N, C, H, W)", x);

@@ -27,10 +27,11 @@ class Conv1d : public Module {
  public:
   using Options = Conv1dLayerOptions;
   explicit Conv1d(Conv1dLayerOptions options);
+  Conv1d(std::int64_t in_channels, std::int64_t out_channels, std::int64_t kernel_size, Conv1dLayerOptions more = {});
   Tensor forward(const Tensor& x) override;
 
-  Parameter weight;  // [O, C / groups, kernel]
-  Parameter bias;    // [O]
+  const Parameter weight;  // [O, C / groups, kernel]
+  const Parameter bias;    // [O]
 
  protected:
   std::string extra_repr() const override;
@@ -54,16 +55,18 @@ struct ConvLayerOptions {
 
 // The same for images: [N, C, H, W] -> [N, O, H', W'].
 //
-//   Conv2d conv({.out_channels = 64, .kernel_size = 3, .padding = 1});
+//   Conv2d conv(3, 64, 3, {.padding = 1});
+//   Conv2d lazy({.out_channels = 64, .kernel_size = 3, .padding = 1});  // the first input decides in_channels
 //   Conv2d wide({.out_channels = 64, .kernel_size = {1, 7}, .padding = {0, 3}});
 class Conv2d : public Module {
  public:
   using Options = ConvLayerOptions;
   explicit Conv2d(ConvLayerOptions options);
+  Conv2d(std::int64_t in_channels, std::int64_t out_channels, HeightWidth kernel_size, ConvLayerOptions more = {});
   Tensor forward(const Tensor& x) override;
 
-  Parameter weight;  // [O, C / groups, KH, KW]
-  Parameter bias;    // [O]
+  const Parameter weight;  // [O, C / groups, KH, KW]
+  const Parameter bias;    // [O]
 
  protected:
   std::string extra_repr() const override;
@@ -90,8 +93,8 @@ class Conv3d : public Module {
   explicit Conv3d(Conv3dLayerOptions options);
   Tensor forward(const Tensor& x) override;
 
-  Parameter weight;  // [O, C / groups, KD, KH, KW]
-  Parameter bias;    // [O]
+  const Parameter weight;  // [O, C / groups, KD, KH, KW]
+  const Parameter bias;    // [O]
 
  protected:
   std::string extra_repr() const override;
@@ -119,8 +122,8 @@ class ConvTranspose1d : public Module {
   explicit ConvTranspose1d(ConvTranspose1dLayerOptions options);
   Tensor forward(const Tensor& x) override;
 
-  Parameter weight;  // [C, O / groups, kernel]
-  Parameter bias;    // [O]
+  const Parameter weight;  // [C, O / groups, kernel]
+  const Parameter bias;    // [O]
 
  protected:
   std::string extra_repr() const override;
@@ -147,10 +150,12 @@ class ConvTranspose2d : public Module {
  public:
   using Options = ConvTranspose2dLayerOptions;
   explicit ConvTranspose2d(ConvTranspose2dLayerOptions options);
+  ConvTranspose2d(std::int64_t in_channels, std::int64_t out_channels, HeightWidth kernel_size,
+                  ConvTranspose2dLayerOptions more = {});
   Tensor forward(const Tensor& x) override;
 
-  Parameter weight;  // [C, O / groups, KH, KW]
-  Parameter bias;    // [O]
+  const Parameter weight;  // [C, O / groups, KH, KW]
+  const Parameter bias;    // [O]
 
  protected:
   std::string extra_repr() const override;

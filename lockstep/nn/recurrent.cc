@@ -1,7 +1,10 @@
 #include "lockstep/nn/recurrent.h"
 
+#include <cmath>
+
 #include "lockstep/autograd/recurrent.h"
 #include "lockstep/nn/output_observer.h"
+#include "lockstep/nn/sizes.h"
 
 namespace lockstep {
 
@@ -13,18 +16,29 @@ RecurrentModule::RecurrentModule(std::string_view name, int gates, const Recurre
         o.num_layers);
   check(o.dropout >= 0 && o.dropout <= 1, "{}: dropout {}, expected 0 to 1", name, o.dropout);
   const std::int64_t rows = gates * o.hidden_size, directions = o.bidirectional ? 2 : 1;
+  const Uniform uniform(1 / std::sqrt(static_cast<double>(o.hidden_size)));
   for (std::int64_t i = 0; i < o.num_layers * directions; ++i) {
     const std::string suffix = fmt::format("_l{}{}", i / directions, i % directions == 1 ? "_reverse" : "");
     const std::int64_t features = i < directions ? o.input_size : directions * o.hidden_size;
     Weights w;
-    w.weight_ih = add_parameter("weight_ih" + suffix, {.shape = {rows, features}});
-    w.weight_hh = add_parameter("weight_hh" + suffix, {.shape = {rows, o.hidden_size}});
+    const auto add = [&](const char* kind, Shape shape, const Initializer& initializer) {
+      return add_parameter(kind + suffix, {.shape = shape, .initializer = initializer, .default_initializer = uniform});
+    };
+    w.weight_ih = add("weight_ih", {rows, features}, {});
+    w.weight_hh = add("weight_hh", {rows, o.hidden_size}, {});
     if (o.bias) {
-      w.bias_ih = add_parameter("bias_ih" + suffix, {.shape = {rows}, .initializer = Constant{0}});
-      w.bias_hh = add_parameter("bias_hh" + suffix, {.shape = {rows}, .initializer = Constant{0}});
+      w.bias_ih = add("bias_ih", {rows}, Constant{0});
+      w.bias_hh = add("bias_hh", {rows}, Constant{0});
     }
     weights_.push_back(std::move(w));
   }
+}
+
+RecurrentOptions RecurrentModule::with_sizes(std::string_view name, RecurrentOptions more, std::int64_t input_size,
+                                             std::int64_t hidden_size) {
+  set_size(name, "input_size", more.input_size, input_size);
+  set_size(name, "hidden_size", more.hidden_size, hidden_size);
+  return more;
 }
 
 RecurrentWeights RecurrentModule::weights(std::size_t index, std::int64_t features) {
@@ -118,11 +132,13 @@ RecurrentCell::RecurrentCell(std::string_view name, int gates, RecurrentCellOpti
   check(options.input_size >= 0 && options.hidden_size > 0, "{}: {} to {} features, expected at least 1", name,
         options.input_size, options.hidden_size);
   const std::int64_t rows = gates * options.hidden_size;
-  weight_ih = add_parameter("weight_ih", {.shape = {rows, options.input_size}});
-  weight_hh = add_parameter("weight_hh", {.shape = {rows, options.hidden_size}});
+  const Uniform uniform(1 / std::sqrt(static_cast<double>(options.hidden_size)));
+  weight_ih = add_parameter("weight_ih", {.shape = {rows, options.input_size}, .default_initializer = uniform});
+  weight_hh = add_parameter("weight_hh", {.shape = {rows, options.hidden_size}, .default_initializer = uniform});
   if (!options.bias) return;
-  bias_ih = add_parameter("bias_ih", {.shape = {rows}, .initializer = Constant{0}});
-  bias_hh = add_parameter("bias_hh", {.shape = {rows}, .initializer = Constant{0}});
+  const ParameterOptions bias{.shape = {rows}, .initializer = Constant{0}, .default_initializer = uniform};
+  bias_ih = add_parameter("bias_ih", bias);
+  bias_hh = add_parameter("bias_hh", bias);
 }
 
 void RecurrentCell::run(const Tensor& x, std::vector<Tensor>& states, const Step& step) {

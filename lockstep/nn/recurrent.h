@@ -34,6 +34,8 @@ class RecurrentModule : public Module {
  protected:
   std::string extra_repr() const override;
   RecurrentModule(std::string_view name, int gates, const RecurrentOptions& options);
+  static RecurrentOptions with_sizes(std::string_view name, RecurrentOptions more, std::int64_t input_size,
+                                     std::int64_t hidden_size);
 
   // Computes one layer in one direction. Replaces `state` by the state after the last step.
   using Layer = std::function<Tensor(const Tensor& x, std::vector<Tensor>& state, const RecurrentWeights& weights,
@@ -72,6 +74,8 @@ struct LstmOutput {
 class LSTM : public RecurrentModule {
  public:
   explicit LSTM(const RecurrentOptions& options) : RecurrentModule("lstm", 4, options) {}
+  LSTM(std::int64_t input_size, std::int64_t hidden_size, const RecurrentOptions& more = {})
+      : LSTM(with_sizes("lstm", more, input_size, hidden_size)) {}
   LstmOutput forward(const Tensor& x, const LstmState& state);
   // Starts from zeros. Returns only the outputs.
   Tensor forward(const Tensor& x) override { return forward(x, LstmState{}).output; }
@@ -91,6 +95,8 @@ struct GruOutput {
 class GRU : public RecurrentModule {
  public:
   explicit GRU(const RecurrentOptions& options) : RecurrentModule("gru", 3, options) {}
+  GRU(std::int64_t input_size, std::int64_t hidden_size, const RecurrentOptions& more = {})
+      : GRU(with_sizes("gru", more, input_size, hidden_size)) {}
   GruOutput forward(const Tensor& x, const Tensor& h);
   // Starts from zeros. Returns only the outputs.
   Tensor forward(const Tensor& x) override { return forward(x, Tensor()).output; }

@@ -1,6 +1,7 @@
 #include "lockstep/nn/transformer.h"
 
 #include "lockstep/nn/output_observer.h"
+#include "lockstep/nn/sizes.h"
 
 namespace lockstep {
 
@@ -17,6 +18,12 @@ TransformerEncoderLayer::TransformerEncoderLayer(TransformerEncoderLayerOptions 
       dropout1_(make<Dropout>("dropout1", options.dropout)), dropout2_(make<Dropout>("dropout2", options.dropout)) {
   check(options_.activation != nullptr, "transformer encoder layer: no activation, expected relu, gelu, ...");
 }
+
+TransformerEncoderLayer::TransformerEncoderLayer(std::int64_t d_model, std::int64_t nhead,
+                                                 TransformerEncoderLayerOptions more)
+    : TransformerEncoderLayer((set_size("transformer encoder layer", "d_model", more.d_model, d_model),
+                               set_size<std::int64_t>("transformer encoder layer", "nhead", more.nhead, nhead, 1),
+                               more)) {}
 
 Tensor TransformerEncoderLayer::operator()(const Tensor& src, const TransformerMasks& masks) {
   Tensor y = forward(src, masks);

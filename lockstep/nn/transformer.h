@@ -40,6 +40,7 @@ class TransformerEncoderLayer : public Module {
  public:
   using Options = TransformerEncoderLayerOptions;
   explicit TransformerEncoderLayer(TransformerEncoderLayerOptions options);
+  TransformerEncoderLayer(std::int64_t d_model, std::int64_t nhead, TransformerEncoderLayerOptions more = {});
   Tensor forward(const Tensor& src, const TransformerMasks& masks);
   Tensor forward(const Tensor& src) override { return forward(src, TransformerMasks{}); }
   using Module::operator();

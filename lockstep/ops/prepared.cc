@@ -17,8 +17,8 @@ constexpr std::size_t kMost = 8;
 
 constexpr std::uint64_t kNever = std::numeric_limits<std::uint64_t>::max();
 
-// A recorded step repeats its tasks, but not the question whether the weights have changed. Host memory is used once as a
-// rule, and by any thread.
+// A recorded step repeats its tasks, but not the question whether the weights have changed. Host memory is used once as
+// a rule, and by any thread.
 bool can_share(const Array& w) {
   return w.shard() == -1 && !w.device().is_host() && !w.storage()->host && !StepRecorder::current();
 }

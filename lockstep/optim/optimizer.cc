@@ -169,6 +169,7 @@ Device Optimizer::home(std::size_t slot) const {
 
 void Optimizer::make_states(Slot& slot) const {
   if (!slot.states.empty()) return;
+  slot.parameter.tensor();  // its place is final from now on
   // A repeated step must not clear them again.
   const RecordingPause pause;
   // All or none, because an allocation may fail.
@@ -718,6 +719,7 @@ void Optimizer::set_rates(const Tensor& rates) {
 }
 
 Optimizer::LoadedState Optimizer::match(const StateDict& state, std::optional<std::int64_t> steps) const {
+  place();
   check_names();
   std::map<std::string_view, const Tensor*> given;
   for (auto& [name, tensor] : state) given.emplace(name, &tensor);
@@ -757,6 +759,10 @@ Optimizer::LoadedState Optimizer::match(const StateDict& state, std::optional<st
   if (!given.empty())
     fail("optimizer: the state has {}, which belongs to none of the optimizer's parameters", given.begin()->first);
   return loaded;
+}
+
+void Optimizer::place() const {
+  for (const Slot& slot : slots_) slot.parameter.place();
 }
 
 void Optimizer::check_state_dict(const StateDict& state, std::optional<std::int64_t> steps) const {

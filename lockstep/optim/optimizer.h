@@ -228,6 +228,8 @@ class Optimizer {
   void add_group(std::size_t number, const ParameterGroup& group, double weight_decay);
   const Group& group_at(std::size_t group) const;
   void make_states(Slot& slot) const;
+  // So that the parameters have names and devices.
+  void place() const;
   // Begins the next step, on the host.
   void advance();
   void write_rates(std::span<const Array> places) const;

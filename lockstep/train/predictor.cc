@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstring>
 #include <mutex>
 #include <optional>
 #include <shared_mutex>
@@ -130,11 +131,8 @@ struct PredictorState::Impl {
 
 PredictorState::PredictorState(Module& model, const std::filesystem::path* weights)
     : impl_(std::make_unique<Impl>(model)) {
-  if (weights != nullptr) {
-    // The values come from the file.
-    if (std::ranges::none_of(impl_->weights, &Parameter::initialized)) model.initialize(Constant{0}, devices());
-    load(*weights);
-  }
+  model.devices();  // places it if nobody did
+  if (weights != nullptr) load(*weights);
   impl_->find_lanes();
   impl_->hold_settled();
 }
@@ -203,7 +201,15 @@ void PredictorState::Call::end() {
 
 Tensor PredictorState::Call::result(const Tensor& y) const {
   if (!y.defined() || impl_->cut || y->kind != Kind::whole || y->at) return y;
-  if (impl_->device.is_host()) return y.to_host();
+  if (impl_->device.is_host()) {
+    if (y.device().is_host() || y.device().kind() != DeviceKind::cpu || y->array().layout() != Layout::plain)
+      return y.to_host();
+    // This thread waits anyway, and reads faster than it wakes the lane that copies.
+    y.wait();
+    const Tensor result = Tensor::host(y.shape(), y.dtype());
+    if (y.numel() > 0) std::memcpy(result->view().data, y->view().data, y->view().bytes());
+    return result;
+  }
   // What the caller computes from it belongs to no shard.
   return y.device().is_host() ? y : Tensor(y->array().with_shard(-1));
 }

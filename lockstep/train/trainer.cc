@@ -24,6 +24,7 @@
 #include "lockstep/ops/launch.h"
 #include "lockstep/optim/left_out.h"
 #include "lockstep/parallel/balance.h"
+#include "lockstep/parallel/job.h"
 #include "lockstep/parallel/split.h"
 #include "lockstep/parallel/stop_votes.h"
 #include "lockstep/runtime/device_state.h"
@@ -104,11 +105,17 @@ void check_owned(const Optimizer& optimizer, const Module& module) {
   }
 }
 
-// With the seed that it follows if none is set, and with a communicator of its own if it joins no ranks.
-TrainerOptions completed(TrainerOptions o) {
-  check(!o.devices.empty(), "trainer: no devices");
+// With the devices of the model, the ranks of the Job, and the seed, where the options leave them out. A Trainer that
+// joins no ranks has a communicator of its own.
+TrainerOptions completed(TrainerOptions o, Module& module) {
+  if (o.devices.empty()) {
+    o.devices = module.devices();
+  } else {
+    module.expect_on(o.devices, "trainer");
+  }
   if (!o.seed) o.seed = state_of(o.devices[0], "trainer").random->seed();
-  if (!o.communicator) o.communicator = std::make_shared<Communicator>(o.devices);
+  if (!o.communicator) o.communicator = find_job(o.devices);
+  if (!*o.communicator) o.communicator = std::make_shared<Communicator>(o.devices);
   return o;
 }
 
@@ -123,7 +130,7 @@ std::int64_t TrainerOptions::micro_batch_size() const {
 
 Trainer::Trainer(Module& module, Optimizer& optimizer, std::shared_ptr<const Dataset> train,
                  std::shared_ptr<const Dataset> test, TrainerOptions options)
-    : module_(module), optimizer_(optimizer), options_(completed(std::move(options))), test_(std::move(test)),
+    : module_(module), optimizer_(optimizer), options_(completed(std::move(options), module)), test_(std::move(test)),
       loader_(std::move(train), rows_of_rank({.batch_size = options_.micro_batch_size(),
                                               .shuffle = options_.shuffle && !options_.sampler,
                                               .sampler = options_.sampler,
@@ -161,7 +168,7 @@ Trainer::Trainer(Module& module, Optimizer& optimizer, std::shared_ptr<const Dat
   // With one shard for each device there is nothing to move.
   const std::vector<int> shares = splitter_->shares().all();
   if (o.split.balance.automatic && shares.size() > 1 && o.split.shards > std::ssize(shares)) {
-    balancer_.emplace(o.devices, splitter_->shares(), o.communicator, o.balancer);
+    balancer_.emplace(o.devices, splitter_->shares(), *o.communicator, o.balancer);
   }
 }
 
@@ -226,6 +233,9 @@ Recipe Trainer::make_recipe() const {
   if (const auto& file = kernels.cuda_algorithms; !file.empty()) {
     recipe.set("cuda_algorithms", std::filesystem::absolute(file).lexically_normal().string());
   }
+  // What initialize() was called with, Trainer does not know.
+  const auto named = module_.named_parameters();
+  if (std::ranges::any_of(named, [](const auto& p) { return p.second.by_default(); })) recipe.set("init", "default");
   recipe.update(o.recipe);
   return recipe;
 }
@@ -266,7 +276,7 @@ void Trainer::join_ranks() {
   // Where automatic shares begin.
   const SplitOptions fixed{.shards = o.split.shards, .balance = {.weights = o.split.balance.weights}};
   if (ranks().alone()) {
-    splitter_ = std::make_unique<BatchSplitter>(o.devices, fixed, o.communicator);
+    splitter_ = std::make_unique<BatchSplitter>(o.devices, fixed, *o.communicator);
     for (const Parameter& p : module_.parameters()) p.gradient_state().set_dtype(o.gradients);
     return;
   }
@@ -288,7 +298,7 @@ void Trainer::join_ranks() {
   }
   if (o.split.balance.automatic) recipe += fmt::format("balance auto, every {} steps\n", o.balancer.every);
   splitter_ = std::make_unique<DistributedModel>(
-      module_, o.devices, o.communicator,
+      module_, o.devices, *o.communicator,
       DistributedOptions{.split = fixed, .gradients = o.gradients, .recipe = recipe});
 }
 

@@ -1,10 +1,10 @@
 // The training loop: shards over devices, one step per batch, evaluation after each epoch, checkpoints, exact resume.
 //
-//   Trainer trainer(net, sgd, train_data, test_data, {.devices = devices, .batch_size = 256, .epochs = 10});
+//   Trainer trainer(net, sgd, train_data, test_data, {.batch_size = 256, .epochs = 10});
 //   trainer.on_epoch = [](const EpochReport& e) { fmt::print("{} {}\n", e.epoch, e.test.value()); };
 //   trainer.train();
 //
-// In a program that makes a Job, write {.devices = job.devices(), .communicator = job.communicator(), ...}.
+// It trains where the model is, and places it if nobody did. In a program that makes a Job, it joins the job's ranks.
 #pragma once
 
 #include <atomic>
@@ -54,10 +54,11 @@ struct WatchOptions {
 };
 
 struct TrainerOptions {
-  // The devices of this process.
-  std::vector<Device> devices;
-  // Joins the ranks of a job. Null: this process is alone, and the Trainer makes a communicator of its own.
-  std::shared_ptr<Communicator> communicator{};
+  // The devices of this process. Empty: the model's.
+  std::vector<Device> devices{};
+  // Joins these ranks. Not set: those of the Job that the devices belong to; without a Job, this process is alone. Null:
+  // it is alone on purpose, beside a Job.
+  std::optional<std::shared_ptr<Communicator>> communicator{};
   // `split.shards` is V of the recipe: the number of shards that each micro-batch is cut into, at least one for each
   // device of all ranks. 0: on CPUs default_shards(batch_size / accumulate), so the bits do not depend on the devices;
   // on GPUs one for each device, because small kernels leave a GPU idle. default_shards() is at most 8, and leaves at
@@ -188,17 +189,17 @@ struct TrainingResult {
 
 class Trainer {
  public:
-  // The model must be initialized on the devices, and the optimizer must have its parameters. `test` may be null.
+  // Places the model if nobody did. The optimizer must have its parameters. `test` may be null.
   Trainer(Module& module, Optimizer& optimizer, std::shared_ptr<const Dataset> train,
-          std::shared_ptr<const Dataset> test, TrainerOptions options);
-  // Trainer trainer(net, sgd, Circle(), Circle(), {.devices = devices});
-  // Trainer trainer(net, sgd, Circle(), nullptr, {.devices = devices});
+          std::shared_ptr<const Dataset> test, TrainerOptions options = {});
+  // Trainer trainer(net, sgd, Circle(), Circle());
+  // Trainer trainer(net, sgd, Circle(), nullptr, {.epochs = 5});
   template <std::derived_from<Dataset> Train, std::derived_from<Dataset> Test>
-  Trainer(Module& module, Optimizer& optimizer, Train train, Test test, TrainerOptions options)
+  Trainer(Module& module, Optimizer& optimizer, Train train, Test test, TrainerOptions options = {})
       : Trainer(module, optimizer, std::make_shared<const Train>(std::move(train)),
                 std::make_shared<const Test>(std::move(test)), std::move(options)) {}
   template <std::derived_from<Dataset> Train>
-  Trainer(Module& module, Optimizer& optimizer, Train train, std::nullptr_t, TrainerOptions options)
+  Trainer(Module& module, Optimizer& optimizer, Train train, std::nullptr_t, TrainerOptions options = {})
       : Trainer(module, optimizer, std::make_shared<const Train>(std::move(train)), std::shared_ptr<const Dataset>(),
                 std::move(options)) {}
   ~Trainer();
@@ -304,7 +305,7 @@ class Trainer {
   std::int64_t steps_of(std::int64_t batches) const {
     return (batches + options_.accumulate - 1) / options_.accumulate;
   }
-  Communicator& ranks() const { return *options_.communicator; }
+  Communicator& ranks() const { return **options_.communicator; }
   int rank() const { return ranks().rank(); }
   DataLoaderOptions rows_of_rank(DataLoaderOptions options) const;
   Recipe make_recipe() const;

@@ -93,6 +93,15 @@ TEST_F(IndexingTest, AssignmentWrites) {
   EXPECT_EQ(labels.to_vector<std::int64_t>(), (std::vector<std::int64_t>{1, 5, 3}));
 }
 
+TEST_F(IndexingTest, HostTensorsAreIndexedAlike) {
+  Tensor x = arange(6.0).reshape({2, 3});
+  EXPECT_EQ(x[x > 3].to_vector<float>(), (std::vector<float>{4, 5}));
+  EXPECT_EQ(x.index({Slice(), lockstep::tensor({-1, 0})}).to_vector<float>(), (std::vector<float>{2, 0, 5, 3}));
+  x[1] = x[0];
+  x.index_put_({Slice(), lockstep::tensor({2})}, 7);
+  EXPECT_EQ(x.to_vector<float>(), (std::vector<float>{0, 1, 7, 0, 1, 7}));
+}
+
 TEST_F(IndexingTest, ErrorsNameWhatIsExpected) {
   Tensor x = counting({2, 3});
   EXPECT_ERROR(x[2], "select: index 2 is out of range for axis 0 of [2, 3]");

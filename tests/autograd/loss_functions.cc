@@ -20,6 +20,9 @@ Tensor weights_of(std::int64_t count, const Tensor& x) {
   return make_tensor(values, {count}, x.device(), is_half_dtype(x.dtype()) ? DType::f32 : x.dtype());
 }
 
+// In the type of a loss.
+Tensor sum_of(const Tensor& t) { return sum(is_half_dtype(t.dtype()) ? cast(t, DType::f32) : t); }
+
 // Losses of x and a target of its shape, with any of the reductions.
 Differentiable of_pair(std::string name, std::function<Tensor(const Tensor&, const Tensor&, Reduction)> f,
                        double low = -1, double high = 1) {
@@ -112,12 +115,12 @@ std::vector<Differentiable> loss_functions() {
               }),
       of_pair("CosineEmbeddingLoss",
               [](const Tensor& x, const Tensor& t, Reduction r) {
-                const Tensor signs = sign(select(x.detach(), 2, 0));
-                return cosine_embedding_loss(x + 3, t + 2, signs, {.margin = -2, .reduction = r});
+                const Tensor a = flatten(x, 1), signs = sign(select(a.detach(), 1, 0));
+                return cosine_embedding_loss(a, flatten(t, 1), signs, {.margin = -2, .reduction = r});
               }),
       of_pair("HingeEmbeddingLoss",
               [](const Tensor& x, const Tensor& t, Reduction r) {
-                return hinge_embedding_loss(x, sign(t.detach()), {.reduction = r}) + sum(t);
+                return hinge_embedding_loss(x, sign(t.detach()), {.reduction = r}) + sum_of(t);
               }),
       of_pair("SoftMarginLoss",
               [](const Tensor& x, const Tensor& t, Reduction r) { return soft_margin_loss(x, t, {.reduction = r}); }),
@@ -128,14 +131,14 @@ std::vector<Differentiable> loss_functions() {
       of_pair("MultilabelMarginLoss",
               [](const Tensor& x, const Tensor& t, Reduction r) {
                 const Tensor labels = labels_of(x.shape(), x.size(1), x.device(), -1);
-                return multilabel_margin_loss(select(x, 2, 0), select(labels, 2, 0), {.reduction = r}) + sum(t);
+                return multilabel_margin_loss(select(x, 2, 0), select(labels, 2, 0), {.reduction = r}) + sum_of(t);
               }),
       of_pair("MultiMarginLoss",
               [](const Tensor& x, const Tensor& t, Reduction r) {
                 const Tensor labels = labels_of({x.size(0)}, x.size(1), x.device());
                 return multi_margin_loss(select(x, 2, 0), labels,
                                          {.p = 2, .weight = weights_of(x.size(1), x), .reduction = r}) +
-                       sum(t);
+                       sum_of(t);
               }),
       of_pair(
           "CtcLoss",

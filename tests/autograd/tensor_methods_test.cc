@@ -43,6 +43,12 @@ TEST_F(TensorMethods, MethodsAreTheFunctions) {
   EXPECT_EQ(values(x.where(x > 0, 9)), values(where(gt(x, 0), x, 9)));
   EXPECT_EQ(values(x.masked_fill(x < 0, 0)), values(relu(x)));
   EXPECT_EQ(x.view({3, -1}).unsqueeze(0).shape(), (Shape{1, 3, 2}));
+  EXPECT_EQ(values(x.flip(1)), values(flip(x, 1)));
+  EXPECT_EQ(values(x.roll(1, 1)), values(roll(x, 1, 1)));
+  EXPECT_EQ(values(x.repeat({2, 1})), values(repeat(x, {2, 1})));
+  EXPECT_EQ(values(x.floor()), values(floor(x)));
+  EXPECT_EQ(values(x.gather(1, x.argsort(1))), values(gather(x, 1, argsort(x, 1))));
+  EXPECT_EQ(values(x.masked_select(x > 0)), values(x[x > 0]));
   EXPECT_EQ(x.dim(), 2);
   EXPECT_EQ(x.split(2, 1)[1].shape(), (Shape{2, 1}));
   EXPECT_ERROR(make({1}, {1}).t(), "expected two axes: use transpose(dim0, dim1)");

@@ -143,6 +143,7 @@ TEST(VectorMath, AnglesOfPoints) {
   for (float x : {-1e30f, -3.f, -1.f, -0.3f, 1e-40f, 0.2f, 1.f, 7.f, 1e30f}) {
     const auto angle = [x](float y) { return fast_atan2(y, x); };
     for (double high : {1e-30, 1.0, 20.0, 1e30}) {
+      if (x > 0 && high / x < 1e-30) continue;  // f32 has no such angles
       EXPECT_LT(worst_error(-high, high, angle, [x](double y) { return std::atan2(y, static_cast<double>(x)); }), 1e-7)
           << x;
     }

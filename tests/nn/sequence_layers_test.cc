@@ -132,7 +132,7 @@ TEST_F(SequenceLayersTest, RecurrentNetsHavePyTorchsParametersAndRules) {
   on_devices(lstm)(random({2, 1, 5}));
   EXPECT_EQ(lstm.named_parameters()[0].second.shape(), (Shape{12, 5}));  // inferred
   EXPECT_EQ(lstm.named_parameters()[8].second.shape(), (Shape{12, 6}));
-  EXPECT_ERROR(lstm(random({2, 5})), "lstm: input is [2, 5] f32 on cpu:0, expected 3 axes (T, N, features)");
+  EXPECT_ERROR(lstm(random({5})), "lstm: input is [5] f32 on cpu:0, expected 3 axes (T, N, features)");
   EXPECT_ERROR(lstm(random({2, 1, 5}), {random({1, 1, 3}), {}}),
                "lstm: state is [1, 1, 3] f32 on cpu:0, expected [4, 1, 3]");
   EXPECT_ERROR(lstm(random({2, 1, 4})), "lstm: input is [2, 1, 4]");

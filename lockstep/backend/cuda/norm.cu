@@ -93,7 +93,7 @@ class CudaNorm final : public NormKernels {
       using C = Compute<decltype(zero)>;
       const auto channels = static_cast<unsigned>(call.running_mean.numel());
       // Counted before all blocks of the next kernel read it.
-      launch(count_batch_kernel, 1, dim3(1), 0, cuda_context(context).stream(), call.batches.as<std::int64_t>());
+      launch(count_batch_kernel, dim3(1), dim3(1), 0, cuda_context(context).stream(), call.batches.as<std::int64_t>());
       launch(commit_kernel<C>, blocks_for(channels), dim3(kThreads), 0, cuda_context(context).stream(),
              call.stats.mean.as<C>(), call.stats.m2.as<C>(), call.momentum, static_cast<double>(call.stats.n - 1),
              call.running_mean.as<C>(), call.running_var.as<C>(), call.batches.as<std::int64_t>(), channels);
