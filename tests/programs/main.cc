@@ -10,10 +10,14 @@
 
 int main(int argc, char** argv) try {
   const std::map<std::string, std::function<void(const std::filesystem::path&)>> all = {
-      {"image_classifier", programs::image_classifier}, {"fine_tuning", programs::fine_tuning},
-      {"text_model", programs::text_model},             {"gan", programs::gan},
-      {"resumed_ranks", programs::resumed_ranks},       {"several_heads", programs::several_heads},
-      {"own_function", programs::own_function},         {"own_optimizer", programs::own_optimizer},
+      {"image_classifier", programs::image_classifier},
+      {"fine_tuning", programs::fine_tuning},
+      {"text_model", programs::text_model},
+      {"gan", programs::gan},
+      {"resumed_ranks", programs::resumed_ranks},
+      {"several_heads", programs::several_heads},
+      {"own_function", programs::own_function},
+      {"own_optimizer", programs::own_optimizer},
       {"server", programs::server}};
   if (argc != 3 || !all.contains(argv[1])) return 2;
   std::filesystem::remove_all(argv[2]);

@@ -9,7 +9,11 @@ using namespace lockstep;
 struct Clip : Function {  // its gradient passes where the input is at most twice the limit
   SavedTensor x;
   double limit = 0;
-  Tensor forward(const Tensor& in, double at) { x = in; limit = at; return clamp(in, -at, at); }
+  Tensor forward(const Tensor& in, double at) {
+    x = in;
+    limit = at;
+    return clamp(in, -at, at);
+  }
   Tensor backward(const Tensor& dy) { return dy * le(abs(x.get()), 2 * limit).to(DType::f32); }
 };
 // program ends
@@ -22,5 +26,6 @@ void programs::own_function(const std::filesystem::path&) {
   // program ends
   sum(y).backward();
   check(y.to_vector<float>() == std::vector<float>{-1, -1, 0.5F, 1}, "clip: found {}", y.str());
-  check(h.grad().to_vector<float>() == std::vector<float>{0, 1, 1, 0}, "the gradient of clip: found {}", h.grad().str());
+  check(h.grad().to_vector<float>() == std::vector<float>{0, 1, 1, 0}, "the gradient of clip: found {}",
+        h.grad().str());
 }

@@ -8,7 +8,7 @@ using namespace lockstep;
 struct ImageBranch : Module {
   Conv2d& conv = make<Conv2d>("conv", 1, 8, 3);
   BatchNorm2d& norm = make<BatchNorm2d>("norm");
-  Tensor forward(const Tensor& x) override { return flatten(max_pool2d(relu(norm(conv(x))), {2, 2})); }
+  Tensor forward(const Tensor& x) override { return flatten(max_pool2d(relu(norm(conv(x))), {2, 2}), 1); }
 };
 
 // program begins
@@ -27,7 +27,7 @@ struct Heads : ModuleOf<Heads> {
 
 void programs::several_heads(const std::filesystem::path&) {
   const TensorDataset train({randn({32, 1, 8, 8}, {.seed = 1}), randn({32, 10}, {.seed = 2}),
-                             arange(32) - 5 * (arange(32) / 5), rand({32, 1}, {.seed = 3})});
+                             repeat(arange(5), {7}).narrow(0, 0, 32), rand({32, 1}, {.seed = 3})});
   double last_age = 0;
   // program begins
   Heads net;
@@ -38,7 +38,10 @@ void programs::several_heads(const std::filesystem::path&) {
   options.forward = [&](const Example& b) -> BatchOutputs {
     const auto [kind, age, again] = net(b[0], b[1]);
     const Tensor k = cross_entropy(kind, b[2]), a = smooth_l1_loss(age, b[3]), r = mse_loss(again, b[1]);
-    return {.loss = k + 0.3 * a + 0.1 * r, .outputs = kind, .targets = b[2], .log = {{"kind", k}, {"age", a}, {"again", r}}};
+    return {.loss = k + 0.3 * a + 0.1 * r,
+            .outputs = kind,
+            .targets = b[2],
+            .log = {{"kind", k}, {"age", a}, {"again", r}}};
   };
   options.recipe = {{"loss", "kind + 0.3 age + 0.1 again"}};
   Trainer trainer(net, adamw, train, train, options);
