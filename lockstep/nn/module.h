@@ -70,7 +70,7 @@ class Module {
   // A tensor that the module can take: x, or a copy on the module's device if x is a whole tensor in host memory and
   // the module has parameters. On several devices it throws while gradients are recorded, because such a batch must be
   // cut, and otherwise returns a copy on the first one. Throws where DistributedDataParallel has the model, too.
-  Tensor placed(const Tensor& x) const;
+  virtual Tensor placed(const Tensor& x) const;
 
   // Gives all parameters and buffers their initial values, the same on all devices. Parameters of unknown shape are
   // initialized in the first forward pass. An error names the parameter and changes nothing. Without devices: where the

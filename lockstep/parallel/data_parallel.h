@@ -46,6 +46,9 @@ class DataParallel : public Module {
     }
   }
 
+  // It cuts its inputs itself.
+  Tensor placed(const Tensor& x) const override { return x; }
+
   M& module() { return module_; }
   const std::vector<Device>& devices() const { return devices_; }
 

@@ -35,9 +35,10 @@ std::string alone() {
 }
 
 TEST(TrainerPlaces, TheModelKnowsItsDevices) {
+  const std::string expected = alone();
   Runtime runtime({.cpu_devices = 3, .threads_per_shard = 1});
   const Trained plain = train(small_net(), short_run());
-  EXPECT_EQ(plain.weights, alone());
+  EXPECT_EQ(plain.weights, expected);
   EXPECT_EQ(plain.init, "\"default\"");
   TrainerOptions named = short_run();
   named.recipe = {{"init", "of the network"}};

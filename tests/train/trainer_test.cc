@@ -490,7 +490,6 @@ TEST(TrainerOptions, AreChecked) {
     Trainer(job.net, *job.adam, data, nullptr, options);
   };
   auto data = random_pictures(4, 1);
-  EXPECT_ERROR(make({}, data), "no devices");
   EXPECT_ERROR(make({.devices = job.runtime.devices(), .epochs = -1}, data), "epochs -1");
   EXPECT_ERROR(make({.devices = job.runtime.devices(), .batch_size = 0}, data), "batch size 0");
   EXPECT_ERROR(make({.devices = job.runtime.devices()}, random_pictures(0, 1)), "the data set is empty");
