@@ -13,8 +13,8 @@
 
 namespace LOCKSTEP_API lockstep {
 
-// Padding that keeps the extents of the input (PyTorch's padding = 'same'), for a stride of 1. Where the kernel needs an
-// odd number of zeros, one more is after the input than before it.
+// Padding that keeps the extents of the input (PyTorch's padding = 'same'), for a stride of 1. Where the kernel needs
+// an odd number of zeros, one more is after the input than before it.
 //
 //   Tensor y = conv2d(x, w, {}, {.padding = kSame});
 inline constexpr std::int64_t kSame = std::numeric_limits<std::int64_t>::min();

@@ -111,8 +111,8 @@ Tensor soft_margin_loss(const Tensor& x, const Tensor& target, const LossOptions
 
 // Of [N, C], or [C]: the mean over the classes of binary cross entropy of logits. The weight is one for each class.
 Tensor multilabel_soft_margin_loss(const Tensor& x, const Tensor& target, const ProbabilityLossOptions& options = {});
-// Sums max(0, 1 - (x[label] - x[i])) over a sample's labels and the classes i that are none, and divides by C. Labels are
-// i64 of x's shape, [N, C] or [C]; those before the first negative one count.
+// Sums max(0, 1 - (x[label] - x[i])) over a sample's labels and the classes i that are none, and divides by C. Labels
+// are i64 of x's shape, [N, C] or [C]; those before the first negative one count.
 Tensor multilabel_margin_loss(const Tensor& x, const Tensor& labels, const LossOptions& options = {});
 struct MultiMarginLossOptions {
   int p = 1;  // or 2

@@ -17,8 +17,8 @@ struct UnfoldOptions {
   HeightWidth stride = 1;
 };
 
-// The window of a convolution at each of its L positions, as a column: [N, C, H, W] -> [N, C KH KW, L]. An input without
-// a batch, [C, H, W], has a result without one.
+// The window of a convolution at each of its L positions, as a column: [N, C, H, W] -> [N, C KH KW, L]. An input
+// without a batch, [C, H, W], has a result without one.
 Tensor unfold(const Tensor& x, const UnfoldOptions& options);
 // Adds columns to images of the given extents where unfold() takes them from: [N, C KH KW, L] -> [N, C, H, W].
 Tensor fold(const Tensor& x, HeightWidth output_size, const UnfoldOptions& options);

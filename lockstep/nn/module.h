@@ -123,8 +123,8 @@ class Module {
   //   net.replace("fc", Linear(512, 5));
   //
   // A module of the same class takes the old one's place in memory, so references to it stay. One of another class
-  // takes the place of a child of a Sequential or of a ModuleSlot (nn/module_slot.h); elsewhere it is an error, because the parent's
-  // class names the child's. The new parameters begin where the others are. Throws if an optimizer or
+  // takes the place of a child of a Sequential or of a ModuleSlot (nn/module_slot.h); elsewhere it is an error, because
+  // the parent's class names the child's. The new parameters begin where the others are. Throws if an optimizer or
   // DistributedDataParallel has parameters of the old module: replace it first.
   template <std::derived_from<Module> M>
   M& replace(std::string_view path, M with) {

@@ -7,10 +7,10 @@
 #include <optional>
 
 #include "lockstep/device/device.h"
+#include "lockstep/nn/module.h"
 
 namespace lockstep {
 
-class Module;
 struct DefaultModel;
 
 // A module's place in its tree. It moves along with the module, and its end tells children and parameters that the

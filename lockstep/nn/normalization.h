@@ -23,7 +23,8 @@ class LayerNorm : public Module {
  public:
   using Options = LayerNormOptions;
   explicit LayerNorm(LayerNormOptions options);
-  // The last extent, or a Shape of several: LayerNorm(512), LayerNorm(Shape{16, 32}). Templates, so that braces are options.
+  // The last extent, or a Shape of several: LayerNorm(512), LayerNorm(Shape{16, 32}). Templates, so that braces are
+  // options.
   template <std::integral N>
   explicit LayerNorm(N features, LayerNormOptions more = {})
       : LayerNorm(Shape{static_cast<std::int64_t>(features)}, more) {}
@@ -54,7 +55,8 @@ class RMSNorm : public Module {
  public:
   using Options = RMSNormOptions;
   explicit RMSNorm(RMSNormOptions options);
-  // The last extent, or a Shape of several: RMSNorm(512), RMSNorm(Shape{16, 32}). Templates, so that braces are options.
+  // The last extent, or a Shape of several: RMSNorm(512), RMSNorm(Shape{16, 32}). Templates, so that braces are
+  // options.
   template <std::integral N>
   explicit RMSNorm(N features, RMSNormOptions more = {}) : RMSNorm(Shape{static_cast<std::int64_t>(features)}, more) {}
   template <std::same_as<Shape> S>

@@ -1,5 +1,6 @@
-// Recurrent layers: LSTM, GRU, and RNN. A call takes an initial state and returns the state after the last step. An input
-// without a batch, [T, input], has states [layers * directions, H] and outputs without one. Cells compute one step.
+// Recurrent layers: LSTM, GRU, and RNN. A call takes an initial state and returns the state after the last step. An
+// input without a batch, [T, input], has states [layers * directions, H] and outputs without one. Cells compute one
+// step.
 #pragma once
 
 #include <cstdint>

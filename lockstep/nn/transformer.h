@@ -95,8 +95,8 @@ struct TransformerDecoderMasks {
 using TransformerDecoderLayerOptions = TransformerEncoderLayerOptions;
 
 // Self-attention, attention to the memory, and a feed-forward network of two linear layers, each with dropout, a
-// residual connection, and a layer norm. Names of parameters are PyTorch's: self_attn, multihead_attn, linear1, linear2,
-// norm1, norm2, norm3.
+// residual connection, and a layer norm. Names of parameters are PyTorch's: self_attn, multihead_attn, linear1,
+// linear2, norm1, norm2, norm3.
 class TransformerDecoderLayer : public Module {
  public:
   using Options = TransformerDecoderLayerOptions;

@@ -12,9 +12,10 @@
 
 namespace LOCKSTEP_API lockstep {
 
-// Wraps a model that is on these devices; without them, wherever it is. The wrapper is a module with the model's parameters, names (no
-// `module.` prefix), and mode. It makes no clones, because each parameter already has a replica on each device. The
-// model's forward() runs once for each shard, on tensors of that shard alone, as it would on one replica.
+// Wraps a model that is on these devices; without them, wherever it is. The wrapper is a module with the model's
+// parameters, names (no `module.` prefix), and mode. It makes no clones, because each parameter already has a replica
+// on each device. The model's forward() runs once for each shard, on tensors of that shard alone, as it would on one
+// replica.
 template <typename M = Module>
 class DataParallel : public Module {
  public:

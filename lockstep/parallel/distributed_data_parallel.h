@@ -99,8 +99,9 @@ class DistributedModel : public BatchSplitter {
 template <typename M = Module>
 class DistributedDataParallel : public DistributedModel {
  public:
-  // Collective. Places the model on the devices if nobody did. Compares the recipe and the names, shapes, and types of parameters and buffers over all ranks; an error
-  // names the first difference. Then copies rank 0's values to all ranks.
+  // Collective. Places the model on the devices if nobody did. Compares the recipe and the names, shapes, and types of
+  // parameters and buffers over all ranks; an error names the first difference. Then copies rank 0's values to all
+  // ranks.
   DistributedDataParallel(M& module, const std::vector<Device>& devices,
                           const std::shared_ptr<Communicator>& communicator, const DistributedOptions& options = {})
       : DistributedModel(module, devices, communicator, options), module_(module) {}

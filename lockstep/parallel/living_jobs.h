@@ -3,9 +3,10 @@
 
 #include <memory>
 
+#include "lockstep/parallel/communicator.h"
+
 namespace lockstep {
 
-class Communicator;
 class Engine;
 
 // While it lives, the Job whose devices have this engine is one of the process's. Each Job has one until it is closed.

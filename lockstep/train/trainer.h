@@ -56,8 +56,8 @@ struct WatchOptions {
 struct TrainerOptions {
   // The devices of this process. Empty: the model's.
   std::vector<Device> devices{};
-  // Joins these ranks. Not set: those of the Job that the devices belong to; without a Job, this process is alone. Null:
-  // it is alone on purpose, beside a Job.
+  // Joins these ranks. Not set: those of the Job that the devices belong to; without a Job, this process is alone.
+  // Null: it is alone on purpose, beside a Job.
   std::optional<std::shared_ptr<Communicator>> communicator{};
   // `split.shards` is V of the recipe: the number of shards that each micro-batch is cut into, at least one for each
   // device of all ranks. 0: on CPUs default_shards(batch_size / accumulate), so the bits do not depend on the devices;
