@@ -2,6 +2,7 @@
 // and two losses. One loss needs the labels inside the model. The net learns to tell strokes of three directions apart.
 // Two devices give the weights of one.
 #include <fmt/core.h>
+#include <lockstep/autograd/creation.h>
 #include <lockstep/checkpoint/weights.h>
 #include <lockstep/nn/conv.h>
 #include <lockstep/nn/initializers.h>
@@ -32,7 +33,7 @@ struct Strokes : Dataset {
       const std::size_t y = row + (direction == 0 ? 2 : s), x = column + (direction == 1 ? 2 : s);
       picture[std::min<std::size_t>(y, 7) * 8 + std::min<std::size_t>(x, 7)] = 1;
     }
-    return {Tensor::from(picture, {1, 8, 8}), Tensor::from(std::vector{direction}, {})};
+    return {Tensor::from(picture, {1, 8, 8}), tensor(direction)};
   }
 };
 
@@ -96,9 +97,9 @@ struct CapsuleNet : Module {
 std::string train(int count, bool speaks) {
   Runtime runtime({.cpu_devices = count});
   CapsuleNet net;
-  net.initialize(Xavier{}, runtime.devices());
+  net.initialize(Xavier{});
   Adam adam(net.parameters(), {.lr = 0.01});
-  TrainerOptions options{.devices = runtime.devices(), .split = {.shards = 2}, .batch_size = 32, .epochs = 10};
+  TrainerOptions options{.split = {.shards = 2}, .batch_size = 32, .epochs = 10};
   options.forward = [&](const Example& batch) { return net.learn(batch[0], batch[1]); };
   Trainer trainer(net, adam, Strokes(1, 512), Strokes(2, 256), options);
   trainer.on_epoch = [&](const EpochReport& e) {

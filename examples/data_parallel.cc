@@ -4,7 +4,6 @@
 #include <fmt/core.h>
 #include <lockstep/data/data_loader.h>
 #include <lockstep/data/random_dataset.h>
-#include <lockstep/nn/initializers.h>
 #include <lockstep/nn/linear.h>
 #include <lockstep/nn/module.h>
 #include <lockstep/parallel/data_parallel.h>
@@ -18,7 +17,7 @@ namespace {
 constexpr std::int64_t kInputs = 5, kOutputs = 2, kBatchSize = 30, kExamples = 100;
 
 struct Model : Module {
-  Linear& fc = make<Linear>("fc", {.in_features = kInputs, .out_features = kOutputs});
+  Linear& fc = make<Linear>("fc", kInputs, kOutputs);
   Tensor forward(const Tensor& x) override {
     Tensor y = fc(x);
     fmt::print("In Model: input size {} output size {}\n", x.shape(), y.shape());
@@ -35,10 +34,8 @@ int main(int argc, char** argv) try {
   if (const auto status = parse(app, argc, argv)) return *status;
 
   Runtime runtime(options.runtime());
-  const std::vector<Device>& devices = runtime.devices();
   Model model;
-  model.initialize(Xavier{}, devices);
-  DataParallel parallel(model, devices);
+  DataParallel parallel(model);
   fmt::print("{}\n", str(parallel));
 
   DataLoader loader(RandomDataset({.examples = kExamples, .length = kInputs}),

@@ -11,7 +11,6 @@
 #include <lockstep/data/random_dataset.h>
 #include <lockstep/launch/launch_environment.h>
 #include <lockstep/launch/spawn.h>
-#include <lockstep/nn/initializers.h>
 #include <lockstep/nn/linear.h>
 #include <lockstep/optim/optimizer.h>
 #include <lockstep/optim/sgd.h>
@@ -30,7 +29,7 @@ struct Options : DeviceOptions {
 
 // 2,048 examples of 20 random inputs and a random output.
 MapDataset load_train_set() {
-  auto split = [](const Example& row, RandomKey) { return Example{row[0].narrow(0, 20), row[0].narrow(20, 1)}; };
+  auto split = [](const Example& row, RandomKey) { return Example{row[0].narrow(0, 0, 20), row[0].narrow(0, 20, 1)}; };
   const RandomDatasetOptions rows{.examples = 2048, .length = 21};
   return {RandomDataset(rows), split};
 }
@@ -52,7 +51,7 @@ struct Trainer {
     fmt::print("[{}] Epoch {} | Batchsize: {} | Steps: {}\n", device, epoch, last - first, train_data.size());
     std::fflush(stdout);
     train_data.set_epoch(epoch);  // another order
-    for (auto [source, targets] : model.batches(train_data)) run_batch(source, targets);
+    for (auto [source, targets] : train_data.on(model)) run_batch(source, targets);
   }
 
   // The inner model's names: no `module.` before them.
@@ -74,9 +73,8 @@ struct Trainer {
 void run(const Options& options) {
   Job job({.runtime = options.list.empty() ? RuntimeOptions{.cpu_devices = 1} : options.runtime(),
            .devices = options.list});
-  Linear model({.in_features = 20, .out_features = 1});
-  model.initialize(Uniform(0.2), job.devices());
-  DistributedDataParallel ddp(model, job);
+  Linear model(20, 1);
+  DistributedDataParallel ddp(model);
   Sgd optimizer(model.parameters(), {.lr = 1e-3});
   // The batches of all ranks together: each rank loads its rows of them.
   DataLoader train_data(load_train_set(), {.batch_size = options.batch_size * job.world_size(), .shuffle = true});

@@ -8,6 +8,7 @@
 #include <lockstep/data/head_dataset.h>
 #include <lockstep/models/resnet.h>
 #include <lockstep/optim/sgd.h>
+#include <lockstep/parallel/batches.h>
 #include <lockstep/parallel/split.h>
 #include <lockstep/train/evaluate.h>
 #include <lockstep/train/plot.h>
@@ -81,8 +82,7 @@ void train(Runtime& runtime, Module& net, const std::vector<Device>& devices, st
   for (int epoch = 1; epoch <= o.epochs; ++epoch) {
     const auto begin = std::chrono::steady_clock::now();
     std::vector<Tensor> losses;  // read after the epoch, so that no step waits
-    for (Example& batch : train_loader) {
-      const Tensor x = split_and_load(batch[0], devices), labels = split_and_load(batch[1], devices);
+    for (auto [x, labels] : train_loader.on(net)) {
       const Tensor loss = cross_entropy(net(x), labels);
       losses.push_back(loss.detach() * static_cast<double>(x.size(0)));
       loss.backward();
@@ -92,7 +92,7 @@ void train(Runtime& runtime, Module& net, const std::vector<Device>& devices, st
     const std::chrono::duration<double> time = std::chrono::steady_clock::now() - begin;
     seconds += time.count();
 
-    const Accuracy accuracy = evaluate(net, test_loader, {.devices = devices});
+    const Accuracy accuracy = evaluate(net, test_loader);
     double loss = 0;
     for (const Tensor& of_batch : losses) loss += of_batch.item();
     epochs.push_back({.epoch = epoch,

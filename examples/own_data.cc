@@ -1,9 +1,9 @@
 #include <fmt/core.h>
-#include <lockstep/nn/initializers.h>
+#include <lockstep/autograd/creation.h>
 #include <lockstep/nn/linear.h>
 #include <lockstep/nn/module.h>
 #include <lockstep/optim/sgd.h>
-#include <lockstep/parallel/split.h>
+#include <lockstep/parallel/batches.h>
 #include <lockstep/runtime/runtime.h>
 #include <lockstep/train/evaluate.h>
 
@@ -17,30 +17,24 @@ struct Circle : Dataset {
   Example get(std::int64_t i) const override {
     RandomKey key = random_key(seed, {static_cast<std::uint64_t>(i)});
     double x = 2 * random_uniform(key, 0) - 1, y = 2 * random_uniform(key, 1) - 1;
-    std::vector<float> point{static_cast<float>(x), static_cast<float>(y)};
-    std::vector<std::int64_t> label{x * x + y * y < 0.6366};
-    return {Tensor::from(point, {2}), Tensor::from(label, {})};
+    return {tensor({x, y}), tensor(x * x + y * y < 0.6366 ? 1 : 0)};
   }
 };
 
 struct Net : Module {
-  Linear& hidden = make<Linear>("hidden", {.out_features = 64});
-  Linear& out = make<Linear>("out", {.out_features = 2});
+  Linear& hidden = make<Linear>("hidden", 2, 64);
+  Linear& out = make<Linear>("out", 64, 2);
   Tensor forward(const Tensor& x) override { return out(relu(hidden(x))); }
 };
 
 int main() {
-  Runtime runtime({.devices = 2});
-  const std::vector<Device>& devices = runtime.devices();
   Net net;
-  net.initialize(Xavier{}, devices);  // the same weights on all devices
   Sgd sgd(net.parameters(), {.lr = 0.5});
   DataLoader loader(Circle(1), {.batch_size = 64, .shuffle = true}), test_loader(Circle(2), {.batch_size = 64});
   for (int epoch = 1; epoch <= 10; ++epoch)
-    for (Example& batch : loader) {
-      Tensor x = split_and_load(batch[0], devices), labels = split_and_load(batch[1], devices);
-      cross_entropy(net(x), labels).backward();  // on all devices at once
+    for (auto [x, labels] : loader.on(net)) {    // where the model is
+      cross_entropy(net(x), labels).backward();  // on all of its devices at once
       sgd.step();                                // updates every replica
     }
-  fmt::print("test accuracy {:.3f} on {}\n", evaluate(net, test_loader, {.devices = devices}).value(), str(devices));
+  fmt::print("test accuracy {:.3f} on {}\n", evaluate(net, test_loader).value(), str(net.devices()));
 }

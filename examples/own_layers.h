@@ -14,19 +14,17 @@ using namespace lockstep;
 struct SwiGLU : Module {
   Linear &w1, &w2, &w3;
   SwiGLU(std::int64_t dim, std::int64_t hidden)
-      : w1(make<Linear>("w1", {.in_features = dim, .out_features = hidden, .bias = false})),
-        w2(make<Linear>("w2", {.in_features = hidden, .out_features = dim, .bias = false})),
-        w3(make<Linear>("w3", {.in_features = dim, .out_features = hidden, .bias = false})) {}
+      : w1(make<Linear>("w1", dim, hidden, {.bias = false})), w2(make<Linear>("w2", hidden, dim, {.bias = false})),
+        w3(make<Linear>("w3", dim, hidden, {.bias = false})) {}
   Tensor forward(const Tensor& x) override { return w2(silu(w1(x)) * w3(x)); }
 };
 
 // A gate chooses between what a layer computes and what it was given (Srivastava et al. 2015).
 struct Highway : Module {
   Linear &plain, &gate;
-  Parameter gate_bias;
+  const Parameter gate_bias;
   explicit Highway(std::int64_t dim)
-      : plain(make<Linear>("plain", {.in_features = dim, .out_features = dim})),
-        gate(make<Linear>("gate", {.in_features = dim, .out_features = dim, .bias = false})),
+      : plain(make<Linear>("plain", dim, dim)), gate(make<Linear>("gate", dim, dim, {.bias = false})),
         gate_bias(add_parameter("gate_bias", {.shape = {dim}, .initializer = Constant{-2}})) {}
   Tensor forward(const Tensor& x) override {
     Tensor t = sigmoid(gate(x) + gate_bias);
@@ -38,8 +36,8 @@ struct Highway : Module {
 struct SqueezeExcite : Module {
   Linear &fc1, &fc2;
   SqueezeExcite(std::int64_t channels, std::int64_t reduction)
-      : fc1(make<Linear>("fc1", {.in_features = channels, .out_features = channels / reduction})),
-        fc2(make<Linear>("fc2", {.in_features = channels / reduction, .out_features = channels})) {}
+      : fc1(make<Linear>("fc1", channels, channels / reduction)),
+        fc2(make<Linear>("fc2", channels / reduction, channels)) {}
   Tensor forward(const Tensor& x) override {
     Tensor s = mean(x, {2, 3});
     s = sigmoid(fc2(relu(fc1(s))));

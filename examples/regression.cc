@@ -2,6 +2,7 @@
 //
 //   regression [FOLDER]   writes a log, a plot, and a timeline of the first two epochs to FOLDER
 #include <fmt/core.h>
+#include <lockstep/autograd/creation.h>
 #include <lockstep/nn/initializers.h>
 #include <lockstep/nn/linear.h>
 #include <lockstep/nn/module.h>
@@ -24,14 +25,13 @@ struct Saddle : Dataset {
     const RandomKey key = random_key(seed, {static_cast<std::uint64_t>(i)});
     const double x = 2 * random_uniform(key, 0) - 1, y = 2 * random_uniform(key, 1) - 1;
     const double z = x * y + 0.01 * random_normal(key, 2);
-    return {Tensor::from(std::vector{static_cast<float>(x), static_cast<float>(y)}, {2}),
-            Tensor::from(std::vector{static_cast<float>(z)}, {1})};
+    return {tensor({x, y}), tensor({z})};
   }
 };
 
 struct Net : Module {
-  Linear hidden{{.out_features = 32}}, out{{.out_features = 1}};
-  Net() { add("hidden", hidden), add("out", out); }
+  Linear& hidden = make<Linear>("hidden", 2, 32);
+  Linear& out = make<Linear>("out", 32, 1);
   Tensor forward(const Tensor& x) override { return out(tanh(hidden(x))); }
 };
 
@@ -39,11 +39,10 @@ int main(int argc, char** argv) {
   const std::filesystem::path folder = argc > 1 ? argv[1] : "";
   Runtime runtime({.cpu_devices = 2});
   Net net;
-  net.initialize(Xavier{}, runtime.devices());
+  net.initialize(Xavier{});
   Adam adam(net.parameters(), {.lr = 0.01});
   Trainer trainer(net, adam, Saddle(1), Saddle(2),
-                  {.devices = runtime.devices(),
-                   .batch_size = 64,
+                  {.batch_size = 64,
                    .epochs = 20,
                    .loss = [](const Tensor& z, const Tensor& target) { return mse_loss(z, target); },
                    .metrics = {metrics::mean_absolute_error()},

@@ -1,14 +1,18 @@
 // lockstep graph: draws the tasks of one training step and their dependencies.
 #include <fmt/ranges.h>
+#include <sys/wait.h>
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <map>
+#include <memory>
 #include <set>
 
 #include "commands.h"
-#include "graphviz.h"
 #include "learning_task.h"
 #include "lockstep/autograd/tensor_impl.h"
 #include "lockstep/base/file.h"
@@ -140,6 +144,22 @@ TaskGraph capture_step(const GraphOptions& o, ToolJob& job) {
   };
   trainer.train();
   return recorder->graph();
+}
+
+std::string svg_of_dot(const std::string& dot) {
+  using File = std::unique_ptr<std::FILE, int (*)(std::FILE*)>;
+  const File in(std::tmpfile(), std::fclose), out(std::tmpfile(), std::fclose);
+  check(in && out && std::fputs(dot.c_str(), in.get()) >= 0 && std::fflush(in.get()) == 0,
+        "graph: cannot write a temporary file");
+  const int ended =
+      std::system(fmt::format("command -v dot > /dev/null || exit 127; exec dot -Tsvg /dev/fd/{} > /dev/fd/{}",
+                              fileno(in.get()), fileno(out.get()))
+                      .c_str());
+  check(!WIFEXITED(ended) || WEXITSTATUS(ended) != 127,
+        "Graphviz's program dot is not installed (Debian: apt-get install graphviz); a .dot file does not need it");
+  check(ended == 0, "Graphviz's program dot failed");
+  std::ifstream svg(fmt::format("/dev/fd/{}", fileno(out.get())));
+  return {std::istreambuf_iterator<char>(svg), {}};
 }
 
 int draw_graph(const GraphOptions& o) {

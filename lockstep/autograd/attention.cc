@@ -39,8 +39,7 @@ Tensor attention_weights(const Tensor& query, const Tensor& key, const Attention
   check(query.defined() && key.defined() && query.shape().dim() >= 2 && key.shape().dim() >= 2 &&
             query.size(-1) == key.size(-1) && query.size(-1) > 0,
         "attention: query {} and key {}, expected [.., L, E] and [.., S, E]", query, key);
-  check(options.dropout_p >= 0 && options.dropout_p < 1, "attention: dropout {}, expected at least 0 and below 1",
-        options.dropout_p);
+  check(options.dropout_p >= 0 && options.dropout_p <= 1, "attention: dropout {}, expected 0 to 1", options.dropout_p);
   const double scale = options.scale.value_or(1 / std::sqrt(static_cast<double>(query.size(-1))));
   Tensor scores = matmul(query * scale, transpose(key, -2, -1));
   const Shape shape = scores.shape();

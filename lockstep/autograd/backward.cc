@@ -5,6 +5,7 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <ranges>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -33,6 +34,15 @@ class BackwardWalk {
   explicit BackwardWalk(const BackwardOptions& options) : options_(options) {
     pass_.number = ++passes;
     pass_.sync = options.sync;
+    pass_.accumulates = options.share != 1 || !options.sync;
+    if (!options.inputs.set()) return;
+    check(!options.inputs.leaves().empty(), "backward: inputs is empty, expected the leaves that get gradients");
+    for (const Tensor& leaf : options.inputs.leaves()) {
+      const auto& meta = leaf->grad;
+      check(meta != nullptr, "backward: {} of inputs requires no gradient", leaf);
+      check(!meta->node, "backward: {} of inputs is a result with a history, expected a leaf or a parameter", leaf);
+      wanted_.insert(meta.get());
+    }
   }
 
   void add_root(const Tensor& root, const Tensor& seed) {
@@ -71,6 +81,7 @@ class BackwardWalk {
     const FailureScope scope(pass_.failures);
     // Consumers come before what they consume.
     std::ranges::sort(nodes_, std::greater(), [](const std::shared_ptr<Node>& node) { return node->order; });
+    if (!wanted_.empty()) prune();
     count_edges();
     for (auto& [edge, gradient] : roots_) gradient_of(edge).add(std::move(gradient));
     for (const auto& [edge, gradient] : roots_) {
@@ -93,6 +104,8 @@ class BackwardWalk {
     for (const auto& [leaf, visit] : leaves_) leaf->passed(pass_);
   } catch (...) {
     for (const auto& [leaf, visit] : leaves_) leaf->abandon(pass_);
+    // A later pass may need other gradients.
+    for (auto& [edge, target] : pruned_) edge->target = std::move(target);
     // A node whose backward function has run for some shards cannot run again for any shard.
     for (const auto& node : nodes_) {
       if (std::ranges::any_of(node->parts, [](const PartBackward& part) { return !part; })) node->clear();
@@ -103,6 +116,33 @@ class BackwardWalk {
  private:
   static bool is_cut(const Node& node) { return node.kind == Kind::cut && !node.mix; }
 
+  bool is_wanted(const GradMeta& leaf) const { return wanted_.empty() || wanted_.contains(&leaf); }
+
+  // Keeps the nodes on the way to a leaf of `inputs`. The edges of these nodes to others are cut, as if what they lead
+  // to needed no gradient.
+  void prune() {
+    std::unordered_set<const Node*> useful;
+    const auto leads = [&](const Edge& edge) {
+      if (!edge.target) return false;
+      return edge.target->node ? useful.contains(edge.target->node.get()) : is_wanted(*edge.target);
+    };
+    for (const auto& node : nodes_ | std::views::reverse) {
+      if (std::ranges::any_of(node->inputs, leads)) useful.insert(node.get());
+    }
+    std::erase_if(roots_, [&](const auto& root) { return !leads(root.first); });
+    check(!roots_.empty(), "backward: the loss depends on none of the {} tensors of inputs (the first is {})",
+          options_.inputs.leaves().size(), options_.inputs.leaves()[0]);
+    for (const auto& node : nodes_) {
+      if (!useful.contains(node.get())) gradients_.erase(node.get());
+    }
+    std::erase_if(nodes_, [&](const auto& node) { return !useful.contains(node.get()); });
+    for (const auto& node : nodes_) {
+      for (Edge& edge : node->inputs) {
+        if (edge.target && !leads(edge)) pruned_.emplace_back(&edge, std::exchange(edge.target, nullptr));
+      }
+    }
+  }
+
   // Finds the nodes and leaves that can be reached.
   void discover(const Edge& first) {
     std::vector<Edge> pending{first};
@@ -111,7 +151,7 @@ class BackwardWalk {
       pending.pop_back();
       if (!edge.target) continue;
       if (!edge.target->node) {
-        if (leaves_[edge.target].missing++ == 0) {
+        if (is_wanted(*edge.target) && leaves_[edge.target].missing++ == 0) {
           held_.emplace_back(edge.target->use, "backward: a parameter or leaf of this loss");
           edge.target->reached(pass_);
         }
@@ -324,6 +364,9 @@ class BackwardWalk {
   std::unordered_map<Node*, std::vector<Gradient>> gradients_;  // of outputs
   std::map<std::shared_ptr<GradMeta>, PendingLeaf> leaves_;
   std::deque<InUse::Scope> held_;  // of the leaves
+  // With BackwardOptions::inputs: these leaves, and the edges that were cut.
+  std::unordered_set<const GradMeta*> wanted_;
+  std::vector<std::pair<Edge*, std::shared_ptr<GradMeta>>> pruned_;
 };
 
 }  // namespace

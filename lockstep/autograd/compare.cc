@@ -1,6 +1,8 @@
 // Comparisons, where(), masked_fill(), and logical functions of masks.
 #include "lockstep/autograd/compare.h"
 
+#include <limits>
+
 #include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/lift.h"
 #include "lockstep/autograd/no_grad.h"
@@ -45,6 +47,11 @@ Tensor choose(std::string_view name, const Tensor& condition, const Tensor& a, c
   });
 }
 
+const Tensor& mask(std::string_view name, const Tensor& x) {
+  check(x.defined() && x.dtype() == DType::u8, "{}: {}, expected a mask (u8), as comparisons return", name, x);
+  return x;
+}
+
 Tensor holds(std::string_view name, const Tensor& x) { return compare(name, CompareOp::ne, x, 0); }
 
 }  // namespace
@@ -79,6 +86,23 @@ Tensor masked_fill(const Tensor& x, const Tensor& mask, double value) {
   return choose("masked_fill", mask, {}, x, value);
 }
 
+Tensor masked_fill(const Tensor& x, const Tensor& mask, const Tensor& value) {
+  check(x.defined() && value.defined(), "masked_fill: an input is undefined");
+  check(value.numel() == 1 && value.shape().dim() <= 1, "masked_fill: the value is {}, expected one element",
+        value.shape());
+  return choose("masked_fill", mask, value.shape().dim() == 0 ? value : value.reshape({}), x, 0);
+}
+
+Tensor isnan(const Tensor& x) { return compare("isnan", CompareOp::ne, x, x); }
+Tensor isinf(const Tensor& x) {
+  check(x.defined(), "isinf: undefined tensor");
+  return is_floating(x.dtype()) ? eq(abs(x.detach()), std::numeric_limits<double>::infinity()) : ne(x, x);
+}
+Tensor isfinite(const Tensor& x) {
+  check(x.defined(), "isfinite: undefined tensor");
+  return is_floating(x.dtype()) ? lt(abs(x.detach()), std::numeric_limits<double>::infinity()) : eq(x, x);
+}
+
 Tensor logical_and(const Tensor& a, const Tensor& b) {
   return where(holds("logical_and", a), holds("logical_and", b), 0.0);
 }
@@ -89,5 +113,11 @@ Tensor logical_xor(const Tensor& a, const Tensor& b) {
   return compare("logical_xor", CompareOp::ne, holds("logical_xor", a), holds("logical_xor", b));
 }
 Tensor logical_not(const Tensor& x) { return compare("logical_not", CompareOp::eq, x, 0); }
+
+Tensor operator&(const Tensor& a, const Tensor& b) { return logical_and(mask("operator &", a), mask("operator &", b)); }
+Tensor operator|(const Tensor& a, const Tensor& b) { return logical_or(mask("operator |", a), mask("operator |", b)); }
+Tensor operator^(const Tensor& a, const Tensor& b) { return logical_xor(mask("operator ^", a), mask("operator ^", b)); }
+Tensor operator~(const Tensor& x) { return logical_not(mask("operator ~", x)); }
+Tensor operator!(const Tensor& x) { return logical_not(mask("operator !", x)); }
 
 }  // namespace lockstep

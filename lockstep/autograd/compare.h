@@ -1,7 +1,10 @@
 // Comparisons and masks. A mask is u8, 1 where the comparison holds, without a history. Shapes broadcast as in NumPy.
 // NaN differs from everything.
 //
-//   Tensor correct = eq(argmax(logits, 1), labels);
+//   Tensor correct = logits.argmax(1) == labels, inside = (x > 0) & (x < 1);
+//
+// A mask is no truth value: `if (a == b)` and std::find() of a tensor do not compile. The number
+// (a == b).all().item<std::uint8_t>() tells whether all elements are equal, and waits.
 #pragma once
 
 #include "lockstep/autograd/tensor.h"
@@ -25,11 +28,40 @@ Tensor logical_and(const Tensor& a, const Tensor& b);
 Tensor logical_or(const Tensor& a, const Tensor& b);
 Tensor logical_xor(const Tensor& a, const Tensor& b);
 Tensor logical_not(const Tensor& x);
+inline Tensor operator==(const Tensor& a, const Tensor& b) { return eq(a, b); }
+inline Tensor operator!=(const Tensor& a, const Tensor& b) { return ne(a, b); }
+inline Tensor operator<(const Tensor& a, const Tensor& b) { return lt(a, b); }
+inline Tensor operator<=(const Tensor& a, const Tensor& b) { return le(a, b); }
+inline Tensor operator>(const Tensor& a, const Tensor& b) { return gt(a, b); }
+inline Tensor operator>=(const Tensor& a, const Tensor& b) { return ge(a, b); }
+inline Tensor operator==(const Tensor& a, double b) { return eq(a, b); }
+inline Tensor operator!=(const Tensor& a, double b) { return ne(a, b); }
+inline Tensor operator<(const Tensor& a, double b) { return lt(a, b); }
+inline Tensor operator<=(const Tensor& a, double b) { return le(a, b); }
+inline Tensor operator>(const Tensor& a, double b) { return gt(a, b); }
+inline Tensor operator>=(const Tensor& a, double b) { return ge(a, b); }
+inline Tensor operator==(double a, const Tensor& b) { return eq(b, a); }
+inline Tensor operator!=(double a, const Tensor& b) { return ne(b, a); }
+inline Tensor operator<(double a, const Tensor& b) { return gt(b, a); }
+inline Tensor operator<=(double a, const Tensor& b) { return ge(b, a); }
+inline Tensor operator>(double a, const Tensor& b) { return lt(b, a); }
+inline Tensor operator>=(double a, const Tensor& b) { return le(b, a); }
+// Of masks; u8 only, because PyTorch's operators on numbers work bit by bit.
+Tensor operator&(const Tensor& a, const Tensor& b);
+Tensor operator|(const Tensor& a, const Tensor& b);
+Tensor operator^(const Tensor& a, const Tensor& b);
+Tensor operator~(const Tensor& x);
+Tensor operator!(const Tensor& x);
 // condition ? a : b, element by element. The condition is u8; a and b have one type.
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);
 Tensor where(const Tensor& condition, const Tensor& a, double b);
 Tensor where(const Tensor& condition, double a, const Tensor& b);
-// `value` where the mask is not 0, x elsewhere.
+// Whether each element is NaN, infinite, or neither.
+Tensor isnan(const Tensor& x);
+Tensor isinf(const Tensor& x);
+Tensor isfinite(const Tensor& x);
+// `value` where the mask is not 0, x elsewhere. A tensor has one element.
+Tensor masked_fill(const Tensor& x, const Tensor& mask, const Tensor& value);
 Tensor masked_fill(const Tensor& x, const Tensor& mask, double value);
 
 }  // namespace lockstep

@@ -13,13 +13,38 @@
 namespace lockstep {
 namespace {
 
+// Whether x has no batch.
+bool is_one_image(const Tensor& x, int dims) { return x.defined() && x.shape().dim() == dims; }
+
 // Beside a half type, kernels read weights as f32. Weights that are computed, and not parameters, may be of half types.
 Tensor as_weight(const Tensor& x, const Tensor& w) {
   return w.defined() && x.defined() && is_half_dtype(w.dtype()) && is_half_dtype(x.dtype()) ? cast(w, DType::f32) : w;
 }
 
-Tensor convolution(std::string_view name, const Tensor& x, const Tensor& weight, const Tensor& bias_or_none,
-                   const Conv2dOptions& options) {
+// The options in numbers, and x with the zeros that they cannot say.
+struct PaddedInput {
+  Tensor x;
+  Conv2dOptions options;
+};
+
+PaddedInput padded_input(std::string_view name, const Tensor& x, const Tensor& w, Conv2dOptions o) {
+  std::vector<std::int64_t> more(4);
+  for (std::size_t i = 0; i < 2; ++i) {
+    if (o.padding[i] != kSame || !w.defined() || w.shape().dim() != 4) continue;
+    check(o.stride[i] == 1, "{}: stride {} with padding kSame, expected 1", name, o.stride[i]);
+    const std::int64_t zeros = o.dilation[i] * (w.size(2 + static_cast<int>(i)) - 1);
+    o.padding[i] = zeros / 2;
+    more[i == 0 ? 3 : 1] = zeros % 2;
+  }
+  const bool odd = more[1] > 0 || more[3] > 0;
+  return {odd ? pad(x, more) : x, o};
+}
+
+Tensor convolution(std::string_view name, const Tensor& input, const Tensor& weight, const Tensor& bias_or_none,
+                   const Conv2dOptions& given) {
+  const PaddedInput padded = padded_input(name, input, weight, given);
+  const Tensor& x = padded.x;
+  const Conv2dOptions& options = padded.options;
   const Tensor w = as_weight(x, weight), bias = as_weight(x, bias_or_none);
   const bool saves_x = w.requires_grad(), saves_w = x.requires_grad();
   return lift(name, place_rows(name, {x}, {w, bias}), {x, w, bias}, [&](const Arrays& in) -> Lifted {
@@ -47,10 +72,12 @@ Tensor convolution(std::string_view name, const Tensor& x, const Tensor& weight,
 }  // namespace
 
 Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv2dOptions& options) {
+  if (is_one_image(x, 3)) return squeeze(conv2d(unsqueeze(x, 0), w, bias, options), 0);
   return convolution("conv2d", x, w, bias, options);
 }
 
 Tensor conv1d(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv1dOptions& options) {
+  if (is_one_image(x, 2)) return squeeze(conv1d(unsqueeze(x, 0), w, bias, options), 0);
   check(x.defined() && x.shape().dim() == 3, "conv1d: input is {}, expected 3 axes (N, C, L)", x);
   check(w.defined() && w.shape().dim() == 3, "conv1d: weight is {}, expected 3 axes (O, C / groups, K)", w);
   // An image of one row.
@@ -95,6 +122,7 @@ Shape transposed_shape(const Tensor& x, const Tensor& w, const ConvTranspose2dOp
 }  // namespace
 
 Tensor conv_transpose2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvTranspose2dOptions& o) {
+  if (is_one_image(x, 3)) return squeeze(conv_transpose2d(unsqueeze(x, 0), weight, bias, o), 0);
   const Tensor w = as_weight(x, weight);
   const Shape whole = transposed_shape(x, w, o);
   const std::array<std::int64_t, 2> more{o.output_padding[0] / o.stride[0], o.output_padding[1] / o.stride[1]};
@@ -126,6 +154,46 @@ Tensor conv_transpose2d(const Tensor& x, const Tensor& weight, const Tensor& bia
   if (!bias.defined()) return y;
   check(bias.shape() == Shape{whole[1]}, "conv_transpose2d: bias is {}, expected [{}]", bias.shape(), whole[1]);
   return y + cast(bias, y.dtype()).reshape({whole[1], 1, 1});
+}
+
+Tensor conv_transpose1d(const Tensor& x, const Tensor& w, const Tensor& bias, const ConvTranspose1dOptions& options) {
+  if (is_one_image(x, 2)) return squeeze(conv_transpose1d(unsqueeze(x, 0), w, bias, options), 0);
+  check(x.defined() && x.shape().dim() == 3, "conv_transpose1d: input is {}, expected 3 axes (N, C, L)", x);
+  check(w.defined() && w.shape().dim() == 3, "conv_transpose1d: weight is {}, expected 3 axes (C, O / groups, K)", w);
+  const Tensor y = conv_transpose2d(unsqueeze(x, 2), unsqueeze(w, 2), bias,
+                                    {.stride = {1, options.stride},
+                                     .padding = {0, options.padding},
+                                     .output_padding = {0, options.output_padding},
+                                     .groups = options.groups,
+                                     .dilation = {1, options.dilation}});
+  return squeeze(y, 2);
+}
+
+Tensor conv3d(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv3dOptions& o) {
+  if (is_one_image(x, 4)) return squeeze(conv3d(unsqueeze(x, 0), w, bias, o), 0);
+  check(x.defined() && x.shape().dim() == 5, "conv3d: input is {}, expected 5 axes (N, C, D, H, W)", x);
+  check(w.defined() && w.shape().dim() == 5 && w.size(2) > 0,
+        "conv3d: weight is {}, expected 5 axes (O, C / groups, KD, KH, KW)", w);
+  check(o.stride[0] >= 1 && o.dilation[0] >= 1 && o.padding[0] >= 0,
+        "conv3d: stride {}, dilation {}, padding {}, expected at least 1, 1, 0", o.stride[0], o.dilation[0],
+        o.padding[0]);
+  const std::int64_t reach = x.size(2) + 2 * o.padding[0] - o.dilation[0] * (w.size(2) - 1) - 1;
+  check(reach >= 0, "conv3d: the kernel {} does not fit the padded input {}", w.shape(), x);
+  const std::int64_t depth = reach / o.stride[0] + 1;
+  const Tensor padded = pad(x, {0, 0, 0, 0, o.padding[0], o.padding[0]});
+  const Conv2dOptions options{.stride = o.stride.height_width(),
+                              .padding = o.padding.height_width(),
+                              .dilation = o.dilation.height_width(),
+                              .groups = o.groups};
+  Tensor y;
+  for (std::int64_t k = 0; k < w.size(2); ++k) {
+    const std::int64_t first = k * o.dilation[0];
+    const Tensor layers = slice(padded, 2, first, first + (depth - 1) * o.stride[0] + 1, o.stride[0]);
+    const Tensor images = flatten(permute(layers, {0, 2, 1, 3, 4}), 0, 1);  // [N D', C, H, W]
+    const Tensor part = convolution("conv3d", images, select(w, 2, k), k == 0 ? bias : Tensor(), options);
+    y = y.defined() ? y + part : part;
+  }
+  return permute(unflatten(y, 0, {x.size(0), depth}), {0, 2, 1, 3, 4});
 }
 
 }  // namespace lockstep

@@ -12,40 +12,10 @@
 namespace lockstep {
 namespace {
 
-template <typename T>
-T as_element(double value) {
-  if constexpr (is_half<T>) {
-    return T(static_cast<float>(value));
-  } else {
-    return static_cast<T>(value);
-  }
-}
-
-// Element i in plain order becomes value(i).
-template <typename Value>
-void fill_on_host(const Array& y, const Value& value) {
-  visit_dtype(y.dtype(), [&](auto zero) {
-    using T = decltype(zero);
-    for (std::int64_t i = 0; i < y.numel(); ++i) y.view().as<T>()[i] = as_element<T>(value(i));
-  });
-}
-
 void check_shape(std::string_view name, const Shape& shape) {
   for (std::int64_t extent : shape) {
     if (extent == kBatch) fail("{}: kBatch needs a batch: pass like(x)", name);
     check(extent >= 0, "{}: shape {} has a negative extent", name, shape.str());
-  }
-}
-
-Array allocate(const Shape& shape, DType dtype, Device device) {
-  return device.is_host() ? Array::host(shape, dtype) : ops::empty(shape, dtype, device);
-}
-
-void fill(const Array& y, double value) {
-  if (y.device().is_host()) {
-    fill_on_host(y, [&](std::int64_t) { return value; });
-  } else {
-    ops::fill_(y, value);
   }
 }
 
@@ -66,7 +36,7 @@ Tensor make_like(std::string_view name, const Shape& shape, const Like& like,
   const auto part = [&](std::int64_t samples, Device device) {
     Shape extents = shape;
     if (axis >= 0) extents[axis] = samples;
-    Array y = allocate(extents, like.dtype(), device);
+    Array y = ops::empty(extents, like.dtype(), device);
     make(y);
     return y;
   };
@@ -95,17 +65,17 @@ Tensor filled(std::string_view name, const Shape& shape, double value, const Ten
   check_shape(name, shape);
   const DType dtype = options.dtype.value_or(DType::f32);
   ops::check_holds(name, dtype, value);
-  const Array y = allocate(shape, dtype, options.device);
-  fill(y, value);
+  const Array y = ops::empty(shape, dtype, options.device);
+  ops::fill_(y, value);
   return y;
 }
 
 Tensor filled(std::string_view name, const Shape& shape, double value, const Like& like) {
   ops::check_holds(name, like.dtype(), value);
-  return make_like(name, shape, like, [value](const Array& y) { fill(y, value); });
+  return make_like(name, shape, like, [value](const Array& y) { ops::fill_(y, value); });
 }
 
-// Overwrites an array on a device with random numbers.
+// Overwrites an array with random numbers.
 using Draw = void (*)(const Array&, RandomKey);
 void draw_uniform(const Array& y, RandomKey key) { ops::uniform_(y, key, 0, 1); }
 void draw_normal(const Array& y, RandomKey key) { ops::normal_(y, key, 0, 1); }
@@ -114,8 +84,7 @@ void check_floating(std::string_view name, DType dtype) {
   check(is_floating(dtype), "{}: {} elements, expected a floating type", name, lockstep::name(dtype));
 }
 
-template <typename Value>
-Tensor random(std::string_view name, const Shape& shape, const RandomOptions& options, Draw draw, const Value& value) {
+Tensor random(std::string_view name, const Shape& shape, const RandomOptions& options, Draw draw) {
   check_shape(name, shape);
   check_floating(name, options.dtype);
   check(!options.seed || !options.key, "{}: a seed and a key are given, expected at most one of them", name);
@@ -127,30 +96,16 @@ Tensor random(std::string_view name, const Shape& shape, const RandomOptions& op
     key = options.key ? random_key(options.key->seed, {options.key->stream, hash_name(name)})
                       : ops::next_key(options.device, name);
   }
-  const Array y = allocate(shape, options.dtype, options.device);
-  if (options.device.is_host()) {
-    fill_on_host(y, [&](std::int64_t i) { return value(key, static_cast<std::uint64_t>(i)); });
-    return y;
-  }
   // The host makes them for devices of all kinds: the same bits.
-  const Device maker = state_of(options.device, name).host_visible_device();
-  if (maker == options.device) {
-    draw(y, key);
-    return y;
-  }
+  const Device maker = options.device.is_host() ? kHost : state_of(options.device, name).host_visible_device();
   const Array made = ops::empty(shape, options.dtype, maker);
   draw(made, key);
-  ops::copy_(made, y, {.non_blocking = true});
-  return y;
+  return ops::to_device(made, options.device, {.non_blocking = true});
 }
 
 Tensor random_like(std::string_view name, const Shape& shape, const Like& like, Draw draw) {
   check_floating(name, like.dtype());
   check(like.x().defined(), "{}: like an undefined tensor", name);
-  if (like.x().device().is_host()) {
-    fail("{}: like({}), but host memory has no random state: pass a seed, {}(shape, {{.seed = 1}})", name,
-         like.x().describe(), name);
-  }
   const int caller = ops::ShardScope::current();  // in per_shard(): that shard
   std::optional<RandomKey> once;                  // of replicas, which stay equal
   return make_like(name, shape, like, [&](const Array& y) {
@@ -169,6 +124,30 @@ Tensor random_like(std::string_view name, const Shape& shape, const Like& like, 
 
 }  // namespace
 
+TensorValues::TensorValues(std::initializer_list<TensorValues> list) {
+  const Shape inner = list.size() > 0 ? list.begin()->shape_ : Shape();
+  std::vector<std::int64_t> sizes{static_cast<std::int64_t>(list.size())};
+  sizes.insert(sizes.end(), inner.begin(), inner.end());
+  shape_ = Shape(sizes);
+  bool floating = list.size() == 0, whole = false;
+  for (const TensorValues& v : list) {
+    check(v.shape_ == inner, "tensor: lists of shapes {} and {} beside each other, expected equal ones", inner,
+          v.shape_);
+    floating = floating || v.dtype_ == DType::f32;
+    whole = whole || v.dtype_ == DType::i64;
+    numbers_.insert(numbers_.end(), v.numbers_.begin(), v.numbers_.end());
+    whole_.insert(whole_.end(), v.whole_.begin(), v.whole_.end());
+  }
+  dtype_ = floating ? DType::f32 : whole ? DType::i64 : DType::u8;
+}
+
+Tensor tensor(const TensorValues& values, const TensorOptions& options) {
+  TensorOptions chosen = options;
+  if (!chosen.dtype) chosen.dtype = values.dtype_;
+  if (values.dtype_ == DType::f32) return Tensor::from(values.numbers_, values.shape_, chosen);
+  return Tensor::from(values.whole_, values.shape_, chosen);
+}
+
 Tensor full(const Shape& shape, double value, const TensorOptions& options) {
   return filled("full", shape, value, options);
 }
@@ -178,12 +157,8 @@ Tensor zeros(const Shape& shape, const Like& like) { return filled("zeros", shap
 Tensor ones(const Shape& shape, const TensorOptions& options) { return filled("ones", shape, 1, options); }
 Tensor ones(const Shape& shape, const Like& like) { return filled("ones", shape, 1, like); }
 
-Tensor rand(const Shape& shape, const RandomOptions& options) {
-  return random("rand", shape, options, draw_uniform, random_uniform);
-}
-Tensor randn(const Shape& shape, const RandomOptions& options) {
-  return random("randn", shape, options, draw_normal, random_normal);
-}
+Tensor rand(const Shape& shape, const RandomOptions& options) { return random("rand", shape, options, draw_uniform); }
+Tensor randn(const Shape& shape, const RandomOptions& options) { return random("randn", shape, options, draw_normal); }
 Tensor rand(const Shape& shape, const Like& like) { return random_like("rand", shape, like, draw_uniform); }
 Tensor randn(const Shape& shape, const Like& like) { return random_like("randn", shape, like, draw_normal); }
 
@@ -192,11 +167,6 @@ Tensor eye(std::int64_t n, const TensorOptions& options) { return eye(n, n, opti
 Tensor eye(std::int64_t n, std::int64_t m, const TensorOptions& options) {
   check_shape("eye", {n, m});
   const DType dtype = options.dtype.value_or(DType::f32);
-  if (options.device.is_host()) {
-    const Array y = Array::host({n, m}, dtype);
-    fill_on_host(y, [m](std::int64_t i) { return i / m == i % m ? 1.0 : 0.0; });
-    return y;
-  }
   const Array row = ops::reshape(ops::arange(n, DType::i64, options.device), {n, 1});
   const Array diagonal = ops::compare(CompareOp::eq, row, ops::arange(m, DType::i64, options.device));
   return ops::convert(diagonal, dtype, Layout::plain);
@@ -212,10 +182,7 @@ Tensor arange_of(double start, double end, double step, bool whole, const Tensor
     for (const double element : {start, start + static_cast<double>(n - 1) * step})
       ops::check_holds("arange", dtype, std::trunc(element));
   }
-  if (!options.device.is_host()) return ops::arange(n, dtype, options.device, start, step);
-  const Array y = Array::host({n}, dtype);
-  fill_on_host(y, [=](std::int64_t i) { return start + static_cast<double>(i) * step; });
-  return y;
+  return ops::arange(n, dtype, options.device, start, step);
 }
 
 }  // namespace lockstep

@@ -1,5 +1,6 @@
 // Functions that create tensors. The results have no history. There are two ways to place a tensor:
 //
+//   Tensor t = tensor({{1.0, 2.0}, {3.0, 4.0}});                 // these values
 //   Tensor a = zeros({2, 3}, {.device = device});                // whole: on a device, or in host memory
 //   Tensor b = randn({64, 5}, {.device = device});               // other numbers in each call; {.seed = 7}: the same
 //   Tensor h = zeros({kBatch, hidden}, like(x));                 // where x lies, with as many samples as x
@@ -7,8 +8,11 @@
 
 #include <concepts>
 #include <cstdint>
+#include <initializer_list>
 #include <limits>
 #include <optional>
+#include <type_traits>
+#include <vector>
 
 #include "lockstep/autograd/tensor.h"
 #include "lockstep/base/random.h"
@@ -48,6 +52,47 @@ class Like {
 // `dtype` defaults to x's.
 inline Like like(const Tensor& x, std::optional<DType> dtype = {}) { return {x, dtype.value_or(x.dtype())}; }
 
+template <typename T>
+concept Number = std::integral<T> || std::floating_point<T>;
+
+// The values of tensor(): a number, or nested lists of numbers, all of one extent at each level.
+class TensorValues {
+ public:
+  template <Number T>
+  TensorValues(T value)  // NOLINT(google-explicit-constructor)
+      : dtype_(std::floating_point<T>  ? DType::f32
+               : std::same_as<T, bool> ? DType::u8
+                                       : DType::i64),
+        numbers_{static_cast<double>(value)}, whole_{std::floating_point<T> ? 0 : static_cast<std::int64_t>(value)} {}
+  TensorValues(std::initializer_list<TensorValues> list);  // NOLINT(google-explicit-constructor)
+
+ private:
+  friend Tensor tensor(const TensorValues& values, const TensorOptions& options);
+  Shape shape_;
+  DType dtype_ = DType::f32;
+  std::vector<double> numbers_;
+  std::vector<std::int64_t> whole_;  // whole numbers beyond 2^53, too
+};
+
+// torch.tensor(values): tensor(5) has no axes, tensor({1.0, 2.5}) one, tensor({{1, 2}, {3, 4}}) two. Floating numbers
+// make f32, whole ones i64, and truth values a mask (u8); a list of several kinds has the first of these. A vector
+// gives one axis; of std::uint8_t, u8.
+Tensor tensor(const TensorValues& values, const TensorOptions& options = {});
+template <Number T>
+Tensor tensor(const std::vector<T>& values, TensorOptions options = {}) {
+  const auto n = static_cast<std::int64_t>(values.size());
+  if constexpr (std::same_as<T, float> || std::same_as<T, std::int64_t> || std::same_as<T, std::uint8_t>) {
+    return Tensor::from(values, {n}, options);
+  } else if constexpr (std::same_as<T, double>) {
+    if (!options.dtype) options.dtype = DType::f32;
+    return Tensor::from(values, {n}, options);
+  } else {
+    using Element = std::conditional_t<std::floating_point<T>, float,
+                                       std::conditional_t<std::same_as<T, bool>, std::uint8_t, std::int64_t>>;
+    return Tensor::from(std::vector<Element>(values.begin(), values.end()), {n}, options);
+  }
+}
+
 Tensor full(const Shape& shape, double value, const TensorOptions& options = {});
 Tensor full(const Shape& shape, double value, const Like& like);
 Tensor zeros(const Shape& shape, const TensorOptions& options = {});
@@ -60,16 +105,13 @@ Tensor rand(const Shape& shape, const RandomOptions& options = {});
 // Normal, of mean 0 and standard deviation 1.
 Tensor randn(const Shape& shape, const RandomOptions& options = {});
 // For noise in a forward pass. As in dropout, each shard draws by a key of its own. As without a seed above, each call
-// draws anew. x must be on a device.
+// draws anew.
 Tensor rand(const Shape& shape, const Like& like);
 Tensor randn(const Shape& shape, const Like& like);
 
 // Ones on the diagonal: [n, n] or [n, m].
 Tensor eye(std::int64_t n, const TensorOptions& options = {});
 Tensor eye(std::int64_t n, std::int64_t m, const TensorOptions& options = {});
-
-template <typename T>
-concept Number = std::integral<T> || std::floating_point<T>;
 
 // start, start + step, ..., excluding `end`. Element i is start + i * step, computed in f64. `whole`: the type defaults
 // to i64 instead of f32.

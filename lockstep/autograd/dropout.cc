@@ -2,6 +2,7 @@
 
 #include <optional>
 
+#include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/lift.h"
 #include "lockstep/ops/copy.h"
 #include "lockstep/ops/launch.h"
@@ -10,6 +11,8 @@
 namespace lockstep {
 
 Tensor dropout(const Tensor& x, double p) {
+  check(p >= 0 && p <= 1, "dropout: probability {}, expected 0 to 1", p);
+  if (p == 1) return x * 0.0;
   const Placed placed = place_as("dropout", x);
   // Replicas use one draw, so they stay equal.
   std::optional<ops::DropoutKey> once;
@@ -35,5 +38,23 @@ Tensor dropout(const Tensor& x, double p) {
             }};
   });
 }
+
+namespace {
+
+Tensor drop_channels(std::string_view name, const Tensor& x, double p, int dims) {
+  check(x.defined() && x.shape().dim() == dims, "{}: input is {}, expected {} axes ({})", name, x, dims,
+        dims == 3 ? "N, C, L" : "N, C, H, W");
+  Tensor one = x.detach();
+  for (int axis = 2; axis < dims; ++axis) {
+    if (x.size(axis) == 0) return x;
+    one = narrow(one, axis, 0, 1);
+  }
+  return x * dropout(ones_like(one), p);
+}
+
+}  // namespace
+
+Tensor dropout1d(const Tensor& x, double p) { return drop_channels("dropout1d", x, p, 3); }
+Tensor dropout2d(const Tensor& x, double p) { return drop_channels("dropout2d", x, p, 4); }
 
 }  // namespace lockstep

@@ -49,17 +49,30 @@ Array gradient_of_divisor(Array dy, Array a, Array b) {
   return ops::binary(BinaryOp::multiply, ops::unary(UnaryOp::negate, dy), ratio);
 }
 
+// The gradient of y in atan2(y, x): x / (x^2 + y^2).
+Array gradient_of_angle(const Array& dy, const Array& y, const Array& x) {
+  const Array square = ops::binary(BinaryOp::add, ops::unary(UnaryOp::square, x), ops::unary(UnaryOp::square, y));
+  return ops::binary(BinaryOp::multiply, dy, ops::binary(BinaryOp::divide, x, square));
+}
+
+// A gradient of 0, in the result's shape.
+Array no_gradient(const Array& dy) { return ops::full(dy.shape(), 0, dy.dtype(), dy.device()); }
+
 // The operands' gradients before they are summed to the operands' shapes.
 Array gradient_of_left(BinaryOp op, const Array& dy, const Array& a, const Array& b) {
   switch (op) {
     case BinaryOp::add:
-    case BinaryOp::subtract: return dy;
+    case BinaryOp::subtract:
+    case BinaryOp::remainder: return dy;
     case BinaryOp::multiply:
     case BinaryOp::divide: return ops::binary(op, dy, b);
     case BinaryOp::maximum: return gradient_of_larger(dy, a, b);
     case BinaryOp::minimum:
       return gradient_of_larger(dy, ops::unary(UnaryOp::negate, a), ops::unary(UnaryOp::negate, b));
     case BinaryOp::pow: return gradient_of_base(dy, a, b);
+    case BinaryOp::atan2: return gradient_of_angle(dy, a, b);
+    case BinaryOp::divide_trunc:
+    case BinaryOp::divide_floor: return no_gradient(dy);
   }
   return {};
 }
@@ -73,12 +86,19 @@ Array gradient_of_right(BinaryOp op, const Array& dy, const Array& a, const Arra
     case BinaryOp::maximum:
     case BinaryOp::minimum: return gradient_of_left(op, dy, b, a);
     case BinaryOp::pow: return gradient_of_exponent(dy, a, b);
+    case BinaryOp::atan2: return ops::unary(UnaryOp::negate, gradient_of_angle(dy, b, a));
+    case BinaryOp::divide_trunc:
+    case BinaryOp::divide_floor: return no_gradient(dy);
+    case BinaryOp::remainder:
+      return ops::unary(UnaryOp::negate,
+                        ops::binary(BinaryOp::multiply, dy, ops::binary(BinaryOp::divide_floor, a, b)));
   }
   return {};
 }
 
 Tensor binary(BinaryOp op, const Tensor& a, const Tensor& b) {
-  const bool linear = op == BinaryOp::add || op == BinaryOp::subtract, product = op == BinaryOp::multiply;
+  const bool product = op == BinaryOp::multiply, linear = op == BinaryOp::add || op == BinaryOp::subtract ||
+                                                          op == BinaryOp::divide_trunc || op == BinaryOp::divide_floor;
   const bool saves_a = !linear && (b.requires_grad() || (!product && op != BinaryOp::divide));
   const bool saves_b = !linear && (a.requires_grad() || !product);
   return lift(ops::name(op), place_broadcast(ops::name(op), {a, b}), {a, b}, [=](const Arrays& in) -> Lifted {
@@ -98,6 +118,12 @@ Tensor binary(BinaryOp op, const Tensor& a, const Tensor& b) {
   });
 }
 
+// A function that leaves whole numbers as they are.
+Tensor rounded_by(UnaryOp op, const Tensor& x) {
+  check(x.defined(), "{}: undefined tensor", ops::name(op));
+  return is_floating(x.dtype()) ? unary(op, x) : x;
+}
+
 Tensor filled_like(std::string_view name, const Tensor& x, double value) {
   NoGradGuard no_grad;
   return lift(name, place_as(name, x), {x}, [=](const Arrays& in) -> Lifted {
@@ -113,6 +139,14 @@ Tensor left_operand(std::string_view name, double number, const Tensor& right) {
   check(!right.defined() || is_floating(right.dtype()), "{}: input is {}, expected a floating type: cast() it", name,
         right);
   return filled_like(name, right, number);
+}
+
+// `number` as the divisor of `left`.
+Tensor right_operand(std::string_view name, const Tensor& left, double number) {
+  check(left.defined(), "{}: undefined tensor", name);
+  ops::check_holds(name, left.dtype(), number);
+  check(is_floating(left.dtype()) || number != 0, "{}: {} by 0, expected a number that is not 0", name, left);
+  return filled_like(name, left, number);
 }
 
 }  // namespace
@@ -139,6 +173,9 @@ Tensor negate(const Tensor& x) { return unary(UnaryOp::negate, x); }
 Tensor exp(const Tensor& x) { return unary(UnaryOp::exp, x); }
 Tensor log(const Tensor& x) { return unary(UnaryOp::log, x); }
 Tensor log1p(const Tensor& x) { return unary(UnaryOp::log1p, x); }
+Tensor expm1(const Tensor& x) { return unary(UnaryOp::expm1, x); }
+Tensor log2(const Tensor& x) { return unary(UnaryOp::log2, x); }
+Tensor log10(const Tensor& x) { return unary(UnaryOp::log10, x); }
 Tensor sqrt(const Tensor& x) { return unary(UnaryOp::sqrt, x); }
 Tensor square(const Tensor& x) { return unary(UnaryOp::square, x); }
 Tensor abs(const Tensor& x) { return unary(UnaryOp::abs, x); }
@@ -147,10 +184,40 @@ Tensor reciprocal(const Tensor& x) { return unary(UnaryOp::reciprocal, x); }
 Tensor rsqrt(const Tensor& x) { return unary(UnaryOp::rsqrt, x); }
 Tensor sin(const Tensor& x) { return unary(UnaryOp::sin, x); }
 Tensor cos(const Tensor& x) { return unary(UnaryOp::cos, x); }
+Tensor tan(const Tensor& x) { return unary(UnaryOp::tan, x); }
+Tensor erf(const Tensor& x) { return unary(UnaryOp::erf, x); }
+Tensor atan2(const Tensor& y, const Tensor& x) { return binary(BinaryOp::atan2, y, x); }
+Tensor floor(const Tensor& x) { return rounded_by(UnaryOp::floor, x); }
+Tensor ceil(const Tensor& x) { return rounded_by(UnaryOp::ceil, x); }
+Tensor round(const Tensor& x) { return rounded_by(UnaryOp::round, x); }
+Tensor trunc(const Tensor& x) { return rounded_by(UnaryOp::trunc, x); }
+Tensor nan_to_num(const Tensor& x, double nan, std::optional<double> posinf, std::optional<double> neginf) {
+  check(x.defined(), "nan_to_num: undefined tensor");
+  if (!is_floating(x.dtype())) return x;
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const double most = x.dtype() == DType::f64    ? std::numeric_limits<double>::max()
+                      : x.dtype() == DType::f16  ? 65504
+                      : x.dtype() == DType::bf16 ? 0x1.fep127
+                                                 : static_cast<double>(std::numeric_limits<float>::max());
+  const Tensor numbers = masked_fill(x, isnan(x), nan);
+  return masked_fill(masked_fill(numbers, eq(x, kInfinity), posinf.value_or(most)), eq(x, -kInfinity),
+                     neginf.value_or(-most));
+}
 Tensor clamp(const Tensor& x, std::optional<double> min, std::optional<double> max) {
   check(min || max, "clamp: expected min, max, or both, found neither");
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   return unary({UnaryOp::clamp, min.value_or(-kInfinity), max.value_or(kInfinity)}, x);
+}
+// A bound that is NaN makes the result NaN.
+Tensor clamp(const Tensor& x, const Tensor& min, const Tensor& max) {
+  check(x.defined(), "clamp: undefined tensor");
+  check(min.defined() || max.defined(), "clamp: expected min, max, or both, found neither");
+  const auto chosen = [](const Tensor& mask, const Tensor& bound) {
+    return is_floating(bound.dtype()) ? logical_or(mask, isnan(bound)) : mask;
+  };
+  Tensor y = x;
+  if (min.defined()) y = where(chosen(lt(y, min), min), min, y);
+  return max.defined() ? where(chosen(gt(y, max), max), max, y) : y;
 }
 Tensor pow(const Tensor& x, double exponent) { return unary({UnaryOp::pow, exponent}, x); }
 Tensor pow(const Tensor& x, const Tensor& exponent) { return binary(BinaryOp::pow, x, exponent); }
@@ -175,6 +242,21 @@ Tensor operator-(double a, const Tensor& b) { return affine(b, -1, a); }
 Tensor operator*(double a, const Tensor& b) { return affine(b, a, 0); }
 Tensor operator/(double a, const Tensor& b) { return left_operand("divide", a, b) / b; }
 Tensor operator-(const Tensor& a) { return a.dtype() == DType::i64 ? affine(a, -1, 0) : negate(a); }
+
+Tensor div(const Tensor& a, const Tensor& b, const DivOptions& options) {
+  switch (options.rounding_mode) {
+    case Rounding::none: return a / b;
+    case Rounding::trunc: return binary(BinaryOp::divide_trunc, a, b);
+    case Rounding::floor: return binary(BinaryOp::divide_floor, a, b);
+  }
+  fail("div: unknown rounding mode {}", static_cast<int>(options.rounding_mode));
+}
+Tensor div(const Tensor& a, double b, const DivOptions& options) {
+  if (options.rounding_mode == Rounding::none) return a / b;
+  return div(a, right_operand("div", a, b), options);
+}
+Tensor remainder(const Tensor& a, const Tensor& b) { return binary(BinaryOp::remainder, a, b); }
+Tensor remainder(const Tensor& a, double b) { return remainder(a, right_operand("remainder", a, b)); }
 
 Tensor full_like(const Tensor& x, double value) {
   check(x.defined(), "full_like: undefined tensor");

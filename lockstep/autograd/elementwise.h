@@ -3,6 +3,7 @@
 //   Tensor y = exp(-square(x) / 2) + 1;
 #pragma once
 
+#include <cstdint>
 #include <optional>
 
 #include "lockstep/autograd/tensor.h"
@@ -14,6 +15,10 @@ Tensor exp(const Tensor& x);
 Tensor log(const Tensor& x);
 // log(1 + x), also where x is near 0.
 Tensor log1p(const Tensor& x);
+// exp(x) - 1, also where x is near 0.
+Tensor expm1(const Tensor& x);
+Tensor log2(const Tensor& x);
+Tensor log10(const Tensor& x);
 Tensor sqrt(const Tensor& x);
 Tensor square(const Tensor& x);
 Tensor abs(const Tensor& x);
@@ -23,13 +28,29 @@ Tensor reciprocal(const Tensor& x);
 Tensor rsqrt(const Tensor& x);
 Tensor sin(const Tensor& x);
 Tensor cos(const Tensor& x);
+Tensor tan(const Tensor& x);
+Tensor erf(const Tensor& x);
+// The angle of the point (x, y), from -pi to pi.
+Tensor atan2(const Tensor& y, const Tensor& x);
+// The next whole number below, above, at either side (halves to the even one), or towards 0. Their gradient is 0. Whole
+// numbers stay as they are.
+Tensor floor(const Tensor& x);
+Tensor ceil(const Tensor& x);
+Tensor round(const Tensor& x);
+Tensor trunc(const Tensor& x);
+// Replaces NaN by `nan`, infinities by the given numbers or the type's largest and smallest finite ones.
+Tensor nan_to_num(const Tensor& x, double nan = 0, std::optional<double> posinf = {},
+                  std::optional<double> neginf = {});
 // Limits x to [min, max]. Either bound may be omitted. If min exceeds max, the result is max.
 Tensor clamp(const Tensor& x, std::optional<double> min, std::optional<double> max = {});
+// The bounds broadcast, and get the gradient where they are the result; an undefined one is no bound.
+Tensor clamp(const Tensor& x, const Tensor& min, const Tensor& max);
 Tensor pow(const Tensor& x, double exponent);
 // Shapes broadcast as in NumPy. Equal operands of maximum or minimum get half of the gradient each.
 Tensor pow(const Tensor& x, const Tensor& exponent);
 Tensor pow(double base, const Tensor& exponent);
-// i64 has maximum, minimum, +, -, and *, also with whole numbers: labels + 1. Other functions need cast().
+// i64 has maximum, minimum, +, -, *, whole quotients, and remainders, also with whole numbers: labels + 1. Other
+// functions need cast().
 Tensor maximum(const Tensor& a, const Tensor& b);
 Tensor minimum(const Tensor& a, const Tensor& b);
 Tensor operator+(const Tensor& a, const Tensor& b);
@@ -45,6 +66,18 @@ Tensor operator-(double a, const Tensor& b);
 Tensor operator*(double a, const Tensor& b);
 Tensor operator/(double a, const Tensor& b);
 Tensor operator-(const Tensor& a);
+// The quotient, or the whole number next to it, as PyTorch's None, "trunc", and "floor": `x // y` is
+// div(x, y, {.rounding_mode = Rounding::floor}). i64 needs one of the last two; dividing it by 0 fails the task. The
+// gradient of a whole quotient is 0.
+enum class Rounding : std::uint8_t { none, trunc, floor };
+struct DivOptions {
+  Rounding rounding_mode = Rounding::none;
+};
+Tensor div(const Tensor& a, const Tensor& b, const DivOptions& options = {});
+Tensor div(const Tensor& a, double b, const DivOptions& options = {});
+// a - b floor(a / b), which has b's sign, as Python's %. For i64, too.
+Tensor remainder(const Tensor& a, const Tensor& b);
+Tensor remainder(const Tensor& a, double b);
 // Assigns the result, with its history, to a. Other handles keep the old tensor.
 template <typename T>
 Tensor& operator+=(Tensor& a, const T& b) {

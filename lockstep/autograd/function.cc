@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <string>
 #include <typeinfo>
+#include <utility>
 
 #include "lockstep/autograd/no_grad.h"
 #include "lockstep/autograd/node.h"
@@ -18,12 +19,26 @@ namespace lockstep {
 namespace {
 
 // `app::Square`, as its author wrote it.
-std::string class_name(const Function& function) {
-  const char* mangled = typeid(function).name();
+std::string class_name(const ErasedFunction& function) {
+  const char* mangled = function.type().name();
   const std::unique_ptr<char, decltype(&std::free)> name(abi::__cxa_demangle(mangled, nullptr, nullptr, nullptr),
                                                          &std::free);
   return name ? name.get() : mangled;
 }
+
+// The function whose forward() this thread runs, for what it saves.
+thread_local const std::string* forward_of = nullptr;
+
+class ForwardScope {
+ public:
+  explicit ForwardScope(const std::string& name) : outer_(std::exchange(forward_of, &name)) {}
+  ~ForwardScope() { forward_of = outer_; }
+  ForwardScope(const ForwardScope&) = delete;
+  ForwardScope& operator=(const ForwardScope&) = delete;
+
+ private:
+  const std::string* outer_;
+};
 
 // The properties that a gradient shares with its input, without the input's memory.
 struct Outline {
@@ -95,21 +110,23 @@ void add_tensor(Gradient& sum, const Tensor& g, const Outline& input) {
 
 }  // namespace
 
-SavedTensor::SavedTensor(const Tensor& t) : tensor_(t.detach()) {
-  for (const Array& part : t->parts) versions_.push_back(part.storage()->version.load(std::memory_order_relaxed));
+SavedTensor::SavedTensor(const Tensor& t) : tensor_(t.detach()), function_(forward_of ? *forward_of : "SavedTensor") {
+  for (const Array& part : t->parts) versions_.push_back(part.storage()->written());
 }
 
-const Tensor& SavedTensor::get(std::string_view operation) const {
+const Tensor& SavedTensor::get() const {
   for (std::size_t i = 0; i < versions_.size(); ++i) {
-    SavedArray(tensor_->parts[i], versions_[i]).get(operation);
+    SavedArray(tensor_->parts[i], versions_[i]).get(function_);
   }
   return tensor_;
 }
 
-std::vector<Tensor> apply_function(std::shared_ptr<Function> function, std::span<const Tensor> inputs) {
+std::vector<Tensor> apply_function(std::shared_ptr<ErasedFunction> function, std::span<const Tensor> inputs) {
   std::vector<Tensor> outputs;
+  const std::string name = class_name(*function);
   {
-    NoGradGuard no_grad;
+    const NoGradGuard no_grad;
+    const ForwardScope scope(name);
     std::vector<Tensor> detached;
     for (const Tensor& input : inputs) detached.push_back(input.detach());
     outputs = function->forward(detached);
@@ -118,7 +135,6 @@ std::vector<Tensor> apply_function(std::shared_ptr<Function> function, std::span
   }
   if (!needs_grad(inputs)) return outputs;
   const std::vector<Outline> in(inputs.begin(), inputs.end()), out(outputs.begin(), outputs.end());
-  const std::string name = class_name(*function);
   return record_mix(name, inputs, std::move(outputs),
                     [function = std::move(function), in, out](const Node& node, const BackwardPass& pass,
                                                               std::span<const Gradient> dy, std::span<Gradient> dx) {

@@ -9,26 +9,6 @@
 
 namespace lockstep {
 
-Array add_gradients(const Array& a, const Array& b) {
-  if (!a.device().is_host()) return ops::binary(BinaryOp::add, a, b);
-  ops::check_same("backward", a, b);
-  a.wait();
-  b.wait();
-  Array sum = Array::host(a.shape(), a.dtype()).with_shard(a.shard());
-  visit_dtype(a.dtype(), [&](auto zero) {
-    using T = decltype(zero);
-    const auto add = [](T x, T y) {
-      if constexpr (is_half<T>) {
-        return T(static_cast<float>(x) + static_cast<float>(y));
-      } else {
-        return static_cast<T>(x + y);
-      }
-    };
-    std::transform(a.view().as<T>(), a.view().as<T>() + a.numel(), b.view().as<T>(), sum.view().as<T>(), add);
-  });
-  return sum;
-}
-
 void Accumulator::add(const Array& g, int shard) {
   if (!value.defined()) {
     value = g;
@@ -38,8 +18,8 @@ void Accumulator::add(const Array& g, int shard) {
   if (own) {
     ops::add_(value, g);
   } else {
-    value = add_gradients(value, g);
-    own = !value.device().is_host();
+    value = ops::binary(BinaryOp::add, value, g);
+    own = true;
   }
 }
 
@@ -50,18 +30,6 @@ Array Gradient::Seed::make(Device device, double weight) const {
     const auto scale = std::ranges::find(scales, device, &Array::device);
     check(scale != scales.end(), "backward: there is no loss scale on {}", device.name());
     return ops::reshape(ops::convert(ops::affine(*scale, value, 0), dtype, Layout::plain), root.shape());
-  }
-  if (device.is_host()) {
-    Array seed = Array::host(root.shape(), dtype);
-    visit_dtype(dtype, [&](auto zero) {
-      using T = decltype(zero);
-      if constexpr (is_half<T>) {
-        std::fill_n(seed.view().as<T>(), seed.numel(), T(static_cast<float>(value)));
-      } else {
-        std::fill_n(seed.view().as<T>(), seed.numel(), static_cast<T>(value));
-      }
-    });
-    return seed;
   }
   Array seed = ops::empty(root.shape(), dtype, device, root.layout());
   ops::fill_(seed, value);

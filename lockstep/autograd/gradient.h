@@ -10,9 +10,6 @@
 
 namespace lockstep {
 
-// Returns a + b for gradients of one tensor. In host memory, where no device computes, it waits for both.
-Array add_gradients(const Array& a, const Array& b);
-
 // Sums arriving gradients. The first is kept as it is, the second makes a new array, and the others are added in place.
 struct Accumulator {
   Array value;

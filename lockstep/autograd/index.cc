@@ -110,22 +110,50 @@ Tensor embedding(const Tensor& input, const Tensor& weight, std::optional<std::i
   });
 }
 
-Tensor scatter_add(const Tensor& x, int dim, const Tensor& index, const Tensor& src) {
-  constexpr std::string_view kName = "scatter_add";
-  const int axis = ops::resolve_axis(kName, x.shape(), dim);
-  const Placed placed = place_indexed(kName, {x, index, src}, axis);
+namespace {
+
+// The placement of scatter_add() and scatter(), whose inputs do not broadcast.
+Placed place_scattered(std::string_view name, const Tensor& x, const Tensor& index, const Tensor& src, int axis) {
+  const Placed placed = place_indexed(name, {x, index, src}, axis);
   for (const Tensor* t : {&x, &index, &src}) {
     check(
         placed.kind != Kind::cut || (*t)->kind == Kind::cut,
         "{}: {} is not cut over the batch, but another input is: cut it with split_and_load(), or gather() the others",
-        kName, *t);
+        name, *t);
   }
   for (int i = 0; i < x.shape().dim(); ++i) {
     check(index.size(i) <= src.size(i) && (i == axis || index.size(i) <= x.size(i)),
-          "{}: the index is {}, expected at most the source's extents, {}, and, except on axis {}, at most {}", kName,
+          "{}: the index is {}, expected at most the source's extents, {}, and, except on axis {}, at most {}", name,
           index.shape(), src.shape(), axis, x.shape());
   }
-  return lift(kName, placed, {x, index, src}, [axis](const Arrays& in) -> Lifted {
+  return placed;
+}
+
+// Whether each position of the index is the last one of its number, as u8. `all`: the shape that it selects from.
+Array is_last(const Array& index, Shape all, int axis) {
+  for (int i = 0; i < all.dim(); ++i) all[i] = i == axis ? all[i] : index.size(i);
+  Shape along(std::vector<std::int64_t>(static_cast<std::size_t>(all.dim()), 1));
+  along[axis] = index.size(axis);
+  const Array places =
+      ops::expand(ops::reshape(ops::arange(index.size(axis), DType::i64, index.device()), along), index.shape());
+  const Array winners = ops::scatter(ops::full(all, 0, DType::i64, index.device()), index, places, axis);
+  return ops::compare(CompareOp::eq, ops::take_along_axis(winners, index, axis), places);
+}
+
+// `all` with `part` at the start of every axis.
+Array overwritten(const Array& all, const Array& part) {
+  std::vector<std::int64_t> zeros(static_cast<std::size_t>(all.shape().dim()));
+  if (part.shape() == all.shape()) return part;
+  const Array mask = ops::pad(ops::full(part.shape(), 1, DType::u8, all.device()), all.shape(), zeros, 0);
+  return ops::where(mask, ops::pad(part, all.shape(), zeros, 0), all);
+}
+
+}  // namespace
+
+Tensor scatter_add(const Tensor& x, int dim, const Tensor& index, const Tensor& src) {
+  constexpr std::string_view kName = "scatter_add";
+  const int axis = ops::resolve_axis(kName, x.shape(), dim);
+  return lift(kName, place_scattered(kName, x, index, src, axis), {x, index, src}, [axis](const Arrays& in) -> Lifted {
     const Shape to = in[1].shape(), all = in[0].shape(), source = in[2].shape();
     Shape sums = to;
     sums[axis] = all[axis];
@@ -135,6 +163,84 @@ Tensor scatter_add(const Tensor& x, int dim, const Tensor& index, const Tensor& 
               if (!p.needs(2)) return {dy, Array(), Array()};
               const Array taken = ops::take_along_axis(first_of(dy, sums), index.get(p.name()), axis);
               return {dy, Array(), among_zeros(taken, source)};
+            }};
+  });
+}
+
+Tensor scatter(const Tensor& x, int dim, const Tensor& index, const Tensor& src) {
+  constexpr std::string_view kName = "scatter";
+  const int axis = ops::resolve_axis(kName, x.shape(), dim);
+  return lift(kName, place_scattered(kName, x, index, src, axis), {x, index, src}, [axis](const Arrays& in) -> Lifted {
+    const Shape to = in[1].shape(), all = in[0].shape(), source = in[2].shape();
+    Shape reached = to;
+    reached[axis] = all[axis];
+    const Array y = ops::scatter(first_of(in[0], reached), in[1], first_of(in[2], to), axis);
+    return {overwritten(in[0], y), [=, index = SavedArray(in[1])](const PartPass& p, const Array& dy) -> Arrays {
+              const Array &numbers = index.get(p.name()), part = first_of(dy, reached);
+              Array dx, dsrc;
+              if (p.needs(0)) {
+                const Array zeros = ops::full(to, 0, dy.dtype(), dy.device());
+                dx = overwritten(dy, ops::scatter(part, numbers, zeros, axis));
+              }
+              if (p.needs(2)) {
+                const Array taken = ops::take_along_axis(part, numbers, axis);
+                dsrc = among_zeros(ops::where(is_last(numbers, all, axis), taken, ops::scalar_like(dy, 0)), source);
+              }
+              return {dx, Array(), dsrc};
+            }};
+  });
+}
+
+Tensor scatter(const Tensor& x, int dim, const Tensor& index, double value) {
+  check(x.defined() && index.defined(), "scatter: undefined tensor");
+  ops::check_holds("scatter", x.dtype(), value);
+  const Tensor src = lift("scatter", place_as("scatter", index), {index}, [&](const Arrays& in) -> Lifted {
+    return {ops::full(in[0].shape(), value, x.dtype(), in[0].device()), nullptr};
+  });
+  return scatter(x, dim, index, src);
+}
+
+Tensor gather(const Tensor& x, int dim, const Tensor& index) {
+  check(x.defined() && index.defined(), "gather: undefined tensor");
+  const Shape shape = index.shape();
+  if (is_axis_of_scalar("gather", x, dim) && shape.dim() <= 1)
+    return gather(x.reshape({1}), 0, index.reshape({shape.numel()})).reshape(shape);
+  check(x.shape().dim() == shape.dim(), "gather: the index is {} for {}, expected as many axes", shape, x.shape());
+  const int axis = ops::resolve_axis("gather", x.shape(), dim);
+  Tensor part = x;
+  for (int i = 0; i < x.shape().dim(); ++i) {
+    if (i == axis || index.size(i) == x.size(i)) continue;
+    check(index.size(i) < x.size(i), "gather: the index is {}, expected, except on axis {}, at most {}", index.shape(),
+          axis, x.shape());
+    part = narrow(part, i, 0, index.size(i));
+  }
+  return take_along_dim(part, index, axis);
+}
+
+Tensor index_add(const Tensor& x, int dim, const Tensor& index, const Tensor& src, double alpha) {
+  constexpr std::string_view kName = "index_add";
+  check(x.defined() && src.defined(), "{}: undefined tensor", kName);
+  const int axis = ops::resolve_axis(kName, x.shape(), dim), dims = x.shape().dim();
+  check(index.defined() && index.shape().dim() == 1, "{}: the index is {}, expected one axis", kName, index.shape());
+  Shape expected = x.shape();
+  expected[axis] = index.size(0);
+  check(src.shape() == expected, "{}: the source is {}, expected {}: {}'s extents, and the index's on axis {}", kName,
+        src.shape(), expected, x.shape(), axis);
+  const Tensor inputs[] = {x, index, src};
+  if (index->kind == Kind::cut) fail_across_batch(kName, index, "and it would add to all others");
+  const Placed both = place_indexed(kName, {x, src}, axis);
+  Placed placed = place(kName, inputs);
+  placed.cut = both.cut;
+  check(placed.kind != Kind::cut || (x->kind == Kind::cut && src->kind == Kind::cut),
+        "{}: {} and {}, expected both cut over the batch: split_and_load() or gather() them", kName, x, src);
+  return lift(kName, placed, inputs, [=](const Arrays& in) -> Lifted {
+    const Array numbers = along_axis(in[1], dims, axis);
+    const Array source = alpha == 1 ? in[2] : ops::affine(in[2], alpha, 0);
+    return {ops::binary(BinaryOp::add, in[0], ops::scatter_sum(source, numbers, axis, in[0].size(axis))),
+            [=, index = SavedArray(numbers)](const PartPass& p, const Array& dy) -> Arrays {
+              if (!p.needs(2)) return {dy, Array(), Array()};
+              const Array taken = ops::take_along_axis(dy, index.get(p.name()), axis);
+              return {dy, Array(), alpha == 1 ? taken : ops::affine(taken, alpha, 0)};
             }};
   });
 }

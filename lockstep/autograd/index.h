@@ -21,6 +21,15 @@ Tensor embedding(const Tensor& input, const Tensor& weight, std::optional<std::i
 // broadcasts. The index may be shorter than src along any axis, and shorter than x along any axis but `dim`: elements
 // beyond it are ignored in src and unchanged in x.
 Tensor scatter_add(const Tensor& x, int dim, const Tensor& index, const Tensor& src);
+// Returns x with src[.., i, ..], or `value`, at [.., index[.., i, ..], ..] for every position of the index, which is as
+// for scatter_add(). Of several at one place the last one stays, and it alone gets a gradient.
+Tensor scatter(const Tensor& x, int dim, const Tensor& index, const Tensor& src);
+Tensor scatter(const Tensor& x, int dim, const Tensor& index, double value);
+// y[.., i, ..] = x[.., index[.., i, ..], ..], in the index's shape: it may be shorter than x along any axis, and longer
+// along `dim`. (gather(x, device) of shards.h brings the samples of a batch together.)
+Tensor gather(const Tensor& x, int dim, const Tensor& index);
+// Returns x with alpha src[.., i, ..] added at [.., index[i], ..]: index [n].
+Tensor index_add(const Tensor& x, int dim, const Tensor& index, const Tensor& src, double alpha = 1);
 // 1 at each class number, 0 elsewhere: i64 [input's shape, num_classes].
 Tensor one_hot(const Tensor& input, std::int64_t num_classes);
 

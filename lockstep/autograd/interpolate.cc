@@ -25,7 +25,7 @@ struct Steps {
   double between(std::int64_t i, bool align_corners) const {
     const auto at = static_cast<double>(i), source = static_cast<double>(from), target = static_cast<double>(to);
     if (align_corners) return to > 1 ? at * (source - 1) / (target - 1) : 0;
-    return std::max((at + 0.5) * (factor ? 1 / *factor : source / target) - 0.5, 0.0);
+    return (at + 0.5) * (factor ? 1 / *factor : source / target) - 0.5;
   }
 };
 
@@ -43,7 +43,7 @@ Tensor linear_between(const Tensor& x, int axis, const Steps& steps, bool align_
   std::vector<std::int64_t> lower, upper;
   std::vector<double> shares;
   for (std::int64_t i = 0; i < steps.to; ++i) {
-    const double place = steps.between(i, align_corners);
+    const double place = std::max(steps.between(i, align_corners), 0.0);
     lower.push_back(std::min(static_cast<std::int64_t>(place), steps.from - 1));
     upper.push_back(std::min(lower.back() + 1, steps.from - 1));
     shares.push_back(place - static_cast<double>(lower.back()));
@@ -54,6 +54,46 @@ Tensor linear_between(const Tensor& x, int axis, const Steps& steps, bool align_
   return choose(x, axis, lower) * (1 - share) + choose(x, axis, upper) * share;
 }
 
+// The weight of a pixel at this distance (Keys 1981).
+double cubic_weight(double distance) {
+  constexpr double a = -0.75;
+  const double d = std::abs(distance);
+  if (d <= 1) return ((a + 2) * d - (a + 3)) * d * d + 1;
+  return d < 2 ? ((d - 5) * d + 8) * d * a - 4 * a : 0;
+}
+
+// The sum of the four nearest pixels, the edge's in place of those beyond it.
+Tensor cubic_between(const Tensor& x, int axis, const Steps& steps, bool align_corners) {
+  Tensor y;
+  for (std::int64_t k = -1; k <= 2; ++k) {
+    std::vector<std::int64_t> places;
+    std::vector<double> weights;
+    for (std::int64_t i = 0; i < steps.to; ++i) {
+      const double place = steps.between(i, align_corners);
+      const auto pixel = static_cast<std::int64_t>(std::floor(place)) + k;
+      places.push_back(std::clamp<std::int64_t>(pixel, 0, steps.from - 1));
+      weights.push_back(cubic_weight(place - static_cast<double>(pixel)));
+    }
+    Shape shape{1, 1, 1, 1};
+    shape[axis] = steps.to;
+    const Tensor part = choose(x, axis, places) * cast(beside(x, Tensor::from(weights, shape)), x.dtype());
+    y = y.defined() ? y + part : part;
+  }
+  return y;
+}
+
+Tensor resized(const Tensor& x, int axis, const Steps& steps, const InterpolateOptions& options) {
+  switch (options.mode) {
+    case Interpolation::nearest: return nearest(x, axis, steps);
+    case Interpolation::bilinear: return linear_between(x, axis, steps, options.align_corners);
+    case Interpolation::bicubic: return cubic_between(x, axis, steps, options.align_corners);
+    case Interpolation::area: break;
+  }
+  std::array<std::int64_t, 2> size{-1, -1};
+  size[static_cast<std::size_t>(axis) - 2] = steps.to;
+  return adaptive_avg_pool2d(x, size);
+}
+
 }  // namespace
 
 Tensor interpolate(const Tensor& x, const InterpolateOptions& options) {
@@ -61,8 +101,9 @@ Tensor interpolate(const Tensor& x, const InterpolateOptions& options) {
         "interpolate: input is {}, expected 4 axes (N, C, H, W) with pixels", x);
   check(options.size.has_value() != options.scale_factor.has_value(),
         "interpolate: expected a size or a scale factor, found {}", options.size ? "both" : "none");
-  check(!options.align_corners || options.mode == Interpolation::bilinear,
-        "interpolate: align_corners with nearest, expected bilinear");
+  check(!options.align_corners || options.mode == Interpolation::bilinear || options.mode == Interpolation::bicubic,
+        "interpolate: align_corners with {}, expected bilinear or bicubic",
+        options.mode == Interpolation::nearest ? "nearest" : "area");
   Tensor y = x;
   for (const int axis : {2, 3}) {
     Steps steps{x.size(axis), 0, options.scale_factor};
@@ -70,8 +111,7 @@ Tensor interpolate(const Tensor& x, const InterpolateOptions& options) {
                             : static_cast<std::int64_t>(static_cast<double>(steps.from) * *options.scale_factor);
     check(steps.to > 0, "interpolate: {} pixels along axis {} of {}, expected at least 1", steps.to, axis, x);
     if (steps.to == steps.from) continue;
-    y = options.mode == Interpolation::nearest ? nearest(y, axis, steps)
-                                               : linear_between(y, axis, steps, options.align_corners);
+    y = resized(y, axis, steps, options);
   }
   return y;
 }

@@ -12,6 +12,35 @@ namespace {
 
 bool is_cut(const Tensor& t) { return t.defined() && t->kind == Kind::cut; }
 
+// The devices that have all replicated inputs.
+std::vector<Device> devices_of_replicas(std::string_view what, Inputs inputs, const Tensor& replica) {
+  std::vector<Device> devices;
+  for (Device device : replica.devices()) {
+    const bool everywhere = std::ranges::all_of(inputs, [&](const Tensor& x) {
+      return !x.defined() || x->kind != Kind::replicated ||
+             std::ranges::find(x->parts, device, &Array::device) != x->parts.end();
+    });
+    if (everywhere) devices.push_back(device);
+  }
+  check(!devices.empty(), "{}: no device has all of the tensors, expected them on one device: move them with to()",
+        what);
+  return devices;
+}
+
+// Where whole tensors meet: a CPU device reads host memory where it is, and a GPU does not.
+Device meeting_place(std::string_view what, Inputs inputs, const Tensor& first, const Tensor* replica) {
+  Device device = first.device();
+  if (device.is_host() && replica) device = devices_of_replicas(what, inputs, *replica)[0];
+  if (device.host_visible()) return device;
+  for (const Tensor& x : inputs) {
+    // In per_shard(), lift() copies it.
+    if (!x.defined() || x->kind != Kind::whole || !x.device().is_host() || first->at) continue;
+    fail("{}: {} is in host memory, another input on {}, which does not read it: copy it with to(x.device())", what,
+         x.describe(), device.name());
+  }
+  return device;
+}
+
 }  // namespace
 
 void fail_across_batch(std::string_view what, const Tensor& x, std::string_view why) {
@@ -36,7 +65,7 @@ Placed place(std::string_view what, Inputs inputs) {
         if (!cut) cut = &x;
         break;
       case Kind::whole:
-        whole = whole ? whole : &x;
+        if (!whole || (whole->device().is_host() && !x.device().is_host())) whole = &x;
         if (!x->at) break;
         if (shard && (*shard)->at != x->at) {
           fail("{}: {} and {} come from different calls of per_shard(), expected one call", what, shard->describe(),
@@ -64,17 +93,9 @@ Placed place(std::string_view what, Inputs inputs) {
     placed = {Kind::replicated, (*result)->at, {}, (*result)->at->devices()};
   } else if (whole) {
     const Tensor& first = shard ? *shard : *whole;
-    placed = {Kind::whole, first->at, {}, {first.device()}};
+    placed = {Kind::whole, first->at, {}, {meeting_place(what, inputs, first, replica)}};
   } else if (replica) {
-    placed = {Kind::replicated, nullptr, {}, {}};
-    for (Device device : replica->devices()) {
-      const bool everywhere = std::ranges::all_of(inputs, [&](const Tensor& x) {
-        return !x.defined() || std::ranges::find(x->parts, device, &Array::device) != x->parts.end();
-      });
-      if (everywhere) placed.devices.push_back(device);
-    }
-    check(!placed.devices.empty(),
-          "{}: no device has all of the tensors, expected them on one device: move them with to()", what);
+    placed = {Kind::replicated, nullptr, {}, devices_of_replicas(what, inputs, *replica)};
   } else {
     fail("{}: an input is undefined", what);
   }
@@ -235,7 +256,7 @@ Tensor lift(std::string_view name, const Placed& placed, Inputs given, const std
     for (const Tensor& x : inputs) {
       in.push_back(!x.defined()             ? Array()
                    : x->kind == Kind::cut   ? x->parts[p]
-                   : x->kind == Kind::whole ? x->array()
+                   : x->kind == Kind::whole ? device.is_host() ? x->array() : ops::lend(x->array(), device)
                                             : x->on(device));
     }
     ops::ShardScope scope(cut                          ? placed.at->slots()[p].shard
@@ -336,7 +357,10 @@ Tensor replicate(const Tensor& x, const std::shared_ptr<const Placement>& at) {
 
 Tensor beside(const Tensor& x, const Tensor& constant) {
   if (!constant.defined() || constant->kind != Kind::whole) return constant;
-  return x->kind != Kind::whole && x->at ? replicate(constant, x->at) : constant.to(x.device());
+  if (x->kind != Kind::whole && x->at) return replicate(constant, x->at);
+  // Operations read it where it is, or tell that they cannot.
+  if (x.device().is_host() || (constant.device().is_host() && x.device().host_visible())) return constant;
+  return constant.to(x.device());
 }
 
 }  // namespace lockstep

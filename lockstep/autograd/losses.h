@@ -52,6 +52,90 @@ struct BinaryCrossEntropyOptions {
 Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& target,
                                         const BinaryCrossEntropyOptions& options = {});
 
+struct ProbabilityLossOptions {
+  Tensor weight = {};  // of each element; broadcasts
+  Reduction reduction = Reduction::mean;
+};
+// -target log(x) - (1 - target) log(1 - x) for probabilities x; logarithms are at least -100. NaN for x outside [0, 1].
+// binary_cross_entropy_with_logits() is exact where this one is not: for probabilities near 0 and 1.
+Tensor binary_cross_entropy(const Tensor& x, const Tensor& target, const ProbabilityLossOptions& options = {});
+
+struct GaussianNllLossOptions {
+  bool full = false;  // adds log(2 pi) / 2
+  double eps = 1e-6;  // the least variance; the gradient is that of the given one
+  Reduction reduction = Reduction::mean;
+};
+// (log(var) + (x - target)^2 / var) / 2. The variance has x's shape, or 1 on the last axis.
+Tensor gaussian_nll_loss(const Tensor& x, const Tensor& target, const Tensor& var,
+                         const GaussianNllLossOptions& options = {});
+
+struct PoissonNllLossOptions {
+  bool log_input = true;
+  bool full = false;  // adds Stirling's approximation of log(target!) for targets above 1
+  double eps = 1e-8;
+  Reduction reduction = Reduction::mean;
+};
+// exp(x) - target x, or, without log_input, x - target log(x + eps).
+Tensor poisson_nll_loss(const Tensor& x, const Tensor& target, const PoissonNllLossOptions& options = {});
+
+struct TripletMarginLossOptions {
+  double margin = 1;
+  double p = 2;  // of the distance
+  double eps = 1e-6;
+  bool swap = false;  // takes the negative's distance to the positive where it is less
+  Reduction reduction = Reduction::mean;
+};
+// max(0, d(anchor, positive) - d(anchor, negative) + margin) for vectors on the last axis.
+Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const Tensor& negative,
+                           const TripletMarginLossOptions& options = {});
+
+// The targets of the next three are 1 and -1, in the inputs' type.
+struct MarginLossOptions {
+  double margin = 0;
+  Reduction reduction = Reduction::mean;
+};
+// max(0, -target (x1 - x2) + margin)
+Tensor margin_ranking_loss(const Tensor& x1, const Tensor& x2, const Tensor& target,
+                           const MarginLossOptions& options = {});
+// 1 - cos(x1, x2) for target 1, max(0, cos(x1, x2) - margin) for -1: vectors [N, D], or [D], and targets [N], or [].
+Tensor cosine_embedding_loss(const Tensor& x1, const Tensor& x2, const Tensor& target,
+                             const MarginLossOptions& options = {});
+struct HingeEmbeddingLossOptions {
+  double margin = 1;
+  Reduction reduction = Reduction::mean;
+};
+// x for target 1, max(0, margin - x) for -1.
+Tensor hinge_embedding_loss(const Tensor& x, const Tensor& target, const HingeEmbeddingLossOptions& options = {});
+// log(1 + exp(-target x))
+Tensor soft_margin_loss(const Tensor& x, const Tensor& target, const LossOptions& options = {});
+
+// Of [N, C], or [C]: the mean over the classes of binary cross entropy of logits. The weight is one for each class.
+Tensor multilabel_soft_margin_loss(const Tensor& x, const Tensor& target, const ProbabilityLossOptions& options = {});
+// Sums max(0, 1 - (x[label] - x[i])) over a sample's labels and the classes i that are none, and divides by C. Labels are
+// i64 of x's shape, [N, C] or [C]; those before the first negative one count.
+Tensor multilabel_margin_loss(const Tensor& x, const Tensor& labels, const LossOptions& options = {});
+struct MultiMarginLossOptions {
+  int p = 1;  // or 2
+  double margin = 1;
+  Tensor weight = {};  // of each class: [C]
+  Reduction reduction = Reduction::mean;
+};
+// Sums weight[label] max(0, margin - x[label] + x[i])^p over the classes i other than the label, and divides by C: x
+// [N, C], or [C], labels i64 [N], or [].
+Tensor multi_margin_loss(const Tensor& x, const Tensor& labels, const MultiMarginLossOptions& options = {});
+
+struct CtcLossOptions {
+  std::int64_t blank = 0;
+  Reduction reduction = Reduction::mean;  // of losses divided by the targets' lengths
+  bool zero_infinity = false;             // impossible targets count as 0, and not as infinity
+};
+// Connectionist temporal classification (Graves et al. 2006): -log of the probability that labels of the T steps, with
+// repetitions and blanks removed, are the target. log_probs [T, N, C] are log-probabilities, targets i64 [N, S] with S
+// at least 1, padded with any classes; lengths are i64 [N]. It takes about ten operations a step. Impossible targets
+// have no gradient. A length beyond T or S fails or counts as T.
+Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths,
+                const Tensor& target_lengths, const CtcLossOptions& options = {});
+
 struct KlDivOptions {
   Reduction reduction = Reduction::mean;
   bool log_target = false;  // the target holds log-probabilities

@@ -62,6 +62,41 @@ Tensor bmm(const Tensor& a, const Tensor& b) {
   return product(a, b);
 }
 
+namespace {
+
+void check_axes(std::string_view name, const Tensor& x, int axes) {
+  check(x.defined() && x.shape().dim() == axes, "{}: an operand is {}, expected {} {}", name, x.shape(), axes,
+        axes == 1 ? "axis" : "axes");
+}
+
+}  // namespace
+
+Tensor mm(const Tensor& a, const Tensor& b) {
+  check_axes("mm", a, 2);
+  check_axes("mm", b, 2);
+  return product(a, b);
+}
+
+Tensor mv(const Tensor& a, const Tensor& b) {
+  check_axes("mv", a, 2);
+  check_axes("mv", b, 1);
+  return matmul(a, b);
+}
+
+Tensor dot(const Tensor& a, const Tensor& b) {
+  check_axes("dot", a, 1);
+  check_axes("dot", b, 1);
+  check(a.size(0) == b.size(0), "dot: {} and {} elements, expected as many of one as of the other", a.size(0),
+        b.size(0));
+  return sum(a * b, 0);
+}
+
+Tensor outer(const Tensor& a, const Tensor& b) {
+  check_axes("outer", a, 1);
+  check_axes("outer", b, 1);
+  return unsqueeze(a, 1) * b;
+}
+
 Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias) {
   check(x.defined() && x.shape().dim() >= 1, "linear: input is {}, expected at least one axis (.., features)",
         x.shape());

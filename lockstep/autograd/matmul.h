@@ -12,6 +12,12 @@ namespace LOCKSTEP_API lockstep {
 Tensor matmul(const Tensor& a, const Tensor& b);
 // [batch, m, k] x [batch, k, n].
 Tensor bmm(const Tensor& a, const Tensor& b);
+// [m, k] x [k, n], [m, k] x [k], [k] x [k]: matmul() of these shapes alone.
+Tensor mm(const Tensor& a, const Tensor& b);
+Tensor mv(const Tensor& a, const Tensor& b);
+Tensor dot(const Tensor& a, const Tensor& b);
+// a[i] b[j]: [m], [n] -> [m, n].
+Tensor outer(const Tensor& a, const Tensor& b);
 // x w^T + bias: x [.., in], w [out, in], bias [out] or undefined -> [.., out], in x's type. w and bias may be f32 if x
 // is bf16 or f16.
 Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias = {});

@@ -41,6 +41,11 @@ struct BackwardPass {
   std::shared_ptr<const Placement> at;
   // The tasks of the pass, and the data of the roots: the gradients are worth nothing if one of them fails.
   std::shared_ptr<FailureGroup> failures;
+  // Whether the caller says that gradients add up: it gave a share of the step, or does not synchronize.
+  bool accumulates = false;
+  // Whether an optimizer's step has used gradients of this pass. The trees that have some share it.
+  std::shared_ptr<bool> used = std::make_shared<bool>(false);
+  bool warned = false;  // of an old gradient that this pass adds to
   // Leaves' observers that were reached, in no order.
   std::vector<std::shared_ptr<BackwardObserver>> observers;
 };

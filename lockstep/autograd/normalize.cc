@@ -68,4 +68,19 @@ Tensor group_norm(const Tensor& x, std::int64_t num_groups, const Tensor& weight
   return cast(y, x.dtype());
 }
 
+Tensor normalize(const Tensor& x, double p, int dim, double eps) {
+  check(x.defined() && is_floating(x.dtype()), "normalize: input is {}, expected a floating type", x);
+  if (is_half_dtype(x.dtype())) return cast(normalize(cast(x, DType::f32), p, dim, eps), x.dtype());
+  return x / clamp(norm(x, p, dim, true), eps);
+}
+
+Tensor instance_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps) {
+  const int dims = x.shape().dim();
+  check(x.defined() && dims >= 3, "instance_norm: input is {}, expected 3 axes (N, C, L) or more", x);
+  bool several = x.numel() == 0;
+  for (int i = 2; i < dims; ++i) several = several || x.size(i) > 1;
+  check(several, "instance_norm: input is {}, expected more than 1 element in a channel", x);
+  return group_norm(x, x.size(1), weight, bias, eps);
+}
+
 }  // namespace lockstep

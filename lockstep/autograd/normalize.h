@@ -1,4 +1,8 @@
-// Normalization of each sample separately. weight and bias may be undefined. bf16 and f16 are normalized in f32.
+// Normalization of each sample separately.
+//
+//   Tensor embeddings = normalize(encoder(x));
+//
+// weight and bias may be undefined. bf16 and f16 are normalized in f32.
 // nn/normalization.h has the layers, and nn/batch_norm.h the one that normalizes over the samples.
 #pragma once
 
@@ -18,5 +22,9 @@ Tensor rms_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& we
 // Like layer norm, over each group of channels: x [N, C, ..], weight and bias [C].
 Tensor group_norm(const Tensor& x, std::int64_t num_groups, const Tensor& weight = {}, const Tensor& bias = {},
                   double eps = 1e-5);
+// x / max(|x|, eps) along the axis, by norm().
+Tensor normalize(const Tensor& x, double p = 2, int dim = 1, double eps = 1e-12);
+// Group norm of one channel each: x [N, C, ..] with more than one element in a channel.
+Tensor instance_norm(const Tensor& x, const Tensor& weight = {}, const Tensor& bias = {}, double eps = 1e-5);
 
 }  // namespace lockstep

@@ -1,7 +1,8 @@
-// Padding with a constant.
+// Padding with a constant, or with elements of the tensor itself, which are indexed axis by axis.
 #include "lockstep/autograd/pad.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/lift.h"
@@ -9,6 +10,20 @@
 #include "lockstep/ops/shape.h"
 
 namespace lockstep {
+namespace {
+
+// The place of element i, counted from the first one of x.
+std::int64_t place_of(PadMode mode, std::int64_t i, std::int64_t extent) {
+  switch (mode) {
+    case PadMode::reflect: return std::abs(i) < extent ? std::abs(i) : 2 * (extent - 1) - i;
+    case PadMode::circular: return (i % extent + extent) % extent;
+    case PadMode::replicate:
+    case PadMode::constant: break;
+  }
+  return std::clamp<std::int64_t>(i, 0, extent - 1);
+}
+
+}  // namespace
 
 Tensor pad(const Tensor& x, const std::vector<std::int64_t>& widths, double value) {
   check(x.defined(), "pad: undefined tensor");
@@ -45,6 +60,31 @@ Tensor pad(const Tensor& x, const std::vector<std::int64_t>& widths, double valu
               return {dx};
             }};
   });
+}
+
+Tensor pad(const Tensor& x, const std::vector<std::int64_t>& widths, PadMode mode, double value) {
+  if (mode == PadMode::constant) return pad(x, widths, value);
+  check(x.defined(), "pad: undefined tensor");
+  check(value == 0, "pad: value {} with mode reflect, replicate, or circular, expected mode constant", value);
+  const std::size_t padded = widths.size() / 2;
+  check(widths.size() % 2 == 0 && static_cast<int>(padded) <= x.shape().dim(),
+        "pad: {} widths for {}, expected two for each of at most {} axes", widths.size(), x.shape(), x.shape().dim());
+  Tensor y = x;
+  for (std::size_t k = 0; k < padded; ++k) {
+    const int axis = x.shape().dim() - 1 - static_cast<int>(k);
+    const std::int64_t left = widths[2 * k], right = widths[2 * k + 1], extent = x.size(axis);
+    if (left == 0 && right == 0) continue;
+    if (x->kind == Kind::cut && x->cut.axis == axis) fail_across_batch("pad", x, "and padding belongs to none of them");
+    const std::int64_t most = mode == PadMode::reflect ? extent - 1 : extent;
+    check(extent > 0 && (mode == PadMode::replicate || std::max(left, right) <= most),
+          "pad: widths {} and {} of axis {} of {}, expected at most {}", left, right, axis, x.shape(), most);
+    check(extent + left + right > 0, "pad: widths {} and {} remove all elements of axis {} of {}", left, right, axis,
+          x.shape());
+    std::vector<std::int64_t> places;
+    for (std::int64_t i = -left; i < extent + right; ++i) places.push_back(place_of(mode, i, extent));
+    y = index_select(y, axis, beside(y, Tensor::from(places, {std::ssize(places)})));
+  }
+  return y;
 }
 
 }  // namespace lockstep

@@ -41,6 +41,7 @@ void ParameterGradient::add(const BackwardPass& pass, int shard, const Array& gr
     sums_.forget_good_passes(*gradient.storage()->engine);
     latest_pass_ = pass.number;
     latest_failures_ = pass.failures;
+    used_ = pass.used;
     before_ = sums_;
   }
   if (reducer_) reducer_->added(index_);
@@ -163,6 +164,7 @@ void ParameterGradient::clear() {
   sums_ = ShardTree(sums_.dtype());
   read_ = {};
   before_.reset();
+  used_.reset();
   if (reducer_) reducer_->clear(index_);
 }
 

@@ -66,6 +66,12 @@ class ParameterGradient {
   // True if any shard of this process had a gradient, or set() gave one.
   bool present() const { return !sums_.empty() || given_.defined(); }
   void clear();
+  // An optimizer's step uses this gradient: the others of its latest pass are old from then on.
+  void mark_used() const {
+    if (used_) *used_ = true;
+  }
+  // Whether a step has used other gradients of the latest pass, but not this one.
+  bool old() const { return used_ && *used_; }
   // Drops the gradients of passes that have failed, once the program knows; see Passes.
   void drop_failed(bool read);
   // True if that is why there is no gradient: none has been added or set, and clear() was not called since.
@@ -109,6 +115,7 @@ class ParameterGradient {
   // The sums before the latest pass. They are restored if it fails.
   std::optional<ShardTree> before_;
   std::uint64_t latest_pass_ = 0;
+  std::shared_ptr<bool> used_;  // of the latest pass, until clear(); see BackwardPass
   std::shared_ptr<FailureGroup> latest_failures_;
   // The sum that was read while passes without `sync` waited; they go on waiting.
   Array read_;

@@ -1,16 +1,64 @@
 #include "lockstep/autograd/pool.h"
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/lift.h"
+#include "lockstep/autograd/no_grad.h"
+#include "lockstep/ops/copy.h"
 #include "lockstep/ops/pool.h"
 
 namespace lockstep {
+namespace {
 
-Tensor max_pool2d(const Tensor& x, const Pool2dOptions& options) {
+// Whether x has no batch.
+bool has_no_batch(const Tensor& x, int dims) { return x.defined() && x.shape().dim() == dims; }
+
+// The largest elements of windows whose elements are o.dilation apart along axis 2 + i, and their places on the axis.
+MaxResult max_along(const Tensor& x, std::size_t i, const Pool2dOptions& o) {
+  const int axis = 2 + static_cast<int>(i);
+  const std::int64_t kernel = o.kernel_size[i], stride = o.stride[i], padding = o.padding[i], dilation = o.dilation[i],
+                     extent = x.size(axis), span = dilation * (kernel - 1) + 1, reach = extent + 2 * padding - span;
+  check(kernel >= 1 && stride >= 1 && dilation >= 1 && padding >= 0 && 2 * padding <= kernel,
+        "max_pool2d: kernel {}, stride {}, dilation {}, padding {}, expected at least 1, 1, 1 and 0 to half the kernel",
+        kernel, stride, dilation, padding);
+  check(reach >= 0, "max_pool2d: the window ({} wide) does not fit the padded input ({} wide)", span,
+        extent + 2 * padding);
+  std::int64_t count = reach / stride + 1;
+  if (o.ceil_mode && reach % stride != 0 && count * stride - padding < extent) ++count;
+  const std::int64_t reached = (count - 1) * stride + 1;  // by the windows' first elements
+  std::vector<std::int64_t> widths(axis == 2 ? 4 : 2);
+  widths[widths.size() - 2] = padding;
+  widths[widths.size() - 1] = std::max<std::int64_t>(reached + span - 1 - extent - padding, 0);
+  const Tensor padded = pad(x, widths, -std::numeric_limits<double>::infinity());
+  std::vector<Tensor> elements;
+  for (std::int64_t k = 0; k < kernel; ++k) {
+    elements.push_back(slice(padded, axis, k * dilation, k * dilation + reached, stride));
+  }
+  auto [values, which] = max(stack(elements, axis), axis);
+  std::vector<std::int64_t> first;
+  for (std::int64_t w = 0; w < count; ++w) first.push_back(w * stride - padding);
+  Shape shape{1, 1, 1, 1};
+  shape[axis] = count;
+  const Tensor places = which * static_cast<double>(dilation) + beside(which, Tensor::from(first, shape));
+  return {values, where(lt(places, 0.0), 0.0, places)};
+}
+
+// Row by row, so that the first of equal elements counts.
+MaxResult dilated_max_pool(const Tensor& x, const Pool2dOptions& options) {
+  check(x.shape().dim() == 4 && is_floating(x.dtype()), "max_pool2d: input is {}, expected floating (N, C, H, W)", x);
+  const MaxResult columns = max_along(x, 1, options), rows = max_along(columns.values, 0, options);
+  const Tensor column = take_along_dim(columns.indices, rows.indices, 2);
+  return {rows.values, rows.indices * static_cast<double>(x.size(3)) + column};
+}
+
+// Puts the places of the largest elements of each part into `places`.
+Tensor max_pool_of_parts(const Tensor& x, const Pool2dOptions& options, std::vector<Array>* places) {
   return lift("max pool", place_rows("max pool", {x}), {x}, [&](const Arrays& in) -> Lifted {
     auto [y, where] = ops::max_pool2d(in[0], options);
+    if (places) places->push_back(where);
     return {y, [where = where, shape = in[0].shape(), options](const PartPass&, const Array& dy) -> Arrays {
               return {ops::pool2d_backward("max pool backward", dy, shape,
                                            kernels::MaxPoolBackward{options, {}, where.view()}, {where})};
@@ -18,7 +66,45 @@ Tensor max_pool2d(const Tensor& x, const Pool2dOptions& options) {
   });
 }
 
+}  // namespace
+
+Tensor max_pool2d(const Tensor& x, const Pool2dOptions& options) {
+  if (has_no_batch(x, 3)) return squeeze(max_pool2d(unsqueeze(x, 0), options), 0);
+  if (x.defined() && options.dilation != HeightWidth(1)) return dilated_max_pool(x, options).values;
+  return max_pool_of_parts(x, options, nullptr);
+}
+
+MaxResult max_pool2d_with_indices(const Tensor& x, const Pool2dOptions& options) {
+  if (has_no_batch(x, 3)) {
+    const MaxResult batch = max_pool2d_with_indices(unsqueeze(x, 0), options);
+    return {squeeze(batch.values, 0), squeeze(batch.indices, 0)};
+  }
+  if (x.defined() && options.dilation != HeightWidth(1)) return dilated_max_pool(x, options);
+  std::vector<Array> places;
+  Tensor y = max_pool_of_parts(x, options, &places);
+  const NoGradGuard no_grad;
+  std::size_t part = 0;
+  return {std::move(y), lift("max pool indices", place_rows("max pool", {x}), {x}, [&](const Arrays&) -> Lifted {
+            return {ops::to_layout(places[part++], Layout::plain), nullptr};
+          })};
+}
+
+Tensor max_unpool2d(const Tensor& x, const Tensor& indices, std::array<std::int64_t, 2> output_size) {
+  const int dims = x.shape().dim();
+  check(x.defined() && indices.defined() && (dims == 3 || dims == 4) && indices.shape() == x.shape() &&
+            indices.dtype() == DType::i64,
+        "max_unpool2d: input is {}, indices {}, expected (N, C, H, W), or (C, H, W), and i64 of the same shape", x,
+        indices);
+  const auto [height, width] = output_size;
+  check(height > 0 && width > 0, "max_unpool2d: output size {} x {}, expected at least 1", height, width);
+  const Tensor elements = flatten(x, -2), zeros = zeros_like(elements.detach());
+  const Tensor images =
+      scatter_add(pad(zeros, {0, height * width - zeros.size(-1)}), -1, flatten(indices, -2), elements);
+  return unflatten(images, -1, {height, width});
+}
+
 Tensor avg_pool2d(const Tensor& x, const Pool2dOptions& options) {
+  if (has_no_batch(x, 3)) return squeeze(avg_pool2d(unsqueeze(x, 0), options), 0);
   return lift("avg pool", place_rows("avg pool", {x}), {x}, [&](const Arrays& in) -> Lifted {
     return {ops::pool2d("avg_pool2d", in[0], kernels::AvgPool{options}),
             [shape = in[0].shape(), options](const PartPass&, const Array& dy) -> Arrays {
@@ -28,6 +114,7 @@ Tensor avg_pool2d(const Tensor& x, const Pool2dOptions& options) {
 }
 
 Tensor lp_pool2d(const Tensor& x, double norm_type, const Pool2dOptions& options) {
+  if (has_no_batch(x, 3)) return squeeze(lp_pool2d(unsqueeze(x, 0), norm_type, options), 0);
   check(norm_type > 0 && std::isfinite(norm_type), "lp_pool2d: a norm of type {}, expected a finite number above 0",
         norm_type);
   check(options.padding == HeightWidth(0), "lp_pool2d: padding {} x {}, expected 0", options.padding[0],
@@ -46,17 +133,20 @@ namespace {
 // Sequences as images of one row.
 template <typename Pool>
 Tensor pool_rows(std::string_view name, const Tensor& x, const Pool1dOptions& o, const Pool& pool) {
+  if (has_no_batch(x, 2)) return squeeze(pool_rows(name, unsqueeze(x, 0), o, pool), 0);
   check(x.defined() && x.shape().dim() == 3, "{}: input is {}, expected 3 axes (N, C, L)", name, x);
   check(o.kernel_size >= 1 && o.stride >= 1 && o.padding >= 0 && 2 * o.padding <= o.kernel_size,
         "{}: kernel {}, stride {}, padding {}, expected at least 1, 1 and 0 to half the kernel", name, o.kernel_size,
         o.stride, o.padding);
-  check(x.size(2) + 2 * o.padding >= o.kernel_size, "{}: the window ({} long) does not fit the padded input ({} long)",
-        name, o.kernel_size, x.size(2) + 2 * o.padding);
+  const std::int64_t span = o.dilation * (o.kernel_size - 1) + 1;
+  check(x.size(2) + 2 * o.padding >= span, "{}: the window ({} long) does not fit the padded input ({} long)", name,
+        span, x.size(2) + 2 * o.padding);
   const Pool2dOptions options{.kernel_size = {1, o.kernel_size},
                               .stride = {1, o.stride},
                               .padding = {0, o.padding},
                               .count_include_pad = o.count_include_pad,
-                              .ceil_mode = o.ceil_mode};
+                              .ceil_mode = o.ceil_mode,
+                              .dilation = {1, o.dilation}};
   return squeeze(pool(unsqueeze(x, 2), options), 2);
 }
 
@@ -81,32 +171,76 @@ Tensor global_avg_pool2d(const Tensor& x) {
 
 namespace {
 
-// Means over `count` windows of an axis.
-Tensor mean_of_windows(const Tensor& x, int axis, std::int64_t count) {
+// f(window) of `count` windows that cover an axis.
+template <typename F>
+Tensor of_windows(const Tensor& x, int axis, std::int64_t count, const F& f) {
   const std::int64_t extent = x.size(axis);
   if (count == extent) return x;
-  std::vector<Tensor> means;
+  std::vector<Tensor> results;
   for (std::int64_t i = 0; i < count; ++i) {
     const std::int64_t first = i * extent / count, end = ((i + 1) * extent + count - 1) / count;
-    means.push_back(mean(narrow(x, axis, first, end - first), axis, true));
+    results.push_back(f(narrow(x, axis, first, end - first)));
   }
-  return cat(means, axis);
+  return cat(results, axis);
+}
+
+Tensor mean_of_windows(const Tensor& x, int axis, std::int64_t count) {
+  return of_windows(x, axis, count, [axis](const Tensor& window) { return mean(window, axis, true); });
+}
+
+Tensor max_of_windows(const Tensor& x, int axis, std::int64_t count) {
+  return of_windows(x, axis, count, [axis](const Tensor& window) { return max(window, axis, true).values; });
+}
+
+// The output's size, with the input's in place of -1.
+std::array<std::int64_t, 2> adaptive_size(std::string_view name, const Tensor& x, std::array<std::int64_t, 2> size) {
+  check(x.defined() && x.shape().dim() == 4 && x.size(2) > 0 && x.size(3) > 0,
+        "{}: input is {}, expected 4 axes (N, C, H, W) with pixels", name, x);
+  for (std::size_t i = 0; i < 2; ++i) {
+    if (size[i] == -1) size[i] = x.size(2 + static_cast<int>(i));
+  }
+  check(size[0] > 0 && size[1] > 0, "{}: output size {} x {}, expected at least 1", name, size[0], size[1]);
+  return size;
+}
+
+// Sequences as images of one row.
+template <typename Pool>
+Tensor pool_sequences(std::string_view name, const Tensor& x, std::int64_t output_size, const Pool& pool) {
+  const int dims = x.shape().dim();
+  check(x.defined() && (dims == 2 || dims == 3), "{}: input is {}, expected 3 axes (N, C, L), or 2 (C, L)", name, x);
+  return squeeze(pool(unsqueeze(x, -2), std::array<std::int64_t, 2>{1, output_size}), -2);
 }
 
 }  // namespace
 
 Tensor adaptive_avg_pool2d(const Tensor& x, std::array<std::int64_t, 2> output_size) {
-  check(x.defined() && x.shape().dim() == 4 && x.size(2) > 0 && x.size(3) > 0,
-        "adaptive_avg_pool2d: input is {}, expected 4 axes (N, C, H, W) with pixels", x);
-  auto [height, width] = output_size;
-  height = height == -1 ? x.size(2) : height, width = width == -1 ? x.size(3) : width;
-  check(height > 0 && width > 0, "adaptive_avg_pool2d: output size {} x {}, expected at least 1", height, width);
+  if (has_no_batch(x, 3)) return squeeze(adaptive_avg_pool2d(unsqueeze(x, 0), output_size), 0);
+  const auto [height, width] = adaptive_size("adaptive_avg_pool2d", x, output_size);
   if (height == 1 && width == 1) return global_avg_pool2d(x);
   if (x.size(2) % height == 0 && x.size(3) % width == 0) {
     const std::array window{x.size(2) / height, x.size(3) / width};
     return avg_pool2d(x, {.kernel_size = window, .stride = window});
   }
   return mean_of_windows(mean_of_windows(x, 2, height), 3, width);
+}
+
+Tensor adaptive_max_pool2d(const Tensor& x, std::array<std::int64_t, 2> output_size) {
+  if (has_no_batch(x, 3)) return squeeze(adaptive_max_pool2d(unsqueeze(x, 0), output_size), 0);
+  const auto [height, width] = adaptive_size("adaptive_max_pool2d", x, output_size);
+  if (x.size(2) % height == 0 && x.size(3) % width == 0) {
+    const std::array window{x.size(2) / height, x.size(3) / width};
+    return max_pool2d(x, {.kernel_size = window, .stride = window});
+  }
+  // Row by row: the first of equal elements gets the gradient.
+  return max_of_windows(max_of_windows(x, 3, width), 2, height);
+}
+
+Tensor adaptive_avg_pool1d(const Tensor& x, std::int64_t output_size) {
+  return pool_sequences("adaptive_avg_pool1d", x, output_size, adaptive_avg_pool2d);
+}
+
+Tensor adaptive_max_pool1d(const Tensor& x, std::int64_t output_size) {
+  return pool_sequences("adaptive_max_pool1d", x, output_size, adaptive_max_pool2d);
 }
 
 }  // namespace lockstep

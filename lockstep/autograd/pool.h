@@ -6,14 +6,21 @@
 #include <array>
 #include <cstdint>
 
+#include "lockstep/autograd/reduce.h"
 #include "lockstep/autograd/tensor.h"
 #include "lockstep/backend/window.h"
 
 namespace LOCKSTEP_API lockstep {
 
 // The largest element, or the mean, of each window: [N, C, H, W] -> [N, C, H', W'], H' = floor((H + 2 padding - kernel)
-// / stride) + 1, with ceil_mode rounded up.
+// / stride) + 1, with ceil_mode rounded up. Inputs without a batch, [C, H, W] and [C, L], have results without one.
 Tensor max_pool2d(const Tensor& x, const Pool2dOptions& options = {});
+// Also returns the place h W + w of each largest element in its image, i64 without a history: PyTorch's
+// return_indices = True. The first of equal elements counts.
+MaxResult max_pool2d_with_indices(const Tensor& x, const Pool2dOptions& options = {});
+// Puts each element of x [N, C, H', W'] at its place in images of the given extents, which are 0 elsewhere. Elements
+// with one place are added, where PyTorch keeps one of them.
+Tensor max_unpool2d(const Tensor& x, const Tensor& indices, std::array<std::int64_t, 2> output_size);
 Tensor avg_pool2d(const Tensor& x, const Pool2dOptions& options = {});
 // The norm of each window, (sum of x^norm_type)^(1 / norm_type), as in PyTorch: norm_type above 0, no padding, the sum
 // of a window in part outside the image (ceil_mode) is raised to its whole size. Where it is 0, the gradient is 0.
@@ -26,5 +33,10 @@ Tensor global_avg_pool2d(const Tensor& x);
 // Means over windows that cover the image: [N, C, H, W] -> [N, C, output_size]. Output row i of n averages input rows
 // [floor(i H / n), ceil((i + 1) H / n)). An output size of -1 keeps the input's.
 Tensor adaptive_avg_pool2d(const Tensor& x, std::array<std::int64_t, 2> output_size);
+// The largest elements of the same windows.
+Tensor adaptive_max_pool2d(const Tensor& x, std::array<std::int64_t, 2> output_size);
+// The same for sequences: [N, C, L] -> [N, C, output_size].
+Tensor adaptive_avg_pool1d(const Tensor& x, std::int64_t output_size);
+Tensor adaptive_max_pool1d(const Tensor& x, std::int64_t output_size);
 
 }  // namespace lockstep

@@ -71,7 +71,7 @@ Tensor made_like(const Tensor& like, std::vector<Array> parts) {
 
 // A step of an LSTM part by part: (from_x, from_h, c) -> (h, next c).
 struct LstmCell : Function {
-  std::vector<Tensor> forward(std::span<const Tensor> in) override {
+  std::vector<Tensor> forward(std::span<const Tensor> in) {
     std::vector<Array> h, next;
     each_part(in[0], [&](std::size_t p) {
       ops::LstmCell cell = ops::lstm_cell(in[0]->parts[p], in[1]->parts[p], in[2]->parts[p]);
@@ -82,7 +82,7 @@ struct LstmCell : Function {
     return {made_like(in[0], std::move(h)), made_like(in[0], std::move(next))};
   }
 
-  std::vector<Tensor> backward(std::span<const Tensor> dy) override {
+  std::vector<Tensor> backward(std::span<const Tensor> dy) {
     std::vector<Array> sum, c;
     const Tensor& some = dy[0].defined() ? dy[0] : dy[1];
     each_part(some, [&](std::size_t p) {
@@ -106,7 +106,7 @@ struct LstmCell : Function {
 
 // A step of a GRU part by part: (from_x, from_h, h) -> next h.
 struct GruCell : Function {
-  std::vector<Tensor> forward(std::span<const Tensor> in) override {
+  std::vector<Tensor> forward(std::span<const Tensor> in) {
     std::vector<Array> next;
     each_part(in[0], [&](std::size_t p) {
       ops::GruCell cell = ops::gru_cell(in[0]->parts[p], in[1]->parts[p], in[2]->parts[p]);
@@ -116,7 +116,7 @@ struct GruCell : Function {
     return {made_like(in[0], std::move(next))};
   }
 
-  std::vector<Tensor> backward(std::span<const Tensor> dy) override {
+  std::vector<Tensor> backward(std::span<const Tensor> dy) {
     std::vector<Array> from_x, from_h, h;
     each_part(dy[0], [&](std::size_t p) {
       const Saved& s = saved[p];
@@ -141,8 +141,7 @@ struct GruCell : Function {
 Tensor lstm_layer(const Tensor& x, Tensor& h, Tensor& c, const RecurrentWeights& weights, const RecurrentPass& pass) {
   return over_steps("lstm", x, {&h, &c}, weights, pass, 4, [&c](const Tensor& from_x, const Tensor& from_h) {
     if (const Tensor before = in_f32(c); lie_alike(from_x, from_h) && lie_alike(from_x, before)) {
-      const Tensor in[] = {from_x, from_h, before};
-      std::vector<Tensor> out = apply_function(std::make_shared<LstmCell>(), in);
+      std::vector<Tensor> out = apply<LstmCell>(std::vector{from_x, from_h, before});
       c = cast(out[1], c.dtype());
       return out[0];
     }
@@ -158,13 +157,19 @@ Tensor gru_layer(const Tensor& x, Tensor& h, const RecurrentWeights& weights, co
   return over_steps("gru", x, {&h}, weights, pass, 3, [&h](const Tensor& from_x, const Tensor& from_h) {
     const Tensor before = in_f32(h);
     if (lie_alike(from_x, from_h) && lie_alike(from_x, before)) {
-      const Tensor in[] = {from_x, from_h, before};
-      return apply_function(std::make_shared<GruCell>(), in)[0];
+      return apply<GruCell>(std::vector{from_x, from_h, before})[0];
     }
     // A first state that lies otherwise, as a parameter does.
     const std::vector<Tensor> gx = by_gate(from_x, 3), gh = by_gate(from_h, 3);
     const Tensor r = sigmoid(gx[0] + gh[0]), z = sigmoid(gx[1] + gh[1]), n = tanh(gx[2] + r * gh[2]);
     return n + z * (before - n);
+  });
+}
+
+Tensor rnn_layer(const Tensor& x, Tensor& h, const RecurrentWeights& weights, const RecurrentPass& pass, bool relu) {
+  return over_steps("rnn", x, {&h}, weights, pass, 1, [relu](const Tensor& from_x, const Tensor& from_h) {
+    const Tensor sum = from_x + from_h;
+    return relu ? lockstep::relu(sum) : tanh(sum);
   });
 }
 

@@ -33,4 +33,7 @@ Tensor lstm_layer(const Tensor& x, Tensor& h, Tensor& c, const RecurrentWeights&
 //   h = (1 - z) n + z h
 Tensor gru_layer(const Tensor& x, Tensor& h, const RecurrentWeights& weights, const RecurrentPass& pass = {});
 
+// The same for a plain recurrent network: h = f(x weight_ih^T + bias_ih + h weight_hh^T + bias_hh), f being relu or tanh.
+Tensor rnn_layer(const Tensor& x, Tensor& h, const RecurrentWeights& weights, const RecurrentPass& pass, bool relu);
+
 }  // namespace lockstep

@@ -8,6 +8,7 @@
 #include "lockstep/autograd/lift.h"
 #include "lockstep/autograd/no_grad.h"
 #include "lockstep/autograd/saved_array.h"
+#include "lockstep/autograd/unary.h"
 #include "lockstep/ops/copy.h"
 #include "lockstep/ops/elementwise.h"
 #include "lockstep/ops/reduce.h"
@@ -96,26 +97,25 @@ Tensor in_f32(const Tensor& x, const F& f) {
   return is_half_dtype(x.dtype()) ? cast(f(cast(x, DType::f32)), x.dtype()) : f(x);
 }
 
-// Masks are reduced in f64, which counts them exactly. It would round large numbers of i64.
+// Masks are reduced in i64.
 bool is_mask(const Tensor& x) { return x.defined() && x.dtype() == DType::u8; }
+bool is_i64(const Tensor& x) { return x.defined() && x.dtype() == DType::i64; }
 
-template <typename F>
-Tensor in_f64(const Tensor& x, DType result, const F& f) {
-  return cast(f(cast(x.detach(), DType::f64)), result);
-}
+Tensor counted(const Tensor& mask) { return cast(mask.detach(), DType::i64); }
+
+// The smallest elements are those whose opposites are the largest. -x - 1 exists for every i64, -x does not.
+Tensor opposite(const Tensor& x) { return is_i64(x) ? affine(x, -1, -1) : -x; }
 
 void check_floating(std::string_view what, const Tensor& x) {
   check(!x.defined() || is_floating(x.dtype()), "{}: input is {}, expected a floating type: cast() it", what, x);
 }
 
-// The largest elements; the smallest are the negated largest of -x.
+// The largest elements, or the smallest.
 Tensor extreme(std::string_view name, const Tensor& x, const Dims& dims, bool keepdim, bool smallest) {
   const unsigned axes = resolve_axes(name, x, dims);
-  if (is_mask(x))
-    return in_f64(x, x.dtype(), [&](const Tensor& x) { return extreme(name, x, dims, keepdim, smallest); });
-  check_floating(name, x);
+  if (is_mask(x)) return cast(extreme(name, counted(x), dims, keepdim, smallest), DType::u8);
   check(count_of(x, axes) > 0, "{}: no elements along the axes of {}", name, x.shape());
-  if (smallest) return -extreme(name, -x, dims, keepdim, false);
+  if (smallest) return opposite(extreme(name, opposite(x), dims, keepdim, false));
   const bool over_batch = x->kind == Kind::cut && contains(axes, x->cut.axis);
   return over_batch ? max_over_batch(name, x, axes, keepdim) : reduce(name, x, axes, keepdim, Mix::max, max_part);
 }
@@ -136,7 +136,7 @@ unsigned resolve_axes(std::string_view what, const Tensor& x, const Dims& dims) 
 }
 
 Tensor sum_to(const Tensor& x, const Shape& shape) {
-  if (is_mask(x)) return in_f64(x, DType::i64, [&](const Tensor& x) { return sum_to(x, shape); });
+  if (is_mask(x)) return sum_to(counted(x), shape);
   Placed placed = place_as("sum_to", x);
   bool mixes = false;
   if (placed.kind == Kind::cut) {
@@ -157,7 +157,7 @@ Tensor sum_to(const Tensor& x, const Shape& shape) {
 }
 
 Tensor sum(const Tensor& x) {
-  if (is_mask(x)) return in_f64(x, DType::i64, [](const Tensor& x) { return sum(x); });
+  if (is_mask(x)) return sum(counted(x));
   return mix_shards("sum", Mix::sum, place_as("sum", x), {x}, [](const Arrays& in) -> Lifted {
     const Array flat = ops::reshape(ops::to_layout(in[0], Layout::plain), {in[0].numel()});
     return {apart(ops::sum_to(flat, {1}), in[0]), [old = in[0].shape()](const PartPass&, const Array& dy) -> Arrays {
@@ -167,7 +167,7 @@ Tensor sum(const Tensor& x) {
 }
 
 Tensor sum(const Tensor& x, const Dims& dims, bool keepdim) {
-  if (is_mask(x)) return in_f64(x, DType::i64, [&](const Tensor& x) { return sum(x, dims, keepdim); });
+  if (is_mask(x)) return sum(counted(x), dims, keepdim);
   return sum_over(x, resolve_axes("sum", x, dims), keepdim);
 }
 
@@ -206,6 +206,13 @@ Tensor std(const Tensor& x, const Dims& dims, const VarOptions& options) {
   });
 }
 
+StdMean std_mean(const Tensor& x, const Dims& dims, const VarOptions& options) {
+  return {std(x, dims, options), mean(x, dims, options.keepdim)};
+}
+VarMean var_mean(const Tensor& x, const Dims& dims, const VarOptions& options) {
+  return {var(x, dims, options), mean(x, dims, options.keepdim)};
+}
+
 Tensor amax(const Tensor& x, const Dims& dims, bool keepdim) { return extreme("amax", x, dims, keepdim, false); }
 Tensor amin(const Tensor& x, const Dims& dims, bool keepdim) { return extreme("amin", x, dims, keepdim, true); }
 Tensor max(const Tensor& x) { return extreme("max", x, {}, false, false); }
@@ -217,9 +224,8 @@ namespace {
 Tensor index_of_extreme(std::string_view name, const Tensor& x, std::optional<int> dim, bool keepdim, bool smallest) {
   check(x.defined(), "{}: undefined tensor", name);
   if (dim && is_axis_of_scalar(name, x, *dim)) dim.reset();
-  if (is_mask(x)) return index_of_extreme(name, cast(x.detach(), DType::f64), dim, keepdim, smallest);
-  check_floating(name, x);
-  if (smallest) return index_of_extreme(name, -x.detach(), dim, keepdim, false);
+  if (is_mask(x)) return index_of_extreme(name, counted(x), dim, keepdim, smallest);
+  if (smallest) return index_of_extreme(name, opposite(x.detach()), dim, keepdim, false);
   Placed placed = place_as(name, x);
   const int axis = dim ? ops::resolve_axis(name, x.shape(), *dim) : 0;
   if (placed.kind == Kind::cut) {
@@ -276,13 +282,30 @@ Tensor logsumexp(const Tensor& x, const Dims& dims, bool keepdim) {
 Tensor cumsum(const Tensor& x, int dim) {
   if (is_axis_of_scalar("cumsum", x, dim)) return cumsum(x.reshape({1}), 0).reshape({});
   const int axis = ops::resolve_axis("cumsum", x.shape(), dim);
-  if (is_mask(x)) return in_f64(x, DType::i64, [&](const Tensor& x) { return cumsum(x, axis); });
+  if (is_mask(x)) return cumsum(counted(x), axis);
   const Placed placed = place_as("cumsum", x);
   if (placed.kind == Kind::cut && placed.cut.axis == axis) fail_across_batch("cumsum", x, "and it would sum over them");
   return lift("cumsum", placed, {x}, [axis](const Arrays& in) -> Lifted {
     return {ops::cumsum(in[0], axis),
             [axis](const PartPass&, const Array& dy) -> Arrays { return {ops::cumsum(dy, axis, true)}; }};
   });
+}
+
+Tensor cumprod(const Tensor& x, int dim) {
+  if (is_axis_of_scalar("cumprod", x, dim)) return x * 1;
+  const int axis = ops::resolve_axis("cumprod", x.shape(), dim);
+  if (x->kind == Kind::cut && x->cut.axis == axis) fail_across_batch("cumprod", x, "and it would multiply them");
+  if (is_mask(x)) return cumprod(counted(x), axis);
+  if (is_half_dtype(x.dtype())) return cast(cumprod(cast(x, DType::f32), axis), x.dtype());
+  // Products of 1, 2, 4, ... elements that end at each place. Derivatives need no quotient, which a factor of 0 would
+  // not have.
+  Tensor y = x * 1;
+  const std::int64_t n = x.size(axis);
+  for (std::int64_t known = 1; known < n; known *= 2) {
+    const Tensor longer = narrow(y, axis, known, n - known) * narrow(y, axis, 0, n - known);
+    y = cat({narrow(y, axis, 0, known), longer}, axis);
+  }
+  return y;
 }
 
 // Sums count masks exactly, and those over no elements are 0.
@@ -323,7 +346,7 @@ constexpr std::string_view kMultiplied = "and it would multiply them";
 Tensor prod(const Tensor& x, int dim, bool keepdim) {
   if (is_axis_of_scalar("prod", x, dim)) return prod(x);
   const int axis = ops::resolve_axis("prod", x.shape(), dim);
-  check(is_floating(x.dtype()), "prod: input is {}, expected a floating type: cast() it", x);
+  if (is_mask(x)) return prod(counted(x), axis, keepdim);
   if (x->kind == Kind::cut && x->cut.axis == axis) fail_across_batch("prod", x, kMultiplied);
   if (is_half_dtype(x.dtype())) return cast(prod(cast(x, DType::f32), axis, keepdim), x.dtype());
   if (x.size(axis) == 0) return sum(x, axis, keepdim) + 1;
@@ -341,6 +364,7 @@ Tensor prod(const Tensor& x, int dim, bool keepdim) {
 Tensor prod(const Tensor& x) {
   check(x.defined(), "prod: undefined tensor");
   if (x->kind == Kind::cut) fail_across_batch("prod", x, kMultiplied);
+  if (is_mask(x)) return prod(counted(x));
   return prod(x.reshape({x.numel()}), 0);
 }
 

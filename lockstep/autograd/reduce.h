@@ -1,7 +1,7 @@
 // Reductions. A sum, mean, variance, or largest element over the samples of a batch covers all shards of all processes.
 // Without `dims`, all axes are reduced. With keepdim, reduced axes keep extent 1. bf16 and f16 are added in f32 or f64.
-// Sums of masks (u8) count in i64; their largest and smallest elements are u8. i64 is an error: cast it to f64, which
-// holds integers up to 2^53 exactly.
+// i64 is reduced exactly, modulo 2^64 in sums and products; means, variances, and norms of it are errors: cast it. Sums
+// and products of masks (u8) are i64, their largest and smallest elements u8.
 //
 //   Tensor centered = x - mean(x, 1, true);
 #pragma once
@@ -27,6 +27,15 @@ struct VarOptions {
 Tensor var(const Tensor& x, const Dims& dims = {}, const VarOptions& options = {});
 // The gradient where all elements are equal is 0.
 Tensor std(const Tensor& x, const Dims& dims = {}, const VarOptions& options = {});
+// Both at once.
+struct StdMean {
+  Tensor std, mean;
+};
+StdMean std_mean(const Tensor& x, const Dims& dims = {}, const VarOptions& options = {});
+struct VarMean {
+  Tensor var, mean;
+};
+VarMean var_mean(const Tensor& x, const Dims& dims = {}, const VarOptions& options = {});
 // The largest or smallest elements. Equal ones share the gradient. NaN counts as both largest and smallest.
 Tensor amax(const Tensor& x, const Dims& dims = {}, bool keepdim = false);
 Tensor amin(const Tensor& x, const Dims& dims = {}, bool keepdim = false);
@@ -53,7 +62,8 @@ Tensor argmax(const Tensor& x, std::optional<int> dim = {}, bool keepdim = false
 Tensor argmin(const Tensor& x, std::optional<int> dim = {}, bool keepdim = false);
 // log(sum(exp(x))) without overflow.
 Tensor logsumexp(const Tensor& x, const Dims& dims, bool keepdim = false);
-// Cumulative sums along an axis other than the batch axis.
+// Cumulative sums and products along an axis other than the batch axis.
 Tensor cumsum(const Tensor& x, int dim);
+Tensor cumprod(const Tensor& x, int dim);
 
 }  // namespace lockstep

@@ -33,9 +33,7 @@ class SavedArray {
   }
 
  private:
-  std::uint64_t version() const {
-    return array_.defined() ? array_.storage()->version.load(std::memory_order_relaxed) : 0;
-  }
+  std::uint64_t version() const { return array_.defined() ? array_.storage()->written() : 0; }
 
   Array array_;
   std::uint64_t version_ = 0;

@@ -2,7 +2,6 @@
 #include "lockstep/autograd/slice.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "lockstep/autograd/function.h"
 #include "lockstep/autograd/functions.h"
@@ -12,18 +11,6 @@
 
 namespace lockstep {
 namespace {
-
-// Zeros of this shape with y inserted at `start` of the axis. For host memory, where no kernel runs, and contiguous
-// slices.
-Array among_host_zeros(const Array& y, std::int64_t start, int axis, const Shape& shape) {
-  Array all = Array::host(shape, y.dtype()).with_shard(y.shard());
-  y.wait();
-  if (y.numel() > 0) {
-    const Array rows = ops::reshape(all, {shape[axis], -1});
-    std::memcpy(ops::narrow(rows, start, y.size(axis)).view().data, y.view().data, y.view().bytes());
-  }
-  return all;
-}
 
 // `count` elements of an axis, not the batch's, from `start` on.
 Tensor take_slice(std::string_view name, const Tensor& x, int axis, std::int64_t start, std::int64_t count,
@@ -39,29 +26,28 @@ Tensor take_slice(std::string_view name, const Tensor& x, int axis, std::int64_t
     return {keepdim ? y : ops::reshape(ops::to_layout(y, Layout::plain), ops::without_axes(kept, 1U << axis)),
             [=, old = in[0].shape()](const PartPass&, const Array& dy) -> Arrays {
               const Array g = keepdim ? dy : ops::reshape(ops::to_layout(dy, Layout::plain), kept);
-              if (g.device().is_host()) return {among_host_zeros(g, start, axis, old)};
               return {ops::slice_into_zeros(g, old, axis, start, step)};
             }};
   });
 }
 
 struct Unbind : Function {
-  explicit Unbind(int axis) : axis(axis) {}
-  std::vector<Tensor> forward(std::span<const Tensor> in) override {
+  std::vector<Tensor> forward(const Tensor& x, int along) {
+    axis = along;
     std::vector<Tensor> parts;
-    for (std::int64_t i = 0; i < in[0].size(axis); ++i) {
-      parts.push_back(take_slice("unbind", in[0], axis, i, 1, 1, false));
+    for (std::int64_t i = 0; i < x.size(axis); ++i) {
+      parts.push_back(take_slice("unbind", x, axis, i, 1, 1, false));
     }
     return parts;
   }
-  std::vector<Tensor> backward(std::span<const Tensor> output_grads) override {
+  Tensor backward(std::span<const Tensor> output_grads) {
     std::vector<Tensor> grads(output_grads.begin(), output_grads.end());
     const auto some = std::ranges::find_if(grads, &Tensor::defined);
     const Tensor zeros = std::ranges::all_of(grads, &Tensor::defined) ? Tensor() : zeros_like(*some);
     for (Tensor& grad : grads) grad = grad.defined() ? grad : zeros;
-    return {stack(grads, axis)};
+    return stack(grads, axis);
   }
-  int axis;
+  int axis = 0;
 };
 
 }  // namespace
@@ -116,7 +102,7 @@ std::vector<Tensor> split(const Tensor& x, std::int64_t split_size, int dim) {
 std::vector<Tensor> unbind(const Tensor& x, int dim) {
   const int axis = ops::resolve_axis("unbind", x.shape(), dim);
   check(x.size(axis) > 0, "unbind: axis {} of {} has no elements", dim, x.shape());
-  return apply_function(std::make_shared<Unbind>(axis), {&x, 1});
+  return apply<Unbind>(x, axis);
 }
 
 std::vector<Tensor> chunk(const Tensor& x, int chunks, int dim) {

@@ -27,11 +27,19 @@ Tensor along(std::string_view name, const Tensor& x, int dim, RowFunction forwar
   });
 }
 
+Tensor converted(std::string_view name, const Tensor& x, std::optional<DType> dtype) {
+  check(x.defined(), "{}: undefined tensor", name);
+  return dtype ? cast(x, *dtype) : x;
+}
+
 }  // namespace
 
-Tensor softmax(const Tensor& x, int dim) { return along("softmax", x, dim, ops::softmax, ops::softmax_backward); }
-Tensor log_softmax(const Tensor& x, int dim) {
-  return along("log_softmax", x, dim, ops::log_softmax, ops::log_softmax_backward);
+Tensor softmax(const Tensor& x, int dim, std::optional<DType> dtype) {
+  return along("softmax", converted("softmax", x, dtype), dim, ops::softmax, ops::softmax_backward);
 }
+Tensor log_softmax(const Tensor& x, int dim, std::optional<DType> dtype) {
+  return along("log_softmax", converted("log_softmax", x, dtype), dim, ops::log_softmax, ops::log_softmax_backward);
+}
+Tensor softmin(const Tensor& x, int dim) { return softmax(-x, dim); }
 
 }  // namespace lockstep

@@ -15,8 +15,7 @@ namespace {
 Tensor order(std::string_view name, const Tensor& x, int dim, bool descending) {
   check(x.defined(), "{}: undefined tensor", name);
   const int axis = ops::resolve_axis(name, x.shape(), dim), last = x.shape().dim() - 1;
-  if (x.dtype() == DType::u8) return order(name, cast(x.detach(), DType::f64), axis, descending);
-  check(is_floating(x.dtype()), "{}: input is {}, expected a floating type: cast() it", name, x);
+  if (x.dtype() == DType::u8) return order(name, cast(x.detach(), DType::i64), axis, descending);
   const Placed placed = place_as(name, x);
   if (placed.kind == Kind::cut && placed.cut.axis == axis) fail_across_batch(name, x, "and it would sort them");
   NoGradGuard no_grad;
@@ -42,6 +41,24 @@ SortResult sort(const Tensor& x, int dim, bool descending) {
   if (is_axis_of_scalar("sort", x, dim)) return without_axis(sort(x.reshape({1}), 0, descending));
   const Tensor indices = order("sort", x, dim, descending);
   return {take_along_dim(x, indices, dim), indices};
+}
+
+MaxResult median(const Tensor& x, int dim, bool keepdim) {
+  if (is_axis_of_scalar("median", x, dim)) return without_axis(median(x.reshape({1}), 0, true));
+  const int axis = ops::resolve_axis("median", x.shape(), dim);
+  check(x.size(axis) > 0, "median: no elements along axis {} of {}", axis, x.shape());
+  Tensor indices = narrow(order("median", x, axis, false), axis, (x.size(axis) - 1) / 2, 1);
+  // NaN among the elements makes the result NaN: argmax() finds the first one.
+  if (is_floating(x.dtype())) indices = where(any(isnan(x), axis, true), argmax(x, axis, true), indices);
+  const Tensor values = take_along_dim(x, indices, axis);
+  if (keepdim) return {values, indices};
+  return {squeeze(values, axis), squeeze(indices, axis)};
+}
+
+Tensor median(const Tensor& x) {
+  check(x.defined(), "median: undefined tensor");
+  if (x->kind == Kind::cut) fail_across_batch("median", x, "and it would sort them");
+  return median(x.reshape({x.numel()}), 0).values;
 }
 
 SortResult topk(const Tensor& x, std::int64_t k, int dim, bool largest) {

@@ -19,5 +19,9 @@ SortResult sort(const Tensor& x, int dim = -1, bool descending = false);
 Tensor argsort(const Tensor& x, int dim = -1, bool descending = false);
 // The first k of them: the largest in descending order, or the smallest in ascending order.
 SortResult topk(const Tensor& x, std::int64_t k, int dim = -1, bool largest = true);
+// The element in the middle of all, which must not be cut, or along `dim`, and its index: the lower one of the two if
+// their number is even; NaN if there is one.
+Tensor median(const Tensor& x);
+MaxResult median(const Tensor& x, int dim, bool keepdim = false);
 
 }  // namespace lockstep

@@ -148,7 +148,12 @@ void* Tensor::host_data(DType type, bool writes) const {
   check(defined() && device().is_host() && impl_->kind != Kind::cut, "data_ptr: {}, expected host memory: to_host()",
         describe());
   check(dtype() == type, "data_ptr: the elements are {}, requested as {}", name(dtype()), name(type));
-  if (writes) impl_->storage()->check_writable();
+  check(same_order(impl_->array().layout(), Layout::plain, shape()), "data_ptr: {} is {}, expected plain elements",
+        describe(), name(impl_->array().layout()));
+  if (writes) {
+    impl_->storage()->check_writable();
+    impl_->storage()->wait_writable(false);
+  }
   wait();
   return impl_->view().data;
 }
@@ -202,7 +207,12 @@ Tensor Tensor::detach() const {
 
 Tensor Tensor::reshape(Shape shape) const { return lockstep::reshape(*this, shape); }
 
-Tensor Tensor::narrow(std::int64_t start, std::int64_t count) const { return lockstep::narrow(*this, 0, start, count); }
+Tensor Tensor::view(Shape shape) const {
+  check(layout() == Layout::plain, "view: the elements of {} are {}, expected plain: use reshape()", *this,
+        name(layout()));
+  return lockstep::reshape(*this, shape);
+}
+
 Tensor Tensor::narrow(int dim, std::int64_t start, std::int64_t length) const {
   return lockstep::narrow(*this, dim, start, length);
 }
@@ -240,6 +250,62 @@ void Tensor::copy_from(const Tensor& x, CopyOptions options) const {
   for (const Array& part : impl_->parts) ops::copy_(x->array(), part, options);
 }
 
+void Tensor::check_in_place(std::string_view what) const {
+  check(defined(), "{}: undefined tensor", what);
+  check(!grad_enabled() || !requires_grad(),
+        "{}: {} requires a gradient, but a write in place records none: detach() it, or write under a NoGradGuard",
+        what, describe());
+}
+
+const Tensor& Tensor::fill_(double value) const {
+  check_in_place("fill_");
+  copy_from(full_like(*this, value));
+  return *this;
+}
+const Tensor& Tensor::zero_() const { return fill_(0); }
+const Tensor& Tensor::add_(const Tensor& b) const {
+  check_in_place("add_");
+  copy_from(*this + b);
+  return *this;
+}
+const Tensor& Tensor::add_(double b) const {
+  check_in_place("add_");
+  copy_from(*this + b);
+  return *this;
+}
+const Tensor& Tensor::sub_(const Tensor& b) const {
+  check_in_place("sub_");
+  copy_from(*this - b);
+  return *this;
+}
+const Tensor& Tensor::sub_(double b) const {
+  check_in_place("sub_");
+  copy_from(*this - b);
+  return *this;
+}
+const Tensor& Tensor::mul_(const Tensor& b) const {
+  check_in_place("mul_");
+  copy_from(*this * b);
+  return *this;
+}
+const Tensor& Tensor::mul_(double b) const {
+  check_in_place("mul_");
+  copy_from(*this * b);
+  return *this;
+}
+const Tensor& Tensor::div_(const Tensor& b) const {
+  check_in_place("div_");
+  copy_from(*this / b);
+  return *this;
+}
+const Tensor& Tensor::div_(double b) const {
+  check_in_place("div_");
+  copy_from(*this / b);
+  return *this;
+}
+
+Tensor Tensor::cpu() const { return to(kHost); }
+
 Tensor Tensor::to(DType dtype) const { return cast(*this, dtype); }
 
 Tensor Tensor::to(Layout layout) const {
@@ -249,5 +315,7 @@ Tensor Tensor::to(Layout layout) const {
 }
 
 void GradMeta::accumulate(const BackwardPass&, Gradient) {}
+
+BackwardInputs::BackwardInputs(std::initializer_list<Tensor> leaves) : set_(true), leaves_(leaves) {}
 
 }  // namespace lockstep

@@ -9,6 +9,10 @@
 // Copies are handles to the same tensor. Operations never wait: they describe work, which the devices do later. Reading
 // elements on the host waits: in a loop, keep loss.detach() and read it after the epoch.
 //
+//   Tensor x = tensor({{1.0, 2.0}, {3.0, 4.0}}), y = (x * 2).sum(1);
+//   x[0] = y;                      // writes; so does x.index_put_({Slice(), 1}, 0)
+//   Tensor large = x[x > 2];       // indexing.h
+//
 // creation.h has the functions that create tensors, functions.h all functions of tensors.
 #pragma once
 
@@ -21,6 +25,7 @@
 #include <limits>
 #include <memory>
 #include <optional>
+#include <ranges>
 #include <span>
 #include <string>
 #include <string_view>
@@ -29,18 +34,43 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/autograd/dims.h"
 #include "lockstep/tensor/array.h"
 #include "lockstep/tensor/copy_options.h"
 
 namespace LOCKSTEP_API lockstep {
 
+class IndexedTensor;  // autograd/indexing.h
+class TensorIndex;
+struct MaxResult;  // autograd/reduce.h
+struct VarOptions;
 struct TensorImpl;  // autograd/tensor_impl.h
+class Tensor;
 
 // Options of a new tensor.
 struct TensorOptions {
   // Default: the values' type in Tensor::from(), i64 for arange() of integers, otherwise f32.
   std::optional<DType> dtype = {};
   Device device = kHost;
+};
+
+// The leaves whose gradients a backward pass computes: tensors that require a gradient, or parameters. Not set: all.
+class BackwardInputs {
+ public:
+  BackwardInputs() = default;
+  BackwardInputs(std::initializer_list<Tensor> leaves);
+  template <std::ranges::input_range Leaves>
+  requires std::convertible_to<std::ranges::range_reference_t<const Leaves>, Tensor> BackwardInputs(
+      const Leaves& leaves)
+      : set_(true) {  // NOLINT(google-explicit-constructor)
+    for (const auto& leaf : leaves) leaves_.push_back(leaf);
+  }
+  bool set() const { return set_; }
+  const std::vector<Tensor>& leaves() const { return leaves_; }
+
+ private:
+  bool set_ = false;
+  std::vector<Tensor> leaves_;
 };
 
 // Options of a backward pass.
@@ -52,6 +82,10 @@ struct BackwardOptions {
   // False: accumulates gradients shard by shard, as in PyTorch's no_sync(). The next pass with `sync` sums them over
   // shards and processes.
   bool sync = true;
+  // Only these leaves get gradients, as with torch's backward(inputs=...): what only others need is not computed. A GAN
+  // trains its generator by loss.backward({.inputs = generator.parameters()}). Throws if the loss depends on none of
+  // them, and for a tensor that is no leaf or needs no gradient. Those that the loss does not depend on get none.
+  BackwardInputs inputs = {};
 };
 
 class Tensor {
@@ -59,8 +93,14 @@ class Tensor {
   Tensor() = default;
   // Makes a whole tensor.
   Tensor(Array array);  // NOLINT(google-explicit-constructor)
+  Tensor(const Tensor&) = default;
+  Tensor(Tensor&&) noexcept = default;
+  // Only a tensor with a name can be assigned to: f(x) = y does not compile. x[i] = y writes.
+  Tensor& operator=(const Tensor&) & = default;
+  Tensor& operator=(Tensor&&) & noexcept = default;
+  ~Tensor() = default;
 
-  // Makes a tensor with these elements in plain order: torch.tensor(values).
+  // Makes a tensor with these elements in plain order, of their type. See also tensor() in creation.h.
   template <typename T>
   static Tensor from(std::span<const T> values, Shape shape, const TensorOptions& options = {}) {
     return from(Array::from(values, shape), options);
@@ -69,16 +109,23 @@ class Tensor {
   static Tensor from(const std::vector<T>& values, Shape shape, const TensorOptions& options = {}) {
     return from(Array::from(values, shape), options);
   }
+  template <typename T>
+  static Tensor from(std::initializer_list<T> values, Shape shape, const TensorOptions& options = {}) {
+    return from(Array::from(std::span<const T>(values.begin(), values.size()), shape), options);
+  }
   // Makes a tensor with the elements of an array in host memory.
   static Tensor from(Array values, const TensorOptions& options);
   // Zeroed host memory.
   static Tensor host(Shape shape, DType dtype = DType::f32) { return Array::host(shape, dtype); }
 
   bool defined() const { return impl_ != nullptr; }
-  explicit operator bool() const { return defined(); }
+  // `if (a == b)` does not compile: a comparison gives a mask. Write (a == b).all().item<std::uint8_t>().
+  explicit operator bool() const& { return defined(); }
+  explicit operator bool() const&& = delete;
   // The shape of the whole logical array: axis 0 of a cut batch has the samples of all shards of all processes.
   const Shape& shape() const;
   std::int64_t size(int axis) const { return shape()[axis]; }
+  int dim() const { return shape().dim(); }
   std::int64_t numel() const { return shape().numel(); }
   DType dtype() const;
   Layout layout() const;
@@ -91,14 +138,20 @@ class Tensor {
   // Differentiable. Returns the same elements with another shape; plain layout. One extent may be -1, which is
   // inferred. It is an error to split the samples of a cut axis.
   Tensor reshape(Shape shape) const;
+  // The same, and shares the memory: an error for a layout other than plain.
+  Tensor view(Shape shape) const;
   // Differentiable; see slice.h. narrow() returns elements [start, start + length) of an axis; select() returns
   // element `index` and removes the axis. The axis must not be the batch axis.
   Tensor narrow(int dim, std::int64_t start, std::int64_t length) const;
   Tensor select(int dim, std::int64_t index) const;
-  // x[i] is select(0, i).
-  Tensor operator[](std::int64_t index) const { return select(0, index); }
-  // A slice of axis 0 shares the memory.
-  Tensor narrow(std::int64_t start, std::int64_t count) const;
+  // Differentiable; see indexing.h. x[i] is select(0, i), x[mask] and x[indices] are x.index({…}). x[i] = y writes.
+  IndexedTensor operator[](std::int64_t index) const;
+  IndexedTensor operator[](const Tensor& index) const;
+  Tensor index(std::initializer_list<TensorIndex> indices) const;
+  // Writes `value`, which broadcasts, to the elements that index() returns. Among equal indices the last one counts.
+  // Errors are those of copy_from(), also for a leaf that requires a gradient.
+  void index_put_(std::initializer_list<TensorIndex> indices, const Tensor& value) const;
+  void index_put_(std::initializer_list<TensorIndex> indices, double value) const;
 
   // Waits until the elements are there. Throws TaskError if the task that computes them failed.
   void wait() const;
@@ -130,11 +183,25 @@ class Tensor {
   // there. Gradients flow back to the original device. A cut tensor is an error; use gather().
   Tensor to(Device device, CopyOptions options = {}) const;
   // Returns the elements in host memory, without a history: the same memory if they are there already, otherwise a
-  // copy, as PyTorch's cpu(). Reads what to_vector() reads. Waits.
+  // copy, as PyTorch's detach().cpu(). Reads what to_vector() reads. Waits.
   Tensor to_host() const;
   // Copies x's elements into this tensor. Shapes must agree; device, type, and layout may differ. Memory must not
-  // overlap. One of the two is on a device. Not differentiable: outside a NoGradGuard, neither may have a history.
+  // overlap. Not differentiable: outside a NoGradGuard, neither may have a history.
   void copy_from(const Tensor& x, CopyOptions options = {}) const;
+  // PyTorch's methods that write: they compute the result and copy it to this tensor's memory, as copy_from() does.
+  // Outside a NoGradGuard, an error for a tensor that requires a gradient.
+  const Tensor& zero_() const;
+  const Tensor& fill_(double value) const;
+  const Tensor& add_(const Tensor& b) const;
+  const Tensor& add_(double b) const;
+  const Tensor& sub_(const Tensor& b) const;
+  const Tensor& sub_(double b) const;
+  const Tensor& mul_(const Tensor& b) const;
+  const Tensor& mul_(double b) const;
+  const Tensor& div_(const Tensor& b) const;
+  const Tensor& div_(double b) const;
+  // Differentiable. to(kHost).
+  Tensor cpu() const;
   // Differentiable. Returns a copy in host memory that `device` can access directly (page-locked for a GPU), so that
   // non-blocking copies block no thread. For a CPU device, returns the same handle.
   Tensor pin(Device device) const;
@@ -155,6 +222,126 @@ class Tensor {
   // Returns the same elements without a history.
   Tensor detach() const;
 
+  // x.f(…) is f(x, …) of functions.h, where PyTorch has the method.
+  Tensor abs() const;
+  Tensor square() const;
+  Tensor sqrt() const;
+  Tensor rsqrt() const;
+  Tensor reciprocal() const;
+  Tensor exp() const;
+  Tensor log() const;
+  Tensor log1p() const;
+  Tensor sin() const;
+  Tensor cos() const;
+  Tensor sign() const;
+  Tensor clamp(std::optional<double> min, std::optional<double> max = {}) const;
+  Tensor pow(double exponent) const;
+  Tensor pow(const Tensor& exponent) const;
+  Tensor maximum(const Tensor& b) const;
+  Tensor minimum(const Tensor& b) const;
+  Tensor relu() const;
+  Tensor sigmoid() const;
+  Tensor tanh() const;
+  Tensor softmax(int dim = -1) const;
+  Tensor log_softmax(int dim = -1) const;
+  Tensor logical_and(const Tensor& b) const;
+  Tensor logical_or(const Tensor& b) const;
+  Tensor logical_xor(const Tensor& b) const;
+  Tensor logical_not() const;
+  Tensor eq(const Tensor& b) const;
+  Tensor eq(double b) const;
+  Tensor ne(const Tensor& b) const;
+  Tensor ne(double b) const;
+  Tensor lt(const Tensor& b) const;
+  Tensor lt(double b) const;
+  Tensor le(const Tensor& b) const;
+  Tensor le(double b) const;
+  Tensor gt(const Tensor& b) const;
+  Tensor gt(double b) const;
+  Tensor ge(const Tensor& b) const;
+  Tensor ge(double b) const;
+  Tensor masked_fill(const Tensor& mask, double value) const;
+  Tensor where(const Tensor& condition, const Tensor& other) const;
+  Tensor where(const Tensor& condition, double other) const;
+  Tensor sum() const;
+  Tensor sum(const Dims& dims, bool keepdim = false) const;
+  Tensor mean() const;
+  Tensor mean(const Dims& dims, bool keepdim = false) const;
+  Tensor var(const Dims& dims = {}) const;
+  Tensor var(const Dims& dims, const VarOptions& options) const;
+  Tensor std(const Dims& dims = {}) const;
+  Tensor std(const Dims& dims, const VarOptions& options) const;
+  Tensor amax(const Dims& dims = {}, bool keepdim = false) const;
+  Tensor amin(const Dims& dims = {}, bool keepdim = false) const;
+  Tensor max() const;
+  MaxResult max(int dim, bool keepdim = false) const;
+  Tensor min() const;
+  MaxResult min(int dim, bool keepdim = false) const;
+  Tensor argmax(std::optional<int> dim = {}, bool keepdim = false) const;
+  Tensor argmin(std::optional<int> dim = {}, bool keepdim = false) const;
+  Tensor any(const Dims& dims = {}, bool keepdim = false) const;
+  Tensor all(const Dims& dims = {}, bool keepdim = false) const;
+  Tensor norm(double p = 2, const Dims& dims = {}, bool keepdim = false) const;
+  Tensor prod() const;
+  Tensor prod(int dim, bool keepdim = false) const;
+  Tensor logsumexp(const Dims& dims, bool keepdim = false) const;
+  Tensor cumsum(int dim) const;
+  MaxResult sort(int dim = -1, bool descending = false) const;
+  Tensor argsort(int dim = -1, bool descending = false) const;
+  MaxResult topk(std::int64_t k, int dim = -1, bool largest = true) const;
+  Tensor matmul(const Tensor& b) const;
+  Tensor bmm(const Tensor& b) const;
+  Tensor flatten(int start_dim = 0, int end_dim = -1) const;
+  Tensor unflatten(int dim, const Shape& sizes) const;
+  Tensor squeeze(const Dims& dims = {}) const;
+  Tensor unsqueeze(int dim) const;
+  Tensor permute(std::initializer_list<int> dims) const;
+  Tensor transpose(int dim0, int dim1) const;
+  // The transpose of a matrix.
+  Tensor t() const;
+  Tensor expand(Shape shape) const;
+  Tensor triu(std::int64_t diagonal = 0) const;
+  Tensor tril(std::int64_t diagonal = 0) const;
+  Tensor slice(int dim, std::optional<std::int64_t> start = {}, std::optional<std::int64_t> end = {},
+               std::int64_t step = 1) const;
+  std::vector<Tensor> split(const std::vector<std::int64_t>& sizes, int dim = 0) const;
+  std::vector<Tensor> split(std::int64_t split_size, int dim = 0) const;
+  std::vector<Tensor> chunk(int chunks, int dim = 0) const;
+  std::vector<Tensor> unbind(int dim = 0) const;
+  Tensor take_along_dim(const Tensor& index, int dim) const;
+  Tensor index_select(int dim, const Tensor& index) const;
+  Tensor scatter_add(int dim, const Tensor& index, const Tensor& src) const;
+  Tensor floor() const;
+  Tensor ceil() const;
+  Tensor round() const;
+  Tensor trunc() const;
+  Tensor tan() const;
+  Tensor erf() const;
+  Tensor expm1() const;
+  Tensor log2() const;
+  Tensor log10() const;
+  Tensor isnan() const;
+  Tensor isinf() const;
+  Tensor isfinite() const;
+  Tensor remainder(const Tensor& b) const;
+  Tensor remainder(double b) const;
+  Tensor masked_fill(const Tensor& mask, const Tensor& value) const;
+  Tensor masked_select(const Tensor& mask) const;
+  Tensor nonzero() const;
+  Tensor cumprod(int dim) const;
+  Tensor mm(const Tensor& b) const;
+  Tensor mv(const Tensor& b) const;
+  Tensor dot(const Tensor& b) const;
+  Tensor flip(const Dims& dims) const;
+  Tensor roll(std::int64_t shift, std::optional<int> dim = {}) const;
+  Tensor repeat(const Shape& sizes) const;
+  Tensor tile(const Shape& dims) const;
+  Tensor movedim(const Dims& source, const Dims& destination) const;
+  Tensor gather(int dim, const Tensor& index) const;
+  Tensor scatter(int dim, const Tensor& index, const Tensor& src) const;
+  Tensor scatter(int dim, const Tensor& index, double value) const;
+  Tensor index_add(int dim, const Tensor& index, const Tensor& src, double alpha = 1) const;
+
   // "[64, 1, 28, 28] f32 on cpu:0", for messages.
   std::string describe() const;
 
@@ -167,6 +354,7 @@ class Tensor {
   // Returns all elements in one array that the host can wait for.
   Array readable(std::string_view what) const;
   void* host_data(DType dtype, bool writes) const;
+  void check_in_place(std::string_view what) const;
 
   std::shared_ptr<TensorImpl> impl_;
 };
@@ -178,3 +366,5 @@ std::ostream& operator<<(std::ostream& out, const Shape& shape);
 std::ostream& operator<<(std::ostream& out, Device device);
 
 }  // namespace lockstep
+
+#include "lockstep/autograd/indexing.h"  // IWYU pragma: export: operator[] returns an IndexedTensor

@@ -2,8 +2,9 @@
 // them. The reference back end has its own formulas, because it is the oracle.
 //
 // C is the type of the computation: float or double. Math has, as static members, the functions that each back end
-// implements itself: exp, expm1, log, log1p, sin, cos, tanh, sigmoid, pow, normal_cdf, normal_pdf. Conditions select
-// values instead of branching, so that CPU loops vectorize.
+// implements itself: exp, expm1, log, log1p, log2, log10, sin, cos, tan, tanh, sigmoid, erf, pow, atan2, normal_cdf,
+// normal_pdf. Conditions select values instead of branching, so that CPU loops vectorize. Functions of the C library
+// appear only where IEEE 754 defines every bit of their results: sqrt, floor, fmod, ...
 #pragma once
 
 #include <array>
@@ -39,17 +40,39 @@ enum class UnaryOp {
   tanh,
   clamp,
   pow,
-  divide
+  divide,
+  floor,
+  ceil,
+  round,
+  trunc,
+  expm1,
+  log2,
+  log10,
+  tan,
+  erf
 };
 // As in messages and timelines, in the order above.
 inline constexpr auto kUnaryNames = std::to_array<std::string_view>(
-    {"negate",     "exp",      "log",     "log1p", "sqrt",  "square",     "abs",   "sign",
-     "reciprocal", "rsqrt",    "sin",     "cos",   "relu",  "leaky_relu", "elu",   "gelu",
-     "silu",       "softplus", "sigmoid", "tanh",  "clamp", "pow",        "divide"});
+    {"negate", "exp",   "log",        "log1p", "sqrt",  "square", "abs",      "sign",    "reciprocal", "rsqrt", "sin",
+     "cos",    "relu",  "leaky_relu", "elu",   "gelu",  "silu",   "softplus", "sigmoid", "tanh",       "clamp", "pow",
+     "divide", "floor", "ceil",       "round", "trunc", "expm1",  "log2",     "log10",   "tan",        "erf"});
 
-enum class BinaryOp { add, subtract, multiply, divide, maximum, minimum, pow };
+enum class BinaryOp {
+  add,
+  subtract,
+  multiply,
+  divide,
+  maximum,
+  minimum,
+  pow,
+  atan2,
+  divide_trunc,
+  divide_floor,
+  remainder
+};
 inline constexpr auto kBinaryNames =
-    std::to_array<std::string_view>({"add", "subtract", "multiply", "divide", "maximum", "minimum", "pow"});
+    std::to_array<std::string_view>({"add", "subtract", "multiply", "divide", "maximum", "minimum", "pow", "atan2",
+                                     "divide_trunc", "divide_floor", "remainder"});
 
 // Greater is less with exchanged operands.
 enum class CompareOp { eq, ne, lt, le };
@@ -95,6 +118,21 @@ constexpr C formula(C x, [[maybe_unused]] C a, [[maybe_unused]] C b) {
   }
   if constexpr (kOp == UnaryOp::pow) return Math::pow(x, a);
   if constexpr (kOp == UnaryOp::divide) return x / a;
+  if constexpr (kOp == UnaryOp::floor) return std::floor(x);
+  if constexpr (kOp == UnaryOp::ceil) return std::ceil(x);
+  if constexpr (kOp == UnaryOp::round) return std::rint(x);  // halves to even
+  if constexpr (kOp == UnaryOp::trunc) return std::trunc(x);
+  if constexpr (kOp == UnaryOp::expm1) {
+    const C y = Math::expm1(x);
+    return x == 0 ? x : y;  // -0.0 stays
+  }
+  if constexpr (kOp == UnaryOp::log2) return Math::log2(x);
+  if constexpr (kOp == UnaryOp::log10) return Math::log10(x);
+  if constexpr (kOp == UnaryOp::tan) {
+    const C y = Math::tan(x);
+    return x == 0 ? x : y;
+  }
+  if constexpr (kOp == UnaryOp::erf) return Math::erf(x);
 }
 
 // dy * op'. `saved` is the output where unary_saves_output(op), else the input.
@@ -135,11 +173,19 @@ constexpr C gradient(C saved, C dy, [[maybe_unused]] C a, [[maybe_unused]] C b) 
     return a == 0 ? C(0) : dy * slope;
   }
   if constexpr (kOp == UnaryOp::divide) return dy / a;
+  if constexpr (kOp == UnaryOp::floor || kOp == UnaryOp::ceil || kOp == UnaryOp::round || kOp == UnaryOp::trunc)
+    return C(0);
+  if constexpr (kOp == UnaryOp::expm1) return dy * (saved + 1);
+  if constexpr (kOp == UnaryOp::log2) return dy / (saved * C(0.69314718055994530942));
+  if constexpr (kOp == UnaryOp::log10) return dy / (saved * C(2.30258509299404568402));
+  if constexpr (kOp == UnaryOp::tan) return dy * (1 + saved * saved);
+  if constexpr (kOp == UnaryOp::erf) return dy * (C(1.12837916709551257390) * Math::exp(-(saved * saved)));
 }
 
 constexpr bool unary_saves_output(UnaryOp op) {
   return op == UnaryOp::exp || op == UnaryOp::sqrt || op == UnaryOp::reciprocal || op == UnaryOp::rsqrt ||
-         op == UnaryOp::relu || op == UnaryOp::sigmoid || op == UnaryOp::tanh;
+         op == UnaryOp::relu || op == UnaryOp::sigmoid || op == UnaryOp::tanh || op == UnaryOp::expm1 ||
+         op == UnaryOp::tan;
 }
 
 template <BinaryOp kOp, typename Math, typename C>
@@ -151,10 +197,28 @@ constexpr C formula(C a, C b) {
   if constexpr (kOp == BinaryOp::maximum) return (a != a) | (a > b) ? a : b;
   if constexpr (kOp == BinaryOp::minimum) return (a != a) | (a < b) ? a : b;
   if constexpr (kOp == BinaryOp::pow) return Math::pow(a, b);
+  if constexpr (kOp == BinaryOp::atan2) return Math::atan2(a, b);
+  if constexpr (kOp == BinaryOp::divide_trunc) return std::trunc(a / b);
+  if constexpr (kOp == BinaryOp::divide_floor) {
+    // The quotient, rounded, may be a whole number above the true one: the remainder knows.
+    const C rest = std::fmod(a, b), beyond = (rest != 0) & ((rest < 0) != (b < 0)) ? C(1) : C(0);
+    const C whole = std::rint((a - rest) / b - beyond);
+    return b == 0 ? a / b : whole == 0 ? std::copysign(C(0), a / b) : whole;
+  }
+  if constexpr (kOp == BinaryOp::remainder) {
+    const C rest = std::fmod(a, b);
+    return (rest != 0) & ((rest < 0) != (b < 0)) ? rest + b : rest;
+  }
 }
 
 // The formula for i64, modulo 2^64, as in PyTorch. Operations without one have results that are not whole.
-constexpr bool takes_integers(BinaryOp op) { return op != BinaryOp::divide && op != BinaryOp::pow; }
+constexpr bool takes_integers(BinaryOp op) {
+  return op != BinaryOp::divide && op != BinaryOp::pow && op != BinaryOp::atan2;
+}
+// Whether b must not be 0 among i64. Kernels report it.
+constexpr bool divides(BinaryOp op) {
+  return op == BinaryOp::divide_trunc || op == BinaryOp::divide_floor || op == BinaryOp::remainder;
+}
 template <BinaryOp kOp>
 constexpr std::int64_t integer_formula(std::int64_t a, std::int64_t b) {
   [[maybe_unused]] const auto u = static_cast<std::uint64_t>(a), v = static_cast<std::uint64_t>(b);
@@ -163,6 +227,16 @@ constexpr std::int64_t integer_formula(std::int64_t a, std::int64_t b) {
   if constexpr (kOp == BinaryOp::multiply) return static_cast<std::int64_t>(u * v);
   if constexpr (kOp == BinaryOp::maximum) return a > b ? a : b;
   if constexpr (kOp == BinaryOp::minimum) return a < b ? a : b;
+  if constexpr (divides(kOp)) {
+    if (b == 0) return 0;
+    // The quotient of the smallest number and -1 is beyond the range, on which processors trap.
+    if (b == -1) return kOp == BinaryOp::remainder ? 0 : static_cast<std::int64_t>(0 - u);
+    const std::int64_t quotient = a / b, rest = a % b;
+    const bool beyond = rest != 0 && (rest < 0) != (b < 0);
+    if constexpr (kOp == BinaryOp::divide_trunc) return quotient;
+    if constexpr (kOp == BinaryOp::divide_floor) return beyond ? quotient - 1 : quotient;
+    if constexpr (kOp == BinaryOp::remainder) return beyond ? rest + b : rest;
+  }
   return 0;
 }
 

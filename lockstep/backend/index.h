@@ -23,8 +23,15 @@ struct ScatterSum {
   static void views(auto& c, const auto& in, const auto& out) { in(c.x), in(c.index), out(c.y); }
 };
 
+// y[a, index[a, i, b], b] = x[a, i, b] in the order of i, so the last one of equal numbers stays; the rest of y stays
+// as it is. x [outer, n, inner], y [outer, m, inner], of any one dtype. An index outside [0, m) is an error.
+struct Scatter {
+  View x, index, y;
+  static void views(auto& c, const auto& in, const auto& out) { in(c.x), in(c.index), out(c.y); }
+};
+
 }  // namespace kernels
 
-using IndexKernels = Kernels<kernels::Take, kernels::ScatterSum>;
+using IndexKernels = Kernels<kernels::Take, kernels::ScatterSum, kernels::Scatter>;
 
 }  // namespace lockstep

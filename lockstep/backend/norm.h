@@ -80,7 +80,7 @@ struct NormBackwardData {
 
 // running_mean += momentum * (mean - running_mean); running_var likewise with the unbiased variance M2 / (n - 1). n =
 // 0 leaves both unchanged. n = 1 has no unbiased variance and leaves running_var unchanged. batches (i64 scalar)
-// counts the commits.
+// counts the commits. A negative momentum stands for 1 / batches: the average of all commits.
 struct CommitNormStats {
   BatchNormStats stats;
   double momentum;

@@ -11,34 +11,35 @@ namespace lockstep {
 namespace kernels {
 
 // y = the sum of x over every axis where y's extent is 1 or missing in front (the inverse of broadcasting).
-// Plain layout, one floating dtype.
+// Plain layout, one floating dtype, or i64, which is added modulo 2^64.
 struct SumTo {
   View x, y;
   static void views(auto& c, const auto& in, const auto& out) { in(c.x), out(c.y); }
 };
 
-// y = the largest of x over the same axes as in SumTo; NaN if one is NaN, minus infinity over no elements.
+// y = the largest of x over the same axes as in SumTo; NaN if one is NaN, minus infinity (i64: the smallest
+// number) over no elements.
 struct MaxTo {
   View x, y;
   static void views(auto& c, const auto& in, const auto& out) { in(c.x), out(c.y); }
 };
 
 // y[a, i, b] = x[a, 0, b] + ... + x[a, i, b], in this order; reverse: x[a, n - 1, b] + ... + x[a, i, b]. Three axes,
-// plain, one floating dtype; added in f64 and rounded once. y may be x.
+// plain, one floating dtype, added in f64 and rounded once, or i64, added modulo 2^64. y may be x.
 struct Cumsum {
   bool reverse;
   View x, y;
   static void views(auto& c, const auto& in, const auto& out) { in(c.x), out(c.y); }
 };
 
-// y[i] = the index of the largest element of row i, the first among equals. x floating [n, k], y i64 [n].
+// y[i] = the index of the largest element of row i, the first among equals. x floating or i64 [n, k], y i64 [n].
 struct Argmax {
   View x, y;
   static void views(auto& c, const auto& in, const auto& out) { in(c.x), out(c.y); }
 };
 
 // y[i, :] = the indices of the elements of row i in ascending or descending order; equal elements keep their order.
-// NaN counts as the largest. x floating [n, k], y i64 [n, k], plain.
+// NaN counts as the largest. x floating or i64 [n, k], y i64 [n, k], plain.
 struct Argsort {
   bool descending;
   View x, y;

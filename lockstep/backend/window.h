@@ -1,6 +1,6 @@
 // The windows of two-dimensional convolutions and pooling. Height comes first, then width. Along each axis, H becomes
 //   convolution: H' = floor((H + 2 padding - dilation (kernel - 1) - 1) / stride) + 1
-//   pooling:     H' = floor((H + 2 padding - kernel) / stride) + 1, with ceil_mode rounded up
+//   pooling:     H' = floor((H + 2 padding - dilation (kernel - 1) - 1) / stride) + 1, with ceil_mode rounded up
 // It is an error if the window does not fit the padded image, also with ceil_mode, where PyTorch may accept it.
 #pragma once
 
@@ -53,6 +53,8 @@ struct Pool2dOptions {
   // Rounds the output's size up: a last window that begins in the image may reach beyond its padding. What lies there
   // counts in no mean.
   bool ceil_mode = false;
+  // For the largest elements: the distance of a window's elements. Kernels take 1.
+  HeightWidth dilation = 1;
 };
 
 // The same for sequences.
@@ -62,6 +64,7 @@ struct Pool1dOptions {
   std::int64_t padding = 0;
   bool count_include_pad = true;
   bool ceil_mode = false;
+  std::int64_t dilation = 1;
 };
 
 }  // namespace lockstep

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lockstep/base/export.h"
@@ -24,6 +25,9 @@ struct MetricResult {
   std::vector<std::vector<double>> table{};  // no rows if there are no samples
 };
 
+// Numbers by name, in a fixed order.
+using NamedScalars = std::vector<std::pair<std::string, double>>;
+
 struct EpochReport {
   std::int64_t epoch = 0;  // from 1
   double seconds = 0;      // training time, without evaluation
@@ -32,6 +36,8 @@ struct EpochReport {
   Accuracy test{};
   // Checkpoints hold the names and values alone, and no tables.
   std::vector<MetricResult> metrics{};
+  // The means of BatchOutputs::log over the training samples.
+  NamedScalars log{};
 };
 
 }  // namespace lockstep

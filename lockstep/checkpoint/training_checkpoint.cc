@@ -1,6 +1,7 @@
 #include "lockstep/checkpoint/training_checkpoint.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -47,6 +48,7 @@ nlohmann::ordered_json to_json(const TrainingPosition& p) {
     j["loss_scaler"] = {{"scale", p.loss_scaler->scale}, {"good_steps", p.loss_scaler->good_steps}};
   }
   if (p.learning_rate) j["learning_rate"] = *p.learning_rate;
+  for (const auto& [name, sum] : p.log_sums) j["log_sums"][name] = sum;
   if (p.epochs.empty()) return j;
   j["epochs"] = nlohmann::ordered_json::array();
   for (const EpochReport& e : p.epochs) {
@@ -58,6 +60,7 @@ nlohmann::ordered_json to_json(const TrainingPosition& p) {
     for (const MetricResult& m : e.metrics) {
       if (m.table.empty()) j["epochs"].back()["metrics"][m.name] = m.value;
     }
+    for (const auto& [name, mean] : e.log) j["epochs"].back()["log"][name] = mean;
   }
   return j;
 }
@@ -68,6 +71,14 @@ std::int64_t count_at(const nlohmann::ordered_json& object, const char* name) {
   check(count.is_number_unsigned() && count.get<std::uint64_t>() <= std::numeric_limits<std::int64_t>::max(),
         "{} is {}, expected a count", name, excerpt(count));
   return count.get<std::int64_t>();
+}
+
+// Empty if there are none. Not a number is null, because JSON has none.
+NamedScalars scalars_at(const nlohmann::ordered_json& object, const char* name) {
+  NamedScalars all;
+  const auto scalars = object.value(name, nlohmann::ordered_json::object());
+  for (const auto& [key, value] : scalars.items()) all.emplace_back(key, value.is_null() ? NAN : value.get<double>());
+  return all;
 }
 
 TrainingPosition position_from(const nlohmann::ordered_json& j) {
@@ -81,6 +92,7 @@ TrainingPosition position_from(const nlohmann::ordered_json& j) {
     const auto& scaler = j.at("loss_scaler");
     p.loss_scaler = LossScalerState{scaler.at("scale"), count_at(scaler, "good_steps")};
   }
+  p.log_sums = scalars_at(j, "log_sums");
   if (j.contains("learning_rate")) p.learning_rate = j.at("learning_rate").get<double>();
   for (const auto& e : j.value("epochs", nlohmann::ordered_json::array())) {
     p.epochs.push_back({count_at(e, "epoch"),
@@ -92,6 +104,7 @@ TrainingPosition position_from(const nlohmann::ordered_json& j) {
       // Not a number: JSON has none.
       p.epochs.back().metrics.push_back({.name = name, .value = value.is_null() ? NAN : value.get<double>()});
     }
+    p.epochs.back().log = scalars_at(e, "log");
   }
   check(p.learning_rate.value_or(0) >= 0, "learning_rate is {}, expected at least 0", p.learning_rate.value_or(0));
   return p;
@@ -216,27 +229,59 @@ void check_types(const StateDict& weights, const Module& module, const std::file
 
 }  // namespace
 
-void save_checkpoint(const std::filesystem::path& folder, const Module& module, const Optimizer& optimizer,
-                     const TrainingPosition& position, const Recipe& recipe, const SaveOptions& options) {
+namespace {
+
+// A model, and what begins the names of its files: nothing if it is the only one.
+struct SavedPart {
+  std::string prefix;
+  const Module& module;
+  const Optimizer& optimizer;
+
+  std::string file(std::string_view name) const { return prefix + std::string(name); }
+};
+
+std::vector<SavedPart> parts_of(const std::vector<TrainedModel>& models) {
+  check(!models.empty(), "checkpoint: no models");
+  std::vector<SavedPart> parts;
+  for (const auto& [name, module, optimizer] : models) {
+    const bool plain = std::ranges::all_of(name, [](char c) {
+      return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
+    });
+    check(plain && !name.empty(), "checkpoint: a model named \"{}\", expected letters, digits, '_' and '-'", name);
+    check(std::ranges::find(parts, name + ".", &SavedPart::prefix) == parts.end(),
+          "checkpoint: two models are named \"{}\"", name);
+    parts.push_back({name + ".", module, optimizer});
+  }
+  return parts;
+}
+
+void save_parts(const std::filesystem::path& folder, std::span<const SavedPart> parts, const TrainingPosition& position,
+                const Recipe& recipe, const SaveOptions& options) {
   const std::string what = fmt::format("checkpoint: step {}", position.step);
-  const StateDict weights = sound_state_dict(module, what);
-  const StateDict state = optimizer.state_dict();
-  check_finite(state, what + ": optimizer");
+  std::vector<std::pair<StateDict, StateDict>> states;
+  for (const SavedPart& part : parts) {
+    states.emplace_back(sound_state_dict(part.module, what), part.optimizer.state_dict());
+    check_finite(states.back().second, what + ": optimizer");
+  }
   check_finite(options.average, what + ": average of the weights");
+  // Of the first model; the states of optimizers hold their own numbers of steps, too.
   nlohmann::ordered_json json = {{"version", kStateVersion},
                                  {"position", to_json(position)},
-                                 {"optimizer_steps", optimizer.steps()},
+                                 {"optimizer_steps", parts[0].optimizer.steps()},
                                  {"recipe", nlohmann::ordered_json::parse(recipe.json())},
                                  {"recipe_hash", recipe_hash(recipe)}};
-  if (const RandomState* random = random_of(module)) {
+  if (const RandomState* random = random_of(parts[0].module)) {
     json["random_step"] = random->step();
     json["random_seed"] = random->seed();
   }
   CheckpointWriter writer(folder, position.step, {.keep = options.keep, .replace_later = options.replace_later});
-  writer.add_file(kWeights, [&](const ByteSink& sink) {
-    write_safetensors(sink, as_bytes(weights), {{"format", "pt"}});
-  });
-  writer.add_file(kOptimizer, [&](const ByteSink& sink) { write_safetensors(sink, as_bytes(state)); });
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    writer.add_file(parts[i].file(kWeights), [&](const ByteSink& sink) {
+      write_safetensors(sink, as_bytes(states[i].first), {{"format", "pt"}});
+    });
+    writer.add_file(parts[i].file(kOptimizer),
+                    [&](const ByteSink& sink) { write_safetensors(sink, as_bytes(states[i].second)); });
+  }
   if (!options.average.empty()) {
     writer.add_file(kAverage, [&](const ByteSink& sink) {
       write_safetensors(sink, as_bytes(options.average), {{"format", "pt"}});
@@ -244,6 +289,19 @@ void save_checkpoint(const std::filesystem::path& folder, const Module& module, 
   }
   writer.add_file(kState, json.dump(2) + "\n");
   writer.publish();
+}
+
+}  // namespace
+
+void save_checkpoint(const std::filesystem::path& folder, const Module& module, const Optimizer& optimizer,
+                     const TrainingPosition& position, const Recipe& recipe, const SaveOptions& options) {
+  save_parts(folder, std::array{SavedPart{"", module, optimizer}}, position, recipe, options);
+}
+
+void save_checkpoint(const std::filesystem::path& folder, const std::vector<TrainedModel>& models,
+                     const TrainingPosition& position, const Recipe& recipe, const SaveOptions& options) {
+  check(options.average.empty(), "checkpoint: an average of the weights of several models, expected none");
+  save_parts(folder, parts_of(models), position, recipe, options);
 }
 
 Recipe recipe_of(const CheckpointContents& checkpoint) { return read_state(checkpoint).recipe; }
@@ -255,42 +313,70 @@ std::vector<std::string> check_recipe(const CheckpointContents& checkpoint, cons
   return compare(saved.recipe, saved.version, recipe, checkpoint.path / kState);
 }
 
-ResumedRun load_checkpoint(const std::filesystem::path& folder, Module& module, Optimizer& optimizer,
-                           const Recipe& recipe, const std::function<void(const ResumedRun&)>& accept) {
-  return load_checkpoint(read_checkpoint(folder), module, optimizer, recipe, accept);
-}
+namespace {
 
-ResumedRun load_checkpoint(CheckpointContents checkpoint, Module& module, Optimizer& optimizer, const Recipe& recipe,
-                           const std::function<void(const ResumedRun&)>& accept) {
-  const std::filesystem::path &path = checkpoint.path, weights_file = path / kWeights;
+ResumedRun load_parts(CheckpointContents checkpoint, std::span<const TrainedModel> models,
+                      std::span<const SavedPart> parts, const Recipe& recipe,
+                      const std::function<void(const ResumedRun&)>& accept) {
+  const std::filesystem::path& path = checkpoint.path;
   TrainingState saved = read_state(checkpoint);
   std::vector<std::string> unrecorded = compare(saved.recipe, saved.version, recipe, path / kState);
-  RandomState* random = random_of(module);
+  RandomState* random = random_of(parts[0].module);
   if (random != nullptr && saved.random_seed) {
     check(*saved.random_seed == random->seed(),
           "{}: the random operations of the checkpoint have seed {}; this run's RuntimeOptions::seed is {}",
           (path / kState).string(), *saved.random_seed, random->seed());
   }
-  const StateDict state = take_tensors(checkpoint, kOptimizer);
   ResumedRun run{saved.position, path, checkpoint.damaged, std::move(unrecorded), {}};
+  // The states of several optimizers hold their numbers of steps; older versions saved those of one beside it.
+  const auto steps = parts.size() == 1 ? std::optional(saved.optimizer_steps) : std::nullopt;
+  std::vector<std::pair<StateDict, StateDict>> states;
+  for (const SavedPart& part : parts) {
+    StateDict state = take_tensors(checkpoint, part.file(kOptimizer));
+    states.emplace_back(take_tensors(checkpoint, part.file(kWeights)), std::move(state));
+  }
   if (checkpoint.files.contains(std::string(kAverage))) run.average = take_tensors(checkpoint, kAverage);
-  const StateDict weights = take_tensors(checkpoint, kWeights);
-  // All checks before the first change; load_state_dict() checks first, too.
-  try {
-    optimizer.check_state_dict(state, saved.optimizer_steps);
-  } catch (const Error& error) {
-    fail("{}: {}", (path / kOptimizer).string(), error.what());
+  const auto naming = [&](const std::string& file, const auto& f) {
+    try {
+      f();
+    } catch (const Error& error) {
+      fail("{}: {}", (path / file).string(), error.what());
+    }
+  };
+  // All checks before the first change.
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const auto& [weights, state] = states[i];
+    naming(parts[i].file(kOptimizer), [&] { parts[i].optimizer.check_state_dict(state, steps); });
+    check_types(weights, parts[i].module, path / parts[i].file(kWeights));
   }
-  check_types(weights, module, weights_file);
   if (accept) accept(run);
-  try {
-    load_state_dict(module, weights);
-  } catch (const Error& error) {
-    fail("{}: {}", weights_file.string(), error.what());
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    naming(parts[i].file(kWeights), [&] { check_state_dict(parts[i].module, states[i].first); });
   }
-  optimizer.load_state_dict(state, saved.optimizer_steps);
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    load_state_dict(models[i].module, states[i].first);
+    models[i].optimizer.load_state_dict(states[i].second, steps);
+  }
   if (random != nullptr) random->set_step(saved.random_step);
   return run;
+}
+
+}  // namespace
+
+ResumedRun load_checkpoint(const std::filesystem::path& folder, Module& module, Optimizer& optimizer,
+                           const Recipe& recipe, const std::function<void(const ResumedRun&)>& accept) {
+  return load_checkpoint(read_checkpoint(folder), module, optimizer, recipe, accept);
+}
+
+ResumedRun load_checkpoint(const std::filesystem::path& folder, const std::vector<TrainedModel>& models,
+                           const Recipe& recipe, const std::function<void(const ResumedRun&)>& accept) {
+  return load_parts(read_checkpoint(folder), models, parts_of(models), recipe, accept);
+}
+
+ResumedRun load_checkpoint(CheckpointContents checkpoint, Module& module, Optimizer& optimizer, const Recipe& recipe,
+                           const std::function<void(const ResumedRun&)>& accept) {
+  return load_parts(std::move(checkpoint), std::array{TrainedModel{"", module, optimizer}},
+                    std::array{SavedPart{"", module, optimizer}}, recipe, accept);
 }
 
 }  // namespace lockstep

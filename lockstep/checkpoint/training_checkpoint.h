@@ -102,6 +102,8 @@ struct TrainingPosition {
   std::optional<LossScalerState> loss_scaler = {};
   // The optimizer's rate, if no schedule decides it.
   std::optional<double> learning_rate = {};
+  // The sums of each of StepReport::log * samples in the epoch in progress.
+  NamedScalars log_sums = {};
   // All finished epochs, including those of earlier runs that this one resumed. Checkpoints of older versions have
   // none.
   std::vector<EpochReport> epochs = {};
@@ -120,6 +122,22 @@ struct SaveOptions {
 // Throws if weights or optimizer state are not finite (see sound_state_dict), because a run resumed from them would
 // fail again.
 void save_checkpoint(const std::filesystem::path& folder, const Module& module, const Optimizer& optimizer,
+                     const TrainingPosition& position, const Recipe& recipe, const SaveOptions& options = {});
+
+// One of the models of a program that trains several, such as a GAN, with its optimizer. The name consists of letters,
+// digits, '_' and '-', and begins the names of its files: "g.weights.safetensors".
+struct TrainedModel {
+  std::string name;
+  Module& module;
+  Optimizer& optimizer;
+};
+
+// The same for several models: one checkpoint has all of them, of one step.
+//
+//   save_checkpoint("ck", {{"g", g, adam_g}, {"d", d, adam_d}}, {.step = step}, {{"data", "faces"}});
+//
+// load_weights("ck/step-00000100/g.weights.safetensors", g) loads one of them. Throws for SaveOptions::average.
+void save_checkpoint(const std::filesystem::path& folder, const std::vector<TrainedModel>& models,
                      const TrainingPosition& position, const Recipe& recipe, const SaveOptions& options = {});
 
 // Thrown for a checkpoint with another recipe. The message names all differences.
@@ -159,6 +177,9 @@ struct ResumedRun {
 // the optimizer stay unchanged. `accept`, if set, is called before anything changes and may refuse what was read with
 // an exception.
 ResumedRun load_checkpoint(const std::filesystem::path& folder, Module& module, Optimizer& optimizer,
+                           const Recipe& recipe, const std::function<void(const ResumedRun&)>& accept = {});
+// The same for several models under the names that they were saved with.
+ResumedRun load_checkpoint(const std::filesystem::path& folder, const std::vector<TrainedModel>& models,
                            const Recipe& recipe, const std::function<void(const ResumedRun&)>& accept = {});
 // The same for a checkpoint in memory.
 ResumedRun load_checkpoint(CheckpointContents checkpoint, Module& module, Optimizer& optimizer, const Recipe& recipe,

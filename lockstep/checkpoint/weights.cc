@@ -138,6 +138,13 @@ SavedState read_state(const std::filesystem::path& path) {
         "{}: there is no checkpoint in this folder, expected a safetensors file, a checkpoint, or a folder of "
         "checkpoints",
         path.string());
+  std::string others;  // of several models
+  for (const auto& [name, contents] : checkpoint->files) {
+    if (name.ends_with(".weights.safetensors")) others += (others.empty() ? "" : ", ") + name;
+  }
+  check(others.empty() || checkpoint->files.contains("weights.safetensors"),
+        "{}: the checkpoint has several models, expected the path of one of its files: {}", checkpoint->path.string(),
+        others);
   const auto parse = [&](const char* name) {
     return parse_safetensors(checkpoint->file(name), (checkpoint->path / name).string());
   };

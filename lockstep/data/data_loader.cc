@@ -71,12 +71,16 @@ class DataLoader::Prefetcher {
     const std::size_t first = std::min(static_cast<std::size_t>(number * options_.batch_size), order_.size());
     const std::size_t last = std::min(first + static_cast<std::size_t>(options_.batch_size), order_.size());
     std::span<const std::int64_t> indices(order_.data() + first, last - first);
+    std::pair<std::int64_t, std::int64_t> kept{0, static_cast<std::int64_t>(indices.size())};
     if (options_.rows) {
       auto n = static_cast<std::int64_t>(indices.size());
       auto [begin, end] = options_.rows(n);
       check(begin >= 0 && begin <= end && end <= n,
             "data loader: rows [{}, {}) of a batch of {} examples, expected a range within it", begin, end, n);
-      indices = indices.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
+      kept = {begin, end};
+      if (!options_.collate) {
+        indices = indices.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
+      }
     }
     // A batch without rows has the shape of any example.
     const bool none = indices.empty();
@@ -88,12 +92,27 @@ class DataLoader::Prefetcher {
                                                  static_cast<std::uint64_t>(index)}));
     }
     const KeyedScope scope("Dataset::get");
-    Example batch = dataset_->batch(indices, keys);
+    Example batch = options_.collate ? collated(indices, keys) : dataset_->batch(indices, keys);
     if (none) {
-      for (Tensor& part : batch) part = part.narrow(0, 0);
+      for (Tensor& part : batch) part = part.narrow(0, 0, 0);
+    } else if (options_.collate && kept.second - kept.first < std::ssize(indices)) {
+      for (Tensor& part : batch) part = part.narrow(0, kept.first, kept.second - kept.first);
     }
     if (!options_.pin_for.is_host()) {
       for (Tensor& part : batch) part = part.pin(options_.pin_for);
+    }
+    return batch;
+  }
+
+  Example collated(std::span<const std::int64_t> indices, std::span<const RandomKey> keys) const {
+    std::vector<Example> examples;
+    for (std::size_t i = 0; i < indices.size(); ++i) examples.push_back(dataset_->get(indices[i], keys[i]));
+    Example batch = options_.collate(examples);
+    for (std::size_t k = 0; k < batch.size(); ++k) {
+      const Tensor& part = batch[k];
+      check(part.defined() && part.device().is_host() && part.shape().dim() >= 1 && part.size(0) == std::ssize(indices),
+            "data loader: collate returned {} as part {} of {} examples, expected host memory with one row for each",
+            part, k, indices.size());
     }
     return batch;
   }
@@ -189,8 +208,13 @@ std::int64_t DataLoader::batch_examples(std::int64_t number) const {
 
 DataLoader::Iterator DataLoader::begin() { return begin(options_.rows); }
 
-DataLoader::Iterator DataLoader::begin(RowsOfBatch rows) {
+DataLoader::Iterator DataLoader::begin(RowsOfBatch rows) { return begin(std::move(rows), options_.pin_for); }
+
+DataLoader::Iterator DataLoader::begin_for(Device device) { return begin(options_.rows, device); }
+
+DataLoader::Iterator DataLoader::begin(RowsOfBatch rows, Device pin_for) {
   DataLoaderOptions options = options_;
+  if (options.pin_for.is_host()) options.pin_for = pin_for;
   options.rows = std::move(rows);
   if (!options.seed) options.seed = default_seed("data loader");
   if (begun_) ++epoch_;

@@ -1,7 +1,8 @@
 // Makes batches of a data set ahead of use, in background threads.
 //
 //   DataLoader loader(data, {.batch_size = 128, .shuffle = true});
-//   for (Example& batch : loader) { Tensor images = batch[0], labels = batch[1]; ... }
+//   for (auto [images, labels] : loader.on(net)) { ... }                               // where the model is
+//   for (Example& batch : loader) { Tensor images = batch[0], labels = batch[1]; ... }  // in host memory
 #pragma once
 
 #include <concepts>
@@ -11,10 +12,13 @@
 #include <optional>
 #include <utility>
 
+#include "lockstep/data/collate.h"
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/sampler.h"
 
 namespace LOCKSTEP_API lockstep {
+
+struct SplitOptions;  // parallel/split.h
 
 // Returns the rows [first, last) that this process loads of a batch of n examples. An empty range gives tensors without
 // rows.
@@ -30,6 +34,9 @@ struct DataLoaderOptions {
   std::optional<std::uint64_t> seed = {};
   // Skips the last batch if it is not full. If it is short on any rank, all ranks skip it.
   bool drop_last = false;
+  // Makes each batch from its examples, for examples that do not stack, such as sequences. It sees all examples of a
+  // batch, also where several processes share its rows, so that it pads them alike. Empty: Dataset::batch().
+  Collate collate{};
   // The rows of each batch that this process loads when several processes share a batch. Empty: all rows.
   RowsOfBatch rows{};
   // Pins the memory of batches for this device (Tensor::pin), so that split_and_load copies asynchronously. kHost: does
@@ -72,7 +79,28 @@ class DataLoader {
   Iterator begin();
   // A loop over these rows of each batch only.
   Iterator begin(RowsOfBatch rows);
+  // A loop whose batches are pinned for this device, unless the options name another.
+  Iterator begin_for(Device device);
+  Iterator begin(RowsOfBatch rows, Device pin_for);
   End end() const { return {}; }
+
+  // The batches of a loop where the model is, each an array of the parts of its examples, cut into shards: one for each
+  // of the model's devices, or so many as the options say, {.shards = 8}. Places the model if nobody did. Examples of
+  // three parts: on<3>(net). `model` may also be a DistributedDataParallel: this rank's rows, as its batches().
+  //
+  //   for (auto [x, y] : loader.on(net)) mse_loss(net(x), y).backward();
+  template <std::size_t N = 2, typename Model>
+  auto on(Model& model) {
+    static_assert(
+        requires { batches_on<N>(*this, model); },
+        "include lockstep/parallel/batches.h for loader.on(net); the model is a Module or a "
+        "DistributedDataParallel");
+    return batches_on<N>(*this, model);
+  }
+  template <std::size_t N = 2, typename Model>
+  auto on(Model& model, const SplitOptions& options) {
+    return batches_on<N>(*this, model, options);
+  }
 
  private:
   class Prefetcher;

@@ -23,7 +23,8 @@ class Dataset {
  public:
   virtual ~Dataset() = default;
   virtual std::int64_t size() const = 0;
-  // 0 <= index < size(). Each part must have the same shape and type in all examples.
+  // 0 <= index < size(). Each part must have the same shape and type in all examples, unless the loader has a
+  // DataLoaderOptions::collate.
   virtual Example get(std::int64_t index) const = 0;
   // For data with random transforms. `key` depends on (seed, epoch, index): an example is the same in every process and
   // differs between epochs.

@@ -1,5 +1,8 @@
 #include "lockstep/data/sampler.h"
 
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
 #include <numeric>
 
 #include "lockstep/base/error.h"
@@ -31,6 +34,49 @@ std::vector<std::int64_t> SequentialSampler::order(std::int64_t) const { return 
 
 RandomSampler::RandomSampler(std::int64_t size, std::optional<std::uint64_t> seed) : size_(size), seed_(seed) {}
 std::vector<std::int64_t> RandomSampler::order(std::int64_t epoch) const { return shuffled(size_, seed_, epoch); }
+
+WeightedRandomSampler::WeightedRandomSampler(std::vector<double> weights, std::int64_t samples,
+                                             WeightedRandomSamplerOptions options)
+    : weights_(std::move(weights)), samples_(samples), options_(options) {
+  check(samples >= 0, "weighted random sampler: {} draws, expected at least 0", samples);
+  std::int64_t usable = 0;
+  for (std::size_t i = 0; i < weights_.size(); ++i) {
+    check(std::isfinite(weights_[i]) && weights_[i] >= 0,
+          "weighted random sampler: weight {} of example {}, expected at "
+          "least 0",
+          weights_[i], i);
+    usable += weights_[i] > 0;
+  }
+  check(samples == 0 || usable > 0, "weighted random sampler: no weight is above 0");
+  check(options.replacement || samples <= usable,
+        "weighted random sampler: {} draws without replacement from {} examples of a weight above 0", samples, usable);
+}
+
+std::vector<std::int64_t> WeightedRandomSampler::order(std::int64_t epoch) const {
+  const RandomKey key = random_key(options_.seed ? *options_.seed : default_seed("sampler"),
+                                   {hash_name("weighted examples"), static_cast<std::uint64_t>(epoch)});
+  // The sums of a binary tree over the weights, leaves last, so that drawn examples can be taken out.
+  std::size_t leaves = 1;
+  while (leaves < weights_.size()) leaves *= 2;
+  std::vector<double> sums(2 * leaves, 0);
+  std::ranges::copy(weights_, sums.begin() + static_cast<std::ptrdiff_t>(leaves));
+  for (std::size_t node = leaves; --node > 0;) sums[node] = sums[2 * node] + sums[2 * node + 1];
+  std::vector<std::int64_t> drawn;
+  for (std::int64_t draw = 0; draw < samples_; ++draw) {
+    double point = random_uniform(key, static_cast<std::uint64_t>(draw)) * sums[1];
+    std::size_t node = 1;
+    while (node < leaves) {
+      node *= 2;
+      // Rounding may place the point behind the last weight.
+      if (point >= sums[node] && sums[node + 1] > 0) point -= sums[node++];
+    }
+    drawn.push_back(static_cast<std::int64_t>(node - leaves));
+    if (options_.replacement) continue;
+    sums[node] = 0;
+    while ((node /= 2) > 0) sums[node] = sums[2 * node] + sums[2 * node + 1];
+  }
+  return drawn;
+}
 
 DistributedSampler::DistributedSampler(std::int64_t size, DistributedSamplerOptions options)
     : size_(size), options_(options) {

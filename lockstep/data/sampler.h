@@ -48,6 +48,26 @@ class RandomSampler : public Sampler {
   std::optional<std::uint64_t> seed_;
 };
 
+struct WeightedRandomSamplerOptions {
+  // False: each example at most once in an epoch.
+  bool replacement = true;
+  std::optional<std::uint64_t> seed = {};
+};
+
+// `samples` draws in every epoch, in which example i has the share weights[i] of all weights: to balance rare classes,
+// as torch.utils.data.WeightedRandomSampler. The same draws in all processes. Throws unless weights are finite and at
+// least 0, and enough of them above 0 for the draws.
+class WeightedRandomSampler : public Sampler {
+ public:
+  WeightedRandomSampler(std::vector<double> weights, std::int64_t samples, WeightedRandomSamplerOptions options = {});
+  std::vector<std::int64_t> order(std::int64_t epoch) const override;
+
+ private:
+  std::vector<double> weights_;
+  std::int64_t samples_;
+  WeightedRandomSamplerOptions options_;
+};
+
 struct DistributedSamplerOptions {
   int rank = 0;
   int world_size = 1;

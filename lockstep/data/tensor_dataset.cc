@@ -31,7 +31,8 @@ TensorDataset::TensorDataset(std::vector<Tensor> tensors) : tensors_(std::move(t
 Example TensorDataset::get(std::int64_t index) const {
   check_row(index, size());
   Example example;
-  for (const Tensor& t : tensors_) example.push_back(t.narrow(index, 1).reshape(Shape(t.shape().sizes().subspan(1))));
+  for (const Tensor& t : tensors_)
+    example.push_back(t.narrow(0, index, 1).reshape(Shape(t.shape().sizes().subspan(1))));
   return example;
 }
 

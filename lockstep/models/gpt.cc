@@ -67,8 +67,10 @@ Tensor GPTBody::forward(const Tensor& ids) {
 }
 
 GPT::GPT(const GPTOptions& options)
-    : transformer_(options),
-      lm_head_({.in_features = options.n_embd, .out_features = options.vocab_size, .bias = false}) {
+    : transformer_(options), lm_head_({.in_features = options.n_embd,
+                                       .out_features = options.vocab_size,
+                                       .bias = false,
+                                       .weight = options.tie_weights ? transformer_["wte.weight"] : Parameter()}) {
   add("transformer", transformer_);
   add("lm_head", lm_head_);
 }

@@ -1,7 +1,7 @@
 // A GPT like GPT-2, of any size.
 //
 //   GPT gpt({.vocab_size = 65, .block_size = 128});
-//   gpt.initialize(Normal(0.02), devices);
+//   gpt.initialize(Normal(0.02));
 //   Tensor logits = gpt(ids);  // i64 [N, T] -> [N, T, 65]
 #pragma once
 
@@ -25,6 +25,8 @@ struct GPTOptions {
   // The sum of both embeddings is cast to this type, and all later layers compute in it: f32, or bf16 or f16 with f32
   // weights.
   DType dtype = DType::f32;
+  // lm_head and wte share their weight, as in GPT-2: one parameter with both names in the state_dict.
+  bool tie_weights = false;
 };
 
 // Causal self-attention, [N, T, n_embd] -> [N, T, n_embd]. One linear layer computes the queries, keys, and values of
@@ -80,7 +82,7 @@ class GPTBody : public Module {
 
 // A language model like GPT-2 (Radford et al. 2019), i64 [N, T] -> logits [N, T, vocab_size]: learned positions,
 // pre-norm blocks, and a final layer norm. Parameters are named as in nanoGPT: transformer.wte.weight,
-// transformer.h.0.attn.c_attn.weight, ..., lm_head.weight, which is not tied to wte. GPT-2 starts with Normal(0.02).
+// transformer.h.0.attn.c_attn.weight, ..., lm_head.weight. GPT-2 starts with Normal(0.02).
 // Throws if n_head does not divide n_embd, and in forward() if T is 0 or above block_size.
 class GPT : public Module {
  public:

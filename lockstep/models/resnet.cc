@@ -100,8 +100,7 @@ ResNet::ResNet(const ResNetOptions& options)
               .stride = 2,
               .padding = 3,
               .bias = false}),
-      bn1_({.channels = 64}),
-      fc_({.in_features = options.bottleneck ? 512 * kExpansion : 512, .out_features = options.num_classes}) {
+      bn1_(64) {
   check(options.in_channels > 0, "resnet: {} input channels, expected at least 1", options.in_channels);
   add("conv1", conv1_);
   add("bn1", bn1_);
@@ -110,7 +109,7 @@ ResNet::ResNet(const ResNetOptions& options)
     layers_[i] = layer(options.layers[i], std::int64_t{64} << i, i == 0 ? 1 : 2, options.bottleneck);
     add(fmt::format("layer{}", i + 1), layers_[i]);
   }
-  add("fc", fc_);
+  fc_ = make_slot<Linear>("fc", options.bottleneck ? 512 * kExpansion : 512, options.num_classes);
 }
 
 std::shared_ptr<Sequential> ResNet::layer(int blocks, std::int64_t channels, std::int64_t stride, bool bottleneck) {

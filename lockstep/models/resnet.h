@@ -1,7 +1,7 @@
 // Residual nets (He et al. 2015): the ResNet-18 of the tutorials for small images, and those of torchvision.
 //
 //   auto net = resnet18();
-//   net->initialize(Normal(0.01), devices);
+//   net->initialize(Normal(0.01));  // PyTorch's initial values without it
 //   Tensor logits = (*net)(images);  // [N, 1, 28, 28] -> [N, 10]
 #pragma once
 
@@ -43,14 +43,14 @@ class ResNet : public Module {
   Conv2d conv1_;
   BatchNorm2d bn1_;
   std::array<std::shared_ptr<Sequential>, 4> layers_;
-  Linear fc_;
+  ModuleSlot fc_;
 };
 
 // torchvision's models, with its names, shapes, and numbers of parameters.
 //
 //   auto net = torchvision::resnet18();
-//   net->initialize(Kaiming{}, devices);
 //   load_weights("resnet18.safetensors", *net);
+//   net->replace("fc", Linear(512, 5));  // for fine-tuning: any module from [N, 512]
 namespace torchvision {
 std::unique_ptr<ResNet> resnet18(std::int64_t num_classes = 1000);
 std::unique_ptr<ResNet> resnet34(std::int64_t num_classes = 1000);

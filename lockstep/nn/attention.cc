@@ -5,6 +5,7 @@
 #include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/lift.h"
 #include "lockstep/nn/output_observer.h"
+#include "lockstep/nn/sizes.h"
 
 namespace lockstep {
 namespace {
@@ -17,34 +18,73 @@ Tensor as_bias(std::string_view what, const Tensor& mask, DType dtype) {
   return masked_fill(zeros_like(cast(mask, dtype)), mask, -std::numeric_limits<double>::infinity());
 }
 
-}  // namespace
-
-MultiheadAttention::MultiheadAttention(MultiheadAttentionOptions options)
-    : out_proj(make<Linear>(
-          "out_proj", {.in_features = options.embed_dim, .out_features = options.embed_dim, .bias = options.bias})),
-      options_(options) {
+// With the sizes of keys and values.
+MultiheadAttentionOptions checked(MultiheadAttentionOptions options) {
   const std::int64_t features = options.embed_dim;
   check(features > 0 && options.num_heads > 0 && features % options.num_heads == 0,
         "multihead attention: {} heads do not divide {} features", options.num_heads, features);
-  check(options.dropout >= 0 && options.dropout < 1, "multihead attention: dropout {}, expected at least 0 and below 1",
+  check(options.dropout >= 0 && options.dropout <= 1, "multihead attention: dropout {}, expected 0 to 1",
         options.dropout);
-  in_proj_weight = add_parameter("in_proj_weight", {.shape = {3 * features, features}});
-  if (options.bias) {
-    in_proj_bias = add_parameter("in_proj_bias", {.shape = {3 * features}, .initializer = Constant{0}});
-  }
+  check(options.kdim >= 0 && options.vdim >= 0, "multihead attention: kdim {}, vdim {}, expected at least 1",
+        options.kdim, options.vdim);
+  if (options.kdim == 0) options.kdim = features;
+  if (options.vdim == 0) options.vdim = features;
+  return options;
 }
+
+bool has_one_weight(const MultiheadAttentionOptions& o) { return o.kdim == o.embed_dim && o.vdim == o.embed_dim; }
+
+ParameterOptions projection(std::int64_t rows, std::int64_t columns) {
+  return {.shape = {rows, columns}, .default_initializer = Xavier{}};
+}
+
+}  // namespace
+
+MultiheadAttention::MultiheadAttention(MultiheadAttentionOptions given) : MultiheadAttention(checked(given), 0) {}
+
+MultiheadAttention::MultiheadAttention(const MultiheadAttentionOptions& options, int)
+    : in_proj_weight(has_one_weight(options)
+                         ? add_parameter("in_proj_weight", projection(3 * options.embed_dim, options.embed_dim))
+                         : Parameter()),
+      q_proj_weight(has_one_weight(options)
+                        ? Parameter()
+                        : add_parameter("q_proj_weight", projection(options.embed_dim, options.embed_dim))),
+      k_proj_weight(has_one_weight(options)
+                        ? Parameter()
+                        : add_parameter("k_proj_weight", projection(options.embed_dim, options.kdim))),
+      v_proj_weight(has_one_weight(options)
+                        ? Parameter()
+                        : add_parameter("v_proj_weight", projection(options.embed_dim, options.vdim))),
+      in_proj_bias(options.bias
+                       ? add_parameter("in_proj_bias", {.shape = {3 * options.embed_dim}, .initializer = Constant{0}})
+                       : Parameter()),
+      out_proj(make<Linear>(
+          "out_proj", {.in_features = options.embed_dim, .out_features = options.embed_dim, .bias = options.bias})),
+      options_(options) {
+  if (options.bias) out_proj.bias.set_default_initializer(Constant{0});
+}
+
+MultiheadAttention::MultiheadAttention(std::int64_t embed_dim, std::int64_t num_heads, MultiheadAttentionOptions more)
+    : MultiheadAttention((set_size("multihead attention", "embed_dim", more.embed_dim, embed_dim),
+                          set_size<std::int64_t>("multihead attention", "num_heads", more.num_heads, num_heads, 1),
+                          more)) {}
 
 // Projects x by third `part` of the weight, and returns it by heads: [N, heads, L, E / heads].
 Tensor MultiheadAttention::heads(const Tensor& x, int part) const {
-  const std::int64_t features = options_.embed_dim;
-  check(x.defined() && x.shape().dim() == 3 && x.size(2) == features,
+  const std::int64_t features = options_.embed_dim, expected = part == 0   ? features
+                                                               : part == 1 ? options_.kdim
+                                                                           : options_.vdim;
+  check(x.defined() && x.shape().dim() == 3 && x.size(2) == expected,
         "multihead attention: {} is {}, expected 3 axes ({}, {})",
         part == 0   ? "query"
         : part == 1 ? "key"
                     : "value",
-        x, options_.batch_first ? "N, L" : "L, N", features);
+        x, options_.batch_first ? "N, L" : "L, N", expected);
   const auto third = [&](const Parameter& p) { return narrow(p, 0, part * features, features); };
-  const Tensor y = linear(x, third(in_proj_weight), options_.bias ? third(in_proj_bias) : Tensor());
+  const bool one_weight = has_one_weight(options_);
+  const Parameter& own = part == 0 ? q_proj_weight : part == 1 ? k_proj_weight : v_proj_weight;
+  const Tensor y =
+      linear(x, one_weight ? third(in_proj_weight) : own.tensor(), options_.bias ? third(in_proj_bias) : Tensor());
   const Tensor split = unflatten(y, 2, {options_.num_heads, -1});
   return options_.batch_first ? permute(split, {0, 2, 1, 3}) : permute(split, {1, 2, 0, 3});
 }

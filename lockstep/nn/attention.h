@@ -1,6 +1,6 @@
 // Multi-head attention (Vaswani et al. 2017).
 //
-//   MultiheadAttention attention({.embed_dim = 64, .num_heads = 4, .batch_first = true});
+//   MultiheadAttention attention(64, 4, {.batch_first = true});
 //   Tensor y = attention(x);  // x [N, L, 64] attends to itself
 #pragma once
 
@@ -18,6 +18,8 @@ struct MultiheadAttentionOptions {
   double dropout = 0;          // of the weights, in training
   bool bias = true;
   bool batch_first = false;  // [N, L, E] instead of [L, N, E]
+  std::int64_t kdim = 0;     // features of the keys; 0: embed_dim
+  std::int64_t vdim = 0;     // features of the values; 0: embed_dim
 };
 
 // A u8 mask hides the positions that are 1, as in PyTorch (AttentionOptions is the other way around). A floating mask
@@ -30,11 +32,12 @@ struct MultiheadMasks {
 
 // Multi-head attention: queries [L, N, E] attend to keys and values [S, N, E]. Each head uses its own part of the E
 // features. Names and order of parameters are PyTorch's: in_proj_weight stacks the weights for queries, keys, and
-// values.
+// values. With another kdim or vdim, each has a weight of its own instead.
 class MultiheadAttention : public Module {
  public:
   using Options = MultiheadAttentionOptions;
   explicit MultiheadAttention(MultiheadAttentionOptions options);
+  MultiheadAttention(std::int64_t embed_dim, std::int64_t num_heads, MultiheadAttentionOptions more = {});
 
   // Returns the output [L, N, E] and the weights after dropout, averaged over the heads: [N, L, S]. This is PyTorch's
   // need_weights=True; attend() is need_weights=False.
@@ -50,11 +53,16 @@ class MultiheadAttention : public Module {
     return forward(query, key, value, masks);
   }
 
-  Parameter in_proj_weight;  // [3 E, E]
-  Parameter in_proj_bias;    // [3 E]
-  Linear& out_proj;          // [E, E]
+  const Parameter in_proj_weight;  // [3 E, E]
+  const Parameter q_proj_weight;   // [E, E], with another kdim or vdim
+  const Parameter k_proj_weight;   // [E, kdim]
+  const Parameter v_proj_weight;   // [E, vdim]
+  const Parameter in_proj_bias;    // [3 E]
+  Linear& out_proj;                // [E, E]
 
  private:
+  // The options are complete.
+  MultiheadAttention(const MultiheadAttentionOptions& options, int);
   Tensor heads(const Tensor& x, int part) const;
   Tensor weights(const Tensor& query, const Tensor& key, const MultiheadMasks& masks) const;
   Tensor output(const Tensor& weights, const Tensor& value);

@@ -3,10 +3,13 @@
 #include <numeric>
 
 #include "lockstep/autograd/batch_norm.h"
+#include "lockstep/autograd/functions.h"
+#include "lockstep/autograd/lift.h"
 #include "lockstep/autograd/shard_collector.h"
 #include "lockstep/autograd/tensor.h"
 #include "lockstep/autograd/tensor_impl.h"
 #include "lockstep/nn/output_observer.h"
+#include "lockstep/nn/sizes.h"
 
 namespace lockstep {
 namespace {
@@ -51,17 +54,38 @@ void check_values(const Tensor& x, bool synchronized) {
   }
 }
 
+Shape channels_of(const BatchNormLayerOptions& o) {
+  check(o.channels >= 0, "batch_norm: {} channels, expected at least 1", o.channels);
+  check(!o.momentum || *o.momentum >= 0, "batch_norm: momentum {}, expected at least 0, or none",
+        o.momentum.value_or(0));
+  return {o.channels};
+}
+
+ParameterOptions scale_of(const BatchNormLayerOptions& o) {
+  return {.shape = channels_of(o), .initializer = Constant{1}};
+}
+
 }  // namespace
 
-BatchNorm::BatchNorm(BatchNormLayerOptions options) : options_(options) {
-  check(options.channels >= 0, "batch_norm: {} channels, expected at least 1", options.channels);
-  Shape channels{options.channels};
-  weight = add_parameter("weight", {.shape = channels, .initializer = Constant{1}});
-  bias = add_parameter("bias", {.shape = channels, .initializer = Constant{0}});
-  running_mean = add_buffer("running_mean", {.shape = channels, .initializer = Constant{0}, .computed = true});
-  running_var = add_buffer("running_var", {.shape = channels, .initializer = Constant{1}, .computed = true});
-  num_batches_tracked = add_buffer("num_batches_tracked", {.dtype = DType::i64, .initializer = Constant{0}});
-}
+BatchNorm::BatchNorm(BatchNormLayerOptions options)
+    : weight(options.affine ? add_parameter("weight", scale_of(options)) : Parameter()),
+      bias(options.affine ? add_parameter("bias", {.shape = channels_of(options), .initializer = Constant{0}})
+                          : Parameter()),
+      running_mean(options.track_running_stats
+                       ? add_buffer("running_mean",
+                                    {.shape = channels_of(options), .initializer = Constant{0}, .computed = true})
+                       : Parameter()),
+      running_var(
+          options.track_running_stats
+              ? add_buffer("running_var", {.shape = channels_of(options), .initializer = Constant{1}, .computed = true})
+              : Parameter()),
+      num_batches_tracked(options.track_running_stats
+                              ? add_buffer("num_batches_tracked", {.dtype = DType::i64, .initializer = Constant{0}})
+                              : Parameter()),
+      options_(options) {}
+
+BatchNorm::BatchNorm(std::int64_t channels, BatchNormLayerOptions more)
+    : BatchNorm((set_size("batch_norm", "channels", more.channels, channels), more)) {}
 
 Tensor BatchNorm1d::as_images(const Tensor& x) const {
   const int dims = x.shape().dim();
@@ -76,16 +100,60 @@ Tensor BatchNorm2d::as_images(const Tensor& x) const {
   return x;
 }
 
+Tensor BatchNorm3d::as_images(const Tensor& x) const {
+  check(x.defined() && x.shape().dim() == 5, "batch_norm: input is {}, expected 5 axes (N, C, D, H, W)", x);
+  return flatten(x, 2, 3);
+}
+
+std::int64_t BatchNorm::known_channels() const {
+  return options_.affine                ? weight.shape()[0]
+         : options_.track_running_stats ? running_mean.shape()[0]
+                                        : options_.channels;
+}
+
+void BatchNorm::settle_channels(std::int64_t channels) {
+  if (const std::int64_t known = known_channels(); known != 0) {
+    // The kernels check a weight.
+    check(options_.affine || known == channels, "batch_norm: input has {} channels, expected {}", channels, known);
+    return;
+  }
+  if (options_.track_running_stats) {
+    running_var.settle_shape({channels});
+    running_mean.settle_shape({channels});
+  }
+  // The weight comes last: other threads look at it only.
+  if (options_.affine) {
+    bias.settle_shape({channels});
+    weight.settle_shape({channels});
+  }
+}
+
+namespace {
+
+Tensor for_each_channel(const Tensor& images, float value) {
+  const std::vector<float> values(static_cast<std::size_t>(images.size(1)), value);
+  const Tensor constant = Tensor::from(values, {images.size(1)});
+  return beside(images, images.dtype() == DType::f64 ? cast(beside(images, constant), DType::f64) : constant);
+}
+
+}  // namespace
+
+Tensor BatchNorm::scale(const Tensor& images) const {
+  return options_.affine ? weight.tensor() : for_each_channel(images, 1);
+}
+Tensor BatchNorm::shift(const Tensor& images) const {
+  return options_.affine ? bias.tensor() : for_each_channel(images, 0);
+}
+
 Tensor BatchNorm::forward_fused(const Tensor& x, const Tensor& residual, bool relu) {
   const Tensor images = as_images(x), added = residual.defined() ? as_images(residual) : residual;
-  if (!weight.shape_known()) {
-    // The weight comes last: other threads look at it only.
-    for (Parameter* p : {&running_var, &running_mean, &bias, &weight}) p->settle_shape({images.size(1)});
-  }
+  settle_channels(images.size(1));
   const BatchNormOptions options{options_.eps, relu};
-  Tensor y = training() ? train_step(images, added, options)
-                        : batch_norm_eval(images, weight, bias, running_mean, running_var, added, options);
+  Tensor y = training() || !options_.track_running_stats
+                 ? train_step(images, added, options)
+                 : batch_norm_eval(images, scale(images), shift(images), running_mean, running_var, added, options);
   const int dims = x.shape().dim();
+  if (dims == 5) y = unflatten(y, 2, {x.size(2), x.size(3)});
   if (dims == 2) y = squeeze(y, {2, 3});
   if (dims == 3) y = squeeze(y, 2);
   OutputObserver::report(*this, y);
@@ -98,32 +166,36 @@ Tensor BatchNorm::train_step(const Tensor& x, const Tensor& residual, const Batc
   const std::int64_t values = x->cut.outer * x->cut.inner * x.size(2) * x.size(3);
   const Placement* at = x->at.get();
   ShardCollector* const collector = at ? at->collector() : nullptr;
+  const bool commits = training() && options_.track_running_stats;
+  const double momentum = options_.momentum.value_or(-1);  // see kernels::CommitNormStats
+  const Tensor gamma = scale(x), beta = shift(x);
   if (options_.synchronized) {
     check(!collector,
           "batch_norm: synchronized batch norm in per_shard() or DataParallel would see one shard alone: pass the "
           "whole batch to the model, as split_and_load() cuts it");
     ops::BatchStats stats;
-    Tensor y = batch_norm_synchronized(x, weight, bias, residual, options, &stats);
-    commit(*this, options_.momentum, nullptr, {stats}, values);
+    Tensor y = batch_norm_synchronized(x, gamma, beta, residual, options, &stats);
+    if (commits) commit(*this, momentum, nullptr, {stats}, values);
     return y;
   }
   std::vector<ops::BatchStats> stats;
-  Tensor y = batch_norm_train(x, weight, bias, residual, options, &stats);
+  Tensor y = batch_norm_train(x, gamma, beta, residual, options, &stats);
+  if (!commits) return y;
   if (!at) {
-    commit(*this, options_.momentum, nullptr, std::move(stats), values);
+    commit(*this, momentum, nullptr, std::move(stats), values);
   } else if (collector) {
     collector->add(this, at->slots()[0].shard, stats[0],
-                   [this, batch = at->batch(), values](std::vector<std::any> found) {
+                   [this, momentum, batch = at->batch(), values](std::vector<std::any> found) {
                      std::vector<ops::BatchStats> all(found.size());
                      for (std::size_t s = 0; s < all.size(); ++s) {
                        if (found[s].has_value()) all[s] = std::any_cast<ops::BatchStats>(found[s]);
                      }
-                     commit(*this, options_.momentum, batch.get(), std::move(all), values);
+                     commit(*this, momentum, batch.get(), std::move(all), values);
                    });
   } else {
     std::vector<ops::BatchStats> all(at->rows().size());
     for (std::size_t i = 0; i < stats.size(); ++i) all[static_cast<std::size_t>(at->slots()[i].shard)] = stats[i];
-    commit(*this, options_.momentum, at, std::move(all), values);
+    commit(*this, momentum, at, std::move(all), values);
   }
   return y;
 }

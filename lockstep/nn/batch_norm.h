@@ -1,9 +1,12 @@
 // Batch norm. In training, it normalizes over the samples; in evaluation, it uses running statistics.
 //
-//   net.append(Conv2d({.out_channels = 64, .kernel_size = 3})).append(BatchNorm2d()).append(ReLU());
+//   Sequential net(Conv2d(3, 64, 3), BatchNorm2d(64), ReLU());
+//   Sequential lazy(Conv2d({.out_channels = 64, .kernel_size = 3}), BatchNorm2d(), ReLU());  // the first input decides
 #pragma once
 
+#include <concepts>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "lockstep/nn/module.h"
@@ -12,16 +15,21 @@ namespace LOCKSTEP_API lockstep {
 
 struct BatchNormOptions;
 
-// Options of BatchNorm1d and BatchNorm2d.
+// Options of BatchNorm1d, BatchNorm2d, and BatchNorm3d.
 struct BatchNormLayerOptions {
   std::int64_t channels = 0;  // 0: inferred at the first forward pass
   double eps = 1e-5;
-  double momentum = 0.1;
+  // std::nullopt: the running statistics are the average of those of all calls (PyTorch's momentum = None).
+  std::optional<double> momentum = 0.1;
   // Takes statistics over all shards of the batch instead of over each shard.
   bool synchronized = false;
+  bool affine = true;  // has weight and bias
+  // False: no running statistics. Evaluation, too, uses those of the shard, or of the batch with `synchronized`.
+  bool track_running_stats = true;
 };
 using BatchNorm1dOptions = BatchNormLayerOptions;
 using BatchNorm2dOptions = BatchNormLayerOptions;
+using BatchNorm3dOptions = BatchNormLayerOptions;
 
 // Batch norm of channels (Ioffe and Szegedy 2015): (x - mean) / sqrt(var + eps) * weight + bias, with a mean and a
 // variance for each channel, which are on axis 1. In training, they are those of the shard, or of the whole batch with
@@ -42,21 +50,27 @@ class BatchNorm : public Module {
   void set_synchronized(bool on) { options_.synchronized = on; }
   bool synchronized() const { return options_.synchronized; }
 
-  Parameter weight;               // gamma [C]
-  Parameter bias;                 // beta [C]
-  Parameter running_mean;         // [C]
-  Parameter running_var;          // [C]
-  Parameter num_batches_tracked;  // i64 scalar
+  const Parameter weight;               // gamma [C], with `affine`
+  const Parameter bias;                 // beta [C]
+  const Parameter running_mean;         // [C], with `track_running_stats`
+  const Parameter running_var;          // [C]
+  const Parameter num_batches_tracked;  // i64 scalar
 
  protected:
   explicit BatchNorm(BatchNormLayerOptions options);
+  BatchNorm(std::int64_t channels, BatchNormLayerOptions more);
   std::string extra_repr() const override;
   // x as images [N, C, H, W]. Throws for another number of axes than the layer's.
   virtual Tensor as_images(const Tensor& x) const = 0;
 
  private:
-  // Normalizes by the statistics of x, which are images, and moves the running ones.
+  // Normalizes by the statistics of x, which are images, and in training moves the running ones.
   Tensor train_step(const Tensor& x, const Tensor& residual, const BatchNormOptions& options);
+  void settle_channels(std::int64_t channels);
+  std::int64_t known_channels() const;
+  // The weight, or this number for each channel.
+  Tensor scale(const Tensor& images) const;
+  Tensor shift(const Tensor& images) const;
 
   BatchNormLayerOptions options_;
 };
@@ -66,6 +80,9 @@ class BatchNorm1d : public BatchNorm {
  public:
   using Options = BatchNorm1dOptions;
   explicit BatchNorm1d(BatchNorm1dOptions options = {}) : BatchNorm(options) {}
+  template <std::integral N>
+  explicit BatchNorm1d(N channels, BatchNorm1dOptions more = {})
+      : BatchNorm(static_cast<std::int64_t>(channels), more) {}
 
  protected:
   Tensor as_images(const Tensor& x) const override;
@@ -76,6 +93,19 @@ class BatchNorm2d : public BatchNorm {
  public:
   using Options = BatchNorm2dOptions;
   explicit BatchNorm2d(BatchNorm2dOptions options = {}) : BatchNorm(options) {}
+  template <std::integral N>
+  explicit BatchNorm2d(N channels, BatchNorm2dOptions more = {})
+      : BatchNorm(static_cast<std::int64_t>(channels), more) {}
+
+ protected:
+  Tensor as_images(const Tensor& x) const override;
+};
+
+// Batch norm of volumes [N, C, D, H, W].
+class BatchNorm3d : public BatchNorm {
+ public:
+  using Options = BatchNorm3dOptions;
+  explicit BatchNorm3d(BatchNorm3dOptions options = {}) : BatchNorm(options) {}
 
  protected:
   Tensor as_images(const Tensor& x) const override;

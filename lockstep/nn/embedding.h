@@ -1,6 +1,6 @@
 // A table of vectors, looked up by number.
 //
-//   Embedding& tokens = make<Embedding>("tokens", {.num_embeddings = 65, .embedding_dim = 128});
+//   Embedding& tokens = make<Embedding>("tokens", 65, 128);
 #pragma once
 
 #include <cstdint>
@@ -24,9 +24,10 @@ class Embedding : public Module {
  public:
   using Options = EmbeddingOptions;
   explicit Embedding(EmbeddingOptions options);
+  Embedding(std::int64_t num_embeddings, std::int64_t embedding_dim, EmbeddingOptions more = {});
   Tensor forward(const Tensor& x) override;
 
-  Parameter weight;  // [num_embeddings, embedding_dim]
+  const Parameter weight;  // [num_embeddings, embedding_dim]
 
  protected:
   std::string extra_repr() const override;

@@ -7,9 +7,15 @@
 #include <ostream>
 #include <typeinfo>
 
+#include "lockstep/autograd/no_grad.h"
+#include "lockstep/autograd/parameter_gradient.h"
+#include "lockstep/autograd/tensor_impl.h"
+#include "lockstep/nn/module_link.h"
 #include "lockstep/nn/output_observer.h"
 #include "lockstep/nn/parameter_change.h"
+#include "lockstep/runtime/default_runtime.h"
 #include "lockstep/runtime/device_state.h"
+#include "lockstep/runtime/runtime.h"
 
 namespace lockstep {
 namespace {
@@ -33,13 +39,31 @@ Parameter find(const Named& all, std::string_view kind, std::string_view name) {
   fail("module: no {} '{}', expected one of: {}", kind, name, names.empty() ? "(none)" : names);
 }
 
+bool in_host_memory(const Tensor& x) { return x.defined() && x->kind == Kind::whole && x.device().is_host(); }
+
+// Parameters and buffers, each once and under the last of its names.
+Named each_once(Named all, const Named& more) {
+  all.insert(all.end(), more.begin(), more.end());
+  Named once;
+  for (auto& [name, p] : all) {
+    const auto found = std::ranges::find(once, p, &Named::value_type::second);
+    if (found == once.end()) {
+      once.emplace_back(name, p);
+    } else {
+      found->first = name;
+    }
+  }
+  return once;
+}
+
 }  // namespace
 
-Module::Module(Module&& other)
-    : parameters_(std::move(other.parameters_)), buffers_(std::move(other.buffers_)),
-      children_(std::move(other.children_)), training_(other.training_) {
+Module::Module() : link_(std::make_shared<ModuleLink>()) { link_->module = this; }
+Module::~Module() = default;
+
+Module::Module(Module&& other) : Module() {
   check(other.eval_guards_ == 0, "module: moved while an EvalGuard holds it, expected after the guard's end");
-  for (const Child& child : children_) {
+  for (const Child& child : other.children_) {
     if (child.owner || child.name.empty()) continue;
     fail(
         "module: child '{}' is a member, which cannot move: make the module where it stays, as in append<M>(...), or "
@@ -47,12 +71,98 @@ Module::Module(Module&& other)
         "children with make<M>()",
         child.name);
   }
+  // The link goes along, because children and parameters know it.
+  link_.swap(other.link_);
+  link_->module = this;
+  other.link_->module = &other;
+  parameters_ = std::move(other.parameters_);
+  buffers_ = std::move(other.buffers_);
+  children_ = std::move(other.children_);
+  training_ = other.training_;
 }
 
 Tensor Module::operator()(const Tensor& x) {
-  Tensor y = forward(x);
+  Tensor y = in_host_memory(x) ? forward(placed(x)) : forward(x);
   OutputObserver::report(*this, y);
   return y;
+}
+
+Tensor Module::placed(const Tensor& x) const {
+  if (!in_host_memory(x)) return x;
+  const Named all = each_once(named_parameters(), named_buffers());
+  if (all.empty()) return x;
+  const std::vector<Device> places = devices();
+  if (grad_enabled()) {
+    check(places.size() == 1,
+          "module: {}'s input is {}, a whole tensor, and the model is on {}: cut batches with loader.on(net) or "
+          "split_and_load(), or turn gradients off (NoGradGuard) to compute on the first device",
+          kind(), x.describe(), lockstep::str(places));
+    check(std::ranges::none_of(all, [](const auto& p) { return p.second.gradient_state().reducer() != nullptr; }),
+          "module: {}'s input is {}, but DistributedDataParallel has the model: take this rank's rows of batches from "
+          "loader.on(ddp) or ddp.batches(loader)",
+          kind(), x.describe());
+  }
+  return x.to(places[0]);
+}
+
+const Module& Module::root() const {
+  const Module* top = this;
+  while (const auto parent = top->link_->parent.lock()) top = parent->module;
+  return *top;
+}
+
+// Two threads may both make the first pass.
+void Module::place() const {
+  const Module& whole = root();
+  const std::lock_guard lock(whole.link_->placing);
+  const Named all = each_once(whole.named_parameters(), whole.named_buffers());
+  std::vector<Device> where;
+  Named unplaced;
+  for (const auto& [name, p] : all) {
+    if (!p.initialized()) {
+      unplaced.emplace_back(name, p);
+    } else if (where.empty()) {
+      where = p.devices();
+    }
+  }
+  if (unplaced.empty()) return;
+  for (const auto& [name, p] : all) {
+    check(!p.initialized() || p.devices() == where,
+          "module: {} has no devices, and the others are on {} and on {}: expected to() or initialize() with its "
+          "devices",
+          unplaced[0].first, lockstep::str(where), lockstep::str(p.devices()));
+  }
+  if (where.empty()) where = lockstep::devices();
+  auto& model = whole.link_->model;
+  if (!model) model = std::make_shared<DefaultModel>();
+  for (const auto& [name, p] : unplaced) ParameterChange::place(p, name, where, model).commit();
+}
+
+std::vector<Device> Module::devices() const {
+  place();
+  const Named all = each_once(named_parameters(), named_buffers());
+  for (const auto& [name, p] : all) {
+    check(p.devices() == all[0].second.devices(), "module: {} is on {}, but {} is on {}: expected all on the same",
+          all[0].first, lockstep::str(all[0].second.devices()), name, lockstep::str(p.devices()));
+  }
+  return all.empty() ? lockstep::devices() : all[0].second.devices();
+}
+
+void Module::expect_on(const std::vector<Device>& where, std::string_view what) {
+  const Named all = each_once(named_parameters(), named_buffers());
+  if (std::ranges::none_of(all, [](const auto& p) { return p.second.initialized(); })) return to(where);
+  const std::vector<Device> mine = devices();
+  for (Device device : where) {
+    check(std::ranges::find(mine, device) != mine.end(), "{}: the model is on {}, expected {}", what,
+          lockstep::str(mine), lockstep::str(where));
+  }
+}
+
+std::string Module::path_of(const Parameter& parameter) const {
+  const Module& whole = root();
+  const Named all = each_once(whole.named_parameters(), whole.named_buffers());
+  const auto found = std::ranges::find(all, parameter, &Named::value_type::second);
+  return found == all.end() ? "" : found->first;
 }
 
 Tensor Module::forward(const Tensor& /*x*/) {
@@ -66,13 +176,23 @@ void Module::visit(const std::string& prefix, const Visit& each) const {
     child.module->visit(child.name.empty() ? prefix : prefix + child.name + ".", each);
 }
 
-void Module::initialize(const Initializer& initializer, const std::vector<Device>& devices, InitializeOptions options) {
-  auto all = named_parameters();
-  auto buffers = named_buffers();
-  all.insert(all.end(), buffers.begin(), buffers.end());
-  for (auto& [name, parameter] : all) {
-    check(options.force_reinit || !parameter.initialized(),
-          "initialize: parameter {} is initialized already; set force_reinit to initialize it again", name);
+void Module::initialize(const Initializer& initializer, InitializeOptions options) {
+  for (const auto& [name, p] : each_once(named_parameters(), named_buffers())) {
+    if (p.initialized()) return initialize_on(devices(), initializer, options);
+  }
+  initialize_on(lockstep::devices(), initializer, options);
+}
+
+void Module::initialize_on(const std::vector<Device>& devices, const Initializer& initializer,
+                           InitializeOptions options) {
+  const Named all = each_once(named_parameters(), named_buffers());
+  for (const auto& [name, parameter] : all) {
+    // Devices alone, such as to() gives, are no values.
+    const bool has_values = parameter.initialized() && (parameter.made() || !parameter.by_default());
+    check(
+        options.force_reinit || !has_values, "initialize: parameter {} {}; set force_reinit to initialize it again",
+        name,
+        parameter.by_default() ? "has its default values already, which its first use made" : "is initialized already");
   }
   std::uint64_t seed = options.seed.value_or(0);
   // parameter.initialize() refuses host memory and an empty list.
@@ -128,19 +248,83 @@ std::int64_t Module::parameter_count() const {
 Parameter Module::parameter(std::string_view name) const { return find(named_parameters(), "parameter", name); }
 Parameter Module::buffer(std::string_view name) const { return find(named_buffers(), "buffer", name); }
 
-template <typename To>
-void Module::move(const To& to) {
-  std::vector<Parameter> all = parameters();
-  for (auto& [name, buffer] : named_buffers()) {
-    if (std::ranges::find(all, buffer) == all.end()) all.push_back(buffer);
-  }
+void Module::to(const std::vector<Device>& devices) {
+  const Module& whole = root();
+  const std::lock_guard lock(whole.link_->placing);
+  auto& model = whole.link_->model;
+  if (!model) model = std::make_shared<DefaultModel>();
   std::vector<ParameterChange> changes;
-  for (const Parameter& p : all) changes.push_back(ParameterChange::move(p, to));
+  for (const auto& [name, p] : each_once(named_parameters(), named_buffers())) {
+    changes.push_back(p.initialized() ? ParameterChange::move(p, devices)
+                                      : ParameterChange::place(p, path_of(p), devices, model));
+  }
   for (ParameterChange& change : changes) change.commit();
 }
 
-void Module::to(const std::vector<Device>& devices) { move(devices); }
-void Module::to(DType dtype) { move(dtype); }
+void Module::to(DType dtype) {
+  place();
+  std::vector<ParameterChange> changes;
+  for (const auto& [name, p] : each_once(named_parameters(), named_buffers()))
+    changes.push_back(ParameterChange::move(p, dtype));
+  for (ParameterChange& change : changes) change.commit();
+}
+
+// The module above the last part of the path.
+Module& Module::parent_of(std::string_view path) {
+  const std::size_t dot = path.rfind('.');
+  return dot == std::string_view::npos ? *this : child_at(path.substr(0, dot));
+}
+
+Module& Module::child_at(std::string_view path) {
+  std::string names;
+  for (const auto& [name, m] : named_modules()) {
+    if (name == path && m != this) return *m;
+    if (!name.empty()) names += (names.empty() ? "" : ", ") + name;
+  }
+  fail("module: no module '{}', expected one of: {}", path, names.empty() ? "(none)" : names);
+}
+
+void Module::fail_class(std::string_view path, const Module& found) {
+  fail("module: '{}' is {}, expected the class requested from module()", path, found.str());
+}
+
+const Module::Child& Module::replaceable(std::string_view path) {
+  Module& old = child_at(path);
+  check(old.eval_guards_ == 0, "replace: an EvalGuard holds '{}', expected after the guard's end", path);
+  for (const auto& [name, p] : old.named_parameters()) {
+    check(!p.optimized(), "replace: an optimizer has '{}.{}': replace the module before you make the optimizer", path,
+          name);
+    check(p.gradient_state().reducer() == nullptr,
+          "replace: DistributedDataParallel has '{}.{}': replace the module before you wrap the model", path, name);
+  }
+  Module& parent = parent_of(path);
+  for (const Child& child : parent.children_) {
+    if (child.module == &old) return child;
+  }
+  fail("replace: '{}' belongs to a wrapped model, expected replace() of that model", path);
+}
+
+void Module::put(std::string_view path, std::shared_ptr<Module> with) {
+  Module& parent = parent_of(path);
+  const Child& old = replaceable(path);
+  Child& child = parent.children_[static_cast<std::size_t>(&old - parent.children_.data())];
+  check(child.slot || parent.takes_any_child(),
+        "replace: '{}' is {}, which {} keeps by its class, so {} cannot take its place: expected a {}, or a child that "
+        "{} holds in a ModuleSlot",
+        path, child.module->str(), parent.kind(), with->str(), child.module->kind(), parent.kind());
+  child.module->link_->parent.reset();
+  with->link_->parent = parent.link_;
+  child.module = with.get();
+  if (child.slot) *child.slot = with;
+  child.owner = std::move(with);
+}
+
+Tensor ModuleSlot::operator()(const Tensor& x) const { return (**module_)(x); }
+Module& ModuleSlot::operator*() const { return **module_; }
+Module* ModuleSlot::operator->() const { return module_->get(); }
+
+std::shared_ptr<ModuleLink> Module::parent_link(const Module& module) { return module.link_->parent.lock(); }
+void Module::adopt(Module& module, const std::shared_ptr<ModuleLink>& parent) { module.link_->parent = parent; }
 
 void Module::apply(const std::function<void(Module&)>& f) {
   for (const Child& child : children_) child.module->apply(f);
@@ -212,13 +396,23 @@ void Module::check_name(const std::string& name) const {
 
 Parameter Module::add_parameter(std::string name, ParameterOptions options) {
   check_name(name);
-  return parameters_.emplace_back(std::move(name), Parameter(std::move(options))).second;
+  const Parameter& made = parameters_.emplace_back(std::move(name), Parameter(std::move(options))).second;
+  made.set_owner(link_);
+  return made;
+}
+
+Parameter Module::share(std::string name, const Parameter& other) {
+  check_name(name);
+  check(other.defined(), "module: '{}' shares no parameter, expected a parameter of another module", name);
+  return parameters_.emplace_back(std::move(name), other).second;
 }
 
 Parameter Module::add_buffer(std::string name, ParameterOptions options) {
   check_name(name);
   options.trainable = false;
-  return buffers_.emplace_back(std::move(name), Parameter(std::move(options))).second;
+  const Parameter& made = buffers_.emplace_back(std::move(name), Parameter(std::move(options))).second;
+  made.set_owner(link_);
+  return made;
 }
 
 void Module::add(std::string name, Module& child) {
@@ -231,6 +425,14 @@ void Module::add(std::string name, Module& child) {
                       : fmt::format("contains the module, as '{}'", path.substr(0, path.size() - 1)));
   });
   children_.push_back({std::move(name), &child, nullptr});
+  if (child.link_->parent.expired()) child.link_->parent = link_;
+}
+
+ModuleSlot Module::add_slot(std::string name, std::shared_ptr<Module> child) {
+  auto place = std::make_shared<std::shared_ptr<Module>>(child);
+  add(std::move(name), std::move(child));
+  children_.back().slot = place;
+  return ModuleSlot(std::move(place));
 }
 
 void Module::add(std::string name, std::shared_ptr<Module> child) {

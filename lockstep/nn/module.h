@@ -2,27 +2,34 @@
 // weights.
 //
 //   struct Net : Module {
-//     Linear& hidden = make<Linear>("hidden", {.out_features = 256});
-//     Linear& out = make<Linear>("out", {.out_features = 10});
+//     Linear& hidden = make<Linear>("hidden", 784, 256);
+//     Linear& out = make<Linear>("out", 256, 10);
 //     Tensor forward(const Tensor& x) override { return out(relu(hidden(x))); }
 //   };
-//   Net net;
-//   net.initialize(Normal{0.01}, runtime.devices());
-//   Tensor y = net(split_and_load(x, runtime.devices()));
+//   Net net;         // its first use places it and gives it PyTorch's initial values
+//   Tensor y = net(x);
+//
+//   net.to(devices(2));             // optional, before the first use
+//   net.initialize(Normal{0.01});   // optional, too
 #pragma once
 
 #include <atomic>
 #include <concepts>
 #include <functional>
+#include <initializer_list>
 #include <iosfwd>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <typeinfo>
 #include <utility>
 #include <vector>
 
+#include "lockstep/autograd/function.h"
 #include "lockstep/autograd/functions.h"
+#include "lockstep/nn/module_slot.h"
 #include "lockstep/nn/parameter.h"
 
 namespace LOCKSTEP_API lockstep {
@@ -34,29 +41,55 @@ struct InitializeOptions {
   bool force_reinit = false;
 };
 
+struct ModuleLink;  // nn/module_link.h
+
 class Module {
  public:
-  virtual ~Module() = default;
-  Module() = default;
+  virtual ~Module();
+  Module();
   Module(const Module&) = delete;
   Module& operator=(const Module&) = delete;
 
+  // forward(placed(x)).
   Tensor operator()(const Tensor& x);
   // Computes one tensor from one, for any number of devices and processes. A module with several inputs or outputs
-  // declares its own forward() instead, such as `Tensor forward(const Tensor& x, const Tensor& mask)`; call
-  // net.forward(x, mask), since net(x) calls this one. If it has one input but several outputs, it must take the input
-  // by value, as in `std::pair<Tensor, Tensor> forward(Tensor x)`, because C++ does not allow an override with another
-  // return type.
+  // derives from ModuleOf (nn/module_of.h), and declares its own forward().
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Woverloaded-virtual"  // g++ 13 would warn of each such module
   virtual Tensor forward(const Tensor& x);
 #pragma GCC diagnostic pop
 
+  // Where the model is. If nobody has said so, places it: beside the parameters that have a place, otherwise on the
+  // program's devices(). The first use of a parameter calls it. What it places begins with the default values of its
+  // layers, which are PyTorch's; they follow from the seed of the devices' Runtime, the names, and the number of models
+  // that began this way before, so that two models of one class differ. Throws if the parameters are on different
+  // devices. A module of a model places the whole model.
+  std::vector<Device> devices() const;
+  // Places the module on these devices if nobody placed it. Throws if it is not on all of them; `what` names who asks.
+  void expect_on(const std::vector<Device>& devices, std::string_view what);
+  // A tensor that the module can take: x, or a copy on the module's device if x is a whole tensor in host memory and
+  // the module has parameters. On several devices it throws while gradients are recorded, because such a batch must be
+  // cut, and otherwise returns a copy on the first one. Throws where DistributedDataParallel has the model, too.
+  Tensor placed(const Tensor& x) const;
+
   // Gives all parameters and buffers their initial values, the same on all devices. Parameters of unknown shape are
-  // initialized in the first forward pass. An error names the parameter and changes nothing.
-  void initialize(const Initializer& initializer, const std::vector<Device>& devices, InitializeOptions options = {});
-  // Moves all parameters and buffers, with their values, to these devices. Drops gradients. Call it before you make an
-  // optimizer: an optimizer's state lies on the parameters' devices, so a later move is an error. An error changes
+  // initialized in the first forward pass. An error names the parameter and changes nothing. Without devices: where the
+  // model is, otherwise on the program's devices().
+  void initialize(const Initializer& initializer, InitializeOptions options = {});
+  // A template, so that braces are a list of devices or options.
+  template <std::same_as<std::vector<Device>> Devices>
+  void initialize(const Initializer& initializer, const Devices& devices) {
+    initialize_on(devices, initializer, {});
+  }
+  void initialize(const Initializer& initializer, const std::vector<Device>& devices, InitializeOptions options) {
+    initialize_on(devices, initializer, options);
+  }
+  void initialize(const Initializer& initializer, std::initializer_list<Device> devices,
+                  InitializeOptions options = {}) {
+    initialize_on(devices, initializer, options);
+  }
+  // Moves all parameters and buffers, with their values, to these devices. Drops gradients. Call it before an
+  // optimizer's first step: its state lies on the parameters' devices, so a later move is an error. An error changes
   // nothing.
   void to(const std::vector<Device>& devices);
   // Casts all floating parameters and buffers to f32 or f64. Drops gradients; call it before you make an optimizer. f64
@@ -76,11 +109,48 @@ class Module {
   Parameter buffer(std::string_view name) const;
   // net["0.weight"] is net.parameter("0.weight").
   Parameter operator[](std::string_view name) const { return parameter(name); }
+  // Finds a module below this one by its path: net.module("layer1.0"). Throws as parameter() does, and if M is given
+  // and the module has another class.
+  template <typename M = Module>
+  M& module(std::string_view path) {
+    Module& found = child_at(path);
+    auto* const as = dynamic_cast<M*>(&found);
+    if (!as) fail_class(path, found);
+    return *as;
+  }
+  // Replaces a module below this one, such as the last layer before fine-tuning, and returns the new one:
+  //
+  //   net.replace("fc", Linear(512, 5));
+  //
+  // A module of the same class takes the old one's place in memory, so references to it stay. One of another class
+  // takes the place of a child of a Sequential or of a ModuleSlot (nn/module_slot.h); elsewhere it is an error, because the parent's
+  // class names the child's. The new parameters begin where the others are. Throws if an optimizer or
+  // DistributedDataParallel has parameters of the old module: replace it first.
+  template <std::derived_from<Module> M>
+  M& replace(std::string_view path, M with) {
+    const Child& child = replaceable(path);
+    auto fresh = std::make_shared<M>(std::move(with));
+    if (typeid(*child.module) != typeid(M)) {
+      put(path, fresh);
+      return *fresh;
+    }
+    auto& old = static_cast<M&>(*child.module);
+    const std::shared_ptr<ModuleLink> parent = parent_link(old);
+    std::destroy_at(&old);
+    M& now = *std::construct_at(&old, std::move(*fresh));
+    adopt(now, parent);
+    return now;
+  }
 
   // Calls f on every module below this one, children first, and then on this one.
   //
   //   net.apply([](Module& m) { if (auto* dropout = dynamic_cast<Dropout*>(&m)) dropout->eval(); });
   void apply(const std::function<void(Module&)>& f);
+  // The function of autograd/function.h, whose name the member above hides in forward().
+  template <std::derived_from<Function> F, typename... Args>
+  static auto apply(const Args&... arguments) {
+    return lockstep::apply<F>(arguments...);
+  }
 
   // The classes of this module and its children, as PyTorch prints them:
   //
@@ -121,9 +191,22 @@ class Module {
   // Makes a child, from its options or from other arguments. This module owns it.
   //
   //   Linear& fc = make<Linear>("fc", {.out_features = 10});
+  //   Conv2d& conv = make<Conv2d>("conv", 3, 64, 3, {.padding = 1});
   template <typename M>
   M& make(std::string name, const typename M::Options& options) {
     return make<M, const typename M::Options&>(std::move(name), options);
+  }
+  template <typename M, typename A>
+  M& make(std::string name, const A& a, const typename M::Options& options) {
+    return make<M, const A&, const typename M::Options&>(std::move(name), a, options);
+  }
+  template <typename M, typename A, typename B>
+  M& make(std::string name, const A& a, const B& b, const typename M::Options& options) {
+    return make<M, const A&, const B&, const typename M::Options&>(std::move(name), a, b, options);
+  }
+  template <typename M, typename A, typename B, typename C>
+  M& make(std::string name, const A& a, const B& b, const C& c, const typename M::Options& options) {
+    return make<M, const A&, const B&, const C&, const typename M::Options&>(std::move(name), a, b, c, options);
   }
   template <typename M, typename... Args>
   M& make(std::string name, Args&&... args) {
@@ -132,6 +215,17 @@ class Module {
     return *child;
   }
 
+  // A child that replace() may replace by one of another class.
+  ModuleSlot add_slot(std::string name, std::shared_ptr<Module> child);
+  template <typename M, typename... Args>
+  ModuleSlot make_slot(std::string name, Args&&... args) {
+    return add_slot(std::move(name), std::make_shared<M>(std::forward<Args>(args)...));
+  }
+
+  // Registers another module's parameter as one of this one's, too, and returns it. Both names are in the state_dict,
+  // as in PyTorch; parameters() has it once, so an optimizer updates it once.
+  Parameter share(std::string name, const Parameter& other);
+
   // Makes the parameters and children of `inner` also those of this module, under the same names.
   void pass_on(Module& inner) { children_.push_back({"", &inner, nullptr}); }
 
@@ -139,18 +233,33 @@ class Module {
     std::string name;
     Module* module;
     std::shared_ptr<Module> owner;
+    std::shared_ptr<std::shared_ptr<Module>> slot = {};  // of a ModuleSlot: the same module
   };
   const std::vector<Child>& children() const { return children_; }
+  // Whether forward() finds its children here, so that they may be of any class.
+  virtual bool takes_any_child() const { return false; }
 
  private:
   friend class EvalGuard;
+  friend class Parameter;
   void set_trainable(bool trainable) const;
-  template <typename To>
-  void move(const To& to);
+  const Module& root() const;
+  void place() const;
+  void initialize_on(const std::vector<Device>& devices, const Initializer& initializer, InitializeOptions options);
+  std::string path_of(const Parameter& parameter) const;
+  Module& child_at(std::string_view path);
+  [[noreturn]] static void fail_class(std::string_view path, const Module& found);
+  // The child with this path, whose place may change.
+  const Child& replaceable(std::string_view path);
+  void put(std::string_view path, std::shared_ptr<Module> with);
+  Module& parent_of(std::string_view path);
+  static std::shared_ptr<ModuleLink> parent_link(const Module& module);
+  static void adopt(Module& module, const std::shared_ptr<ModuleLink>& parent);
   template <typename Visit>
   void visit(const std::string& prefix, const Visit& each) const;
   void check_name(const std::string& name) const;
 
+  std::shared_ptr<ModuleLink> link_;
   std::vector<std::pair<std::string, Parameter>> parameters_;
   std::vector<std::pair<std::string, Parameter>> buffers_;
   std::vector<Child> children_;
@@ -158,14 +267,21 @@ class Module {
   std::atomic<int> eval_guards_{0};
 };
 
-// For wrappers: calls the model's forward() for these inputs. It uses Module::operator() where possible, so that
-// summary() sees the output. Otherwise it calls the model's own forward().
+// For wrappers: calls the model's forward() for these inputs, tensors placed(). It uses Module::operator() where
+// possible, so that summary() sees the output. Otherwise it calls the model's own forward().
 template <typename M, typename... Xs>
 auto call_model(M& model, const Xs&... xs) {
   if constexpr (sizeof...(xs) == 1 && requires { static_cast<Tensor (M::*)(const Tensor&)>(&M::forward); }) {
     return static_cast<Module&>(model)(xs...);
   } else {
-    return model.forward(xs...);
+    const auto placed = [&]<typename X>(const X& x) -> decltype(auto) {
+      if constexpr (std::same_as<X, Tensor>) {
+        return static_cast<const Module&>(model).placed(x);
+      } else {
+        return (x);
+      }
+    };
+    return model.forward(placed(xs)...);
   }
 }
 

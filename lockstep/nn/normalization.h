@@ -1,8 +1,9 @@
 // Layers that normalize each sample separately. batch_norm.h has the one that normalizes over the samples.
 //
-//   LayerNorm& norm = make<LayerNorm>("norm", {.normalized_shape = {512}});
+//   LayerNorm& norm = make<LayerNorm>("norm", 512);
 #pragma once
 
+#include <concepts>
 #include <optional>
 
 #include "lockstep/nn/module.h"
@@ -22,15 +23,23 @@ class LayerNorm : public Module {
  public:
   using Options = LayerNormOptions;
   explicit LayerNorm(LayerNormOptions options);
+  // The last extent, or a Shape of several: LayerNorm(512), LayerNorm(Shape{16, 32}). Templates, so that braces are options.
+  template <std::integral N>
+  explicit LayerNorm(N features, LayerNormOptions more = {})
+      : LayerNorm(Shape{static_cast<std::int64_t>(features)}, more) {}
+  template <std::same_as<Shape> S>
+  explicit LayerNorm(S normalized_shape, LayerNormOptions more = {}) : LayerNorm(with_shape(normalized_shape, more)) {}
   Tensor forward(const Tensor& x) override;
 
-  Parameter weight;  // [normalized_shape]
-  Parameter bias;    // [normalized_shape]
+  const Parameter weight;  // [normalized_shape]
+  const Parameter bias;    // [normalized_shape]
 
  protected:
   std::string extra_repr() const override;
 
  private:
+  static LayerNormOptions with_shape(const Shape& shape, LayerNormOptions more);
+
   LayerNormOptions options_;
 };
 
@@ -45,14 +54,21 @@ class RMSNorm : public Module {
  public:
   using Options = RMSNormOptions;
   explicit RMSNorm(RMSNormOptions options);
+  // The last extent, or a Shape of several: RMSNorm(512), RMSNorm(Shape{16, 32}). Templates, so that braces are options.
+  template <std::integral N>
+  explicit RMSNorm(N features, RMSNormOptions more = {}) : RMSNorm(Shape{static_cast<std::int64_t>(features)}, more) {}
+  template <std::same_as<Shape> S>
+  explicit RMSNorm(S normalized_shape, RMSNormOptions more = {}) : RMSNorm(with_shape(normalized_shape, more)) {}
   Tensor forward(const Tensor& x) override;
 
-  Parameter weight;  // [normalized_shape]
+  const Parameter weight;  // [normalized_shape]
 
  protected:
   std::string extra_repr() const override;
 
  private:
+  static RMSNormOptions with_shape(const Shape& shape, RMSNormOptions more);
+
   RMSNormOptions options_;
 };
 
@@ -69,16 +85,62 @@ class GroupNorm : public Module {
  public:
   using Options = GroupNormOptions;
   explicit GroupNorm(GroupNormOptions options);
+  GroupNorm(std::int64_t num_groups, std::int64_t num_channels, GroupNormOptions more = {});
   Tensor forward(const Tensor& x) override;
 
-  Parameter weight;  // [C]
-  Parameter bias;    // [C]
+  const Parameter weight;  // [C]
+  const Parameter bias;    // [C]
 
  protected:
   std::string extra_repr() const override;
 
  private:
   GroupNormOptions options_;
+};
+
+// Without running statistics, which PyTorch has as an option.
+struct InstanceNormOptions {
+  std::int64_t num_features = 0;  // 0: inferred at the first forward pass
+  double eps = 1e-5;
+  bool affine = false;
+};
+
+// Normalizes each channel of each sample (Ulyanov et al. 2016), also in evaluation. An input may lack the batch.
+class InstanceNorm : public Module {
+ public:
+  Tensor forward(const Tensor& x) override;
+
+  Parameter weight;  // [C], with `affine`
+  Parameter bias;    // [C]
+
+ protected:
+  InstanceNorm(int dims, InstanceNormOptions options);
+  std::string extra_repr() const override;
+
+ private:
+  int dims_;  // with a batch
+  InstanceNormOptions options_;
+};
+
+// Sequences [N, C, L].
+class InstanceNorm1d : public InstanceNorm {
+ public:
+  using Options = InstanceNormOptions;
+  explicit InstanceNorm1d(InstanceNormOptions options = {}) : InstanceNorm(3, options) {}
+};
+
+// Images [N, C, H, W].
+class InstanceNorm2d : public InstanceNorm {
+ public:
+  using Options = InstanceNormOptions;
+  explicit InstanceNorm2d(InstanceNormOptions options = {}) : InstanceNorm(4, options) {}
+};
+
+// Volumes [N, C, D, H, W].
+class InstanceNorm3d : public InstanceNorm {
+ public:
+  using Options = InstanceNormOptions;
+  explicit InstanceNorm3d(InstanceNormOptions options = {}) : InstanceNorm(5, options) {}
 };
 
 }  // namespace lockstep

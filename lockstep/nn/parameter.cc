@@ -9,6 +9,9 @@
 #include "lockstep/autograd/parameter_gradient.h"
 #include "lockstep/autograd/reducer.h"
 #include "lockstep/autograd/tensor_impl.h"
+#include "lockstep/base/warning.h"
+#include "lockstep/nn/module.h"
+#include "lockstep/nn/module_link.h"
 #include "lockstep/nn/parameter_change.h"
 #include "lockstep/ops/copy.h"
 #include "lockstep/ops/launch.h"
@@ -41,14 +44,17 @@ struct Parameter::State : std::enable_shared_from_this<State> {
   explicit State(ParameterOptions o) : options(std::move(o)), shape_known(is_known(options.shape)) {}
 
   ParameterOptions options;
-  // Set when the shape is known and, if the devices are, the replicas exist. Two threads may both make the first pass
-  // of a model; the mutex lets one of them settle the shape.
+  std::weak_ptr<ModuleLink> owner;
   std::atomic<bool> shape_known;
+  // The replicas exist. Two threads may both make the first pass of a model; the mutex lets one of them settle the
+  // shape and make the values.
+  std::atomic<bool> ready{false};
   std::mutex mutex;
   std::string name;
   std::string label = "a parameter";  // for errors; contains the name once there is one
   Initializer fallback;
   RandomKey key;
+  std::shared_ptr<DefaultModel> model;  // whose default values it has, or will have
   std::vector<Device> devices;
   std::vector<Array> replicas;  // one for each device, or empty
   Tensor tensor;                // made of them
@@ -69,6 +75,16 @@ struct Parameter::State : std::enable_shared_from_this<State> {
             "this "
             "batch",
             state->label);
+      // A gradient that no step will use may add up unseen, as in PyTorch.
+      if (state->gradient.old() && !pass.accumulates && !pass.warned && state->claim.use_count() > 1) {
+        pass.warned = true;
+        warn("stale gradient",
+             fmt::format("backward: the gradient of {} is added to that of an earlier backward(), of which another "
+                         "optimizer's step has used the other gradients: expected zero_grad() of its own optimizer "
+                         "before, backward({{.inputs = ...}}) for the loss of the other optimizer, or .share or .sync "
+                         "where gradients are to add up",
+                         state->label));
+      }
       if (reducer && std::ranges::find(pass.observers, reducer) == pass.observers.end())
         pass.observers.push_back(reducer);
     }
@@ -207,15 +223,42 @@ struct Parameter::State : std::enable_shared_from_this<State> {
     fail("initialize: {}: {}", contents.label, error.what());
   }
 
-  // Replicas of a shape that becomes known now.
+  // Replicas of a shape that becomes known now. Call it with the lock.
   void settle(const Shape& shape, const Contents& contents) {
     if (!devices.empty()) replicas = make_replicas(shape, options.dtype, devices, contents);
     options.shape = shape;
     connect();
     shape_known.store(is_known(shape), std::memory_order_release);
+    ready.store(!replicas.empty(), std::memory_order_release);
   }
 
-  Contents initial_values() const { return {.initializer = initializer(fallback), .key = key, .label = label}; }
+  // Places the model and makes the values, as far as the shape is known.
+  void make_ready() {
+    const auto placed = [&] {
+      const std::lock_guard lock(mutex);
+      return !devices.empty();
+    };
+    if (!placed()) {
+      if (const auto link = owner.lock()) link->module->place();
+    }
+    const std::lock_guard lock(mutex);
+    if (!replicas.empty() || devices.empty() || !is_known(options.shape)) return;
+    settle(options.shape, initial_values());
+  }
+
+  Contents initial_values() const {
+    if (!model) return {.initializer = initializer(fallback), .key = key, .label = label};
+    const Initializer& own = options.default_initializer ? options.default_initializer : options.initializer;
+    check(own != nullptr,
+          "{} has no initial values: call initialize() of its model, load its weights, or give "
+          "ParameterOptions::default_initializer",
+          label);
+    const std::uint64_t seed = state_of(devices[0], "initialize").random->seed(), number = model->number(devices[0]);
+    // The first model's keys are those of initialize().
+    return {.initializer = own,
+            .key = number == 0 ? random_key(seed, {hash_name(name)}) : random_key(seed, {hash_name(name), number}),
+            .label = label};
+  }
   const Initializer& initializer(const Initializer& other) const {
     return options.initializer ? options.initializer : other;
   }
@@ -276,12 +319,16 @@ bool Parameter::fits(const Shape& shape) const {
 const std::vector<Device>& Parameter::devices() const { return state_->devices; }
 
 Tensor Parameter::tensor() const {
-  state_->check_replicas(devices());
+  if (!state_->ready.load(std::memory_order_acquire)) {
+    state_->make_ready();
+    state_->check_replicas(devices());
+  }
   return state_->tensor;
 }
 
 Tensor Parameter::data(Device device) const {
-  const State& s = *state_;
+  State& s = *state_;
+  if (!s.ready.load(std::memory_order_acquire)) s.make_ready();
   const auto it = std::ranges::find(s.devices, device);
   check(s.devices.empty() || it != s.devices.end(), "{} is not initialized on {}: it lives on {}", s.label,
         device.name(), str(s.devices));
@@ -290,20 +337,27 @@ Tensor Parameter::data(Device device) const {
 }
 
 Tensor Parameter::host_data() const {
+  State& s = *state_;
+  if (!s.ready.load(std::memory_order_acquire)) s.make_ready();
   check(initialized(), "{} is not initialized", state_->label);
   return data(devices()[0]).to(Device());
 }
 
-void Parameter::set_data(const Tensor& value) {
+void Parameter::set_data(const Tensor& value) const {
   State& s = *state_;
   check(value.defined(), "{}: set to an undefined tensor", s.label);
   check(value.dtype() == s.options.dtype, "{}: set to {}, expected {}", s.label, value,
         lockstep::name(s.options.dtype));
+  if (!initialized()) {
+    if (const auto link = s.owner.lock()) link->module->place();
+  }
   check(initialized(), "{} is not initialized: call initialize() before loading it", s.label);
+  const std::lock_guard lock(s.mutex);
   Shape known = s.options.shape;
   if (!s.replicas.empty()) {
     check(value.shape() == known, "{}: set to {}, expected {}", s.label, value.shape(), known);
     for (const Array& replica : s.replicas) State::assign(replica, value->array());
+    s.model = nullptr;
     return;
   }
   check(value.shape().dim() == known.dim(), "{}: set to {}, expected {} (0: any)", s.label, value.shape(), known);
@@ -312,17 +366,48 @@ void Parameter::set_data(const Tensor& value) {
           known);
   }
   s.settle(value.shape(), {.value = value->array()});
+  s.model = nullptr;
 }
 
-void Parameter::settle_shape(const Shape& shape) {
+void Parameter::settle_shape(const Shape& shape) const {
   State& s = *state_;
   const std::lock_guard lock(s.mutex);
   check(fits(shape), "{}: the input needs shape {}, expected {} (0: any)", s.label, shape, s.options.shape);
-  if (s.replicas.empty()) s.settle(shape, s.initial_values());
+  if (!s.replicas.empty()) return;
+  // A value by default waits for its first use.
+  if (!s.devices.empty() && !s.model) return s.settle(shape, s.initial_values());
+  s.options.shape = shape;
+  s.shape_known.store(is_known(shape), std::memory_order_release);
+}
+
+void Parameter::place() const {
+  if (initialized()) return;
+  if (const auto link = state_->owner.lock()) link->module->place();
+}
+bool Parameter::made() const { return state_->ready.load(std::memory_order_acquire); }
+void Parameter::set_owner(const std::shared_ptr<ModuleLink>& owner) const { state_->owner = owner; }
+
+bool Parameter::by_default() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->model != nullptr;
+}
+
+void Parameter::set_default_initializer(Initializer initializer) const {
+  State& s = *state_;
+  const std::lock_guard lock(s.mutex);
+  check(s.replicas.empty(), "{}: its initial values are made already, expected their initializer before its first use",
+        s.label);
+  s.options.default_initializer = std::move(initializer);
+}
+
+std::uint64_t DefaultModel::number(Device device) {
+  const std::lock_guard lock(mutex_);
+  if (!number_) number_ = state_of(device, "initialize").random->next_model();
+  return *number_;
 }
 
 void Parameter::initialize(std::string name, const std::vector<Device>& devices, const Initializer& fallback,
-                           std::uint64_t seed) {
+                           std::uint64_t seed) const {
   ParameterChange::initialize(*this, std::move(name), devices, fallback, seed).commit();
 }
 
@@ -347,10 +432,21 @@ ParameterChange ParameterChange::initialize(const Parameter& parameter, std::str
   return change;
 }
 
+ParameterChange ParameterChange::place(const Parameter& parameter, std::string name, const std::vector<Device>& devices,
+                                       std::shared_ptr<DefaultModel> model) {
+  check(!devices.empty(), "to: no devices");
+  for (Device device : devices) state_of(device, "to");
+  ParameterChange change(parameter, devices);
+  change.name_ = std::move(name);
+  change.model_ = std::move(model);
+  return change;
+}
+
 ParameterChange ParameterChange::move(const Parameter& parameter, const std::vector<Device>& devices) {
   check(!devices.empty(), "to: no devices");
   parameter.check_movable();
   ParameterChange change(parameter, devices);
+  change.model_ = parameter.state_->model;
   change.take_values();
   return change;
 }
@@ -359,6 +455,7 @@ ParameterChange ParameterChange::move(const Parameter& parameter, DType dtype) {
   check(dtype == DType::f32 || dtype == DType::f64, "to: {} parameters, expected f32 or f64", name(dtype));
   parameter.check_movable();
   ParameterChange change(parameter, parameter.devices());
+  change.model_ = parameter.state_->model;
   if (is_floating(change.dtype_)) change.dtype_ = dtype;
   change.take_values();
   return change;
@@ -385,12 +482,14 @@ void ParameterChange::take_values() {
 
 void ParameterChange::commit() {
   Parameter::State& s = *state_;
+  const std::lock_guard lock(s.mutex);
   if (name_) {
     s.label = "parameter " + *name_;
     s.name = *std::move(name_);
     s.fallback = std::move(fallback_);
     s.key = key_;
   }
+  s.model = std::move(model_);
   s.devices = std::move(devices_);
   s.options.dtype = dtype_;
   if (shape_) {
@@ -402,6 +501,7 @@ void ParameterChange::commit() {
   s.latest_step = {};
   s.gradient.clear();
   s.connect();
+  s.ready.store(!s.replicas.empty(), std::memory_order_release);
 }
 
 void Parameter::check_movable() const {
@@ -412,8 +512,9 @@ void Parameter::check_movable() const {
 
 void Parameter::check_unclaimed(std::string_view what) const {
   const State& s = *state_;
-  check(!optimized(), "{}: an optimizer has {}, and keeps its state on {}: move the module first", what, s.label,
-        str(s.devices));
+  // Without values there are no gradients, so an optimizer has no state yet.
+  check(s.replicas.empty() || !optimized(), "{}: an optimizer has {}, and keeps its state on {}: move the module first",
+        what, s.label, str(s.devices));
   check(s.gradient.reducer() == nullptr, "{}: DistributedDataParallel has {} on {}: move the module first", what,
         s.label, str(s.devices));
 }
@@ -433,6 +534,7 @@ void Parameter::zero_grad() const { state_->gradient.clear(); }
 void Parameter::set_gradient(const Tensor& value) const {
   State& s = *state_;
   check(s.options.trainable, "set_gradient: {} is frozen, expected a trainable one", s.label);
+  s.make_ready();
   s.check_replicas(devices());
   s.check_settable("set_gradient");
   const bool near = value.defined() && std::ranges::find(s.devices, value.device()) != s.devices.end();

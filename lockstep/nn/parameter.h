@@ -1,5 +1,8 @@
 // A parameter: one object with a replica on each of its devices and a gradient for each shard. Use it as a tensor:
 // matmul(x, weight), sum(square(weight)). Parameters replicate themselves, so wrappers never clone a model.
+//
+// A model needs neither initialize() nor devices: the first use of a parameter places its whole model, as
+// Module::devices() does, and gives it the initial values of its layers.
 #pragma once
 
 #include <functional>
@@ -14,6 +17,8 @@
 namespace LOCKSTEP_API lockstep {
 
 class HookHandle;
+struct DefaultModel;      // nn/module_link.h
+struct ModuleLink;        // nn/module_link.h
 class ParameterGradient;  // autograd/parameter_gradient.h
 class Resource;           // engine/resource.h
 struct ReducedGradient;   // autograd/reducer.h
@@ -25,8 +30,11 @@ struct ParameterOptions {
   // An extent of 0 is unknown; the first forward pass sets it (deferred initialization).
   Shape shape{};
   DType dtype = DType::f32;
-  // Replaces the model's initializer. Biases of layers, for example, start at 0.
+  // Replaces the model's initializer: initialize(Xavier{}) leaves the biases of layers at 0, for example.
   Initializer initializer{};
+  // The initial values of a model that nobody initializes: those of PyTorch's layers. Empty: `initializer`. With
+  // neither, using the parameter before initialize() or load_weights() is an error.
+  Initializer default_initializer{};
   // Called after the initializer, for example to set a row to zero. Loaded values do not pass through it.
   std::function<void(const Array& parameter)> after_initializer{};
   // False for buffers, such as running statistics: they have no gradient.
@@ -36,13 +44,16 @@ struct ParameterOptions {
   bool computed = false;
 };
 
-// A handle: copies refer to the same parameter.
+// A handle: copies refer to the same parameter. Declare it `const` in a module: an assignment would change the handle
+// alone, not what the module's parameters() are. To let two modules share one parameter, see Module::share().
 class Parameter {
  public:
   Parameter() = default;
   explicit Parameter(ParameterOptions options);
 
-  // The path in the model, such as "resnet_block2.0.conv3.bias". Module::initialize sets it.
+  // False for the handle of a parameter that a layer does not have, such as the bias of Linear({.bias = false}).
+  bool defined() const { return state_ != nullptr; }
+  // The path in the model, such as "resnet_block2.0.conv3.bias", once the model has been placed or initialized.
   const std::string& name() const;
   // Extents that are not known yet are 0.
   const Shape& shape() const;
@@ -59,8 +70,8 @@ class Parameter {
   // The devices that hold a replica, or will hold one once the shape is known.
   const std::vector<Device>& devices() const;
 
-  // The replicated tensor. This parameter collects the gradients of everything computed from it. Throws if the
-  // parameter is not initialized or its shape is not known yet.
+  // The replicated tensor. This parameter collects the gradients of everything computed from it. Places the model if
+  // nobody did. Throws if the parameter has no initial values or its shape is not known yet.
   Tensor tensor() const;
   operator Tensor() const { return tensor(); }  // NOLINT(google-explicit-constructor)
   // The replica on `device`, without a history. Throws if `device` has no replica; the message lists the devices that
@@ -68,18 +79,26 @@ class Parameter {
   Tensor data(Device device) const;
   // The first device's replica, copied to the host. Waits.
   Tensor host_data() const;
-  // Overwrites all replicas with `value`, from the host or any device. Settles the shape.
-  void set_data(const Tensor& value);
+  // Overwrites all replicas with `value`, from the host or any device. Settles the shape. A parameter without values
+  // yet makes none before.
+  void set_data(const Tensor& value) const;
 
   // Sets the extents that were not known; the others must agree. Makes the replicas if the devices are known. Several
   // threads may call it; the first one makes them. An error changes nothing.
-  void settle_shape(const Shape& shape);
+  void settle_shape(const Shape& shape) const;
   // Sets the name, the devices, and the initial values. Makes the replicas now if the shape is known; otherwise
   // settle_shape makes them. Uses `fallback` if the options name no initializer. Throws if an optimizer or
   // DistributedDataParallel has the parameter on other devices. An error changes nothing.
   void initialize(std::string name, const std::vector<Device>& devices, const Initializer& fallback,
-                  std::uint64_t seed);
+                  std::uint64_t seed) const;
+  // Whether it has devices: it was initialized, or its model was placed.
   bool initialized() const { return !devices().empty(); }
+  // Places its model, as Module::devices() does, if nobody did. Does nothing for a parameter of no module.
+  void place() const;
+  // Whether its values are, or will be, the default initial ones: nobody initialized or loaded it.
+  bool by_default() const;
+  // Replaces ParameterOptions::default_initializer: PyTorch's reset_parameters(). Throws if the values exist already.
+  void set_default_initializer(Initializer initializer) const;
   // Moves the replicas to these devices, with the first one's values. Drops the gradient. Throws if the parameter is
   // not initialized, or if an optimizer or DistributedDataParallel has it: they keep state on its devices. An error
   // changes nothing.
@@ -137,8 +156,12 @@ class Parameter {
 
  private:
   friend class HookHandle;
+  friend class Module;
   friend class ParameterChange;
   struct State;
+  // Whether the replicas exist.
+  bool made() const;
+  void set_owner(const std::shared_ptr<ModuleLink>& owner) const;
   std::shared_ptr<State> state_;
 };
 

@@ -1,9 +1,11 @@
 // Pooling of images and sequences.
 //
-//   net.append(MaxPool2d({.kernel_size = 2, .stride = 2}));
+//   net.append(MaxPool2d(2));        // windows of 2 x 2 that do not overlap
+//   net.append(MaxPool2d(3, 2, 1));  // kernel size, stride, padding; or {.kernel_size = 3, ...}
 #pragma once
 
 #include <array>
+#include <concepts>
 #include <cstdint>
 #include <string>
 
@@ -17,6 +19,10 @@ class MaxPool2d : public Module {
  public:
   using Options = Pool2dOptions;
   explicit MaxPool2d(Pool2dOptions options = {}) : options_(options) {}
+  template <std::convertible_to<HeightWidth> K>
+  explicit MaxPool2d(const K& kernel_size) : MaxPool2d(Options{.kernel_size = kernel_size}) {}
+  MaxPool2d(HeightWidth kernel_size, HeightWidth stride, HeightWidth padding = 0)
+      : MaxPool2d(Options{.kernel_size = kernel_size, .stride = stride, .padding = padding}) {}
   Tensor forward(const Tensor& x) override { return max_pool2d(x, options_); }
 
  protected:
@@ -31,6 +37,10 @@ class AvgPool2d : public Module {
  public:
   using Options = Pool2dOptions;
   explicit AvgPool2d(Pool2dOptions options = {}) : options_(options) {}
+  template <std::convertible_to<HeightWidth> K>
+  explicit AvgPool2d(const K& kernel_size) : AvgPool2d(Options{.kernel_size = kernel_size}) {}
+  AvgPool2d(HeightWidth kernel_size, HeightWidth stride, HeightWidth padding = 0)
+      : AvgPool2d(Options{.kernel_size = kernel_size, .stride = stride, .padding = padding}) {}
   Tensor forward(const Tensor& x) override { return avg_pool2d(x, options_); }
 
  protected:
@@ -74,12 +84,55 @@ class AdaptiveAvgPool2d : public Module {
   std::array<std::int64_t, 2> output_size_;
 };
 
+// The largest elements of the same windows.
+class AdaptiveMaxPool2d : public Module {
+ public:
+  explicit AdaptiveMaxPool2d(std::int64_t output_size) : output_size_{output_size, output_size} {}
+  explicit AdaptiveMaxPool2d(std::array<std::int64_t, 2> output_size) : output_size_(output_size) {}
+  Tensor forward(const Tensor& x) override { return adaptive_max_pool2d(x, output_size_); }
+
+ protected:
+  std::string extra_repr() const override;
+
+ private:
+  std::array<std::int64_t, 2> output_size_;
+};
+
+// The same for sequences: [N, C, L] -> [N, C, output_size].
+class AdaptiveAvgPool1d : public Module {
+ public:
+  explicit AdaptiveAvgPool1d(std::int64_t output_size) : output_size_(output_size) {}
+  Tensor forward(const Tensor& x) override { return adaptive_avg_pool1d(x, output_size_); }
+
+ protected:
+  std::string extra_repr() const override;
+
+ private:
+  std::int64_t output_size_;
+};
+
+class AdaptiveMaxPool1d : public Module {
+ public:
+  explicit AdaptiveMaxPool1d(std::int64_t output_size) : output_size_(output_size) {}
+  Tensor forward(const Tensor& x) override { return adaptive_max_pool1d(x, output_size_); }
+
+ protected:
+  std::string extra_repr() const override;
+
+ private:
+  std::int64_t output_size_;
+};
+
 // The largest element, or the mean, of each window: [N, C, L] -> [N, C, L'], L' = floor((L + 2 padding - kernel) /
 // stride) + 1. Errors and limits: see Pool1dOptions in backend/window.h.
 class MaxPool1d : public Module {
  public:
   using Options = Pool1dOptions;
   explicit MaxPool1d(Pool1dOptions options = {}) : options_(options) {}
+  template <std::integral N>
+  explicit MaxPool1d(N kernel_size) : MaxPool1d(Options{.kernel_size = kernel_size}) {}
+  MaxPool1d(std::int64_t kernel_size, std::int64_t stride, std::int64_t padding = 0)
+      : MaxPool1d(Options{.kernel_size = kernel_size, .stride = stride, .padding = padding}) {}
   Tensor forward(const Tensor& x) override { return max_pool1d(x, options_); }
 
  protected:
@@ -93,6 +146,10 @@ class AvgPool1d : public Module {
  public:
   using Options = Pool1dOptions;
   explicit AvgPool1d(Pool1dOptions options = {}) : options_(options) {}
+  template <std::integral N>
+  explicit AvgPool1d(N kernel_size) : AvgPool1d(Options{.kernel_size = kernel_size}) {}
+  AvgPool1d(std::int64_t kernel_size, std::int64_t stride, std::int64_t padding = 0)
+      : AvgPool1d(Options{.kernel_size = kernel_size, .stride = stride, .padding = padding}) {}
   Tensor forward(const Tensor& x) override { return avg_pool1d(x, options_); }
 
  protected:

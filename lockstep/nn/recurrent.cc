@@ -1,7 +1,10 @@
 #include "lockstep/nn/recurrent.h"
 
+#include <cmath>
+
 #include "lockstep/autograd/recurrent.h"
 #include "lockstep/nn/output_observer.h"
+#include "lockstep/nn/sizes.h"
 
 namespace lockstep {
 
@@ -11,20 +14,31 @@ RecurrentModule::RecurrentModule(std::string_view name, int gates, const Recurre
   check(o.input_size >= 0 && o.hidden_size > 0 && o.num_layers > 0,
         "{}: {} to {} features in {} layers, expected at least 1 of each", name, o.input_size, o.hidden_size,
         o.num_layers);
-  check(o.dropout >= 0 && o.dropout < 1, "{}: dropout {}, expected at least 0 and below 1", name, o.dropout);
+  check(o.dropout >= 0 && o.dropout <= 1, "{}: dropout {}, expected 0 to 1", name, o.dropout);
   const std::int64_t rows = gates * o.hidden_size, directions = o.bidirectional ? 2 : 1;
+  const Uniform uniform(1 / std::sqrt(static_cast<double>(o.hidden_size)));
   for (std::int64_t i = 0; i < o.num_layers * directions; ++i) {
     const std::string suffix = fmt::format("_l{}{}", i / directions, i % directions == 1 ? "_reverse" : "");
     const std::int64_t features = i < directions ? o.input_size : directions * o.hidden_size;
     Weights w;
-    w.weight_ih = add_parameter("weight_ih" + suffix, {.shape = {rows, features}});
-    w.weight_hh = add_parameter("weight_hh" + suffix, {.shape = {rows, o.hidden_size}});
+    const auto add = [&](const char* kind, Shape shape, const Initializer& initializer) {
+      return add_parameter(kind + suffix, {.shape = shape, .initializer = initializer, .default_initializer = uniform});
+    };
+    w.weight_ih = add("weight_ih", {rows, features}, {});
+    w.weight_hh = add("weight_hh", {rows, o.hidden_size}, {});
     if (o.bias) {
-      w.bias_ih = add_parameter("bias_ih" + suffix, {.shape = {rows}, .initializer = Constant{0}});
-      w.bias_hh = add_parameter("bias_hh" + suffix, {.shape = {rows}, .initializer = Constant{0}});
+      w.bias_ih = add("bias_ih", {rows}, Constant{0});
+      w.bias_hh = add("bias_hh", {rows}, Constant{0});
     }
     weights_.push_back(std::move(w));
   }
+}
+
+RecurrentOptions RecurrentModule::with_sizes(std::string_view name, RecurrentOptions more, std::int64_t input_size,
+                                             std::int64_t hidden_size) {
+  set_size(name, "input_size", more.input_size, input_size);
+  set_size(name, "hidden_size", more.hidden_size, hidden_size);
+  return more;
 }
 
 RecurrentWeights RecurrentModule::weights(std::size_t index, std::int64_t features) {
@@ -35,6 +49,19 @@ RecurrentWeights RecurrentModule::weights(std::size_t index, std::int64_t featur
 }
 
 Tensor RecurrentModule::run(const Tensor& x, std::vector<Tensor>& states, const Layer& layer) {
+  if (x.defined() && x.shape().dim() == 2) {
+    // One sequence: a batch of one.
+    std::vector<Tensor> of_batch;
+    for (const Tensor& state : states) {
+      check(!state.defined() || state.shape().dim() == 2,
+            "{}: state is {} beside an input of one sequence, expected 2 axes (layers * directions, H)", name_, state);
+      of_batch.push_back(state.defined() ? unsqueeze(state, 1) : state);
+    }
+    const int axis = options_.batch_first ? 0 : 1;
+    const Tensor y = squeeze(run(unsqueeze(x, axis), of_batch, layer), axis);
+    for (std::size_t k = 0; k < states.size(); ++k) states[k] = squeeze(of_batch[k], 1);
+    return y;
+  }
   check(x.defined() && x.shape().dim() == 3, "{}: input is {}, expected 3 axes ({}, features)", name_, x,
         options_.batch_first ? "N, T" : "T, N");
   const std::size_t directions = options_.bidirectional ? 2 : 1;
@@ -78,6 +105,82 @@ GruOutput GRU::forward(const Tensor& x, const Tensor& h) {
                  [](const Tensor& x, std::vector<Tensor>& state, const RecurrentWeights& weights,
                     const RecurrentPass& pass) { return gru_layer(x, state[0], weights, pass); });
   return {std::move(y), std::move(states[0])};
+}
+
+RNN::RNN(const RNNOptions& o)
+    : RecurrentModule("rnn", 1,
+                      {.input_size = o.input_size,
+                       .hidden_size = o.hidden_size,
+                       .num_layers = o.num_layers,
+                       .bias = o.bias,
+                       .batch_first = o.batch_first,
+                       .dropout = o.dropout,
+                       .bidirectional = o.bidirectional}),
+      nonlinearity_(o.nonlinearity) {}
+
+RnnOutput RNN::forward(const Tensor& x, const Tensor& h) {
+  std::vector<Tensor> states{h};
+  const bool relu = nonlinearity_ == Nonlinearity::relu;
+  Tensor y = run(x, states,
+                 [relu](const Tensor& x, std::vector<Tensor>& state, const RecurrentWeights& weights,
+                        const RecurrentPass& pass) { return rnn_layer(x, state[0], weights, pass, relu); });
+  return {std::move(y), std::move(states[0])};
+}
+
+RecurrentCell::RecurrentCell(std::string_view name, int gates, RecurrentCellOptions options)
+    : name_(name), gates_(gates), options_(options) {
+  check(options.input_size >= 0 && options.hidden_size > 0, "{}: {} to {} features, expected at least 1", name,
+        options.input_size, options.hidden_size);
+  const std::int64_t rows = gates * options.hidden_size;
+  const Uniform uniform(1 / std::sqrt(static_cast<double>(options.hidden_size)));
+  weight_ih = add_parameter("weight_ih", {.shape = {rows, options.input_size}, .default_initializer = uniform});
+  weight_hh = add_parameter("weight_hh", {.shape = {rows, options.hidden_size}, .default_initializer = uniform});
+  if (!options.bias) return;
+  const ParameterOptions bias{.shape = {rows}, .initializer = Constant{0}, .default_initializer = uniform};
+  bias_ih = add_parameter("bias_ih", bias);
+  bias_hh = add_parameter("bias_hh", bias);
+}
+
+void RecurrentCell::run(const Tensor& x, std::vector<Tensor>& states, const Step& step) {
+  const int dims = x.shape().dim();
+  check(x.defined() && (dims == 1 || dims == 2), "{}: input is {}, expected 2 axes (N, features), or 1", name_, x);
+  if (dims == 1) {
+    for (Tensor& state : states) {
+      if (state.defined()) state = unsqueeze(state, 0);
+    }
+    run(unsqueeze(x, 0), states, step);
+    for (Tensor& state : states) state = squeeze(state, 0);
+    return;
+  }
+  if (!weight_ih.shape_known()) weight_ih.settle_shape({gates_ * options_.hidden_size, x.size(1)});
+  const auto bias = [&](const Parameter& p) { return options_.bias ? p.tensor() : Tensor(); };
+  step(unsqueeze(x, 0), states, {weight_ih, weight_hh, bias(bias_ih), bias(bias_hh)});
+  OutputObserver::report(*this, states[0]);
+}
+
+LstmState LSTMCell::forward(const Tensor& x, const LstmState& state) {
+  std::vector<Tensor> states{state.h, state.c};
+  run(x, states, [](const Tensor& x, std::vector<Tensor>& state, const RecurrentWeights& weights) {
+    lstm_layer(x, state[0], state[1], weights);
+  });
+  return {std::move(states[0]), std::move(states[1])};
+}
+
+Tensor GRUCell::forward(const Tensor& x, const Tensor& h) {
+  std::vector<Tensor> states{h};
+  run(x, states, [](const Tensor& x, std::vector<Tensor>& state, const RecurrentWeights& weights) {
+    gru_layer(x, state[0], weights);
+  });
+  return states[0];
+}
+
+Tensor RNNCell::forward(const Tensor& x, const Tensor& h) {
+  std::vector<Tensor> states{h};
+  const bool relu = nonlinearity_ == Nonlinearity::relu;
+  run(x, states, [relu](const Tensor& x, std::vector<Tensor>& state, const RecurrentWeights& weights) {
+    rnn_layer(x, state[0], weights, {}, relu);
+  });
+  return states[0];
 }
 
 }  // namespace lockstep

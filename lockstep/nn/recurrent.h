@@ -1,4 +1,5 @@
-// Recurrent layers: LSTM and GRU. A call takes an initial state and returns the state after the last step.
+// Recurrent layers: LSTM, GRU, and RNN. A call takes an initial state and returns the state after the last step. An input
+// without a batch, [T, input], has states [layers * directions, H] and outputs without one. Cells compute one step.
 #pragma once
 
 #include <cstdint>
@@ -33,6 +34,8 @@ class RecurrentModule : public Module {
  protected:
   std::string extra_repr() const override;
   RecurrentModule(std::string_view name, int gates, const RecurrentOptions& options);
+  static RecurrentOptions with_sizes(std::string_view name, RecurrentOptions more, std::int64_t input_size,
+                                     std::int64_t hidden_size);
 
   // Computes one layer in one direction. Replaces `state` by the state after the last step.
   using Layer = std::function<Tensor(const Tensor& x, std::vector<Tensor>& state, const RecurrentWeights& weights,
@@ -71,6 +74,8 @@ struct LstmOutput {
 class LSTM : public RecurrentModule {
  public:
   explicit LSTM(const RecurrentOptions& options) : RecurrentModule("lstm", 4, options) {}
+  LSTM(std::int64_t input_size, std::int64_t hidden_size, const RecurrentOptions& more = {})
+      : LSTM(with_sizes("lstm", more, input_size, hidden_size)) {}
   LstmOutput forward(const Tensor& x, const LstmState& state);
   // Starts from zeros. Returns only the outputs.
   Tensor forward(const Tensor& x) override { return forward(x, LstmState{}).output; }
@@ -90,10 +95,118 @@ struct GruOutput {
 class GRU : public RecurrentModule {
  public:
   explicit GRU(const RecurrentOptions& options) : RecurrentModule("gru", 3, options) {}
+  GRU(std::int64_t input_size, std::int64_t hidden_size, const RecurrentOptions& more = {})
+      : GRU(with_sizes("gru", more, input_size, hidden_size)) {}
   GruOutput forward(const Tensor& x, const Tensor& h);
   // Starts from zeros. Returns only the outputs.
   Tensor forward(const Tensor& x) override { return forward(x, Tensor()).output; }
   GruOutput operator()(const Tensor& x, const Tensor& h = {}) { return forward(x, h); }
+};
+
+enum class Nonlinearity : std::uint8_t { tanh, relu };
+
+// RecurrentOptions, and the function.
+struct RNNOptions {
+  std::int64_t input_size = 0;  // 0: inferred at the first forward pass
+  std::int64_t hidden_size = 0;
+  std::int64_t num_layers = 1;
+  Nonlinearity nonlinearity = Nonlinearity::tanh;
+  bool bias = true;
+  bool batch_first = false;
+  double dropout = 0;
+  bool bidirectional = false;
+};
+
+struct RnnOutput {
+  Tensor output;  // [T, N, directions * H]
+  Tensor h;       // [layers * directions, N, H]
+};
+
+// The plain recurrent network (Elman 1990): h = tanh(W_ih x + b_ih + W_hh h + b_hh), or relu of the same.
+class RNN : public RecurrentModule {
+ public:
+  using Options = RNNOptions;
+  explicit RNN(const RNNOptions& options);
+  RnnOutput forward(const Tensor& x, const Tensor& h);
+  // Starts from zeros. Returns only the outputs.
+  Tensor forward(const Tensor& x) override { return forward(x, Tensor()).output; }
+  RnnOutput operator()(const Tensor& x, const Tensor& h = {}) { return forward(x, h); }
+
+ private:
+  Nonlinearity nonlinearity_;
+};
+
+struct RecurrentCellOptions {
+  std::int64_t input_size = 0;  // 0: inferred at the first forward pass
+  std::int64_t hidden_size = 0;
+  bool bias = true;
+};
+
+// The common part of the cells, which compute one step for inputs [N, input], or [input]: weight_ih [gates * H, input],
+// weight_hh [gates * H, H], bias_ih, and bias_hh.
+class RecurrentCell : public Module {
+ public:
+  using Options = RecurrentCellOptions;
+
+  Parameter weight_ih, weight_hh, bias_ih, bias_hh;
+
+ protected:
+  RecurrentCell(std::string_view name, int gates, RecurrentCellOptions options);
+  std::string extra_repr() const override;
+  // One step of a layer; `states` [N, H], or [H], become the next ones.
+  using Step = std::function<void(const Tensor& x, std::vector<Tensor>& states, const RecurrentWeights& weights)>;
+  void run(const Tensor& x, std::vector<Tensor>& states, const Step& step);
+
+ private:
+  std::string_view name_;
+  int gates_;
+  RecurrentCellOptions options_;
+};
+
+// A step of an LSTM. The state, h and c, is [N, H]; undefined tensors mean zeros.
+//
+//   LstmState state = cell(x, before);
+class LSTMCell : public RecurrentCell {
+ public:
+  explicit LSTMCell(RecurrentCellOptions options) : RecurrentCell("lstm cell", 4, options) {}
+  LstmState forward(const Tensor& x, const LstmState& state);
+  // Starts from zeros. Returns only h.
+  Tensor forward(const Tensor& x) override { return forward(x, LstmState{}).h; }
+  LstmState operator()(const Tensor& x, const LstmState& state = {}) { return forward(x, state); }
+};
+
+// A step of a GRU: the next h.
+class GRUCell : public RecurrentCell {
+ public:
+  explicit GRUCell(RecurrentCellOptions options) : RecurrentCell("gru cell", 3, options) {}
+  Tensor forward(const Tensor& x, const Tensor& h);
+  Tensor forward(const Tensor& x) override { return forward(x, Tensor()); }
+  Tensor operator()(const Tensor& x, const Tensor& h = {}) { return forward(x, h); }
+};
+
+struct RNNCellOptions {
+  std::int64_t input_size = 0;  // 0: inferred at the first forward pass
+  std::int64_t hidden_size = 0;
+  bool bias = true;
+  Nonlinearity nonlinearity = Nonlinearity::tanh;
+};
+
+// A step of an RNN: the next h.
+class RNNCell : public RecurrentCell {
+ public:
+  using Options = RNNCellOptions;
+  explicit RNNCell(RNNCellOptions options)
+      : RecurrentCell("rnn cell", 1, {options.input_size, options.hidden_size, options.bias}),
+        nonlinearity_(options.nonlinearity) {}
+  Tensor forward(const Tensor& x, const Tensor& h);
+  Tensor forward(const Tensor& x) override { return forward(x, Tensor()); }
+  Tensor operator()(const Tensor& x, const Tensor& h = {}) { return forward(x, h); }
+
+ protected:
+  std::string extra_repr() const override;
+
+ private:
+  Nonlinearity nonlinearity_;
 };
 
 }  // namespace lockstep

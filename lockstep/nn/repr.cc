@@ -1,4 +1,5 @@
 // Prints layers as PyTorch prints the same layers.
+#include <algorithm>
 #include <span>
 
 #include "lockstep/nn/activations.h"
@@ -9,8 +10,11 @@
 #include "lockstep/nn/flatten.h"
 #include "lockstep/nn/linear.h"
 #include "lockstep/nn/normalization.h"
+#include "lockstep/nn/padding.h"
+#include "lockstep/nn/parameter_list.h"
 #include "lockstep/nn/pooling.h"
 #include "lockstep/nn/recurrent.h"
+#include "lockstep/nn/unfold.h"
 #include "lockstep/nn/upsample.h"
 
 namespace lockstep {
@@ -39,18 +43,65 @@ std::string pair(const std::array<std::int64_t, 2>& extents) {
 }
 
 std::string tuple(std::int64_t value) { return python(std::vector{value}); }
+std::string tuple(const DepthHeightWidth& values) { return python(std::array<std::int64_t, 3>(values)); }
 std::string tuple(const HeightWidth& values) { return python(std::array<std::int64_t, 2>(values)); }
 
+std::string windows(const UnfoldOptions& o) {
+  return fmt::format("kernel_size={}, dilation={}, padding={}, stride={}", pair(o.kernel_size), pair(o.dilation),
+                     pair(o.padding), pair(o.stride));
+}
+
+const char* name_of(Interpolation mode) {
+  switch (mode) {
+    case Interpolation::nearest: return "nearest";
+    case Interpolation::bilinear: return "bilinear";
+    case Interpolation::bicubic: return "bicubic";
+    case Interpolation::area: break;
+  }
+  return "area";
+}
+
+bool is_same(std::int64_t padding) { return padding == kSame; }
+bool is_same(const DepthHeightWidth&) { return false; }
+bool is_same(const HeightWidth& padding) { return padding[0] == kSame && padding[1] == kSame; }
+
+const char* padding_mode(PadMode mode) {
+  switch (mode) {
+    case PadMode::reflect: return "reflect";
+    case PadMode::replicate: return "replicate";
+    case PadMode::circular: return "circular";
+    case PadMode::zeros: break;
+  }
+  return "zeros";
+}
+
 template <typename Options>
-std::string conv(const Options& o, std::int64_t in_channels, const HeightWidth& output_padding = 0) {
+std::string conv(const Options& o, std::int64_t in_channels) {
   std::string text = fmt::format("{}, {}, kernel_size={}, stride={}", in_channels, o.out_channels, tuple(o.kernel_size),
                                  tuple(o.stride));
-  if (o.padding != 0) text += ", padding=" + tuple(o.padding);
+  if (o.padding != 0) text += ", padding=" + (is_same(o.padding) ? "same" : tuple(o.padding));
   if (o.dilation != 1) text += ", dilation=" + tuple(o.dilation);
-  if (output_padding != 0) text += ", output_padding=" + tuple(output_padding);
+  if constexpr (requires { o.output_padding; }) {
+    if (o.output_padding != 0) text += ", output_padding=" + tuple(o.output_padding);
+  }
   if (o.groups != 1) text += fmt::format(", groups={}", o.groups);
   if (!o.bias) text += ", bias=False";
+  if constexpr (requires { o.padding_mode; }) {
+    if (o.padding_mode != PadMode::zeros) text += fmt::format(", padding_mode={}", padding_mode(o.padding_mode));
+  }
   return text;
+}
+
+// "(0): Parameter containing: [torch.float32 of size 2x3]", a line for each. A single one stays on the module's line.
+std::string listed(const std::vector<std::pair<std::string, Parameter>>& parameters, const char* f32, const char* f64) {
+  std::string text;
+  for (const auto& [name, p] : parameters) {
+    std::string size;
+    for (const std::int64_t extent : p.shape()) size += (size.empty() ? "" : "x") + std::to_string(extent);
+    text += fmt::format("{}  ({}): Parameter containing: [torch.{} of size {}]", parameters.size() > 1 ? "\n  " : "",
+                        name, p.dtype() == DType::f64 ? f64 : f32, size);
+  }
+  return parameters.size() > 1 ? text + "\n" : text;
 }
 
 }  // namespace
@@ -61,7 +112,24 @@ std::string Linear::extra_repr() const {
 }
 std::string Conv1d::extra_repr() const { return conv(options_, weight.shape()[1] * options_.groups); }
 std::string Conv2d::extra_repr() const { return conv(options_, weight.shape()[1] * options_.groups); }
-std::string ConvTranspose2d::extra_repr() const { return conv(options_, weight.shape()[0], options_.output_padding); }
+std::string Conv3d::extra_repr() const { return conv(options_, weight.shape()[1] * options_.groups); }
+std::string ConvTranspose1d::extra_repr() const { return conv(options_, weight.shape()[0]); }
+std::string ConvTranspose2d::extra_repr() const { return conv(options_, weight.shape()[0]); }
+
+std::string PaddingLayer::extra_repr() const { return python(widths_); }
+std::string ConstantPad1d::extra_repr() const {
+  return fmt::format("padding={}, value={}", python(widths_), python(value_));
+}
+std::string ConstantPad2d::extra_repr() const {
+  return fmt::format("padding={}, value={}", python(widths_), python(value_));
+}
+
+std::string ParameterList::extra_repr() const { return listed(named_parameters(false), "float32", "float64"); }
+std::string ParameterDict::extra_repr() const { return listed(named_parameters(false), "FloatTensor", "DoubleTensor"); }
+bool ParameterDict::contains(std::string_view key) const {
+  const auto all = named_parameters(false);
+  return std::ranges::any_of(all, [&](const auto& item) { return item.first == key; });
+}
 
 std::string Embedding::extra_repr() const {
   const std::string text = fmt::format("{}, {}", options_.num_embeddings, options_.embedding_dim);
@@ -69,9 +137,15 @@ std::string Embedding::extra_repr() const {
 }
 
 std::string BatchNorm::extra_repr() const {
-  return fmt::format("{}, eps={}, momentum={}, affine=True, track_running_stats=True{}", weight.shape()[0],
-                     python(options_.eps), python(options_.momentum),
+  return fmt::format("{}, eps={}, momentum={}, affine={}, track_running_stats={}{}", known_channels(),
+                     python(options_.eps), options_.momentum ? python(*options_.momentum) : "None",
+                     python(options_.affine), python(options_.track_running_stats),
                      options_.synchronized ? ", synchronized=True" : "");
+}
+std::string InstanceNorm::extra_repr() const {
+  return fmt::format("{}, eps={}, momentum=0.1, affine={}, track_running_stats=False",
+                     options_.affine ? weight.shape()[0] : options_.num_features, python(options_.eps),
+                     python(options_.affine));
 }
 std::string LayerNorm::extra_repr() const {
   return fmt::format("{}, eps={}, elementwise_affine={}", python(options_.normalized_shape), python(options_.eps),
@@ -97,6 +171,13 @@ std::string RecurrentModule::extra_repr() const {
   return text;
 }
 
+std::string RecurrentCell::extra_repr() const {
+  return fmt::format("{}, {}{}", weight_ih.shape()[1], options_.hidden_size, options_.bias ? "" : ", bias=False");
+}
+std::string RNNCell::extra_repr() const {
+  return RecurrentCell::extra_repr() + (nonlinearity_ == Nonlinearity::relu ? ", nonlinearity=relu" : "");
+}
+
 std::string LeakyReLU::extra_repr() const { return "negative_slope=" + python(negative_slope_); }
 std::string ELU::extra_repr() const { return "alpha=" + python(alpha_); }
 std::string Softplus::extra_repr() const {
@@ -105,6 +186,18 @@ std::string Softplus::extra_repr() const {
 std::string GELU::extra_repr() const {
   return options_.approximate == GeluApproximation::none ? "approximate='none'" : "approximate='tanh'";
 }
+std::string GLU::extra_repr() const { return fmt::format("dim={}", dim_); }
+std::string Hardtanh::extra_repr() const {
+  return fmt::format("min_val={}, max_val={}", python(min_val_), python(max_val_));
+}
+std::string PReLU::extra_repr() const { return fmt::format("num_parameters={}", options_.num_parameters); }
+std::string CELU::extra_repr() const { return "alpha=" + python(alpha_); }
+std::string Hardshrink::extra_repr() const { return python(lambd_); }
+std::string Softshrink::extra_repr() const { return python(lambd_); }
+std::string Threshold::extra_repr() const {
+  return fmt::format("threshold={}, value={}", python(threshold_), python(value_));
+}
+std::string Softmin::extra_repr() const { return fmt::format("dim={}", dim_); }
 std::string Softmax::extra_repr() const { return fmt::format("dim={}", dim_); }
 std::string LogSoftmax::extra_repr() const { return fmt::format("dim={}", dim_); }
 std::string Flatten::extra_repr() const { return fmt::format("start_dim={}, end_dim={}", start_dim_, end_dim_); }
@@ -112,8 +205,9 @@ std::string Unflatten::extra_repr() const {
   return fmt::format("dim={}, unflattened_size={}", dim_, python(unflattened_size_));
 }
 std::string MaxPool2d::extra_repr() const {
-  return fmt::format("kernel_size={}, stride={}, padding={}, dilation=1, ceil_mode={}", pair(options_.kernel_size),
-                     pair(options_.stride), pair(options_.padding), python(options_.ceil_mode));
+  return fmt::format("kernel_size={}, stride={}, padding={}, dilation={}, ceil_mode={}", pair(options_.kernel_size),
+                     pair(options_.stride), pair(options_.padding), pair(options_.dilation),
+                     python(options_.ceil_mode));
 }
 std::string AvgPool2d::extra_repr() const {
   return fmt::format("kernel_size={}, stride={}, padding={}", pair(options_.kernel_size), pair(options_.stride),
@@ -124,19 +218,30 @@ std::string LPPool2d::extra_repr() const {
                      pair(options_.kernel_size), pair(options_.stride), python(options_.ceil_mode));
 }
 std::string MaxPool1d::extra_repr() const {
-  return fmt::format("kernel_size={}, stride={}, padding={}, dilation=1, ceil_mode={}", options_.kernel_size,
-                     options_.stride, options_.padding, python(options_.ceil_mode));
+  return fmt::format("kernel_size={}, stride={}, padding={}, dilation={}, ceil_mode={}", options_.kernel_size,
+                     options_.stride, options_.padding, options_.dilation, python(options_.ceil_mode));
 }
 std::string AvgPool1d::extra_repr() const {
   return fmt::format("kernel_size={}, stride={}, padding={}", tuple(options_.kernel_size), tuple(options_.stride),
                      tuple(options_.padding));
 }
 std::string AdaptiveAvgPool2d::extra_repr() const { return "output_size=" + python(output_size_); }
+std::string AdaptiveMaxPool2d::extra_repr() const { return "output_size=" + python(output_size_); }
+std::string AdaptiveAvgPool1d::extra_repr() const { return fmt::format("output_size={}", output_size_); }
+std::string AdaptiveMaxPool1d::extra_repr() const { return fmt::format("output_size={}", output_size_); }
+std::string Unfold::extra_repr() const { return windows(options_); }
+std::string Fold::extra_repr() const {
+  return fmt::format("output_size={}, {}", pair(output_size_), windows(options_));
+}
+std::string PixelShuffle::extra_repr() const { return fmt::format("upscale_factor={}", factor_); }
+std::string PixelUnshuffle::extra_repr() const { return fmt::format("downscale_factor={}", factor_); }
 std::string Upsample::extra_repr() const {
-  const std::string mode = options_.mode == Interpolation::nearest ? "'nearest'" : "'bilinear'";
+  const std::string mode = fmt::format("'{}'", name_of(options_.mode));
   return options_.scale_factor ? fmt::format("scale_factor={}, mode={}", python(*options_.scale_factor), mode)
                                : fmt::format("size={}, mode={}", python(options_.size.value()), mode);
 }
 std::string Dropout::extra_repr() const { return fmt::format("p={}, inplace=False", python(p_)); }
+std::string Dropout1d::extra_repr() const { return fmt::format("p={}, inplace=False", python(p_)); }
+std::string Dropout2d::extra_repr() const { return fmt::format("p={}, inplace=False", python(p_)); }
 
 }  // namespace lockstep

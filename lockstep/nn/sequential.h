@@ -1,6 +1,7 @@
 // Models that run one module after the other.
 #pragma once
 
+#include <concepts>
 #include <memory>
 #include <string>
 #include <type_traits>
@@ -13,17 +14,36 @@ namespace LOCKSTEP_API lockstep {
 // Runs modules one after the other. They are named "0", "1", ..., or as the caller says. A batch norm and the ReLU
 // after it run as one operation. A ReLU runs after the max pooling that follows it, with the same bits.
 //
-//   Sequential net;
-//   net.append(Conv2d({.out_channels = 64, .kernel_size = 3})).append(BatchNorm2d()).append(ReLU());
+//   Sequential net(Conv2d(3, 64, 3), BatchNorm2d(64), ReLU());
+//   net.append(Conv2d(64, 64, 3));
 //   net.at<Conv2d>(0).weight.set_trainable(false);
 class Sequential : public Module {
  public:
   Sequential() = default;
+  Sequential(Sequential&&) = default;
+  // These modules in order. Sequential(Sequential(...)) alone is a move; use append() for one of one.
+  template <std::derived_from<Module> M, std::derived_from<Module>... More>
+  requires(!std::same_as<M, Sequential> || sizeof...(More) > 0) explicit Sequential(M first, More... more) {
+    append(std::move(first));
+    (append(std::move(more)), ...);
+  }
 
   // Makes the module in place, from its options or from other arguments: append<Conv2d>({.out_channels = 64}).
   template <typename M>
   Sequential& append(const typename M::Options& options) {
     return append(std::make_shared<M>(options));
+  }
+  template <typename M, typename A>
+  Sequential& append(const A& a, const typename M::Options& options) {
+    return append(std::make_shared<M>(a, options));
+  }
+  template <typename M, typename A, typename B>
+  Sequential& append(const A& a, const B& b, const typename M::Options& options) {
+    return append(std::make_shared<M>(a, b, options));
+  }
+  template <typename M, typename A, typename B, typename C>
+  Sequential& append(const A& a, const B& b, const C& c, const typename M::Options& options) {
+    return append(std::make_shared<M>(a, b, c, options));
   }
   template <typename M, typename... Args>
   Sequential& append(Args&&... args) {
@@ -56,6 +76,9 @@ class Sequential : public Module {
   }
 
   Tensor forward(const Tensor& x) override;
+
+ protected:
+  bool takes_any_child() const override { return true; }
 };
 
 }  // namespace lockstep

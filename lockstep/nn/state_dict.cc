@@ -36,6 +36,20 @@ Tensor cast_on_host(const Tensor& value, DType to) {
   return result;
 }
 
+// A parameter that modules share has several names: no value of one may be lost.
+void check_shared(const std::vector<std::pair<std::string, Parameter>>& mine,
+                  const std::map<std::string_view, const Tensor*>& given) {
+  for (std::size_t i = 0; i < mine.size(); ++i) {
+    const auto& [name, parameter] = mine[i];
+    const auto first = std::ranges::find(mine.begin(), mine.begin() + static_cast<std::ptrdiff_t>(i), parameter,
+                                         &std::pair<std::string, Parameter>::second);
+    if (first == mine.begin() + static_cast<std::ptrdiff_t>(i)) continue;
+    const Tensor &a = *given.at(name), &b = *given.at(first->first);
+    check(cast_on_host(a, DType::f64).to_vector<double>() == cast_on_host(b, DType::f64).to_vector<double>(),
+          "load_state_dict: {} and {} are one parameter, expected equal values", name, first->first);
+  }
+}
+
 }  // namespace
 
 StateDict state_dict(const Module& module) {
@@ -50,7 +64,7 @@ StateDict state_dict(const Module& module) {
 namespace {
 
 // Each parameter and buffer with its new value. Strict.
-std::vector<std::pair<Parameter, Tensor>> matched(Module& module, const StateDict& state) {
+std::vector<std::pair<Parameter, Tensor>> matched(const Module& module, const StateDict& state) {
   std::map<std::string_view, const Tensor*> given;
   for (auto& [name, tensor] : state) {
     check(given.emplace(name, &tensor).second, "load_state_dict: {} appears twice", name);
@@ -65,8 +79,8 @@ std::vector<std::pair<Parameter, Tensor>> matched(Module& module, const StateDic
           lockstep::name(parameter.dtype()));
     check(parameter.fits(value.shape()), "load_state_dict: {} has shape {}, expected {}", name, value.shape(),
           parameter.shape());
-    check(parameter.initialized(), "load_state_dict: {} is not initialized; call initialize() first", name);
   }
+  check_shared(mine, given);
   if (given.size() != mine.size()) {
     for (auto& [name, parameter] : mine) given.erase(name);
     fail("load_state_dict: {} is not in the model", given.begin()->first);
@@ -77,6 +91,8 @@ std::vector<std::pair<Parameter, Tensor>> matched(Module& module, const StateDic
 }
 
 }  // namespace
+
+void check_state_dict(const Module& module, const StateDict& state) { matched(module, state); }
 
 void load_state_dict(Module& module, const StateDict& state) {
   for (auto& [parameter, value] : matched(module, state)) parameter.set_data(value);
@@ -105,7 +121,6 @@ UnmatchedEntries load_matching_state(Module& module, const StateDict& state) {
     const Tensor& value = *it->second;
     given.erase(it);
     if (parameter.fits(value.shape()) && can_cast(value.dtype(), parameter.dtype())) {
-      check(parameter.initialized(), "load_matching_state: {} is not initialized; call initialize() first", name);
       loaded.emplace_back(parameter, &value);
     } else {
       unmatched.different.push_back(fmt::format("{} {}, expected {} {}", name, value.describe(),

@@ -21,6 +21,8 @@ StateDict state_dict(const Module& module);
 // different shape or type, is an error that names it and changes nothing. As in PyTorch, floating values are cast to
 // the type of the parameter.
 void load_state_dict(Module& module, const StateDict& state);
+// Throws where load_state_dict() would.
+void check_state_dict(const Module& module, const StateDict& state);
 
 // Entries that were not loaded, as text: "fc.weight", or "fc.weight [10, 512], expected [5, 512]".
 struct UnmatchedEntries {

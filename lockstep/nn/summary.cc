@@ -11,27 +11,13 @@
 namespace lockstep {
 namespace {
 
-using Named = std::vector<std::pair<std::string, Parameter>>;
 using Row = std::array<std::string, 5>;
-
-Named parameters_and_buffers(const Module& module) {
-  Named all = module.named_parameters();
-  for (auto& buffer : module.named_buffers()) all.push_back(std::move(buffer));
-  return all;
-}
-
-Device device_of(const Module& module) {
-  for (const auto& [name, p] : parameters_and_buffers(module)) {
-    if (p.initialized()) return p.devices()[0];
-  }
-  fail("summary: the model has no initialized parameter: call initialize() first");
-}
 
 // Restores the position of the random numbers.
 class RandomGuard {
  public:
   explicit RandomGuard(const Module& module)
-      : random_(state_of(device_of(module), "summary").random), position_(random_->position()) {}
+      : random_(state_of(module.devices()[0], "summary").random), position_(random_->position()) {}
   ~RandomGuard() { random_->set_position(position_); }
   RandomGuard(const RandomGuard&) = delete;
   RandomGuard& operator=(const RandomGuard&) = delete;
@@ -139,7 +125,7 @@ std::string summary(Module& module, const Shape& input, DType dtype) {
 }
 
 Tensor input_for(const Module& module, const Tensor& x) {
-  return x.defined() && x.device().is_host() ? x.to(device_of(module)) : x;
+  return x.defined() && x.device().is_host() ? x.to(module.devices()[0]) : x;
 }
 
 }  // namespace lockstep

@@ -1,6 +1,7 @@
 #include "lockstep/nn/transformer.h"
 
 #include "lockstep/nn/output_observer.h"
+#include "lockstep/nn/sizes.h"
 
 namespace lockstep {
 
@@ -17,6 +18,12 @@ TransformerEncoderLayer::TransformerEncoderLayer(TransformerEncoderLayerOptions 
       dropout1_(make<Dropout>("dropout1", options.dropout)), dropout2_(make<Dropout>("dropout2", options.dropout)) {
   check(options_.activation != nullptr, "transformer encoder layer: no activation, expected relu, gelu, ...");
 }
+
+TransformerEncoderLayer::TransformerEncoderLayer(std::int64_t d_model, std::int64_t nhead,
+                                                 TransformerEncoderLayerOptions more)
+    : TransformerEncoderLayer((set_size("transformer encoder layer", "d_model", more.d_model, d_model),
+                               set_size<std::int64_t>("transformer encoder layer", "nhead", more.nhead, nhead, 1),
+                               more)) {}
 
 Tensor TransformerEncoderLayer::operator()(const Tensor& src, const TransformerMasks& masks) {
   Tensor y = forward(src, masks);
@@ -41,6 +48,139 @@ Tensor TransformerEncoderLayer::forward(const Tensor& src, const TransformerMask
   }
   const Tensor x = norm1_(src + attention_part(src, masks));
   return norm2_(x + dense_part(x));
+}
+
+namespace {
+
+// Makes the layers of a stack.
+template <typename List, typename Options>
+void append_layers(std::string_view name, List& layers, const Options& options) {
+  check(options.num_layers > 0, "{}: {} layers, expected at least 1", name, options.num_layers);
+  for (std::int64_t i = 0; i < options.num_layers; ++i) layers.append(options.layer);
+}
+
+LayerNormOptions norm_of(const TransformerEncoderLayerOptions& layer) {
+  return {.normalized_shape = {layer.d_model}, .eps = layer.layer_norm_eps};
+}
+
+}  // namespace
+
+TransformerEncoder::TransformerEncoder(TransformerEncoderOptions options)
+    : layers_(make<ModuleList<TransformerEncoderLayer>>("layers")) {
+  append_layers("transformer encoder", layers_, options);
+  if (options.norm) norm_ = &make<LayerNorm>("norm", norm_of(options.layer));
+}
+
+Tensor TransformerEncoder::operator()(const Tensor& src, const TransformerMasks& masks) {
+  Tensor y = forward(src, masks);
+  OutputObserver::report(*this, y);
+  return y;
+}
+
+Tensor TransformerEncoder::forward(const Tensor& src, const TransformerMasks& masks) {
+  Tensor y = src;
+  for (TransformerEncoderLayer& layer : layers_) y = layer(y, masks);
+  return norm_ ? (*norm_)(y) : y;
+}
+
+TransformerDecoderLayer::TransformerDecoderLayer(TransformerDecoderLayerOptions options)
+    : options_(options), self_attn_(make<MultiheadAttention>("self_attn", {.embed_dim = options.d_model,
+                                                                           .num_heads = options.nhead,
+                                                                           .dropout = options.dropout,
+                                                                           .batch_first = options.batch_first})),
+      multihead_attn_(make<MultiheadAttention>("multihead_attn", {.embed_dim = options.d_model,
+                                                                  .num_heads = options.nhead,
+                                                                  .dropout = options.dropout,
+                                                                  .batch_first = options.batch_first})),
+      linear1_(make<Linear>("linear1", {.in_features = options.d_model, .out_features = options.dim_feedforward})),
+      dropout_(make<Dropout>("dropout", options.dropout)),
+      linear2_(make<Linear>("linear2", {.in_features = options.dim_feedforward, .out_features = options.d_model})),
+      norm1_(make<LayerNorm>("norm1", norm_of(options))), norm2_(make<LayerNorm>("norm2", norm_of(options))),
+      norm3_(make<LayerNorm>("norm3", norm_of(options))), dropout1_(make<Dropout>("dropout1", options.dropout)),
+      dropout2_(make<Dropout>("dropout2", options.dropout)), dropout3_(make<Dropout>("dropout3", options.dropout)) {
+  check(options_.activation != nullptr, "transformer decoder layer: no activation, expected relu, gelu, ...");
+}
+
+Tensor TransformerDecoderLayer::operator()(const Tensor& tgt, const Tensor& memory,
+                                           const TransformerDecoderMasks& masks) {
+  Tensor y = forward(tgt, memory, masks);
+  OutputObserver::report(*this, y);
+  return y;
+}
+
+Tensor TransformerDecoderLayer::self_part(const Tensor& x, const TransformerDecoderMasks& masks) {
+  return dropout1_(self_attn_.attend(
+      x, x, x,
+      {.key_padding_mask = masks.tgt_key_padding_mask, .attn_mask = masks.tgt_mask, .is_causal = masks.tgt_is_causal}));
+}
+
+Tensor TransformerDecoderLayer::memory_part(const Tensor& x, const Tensor& memory,
+                                            const TransformerDecoderMasks& masks) {
+  return dropout2_(multihead_attn_.attend(x, memory, memory,
+                                          {.key_padding_mask = masks.memory_key_padding_mask,
+                                           .attn_mask = masks.memory_mask,
+                                           .is_causal = masks.memory_is_causal}));
+}
+
+Tensor TransformerDecoderLayer::dense_part(const Tensor& x) {
+  return dropout3_(linear2_(dropout_(options_.activation(linear1_(x)))));
+}
+
+Tensor TransformerDecoderLayer::forward(const Tensor& tgt, const Tensor& memory, const TransformerDecoderMasks& masks) {
+  if (options_.norm_first) {
+    const Tensor x = tgt + self_part(norm1_(tgt), masks);
+    const Tensor y = x + memory_part(norm2_(x), memory, masks);
+    return y + dense_part(norm3_(y));
+  }
+  const Tensor x = norm1_(tgt + self_part(tgt, masks));
+  const Tensor y = norm2_(x + memory_part(x, memory, masks));
+  return norm3_(y + dense_part(y));
+}
+
+TransformerDecoder::TransformerDecoder(TransformerDecoderOptions options)
+    : layers_(make<ModuleList<TransformerDecoderLayer>>("layers")) {
+  append_layers("transformer decoder", layers_, options);
+  if (options.norm) norm_ = &make<LayerNorm>("norm", norm_of(options.layer));
+}
+
+Tensor TransformerDecoder::operator()(const Tensor& tgt, const Tensor& memory, const TransformerDecoderMasks& masks) {
+  Tensor y = forward(tgt, memory, masks);
+  OutputObserver::report(*this, y);
+  return y;
+}
+
+Tensor TransformerDecoder::forward(const Tensor& tgt, const Tensor& memory, const TransformerDecoderMasks& masks) {
+  Tensor y = tgt;
+  for (TransformerDecoderLayer& layer : layers_) y = layer(y, memory, masks);
+  return norm_ ? (*norm_)(y) : y;
+}
+
+namespace {
+
+TransformerEncoderLayerOptions layer_of(const TransformerOptions& o) {
+  return {.d_model = o.d_model,
+          .nhead = o.nhead,
+          .dim_feedforward = o.dim_feedforward,
+          .dropout = o.dropout,
+          .activation = o.activation,
+          .layer_norm_eps = o.layer_norm_eps,
+          .batch_first = o.batch_first,
+          .norm_first = o.norm_first};
+}
+
+}  // namespace
+
+Transformer::Transformer(const TransformerOptions& options)
+    : encoder(make<TransformerEncoder>(
+          "encoder", {.layer = layer_of(options), .num_layers = options.num_encoder_layers, .norm = true})),
+      decoder(make<TransformerDecoder>(
+          "decoder", {.layer = layer_of(options), .num_layers = options.num_decoder_layers, .norm = true})) {}
+
+Tensor Transformer::forward(const Tensor& src, const Tensor& tgt, const TransformerMasks& src_masks,
+                            const TransformerDecoderMasks& tgt_masks) {
+  Tensor y = decoder(tgt, encoder(src, src_masks), tgt_masks);
+  OutputObserver::report(*this, y);
+  return y;
 }
 
 }  // namespace lockstep

@@ -8,12 +8,12 @@ namespace lockstep::ops {
 namespace {
 
 Array preferred(const Array& x) {
-  Layout layout = state_of(x.device(), "conv2d").backend->conv().preferred_layout(x.dtype(), x.size(1));
+  Layout layout = backend_of(x.device(), "conv2d").conv().preferred_layout(x.dtype(), x.size(1));
   return to_layout(x, layout);
 }
 
 Array empty_preferred(const Shape& shape, DType dtype, Device device) {
-  Layout layout = state_of(device, "conv2d").backend->conv().preferred_layout(dtype, shape[1]);
+  Layout layout = backend_of(device, "conv2d").conv().preferred_layout(dtype, shape[1]);
   return empty(shape, dtype, device, layout);
 }
 

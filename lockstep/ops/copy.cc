@@ -9,18 +9,6 @@
 namespace lockstep::ops {
 namespace {
 
-// Host memory takes part in tasks, too: it gets a resource of the engine that uses it.
-void adopt_host(const Array& t, const std::shared_ptr<Engine>& engine) {
-  Storage& s = *t.storage();
-  // Device memory has its engine from the start.
-  const std::lock_guard lock(s.mutex);
-  if (s.engine == engine) return;
-  check(!s.pinned, "copy: {} is host memory pinned for a device of another runtime: copy it first", t);
-  if (s.engine) s.engine->wait_unused(s.resource);
-  s.engine = engine;
-  s.resource = engine->make_resource();
-}
-
 // Whether writing y would change elements of x that are not read yet.
 bool overlap(const Array& x, const Array& y) {
   if (x.storage() != y.storage()) return false;
@@ -100,11 +88,11 @@ void copy_(const Array& x, const Array& y, CopyOptions options) {
   check(x.defined() && y.defined(), "copy: undefined array");
   check(x.shape() == y.shape(), "copy: from {} to {}, expected the same shape", x, y);
   bool from_host = x.device().is_host(), to_host = y.device().is_host();
-  check(!from_host || !to_host, "copy: both arrays are in host memory, expected one on a device");
   check(from_host || to_host || state_of(x.device(), "copy").engine == state_of(y.device(), "copy").engine,
         "copy: {} and {} are devices of two Runtimes, expected one: copy to host memory in between", x.device().name(),
         y.device().name());
   if (overlap(x, y)) fail("copy: from {} to {}, which share some elements, expected separate memory: copy x + 0", x, y);
+  if (from_host && to_host) return launch("copy", {x}, {y}, kernels::Copy{x.view(), y.view()});
   y.storage()->check_writable();
   // A GPU makes the copies that involve it, because only it reaches its memory.
   const bool inward = from_host || (x.device().host_visible() && !y.device().host_visible());
@@ -114,7 +102,7 @@ void copy_(const Array& x, const Array& y, CopyOptions options) {
                      (!other.is_host() && state_of(other, "copy").memory_domain != state.memory_domain);
   StepRecorder* const recorder = StepRecorder::current();
   for (const Array* t : {&x, &y}) {
-    if (t->device().is_host()) adopt_host(*t, state.engine);
+    if (Storage& host = t->storage()->owner(); host.device.is_host()) host.adopt(state.engine);
     if (recorder) recorder->use(*t);
   }
   // A recorded step would repeat the copy with the same array of the host, but each step has another one.
@@ -132,10 +120,9 @@ void copy_(const Array& x, const Array& y, CopyOptions options) {
   task.lane = x.device() == y.device() ? compute_lane(state, task) : inward ? state.copy_in_lane : state.copy_out_lane;
   // Device memory is protected by its resource; host memory has to be held. Between devices x's device may not
   // hand its block on to someone who cannot see this task: both belong to one engine, so it can.
-  task.run = [backend = state.backend.get(), x = x.view(), y = y.view(), apart, inward,
-              hold = from_host ? x.storage()
-                     : to_host ? y.storage()
-                               : nullptr](const TaskContext& c) {
+  const auto held = [](const Array& t) { return t.device().is_host() ? t.storage() : t.storage()->host; };
+  task.run = [backend = state.backend.get(), x = x.view(), y = y.view(), apart, inward, held_x = held(x),
+              held_y = held(y)](const TaskContext& c) {
     auto& context = KernelContext::of_task(c.lane_data);
     if (apart) {
       backend->transfer(context, x, y, !inward);
@@ -151,17 +138,9 @@ void copy_(const Array& x, const Array& y, CopyOptions options) {
 }
 
 Array copy_of(const Array& x) {
-  if (!x.device().is_host()) {
-    Array y = empty_like(x).with_shard(x.shard());
-    copy_(x, y);
-    return y;
-  }
-  x.wait();
-  const auto storage = make_host_storage(x.view().bytes());
-  if (storage->bytes > 0) std::memcpy(storage->data, x.view().data, storage->bytes);
-  View view = x.view();
-  view.data = storage->data;
-  return Array(storage, view).with_shard(x.shard());
+  Array y = empty_like(x).with_shard(x.shard());
+  copy_(x, y);
+  return y;
 }
 
 Array to_device(const Array& x, Device device, CopyOptions options) {
@@ -201,8 +180,16 @@ Array pin(const Array& x, Device device) {
   Array y = empty_host(x.shape(), x.dtype(), device).with_shard(x.shard());
   // Tasks of the block's last user may still read or write it.
   state.engine->wait_unused(y.resource());
-  std::memcpy(y.view().data, x.view().data, x.view().bytes());
+  std::memcpy(y.view().data, to_layout(x, Layout::plain).view().data, x.view().bytes());
   return y;
+}
+
+Array lend(const Array& x, Device device) {
+  if (!x.defined() || !x.device().is_host()) return x;
+  const DeviceState& state = state_of(device, "lend");
+  check(state.kind == DeviceKind::cpu, "lend: {} to {}, expected a CPU device", x, device.name());
+  if (StepRecorder* const recorder = StepRecorder::current()) recorder->refuse("it reads the host's memory");
+  return Array(lend_host_storage(x.storage(), device, state.engine), x.view()).with_shard(x.shard());
 }
 
 Array readable_from(const Array& x, Device device) {
@@ -225,7 +212,8 @@ Array concatenate(std::span<const Array> parts, Device device) {
     expected[0] = shape[0];
     check(expected == shape, "concatenate: {} and {}, expected the same shape except on axis 0", part, parts[0]);
   }
-  Array all = device.is_host() ? Array::host(shape, parts[0].dtype()) : empty(shape, parts[0].dtype(), device);
+  Array all = empty(shape, parts[0].dtype(), device);
+  if (device.is_host()) all = all.with_shard(-1);
   std::int64_t row = 0;
   for (const Array& part : parts) {
     copy_(part, narrow(all, row, part.size(0)), {.non_blocking = true});

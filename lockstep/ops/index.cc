@@ -55,4 +55,19 @@ Array scatter_sum(const Array& x, const Array& index, int axis, std::int64_t ext
   return y;
 }
 
+Array scatter(const Array& x, const Array& index, const Array& source, int axis) {
+  check(x.dtype() == source.dtype(), "scatter: {} and a source of {}, expected one type: cast() one of them", x,
+        source);
+  check(source.shape().dim() == index.shape().dim() && source.size(axis) == index.size(axis),
+        "scatter: the index is {} for a source of {}, expected equal extents on axis {}", index.shape(), source.shape(),
+        axis);
+  const Indexed in("scatter", source, index, axis);
+  check(x.shape() == with_extent(in.shape, axis, x.size(axis)), "scatter: the index is {} for {}, expected its extents",
+        index.shape(), x.shape());
+  Array y = copy_of(to_layout(x, Layout::plain));
+  launch("scatter", {in.x, in.index, y}, {y},
+         kernels::Scatter{in.x.view(), in.index.view(), around_axis(y, axis).view()});
+  return y;
+}
+
 }  // namespace lockstep::ops

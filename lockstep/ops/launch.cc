@@ -2,6 +2,7 @@
 
 #include "lockstep/ops/inter_op_parallel_guard.h"
 #include "lockstep/runtime/step_recorder.h"
+#include "lockstep/tensor/storage.h"
 
 namespace lockstep::ops {
 namespace {
@@ -39,9 +40,14 @@ LaneId compute_lane(const DeviceState& device, const Task& task) {
 }
 
 Array empty(const Shape& shape, DType dtype, Device device, Layout layout) {
-  DeviceState& state = state_of(device, "empty");
   if (!layout_fits(layout, shape)) fail("array: shape {} cannot be {}", shape.str(), name(layout));
   View view{nullptr, dtype, layout, shape};
+  if (device.is_host()) {
+    auto storage = make_host_storage(view.bytes());
+    view.data = storage->data;
+    return Array(std::move(storage), view).with_shard(current_shard);
+  }
+  DeviceState& state = state_of(device, "empty");
   StepRecorder* const recorder = StepRecorder::current();
   Block block = recorder ? recorder->allocate(state, view.bytes(), likely_lane(state))
                          : state.allocator->allocate(view.bytes(), likely_lane(state));
@@ -53,7 +59,6 @@ Array empty(const Shape& shape, DType dtype, Device device, Layout layout) {
 }
 
 Array empty_or(const Array& into, std::string_view what, const Shape& shape, DType dtype, Device device) {
-  state_of(device, what);  // throws for host memory, with the operation's name
   if (!into.defined()) return empty(shape, dtype, device);
   check(into.shape() == shape && into.dtype() == dtype && into.device() == device && into.layout() == Layout::plain,
         "{}: the result's memory is {}, expected a plain {} {} on {}", what, into, shape, name(dtype), device.name());
@@ -67,9 +72,41 @@ void count_write(const Array& t) {
 }
 
 template <typename A>
+void enter_host(std::string_view name, std::span<const A> reads, std::span<const A> writes) {
+  if (StepRecorder* const recorder = StepRecorder::current())
+    recorder->refuse(fmt::format("{} computes in host memory", name));
+  const auto check_place = [&](const Array& t, std::string_view which) {
+    check(t.device().is_host(), "{}: an {} is on {}, expected it in host memory", name, which, t.device().name());
+  };
+  for (const Array& t : reads) {
+    if (!t.defined()) continue;
+    check_place(t, "input");
+    t.wait();
+  }
+  for (const Array& t : writes) {
+    if (!t.defined()) continue;
+    check_place(t, "output");
+    t.storage()->check_writable();
+    t.storage()->wait_writable(t.view().bytes() == t.storage()->bytes);
+  }
+}
+template void enter_host(std::string_view, std::span<const Array>, std::span<const Array>);
+template void enter_host(std::string_view, std::span<const Operand>, std::span<const Operand>);
+
+template <typename A>
 Task make_task(std::string_view name, DeviceState& device, std::span<const A> reads, std::span<const A> writes,
-               const LaunchOptions& options) {
+               const LaunchOptions& options, std::shared_ptr<const void>& held) {
   Task task;
+  const auto hold = [&](const Array& t) {
+    const std::shared_ptr<Storage>& host = t.storage()->host;
+    if (!host) return;
+    host->adopt(device.engine);
+    if (!held) {
+      held = host;
+    } else if (held != host) {
+      held = std::make_shared<std::pair<std::shared_ptr<const void>, std::shared_ptr<Storage>>>(held, host);
+    }
+  };
   task.name = name;
   auto readable = [&](const Array& t) {
     if (t.device().info() == &device) return true;
@@ -82,6 +119,7 @@ Task make_task(std::string_view name, DeviceState& device, std::span<const A> re
       fail("{}: an input is on {}{}, expected it on {}", name, t.device().name(),
            t.device().name() == device.name ? " of another Runtime" : "", device.name);
     }
+    hold(t);
     task.reads.push_back(t.resource());
   }
   for (const Array& t : writes) {
@@ -89,6 +127,7 @@ Task make_task(std::string_view name, DeviceState& device, std::span<const A> re
     check(t.device().info() == &device, "{}: an output is on {}, expected it on {}", name, t.device().name(),
           device.name);
     t.storage()->check_writable();
+    hold(t);
     task.writes.push_back(t.resource());
     // The array is a part of its storage. The rest of the storage keeps its data, so the task also counts as a reader.
     if (t.view().bytes() < t.storage()->bytes) task.reads.push_back(t.resource());
@@ -106,14 +145,11 @@ Task make_task(std::string_view name, DeviceState& device, std::span<const A> re
   return task;
 }
 template Task make_task(std::string_view, DeviceState&, std::span<const Array>, std::span<const Array>,
-                        const LaunchOptions&);
+                        const LaunchOptions&, std::shared_ptr<const void>&);
 template Task make_task(std::string_view, DeviceState&, std::span<const Operand>, std::span<const Operand>,
-                        const LaunchOptions&);
+                        const LaunchOptions&, std::shared_ptr<const void>&);
 
-void check_on_device(std::string_view what, const Array& t) {
-  check(t.defined(), "{}: an input is undefined", what);
-  state_of(t.device(), what);
-}
+void check_on_device(std::string_view what, const Array& t) { check(t.defined(), "{}: an input is undefined", what); }
 
 void check_same(std::string_view what, const Array& a, const Array& b) {
   check(a.shape() == b.shape() && a.dtype() == b.dtype(), "{}: {} and {}, expected the same shape and type", what, a,

@@ -2,12 +2,15 @@
 #pragma once
 
 #include <concepts>
+#include <exception>
 #include <initializer_list>
+#include <memory>
 #include <optional>
 #include <string_view>
 #include <utility>
 
 #include "lockstep/runtime/device_state.h"
+#include "lockstep/runtime/host_compute.h"
 #include "lockstep/tensor/array.h"
 
 namespace lockstep::ops {
@@ -49,7 +52,7 @@ class UpdateScope {
 // InterOpParallelGuard the best.
 LaneId compute_lane(const DeviceState& device, const Task& task);
 
-// An uninitialized array. Throws for a layout that does not fit the shape.
+// An uninitialized array, also in host memory. Throws for a layout that does not fit the shape.
 Array empty(const Shape& shape, DType dtype, Device device, Layout layout = Layout::plain);
 Array empty_like(const Array& x);
 // Returns `into` after checking that it has the given properties. If it is undefined, returns empty().
@@ -74,32 +77,48 @@ class Operand {
   const Array& array_;
 };
 
-// The part of launch() that does not depend on the kernel. Undefined arrays are left out.
+// The part of launch() that does not depend on the kernel. Undefined arrays are left out. The task must keep `held`,
+// host memory that it uses.
 template <typename A>
 Task make_task(std::string_view name, DeviceState& device, std::span<const A> reads, std::span<const A> writes,
-               const LaunchOptions& options);
+               const LaunchOptions& options, std::shared_ptr<const void>& held);
 
 // Call it when the task that writes the array has been pushed.
 void count_write(const Array& t);
 
+// Waits until this thread may read and write the arrays, all of which must be in host memory.
+template <typename A>
+void enter_host(std::string_view name, std::span<const A> reads, std::span<const A> writes);
+
 // Pushes a task on the device of writes[0] that runs a kernel call, or calls kernel(Backend&, KernelContext&). All
 // arrays must be on that device. The kernel has views, not arrays: the resource protects memory that the host frees
-// in the meantime.
+// in the meantime. If writes[0] is in host memory, runs the kernel at once on this thread, and throws its failure.
 template <typename A, typename Kernel>
 void launch_task(std::string_view name, std::span<const A> reads, std::span<const A> writes, Kernel&& kernel,
                  const LaunchOptions& options) {
-  const Array& first = writes.front();
-  DeviceState& device = state_of(first.device(), name);
-  Task task = make_task(name, device, reads, writes, options);
-  task.run = [backend = device.backend.get(), kernel = std::forward<Kernel>(kernel)](const TaskContext& c) mutable {
-    auto& context = KernelContext::of_task(c.lane_data);
+  const auto call = [](Backend& backend, KernelContext& context, auto& kernel) {
     if constexpr (std::invocable<Kernel&, Backend&, KernelContext&>) {
-      kernel(*backend, context);
+      kernel(backend, context);
     } else {
-      backend->run(context, kernel);
+      backend.run(context, kernel);
     }
   };
-  device.engine->push(std::move(task));
+  const Array& first = writes.front();
+  if (first.device().is_host()) {
+    enter_host(name, reads, writes);
+    try {
+      call(host_backend(), host_context(), kernel);
+    } catch (...) {
+      fail_on_host(name, std::current_exception());
+    }
+  } else {
+    DeviceState& device = state_of(first.device(), name);
+    std::shared_ptr<const void> held;
+    Task task = make_task(name, device, reads, writes, options, held);
+    task.run = [backend = device.backend.get(), held = std::move(held), call, kernel = std::forward<Kernel>(kernel)](
+                   const TaskContext& c) mutable { call(*backend, KernelContext::of_task(c.lane_data), kernel); };
+    device.engine->push(std::move(task));
+  }
   for (const Array& t : writes) count_write(t);
 }
 template <typename Kernel>
@@ -114,7 +133,7 @@ void launch(std::string_view name, std::initializer_list<Operand> reads, std::in
               std::forward<Kernel>(kernel), options);
 }
 
-// Checks that an input is defined and on a device: `add: an input is undefined`.
+// Checks that an input is defined: `add: an input is undefined`.
 void check_on_device(std::string_view what, const Array& t);
 // Checks that both have one dtype and shape: `add: [2, 3] f32 and [2, 4] f32, expected the same`.
 void check_same(std::string_view what, const Array& a, const Array& b);

@@ -5,6 +5,7 @@ namespace lockstep::ops {
 Shape pooled_shape(std::string_view what, const Array& x, const Pool2dOptions& o) {
   check_dim(what, "input", x, 4, "(N, C, H, W)");
   check(is_floating(x.dtype()), "{}: input is {}, expected a floating type", what, name(x.dtype()));
+  check(o.dilation == HeightWidth(1), "{}: dilation {} x {}, expected 1", what, o.dilation[0], o.dilation[1]);
   Shape shape = x.shape();
   for (std::size_t i = 0; i < 2; ++i) {
     int axis = 2 + static_cast<int>(i);

@@ -17,8 +17,11 @@ constexpr std::size_t kMost = 8;
 
 constexpr std::uint64_t kNever = std::numeric_limits<std::uint64_t>::max();
 
-// A recorded step repeats its tasks, but not the question whether the weights have changed.
-bool can_share(const Array& w) { return w.shard() == -1 && !StepRecorder::current(); }
+// A recorded step repeats its tasks, but not the question whether the weights have changed. Host memory is used once as
+// a rule, and by any thread.
+bool can_share(const Array& w) {
+  return w.shard() == -1 && !w.device().is_host() && !w.storage()->host && !StepRecorder::current();
+}
 
 std::int64_t offset(const Array& w) {
   return static_cast<const std::byte*>(w.view().data) - static_cast<const std::byte*>(w.storage()->data);

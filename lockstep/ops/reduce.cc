@@ -10,11 +10,16 @@
 namespace lockstep::ops {
 namespace {
 
+void check_number(std::string_view what, const Array& x) {
+  check_on_device(what, x);
+  check(is_floating(x.dtype()) || x.dtype() == DType::i64,
+        "{}: input is {}, expected a floating type or i64: cast() it", what, name(x.dtype()));
+}
+
 template <typename Call>
 Array reduce_to(std::string_view what, const Array& x, const Shape& shape) {
   if (x.shape() == shape) return x;
-  check_on_device(what, x);
-  check(is_floating(x.dtype()), "{}: input is {}, expected a floating type: cast() it", what, name(x.dtype()));
+  check_number(what, x);
   bool fits = shape.dim() <= x.shape().dim();
   for (int i = 1; fits && i <= shape.dim(); ++i) fits = shape[-i] == 1 || shape[-i] == x.shape()[-i];
   check(fits, "{}: {} does not broadcast to {}", what, shape, x.shape());
@@ -24,14 +29,24 @@ Array reduce_to(std::string_view what, const Array& x, const Shape& shape) {
   return y;
 }
 
+// The defined leaves, joined one after the other.
+Array fold_of(std::span<const Array> leaves, Device device, BinaryOp op) {
+  Array all;
+  for (const Array& leaf : leaves) {
+    if (!leaf.defined()) continue;
+    const Array here = to_device(leaf, device, {.non_blocking = true});
+    all = all.defined() ? binary(op, all, here) : here;
+  }
+  return all;
+}
+
 }  // namespace
 
 Array sum_to(const Array& x, const Shape& shape) { return reduce_to<kernels::SumTo>("sum", x, shape); }
 Array max_to(const Array& x, const Shape& shape) { return reduce_to<kernels::MaxTo>("max", x, shape); }
 
 Array cumsum(const Array& x, int axis, bool reverse) {
-  check_on_device("cumsum", x);
-  check(is_floating(x.dtype()), "cumsum: input is {}, expected a floating type: cast() it", name(x.dtype()));
+  check_number("cumsum", x);
   const Array in = around_axis(x, axis);
   Array y = empty(x.shape(), x.dtype(), x.device());
   launch("cumsum", {in}, {y}, kernels::Cumsum{reverse, in.view(), around_axis(y, axis).view()});
@@ -58,7 +73,8 @@ Array argsort(const Array& x, bool descending) {
 Array tree_sum(std::span<const Array> leaves, Device device, std::optional<LaneId> lane) {
   const auto first = std::ranges::find_if(leaves, &Array::defined);
   if (first == leaves.end()) return {};
-  check(is_floating(first->dtype()), "tree_sum: a leaf is {}, expected a floating type", *first);
+  if (first->dtype() == DType::i64) return fold_of(leaves, device, BinaryOp::add);  // exact in any order
+  check(is_floating(first->dtype()), "tree_sum: a leaf is {}, expected a floating type or i64", *first);
   // Kernels sum f32 and f64, in the order of memory.
   const DType dtype = first->dtype() == DType::f64 ? DType::f64 : DType::f32;
   // Most sums are of two.
@@ -79,15 +95,7 @@ Array tree_sum(std::span<const Array> leaves, Device device, std::optional<LaneI
   return convert(out, first->dtype(), first->layout());
 }
 
-Array max_of(std::span<const Array> leaves, Device device) {
-  Array largest;
-  for (const Array& leaf : leaves) {
-    if (!leaf.defined()) continue;
-    const Array here = to_device(leaf, device, {.non_blocking = true});
-    largest = largest.defined() ? binary(BinaryOp::maximum, largest, here) : here;
-  }
-  return largest;
-}
+Array max_of(std::span<const Array> leaves, Device device) { return fold_of(leaves, device, BinaryOp::maximum); }
 
 Array squared_norm(std::span<const Array> xs, std::span<const Array> present) {
   check(!xs.empty(), "squared_norm: no arrays");

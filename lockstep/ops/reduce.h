@@ -1,4 +1,4 @@
-// Internal: sums. Their order depends on shapes alone.
+// Internal: sums, largest elements, and orders, of floating types and i64. The order of sums depends on shapes alone.
 #pragma once
 
 #include <optional>
@@ -21,7 +21,7 @@ Array argmax(const Array& x);
 Array argsort(const Array& x, bool descending);
 // The sum of all defined leaves in the shards' tree: leaf i is shard i's. They may lie on other devices of the memory
 // domain of `device`, where the result is. Undefined if no leaf is defined. Sums of bf16 and f16 are taken in f32, and
-// rounded once.
+// rounded once. i64 is exact.
 //
 // `lane`: runs there instead of on a compute lane, so that later work on the compute lane does not wait for leaves of
 // other devices and processes.

@@ -1,5 +1,6 @@
 #include "lockstep/ops/shape.h"
 
+#include <algorithm>
 #include <array>
 #include <numeric>
 
@@ -124,6 +125,20 @@ Array slice(const Array& x, int axis, std::int64_t start, std::int64_t count, st
   copy.to = strides_of(copy.extent);
   Array y = empty(copy.extent, x.dtype(), x.device());
   copy_strided("slice", copy, plain, y);
+  return y;
+}
+
+Array flip(const Array& x, unsigned axes) {
+  const Array plain = to_layout(x, Layout::plain);
+  StridedCopy copy{.extent = x.shape(), .from = strides_of(x.shape()), .to = strides_of(x.shape())};
+  for (int i = 0; i < x.shape().dim(); ++i) {
+    if (!(axes >> i & 1U)) continue;
+    std::int64_t& stride = copy.from[static_cast<std::size_t>(i)];
+    copy.from_first += std::max<std::int64_t>(x.size(i) - 1, 0) * stride;
+    stride = -stride;
+  }
+  Array y = empty(x.shape(), x.dtype(), x.device());
+  copy_strided("flip", copy, plain, y);
   return y;
 }
 

@@ -23,7 +23,9 @@ Array move_axis(const Array& x, int from, int to);
 Array expand(const Array& x, const Shape& shape);
 // `count` elements of the axis from `start` on, `step` apart. Shares x's memory if they are contiguous.
 Array slice(const Array& x, int axis, std::int64_t start, std::int64_t count, std::int64_t step = 1);
-// The reverse: zeros of `shape`, except y at the position of the slice. Along other axes, y is at the start.
+// x in the reverse order along the axes for which the mask has a bit.
+Array flip(const Array& x, unsigned axes);
+// The reverse of slice(): zeros of `shape`, except y at the position of the slice. Along other axes, y is at the start.
 Array slice_into_zeros(const Array& y, const Shape& shape, int axis, std::int64_t start, std::int64_t step = 1);
 // An array of `shape` with `value` in every element, except x from position start[i] on along each axis i.
 Array pad(const Array& x, const Shape& shape, std::span<const std::int64_t> start, double value);

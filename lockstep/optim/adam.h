@@ -5,12 +5,21 @@
 //   adamw.step();
 #pragma once
 
-#include <span>
-
-#include "lockstep/backend/update_rules.h"
 #include "lockstep/optim/optimizer.h"
 
 namespace LOCKSTEP_API lockstep {
+
+struct AdamOptions {
+  Rate lr = 1e-3;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double eps = 1e-8;
+  double weight_decay = 0;
+  // AdamW: decays the weights directly instead of through the gradient.
+  bool decoupled_weight_decay = false;
+  // Divides by the largest v so far (Reddi et al. 2018).
+  bool amsgrad = false;
+};
 
 // Adam (Kingma and Ba 2015). With moments m and v that start at 0, in the parameter's step t, counted from 1:
 //   g += weight_decay w;  m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2
@@ -20,9 +29,6 @@ class Adam : public Optimizer {
  public:
   Adam(const ParameterGroups& parameters, AdamOptions options);
   Rule rule() const override;
-
- protected:
-  void update(std::span<const Update<Array>> updates, const Array& scale, const Array& rates) override;
 
  private:
   AdamOptions options_;

@@ -1,10 +1,12 @@
 #include "lockstep/optim/loss_scaler.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "lockstep/ops/copy.h"
 #include "lockstep/ops/launch.h"
 #include "lockstep/ops/optimizer.h"
+#include "lockstep/optim/optimizer.h"
 
 namespace lockstep {
 
@@ -20,6 +22,24 @@ LossScaler::LossScaler(std::span<const Device> devices, LossScalerOptions option
   }
   set_state({.scale = options.initial_scale});
 }
+
+namespace {
+
+std::vector<Device> devices_of(const Optimizer& optimizer) {
+  std::vector<Device> all;
+  for (const Parameter& p : optimizer.parameters()) {
+    p.place();
+    for (Device device : p.devices()) {
+      if (std::ranges::find(all, device) == all.end()) all.push_back(device);
+    }
+  }
+  return all;
+}
+
+}  // namespace
+
+LossScaler::LossScaler(const Optimizer& optimizer, LossScalerOptions options)
+    : LossScaler(devices_of(optimizer), options) {}
 
 Array LossScaler::current() const {
   Array copy = ops::empty_like(scales_[0]);

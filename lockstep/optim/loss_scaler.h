@@ -9,6 +9,8 @@
 
 namespace LOCKSTEP_API lockstep {
 
+class Optimizer;  // optim/optimizer.h
+
 struct LossScalerOptions {
   // A power of two from 2^-60 to 2^60.
   double initial_scale = 65536;
@@ -27,7 +29,7 @@ struct LossScalerState {
 // rule is that of torch.amp.GradScaler: if a gradient is not finite, the step is skipped and the scale is halved; after
 // many good steps in a row, the scale is doubled.
 //
-//     LossScaler scaler(runtime.devices());
+//     LossScaler scaler(optimizer);
 //     loss.backward({.scales = scaler.scales()});
 //     optimizer.unscale(scaler);
 //     optimizer.step();
@@ -40,6 +42,8 @@ struct LossScalerState {
 class LossScaler {
  public:
   explicit LossScaler(std::span<const Device> devices, LossScalerOptions options = {});
+  // On the devices of the optimizer's parameters, whose models are placed if nobody did.
+  explicit LossScaler(const Optimizer& optimizer, LossScalerOptions options = {});
 
   // One f32 [1] for each device: BackwardOptions::scales. Call it for each backward().
   std::span<const Array> scales() const {

@@ -6,9 +6,11 @@
 #include <utility>
 
 #include "lockstep/autograd/functions.h"
+#include "lockstep/autograd/no_grad.h"
 #include "lockstep/autograd/parameter_gradient.h"
 #include "lockstep/autograd/reducer.h"
 #include "lockstep/autograd/tensor_impl.h"
+#include "lockstep/backend/copy.h"
 #include "lockstep/base/in_use.h"
 #include "lockstep/engine/pending_updates.h"
 #include "lockstep/ops/copy.h"
@@ -16,10 +18,12 @@
 #include "lockstep/ops/launch.h"
 #include "lockstep/ops/optimizer.h"
 #include "lockstep/ops/reduce.h"
+#include "lockstep/optim/fused_rule.h"
 #include "lockstep/optim/loss_scaler.h"
 #include "lockstep/runtime/device_state.h"
 #include "lockstep/runtime/random_state.h"
 #include "lockstep/runtime/step_recorder.h"
+#include "lockstep/tensor/storage.h"
 
 namespace lockstep {
 namespace {
@@ -48,16 +52,31 @@ void Optimizer::check_at_least_zero(std::string_view what, double value) {
   check(std::isfinite(value) && value >= 0, "optimizer: {} {}, expected at least 0", what, value);
 }
 
-Optimizer::Optimizer(const ParameterGroups& groups, double learning_rate, double weight_decay,
-                     std::vector<std::string> state_names, bool counts_steps)
-    : state_names_(std::move(state_names)), counts_steps_(counts_steps), initial_learning_rate_(learning_rate),
-      base_learning_rate_(learning_rate), learning_rate_(learning_rate), updates_(std::make_shared<PendingUpdates>()) {
+Optimizer::Optimizer(const ParameterGroups& groups, const Rate& learning_rate, double weight_decay,
+                     std::vector<std::string> state_names)
+    : Optimizer(groups, learning_rate, weight_decay, std::move(state_names), nullptr) {
+  for (std::size_t k = 0; k < state_names_.size(); ++k) {
+    const std::string& name = state_names_[k];
+    const bool again = std::ranges::find(state_names_, name) != state_names_.begin() + static_cast<std::ptrdiff_t>(k);
+    check(!name.empty() && name.find('.') == std::string::npos && name + "." != kSteps && !again,
+          "optimizer: a state named \"{}\", expected different names without points, and not \"step\"", name);
+  }
+}
+
+Optimizer::Optimizer(const ParameterGroups& groups, const Rate& learning_rate, double weight_decay,
+                     std::vector<std::string> state_names, std::shared_ptr<const FusedRule> fused, bool counts_steps)
+    : state_names_(std::move(state_names)), counts_steps_(counts_steps), fused_(std::move(fused)),
+      initial_learning_rate_(learning_rate.base()), base_learning_rate_(learning_rate.base()),
+      learning_rate_(learning_rate.base()), updates_(std::make_shared<PendingUpdates>()) {
   use_ = std::make_shared<InUse>();
   check(groups.size() > 0, "optimizer: no parameters");
-  check_at_least_zero("learning rate", learning_rate);
+  check_at_least_zero("learning rate", learning_rate.base());
   check_at_least_zero("weight decay", weight_decay);
   std::size_t number = 0;
   for (const ParameterGroup& group : groups) add_group(number++, group, weight_decay);
+  if (!learning_rate.scheduled()) return;
+  schedule_ = learning_rate.schedule();
+  follow_schedule();
 }
 
 void Optimizer::add_group(std::size_t number, const ParameterGroup& group, double weight_decay) {
@@ -93,12 +112,21 @@ const Optimizer::Group& Optimizer::group_at(std::size_t group) const {
   return groups_[group];
 }
 
-void Optimizer::set_learning_rate(double lr) {
-  scale_rates(lr);
-  base_learning_rate_ = lr;
+void Optimizer::set_learning_rate(const Rate& lr) {
+  scale_rates(lr.scheduled() ? lr.at(steps()) : lr.base());
+  base_learning_rate_ = lr.base();
+  schedule_ = lr.scheduled() ? std::optional(lr.schedule()) : std::nullopt;
 }
 
-void Optimizer::set_scheduled_learning_rate(double lr) { scale_rates(lr); }
+void Optimizer::set_scheduled_learning_rate(double lr) {
+  check(!schedule_, "optimizer: its learning rate is a schedule of its own, expected no other schedule");
+  scale_rates(lr);
+}
+
+// A function of the number of steps, so that a loaded optimizer goes on with the same rates.
+void Optimizer::follow_schedule() {
+  if (schedule_) scale_rates(scheduled_lr(*schedule_, steps_));
+}
 
 void Optimizer::scale_rates(double lr) {
   check_at_least_zero("learning rate", lr);
@@ -141,6 +169,7 @@ Device Optimizer::home(std::size_t slot) const {
 
 void Optimizer::make_states(Slot& slot) const {
   if (!slot.states.empty()) return;
+  slot.parameter.tensor();  // its place is final from now on
   // A repeated step must not clear them again.
   const RecordingPause pause;
   // All or none, because an allocation may fail.
@@ -189,6 +218,7 @@ void Optimizer::step() {
   const InUse::Scope use(*use_, "step: the optimizer");
   steps();  // forgets the outcomes of former steps
   drop_failed_scales();
+  follow_schedule();
   std::vector<ReducedGradient> gradients(slots_.size());
   std::vector<Device> devices;
   for (std::size_t i = 0; i < slots_.size(); ++i) {
@@ -230,10 +260,25 @@ void Optimizer::step() {
     for (std::size_t d = 0; d < devices.size(); ++d) rates[d] = ops::empty({count}, DType::f64, devices[d]);
     write_rates(rates);
     recorder->before_each([this, rates] {
+      follow_schedule();
       advance();
       write_rates(rates);
     });
   }
+  const Commit commit = fused_ ? describe_fused(gradients, devices, rates) : describe_own(gradients, devices, needed);
+  advance();
+  commit(needed, &first_writes);
+  // Other gradients of the same passes are old now.
+  for (const Slot& slot : slots_) slot.parameter.gradient_state().mark_used();
+  zero_grad();
+  for (const Slot& slot : slots_) slot.parameter.set_latest_step(done);
+  if (!engine) return;
+  updates_->add(engine, done);
+  for (RandomState* random : random_states()) random->count_if_done(engine, done);
+}
+
+Optimizer::Commit Optimizer::describe_fused(std::span<const ReducedGradient> gradients, std::span<const Device> devices,
+                                            std::span<const Array> rates) {
   std::vector<std::vector<std::vector<Update<Array>>>> lists(devices.size());
   std::vector<Array> scales(devices.size());
   for (std::size_t d = 0; d < devices.size(); ++d) {
@@ -264,19 +309,199 @@ void Optimizer::step() {
                              .group = slots_[i].group});
     }
   }
-  advance();
-  for (std::size_t d = 0; d < devices.size(); ++d) {
-    for (std::size_t lane = 0; lane < lists[d].size(); ++lane) {
-      ops::ShardScope scope(static_cast<int>(lane));
-      const ops::UpdateScope one_step(needed, &first_writes);
-      if (!lists[d][lane].empty()) update(lists[d][lane], scales[d], rates[d]);
+  std::vector<FusedRule::GroupOptions> groups;
+  for (const Group& group : groups_) groups.push_back({group.lr, group.weight_decay});
+  return [this, lists = std::move(lists), scales = std::move(scales), groups = std::move(groups),
+          rates = std::vector(rates.begin(), rates.end())](std::span<const Resource> needed, Resource* first_writes) {
+    for (std::size_t d = 0; d < lists.size(); ++d) {
+      for (std::size_t lane = 0; lane < lists[d].size(); ++lane) {
+        ops::ShardScope scope(static_cast<int>(lane));
+        const ops::UpdateScope one_step(needed, first_writes);
+        if (!lists[d][lane].empty()) fused_->update(lists[d][lane], groups, scales[d], rates[d]);
+      }
+    }
+  };
+}
+
+// Steps of optimizers of the program's own.
+
+struct Optimizer::ParameterUpdate::State {
+  std::string name;
+  std::vector<Array> stored;  // by device
+  std::vector<Array> working;
+  std::vector<std::uint64_t> versions;  // of working
+  Tensor value;                         // made of working, until update() assigns another one
+  bool asked = false, kept = false;
+};
+
+namespace {
+
+std::vector<Array> copies_of(std::span<const Array> arrays) {
+  std::vector<Array> copies;
+  for (const Array& array : arrays) {
+    copies.push_back(ops::empty_like(array));
+    ops::copy_(array, copies.back());
+  }
+  return copies;
+}
+
+std::uint64_t version_of(const Array& array) { return array.storage()->written(); }
+
+// Whether `value` is not made of `working` any more, or working has other versions.
+bool is_changed(const Tensor& value, std::span<const Array> working, std::span<const std::uint64_t> versions) {
+  for (std::size_t d = 0; d < working.size(); ++d) {
+    if (value->on(working[d].device()).storage() != working[d].storage() || version_of(working[d]) != versions[d]) {
+      return true;
     }
   }
-  zero_grad();
-  for (const Slot& slot : slots_) slot.parameter.set_latest_step(done);
-  if (!engine) return;
-  updates_->add(engine, done);
-  for (RandomState* random : random_states()) random->count_if_done(engine, done);
+  return false;
+}
+
+}  // namespace
+
+void Optimizer::update(ParameterUpdate&) {
+  fail("optimizer {}: expected update(ParameterUpdate&), which computes the new weight", rule().name);
+}
+
+Tensor& Optimizer::ParameterUpdate::state(std::string_view name) {
+  keep(name);
+  State& state = **std::ranges::find(states_, name, &State::name);
+  state.kept = false;
+  state.asked = true;
+  return state.value;
+}
+
+const Tensor& Optimizer::ParameterUpdate::keep(std::string_view name) {
+  const auto found = std::ranges::find(states_, name, &State::name);
+  check(found != states_.end(), "optimizer: there is no state {}, expected a name given to the constructor", name);
+  State& state = **found;
+  if (state.working.empty()) {
+    state.working = copies_of(state.stored);
+    for (const Array& array : state.working) state.versions.push_back(version_of(array));
+    state.value = replicated_tensor(state.working);
+  }
+  state.kept = state.kept || !state.asked;
+  return state.value;
+}
+
+Optimizer::ParameterUpdate Optimizer::make_update(std::size_t slot, const ReducedGradient& gradient) const {
+  const Parameter& p = slots_[slot].parameter;
+  std::vector<Array> weights, grads;
+  for (Device device : p.devices()) {
+    weights.push_back(p.tensor()->on(device));
+    Array grad = ops::to_device(gradient.sum, device, {.non_blocking = true});
+    if (const Array scale = scale_on(device); scale.defined()) {
+      // As fused rules do, which compute in the type of the weights.
+      const Array factor = ops::to_dtype(ops::to_device(scale, device, {.non_blocking = true}), p.dtype());
+      grad = ops::binary(BinaryOp::multiply, grad, factor);
+    }
+    grads.push_back(std::move(grad));
+  }
+  ParameterUpdate u;
+  u.weight = replicated_tensor(copies_of(weights));
+  u.grad = replicated_tensor(std::move(grads));
+  u.lr = groups_[slots_[slot].group].lr;
+  u.weight_decay = groups_[slots_[slot].group].weight_decay;
+  u.step = steps_ + 1;
+  u.parameter = p;
+  for (std::size_t k = 0; k < state_names_.size(); ++k) {
+    auto state = std::make_shared<ParameterUpdate::State>();
+    state->name = state_names_[k];
+    state->stored = slots_[slot].states[k];
+    u.states_.push_back(std::move(state));
+  }
+  return u;
+}
+
+void Optimizer::check_update(const ParameterUpdate& u) const {
+  const Parameter& p = u.parameter;
+  const auto check_value = [&](std::string_view what, const Tensor& value) {
+    check(value.defined() && value->kind == Kind::replicated && value.shape() == p.shape() &&
+              value.dtype() == p.dtype() && value.devices() == p.devices(),
+          "optimizer {}: the new {} of {} is {}, expected {} {} on all of its devices, computed from the update's "
+          "tensors",
+          rule().name, what, p.name(), value, p.shape(), name(p.dtype()));
+  };
+  check_value("weight", u.weight);
+  for (const auto& state : u.states_) {
+    if (state->working.empty()) continue;
+    check_value(state->name, state->value);
+    const bool changed = is_changed(state->value, state->working, state->versions);
+    check(changed || !state->asked,
+          "optimizer {}: update() asked for the state {} of {} and left it as it is: expected an assignment to the "
+          "reference that state() returns, a copy_from(), or keep(\"{}\")",
+          rule().name, state->name, p.name(), state->name);
+    check(!changed || state->asked, "optimizer {}: update() changed the state {} of {}, expected state(\"{}\")",
+          rule().name, state->name, p.name(), state->name);
+  }
+}
+
+Optimizer::Commit Optimizer::describe_own(std::span<const ReducedGradient> gradients, std::span<const Device> devices,
+                                          std::vector<Resource>& needed) {
+  if (StepRecorder* recorder = StepRecorder::current()) {
+    recorder->refuse(fmt::format("the optimizer {} computes with numbers of the host", rule().name));
+  }
+  const NoGradGuard no_grad;
+  const ops::ShardScope scope(-1);
+  struct Changes {
+    std::vector<Array> from, to;
+  };
+  std::vector<Changes> all(devices.size());  // by device
+  for (std::size_t i = 0; i < slots_.size(); ++i) {
+    if (!gradients[i].sum.defined()) continue;
+    ParameterUpdate u = make_update(i, gradients[i]);
+    std::vector<std::uint64_t> versions;
+    for (Device device : u.parameter.devices()) versions.push_back(version_of(u.grad->on(device)));
+    const Tensor grad = u.grad;
+    update(u);
+    check_update(u);
+    for (std::size_t d = 0; d < versions.size(); ++d) {
+      const Device device = u.parameter.devices()[d];
+      check(version_of(grad->on(device)) == versions[d], "optimizer {}: update() changed the gradient of {} in place",
+            rule().name, u.parameter.name());
+      // A negative factor leaves the step out, and without a gradient in any process there is no step.
+      Array left_out, present;
+      if (const Array scale = scale_on(device); scale.defined()) {
+        const Array here = ops::to_device(scale, device, {.non_blocking = true});
+        left_out = ops::compare(CompareOp::lt, here, ops::scalar_like(here, 0));
+      }
+      if (gradients[i].present.defined()) {
+        present = ops::to_device(gradients[i].present, device, {.non_blocking = true});
+      }
+      Changes& changes = all[static_cast<std::size_t>(std::ranges::find(devices, device) - devices.begin())];
+      const auto add = [&](const Tensor& value, const Array& stored) {
+        Array chosen = ops::to_layout(value->on(device), Layout::plain);
+        const Shape shape = chosen.shape();
+        if (left_out.defined()) chosen = ops::where(left_out, stored, chosen);
+        if (present.defined()) chosen = ops::where(present, chosen, stored);
+        if (chosen.shape() != shape) chosen = ops::reshape(chosen, shape);
+        needed.push_back(chosen.resource());
+        changes.from.push_back(std::move(chosen));
+        changes.to.push_back(stored);
+      };
+      add(u.weight, u.parameter.tensor()->on(device));
+      for (const auto& state : u.states_) {
+        if (state->asked) add(state->value, state->stored[d]);
+      }
+    }
+  }
+  // One task for each device: all weights and states change, or none.
+  return [all = std::move(all), name = rule().name](std::span<const Resource> needed_by_all, Resource* first_writes) {
+    for (const Changes& changes : all) {
+      std::vector<std::pair<View, View>> views;
+      for (std::size_t i = 0; i < changes.from.size(); ++i) {
+        views.emplace_back(changes.from[i].view(), changes.to[i].view());
+      }
+      const ops::ShardScope lane(-1);
+      const ops::UpdateScope one_step(needed_by_all, first_writes);
+      // What a skipped task both reads and writes keeps its value.
+      std::vector<Array> reads = changes.from;
+      reads.insert(reads.end(), changes.to.begin(), changes.to.end());
+      ops::launch(name, reads, changes.to, [views = std::move(views)](Backend& backend, KernelContext& context) {
+        for (const auto& [from, to] : views) backend.run(context, kernels::Copy{from, to});
+      });
+    }
+  };
 }
 
 void Optimizer::zero_grad() {
@@ -494,6 +719,7 @@ void Optimizer::set_rates(const Tensor& rates) {
 }
 
 Optimizer::LoadedState Optimizer::match(const StateDict& state, std::optional<std::int64_t> steps) const {
+  place();
   check_names();
   std::map<std::string_view, const Tensor*> given;
   for (auto& [name, tensor] : state) given.emplace(name, &tensor);
@@ -533,6 +759,10 @@ Optimizer::LoadedState Optimizer::match(const StateDict& state, std::optional<st
   if (!given.empty())
     fail("optimizer: the state has {}, which belongs to none of the optimizer's parameters", given.begin()->first);
   return loaded;
+}
+
+void Optimizer::place() const {
+  for (const Slot& slot : slots_) slot.parameter.place();
 }
 
 void Optimizer::check_state_dict(const StateDict& state, std::optional<std::int64_t> steps) const {

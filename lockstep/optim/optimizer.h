@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "lockstep/nn/state_dict.h"
+#include "lockstep/optim/schedule.h"
 
 namespace LOCKSTEP_API lockstep {
 
@@ -55,9 +56,21 @@ class InUse;           // base/in_use.h
 class LossScaler;      // optim/loss_scaler.h
 class PendingUpdates;  // engine/pending_updates.h
 class RandomState;     // runtime/random_state.h
-template <typename Operand>
-struct Update;  // backend/optimizer.h
+class FusedRule;       // optim/fused_rule.h
 
+// One of your own computes a parameter's step with tensors:
+//
+//   struct Lion : Optimizer {
+//     Lion(const ParameterGroups& parameters, Rate lr, double weight_decay = 0)
+//         : Optimizer(parameters, lr, weight_decay, {"exp_avg"}) {}
+//     Rule rule() const override { return {"lion", {}}; }  // and the options that decide the bits, for recipes
+//     void update(ParameterUpdate& u) override {
+//       Tensor& m = u.state("exp_avg");
+//       u.weight -= u.lr * (sign(0.9 * m + 0.1 * u.grad) + u.weight_decay * u.weight);
+//       m = 0.99 * m + 0.01 * u.grad;
+//     }
+//   };
+//
 // One thread at a time may use an optimizer; another one gets an error. An optimizer changes only its own parameters.
 // backward() still computes and accumulates the gradients of all other parameters, as in PyTorch; ranks do not exchange
 // them. Use freeze() for parameters that you leave out, because a frozen parameter has no gradient. Trainer freezes
@@ -99,12 +112,14 @@ class Optimizer {
   // With loss scaling, call it after unscale().
   void clip_grad_value(double limit);
 
-  // The learning rate from the options, used by groups without their own. Setting it, as schedules do, scales all
-  // groups' rates by the same factor.
+  // The learning rate from the options, used by groups without their own; with a schedule, that of the latest step.
+  // Setting it scales all groups' rates by the same factor; a number ends a schedule, and a schedule begins at steps().
   double learning_rate() const { return learning_rate_; }
-  void set_learning_rate(double lr);
+  void set_learning_rate(const Rate& lr);
+  // The schedule that steps follow; null if the rate is a number.
+  const ScheduleOptions* schedule() const { return schedule_ ? &*schedule_ : nullptr; }
   // For schedules that own the rate, such as Trainer's: they do not change base_learning_rate(), which is the rate from
-  // the options or the last set_learning_rate(). The next schedule starts there.
+  // the options or the last set_learning_rate(). The next schedule starts there. Throws if the rate is a schedule.
   void set_scheduled_learning_rate(double lr);
   double base_learning_rate() const { return base_learning_rate_; }
   // The rate of one group, counted from 0. Setting it changes this group's ratio to the other groups; later changes of
@@ -138,26 +153,49 @@ class Optimizer {
   void check_state_dict(const StateDict& state, std::optional<std::int64_t> steps = {}) const;
 
  protected:
-  // state_names: at most three. counts_steps: each parameter has a number of its own steps.
-  Optimizer(const ParameterGroups& groups, double learning_rate, double weight_decay,
-            std::vector<std::string> state_names, bool counts_steps = false);
+  // One parameter in one step of an optimizer of your own. Its tensors are replicated over the parameter's devices.
+  class ParameterUpdate {
+   public:
+    // Assign the new weight, with `=` or `-=`, or change it in place.
+    Tensor weight;
+    // The gradient as the step uses it: unscaled and clipped.
+    Tensor grad;
+    // Of the parameter's group, in this step.
+    double lr = 0, weight_decay = 0;
+    // The number of this step, from 1, over all steps of the optimizer.
+    std::int64_t step = 0;
+    Parameter parameter;
+
+    // The state of that name, with the weight's shape and type, which starts as zeros. Assign its new value to the
+    // reference, or change it in place. It is an error to ask for a state and to leave it as it is, because an
+    // assignment to a copy of the handle would do that; keep it with keep(name).
+    Tensor& state(std::string_view name);
+    // The state of that name, which this step does not change.
+    const Tensor& keep(std::string_view name);
+
+   private:
+    friend class Optimizer;
+    struct State;
+    std::vector<std::shared_ptr<State>> states_;
+  };
+
+  // For an optimizer of your own. Throws for names that are empty, repeated, "step", or contain a point.
+  Optimizer(const ParameterGroups& groups, const Rate& learning_rate, double weight_decay,
+            std::vector<std::string> state_names);
+  // Computes one parameter's step; called for each parameter that has a gradient in any process. The library does the
+  // rest: it sums, unscales, and clips gradients, it calls update() without recording, and it leaves out steps as
+  // described at step(). All of a step's new values are computed before the first one is stored. If update() throws,
+  // step() throws the same, and nothing has changed. Use only the tensors and numbers of `u`, so that all processes
+  // compute the same. A RecordedStep describes each step of such an optimizer, because its numbers are the host's.
+  virtual void update(ParameterUpdate& u);
+
+  // For the library's own rules. state_names: at most three. counts_steps: each parameter has a number of its own
+  // steps.
+  Optimizer(const ParameterGroups& groups, const Rate& learning_rate, double weight_decay,
+            std::vector<std::string> state_names, std::shared_ptr<const FusedRule> fused, bool counts_steps = false);
 
   // Throws unless the value is finite and at least 0.
   static void check_at_least_zero(std::string_view what, double value);
-  // In a recorded step, `rates` holds the learning rate of each group, renewed at each repetition; otherwise it is
-  // undefined.
-  virtual void update(std::span<const Update<Array>> updates, const Array& scale, const Array& rates) = 0;
-  // The rule of each group.
-  template <typename Rule>
-  std::vector<Rule> group_rules(Rule rule) const {
-    std::vector<Rule> rules;
-    for (const Group& group : groups_) {
-      rule.lr = group.lr;
-      rule.weight_decay = group.weight_decay;
-      rules.push_back(rule);
-    }
-    return rules;
-  }
 
  private:
   struct Group {
@@ -175,11 +213,23 @@ class Optimizer {
     std::vector<Array> steps;
   };
   std::vector<Resource> losses() const;
+  // What a step does once all of it that can fail has been made.
+  using Commit = std::function<void(std::span<const Resource> needed, Resource* first_writes)>;
+  Commit describe_fused(std::span<const ReducedGradient> gradients, std::span<const Device> devices,
+                        std::span<const Array> rates);
+  // Adds what the new values need to `needed`.
+  Commit describe_own(std::span<const ReducedGradient> gradients, std::span<const Device> devices,
+                      std::vector<Resource>& needed);
+  ParameterUpdate make_update(std::size_t slot, const ReducedGradient& gradient) const;
+  void check_update(const ParameterUpdate& u) const;
+  void follow_schedule();
   struct SlotState;
   struct LoadedState;
   void add_group(std::size_t number, const ParameterGroup& group, double weight_decay);
   const Group& group_at(std::size_t group) const;
   void make_states(Slot& slot) const;
+  // So that the parameters have names and devices.
+  void place() const;
   // Begins the next step, on the host.
   void advance();
   void write_rates(std::span<const Array> places) const;
@@ -206,6 +256,8 @@ class Optimizer {
   bool has_own_options_ = false;
   std::vector<std::string> state_names_;
   bool counts_steps_;
+  std::shared_ptr<const FusedRule> fused_;  // null: update()
+  std::optional<ScheduleOptions> schedule_;
   double initial_learning_rate_, base_learning_rate_, learning_rate_;
   mutable std::int64_t steps_ = 0;
   std::shared_ptr<PendingUpdates> updates_;  // that steps_ counts

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/ops/optimizer.h"
+#include "lockstep/optim/fused_rule.h"
 
 namespace lockstep {
 namespace {
@@ -15,10 +15,16 @@ std::vector<std::string> rmsprop_states(const RMSpropOptions& options) {
   return names;
 }
 
+RMSpropRule rmsprop_rule(const RMSpropOptions& o) {
+  return {.alpha = o.alpha, .eps = o.eps, .momentum = o.momentum, .centered = o.centered};
+}
+
 }  // namespace
 
 RMSprop::RMSprop(const ParameterGroups& parameters, RMSpropOptions options)
-    : Optimizer(parameters, options.lr, options.weight_decay, rmsprop_states(options)), options_(options) {
+    : Optimizer(parameters, options.lr, options.weight_decay, rmsprop_states(options),
+                fused_rule(rmsprop_rule(options))),
+      options_(options) {
   check(options.alpha >= 0 && options.alpha <= 1, "optimizer: alpha {}, expected from 0 to 1", options.alpha);
   check_at_least_zero("eps", options.eps);
   check_at_least_zero("momentum", options.momentum);
@@ -26,15 +32,11 @@ RMSprop::RMSprop(const ParameterGroups& parameters, RMSpropOptions options)
 
 Optimizer::Rule RMSprop::rule() const {
   Rule rule{"rmsprop", {{"momentum", options_.momentum}, {"weight_decay", options_.weight_decay}}};
-  constexpr RMSpropOptions plain;
+  const RMSpropOptions plain;
   if (options_.alpha != plain.alpha) rule.options.emplace_back("alpha", options_.alpha);
   if (options_.eps != plain.eps) rule.options.emplace_back("eps", options_.eps);
   if (options_.centered) rule.options.emplace_back("centered", 1);
   return rule;
-}
-
-void RMSprop::update(std::span<const Update<Array>> updates, const Array& scale, const Array& rates) {
-  ops::update_(updates, group_rules(options_), scale, rates);
 }
 
 }  // namespace lockstep

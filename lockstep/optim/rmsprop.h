@@ -5,12 +5,19 @@
 //   rmsprop.step();
 #pragma once
 
-#include <span>
-
-#include "lockstep/backend/update_rules.h"
 #include "lockstep/optim/optimizer.h"
 
 namespace LOCKSTEP_API lockstep {
+
+struct RMSpropOptions {
+  Rate lr = 0.01;
+  double alpha = 0.99;
+  double eps = 1e-8;
+  double weight_decay = 0;
+  double momentum = 0;
+  // Divides by an estimate of the gradient's deviation, instead of its size.
+  bool centered = false;
+};
 
 // RMSprop (Tieleman and Hinton 2012), as in PyTorch. With a mean square v, a mean a, and a buffer m that start at 0:
 //   g += weight_decay w;  v = alpha v + (1 - alpha) g^2;  if centered, a = alpha a + (1 - alpha) g;
@@ -21,9 +28,6 @@ class RMSprop : public Optimizer {
  public:
   RMSprop(const ParameterGroups& parameters, RMSpropOptions options);
   Rule rule() const override;
-
- protected:
-  void update(std::span<const Update<Array>> updates, const Array& scale, const Array& rates) override;
 
  private:
   RMSpropOptions options_;

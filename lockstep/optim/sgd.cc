@@ -1,29 +1,41 @@
 #include "lockstep/optim/sgd.h"
 
-#include <span>
+#include <memory>
 #include <string>
 #include <vector>
 
-#include "lockstep/ops/optimizer.h"
+#include "lockstep/optim/fused_rule.h"
 
 namespace lockstep {
+namespace {
+
+std::shared_ptr<const FusedRule> sgd_rule(const SgdOptions& o) {
+  if (o.dampening != 0 && o.momentum != 0) {
+    return fused_rule(DampenedSgdRule{.momentum = o.momentum, .dampening = o.dampening});
+  }
+  return fused_rule(SgdRule{.momentum = o.momentum, .nesterov = o.nesterov});
+}
+
+}  // namespace
 
 Sgd::Sgd(const ParameterGroups& parameters, SgdOptions options)
     : Optimizer(parameters, options.lr, options.weight_decay,
-                options.momentum != 0 ? std::vector<std::string>{"momentum"} : std::vector<std::string>{}),
+                options.momentum != 0 ? std::vector<std::string>{"momentum"} : std::vector<std::string>{},
+                sgd_rule(options), options.dampening != 0 && options.momentum != 0),
       options_(options) {
   check_at_least_zero("momentum", options.momentum);
-  check(!options.nesterov || options.momentum > 0, "optimizer: nesterov with momentum 0, expected a momentum above 0");
+  check(options.dampening >= 0 && options.dampening <= 1, "optimizer: dampening {}, expected from 0 to 1",
+        options.dampening);
+  check(!options.nesterov || (options.momentum > 0 && options.dampening == 0),
+        "optimizer: nesterov with momentum {} and dampening {}, expected a momentum above 0 and no dampening",
+        options.momentum, options.dampening);
 }
 
 Optimizer::Rule Sgd::rule() const {
   Rule rule{"sgd", {{"momentum", options_.momentum}, {"weight_decay", options_.weight_decay}}};
   if (options_.nesterov) rule.options.emplace_back("nesterov", 1);
+  if (options_.dampening != 0) rule.options.emplace_back("dampening", options_.dampening);
   return rule;
-}
-
-void Sgd::update(std::span<const Update<Array>> updates, const Array& scale, const Array& rates) {
-  ops::update_(updates, group_rules(options_), scale, rates);
 }
 
 }  // namespace lockstep

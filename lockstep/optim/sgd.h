@@ -5,23 +5,26 @@
 //   sgd.step();
 #pragma once
 
-#include <span>
-
-#include "lockstep/backend/update_rules.h"
 #include "lockstep/optim/optimizer.h"
 
 namespace LOCKSTEP_API lockstep {
 
-// torch.optim.SGD with dampening 0. With the gradient g of a weight w, and a momentum buffer m that starts at 0:
-//   g += weight_decay w;  m = momentum m + g;  w -= lr m
-// With `nesterov`, w -= lr (g + momentum m) (Sutskever et al. 2013).
+struct SgdOptions {
+  Rate lr = 0.1;
+  double momentum = 0;
+  double weight_decay = 0;
+  bool nesterov = false;
+  // The share of each gradient but a parameter's first that does not enter the momentum buffer. Not with nesterov.
+  double dampening = 0;
+};
+
+// torch.optim.SGD. With the gradient g of a weight w, and a momentum buffer m that starts at 0:
+//   g += weight_decay w;  m = momentum m + (1 - dampening) g;  w -= lr m
+// A parameter's first gradient is not dampened. With `nesterov`, w -= lr (g + momentum m) (Sutskever et al. 2013).
 class Sgd : public Optimizer {
  public:
   Sgd(const ParameterGroups& parameters, SgdOptions options);
   Rule rule() const override;
-
- protected:
-  void update(std::span<const Update<Array>> updates, const Array& scale, const Array& rates) override;
 
  private:
   SgdOptions options_;

@@ -59,6 +59,16 @@ std::vector<Tensor> BatchSplitter::split(std::span<const Tensor> rows, std::int6
   return cut(rows, std::move(counts));
 }
 
+DataLoader::Iterator BatchSplitter::begin_loop(DataLoader& loader) { return loader.begin_for(devices_[0]); }
+
+std::vector<Tensor> BatchSplitter::split_loop(std::span<const Tensor> rows, std::int64_t examples, std::size_t parts) {
+  check(rows.size() == parts,
+        "batches: examples have {} parts, expected {}: write loader.on<{}>(net), batches<{}>(loader)", rows.size(),
+        parts, rows.size(), rows.size());
+  // A process that is alone may load some rows only, by DataLoaderOptions::rows.
+  return split(rows, communicator_->alone() ? rows[0].size(0) : examples);
+}
+
 std::vector<Tensor> BatchSplitter::split(std::span<const Tensor> rows) {
   check(!rows.empty() && rows[0].defined() && rows[0].shape().dim() >= 1,
         "split: no rows, expected at least one tensor");

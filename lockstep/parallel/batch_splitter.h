@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "lockstep/autograd/tensor.h"
-#include "lockstep/data/dataset.h"
+#include "lockstep/data/data_loader.h"
 #include "lockstep/parallel/balance.h"
 #include "lockstep/parallel/split.h"
 
@@ -41,6 +41,10 @@ class BatchSplitter {
   // The same without communication, for a global batch of `samples` rows whose size all ranks know: it is cut into
   // chunks of ceil(samples / V), and `rows` must be those of rows_of(samples).
   std::vector<Tensor> split(std::span<const Tensor> rows, std::int64_t samples);
+  // Begins a loop over this rank's rows of each batch. Its batches are pinned for the first device.
+  virtual DataLoader::Iterator begin_loop(DataLoader& loader);
+  // Cuts a batch of such a loop, of `examples` over all ranks. Throws if its examples do not have this many parts.
+  std::vector<Tensor> split_loop(std::span<const Tensor> rows, std::int64_t examples, std::size_t parts);
   // This rank's rows of a global batch: [first, last).
   std::pair<std::int64_t, std::int64_t> rows_of(std::int64_t samples) const;
 

@@ -12,7 +12,7 @@
 
 namespace LOCKSTEP_API lockstep {
 
-// Wraps a model that was initialized on these devices. The wrapper is a module with the model's parameters, names (no
+// Wraps a model that is on these devices; without them, wherever it is. The wrapper is a module with the model's parameters, names (no
 // `module.` prefix), and mode. It makes no clones, because each parameter already has a replica on each device. The
 // model's forward() runs once for each shard, on tensors of that shard alone, as it would on one replica.
 template <typename M = Module>
@@ -23,6 +23,8 @@ class DataParallel : public Module {
     check(!devices_.empty(), "data_parallel: no devices");
     pass_on(module);
   }
+
+  explicit DataParallel(M& module) : DataParallel(module, static_cast<Module&>(module).devices()) {}
 
   // x [n, ...], in host memory or on any device. Returns the outputs of all n samples on the first device. n = 0 is an
   // error. Each shard has ceil(n / V) samples, so a short batch may leave devices idle. All inputs are cut in the same

@@ -50,9 +50,10 @@ std::string first_difference(std::string_view mine, std::string_view first) {
 }
 
 // Collective: compares what the ranks must agree on. Their devices may differ.
-JobShares agreed_shares(const Module& module, const std::vector<Device>& devices, Communicator* communicator,
+JobShares agreed_shares(Module& module, const std::vector<Device>& devices, Communicator* communicator,
                         const DistributedOptions& options) {
   check(communicator != nullptr && !devices.empty(), "distributed data parallel: no communicator or no devices");
+  module.expect_on(devices, "distributed data parallel");
   std::vector<int> devices_of_rank;
   for (const std::int64_t count : communicator->gather_on_host(std::ssize(devices), "number of devices")) {
     devices_of_rank.push_back(static_cast<int>(count));
@@ -111,7 +112,7 @@ void DistributedModel::set_shares(JobShares shares) {
 }
 
 DataLoader::Iterator DistributedModel::begin_loop(DataLoader& loader) {
-  DataLoader::Iterator loop = loader.begin([this](std::int64_t samples) { return rows_of(samples); });
+  DataLoader::Iterator loop = loader.begin([this](std::int64_t samples) { return rows_of(samples); }, devices()[0]);
   const auto orders =
       communicator().gather_on_host(static_cast<std::int64_t>(loop.fingerprint()), "order of the examples");
   const auto other = std::ranges::find_if(orders, [&](std::int64_t order) { return order != orders[0]; });

@@ -3,11 +3,11 @@
 // for any number of examples and ranks: every sample counts once, with the same weight.
 //
 //   Job job;
-//   net.initialize(Xavier{}, job.devices());
-//   DistributedDataParallel ddp(net, job);
+//   Net net;
+//   DistributedDataParallel ddp(net);
 //   Sgd optimizer(net.parameters(), {.lr = 0.1});
 //   DataLoader loader(data, {.batch_size = 256, .shuffle = true});  // the same on all ranks
-//   for (auto [x, y] : ddp.batches(loader)) {                       // this rank's rows of each batch
+//   for (auto [x, y] : loader.on(ddp)) {                            // this rank's rows of each batch
 //     mse_loss(ddp(x), y).backward();
 //     optimizer.step();
 //   }
@@ -22,6 +22,7 @@
 #include "lockstep/nn/module.h"
 #include "lockstep/parallel/balance.h"
 #include "lockstep/parallel/batch_splitter.h"
+#include "lockstep/parallel/batches.h"
 #include "lockstep/parallel/job.h"
 #include "lockstep/parallel/split.h"
 
@@ -60,9 +61,6 @@ class NoSyncGuard {
   std::shared_ptr<BucketReducer> reducer_;
 };
 
-template <std::size_t N>
-class DistributedBatches;
-
 // The part of DistributedDataParallel that is the same for all classes of models.
 class DistributedModel : public BatchSplitter {
  public:
@@ -75,7 +73,8 @@ class DistributedModel : public BatchSplitter {
   // in one process. Each rank loads only its own rows. Collective: the loop first compares the ranks' orders and throws
   // an Error that names a rank that differs.
   template <std::size_t N = 2>
-  DistributedBatches<N> batches(DataLoader& loader);
+  Batches<N> batches(DataLoader& loader);
+  DataLoader::Iterator begin_loop(DataLoader& loader) override;
 
   // While the returned object lives, backward() accumulates gradients shard by shard. The first backward() after that
   // sums them over shards and processes, so several micro-batches cost one reduction. All ranks must do the same.
@@ -88,28 +87,29 @@ class DistributedModel : public BatchSplitter {
   const BucketReducer& reducer() const { return *reducer_; }
 
  private:
-  template <std::size_t N>
-  friend class DistributedBatches;
-  DataLoader::Iterator begin_loop(DataLoader& loader);
   void broadcast_values();
 
   Module& module_;
   std::shared_ptr<BucketReducer> reducer_;
 };
 
-// Wraps a model that was initialized on these devices, with all shapes known (see settle_shapes). It makes no clone and
+// Wraps a model that is on these devices, with all shapes known (see settle_shapes). It makes no clone and
 // adds no state, so the names stay those of the model. A class that keeps a wrapper names the model's class:
 // `DistributedDataParallel<Net>& ddp`.
 template <typename M = Module>
 class DistributedDataParallel : public DistributedModel {
  public:
-  // Collective. Compares the recipe and the names, shapes, and types of parameters and buffers over all ranks; an error
+  // Collective. Places the model on the devices if nobody did. Compares the recipe and the names, shapes, and types of parameters and buffers over all ranks; an error
   // names the first difference. Then copies rank 0's values to all ranks.
   DistributedDataParallel(M& module, const std::vector<Device>& devices,
                           const std::shared_ptr<Communicator>& communicator, const DistributedOptions& options = {})
       : DistributedModel(module, devices, communicator, options), module_(module) {}
   DistributedDataParallel(M& module, Job& job, const DistributedOptions& options = {})
       : DistributedDataParallel(module, job.devices(), job.communicator(), options) {}
+  // The Job of the model's devices, on which the model is placed if nobody did. Throws if there is none.
+  explicit DistributedDataParallel(M& module, const DistributedOptions& options = {})
+      : DistributedDataParallel(module, static_cast<Module&>(module).devices(),
+                                job_of(static_cast<Module&>(module).devices(), "distributed data parallel"), options) {}
 
   // The model's forward(), with whatever inputs and outputs it has: `auto [y, h] = ddp(x, mask)`.
   template <typename... Xs>
@@ -126,37 +126,15 @@ class DistributedDataParallel : public DistributedModel {
 // recording gradients.
 void settle_shapes(Module& module, const Tensor& example, Device device);
 
-// The range of DistributedDataParallel::batches(): `for (auto [x, y] : ddp.batches(loader))`.
 template <std::size_t N>
-class DistributedBatches {
- public:
-  DistributedBatches(DistributedModel& ddp, DataLoader& loader) : ddp_(ddp), loader_(loader) {}
+Batches<N> DistributedModel::batches(DataLoader& loader) {
+  return {loader, std::shared_ptr<BatchSplitter>(std::shared_ptr<void>(), this)};
+}
 
-  class Iterator {
-   public:
-    Iterator(DistributedModel& ddp, DataLoader::Iterator loop) : ddp_(ddp), loop_(std::move(loop)) {}
-    std::array<Tensor, N> operator*() { return ddp_.parts<N>(ddp_.split(*loop_, loop_.examples())); }
-    Iterator& operator++() {
-      ++loop_;
-      return *this;
-    }
-    bool operator==(DataLoader::End end) const { return loop_ == end; }
-
-   private:
-    DistributedModel& ddp_;
-    DataLoader::Iterator loop_;
-  };
-  Iterator begin() { return {ddp_, ddp_.begin_loop(loader_)}; }
-  DataLoader::End end() const { return {}; }
-
- private:
-  DistributedModel& ddp_;
-  DataLoader& loader_;
-};
-
+// loader.on(ddp).
 template <std::size_t N>
-DistributedBatches<N> DistributedModel::batches(DataLoader& loader) {
-  return {*this, loader};
+Batches<N> batches_on(DataLoader& loader, DistributedModel& ddp) {
+  return ddp.batches<N>(loader);
 }
 
 }  // namespace lockstep

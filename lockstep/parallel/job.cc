@@ -1,9 +1,25 @@
 #include "lockstep/parallel/job.h"
 
+#include <algorithm>
+#include <mutex>
+
 #include "lockstep/launch/launch_environment.h"
+#include "lockstep/parallel/living_jobs.h"
+#include "lockstep/runtime/device_state.h"
 
 namespace lockstep {
 namespace {
+
+struct LivingJobs {
+  std::mutex mutex;
+  std::vector<const LivingJob*> all;
+};
+
+// Made with the first Job, and never destroyed: a Job may be a global object.
+LivingJobs& living_jobs() {
+  static auto& jobs = *new LivingJobs;
+  return jobs;
+}
 
 // A process that no launcher started is a job of its own.
 std::shared_ptr<ProcessGroup> join(ProcessGroupOptions options) {
@@ -29,15 +45,52 @@ std::vector<Device> devices_of_rank(const Runtime& runtime, const std::string& l
 Job::Job(JobOptions options)
     : group_(join(std::move(options.group))), runtime_(std::make_unique<Runtime>(std::move(options.runtime))),
       devices_(devices_of_rank(*runtime_, options.devices, group_->rank(), group_->size())),
-      communicator_(std::make_shared<Communicator>(*runtime_, group_, devices_)) {}
+      communicator_(std::make_shared<Communicator>(*runtime_, group_, devices_)) {
+  begin();
+}
 
 Job::Job(std::shared_ptr<ProcessGroup> group, std::unique_ptr<Runtime> runtime, std::vector<Device> devices)
     : group_(std::move(group)), runtime_(std::move(runtime)),
       devices_(devices.empty() ? runtime_->devices() : std::move(devices)),
-      communicator_(std::make_shared<Communicator>(*runtime_, group_, devices_)) {}
+      communicator_(std::make_shared<Communicator>(*runtime_, group_, devices_)) {
+  begin();
+}
+
+// From now on, models are placed on this rank's devices.
+void Job::begin() {
+  runtime_->train_on(devices_);
+  living_ = std::make_shared<const LivingJob>(state_of(devices_.at(0), "job").engine, communicator_);
+}
+
+LivingJob::LivingJob(std::shared_ptr<const Engine> engine, std::weak_ptr<Communicator> communicator)
+    : engine_(std::move(engine)), communicator_(std::move(communicator)) {
+  std::scoped_lock lock(living_jobs().mutex);
+  living_jobs().all.push_back(this);
+}
+
+LivingJob::~LivingJob() {
+  std::scoped_lock lock(living_jobs().mutex);
+  std::erase(living_jobs().all, this);
+}
+
+std::shared_ptr<Communicator> find_job(const std::vector<Device>& devices) {
+  if (devices.empty() || devices[0].is_host()) return nullptr;
+  const auto engine = state_of(devices[0], "job").engine;
+  std::scoped_lock lock(living_jobs().mutex);
+  const auto found = std::ranges::find_if(living_jobs().all, [&](const LivingJob* j) { return j->engine() == engine; });
+  return found == living_jobs().all.end() ? nullptr : (*found)->communicator();
+}
+
+std::shared_ptr<Communicator> job_of(const std::vector<Device>& devices, std::string_view what) {
+  std::shared_ptr<Communicator> found = find_job(devices);
+  check(found != nullptr, "{}: the model is on {}, which belong to no Job: make the Job before the model", what,
+        str(devices));
+  return found;
+}
 
 void Job::close() {
   if (!group_) return;
+  living_.reset();
   runtime_->synchronize();
   communicator_.reset();
   destroy_process_group(group_);

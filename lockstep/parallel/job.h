@@ -1,10 +1,10 @@
 // One process's part in a job: its process group, its devices, and its communicator. A program that makes a Job runs as
 // several ranks under a launcher, and as a single rank without a launcher.
 //
-//   Job job;                                   // `lockstep launch` sets the rank and the world size
-//   net.initialize(Xavier{}, job.devices());
-//   DistributedDataParallel ddp(net, job);
-//   for (auto [x, y] : ddp.batches(loader)) {  // this rank's rows of each batch
+//   Job job;                               // `lockstep launch` sets the rank and the world size
+//   Net net;                               // its devices are this rank's
+//   DistributedDataParallel ddp(net);
+//   for (auto [x, y] : loader.on(ddp)) {   // this rank's rows of each batch
 //     mse_loss(ddp(x), y).backward();
 //     optimizer.step();
 //   }
@@ -21,6 +21,8 @@
 #include "lockstep/runtime/runtime.h"
 
 namespace LOCKSTEP_API lockstep {
+
+class LivingJob;  // parallel/living_jobs.h
 
 struct JobOptions {
   ProcessGroupOptions group{};
@@ -58,11 +60,20 @@ class Job {
   const std::shared_ptr<Communicator>& communicator() const { return communicator_; }
 
  private:
+  void begin();
+
   std::shared_ptr<ProcessGroup> group_;
   std::unique_ptr<Runtime> runtime_;
   std::vector<Device> devices_;
   std::shared_ptr<Communicator> communicator_;
+  std::shared_ptr<const LivingJob> living_;
   int exceptions_ = std::uncaught_exceptions();  // number in flight when the job was made
 };
+
+// The communicator of the Job that these devices belong to: what Trainer and DistributedDataParallel join. Null if they
+// belong to none.
+std::shared_ptr<Communicator> find_job(const std::vector<Device>& devices);
+// The same. Throws if there is none; `what` names who asks.
+std::shared_ptr<Communicator> job_of(const std::vector<Device>& devices, std::string_view what);
 
 }  // namespace lockstep

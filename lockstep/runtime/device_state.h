@@ -65,7 +65,8 @@ struct DeviceState : DeviceInfo, std::enable_shared_from_this<DeviceState> {
   }
 };
 
-// Throws if `device` is the host, which computes nothing. `what` names the operation.
+// Throws if `device` is the host, which has no engine: its operations run at once, see host_compute.h. `what` names the
+// operation.
 DeviceState& state_of(Device device, std::string_view what);
 
 }  // namespace lockstep

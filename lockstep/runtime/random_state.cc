@@ -32,6 +32,7 @@ void RandomState::restart(std::uint64_t seed) {
   std::scoped_lock lock(mutex_);
   seed_ = seed;
   step_ = 0;
+  models_ = 0;
   draws_.clear();
   updates_.clear();
 }
@@ -93,6 +94,11 @@ void RandomState::set_position(Position position) {
   const std::uint64_t since = left_out_ - position.left_out;
   step_ = position.step - std::min(position.step, since);
   draws_ = since == 0 ? std::move(position.draws) : std::vector<std::uint64_t>();
+}
+
+std::uint64_t RandomState::next_model() {
+  std::scoped_lock lock(mutex_);
+  return models_++;
 }
 
 RandomKey RandomState::next(int shard) {

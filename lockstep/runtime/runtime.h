@@ -104,6 +104,8 @@ class Runtime {
 
   // The devices to train on: those of RuntimeOptions::devices; by default GPUs if there are any, otherwise CPU devices.
   const std::vector<Device>& devices() const { return devices_; }
+  // For Job: devices() are these from now on.
+  void train_on(std::vector<Device> devices) { devices_ = std::move(devices); }
   // Finds a device by name, "cpu:0". An unknown name is an Error that lists the existing ones.
   Device device(std::string_view name) const;
   // Finds the devices of a list, "cpu:0,cuda:0", or all devices of a kind, "cpu" or "cuda". Throws as device() does.

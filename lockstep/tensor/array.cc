@@ -17,11 +17,11 @@ Array Array::host(Shape shape, DType dtype) {
 
 Device Array::device() const { return storage_ ? storage_->device : Device(); }
 
-const Resource& Array::resource() const { return storage_->resource; }
+const Resource& Array::resource() const { return storage_->owner().resource; }
 
 void Array::wait() const {
   check(defined(), "wait: undefined array");
-  if (storage_->engine) storage_->engine->wait_readable(storage_->resource);
+  storage_->wait_readable();
 }
 
 namespace {

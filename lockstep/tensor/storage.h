@@ -24,6 +24,8 @@ struct Block;
 // `device` is empty, because the host reads and writes it. A copy on a device's stream may still use it after its task
 // has ended, so the host waits for the resource (Engine::wait_readable, wait_unused), as for any host memory that has
 // one. The last handle returns the block to the allocator.
+//
+// A CPU device reads host memory where it is: a storage of that device stands for the memory, and `host` is its owner.
 struct Storage {
   void* data = nullptr;
   std::size_t bytes = 0;
@@ -45,16 +47,36 @@ struct Storage {
   struct Extension {
     virtual ~Extension() = default;
   };
+  // The host memory that this storage of a CPU device stands for; null for memory of its own.
+  std::shared_ptr<Storage> host;
+
   // Protects the extension, and the engine and the resource of host memory that threads share.
   std::mutex mutex;
   std::unique_ptr<Extension> extension;
 
   void check_writable() const { check(read_only == nullptr, "{}", read_only == nullptr ? "" : read_only); }
-  void count_write() { version.fetch_add(1, std::memory_order_release); }
+  void count_write() { owner().version.fetch_add(1, std::memory_order_release); }
+  std::uint64_t written() const { return owner().version.load(std::memory_order_acquire); }
+
+  // The storage whose resource and version are those of this memory.
+  Storage& owner() { return host ? *host : *this; }
+  const Storage& owner() const { return host ? *host : *this; }
+  // Waits for all tasks that write the memory; throws their failure.
+  void wait_readable();
+  // For host memory that the host is about to write, `whole` or in part: waits for all tasks that use it. What a failed
+  // task should have written is then written anew; a part of it throws the failure.
+  void wait_writable(bool whole);
+  // For host memory: `engine`'s tasks will use it. Waits for those of another engine. Device memory has its engine from
+  // the start.
+  void adopt(const std::shared_ptr<Engine>& user);
 };
 
 // Uninitialized host memory, readable and writable at once.
 std::shared_ptr<Storage> make_host_storage(std::size_t bytes);
+// The same memory as a storage of `device`, a CPU device of `engine`, which adopts it. Tasks that use it must hold the
+// storage's `host`.
+std::shared_ptr<Storage> lend_host_storage(std::shared_ptr<Storage> host, Device device,
+                                           const std::shared_ptr<Engine>& engine);
 // `bytes` of a block, which returns to its allocator with the last handle. `device`: empty for pinned host memory.
 std::shared_ptr<Storage> make_block_storage(std::shared_ptr<CachingAllocator> allocator, Block block, std::size_t bytes,
                                             Device device, std::shared_ptr<Engine> engine);

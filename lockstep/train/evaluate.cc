@@ -71,7 +71,7 @@ std::vector<BatchTotal> measure(Module& module, const std::vector<Metric>& metri
                                 const EvaluateOptions& options) {
   // Shard after shard: a device has the activations of one at a time. Each metric gives values, and those to count.
   const auto of_shard = [&](std::span<const Tensor> in) {
-    auto [loss, outputs, targets] = outputs_of(module, {in.begin(), in.end()}, options);
+    auto [loss, outputs, targets, log] = outputs_of(module, {in.begin(), in.end()}, options);
     if (outputs.dtype() == DType::bf16 || outputs.dtype() == DType::f16) outputs = outputs.to(DType::f32);
     std::vector<Tensor> results;
     for (const Metric& metric : metrics) {
@@ -103,6 +103,12 @@ std::vector<BatchTotal> measure(Module& module, const std::vector<Metric>& metri
   return totals;
 }
 
+std::vector<Device> devices_of(Module& module, const EvaluateOptions& options) {
+  if (options.devices.empty()) return module.devices();
+  module.expect_on(options.devices, "evaluate");
+  return options.devices;
+}
+
 void add_table(std::vector<std::vector<double>>& table, const Tensor& more) {
   const auto columns = static_cast<std::size_t>(more.size(1));
   const std::vector<double> values = more.to_vector<double>();
@@ -120,7 +126,7 @@ Accuracy evaluate(Module& module, DataLoader& loader, const EvaluateOptions& opt
   NoGradGuard no_grad;
   EvalGuard mode(module);
   std::optional<BatchSplitter> own;
-  if (!options.distributed) own.emplace(options.devices, options.split);
+  if (!options.distributed) own.emplace(devices_of(module, options), options.split);
   BatchSplitter& splitter = own ? *own : *options.distributed;
   Accuracy accuracy;
   // Batches in flight: enough to keep the devices busy while the host counts.
@@ -161,12 +167,13 @@ std::vector<Misclassified> misclassified(Module& module, DataLoader& loader, con
         "misclassified: EvaluateOptions::distributed or forward is set, expected one process and the module's outputs");
   NoGradGuard no_grad;
   EvalGuard mode(module);
+  const std::vector<Device> devices = devices_of(module, options);
   std::vector<Misclassified> wrong;
   std::int64_t index = 0;
   for (Example& batch : loader) {
     check(batch.size() == 2 && batch[1].shape().dim() == 1,
           "misclassified: examples have {} parts, expected inputs and one label each", batch.size());
-    const Tensor x = split_and_load(batch[0], options.devices, options.split);
+    const Tensor x = split_and_load(batch[0], devices, options.split);
     const auto classes = [&](const Tensor& shard) {
       const Tensor outputs = module.forward(is_floating(shard.dtype()) ? shard.to(options.dtype) : shard);
       check_labels(outputs, batch[1]);
@@ -198,7 +205,7 @@ std::vector<MetricResult> evaluate(Module& module, DataLoader& loader, const std
   }
   if (metrics.empty()) return results;
   std::optional<BatchSplitter> own;
-  if (!options.distributed) own.emplace(options.devices, options.split);
+  if (!options.distributed) own.emplace(devices_of(module, options), options.split);
   BatchSplitter& splitter = own ? *own : *options.distributed;
   // Batches in flight: enough to keep the devices busy while the host adds.
   constexpr std::size_t kInFlight = 4;

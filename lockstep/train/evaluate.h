@@ -1,10 +1,12 @@
 // Measures a model on all devices at once. Each example counts exactly once. metrics.h has what can be measured.
 //
-//   Accuracy accuracy = evaluate(net, test_loader, {.devices = devices});
-//   std::vector<MetricResult> results = evaluate(net, loader, {metrics::mean_absolute_error()}, {.devices = devices});
+//   Accuracy accuracy = evaluate(net, test_loader);
+//   std::vector<MetricResult> results = evaluate(net, loader, {metrics::mean_absolute_error()});
 #pragma once
 
 #include <functional>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "lockstep/checkpoint/epoch_report.h"
@@ -23,6 +25,10 @@ struct BatchOutputs {
   Tensor outputs{};
   // Metrics compare the outputs with these. Undefined: the examples' last part.
   Tensor targets{};
+  // Scalars to report with the loss, such as its terms: {{"kind", l1}, {"age", l2}}. Reports and the log have the mean
+  // of each over the samples, as that of the loss. Trainer expects the same names in each step. Evaluation does not use
+  // them.
+  std::vector<std::pair<std::string, Tensor>> log{};
 };
 
 // `batch` has all parts of the examples: cut over the batch in training, one shard at a time in evaluation. Floating
@@ -30,13 +36,14 @@ struct BatchOutputs {
 using BatchFunction = std::function<BatchOutputs(const Example& batch)>;
 
 struct EvaluateOptions {
-  std::vector<Device> devices;
+  // Empty: the model's devices. It is placed if nobody did.
+  std::vector<Device> devices{};
   // Not used with `distributed`.
   SplitOptions split{};
   // Floating inputs are cast to this type.
   DType dtype = DType::f32;
   // Set this to share the evaluation among ranks, such as to a DistributedDataParallel: each rank loads its rows
-  // (rows_of), and the result covers all ranks. Null: one process.
+  // (rows_of), and the result covers all ranks. Null: this process evaluates all examples, also in a job.
   BatchSplitter* distributed = nullptr;
   // Like TrainerOptions::forward. Empty: examples are {inputs, targets}, and the outputs are the module's.
   BatchFunction forward{};
@@ -45,7 +52,7 @@ struct EvaluateOptions {
 // Without `forward`, the loader's examples are {inputs, labels i64}. The model's outputs are [n, classes] for labels
 // [n], or [n, classes, ...] for labels [n, ...], each of which counts unless it is kIgnoredLabel. Anything else is an
 // error: use metrics. The model runs in evaluation mode and then returns to its former mode.
-Accuracy evaluate(Module& module, DataLoader& loader, const EvaluateOptions& options);
+Accuracy evaluate(Module& module, DataLoader& loader, const EvaluateOptions& options = {});
 
 struct Misclassified {
   std::int64_t index = 0;  // the place of the example in the loop: its number in the data set, unless it is shuffled
@@ -57,12 +64,12 @@ struct Misclassified {
 // evaluate(), with one label each; those labeled kIgnoredLabel are left out. Throws with EvaluateOptions::distributed
 // or `forward`.
 //
-//   for (const Misclassified& m : misclassified(net, test_loader, {.devices = devices})) show(test_data.get(m.index));
-std::vector<Misclassified> misclassified(Module& module, DataLoader& loader, const EvaluateOptions& options);
+//   for (const Misclassified& m : misclassified(net, test_loader)) show(test_data.get(m.index));
+std::vector<Misclassified> misclassified(Module& module, DataLoader& loader, const EvaluateOptions& options = {});
 
 // Returns the metrics over all examples of the loader, in the order of `metrics`. The model runs in evaluation mode and
 // then returns to its former mode. Collective if EvaluateOptions::distributed is set.
 std::vector<MetricResult> evaluate(Module& module, DataLoader& loader, const std::vector<Metric>& metrics,
-                                   const EvaluateOptions& options);
+                                   const EvaluateOptions& options = {});
 
 }  // namespace lockstep

@@ -131,11 +131,8 @@ struct PredictorState::Impl {
 
 PredictorState::PredictorState(Module& model, const std::filesystem::path* weights)
     : impl_(std::make_unique<Impl>(model)) {
-  if (weights != nullptr) {
-    // The values come from the file.
-    if (std::ranges::none_of(impl_->weights, &Parameter::initialized)) model.initialize(Constant{0}, devices());
-    load(*weights);
-  }
+  model.devices();  // places it if nobody did
+  if (weights != nullptr) load(*weights);
   impl_->find_lanes();
   impl_->hold_settled();
 }

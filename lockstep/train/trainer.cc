@@ -13,6 +13,7 @@
 #include "lockstep/autograd/losses.h"
 #include "lockstep/autograd/no_grad.h"
 #include "lockstep/autograd/parameter_gradient.h"
+#include "lockstep/autograd/tensor_impl.h"
 #include "lockstep/backend/backend.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/tree.h"
@@ -23,6 +24,7 @@
 #include "lockstep/ops/launch.h"
 #include "lockstep/optim/left_out.h"
 #include "lockstep/parallel/balance.h"
+#include "lockstep/parallel/job.h"
 #include "lockstep/parallel/split.h"
 #include "lockstep/parallel/stop_votes.h"
 #include "lockstep/runtime/device_state.h"
@@ -40,8 +42,36 @@ const char* schedule_name(const ScheduleOptions& schedule) {
     case ScheduleKind::constant: return "constant";
     case ScheduleKind::step: return "step";
     case ScheduleKind::cosine: return "cosine";
+    case ScheduleKind::linear: return "linear";
+    case ScheduleKind::multi_step: return "multi_step";
+    case ScheduleKind::exponential: return "exponential";
+    case ScheduleKind::cosine_restarts: return "cosine_restarts";
+    case ScheduleKind::one_cycle: return "one_cycle";
   }
   return "";
+}
+
+// What decides the rates, except "learning_rate", "schedule", and "warmup", which every recipe has.
+void record_schedule(Recipe& recipe, const ScheduleOptions& s) {
+  const bool steps = s.kind == ScheduleKind::step,
+             decays = steps || s.kind == ScheduleKind::multi_step || s.kind == ScheduleKind::exponential;
+  const bool endless = s.kind == ScheduleKind::constant || s.kind == ScheduleKind::multi_step ||
+                       s.kind == ScheduleKind::exponential || s.kind == ScheduleKind::cosine_restarts;
+  // Where a schedule depends on the length of the run, so do the bits.
+  if (!endless) recipe.set("scheduled_steps", s.total_steps);
+  if (steps) recipe.set("schedule_step_size", s.step_size);
+  if (decays) recipe.set("schedule_gamma", s.gamma);
+  if (s.kind == ScheduleKind::multi_step) recipe.set("milestones", fmt::format("{}", fmt::join(s.milestones, ",")));
+  if (s.min_lr != 0) recipe.set("min_lr", s.min_lr);
+  if (s.kind == ScheduleKind::cosine_restarts) {
+    recipe.set("restart_steps", s.restart_steps);
+    recipe.set("restart_factor", s.restart_factor);
+  }
+  if (s.kind == ScheduleKind::one_cycle) {
+    recipe.set("pct_start", s.pct_start);
+    recipe.set("div_factor", s.div_factor);
+    recipe.set("final_div_factor", s.final_div_factor);
+  }
 }
 
 // The names of the values that each epoch will have. Without test data, only the training loss.
@@ -75,11 +105,17 @@ void check_owned(const Optimizer& optimizer, const Module& module) {
   }
 }
 
-// With the seed that it follows if none is set, and with a communicator of its own if it joins no ranks.
-TrainerOptions completed(TrainerOptions o) {
-  check(!o.devices.empty(), "trainer: no devices");
+// With the devices of the model, the ranks of the Job, and the seed, where the options leave them out. A Trainer that
+// joins no ranks has a communicator of its own.
+TrainerOptions completed(TrainerOptions o, Module& module) {
+  if (o.devices.empty()) {
+    o.devices = module.devices();
+  } else {
+    module.expect_on(o.devices, "trainer");
+  }
   if (!o.seed) o.seed = state_of(o.devices[0], "trainer").random->seed();
-  if (!o.communicator) o.communicator = std::make_shared<Communicator>(o.devices);
+  if (!o.communicator) o.communicator = find_job(o.devices);
+  if (!*o.communicator) o.communicator = std::make_shared<Communicator>(o.devices);
   return o;
 }
 
@@ -94,10 +130,11 @@ std::int64_t TrainerOptions::micro_batch_size() const {
 
 Trainer::Trainer(Module& module, Optimizer& optimizer, std::shared_ptr<const Dataset> train,
                  std::shared_ptr<const Dataset> test, TrainerOptions options)
-    : module_(module), optimizer_(optimizer), options_(completed(std::move(options))), test_(std::move(test)),
-      loader_(std::move(train),
-              rows_of_rank(
-                  {.batch_size = options_.micro_batch_size(), .shuffle = options_.shuffle, .seed = options_.seed})),
+    : module_(module), optimizer_(optimizer), options_(completed(std::move(options), module)), test_(std::move(test)),
+      loader_(std::move(train), rows_of_rank({.batch_size = options_.micro_batch_size(),
+                                              .shuffle = options_.shuffle && !options_.sampler,
+                                              .sampler = options_.sampler,
+                                              .seed = options_.seed})),
       rate_(std::make_unique<RateMeter>()) {
   TrainerOptions& o = options_;
   check_owned(optimizer_, module_);
@@ -110,6 +147,7 @@ Trainer::Trainer(Module& module, Optimizer& optimizer, std::shared_ptr<const Dat
         o.watch.patience, o.watch.min_delta);
   check(!o.watch.save_best || (!o.watch.metric.empty() && !o.save_folder.empty()),
         "trainer: watch.save_best is set, expected watch.metric and save_folder to be set, too");
+  check(!o.resume || !o.save_folder.empty(), "trainer: resume is set, expected save_folder to be set, too");
   check_watched_metric(o, test_ != nullptr);
   o.watch.smallest = smallest_is_best(o);
   check(!o.forward || (!o.loss && o.label_smoothing == 0),
@@ -117,6 +155,8 @@ Trainer::Trainer(Module& module, Optimizer& optimizer, std::shared_ptr<const Dat
   choose_shards();
   o.schedule.total_steps = o.epochs * steps_of(loader_.size());
   if (o.max_steps > 0) o.schedule.total_steps = std::min(o.schedule.total_steps, o.max_steps);
+  check(optimizer_.schedule() == nullptr || (!o.schedule.base_lr && !is_scheduled(o.schedule)),
+        "trainer: the optimizer's learning rate is a schedule, expected none in TrainerOptions::schedule");
   if (o.schedule.base_lr) optimizer_.set_learning_rate(*o.schedule.base_lr);
   o.schedule.base_lr = optimizer_.base_learning_rate();
   scheduled_lr(o.schedule, 0);  // checks the schedule
@@ -128,18 +168,23 @@ Trainer::Trainer(Module& module, Optimizer& optimizer, std::shared_ptr<const Dat
   // With one shard for each device there is nothing to move.
   const std::vector<int> shares = splitter_->shares().all();
   if (o.split.balance.automatic && shares.size() > 1 && o.split.shards > std::ssize(shares)) {
-    balancer_.emplace(o.devices, splitter_->shares(), o.communicator, o.balancer);
+    balancer_.emplace(o.devices, splitter_->shares(), *o.communicator, o.balancer);
   }
 }
 
 Trainer::~Trainer() = default;
 
+// A batch of the first example.
+Example Trainer::first_of(const Dataset& data) const {
+  const RandomKey key = random_key(*options_.seed, {});
+  const std::int64_t index = 0;
+  return options_.collate ? options_.collate({data.get(index, key)}) : data.batch({&index, 1}, {&key, 1});
+}
+
 // Without other metrics, tests measure the accuracy: labels of another type would fail only after an epoch.
 void Trainer::check_test_labels() const {
   if (!test_ || test_->size() == 0 || !options_.metrics.empty() || options_.forward) return;
-  const RandomKey key = random_key(*options_.seed, {});
-  const std::int64_t index = 0;
-  const Example example = test_->batch({&index, 1}, {&key, 1});
+  const Example example = first_of(*test_);
   check(example.size() == 2,
         "trainer: examples of the test data have {} parts, expected inputs and labels, or TrainerOptions::forward",
         example.size());
@@ -151,16 +196,17 @@ void Trainer::check_test_labels() const {
 // All settings that decide the bits, and those of the options' recipe.
 Recipe Trainer::make_recipe() const {
   const TrainerOptions& o = options_;
+  const ScheduleOptions& schedule = optimizer_.schedule() != nullptr ? *optimizer_.schedule() : o.schedule;
   Recipe recipe = {{"seed", *o.seed},
                    {"shards", o.split.shards},
                    {"batch_size", o.batch_size},
                    {"accumulate", o.accumulate},
                    {"examples", loader_.dataset().size()},
-                   {"shuffle", o.shuffle},
+                   {"shuffle", o.shuffle && !o.sampler},
                    {"dtype", name(o.dtype)},
-                   {"learning_rate", *o.schedule.base_lr},
-                   {"schedule", schedule_name(o.schedule)},
-                   {"warmup", o.schedule.warmup},
+                   {"learning_rate", *schedule.base_lr},
+                   {"schedule", schedule_name(schedule)},
+                   {"warmup", schedule.warmup},
                    {"clip_norm", o.clip_norm},
                    {"label_smoothing", o.label_smoothing}};
   const DeviceState& device = state_of(o.devices[0], "trainer");
@@ -172,12 +218,7 @@ Recipe Trainer::make_recipe() const {
   recipe.set("optimizer", rule.name);
   for (const auto& [name, value] : rule.options) recipe.set(name, value);
   if (const std::string groups = optimizer_.describe_groups(); !groups.empty()) recipe.set("parameter_groups", groups);
-  // Where a schedule depends on the length of the run, so do the bits.
-  if (o.schedule.kind != ScheduleKind::constant) recipe.set("scheduled_steps", o.schedule.total_steps);
-  if (o.schedule.kind == ScheduleKind::step) {
-    recipe.set("schedule_step_size", o.schedule.step_size);
-    recipe.set("schedule_gamma", o.schedule.gamma);
-  }
+  record_schedule(recipe, schedule);
   if (o.gradients != DType::f32) recipe.set("gradients", name(o.gradients));
   if (o.dtype == DType::f16) {
     recipe.set("loss_scale", o.loss_scaling.initial_scale);
@@ -192,6 +233,9 @@ Recipe Trainer::make_recipe() const {
   if (const auto& file = kernels.cuda_algorithms; !file.empty()) {
     recipe.set("cuda_algorithms", std::filesystem::absolute(file).lexically_normal().string());
   }
+  // What initialize() was called with, Trainer does not know.
+  const auto named = module_.named_parameters();
+  if (std::ranges::any_of(named, [](const auto& p) { return p.second.by_default(); })) recipe.set("init", "default");
   recipe.update(o.recipe);
   return recipe;
 }
@@ -232,7 +276,7 @@ void Trainer::join_ranks() {
   // Where automatic shares begin.
   const SplitOptions fixed{.shards = o.split.shards, .balance = {.weights = o.split.balance.weights}};
   if (ranks().alone()) {
-    splitter_ = std::make_unique<BatchSplitter>(o.devices, fixed, o.communicator);
+    splitter_ = std::make_unique<BatchSplitter>(o.devices, fixed, *o.communicator);
     for (const Parameter& p : module_.parameters()) p.gradient_state().set_dtype(o.gradients);
     return;
   }
@@ -254,16 +298,14 @@ void Trainer::join_ranks() {
   }
   if (o.split.balance.automatic) recipe += fmt::format("balance auto, every {} steps\n", o.balancer.every);
   splitter_ = std::make_unique<DistributedModel>(
-      module_, o.devices, o.communicator,
+      module_, o.devices, *o.communicator,
       DistributedOptions{.split = fixed, .gradients = o.gradients, .recipe = recipe});
 }
 
 // Settles the shapes that the model leaves open, with an example.
 void Trainer::settle_model() {
   const TrainerOptions& o = options_;
-  const RandomKey key = random_key(*o.seed, {});
-  const std::int64_t index = 0;
-  Example example = loader_.dataset().batch({&index, 1}, {&key, 1});
+  Example example = first_of(loader_.dataset());
   if (!o.forward) return settle_shapes(module_, example.at(0), o.devices[0]);
   const NoGradGuard no_grad;
   const EvalGuard mode(module_);
@@ -274,6 +316,7 @@ void Trainer::settle_model() {
 // The loader asks for the rows when it runs, long after the ranks have met. A process that is alone loads all of them.
 DataLoaderOptions Trainer::rows_of_rank(DataLoaderOptions options) const {
   options.pin_for = options_.devices[0];
+  options.collate = options_.collate;
   if (!ranks().alone()) options.rows = [this](std::int64_t n) { return splitter_->rows_of(n); };
   return options;
 }
@@ -324,13 +367,17 @@ void Trainer::abandon_step() {
 }
 
 TrainingResult Trainer::run() {
+  TrainingResult result;
+  // Not where a call of resume() or train() has begun the run.
+  if (options_.resume && position_.step == 0 && position_.batch == 0 && resumed_from_.empty()) {
+    result.resumed = resume_or_start();
+  }
   record_fixed_parts();
   if (!finished()) check_test_labels();
   // Parts in evaluation mode stay in it: frozen ones, for example.
   if (!module_.training()) module_.train();
   abandon_step();
   const LeftOutGuard left_out(module_);
-  TrainingResult result;
   const auto claim = claim_save_folder();
   settle_best();
   open_log();
@@ -379,6 +426,9 @@ TrainingResult Trainer::run() {
     report.epoch = position_.epoch + 1;
     report.seconds = position_.seconds;
     report.train_loss = position_.samples == 0 ? 0 : position_.loss_sum / static_cast<double>(position_.samples);
+    for (const auto& [name, sum] : position_.log_sums) {
+      report.log.emplace_back(name, position_.samples == 0 ? 0 : sum / static_cast<double>(position_.samples));
+    }
     result.epochs.push_back(report);
     if (log_) log_->epoch(report);
     if (on_epoch) on_epoch(report);
@@ -401,6 +451,7 @@ TrainingResult Trainer::run() {
   result.stopped = stopping();
   if (result.stopped) stop_ = false;
   result.lost_best = lost_best_;
+  result.best = best_of_run();
   result.stopped_early = !result.stopped && !finished() && stops_early(position_.epochs, options_.watch);
   if (log_) {
     log_->end(result, module_);
@@ -408,6 +459,16 @@ TrainingResult Trainer::run() {
     log_ = nullptr;
   }
   return result;
+}
+
+BestEpoch Trainer::best_of_run() const {
+  const TrainerOptions& o = options_;
+  if (o.watch.metric.empty()) return {};
+  if (!o.watch.save_best) return {best_epoch(position_.epochs, o.watch)};
+  // Those that "best" may hold: a lost one is not among them.
+  BestEpoch best{best_epoch(contenders_, o.watch)};
+  if (best.epoch > 0) best.path = best_folder() / fmt::format("step-{:08}", best.epoch * steps_of(loader_.size()));
+  return best;
 }
 
 // A run that resumed continues its log.
@@ -532,8 +593,10 @@ void Trainer::run_micro_batch(Example& batch, std::int64_t samples, double share
   // Processes stop between steps, so they vote with the last micro-batch.
   const bool votes = !ranks().alone() && last;
   if (votes) splitter_->stop_votes().cast(stop_);
-  const Tensor loss = records() ? recorded_step(parts) : learn(parts, share, last);
-  current_.losses.emplace_back(share, loss.detach());
+  std::vector<Tensor> scalars = records() ? recorded_step(parts) : learn(parts, share, last);
+  for (Tensor& scalar : scalars) scalar = scalar.detach();
+  const Tensor loss = scalars[0];
+  current_.losses.emplace_back(share, std::move(scalars));
   if (votes) {
     current_.stopped = splitter_->stop_votes().count();
     current_.learned = ops::empty({1}, DType::f32, loss.device());
@@ -573,9 +636,9 @@ BatchOutputs Trainer::outputs_of(std::span<const Tensor> parts) const {
       .outputs = outputs};
 }
 
-Tensor Trainer::learn(std::span<const Tensor> parts, double share, bool sync) {
+std::vector<Tensor> Trainer::learn(std::span<const Tensor> parts, double share, bool sync) {
   const DtypeWatch watch(options_.dtype);
-  const auto [loss, outputs, targets] = outputs_of(parts);
+  const auto [loss, outputs, targets, log] = outputs_of(parts);
   check(loss.defined(), "trainer: TrainerOptions::forward returned no loss");
   // A model of words chooses its own type. The recipe and the loss scale follow the option.
   const DType dtype = outputs.dtype();
@@ -588,16 +651,27 @@ Tensor Trainer::learn(std::span<const Tensor> parts, double share, bool sync) {
                            : "expected a model whose options name it, as GPTOptions::dtype");
   }
   loss.backward({.share = share, .scales = scaler_ ? scaler_->scales() : std::span<const Array>(), .sync = sync});
-  return loss;
+  std::vector<std::string> names;
+  std::vector<Tensor> scalars{loss};
+  for (const auto& [name, scalar] : log) {
+    check(scalar.defined() && scalar.numel() == 1 && scalar->kind != Kind::cut && is_floating(scalar.dtype()),
+          "trainer: `log` has {} as \"{}\", expected the mean of a batch, as a loss returns", scalar, name);
+    names.push_back(name);
+    scalars.push_back(scalar);
+  }
+  if (!std::exchange(log_known_, true)) log_names_ = names;
+  check(names == log_names_, "trainer: `log` has [{}], expected [{}] as in the steps before", fmt::join(names, ", "),
+        fmt::join(log_names_, ", "));
+  return scalars;
 }
 
 bool Trainer::keeps_learning_rate() const {
-  const ScheduleOptions& s = options_.schedule;
-  return s.kind == ScheduleKind::constant && s.warmup == 0 && !s.lr_lambda;
+  return optimizer_.schedule() == nullptr && !is_scheduled(options_.schedule);
 }
 
 // Another Trainer's schedule may have left another rate, also where this one keeps the rate.
 void Trainer::schedule_learning_rate() {
+  if (optimizer_.schedule() != nullptr) return;
   const double rate =
       keeps_learning_rate() ? optimizer_.base_learning_rate() : scheduled_lr(options_.schedule, position_.step);
   if (rate != optimizer_.learning_rate()) optimizer_.set_scheduled_learning_rate(rate);
@@ -612,20 +686,20 @@ void Trainer::update() {
   optimizer_.step();
 }
 
-Tensor Trainer::recorded_step(std::span<const Tensor> parts) {
+std::vector<Tensor> Trainer::recorded_step(std::span<const Tensor> parts) {
   std::vector<bool> trainable;
   for (const Parameter& p : module_.parameters()) trainable.push_back(p.trainable());
   // A recording trains the parameters that were trained when it was made.
   if (!recorded_ || trainable != recorded_trainable_) {
     recorded_trainable_ = std::move(trainable);
     recorded_ = std::make_unique<RecordedStep>([this](std::span<const Tensor> inputs) {
-      const Tensor loss = learn(inputs, 1, true);
+      std::vector<Tensor> scalars = learn(inputs, 1, true);
       update();
-      return std::vector<Tensor>{loss};
+      return scalars;
     });
   }
   schedule_learning_rate();
-  return recorded_->run(parts)[0];
+  return recorded_->run(parts);
 }
 
 void Trainer::finish_step(std::int64_t batches) {
@@ -678,8 +752,15 @@ void Trainer::read_losses(std::size_t leave) {
     // gradients of other processes.
     if (next.learned.defined()) next.learned.wait();
     report.loss = 0;
-    for (auto& [share, loss] : next.losses)
-      report.loss += share * (loss.dtype() == DType::f64 ? loss.item<double>() : double{loss.item<float>()});
+    report.log.clear();
+    for (const std::string& name : log_names_) report.log.emplace_back(name, 0);
+    const auto value_of = [](const Tensor& scalar) {
+      return scalar.dtype() == DType::f64 ? scalar.item<double>() : double{scalar.item<float>()};
+    };
+    for (const auto& [share, scalars] : next.losses) {
+      report.loss += share * value_of(scalars[0]);
+      for (std::size_t i = 1; i < scalars.size(); ++i) report.log[i - 1].second += share * value_of(scalars[i]);
+    }
     if (next.stopped.defined()) agreed_stop_ = agreed_stop_ || next.stopped.item<float>() != 0;
     if (!std::isfinite(report.loss)) {
       pending_.clear();
@@ -697,6 +778,12 @@ void Trainer::read_losses(std::size_t leave) {
     report.seconds = rate_->seconds();
     position_.loss_sum += report.loss * static_cast<double>(report.samples);
     position_.samples += report.samples;
+    if (position_.log_sums.empty()) position_.log_sums = NamedScalars(report.log.size());
+    for (std::size_t i = 0; i < report.log.size(); ++i) {
+      auto& [name, sum] = position_.log_sums.at(i);
+      name = report.log[i].first;
+      sum += report.log[i].second * static_cast<double>(report.samples);
+    }
     if (log_) log_->step(report);
     if (on_step) on_step(report);
   }

@@ -1,10 +1,10 @@
 // The training loop: shards over devices, one step per batch, evaluation after each epoch, checkpoints, exact resume.
 //
-//   Trainer trainer(net, sgd, train_data, test_data, {.devices = devices, .batch_size = 256, .epochs = 10});
+//   Trainer trainer(net, sgd, train_data, test_data, {.batch_size = 256, .epochs = 10});
 //   trainer.on_epoch = [](const EpochReport& e) { fmt::print("{} {}\n", e.epoch, e.test.value()); };
 //   trainer.train();
 //
-// In a program that makes a Job, write {.devices = job.devices(), .communicator = job.communicator(), ...}.
+// It trains where the model is, and places it if nobody did. In a program that makes a Job, it joins the job's ranks.
 #pragma once
 
 #include <atomic>
@@ -54,10 +54,11 @@ struct WatchOptions {
 };
 
 struct TrainerOptions {
-  // The devices of this process.
-  std::vector<Device> devices;
-  // Joins the ranks of a job. Null: this process is alone, and the Trainer makes a communicator of its own.
-  std::shared_ptr<Communicator> communicator{};
+  // The devices of this process. Empty: the model's.
+  std::vector<Device> devices{};
+  // Joins these ranks. Not set: those of the Job that the devices belong to; without a Job, this process is alone. Null:
+  // it is alone on purpose, beside a Job.
+  std::optional<std::shared_ptr<Communicator>> communicator{};
   // `split.shards` is V of the recipe: the number of shards that each micro-batch is cut into, at least one for each
   // device of all ranks. 0: on CPUs default_shards(batch_size / accumulate), so the bits do not depend on the devices;
   // on GPUs one for each device, because small kernels leave a GPU idle. default_shards() is at most 8, and leaves at
@@ -82,6 +83,10 @@ struct TrainerOptions {
   // The run ends after this many steps, counted over all epochs. 0: no limit.
   std::int64_t max_steps = 0;
   bool shuffle = true;
+  // The order of the examples, instead of `shuffle`. Name it in `recipe`.
+  std::shared_ptr<const Sampler> sampler{};
+  // Makes batches of examples that do not stack, in training and in tests: see DataLoaderOptions. Name it in `recipe`.
+  Collate collate{};
   // Of the order of the examples and their random transforms. Not set: RuntimeOptions::seed of the devices' Runtime.
   std::optional<std::uint64_t> seed = {};
   DType dtype = DType::f32;
@@ -114,16 +119,19 @@ struct TrainerOptions {
   std::vector<Metric> metrics{};
   // If the norm of all gradients together is larger, they are scaled down to this norm. 0: no limit.
   double clip_norm = 0;
-  // The Trainer sets total_steps. If base_lr is set, the constructor also gives it to the optimizer, as
-  // set_learning_rate() does. A callback may change the rate of the default schedule, which is constant without a
-  // warm-up, with set_learning_rate(). Any other schedule replaces it in the next step. A callback may also change the
-  // rate of one group: a schedule keeps its ratio to the others. Checkpoints hold all rates. Name lr_lambda in
-  // `recipe`: its entry "schedule" is then "lambda".
+  // Leave it out if the optimizer's rate is a schedule. The Trainer sets total_steps. If base_lr is set, the
+  // constructor also gives it to the optimizer, as set_learning_rate() does. A callback may change the rate of the
+  // default schedule, which is constant without a warm-up, with set_learning_rate(). Any other schedule replaces it in
+  // the next step. A callback may also change the rate of one group: a schedule keeps its ratio to the others.
+  // Checkpoints hold all rates. Name lr_lambda in `recipe`: its entry "schedule" is then "lambda".
   ScheduleOptions schedule{};
   // Rank 0 writes checkpoints here, at the end and every `save_every` steps (0: after each epoch). Empty: no
   // checkpoints.
   std::filesystem::path save_folder{};
   std::int64_t save_every = 0;
+  // train() continues the save folder's newest checkpoint, or begins, as resume_or_start() does. A run that a kill may
+  // end is then one program, started again and again.
+  bool resume = false;
   // How many of the newest checkpoints are kept.
   int keep_checkpoints = 2;
   // Rank 0 writes a log of the run to this file: one JSON object a line, for the start, each step, each epoch, and the
@@ -153,6 +161,14 @@ struct StepReport {
   std::vector<int> shares;           // how many shards each device of the job computed, rank 0's devices first
   std::int64_t batch = 0;            // position in the epoch, from 1
   std::int64_t batches = 0;          // of the epoch
+  NamedScalars log{};                // the means of BatchOutputs::log over the global batch
+};
+
+// The best epoch by WatchOptions, from 1; 0 if none was finished.
+struct BestEpoch {
+  std::int64_t epoch = 0;
+  // With save_best: its checkpoint, which load_weights() loads as well as the folder "best". Rank 0 has it.
+  std::filesystem::path path{};
 };
 
 struct TrainingResult {
@@ -160,6 +176,10 @@ struct TrainingResult {
   bool stopped = false;        // by request_stop
   bool stopped_early = false;  // by TrainerOptions::watch
   std::vector<EpochReport> epochs;
+  // With WatchOptions::metric; also among the epochs before the run was resumed.
+  BestEpoch best{};
+  // With TrainerOptions::resume: what train() continued, if there was a checkpoint.
+  std::optional<ResumedRun> resumed = {};
   // Why TrainerOptions::log_file is incomplete. Empty: it is complete.
   std::string log_error{};
   // The best epoch before this run was resumed, if its checkpoint was damaged or gone everywhere: `best` then holds the
@@ -169,17 +189,17 @@ struct TrainingResult {
 
 class Trainer {
  public:
-  // The model must be initialized on the devices, and the optimizer must have its parameters. `test` may be null.
+  // Places the model if nobody did. The optimizer must have its parameters. `test` may be null.
   Trainer(Module& module, Optimizer& optimizer, std::shared_ptr<const Dataset> train,
-          std::shared_ptr<const Dataset> test, TrainerOptions options);
-  // Trainer trainer(net, sgd, Circle(), Circle(), {.devices = devices});
-  // Trainer trainer(net, sgd, Circle(), nullptr, {.devices = devices});
+          std::shared_ptr<const Dataset> test, TrainerOptions options = {});
+  // Trainer trainer(net, sgd, Circle(), Circle());
+  // Trainer trainer(net, sgd, Circle(), nullptr, {.epochs = 5});
   template <std::derived_from<Dataset> Train, std::derived_from<Dataset> Test>
-  Trainer(Module& module, Optimizer& optimizer, Train train, Test test, TrainerOptions options)
+  Trainer(Module& module, Optimizer& optimizer, Train train, Test test, TrainerOptions options = {})
       : Trainer(module, optimizer, std::make_shared<const Train>(std::move(train)),
                 std::make_shared<const Test>(std::move(test)), std::move(options)) {}
   template <std::derived_from<Dataset> Train>
-  Trainer(Module& module, Optimizer& optimizer, Train train, std::nullptr_t, TrainerOptions options)
+  Trainer(Module& module, Optimizer& optimizer, Train train, std::nullptr_t, TrainerOptions options = {})
       : Trainer(module, optimizer, std::make_shared<const Train>(std::move(train)), std::shared_ptr<const Dataset>(),
                 std::move(options)) {}
   ~Trainer();
@@ -236,8 +256,9 @@ class Trainer {
  private:
   struct PendingLoss {
     StepReport report;
-    // One for each micro-batch: its share of the step, and its mean loss over all ranks.
-    std::vector<std::pair<double, Tensor>> losses;
+    // One for each micro-batch: its share of the step, and its mean loss over all ranks, followed by those of
+    // BatchOutputs::log.
+    std::vector<std::pair<double, std::vector<Tensor>>> losses;
     Array learned;      // written after the backward pass of several processes
     Tensor stopped;     // the number of processes that were asked to stop
     Tensor loss_scale;  // with f16
@@ -249,16 +270,18 @@ class Trainer {
   double weight_of(const Example& batch) const;
   void run_step(std::span<Example> step);
   void run_micro_batch(Example& batch, std::int64_t samples, double share, bool last);
-  // Forward and backward; the micro-batch has `share` of the step's loss. Returns the mean loss.
-  Tensor learn(std::span<const Tensor> parts, double share, bool sync);
+  // Forward and backward; the micro-batch has `share` of the step's loss. Returns the mean loss and
+  // the other scalars to report.
+  std::vector<Tensor> learn(std::span<const Tensor> parts, double share, bool sync);
   BatchOutputs outputs_of(std::span<const Tensor> parts) const;
   void update();
   // Whether the learning rate is the optimizer's own, which callbacks may change.
   bool keeps_learning_rate() const;
   void schedule_learning_rate();
   void check_test_labels() const;
+  Example first_of(const Dataset& data) const;
   // learn() and update(), recorded and repeated where possible.
-  Tensor recorded_step(std::span<const Tensor> parts);
+  std::vector<Tensor> recorded_step(std::span<const Tensor> parts);
   bool records() const;
   bool on_gpu() const;
   void finish_step(std::int64_t batches);
@@ -270,6 +293,7 @@ class Trainer {
   std::filesystem::path best_folder() const { return options_.save_folder / "best"; }
   void save_best() { save(best_folder(), 1); }
   void settle_best();
+  BestEpoch best_of_run() const;
   std::int64_t epoch_in_best(bool& missing, std::int64_t& lost) const;
   void share(CheckpointContents& checkpoint) const;
   void abandon_step();
@@ -281,7 +305,7 @@ class Trainer {
   std::int64_t steps_of(std::int64_t batches) const {
     return (batches + options_.accumulate - 1) / options_.accumulate;
   }
-  Communicator& ranks() const { return *options_.communicator; }
+  Communicator& ranks() const { return **options_.communicator; }
   int rank() const { return ranks().rank(); }
   DataLoaderOptions rows_of_rank(DataLoaderOptions options) const;
   Recipe make_recipe() const;
@@ -304,6 +328,8 @@ class Trainer {
   std::vector<bool> recorded_trainable_;  // for each parameter: whether recorded_ trains it
   DataLoader loader_;
   TrainingPosition position_;
+  std::vector<std::string> log_names_;  // of BatchOutputs::log; known after the first batch
+  bool log_known_ = false;
   PendingLoss current_;  // the step that is being described
   std::deque<PendingLoss> pending_;
   std::unique_ptr<RateMeter> rate_;

@@ -36,6 +36,7 @@ nlohmann::ordered_json epoch_event(const EpochReport& report) {
       event["metrics"][m.name] = m.table;
     }
   }
+  for (const auto& [name, mean] : report.log) event["log"][name] = mean;
   return event;
 }
 
@@ -81,6 +82,7 @@ void TrainingLog::step(const StepReport& r) {
       {"loss", r.loss},     {"lr", r.learning_rate}, {"images_per_second", r.images_per_second},
       {"shares", r.shares}, {"samples", r.samples},  {"seconds", r.seconds}};
   if (r.loss_scale) event["loss_scale"] = *r.loss_scale;
+  for (const auto& [name, value] : r.log) event["log"][name] = value;
   write(event);
 }
 

@@ -259,16 +259,146 @@ TEST_F(BasisTest, Masks) {
   EXPECT_ERROR(var(right), fmt::format("var: input is [2, 3] u8 on {0}, expected a floating type", device_.name()));
 }
 
-// f64, in which they would be computed, rounds numbers beyond 2^53.
-TEST_F(BasisTest, IntegersHaveNoReductions) {
-  const Tensor labels = ids({1, 2}, {2, 1});
-  EXPECT_ANY_THROW(sum(labels));
-  EXPECT_ANY_THROW(sum(labels, 0));
-  EXPECT_ANY_THROW(cumsum(labels, 0));
-  EXPECT_ANY_THROW(argmax(labels, 0));
-  EXPECT_ANY_THROW(argmin(labels, 0));
-  EXPECT_ANY_THROW(amax(labels, 0));
-  EXPECT_ANY_THROW(max(labels, 0));
+// f64 rounds numbers beyond 2^53.
+TEST_F(BasisTest, IntegersAreReducedExactly) {
+  using Integers = std::vector<std::int64_t>;
+  const auto found = [](const Tensor& x) { return x.to_vector<std::int64_t>(); };
+  const std::int64_t large = (std::int64_t{1} << 53) + 1, least = std::numeric_limits<std::int64_t>::min();
+  const Tensor x = ids({large, 2, -large, large + 1, least, 5}, {2, 3});
+  EXPECT_EQ(found(sum(x.narrow(1, 0, 2))), Integers{large + 3 + least + large});
+  EXPECT_EQ(sum(x).shape(), (Shape{1}));
+  EXPECT_EQ(found(sum(x, 0)), (Integers{2 * large + 1, 2 + least, 5 - large}));
+  EXPECT_EQ(found(sum_to(x.narrow(1, 0, 1), {1, 1})), Integers{2 * large + 1});
+  EXPECT_EQ(found(cumsum(x, 1)), (Integers{large, large + 2, 2, large + 1, large + 1 + least, large + 6 + least}));
+  EXPECT_EQ(found(amax(x, 1)), (Integers{large, large + 1}));
+  EXPECT_EQ(found(amin(x, 1)), (Integers{-large, least}));
+  EXPECT_EQ(found(max(x)), Integers{large + 1});
+  EXPECT_EQ(found(min(x)), Integers{least});
+  EXPECT_EQ(found(max(x, 0).values), (Integers{large + 1, 2, 5}));
+  EXPECT_EQ(found(min(x, 0).indices), (Integers{0, 1, 0}));
+  EXPECT_EQ(found(argmax(x)), Integers{3});
+  EXPECT_EQ(found(argmin(x, 1)), (Integers{2, 1}));
+  EXPECT_EQ(found(sort(x, 1).values), (Integers{-large, 2, large, least, 5, large + 1}));
+  EXPECT_EQ(found(argsort(x, 1, true)), (Integers{0, 1, 2, 0, 2, 1}));
+  EXPECT_EQ(found(topk(x, 1, 1, false).values), (Integers{-large, least}));
+  EXPECT_EQ(found(median(x, 1).values), (Integers{2, 5}));
+  EXPECT_EQ(found(prod(x.narrow(1, 1, 1), 0)), Integers{0});
+  EXPECT_EQ(prod(eq(x, 2), 1).dtype(), DType::i64);
+  EXPECT_EQ(found(cumprod(ids({2, 3, 4}, {3}), 0)), (Integers{2, 6, 24}));
+  EXPECT_EQ(found(div(ids({7, -7}, {2}), 2, {.rounding_mode = Rounding::floor})), (Integers{3, -4}));
+  EXPECT_EQ(found(remainder(ids({7, -7}, {2}), ids({4}, {1}))), (Integers{3, 1}));
+  EXPECT_EQ(found(floor(x)), found(x));
+  EXPECT_ERROR(found(div(x, ids({0}, {1}), {.rounding_mode = Rounding::trunc})), "element 0 of the divisor is 0");
+  EXPECT_ERROR(remainder(x, 0), fmt::format("remainder: [2, 3] i64 on {} by 0", device_.name()));
+  EXPECT_ERROR(div(x, x), "divide: inputs are i64, expected a floating type");
+}
+
+TEST_F(BasisTest, NumbersThatAreNotFinite) {
+  const Tensor x = tensor({kNan, kInfinity, -kInfinity, 2}, {4});
+  EXPECT_EQ(values(isnan(x)), (Doubles{1, 0, 0, 0}));
+  EXPECT_EQ(values(isinf(x)), (Doubles{0, 1, 1, 0}));
+  EXPECT_EQ(values(isfinite(x)), (Doubles{0, 0, 0, 1}));
+  EXPECT_EQ(values(isfinite(ids({3}, {1}))), Doubles{1});
+  EXPECT_EQ(values(isnan(ids({3}, {1}))), Doubles{0});
+  const double most = std::numeric_limits<float>::max();
+  EXPECT_EQ(values(nan_to_num(x)), (Doubles{0, most, -most, 2}));
+  EXPECT_EQ(values(nan_to_num(x, 1, 2, 3)), (Doubles{1, 2, 3, 2}));
+  const Tensor half = tensor({kNan, kInfinity, -kInfinity, 2}, {4}, DType::f16);
+  EXPECT_EQ(values(nan_to_num(half)), (Doubles{0, 65504, -65504, 2}));
+  for (double y : values(clamp(tensor({1, 2}, {2}), tensor({kNan}, {1}), {}))) EXPECT_NE(y, y);
+  EXPECT_ERROR(clamp(x, Tensor(), Tensor()), "clamp: expected min, max, or both, found neither");
+  EXPECT_ERROR(masked_fill(x, isnan(x), x), "masked_fill: the value is [4], expected one element");
+}
+
+TEST_F(BasisTest, SizesThatDependOnData) {
+  const Tensor x = tensor({3, 0, kNan, 3, -1, 0}, {2, 3});
+  EXPECT_EQ(values(masked_select(x, gt(x, -2))), (Doubles{3, 0, 3, -1, 0}));
+  EXPECT_EQ(values(masked_select(tensor({1, 2}, {2}), tensor({1, 0}, {2, 1}, DType::u8))), (Doubles{1, 2}));
+  EXPECT_EQ(masked_select(x, gt(x, 9)).shape(), Shape{0});
+  EXPECT_EQ(values(nonzero(x)), (Doubles{0, 0, 0, 2, 1, 0, 1, 1}));
+  EXPECT_EQ(nonzero(x).shape(), (Shape{4, 2}));
+  EXPECT_EQ(nonzero(tensor({5}, {})).shape(), (Shape{1, 0}));
+  const auto [found, inverse, counts] = unique(ids({7, 2, 7, -3, 2, 7}, {2, 3}));
+  EXPECT_EQ(values(found), (Doubles{-3, 2, 7}));
+  EXPECT_EQ(values(inverse), (Doubles{2, 1, 2, 0, 1, 2}));
+  EXPECT_EQ(inverse.shape(), (Shape{2, 3}));
+  EXPECT_EQ(values(counts), (Doubles{1, 2, 3}));
+  EXPECT_EQ(unique(tensor({kNan, 1, kNan}, {3})).counts.numel(), 3);
+  EXPECT_EQ(values(bincount(ids({1, 3, 1}, {3}))), (Doubles{0, 2, 0, 1}));
+  EXPECT_EQ(bincount(ids({1}, {1}), {}, 5).shape(), Shape{5});
+  EXPECT_EQ(bincount(ids({1}, {1})).dtype(), DType::i64);
+  EXPECT_EQ(values(bincount(ids({1, 0, 1}, {3}), tensor({0.5, 2, 1}, {3}))), (Doubles{2, 1.5}));
+  EXPECT_EQ(values(repeat_interleave(ids({5, 6, 7}, {3}), ids({2, 0, 1}, {3}), 0)), (Doubles{5, 5, 7}));
+  EXPECT_ERROR(masked_select(x, x), "masked_select: the mask is [2, 3] f32");
+  EXPECT_ERROR(bincount(ids({-1}, {1})), "bincount: found -1, expected no negative number");
+  EXPECT_ERROR(bincount(x), "bincount: the input is [2, 3] f32");
+  EXPECT_ERROR(repeat_interleave(x, ids({1}, {1}), 0), "expected i64 [2], one for each element of axis 0");
+}
+
+TEST_F(BasisTest, OtherOrders) {
+  const Tensor x = counting({2, 3});
+  EXPECT_EQ(values(flip(x, {0, 1})), (Doubles{5, 4, 3, 2, 1, 0}));
+  EXPECT_EQ(values(flip(x, -1)), (Doubles{2, 1, 0, 5, 4, 3}));
+  EXPECT_EQ(values(roll(x, 1)), (Doubles{5, 0, 1, 2, 3, 4}));
+  EXPECT_EQ(values(roll(x, -4, 1)), (Doubles{1, 2, 0, 4, 5, 3}));
+  EXPECT_EQ(values(repeat(counting({2}), {2, 2})), (Doubles{0, 1, 0, 1, 0, 1, 0, 1}));
+  EXPECT_EQ(repeat(x, {4, 1, 0}).shape(), (Shape{4, 2, 0}));
+  EXPECT_EQ(values(repeat_interleave(x, 2)), (Doubles{0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5}));
+  EXPECT_EQ(values(repeat_interleave(ids({4, 5}, {2}), 2, 0)), (Doubles{4, 4, 5, 5}));
+  EXPECT_EQ(movedim(counting({2, 3, 4}), {0, 1}, {-1, 0}).shape(), (Shape{3, 4, 2}));
+  EXPECT_EQ(values(linspace(-1, 1, 5, {.device = device_})), (Doubles{-1, -0.5, 0, 0.5, 1}));
+  EXPECT_EQ(values(linspace(0, 10, 4, {.dtype = DType::i64, .device = device_})), (Doubles{0, 3, 6, 10}));
+  EXPECT_EQ(linspace(0.1, 0.7, 7, {.dtype = DType::f64}).to_vector<double>().back(), 0.7);
+  EXPECT_EQ(values(linspace(3, 5, 1, {.device = device_})), Doubles{3});
+  const auto grid = meshgrid({counting({2}), counting({3})}, GridIndexing::xy);
+  EXPECT_EQ(values(grid[0]), (Doubles{0, 1, 0, 1, 0, 1}));
+  EXPECT_EQ(grid[1].shape(), (Shape{3, 2}));
+  EXPECT_ERROR(repeat(x, {2}), "repeat: 1 numbers for [2, 3], expected one for each axis");
+  EXPECT_ERROR(flip(x, {0, -2}), "flip: axis -2 is named twice");
+  EXPECT_ERROR(roll(x, {1}, {0, 1}), "roll: 1 shifts and 2 axes");
+  EXPECT_ERROR(meshgrid({x}), "meshgrid: a tensor is [2, 3], expected at most one axis");
+}
+
+TEST_F(BasisTest, EinsumReadsItsEquation) {
+  const Tensor x = counting({2, 3}), y = counting({3, 2});
+  EXPECT_EQ(values(einsum("ij,jk", {x, y})), (Doubles{10, 13, 28, 40}));
+  EXPECT_EQ(values(einsum("ba", {x})), (Doubles{0, 3, 1, 4, 2, 5}));
+  EXPECT_EQ(values(einsum("ij->", {x})), Doubles{15});
+  EXPECT_EQ(values(einsum("ii->i", {counting({3, 3})})), (Doubles{0, 4, 8}));
+  EXPECT_EQ(values(einsum("ii", {counting({3, 3})})), Doubles{12});
+  EXPECT_EQ(einsum("...ab,...bc->...ac", {counting({4, 2, 3}), y}).shape(), (Shape{4, 2, 2}));
+  EXPECT_EQ(values(einsum("ij,ij->i", {x, counting({2, 1})})), (Doubles{0, 12}));
+  EXPECT_ERROR(einsum("ij,jk", {x}), "einsum: \"ij,jk\" has 2 operands, found 1");
+  EXPECT_ERROR(einsum("ijk", {x}), "einsum: \"ijk\" has 3 letters for operand 0, [2, 3]");
+  EXPECT_ERROR(einsum("ij,ij", {x, y}), "einsum: \"ij,ij\" has one axis of 2 and 3 elements");
+  EXPECT_ERROR(einsum("ij->k", {x}), "has a letter in the result that no operand has");
+  EXPECT_ERROR(einsum("i1", {x}), "has '1', expected letters");
+  EXPECT_ERROR(einsum("ii", {x}), "takes a diagonal of [2, 3], expected equal extents");
+}
+
+// Of several at one place the last one stays, and it alone gets a gradient.
+TEST_F(BasisTest, ScatterOverwrites) {
+  Tensor x = as_leaf(counting({2, 3})), src = as_leaf(tensor({10, 20, 30, 40, 50, 60}, {2, 3}));
+  const Tensor y = scatter(x, 1, ids({2, 2, 0, 1, 1, 1}, {2, 3}), src);
+  EXPECT_EQ(values(y), (Doubles{30, 1, 20, 3, 60, 5}));
+  sum(y * tensor({1, 2, 3, 4, 5, 6}, {2, 3})).backward();
+  EXPECT_EQ(values(x.grad()), (Doubles{0, 2, 0, 4, 0, 6}));
+  EXPECT_EQ(values(src.grad()), (Doubles{0, 3, 1, 0, 0, 5}));
+  EXPECT_EQ(values(scatter(x, 0, ids({1}, {1, 1}), src)), (Doubles{0, 1, 2, 10, 4, 5}));
+  EXPECT_EQ(values(scatter(ids({1, 2, 3}, {3}), 0, ids({1}, {1}), 9)), (Doubles{1, 9, 3}));
+  EXPECT_EQ(values(gather(x, 1, ids({2, 0, 1, 1}, {1, 4}))), (Doubles{2, 0, 1, 1}));
+  EXPECT_ERROR(gather(x, 1, ids({0, 0, 0}, {3, 1})),
+               "gather: the index is [3, 1], expected, except on axis 1, at most [2, 3]");
+  EXPECT_ERROR(values(scatter(x, 1, ids({3}, {1, 1}), src)), "index: 3 at place 0 is outside [0, 3)");
+  EXPECT_ERROR(index_add(x, 0, ids({0}, {1}), src), "index_add: the source is [2, 3], expected [1, 3]");
+}
+
+TEST_F(BasisTest, MedianOfNan) {
+  const auto [middle, at] = median(tensor({3, kNan, 1, 4, 2, 9}, {2, 3}), 1);
+  EXPECT_NE(values(middle)[0], values(middle)[0]);
+  EXPECT_EQ(values(at), (Doubles{1, 0}));
+  EXPECT_EQ(values(median(tensor({4, 1, 3, 2}, {4}))), Doubles{2});
+  EXPECT_EQ(median(tensor({4, 1}, {2, 1}), 0, true).values.shape(), (Shape{1, 1}));
 }
 
 // The variance of a half type may be too large for it, or too small.

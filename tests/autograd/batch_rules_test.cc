@@ -147,8 +147,8 @@ TEST_F(BatchRulesTest, AReplicatedLeafHasItsGradientOnAllDevices) {
 // Its gradient has a part for every shard.
 TEST_F(BatchRulesTest, AFunctionSeesZerosForShardsWithoutInfluence) {
   struct Twice : Function {
-    std::vector<Tensor> forward(std::span<const Tensor> in) override { return {in[0] * 2}; }
-    std::vector<Tensor> backward(std::span<const Tensor> dy) override { return {dy[0] * 2}; }
+    Tensor forward(const Tensor& x) { return x * 2; }
+    Tensor backward(const Tensor& dy) { return dy * 2; }
   };
   Tensor x = as_leaf(cut(numbers({4, 1}), {2, 2}));
   bool first = true;
@@ -162,27 +162,27 @@ TEST_F(BatchRulesTest, AFunctionIsCalledOnce) {
   static int forwards, backwards;
   struct Cubed : Function {
     SavedTensor x;
-    std::vector<Tensor> forward(std::span<const Tensor> in) override {
+    std::tuple<Tensor, Tensor> forward(const Tensor& a, const Tensor& w) {
       ++forwards;
-      EXPECT_EQ(in[0].shape(), (Shape{7, 1}));
-      EXPECT_EQ(in[1].shape(), (Shape{1}));
-      x = in[0];
-      return {in[0] * in[0] * in[0], in[0] + in[1]};
+      EXPECT_EQ(a.shape(), (Shape{7, 1}));
+      EXPECT_EQ(w.shape(), (Shape{1}));
+      x = a;
+      return {a * a * a, a + w};
     }
-    std::vector<Tensor> backward(std::span<const Tensor> dy) override {
+    std::tuple<Tensor, Tensor> backward(const Tensor& da, const Tensor& dsum) {
       ++backwards;
-      EXPECT_EQ(dy[0].shape(), (Shape{7, 1}));
-      EXPECT_EQ(dy[1].shape(), (Shape{7, 1}));
-      return {x.get("Cubed") * x.get("Cubed") * dy[0] * 3 + dy[1], sum_to(dy[1], {1})};
+      EXPECT_EQ(da.shape(), (Shape{7, 1}));
+      EXPECT_EQ(dsum.shape(), (Shape{7, 1}));
+      return {x.get() * x.get() * da * 3 + dsum, sum_to(dsum, {1})};
     }
   };
   for (const std::vector<std::int64_t>& rows : {std::vector<std::int64_t>{2, 2, 2, 1}, {7}}) {
     forwards = backwards = 0;
     Tensor x = as_leaf(cut(numbers({7, 1}), rows)), w = as_leaf(replicated(numbers({1})));
-    const auto y = apply_function(std::make_shared<Cubed>(), std::array{x, w});
-    EXPECT_EQ(values(y[0]), (Numbers{1, 8, 27, 64, 125, 216, 343}));
-    EXPECT_EQ(y[0]->parts.size(), rows.size());
-    sum(y[0] + y[1] * 2).backward();
+    const auto [cubes, sums] = apply<Cubed>(x, w);
+    EXPECT_EQ(values(cubes), (Numbers{1, 8, 27, 64, 125, 216, 343}));
+    EXPECT_EQ(cubes->parts.size(), rows.size());
+    sum(cubes + sums * 2).backward();
     EXPECT_EQ(values(x.grad()), (Numbers{5, 14, 29, 50, 77, 110, 149}));
     EXPECT_EQ(values(w.grad()), Numbers{14});
     EXPECT_EQ(forwards, 1);
@@ -194,13 +194,12 @@ TEST_F(BatchRulesTest, AFunctionIsCalledOnce) {
 struct PlusRow : Function {
   bool sums = true;
   Shape shape;
-  std::vector<Tensor> forward(std::span<const Tensor> in) override {
-    shape = in[1].shape();
-    return {in[0] + in[1]};
+  Tensor forward(const Tensor& x, const Tensor& row, bool right) {
+    sums = right;
+    shape = row.shape();
+    return x + row;
   }
-  std::vector<Tensor> backward(std::span<const Tensor> dy) override {
-    return {dy[0], sums ? sum_to(dy[0], shape) : dy[0]};
-  }
+  std::pair<Tensor, Tensor> backward(const Tensor& dy) { return {dy, sums ? sum_to(dy, shape) : dy}; }
 };
 
 TEST_F(BatchRulesTest, ARowMayHaveOneSampleOrSeveral) {
@@ -208,7 +207,7 @@ TEST_F(BatchRulesTest, ARowMayHaveOneSampleOrSeveral) {
   for (const std::vector<std::int64_t>& rows : {std::vector<std::int64_t>{1}, {1, 0}, {2, 1}}) {
     const std::int64_t n = rows[0] + (rows.size() > 1 ? rows[1] : 0);
     Tensor x = as_leaf(cut(numbers({n, 2}), rows)), w = as_leaf(replicated(numbers({1, 2})));
-    sum(apply<PlusRow>(x, w) * 3).backward();
+    sum(apply<PlusRow>(x, w, true) * 3).backward();
     EXPECT_EQ(values(w.grad()), Numbers(2, 3.0 * static_cast<double>(n)));
     EXPECT_EQ(w.grad()->kind, Kind::replicated);
     EXPECT_EQ(values(x.grad()), Numbers(static_cast<std::size_t>(2 * n), 3.0));
@@ -217,11 +216,9 @@ TEST_F(BatchRulesTest, ARowMayHaveOneSampleOrSeveral) {
 
 TEST_F(BatchRulesTest, AWrongGradientNamesItsKind) {
   const Tensor x = as_leaf(cut(numbers({4, 2}), {2, 2}));
-  auto function = std::make_shared<PlusRow>();
-  function->sums = false;
   // It is not summed over the shards.
   const Tensor in[] = {x, as_leaf(replicated(numbers({1, 2})))};
-  EXPECT_ERROR(sum(apply_function(function, in)[0]).backward(),
+  EXPECT_ERROR(sum(apply<PlusRow>(in[0], in[1], false)).backward(),
                "PlusRow: the gradient of input 1 is [4, 2] f32 on " + describe_devices(x.devices()) +
                    ", cut over the batch on axis 0, expected [1, 2] f32 on " + describe_devices(in[1].devices()) +
                    ", replicated");

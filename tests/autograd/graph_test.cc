@@ -266,30 +266,30 @@ TEST_F(GraphTest, AFailedTaskSurfacesWhereItsGradientIsRead) {
 
 struct Square : Function {
   Tensor x;
-  std::vector<Tensor> forward(std::span<const Tensor> in) override {
+  Tensor forward(const Tensor& in) {
     EXPECT_FALSE(grad_enabled());
-    x = in[0];
-    return {x * x};
+    x = in;
+    return x * x;
   }
-  std::vector<Tensor> backward(std::span<const Tensor> dy) override { return {x * dy[0] * 2}; }
+  Tensor backward(const Tensor& dy) { return x * dy * 2; }
 };
 
 // (a + b, a - b)
 struct SumAndDifference : Function {
-  std::vector<Tensor> forward(std::span<const Tensor> in) override { return {in[0] + in[1], in[0] - in[1]}; }
-  std::vector<Tensor> backward(std::span<const Tensor> dy) override {
+  std::vector<Tensor> forward(std::span<const Tensor> in) { return {in[0] + in[1], in[0] - in[1]}; }
+  std::vector<Tensor> backward(std::span<const Tensor> dy) {
     EXPECT_FALSE(dy[0].defined());
     return {dy[1], -dy[1]};
   }
 };
 
 struct Forgetful : Square {
-  std::vector<Tensor> backward(std::span<const Tensor>) override { return {}; }
+  std::vector<Tensor> backward(const Tensor&) { return {}; }
 };
 
 struct Identity : Function {
-  std::vector<Tensor> forward(std::span<const Tensor> in) override { return {in[0]}; }
-  std::vector<Tensor> backward(std::span<const Tensor> dy) override { return {dy[0]}; }
+  Tensor forward(const Tensor& x) { return x; }
+  Tensor backward(const Tensor& dy) { return dy; }
 };
 
 TEST_F(GraphTest, UsersMayAddFunctions) {
@@ -299,8 +299,7 @@ TEST_F(GraphTest, UsersMayAddFunctions) {
 }
 
 TEST_F(GraphTest, OutputsWithoutInfluenceHaveNoGradient) {
-  Tensor in[] = {leaf({1, 2}), leaf({3, 4})};
-  std::vector<Tensor> out = apply_function(std::make_shared<SumAndDifference>(), in);
+  const std::vector<Tensor> in{leaf({1, 2}), leaf({3, 4})}, out = apply<SumAndDifference>(in);
   sum(out[1] * 3).backward();
   EXPECT_EQ(values(in[0].grad()), (Numbers{3, 3}));
   EXPECT_EQ(values(in[1].grad()), (Numbers{-3, -3}));
@@ -321,17 +320,20 @@ TEST_F(GraphTest, AFunctionHasToReturnAGradientForEachInput) {
 
 struct Scaled : Function {
   // The gradient of the second input.
-  Tensor gradient;
-  std::vector<Tensor> forward(std::span<const Tensor> in) override { return {in[0] * in[1]}; }
-  std::vector<Tensor> backward(std::span<const Tensor> dy) override { return {dy[0], gradient}; }
+  struct Given {
+    Tensor gradient;
+  } given;
+  Tensor forward(const Tensor& x, const Tensor& by, const Given& second) {
+    given = second;
+    return x * by;
+  }
+  std::array<Tensor, 2> backward(const Tensor& dy) { return {dy, given.gradient}; }
 };
 
 TEST_F(GraphTest, AFunctionsGradientsHaveToBeLikeItsInputs) {
   auto run = [&](const Tensor& gradient) {
     Tensor in[] = {leaf({1, 2, 3}), leaf({4})};
-    auto scaled = std::make_shared<Scaled>();
-    scaled->gradient = gradient;
-    sum(apply_function(scaled, in)[0]).backward();
+    sum(apply<Scaled>(in[0], in[1], Scaled::Given{gradient})).backward();
     return in[1].grad();
   };
   const std::string expected = ", whole, expected " + leaf({4}).describe() + ", whole";

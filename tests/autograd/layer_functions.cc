@@ -47,6 +47,62 @@ std::vector<Differentiable> sliding_windows() {
          if (r.integer(0, 1)) p.inputs.pop_back();
          return p;
        }},
+      of_image("Curves",
+               [](const Tensor& x) {
+                 return mish(x * 3) + softsign(x) + logsigmoid(x * 2) + tanhshrink(x * 2) + softmin(x, 1) +
+                        glu(cat({x, x * 2}, 1), 1);
+               }),
+      of_image("Limits",
+               [](const Tensor& x) {
+                 return hardtanh(x, -0.5, 0.75) + relu6(x) + hardsigmoid(x) + hardswish(x) + softshrink(x, 0.25);
+               }),
+      of_image("Prelu",
+               [](const Tensor& x) {
+                 return prelu(x, mean(x, {0, 2, 3})) + selu(x) + celu(x, 0.7) + prelu(x, mean(x));
+               }),
+      of_image("PadOfItself",
+               [](const Tensor& x) {
+                 return pad(pad(x, {1, 2, 0, 1}, PadMode::reflect), {0, 2, 1, 0}, PadMode::circular) +
+                        sum(pad(x, {4, 1}, PadMode::replicate) * 0.5);
+               }),
+      of_image("DilatedMaxPool",
+               [](const Tensor& x) {
+                 const Pool2dOptions options{.kernel_size = 2, .stride = 1, .padding = 1, .dilation = 2};
+                 const auto [y, places] = max_pool2d_with_indices(x, options);
+                 return y + take_along_dim(flatten(x, 2), flatten(places, 2), 2).reshape(y.shape());
+               }),
+      of_image("MaxUnpool",
+               [](const Tensor& x) {
+                 const auto [y, places] = max_pool2d_with_indices(x, {.kernel_size = 2});
+                 return max_unpool2d(y * y, places, {x.size(2), x.size(3)});
+               }),
+      of_image("AdaptiveMaxPool",
+               [](const Tensor& x) {
+                 return adaptive_max_pool2d(x, {2, 3});
+               }),
+      {"Conv1dOfOneSize",
+       [](Random& r) {
+         const Conv1dOptions o{.padding = kSame, .dilation = r.integer(1, 2)};
+         return Problem{{{.shape = {2, 2, 7}}, {.shape = {3, 2, r.integer(1, 4)}, .master = true}},
+                        [o](In in) { return conv1d(in[0], in[1], {}, o); }};
+       }},
+      of_image("InstanceNorm", [](const Tensor& x) { return instance_norm(x, {}, {}, 0.1); }),
+      of_image("Unfold",
+               [](const Tensor& x) {
+                 const UnfoldOptions o{.kernel_size = {2, 3}, .padding = 1, .stride = {2, 1}};
+                 return fold(square(unfold(x, o)), {x.size(2), x.size(3)}, o) + sum(unfold(x, {.kernel_size = 2}));
+               }),
+      of_image("PixelShuffle",
+               [](const Tensor& x) {
+                 const Tensor four = cat({x, x * 2, x * x, x}, 1);
+                 return pixel_unshuffle(square(pixel_shuffle(four, 2)), 2);
+               }),
+      of_image("InterpolateBicubic",
+               [](const Tensor& x) {
+                 const Tensor y = interpolate(x, {.scale_factor = 1.7, .mode = Interpolation::bicubic});
+                 return interpolate(y, {.size = {{2, 5}}, .mode = Interpolation::area}) +
+                        interpolate(x, {.size = {{2, 5}}, .mode = Interpolation::bicubic, .align_corners = true});
+               }),
       of_image("AdaptiveAvgPool2d",
                [](const Tensor& x) {
                  return adaptive_avg_pool2d(x, {2, 3}) + adaptive_avg_pool2d(x * x, {1, 1}) +

@@ -20,6 +20,9 @@ Tensor weights_of(std::int64_t count, const Tensor& x) {
   return make_tensor(values, {count}, x.device(), is_half_dtype(x.dtype()) ? DType::f32 : x.dtype());
 }
 
+// In the type of a loss.
+Tensor sum_of(const Tensor& t) { return sum(is_half_dtype(t.dtype()) ? cast(t, DType::f32) : t); }
+
 // Losses of x and a target of its shape, with any of the reductions.
 Differentiable of_pair(std::string name, std::function<Tensor(const Tensor&, const Tensor&, Reduction)> f,
                        double low = -1, double high = 1) {
@@ -90,6 +93,65 @@ std::vector<Differentiable> loss_functions() {
             return kl_div(x, t, {.reduction = r, .log_target = true});
           },
           -2, 0),
+      of_pair(
+          "BinaryCrossEntropyOfProbabilities",
+          [](const Tensor& x, const Tensor& t, Reduction r) {
+            return binary_cross_entropy(sigmoid(x), t, {.reduction = r});
+          },
+          0, 1),
+      of_pair("GaussianNllLoss",
+              [](const Tensor& x, const Tensor& t, Reduction r) {
+                return gaussian_nll_loss(x, t, square(x) + 0.5, {.reduction = r});
+              }),
+      of_pair("PoissonNllLoss", [](const Tensor& x, const Tensor& t,
+                                   Reduction r) { return poisson_nll_loss(x, t, {.full = true, .reduction = r}); }),
+      of_pair("TripletMarginLoss",
+              [](const Tensor& x, const Tensor& t, Reduction r) {
+                return triplet_margin_loss(x, t, x * t, {.margin = 3, .swap = true, .reduction = r});
+              }),
+      of_pair("MarginRankingLoss",
+              [](const Tensor& x, const Tensor& t, Reduction r) {
+                return margin_ranking_loss(x, t * 2, sign(x.detach()), {.margin = 0.2, .reduction = r});
+              }),
+      of_pair("CosineEmbeddingLoss",
+              [](const Tensor& x, const Tensor& t, Reduction r) {
+                const Tensor a = flatten(x, 1), signs = sign(select(a.detach(), 1, 0));
+                return cosine_embedding_loss(a, flatten(t, 1), signs, {.margin = -2, .reduction = r});
+              }),
+      of_pair("HingeEmbeddingLoss",
+              [](const Tensor& x, const Tensor& t, Reduction r) {
+                return hinge_embedding_loss(x, sign(t.detach()), {.reduction = r}) + sum_of(t);
+              }),
+      of_pair("SoftMarginLoss",
+              [](const Tensor& x, const Tensor& t, Reduction r) { return soft_margin_loss(x, t, {.reduction = r}); }),
+      of_pair("MultilabelSoftMarginLoss",
+              [](const Tensor& x, const Tensor& t, Reduction r) {
+                return multilabel_soft_margin_loss(flatten(x, 1), flatten(sigmoid(t), 1), {.reduction = r});
+              }),
+      of_pair("MultilabelMarginLoss",
+              [](const Tensor& x, const Tensor& t, Reduction r) {
+                const Tensor labels = labels_of(x.shape(), x.size(1), x.device(), -1);
+                return multilabel_margin_loss(select(x, 2, 0), select(labels, 2, 0), {.reduction = r}) + sum_of(t);
+              }),
+      of_pair("MultiMarginLoss",
+              [](const Tensor& x, const Tensor& t, Reduction r) {
+                const Tensor labels = labels_of({x.size(0)}, x.size(1), x.device());
+                return multi_margin_loss(select(x, 2, 0), labels,
+                                         {.p = 2, .weight = weights_of(x.size(1), x), .reduction = r}) +
+                       sum_of(t);
+              }),
+      of_pair(
+          "CtcLoss",
+          [](const Tensor& x, const Tensor& t, Reduction r) {
+            const std::int64_t n = x.size(0);
+            const auto all = [&](std::int64_t value) {
+              return Tensor::from(std::vector<std::int64_t>(static_cast<std::size_t>(n), value), {n}).to(x.device());
+            };
+            // [T, N, C]: a label, which a blank or itself follows.
+            const Tensor logits = cat({select(x, 2, 0), select(t, 2, 0), select(x * t, 2, 0)}, 1);
+            const Tensor steps = permute(unflatten(logits, 1, {3, -1}), {1, 0, 2});
+            return ctc_loss(log_softmax(steps), unsqueeze(all(1), 1), all(3), all(1), {.reduction = r});
+          }),
       of_rows("NllLoss",
               [](const Tensor& x, const Tensor& labels, const CrossEntropyOptions& o) {
                 return nll_loss(x, labels, {o.weight, o.ignore_index, o.reduction});

@@ -114,10 +114,9 @@ TEST_F(PyTorchRulesTest, MessagesNameTheFunctionThatWasCalled) {
   const Tensor x = tensor({1, 2}, {2}), i = ids({1, 2}, {2}), three = tensor({1, 2, 3}, {3}), empty = tensor({}, {0});
   EXPECT_ERROR(gt(x, i), "gt: ");
   EXPECT_ERROR(ge(x, three), "ge: shapes ");
-  EXPECT_ERROR(amin(i), "amin: input is [2] i64");
   EXPECT_ERROR(amin(x, 3), "amin: axis 3");
   EXPECT_ERROR(amin(empty), "amin: no elements");
-  EXPECT_ERROR(max(i), "max: input is [2] i64");
+  EXPECT_ERROR(mean(i), "mean: input is [2] i64");
   EXPECT_ERROR(min(empty), "min: no elements");
   EXPECT_ERROR(logsumexp(i, 0), "logsumexp: input is");
   EXPECT_ERROR(logsumexp(x, 2), "logsumexp: axis 2");
@@ -125,11 +124,9 @@ TEST_F(PyTorchRulesTest, MessagesNameTheFunctionThatWasCalled) {
   EXPECT_ERROR(norm(empty, std::numeric_limits<double>::infinity()), "norm: no elements");
   EXPECT_ERROR(any(x, 1), "any: axis 1");
   EXPECT_ERROR(all(x, {0, 0}), "all: axis 0 is named twice");
-  EXPECT_ERROR(argmin(i), "argmin: input is [2] i64");
-  EXPECT_ERROR(max(i, 0), "max: input is [2] i64");
+  EXPECT_ERROR(argmin(empty), "argmin: no elements");
   EXPECT_ERROR(min(empty, 0), "min: no elements");
-  EXPECT_ERROR(sort(i), "sort: input is [2] i64");
-  EXPECT_ERROR(topk(i, 1), "topk: input is [2] i64");
+  EXPECT_ERROR(topk(i, 3), "topk: 3 elements");
   EXPECT_ERROR(logical_and(Tensor(), x), "logical_and: ");
   EXPECT_ERROR(conv1d(tensor({1, 2}, {1, 1, 2}), tensor({1}, {1, 1, 1}), {}, {.groups = 0}), "conv1d: 0 groups");
   EXPECT_ERROR(conv_transpose2d(ids({1}, {1, 1, 1, 1}), ids({1}, {1, 1, 1, 1})), "conv_transpose2d: input is");

@@ -83,7 +83,7 @@ const std::vector<Operation>& operations() {
        [](T x, O, auto) {
          return concatenate(std::array{x, relu(x)});
        }},
-      {"first row", [](T x, O, auto) { return x.narrow(0, 1); }},
+      {"first row", [](T x, O, auto) { return x.narrow(0, 0, 1); }},
       {"total", [](T x, O, auto) { return sum(x); }},
       {"the larger of row", [](T x, O o, auto) { return maximum(x, o.row); }},
       {"where above row", [](T x, O o, auto) { return where(gt(x, o.row), x, o.row * 0.5); }},
@@ -179,6 +179,88 @@ const std::vector<Operation>& operations() {
        [](T x, O o, auto) { return where(logical_and(gt(x, o.row), logical_not(gt(x, 0.5))), x, 0.0); }},
       {"below row or above a half",
        [](T x, O o, auto) { return where(logical_or(lt(x, o.row), gt(x, 0.5)), x, o.row * 2); }},
+      {"whole numbers of it", [](T x, O, auto) { return x + floor(x * 3) * 0.1 + remainder(x, 0.3); }},
+      {"between tensors", [](T x, O o, auto) { return clamp(x, o.row - 1, o.row + 0.5); }},
+      {"angles beside row", [](T x, O o, auto) { return atan2(x, o.row + 2); }},
+      {"without the small ones", [](T x, O o, auto) { return masked_fill(x, lt(x, 0.1), mean(o.row)); }},
+      {"as often as its axes",
+       [](T x, O, auto) {
+         return tile(x, {2, 1, 1});
+       }},
+      {"steps twice", [](T x, O, auto) { return repeat_interleave(x, 2, 1); }},
+      {"samples twice", [](T x, O, auto) { return repeat_interleave(x, 2, 0); }},
+      {"flipped", [](T x, O, auto) { return flip(x, -1); }},
+      {"flipped along axis 0", [](T x, O, auto) { return flip(x, 0); }},
+      {"rolled along axis 1", [](T x, O, auto) { return roll(x, 1, 1); }},
+      {"rolled along axis 0", [](T x, O, auto) { return roll(x, 1, 0); }},
+      {"axis 0 to the end", [](T x, O, auto) { return movedim(x, 0, -1); }},
+      {"products by letters",
+       [](T x, O o, auto) {
+         return einsum("...c,dc->...d", {x, o.matrix});
+       }},
+      {"letters of samples",
+       [](T x, O o, auto) {
+         return einsum("n...c,c->n...", {x, o.row});
+       }},
+      {"letters over samples",
+       [](T x, O, auto) {
+         return einsum("n...,n...->...", {x, x});
+       }},
+      {"normalized", [](T x, O, auto) { return normalize(x, 2, -1); }},
+      {"angles to row", [](T x, O o, auto) { return cosine_similarity(x, o.row, -1); }},
+      {"distances from the matrix", [](T x, O o, auto) { return cdist(x, o.matrix); }},
+      {"overwritten at the largest", [](T x, O, auto) { return scatter(x, -1, argmax(x, -1, true), x * 2); }},
+      {"largest by gather", [](T x, O, auto) { return gather(x, -1, argmax(x, -1, true)); }},
+      {"added to row's places",
+       [](T x, O o, auto) {
+         return index_add(x, -1, numbers_like(o.row, {1, 1, 2, 0}), x, 0.5);
+       }},
+      {"products so far along axis 1", [](T x, O, auto) { return cumprod(x, 1); }},
+      {"products so far along axis 0", [](T x, O, auto) { return cumprod(x, 0); }},
+      {"median of axis 1", [](T x, O, auto) { return median(x, 1).values; }},
+      {"median of all", [](T x, O, auto) { return median(x); }},
+      {"standard deviation and mean",
+       [](T x, O, auto) {
+         const StdMean y = std_mean(x, -1, {.correction = 0, .keepdim = true});
+         return (x - y.mean) / (y.std + 1);
+       }},
+      {"largest place of all", [](T x, O, auto) { return x * cast(max(argsort(x)), DType::f64); }},
+      {"sum of places", [](T x, O, auto) { return x * cast(sum(argsort(x), 0, true), DType::f64) * 0.1; }},
+      {"smallest place along axis 0", [](T x, O, auto) { return x * cast(amin(argsort(x), 0, true), DType::f64); }},
+      {"gated", [](T x, O, auto) { return glu(x); }},
+      {"gated along axis 0", [](T x, O, auto) { return glu(x, 0); }},
+      {"hard limits", [](T x, O, auto) { return hardtanh(x, -0.5, 0.6) + hardswish(x) + softshrink(x, 0.2); }},
+      {"slopes of the row", [](T x, O o, auto) { return prelu(transpose(x, 1, -1), o.row); }},
+      {"mirrored",
+       [](T x, O, auto) {
+         return pad(x, {1, 2}, PadMode::reflect);
+       }},
+      {"around",
+       [](T x, O, auto) {
+         return pad(x, {0, 0, 1, 2}, PadMode::circular);
+       }},
+      {"the largest of windows",
+       [](T x, O, auto) { return max_pool1d(x, {.kernel_size = 2, .stride = 1, .dilation = 2}); }},
+      {"means of windows", [](T x, O, auto) { return adaptive_avg_pool1d(x, 3); }},
+      {"largest of windows that cover it", [](T x, O, auto) { return adaptive_max_pool1d(x, 3); }},
+      {"convolution of one size",
+       [](T x, O o, auto) { return conv1d(x, unsqueeze(narrow(o.matrix, 1, 0, 3), -1), {}, {.padding = kSame}); }},
+      {"convolution of volumes",
+       [](T x, O o, auto) {
+         const Tensor w = o.matrix.reshape({2, 1, 2, 2, 2});
+         return conv3d(x.reshape({-1, 1, 3, 2, 2}), w, {}, {.padding = {1, 0, 1}});
+       }},
+      {"patches", [](T x, O, auto) { return unfold(unsqueeze(x, 1), {.kernel_size = 2, .padding = 1}); }},
+      {"instances", [](T x, O, auto) { return instance_norm(x); }},
+      {"loss of margins", [](T x, O, auto) { return x * triplet_margin_loss(x, tanh(x), x * x, {.swap = true}); }},
+      {"loss of probabilities", [](T x, O, auto) { return x + binary_cross_entropy(sigmoid(x), sigmoid(x * 2)); }},
+      {"loss of several labels",
+       [](T x, O, auto) { return x + multilabel_soft_margin_loss(select(x, 1, 0), sigmoid(select(x, 1, 1))); }},
+      {"ctc loss",
+       [](T x, O, auto) {
+         const Tensor labels = argmax(x, 2), lengths = select(labels, 1, 0) * 0.0 + 2.0;
+         return x * ctc_loss(log_softmax(transpose(x, 0, 1)), labels, lengths + 1.0, lengths);
+       }},
       {"lower triangle", [](T x, O, auto) { return tril(x) + triu(x, 1) * 0.5; }},
   };
   return all;
@@ -309,7 +391,7 @@ TEST_F(RulesTest, ErrorsSayWhatToDo) {
   const Tensor rows = o.x.reshape({4 * kSteps, kChannels});
   EXPECT_ERROR(o.x.reshape({6, 8}), "gather() puts them together, per_shard() computes each shard alone");
   EXPECT_ERROR(matmul(transpose(rows), rows), "and the product would sum over them");
-  EXPECT_ERROR(o.x.narrow(0, 2), "narrow: the samples of [4, 3, 4] f64 on [cpu:0, cpu:1] are on axis 0");
+  EXPECT_ERROR(o.x.narrow(0, 0, 2), "narrow: the samples of [4, 3, 4] f64 on [cpu:0, cpu:1] are on axis 0");
   EXPECT_ERROR(o.x + whole(4).x,
                "is cut over the batch, but [4, 3, 4] f64 on cpu:0 beside it is not: expected extent 1 on its "
                "axis 0, or split_and_load() of both");
@@ -323,6 +405,11 @@ TEST_F(RulesTest, ErrorsSayWhatToDo) {
   EXPECT_ERROR(triu(rows), "and it would leave out some of them");
   EXPECT_ERROR(expand(o.x, {2, 3, 4}), "which cannot be repeated");
   EXPECT_ERROR(matmul(o.x, whole(4).x), "is cut over the batch, but [4, 3, 4] f64 on cpu:0 beside it is not");
+  EXPECT_ERROR(masked_select(o.x, gt(o.x, 0)), "and the size of the result would depend on all of them: gather()");
+  EXPECT_ERROR(nonzero(o.x), "nonzero: the samples of [4, 3, 4] f64");
+  EXPECT_ERROR(unique(o.x), "unique: the samples of [4, 3, 4] f64");
+  EXPECT_ERROR(einsum("nij,nij->j", {o.x, o.x}), "and the product would sum over them");
+  EXPECT_ERROR(flip(o.x, 0), "and it would change their order: gather()");
   EXPECT_ERROR(o.x.to(runtime_.devices()[0]), "is cut over the batch, expected it in one piece: gather() it");
 }
 
@@ -367,8 +454,8 @@ TEST_F(RulesTest, PerShardIsTheWayOut) {
 
 TEST_F(RulesTest, AFailedBackwardLeavesNothing) {
   struct Broken : Function {
-    std::vector<Tensor> forward(std::span<const Tensor> in) override { return {in[0] * 1}; }
-    std::vector<Tensor> backward(std::span<const Tensor>) override { fail("no gradient today"); }
+    Tensor forward(const Tensor& x) { return x * 1; }
+    Tensor backward(const Tensor&) { fail("no gradient today"); }
   };
   Tensor w = as_leaf(make_tensor({1, 2, 3, 4}, {4}, runtime_.devices()[0], DType::f64));
   const Operands o = cut(5, 3, 2);

@@ -41,19 +41,19 @@ TEST_F(TensorFunctions, ReshapeKeepsTheHistory) {
 
 TEST_F(TensorFunctions, NarrowSendsGradientsToItsRows) {
   Tensor x = leaf({1, 2, 3, 4, 5, 6});
-  sum(square(x.reshape({3, 2}).narrow(1, 2))).backward();
+  sum(square(x.reshape({3, 2}).narrow(0, 1, 2))).backward();
   EXPECT_EQ(values(x.grad()), (Numbers{0, 0, 6, 8, 10, 12}));
   x.zero_grad();
   // Overlapping parts add up; an empty one has no influence.
   const Tensor rows = x.reshape({3, 2});
-  (sum(rows.narrow(0, 2)) + sum(rows.narrow(1, 2)) * 10 + sum(rows.narrow(3, 0))).backward();
+  (sum(rows.narrow(0, 0, 2)) + sum(rows.narrow(0, 1, 2)) * 10 + sum(rows.narrow(0, 3, 0))).backward();
   EXPECT_EQ(values(x.grad()), (Numbers{1, 1, 11, 11, 10, 10}));
 }
 
 TEST_F(TensorFunctions, NarrowOfImagesKeepsTheirLayout) {
   for (const Layout layout : {Layout::channels_last, Layout::blocked16}) {
     Tensor x = as_leaf(Tensor(Random(1).floats({3, 16, 2, 2})).to(devices_[0]));
-    sum(square(flatten(x.to(layout).narrow(1, 1), 1))).backward();
+    sum(square(flatten(x.to(layout).narrow(0, 1, 1), 1))).backward();
     Numbers expected = values(x);
     for (std::size_t i = 0; i < expected.size(); ++i) expected[i] = i >= 64 && i < 128 ? 2 * expected[i] : 0;
     EXPECT_EQ(values(x.grad()), expected);
@@ -74,7 +74,8 @@ TEST_F(TensorFunctions, CopiesBetweenDevicesKeepTheHistory) {
 TEST_F(TensorFunctions, CopiesOfHostMemoryKeepTheHistory) {
   Tensor x = Tensor::from<float>({1, 2, 3}, {3}).set_requires_grad(true);
   for (int call = 0; call < 2; ++call) {
-    (sum(square(x.pin(devices_[0]).to(devices_[0]))) + sum(x.narrow(1, 2).to(devices_[1])).to(devices_[0])).backward();
+    (sum(square(x.pin(devices_[0]).to(devices_[0]))) + sum(x.narrow(0, 1, 2).to(devices_[1])).to(devices_[0]))
+        .backward();
   }
   EXPECT_TRUE(x.grad().device().is_host());
   EXPECT_EQ(x.grad().to_vector<float>(), (std::vector<float>{4, 10, 14}));
@@ -88,11 +89,12 @@ TEST_F(TensorFunctions, ALossMayBeCopiedToTheHost) {
 
 TEST_F(TensorFunctions, WhatHasNoHistoryRecordsNone) {
   Tensor x = constant({1, 2}), leaf = this->leaf({1, 2});
-  for (const Tensor& y : {x.reshape({2, 1}), x.narrow(0, 1), x.to(devices_[1]), x.to(Device())}) {
+  for (const Tensor& y : {x.reshape({2, 1}), x.narrow(0, 0, 1), x.to(devices_[1]), x.to(Device())}) {
     EXPECT_FALSE(y.requires_grad());
   }
   NoGradGuard no_grad;
-  for (const Tensor& y : {leaf.reshape({2, 1}), leaf.narrow(0, 1), leaf.to(devices_[1]), leaf.detach().reshape({2})}) {
+  for (const Tensor& y :
+       {leaf.reshape({2, 1}), leaf.narrow(0, 0, 1), leaf.to(devices_[1]), leaf.detach().reshape({2})}) {
     EXPECT_FALSE(y.requires_grad());
   }
 }

@@ -25,18 +25,18 @@ class CpuOptimizer : public ::testing::TestWithParam<DType> {
     }
     return result;
   }
-  std::array<double, 2> sgd(const SgdOptions& args, double scale = 1) {
+  std::array<double, 2> sgd(const SgdRule& args, double scale = 1) {
     return weights(
         [&](Update<View> item, const View& factor) {
           if (args.momentum == 0) item.states[0] = {};
-          cpu_->run(context_, kernels::Update<SgdOptions>{args, {&item, 1}, factor});
+          cpu_->run(context_, kernels::Update<SgdRule>{args, {&item, 1}, factor});
         },
         scale);
   }
-  std::array<double, 2> adam(const AdamOptions& args, double scale = 1) {
+  std::array<double, 2> adam(const AdamRule& args, double scale = 1) {
     return weights(
         [&](const Update<View>& item, const View& factor) {
-          cpu_->run(context_, kernels::Update<AdamOptions>{args, {&item, 1}, factor});
+          cpu_->run(context_, kernels::Update<AdamRule>{args, {&item, 1}, factor});
         },
         scale);
   }
@@ -70,9 +70,9 @@ TEST_P(CpuOptimizer, Adam) {
 }
 
 TEST_P(CpuOptimizer, ScalesGradientsAndNotTheDecay) {
-  SgdOptions args{.lr = 0.1, .momentum = 0.9, .weight_decay = 0.1};
+  SgdRule args{.lr = 0.1, .momentum = 0.9, .weight_decay = 0.1};
   EXPECT_EQ(sgd(args, 0.25), sgd(args));
-  AdamOptions adam_args{.lr = 0.1, .weight_decay = 1};
+  AdamRule adam_args{.lr = 0.1, .weight_decay = 1};
   EXPECT_EQ(adam(adam_args, 0.25), adam(adam_args));
 }
 

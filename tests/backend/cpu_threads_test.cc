@@ -28,12 +28,12 @@ std::vector<ThreadsCase> threads_cases() {
     for (int i = 0; i < 3; ++i) b.run(c, kernels::Copy{in[i], out[i]});
     b.run(c, kernels::Fill{0, out[3]});
     Update<View> item{out[0], in[3], {out[1], out[2]}, {}, out[3]};
-    b.run(c, kernels::Update<AdamOptions>{{.weight_decay = 0.1}, {&item, 1}, {}});
+    b.run(c, kernels::Update<AdamRule>{{.weight_decay = 0.1}, {&item, 1}, {}});
   };
   auto sgd = [](Backend& b, KernelContext& c, Views in, Views out) {
     for (int i = 0; i < 2; ++i) b.run(c, kernels::Copy{in[i], out[i]});
     Update<View> item{out[0], in[2], {out[1]}};
-    b.run(c, kernels::Update<SgdOptions>{{.momentum = 0.9}, {&item, 1}, {}});
+    b.run(c, kernels::Update<SgdRule>{{.momentum = 0.9}, {&item, 1}, {}});
   };
   const TestTensor positive = random.tensor_between(0, 1, large, DType::f32);
   return {

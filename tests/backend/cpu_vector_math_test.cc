@@ -106,6 +106,62 @@ TEST(VectorMath, SineAndCosineOfEveryFloat) {
   }
 }
 
+TEST(VectorMath, Tangent) {
+  for (double high : {1e-30, 0.01, 1.0, 10.0, 1e4, 1e12, 3e38}) {
+    EXPECT_LT(worst_error(-high, high, fast_tan, [](double x) { return std::tan(x); }), 2e-7) << high;
+  }
+  for (float x : {kInfinity, -kInfinity, kNan}) EXPECT_TRUE(std::isnan(fast_tan(x)));
+}
+
+TEST(VectorMath, ErrorFunction) {
+  EXPECT_LT(worst_error(-5, 5, fast_erf, [](double x) { return std::erf(x); }), 1e-7);
+  EXPECT_LT(worst_error(-1e-6, 1e-6, fast_erf, [](double x) { return std::erf(x); }), 1e-7);
+  EXPECT_EQ(fast_erf(kInfinity), 1.f);
+  EXPECT_EQ(fast_erf(-kInfinity), -1.f);
+  EXPECT_TRUE(std::signbit(fast_erf(-0.f)));
+  EXPECT_TRUE(std::isnan(fast_erf(kNan)));
+}
+
+TEST(VectorMath, LogarithmsOfOtherBases) {
+  for (const auto& [low, high] : {std::pair{1e-44, 1e-37}, {0.01, 0.99}, {1.01, 100.0}, {1e30, 3e38}}) {
+    EXPECT_LT(worst_error(low, high, fast_log2, [](double x) { return std::log2(x); }), 1e-7);
+    EXPECT_LT(worst_error(low, high, fast_log10, [](double x) { return std::log10(x); }), 1e-7);
+  }
+  for (int n = -149; n < 128; ++n) EXPECT_EQ(fast_log2(std::ldexp(1.f, n)), static_cast<float>(n));
+  float ten = 1;
+  for (int n = 0; n <= 10; ++n, ten *= 10) EXPECT_EQ(fast_log10(ten), static_cast<float>(n));
+  for (auto* f : {fast_log2, fast_log10}) {
+    EXPECT_EQ(f(0.f), -kInfinity);
+    EXPECT_EQ(f(-0.f), -kInfinity);
+    EXPECT_EQ(f(kInfinity), kInfinity);
+    EXPECT_TRUE(std::isnan(f(-1.f)));
+    EXPECT_TRUE(std::isnan(f(kNan)));
+  }
+}
+
+TEST(VectorMath, AnglesOfPoints) {
+  for (float x : {-1e30f, -3.f, -1.f, -0.3f, 1e-40f, 0.2f, 1.f, 7.f, 1e30f}) {
+    const auto angle = [x](float y) { return fast_atan2(y, x); };
+    for (double high : {1e-30, 1.0, 20.0, 1e30}) {
+      if (x > 0 && high / x < 1e-30) continue;  // f32 has no such angles
+      EXPECT_LT(worst_error(-high, high, angle, [x](double y) { return std::atan2(y, static_cast<double>(x)); }), 1e-7)
+          << x;
+    }
+  }
+  // As C has it.
+  for (float y : {-kInfinity, -3.f, -0.f, 0.f, 0.5f, kInfinity, kNan}) {
+    for (float x : {-kInfinity, -1.f, -0.f, 0.f, 2.f, kInfinity, kNan}) {
+      const float expected = std::atan2(y, x), actual = fast_atan2(y, x);
+      if (std::isnan(expected)) {
+        EXPECT_TRUE(std::isnan(actual)) << y << ", " << x;
+      } else {
+        EXPECT_FLOAT_EQ(actual, expected) << y << ", " << x;
+        EXPECT_EQ(std::signbit(actual), std::signbit(expected)) << y << ", " << x;
+      }
+    }
+  }
+}
+
 TEST(VectorMath, Powers) {
   for (float y : {-40.f, -3.f, -0.5f, 0.3f, 1.f, 2.f, 7.5f, 30.f}) {
     const auto power = [y](float x) { return fast_pow(x, y); };
@@ -143,7 +199,8 @@ TEST(Vectorized, GivesTheSameBitsWithAnyInstructions) {
     auto compute = [&](std::vector<double>& out) {
       vector_loop(0, n, [&](std::int64_t i) {
         out[i] = fast_exp(x[i]) + fast_tanh(x[i]) + normal_cdf(x[i]) + fast_sin(x[i]) + fast_cos(x[i]) +
-                 fast_pow(x[i], 3.f) + fast_expm1(x[i]) + fast_log1p(std::abs(x[i]));
+                 fast_pow(x[i], 3.f) + fast_expm1(x[i]) + fast_log1p(std::abs(x[i])) + fast_tan(x[i]) + fast_erf(x[i]) +
+                 fast_log2(std::abs(x[i])) + fast_log10(std::abs(x[i])) + fast_atan2(x[i], x[n - 1 - i]);
       });
       out[n] = lane_sum(n, [&](std::int64_t i) { return fast_exp(x[i]); });
       out[n + 1] = lane_max(n, [&](std::int64_t i) { return x[i]; });

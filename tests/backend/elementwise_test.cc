@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "tests/backend/kernel_testing.h"
+#include "tests/expect_error.h"
 
 namespace lockstep::testing {
 namespace {
@@ -30,10 +31,20 @@ const std::vector<Unary> kUnary{UnaryOp::negate,
                                 {UnaryOp::softplus, 4, 2},
                                 {UnaryOp::clamp, -0.7, 0.9},
                                 {UnaryOp::clamp, -INFINITY, 0.5},
+                                UnaryOp::floor,
+                                UnaryOp::ceil,
+                                UnaryOp::round,
+                                UnaryOp::trunc,
+                                UnaryOp::expm1,
+                                UnaryOp::log2,
+                                UnaryOp::log10,
+                                UnaryOp::tan,
+                                UnaryOp::erf,
                                 {UnaryOp::pow, 1.7},
                                 {UnaryOp::pow, -2}};
-constexpr std::array kBinary{BinaryOp::add,     BinaryOp::subtract, BinaryOp::multiply, BinaryOp::divide,
-                             BinaryOp::maximum, BinaryOp::minimum,  BinaryOp::pow};
+constexpr std::array kBinary{BinaryOp::add,          BinaryOp::subtract,     BinaryOp::multiply, BinaryOp::divide,
+                             BinaryOp::maximum,      BinaryOp::minimum,      BinaryOp::pow,      BinaryOp::atan2,
+                             BinaryOp::divide_trunc, BinaryOp::divide_floor, BinaryOp::remainder};
 constexpr std::array kCompare{CompareOp::eq, CompareOp::ne, CompareOp::lt, CompareOp::le};
 
 // Long enough for vector loops, with a rest; images in all layouts; a scalar; nothing.
@@ -58,9 +69,10 @@ class ElementwiseTest : public KernelTest {
   // Numbers for which op and its derivative are defined and not small.
   TestTensor operand(const Unary& op, const Shape& shape, Layout layout = Layout::plain) {
     bool positive = op.op == UnaryOp::log || op.op == UnaryOp::sqrt || op.op == UnaryOp::rsqrt ||
-                    op.op == UnaryOp::reciprocal || op.op == UnaryOp::pow;
-    const double low = op.op == UnaryOp::log1p ? -0.9 : positive ? 0.3 : -3;
-    return random_.tensor_between(low, 3, shape, dtype(), layout);
+                    op.op == UnaryOp::reciprocal || op.op == UnaryOp::pow || op.op == UnaryOp::log2 ||
+                    op.op == UnaryOp::log10;
+    const double low = op.op == UnaryOp::log1p ? -0.9 : op.op == UnaryOp::tan ? -1.3 : positive ? 0.3 : -3;
+    return random_.tensor_between(low, op.op == UnaryOp::tan ? 1.3 : 3, shape, dtype(), layout);
   }
 
   // Powers of negative numbers are NaN.
@@ -178,7 +190,7 @@ TEST_P(ElementwiseTest, IntegersAreExact) {
   for (BinaryOp op : kBinary) {
     if (!takes_integers(op)) continue;
     for (const Broadcast& shapes : kBroadcasts) {
-      TestTensor a = random_.integers(-9, 9, shapes.a), b = random_.integers(-9, 9, shapes.b);
+      TestTensor a = random_.integers(-9, 9, shapes.a), b = random_.integers(divides(op) ? 1 : -9, 9, shapes.b);
       for (std::int64_t i = 0; i < shapes.a.numel(); ++i) a.view().as<std::int64_t>()[i] += large;
       expect_same_bits_as_reference({a, b}, {TestTensor(shapes.out, DType::i64)},
                                     [&](Backend& b, KernelContext& c, Views in, Views out) {
@@ -193,6 +205,56 @@ TEST_P(ElementwiseTest, IntegersAreExact) {
                             b.run(c, kernels::Binary{BinaryOp::add, in[0], in[1], out[0]});
                           });
   EXPECT_EQ(sum[0].view().as<std::int64_t>()[1], large + 2);
+}
+
+// The bits of these functions follow from IEEE 754: halves go to the even number, -0.0 stays.
+TEST_P(ElementwiseTest, RoundsToWholeNumbers) {
+  const std::vector<double> x{-2.5, -1.5, -0.5, -0.25, -0.0, 0.25, 0.5, 1.5, 2.5, 7, INFINITY, -INFINITY};
+  const std::pair<UnaryOp, std::vector<double>> cases[] = {
+      {UnaryOp::floor, {-3, -2, -1, -1, -0.0, 0, 0, 1, 2, 7, INFINITY, -INFINITY}},
+      {UnaryOp::ceil, {-2, -1, -0.0, -0.0, -0.0, 1, 1, 2, 3, 7, INFINITY, -INFINITY}},
+      {UnaryOp::round, {-2, -2, -0.0, -0.0, -0.0, 0, 0, 2, 2, 7, INFINITY, -INFINITY}},
+      {UnaryOp::trunc, {-2, -1, -0.0, -0.0, -0.0, 0, 0, 1, 2, 7, INFINITY, -INFINITY}}};
+  for (const auto& [op, expected] : cases) {
+    const Tensors y = run({TestTensor({12}, dtype(), Layout::plain, x)}, {output({12})},
+                          [op = op](Backend& b, KernelContext& c, Views in, Views out) {
+                            b.run(c, kernels::Unary{op, in[0], out[0]});
+                          });
+    EXPECT_TRUE(y[0].same_bits(TestTensor({12}, dtype(), Layout::plain, expected))) << static_cast<int>(op);
+  }
+}
+
+// As Python's // and %, and C's / for trunc. The quotient of 1 and f32's 0.1, rounded, is 10, but 0.1 is more than a
+// tenth.
+TEST_P(ElementwiseTest, DividesToWholeNumbers) {
+  const auto divide = [&](BinaryOp op, DType type, const std::vector<double>& a, const std::vector<double>& b) {
+    const Shape shape{std::ssize(a)};
+    return run({TestTensor(shape, type, Layout::plain, a), TestTensor(shape, type, Layout::plain, b)},
+               {TestTensor(shape, type)}, [op](Backend& k, KernelContext& c, Views in, Views out) {
+                 k.run(c, kernels::Binary{op, in[0], in[1], out[0]});
+               })[0];
+  };
+  const std::vector<double> a{7, -7, 7, -7, 6, -6, 0}, b{3, 3, -3, -3, -3, 3, 5};
+  for (DType type : {dtype(), DType::i64}) {
+    EXPECT_EQ(divide(BinaryOp::divide_trunc, type, a, b).values(), (std::vector<double>{2, -2, -2, 2, -2, -2, 0}));
+    EXPECT_EQ(divide(BinaryOp::divide_floor, type, a, b).values(), (std::vector<double>{2, -3, -3, 2, -2, -2, 0}));
+    EXPECT_EQ(divide(BinaryOp::remainder, type, a, b).values(), (std::vector<double>{1, 2, -2, -1, 0, 0, 0}));
+  }
+  if (dtype() == DType::f32) {
+    EXPECT_EQ(divide(BinaryOp::divide_floor, DType::f32, {1, 4, -1}, {0.1F, 0, 0}).values(),
+              (std::vector<double>{9, INFINITY, -INFINITY}));
+  }
+  // The smallest number is the opposite of none.
+  TestTensor least({1}, DType::i64), minus_one({1}, DType::i64, {-1}), none({1}, DType::i64, {0});
+  *least.view().as<std::int64_t>() = std::numeric_limits<std::int64_t>::min();
+  for (BinaryOp op : {BinaryOp::divide_trunc, BinaryOp::divide_floor, BinaryOp::remainder}) {
+    const Kernel kernel = [op](Backend& k, KernelContext& c, Views in, Views out) {
+      k.run(c, kernels::Binary{op, in[0], in[1], out[0]});
+    };
+    EXPECT_EQ(*run({least, minus_one}, {TestTensor({1}, DType::i64)}, kernel)[0].view().as<std::int64_t>(),
+              op == BinaryOp::remainder ? 0 : std::numeric_limits<std::int64_t>::min());
+    EXPECT_ERROR(run({least, none}, {TestTensor({1}, DType::i64)}, kernel), "divide: element 0 of the divisor is 0");
+  }
 }
 
 // Few different numbers, so that some are equal.

@@ -29,6 +29,26 @@ void scatter_sum(Backend& b, KernelContext& c, Views in, Views out) {
   b.run(c, kernels::ScatterSum{in[0], in[1], out[0]});
 }
 
+// All places get a number first, so that the result has no unknown ones.
+void scatter(Backend& b, KernelContext& c, Views in, Views out) {
+  b.run(c, kernels::Fill{7, out[0]});
+  b.run(c, kernels::Scatter{in[0], in[1], out[0]});
+}
+
+// Few places for many numbers: the last one stays.
+TEST_P(IndexTest, Scatters) {
+  for_each_index([&](const Extents& e, const TestTensor& index) {
+    expect_same_bits_as_reference({input({e.outer, e.n, e.inner}), index}, {output({e.outer, e.m, e.inner})}, scatter);
+  });
+  const TestTensor index({1, 4, 1}, DType::i64, {2, 0, 2, 0});
+  EXPECT_EQ(run({TestTensor({1, 4, 1}, dtype(), {1, 2, 3, 4}), index}, {output({1, 3, 1})}, scatter)[0].values(),
+            (std::vector<double>{4, 7, 3}));
+  EXPECT_EQ(
+      run({TestTensor({1, 4, 1}, DType::i64, {1, 2, 3, 4}), index}, {TestTensor({1, 3, 1}, DType::i64)}, scatter)[0]
+          .values(),
+      (std::vector<double>{4, 7, 3}));
+}
+
 TEST_P(IndexTest, Takes) {
   for_each_index([&](const Extents& e, const TestTensor& index) {
     expect_same_bits_as_reference({input({e.outer, e.m, e.inner}), index}, {output({e.outer, e.n, e.inner})}, take);
@@ -65,6 +85,8 @@ TEST_P(IndexTest, RefusesNumbersThatAreNotThere) {
   EXPECT_ERROR(run({input({1, 4, 3}), TestTensor({1, 1, 1}, DType::i64, {-1})}, {output({1, 1, 3})}, take),
                "index: -1 at place 0 is outside [0, 4)");
   EXPECT_ERROR(run({input({1, 2, 1}), TestTensor({1, 2, 1}, DType::i64, {0, 2})}, {output({1, 2, 1})}, scatter_sum),
+               "index: 2 at place 1 is outside [0, 2)");
+  EXPECT_ERROR(run({input({1, 2, 1}), TestTensor({1, 2, 1}, DType::i64, {0, 2})}, {output({1, 2, 1})}, scatter),
                "index: 2 at place 1 is outside [0, 2)");
 }
 

@@ -45,9 +45,9 @@ class OptimizerTest : public KernelTest {
 };
 
 TEST_P(OptimizerTest, Sgd) {
-  for (const SgdOptions& args : {SgdOptions{.lr = 0.1}, SgdOptions{.lr = 0.1, .weight_decay = 0.01}}) {
+  for (const SgdRule& args : {SgdRule{.lr = 0.1}, SgdRule{.lr = 0.1, .weight_decay = 0.01}}) {
     expect_steps(false, false, false, [&](Backend& b, KernelContext& c, auto items, const View& scale) {
-      b.run(c, kernels::Update<SgdOptions>{args, items, scale});
+      b.run(c, kernels::Update<SgdRule>{args, items, scale});
     });
   }
 }
@@ -55,9 +55,9 @@ TEST_P(OptimizerTest, Sgd) {
 TEST_P(OptimizerTest, SgdWithMomentum) {
   for (bool nesterov : {false, true}) {
     for (bool scale : {false, true}) {
-      SgdOptions args{.lr = 0.05, .momentum = 0.9, .weight_decay = 5e-2, .nesterov = nesterov};
+      SgdRule args{.lr = 0.05, .momentum = 0.9, .weight_decay = 5e-2, .nesterov = nesterov};
       expect_steps(true, false, scale, [&](Backend& b, KernelContext& c, auto items, const View& factor) {
-        b.run(c, kernels::Update<SgdOptions>{args, items, factor});
+        b.run(c, kernels::Update<SgdRule>{args, items, factor});
       });
     }
   }
@@ -66,11 +66,11 @@ TEST_P(OptimizerTest, SgdWithMomentum) {
 TEST_P(OptimizerTest, Adam) {
   for (bool decoupled : {false, true}) {
     for (int steps_before : {0, 1, 999}) {
-      AdamOptions args{.lr = 0.01, .weight_decay = 0.1, .decoupled_weight_decay = decoupled};
+      AdamRule args{.lr = 0.01, .weight_decay = 0.1, .decoupled_weight_decay = decoupled};
       expect_steps(
           true, true, steps_before == 1,
           [&](Backend& b, KernelContext& c, auto items, const View& scale) {
-            b.run(c, kernels::Update<AdamOptions>{args, items, scale});
+            b.run(c, kernels::Update<AdamRule>{args, items, scale});
           },
           steps_before);
     }
@@ -79,9 +79,9 @@ TEST_P(OptimizerTest, Adam) {
 
 TEST_P(OptimizerTest, RMSprop) {
   const Shape shape{10007};
-  for (const RMSpropOptions& rule :
-       {RMSpropOptions{.weight_decay = 0.1}, RMSpropOptions{.eps = 1e-3, .momentum = 0.9},
-        RMSpropOptions{.alpha = 0.9, .centered = true}, RMSpropOptions{.momentum = 0.5, .centered = true}}) {
+  for (const RMSpropRule& rule :
+       {RMSpropRule{.weight_decay = 0.1}, RMSpropRule{.eps = 1e-3, .momentum = 0.9},
+        RMSpropRule{.alpha = 0.9, .centered = true}, RMSpropRule{.momentum = 0.5, .centered = true}}) {
     const std::size_t states = 1 + (rule.centered ? 1U : 0U) + (rule.momentum != 0 ? 1U : 0U);
     // The mean square is above the square of the mean.
     Tensors inputs{input(shape), input(shape), random_.tensor_between(1, 2, shape, dtype())}, outputs{output(shape)};
@@ -94,14 +94,40 @@ TEST_P(OptimizerTest, RMSprop) {
         b.run(c, kernels::Copy{in[2 + k], out[1 + k]});
         update.states[k] = out[1 + k];
       }
-      b.run(c, kernels::Update<RMSpropOptions>{rule, {&update, 1}, {}});
+      b.run(c, kernels::Update<RMSpropRule>{rule, {&update, 1}, {}});
     });
   }
 }
 
+TEST_P(OptimizerTest, OtherRules) {
+  const Shape shape{10007};
+  const auto expect = [&](const auto& rule, std::size_t states, double steps_before) {
+    Tensors inputs{input(shape), input(shape), TestTensor({1}, DType::i64, {steps_before})};
+    Tensors outputs{output(shape), TestTensor({1}, DType::i64)};
+    for (std::size_t k = 0; k < states; ++k) inputs.push_back(random_.tensor_between(0, 1, shape, dtype()));
+    outputs.resize(2 + states, output(shape));
+    expect_matches_reference(inputs, outputs, [&](Backend& b, KernelContext& c, Views in, Views out) {
+      Update<View> update{.weight = out[0], .grad = in[1], .steps = out[1]};
+      b.run(c, kernels::Copy{in[0], out[0]});
+      b.run(c, kernels::Copy{in[2], out[1]});
+      for (std::size_t k = 0; k < states; ++k) {
+        b.run(c, kernels::Copy{in[3 + k], out[2 + k]});
+        update.states[k] = out[2 + k];
+      }
+      b.run(c, kernels::Update<std::remove_cvref_t<decltype(rule)>>{rule, {&update, 1}, {}});
+    });
+  };
+  for (const double steps_before : {0., 3.}) {
+    expect(DampenedSgdRule{.dampening = 0.4, .weight_decay = 0.1}, 1, steps_before);
+    expect(AdamRule{.lr = 0.01, .weight_decay = 0.1, .amsgrad = true}, 3, steps_before);
+    expect(AdagradRule{.lr_decay = 0.3, .weight_decay = 0.1}, 1, steps_before);
+  }
+  expect(AdadeltaRule{.weight_decay = 0.1}, 2, 0);
+}
+
 // As in a recorded step: the same bits as with the learning rate among the arguments.
 TEST_P(OptimizerTest, FindsItsRateInMemory) {
-  const AdamOptions adam{.lr = 0.02, .weight_decay = 0.1, .decoupled_weight_decay = true};
+  const AdamRule adam{.lr = 0.02, .weight_decay = 0.1, .decoupled_weight_decay = true};
   const TestTensor memory({1}, DType::f64, {adam.lr}), steps({1}, DType::i64, {6});
   const Shape shape{777};
   const Tensors inputs{input(shape), input(shape), random_.tensor_between(0, 1, shape, dtype()), memory, steps};
@@ -112,12 +138,12 @@ TEST_P(OptimizerTest, FindsItsRateInMemory) {
                  b.run(c, kernels::Copy{in[4], out[3]});
                  const Update<View> item{out[0], in[1], {out[1], with_adam ? out[2] : View()}, {}, out[3]};
                  const double lr = in_memory ? 99 : adam.lr;
-                 AdamOptions with_moments = adam;
+                 AdamRule with_moments = adam;
                  with_moments.lr = lr;
-                 const SgdOptions sgd{.lr = lr, .momentum = 0.9, .weight_decay = 0.1};
+                 const SgdRule sgd{.lr = lr, .momentum = 0.9, .weight_decay = 0.1};
                  const View rate = in_memory ? in[3] : View();
-                 with_adam ? b.run(c, kernels::Update<AdamOptions>{with_moments, {&item, 1}, {}, rate})
-                           : b.run(c, kernels::Update<SgdOptions>{sgd, {&item, 1}, {}, rate});
+                 with_adam ? b.run(c, kernels::Update<AdamRule>{with_moments, {&item, 1}, {}, rate})
+                           : b.run(c, kernels::Update<SgdRule>{sgd, {&item, 1}, {}, rate});
                });
   };
   for (bool with_adam : {false, true}) {
@@ -176,10 +202,9 @@ TEST_P(OptimizerTest, AFactorBelowZeroLeavesAllAsItIs) {
       b.run(c, kernels::Copy{in[5], out[3]});
       Update<View> item{out[0], in[3], {out[1], adam ? out[2] : View{}}, {}, out[3]};
       if (adam) {
-        b.run(c,
-              kernels::Update<AdamOptions>{{.weight_decay = 0.1, .decoupled_weight_decay = true}, {&item, 1}, in[4]});
+        b.run(c, kernels::Update<AdamRule>{{.weight_decay = 0.1, .decoupled_weight_decay = true}, {&item, 1}, in[4]});
       } else {
-        b.run(c, kernels::Update<SgdOptions>{{.momentum = 0.9, .weight_decay = 0.1}, {&item, 1}, in[4]});
+        b.run(c, kernels::Update<SgdRule>{{.momentum = 0.9, .weight_decay = 0.1}, {&item, 1}, in[4]});
       }
     });
     for (std::size_t i = 0; i < 3; ++i) EXPECT_TRUE(out[i].same_bits(before[i])) << adam << i;
@@ -199,7 +224,7 @@ TEST_P(OptimizerTest, LeavesOutWhatIsNotPresent) {
       b.run(c, kernels::Fill{1, out[i]});
       items.push_back({.weight = out[i], .grad = out[i], .present = in[i]});
     }
-    b.run(c, kernels::Update<SgdOptions>{{.lr = 0.25}, items, {}});
+    b.run(c, kernels::Update<SgdRule>{{.lr = 0.25}, items, {}});
   });
   for (int i = 0; i < kCount; ++i) {
     EXPECT_EQ(out[i].values(), std::vector<double>(1 + i % 5, i % 3 == 1 ? 1 : 0.75)) << i;
@@ -224,7 +249,7 @@ TEST_P(OptimizerTest, AdamCountsTheStepsOfEachTensor) {
       b.run(c, kernels::Fill{i, out[4 * i + 3]});
       items.push_back({out[4 * i], in[kCount], {out[4 * i + 1], out[4 * i + 2]}, in[i], out[4 * i + 3]});
     }
-    b.run(c, kernels::Update<AdamOptions>{{}, items, {}});
+    b.run(c, kernels::Update<AdamRule>{{}, items, {}});
   });
   for (int i = 0; i < kCount; ++i) {
     EXPECT_EQ(out[4 * i + 3].values(), std::vector<double>{i % 3 == 1 ? 1.0 * i : i + 1.0}) << i;

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <limits>
 
 #include "tests/backend/kernel_testing.h"
@@ -48,6 +49,46 @@ TEST_P(ReduceTest, FindsTheLargest) {
   EXPECT_NE(largest[1], largest[1]);
   EXPECT_EQ(largest[2], -inf);
   EXPECT_NE(largest[3], largest[3]);
+}
+
+// Beyond 2^53, which f64 would round, and modulo 2^64.
+TEST_P(ReduceTest, IntegersAreExact) {
+  const std::int64_t large = std::int64_t{1} << 62;
+  const auto integers = [&](const Shape& shape) {
+    TestTensor x = random_.integers(-40, 40, shape);
+    for (std::int64_t i = 0; i < shape.numel(); ++i) x.view().as<std::int64_t>()[i] += i % 3 == 0 ? -large : large;
+    return x;
+  };
+  for (const auto& [from, to] : kReductions) {
+    SCOPED_TRACE(from.str() + " to " + to.str());
+    expect_same_bits_as_reference({integers(from)}, {TestTensor(to, DType::i64)}, sum_to);
+    expect_same_bits_as_reference({integers(from)}, {TestTensor(to, DType::i64)}, max_to);
+  }
+  for (const Shape& shape : std::vector<Shape>{{3, 40, 5}, {2, 7, 130}, {2, 0, 3}}) {
+    for (bool reverse : {false, true}) {
+      expect_same_bits_as_reference({integers(shape)}, {TestTensor(shape, DType::i64)},
+                                    [reverse](Backend& b, KernelContext& c, Views in, Views out) {
+                                      b.run(c, kernels::Cumsum{reverse, in[0], out[0]});
+                                    });
+    }
+  }
+  for (const Shape& shape : std::vector<Shape>{{20, 10}, {7, 1}, {3, 1000}}) {
+    expect_same_bits_as_reference({integers(shape)}, {TestTensor({shape[0]}, DType::i64)},
+                                  [](Backend& b, KernelContext& c, Views in, Views out) {
+                                    b.run(c, kernels::Argmax{in[0], out[0]});
+                                  });
+    for (bool descending : {false, true}) {
+      expect_same_bits_as_reference({integers(shape)}, {TestTensor(shape, DType::i64)},
+                                    [descending](Backend& b, KernelContext& c, Views in, Views out) {
+                                      b.run(c, kernels::Argsort{descending, in[0], out[0]});
+                                    });
+    }
+  }
+  TestTensor x({3}, DType::i64);
+  const std::int64_t values[] = {large + 1, large, 3 - large - large};
+  std::copy_n(values, 3, x.view().as<std::int64_t>());
+  EXPECT_EQ(*run({x}, {TestTensor({1}, DType::i64)}, sum_to)[0].view().as<std::int64_t>(), 4);
+  EXPECT_EQ(*run({x}, {TestTensor({1}, DType::i64)}, max_to)[0].view().as<std::int64_t>(), large + 1);
 }
 
 TEST_P(ReduceTest, SumsUpSoFar) {

@@ -90,11 +90,17 @@ TEST_F(ReferenceGradient, Unary) {
                                                      {UnaryOp::leaky_relu, 0.2},
                                                      {UnaryOp::softplus, 2, 0.1},
                                                      {UnaryOp::clamp, -0.055, 0.105},
+                                                     UnaryOp::expm1,
+                                                     UnaryOp::log2,
+                                                     UnaryOp::log10,
+                                                     UnaryOp::tan,
+                                                     UnaryOp::erf,
                                                      {UnaryOp::pow, 2.5},
                                                      {UnaryOp::pow, 0}}) {
     SCOPED_TRACE(static_cast<int>(op.op));
     bool positive = op.op == UnaryOp::log || op.op == UnaryOp::log1p || op.op == UnaryOp::sqrt ||
-                    op.op == UnaryOp::rsqrt || op.op == UnaryOp::reciprocal || op.op == UnaryOp::pow;
+                    op.op == UnaryOp::rsqrt || op.op == UnaryOp::reciprocal || op.op == UnaryOp::pow ||
+                    op.op == UnaryOp::log2 || op.op == UnaryOp::log10;
     TestTensor x = positive ? random_.tensor_between(0.5, 3, {20}) : spread({20});
     expect_gradients(
         {x}, {20},

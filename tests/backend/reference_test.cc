@@ -284,10 +284,10 @@ TEST_F(Reference, SoftmaxAndLosses) {
 TEST_F(Reference, SgdFollowsTorch) {
   TestTensor w = tensor({1}, {1}), g = tensor({1}, {2}), m = tensor({1}, {0}), scale = tensor({1}, {0.5});
   Update<View> item{w.view(), g.view(), {m.view()}};
-  b.run(c, kernels::Update<SgdOptions>{{.lr = 0.1, .momentum = 0.5, .weight_decay = 1}, {&item, 1}, scale.view()});
+  b.run(c, kernels::Update<SgdRule>{{.lr = 0.1, .momentum = 0.5, .weight_decay = 1}, {&item, 1}, scale.view()});
   expect_values(m, {2});  // 0.5 * 2 + 1 * 1
   expect_values(w, {0.8});
-  b.run(c, kernels::Update<SgdOptions>{{.lr = 0.1, .momentum = 0.5, .nesterov = true}, {&item, 1}, {}});
+  b.run(c, kernels::Update<SgdRule>{{.lr = 0.1, .momentum = 0.5, .nesterov = true}, {&item, 1}, {}});
   expect_values(m, {3});  // 0.5 * 2 + 2
   expect_values(w, {0.8 - 0.1 * (2 + 0.5 * 3)});
 }
@@ -297,9 +297,9 @@ TEST_F(Reference, AdamFollowsTorch) {
     TestTensor w = tensor({1}, {1}), g = tensor({1}, {2}), m = tensor({1}, {0}), v = tensor({1}, {0});
     TestTensor steps({1}, DType::i64, {0});
     Update<View> item{w.view(), g.view(), {m.view(), v.view()}, {}, steps.view()};
-    AdamOptions args{
+    AdamRule args{
         .lr = 0.1, .beta1 = 0.5, .beta2 = 0.75, .eps = 0, .weight_decay = 0.5, .decoupled_weight_decay = decoupled};
-    b.run(c, kernels::Update<AdamOptions>{args, {&item, 1}, {}});
+    b.run(c, kernels::Update<AdamRule>{args, {&item, 1}, {}});
     // The first step is lr times the sign of the gradient, whatever its size.
     expect_values(w, {decoupled ? 1 - 0.1 * 0.5 - 0.1 : 1 - 0.1});
     double gradient = decoupled ? 2 : 2.5;

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
+#include "lockstep/autograd/functions.h"
 #include "lockstep/checkpoint/checkpoint_directory.h"
 #include "lockstep/checkpoint/weights.h"
 #include "lockstep/nn/linear.h"
@@ -383,6 +384,65 @@ TEST(TrainingCheckpoint, ChangedBytesAreReadOrAreErrors) {
     }
   }
   EXPECT_GT(refused, 100);
+}
+
+// A program of two models, such as a GAN.
+struct Pair {
+  Pair() {
+    g.initialize(Normal{1}, runtime.devices(), {.seed = 1});
+    d.initialize(Normal{1}, runtime.devices(), {.seed = 2});
+  }
+  std::vector<TrainedModel> models() { return {{"g", g, adam}, {"d", d, sgd}}; }
+  void step() {
+    const Tensor x = Tensor(testing::Random(1).floats({4, 3})).to(runtime.devices()[0]);
+    mean(square(d(g(x)))).backward();
+    adam.step();
+    sgd.step();
+  }
+  std::vector<std::string> hashes() const { return {weights_sha256(g), weights_sha256(d)}; }
+
+  Runtime runtime{{.cpu_devices = 1, .threads_per_shard = 1}};
+  Linear g{{.in_features = 3, .out_features = 3}}, d{{.in_features = 3, .out_features = 1}};
+  Adam adam{g.parameters(), {.lr = 0.1}};
+  Sgd sgd{d.parameters(), {.lr = 0.1, .momentum = 0.9}};
+};
+
+TEST(TrainingCheckpoint, HoldsSeveralModels) {
+  const TemporaryFolder folder;
+  Pair first, second;
+  first.step();
+  first.step();
+  save_checkpoint(folder.path(), first.models(), {.step = 2}, kRecipe);
+  const ResumedRun run = load_checkpoint(folder.path(), second.models(), kRecipe);
+  EXPECT_EQ(run.position.step, 2);
+  EXPECT_EQ(second.adam.steps(), 2);
+  EXPECT_EQ(second.hashes(), first.hashes());
+  first.step();
+  second.step();
+  EXPECT_EQ(second.hashes(), first.hashes());
+  Linear g({.in_features = 3, .out_features = 3});
+  g.initialize(Constant{0}, first.runtime.devices());
+  load_weights(run.path / "g.weights.safetensors", g);
+  EXPECT_ERROR(load_weights(folder.path(), g),
+               "the checkpoint has several models, expected the path of one of its "
+               "files: d.weights.safetensors, g.weights.safetensors");
+}
+
+TEST(TrainingCheckpoint, ARefusedModelLeavesTheOthersAsTheyAre) {
+  const TemporaryFolder folder;
+  Pair first, second;
+  first.step();
+  save_checkpoint(folder.path(), {{"g", first.g, first.adam}, {"d", first.g, first.adam}}, {.step = 1}, kRecipe);
+  const std::vector<std::string> before = second.hashes();
+  EXPECT_ERROR(load_checkpoint(folder.path(), second.models(), kRecipe), "d.optimizer.safetensors");
+  EXPECT_EQ(second.hashes(), before);
+  EXPECT_EQ(second.adam.steps(), 0);
+  EXPECT_ERROR(load_checkpoint(folder.path(), {{"h", first.g, first.adam}}, kRecipe), "h.optimizer.safetensors");
+  const auto save = [&](const std::vector<TrainedModel>& models) {
+    save_checkpoint(folder.path(), models, {.step = 2}, kRecipe);
+  };
+  EXPECT_ERROR(save({{"a/b", first.g, first.adam}}), "a model named \"a/b\"");
+  EXPECT_ERROR(save({{"a", first.g, first.adam}, {"a", first.d, first.sgd}}), "two models are named \"a\"");
 }
 
 }  // namespace

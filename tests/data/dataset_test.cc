@@ -1,10 +1,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <vector>
 
+#include "lockstep/autograd/functions.h"
+#include "lockstep/data/data_loader.h"
 #include "lockstep/data/fashion_mnist.h"
 #include "lockstep/data/head_dataset.h"
 #include "lockstep/data/map_dataset.h"
@@ -128,6 +131,44 @@ TEST(Dataset, StacksExamplesIntoBatches) {
   EXPECT_ERROR(batch_of(Squares(), {0, 3}), "stack: tensor 1 is [2] f32");
   EXPECT_ERROR(batch_of(Squares(), {0, 4}), "example 4 has 1 parts, others have 2");
   EXPECT_ERROR(batch_of(Squares(), {}), "an empty batch");
+}
+
+// Transforms in the loader's threads are operations on host tensors.
+struct Augmented : Dataset {
+  std::int64_t size() const override { return 40; }
+  Example get(std::int64_t index) const override { return get(index, {}); }
+  Example get(std::int64_t index, RandomKey key) const override {
+    const auto place = [key](std::uint64_t draw) { return static_cast<std::int64_t>(random_below(key, draw, 5)); };
+    Tensor x = randn({3, 8, 8}, {.seed = static_cast<std::uint64_t>(index)});
+    x = pad(x, {2, 2, 2, 2}).narrow(1, place(0), 8).narrow(2, place(1), 8);
+    return {(x - mean_) / std_, Tensor::from(Indices{index}, {})};
+  }
+  Tensor mean_ = full({3, 1, 1}, 0.5), std_ = full({3, 1, 1}, 0.25);
+};
+
+TEST(Dataset, TransformsAreOperationsInAnyThread) {
+  const auto all = [](int workers) {
+    Floats found;
+    for (const Example& batch : DataLoader(std::make_shared<Augmented>(), {.batch_size = 7, .workers = workers})) {
+      const Floats part = batch[0].to_vector<float>();
+      found.insert(found.end(), part.begin(), part.end());
+    }
+    return found;
+  };
+  const Floats found = all(0);
+  EXPECT_EQ(found.size(), 40U * 3 * 64);
+  EXPECT_GT(std::ranges::count(found, -2.0F), 100);  // of the margin
+  EXPECT_EQ(all(4), found);
+}
+
+TEST(Dataset, StacksExamplesOfAnyLayout) {
+  struct Columns : Dataset {
+    std::int64_t size() const override { return 2; }
+    Example get(std::int64_t) const override { return {arange(12).reshape({1, 3, 2, 2}).to(Layout::channels_last)}; }
+  };
+  Indices expected(24);
+  for (std::size_t i = 0; i < 24; ++i) expected[i] = static_cast<std::int64_t>(i % 12);
+  EXPECT_EQ(batch_of(Columns(), {0, 1})[0].to_vector<std::int64_t>(), expected);
 }
 
 TEST(FashionMnist, ScalesPixelsToOne) {

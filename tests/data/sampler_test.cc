@@ -164,5 +164,24 @@ TEST(DistributedSampler, RefusesRanksThatAreNotThere) {
                "pad and drop_last are both set, expected at most one");
 }
 
+TEST(WeightedRandomSampler, DrawsInProportion) {
+  const WeightedRandomSampler sampler({1, 0, 3}, 4000, {.seed = 7});
+  const Order drawn = sampler.order(0);
+  ASSERT_EQ(drawn.size(), 4000U);
+  EXPECT_EQ(std::ranges::count(drawn, 1), 0);
+  EXPECT_NEAR(static_cast<double>(std::ranges::count(drawn, 2)), 3000, 150);
+  EXPECT_EQ(sampler.order(0), drawn);
+  EXPECT_NE(sampler.order(1), drawn);
+}
+
+TEST(WeightedRandomSampler, WithoutReplacementDrawsEachOnce) {
+  Order drawn = WeightedRandomSampler({1, 0, 3, 5, 2}, 4, {.replacement = false, .seed = 7}).order(0);
+  std::ranges::sort(drawn);
+  EXPECT_EQ(drawn, Order({0, 2, 3, 4}));
+  EXPECT_ERROR(WeightedRandomSampler({1, 0}, 2, {.replacement = false}), "2 draws without replacement from 1 examples");
+  EXPECT_ERROR(WeightedRandomSampler({1, -1}, 2), "weight -1 of example 1");
+  EXPECT_ERROR(WeightedRandomSampler({0, 0}, 2), "no weight is above 0");
+}
+
 }  // namespace
 }  // namespace lockstep

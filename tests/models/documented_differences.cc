@@ -77,15 +77,11 @@ struct KnownLimit {
 std::string operation_of(const std::string& function) {
   if (is_one_of(function, "add_number add_right multiply_number multiply_right")) return "affine";
   if (is_one_of(function, "bmm linear")) return "matmul";
+  if (function == "outer") return "multiply";
+  if (function == "cdist") return "norm";
   if (function == "avg_pool1d") return "avg_pool[12]d";
   if (function == "take_along_dim") return "take_along_(dim|axis)";
   return std::regex_replace(function, std::regex("_(number|right|dim|to)$"), "");
-}
-
-// One axis less than a batch has.
-template <int kAxes>
-bool is_unbatched(const SampleInput& s) {
-  return s.inputs.at(0).at("s").size() + 1 == kAxes;
 }
 
 bool has_no_axes(const SampleInput& s) { return s.inputs.at(0).at("s").empty(); }
@@ -100,18 +96,15 @@ KnownLimit refused_type(const char* type, const std::string& functions) {
 }
 
 const std::vector<KnownLimit>& known_limits() {
-  static const std::string kAny = tensor_of("f32|i64|u8"), kWhole = tensor_of("i64"),
-                           kShape = R"(\[[0-9, ]*\]( (f32|i64) on cpu:0)?)";
+  static const std::string kAny = tensor_of("f32|i64|u8"), kWhole = tensor_of("i64");
   static const std::string kOfEither =
-      "cos divide divide_number divide_right exp log log1p logsumexp prod prod_dim reciprocal rsqrt scatter_add "
+      "atan2 cos divide divide_number divide_right exp log log10 log1p log2 logsumexp reciprocal rsqrt scatter_add "
       "sigmoid sign sin sqrt square tanh ";
   static const std::vector<KnownLimit> all{
-      refused_type("i64", kOfEither +
-                              "abs amax amin argmax argmin argsort avg_pool1d avg_pool2d bmm conv1d conv2d cumsum "
-                              "linear matmul max max_dim min min_dim pow pow_number pow_right relu sort sum sum_to "
-                              "topk"),
-      refused_type("u8",
-                   kOfEither + "add add_number add_right maximum minimum multiply multiply_number multiply_right"),
+      refused_type("i64", kOfEither + "abs avg_pool1d avg_pool2d bmm conv1d conv2d linear matmul pairwise_distance pow "
+                                      "pow_number pow_right relu"),
+      refused_type(
+          "u8", kOfEither + "add add_number add_right maximum minimum multiply multiply_number multiply_right outer"),
       {Limit::type, "conv_transpose2d",
        fmt::format("OP: input is {0}, weight is {0}, expected one floating type .*", kWhole), always},
       {Limit::type, "eq ne lt le gt ge where",
@@ -122,14 +115,10 @@ const std::vector<KnownLimit>& known_limits() {
       {Limit::type, "cat",
        fmt::format("OP: {0} and {0}, expected the same type, and the same shape except on axis 0", kAny),
        [](const SampleInput& s) { return s.inputs.at(0).at("s") == json::array({0}); }},
-      {Limit::other, "conv1d max_pool1d avg_pool1d",
-       fmt::format(R"(OP: input is {}, expected 3 axes \(N, C, L\))", kShape), is_unbatched<3>},
-      {Limit::other, "conv2d conv_transpose2d max_pool2d adaptive_avg_pool2d",
-       fmt::format(R"(OP: input is {}, expected 4 axes \(N, C, H, W\)( with pixels)?)", kShape), is_unbatched<4>},
-      {Limit::other, "norm", "OP: p is .*, expected at least 1",
+      {Limit::other, "norm cdist", "OP: p is .*, expected at least 1",
        [](const SampleInput& s) { return sample_number(s.arguments.at("p")) < 1; }},
-      {Limit::other, "scatter_add take_along_dim transpose", R"(OP: axis 0 of shape \[\], expected 0 to -1)",
-       has_no_axes},
+      {Limit::other, "index_add scatter scatter_add take_along_dim transpose",
+       R"(OP: axis 0 of shape \[\], expected 0 to -1)", has_no_axes},
       {Limit::other, "take_along_dim", "OP: the index is u8, expected i64",
        [](const SampleInput& s) { return s.inputs.at(1).at("t") == "u8"; }},
       {Limit::other, "cross_entropy",

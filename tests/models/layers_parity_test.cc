@@ -30,11 +30,13 @@
 #include "lockstep/optim/rmsprop.h"
 #include "lockstep/runtime/runtime.h"
 #include "tests/logical_tensors.h"
+#include "tests/models/layer_case.h"
 
 namespace lockstep::testing {
 namespace {
 
-using In = std::vector<Tensor>;
+using In = CaseTensors;
+using Case = LayerCase;
 
 constexpr std::int64_t kVocabulary = 11, kContext = 6, kBatch = 4, kSteps = 12;
 
@@ -55,23 +57,6 @@ Tensor causal(std::int64_t length) {
   std::vector<std::uint8_t> mask;
   for (std::int64_t i = 0; i < length * length; ++i) mask.push_back(i % length > i / length);
   return Tensor::from(mask, {length, length});
-}
-
-struct Case {
-  std::unique_ptr<Module> module;
-  std::function<In(const In&)> run;
-};
-
-template <typename M, typename Run, typename... Options>
-Case make_case(const Run& run, Options&&... options) {
-  auto module = std::make_unique<M>(std::forward<Options>(options)...);
-  M& m = *module;
-  return {std::move(module), [&m, run](const In& in) -> In { return run(m, in); }};
-}
-
-template <typename M, typename... Options>
-Case of_one(Options&&... options) {
-  return make_case<M>([](M& m, const In& in) { return In{m.forward(in[0])}; }, std::forward<Options>(options)...);
 }
 
 GPTOptions gpt_options() {
@@ -255,10 +240,12 @@ Case case_of(const std::string& name, Device device) {
   return make_case<LstmLanguageModel>([=](LstmLanguageModel& m, const In&) { return In{m(ids)}; }, lstm_options());
 }
 
-nlohmann::json expected() {
-  std::ifstream file(LOCKSTEP_LAYERS_FILE);
+nlohmann::json read_json(const char* path) {
+  std::ifstream file(path);
   return nlohmann::json::parse(file);
 }
+
+nlohmann::json expected() { return read_json(LOCKSTEP_LAYERS_FILE); }
 
 Shape shape_of(const nlohmann::json& item) { return Shape(item.at("shape").get<std::vector<std::int64_t>>()); }
 
@@ -274,40 +261,54 @@ void load(Module& module, const nlohmann::json& state, const std::vector<Device>
   load_state_dict(module, values);
 }
 
-void expect_as_pytorch(const Runtime& runtime, double tolerance) {
+// The outputs, and the gradients of inputs and parameters.
+void expect_as_pytorch(const Case& made, const nlohmann::json& item, const Runtime& runtime, double tolerance) {
   const Device device = runtime.devices()[0];
-  const nlohmann::json all = expected(), &cases = all.at("cases");
-  EXPECT_EQ(cases.size(), 36U);
-  for (const auto& [name, item] : cases.items()) {
+  load(*made.module, item.at("state"), runtime.devices());
+  In inputs;
+  for (const auto& input : item.at("inputs")) {
+    inputs.push_back(as_leaf(make_tensor(input.at("values"), shape_of(input), device)));
+  }
+  const In outputs = made.run(inputs);
+  ASSERT_EQ(outputs.size(), item.at("outputs").size());
+  In seeds;
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const auto& output = item.at("outputs").at(i);
+    EXPECT_EQ(outputs[i].shape(), shape_of(output));
+    EXPECT_LT(distance(values(outputs[i]), output.at("values")), tolerance) << "output " << i;
+    std::vector<double> weights;
+    for (std::int64_t k = 0; k < outputs[i].numel(); ++k) weights.push_back(static_cast<double>(k * 7 % 11 - 5) / 5);
+    seeds.push_back(make_tensor(weights, outputs[i].shape(), device));
+  }
+  backward(outputs, seeds);
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    EXPECT_LT(distance(values(inputs[i].grad()), item.at("input_gradients").at(i)), tolerance) << "input " << i;
+  }
+  std::vector<std::string> names;
+  for (const auto& [parameter_name, parameter] : made.module->named_parameters()) {
+    EXPECT_LT(distance(values(parameter.gradient()), item.at("gradients").at(parameter_name)), tolerance)
+        << parameter_name;
+    names.push_back(parameter_name);
+  }
+  EXPECT_EQ(names.size(), item.at("gradients").size());
+}
+
+void expect_as_pytorch(const Runtime& runtime, double tolerance) {
+  const nlohmann::json all = expected();
+  EXPECT_EQ(all.at("cases").size(), 36U);
+  for (const auto& [name, item] : all.at("cases").items()) {
     SCOPED_TRACE(name);
-    const Case made = case_of(name, device);
-    load(*made.module, item.at("state"), runtime.devices());
-    In inputs;
-    for (const auto& input : item.at("inputs")) {
-      inputs.push_back(as_leaf(make_tensor(input.at("values"), shape_of(input), device)));
-    }
-    const In outputs = made.run(inputs);
-    ASSERT_EQ(outputs.size(), item.at("outputs").size());
-    In seeds;
-    for (std::size_t i = 0; i < outputs.size(); ++i) {
-      const auto& output = item.at("outputs").at(i);
-      EXPECT_EQ(outputs[i].shape(), shape_of(output));
-      EXPECT_LT(distance(values(outputs[i]), output.at("values")), tolerance) << "output " << i;
-      std::vector<double> weights;
-      for (std::int64_t k = 0; k < outputs[i].numel(); ++k) weights.push_back(static_cast<double>(k * 7 % 11 - 5) / 5);
-      seeds.push_back(make_tensor(weights, outputs[i].shape(), device));
-    }
-    backward(outputs, seeds);
-    for (std::size_t i = 0; i < inputs.size(); ++i) {
-      EXPECT_LT(distance(values(inputs[i].grad()), item.at("input_gradients").at(i)), tolerance) << "input " << i;
-    }
-    std::vector<std::string> names;
-    for (const auto& [parameter_name, parameter] : made.module->named_parameters()) {
-      EXPECT_LT(distance(values(parameter.gradient()), item.at("gradients").at(parameter_name)), tolerance)
-          << parameter_name;
-      names.push_back(parameter_name);
-    }
-    EXPECT_EQ(names.size(), item.at("gradients").size());
+    expect_as_pytorch(case_of(name, runtime.devices()[0]), item, runtime, tolerance);
+  }
+  const nlohmann::json printed = read_json(LOCKSTEP_PRINTED_LAYERS_FILE);
+  const auto makers = printed_layers();
+  EXPECT_EQ(printed.at("cases").size(), makers.size());
+  for (const auto& [name, item] : printed.at("cases").items()) {
+    SCOPED_TRACE(name);
+    ASSERT_TRUE(makers.contains(name));
+    const Case made = makers.at(name)();
+    EXPECT_EQ(made.module->str(), item.at("str"));
+    expect_as_pytorch(made, item, runtime, tolerance);
   }
 }
 

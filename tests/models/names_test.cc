@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 
+#include "lockstep/autograd/no_grad.h"
 #include "lockstep/checkpoint/weights.h"
 #include "lockstep/models/gpt.h"
 #include "lockstep/models/lenet.h"
@@ -71,13 +72,31 @@ TEST(Models, AreMadeByName) {
 }
 
 TEST(Models, LanguageModelsRefuseWhatIsNoBatchOfTexts) {
+  Runtime runtime({.cores_per_device = 1, .threads_per_shard = 1});
   GPT gpt({.vocab_size = 5, .block_size = 6, .n_layer = 1, .n_head = 2, .n_embd = 8});
   for (const Shape& shape : {Shape{6}, Shape{1, 0}, Shape{1, 7}, Shape{1, 6, 1}}) {
-    const Tensor ids = Tensor::host(shape, DType::i64);
-    EXPECT_ERROR(gpt(ids), "gpt: input is " + ids.describe() + ", expected 2 axes (N, T), of 1 to 6 steps");
+    EXPECT_ERROR(gpt(Tensor::host(shape, DType::i64)),
+                 fmt::format("gpt: input is {} i64 on cpu:0, expected 2 axes (N, T), of 1 to 6 steps", shape));
   }
   LstmLanguageModel lstm({.vocab_size = 5});
-  EXPECT_ERROR(lstm(Tensor::host({6}, DType::i64)), "lstm language model: input is [6] i64 on host, expected 2 axes");
+  EXPECT_ERROR(lstm(Tensor::host({6}, DType::i64)), "lstm language model: input is [6] i64 on cpu:0, expected 2 axes");
+}
+
+TEST(Models, AGptMayTieItsWeights) {
+  Runtime runtime({.cores_per_device = 1, .threads_per_shard = 1});
+  GPT gpt({.vocab_size = 5, .block_size = 6, .n_layer = 1, .n_head = 2, .n_embd = 8, .tie_weights = true});
+  EXPECT_EQ(gpt["lm_head.weight"], gpt["transformer.wte.weight"]);
+  EXPECT_EQ(gpt(Tensor::host({2, 3}, DType::i64)).shape(), (Shape{2, 3, 5}));
+  EXPECT_EQ(gpt.named_parameters().size(), gpt.parameters().size() + 1);
+}
+
+TEST(Models, AResnetTakesAnotherHead) {
+  Runtime runtime({.cores_per_device = 1, .threads_per_shard = 1});
+  ResNet net({.layers = {1, 1, 1, 1}, .num_classes = 10});
+  net.replace("fc", Sequential(Linear(512, 4), Dropout(0.1), Linear(4, 3)));
+  const NoGradGuard no_grad;
+  EXPECT_EQ(net(zeros({2, 3, 32, 32})).shape(), (Shape{2, 3}));
+  EXPECT_EQ(net.parameters().back().name(), "fc.2.bias");
 }
 
 // A file as torchvision's are: its names and shapes, made here from their rules.

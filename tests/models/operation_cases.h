@@ -21,6 +21,8 @@ Tensor ids(const Tensor& like, const Shape& shape);
 Operations more_operations();
 // Norms, products, padding, sorting, logical functions, pooling of sequences. Inputs of some have equal elements.
 Operations later_operations();
+// Numbers, places, and letters: function_cases.cc.
+Operations function_operations();
 // Inputs with equal elements.
 Operations operations_with_ties();
 

@@ -211,6 +211,7 @@ Operations all_operations() {
   all.merge(more_operations());
   all.merge(later_operations());
   all.merge(operations_with_ties());
+  all.merge(function_operations());
   return all;
 }
 

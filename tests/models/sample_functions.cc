@@ -86,6 +86,19 @@ std::map<std::string, SampleFunction> elementwise() {
       {"sigmoid", sigmoid},
       {"tanh", tanh},
       {"logical_not", logical_not},
+      {"expm1", expm1},
+      {"log2", log2},
+      {"log10", log10},
+      {"tan", tan},
+      {"erf", erf},
+      {"floor", floor},
+      {"ceil", ceil},
+      {"round", round},
+      {"trunc", trunc},
+      {"isnan", isnan},
+      {"isinf", isinf},
+      {"isfinite", isfinite},
+      {"nonzero", nonzero},
   };
   for (const auto& [name, f] : unary) all[name] = [f = f](const Call& c) { return Results{f(c[0])}; };
   struct Binary {
@@ -124,6 +137,25 @@ std::map<std::string, SampleFunction> elementwise() {
       all[name + "_number"] = [f = b.number](const Call& c) { return Results{f(c[0], c.number("number"))}; };
     if (b.right) all[name + "_right"] = [f = b.right](const Call& c) { return Results{f(c.number("number"), c[0])}; };
   }
+  for (const auto& [name, mode] : {std::pair{"divide_floor", Rounding::floor}, {"divide_trunc", Rounding::trunc}}) {
+    const DivOptions options{mode};
+    all[name] = [=](const Call& c) { return Results{div(c[0], c[1], options)}; };
+    all[name + std::string("_number")] = [=](const Call& c) { return Results{div(c[0], c.number("number"), options)}; };
+    all[name + std::string("_right")] = [=](const Call& c) {
+      return Results{div(full_like(c[0], c.number("number")), c[0], options)};
+    };
+  }
+  all["remainder"] = [](const Call& c) { return Results{remainder(c[0], c[1])}; };
+  all["remainder_number"] = [](const Call& c) { return Results{remainder(c[0], c.number("number"))}; };
+  all["remainder_right"] = [](const Call& c) { return Results{remainder(full_like(c[0], c.number("number")), c[0])}; };
+  all["atan2"] = [](const Call& c) { return Results{atan2(c[0], c[1])}; };
+  all["nan_to_num"] = [](const Call& c) {
+    return Results{nan_to_num(c[0], c.number("nan"), bound(c, "posinf"), bound(c, "neginf"))};
+  };
+  all["clamp_tensors"] = [](const Call& c) {
+    return Results{clamp(c[0], c.flag("low") ? c[1] : Tensor(), c.flag("low") ? c.at(2) : c[1])};
+  };
+  all["masked_fill_tensor"] = [](const Call& c) { return Results{masked_fill(c[0], c[1], c[2])}; };
   all["leaky_relu"] = [](const Call& c) { return Results{leaky_relu(c[0], c.number("a"))}; };
   all["elu"] = [](const Call& c) { return Results{elu(c[0], c.number("a"))}; };
   all["gelu"] = [](const Call& c) {
@@ -135,6 +167,76 @@ std::map<std::string, SampleFunction> elementwise() {
   all["masked_fill"] = [](const Call& c) { return Results{masked_fill(c[0], c[1], c.number("value"))}; };
   all["full_like"] = [](const Call& c) { return Results{full_like(c[0], c.number("value"))}; };
   return all;
+}
+
+// Numbers, places, and letters.
+std::map<std::string, SampleFunction> functions() {
+  const auto integers = [](const Call& c, const char* name) { return c.a.at(name).get<std::vector<std::int64_t>>(); };
+  const auto axes = [](const Call& c, const char* name) { return Dims(c.a.at(name).get<std::vector<int>>()); };
+  const auto options = [](const Call& c) {
+    return VarOptions{.correction = c.number("correction"), .keepdim = c.flag("keepdim")};
+  };
+  return {
+      {"outer", [](const Call& c) { return Results{outer(c[0], c[1])}; }},
+      {"dot", [](const Call& c) { return Results{dot(c[0], c[1])}; }},
+      {"masked_select", [](const Call& c) { return Results{masked_select(c[0], c[1])}; }},
+      {"gather", [](const Call& c) { return Results{gather(c[0], c.integer("dim"), c[1])}; }},
+      {"cumprod", [](const Call& c) { return Results{cumprod(c[0], c.integer("dim"))}; }},
+      {"median", [](const Call& c) { return Results{median(c[0])}; }},
+      {"median_dim",
+       [](const Call& c) {
+         const MaxResult y = median(c[0], c.integer("dim"), c.flag("keepdim"));
+         return Results{y.values, y.indices};
+       }},
+      {"std_mean",
+       [=](const Call& c) {
+         const StdMean y = std_mean(c[0], c.dims(), options(c));
+         return Results{y.std, y.mean};
+       }},
+      {"var_mean",
+       [=](const Call& c) {
+         const VarMean y = var_mean(c[0], c.dims(), options(c));
+         return Results{y.var, y.mean};
+       }},
+      {"repeat", [](const Call& c) { return Results{repeat(c[0], c.shape())}; }},
+      {"tile", [](const Call& c) { return Results{tile(c[0], c.shape())}; }},
+      {"repeat_interleave",
+       [](const Call& c) {
+         const auto dim = c.optional("dim");
+         return Results{repeat_interleave(c[0], c.a.at("repeats").get<std::int64_t>(),
+                                          dim ? std::optional(static_cast<int>(*dim)) : std::nullopt)};
+       }},
+      {"repeat_interleave_tensor",
+       [](const Call& c) { return Results{repeat_interleave(c[0], c[1], c.integer("dim"))}; }},
+      {"flip", [=](const Call& c) { return Results{flip(c[0], axes(c, "dims"))}; }},
+      {"roll",
+       [=](const Call& c) {
+         const auto shifts = integers(c, "shifts");
+         return Results{c.a.at("dims").empty() ? roll(c[0], shifts.at(0)) : roll(c[0], shifts, axes(c, "dims"))};
+       }},
+      {"movedim", [=](const Call& c) { return Results{movedim(c[0], axes(c, "source"), axes(c, "destination"))}; }},
+      {"einsum", [](const Call& c) { return Results{einsum(c.a.at("equation").get<std::string>(), c.x)}; }},
+      {"normalize",
+       [](const Call& c) { return Results{normalize(c[0], c.number("p"), c.integer("dim"), c.number("eps"))}; }},
+      {"cosine_similarity",
+       [](const Call& c) { return Results{cosine_similarity(c[0], c[1], c.integer("dim"), c.number("eps"))}; }},
+      {"pairwise_distance",
+       [](const Call& c) {
+         return Results{pairwise_distance(c[0], c[1], c.number("p"), c.number("eps"), c.flag("keepdim"))};
+       }},
+      {"cdist", [](const Call& c) { return Results{cdist(c[0], c[1], c.number("p"))}; }},
+      {"scatter", [](const Call& c) { return Results{scatter(c[0], c.integer("dim"), c[1], c[2])}; }},
+      {"scatter_number",
+       [](const Call& c) { return Results{scatter(c[0], c.integer("dim"), c[1], c.number("value"))}; }},
+      {"index_add",
+       [](const Call& c) { return Results{index_add(c[0], c.integer("dim"), c[1], c[2], c.number("alpha"))}; }},
+      {"unique",
+       [](const Call& c) {
+         const UniqueResult y = unique(c[0]);
+         return Results{y.values, y.inverse, y.counts};
+       }},
+      {"bincount", [](const Call& c) { return Results{bincount(c[0], c.at(1), c.integer("minlength"))}; }},
+  };
 }
 
 std::map<std::string, SampleFunction> shapes() {
@@ -211,8 +313,12 @@ std::map<std::string, SampleFunction> reductions() {
   all["sort"] = [=](const Call& c) { return pair(sort(c[0], c.integer("dim"), c.flag("descending"))); };
   all["argsort"] = [](const Call& c) { return Results{argsort(c[0], c.integer("dim"), c.flag("descending"))}; };
   all["topk"] = [=](const Call& c) { return pair(topk(c[0], c.integer("k"), c.integer("dim"), c.flag("largest"))); };
-  all["softmax"] = [](const Call& c) { return Results{softmax(c[0], c.integer("dim"))}; };
-  all["log_softmax"] = [](const Call& c) { return Results{log_softmax(c[0], c.integer("dim"))}; };
+  const auto type = [](const Call& c) -> std::optional<DType> {
+    if (c.a.at("dtype").is_null()) return std::nullopt;
+    return c.a.at("dtype") == "f64" ? DType::f64 : c.a.at("dtype") == "f32" ? DType::f32 : DType::i64;
+  };
+  all["softmax"] = [=](const Call& c) { return Results{softmax(c[0], c.integer("dim"), type(c))}; };
+  all["log_softmax"] = [=](const Call& c) { return Results{log_softmax(c[0], c.integer("dim"), type(c))}; };
   return all;
 }
 
@@ -292,6 +398,7 @@ std::map<std::string, SampleFunction> layers() {
 
 std::map<std::string, SampleFunction> sample_functions() {
   std::map<std::string, SampleFunction> all = elementwise();
+  all.merge(functions());
   all.merge(shapes());
   all.merge(reductions());
   all.merge(layers());

@@ -20,7 +20,7 @@ TEST(Parameter, AnUnknownShapeIsSettledByTheFirstForwardPass) {
   Parameter weight = net.parameters()[0];
   EXPECT_EQ(weight.shape(), (Shape{3, 0}));
   EXPECT_FALSE(weight.initialized());
-  EXPECT_ERROR(weight.data(devices[0]), "only modules that make() or add() registered");
+  EXPECT_ERROR(Parameter({.shape = {2}}).data(devices[0]), "only modules that make() or add() registered");
   net.initialize(Normal{}, devices);
   EXPECT_ERROR(weight.data(devices[0]),
                "parameter 0.weight is not initialized on cpu:0 yet: its shape [3, 0] is settled");
@@ -37,8 +37,8 @@ TEST(Parameter, ADeviceWithoutReplicaIsAnErrorThatSaysWhereTheyAre) {
   EXPECT_ERROR(net(Tensor::host({1, 2}).to(devices[2])), " is not initialized on cpu:2: it lives on [cpu:0, cpu:1]");
   // A batch that the user forgot to cut.
   EXPECT_ERROR(net(Tensor::host({1, 2})),
-               "parameter weight is on [cpu:0, cpu:1], but the other operand is in host memory: cut a batch with "
-               "split_and_load(), and copy any other tensor with to(device)");
+               "module: Linear's input is [1, 2] f32 on host, a whole tensor, and the model is on [cpu:0, cpu:1]: cut "
+               "batches with loader.on(net) or split_and_load()");
   EXPECT_ERROR(net.weight.data(Device()), "parameter weight is not initialized on host: it lives on [cpu:0, cpu:1]");
 }
 

@@ -138,10 +138,10 @@ TEST_F(PerShardTest, ResultsOfDifferentShapesOrTypesAreRefused) {
     bool first = true;
     return per_shard([&](const Tensor& t) { return std::exchange(first, false) ? t : other(t); }, batch(2));
   };
-  EXPECT_ERROR(differ([](const Tensor& t) { return transpose(transpose(t).narrow(0, 2)); }),
+  EXPECT_ERROR(differ([](const Tensor& t) { return transpose(transpose(t).narrow(0, 0, 2)); }),
                "result 0 is [2, 3] f32 on cpu:0 for one shard, [2, 2] f32 on cpu:1 for another");
   EXPECT_ERROR(differ([](const Tensor& t) { return t.to(DType::bf16); }), "[2, 3] bf16 on cpu:1 for another");
-  EXPECT_ERROR(differ([](const Tensor& t) { return t.narrow(0, 1); }), "expected the shard's 2 samples on axis 0");
+  EXPECT_ERROR(differ([](const Tensor& t) { return t.narrow(0, 0, 1); }), "expected the shard's 2 samples on axis 0");
 }
 
 TEST_F(PerShardTest, ATensorThatIsKeptOutlivesAnError) {
@@ -171,13 +171,11 @@ TEST_F(PerShardTest, APenaltyInsideCountsForEachShard) {
 
 struct Product : Function {
   SavedTensor x, w;
-  std::vector<Tensor> forward(std::span<const Tensor> in) override {
-    x = in[0], w = in[1];
-    return {in[0] * in[1]};
+  Tensor forward(const Tensor& a, const Tensor& b) {
+    x = a, w = b;
+    return a * b;
   }
-  std::vector<Tensor> backward(std::span<const Tensor> dy) override {
-    return {dy[0] * w.get("Product"), sum_to(dy[0] * x.get("Product"), w.get("Product").shape())};
-  }
+  std::pair<Tensor, Tensor> backward(const Tensor& dy) { return {dy * w.get(), sum_to(dy * x.get(), w.get().shape())}; }
 };
 
 TEST_F(PerShardTest, AFunctionOfAParameterHasItsGradientEverywhere) {
@@ -196,8 +194,8 @@ TEST_F(PerShardTest, AFunctionOfAParameterHasItsGradientEverywhere) {
 // A function of parameters alone, whose result meets the batch.
 TEST_F(PerShardTest, AFunctionOfParametersAloneMayMeetABatch) {
   struct Doubled : Function {
-    std::vector<Tensor> forward(std::span<const Tensor> in) override { return {in[0] * 2}; }
-    std::vector<Tensor> backward(std::span<const Tensor> dy) override { return {dy[0] * 2}; }
+    Tensor forward(const Tensor& x) { return x * 2; }
+    Tensor backward(const Tensor& dy) { return dy * 2; }
   };
   for (int devices : {1, 2}) {
     one_.weight.zero_grad();

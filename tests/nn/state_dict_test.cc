@@ -49,7 +49,6 @@ TEST_F(StateDictTest, RoundTrip) {
   Sequential other;
   build(other);
   EXPECT_ERROR(state_dict(other), "the shape of 0.weight is not known yet");
-  EXPECT_ERROR(load_state_dict(other, state_dict(net_)), "0.weight is not initialized");
   other.initialize(Normal{}, runtime_.devices(), {.seed = 2});
   load_state_dict(other, state_dict(net_));
   EXPECT_EQ(other(input()).to_vector<float>(), net_(input()).to_vector<float>());

@@ -170,7 +170,6 @@ TEST(Summary, ErrorsLeaveNoTraceEither) {
   Runtime runtime;
   Sequential net;
   net.append(Linear({.in_features = 3, .out_features = 2}));
-  EXPECT_ERROR(summary(net, {2, 3}), "summary: the model has no initialized parameter: call initialize() first");
   net.initialize(Xavier{}, runtime.devices());
   EXPECT_ERROR(summary(net, {2, 4}), "linear: input has 4 features, weight expects 3");
   EXPECT_TRUE(net.training());

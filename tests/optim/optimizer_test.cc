@@ -9,6 +9,8 @@
 #include "lockstep/autograd/backward.h"
 #include "lockstep/autograd/functions.h"
 #include "lockstep/nn/linear.h"
+#include "lockstep/optim/adadelta.h"
+#include "lockstep/optim/adagrad.h"
 #include "lockstep/optim/adam.h"
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/optim/rmsprop.h"
@@ -100,14 +102,14 @@ TEST_F(OptimizerTest, Sgd) {
 Formula adam(const AdamOptions& o, bool decoupled) {
   return [=](double& w, double g, int step, auto& state) {
     if (decoupled) {
-      w -= o.lr * o.weight_decay * w;
+      w -= o.lr.base() * o.weight_decay * w;
     } else {
       g += o.weight_decay * w;
     }
     state[0] = o.beta1 * state[0] + (1 - o.beta1) * g;
     state[1] = o.beta2 * state[1] + (1 - o.beta2) * g * g;
     double m = state[0] / (1 - std::pow(o.beta1, step)), v = state[1] / (1 - std::pow(o.beta2, step));
-    w -= o.lr * m / (std::sqrt(v) + o.eps);
+    w -= o.lr.base() * m / (std::sqrt(v) + o.eps);
   };
 }
 
@@ -131,10 +133,60 @@ TEST_F(OptimizerTest, RMSprop) {
         state[1] = o.alpha * state[1] + (1 - o.alpha) * g;
         const double mean = centered ? state[1] : 0;
         state[2] = momentum * state[2] + g / (std::sqrt(state[0] - mean * mean) + o.eps);
-        w -= o.lr * state[2];
+        w -= o.lr.base() * state[2];
       });
     }
   }
+}
+
+// torch 1.13 in f64 from the same numbers.
+TEST_F(OptimizerTest, WeightsOfPyTorch) {
+  const auto expect = [&](const std::function<std::unique_ptr<Optimizer>(std::vector<Parameter>)>& make,
+                          const Numbers& expected) {
+    for (const DType dtype : {DType::f32, DType::f64}) {
+      const Parameter p = parameter("w", {1, -2, 0.5}, dtype);
+      const auto optimizer = make({p});
+      for (const Numbers& g : {Numbers{0.5, -1, 2}, {0.25, -1, -2}, {-0.5, 3, 0.125}, {0, 0.5, 1}}) {
+        give_gradient(p, g);
+        optimizer->step();
+      }
+      EXPECT_LT(distance(weights(p), expected), dtype == DType::f64 ? 1e-11 : 1e-6) << optimizer->rule().name;
+      EXPECT_EQ(weights(p, 1), weights(p, 0));
+    }
+  };
+  expect(maker<Sgd>(SgdOptions{.lr = 0.1, .momentum = 0.9, .weight_decay = 0.1, .dampening = 0.5}),
+         {0.78216752, -1.711559415, -0.002474749375});
+  expect(maker<Adam>(AdamOptions{.lr = 0.1, .weight_decay = 0.1, .amsgrad = true}),
+         {0.745895509222, -1.833042598898, 0.380556169236});
+  expect(maker<AdamW>(AdamOptions{.lr = 0.1, .weight_decay = 0.1, .amsgrad = true}),
+         {0.75216552765, -1.77954987929, 0.37123946669});
+  expect(maker<Adagrad>(AdagradOptions{.lr = 0.1, .lr_decay = 0.2, .weight_decay = 0.1}),
+         {0.888770200212, -1.908435130149, 0.431716211813});
+  expect(maker<Adadelta>(AdadeltaOptions{.lr = 0.5, .rho = 0.8, .weight_decay = 0.1}),
+         {0.998708874686, -1.999660264762, 0.499118726038});
+}
+
+// A schedule is a function of the steps, and groups keep their ratios.
+TEST_F(OptimizerTest, ARateMayBeASchedule) {
+  const Parameter a = parameter("a", {1}), b = parameter("b", {1});
+  Sgd sgd({{.parameters = {a}}, {.parameters = {b}, .lr = 0.02}}, {.lr = step_lr(0.1, 2, 0.5)});
+  ASSERT_NE(sgd.schedule(), nullptr);
+  for (const double lr : {0.1, 0.1, 0.05, 0.05, 0.025}) {
+    give_gradient(a, {1});
+    sgd.step();
+    EXPECT_DOUBLE_EQ(sgd.learning_rate(), lr);
+    EXPECT_DOUBLE_EQ(sgd.learning_rate(1), lr / 5);
+  }
+  EXPECT_NEAR(weights(a)[0], 1 - 0.325, 1e-6);
+  Sgd other({{.parameters = {a}}, {.parameters = {b}, .lr = 0.02}}, {.lr = step_lr(0.1, 2, 0.5)});
+  other.load_state_dict(sgd.state_dict());
+  give_gradient(a, {1});
+  other.step();
+  EXPECT_DOUBLE_EQ(other.learning_rate(), 0.025);
+  EXPECT_ERROR(other.set_scheduled_learning_rate(1), "its learning rate is a schedule of its own");
+  other.set_learning_rate(0.5);
+  EXPECT_EQ(other.schedule(), nullptr);
+  EXPECT_ERROR(Sgd({a}, {.lr = cosine_lr(0.1, {})}), "0 steps in all");
 }
 
 // As in PyTorch: the first gradient may come late, and there may be none for a while.
@@ -449,7 +501,7 @@ TEST_F(OptimizerTest, WrongOptionsAreErrors) {
   EXPECT_ERROR(Sgd({p, p}, {}), "parameter w is listed twice");
   EXPECT_ERROR(Sgd({p}, {.lr = -1}), "learning rate -1");
   EXPECT_ERROR(Sgd({p}, {.momentum = -1}), "momentum -1");
-  EXPECT_ERROR(Sgd({p}, {.nesterov = true}), "nesterov with momentum 0, expected a momentum above 0");
+  EXPECT_ERROR(Sgd({p}, {.nesterov = true}), "nesterov with momentum 0 and dampening 0, expected a momentum above 0");
   EXPECT_ERROR(Adam({p}, AdamOptions{.beta1 = 1}), "betas 1 and 0.999");
   EXPECT_ERROR(Adam({p}, AdamOptions{.weight_decay = -1}), "weight decay -1");
 }

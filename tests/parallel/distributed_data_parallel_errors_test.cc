@@ -351,7 +351,7 @@ TEST(DistributedDataParallel, AShardOfOneSampleIsAnErrorOfBatchNormOnAllRanks) {
     DistributedModel ddp(net, r.runtime.devices(), r.communicator, {.split = {.shards = 4}});
     const std::int64_t samples = 7;
     const auto [first, last] = ddp.rows_of(samples);
-    const std::vector<Tensor> rows{Tensor::host({samples, 4}).narrow(first, last - first)};
+    const std::vector<Tensor> rows{Tensor::host({samples, 4}).narrow(0, first, last - first)};
     net(ddp.split(rows, samples)[0]);
   });
   for (const std::string& error : errors) {

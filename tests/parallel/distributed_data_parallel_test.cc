@@ -56,7 +56,7 @@ TEST(DistributedDataParallel, EverySampleCountsTheSame) {
         std::int64_t count = rows[static_cast<std::size_t>(r.rank())];
         // Copies: a host tensor takes part in one runtime's work at a time.
         Tensor own_x = Tensor::from(x_values, {8, 4}), own_y = Tensor::from(y_values, {8, 2});
-        auto [mine, targets] = ddp.split<2>({own_x.narrow(first, count), own_y.narrow(first, count)});
+        auto [mine, targets] = ddp.split<2>({own_x.narrow(0, first, count), own_y.narrow(0, first, count)});
         EXPECT_EQ(mine.size(0), 8);
         mse_loss(ddp(mine), targets).backward();
         std::size_t i = 0;
@@ -137,7 +137,7 @@ TEST(DistributedDataParallel, TwoOptimizersOnOneModel) {
       Tensor bx, by;
       if (ddp) {
         auto [first, last] = ddp->rows_of(4);
-        auto parts = ddp->split(std::vector{x.narrow(first, last - first), y.narrow(first, last - first)}, 4);
+        auto parts = ddp->split(std::vector{x.narrow(0, first, last - first), y.narrow(0, first, last - first)}, 4);
         bx = parts[0], by = parts[1];
       } else {
         bx = split_and_load(x, devices, {.shards = 2}), by = split_and_load(y, devices, {.shards = 2});
@@ -195,12 +195,13 @@ TEST(DistributedDataParallel, AParameterMayBeUsedTwice) {
       Tied copy;
       copy.initialize(Xavier{}, r.runtime.devices());
       DistributedDataParallel ddp(copy, r.runtime.devices(), r.communicator, {.split = {.shards = 3}});
-      EXPECT_EQ(train(copy,
-                      [&](const Tensor& x, const Tensor& y) {
-                        auto [first, last] = ddp.rows_of(6);
-                        return ddp.split(std::vector{x.narrow(first, last - first), y.narrow(first, last - first)}, 6);
-                      }),
-                expected);
+      EXPECT_EQ(
+          train(copy,
+                [&](const Tensor& x, const Tensor& y) {
+                  auto [first, last] = ddp.rows_of(6);
+                  return ddp.split(std::vector{x.narrow(0, first, last - first), y.narrow(0, first, last - first)}, 6);
+                }),
+          expected);
     }));
   }
 }
@@ -290,12 +291,13 @@ TEST(DistributedDataParallel, APenaltyOnParametersAloneHasTheBitsOfOneProcess) {
       auto net = two_layers();
       net->initialize(Xavier{}, r.runtime.devices());
       DistributedDataParallel ddp(*net, r.runtime.devices(), r.communicator, {.split = {.shards = 4}});
-      EXPECT_EQ(train(*net,
-                      [&](const Tensor& x, const Tensor& y) {
-                        auto [first, last] = ddp.rows_of(6);
-                        return ddp.split(std::vector{x.narrow(first, last - first), y.narrow(first, last - first)}, 6);
-                      }),
-                found[0]);
+      EXPECT_EQ(
+          train(*net,
+                [&](const Tensor& x, const Tensor& y) {
+                  auto [first, last] = ddp.rows_of(6);
+                  return ddp.split(std::vector{x.narrow(0, first, last - first), y.narrow(0, first, last - first)}, 6);
+                }),
+          found[0]);
     }));
   }
 }

@@ -62,7 +62,7 @@ std::string train(const Action& action, const std::vector<Device>& devices, int 
       const bool sync = action.sync || pass + 1 == action.passes;
       if (ddp) {
         const auto [first, last] = ddp->rows_of(kRows);
-        for (Tensor& part : batch) part = part.narrow(first, last - first);
+        for (Tensor& part : batch) part = part.narrow(0, first, last - first);
         batch = ddp->split(batch, kRows);
       } else {
         for (Tensor& part : batch) part = split_and_load(part, devices, {.shards = shards});

@@ -122,7 +122,7 @@ Trained on_rank(const Net& make, Rank& r) {
     const std::int64_t samples = whole[0].size(0);
     const auto [first, last] = ddp.rows_of(samples);
     std::vector<Tensor> rows;
-    for (const Tensor& t : whole) rows.push_back(t.narrow(first, last - first));
+    for (const Tensor& t : whole) rows.push_back(t.narrow(0, first, last - first));
     return ddp.split(rows, samples);
   });
 }

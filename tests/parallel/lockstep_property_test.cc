@@ -154,7 +154,7 @@ Outcome train_rank(const Recipe& recipe, Arrangement layout, std::shared_ptr<Pro
     Tensor x, y;
     if (ddp) {
       auto [first, last] = ddp->rows_of(n);
-      for (Tensor& part : batch) part = part.narrow(first, last - first);
+      for (Tensor& part : batch) part = part.narrow(0, first, last - first);
       auto parts = ddp->split(batch, n);
       x = parts[0];
       y = parts[1];

@@ -47,7 +47,7 @@ struct Wrapped {
   }
   Tensor rows(const Tensor& x) {
     const auto [first, last] = ddp.rows_of(x.size(0));
-    return x.narrow(first, last - first);
+    return x.narrow(0, first, last - first);
   }
   Tensor cut(const Tensor& x) { return ddp.split(std::array{rows(x)}, x.size(0))[0]; }
   Numbers gradient() { return testing::values(net.weight.gradient()); }
@@ -130,7 +130,7 @@ TEST(RankRules, AParameterMayBeJoinedWithSamplesInPerShard) {
               Wrapped<Linear> m(r, features(1));
               const auto f = [&](const Tensor& t) {
                 const Tensor joined = concatenate(std::array<Tensor, 2>{m.net.weight, t});
-                return joined.narrow(1, t.size(0)) * sum(joined.narrow(0, 1));
+                return joined.narrow(0, 1, t.size(0)) * sum(joined.narrow(0, 0, 1));
               };
               sum(per_shard(f, m.cut(counted({4, 1})))).backward();
               return m.gradient();
@@ -144,7 +144,7 @@ TEST(RankRules, AWholeLeafInPerShardHasTheGradientOfAllRanks) {
               Tensor w = testing::as_leaf(counted({1, 1}, 2).to(r.runtime.devices()[0]));
               const auto f = [&](const Tensor& t) {
                 const Tensor joined = concatenate(std::array{t, w});
-                return joined.narrow(0, t.size(0)) * sum(joined.narrow(t.size(0), 1));
+                return joined.narrow(0, 0, t.size(0)) * sum(joined.narrow(0, t.size(0), 1));
               };
               sum(per_shard(f, m.cut(counted({4, 1})))).backward();
               return testing::values(w.grad());
@@ -226,7 +226,7 @@ TEST(RankRules, TrainingWithDropoutOfSamplesAndOfParameters) {
 TEST(RankRules, ASumOfNoSamplesIsZero) {
   EXPECT_EQ(on_one_and_two_ranks([](Rank& r) {
               Wrapped<Linear> m(r, features(1));
-              const Tensor none = m.ddp.split(std::array{counted({4, 1}).narrow(0, 0)})[0], total = sum(m.net(none));
+              const Tensor none = m.ddp.split(std::array{counted({4, 1}).narrow(0, 0, 0)})[0], total = sum(m.net(none));
               total.backward();
               // As in one process, no sample gives no gradient.
               const double has_gradient = m.net.weight.gradient().defined() ? 1 : 0;

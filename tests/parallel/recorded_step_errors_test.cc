@@ -39,12 +39,16 @@ TEST(RecordedStep, RefusesWhatCannotBeRepeated) {
   expect_refused("it waits for data that it has computed", [](const Tensor& x) { x.to(DType::f64).wait(); });
   expect_refused("it copies from or to the host's memory",
                  [](const Tensor& x) { Tensor::from(std::vector<float>{1}, {1}).to(x.device()); });
+  expect_refused("the size of masked_select's result depends on data",
+                 [](const Tensor& x) { masked_select(x, gt(x, 0)); });
   Linear net({.out_features = 2});
   expect_refused("it leaves gradients that no optimizer's step() has used", [&](const Tensor& x) {
     if (!net.parameters()[0].initialized()) net.initialize(Xavier{}, {x.device()});
     for (const Parameter& p : net.parameters()) p.zero_grad();
     sum(net(x.reshape({1, 2}))).backward();
   });
+  expect_refused("fill computes in host memory", [](const Tensor&) { ones({2}); });
+  expect_refused("it reads the host's memory", [constant = ones({2})](const Tensor& x) { x* constant; });
   expect_refused("randn draws random numbers", [](const Tensor&) { randn({2}); });
   expect_refused("it draws its own random keys", [](const Tensor& x) {
     ops::uniform_(ops::empty_like(x->array()), state_of(x.device(), "test").random->next(0), 0, 1);

@@ -28,7 +28,7 @@ TEST(StopVotes, TravelWithAnExchangeAndLeaveItsValuesAlone) {
     for (int step = 0; step < 5; ++step) {
       const Tensor all = Tensor::from(std::vector<float>{1, 2, 3}, {3, 1});
       const auto [first, last] = ddp.rows_of(3);
-      const Tensor x = ddp.split(std::vector<Tensor>{all.narrow(first, last - first)}, 3)[0];
+      const Tensor x = ddp.split(std::vector<Tensor>{all.narrow(0, first, last - first)}, 3)[0];
       ddp.stop_votes().cast(r.rank() == step % 3);
       const Tensor loss = mean(net(x));
       EXPECT_FALSE(ddp.stop_votes().take());  // the exchange of the loss has it

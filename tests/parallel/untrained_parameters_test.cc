@@ -129,7 +129,7 @@ TEST(UntrainedParameters, OneThatIsUsedLateHasTheBitsOfOneProcess) {
       Example batch{random.floats({8, 4}), random.floats({8, 2})};
       if (ddp) {
         const auto [first, last] = ddp->rows_of(8);
-        for (Tensor& part : batch) part = part.narrow(first, last - first);
+        for (Tensor& part : batch) part = part.narrow(0, first, last - first);
         batch = ddp->split(batch, 8);
       } else {
         for (Tensor& part : batch) part = split_and_load(part, devices, {.shards = 2});

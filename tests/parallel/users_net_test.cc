@@ -127,7 +127,7 @@ TEST(UsersNet, HasTheSameBitsOnAnyNumberOfRanks) {
             const std::int64_t samples = data.x.size(0);
             const auto [first, last] = ddp.rows_of(samples);
             std::vector<Tensor> rows;
-            for (const Tensor& t : {data.x, data.mask, data.labels}) rows.push_back(t.narrow(first, last - first));
+            for (const Tensor& t : {data.x, data.mask, data.labels}) rows.push_back(t.narrow(0, first, last - first));
             return ddp.split(rows, samples);
           });
           EXPECT_EQ(found, expected) << "rank " << r.rank();

@@ -1,9 +1,11 @@
 #!/usr/bin/python3
 """Writes what PyTorch's layers and small models compute: their states, outputs, and gradients in f64; the losses of
 twelve steps of the models; the arguments of initializers. The layers of docs/models.md are run as the page has them.
-Run by hand, with Debian's python3-torch: tests/parity/layers_reference.py > tests/parity/layers.json
-With --compare, it compares that file with what this PyTorch computes, and compositions with PyTorch's own layers.
-tests/models/layers_parity_test.cc has the same list in C++.
+Run by hand, with Debian's python3-torch:
+  tests/parity/layers_reference.py > tests/parity/layers.json
+  tests/parity/layers_reference.py --printed > tests/parity/printed_layers.json    layers that print as in PyTorch, too
+With --compare, it compares these files with what this PyTorch computes, and compositions with PyTorch's own layers.
+tests/models/layers_parity_test.cc and printed_layers.cc have the same lists in C++.
 """
 import pathlib
 import re
@@ -194,6 +196,175 @@ LATER = {
     'pooling of sequences': (lambda: nn.Sequential(nn.MaxPool1d(3, 1), nn.AvgPool1d(2), nn.AvgPool1d(3, 2, 1)),
                              [(2, 3, 10)], of_one),
 }
+
+
+def each(m, x):
+    """The output of each layer, for the same input."""
+    return tuple(layer(4 * x) for layer in m)
+
+
+class Params(nn.Module):
+    """Parameters in containers."""
+    def __init__(self):
+        super().__init__()
+        self.rows = nn.ParameterList([nn.Parameter(torch.ones(3)), nn.Parameter(torch.ones(2, 3))])
+        self.more = nn.ParameterDict({'left': nn.Parameter(torch.ones(3))})
+        self.layers = nn.ModuleDict({'a': nn.Linear(3, 3), 'act': nn.Tanh(), 'b': nn.Linear(3, 2)})
+
+    def forward(self, x):
+        x = self.layers['act'](self.layers['a'](x * self.rows[0] + self.more['left']))
+        return self.layers['b'](x + self.rows[1])
+
+
+class Cells(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lstm, self.gru = nn.LSTMCell(3, 4), nn.GRUCell(3, 4, bias=False)
+        self.rnn, self.relu = nn.RNNCell(3, 4), nn.RNNCell(3, 4, nonlinearity='relu')
+
+    def forward(self, x, h, c):
+        return (*self.lstm(x, (h, c)), self.gru(x, h), self.gru(x), self.rnn(x, h), self.relu(x, h), self.rnn(x[0], h[0]))
+
+
+def steps_and_test(m, x):
+    """Two steps of training, and the running statistics."""
+    return tuple(y for layer in m for y in (layer(x), layer(2 * x + 1), layer.eval()(x)))
+
+
+def numbers(y):
+    """Reduced losses have the shape [1] here."""
+    return y.reshape(1) if y.dim() == 0 else y
+
+
+def losses(*functions):
+    return lambda m, *xs: tuple(numbers(f(*xs)) for f in functions)
+
+
+SIGNS, LABELS, SEVERAL = torch.tensor([1., -1, 1]), torch.tensor([1, 3, 0]), torch.tensor(
+    [[3, 0, -1, 1], [0, -1, 2, 1], [1, 2, 3, 0]])
+WEIGHT = torch.tensor([0.5, 1, 2, 0.25]).double()
+
+
+def ctc(reduction, lengths=(6, 5), **options):
+    return lambda x: F.ctc_loss(x.log_softmax(-1), torch.tensor([[1, 2, 2], [3, 1, 0]]), torch.tensor(lengths),
+                                torch.tensor([3, 2]), reduction=reduction, **options)
+
+
+def encoder_layer(**options):
+    return nn.TransformerEncoderLayer(8, 2, 12, 0.0, **options)
+
+
+def decoder_layer(**options):
+    return nn.TransformerDecoderLayer(8, 2, 12, 0.0, **options)
+
+
+# Each from random numbers of its own. They also print as here.
+PRINTED = {
+    'gates and their limits': (lambda: nn.Sequential(
+        nn.GLU(), nn.GLU(1), nn.Hardtanh(), nn.Hardtanh(-2., 0.5), nn.ReLU6(), nn.Hardsigmoid(), nn.Hardswish(),
+        nn.Hardshrink(), nn.Softshrink(1.5), nn.Threshold(0.5, -20.)), [(3, 4, 8)], each),
+    'curves': (lambda: nn.Sequential(nn.SELU(), nn.CELU(), nn.CELU(0.5), nn.Mish(), nn.LogSigmoid(), nn.Softsign(),
+                                     nn.Softmin(dim=-1), nn.Tanhshrink()), [(3, 4, 8)], each),
+    'prelu': (lambda: nn.Sequential(nn.PReLU(), nn.PReLU(4)), [(3, 4, 5)], each),
+    'containers': (Params, [(2, 3)], of_one),
+    'paddings of sequences': (lambda: nn.Sequential(
+        nn.ReflectionPad1d(2), nn.ReflectionPad1d((0, 3)), nn.ReplicationPad1d((5, 1)), nn.ConstantPad1d((1, 2), 3.5)),
+        [(2, 3, 4)], each),
+    'paddings of images': (lambda: nn.Sequential(
+        nn.ReflectionPad2d(1), nn.ReflectionPad2d((1, 2, 0, 3)), nn.ReplicationPad2d((2, 0, 1, 5)), nn.ZeroPad2d(2),
+        nn.ZeroPad2d((0, 1, 2, -1)), nn.ConstantPad2d((1, 2, 0, 1), -2.)), [(2, 2, 4, 3)], each),
+    'paddings of an image': (lambda: nn.Sequential(nn.ReflectionPad2d(1), nn.ZeroPad2d(1)), [(2, 4, 3)], each),
+    'convolutions of one size': (lambda: nn.Sequential(
+        nn.Conv2d(2, 3, 3, padding='same'), nn.Conv2d(2, 3, (2, 4), padding='same', dilation=(3, 1), bias=False),
+        nn.Conv2d(2, 3, (4, 3), padding='same', padding_mode='reflect')), [(2, 2, 5, 6)], each),
+    'convolutions of sequences of one size': (lambda: nn.Sequential(
+        nn.Conv1d(2, 3, 4, padding='same'), nn.Conv1d(2, 3, 4, padding='same', padding_mode='circular')), [(2, 2, 5)],
+        each),
+    'convolutions with padding': (lambda: nn.Sequential(
+        nn.Conv2d(2, 3, 3, 2, (1, 2), padding_mode='reflect'), nn.Conv2d(2, 3, 3, 1, 2, padding_mode='circular'),
+        nn.Conv2d(2, 3, 3, 1, 3, padding_mode='replicate'), nn.Conv2d(2, 3, 3)), [(2, 2, 5, 6)], each),
+    'convolutions of one image': (lambda: nn.Sequential(
+        nn.Conv2d(2, 3, 3), nn.ConvTranspose2d(2, 3, 3, 2), nn.MaxPool2d(2), nn.AvgPool2d(2), nn.AdaptiveAvgPool2d((2, 2)),
+        nn.Conv2d(2, 3, 3, 1, 1, padding_mode='reflect')), [(2, 5, 6)], each),
+    'convolutions of one sequence': (lambda: nn.Sequential(
+        nn.Conv1d(2, 3, 3), nn.ConvTranspose1d(2, 3, 3, 2), nn.MaxPool1d(2), nn.AvgPool1d(2), nn.AdaptiveAvgPool1d(2)),
+        [(2, 6)], each),
+    'transposed convolutions of sequences': (lambda: nn.Sequential(
+        nn.ConvTranspose1d(4, 6, 3, 2, 1, 1, 2), nn.ConvTranspose1d(4, 2, 2, 3, dilation=2, bias=False)), [(2, 4, 5)],
+        each),
+    'convolutions of volumes': (lambda: nn.Sequential(
+        nn.Conv3d(2, 3, 2), nn.Conv3d(2, 4, (3, 2, 1), (2, 1, 2), (2, 0, 1), (2, 1, 1), 2, False)), [(2, 2, 4, 3, 2)],
+        each),
+    'convolutions of one volume': (lambda: nn.Sequential(nn.Conv3d(2, 3, 2)), [(2, 3, 2, 3)], each),
+    'dilated max pooling': (lambda: nn.Sequential(
+        nn.MaxPool2d(2, 1, dilation=2), nn.MaxPool2d((2, 3), 2, 1, dilation=(1, 2)),
+        nn.MaxPool2d(3, 2, 1, dilation=2, ceil_mode=True)), [(2, 2, 7, 8)], each),
+    'dilated max pooling of sequences': (lambda: nn.Sequential(nn.MaxPool1d(3, 2, 1, dilation=2)), [(2, 2, 7)], each),
+    'adaptive pooling': (lambda: nn.Sequential(
+        nn.AdaptiveMaxPool2d((2, 3)), nn.AdaptiveMaxPool2d((3, 3)), nn.AdaptiveMaxPool2d((1, 1))), [(2, 2, 5, 6)], each),
+    'adaptive pooling of sequences': (lambda: nn.Sequential(
+        nn.AdaptiveMaxPool1d(3), nn.AdaptiveMaxPool1d(4), nn.AdaptiveAvgPool1d(3), nn.AdaptiveAvgPool1d(1)),
+        [(2, 2, 8)], each),
+    'places of the largest': (nn.Identity, [(2, 2, 6, 7)], lambda m, x: tuple(
+        F.max_pool2d(x, 3, 2, 1, dilation, return_indices=True)[1] + 0 * x.sum() for dilation in (1, 2))),
+    'batch norms': (lambda: nn.Sequential(
+        nn.BatchNorm2d(3, affine=False), nn.BatchNorm2d(3, track_running_stats=False), nn.BatchNorm2d(3, momentum=None),
+        nn.BatchNorm2d(3, 1e-3, affine=False, track_running_stats=False)), [(2, 3, 3, 2)], steps_and_test),
+    'batch norms of features': (lambda: nn.Sequential(nn.BatchNorm1d(3, affine=False), nn.BatchNorm1d(3, momentum=None)),
+                                [(4, 3)], steps_and_test),
+    'batch norm of volumes': (lambda: nn.Sequential(nn.BatchNorm3d(3)), [(2, 3, 2, 1, 2)], steps_and_test),
+    'instance norms': (lambda: nn.Sequential(nn.InstanceNorm2d(3), nn.InstanceNorm2d(3, 1e-2, affine=True)),
+                       [(2, 3, 3, 2)], each),
+    'instance norms of one sequence': (lambda: nn.Sequential(nn.InstanceNorm1d(3, affine=True)), [(3, 4)], each),
+    'dropout of all or none': (lambda: nn.Sequential(nn.Dropout(1.0), nn.Dropout2d(0.0), nn.Dropout1d(0.0)),
+                               [(2, 3, 4)], each),
+    'rnn': (lambda: nn.RNN(3, 4, 2, bidirectional=True), [X, STATE], lambda m, x, h: m(x, h)),
+    'rnn of relu': (lambda: nn.RNN(3, 4, nonlinearity='relu', batch_first=True, bias=False), [X], lambda m, x: m(x)),
+    'cells': (Cells, [(2, 3), (2, 4), (2, 4)], lambda m, x, h, c: m(x, h, c)),
+    'lstm of one sequence': (lambda: nn.LSTM(3, 4, 2, batch_first=True, bidirectional=True), [(5, 3), (4, 4), (4, 4)],
+                             lstm),
+    'gru of one sequence': (lambda: nn.GRU(3, 4), [(5, 3)], lambda m, x: m(x)),
+    'losses of probabilities': (nn.Identity, [(3, 4), (3, 4), (3, 4)], losses(
+        lambda x, y, w: F.binary_cross_entropy(x.sigmoid(), y.sigmoid()),
+        lambda x, y, w: F.binary_cross_entropy(x.sigmoid(), y.sigmoid(), w.detach(), reduction='none'),
+        lambda x, y, w: F.gaussian_nll_loss(x, y, w * w),
+        lambda x, y, w: F.gaussian_nll_loss(x, y, w[:, :1] ** 2, full=True, eps=0.5, reduction='sum'),
+        lambda x, y, w: F.poisson_nll_loss(x, y),
+        lambda x, y, w: F.poisson_nll_loss(x * x, 4 * y.detach() ** 2, log_input=False, full=True, reduction='none'))),
+    'losses of margins': (nn.Identity, [(3, 4), (3, 4), (3, 4)], losses(
+        lambda x, y, z: F.triplet_margin_loss(x, y, z),
+        lambda x, y, z: F.triplet_margin_loss(x, y, z, 2, 1, swap=True, reduction='none'),
+        lambda x, y, z: F.pairwise_distance(x, y, keepdim=True),
+        lambda x, y, z: F.margin_ranking_loss(x, y, z.detach().sign(), 0.5),
+        lambda x, y, z: F.cosine_embedding_loss(x, y, SIGNS.double(), 0.1, reduction='none'),
+        lambda x, y, z: F.hinge_embedding_loss(x, y.detach().sign()),
+        lambda x, y, z: F.soft_margin_loss(x, y.detach().sign(), reduction='sum'))),
+    'losses of several labels': (nn.Identity, [(3, 4), (3, 4)], losses(
+        lambda x, y: F.multilabel_soft_margin_loss(x, y.sigmoid()),
+        lambda x, y: F.multilabel_soft_margin_loss(x, y.sigmoid(), WEIGHT, reduction='none'),
+        lambda x, y: F.multilabel_margin_loss(x, SEVERAL),
+        lambda x, y: F.multilabel_margin_loss(y[1], SEVERAL[1]),
+        lambda x, y: F.multi_margin_loss(x, LABELS),
+        lambda x, y: F.multi_margin_loss(y, LABELS, 2, 0.5, WEIGHT, reduction='none'))),
+    'ctc losses': (nn.Identity, [(6, 2, 5)], losses(
+        ctc('mean'), ctc('sum', blank=4), ctc('none', (4, 3)), ctc('none', (3, 5), zero_infinity=True))),
+    'multihead attention of other keys': (
+        lambda: nn.MultiheadAttention(8, 2, kdim=6, vdim=4), [(4, 2, 8), (3, 2, 6), (3, 2, 4)],
+        lambda m, q, k, v: m(q, k, v)),
+    'transformer encoder': (lambda: nn.TransformerEncoder(encoder_layer(), 2, nn.LayerNorm(8)), [(4, 2, 8)],
+                            lambda m, x: (m(x, causal(4)),)),
+    'transformer decoder': (
+        lambda: nn.TransformerDecoder(decoder_layer(norm_first=True, batch_first=True), 2), [(2, 4, 8), (2, 3, 8)],
+        lambda m, x, memory: (m(x, memory, causal(4), memory_key_padding_mask=padding(2, 3)),)),
+    'transformer': (lambda: nn.Transformer(8, 2, 1, 1, 12, 0.0), [(4, 2, 8), (3, 2, 8)],
+                    lambda m, x, y: (m(x, y, tgt_mask=causal(3)),)),
+    'patches': (lambda: nn.Sequential(nn.Unfold(2), nn.Unfold((2, 3), (2, 1), (1, 2), (1, 2))), [(2, 3, 4, 5)], each),
+    'images of patches': (lambda: nn.Sequential(nn.Fold((4, 5), (2, 3), (2, 1), (1, 2), (1, 2))), [(2, 12, 16)], each),
+    'pixels of channels': (lambda: nn.Sequential(nn.PixelShuffle(2), nn.PixelUnshuffle(2)), [(1, 8, 2, 4)], each),
+    'cubes and areas': (lambda: nn.Sequential(
+        nn.Upsample(scale_factor=1.7, mode='bicubic'), nn.Upsample((4, 9), mode='bicubic', align_corners=True),
+        nn.Upsample((3, 7), mode='area')), [(1, 2, 4, 5)], each),
+}
 # PyTorch's own layers for those that are composed above, because PyTorch 1.13 lacks them.
 NATIVE = {
     'rms norm': lambda: nn.Sequential(nn.RMSNorm((4,)), nn.RMSNorm((3, 4), 0.1)),
@@ -269,9 +440,9 @@ def trained(module, make_optimizer):
     return {'state': state, 'losses': losses}
 
 
-def seeded(name, module):
+def seeded(name, module, shapes, call):
     torch.manual_seed(zlib.crc32(name.encode()))
-    return computed(module, *LATER[name][1:])
+    return computed(module, shapes, call)
 
 
 def arguments(initializer, shape):
@@ -284,11 +455,23 @@ def arguments(initializer, shape):
             'arguments': [float(f'{a:.10g}') for a in call.call_args[0]]}
 
 
+def printed_form(net):
+    """PyTorch has a class of its own for the last layer of an attention, and since 2.0 quotes modes."""
+    text = str(net).replace('NonDynamicallyQuantizableLinear', 'Linear')
+    return re.sub(r"(, mode=)'?(\w+)'?", r"\1'\2'", text)
+
+
+def printed():
+    return {'cases': {name: {'str': printed_form(case[0]()), **seeded(name, *case)} for name, case in PRINTED.items()}}
+
+
 def main():
+    if sys.argv[1:] == ['--printed']:
+        return write(printed())
     torch.manual_seed(0)
     parts = {'cases': {name: computed(*case) for name, case in CASES.items()},
              'training': {name: trained(model, adamw) for name, model in MODELS.items()}}
-    parts['cases'].update({name: seeded(name, case[0]) for name, case in LATER.items()})
+    parts['cases'].update({name: seeded(name, *case) for name, case in LATER.items()})
     torch.manual_seed(0)
     parts['training']['lstm language model, rmsprop'] = trained(LstmLanguageModel, rmsprop)
     parts['initializers'] = {f'{name} of {len(shape)} axes': arguments(f, shape)
@@ -296,10 +479,11 @@ def main():
     if sys.argv[1:] != ['--compare']:
         return write(parts)
     compare_file(pathlib.Path(__file__).with_name('layers.json'), parts)
+    compare_file(pathlib.Path(__file__).with_name('printed_layers.json'), printed())
     if not hasattr(F, 'rms_norm'):
         return
     for name, module in NATIVE.items():
-        native, case = seeded(name, module), parts['cases'][name]
+        native, case = seeded(name, module, *LATER[name][1:]), parts['cases'][name]
         assert native['state'] == case['state'], name
         pairs = [(native['outputs'][0]['values'], case['outputs'][0]['values']),
                  (native['input_gradients'][0], case['input_gradients'][0]),

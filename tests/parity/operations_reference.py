@@ -59,6 +59,17 @@ def visible(queries, keys):
     return torch.tensor([[k == 0 or (q + 2 * k) % 3 == 1 for k in range(keys)] for q in range(queries)])
 
 
+def turned(x):
+    """Numbers below 3 in x's shape that differ along axis 1."""
+    return torch.tensor([[[(i + j + k) % 3 for k in range(x.shape[2])] for j in range(x.shape[1])]
+                         for i in range(x.shape[0])])
+
+
+def whole_sums(n):
+    return (n.sum(0) + 10 * n.amax(0) + 100 * n.argmin(0) + 1000 * n.cumsum(0)[1] + 10000 * n.sort(0)[0][2] +
+            100000 * (n + 1).prod(0))
+
+
 X, Y = (2, 3, 4), (3, 1)
 Q, K, V = (2, 2, 3, 4), (2, 2, 5, 4), (2, 2, 5, 3)
 CASES = {
@@ -259,6 +270,60 @@ LATER_TIES = {
                       [X]),
 }
 
+# Numbers, places, and letters: tests/models/function_cases.cc.
+FUNCTIONS = {
+    'expm1': (torch.expm1, [X]),
+    'log2': (lambda x: torch.log2(x * x + 0.5), [X]),
+    'log10': (lambda x: torch.log10(x * x + 0.5), [X]),
+    'tan': (lambda x: torch.tan(x / 3), [X]),
+    'erf': (torch.erf, [X]),
+    'atan2': (torch.atan2, [X, Y]),
+    'whole numbers': (lambda x: torch.floor(x) + 10 * torch.ceil(x) + 100 * torch.round(x * 2) + 1000 * torch.trunc(x) +
+                      zero(x), [X]),
+    'nan_to_num': (lambda x: torch.nan_to_num(torch.log(x), 0.5, None, -3), [X]),
+    'whole quotients': (lambda x, y: torch.div(x, y * y + 0.5, rounding_mode='floor') + 10 *
+                        torch.div(x, y * y + 0.5, rounding_mode='trunc') + torch.div(x, 0.3), [X, Y]),
+    'remainder': (lambda x, y: torch.remainder(x, y * y + 0.5) + torch.remainder(x, -0.7), [X, Y]),
+    'clamp by tensors': (lambda x, y: torch.clamp(x, y, y + 0.5) + torch.clamp(x, max=y), [X, Y]),
+    'masked_fill by a tensor': (lambda x, y: torch.masked_fill(x, x > 0, y), [X, ()]),
+    'cumprod': (lambda x: torch.cumprod(x, 1) + torch.cumprod(x, -1), [X]),
+    'median': (lambda x: torch.median(x, 2)[0] * (torch.median(x, 2)[1] + 1) * torch.median(x), [X]),
+    'std_mean': (lambda x: torch.std_mean(x, (0, 2))[0] * torch.std_mean(x, (0, 2))[1], [X]),
+    'repeat': (lambda x: x.repeat(2, 1, 2, 1) * torch.tile(x, (2, 1)), [(2, 3, 4)]),
+    'repeat_interleave': (lambda x: torch.repeat_interleave(x, 2, 1), [X]),
+    'repeat_interleave by numbers': (lambda x: torch.repeat_interleave(x, ids(3), 1), [X]),
+    'flip': (lambda x: torch.flip(x, (0, -1)) * x, [X]),
+    'roll': (lambda x: torch.roll(x, (1, -2), (1, 2)) * torch.roll(x, 5), [X]),
+    'movedim': (lambda x: torch.movedim(x, (0, 1), (-1, 0)), [X]),
+    'linspace': (lambda x: x * torch.linspace(-1, 2, 4, dtype=torch.float64), [X]),
+    'meshgrid': (lambda x, y: torch.meshgrid(x, y, indexing='ij')[0] * torch.meshgrid(y, x, indexing='xy')[0],
+                 [(3,), (4,)]),
+    'einsum': (lambda x, y: torch.einsum('bij,bkj->kib', x, y), [X, (2, 5, 4)]),
+    'einsum of three': (lambda x, y, z: torch.einsum('bij,jk,i', x, y, z), [X, (4, 2), (3,)]),
+    'einsum with an ellipsis': (lambda x, y, z: torch.einsum('...i,...i->...', x, y) + torch.einsum('ii...->...', z),
+                                [X, (3, 4), (2, 2, 3)]),
+    'normalize': (lambda x: F.normalize(x) + F.normalize(x, 1, -1), [X]),
+    'cosine_similarity': (lambda x, y: F.cosine_similarity(x, y, -1), [X, (3, 4)]),
+    'pairwise_distance': (F.pairwise_distance, [X, X]),
+    'cdist': (lambda x, y: torch.cdist(x, y) + torch.cdist(x, y, 1), [X, (2, 5, 4)]),
+    'outer, mv, dot': (lambda x, y: torch.outer(torch.mv(x, y), y) * torch.dot(y, y), [(3, 4), (4,)]),
+    'mm': (torch.mm, [(3, 4), (4, 2)]),
+    'scatter': (lambda x, y: torch.scatter(x, 1, turned(x), y), [X, X]),
+    'scatter of a number': (lambda x: torch.scatter(x, 1, ids(2, 1, 3), 0.5), [X]),
+    'gather of a smaller index': (lambda x: torch.gather(x, 1, ids(1, 5, 2)), [X]),
+    'index_add': (lambda x, y: torch.index_add(x, 1, ids(5), y, alpha=0.5), [X, (2, 5, 4)]),
+    'masked_select': (lambda x: torch.masked_select(x, x > 0), [X]),
+    'nonzero': (lambda x: torch.nonzero(x > 0) + zero(x), [X]),
+    'bincount': (lambda x: torch.bincount(ids(9)) * x, [(2, 3)]),
+    'whole sums and orders': (lambda x: whole_sums(ids(3, 4)) * x, [(3, 4)]),
+    'softmax in f64': (lambda x: torch.softmax(x, 1, dtype=torch.float64), [X]),
+}
+# Inputs of halves.
+FUNCTIONS_OF_TIES = {
+    'unique': (lambda x: (lambda values, inverse, counts: values + 10 * counts + inverse.sum() + zero(x))(
+        *torch.unique(x.detach(), return_inverse=True, return_counts=True)), [X]),
+}
+
 # PyTorch's own functions for cases that are composed above, because PyTorch 1.13 lacks them.
 NATIVE = {
     'rms_norm': lambda x, w: F.rms_norm(x, (4,), w),
@@ -290,11 +355,12 @@ def main():
     halves = lambda shape: (torch.randn(shape, dtype=torch.float64) * 1.5).round().clamp(-3, 3) / 2
     inputs = {name: [make(shape) for shape in shapes]
               for make, cases in [(normal, CASES), (halves, TIES)] for name, (_, shapes) in cases.items()}
-    for make, cases in [(normal, LATER), (halves, LATER_TIES)]:
+    for make, cases in [(normal, LATER), (halves, LATER_TIES), (normal, FUNCTIONS), (halves, FUNCTIONS_OF_TIES)]:
         for name, (_, shapes) in cases.items():
             torch.manual_seed(zlib.crc32(name.encode()))
             inputs[name] = [make(shape) for shape in shapes]
-    cases = {name: computed(f, inputs[name]) for name, (f, _) in {**CASES, **TIES, **LATER, **LATER_TIES}.items()}
+    cases = {name: computed(f, inputs[name]) for name, (f, _) in
+             {**CASES, **TIES, **LATER, **LATER_TIES, **FUNCTIONS, **FUNCTIONS_OF_TIES}.items()}
     if sys.argv[1:] != ['--compare']:
         return write({'cases': cases})
     compare_file(pathlib.Path(__file__).with_name('operations.json'), {'cases': cases})

@@ -72,28 +72,32 @@ def unary(name, cpp):
 for torch_name, cpp_name in {
         'neg': 'negate', 'nn.functional.relu': 'relu', 'nn.functional.silu': 'silu', 'logical_not': 'logical_not',
         **{n: n for n in ['exp', 'log', 'log1p', 'sqrt', 'square', 'abs', 'sign', 'reciprocal', 'rsqrt', 'sin', 'cos',
-                          'sigmoid', 'tanh', 'bmm', 'full']}}.items():
+                          'sigmoid', 'tanh', 'bmm', 'full', 'expm1', 'log2', 'log10', 'tan', 'erf', 'floor', 'ceil',
+                          'round', 'trunc', 'isnan', 'isinf', 'isfinite', 'nonzero']}}.items():
     unary(torch_name, cpp_name)
 for torch_name, cpp_name in {'mm': 'matmul', 'mv': 'matmul', 'matmul': 'matmul', 'bmm': 'bmm', 'maximum': 'maximum',
                              'minimum': 'minimum', 'logical_and': 'logical_and', 'logical_or': 'logical_or',
-                             'logical_xor': 'logical_xor'}.items():
+                             'logical_xor': 'logical_xor', 'atan2': 'atan2', 'outer': 'outer', 'dot': 'dot',
+                             'masked_select': 'masked_select'}.items():
     CALLS[torch_name] = lambda a, b, cpp=cpp_name: (cpp, [a, b], {})
 CALLS['__rmatmul__'] = lambda a, b: ('matmul', [b, a], {})
 
 
 def arithmetic(cpp, exchanged=False):
     def convert(a, b, *, alpha=1, rounding_mode=None):
-        need(alpha == 1 and rounding_mode is None, 'alpha, rounding_mode')
+        need(alpha == 1, 'alpha')
+        name = 'divide_' + rounding_mode if rounding_mode else cpp
         left, right = (b, a) if exchanged else (a, b)
         numbers = [x for x in (left, right) if not is_tensor(x)]
         need(all(isinstance(x, (int, float)) for x in numbers), 'complex numbers')
         which = '' if not numbers else '_number' if is_tensor(left) else '_right'
-        return cpp + which, [x for x in (left, right) if is_tensor(x)], {'number': float(n) for n in numbers}
+        return name + which, [x for x in (left, right) if is_tensor(x)], {'number': float(n) for n in numbers}
     return convert
 
 
 for torch_name, cpp_name in {'add': 'add', 'sub': 'subtract', 'mul': 'multiply', 'div': 'divide',
-                             'true_divide': 'divide', 'pow': 'pow', **{n: n for n in ('eq', 'ne', 'lt', 'le', 'gt',
+                             'true_divide': 'divide', 'floor_divide': 'divide_floor',
+                             'remainder': 'remainder', 'pow': 'pow', **{n: n for n in ('eq', 'ne', 'lt', 'le', 'gt',
                                                                                      'ge')}}.items():
     CALLS[torch_name] = arithmetic(cpp_name)
 for torch_name, cpp_name in {'__radd__': 'add', 'rsub': 'subtract', '__rsub__': 'subtract', '__rmul__': 'multiply',
@@ -123,7 +127,9 @@ def _(x, beta=1, threshold=20):
 
 @call('clamp')
 def _(x, min=None, max=None):
-    need(not is_tensor(min) and not is_tensor(max), 'bounds that are tensors')
+    need((min is None or is_tensor(min)) == (max is None or is_tensor(max)), 'one bound that is a tensor')
+    if is_tensor(min) or is_tensor(max):
+        return 'clamp_tensors', [t for t in (x, min, max) if t is not None], {'low': min is not None}
     return 'clamp', [x], {'min': min, 'max': max}
 
 
@@ -146,7 +152,8 @@ def _(x, condition, other):
 
 @call('masked_fill')
 def _(x, mask, value):
-    need(not is_tensor(value), 'a value that is a tensor')
+    if is_tensor(value):
+        return 'masked_fill_tensor', [x, mask, value], {}
     return 'masked_fill', [x, mask], {'value': value}
 
 
@@ -283,9 +290,8 @@ def _(x, index, dim=None):
 @call('gather')
 def _(x, dim, index):
     extents = range(x.dim())
-    need(x.dim() == index.dim() and all(i == dim % x.dim() or index.shape[i] == x.shape[i] for i in extents),
-         'an index of other extents')
-    return 'take_along_dim', [x, index], {'dim': dim}
+    equal = x.dim() == index.dim() and all(i == dim % x.dim() or index.shape[i] == x.shape[i] for i in extents)
+    return 'take_along_dim' if equal else 'gather', [x, index], {'dim': dim}
 
 
 @call('index_select')
@@ -398,14 +404,121 @@ def _(x, k, dim=-1, largest=True, sorted=True):
 
 @call('softmax')
 def _(x, dim, dtype=None):
-    need(dtype is None, 'dtype')
-    return 'softmax', [x], {'dim': dim}
+    need(dtype in TYPES or dtype is None, 'dtype')
+    return 'softmax', [x], {'dim': dim, 'dtype': TYPES.get(dtype)}
 
 
 @call('log_softmax')
 def _(x, dim, dtype=None):
-    need(dtype is None, 'dtype')
-    return 'log_softmax', [x], {'dim': dim}
+    need(dtype in TYPES or dtype is None, 'dtype')
+    return 'log_softmax', [x], {'dim': dim, 'dtype': TYPES.get(dtype)}
+
+
+@call('nan_to_num')
+def _(x, nan=None, posinf=None, neginf=None):
+    return 'nan_to_num', [x], {'nan': nan or 0.0, 'posinf': posinf, 'neginf': neginf}
+
+
+@call('cumprod')
+def _(x, dim, dtype=None):
+    need(dtype is None or dtype == x.dtype, 'dtype')
+    return 'cumprod', [x], {'dim': dim}
+
+
+@call('median')
+def _(x, dim=None, keepdim=False):
+    return ('median', [x], {}) if dim is None else ('median_dim', [x], {'dim': dim, 'keepdim': keepdim})
+
+
+CALLS['std_mean'] = lambda *args, **options: ('std_mean', *var(*args, **options)[1:])
+CALLS['var_mean'] = lambda *args, **options: ('var_mean', *var(*args, **options)[1:])
+
+
+@call('repeat')
+def _(x, *sizes):
+    return 'repeat', [x], {'shape': list(sizes[0] if len(sizes) == 1 and not isinstance(sizes[0], int) else sizes)}
+
+
+@call('tile')
+def _(x, *sizes):
+    return 'tile', [x], {'shape': list(sizes[0] if len(sizes) == 1 and not isinstance(sizes[0], int) else sizes)}
+
+
+@call('repeat_interleave')
+def _(x, repeats, dim=None, output_size=None):
+    if not is_tensor(repeats):
+        return 'repeat_interleave', [x], {'repeats': repeats, 'dim': dim}
+    need(dim is not None and repeats.numel() == x.shape[dim] and x.dim() > 0, 'repeats of another extent')
+    return 'repeat_interleave_tensor', [x, repeats], {'dim': dim}
+
+
+@call('flip')
+def _(x, dims):
+    dims = list(dims)
+    need(dims, 'no axes')
+    return 'flip', [x], {'dims': dims}
+
+
+@call('roll')
+def _(x, shifts, dims=None):
+    dims = [] if dims is None else axes(dims)
+    shifts = axes(shifts)
+    need(len(shifts) == len(dims) or (not dims and len(shifts) == 1), 'shifts')
+    return 'roll', [x], {'shifts': shifts, 'dims': dims}
+
+
+@call('movedim')
+def _(x, source, destination):
+    return 'movedim', [x], {'source': axes(source), 'destination': axes(destination)}
+
+
+@call('einsum')
+def _(operands, equation):
+    return 'einsum', list(operands), {'equation': equation}
+
+
+@call('nn.functional.normalize')
+def _(x, p=2.0, dim=1, eps=1e-12):
+    return 'normalize', [x], {'p': float(p), 'dim': dim, 'eps': eps}
+
+
+@call('nn.functional.cosine_similarity')
+def _(a, b, dim=1, eps=1e-8):
+    return 'cosine_similarity', [a, b], {'dim': dim, 'eps': eps}
+
+
+@call('nn.functional.pairwise_distance')
+def _(a, b, p=2.0, eps=1e-6, keepdim=False):
+    return 'pairwise_distance', [a, b], {'p': float(p), 'eps': eps, 'keepdim': keepdim}
+
+
+@call('cdist')
+def _(a, b, p=2.0, compute_mode=None):
+    return 'cdist', [a, b], {'p': float(p)}
+
+
+@call('scatter')
+def _(x, dim, index, src=None, *, value=None, reduce=None):
+    need(reduce is None, 'reduce')
+    src = value if src is None else src
+    return ('scatter', [x, index, src], {'dim': dim}) if is_tensor(src) else \
+        ('scatter_number', [x, index], {'dim': dim, 'value': src})
+
+
+@call('index_add')
+def _(x, dim, index, source, *, alpha=1):
+    return 'index_add', [x, index, source], {'dim': dim, 'alpha': alpha}
+
+
+@call('unique')
+def _(x, sorted=True, return_inverse=False, return_counts=False, dim=None):
+    need(sorted and return_inverse and return_counts and dim is None, 'some of the results')
+    return 'unique', [x], {}
+
+
+@call('bincount')
+def _(x, weights=None, minlength=0):
+    return 'bincount', [x] if weights is None else [x, weights], {'minlength': minlength}
 
 
 CALLS['tril'] = lambda x, diagonal=0: ('tril', [x], {'diagonal': diagonal})
@@ -527,8 +640,10 @@ def _(x, target, weight=None, size_average=None, ignore_index=-100, reduce=None,
 ELEMENTWISE = {
     'negate', 'exp', 'log', 'log1p', 'sqrt', 'square', 'abs', 'sign', 'reciprocal', 'rsqrt', 'sin', 'cos', 'relu',
     'leaky_relu', 'elu', 'gelu', 'silu', 'softplus', 'sigmoid', 'tanh', 'clamp', 'maximum', 'minimum', 'where',
-    'masked_fill', 'full_like',
-    *(f + which for f in ('add', 'subtract', 'multiply', 'divide', 'pow', 'eq', 'ne', 'lt', 'le', 'gt', 'ge')
+    'masked_fill', 'full_like', 'expm1', 'log2', 'log10', 'tan', 'erf', 'floor', 'ceil', 'round', 'trunc', 'isnan',
+    'isinf', 'isfinite', 'nan_to_num', 'atan2', 'clamp_tensors', 'masked_fill_tensor',
+    *(f + which for f in ('add', 'subtract', 'multiply', 'divide', 'pow', 'eq', 'ne', 'lt', 'le', 'gt', 'ge',
+                            'divide_floor', 'divide_trunc', 'remainder')
       for which in ('', '_number', '_right'))}
 
 EPS = 2.0 ** -23
@@ -775,12 +890,16 @@ def special_samples(everything):
         'rsqrt': torch.rsqrt, 'sin': torch.sin, 'cos': torch.cos, 'sigmoid': torch.sigmoid, 'tanh': torch.tanh,
         'nn.functional.relu': F.relu, 'nn.functional.silu': F.silu, 'nn.functional.leaky_relu': F.leaky_relu,
         'nn.functional.elu': F.elu, 'nn.functional.gelu': F.gelu, 'nn.functional.softplus': F.softplus,
+        'expm1': torch.expm1, 'log2': torch.log2, 'log10': torch.log10, 'tan': torch.tan, 'erf': torch.erf,
+        'floor': torch.floor, 'ceil': torch.ceil, 'round': torch.round, 'trunc': torch.trunc, 'isnan': torch.isnan,
+        'isinf': torch.isinf, 'isfinite': torch.isfinite,
     }
     for name, f in functions.items():
         write('special values', name, CALLS[name], f, (x,), {})
     for low, high in [(-1.0, 2.0), (None, 0.0), (0.5, None), (2.0, -2.0), (-math.inf, math.inf)]:
         write('special values', 'clamp', CALLS['clamp'], torch.clamp, (few,), {'min': low, 'max': high})
-    binary = {'add': torch.add, 'sub': torch.sub, 'mul': torch.mul, 'div': torch.div, 'pow': torch.pow,
+    binary = {'atan2': torch.atan2, 'floor_divide': torch.floor_divide, 'remainder': torch.remainder,
+              'add': torch.add, 'sub': torch.sub, 'mul': torch.mul, 'div': torch.div, 'pow': torch.pow,
               'maximum': torch.maximum, 'minimum': torch.minimum,
               **{n: getattr(torch, n) for n in ('eq', 'ne', 'lt', 'le', 'gt', 'ge')}}
     for name, f in binary.items():
@@ -788,7 +907,7 @@ def special_samples(everything):
         a, b = few.reshape(-1, 1).expand(len(few), len(few)).reshape(-1), few.repeat(len(few))
         for start in range(0, len(a), 1000):
             write('special values', name, CALLS[name], f, (a[start:start + 1000].clone(), b[start:start + 1000].clone()), {})
-        if name in ('maximum', 'minimum'):
+        if name in ('maximum', 'minimum', 'atan2'):
             continue
         for n in (few if everything else few[::4]).tolist():
             write('special values', name, CALLS[name], f, (few, n), {})

@@ -155,6 +155,15 @@ TEST(BestCheckpointOnResume, AheadOfTheRunIsReplaced) {
   }
 }
 
+TEST(BestCheckpointOnResume, TheResultNamesIt) {
+  const TemporaryFolder folder;
+  BestJob job(folder.path(), {.keep_checkpoints = 10});
+  const BestEpoch best = job.trainer().train().best;
+  EXPECT_GT(best.epoch, 0);
+  EXPECT_EQ(best.path.parent_path(), folder / "best");
+  EXPECT_TRUE(fs::is_directory(best.path)) << best.path;
+}
+
 TEST(BestCheckpointOnResume, DamagedIsTakenFromTheSaveFolderOrReported) {
   TemporaryFolder folder;
   const fs::path best = folder.path() / "best" / fmt::format("step-{:08}", kBest);

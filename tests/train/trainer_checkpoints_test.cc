@@ -268,6 +268,22 @@ TEST(TrainerCheckpoints, OneProgramStartsAndGoesOn) {
   EXPECT_ERROR(SmallJob(1, options).trainer->resume_or_start(), "there is no valid checkpoint to resume from");
 }
 
+TEST(TrainerCheckpoints, AnOptionStartsAndGoesOn) {
+  TemporaryFolder folder;
+  TrainerOptions options{.epochs = 2, .max_steps = 4, .save_folder = folder / "save", .resume = true};
+  SmallJob first(1, options);
+  EXPECT_FALSE(first.trainer->train().resumed.has_value());
+  options.max_steps = 0;
+  SmallJob second(2, options), whole(1, {.epochs = 2});
+  const TrainingResult result = second.trainer->train();
+  ASSERT_TRUE(result.resumed.has_value());
+  EXPECT_EQ(result.resumed->position.step, 4);
+  EXPECT_EQ(second.steps.size(), 6U);
+  whole.trainer->train();
+  EXPECT_EQ(weights_sha256(second.net), weights_sha256(whole.net));
+  EXPECT_ERROR(SmallJob(1, {.resume = true}), "resume is set, expected save_folder");
+}
+
 TEST(TrainerStop, EndsAfterTheStepInProgressWithACheckpoint) {
   TemporaryFolder folder;
   const TrainerOptions options{.epochs = 1000};

@@ -52,17 +52,22 @@ struct GatedJob {
       options.forward = [this](const Example& batch) -> BatchOutputs {
         const auto [y, redrawn] = net.forward(batch[0], batch[1]);
         // In a test, a rank without samples has the mean of no elements.
-        return {.loss = mse_loss(y, batch[2]) + 0.1 * mean(square(redrawn - batch[0])), .outputs = y};
+        const Tensor error = mse_loss(y, batch[2]), again = mean(square(redrawn - batch[0]));
+        return {.loss = error + 0.1 * again, .outputs = y, .log = {{"error", error}, {"again", again}}};
       };
     }
     if (options.metrics.empty()) options.metrics = {metrics::mean_absolute_error()};
     options.recipe.set("loss", "gated");
     // Test data whose last batch leaves shards and ranks without samples.
     trainer = std::make_unique<Trainer>(net, *adam, gated_examples(45, 1), gated_examples(17, 2), options);
-    trainer->on_step = [this](const StepReport& report) { seen += fmt::format("{} ", report.loss); };
+    trainer->on_step = [this](const StepReport& report) {
+      seen += fmt::format("{} ", report.loss);
+      for (const auto& [name, value] : report.log) seen += fmt::format("{} {} ", name, value);
+    };
     trainer->on_epoch = [this](const EpochReport& report) {
       errors.push_back(metric_named(report.metrics, "mean_absolute_error").value);
       seen += fmt::format("error {}\n", errors.back());
+      for (const auto& [name, value] : report.log) seen += fmt::format("{} {} ", name, value);
     };
   }
   // All losses, errors, and the weights.
@@ -95,9 +100,51 @@ TEST(TrainerForward, ARegressionOfTwoInputsIsTheSameEverywhere) {
   }
 }
 
+TEST(TrainerForward, ReportsScalarsByName) {
+  const TemporaryFolder folder;
+  GatedJob job(1, {.accumulate = 2, .max_steps = 7, .log_file = folder / "log"});
+  double sum = 0, again = 0, samples = 0;
+  job.trainer->on_step = [&](const StepReport& r) {
+    ASSERT_EQ(r.log.size(), 2U);
+    EXPECT_EQ(r.log[0].first, "error");
+    EXPECT_NEAR(r.log[0].second + 0.1 * r.log[1].second, r.loss, 1e-6);
+    if (r.epoch > 1) return;
+    sum += r.log[0].second * static_cast<double>(r.samples);
+    again += r.log[1].second * static_cast<double>(r.samples);
+    samples += static_cast<double>(r.samples);
+  };
+  const TrainingResult result = job.trainer->train();
+  ASSERT_EQ(result.epochs[0].log.size(), 2U);
+  EXPECT_NEAR(result.epochs[0].log[0].second, sum / samples, 1e-12);
+  EXPECT_EQ(result.epochs[0].log[1].first, "again");
+  EXPECT_NEAR(result.epochs[0].log[1].second, again / samples, 1e-12);
+  const std::string log = folder.read("log");
+  EXPECT_NE(log.find("\"log\":{\"error\":"), std::string::npos) << log;
+
+  TrainerOptions options;
+  int step = 0;
+  options.forward = [&](const Example& batch) -> BatchOutputs {
+    const auto [y, redrawn] = job.net.forward(batch[0], batch[1]);
+    const Tensor loss = mse_loss(y, batch[2]);
+    if (step++ == 2) return {.loss = loss, .outputs = y};
+    return {.loss = loss, .outputs = y, .log = {{"a", step < 9 ? loss : y}}};
+  };
+  options.devices = job.runtime.devices();
+  options.batch_size = 8;
+  EXPECT_ERROR(Trainer(job.net, *job.adam, gated_examples(45, 1), nullptr, options).train(),
+               "`log` has [], expected [a] as in the steps before");
+  step = 10;
+  EXPECT_ERROR(Trainer(job.net, *job.adam, gated_examples(45, 1), nullptr, options).train(),
+               "as \"a\", expected the mean of a batch");
+}
+
 TEST(TrainerForward, IsRecordedAndResumedWithTheSameBits) {
   GatedJob one(1);
-  one.train();
+  const NamedScalars means = [&] {
+    NamedScalars all;
+    for (const EpochReport& e : one.trainer->train().epochs) all.insert(all.end(), e.log.begin(), e.log.end());
+    return all;
+  }();
   const std::string expected = weights_sha256(one.net);
   GatedJob recorded(2, {.record_steps = true});
   recorded.train();
@@ -112,8 +159,11 @@ TEST(TrainerForward, IsRecordedAndResumedWithTheSameBits) {
   EXPECT_TRUE(stopped.trainer->train().stopped);
   GatedJob resumed(2);
   resumed.trainer->resume(folder.path());
-  resumed.trainer->train();
+  const TrainingResult rest = resumed.trainer->train();
   EXPECT_EQ(weights_sha256(resumed.net), expected);
+  // From the epoch in which it stopped.
+  ASSERT_EQ(rest.epochs.size(), 5U);
+  EXPECT_EQ(rest.epochs[0].log, NamedScalars(means.begin() + 2, means.begin() + 4));
 }
 
 // The checkpoint of an epoch is saved after the test, whose draws must not move those of the next steps.

@@ -57,6 +57,23 @@ TEST_F(TrainerSchedule, BeginsWithItsBaseRate) {
   EXPECT_ERROR(make({.schedule = {.base_lr = -1}}), "learning rate -1, expected at least 0");
 }
 
+// The same rates as a schedule of the Trainer, also in recorded steps.
+TEST_F(TrainerSchedule, MayBeTheOptimizers) {
+  const Rates expected = train({.schedule = {.kind = ScheduleKind::cosine, .base_lr = 0.5, .warmup = 1}});
+  for (const bool record : {false, true}) {
+    sgd_ = std::make_unique<Sgd>(net_.parameters(), SgdOptions{.lr = cosine_lr(0.5, {.steps = 4, .warmup = 1})});
+    EXPECT_EQ(train({.record_steps = record}), expected);
+  }
+  sgd_ = std::make_unique<Sgd>(net_.parameters(), SgdOptions{.lr = cosine_lr(0.5, {.steps = 4, .min_lr = 0.1})});
+  const auto trainer = make({});
+  const Recipe& recipe = trainer->recipe();
+  EXPECT_EQ(recipe.at("schedule"), "cosine");
+  EXPECT_EQ(recipe.at("learning_rate"), 0.5);
+  EXPECT_EQ(recipe.at("scheduled_steps"), 4);
+  EXPECT_EQ(recipe.at("min_lr"), 0.1);
+  EXPECT_ERROR(make({.schedule = {.warmup = 2}}), "the optimizer's learning rate is a schedule, expected none");
+}
+
 // The rate where the schedule of a former run ended is not the base of the next.
 TEST_F(TrainerSchedule, BeginsAnewInASecondRun) {
   const TrainerOptions cosine{.schedule = {.kind = ScheduleKind::cosine}};

@@ -74,6 +74,7 @@ class Elementwise final : public ElementwiseKernels {
       visit_op(call.op,
                [&](auto kind) { binary_as<kind(), T>(ctx, plan, call.a.as<T>(), call.b.as<T>(), call.out.as<T>()); });
     };
+    if (call.out.dtype == DType::i64 && divides(call.op) && call.out.numel() > 0) check_divisor(call.b);
     call.out.dtype == DType::i64 ? run_as(std::int64_t{}) : cpu::visit_floating(call.out.dtype, "binary", run_as);
   }
 
@@ -138,6 +139,11 @@ class Elementwise final : public ElementwiseKernels {
   }
 
  private:
+  static void check_divisor(const View& b) {
+    const auto* number = b.as<std::int64_t>();
+    for (std::int64_t i = 0; i < b.numel(); ++i) check(number[i] != 0, "divide: element {} of the divisor is 0", i);
+  }
+
   template <BinaryOp kOp, typename T>
   static void binary_as(const KernelContext& ctx, const cpu::BroadcastPlan<2>& plan, const T* a, const T* b, T* out) {
     for_each_run<T>(ctx, plan, [&](const cpu::BroadcastPlan<2>::Run& run) {

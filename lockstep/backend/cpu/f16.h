@@ -22,6 +22,7 @@ inline bool knows_f16(const kernels::Arange&) { return true; }
 inline bool knows_f16(const kernels::Copy& c) { return c.x.dtype == c.y.dtype; }
 inline bool knows_f16(const kernels::CopyStrided&) { return true; }
 inline bool knows_f16(const kernels::Take&) { return true; }
+inline bool knows_f16(const kernels::Scatter&) { return true; }
 
 // Whether the call has an f16 operand. Spans never have.
 bool has_f16(const auto& call) {

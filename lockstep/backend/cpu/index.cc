@@ -74,6 +74,33 @@ class CpuIndex final : public IndexKernels {
     });
   }
 
+  void run(KernelContext& ctx, const kernels::Scatter& call) override {
+    const std::int64_t m = call.y.shape[1], n = call.x.shape[1], inner = call.y.shape[2];
+    if (call.x.numel() == 0) return;
+    check_index(call.index, m);
+    const IndexStrides at(call.index.shape);
+    constexpr std::int64_t kColumns = 256;
+    const std::int64_t strips = (inner + kColumns - 1) / kColumns;
+    cpu::visit_bits(call.x.dtype, [&, number = call.index.as<std::int64_t>()](auto bits) {
+      using Bits = decltype(bits);
+      const auto* in = static_cast<const Bits*>(call.x.data);
+      auto* out = static_cast<Bits*>(call.y.data);
+      // A thread gets whole columns, so the last one is the last one.
+      parallel_for(ctx, call.x.shape[0] * strips, 1, [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t strip = begin; strip < end; ++strip) {
+          const std::int64_t a = strip / strips, first = strip % strips * kColumns;
+          const std::int64_t width = std::min(kColumns, inner - first);
+          for (std::int64_t i = 0; i < n; ++i) {
+            const Bits* from = in + (a * n + i) * inner + first;
+            const std::int64_t* j = number + a * at.outer + i * at.along + first * at.inner;
+            Bits* to = out + a * m * inner + first;
+            for (std::int64_t b = 0; b < width; ++b) to[j[b * at.inner] * inner + b] = from[b];
+          }
+        }
+      });
+    });
+  }
+
  private:
   // A thread gets whole columns, so it makes each of their sums alone, in the order of the index.
   template <typename T, typename Sum>

@@ -344,8 +344,9 @@ void commit_stats(const kernels::CommitNormStats& call) {
   ++*call.batches.as<std::int64_t>();
   const std::int64_t n = call.stats.n;
   if (n == 0) return;
+  const double momentum = call.momentum < 0 ? 1 / static_cast<double>(*call.batches.as<std::int64_t>()) : call.momentum;
   const auto move_to = [&](C& running, double value) {
-    running = static_cast<C>(running + call.momentum * (value - running));
+    running = static_cast<C>(running + momentum * (value - running));
   };
   for (std::int64_t c = 0; c < call.running_mean.numel(); ++c) {
     move_to(call.running_mean.as<C>()[c], call.stats.mean.as<C>()[c]);

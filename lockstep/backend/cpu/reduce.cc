@@ -5,19 +5,22 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <type_traits>
 #include <vector>
 
 #include "lockstep/backend/cpu/broadcast.h"
 #include "lockstep/backend/cpu/element.h"
 #include "lockstep/backend/cpu/families.h"
 #include "lockstep/backend/cpu/lanes.h"
+#include "lockstep/backend/formulas.h"
 
 namespace lockstep {
 namespace {
 
-// How elements are combined, in f64: `kNone` is the result over no elements, fold(n, term) the result over term(0) to
-// term(n - 1).
+// How elements are combined, in f64 or, if they are i64, exactly: `kNone` is the result over no elements, fold(n, term)
+// the result over term(0) to term(n - 1).
 struct Sum {
+  using Total = double;
   static constexpr double kNone = 0;
   static double join(double a, double b) { return a + b; }
   template <typename F>
@@ -27,6 +30,7 @@ struct Sum {
 };
 
 struct Max {
+  using Total = double;
   static constexpr double kNone = -std::numeric_limits<double>::infinity();
   // NaN stays.
   static double join(double a, double b) { return (a != a) | (a > b) ? a : b; }
@@ -46,6 +50,36 @@ struct Max {
   }
 };
 
+struct IntegerSum {
+  using Total = std::int64_t;
+  static constexpr Total kNone = 0;
+  static Total join(Total a, Total b) { return integer_formula<BinaryOp::add>(a, b); }
+  template <typename F>
+  static Total fold(std::int64_t n, const F& term) {
+    Total sum = kNone;
+    for (std::int64_t i = 0; i < n; ++i) sum = join(sum, term(i));
+    return sum;
+  }
+};
+
+struct IntegerMax {
+  using Total = std::int64_t;
+  static constexpr Total kNone = std::numeric_limits<Total>::min();
+  static Total join(Total a, Total b) { return a > b ? a : b; }
+  template <typename F>
+  static Total fold(std::int64_t n, const F& term) {
+    Total largest = kNone;
+    for (std::int64_t i = 0; i < n; ++i) largest = join(largest, term(i));
+    return largest;
+  }
+};
+
+// Calls visitor with an element of i64 or of a floating dtype.
+template <typename Visitor>
+void visit_number(DType dtype, std::string_view operation, const Visitor& visitor) {
+  dtype == DType::i64 ? visitor(std::int64_t{}) : cpu::visit_floating(dtype, operation, visitor);
+}
+
 template <typename Fold, typename T>
 void reduce_as(KernelContext& ctx, const View& x, const View& y) {
   const T* in = x.as<T>();
@@ -54,15 +88,16 @@ void reduce_as(KernelContext& ctx, const View& x, const View& y) {
   // Every chunk of x has its own results, at most an eighth as many as its elements.
   const std::int64_t grain = std::max<std::int64_t>(65536, 8 * width);
   const std::int64_t chunks = (x.numel() + grain - 1) / grain;
-  auto* results = static_cast<double*>(ctx.scratch.get(chunks * width * sizeof(double)));
+  using Total = typename Fold::Total;
+  auto* results = static_cast<Total*>(ctx.scratch.get(chunks * width * sizeof(Total)));
   const cpu::BroadcastPlan<2> plan({y.shape, x.shape}, x.shape);
   parallel_for(ctx, x.numel(), grain, [&](std::int64_t begin, std::int64_t end) {
-    double* chunk = results + begin / grain * width;
+    Total* chunk = results + begin / grain * width;
     std::fill_n(chunk, width, Fold::kNone);
     cpu::vectorized([&] {
       plan.for_each_run(begin, end, [&](const cpu::BroadcastPlan<2>::Run& run) {
         const T* u = in + run.at[1];
-        double* result = chunk + run.at[0];
+        Total* result = chunk + run.at[0];
         if (plan.repeats(0)) {
           *result = Fold::join(*result, Fold::fold(run.length, [=](std::int64_t i) { return cpu::widened(u[i]); }));
         } else {
@@ -73,9 +108,9 @@ void reduce_as(KernelContext& ctx, const View& x, const View& y) {
     });
   });
   for (std::int64_t i = 0; i < width; ++i) {
-    double total = Fold::kNone;
+    Total total = Fold::kNone;
     for (std::int64_t chunk = 0; chunk < chunks; ++chunk) total = Fold::join(total, results[chunk * width + i]);
-    out[i] = cpu::rounded<T>(total);
+    out[i] = cpu::convert<T>(total);
   }
 }
 
@@ -131,18 +166,22 @@ void tree_sum_as(const KernelContext& ctx, std::span<const View> leaves, const V
 class Reduce final : public ReduceKernels {
  public:
   void run(KernelContext& ctx, const kernels::SumTo& call) override {
+    if (call.x.dtype == DType::i64) return reduce_as<IntegerSum, std::int64_t>(ctx, call.x, call.y);
     cpu::visit_floating(call.x.dtype, "sum_to",
                         [&](auto zero) { reduce_as<Sum, decltype(zero)>(ctx, call.x, call.y); });
   }
 
   void run(KernelContext& ctx, const kernels::MaxTo& call) override {
+    if (call.x.dtype == DType::i64) return reduce_as<IntegerMax, std::int64_t>(ctx, call.x, call.y);
     cpu::visit_floating(call.x.dtype, "max_to",
                         [&](auto zero) { reduce_as<Max, decltype(zero)>(ctx, call.x, call.y); });
   }
 
   void run(KernelContext& ctx, const kernels::Cumsum& call) override {
-    cpu::visit_floating(call.x.dtype, "cumsum", [&](auto zero) {
+    visit_number(call.x.dtype, "cumsum", [&](auto zero) {
       using T = decltype(zero);
+      using Fold = std::conditional_t<std::is_same_v<T, std::int64_t>, IntegerSum, Sum>;
+      using Total = typename Fold::Total;
       const std::int64_t n = call.x.shape[1], inner = call.x.shape[2];
       // Columns side by side.
       constexpr std::int64_t kColumns = 64;
@@ -152,14 +191,14 @@ class Reduce final : public ReduceKernels {
                      for (std::int64_t strip = begin; strip < end; ++strip) {
                        const std::int64_t column = strip % strips * kColumns,
                                           width = std::min(kColumns, inner - column);
-                       double sums[kColumns] = {};
+                       Total sums[kColumns] = {};
                        for (std::int64_t k = 0; k < n; ++k) {
                          const std::int64_t row = strip / strips * n + (call.reverse ? n - 1 - k : k);
                          const T* u = in + row * inner + column;
                          T* v = out + row * inner + column;
                          for (std::int64_t i = 0; i < width; ++i) {
-                           sums[i] += cpu::widened(u[i]);
-                           v[i] = cpu::rounded<T>(sums[i]);
+                           sums[i] = Fold::join(sums[i], cpu::widened(u[i]));
+                           v[i] = cpu::convert<T>(sums[i]);
                          }
                        }
                      }
@@ -169,7 +208,7 @@ class Reduce final : public ReduceKernels {
 
   // NaN counts as the largest, as in max pooling.
   void run(KernelContext& ctx, const kernels::Argmax& call) override {
-    cpu::visit_floating(call.x.dtype, "argmax", [&](auto zero) {
+    visit_number(call.x.dtype, "argmax", [&](auto zero) {
       using T = decltype(zero);
       const T* in = call.x.as<T>();
       auto* out = call.y.as<std::int64_t>();
@@ -182,7 +221,7 @@ class Reduce final : public ReduceKernels {
           auto largest = cpu::widened(u[0]);
           for (std::int64_t i = 1; i < k; ++i) {
             auto value = cpu::widened(u[i]);
-            if (value > largest || (std::isnan(value) && !std::isnan(largest))) {
+            if (value > largest || (value != value && largest == largest)) {
               best = i;
               largest = value;
             }
@@ -194,7 +233,7 @@ class Reduce final : public ReduceKernels {
   }
 
   void run(KernelContext& ctx, const kernels::Argsort& call) override {
-    cpu::visit_floating(call.x.dtype, "argsort", [&](auto zero) {
+    visit_number(call.x.dtype, "argsort", [&](auto zero) {
       using T = decltype(zero);
       const std::int64_t k = call.x.shape[1], grain = std::max<std::int64_t>(1, 1024 / std::max<std::int64_t>(k, 1));
       parallel_for(ctx, call.x.shape[0], grain,

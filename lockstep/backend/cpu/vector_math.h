@@ -1,6 +1,6 @@
-// exp, log, tanh, the normal distribution, sine, cosine, and powers in f32, without branches and calls, so that the
-// compiler vectorizes loops over them. Errors are a few units in the last place. The polynomials in f32 interpolate at
-// Chebyshev nodes; those in f64 are Taylor's.
+// exp, logarithms, tanh, erf, the normal distribution, trigonometric functions, and powers in f32, without branches and
+// calls, so that the compiler vectorizes loops over them. Errors are a few units in the last place. The polynomials in
+// f32 interpolate at Chebyshev nodes; those in f64 do so too (erf, atan), or are Taylor's.
 #pragma once
 
 #include <array>
@@ -141,6 +141,33 @@ inline float fast_cos(float x) {
   return sine({a.quarter + 1, a.rest});
 }
 
+inline float fast_tan(float x) {
+  const Angle a = angle(x);
+  double r = a.rest, z = r * r;
+  constexpr std::array s{-1.0 / 6, 1.0 / 120, -1.0 / 5040, 1.0 / 362880, -1.0 / 39916800};
+  constexpr std::array c{-0.5, 1.0 / 24, -1.0 / 720, 1.0 / 40320, -1.0 / 3628800, 1.0 / 479001600};
+  double sin = r + r * z * polynomial(z, s), cos = 1 + z * polynomial(z, c);
+  return static_cast<float>((a.quarter & 1) ? -cos / sin : sin / cos);
+}
+
+// The angle of the point (x, y), with C's special cases. atan(q) = pi / 4 + atan((q - 1) / (q + 1)) for q near 1.
+inline float fast_atan2(float y, float x) {
+  double up = std::abs(static_cast<double>(y)), along = std::abs(static_cast<double>(x));
+  bool steep = up > along;
+  double most = steep ? up : along, least = steep ? along : up;
+  double ratio = least / most;
+  double q = least == most ? (most == 0 ? 0. : 1.) : ratio;  // also of infinities
+  bool far = q > 0.41421356237309503;
+  double t = far ? (q - 1) / (q + 1) : q, z = t * t;
+  constexpr std::array c{-0.3333333333144073,  0.1999999891728858,  -0.14285612511387016, 0.11107495135714474,
+                         -0.09028983500350463, 0.07135325122330678, -0.04043224825887161};
+  constexpr double kPi = 3.14159265358979324;
+  double turn = t + t * z * polynomial(z, c) + (far ? kPi / 4 : 0.);
+  turn = steep ? kPi / 2 - turn : turn;
+  turn = std::bit_cast<std::uint32_t>(x) >> 31 != 0 ? kPi - turn : turn;
+  return std::copysign(static_cast<float>(turn), y);
+}
+
 // log(x) like fast_log, to a relative error of 1e-12, for normal x > 0.
 inline double wide_log(double x) {
   auto bits = std::bit_cast<std::uint64_t>(x);
@@ -162,6 +189,32 @@ inline double wide_exp(double x) {
                          1.0 / 720, 1.0 / 5040, 1.0 / 40320, 1.0 / 362880, 1.0 / 3628800, 1.0 / 39916800};
   std::uint64_t power = std::bit_cast<std::uint64_t>(shifted) - std::bit_cast<std::uint64_t>(kRound) + 1023;
   return polynomial(r, c) * std::bit_cast<double>(power << 52);
+}
+
+// log(x) * scale, rounded once: the logarithm of a power of the base is whole.
+inline float scaled_log(float x, double scale) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  auto y = static_cast<float>(wide_log(x) * scale);
+  y = x < kInfinity ? y : x;  // infinity and NaN
+  float outside = x < 0.f ? std::numeric_limits<float>::quiet_NaN() : -kInfinity;
+  return x <= 0.f ? outside : y;
+}
+inline float fast_log2(float x) { return scaled_log(x, 1.44269504088896341); }
+inline float fast_log10(float x) { return scaled_log(x, 0.434294481903251828); }
+
+// erf(x) = x p(x^2) for |x| <= 1, and 1 - exp(-x^2) t q(t) beyond, with t = 1 / (1 + 0.4 |x|), up to 4, where f32 has
+// no number between it and 1.
+inline float fast_erf(float x) {
+  double a = std::abs(static_cast<double>(x));
+  double z = a > 4 ? 4 : a, square = z * z, t = 1 / (1 + 0.4 * z);
+  constexpr std::array p{1.1283791670946768,    -0.3761263888963531,     0.11283791308604582,
+                         -0.026866133235095593, 0.005223783477189248,    -0.0008542637997087229,
+                         0.0001195656256820733, -1.3909340021874599e-05, 1.058938064107502e-06};
+  constexpr std::array q{0.22564601945127333, 0.22604303593046712,  0.20616080129248013,
+                         0.1708883119014561,  0.14734623451957166,  -0.033617018290914014,
+                         0.21374719119195995, -0.21614792909726574, 0.05995504355922853};
+  double near = z * polynomial(square, p), far = 1 - wide_exp(-square) * t * polynomial(t, q);
+  return std::copysign(static_cast<float>(a <= 1 ? near : far), x);
 }
 
 // x^y with C's special cases. Computed in f64, so that y log(x) does not lose the last bits of the result.
@@ -191,11 +244,16 @@ struct VectorMath {
   static float expm1(float x) { return fast_expm1(x); }
   static float log(float x) { return fast_log(x); }
   static float log1p(float x) { return fast_log1p(x); }
+  static float log2(float x) { return fast_log2(x); }
+  static float log10(float x) { return fast_log10(x); }
   static float sin(float x) { return fast_sin(x); }
   static float cos(float x) { return fast_cos(x); }
+  static float tan(float x) { return fast_tan(x); }
   static float tanh(float x) { return fast_tanh(x); }
   static float sigmoid(float x) { return fast_sigmoid(x); }
+  static float erf(float x) { return fast_erf(x); }
   static float pow(float x, float y) { return fast_pow(x, y); }
+  static float atan2(float y, float x) { return fast_atan2(y, x); }
   static float normal_cdf(float x) { return cpu::normal_cdf(x); }
   static float normal_pdf(float x) { return cpu::normal_pdf(x); }
 };
@@ -206,11 +264,16 @@ struct DoubleMath {
   static double expm1(double x) { return std::expm1(x); }
   static double log(double x) { return std::log(x); }
   static double log1p(double x) { return std::log1p(x); }
+  static double log2(double x) { return std::log2(x); }
+  static double log10(double x) { return std::log10(x); }
   static double sin(double x) { return std::sin(x); }
   static double cos(double x) { return std::cos(x); }
+  static double tan(double x) { return std::tan(x); }
   static double tanh(double x) { return std::tanh(x); }
   static double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
+  static double erf(double x) { return std::erf(x); }
   static double pow(double x, double y) { return std::pow(x, y); }
+  static double atan2(double y, double x) { return std::atan2(y, x); }
   static double normal_cdf(double x) { return 0.5 * std::erfc(-x * 0.70710678118654752); }
   static double normal_pdf(double x) { return 0.39894228040143268 * std::exp(-0.5 * x * x); }
 };

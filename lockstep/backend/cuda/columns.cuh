@@ -11,10 +11,12 @@ __global__ void cumsum_kernel(bool reverse, const T* x, T* y, std::int64_t outer
   const std::int64_t i = thread_number();
   if (i >= outer * inner) return;
   const std::int64_t first = i / inner * n * inner + i % inner;
-  double sum = 0;
+  // i64 modulo 2^64.
+  using Sum = std::conditional_t<std::is_same_v<T, std::int64_t>, std::uint64_t, double>;
+  Sum sum = 0;
   for (std::int64_t k = 0; k < n; ++k) {
     const std::int64_t at = first + (reverse ? n - 1 - k : k) * inner;
-    sum += widened(x[at]);
+    sum += static_cast<Sum>(widened(x[at]));
     y[at] = convert<T>(sum);
   }
 }

@@ -1,4 +1,5 @@
-// Elements in kernels, one or several at a time. f32, bf16, and f16 are computed in f32, f64 in f64.
+// Elements in kernels, one or several at a time. f32, bf16, and f16 are computed in f32, f64 in f64,
+// i64 exactly.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +13,7 @@
 namespace lockstep::cuda {
 
 template <typename T>
-using Compute = std::conditional_t<std::is_same_v<T, double>, double, float>;
+using Compute = std::conditional_t<std::is_same_v<T, double> || std::is_same_v<T, std::int64_t>, T, float>;
 
 // Bytes per access.
 inline constexpr int kVectorBytes = 16;

@@ -6,6 +6,7 @@
 
 #include "lockstep/backend/cuda/element.cuh"
 #include "lockstep/backend/cuda/families.h"
+#include "lockstep/backend/cuda/report.cuh"
 
 namespace lockstep {
 namespace {
@@ -37,11 +38,16 @@ struct DeviceMath {
   __device__ static C expm1(C x) { return std::expm1(x); }
   __device__ static C log(C x) { return std::log(x); }
   __device__ static C log1p(C x) { return std::log1p(x); }
+  __device__ static C log2(C x) { return std::log2(x); }
+  __device__ static C log10(C x) { return std::log10(x); }
   __device__ static C sin(C x) { return std::sin(x); }
   __device__ static C cos(C x) { return std::cos(x); }
+  __device__ static C tan(C x) { return std::tan(x); }
   __device__ static C tanh(C x) { return std::tanh(x); }
   __device__ static C sigmoid(C x) { return 1 / (1 + std::exp(-x)); }
+  __device__ static C erf(C x) { return std::erf(x); }
   __device__ static C pow(C x, C y) { return std::pow(x, y); }
+  __device__ static C atan2(C y, C x) { return std::atan2(y, x); }
   __device__ static C normal_cdf(C x) { return C(0.5) * std::erfc(-x * C(1 / std::numbers::sqrt2)); }
   __device__ static C normal_pdf(C x) { return C(0.3989422804014327) * std::exp(C(-0.5) * x * x); }
 };
@@ -149,11 +155,12 @@ __global__ void broadcast_kernel(BinaryOp op, const __grid_constant__ Broadcast<
 }
 
 __global__ void integer_kernel(BinaryOp op, const __grid_constant__ Broadcast<2> shape, const std::int64_t* a,
-                               const std::int64_t* b, std::int64_t* out, std::int64_t n) {
+                               const std::int64_t* b, std::int64_t* out, std::int64_t n, ErrorSlot* errors) {
   const std::int64_t i = thread_number();
   if (i >= n) return;
   std::int64_t at[2] = {};
   shape.offsets(i, at);
+  if (divides(op) && b[at[1]] == 0) report(errors, DataError::division_by_zero, at[1], 0, 0);
   visit_op(op, [&](auto kind) { out[i] = integer_formula<kind()>(a[at[0]], b[at[1]]); });
 }
 
@@ -219,7 +226,7 @@ class CudaElementwise final : public ElementwiseKernels {
       if (call.out.numel() == 0) return;
       launch(integer_kernel, blocks_for(call.out.numel()), dim3(kThreads), 0, cuda_context(ctx).stream(), call.op,
              Broadcast<2>({call.a.shape, call.b.shape}, call.out.shape), call.a.as<std::int64_t>(),
-             call.b.as<std::int64_t>(), call.out.as<std::int64_t>(), call.out.numel());
+             call.b.as<std::int64_t>(), call.out.as<std::int64_t>(), call.out.numel(), cuda_context(ctx).errors());
       return;
     }
     visit_floating(call.out.dtype, "binary", [&, n = call.out.numel()](auto zero) {

@@ -57,6 +57,23 @@ __global__ void scatter_sum_kernel(const T* x, const __grid_constant__ Numbers i
   }
 }
 
+// One thread per column [a, :, b], in the order of the index.
+template <typename Bits>
+__global__ void scatter_kernel(const Bits* x, const __grid_constant__ Numbers index, Bits* y, std::int64_t outer,
+                               std::int64_t n, std::int64_t m, std::int64_t inner, ErrorSlot* errors) {
+  const std::int64_t column = thread_number();
+  if (column >= outer * inner) return;
+  const std::int64_t a = column / inner, b = column % inner;
+  for (std::int64_t i = 0; i < n; ++i) {
+    const std::int64_t place = index.place(a, i, b), j = index.data[place];
+    if (j >= 0 && j < m) {
+      y[(a * m + j) * inner + b] = x[(a * n + i) * inner + b];
+    } else {
+      report(errors, DataError::index_out_of_range, place, j, m);
+    }
+  }
+}
+
 template <typename T>
 __global__ void narrow_kernel(const Compute<T>* x, T* y, std::int64_t n) {
   const std::int64_t i = thread_number();
@@ -99,6 +116,17 @@ class CudaIndex final : public IndexKernels {
       if constexpr (is_half<T>) {
         launch(narrow_kernel<T>, blocks_for(numel), dim3(kThreads), 0, ctx.stream(), sums, call.y.as<T>(), numel);
       }
+    });
+  }
+
+  void run(KernelContext& context, const kernels::Scatter& call) override {
+    if (call.x.numel() == 0) return;
+    CudaContext& ctx = cuda_context(context);
+    visit_bits(call.x.dtype, [&](auto bits) {
+      using Bits = decltype(bits);
+      launch(scatter_kernel<Bits>, blocks_for(call.x.shape[0] * call.x.shape[2]), dim3(kThreads), 0, ctx.stream(),
+             static_cast<const Bits*>(call.x.data), Numbers(call.index), static_cast<Bits*>(call.y.data),
+             call.x.shape[0], call.x.shape[1], call.y.shape[1], call.x.shape[2], ctx.errors());
     });
   }
 };

@@ -49,15 +49,17 @@ __global__ void merge_stats_kernel(const __grid_constant__ Parts<C> parts, unsig
 
 template <typename C>
 __global__ void commit_kernel(const C* mean, const C* m2, double momentum, double unbiased, C* running_mean,
-                              C* running_var, std::int64_t* batches, unsigned channels) {
+                              C* running_var, const std::int64_t* batches, unsigned channels) {
   const unsigned c = blockIdx.x * blockDim.x + threadIdx.x;
-  if (c == 0) ++*batches;
+  if (momentum < 0) momentum = 1 / static_cast<double>(*batches);
   // A batch of no values has no statistics.
   if (c >= channels || unbiased < 0) return;
   auto move_to = [&](C& running, double value) { running = static_cast<C>(running + momentum * (value - running)); };
   move_to(running_mean[c], mean[c]);
   if (unbiased > 0) move_to(running_var[c], m2[c] / unbiased);
 }
+
+__global__ void count_batch_kernel(std::int64_t* batches) { ++*batches; }
 
 class CudaNorm final : public NormKernels {
  public:
@@ -90,6 +92,8 @@ class CudaNorm final : public NormKernels {
     visit_floating(call.running_mean.dtype, "commit", [&](auto zero) {
       using C = Compute<decltype(zero)>;
       const auto channels = static_cast<unsigned>(call.running_mean.numel());
+      // Counted before all blocks of the next kernel read it.
+      launch(count_batch_kernel, dim3(1), dim3(1), 0, cuda_context(context).stream(), call.batches.as<std::int64_t>());
       launch(commit_kernel<C>, blocks_for(channels), dim3(kThreads), 0, cuda_context(context).stream(),
              call.stats.mean.as<C>(), call.stats.m2.as<C>(), call.momentum, static_cast<double>(call.stats.n - 1),
              call.running_mean.as<C>(), call.running_var.as<C>(), call.batches.as<std::int64_t>(), channels);

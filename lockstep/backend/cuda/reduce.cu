@@ -2,12 +2,14 @@
 
 #include <array>
 #include <cmath>
+#include <limits>
 #include <vector>
 
 #include "lockstep/backend/cuda/columns.cuh"
 #include "lockstep/backend/cuda/families.h"
 #include "lockstep/backend/cuda/tensor_table.h"
 #include "lockstep/backend/cuda/tree.cuh"
+#include "lockstep/backend/formulas.h"
 
 namespace lockstep {
 namespace {
@@ -42,15 +44,28 @@ struct Axes {
 
 constexpr int kSumThreads = 256, kMostSumBlocks = 528;
 
-// How elements are combined, in f64.
+// How elements are combined: in f64, or i64 exactly.
 struct Sum {
+  using Total = double;
   __device__ static double none() { return 0; }
   __device__ static double join(double a, double b) { return a + b; }
 };
 struct Max {
+  using Total = double;
   __device__ static double none() { return -HUGE_VAL; }
   // NaN stays.
   __device__ static double join(double a, double b) { return a != a || a > b ? a : b; }
+};
+
+struct IntegerSum {
+  using Total = std::int64_t;
+  __device__ static Total none() { return 0; }
+  __device__ static Total join(Total a, Total b) { return integer_formula<BinaryOp::add>(a, b); }
+};
+struct IntegerMax {
+  using Total = std::int64_t;
+  __device__ static Total none() { return std::numeric_limits<Total>::min(); }
+  __device__ static Total join(Total a, Total b) { return a > b ? a : b; }
 };
 
 // y[kept] = the sum, or the largest, over `summed`. A block adds a share of the summed elements for some kept ones:
@@ -87,9 +102,9 @@ struct SumPlan {
 };
 
 // Combines the results of a block's threads that are `lanes` apart, into threads [0, lanes).
-template <typename Fold>
-__device__ double fold_lanes(double x, int lanes) {
-  __shared__ double results[kSumThreads];
+template <typename Fold, typename Total = typename Fold::Total>
+__device__ Total fold_lanes(Total x, int lanes) {
+  __shared__ Total results[kSumThreads];
   const int thread = static_cast<int>(threadIdx.x);
   results[thread] = x;
   for (int half = kSumThreads / 2; half >= lanes; half /= 2) {
@@ -101,13 +116,14 @@ __device__ double fold_lanes(double x, int lanes) {
 }
 
 template <typename Fold, typename T>
-__global__ void __launch_bounds__(kSumThreads)
-    reduce_kernel(const __grid_constant__ SumPlan plan, const T* x, T* y, double* partial, unsigned* counters) {
+__global__ void __launch_bounds__(kSumThreads) reduce_kernel(const __grid_constant__ SumPlan plan, const T* x, T* y,
+                                                             typename Fold::Total* partial, unsigned* counters) {
+  using Total = typename Fold::Total;
   const int thread = static_cast<int>(threadIdx.x), lane = thread % plan.lanes;
   const std::int64_t kept = std::int64_t{blockIdx.x} * plan.lanes + lane;
   const std::int64_t begin = blockIdx.y * plan.per_block;
   const std::int64_t end = std::min(begin + plan.per_block, plan.summed.count);
-  double sum = Fold::none();
+  Total sum = Fold::none();
   if (kept < plan.kept.count) {
     const T* from = x + plan.kept.offset(kept);
     for (std::int64_t i = begin + thread / plan.lanes; i < end; i += kSumThreads / plan.lanes) {
@@ -122,7 +138,7 @@ __global__ void __launch_bounds__(kSumThreads)
   }
   if (writes) partial[blockIdx.y * plan.kept.count + kept] = sum;
   if (!is_last_block(counters + blockIdx.x, gridDim.y)) return;
-  double total = Fold::none();
+  Total total = Fold::none();
   if (kept < plan.kept.count) {
     for (unsigned k = static_cast<unsigned>(thread / plan.lanes); k < plan.blocks; k += kSumThreads / plan.lanes) {
       total = Fold::join(total, partial[k * plan.kept.count + kept]);
@@ -266,16 +282,18 @@ __global__ void argsort_kernel(bool descending, const T* x, std::int64_t* y, std
 class CudaReduce final : public ReduceKernels {
  public:
   void run(KernelContext& context, const kernels::SumTo& call) override {
-    reduce<Sum>(cuda_context(context), "sum_to", call.x, call.y);
+    call.x.dtype == DType::i64 ? reduce<IntegerSum>(cuda_context(context), "sum_to", call.x, call.y)
+                               : reduce<Sum>(cuda_context(context), "sum_to", call.x, call.y);
   }
 
   void run(KernelContext& context, const kernels::MaxTo& call) override {
-    reduce<Max>(cuda_context(context), "max_to", call.x, call.y);
+    call.x.dtype == DType::i64 ? reduce<IntegerMax>(cuda_context(context), "max_to", call.x, call.y)
+                               : reduce<Max>(cuda_context(context), "max_to", call.x, call.y);
   }
 
   void run(KernelContext& context, const kernels::Cumsum& call) override {
     if (call.x.numel() == 0) return;
-    visit_floating(call.x.dtype, "cumsum", [&](auto zero) {
+    visit_number(call.x.dtype, "cumsum", [&](auto zero) {
       using T = decltype(zero);
       launch(cumsum_kernel<T>, blocks_for(call.x.shape[0] * call.x.shape[2]), dim3(kThreads), 0,
              cuda_context(context).stream(), call.reverse, call.x.as<T>(), call.y.as<T>(), call.x.shape[0],
@@ -286,7 +304,7 @@ class CudaReduce final : public ReduceKernels {
   void run(KernelContext& context, const kernels::Argmax& call) override {
     const std::int64_t rows = call.x.shape[0], k = call.x.shape[1];
     if (rows == 0) return;
-    visit_floating(call.x.dtype, "argmax", [&](auto zero) {
+    visit_number(call.x.dtype, "argmax", [&](auto zero) {
       using T = decltype(zero);
       launch(argmax_kernel<T>, blocks_for(rows * 32), dim3(kThreads), 0, cuda_context(context).stream(), call.x.as<T>(),
              call.y.as<std::int64_t>(), rows, k);
@@ -295,7 +313,7 @@ class CudaReduce final : public ReduceKernels {
 
   void run(KernelContext& context, const kernels::Argsort& call) override {
     if (call.x.numel() == 0) return;
-    visit_floating(call.x.dtype, "argsort", [&](auto zero) {
+    visit_number(call.x.dtype, "argsort", [&](auto zero) {
       using T = decltype(zero);
       launch(argsort_kernel<T>, blocks_for(call.x.numel()), dim3(kThreads), 0, cuda_context(context).stream(),
              call.descending, call.x.as<T>(), call.y.as<std::int64_t>(), call.x.shape[0], call.x.shape[1]);
@@ -317,23 +335,34 @@ class CudaReduce final : public ReduceKernels {
   }
 
  private:
+  template <typename Visitor>
+  static void visit_number(DType dtype, const char* what, const Visitor& visitor) {
+    dtype == DType::i64 ? visitor(std::int64_t{}) : visit_floating(dtype, what, visitor);
+  }
+
   template <typename Fold>
   static void reduce(CudaContext& ctx, const char* what, const View& x, const View& y) {
     if (y.numel() == 0) return;
     const SumPlan plan(x.shape, y.shape);
-    double* partial = nullptr;
+    using Total = typename Fold::Total;
+    Total* partial = nullptr;
     unsigned* counters = nullptr;
     if (plan.blocks > 1) {
       check(plan.tiles <= CudaContext::kCounters, "{}: {} results of {} are too many", what, y.numel(), x.shape.str());
-      partial = static_cast<double*>(
-          ctx.device_scratch(plan.blocks * static_cast<std::size_t>(plan.kept.count) * sizeof(double)));
+      partial = static_cast<Total*>(
+          ctx.device_scratch(plan.blocks * static_cast<std::size_t>(plan.kept.count) * sizeof(Total)));
       counters = ctx.counters();
     }
-    visit_floating(x.dtype, what, [&](auto zero) {
+    const auto run = [&](auto zero) {
       using T = decltype(zero);
       launch(reduce_kernel<Fold, T>, dim3(plan.tiles, plan.blocks), dim3(kSumThreads), 0, ctx.stream(), plan, x.as<T>(),
              y.as<T>(), partial, counters);
-    });
+    };
+    if constexpr (std::is_same_v<Total, std::int64_t>) {
+      run(std::int64_t{});
+    } else {
+      visit_floating(x.dtype, what, run);
+    }
   }
 
   template <typename T>

@@ -44,6 +44,15 @@ double apply(const Unary& unary, double x) {
     }
     case UnaryOp::pow: return std::pow(x, a);
     case UnaryOp::divide: return x / a;
+    case UnaryOp::floor: return std::floor(x);
+    case UnaryOp::ceil: return std::ceil(x);
+    case UnaryOp::round: return std::nearbyint(x);
+    case UnaryOp::trunc: return std::trunc(x);
+    case UnaryOp::expm1: return std::expm1(x);
+    case UnaryOp::log2: return std::log2(x);
+    case UnaryOp::log10: return std::log10(x);
+    case UnaryOp::tan: return std::tan(x);
+    case UnaryOp::erf: return std::erf(x);
   }
   fail("unary: unknown operation {}", static_cast<int>(op));
 }
@@ -76,6 +85,15 @@ double derivative(const Unary& unary, double saved) {
     case UnaryOp::clamp: return x >= a && x <= b ? 1 : 0;
     case UnaryOp::pow: return a == 0 ? 0 : a * std::pow(x, a - 1);
     case UnaryOp::divide: return 1 / a;
+    case UnaryOp::floor:
+    case UnaryOp::ceil:
+    case UnaryOp::round:
+    case UnaryOp::trunc: return 0;
+    case UnaryOp::expm1: return y + 1;
+    case UnaryOp::log2: return 1 / (x * std::numbers::ln2);
+    case UnaryOp::log10: return 1 / (x * std::numbers::ln10);
+    case UnaryOp::tan: return 1 + y * y;
+    case UnaryOp::erf: return 2 * std::numbers::inv_sqrtpi * std::exp(-x * x);
   }
   fail("unary: unknown operation {}", static_cast<int>(op));
 }
@@ -89,6 +107,18 @@ double apply(BinaryOp op, double a, double b) {
     case BinaryOp::maximum: return std::isnan(a) || a > b ? a : b;
     case BinaryOp::minimum: return std::isnan(a) || a < b ? a : b;
     case BinaryOp::pow: return std::pow(a, b);
+    case BinaryOp::atan2: return std::atan2(a, b);
+    case BinaryOp::divide_trunc: return std::trunc(a / b);
+    case BinaryOp::divide_floor: {
+      if (b == 0) return a / b;
+      const double rest = std::fmod(a, b);
+      const double whole = std::nearbyint((a - rest) / b) - (rest != 0 && (rest < 0) != (b < 0) ? 1 : 0);
+      return whole == 0 ? std::copysign(0.0, a / b) : whole;
+    }
+    case BinaryOp::remainder: {
+      const double rest = std::fmod(a, b);
+      return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
+    }
   }
   fail("binary: unknown operation {}", static_cast<int>(op));
 }
@@ -126,9 +156,10 @@ class Elementwise final : public ElementwiseKernels {
       // f64 cannot represent every i64.
       visit_op(call.op, [&](auto kind) {
         for (std::int64_t i = 0; i < call.out.numel(); ++i) {
+          const std::int64_t j = source(call.b, call.out, i), b = call.b.as<std::int64_t>()[j];
+          check(!divides(call.op) || b != 0, "divide: element {} of the divisor is 0", j);
           call.out.as<std::int64_t>()[i] =
-              integer_formula<kind()>(call.a.as<std::int64_t>()[source(call.a, call.out, i)],
-                                      call.b.as<std::int64_t>()[source(call.b, call.out, i)]);
+              integer_formula<kind()>(call.a.as<std::int64_t>()[source(call.a, call.out, i)], b);
         }
       });
       return;

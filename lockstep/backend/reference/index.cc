@@ -38,6 +38,14 @@ class Index final : public IndexKernels {
                      [&](std::int64_t to, std::int64_t from) { sums[to] += in[from]; });
     store(sums, call.y);
   }
+
+  void run(KernelContext&, const kernels::Scatter& call) override {
+    const auto size = static_cast<std::int64_t>(item_size(call.x.dtype));
+    for_each_indexed(call.index, call.x.shape, call.y.shape[1], [&](std::int64_t to, std::int64_t from) {
+      std::memcpy(static_cast<std::byte*>(call.y.data) + to * size,
+                  static_cast<const std::byte*>(call.x.data) + from * size, static_cast<std::size_t>(size));
+    });
+  }
 };
 
 }  // namespace

@@ -106,8 +106,10 @@ class Norm final : public NormKernels {
   void run(KernelContext&, const kernels::CommitNormStats& call) override {
     ++*call.batches.as<std::int64_t>();
     if (call.stats.n == 0) return;
+    const double momentum =
+        call.momentum < 0 ? 1 / static_cast<double>(*call.batches.as<std::int64_t>()) : call.momentum;
     auto move_to = [&](const Elements& running, std::int64_t c, double value) {
-      running.set(c, running[c] + call.momentum * (value - running[c]));
+      running.set(c, running[c] + momentum * (value - running[c]));
     };
     for (std::int64_t c = 0; c < call.running_mean.numel(); ++c) {
       move_to(Elements(call.running_mean), c, Elements(call.stats.mean)[c]);

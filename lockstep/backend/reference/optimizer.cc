@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 
 #include "lockstep/backend/reference/elements.h"
@@ -28,8 +29,8 @@ void for_each_element(const kernels::Update<Rule>& call, const F& update) {
 
 class Optimizer final : public OptimizerKernels {
  public:
-  void run(KernelContext&, const kernels::Update<SgdOptions>& call) override {
-    const SgdOptions& rule = call.rule;
+  void run(KernelContext&, const kernels::Update<SgdRule>& call) override {
+    const SgdRule& rule = call.rule;
     for_each_element(call, [&](double lr, std::int64_t, double g, double& w, double* states) {
       g += rule.weight_decay * w;
       double m = g;
@@ -38,8 +39,8 @@ class Optimizer final : public OptimizerKernels {
     });
   }
 
-  void run(KernelContext&, const kernels::Update<AdamOptions>& call) override {
-    const AdamOptions& rule = call.rule;
+  void run(KernelContext&, const kernels::Update<AdamRule>& call) override {
+    const AdamRule& rule = call.rule;
     for_each_element(call, [&](double lr, std::int64_t step, double g, double& w, double* states) {
       if (rule.decoupled_weight_decay) {
         w -= lr * rule.weight_decay * w;
@@ -48,13 +49,14 @@ class Optimizer final : public OptimizerKernels {
       }
       double& m = states[0] = rule.beta1 * states[0] + (1 - rule.beta1) * g;
       double& v = states[1] = rule.beta2 * states[1] + (1 - rule.beta2) * g * g;
+      if (rule.amsgrad) states[2] = std::max(states[2], v);
       const double first = 1 - std::pow(rule.beta1, step), second = 1 - std::pow(rule.beta2, step);
-      w -= lr * (m / first) / (std::sqrt(v / second) + rule.eps);
+      w -= lr * (m / first) / (std::sqrt((rule.amsgrad ? states[2] : v) / second) + rule.eps);
     });
   }
 
-  void run(KernelContext&, const kernels::Update<RMSpropOptions>& call) override {
-    const RMSpropOptions& rule = call.rule;
+  void run(KernelContext&, const kernels::Update<RMSpropRule>& call) override {
+    const RMSpropRule& rule = call.rule;
     for_each_element(call, [&](double lr, std::int64_t, double g, double& w, double* states) {
       g += rule.weight_decay * w;
       double variance = states[0] = rule.alpha * states[0] + (1 - rule.alpha) * g * g;
@@ -67,6 +69,35 @@ class Optimizer final : public OptimizerKernels {
         double& buffer = states[rule.centered ? 2 : 1];
         step = buffer = rule.momentum * buffer + step;
       }
+      w -= lr * step;
+    });
+  }
+
+  void run(KernelContext&, const kernels::Update<DampenedSgdRule>& call) override {
+    const DampenedSgdRule& rule = call.rule;
+    for_each_element(call, [&](double lr, std::int64_t step, double g, double& w, double* states) {
+      g += rule.weight_decay * w;
+      states[0] = step == 1 ? g : rule.momentum * states[0] + (1 - rule.dampening) * g;
+      w -= lr * states[0];
+    });
+  }
+
+  void run(KernelContext&, const kernels::Update<AdagradRule>& call) override {
+    const AdagradRule& rule = call.rule;
+    for_each_element(call, [&](double lr, std::int64_t step, double g, double& w, double* states) {
+      g += rule.weight_decay * w;
+      states[0] += g * g;
+      w -= lr / (1 + static_cast<double>(step - 1) * rule.lr_decay) * g / (std::sqrt(states[0]) + rule.eps);
+    });
+  }
+
+  void run(KernelContext&, const kernels::Update<AdadeltaRule>& call) override {
+    const AdadeltaRule& rule = call.rule;
+    for_each_element(call, [&](double lr, std::int64_t, double g, double& w, double* states) {
+      g += rule.weight_decay * w;
+      states[0] = rule.rho * states[0] + (1 - rule.rho) * g * g;
+      const double step = g * std::sqrt((states[1] + rule.eps) / (states[0] + rule.eps));
+      states[1] = rule.rho * states[1] + (1 - rule.rho) * step * step;
       w -= lr * step;
     });
   }

@@ -23,6 +23,7 @@ std::string describe(const ErrorSlot& slot, DataError error) {
       return fmt::format("cross_entropy: label {} of sample {} is outside [0, {})", slot.value, slot.index, slot.end);
     case DataError::index_out_of_range:
       return fmt::format("index: {} at place {} is outside [0, {})", slot.value, slot.index, slot.end);
+    case DataError::division_by_zero: return fmt::format("divide: element {} of the divisor is 0", slot.index);
     case DataError::none: break;
   }
   return "";

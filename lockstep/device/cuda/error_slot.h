@@ -6,7 +6,7 @@
 
 namespace lockstep {
 
-enum class DataError : int { none, label_out_of_range, index_out_of_range };
+enum class DataError : int { none, label_out_of_range, index_out_of_range, division_by_zero };
 
 struct ErrorSlot {
   int claimed = 0;                    // by the one thread that reports

@@ -127,11 +127,9 @@ void measure_training(Bench& b, std::int64_t batch) {
   }
   const View squared = b.tensor({1}, DType::f64);
   b.measure("SGD with momentum", 5 * bytes, [&] {
-    optimizer->run(b.context(), kernels::Update<SgdOptions>{{.lr = 0, .momentum = 0.9}, items, {}});
+    optimizer->run(b.context(), kernels::Update<SgdRule>{{.lr = 0, .momentum = 0.9}, items, {}});
   });
-  b.measure("Adam", 7 * bytes, [&] {
-    optimizer->run(b.context(), kernels::Update<AdamOptions>{{.lr = 0}, items, {}});
-  });
+  b.measure("Adam", 7 * bytes, [&] { optimizer->run(b.context(), kernels::Update<AdamRule>{{.lr = 0}, items, {}}); });
   b.measure("squared norm", bytes, [&] { reduce->run(b.context(), kernels::SquaredNorm{grads, {}, squared}); });
   std::vector<View> leaves;
   for (int i = 0; i < 8; ++i) leaves.push_back(b.tensor({11000000}, DType::f32));

@@ -140,13 +140,13 @@ TEST_P(GpuTest, PinnedMemoryOutlivesItsRuntime) {
 
 TEST_P(GpuTest, PartsOfTensorsAreCopied) {
   Tensor all = ops::to_device(counting({6, 3}), a_);
-  all.narrow(2, 2).copy_from(Tensor::from(Floats(6, -1), {2, 3}));
-  all.narrow(5, 1).copy_from(Tensor::from(Floats(3, -2), {1, 3}).to(b_));
+  all.narrow(0, 2, 2).copy_from(Tensor::from(Floats(6, -1), {2, 3}));
+  all.narrow(0, 5, 1).copy_from(Tensor::from(Floats(3, -2), {1, 3}).to(b_));
   Floats expected = counting({6, 3}).to_vector<float>();
   std::fill_n(expected.begin() + 6, 6, -1.0F);
   std::fill_n(expected.begin() + 15, 3, -2.0F);
   EXPECT_EQ(all.to_vector<float>(), expected);
-  EXPECT_EQ(all.narrow(1, 2).to(cpu_).to_vector<float>(), Floats(expected.begin() + 3, expected.begin() + 9));
+  EXPECT_EQ(all.narrow(0, 1, 2).to(cpu_).to_vector<float>(), Floats(expected.begin() + 3, expected.begin() + 9));
 }
 
 TEST_P(GpuTest, WorkWaitsForCopiesAndCopiesForWork) {

@@ -69,7 +69,7 @@ std::string train(int rank, const std::string& backend) {
       const Tensor x = random.floats({10, 1, 28, 28});
       const Tensor y = Tensor::from(std::vector<std::int64_t>{1, 2, 3, 4, 5, 6, 7, 8, 9, 0}, {10});
       auto [first, last] = ddp.rows_of(10);
-      auto parts = ddp.split(std::vector{x.narrow(first, last - first), y.narrow(first, last - first)}, 10);
+      auto parts = ddp.split(std::vector{x.narrow(0, first, last - first), y.narrow(0, first, last - first)}, 10);
       cross_entropy(ddp(parts[0]), parts[1]).backward();
       sgd.step();
     }

@@ -1,0 +1,202 @@
+// Indexing is composed of slices, index_select(), and, for writing, where().
+#include "lockstep/autograd/indexing.h"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+#include <vector>
+
+#include "lockstep/autograd/functions.h"
+#include "lockstep/autograd/lift.h"
+#include "lockstep/autograd/no_grad.h"
+#include "lockstep/runtime/step_recorder.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::string_view kIndex = "index", kIndexPut = "index_put_";
+
+// The caller reads values that decide what follows.
+void refuse_recording(std::string_view what) {
+  if (StepRecorder* const recorder = StepRecorder::current()) {
+    recorder->refuse(fmt::format("{} reads a mask or indices, which differ in the next step", what));
+  }
+}
+
+// The places of a mask's elements in plain order, where x lies. Waits.
+Tensor places_of(const Tensor& mask, const Tensor& x) {
+  if (mask->kind == Kind::cut) fail_across_batch(kIndex, mask, "and the number that each shard chooses would differ");
+  refuse_recording(kIndex);
+  const std::vector<std::uint8_t> holds = mask.to_vector<std::uint8_t>();
+  std::vector<std::int64_t> places;
+  for (std::size_t i = 0; i < holds.size(); ++i) {
+    if (holds[i] != 0) places.push_back(static_cast<std::int64_t>(i));
+  }
+  const auto count = static_cast<std::int64_t>(places.size());
+  return beside(x, Tensor::from(places, {count}));
+}
+
+// Negative indices count from the end.
+Tensor from_start(const Tensor& index, std::int64_t size) {
+  return where(lt(index, 0), index + static_cast<double>(size), index);
+}
+
+// y[.., index, ..] along one axis, which the index's axes replace.
+Tensor take_index(const Tensor& y, int axis, const Tensor& index) {
+  const Tensor taken = index_select(y, axis, index.reshape({index.numel()}));
+  if (index.dim() == 0) return select(taken, axis, 0);
+  return index.dim() == 1 ? taken : unflatten(taken, axis, index.shape());
+}
+
+Shape broadcast_of(const std::vector<Tensor>& tensors) {
+  Shape all = tensors[0].shape();
+  for (const Tensor& t : tensors) {
+    const Shape& a = all.dim() >= t.dim() ? all : t.shape();
+    const Shape& b = all.dim() >= t.dim() ? t.shape() : all;
+    Shape both = a;
+    for (int i = 1; i <= b.dim(); ++i) {
+      check(a[-i] == b[-i] || a[-i] == 1 || b[-i] == 1, "index: index tensors of {} and {} do not broadcast",
+            tensors[0].shape(), t.shape());
+      if (a[-i] == 1) both[-i] = b[-i];
+    }
+    all = both;
+  }
+  return all;
+}
+
+}  // namespace
+
+class Indexer {
+ public:
+  static Tensor read(const Tensor& x, std::span<const TensorIndex> indices) {
+    check(x.defined(), "index: undefined tensor");
+    int used = 0, ellipses = 0;
+    for (const TensorIndex& i : indices) {
+      ellipses += std::holds_alternative<EllipsisIndex>(i.index_) ? 1 : 0;
+      if (const auto* t = std::get_if<Tensor>(&i.index_)) {
+        check(t->defined() && (t->dtype() == DType::i64 || t->dtype() == DType::u8),
+              "index: an index is {}, expected i64, or a mask (u8)", *t);
+        check(t->dtype() == DType::i64 || t->dim() > 0, "index: a mask of shape [], expected at least one axis");
+        used += t->dtype() == DType::u8 ? t->dim() : 1;
+      } else if (std::holds_alternative<Slice>(i.index_) || std::holds_alternative<std::int64_t>(i.index_)) {
+        ++used;
+      }
+    }
+    check(used <= x.dim() && ellipses <= 1, "index: {} axes and {} ellipses for shape {}, expected at most {} and one",
+          used, ellipses, x.shape(), x.dim());
+    Tensor y = x;
+    int axis = 0;
+    std::vector<int> axes;  // of index tensors
+    std::vector<Tensor> chosen;
+    for (const TensorIndex& i : indices) {
+      if (std::holds_alternative<std::nullopt_t>(i.index_)) {
+        y = unsqueeze(y, axis++);
+      } else if (std::holds_alternative<EllipsisIndex>(i.index_)) {
+        axis += x.dim() - used;
+      } else if (const auto* s = std::get_if<Slice>(&i.index_)) {
+        if (s->start || s->stop || s->step != 1) y = slice(y, axis, s->start, s->stop, s->step);
+        ++axis;
+      } else if (const auto* position = std::get_if<std::int64_t>(&i.index_)) {
+        y = select(y, axis, *position);
+      } else {
+        Tensor index = std::get<Tensor>(i.index_);
+        if (index.dtype() == DType::u8) {
+          const int last = axis + index.dim() - 1;
+          for (int d = axis; d <= last; ++d) {
+            check(y.size(d) == index.size(d - axis),
+                  "index: a mask of {} for axes {} to {} of {}, expected their extents", index.shape(), axis, last,
+                  y.shape());
+          }
+          index = places_of(index, y);
+          if (last > axis) y = lockstep::flatten(y, axis, last);
+        }
+        axes.push_back(axis++);
+        chosen.push_back(std::move(index));
+      }
+    }
+    if (chosen.empty()) return y;
+    for (std::size_t k = 0; k < chosen.size(); ++k) chosen[k] = from_start(beside(y, chosen[k]), y.size(axes[k]));
+    if (chosen.size() == 1) return take_index(y, axes[0], chosen[0]);
+    return together(y, axes, chosen);
+  }
+
+ private:
+  // Takes elements by several index tensors: by one, of the places in their axes merged into one.
+  static Tensor together(Tensor y, std::vector<int> axes, std::vector<Tensor>& chosen) {
+    const auto count = static_cast<int>(axes.size());
+    if (axes.back() - axes.front() != count - 1) {
+      std::vector<int> order = axes;
+      for (int d = 0; d < y.dim(); ++d) {
+        if (std::ranges::find(axes, d) == axes.end()) order.push_back(d);
+      }
+      y = permute(y, order);
+      std::iota(axes.begin(), axes.end(), 0);
+    }
+    const Shape shape = broadcast_of(chosen);
+    Tensor place, inside;
+    std::int64_t all = 1;
+    for (std::size_t k = 0; k < chosen.size(); ++k) {
+      const std::int64_t size = y.size(axes[k]);
+      const Tensor index = expand(chosen[k], shape),
+                   here = logical_and(ge(index, 0), lt(index, static_cast<double>(size)));
+      place = k == 0 ? index : place * static_cast<double>(size) + index;
+      inside = k == 0 ? here : logical_and(inside, here);
+      all *= size;
+    }
+    // One index outside its axis must not reach another row: such a place is outside, too, and fails the task.
+    place = where(inside, place, static_cast<double>(all));
+    return take_index(lockstep::flatten(y, axes.front(), axes.back()), axes.front(), place);
+  }
+
+ public:
+  static bool is_basic(std::span<const TensorIndex> indices) {
+    return std::ranges::none_of(indices, [](const TensorIndex& i) { return std::holds_alternative<Tensor>(i.index_); });
+  }
+};
+
+Tensor Tensor::index(std::initializer_list<TensorIndex> indices) const {
+  return Indexer::read(*this, {indices.begin(), indices.size()});
+}
+
+void Tensor::index_put_(std::initializer_list<TensorIndex> indices, double value) const {
+  check(defined(), "index_put_: undefined tensor");
+  index_put_(indices, full({}, value, {.dtype = dtype(), .device = device()}));
+}
+
+void Tensor::index_put_(std::initializer_list<TensorIndex> list, const Tensor& value) const {
+  check(defined() && value.defined(), "index_put_: undefined tensor");
+  check_in_place(kIndexPut);
+  if (grad_enabled()) {
+    check(!value.requires_grad(),
+          "index_put_: {} needs a gradient, but a write in place records none: detach() it, or use where()", value);
+  }
+  if (impl_->kind == Kind::cut) {
+    fail_across_batch(kIndexPut, *this, "and a write would need them in one piece");
+  }
+  const std::span<const TensorIndex> indices(list.begin(), list.size());
+  const NoGradGuard no_grad;
+  const Tensor x = impl_->array();  // the first replica
+  const auto fitted = [&](const Shape& shape) {
+    const Tensor v = beside(x, value.detach());
+    return lockstep::expand(v.dtype() == x.dtype() ? v : cast(v, x.dtype()), shape);
+  };
+  const bool basic = Indexer::is_basic(indices);
+  if (basic && impl_->parts.size() == 1) {
+    const Tensor part = Indexer::read(x, indices);
+    if (part.numel() == 0) return;
+    if (part->storage() == x->storage()) return part.copy_from(fitted(part.shape()));
+  }
+  if (!basic) refuse_recording(kIndexPut);
+  const Tensor places = Indexer::read(arange(x.numel(), {.device = x.device()}).reshape(x.shape()), indices);
+  if (places.numel() == 0) return;
+  const std::vector<std::int64_t> to = places.to_vector<std::int64_t>();
+  // For each element of x the element of the value that it gets.
+  std::vector<std::int64_t> from(static_cast<std::size_t>(x.numel()), -1);
+  for (std::size_t i = 0; i < to.size(); ++i) from[static_cast<std::size_t>(to[i])] = static_cast<std::int64_t>(i);
+  const Tensor source = beside(x, Tensor::from(from, {x.numel()}));
+  const Tensor values = fitted(places.shape()).reshape({places.numel()});
+  const Tensor written = lockstep::index_select(values, 0, lockstep::maximum(source, lockstep::zeros_like(source)));
+  copy_from(lockstep::where(lockstep::lt(source, 0), x.reshape({x.numel()}), written).reshape(x.shape()));
+}
+
+}  // namespace lockstep

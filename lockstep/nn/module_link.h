@@ -1,0 +1,37 @@
+// Internal: what a parameter knows of its module, and what the parameters of a model that nobody initialized share.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+
+#include "lockstep/device/device.h"
+
+namespace lockstep {
+
+class Module;
+struct DefaultModel;
+
+// A module's place in its tree. It moves along with the module, and its end tells children and parameters that the
+// module is gone.
+struct ModuleLink {
+  Module* module = nullptr;
+  std::weak_ptr<ModuleLink> parent;  // of the first module that it was added to
+  // Used in the root:
+  std::mutex placing;
+  std::shared_ptr<DefaultModel> model;
+};
+
+// A model whose values are made by default.
+struct DefaultModel {
+  // The model's number among those of its devices' Runtime whose values were made by default, in the order of their
+  // first uses: two models of one class begin with different values. The first has number 0.
+  std::uint64_t number(Device device);
+
+ private:
+  std::mutex mutex_;
+  std::optional<std::uint64_t> number_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,31 @@
+// Adadelta, which needs no learning rate: updates are as large as those before.
+//
+//   Adadelta adadelta(net.parameters(), {});
+//   loss.backward();
+//   adadelta.step();
+#pragma once
+
+#include "lockstep/optim/optimizer.h"
+
+namespace LOCKSTEP_API lockstep {
+
+struct AdadeltaOptions {
+  Rate lr = 1;
+  double rho = 0.9;
+  double eps = 1e-6;
+  double weight_decay = 0;
+};
+
+// torch.optim.Adadelta (Zeiler 2012). With mean squares v of gradients and u of updates, which start at 0:
+//   g += weight_decay w;  v = rho v + (1 - rho) g^2;  d = sqrt(u + eps) / sqrt(v + eps) g
+//   u = rho u + (1 - rho) d^2;  w -= lr d
+class Adadelta : public Optimizer {
+ public:
+  Adadelta(const ParameterGroups& parameters, AdadeltaOptions options);
+  Rule rule() const override;
+
+ private:
+  AdadeltaOptions options_;
+};
+
+}  // namespace lockstep

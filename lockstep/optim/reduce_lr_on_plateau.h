@@ -1,0 +1,58 @@
+// Lower learning rates where a metric stops getting better.
+//
+//   ReduceLROnPlateau plateau(sgd, {.factor = 0.1, .patience = 5});
+//   trainer.on_epoch = [&](const EpochReport& e) { plateau.step(e.train_loss); };
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "lockstep/optim/optimizer.h"
+
+namespace LOCKSTEP_API lockstep {
+
+struct ReduceLROnPlateauOptions {
+  // False: a smaller value is better, PyTorch's mode "min". True: a larger one.
+  bool larger_is_better = false;
+  // Multiplies the rates.
+  double factor = 0.1;
+  // The number of values in a row that are no better before the rates fall.
+  std::int64_t patience = 10;
+  // A value is better only if it is by this share of the best one, or with `absolute` by this much.
+  double threshold = 1e-4;
+  bool absolute = false;
+  // The number of values after a fall that do not count.
+  std::int64_t cooldown = 0;
+  // The least rate of the optimizer. A change by less than `eps` is not made.
+  double min_lr = 0;
+  double eps = 1e-8;
+};
+
+// torch.optim.lr_scheduler.ReduceLROnPlateau. Sets the optimizer's rate; its groups keep their ratios. Throws if the
+// optimizer's rate is a schedule. All ranks must give the same values, as those of EpochReport are.
+class ReduceLROnPlateau {
+ public:
+  // The optimizer must outlive this object.
+  ReduceLROnPlateau(Optimizer& optimizer, ReduceLROnPlateauOptions options = {});
+
+  // Takes the next value. Returns whether the rates fell.
+  bool step(double value);
+
+  // What a checkpoint needs beside the optimizer's state, which has the rates.
+  struct State {
+    std::optional<double> best;
+    std::int64_t bad = 0;      // values in a row that were no better
+    std::int64_t cooling = 0;  // values that will not count
+  };
+  const State& state() const { return state_; }
+  void set_state(const State& state) { state_ = state; }
+
+ private:
+  bool is_better(double value) const;
+
+  Optimizer& optimizer_;
+  const ReduceLROnPlateauOptions options_;
+  State state_;
+};
+
+}  // namespace lockstep

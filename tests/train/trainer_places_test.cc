@@ -1,0 +1,102 @@
+// Trainer and evaluate() take the devices of the model and the ranks of the Job.
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "lockstep/checkpoint/weights.h"
+#include "lockstep/optim/loss_scaler.h"
+#include "lockstep/optim/sgd.h"
+#include "lockstep/parallel/job.h"
+#include "tests/expect_error.h"
+#include "tests/train/small_job.h"
+
+namespace lockstep {
+namespace {
+
+Sequential small_net() { return Sequential(Flatten(), Linear(36, 8), ReLU(), Linear(8, 5)); }
+
+TrainerOptions short_run() { return {.split = {.shards = 4}, .batch_size = 10, .epochs = 2}; }
+
+struct Trained {
+  std::string weights, init;
+};
+
+Trained train(Sequential net, const TrainerOptions& options) {
+  Sgd sgd(net.parameters(), {.lr = 0.1, .momentum = 0.9});
+  Trainer trainer(net, sgd, random_pictures(46, 1), random_pictures(17, 2), options);
+  trainer.train();
+  const auto init = std::ranges::find(trainer.recipe(), "init", [](const auto& entry) { return entry.first; });
+  return {weights_sha256(net), init == trainer.recipe().end() ? "" : init->second.json()};
+}
+
+std::string alone() {
+  Runtime runtime({.cpu_devices = 1, .threads_per_shard = 1});
+  return train(small_net(), short_run()).weights;
+}
+
+TEST(TrainerPlaces, TheModelKnowsItsDevices) {
+  Runtime runtime({.cpu_devices = 3, .threads_per_shard = 1});
+  const Trained plain = train(small_net(), short_run());
+  EXPECT_EQ(plain.weights, alone());
+  EXPECT_EQ(plain.init, "\"default\"");
+  TrainerOptions named = short_run();
+  named.recipe = {{"init", "of the network"}};
+  EXPECT_EQ(train(small_net(), named).init, "\"of the network\"");
+  Sequential initialized = small_net();
+  initialized.initialize(Xavier{});
+  EXPECT_EQ(train(std::move(initialized), short_run()).init, "");
+  // What is said twice must agree.
+  Sequential net = small_net();
+  net.to({runtime.devices()[0]});
+  TrainerOptions elsewhere = short_run();
+  elsewhere.devices = {runtime.devices()[1]};
+  EXPECT_ERROR(train(std::move(net), elsewhere), "trainer: the model is on [cpu:0], expected [cpu:1]");
+}
+
+TEST(TrainerPlaces, TheJobOfTheDevicesIsJoined) {
+  const std::string expected = alone();
+  std::vector<std::string> joined(2), each(2);
+  const auto groups = make_local_groups(2);
+  {
+    std::vector<std::jthread> ranks;
+    for (std::size_t r = 0; r < 2; ++r) {
+      ranks.emplace_back([&, r] {
+        RuntimeOptions options{.cpu_devices = 1, .threads_per_shard = 1};
+        Job job(groups[r], std::make_unique<Runtime>(options));
+        Sequential net = small_net(), own = small_net();
+        net.to(job.devices());
+        own.to(job.devices());
+        joined[r] = train(std::move(net), short_run()).weights;
+        // A run of one rank alone would wait for the other one forever if it joined.
+        TrainerOptions lonely = short_run();
+        lonely.communicator = nullptr;
+        if (r == 0) each[r] = train(std::move(own), lonely).weights;
+        job.close();
+      });
+    }
+  }
+  EXPECT_EQ(joined, std::vector(2, expected));
+  EXPECT_NE(each[0], expected);  // the second model of its Runtime begins with other values
+  EXPECT_NE(each[0], "");
+}
+
+TEST(TrainerPlaces, EvaluationTakesTheModelsDevices) {
+  Runtime runtime({.cpu_devices = 2, .threads_per_shard = 1});
+  Sequential net = small_net();
+  DataLoader loader(random_pictures(17, 2), {.batch_size = 5});
+  const Accuracy found = evaluate(net, loader);
+  EXPECT_EQ(found.total, 17);
+  EXPECT_EQ(found.correct, evaluate(net, loader, {.devices = {runtime.devices()[1]}}).correct);
+  EXPECT_EQ(evaluate(net, loader, {metrics::accuracy()})[0].sum, static_cast<double>(found.correct));
+  EXPECT_EQ(static_cast<std::int64_t>(misclassified(net, loader).size()), found.total - found.correct);
+}
+
+TEST(TrainerPlaces, ALossScalerTakesTheOptimizersDevices) {
+  Runtime runtime({.cpu_devices = 2, .threads_per_shard = 1});
+  Sequential net = small_net();
+  Sgd sgd(net.parameters(), {.lr = 0.1});
+  EXPECT_EQ(LossScaler(sgd).scales().size(), 2u);
+}
+
+}  // namespace
+}  // namespace lockstep
