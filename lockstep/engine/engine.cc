@@ -34,6 +34,10 @@ int cores_of_process() {
   return sched_getaffinity(0, sizeof mask, mask.data()) == 0 ? CPU_COUNT_S(sizeof mask, mask.data()) : 1;
 }
 
+// A lane that has worked for some time counts as busy for this many times as long, at most kMostLinger, so that in gaps
+// between its tasks no helper of another lane takes its core. Shorter times than kLeastLinger are not worth a timer.
+constexpr std::int64_t kLinger = 4, kMostLinger = 2'000'000, kLeastLinger = 50'000;  // nanoseconds
+
 // The task that a thread runs now. Because of it, waiting inside a task is an error instead of a deadlock.
 struct CurrentTask {
   const void* engine = nullptr;
@@ -233,6 +237,8 @@ void Engine::Impl::work(Lane& lane) noexcept {
   spin.awake.fetch_add(1, std::memory_order_relaxed);
   std::atomic<int>* const busy_lanes = lane.options.busy_lanes.get();
   if (busy_lanes) busy_lanes->fetch_add(1, std::memory_order_relaxed);
+  // For how long the lane goes on counting as busy when it falls asleep, in nanoseconds.
+  std::int64_t linger = 0, woken_at = Trace::steady_ns();
   lane.busy.begin();
   NodeList used;
   Lane* woken = nullptr;
@@ -248,7 +254,15 @@ void Engine::Impl::work(Lane& lane) noexcept {
     DependencyGraph::clear(used);
     if (!task.node) {
       lane.busy.end();
-      lane.parker.park(spin, {}, busy_lanes);
+      if (busy_lanes) {
+        const std::int64_t now = Trace::steady_ns();
+        linger = std::min(kMostLinger, linger + kLinger * (now - woken_at));
+        lane.parker.park(spin, {*busy_lanes, std::chrono::nanoseconds(linger < kLeastLinger ? 0 : linger)});
+        woken_at = Trace::steady_ns();
+        linger = std::max<std::int64_t>(0, linger - (woken_at - now));
+      } else {
+        lane.parker.park(spin);
+      }
       lane.busy.begin();
       // If the lane was idle, only its worker touches the task that woke it, so no lock is needed.
       task = std::exchange(lane.ready, {});

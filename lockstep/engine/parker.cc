@@ -4,19 +4,35 @@ namespace lockstep {
 
 using Clock = std::chrono::steady_clock;
 
-bool Parker::park(SpinPolicy& policy, std::optional<std::chrono::nanoseconds> timeout,
-                  std::atomic<int>* group) noexcept {
+template <typename Asleep>
+bool Parker::park_with(SpinPolicy& policy, const Asleep& asleep) noexcept {
   std::uint32_t idle = kIdle;
   if (!spin(policy) && state_.compare_exchange_strong(idle, kParked, std::memory_order_acquire)) {
     policy.awake.fetch_sub(1, std::memory_order_relaxed);
-    if (group) group->fetch_sub(1, std::memory_order_relaxed);
-    const bool unparked = sleep(timeout);
+    const bool unparked = asleep();
     policy.awake.fetch_add(1, std::memory_order_relaxed);
-    if (group) group->fetch_add(1, std::memory_order_relaxed);
     if (!unparked) return false;
   }
   state_.store(kIdle, std::memory_order_relaxed);
   return true;
+}
+
+bool Parker::park(SpinPolicy& policy, std::optional<std::chrono::nanoseconds> timeout) noexcept {
+  return park_with(policy, [&] { return sleep(timeout); });
+}
+
+void Parker::park(SpinPolicy& policy, const AwakeGroup& group) noexcept {
+  park_with(policy, [&] {
+    if (group.linger.count() > 0 && sleep(group.linger)) return true;
+    group.awake.fetch_sub(1, std::memory_order_relaxed);
+    std::uint32_t idle = kIdle;
+    // After a time limit the state is kIdle, unless another thread has unparked this one.
+    const bool sleeps =
+        group.linger.count() == 0 || state_.compare_exchange_strong(idle, kParked, std::memory_order_acquire);
+    if (sleeps) sleep({});
+    group.awake.fetch_add(1, std::memory_order_relaxed);
+    return true;
+  });
 }
 
 bool Parker::spin(const SpinPolicy& policy) const noexcept {

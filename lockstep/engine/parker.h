@@ -10,13 +10,20 @@
 
 namespace lockstep {
 
+// Threads of which others need to know how many use their cores.
+struct AwakeGroup {
+  std::atomic<int>& awake;
+  // A thread counts as awake for this long after it has fallen asleep.
+  std::chrono::nanoseconds linger{0};
+};
+
 // One thread parks and any other unparks it: one unpark() for each park(), in either order.
 class Parker {
  public:
   // Everything that happened before unpark() is visible afterwards. The caller counts as awake, also in `group` if
-  // there is one. Returns false on timeout without an unpark(); then park again.
-  bool park(SpinPolicy& policy, std::optional<std::chrono::nanoseconds> timeout = {},
-            std::atomic<int>* group = nullptr) noexcept;
+  // there is one. Returns false on timeout without an unpark(); then park again. With a group, there is no timeout.
+  bool park(SpinPolicy& policy, std::optional<std::chrono::nanoseconds> timeout = {}) noexcept;
+  void park(SpinPolicy& policy, const AwakeGroup& group) noexcept;
   void unpark() noexcept {
     if (state_.exchange(kUnparked, std::memory_order_release) == kParked) futex_wake_one(state_, FutexScope::process);
   }
@@ -24,6 +31,9 @@ class Parker {
  private:
   static constexpr std::uint32_t kIdle = 0, kParked = 1, kUnparked = 2;
   bool spin(const SpinPolicy& policy) const noexcept;
+  // Spins, and otherwise calls asleep() in state kParked. Returns what it returns.
+  template <typename Asleep>
+  bool park_with(SpinPolicy& policy, const Asleep& asleep) noexcept;
   bool sleep(std::optional<std::chrono::nanoseconds> timeout) noexcept;
 
   FutexWord state_{kIdle};

@@ -39,12 +39,15 @@ std::shared_ptr<DeviceState> make_cpu_device(const DeviceParts& parts, int index
   auto cores = static_cast<int>(state->cpus.size());
   // The serial engine computes on the caller's thread, which has no lane's cores.
   const bool shares = !parts.threads_per_shard && cores > 1 && !parts.options.serial;
+  // Lanes that share helpers move among the device's cores: a worker bound to one core would wait there for a helper or
+  // for the describing thread while another core is idle.
   if (shares) busy_lanes = std::make_shared<std::atomic<int>>(0);
   int lanes = std::max(1, cores / threads);
   for (int lane = 0; lane < lanes; ++lane) {
     auto first = state->cpus.begin() + lane * threads;
     auto last = first + std::min<std::ptrdiff_t>(threads, state->cpus.end() - first);
-    state->compute_lanes.push_back(add_lane(fmt::format("compute {}", lane), std::vector<int>(first, last), threads));
+    state->compute_lanes.push_back(
+        add_lane(fmt::format("compute {}", lane), shares ? state->cpus : std::vector<int>(first, last), threads));
   }
   if (shares) {
     state->helpers =
