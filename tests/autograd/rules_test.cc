@@ -206,7 +206,8 @@ const std::vector<Operation>& operations() {
        [](T x, O, auto) {
          return einsum("n...,n...->...", {x, x});
        }},
-      {"normalized", [](T x, O, auto) { return normalize(x, 2, -1); }},
+      // Of one element, only the sign is left, and a gradient of 0 that rounding decides.
+      {"normalized", [](T x, O, auto) { return normalize(x, 2, -1) + x * 0.1; }},
       {"angles to row", [](T x, O o, auto) { return cosine_similarity(x, o.row, -1); }},
       {"distances from the matrix", [](T x, O o, auto) { return cdist(x, o.matrix); }},
       {"overwritten at the largest", [](T x, O, auto) { return scatter(x, -1, argmax(x, -1, true), x * 2); }},

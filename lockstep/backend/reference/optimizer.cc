@@ -77,7 +77,7 @@ class Optimizer final : public OptimizerKernels {
     const DampenedSgdRule& rule = call.rule;
     for_each_element(call, [&](double lr, std::int64_t step, double g, double& w, double* states) {
       g += rule.weight_decay * w;
-      states[0] = step == 1 ? g : rule.momentum * states[0] + (1 - rule.dampening) * g;
+      states[0] = rule.momentum * states[0] + (step == 1 ? 1 : 1 - rule.dampening) * g;
       w -= lr * states[0];
     });
   }
