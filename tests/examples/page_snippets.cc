@@ -59,7 +59,8 @@ std::vector<float> train(const std::vector<Device>& devices) {
   Linear net({.in_features = 5, .out_features = 2});
   net.initialize(Xavier{}, devices);
   Sgd optimizer(net.parameters(), {.lr = 0.5});
-  const std::vector<Tensor> batch{rand({8, 5}, {.seed = 0}), Tensor::from(std::vector<std::int64_t>{0, 1, 0, 1, 0, 1, 0, 1}, {8})};
+  const std::vector<Tensor> batch{rand({8, 5}, {.seed = 0}),
+                                  Tensor::from(std::vector<std::int64_t>{0, 1, 0, 1, 0, 1, 0, 1}, {8})};
   std::vector<float> losses;
   for (int i = 0; i < 3; ++i) {
     Tensor x = split_and_load(batch[0], devices, {.shards = V}),

@@ -109,7 +109,7 @@ TEST_P(GpuTest, BlockingCopiesAreThroughWithTheirSource) {
   for (int i = 0; i < 10; ++i) {
     Array x = counting({1000});
     Tensor y = ops::to_device(x, a_);
-    std::fill_n(x.data_ptr<float>(), 1000, -1.0F);
+    std::fill_n(x.view().as<float>(), 1000, -1.0F);
     EXPECT_EQ(y.to_vector<float>(), counting({1000}).to_vector<float>());
   }
 }
