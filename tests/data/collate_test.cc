@@ -32,7 +32,7 @@ TEST(CollateTest, PadsToTheLongestOfTheBatch) {
   ++batch;
   EXPECT_EQ((*batch)[0].shape(), (Shape{2, 5}));
   EXPECT_EQ((*batch)[1].to_vector<std::int64_t>(), (Integers{3, 4}));
-  EXPECT_ERROR((*DataLoader(Sequences(), {.batch_size = 3}).begin()).size(), "expected the same shape and type");
+  EXPECT_ERROR((void)(*DataLoader(Sequences(), {.batch_size = 3}).begin()).size(), "expected the same shape and type");
 }
 
 // A process that loads some rows pads them like the one that has the longest sequence.
