@@ -16,6 +16,7 @@
 #include "lockstep/autograd/tensor_impl.h"
 #include "lockstep/backend/backend.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/sha256.h"
 #include "lockstep/base/tree.h"
 #include "lockstep/checkpoint/checkpoint_directory.h"
 #include "lockstep/checkpoint/folder_claim.h"
@@ -119,6 +120,16 @@ TrainerOptions completed(TrainerOptions o, Module& module) {
   return o;
 }
 
+// Identifies a sampler with its seed and weights by what it does: the orders of two epochs.
+std::string hash_of_orders(const Sampler& sampler) {
+  Sha256 hash;
+  for (const std::int64_t epoch : {0, 1}) {
+    const std::vector<std::int64_t> order = sampler.order(epoch);
+    hash.update(std::as_bytes(std::span(order)));
+  }
+  return hash.hex().substr(0, 12);
+}
+
 }  // namespace
 
 std::int64_t TrainerOptions::micro_batch_size() const {
@@ -219,6 +230,8 @@ Recipe Trainer::make_recipe() const {
   for (const auto& [name, value] : rule.options) recipe.set(name, value);
   if (const std::string groups = optimizer_.describe_groups(); !groups.empty()) recipe.set("parameter_groups", groups);
   record_schedule(recipe, schedule);
+  if (o.sampler) recipe.set("sampler", hash_of_orders(*o.sampler));
+  if (o.collate) recipe.set("collate", true);
   if (o.gradients != DType::f32) recipe.set("gradients", name(o.gradients));
   if (o.dtype == DType::f16) {
     recipe.set("loss_scale", o.loss_scaling.initial_scale);

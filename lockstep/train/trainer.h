@@ -83,9 +83,10 @@ struct TrainerOptions {
   // The run ends after this many steps, counted over all epochs. 0: no limit.
   std::int64_t max_steps = 0;
   bool shuffle = true;
-  // The order of the examples, instead of `shuffle`. Name it in `recipe`.
+  // The order of the examples, instead of `shuffle`. The recipe has a hash of the orders of epochs 0 and 1.
   std::shared_ptr<const Sampler> sampler{};
-  // Makes batches of examples that do not stack, in training and in tests: see DataLoaderOptions. Name it in `recipe`.
+  // Makes batches of examples that do not stack, in training and in tests: see DataLoaderOptions. The recipe says that
+  // there is one; name it in `recipe`.
   Collate collate{};
   // Of the order of the examples and their random transforms. Not set: RuntimeOptions::seed of the devices' Runtime.
   std::optional<std::uint64_t> seed = {};

@@ -54,6 +54,30 @@ TEST(TrainerPlaces, TheModelKnowsItsDevices) {
   EXPECT_ERROR(train(std::move(net), elsewhere), "trainer: the model is on [cpu:0], expected [cpu:1]");
 }
 
+// The order of the examples decides the bits: another seed of a sampler is another recipe.
+TEST(TrainerPlaces, ASamplerIsInTheRecipe) {
+  Runtime runtime({.cpu_devices = 1, .threads_per_shard = 1});
+  const auto recipe_of = [](std::shared_ptr<const Sampler> sampler) {
+    Sequential net = small_net();
+    net.initialize(Xavier{});
+    Sgd sgd(net.parameters(), {.lr = 0.1});
+    TrainerOptions options = short_run();
+    options.sampler = std::move(sampler);
+    Trainer trainer(net, sgd, random_pictures(46, 1), random_pictures(17, 2), options);
+    trainer.train();
+    return std::pair(recipe_hash(trainer.recipe()), weights_sha256(net));
+  };
+  const auto weighted = [](std::uint64_t seed) {
+    return std::make_shared<WeightedRandomSampler>(std::vector<double>(46, 1), 30,
+                                                   WeightedRandomSamplerOptions{.seed = seed});
+  };
+  const auto plain = recipe_of(nullptr), first = recipe_of(weighted(1)), second = recipe_of(weighted(2));
+  EXPECT_EQ(recipe_of(weighted(1)), first);
+  EXPECT_NE(first.second, second.second);
+  EXPECT_NE(first.first, second.first);
+  EXPECT_NE(first.first, plain.first);
+}
+
 TEST(TrainerPlaces, TheJobOfTheDevicesIsJoined) {
   const std::string expected = alone();
   std::vector<std::string> joined(2), each(2);
