@@ -1,0 +1,152 @@
+#include "lockstep/train/tensorboard.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <protozero/pbf_reader.hpp>
+#include <string>
+#include <vector>
+
+#include "lockstep/base/file.h"
+#include "lockstep/runtime/runtime.h"
+#include "lockstep/train/event_file.h"
+#include "tests/expect_error.h"
+#include "tests/temporary_folder.h"
+
+namespace lockstep::testing {
+namespace {
+
+using protozero::pbf_reader;
+
+// What RFC 3720, B.4 gives for 32 bytes of zeros and of ones, and for 0 to 31; masked as TensorFlow does.
+TEST(EventFile, ChecksumsAreCastagnolis) {
+  const auto masked = [](std::uint32_t crc) { return ((crc >> 15) | (crc << 17)) + 0xa282ead8U; };
+  EXPECT_EQ(masked_crc32c(std::string(32, '\0')), masked(0x8a9136aa));
+  EXPECT_EQ(masked_crc32c(std::string(32, '\xff')), masked(0x62a8ab43));
+  std::string rising;
+  for (char c = 0; c < 32; ++c) rising += c;
+  EXPECT_EQ(masked_crc32c(rising), masked(0x46dd794e));
+}
+
+// The records of a file, whose checksums must be right.
+std::vector<std::string> records_of(const std::filesystem::path& path) {
+  const std::string bytes = read_file(path, 1 << 20);
+  std::vector<std::string> records;
+  const auto number = [&](std::size_t at, auto word) {
+    std::memcpy(&word, bytes.data() + at, sizeof(word));
+    return word;
+  };
+  for (std::size_t at = 0; at < bytes.size();) {
+    const auto length = number(at, std::uint64_t{});
+    EXPECT_EQ(number(at + 8, std::uint32_t{}), masked_crc32c(std::string_view(bytes).substr(at, 8)));
+    records.push_back(bytes.substr(at + 12, length));
+    EXPECT_EQ(number(at + 12 + length, std::uint32_t{}), masked_crc32c(records.back()));
+    at += 16 + length;
+  }
+  return records;
+}
+
+// The fields of a message: numbers as they are, everything else as bytes.
+struct Fields {
+  std::map<int, double> numbers;
+  std::map<int, std::string> bytes;
+};
+Fields fields_of(const std::string& message) {
+  Fields fields;
+  pbf_reader reader(message);
+  while (reader.next()) {
+    const auto tag = static_cast<int>(reader.tag());
+    switch (reader.wire_type()) {
+      case protozero::pbf_wire_type::varint: fields.numbers[tag] = static_cast<double>(reader.get_int64()); break;
+      case protozero::pbf_wire_type::fixed64: fields.numbers[tag] = reader.get_double(); break;
+      case protozero::pbf_wire_type::fixed32: fields.numbers[tag] = reader.get_float(); break;
+      default: fields.bytes[tag] = reader.get_bytes();
+    }
+  }
+  return fields;
+}
+// Summary.Value of an event.
+Fields value_of(const Fields& event) { return fields_of(fields_of(event.bytes.at(5)).bytes.at(1)); }
+
+std::vector<double> doubles(const std::string& packed) {
+  std::vector<double> all(packed.size() / sizeof(double));
+  std::memcpy(all.data(), packed.data(), packed.size());
+  return all;
+}
+
+TEST(TensorBoard, WritesWhatTensorBoardReads) {
+  const TemporaryFolder folder;
+  std::filesystem::path file;
+  {
+    TensorBoardWriter board(folder / "runs/1", {.purge_step = 5, .wall_time = 1.5});
+    file = board.path();
+    board.add_scalar("train/loss", 0.25, 7);
+    board.add_scalar("train/loss", NAN, 8);
+    board.add_text("recipe", "seed 0");
+    board.add_histogram("w", Tensor::from<float>({-1, 0, 0.5, 0.5, 0.5}, {5}), 9);
+  }
+  const std::vector<std::string> records = records_of(file);
+  ASSERT_EQ(records.size(), 6U);
+  EXPECT_EQ(fields_of(records[0]).bytes.at(3), "brain.Event:2");
+  EXPECT_EQ(fields_of(records[0]).numbers.at(1), 1.5);
+  EXPECT_EQ(fields_of(records[1]).numbers.at(2), 5);
+  EXPECT_EQ(fields_of(fields_of(records[1]).bytes.at(7)).numbers.at(1), 1);
+  EXPECT_EQ(fields_of(records[2]).numbers.at(2), 7);
+  EXPECT_EQ(value_of(fields_of(records[2])).bytes.at(1), "train/loss");
+  EXPECT_EQ(value_of(fields_of(records[2])).numbers.at(2), 0.25);
+  EXPECT_TRUE(std::isnan(value_of(fields_of(records[3])).numbers.at(2)));
+  const Fields text = value_of(fields_of(records[4]));
+  EXPECT_EQ(fields_of(fields_of(text.bytes.at(9)).bytes.at(1)).bytes.at(1), "text");
+  EXPECT_EQ(fields_of(text.bytes.at(8)).bytes.at(8), "seed 0");
+  EXPECT_EQ(fields_of(text.bytes.at(8)).numbers.at(1), 7);
+
+  const Fields histogram = fields_of(value_of(fields_of(records[5])).bytes.at(5));
+  EXPECT_EQ(histogram.numbers.at(1), -1);
+  EXPECT_EQ(histogram.numbers.at(2), 0.5);
+  EXPECT_EQ(histogram.numbers.at(3), 5);
+  EXPECT_EQ(histogram.numbers.at(4), 0.5);
+  EXPECT_EQ(histogram.numbers.at(5), 1.75);
+  const std::vector<double> limits = doubles(histogram.bytes.at(6)), counts = doubles(histogram.bytes.at(7));
+  ASSERT_EQ(limits.size(), counts.size());
+  EXPECT_TRUE(std::ranges::is_sorted(limits));
+  double total = 0;
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    total += counts[i];
+    if (counts[i] == 3) {
+      EXPECT_LE(limits[i - 1], 0.5);
+      EXPECT_GT(limits[i], 0.5);
+    }
+  }
+  EXPECT_EQ(total, 5);
+  EXPECT_EQ(std::ranges::max(counts), 3);
+}
+
+TEST(TensorBoard, EqualRunsHaveEqualBytes) {
+  const TemporaryFolder folder;
+  std::string bytes[2];
+  for (std::string& b : bytes) {
+    TensorBoardWriter board(folder.path(), {.wall_time = 1});
+    board.add_scalar("a", 1, 0);
+    b = read_file(board.path(), 1 << 20);
+  }
+  EXPECT_EQ(bytes[0], bytes[1]);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), std::filesystem::directory_iterator()),
+            2);
+}
+
+TEST(TensorBoard, SaysWhatItCannotWrite) {
+  const TemporaryFolder folder;
+  TensorBoardWriter board(folder.path());
+  EXPECT_ERROR(board.add_scalar("", 1, 0), "an empty tag");
+  EXPECT_ERROR(board.add_scalar("a", 1, -1), "a: step -1, expected 0 or more");
+  EXPECT_ERROR(board.add_histogram("a", Tensor::from<float>({1, INFINITY}, {2}), 0), "a: a value is inf");
+  EXPECT_ERROR(board.add_histogram("a", Tensor::host({0}, DType::f32), 0), "a: no values");
+  folder.write("file", "x");
+  EXPECT_ERROR(TensorBoardWriter(folder / "file/board"), "cannot create the folder");
+  EXPECT_EQ(records_of(board.path()).size(), 1U);
+}
+
+}  // namespace
+}  // namespace lockstep::testing
