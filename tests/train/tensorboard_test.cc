@@ -10,10 +10,13 @@
 #include <vector>
 
 #include "lockstep/base/file.h"
+#include "lockstep/checkpoint/weights.h"
 #include "lockstep/runtime/runtime.h"
 #include "lockstep/train/event_file.h"
 #include "tests/expect_error.h"
 #include "tests/temporary_folder.h"
+#include "tests/train/layouts.h"
+#include "tests/train/small_job.h"
 
 namespace lockstep::testing {
 namespace {
@@ -146,6 +149,44 @@ TEST(TensorBoard, SaysWhatItCannotWrite) {
   folder.write("file", "x");
   EXPECT_ERROR(TensorBoardWriter(folder / "file/board"), "cannot create the folder");
   EXPECT_EQ(records_of(board.path()).size(), 1U);
+}
+
+// The tags of all files of a folder, with the steps at which they occur.
+std::map<std::string, std::vector<int>> tags_in(const std::filesystem::path& folder) {
+  std::map<std::string, std::vector<int>> tags;
+  for (const auto& file : std::filesystem::directory_iterator(folder)) {
+    for (const std::string& record : records_of(file.path())) {
+      const Fields event = fields_of(record);
+      if (!event.bytes.contains(5)) continue;
+      const auto step = event.numbers.find(2);  // 0 is left out
+      tags[value_of(event).bytes.at(1)].push_back(step == event.numbers.end() ? 0 : static_cast<int>(step->second));
+    }
+  }
+  return tags;
+}
+
+// Of one process and of two ranks: rank 0 writes, and the weights are those of a run without a file.
+TEST(TensorBoard, ShowsATrainingRun) {
+  const TemporaryFolder folder;
+  const auto train = [](const std::filesystem::path& to, const std::shared_ptr<ProcessGroup>& group) {
+    SmallJob job(1, {.epochs = 2, .tensorboard = {.folder = to, .histogram_every = 4}}, nullptr, group);
+    const TrainingResult result = job.trainer->train();
+    return result.tensorboard_error + weights_sha256(job.net);
+  };
+  const std::string expected = train("", nullptr);
+  for (const int ranks : {1, 2}) {
+    SCOPED_TRACE(ranks);
+    const std::filesystem::path to = folder / std::to_string(ranks);
+    EXPECT_EQ(run_layout({.ranks = ranks}, [&](int, const auto& group) { return train(to, group); }), expected);
+    const auto tags = tags_in(to);
+    EXPECT_EQ(tags.at("recipe"), std::vector<int>{0});
+    EXPECT_EQ(tags.at("train/loss"), (std::vector<int>{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}));
+    EXPECT_EQ(tags.at("epoch/test_acc"), (std::vector<int>{5, 10}));
+    EXPECT_EQ(tags.at("weights/0.weight"), (std::vector<int>{4, 8}));
+    EXPECT_EQ(tags.at("gradients/6.weight"), (std::vector<int>{4, 8}));
+  }
+  folder.write("file", "x");
+  EXPECT_ERROR(train(folder / "file/board", nullptr), "cannot create the folder");
 }
 
 }  // namespace
