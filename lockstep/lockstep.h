@@ -145,6 +145,7 @@
 #include "lockstep/train/metrics.h"
 #include "lockstep/train/plot.h"
 #include "lockstep/train/predictor.h"
+#include "lockstep/train/tensorboard.h"
 #include "lockstep/train/trainer.h"
 
 // Errors, and the version.
