@@ -121,6 +121,7 @@
 
 // Models.
 #include "lockstep/models/gpt.h"
+#include "lockstep/models/language_model.h"
 #include "lockstep/models/lenet.h"
 #include "lockstep/models/lstm_language_model.h"
 #include "lockstep/models/mlp.h"
