@@ -100,16 +100,15 @@ void learn_normalization(const FileArray& x, std::span<const std::int64_t> rows,
   }
   if (picture && x.type() == ElementType::boolean) return;
   const auto columns = static_cast<std::size_t>(schema.input[0]);
-  const std::size_t per_column =
-      schema.channels_last ? 1 : static_cast<std::size_t>(x.row_elements()) / columns;
+  const std::size_t per_column = schema.channels_last ? 1 : static_cast<std::size_t>(x.row_elements()) / columns;
   RowStatistics statistics(columns, per_column);
   add_rows(x, rows, statistics);
   statistics.finish(x.file(), schema.mean, schema.stddev);
 }
 
 void learn_labels(const FileArray& y, const SplitRows& rows, const ArraySchemaOptions& options, ArraySchema& schema) {
-  check(y.dims().size() <= 2 && y.row_elements() >= 1, "{}: {}, expected one label or one row of numbers for each example",
-        y.file(), y.describe());
+  check(y.dims().size() <= 2 && y.row_elements() >= 1,
+        "{}: {}, expected one label or one row of numbers for each example", y.file(), y.describe());
   check(options.task != TaskKind::language, "arrays: the task language, expected classification or regression");
   const std::int64_t most = is_floating(y.type()) ? kMostFloatingClasses : kMostIntegerClasses;
   std::set<std::int64_t> values;
@@ -122,8 +121,8 @@ void learn_labels(const FileArray& y, const SplitRows& rows, const ArraySchemaOp
         y.read(row, 1, std::span(one));
         whole = one[0] == std::trunc(one[0]) && std::abs(one[0]) < 0x1p53;
         if (!whole) {
-          check(options.task != TaskKind::classification, "{}: row {} has {}, expected a whole number for a class", y.file(),
-                row, one[0]);
+          check(options.task != TaskKind::classification, "{}: row {} has {}, expected a whole number for a class",
+                y.file(), row, one[0]);
           break;
         }
         values.insert(static_cast<std::int64_t>(one[0]));
@@ -142,8 +141,8 @@ void learn_labels(const FileArray& y, const SplitRows& rows, const ArraySchemaOp
           values.empty() ? 0 : *values.begin());
     if (named) {
       for (std::size_t c = 0; c < options.class_names.size(); ++c) values.insert(static_cast<std::int64_t>(c));
-      check(std::ssize(values) == std::ssize(options.class_names), "{}: labels from {} to {}, expected 0 to {}", y.file(),
-            *values.begin(), *values.rbegin(), options.class_names.size() - 1);
+      check(std::ssize(values) == std::ssize(options.class_names), "{}: labels from {} to {}, expected 0 to {}",
+            y.file(), *values.begin(), *values.rbegin(), options.class_names.size() - 1);
     }
     schema.values.assign(values.begin(), values.end());
     schema.classes = options.class_names;
@@ -257,15 +256,16 @@ Example ArrayDataset::batch(std::span<const std::int64_t> indices, std::span<con
   auto* out = x.data_ptr<float>();
   const auto divisor = static_cast<float>(schema_.divisor);
   for (std::size_t i = 0; i < indices.size(); ++i, out += elements) {
-    check(indices[i] >= 0 && indices[i] < size(), "array dataset: example {} is out of range [0, {})", indices[i], size());
+    check(indices[i] >= 0 && indices[i] < size(), "array dataset: example {} is out of range [0, {})", indices[i],
+          size());
     const std::int64_t r = rows_[static_cast<std::size_t>(indices[i])];
     normalized ? x_.read(r, 1, std::span(exact)) : x_.read(r, 1, std::span(plain));
     bool finite = true;
     for (std::size_t e = 0; e < elements; ++e) {
       const std::size_t channel = schema_.channels_last ? e % channels : e / per_channel;
       const std::size_t place = schema_.channels_last ? channel * per_channel + e / channels : e;
-      const float value =
-          normalized ? static_cast<float>((exact[e] - schema_.mean[channel]) / schema_.stddev[channel]) : plain[e] / divisor;
+      const float value = normalized ? static_cast<float>((exact[e] - schema_.mean[channel]) / schema_.stddev[channel])
+                                     : plain[e] / divisor;
       finite = finite && std::isfinite(value);
       out[place] = value;
     }

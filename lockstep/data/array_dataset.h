@@ -27,8 +27,8 @@ struct ArraySchemaOptions {
 };
 
 // How rows become examples. Pictures are rows of two or three axes, [H, W] or [C, H, W]; [H, W, C], where C is 1, 3, or
-// 4 and the row does not begin with such an axis, is reordered. Pictures of bytes are divided by 255. All other rows are
-// normalized: (value - mean) / standard deviation of the training rows, for each channel of a picture, and for each
+// 4 and the row does not begin with such an axis, is reordered. Pictures of bytes are divided by 255. All other rows
+// are normalized: (value - mean) / standard deviation of the training rows, for each channel of a picture, and for each
 // element of a row of one axis.
 struct ArraySchema {
   // Of one row in the file, and of x in an example.
@@ -58,9 +58,9 @@ SplitRows split_rows(const FileArray& x, const FileArray& y, double validation_s
 ArraySchema make_array_schema(const FileArray& x, const FileArray& y, const SplitRows& rows,
                               const ArraySchemaOptions& options = {});
 
-// Examples are {x f32 [input]} and, with y, a label: i64 [] of a class, or f32 [elements] of numbers. Rows are read when
-// they are used. A value of y that is not one of the schema's, and a value of x that is not finite, is an error that
-// names the file and the row.
+// Examples are {x f32 [input]} and, with y, a label: i64 [] of a class, or f32 [elements] of numbers. Rows are read
+// when they are used. A value of y that is not one of the schema's, and a value of x that is not finite, is an error
+// that names the file and the row.
 class ArrayDataset : public Dataset {
  public:
   ArrayDataset(FileArray x, std::optional<FileArray> y, ArraySchema schema, std::vector<std::int64_t> rows);

@@ -22,8 +22,8 @@ class MemoryBytes : public ByteSource {
   explicit MemoryBytes(std::shared_ptr<const std::string> bytes) : bytes_(std::move(bytes)) {}
   std::uint64_t size() const override { return bytes_->size(); }
   void read(std::uint64_t offset, std::span<std::byte> out) const override {
-    check(offset <= size() && out.size() <= size() - offset, "read: bytes {} to {} of {}", offset,
-          offset + out.size(), size());
+    check(offset <= size() && out.size() <= size() - offset, "read: bytes {} to {} of {}", offset, offset + out.size(),
+          size());
     if (!out.empty()) std::memcpy(out.data(), bytes_->data() + offset, out.size());
   }
 

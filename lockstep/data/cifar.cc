@@ -38,8 +38,8 @@ CifarPart read_part(const std::vector<fs::path>& files, std::size_t labels, std:
   std::string bytes;
   for (const fs::path& file : files) {
     const std::string one = read_file(file, kLargestCifarFile);
-    check(!one.empty() && one.size() % record == 0, "{}: {} bytes, expected a multiple of {} (a label and 3 x 32 x 32 bytes)",
-          file.string(), one.size(), record);
+    check(!one.empty() && one.size() % record == 0,
+          "{}: {} bytes, expected a multiple of {} (a label and 3 x 32 x 32 bytes)", file.string(), one.size(), record);
     for (std::size_t at = labels - 1; at < one.size(); at += record) {
       const auto label = static_cast<unsigned char>(one[at]);
       check(label < classes, "{}: picture {} has label {}, expected 0 to {}", file.string(), at / record, label,
@@ -50,7 +50,8 @@ CifarPart read_part(const std::vector<fs::path>& files, std::size_t labels, std:
   const auto count = static_cast<std::int64_t>(bytes.size() / record);
   const std::shared_ptr<const ByteSource> source = bytes_in_memory(std::move(bytes));
   const std::string name = files[0].string();
-  return {FileArray(source, {.type = ElementType::u8, .dims = {count, 3, 32, 32}, .offset = labels, .stride = record}, name),
+  return {FileArray(source, {.type = ElementType::u8, .dims = {count, 3, 32, 32}, .offset = labels, .stride = record},
+                    name),
           FileArray(source, {.type = ElementType::u8, .dims = {count}, .offset = labels - 1, .stride = record}, name)};
 }
 

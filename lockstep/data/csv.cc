@@ -28,7 +28,8 @@ bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_blank(char c) { return c == ' ' || c == '\t'; }
 
 bool equal_in_any_case(std::string_view text, std::string_view lower) {
-  return std::ranges::equal(text, lower, {}, [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
+  return std::ranges::equal(text, lower, {},
+                            [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
 }
 
 std::string delimiter_name(char delimiter) {
@@ -152,7 +153,8 @@ char find_delimiter(std::string_view text) {
     CellScanner scanner(text, delimiter);
     std::size_t rows = 0, first = 0, all = 0;
     bool even = true;
-    for (scanner.skip_empty_lines(); !scanner.at_end() && rows < kRowsForDelimiter; scanner.skip_empty_lines(), ++rows) {
+    for (scanner.skip_empty_lines(); !scanner.at_end() && rows < kRowsForDelimiter;
+         scanner.skip_empty_lines(), ++rows) {
       std::size_t cells = 0;
       RawCell cell;
       do {
@@ -274,8 +276,8 @@ class CsvParser {
         first_line_ = line;
       }
       if (flaw.empty() && cells != columns_) {
-        flaw = fmt::format("{}: line {} has {} cell{}, expected {} as in line {} (delimiter: {})", table_.file_, line, cells,
-                           cells == 1 ? "" : "s", columns_, first_line_, delimiter_name(table_.delimiter_));
+        flaw = fmt::format("{}: line {} has {} cell{}, expected {} as in line {} (delimiter: {})", table_.file_, line,
+                           cells, cells == 1 ? "" : "s", columns_, first_line_, delimiter_name(table_.delimiter_));
       }
       if (!flaw.empty()) {
         if (!options_.skip_broken) fail("{}", flaw);
@@ -312,8 +314,8 @@ class CsvParser {
     for (std::size_t c = 0; c < columns_; ++c) {
       const std::string name = first_cell(c);
       if (name.empty()) continue;
-      check(seen.insert(name).second, "{}: line {}: two columns have the name {}, expected different names", table_.file_,
-            first_line_, quoted_cell(name));
+      check(seen.insert(name).second, "{}: line {}: two columns have the name {}, expected different names",
+            table_.file_, first_line_, quoted_cell(name));
       table_.names_[c] = name;
     }
     for (std::size_t c = 0; c < columns_; ++c) {
@@ -382,7 +384,8 @@ class CsvParser {
 std::int64_t Table::rows() const { return std::ssize(lines_); }
 
 std::string_view Table::cell(std::int64_t row, std::int64_t column) const {
-  const std::size_t i = static_cast<std::size_t>(row + (header_ ? 1 : 0)) * names_.size() + static_cast<std::size_t>(column);
+  const std::size_t i =
+      static_cast<std::size_t>(row + (header_ ? 1 : 0)) * names_.size() + static_cast<std::size_t>(column);
   const std::uint64_t begin = i == 0 ? 0 : ends_[i - 1];
   return std::string_view(cells_).substr(begin, ends_[i] - begin);
 }

@@ -125,7 +125,8 @@ FileArray::FileArray(std::shared_ptr<const ByteSource> source, ArrayLayout layou
 }
 
 FileArray::FileArray(std::string bytes, ElementType type, std::vector<std::int64_t> dims, std::string name)
-    : FileArray(bytes_in_memory(std::move(bytes)), ArrayLayout{.type = type, .dims = std::move(dims)}, std::move(name)) {}
+    : FileArray(bytes_in_memory(std::move(bytes)), ArrayLayout{.type = type, .dims = std::move(dims)},
+                std::move(name)) {}
 
 std::uint64_t FileArray::bytes() const { return row_bytes_ * static_cast<std::uint64_t>(rows()); }
 

@@ -74,7 +74,8 @@ class NpyHeaderParser {
     return at_ < text_.size() && text_[at_] == c;
   }
   void expect(char c) {
-    check(next_is(c), "{}: its header has {} at byte {}, expected {}", name_, quoted_cell(text_.substr(at_, 1)), at_, c);
+    check(next_is(c), "{}: its header has {} at byte {}, expected {}", name_, quoted_cell(text_.substr(at_, 1)), at_,
+          c);
     ++at_;
   }
   std::string string(std::string_view what) {
@@ -166,11 +167,13 @@ NpyType parse_descr(const std::string& descr, const std::string& name) {
 FileArray reorder(const ByteSource& source, std::uint64_t offset, const NpyType& type,
                   const std::vector<std::int64_t>& dims, const std::string& name) {
   const std::size_t item = item_size(type.type);
-  const auto elements = static_cast<std::uint64_t>(std::accumulate(dims.begin(), dims.end(), std::int64_t{1}, std::multiplies<>()));
+  const auto elements =
+      static_cast<std::uint64_t>(std::accumulate(dims.begin(), dims.end(), std::int64_t{1}, std::multiplies<>()));
   const std::uint64_t bytes = elements * item;
   const std::size_t memory = total_memory();
-  check(bytes <= memory, "{}: an array in Fortran order is reordered in memory: it has {} bytes, this process may use {}",
-        name, bytes, memory);
+  check(bytes <= memory,
+        "{}: an array in Fortran order is reordered in memory: it has {} bytes, this process may use {}", name, bytes,
+        memory);
   std::string out(bytes, '\0');
   // Where the next element of the file goes, in elements of C order.
   std::vector<std::int64_t> at(dims.size(), 0), step(dims.size(), 1);

@@ -13,9 +13,9 @@
 
 namespace LOCKSTEP_API lockstep {
 
-// Examples are {x f32 [features]} and, if the table has the schema's target, a label: i64 [] of a class, or f32 [1] of a
-// number. x is as TableSchema says: numbers, then the numbers of categories. All rows are encoded here, in
-// 4 bytes for each feature; the table is not needed any more.
+// Examples are {x f32 [features]} and, if the table has the schema's target, a label: i64 [] of a class, or f32 [1] of
+// a number. x is as TableSchema says: numbers, then the numbers of categories. All rows are encoded here, in 4 bytes
+// for each feature; the table is not needed any more.
 class TableDataset : public Dataset {
  public:
   // Throws as TableEncoder does.

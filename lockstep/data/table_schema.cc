@@ -60,8 +60,9 @@ ColumnCells look_at(const Table& table, const SplitRows& rows, std::int64_t colu
 
 void check_numbers(const Table& table, std::int64_t column, const ColumnCells& cells, std::string_view way_out) {
   if (cells.first_text >= 0) {
-    fail("{}: {} is not a number, expected one, as in {} of the column's {} cells{}", table.place(cells.first_text, column),
-         quoted_cell(table.cell(cells.first_text, column)), cells.numbers, cells.present(), way_out);
+    fail("{}: {} is not a number, expected one, as in {} of the column's {} cells{}",
+         table.place(cells.first_text, column), quoted_cell(table.cell(cells.first_text, column)), cells.numbers,
+         cells.present(), way_out);
   }
   if (cells.first_not_finite >= 0) {
     fail("{}: {} is not finite in f64, expected a finite number", table.place(cells.first_not_finite, column),
@@ -301,8 +302,8 @@ TableSchema make_table_schema(const Table& table, const SplitRows& rows, const T
   const std::int64_t target = options.target.empty() ? table.columns() - 1 : table.column(options.target);
   schema.target = table.names()[static_cast<std::size_t>(target)];
   schema.has_header = table.has_header();
-  check(!is_named(table, options.ignore, target), "{}: the target {} is one of the columns to ignore",
-        table.file(), quoted_cell(schema.target));
+  check(!is_named(table, options.ignore, target), "{}: the target {} is one of the columns to ignore", table.file(),
+        quoted_cell(schema.target));
   learn_target(table, rows, target, options, schema);
   std::vector<std::string> left_out;
   for (std::int64_t column = 0; column < table.columns(); ++column) {
@@ -331,8 +332,8 @@ TableSchema make_table_schema(const Table& table, const SplitRows& rows, const T
     }
   }
   for (const std::string& one : left_out) schema.left_out += (schema.left_out.empty() ? "" : ", ") + one;
-  check(!schema.columns.empty(), "{}: {} column{}, expected one beside the target {} that a model can use{}{}", table.file(),
-        table.columns(), table.columns() == 1 ? "" : "s", quoted_cell(schema.target),
+  check(!schema.columns.empty(), "{}: {} column{}, expected one beside the target {} that a model can use{}{}",
+        table.file(), table.columns(), table.columns() == 1 ? "" : "s", quoted_cell(schema.target),
         left_out.empty() ? "" : "; left out: ", schema.left_out);
   return schema;
 }
@@ -371,19 +372,20 @@ std::int64_t TableEncoder::encode(std::int64_t row, std::span<float> out) const 
       ++unseen;
     }
     if (column.kind == TableColumn::Kind::number) {
-      check(number.kind == CellKind::number || number.kind == CellKind::missing, "{}: {} is not a finite number, expected one",
-            table_->place(row, sources_[c]), quoted_cell(cell));
+      check(number.kind == CellKind::number || number.kind == CellKind::missing,
+            "{}: {} is not a finite number, expected one", table_->place(row, sources_[c]), quoted_cell(cell));
       const bool missing = number.kind == CellKind::missing;
       const auto value = missing ? 0.0f : static_cast<float>((number.value - column.mean) / column.stddev);
-      check(std::isfinite(value), "{}: {} is too far from the training rows' mean of {}", table_->place(row, sources_[c]),
-            quoted_cell(cell), column.mean);
+      check(std::isfinite(value), "{}: {} is too far from the training rows' mean of {}",
+            table_->place(row, sources_[c]), quoted_cell(cell), column.mean);
       out[next++] = value;
       if (column.missing) out[next++] = missing ? 1.0f : 0.0f;
       continue;
     }
     std::int64_t category = 0;
     if (number.kind != CellKind::missing) {
-      const auto found = std::ranges::lower_bound(column.categories, cell, {}, [](const std::string& s) { return std::string_view(s); });
+      const auto found = std::ranges::lower_bound(column.categories, cell, {},
+                                                  [](const std::string& s) { return std::string_view(s); });
       if (found != column.categories.end() && *found == cell) {
         category = found - column.categories.begin() + 1;
       } else {
@@ -406,8 +408,8 @@ std::int64_t TableEncoder::label(std::int64_t row) const {
     if (number.kind == CellKind::number) name = class_of_number(number.value);
   }
   const auto found = std::ranges::find(schema_->classes, name);
-  check(found != schema_->classes.end(), "{}: the target is {}, expected one of the {} classes", table_->place(row, target_),
-        quoted_cell(cell), schema_->classes.size());
+  check(found != schema_->classes.end(), "{}: the target is {}, expected one of the {} classes",
+        table_->place(row, target_), quoted_cell(cell), schema_->classes.size());
   return found - schema_->classes.begin();
 }
 

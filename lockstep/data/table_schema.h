@@ -7,8 +7,8 @@
 //   TableDataset train(table, schema, rows.train);  // {x f32 [features], label i64 []}
 //
 // A number is (value - mean) / standard deviation of the training rows. A missing number is the mean; a column in which
-// training rows miss cells has a further feature after it that is 1 where the cell is missing, else 0. A category is its
-// number among the texts that occur in training rows, sorted by their bytes, from 1; 0 is a missing cell.
+// training rows miss cells has a further feature after it that is 1 where the cell is missing, else 0. A category is
+// its number among the texts that occur in training rows, sorted by their bytes, from 1; 0 is a missing cell.
 #pragma once
 
 #include <cstdint>

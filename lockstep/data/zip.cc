@@ -54,7 +54,8 @@ class ZipReader {
       const std::string_view entry = std::string_view(entries).substr(at, size);
       all.push_back(read_entry(entry, std::string(entry.substr(kEntryBytes, name_bytes)),
                                entry.substr(kEntryBytes + name_bytes, extra_bytes)));
-      check(names.insert(all.back().name).second, "{}: two entries have the name {}", name_, quoted_cell(all.back().name));
+      check(names.insert(all.back().name).second, "{}: two entries have the name {}", name_,
+            quoted_cell(all.back().name));
       at += size;
     }
     return all;

@@ -56,8 +56,8 @@ Tensor TableMlp::forward(const Tensor& x) {
         features);
   if (options_.vocabularies.empty()) return mlp_(x);
   const std::int64_t most = std::ranges::max(options_.vocabularies) - 1;
-  check(most <= largest_exact(x.dtype()), "table mlp: {} categories in a column, {} counts exactly to {}: use f32", most,
-        name(x.dtype()), largest_exact(x.dtype()));
+  check(most <= largest_exact(x.dtype()), "table mlp: {} categories in a column, {} counts exactly to {}: use f32",
+        most, name(x.dtype()), largest_exact(x.dtype()));
   std::vector<Tensor> parts;
   if (options_.numbers > 0) parts.push_back(x.narrow(1, 0, options_.numbers));
   const Tensor categories = x.narrow(1, options_.numbers, std::ssize(options_.vocabularies)).to(DType::i64);

@@ -27,8 +27,8 @@ struct TableMlpOptions {
 };
 
 // Rows [N, numbers + categories] -> [N, classes]. Each category has an embedding of min(32, (values + 1) / 2) elements;
-// these and the numbers go through linear layers with ReLU. Parameters are named embeddings.0.weight, mlp.0.weight, ....
-// In bf16 and f16, category numbers beyond 256 and 2048 are not exact: forward() throws if a vocabulary is larger.
+// these and the numbers go through linear layers with ReLU. Parameters are named embeddings.0.weight, mlp.0.weight,
+// .... In bf16 and f16, category numbers beyond 256 and 2048 are not exact: forward() throws if a vocabulary is larger.
 class TableMlp : public Module {
  public:
   using Options = TableMlpOptions;

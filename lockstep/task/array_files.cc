@@ -135,7 +135,9 @@ ArrayFiles idx_folder(const fs::path& folder) {
   const auto read_pair = [&](std::initializer_list<std::string_view> parts) -> std::optional<ArrayPair> {
     const auto images = idx_file(all, parts, "images"), labels = idx_file(all, parts, "labels");
     check(images.has_value() == labels.has_value(), "{}: {} without {}, expected both", folder.string(),
-          images ? images->filename().string() : labels ? labels->filename().string() : "",
+          images   ? images->filename().string()
+          : labels ? labels->filename().string()
+                   : "",
           images ? "its labels" : "its images");
     if (!images) return std::nullopt;
     files.files.push_back(*images);
@@ -144,7 +146,8 @@ ArrayFiles idx_folder(const fs::path& folder) {
   };
   files.train = read_pair({"train"});
   files.test = read_pair({"t10k", "test"});
-  check(files.train.has_value(), "{}: no IDX files of training data, expected train-images-idx3-ubyte and train-labels-idx1-ubyte",
+  check(files.train.has_value(),
+        "{}: no IDX files of training data, expected train-images-idx3-ubyte and train-labels-idx1-ubyte",
         folder.string());
   Sha256 hash;
   for (const FileArray* const array : {&files.train->x, &*files.train->y}) {
@@ -174,7 +177,8 @@ ArrayFiles find_arrays(const fs::path& path, DataFormat format) {
   std::error_code error;
   const bool folder = fs::is_directory(path, error);
   if (format == DataFormat::cifar || format == DataFormat::idx) {
-    check(folder, "{}: a file, expected a folder with {} files", path.string(), format == DataFormat::idx ? "IDX" : "CIFAR's .bin");
+    check(folder, "{}: a file, expected a folder with {} files", path.string(),
+          format == DataFormat::idx ? "IDX" : "CIFAR's .bin");
     return format == DataFormat::idx ? idx_folder(path) : cifar_folder(path);
   }
   std::vector<fs::path> names{path};

@@ -85,15 +85,14 @@ class SchemaReader {
   std::vector<double> numbers(const char* key) const { return list(key, number_of); }
   std::vector<double> positives(const char* key) const {
     std::vector<double> values = numbers(key);
-    for (const double value : values)
-      check(value > 0, "{}: {} has {}, expected numbers above 0", kSchema, key, value);
+    for (const double value : values) check(value > 0, "{}: {} has {}, expected numbers above 0", kSchema, key, value);
     return values;
   }
   std::vector<std::int64_t> counts(const char* key) const { return list(key, count_of); }
   std::vector<std::int64_t> integers(const char* key) const {
     return list(key, [](const json& value, const char* name) {
-      check(value.is_number_integer() && (!value.is_number_unsigned() ||
-                                          value.get<std::uint64_t>() <= std::numeric_limits<std::int64_t>::max()),
+      check(value.is_number_integer() &&
+                (!value.is_number_unsigned() || value.get<std::uint64_t>() <= std::numeric_limits<std::int64_t>::max()),
             "{}: {} has {}, expected an integer", kSchema, name, excerpt(value));
       return value.get<std::int64_t>();
     });
@@ -105,8 +104,8 @@ class SchemaReader {
     return from_json_text(value.get<std::string>());
   }
   static double number_of(const json& value, const char* key) {
-    check(value.is_number() && std::isfinite(value.get<double>()), "{}: {} has {}, expected a finite number", kSchema, key,
-          excerpt(value));
+    check(value.is_number() && std::isfinite(value.get<double>()), "{}: {} has {}, expected a finite number", kSchema,
+          key, excerpt(value));
     return value.get<double>();
   }
   static std::int64_t count_of(const json& value, const char* key) {
@@ -148,7 +147,8 @@ TableSchema table_from(const json& object, const DataSchema& common) {
     if (column.has("categories")) {
       made.kind = TableColumn::Kind::category;
       made.categories = column.texts("categories");
-      check(std::ranges::is_sorted(made.categories), "{}: the categories of {} are not sorted", kSchema, excerpt(made.name));
+      check(std::ranges::is_sorted(made.categories), "{}: the categories of {} are not sorted", kSchema,
+            excerpt(made.name));
     } else {
       made.mean = column.number("mean");
       made.stddev = column.positive("stddev");
@@ -170,8 +170,9 @@ TableSchema table_from(const json& object, const DataSchema& common) {
 }
 
 ordered_json to_json(const ArraySchema& schema) {
-  return {{"row", schema.row},   {"channels_last", schema.channels_last}, {"divisor", schema.divisor},
-          {"mean", schema.mean}, {"stddev", schema.stddev},               {"values", schema.values},
+  return {{"row", schema.row},         {"channels_last", schema.channels_last},
+          {"divisor", schema.divisor}, {"mean", schema.mean},
+          {"stddev", schema.stddev},   {"values", schema.values},
           {"reason", schema.reason}};
 }
 
@@ -191,14 +192,16 @@ ArraySchema array_from(const json& object, const DataSchema& common) {
                      .reason = reader.text("reason")};
   const auto elements = [](const std::vector<std::int64_t>& dims) {
     std::int64_t product = 1;
-    for (const std::int64_t dim : dims) check(!__builtin_mul_overflow(product, dim, &product), "{}: a shape is too large", kSchema);
+    for (const std::int64_t dim : dims)
+      check(!__builtin_mul_overflow(product, dim, &product), "{}: a shape is too large", kSchema);
     return product;
   };
   check(!schema.input.empty() && elements(schema.row) == elements(schema.input) && elements(schema.row) > 0,
         "{}: rows have {} elements, inputs {}", kSchema, elements(schema.row), elements(schema.input));
-  check((schema.mean.empty() || std::ssize(schema.mean) == schema.input[0]) && schema.mean.size() == schema.stddev.size(),
-        "{}: {} means and {} deviations for {} channels", kSchema, schema.mean.size(), schema.stddev.size(),
-        schema.input[0]);
+  check(
+      (schema.mean.empty() || std::ssize(schema.mean) == schema.input[0]) && schema.mean.size() == schema.stddev.size(),
+      "{}: {} means and {} deviations for {} channels", kSchema, schema.mean.size(), schema.stddev.size(),
+      schema.input[0]);
   check(!schema.channels_last || schema.input.size() == 3, "{}: channels_last without a picture", kSchema);
   check(schema.values.size() == schema.classes.size() && std::ranges::is_sorted(schema.values),
         "{}: {} values for {} classes, expected as many, sorted", kSchema, schema.values.size(), schema.classes.size());
@@ -221,8 +224,8 @@ std::string_view name(DataFormat format) {
 }
 
 DataFormat parse_data_format(std::string_view text) {
-  for (const DataFormat format : {DataFormat::images, DataFormat::csv, DataFormat::npy, DataFormat::cifar, DataFormat::idx,
-                                  DataFormat::safetensors, DataFormat::text}) {
+  for (const DataFormat format : {DataFormat::images, DataFormat::csv, DataFormat::npy, DataFormat::cifar,
+                                  DataFormat::idx, DataFormat::safetensors, DataFormat::text}) {
     if (name(format) == text) return format;
   }
   fail("format {}: expected images, csv, npy, cifar, idx, safetensors, or text", quoted_cell(text));
@@ -259,8 +262,8 @@ DataSchema DataSchema::from_json(std::string_view text) {
                     .outputs = reader.count("outputs"),
                     .target_mean = reader.numbers("target_mean"),
                     .target_stddev = reader.positives("target_stddev")};
-  check(schema.target_mean.size() == schema.target_stddev.size(), "{}: {} means and {} deviations of the target", kSchema,
-        schema.target_mean.size(), schema.target_stddev.size());
+  check(schema.target_mean.size() == schema.target_stddev.size(), "{}: {} means and {} deviations of the target",
+        kSchema, schema.target_mean.size(), schema.target_stddev.size());
   check(schema.outputs >= 1 && (schema.classes.empty() || schema.outputs == std::ssize(schema.classes)),
         "{}: {} outputs, {} classes", kSchema, schema.outputs, schema.classes.size());
   if (reader.has("table")) schema.table = table_from(reader.at("table"), schema);

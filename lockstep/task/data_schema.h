@@ -55,9 +55,9 @@ struct DataExamples {
   std::vector<std::string> names;
 };
 
-// Examples of a path, to predict or to evaluate, encoded as `schema` says. A table may lack the target; an .npy file has
-// x alone; an .npz or safetensors file has x, or x_test, and maybe y, or y_test. A category that training data lack, and
-// a missing cell where training data miss none, follow `unseen`.
+// Examples of a path, to predict or to evaluate, encoded as `schema` says. A table may lack the target; an .npy file
+// has x alone; an .npz or safetensors file has x, or x_test, and maybe y, or y_test. A category that training data
+// lack, and a missing cell where training data miss none, follow `unseen`.
 DataExamples open_examples(const std::filesystem::path& path, const DataSchema& schema, Unseen unseen = Unseen::error);
 
 }  // namespace lockstep

@@ -19,9 +19,7 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kLargestTextFile = std::size_t{1} << 31;
 
-std::string plural(std::int64_t n, std::string_view what) {
-  return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s");
-}
+std::string plural(std::int64_t n, std::string_view what) { return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s"); }
 
 void check_parts(const SplitRows& rows, const std::string& where, double share) {
   check(!rows.train.empty(), "{}: no example is left for training: val_split is {}", where, share);
@@ -63,25 +61,22 @@ std::string parts_text(const DataSource& data) {
 SplitRows with_target(const Table& table, SplitRows rows, const std::string& target, std::int64_t& skipped) {
   const std::int64_t column = target.empty() ? table.columns() - 1 : table.column(target);
   for (auto* const part : {&rows.train, &rows.validation}) {
-    skipped += static_cast<std::int64_t>(std::erase_if(*part, [&](std::int64_t row) {
-      return parse_cell(table.cell(row, column)).kind == CellKind::missing;
-    }));
+    skipped += static_cast<std::int64_t>(std::erase_if(
+        *part, [&](std::int64_t row) { return parse_cell(table.cell(row, column)).kind == CellKind::missing; }));
   }
   return rows;
 }
 
 DataSource open_table(const fs::path& path, const DataOptions& options) {
-  const Table table = read_csv(
-      path, {.delimiter = options.delimiter, .header = options.header, .skip_broken = options.skip_broken});
+  const Table table =
+      read_csv(path, {.delimiter = options.delimiter, .header = options.header, .skip_broken = options.skip_broken});
   DataSource data{.skipped = table.skipped()};
   SplitRows rows = split_rows(table, options.val_split);
   if (options.skip_broken) rows = with_target(table, std::move(rows), options.target, data.skipped);
   check_parts(rows, path.string(), options.val_split);
-  const TableSchema schema = make_table_schema(table, rows,
-                                               {.target = options.target,
-                                                .task = options.task,
-                                                .ignore = options.ignore,
-                                                .categories = options.categories});
+  const TableSchema schema = make_table_schema(
+      table, rows,
+      {.target = options.target, .task = options.task, .ignore = options.ignore, .categories = options.categories});
   const bool regression = schema.task == TaskKind::regression;
   data.schema = {.format = DataFormat::csv,
                  .task = schema.task,
@@ -108,15 +103,15 @@ DataSource open_table(const fs::path& path, const DataOptions& options) {
   const std::string target = quoted_cell(schema.target);
   const std::int64_t categories = std::ssize(schema.vocabularies());
   const std::int64_t numbers = std::ssize(schema.columns) - categories;
-  data.description = fmt::format(
-      "{}; {}; columns used: {}, {} {}; {}", table.describe(),
-      task_text(data, fmt::format(" of column {}", target.substr(1, target.size() - 2)), schema.reason),
-      plural(numbers, "number"), categories, categories == 1 ? "category" : "categories", parts_text(data));
+  data.description =
+      fmt::format("{}; {}; columns used: {}, {} {}; {}", table.describe(),
+                  task_text(data, fmt::format(" of column {}", target.substr(1, target.size() - 2)), schema.reason),
+                  plural(numbers, "number"), categories, categories == 1 ? "category" : "categories", parts_text(data));
   if (!schema.left_out.empty()) data.description += "; left out: " + schema.left_out;
   if (data.skipped > 0) data.description += fmt::format("; skipped: {}", plural(data.skipped, "broken row"));
   if (unseen > 0) {
-    data.description += fmt::format("; {} to validate without a counterpart in training, taken as missing",
-                                    plural(unseen, "cell"));
+    data.description +=
+        fmt::format("; {} to validate without a counterpart in training, taken as missing", plural(unseen, "cell"));
   }
   return data;
 }
@@ -128,8 +123,7 @@ DataSource open_arrays(const fs::path& path, DataFormat format, const DataOption
   const FileArray &x = files.train->x, &y = *files.train->y;
   const SplitRows rows = split_rows(x, y, files.test ? 0 : options.val_split);
   check_parts(rows, path.string(), files.test ? 0 : options.val_split);
-  const ArraySchema schema =
-      make_array_schema(x, y, rows, {.task = options.task, .class_names = files.class_names});
+  const ArraySchema schema = make_array_schema(x, y, rows, {.task = options.task, .class_names = files.class_names});
   const bool regression = schema.task == TaskKind::regression;
   DataSource data{.schema = {.format = format,
                              .task = schema.task,
@@ -143,20 +137,22 @@ DataSource open_arrays(const fs::path& path, DataFormat format, const DataOption
   data.train = train;
   data.train_counts = counts_of(train->labels(), schema.classes.size());
   std::shared_ptr<ArrayDataset> validation;
-  if (files.test) validation = std::make_shared<ArrayDataset>(files.test->x, files.test->y, schema);
-  else if (!rows.validation.empty()) validation = std::make_shared<ArrayDataset>(x, y, schema, rows.validation);
+  if (files.test)
+    validation = std::make_shared<ArrayDataset>(files.test->x, files.test->y, schema);
+  else if (!rows.validation.empty())
+    validation = std::make_shared<ArrayDataset>(x, y, schema, rows.validation);
   if (validation) data.validation_counts = counts_of(validation->labels(), schema.classes.size());
   data.validation = validation;
   data.digest_covers_contents = !files.sha256.empty() || options.hash_data;
   data.digest = files.sha256.empty() ? data_digest(path, files.files, {.contents = options.hash_data}) : files.sha256;
-  const std::string scaled = schema.divisor != 1      ? ", divided by 255"
-                             : schema.mean.empty()    ? ""
+  const std::string scaled = schema.divisor != 1        ? ", divided by 255"
+                             : schema.mean.empty()      ? ""
                              : schema.input.size() == 3 ? ", normalized by channel"
                                                         : ", normalized by element";
-  data.description = fmt::format("{}: {}, x {}, y {}, examples [{}]{}{}; {}; {}", path.string(), name(format), x.describe(),
-                                 y.describe(), fmt::join(schema.input, ", "),
-                                 schema.channels_last ? " (channels first)" : "", scaled,
-                                 task_text(data, "", schema.reason), parts_text(data));
+  data.description =
+      fmt::format("{}: {}, x {}, y {}, examples [{}]{}{}; {}; {}", path.string(), name(format), x.describe(),
+                  y.describe(), fmt::join(schema.input, ", "), schema.channels_last ? " (channels first)" : "", scaled,
+                  task_text(data, "", schema.reason), parts_text(data));
   return data;
 }
 
@@ -187,8 +183,8 @@ DataSource open_text(const fs::path& path, const DataOptions& options) {
   }
   data.digest = data_digest(path, {path}, {.contents = true});
   data.digest_covers_contents = true;
-  data.description = fmt::format("{}: text of {} characters, {} different ones; windows of {}: {}", path.string(), text.size(),
-                                 characters.size(), options.context, parts_text(data));
+  data.description = fmt::format("{}: text of {} characters, {} different ones; windows of {}: {}", path.string(),
+                                 text.size(), characters.size(), options.context, parts_text(data));
   return data;
 }
 
@@ -198,12 +194,11 @@ DataSource open_data(const fs::path& path, const DataOptions& options) {
   check(options.val_split >= 0 && options.val_split < 1, "{}: val_split is {}, expected at least 0 and below 1",
         path.string(), options.val_split);
   const DataFormat format = options.format.value_or(detect_format(path));
-  check(format == DataFormat::csv ||
-            (options.target.empty() && options.ignore.empty() && options.categories.empty() && !options.delimiter &&
-             !options.header),
+  check(format == DataFormat::csv || (options.target.empty() && options.ignore.empty() && options.categories.empty() &&
+                                      !options.delimiter && !options.header),
         "{}: {}, expected a table for target, ignore, categories, delimiter, and header", path.string(), name(format));
-  check(options.task != TaskKind::language || format == DataFormat::text, "{}: {}, expected a text for the task language",
-        path.string(), name(format));
+  check(options.task != TaskKind::language || format == DataFormat::text,
+        "{}: {}, expected a text for the task language", path.string(), name(format));
   switch (format) {
     case DataFormat::csv: return open_table(path, options);
     case DataFormat::text: return open_text(path, options);
@@ -239,13 +234,14 @@ DataExamples open_examples(const fs::path& path, const DataSchema& schema, Unsee
     number_names(examples.data->size());
     return examples;
   }
-  check(schema.format == DataFormat::text, "{}: the model learned {}, which have no examples of this kind", path.string(),
-        name(schema.format));
+  check(schema.format == DataFormat::text, "{}: the model learned {}, which have no examples of this kind",
+        path.string(), name(schema.format));
   const std::string text = read_file(path, kLargestTextFile);
   std::string known;
   for (const std::string& character : schema.classes) known += character;
   examples.labeled = true;
-  examples.data = std::make_shared<TextDataset>(CharacterSet(known).encode(text), TextOptions{.context = schema.input.at(0)});
+  examples.data =
+      std::make_shared<TextDataset>(CharacterSet(known).encode(text), TextOptions{.context = schema.input.at(0)});
   number_names(examples.data->size());
   return examples;
 }
@@ -284,12 +280,14 @@ std::vector<Metric> task_metrics(const DataSchema& schema) {
     const Tensor error = outputs - targets;
     return stddev.size() == 1 ? error * stddev[0] : error * tensor(stddev, {.device = outputs.device()});
   };
-  return {{.name = "mean_absolute_error",
-           .values = [in_units](const Tensor& outputs, const Tensor& targets) { return abs(in_units(outputs, targets)); },
-           .smaller_is_better = true},
-          {.name = "mean_squared_error",
-           .values = [in_units](const Tensor& outputs, const Tensor& targets) { return square(in_units(outputs, targets)); },
-           .smaller_is_better = true}};
+  return {
+      {.name = "mean_absolute_error",
+       .values = [in_units](const Tensor& outputs, const Tensor& targets) { return abs(in_units(outputs, targets)); },
+       .smaller_is_better = true},
+      {.name = "mean_squared_error",
+       .values = [in_units](const Tensor& outputs,
+                            const Tensor& targets) { return square(in_units(outputs, targets)); },
+       .smaller_is_better = true}};
 }
 
 }  // namespace lockstep

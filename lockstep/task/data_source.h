@@ -66,16 +66,16 @@ struct DataSource {
   std::string description;
 };
 
-// Throws an Error that names the path, what was found, and what was expected. The part for validation is named test, val,
-// or validation where the data have one; val_split makes it otherwise.
+// Throws an Error that names the path, what was found, and what was expected. The part for validation is named test,
+// val, or validation where the data have one; val_split makes it otherwise.
 DataSource open_data(const std::filesystem::path& path, const DataOptions& options = {});
 // What the path is. Throws if it is nothing known, and lists what is.
 DataFormat detect_format(const std::filesystem::path& path);
 
 // The model's options for a table, or for rows of one axis.
 TableMlpOptions table_mlp_options(const DataSchema& schema);
-// For TrainerOptions::loss: mean squared error for regression; empty for classes, where the default is right. For texts,
-// cross entropy of each character.
+// For TrainerOptions::loss: mean squared error for regression; empty for classes, where the default is right. For
+// texts, cross entropy of each character.
 std::function<Tensor(const Tensor& outputs, const Tensor& labels)> task_loss(const DataSchema& schema,
                                                                              double label_smoothing = 0);
 // Accuracy for classes, and accuracy and perplexity for texts. For regression, in the units of the data:

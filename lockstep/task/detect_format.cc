@@ -19,7 +19,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kKnown =
-    "expected a .csv or .tsv table, a text, an .npz or .safetensors file with x and y, or a folder with x.npy and y.npy, "
+    "expected a .csv or .tsv table, a text, an .npz or .safetensors file with x and y, or a folder with x.npy and "
+    "y.npy, "
     "with IDX or CIFAR files, or with a folder of pictures for each class";
 
 DataFormat format_of_folder(const fs::path& folder) {
@@ -87,11 +88,14 @@ DataFormat format_of_file(const fs::path& path) {
   struct Known {
     std::string_view start, what;
   };
-  constexpr std::array kOthers{
-      Known{"\xff\xd8\xff", "a single JPEG picture"}, Known{"\x89PNG", "a single PNG picture"},
-      Known{"GIF8", "a GIF picture"},                 Known{"\x1f\x8b", "a gzip file that is named neither .csv.gz nor .tsv.gz"},
-      Known{"%PDF", "a PDF"},                         Known{std::string_view("\0\0\x08", 3), "a single IDX file"},
-      Known{"PAR1", "a Parquet file"},                Known{"\x80\x02", "a pickle of Python"}};
+  constexpr std::array kOthers{Known{"\xff\xd8\xff", "a single JPEG picture"},
+                               Known{"\x89PNG", "a single PNG picture"},
+                               Known{"GIF8", "a GIF picture"},
+                               Known{"\x1f\x8b", "a gzip file that is named neither .csv.gz nor .tsv.gz"},
+                               Known{"%PDF", "a PDF"},
+                               Known{std::string_view("\0\0\x08", 3), "a single IDX file"},
+                               Known{"PAR1", "a Parquet file"},
+                               Known{"\x80\x02", "a pickle of Python"}};
   for (const Known& other : kOthers) {
     if (start.starts_with(other.start)) fail("{}: {}, {}", path.string(), other.what, kKnown);
   }

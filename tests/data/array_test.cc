@@ -17,7 +17,9 @@ namespace {
 
 using ArrayDims = std::vector<std::int64_t>;
 
-FileArray bytes_array(const std::string& bytes, ArrayDims dims) { return {bytes, ElementType::u8, std::move(dims), "X"}; }
+FileArray bytes_array(const std::string& bytes, ArrayDims dims) {
+  return {bytes, ElementType::u8, std::move(dims), "X"};
+}
 
 template <typename T>
 FileArray number_array(const std::vector<T>& values, ElementType type, ArrayDims dims, const std::string& name = "X") {
@@ -34,7 +36,8 @@ SplitRows first_rows(std::int64_t count) {
   return rows;
 }
 
-ArraySchema array_schema(const FileArray& x, const FileArray& y, const ArraySchemaOptions& options = {.task = TaskKind::classification}) {
+ArraySchema array_schema(const FileArray& x, const FileArray& y,
+                         const ArraySchemaOptions& options = {.task = TaskKind::classification}) {
   return make_array_schema(x, y, split_rows(x, y, 0), options);
 }
 
@@ -73,7 +76,7 @@ TEST(ArraySchema, NormalizesElementsAndChannelsOfTrainingRows) {
 
   const FileArray pictures = number_array<double>({1, 3, 10, 10, 1, 3, 30, 30}, ElementType::f64, {2, 2, 1, 2});
   const ArraySchema channels = array_schema(pictures, labels({0, 1}));
-  EXPECT_EQ(channels.mean, (std::vector<double>{2, 20}) ) << "2 channels";
+  EXPECT_EQ(channels.mean, (std::vector<double>{2, 20})) << "2 channels";
   EXPECT_EQ(channels.stddev, (std::vector<double>{1, 10}));
 }
 
@@ -123,13 +126,16 @@ TEST(ArrayDataset, NamesWhatIsWrong) {
   EXPECT_ERROR(array_schema(x, labels({0, 1, 0, 1})), "X: row 3 has nan, expected finite numbers");
   EXPECT_ERROR(array_schema(x, labels({0, 1})), "X has 4 rows, Y has 2, expected as many");
   const SplitRows rows = first_rows(3);
-  EXPECT_ERROR(make_array_schema(x, labels({4, 4, 4, 4}), rows, {.task = TaskKind::classification}), "Y: the label is 4 in every row");
-  EXPECT_ERROR(make_array_schema(x, labels({0, 1, 2, 0}), rows, {.class_names = {"a", "b"}}), "Y: labels from 0 to 2, expected 0 to 1");
+  EXPECT_ERROR(make_array_schema(x, labels({4, 4, 4, 4}), rows, {.task = TaskKind::classification}),
+               "Y: the label is 4 in every row");
+  EXPECT_ERROR(make_array_schema(x, labels({0, 1, 2, 0}), rows, {.class_names = {"a", "b"}}),
+               "Y: labels from 0 to 2, expected 0 to 1");
   const ArraySchema schema = make_array_schema(x, labels({0, 1, 0, 1}), rows, {.task = TaskKind::classification});
   EXPECT_ERROR(ArrayDataset(x, labels({0, 1, 0, 2}), schema), "Y: row 3 has label 2, expected one of the 2 classes");
   EXPECT_ERROR(ArrayDataset(x, labels({0, 1, 0, 1}), schema).get(3), "X: row 3 has a number that is not finite in f32");
   EXPECT_ERROR(ArrayDataset(bytes_array("ab", {1, 2}), {}, schema), "X: rows of [2], expected [] as in training");
-  EXPECT_ERROR(array_schema(bytes_array("", {1, 1, 1, 1, 0}), labels({0})), "X: u8 [1, 1, 1, 1, 0], expected [rows, elements]");
+  EXPECT_ERROR(array_schema(bytes_array("", {1, 1, 1, 1, 0}), labels({0})),
+               "X: u8 [1, 1, 1, 1, 0], expected [rows, elements]");
   EXPECT_ERROR(array_schema(bytes_array("a", {1}), number_array<double>({0.5}, ElementType::f64, {1}, "Y")),
                "Y: row 0 has 0.5, expected a whole number for a class");
 }

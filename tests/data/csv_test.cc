@@ -35,7 +35,8 @@ TEST(Csv, ReadsCellsOfEveryLineEnd) {
     const CellRows expected{{"1", "a"}, {"2", "b"}};
     EXPECT_EQ(cells_of(parse_table("1,a" + end + "2,b" + end)), expected);
     EXPECT_EQ(cells_of(parse_table("1,a" + end + "2,b")), expected) << "without an end of the last line";
-    EXPECT_EQ(cells_of(parse_table("\xef\xbb\xbf" + end + "1,a" + end + end + "2,b" + end + end)), expected) << "mark, empty lines";
+    EXPECT_EQ(cells_of(parse_table("\xef\xbb\xbf" + end + "1,a" + end + end + "2,b" + end + end)), expected)
+        << "mark, empty lines";
   }
 }
 
@@ -75,7 +76,8 @@ TEST(Csv, FindsColumnsByNameOrNumber) {
   EXPECT_EQ(table.column("kind"), 2);
   EXPECT_EQ(table.column("1"), 0);
   EXPECT_EQ(table.column("2"), 1);
-  EXPECT_ERROR(table.column("size"), "F: there is no column \"size\", expected \"x\", \"2\", \"kind\", or a number from 1 to 3");
+  EXPECT_ERROR(table.column("size"),
+               "F: there is no column \"size\", expected \"x\", \"2\", \"kind\", or a number from 1 to 3");
   EXPECT_ERROR(table.column("4"), "no column \"4\"");
   EXPECT_ERROR(table.column("0"), "no column \"0\"");
 }
@@ -137,7 +139,8 @@ TEST(Csv, NumbersAreWhatFromCharsReads) {
   for (const char* cell : {"inf", "-Infinity", "+INF", "1e400", "-1e400", "1e99999999999999999999", "0.001e999"}) {
     EXPECT_EQ(parse_cell(cell).kind, CellKind::not_finite) << cell;
   }
-  for (const char* cell : {"0x10", "1,5", "1_000", "12 kg", "nan(1)", "-", "+", ".", "e5", "--1", "+-1", "1e", "infinit", "1 2"}) {
+  for (const char* cell :
+       {"0x10", "1,5", "1_000", "12 kg", "nan(1)", "-", "+", ".", "e5", "--1", "+-1", "1e", "infinit", "1 2"}) {
     EXPECT_EQ(parse_cell(cell).kind, CellKind::text) << cell;
   }
 }
@@ -154,8 +157,9 @@ TEST(Csv, TheLocaleChangesNothing) {
 
 // LOCKSTEP_FUZZ_ROUNDS sets another number of rounds.
 TEST(CsvFuzz, DamagedFilesAreReadOrRefused) {
-  constexpr std::array<std::string_view, 22> kCsvPieces{",",  ";",  "\t",   "\"",    "\"\"", "\n",  "\r\n", "\r",  " ",   "NA", "inf",
-                                                     "1e", "e9", "-0.5", "1e400", "0x1",  "\0x", "\xef", "a,b", "\"a", "?",  ".5"};
+  constexpr std::array<std::string_view, 22> kCsvPieces{",",   ";",    "\t",  "\"",  "\"\"", "\n",   "\r\n",  "\r",
+                                                        " ",   "NA",   "inf", "1e",  "e9",   "-0.5", "1e400", "0x1",
+                                                        "\0x", "\xef", "a,b", "\"a", "?",    ".5"};
   const std::string valid =
       "id;size,\"the \"\"name\"\"\",kind\n1,2.5,\"a,b\",x\n2,-3e4,\"c\nd\",y\n\n3,NA, \"\" ,x\r\n4,+5,e,?\n";
   const char* const variable = std::getenv("LOCKSTEP_FUZZ_ROUNDS");

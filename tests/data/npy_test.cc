@@ -52,9 +52,9 @@ TEST(Npy, ReadsEveryTypeAndOrderThatNumpyWrites) {
 
 // What NumPy 1.24 wrote for np.arange(6, dtype='<i2').reshape(2, 3).
 TEST(Npy, TheTestsWriteWhatNumpyWrites) {
-  const std::string file =
-      std::string("\x93NUMPY\x01\x00v\x00", 10) + "{'descr': '<i2', 'fortran_order': False, 'shape': (2, 3), }" +
-      std::string(58, ' ') + "\n" + bytes_of<std::int16_t>({0, 1, 2, 3, 4, 5});
+  const std::string file = std::string("\x93NUMPY\x01\x00v\x00", 10) +
+                           "{'descr': '<i2', 'fortran_order': False, 'shape': (2, 3), }" + std::string(58, ' ') + "\n" +
+                           bytes_of<std::int16_t>({0, 1, 2, 3, 4, 5});
   EXPECT_EQ(npy("<i2", "(2, 3)", bytes_of<std::int16_t>({0, 1, 2, 3, 4, 5})).size(), file.size());
   EXPECT_EQ(npy("<i2", "(2, 3)", bytes_of<std::int16_t>({0, 1, 2, 3, 4, 5})), file);
   EXPECT_EQ(all_of(parse_npy(file, "F")), (Doubles{0, 1, 2, 3, 4, 5}));
@@ -64,7 +64,8 @@ TEST(Npy, ReadsExtremeNumbers) {
   using Limits = std::numeric_limits<std::int64_t>;
   const FileArray whole = parse_npy(npy("<i8", "(2,)", bytes_of<std::int64_t>({Limits::min(), Limits::max()})), "F");
   EXPECT_EQ(all_of<std::int64_t>(whole), (std::vector<std::int64_t>{Limits::min(), Limits::max()}));
-  const FileArray large = parse_npy(npy(">u8", "(2,)", bytes_of<std::uint64_t>({1, std::uint64_t{1} << 63}, true)), "F");
+  const FileArray large =
+      parse_npy(npy(">u8", "(2,)", bytes_of<std::uint64_t>({1, std::uint64_t{1} << 63}, true)), "F");
   EXPECT_EQ(all_of(large), (Doubles{1, 0x1p63}));
   EXPECT_ERROR(all_of<std::int64_t>(large), "F: row 1 has 9223372036854775808, expected a whole number within 64 bits");
   const FileArray half = parse_npy(npy("<f2", "(3,)", bytes_of<std::uint16_t>({0x3555, 0x7bff, 0x0001})), "F");
@@ -76,7 +77,8 @@ TEST(Npy, ReadsExtremeNumbers) {
 
 TEST(Npy, RefusesOtherTypesByName) {
   const auto refused = [](const std::string& descr) { parse_npy(npy(descr, "(1,)", std::string(16, 'x')), "F"); };
-  EXPECT_ERROR(refused("|O"), "F: its type \"|O\" has Python objects, which only Python reads: they contain code, expected");
+  EXPECT_ERROR(refused("|O"),
+               "F: its type \"|O\" has Python objects, which only Python reads: they contain code, expected");
   EXPECT_ERROR(refused("<c8"), "complex numbers");
   EXPECT_ERROR(refused("<c16"), "complex numbers");
   EXPECT_ERROR(refused("|S16"), "texts");
@@ -97,7 +99,8 @@ TEST(Npy, ComparesSizesBeforeItAllocates) {
   EXPECT_ERROR(parse_npy(npy("<f8", "(9223372036854775807, 9223372036854775807)", ""), "F"), "takes more bytes");
   EXPECT_ERROR(parse_npy(npy("<f8", "(9223372036854775808,)", ""), "F"), "an extent beyond 64 bits");
   EXPECT_ERROR(parse_npy(npy("<f8", "(9223372036854775807, 9223372036854775807)", "", true), "F"), "takes more bytes");
-  EXPECT_ERROR(parse_npy(npy("<f4", "(2,)", "123456789"), "F"), "takes 8 bytes, and 1 more follow, expected one array a file");
+  EXPECT_ERROR(parse_npy(npy("<f4", "(2,)", "123456789"), "F"),
+               "takes 8 bytes, and 1 more follow, expected one array a file");
   EXPECT_EQ(parse_npy(npy("<f4", "(9223372036854775807, 0)", ""), "F").row_elements(), 0);
 }
 
@@ -159,7 +162,8 @@ TEST(FileArray, ReadsRowsOfLargeFilesWhereTheyAre) {
   {
     std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
     for (const std::int32_t r : {12'345, 69'999}) {
-      file.seekp(static_cast<std::streamoff>(header.size()) + std::int64_t{r} * 1024).write(bytes_of<std::int32_t>({r}).data(), 4);
+      file.seekp(static_cast<std::streamoff>(header.size()) + std::int64_t{r} * 1024)
+          .write(bytes_of<std::int32_t>({r}).data(), 4);
     }
   }
   const FileArray array = read_npy(path);
@@ -182,7 +186,8 @@ void read_everything(const FileArray& array) {
 }
 
 template <typename Parse>
-void fuzz(const std::vector<std::string>& files, std::span<const std::string_view> pieces, std::size_t front, int usual_rounds, const Parse& parse_one) {
+void fuzz(const std::vector<std::string>& files, std::span<const std::string_view> pieces, std::size_t front,
+          int usual_rounds, const Parse& parse_one) {
   const char* const variable = std::getenv("LOCKSTEP_FUZZ_ROUNDS");
   const int rounds = variable ? std::atoi(variable) : usual_rounds;
   int read = 0, refused = 0;
@@ -202,19 +207,40 @@ void fuzz(const std::vector<std::string>& files, std::span<const std::string_vie
   EXPECT_GT(refused, rounds / 3);
 }
 
-constexpr std::array<std::string_view, 22> kNpyPieces{"{", "}",     "(",     ")",      ",",    "'",   "descr", "fortran_order", "shape", "True", "False",
-                                                   "<f8", "|b1", ">u4",   "9223372036854775807", "4294967296", "L",   "-1",    "0",             "PK\x01\x02", "\xff\xff\xff\xff", "\x93NUMPY"};
+constexpr std::array<std::string_view, 22> kNpyPieces{"{",
+                                                      "}",
+                                                      "(",
+                                                      ")",
+                                                      ",",
+                                                      "'",
+                                                      "descr",
+                                                      "fortran_order",
+                                                      "shape",
+                                                      "True",
+                                                      "False",
+                                                      "<f8",
+                                                      "|b1",
+                                                      ">u4",
+                                                      "9223372036854775807",
+                                                      "4294967296",
+                                                      "L",
+                                                      "-1",
+                                                      "0",
+                                                      "PK\x01\x02",
+                                                      "\xff\xff\xff\xff",
+                                                      "\x93NUMPY"};
 
 TEST(NpyFuzz, DamagedFilesAreReadOrRefused) {
-  const std::vector<std::string> files{npy("<f4", "(2, 3)", std::string(24, 'a')), npy(">i2", "(2, 3, 2)", std::string(24, 'b'), true),
+  const std::vector<std::string> files{npy("<f4", "(2, 3)", std::string(24, 'a')),
+                                       npy(">i2", "(2, 3, 2)", std::string(24, 'b'), true),
                                        npy("|b1", "(4,)", std::string(4, '\1'), false, 2)};
   fuzz(files, kNpyPieces, 80, 5000, [](const std::string& file) { read_everything(parse_npy(file, "fuzz")); });
 }
 
 TEST(NpzFuzz, DamagedFilesAreReadOrRefused) {
   const std::string x = npy("<f4", "(2, 3)", std::string(24, 'a')), y = npy(">i2", "(2,)", "abcd", true);
-  const std::vector<std::string> files{zip({{"x.npy", x}, {"y.npy", y}}, true), zip({{"x.npy", x}, {"y.npy", y}}, false),
-                                       zip({{"x.npy", x}}, true)};
+  const std::vector<std::string> files{zip({{"x.npy", x}, {"y.npy", y}}, true),
+                                       zip({{"x.npy", x}, {"y.npy", y}}, false), zip({{"x.npy", x}}, true)};
   fuzz(files, kNpyPieces, 0, 1000, [](const std::string& file) {
     for (const auto& [name, array] : parse_npz(file, "fuzz")) read_everything(array);
   });

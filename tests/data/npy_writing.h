@@ -24,10 +24,10 @@ std::string bytes_of(const std::vector<T>& values, bool big_endian = false) {
 }
 
 // shape: "(2, 3)".
-inline std::string npy(const std::string& descr, const std::string& shape, const std::string& data, bool fortran = false,
-                       int version = 1) {
-  std::string header = "{'descr': '" + descr + "', 'fortran_order': " + (fortran ? "True" : "False") +
-                       ", 'shape': " + shape + ", }";
+inline std::string npy(const std::string& descr, const std::string& shape, const std::string& data,
+                       bool fortran = false, int version = 1) {
+  std::string header =
+      "{'descr': '" + descr + "', 'fortran_order': " + (fortran ? "True" : "False") + ", 'shape': " + shape + ", }";
   const std::size_t before = version == 1 ? 10 : 12;
   header.append(64 - (before + header.size() + 1) % 64, ' ');
   header += '\n';

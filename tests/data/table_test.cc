@@ -64,8 +64,10 @@ TEST(TableSchema, StatisticsComeFromTrainingRowsAlone) {
   EXPECT_FALSE(schema.columns[0].missing);
   EXPECT_EQ(schema.columns[1].categories, (Texts{"a"}));
   EXPECT_EQ(encoded(table, schema, 2, Unseen::as_missing), (Floats{98, 0}));
-  EXPECT_ERROR(encoded(table, schema, 2), "F: line 4, column 2 (c): \"b\" is none of the 1 categories of training rows");
-  EXPECT_ERROR(encoded(table, schema, 3), "F: line 5, column 1 (x): the cell is missing (\"\"), and none was in training");
+  EXPECT_ERROR(encoded(table, schema, 2),
+               "F: line 4, column 2 (c): \"b\" is none of the 1 categories of training rows");
+  EXPECT_ERROR(encoded(table, schema, 3),
+               "F: line 5, column 1 (x): the cell is missing (\"\"), and none was in training");
   const TableDataset data(table, schema, Unseen::as_missing);
   EXPECT_EQ(data.unseen(), 2);
 }
@@ -114,11 +116,13 @@ TEST(TableSchema, LeavesOutWhatNoModelCanUse) {
   EXPECT_EQ(schema.columns[0].name, "x");
   EXPECT_EQ(schema.left_out, "\"1\" (row numbers), \"name\" (all texts differ), \"empty\" (no cells)");
   EXPECT_EQ(schema_of(text, {.categories = {"name"}}).columns.size(), 2u);
-  EXPECT_ERROR(schema_of(text, {.ignore = {"x"}}), "expected one beside the target \"kind\" that a model can use; left out");
+  EXPECT_ERROR(schema_of(text, {.ignore = {"x"}}),
+               "expected one beside the target \"kind\" that a model can use; left out");
 }
 
 TEST(TableSchema, TakesATargetByNameOrNumber) {
-  EXPECT_EQ(schema_of("size,color,kind\n1,red,b\n3,blue,a\n", {.target = "color", .ignore = {"1"}}).columns[0].name, "kind");
+  EXPECT_EQ(schema_of("size,color,kind\n1,red,b\n3,blue,a\n", {.target = "color", .ignore = {"1"}}).columns[0].name,
+            "kind");
   EXPECT_ERROR(schema_of(kSizes, {.target = "colour"}), "F: there is no column \"colour\"");
   EXPECT_ERROR(schema_of(kSizes, {.ignore = {"kind"}}), "the target \"kind\" is one of the columns to ignore");
 }
@@ -126,22 +130,25 @@ TEST(TableSchema, TakesATargetByNameOrNumber) {
 TEST(TableSchema, NamesWhatIsWrong) {
   std::string numbers = "x,y\n";
   for (int i = 0; i < 10; ++i) numbers += fmt::format("{}.5,{}\n", i, i % 2 ? "a" : "b");
-  EXPECT_ERROR(schema_of(numbers + "n.5,a\n"),
-               "F: line 12, column 1 (x): \"n.5\" is not a number, expected one, as in 10 of the column's 11 cells (or name "
-               "the column in `categories`)");
+  EXPECT_ERROR(
+      schema_of(numbers + "n.5,a\n"),
+      "F: line 12, column 1 (x): \"n.5\" is not a number, expected one, as in 10 of the column's 11 cells (or name "
+      "the column in `categories`)");
   EXPECT_EQ(schema_of(numbers + "n.5,a\n", {.categories = {"x"}}).columns[0].categories.size(), 11u);
   EXPECT_ERROR(schema_of(numbers + "inf,a\n"), "F: line 12, column 1 (x): \"inf\" is not finite in f64");
   EXPECT_ERROR(schema_of(numbers + "1e400,a\n"), "\"1e400\" is not finite in f64");
   EXPECT_ERROR(schema_of("x;y\n1,5;a\n2;b\n"), "F: line 2, column 1 (x): \"1,5\" has a decimal comma");
   EXPECT_ERROR(schema_of("x,y\n1,a\n2,\n3,b\n"), "F: line 3, column 2 (y): the target is missing (\"\") in 1 row");
-  EXPECT_ERROR(schema_of("x,y\n1,a\n2,a\n"), "F: column \"y\": the target is \"a\" in every row, expected at least two classes");
+  EXPECT_ERROR(schema_of("x,y\n1,a\n2,a\n"),
+               "F: column \"y\": the target is \"a\" in every row, expected at least two classes");
   EXPECT_ERROR(schema_of("x,y\n1,5\n2,5\n3,5\n", {.task = TaskKind::regression}), "the target is 5 in every row");
   EXPECT_ERROR(schema_of("x,y\n1,a\n2,b\n", {.task = TaskKind::regression}), "\"a\" is not a number");
   EXPECT_ERROR(schema_of("a\nb\nc\n", {}), "1 column, expected one beside the target");
   EXPECT_ERROR(schema_of("x,y\n-1e308,a\n1e308,b\n1.5e308,a\n"), "have no mean and standard deviation in f64");
   std::string ids = "x,id\n";
   for (int i = 0; i < 30; ++i) ids += fmt::format("1.5,n{}\n", i);
-  EXPECT_ERROR(schema_of(ids), "the target has 30 different values in 30 rows, expected classes that occur twice or more");
+  EXPECT_ERROR(schema_of(ids),
+               "the target has 30 different values in 30 rows, expected classes that occur twice or more");
 }
 
 TEST(TableEncoder, EncodesOtherTablesByTheirNames) {
@@ -151,11 +158,13 @@ TEST(TableEncoder, EncodesOtherTablesByTheirNames) {
   EXPECT_FALSE(encoder.has_target());
   EXPECT_EQ(encoded(other, schema, 0)[2], 1);
   EXPECT_ERROR(encoder.label(0), "G: there is no column \"kind\", the target");
-  EXPECT_ERROR(TableEncoder(parse_csv("color\nred\n", "G", {.header = true}), schema), "G: there is no column \"size\"");
+  EXPECT_ERROR(TableEncoder(parse_csv("color\nred\n", "G", {.header = true}), schema),
+               "G: there is no column \"size\"");
   const Table text = parse_csv("size,color\nlarge,red\n", "G", {.header = true});
   EXPECT_ERROR(encoded(text, schema, 0), "G: line 2, column 1 (size): \"large\" is not a finite number");
   const Table label = parse_csv("size,color,kind\n1,red,c\n", "G", {.header = true});
-  EXPECT_ERROR(TableEncoder(label, schema).label(0), "G: line 2, column 3 (kind): the target is \"c\", expected one of the 2");
+  EXPECT_ERROR(TableEncoder(label, schema).label(0),
+               "G: line 2, column 3 (kind): the target is \"c\", expected one of the 2");
 }
 
 TEST(TableDataset, BatchesAreItsExamples) {
@@ -203,7 +212,8 @@ TEST(HashSplit, MembershipDoesNotDependOnOthers) {
 TEST(DataDigest, CoversNamesSizesAndOnRequestContents) {
   TemporaryFolder folder;
   const std::vector<std::filesystem::path> files{folder.write("b/1", "xy"), folder.write("a", "z")};
-  const std::string digest = data_digest(folder.path(), files), all = data_digest(folder.path(), files, {.contents = true});
+  const std::string digest = data_digest(folder.path(), files),
+                    all = data_digest(folder.path(), files, {.contents = true});
   EXPECT_EQ(digest.size(), 64u);
   EXPECT_EQ(data_digest(folder.path(), {files[1], files[0]}), digest) << "in any order";
   EXPECT_NE(all, digest);

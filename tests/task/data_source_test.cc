@@ -24,7 +24,11 @@ std::string flowers(int count, bool regression = false) {
   for (int i = 0; i < count; ++i) {
     const int a = i * 37 % 100, b = i * 61 % 97, c = i % 3;
     const int kind = c == 2 ? 2 : a > 50 ? 1 : 0;
-    text += fmt::format("{}.5,{},{},", a, c == 0 ? "red" : c == 1 ? "blue" : "white", i % 17 == 0 ? "" : std::to_string(b));
+    text += fmt::format("{}.5,{},{},", a,
+                        c == 0   ? "red"
+                        : c == 1 ? "blue"
+                                 : "white",
+                        i % 17 == 0 ? "" : std::to_string(b));
     text += regression ? fmt::format("{}\n", a * 3 + c * 40 + 0.25) : fmt::format("k{}\n", kind);
   }
   return text;
@@ -42,9 +46,10 @@ TEST(OpenData, ATableSaysWhatItIs) {
   EXPECT_EQ(data.train_counts[2] + data.validation_counts[2], 100);
   EXPECT_TRUE(data.digest_covers_contents);
   EXPECT_EQ(data.description,
-            fmt::format("{}: CSV, comma, header, 300 rows, 4 columns; classification of column kind (the target has 3 texts): "
-                        "k0 102, k1 98, k2 100; columns used: 2 numbers, 1 category; {} to train, {} to validate",
-                        path.string(), data.train->size(), data.validation->size()));
+            fmt::format(
+                "{}: CSV, comma, header, 300 rows, 4 columns; classification of column kind (the target has 3 texts): "
+                "k0 102, k1 98, k2 100; columns used: 2 numbers, 1 category; {} to train, {} to validate",
+                path.string(), data.train->size(), data.validation->size()));
 }
 
 TEST(OpenData, SplitsAsValSplitSays) {
@@ -76,8 +81,9 @@ TEST(OpenData, LearnsATable) {
     return options;
   }());
   Adam adam(net.parameters(), {.lr = 0.01});
-  Trainer trainer(net, adam, data.train, data.validation,
-                  {.batch_size = 64, .epochs = 15, .loss = task_loss(data.schema), .metrics = task_metrics(data.schema)});
+  Trainer trainer(
+      net, adam, data.train, data.validation,
+      {.batch_size = 64, .epochs = 15, .loss = task_loss(data.schema), .metrics = task_metrics(data.schema)});
   double accuracy = 0;
   trainer.on_epoch = [&](const EpochReport& report) { accuracy = metric_named(report.metrics, "accuracy").value; };
   trainer.train();
@@ -109,9 +115,10 @@ TEST(OpenData, ReadsArrays) {
   const DataSource packed = open_data(npz);
   EXPECT_EQ(packed.schema.input, (std::vector<std::int64_t>{1, 3, 4}));
   EXPECT_EQ(packed.train->size() + packed.validation->size(), 40);
-  EXPECT_NE(packed.description.find(": npy, x u8 [40, 3, 4], y i64 [40], examples [1, 3, 4], divided by 255; classification "
-                                    "(the labels are 2 whole numbers): 0 20, 1 20; "),
-            std::string::npos)
+  EXPECT_NE(
+      packed.description.find(": npy, x u8 [40, 3, 4], y i64 [40], examples [1, 3, 4], divided by 255; classification "
+                              "(the labels are 2 whole numbers): 0 20, 1 20; "),
+      std::string::npos)
       << packed.description;
   EXPECT_FALSE(packed.digest_covers_contents);
   EXPECT_NE(open_data(npz, {.hash_data = true}).digest, packed.digest);
@@ -129,7 +136,8 @@ TEST(OpenData, ReadsArrays) {
   EXPECT_ERROR(open_data(folder / "x.npy"), "has x without y, expected labels to learn");
   folder.write("y.npy", y);
   EXPECT_EQ(open_data(folder / "x.npy").train->size(), packed.train->size()) << "y.npy beside it";
-  EXPECT_ERROR(open_data(folder.write("b.npz", zip({{"a.npy", x}}, true))), "has the arrays \"a\", expected x and y, or");
+  EXPECT_ERROR(open_data(folder.write("b.npz", zip({{"a.npy", x}}, true))),
+               "has the arrays \"a\", expected x and y, or");
   EXPECT_ERROR(open_data(npz, {.target = "y"}), "expected a table for target");
 }
 
@@ -143,8 +151,10 @@ TEST(OpenData, ReadsSafetensorsAsItReadsNpz) {
   }
   const auto bytes = [](const auto& values) { return std::as_bytes(std::span(values)); };
   write_safetensors(folder / "a.safetensors", std::vector<TensorBytes>{{"x", DType::f32, Shape{30, 2}, bytes(numbers)},
-                                                                      {"y", DType::i64, Shape{30}, bytes(kinds)}});
-  folder.write("a.npz", zip({{"x.npy", npy("<f4", "(30, 2)", bytes_of(numbers))}, {"y.npy", npy("<i8", "(30,)", bytes_of(kinds))}}, false));
+                                                                       {"y", DType::i64, Shape{30}, bytes(kinds)}});
+  folder.write("a.npz", zip({{"x.npy", npy("<f4", "(30, 2)", bytes_of(numbers))},
+                             {"y.npy", npy("<i8", "(30,)", bytes_of(kinds))}},
+                            false));
   const DataSource a = open_data(folder / "a.safetensors"), b = open_data(folder / "a.npz");
   ASSERT_EQ(a.train->size(), b.train->size());
   EXPECT_EQ(*a.schema.array, *b.schema.array);
@@ -203,7 +213,8 @@ TEST(DetectFormat, GoesByTheContentAndTheName) {
   EXPECT_EQ(detect_format(folder / "g"), DataFormat::images);
   EXPECT_ERROR(detect_format(folder / "none"), "No such file or directory");
   EXPECT_ERROR(detect_format(folder.write("h", "")), "h: empty");
-  EXPECT_ERROR(detect_format(folder.write("h", "\xff\xd8\xff\xe0")), "a single JPEG picture, expected a .csv or .tsv table");
+  EXPECT_ERROR(detect_format(folder.write("h", "\xff\xd8\xff\xe0")),
+               "a single JPEG picture, expected a .csv or .tsv table");
   EXPECT_ERROR(detect_format(folder.write("h", std::string("a\0b", 3))), "byte 1 is NUL, so it is no text, expected");
   folder.write("i/readme.md", "x");
   EXPECT_ERROR(detect_format(folder / "i"), "the folder has \"readme.md\", expected");
@@ -218,7 +229,8 @@ TEST(DataSchema, ReturnsFromJson) {
   const DataSource numbers = open_data(folder.write("b.csv", flowers(50, true)), {.val_split = 0});
   EXPECT_EQ(DataSchema::from_json(numbers.schema.json()), numbers.schema);
   const std::string x = npy("<f8", "(4, 2)", bytes_of<double>({0.1, 2, 3, 4, 5, 6, 7, 8}));
-  folder.write("c.npz", zip({{"x.npy", x}, {"y.npy", npy("<i8", "(4,)", bytes_of<std::int64_t>({-5, 7, 7, -5}))}}, false));
+  folder.write("c.npz",
+               zip({{"x.npy", x}, {"y.npy", npy("<i8", "(4,)", bytes_of<std::int64_t>({-5, 7, 7, -5}))}}, false));
   const DataSource arrays = open_data(folder / "c.npz", {.task = TaskKind::classification, .val_split = 0});
   EXPECT_EQ(DataSchema::from_json(arrays.schema.json()), arrays.schema);
 }
@@ -264,7 +276,8 @@ TEST(OpenExamples, EncodesNewDataAsInTraining) {
   const std::string x = npy("<f4", "(2, 2)", bytes_of<float>({0, 2, 4, 6}));
   folder.write("a.npz", zip({{"x.npy", x}, {"y.npy", npy("<i8", "(2,)", bytes_of<std::int64_t>({0, 1}))}}, false));
   const DataSource arrays = open_data(folder / "a.npz", {.task = TaskKind::classification, .val_split = 0});
-  const DataExamples rows = open_examples(folder.write("x.npy", npy("<f4", "(1, 2)", bytes_of<float>({2, 8}))), arrays.schema);
+  const DataExamples rows =
+      open_examples(folder.write("x.npy", npy("<f4", "(1, 2)", bytes_of<float>({2, 8}))), arrays.schema);
   EXPECT_FALSE(rows.labeled);
   EXPECT_EQ(rows.data->get(0)[0].to_vector<float>(), (std::vector<float>{0, 2}));
 }
@@ -275,10 +288,12 @@ TEST(TableMlp, LooksUpCategories) {
   EXPECT_EQ(y.shape(), (Shape{2, 2}));
   EXPECT_EQ(net["embeddings.0.weight"].shape(), (Shape{3, 2}));
   EXPECT_EQ(net["mlp.0.weight"].shape(), (Shape{4, 6}));
-  EXPECT_EQ(Tensor(net["embeddings.0.weight"]).select(0, 0).to_vector<float>(), (std::vector<float>{0, 0})) << "never missing";
+  EXPECT_EQ(Tensor(net["embeddings.0.weight"]).select(0, 0).to_vector<float>(), (std::vector<float>{0, 0}))
+      << "never missing";
   EXPECT_ERROR(net(Tensor::host({2, 2})), "table mlp: input is");
   TableMlp large({.numbers = 0, .vocabularies = {300}, .classes = 2});
-  EXPECT_ERROR(large(Tensor::host({1, 1}, DType::bf16)), "table mlp: 299 categories in a column, bf16 counts exactly to 256");
+  EXPECT_ERROR(large(Tensor::host({1, 1}, DType::bf16)),
+               "table mlp: 299 categories in a column, bf16 counts exactly to 256");
   EXPECT_ERROR(TableMlp({.classes = 2}), "table mlp: no features");
 }
 
