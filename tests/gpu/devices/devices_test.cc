@@ -7,6 +7,8 @@
 #include <numeric>
 #include <thread>
 
+#include "lockstep/autograd/dlpack.h"
+#include "lockstep/autograd/dlpack_abi.h"
 #include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/tensor_impl.h"
 #include "lockstep/checkpoint/weights.h"
@@ -61,6 +63,22 @@ class GpuTest : public ::testing::TestWithParam<bool> {
 
 INSTANTIATE_TEST_SUITE_P(Engines, GpuTest, ::testing::Bool(),
                          [](const auto& info) { return info.param ? "serial" : "threaded"; });
+
+// The memory goes to another library and comes back; tasks may still use it when the last handle ends.
+TEST_P(GpuTest, DlpackSharesGpuMemory) {
+  const Tensor x = Tensor(counting({2, 3})).to(a_) * 2;
+  DLManagedTensor* const m = to_dlpack(x);
+  EXPECT_EQ(m->dl_tensor.device.device_type, kDLCUDA);
+  EXPECT_EQ(m->dl_tensor.device.device_id, 0);
+  EXPECT_ERROR(from_dlpack(m, cpu_), "the memory is on GPU 0, expected it on cpu:1");
+  Tensor y;
+  {
+    const Tensor back = from_dlpack(m, a_);
+    EXPECT_EQ(back->view().data, x->view().data);
+    y = back + 1;
+  }
+  EXPECT_EQ(y.to_vector<float>(), (Floats{1, 3, 5, 7, 9, 11}));
+}
 
 TEST_P(GpuTest, TheRuntimeHasBothKinds) {
   EXPECT_EQ(str(runtime_->devices()), "[cuda:0/0, cuda:0/1]");
