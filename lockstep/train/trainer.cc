@@ -21,6 +21,7 @@
 #include "lockstep/checkpoint/checkpoint_directory.h"
 #include "lockstep/checkpoint/folder_claim.h"
 #include "lockstep/net/comm_error.h"
+#include "lockstep/nn/parameter_change.h"
 #include "lockstep/ops/elementwise.h"
 #include "lockstep/ops/launch.h"
 #include "lockstep/optim/left_out.h"
@@ -119,6 +120,18 @@ TrainerOptions completed(TrainerOptions o, Module& module) {
   if (!o.communicator) o.communicator = find_job(o.devices);
   if (!*o.communicator) o.communicator = std::make_shared<Communicator>(o.devices);
   return o;
+}
+
+// "default" for a model that begins with default values, and "default 1" for the second one of a Runtime, whose values
+// are others. Empty: it was initialized or loaded.
+std::string default_init(const Module& module) {
+  std::vector<std::uint64_t> numbers;
+  for (const auto& [name, p] : module.named_parameters()) {
+    const auto number = ParameterChange::default_number(p);
+    if (number && std::ranges::find(numbers, *number) == numbers.end()) numbers.push_back(*number);
+  }
+  if (numbers.empty()) return "";
+  return numbers == std::vector<std::uint64_t>{0} ? "default" : fmt::format("default {}", fmt::join(numbers, ","));
 }
 
 // Identifies a sampler with its seed and weights by what it does: the orders of two epochs.
@@ -263,9 +276,9 @@ Recipe Trainer::make_recipe() const {
   if (const auto& file = kernels.cuda_algorithms; !file.empty()) {
     recipe.set("cuda_algorithms", std::filesystem::absolute(file).lexically_normal().string());
   }
-  // What initialize() was called with, Trainer does not know.
-  const auto named = module_.named_parameters();
-  if (std::ranges::any_of(named, [](const auto& p) { return p.second.by_default(); })) recipe.set("init", "default");
+  // What initialize() was called with, Trainer does not know. Ranks have rank 0's weights.
+  const std::string init = default_init(module_), first = ranks().broadcast_on_host(init, "initial weights");
+  if (!init.empty()) recipe.set("init", first.empty() ? init : first);
   recipe.update(o.recipe);
   return recipe;
 }
