@@ -54,7 +54,8 @@ OptionRow row(std::string name, OptionField field, std::string help, OptionExtra
 
 std::vector<OptionGroup> make_groups() {
   std::vector<std::string> models = model_names();
-  models.insert(models.end(), {"gpt", "lstm"});
+  models.insert(models.end(),
+                {"torchvision:resnet18", "torchvision:resnet34", "torchvision:resnet50", "gpt", "lstm"});
   const CLI::Validator size = from(1, 1 << 20), steps = from(0, kMost), amount = number_in(0, 1e9);
   const std::string itself = "sets {} itself: give ", log = "sets {} itself, and reads the log";
   const std::string one_file = "takes no {}: each layout would replace the file";
@@ -63,25 +64,52 @@ std::vector<OptionGroup> make_groups() {
   const std::string nothing_kept = "takes no {}: it keeps no checkpoints";
   return {
       {"Model",
-       {row("--model", &O::model, "resnet18, lenet, mlp: images; gpt, lstm: text, character by character",
+       {row("--model", &O::model, "resnet18, lenet, mlp: small images; torchvision:..: large ones, under torchvision's names; gpt, lstm: text, "
+            "character by character",
             {.check = CLI::IsMember(models)}),
         row("--context", &O::context, "gpt, lstm: characters per example", {.check = size}),
         row("--layers", &O::layers, "gpt, lstm: number of layers", {.check = size, .lstm = "2"}),
         row("--heads", &O::heads, "gpt: number of attention heads; must divide --width", {.check = size}),
         row("--width", &O::width, "gpt, lstm: number of features of each layer", {.check = size}),
         row("--dropout", &O::dropout, "gpt, lstm: dropout probability", {.check = number_in(0, 0.99)}),
+        row("--hidden", &O::hidden, "mlp on data of your own: units of the hidden layers [pictures: 256; rows: 256,128]",
+            {.value = "LIST"}),
         row("--sync-bn", &O::sync_bn, "Synchronized batch norm: statistics over the whole batch instead of each shard"),
         row("--init-from", &O::init_from,
-            "Load the weights from this safetensors file, checkpoint, or folder of checkpoints (the newest)",
+            "Load the weights from this safetensors file, checkpoint, or folder of checkpoints (the newest). If it has "
+            "another number of classes, the last layer starts anew",
             {.check = CLI::ExistingPath, .value = "PATH"}),
+        row("--freeze", &O::freeze,
+            "Train only the other parameters: backbone (all but the last layer), or names such as layer1, "
+            "comma-separated. Batch norms of frozen parts keep their statistics [none]",
+            {.value = "NAMES"}),
         row("--partial", &O::partial, "With --init-from: load the weights that fit, and list the others",
             {.needs = "--init-from"}),
         row("--summary", &O::summary, "Print a table of the model's layers first", {.refused = hashes})}},
       {"Data",
        {row("--data", &O::data,
-            "Folder with the four IDX files of Fashion-MNIST [LOCKSTEP_DATA, or the Debian package's folder]; gpt, "
-            "lstm: a text file",
+            "Your data: a folder of pictures, a table (.csv, .tsv), arrays (.npy, .npz, .safetensors), CIFAR or IDX "
+            "files, a text [Fashion-MNIST, in LOCKSTEP_DATA or the Debian package's folder]",
             {.value = "PATH"}),
+        row("--format", &O::format,
+            "What --data is: images (a folder with a folder for each class), csv, npy, cifar, idx, safetensors, text "
+            "[found out]",
+            {.check = CLI::IsMember({"images", "csv", "npy", "cifar", "idx", "safetensors", "text"})}),
+        row("--target", &O::target, "Tables: the column to predict [the last one]", {.value = "COLUMN"}),
+        row("--ignore", &O::ignore, "Tables: columns to leave out, comma-separated [none]", {.value = "COLUMNS"}),
+        row("--categories", &O::categories,
+            "Tables: columns whose numbers are categories, comma-separated [columns with text]", {.value = "COLUMNS"}),
+        row("--task", &O::task, "What to predict: a class, or numbers [by the target]",
+            {.check = CLI::IsMember({"classification", "regression"})}),
+        row("--val-split", &O::val_split,
+            "Share of the examples for tests, chosen by a hash of each example, if the data have no part for it",
+            {.check = number_in(0.001, 0.9)}),
+        row("--header", &O::header, "Tables: whether the first line has the columns' names",
+            {.check = CLI::IsMember({"auto", "yes", "no"})}),
+        row("--delimiter", &O::delimiter, "Tables: the character between cells, or tab [found out]", {.value = "CHAR"}),
+        row("--skip-broken", &O::skip_broken, "Leave out and count rows and pictures that cannot be read"),
+        row("--hash-data", &O::hash_data,
+            "The recipe gets a hash of all contents, instead of names and sizes where contents are many files"),
         row("--limit-train", &O::limit_train, "Use only the first N training examples [all]",
             {.check = from(1, kMost)}),
         row("--limit-test", &O::limit_test, "Use only the first N test examples [all]", {.check = from(1, kMost)}),
@@ -91,16 +119,18 @@ std::vector<OptionGroup> make_groups() {
             "confusion_matrix [none; gpt, lstm: perplexity]",
             {.refused = hashes})}},
       {"Training",
-       {row("--epochs", &O::epochs, "Passes over the training data", {.check = steps, .refused = itself + "--steps"}),
+       {row("--epochs", &O::epochs, "Passes over the training data [10; data of your own: 1000 steps, but 10 to 100 passes]", {.check = steps, .refused = itself + "--steps"}),
         row("--max-steps", &O::max_steps, "End the run after N steps; 0: no limit",
             {.check = steps, .refused = itself + "--steps"}),
-        row("--batch-size", &O::batch_size, "Examples per batch, over all devices and ranks",
+        row("--batch-size", &O::batch_size, "Examples per batch, over all devices and ranks [256; gpt, lstm, data of your own: 32]",
             {.check = from(1, 1 << 24), .language_model = "32"}),
         row("--accumulate", &O::accumulate, "Micro-batches per step; must divide the batch size",
             {.check = from(1, 1 << 24)}),
-        row("--optimizer", &O::optimizer, "Optimizer",
+        row("--optimizer", &O::optimizer, "Optimizer [sgd; gpt, lstm: adamw; data of your own: adam]",
             {.check = CLI::IsMember(optimizer_names()), .language_model = "adamw"}),
-        row("--lr", &O::lr, "Learning rate", {.check = amount, .language_model = "0.001", .entry = "learning_rate"}),
+        row("--lr", &O::lr, "Learning rate [0.1; gpt, lstm: 0.001; data of your own: 0.001, sgd: 0.01]", {.check = amount, .language_model = "0.001", .entry = "learning_rate"}),
+        row("--head-lr", &O::head_lr, "Learning rate of the last layer, which a schedule scales, too [that of --lr]",
+            {.check = amount}),
         row("--momentum", &O::momentum, "rmsprop, sgd: momentum", {.check = number_in(0, 1)}),
         row("--weight-decay", &O::weight_decay, "Weight decay; adamw: decoupled", {.check = amount}),
         row("--schedule", &O::schedule,
@@ -111,6 +141,9 @@ std::vector<OptionGroup> make_groups() {
             {.check = amount, .language_model = "1", .entry = "clip_norm"}),
         row("--label-smoothing", &O::label_smoothing, "Fraction of each target to spread over all classes",
             {.check = number_in(0, 1)}),
+        row("--class-weights", &O::class_weights,
+            "balanced: rare classes count more in the loss, by examples / (classes * examples of the class)",
+            {.check = CLI::IsMember({"none", "balanced"})}),
         row("--average", &O::average,
             "Decay of a moving average of the weights, which is then tested and exported; 0: no average",
             {.check = number_in(0, 0.9999999), .entry = "average_decay"}),

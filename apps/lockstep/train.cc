@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "commands.h"
+#include "fine_tuning.h"
 #include "learning_task.h"
 #include "lockstep/base/file.h"
 #include "lockstep/checkpoint/checkpoint_directory.h"
@@ -18,8 +19,10 @@
 #include "lockstep/nn/summary.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
 #include "lockstep/runtime/timeline.h"
+#include "own_data.h"
 #include "ranks.h"
 #include "resume.h"
+#include "run_config.h"
 #include "run_report.h"
 #include "stop_signals.h"
 #include "weights_log.h"
@@ -144,15 +147,18 @@ int run(TrainOptions o, ToolJob& job, Start chosen, StopSignals& signals) {
   const Examples train_data = load_examples(o, MnistPart::train), test_data = load_examples(o, MnistPart::test);
   auto net = make_initialized_model(o, job, train_data.classes);
   // Weights missing from the file may still have unknown shapes.
-  if (o.partial) settle_shapes(*net, example_input(*train_data.data, o.seed), job.devices()[0]);
+  if (!o.init_from.empty() && !std::ranges::all_of(net->parameters(), &Parameter::shape_known)) settle_shapes(*net, example_input(*train_data.data, o.seed), job.devices()[0]);
   if (!o.init_from.empty()) o.start_weights = weights_sha256(*net);
   if (o.sync_bn) convert_sync_batchnorm(*net);
+  if (!o.freeze.empty()) freeze_parts(*net, o.freeze);
   if (o.summary && first) fmt::print("{}", summary(*net, example_input(*train_data.data, o.seed)));
-  auto optimizer = o.make_optimizer(net->parameters());
+  auto optimizer =
+      o.make_optimizer(o.head_lr ? groups_with_head(*net, *o.head_lr) : ParameterGroups(net->parameters()));
   TrainerOptions options = o.trainer_options(job);
   if (first) notice_options(o, job, train_data, test_data);
   options.recipe.set("data", train_data.sha256());
   options.metrics = make_metrics(o, train_data.classes);
+  if (o.class_weights == "balanced") o.balance_classes(options, train_data.counts());
   if (const std::string holder = first && !o.save.empty() ? FolderClaim::holder_elsewhere(o.save) : "";
       !holder.empty()) {
     notice(fmt::format("--save {}: waiting for {}, which has this folder, up to 100 s", o.save, holder));
@@ -170,6 +176,11 @@ int run(TrainOptions o, ToolJob& job, Start chosen, StopSignals& signals) {
   }
 
   const auto cores = job.communicator()->gather_on_host(std::ssize(available_cpus()), "number of cores");
+  if (first && !o.save.empty()) {
+    write_run_config(o, job, trainer.recipe());
+    if (o.own) write_run(o.save, o.own->schema, task_model(o));
+  }
+  if (first && o.own) fmt::print("{}\n", o.own->description);
   std::optional<RunReport> report;
   if (first) report.emplace(o, job, *net, trainer, train_data, start, cores);
   std::optional<WeightsLog> weights;
@@ -269,7 +280,7 @@ int train(TrainOptions o) {
 }  // namespace
 
 Command add_train(CLI::App& parent) {
-  auto* app = parent.add_subcommand("train", "Train a model on Fashion-MNIST, or on a text");
+  auto* app = parent.add_subcommand("train", "Train a model on your data: pictures, a table, arrays, or a text; or on Fashion-MNIST");
   auto options = std::make_shared<TrainOptions>();
   options->add_to(*app);
   return [options, app] {
