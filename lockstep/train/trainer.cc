@@ -130,6 +130,20 @@ std::string hash_of_orders(const Sampler& sampler) {
   return hash.hex().substr(0, 12);
 }
 
+// Sums the terms of a loss, and puts them into the log.
+void add_loss_terms(BatchOutputs& found) {
+  if (found.losses.empty()) return;
+  check(!found.loss.defined(), "trainer: TrainerOptions::forward returned `loss` and `losses`, expected one of them");
+  std::vector<std::pair<std::string, Tensor>> log;
+  for (const auto& [name, value, weight] : found.losses) {
+    check(value.defined(), "trainer: `losses` has no value for \"{}\"", name);
+    const Tensor term = weight == 1 ? value : weight * value;
+    found.loss = found.loss.defined() ? found.loss + term : term;
+    log.emplace_back(name, value);
+  }
+  found.log.insert(found.log.begin(), log.begin(), log.end());
+}
+
 }  // namespace
 
 std::int64_t TrainerOptions::micro_batch_size() const {
@@ -640,7 +654,11 @@ std::string Trainer::why_no_graph() const {
 
 BatchOutputs Trainer::outputs_of(std::span<const Tensor> parts) const {
   const TrainerOptions& o = options_;
-  if (o.forward) return o.forward({parts.begin(), parts.end()});
+  if (o.forward) {
+    BatchOutputs found = o.forward({parts.begin(), parts.end()});
+    add_loss_terms(found);
+    return found;
+  }
   const Tensor &x = parts[0], &labels = parts[1];
   // Integers, such as numbers of words, are not cast.
   const Tensor outputs = module_(is_floating(x.dtype()) ? x.to(o.dtype) : x);
@@ -651,7 +669,7 @@ BatchOutputs Trainer::outputs_of(std::span<const Tensor> parts) const {
 
 std::vector<Tensor> Trainer::learn(std::span<const Tensor> parts, double share, bool sync) {
   const DtypeWatch watch(options_.dtype);
-  const auto [loss, outputs, targets, log] = outputs_of(parts);
+  const auto [loss, outputs, targets, log, terms] = outputs_of(parts);
   check(loss.defined(), "trainer: TrainerOptions::forward returned no loss");
   // A model of words chooses its own type. The recipe and the loss scale follow the option.
   const DType dtype = outputs.dtype();
