@@ -35,7 +35,8 @@ int run(int argc, char** argv, const std::function<Commands(CLI::App& app)>& add
   Arguments arguments;
   try {
     arguments = with_config(app, {argv + 1, argv + argc});
-    app.parse(std::vector<std::string>{arguments.words.rbegin(), arguments.words.rend()});  // CLI11 wants the last first
+    app.parse(
+        std::vector<std::string>{arguments.words.rbegin(), arguments.words.rend()});  // CLI11 wants the last first
   } catch (const Error& error) {
     print_error(error.what());
     return 2;
@@ -49,10 +50,10 @@ int run(int argc, char** argv, const std::function<Commands(CLI::App& app)>& add
       command += given.front()->get_name() + " ";
     }
     const std::string text = error.what();
-    const bool from_file = std::ranges::any_of(
-        arguments.from_file, [&](const std::string& name) { return text.starts_with(name + ":"); });
-    print_error(fmt::format("{}{} (see lockstep {}--help)", text, from_file ? fmt::format(", in {}", arguments.file) : "",
-                            command));
+    const bool from_file =
+        std::ranges::any_of(arguments.from_file, [&](const std::string& name) { return text.starts_with(name + ":"); });
+    print_error(fmt::format("{}{} (see lockstep {}--help)", text,
+                            from_file ? fmt::format(", in {}", arguments.file) : "", command));
     return 2;
   }
   if (app.get_subcommands().empty()) {

@@ -129,8 +129,7 @@ bool is_replaced(const std::string& name, const std::vector<std::string>& words,
 
 std::string flag_or_value(const ConfigEntry& entry, bool flag, bool list, const std::string& file) {
   const auto refuse = [&](std::string_view expected) {
-    throw UsageError(
-        fmt::format("{}: {} = {}, expected {}", file, entry.key, fmt::join(entry.values, ", "), expected));
+    throw UsageError(fmt::format("{}: {} = {}, expected {}", file, entry.key, fmt::join(entry.values, ", "), expected));
   };
   if (flag) {
     const std::string value = entry.values.size() == 1 ? entry.values[0] : "";
@@ -186,8 +185,10 @@ std::string toml_string(std::string_view text) {
 void add_config_option(CLI::App& app) {
   for (CLI::App* command : app.get_subcommands([](CLI::App*) { return true; })) {
     // with_config() reads the file before the parse.
-    command->add_option("--config", "Take options from this TOML file, such as the run.toml of --save: batch-size = 64. "
-                                    "Options given here count instead")
+    command
+        ->add_option("--config",
+                     "Take options from this TOML file, such as the run.toml of --save: batch-size = 64. "
+                     "Options given here count instead")
         ->check(CLI::ExistingFile)
         ->type_name("FILE");
     add_config_option(*command);
@@ -238,7 +239,8 @@ Arguments with_config(CLI::App& app, std::vector<std::string> words) {
     if (option == nullptr && (row == nullptr || row->group.empty())) {
       const std::string meant = nearest_name(entry.key, known);
       throw UsageError(fmt::format("{}: unknown key {}: lockstep {} has no such option{}", *file, entry.key,
-                                   commands.back().name, meant.empty() ? "" : fmt::format("; did you mean {}?", meant)));
+                                   commands.back().name,
+                                   meant.empty() ? "" : fmt::format("; did you mean {}?", meant)));
     }
     const std::vector<std::string> names = option != nullptr ? names_of(*option) : std::vector{name};
     if (std::ranges::any_of(names, [&](const std::string& n) { return has_word(words, end, n); })) continue;

@@ -80,25 +80,6 @@ Examples own_examples(const CommonOptions& o, MnistPart part) {
           [source = o.own] { return source->train_counts; }};
 }
 
-// A folder without the files of Fashion-MNIST that is nothing else, either.
-void check_pictures(const CommonOptions& o) {
-  if (o.data.empty()) return;
-  const std::filesystem::path path(o.data);
-  std::error_code unknown;
-  bool idx = false;
-  if (std::filesystem::is_directory(path, unknown)) {
-    for (const auto& entry : std::filesystem::directory_iterator(path, unknown)) {
-      idx = idx || entry.path().filename().string().find("-ubyte") != std::string::npos;
-    }
-  }
-  check(idx || !std::filesystem::exists(path, unknown),
-        "--data {}: {}, expected a folder with the four IDX files of Fashion-MNIST's form (train-images-idx3-ubyte and "
-        "so on: gray pictures of ten "
-        "classes), or, with --model gpt or lstm, a text file. Other data, such as tables and folders of pictures, need "
-        "a program that uses the library: examples/own_data.cc",
-        o.data, std::filesystem::is_directory(path, unknown) ? "has no IDX files" : "is a file");
-}
-
 std::vector<std::int64_t> counts_of(const Dataset& data, std::int64_t classes) {
   std::vector<std::int64_t> counts(static_cast<std::size_t>(classes));
   for (std::int64_t i = 0; i < data.size(); ++i) {
@@ -134,7 +115,6 @@ Metric make_metric(const std::string& name, std::int64_t classes, const metrics:
 Examples load_examples(const CommonOptions& o, MnistPart part) {
   if (o.is_language_model()) return load_text(o, part);
   if (o.own) return own_examples(o, part);
-  check_pictures(o);
   const auto images = std::make_shared<FashionMnist>(load_fashion_mnist(part, o.data));
   const std::int64_t limit = part == MnistPart::train ? o.limit_train : o.limit_test;
   std::shared_ptr<const Dataset> data = images;
@@ -252,8 +232,9 @@ void notice_other_text(const CommonOptions& o, const Examples& examples) {
 
 std::unique_ptr<Module> make_initialized_model(const CommonOptions& o, const ToolJob& job, std::int64_t classes) {
   auto net = build_model(o, classes, job.dtype);
-  const Initializer start = o.model == "gpt"    ? Initializer(Normal{0.02})
-                            : o.model == "lstm" ? Initializer(Uniform(1 / std::sqrt(static_cast<double>(o.width))))
+  const Initializer start = o.model == "gpt" ? Initializer(Normal{0.02})
+                            : o.model == "lstm"
+                                ? Initializer(Uniform(1 / std::sqrt(static_cast<double>(o.width))))
                                 : task_initializer(o.own ? o.own->schema : fashion_schema(classes), task_model(o));
   net->initialize(start, job.devices(), {.seed = o.seed});
   if (o.init_from.empty()) return net;

@@ -54,8 +54,7 @@ OptionRow row(std::string name, OptionField field, std::string help, OptionExtra
 
 std::vector<OptionGroup> make_groups() {
   std::vector<std::string> models = model_names();
-  models.insert(models.end(),
-                {"torchvision:resnet18", "torchvision:resnet34", "torchvision:resnet50", "gpt", "lstm"});
+  models.insert(models.end(), {"torchvision:resnet18", "torchvision:resnet34", "torchvision:resnet50", "gpt", "lstm"});
   const CLI::Validator size = from(1, 1 << 20), steps = from(0, kMost), amount = number_in(0, 1e9);
   const std::string itself = "sets {} itself: give ", log = "sets {} itself, and reads the log";
   const std::string one_file = "takes no {}: each layout would replace the file";
@@ -64,7 +63,9 @@ std::vector<OptionGroup> make_groups() {
   const std::string nothing_kept = "takes no {}: it keeps no checkpoints";
   return {
       {"Model",
-       {row("--model", &O::model, "resnet18, lenet, mlp: small images; torchvision:..: large ones, under torchvision's names; gpt, lstm: text, "
+       {row("--model", &O::model,
+            "resnet18, lenet, mlp: small images; torchvision:..: large ones, under torchvision's names; gpt, lstm: "
+            "text, "
             "character by character",
             {.check = CLI::IsMember(models)}),
         row("--context", &O::context, "gpt, lstm: characters per example", {.check = size}),
@@ -72,8 +73,8 @@ std::vector<OptionGroup> make_groups() {
         row("--heads", &O::heads, "gpt: number of attention heads; must divide --width", {.check = size}),
         row("--width", &O::width, "gpt, lstm: number of features of each layer", {.check = size}),
         row("--dropout", &O::dropout, "gpt, lstm: dropout probability", {.check = number_in(0, 0.99)}),
-        row("--hidden", &O::hidden, "mlp on data of your own: units of the hidden layers [pictures: 256; rows: 256,128]",
-            {.value = "LIST"}),
+        row("--hidden", &O::hidden,
+            "mlp on data of your own: units of the hidden layers [pictures: 256; rows: 256,128]", {.value = "LIST"}),
         row("--sync-bn", &O::sync_bn, "Synchronized batch norm: statistics over the whole batch instead of each shard"),
         row("--init-from", &O::init_from,
             "Load the weights from this safetensors file, checkpoint, or folder of checkpoints (the newest). If it has "
@@ -119,16 +120,20 @@ std::vector<OptionGroup> make_groups() {
             "confusion_matrix [none; gpt, lstm: perplexity]",
             {.refused = hashes})}},
       {"Training",
-       {row("--epochs", &O::epochs, "Passes over the training data [10; data of your own: 1000 steps, but 10 to 100 passes]", {.check = steps, .refused = itself + "--steps"}),
+       {row("--epochs", &O::epochs,
+            "Passes over the training data [10; data of your own: 1000 steps, but 10 to 100 passes]",
+            {.check = steps, .refused = itself + "--steps"}),
         row("--max-steps", &O::max_steps, "End the run after N steps; 0: no limit",
             {.check = steps, .refused = itself + "--steps"}),
-        row("--batch-size", &O::batch_size, "Examples per batch, over all devices and ranks [256; gpt, lstm, data of your own: 32]",
+        row("--batch-size", &O::batch_size,
+            "Examples per batch, over all devices and ranks [256; gpt, lstm, data of your own: 32]",
             {.check = from(1, 1 << 24), .language_model = "32"}),
         row("--accumulate", &O::accumulate, "Micro-batches per step; must divide the batch size",
             {.check = from(1, 1 << 24)}),
         row("--optimizer", &O::optimizer, "Optimizer [sgd; gpt, lstm: adamw; data of your own: adam]",
             {.check = CLI::IsMember(optimizer_names()), .language_model = "adamw"}),
-        row("--lr", &O::lr, "Learning rate [0.1; gpt, lstm: 0.001; data of your own: 0.001, sgd: 0.01]", {.check = amount, .language_model = "0.001", .entry = "learning_rate"}),
+        row("--lr", &O::lr, "Learning rate [0.1; gpt, lstm: 0.001; data of your own: 0.001, sgd: 0.01]",
+            {.check = amount, .language_model = "0.001", .entry = "learning_rate"}),
         row("--head-lr", &O::head_lr, "Learning rate of the last layer, which a schedule scales, too [that of --lr]",
             {.check = amount}),
         row("--momentum", &O::momentum, "rmsprop, sgd: momentum", {.check = number_in(0, 1)}),
@@ -223,6 +228,7 @@ std::vector<OptionGroup> make_groups() {
             {.value = "FILE", .refused = one_file}),
         row("--trace", &O::trace, "Write a timeline to this file, in Chrome's trace-event format, for Perfetto",
             {.value = "FILE", .refused = one_file}),
+        row("--dry-run", &O::dry_run, "Say what the run would be, and train nothing", {.refused = hashes}),
         row("--weights-log", &O::weights_log,
             "Write the SHA-256 of every parameter and buffer after each step to this file, as JSON lines",
             {.value = "FILE", .refused = log})}},

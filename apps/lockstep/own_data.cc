@@ -61,9 +61,9 @@ std::int64_t epochs_of(std::int64_t examples, std::int64_t batch) {
 }  // namespace
 
 const std::vector<std::string>& own_data_options() {
-  static const std::vector<std::string> names{"--format",    "--target",      "--ignore",    "--categories", "--task",
-                                              "--val-split", "--hash-data",   "--skip-broken", "--delimiter", "--header",
-                                              "--hidden"};
+  static const std::vector<std::string> names{"--format",    "--target",    "--ignore",    "--categories",
+                                              "--task",      "--val-split", "--hash-data", "--skip-broken",
+                                              "--delimiter", "--header",    "--hidden"};
   return names;
 }
 
@@ -82,7 +82,11 @@ TaskModel task_model(const CommonOptions& o) {
 
 std::string schema_hash(const DataSource& data) {
   Sha256 hash;
-  const std::string text = data.schema.json();
+  DataSchema schema = data.schema;
+  // Why it was chosen changes nothing.
+  if (schema.table) schema.table->reason.clear();
+  if (schema.array) schema.array->reason.clear();
+  const std::string text = schema.json();
   hash.update(std::as_bytes(std::span(text)));
   return hash.hex();
 }
@@ -94,13 +98,14 @@ void open_own_data(TrainOptions& o, const CLI::App& app) {
   if (o.is_language_model()) return refuse_own_options(app, fmt::format("{} reads a text", o.model), {"--format"});
   if (!std::filesystem::exists(o.data, unknown)) return;  // load_examples() says so
   if (o.format.empty() && has_mnist_files(o.data)) {
-    return refuse_own_options(app, fmt::format("{} has files of Fashion-MNIST's form; --format idx reads others", o.data));
+    return refuse_own_options(app,
+                              fmt::format("{} has files of Fashion-MNIST's form; --format idx reads others", o.data));
   }
   const DataFormat format = o.format.empty() ? detect_format(o.data) : parse_data_format(o.format);
   if (format == DataFormat::text) {
     if (model_given) {
-      throw UsageError(fmt::format("--model {}: {} is a text, expected --model gpt or lstm (or another --format)",
-                                   o.model, o.data));
+      throw UsageError(
+          fmt::format("--model {}: {} is a text, expected --model gpt or lstm (or another --format)", o.model, o.data));
     }
     o.model = "gpt";
     return refuse_own_options(app, fmt::format("{} is a text", o.data), {"--format"});
@@ -118,7 +123,8 @@ void open_own_data(TrainOptions& o, const CLI::App& app) {
   }
   if (schema.task == TaskKind::regression) {
     for (const char* name : {"--class-weights", "--label-smoothing", "--metrics"}) {
-      if (is_given(app, name)) throw UsageError(fmt::format("{}: only for classes; {} has numbers to predict", name, o.data));
+      if (is_given(app, name))
+        throw UsageError(fmt::format("{}: only for classes; {} has numbers to predict", name, o.data));
     }
   }
   if (app.get_option_no_throw("--epochs") == nullptr) return;

@@ -17,7 +17,7 @@ const std::vector<std::string>& own_data_options();
 void open_own_data(TrainOptions& options, const CLI::App& app);
 
 TaskModel task_model(const CommonOptions& options);
-// The options as the schema remembers them: what was found out becomes said.
+// SHA-256 of all that decides how examples are made.
 std::string schema_hash(const DataSource& data);
 
 }  // namespace lockstep::app

@@ -73,6 +73,7 @@ std::string run_config(const TrainOptions& options, const ToolJob& job, const Re
   if (o.own) {
     o.format = name(o.own->schema.format);
     o.task = name(o.own->schema.task);
+    if (o.own->schema.table) o.target = o.own->schema.table->target;
   }
   if (state_of(job.devices()[0], "options of the run").backend->threads_decide_bits(job.dtype)) {
     o.threads_per_shard = job.runtime().threads_per_shard();

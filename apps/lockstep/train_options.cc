@@ -206,8 +206,8 @@ void TrainOptions::balance_classes(TrainerOptions& t, const std::vector<std::int
   for (const std::int64_t count : counts) {
     weights.push_back(count > 0 ? static_cast<float>(examples / (classes * static_cast<double>(count))) : 0);
   }
-  t.loss = [weight = Tensor::from(weights, {std::ssize(weights)}),
-            smoothing = label_smoothing](const Tensor& logits, const Tensor& labels) {
+  t.loss = [weight = Tensor::from(weights, {std::ssize(weights)}), smoothing = label_smoothing](const Tensor& logits,
+                                                                                                const Tensor& labels) {
     return cross_entropy(logits, labels, {.weight = weight, .label_smoothing = smoothing});
   };
   t.loss_weight = [weights](const Example& batch) {

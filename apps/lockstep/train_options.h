@@ -29,6 +29,7 @@ struct TrainOptions : CommonOptions {
   bool sync_bn = false;
   bool record_steps = false;
   bool summary = false;
+  bool dry_run = false;
   std::string export_file, save, resume, log, plot, trace;
   std::int64_t save_every = 0;
   int keep = 2;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "lockstep/autograd/functions.h"
+#include "lockstep/autograd/no_grad.h"
 #include "lockstep/base/file.h"
 #include "lockstep/models/mlp.h"
 #include "lockstep/models/models.h"
@@ -22,7 +23,7 @@ constexpr std::size_t kLargestRunFile = std::size_t{1} << 30;
 
 bool has_rows(const DataSchema& schema) { return schema.input.size() == 1; }
 
-std::string shape_text(const DataSchema& schema) { return str(Shape(schema.input)); }
+std::string shape_text(const DataSchema& schema) { return Shape(schema.input).str(); }
 
 }  // namespace
 
@@ -39,8 +40,9 @@ std::unique_ptr<Module> make_task_model(const DataSchema& schema, const TaskMode
     return std::make_unique<TableMlp>(options);
   }
   if (name == "mlp") return model.hidden.empty() ? mlp(schema.outputs) : mlp(schema.outputs, model.hidden);
-  check(schema.input.size() == 3, "model {}: examples are {}, expected pictures [channels, height, width]; mlp takes both",
-        name, shape_text(schema));
+  check(schema.input.size() == 3,
+        "model {}: examples are {}, expected pictures [channels, height, width]; mlp takes both", name,
+        shape_text(schema));
   if (!name.starts_with(kTorchvisionModels)) return make_model(name, schema.outputs);
   const std::string kind = name.substr(kTorchvisionModels.size());
   check(kind == "resnet18" || kind == "resnet34" || kind == "resnet50",
@@ -98,9 +100,10 @@ Run load_run(const std::filesystem::path& folder) {
   const std::filesystem::path file = folder / "run.json";
   std::error_code unknown;
   check(std::filesystem::is_directory(folder, unknown), "run {}: there is no such folder", folder.string());
-  check(std::filesystem::exists(file, unknown),
-        "run {}: has no run.json, which `lockstep train --data PATH --save DIR` writes for pictures, tables, and arrays",
-        folder.string());
+  check(
+      std::filesystem::exists(file, unknown),
+      "run {}: has no run.json, which `lockstep train --data PATH --save DIR` writes for pictures, tables, and arrays",
+      folder.string());
   const std::string text = read_file(file, kLargestRunFile);
   DataSchema schema;
   TaskModel model;

@@ -86,7 +86,8 @@ TEST_F(Config, EveryCommandHasIt) {
   folder_.write("e.toml", "model = 'mlp'\ninit-from = '" + weights + "'\ndata = '" + data_.path() + "'\n");
   const ToolResult eval = run_tool({"eval", "--config", folder_ / "e.toml"});
   EXPECT_THAT(eval.out, HasSubstr("of 30)")) << eval.err;
-  folder_.write("v.toml", "layouts = [1, 2]\nsteps = 1\nshards = 2\nmodel = 'mlp'\nlr = 0.2\ndata = '" + data_.path() + "'\n");
+  folder_.write("v.toml",
+                "layouts = [1, 2]\nsteps = 1\nshards = 2\nmodel = 'mlp'\nlr = 0.2\ndata = '" + data_.path() + "'\n");
   const ToolResult verify = run_tool({"verify", "--config", folder_ / "v.toml"});
   EXPECT_THAT(verify.out, HasSubstr("equal: 2 layouts, 1 steps, 2 shards")) << verify.err;
 }

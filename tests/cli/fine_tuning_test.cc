@@ -31,14 +31,15 @@ TEST_F(FineTuning, FrozenPartsKeepTheirWeights) {
     EXPECT_EQ(bytes_of("b", "1.weight"), bytes_of("a", "1.weight"));
     EXPECT_NE(bytes_of("b", "3.weight"), bytes_of("a", "3.weight"));
   }
-  EXPECT_THAT(train({"--freeze", "layer1"}).err, HasSubstr("--freeze layer1: the model has no such parameters: expected "
-                                                           "backbone, or one of 1, 3"));
+  EXPECT_THAT(train({"--freeze", "layer1"}).err,
+              HasSubstr("--freeze layer1: the model has no such parameters: expected "
+                        "backbone, or one of 1, 3"));
   EXPECT_THAT(train({"--freeze", "1,3"}).err, HasSubstr("--freeze 1,3: nothing is left to train"));
 }
 
 TEST_F(FineTuning, BatchNormsOfFrozenPartsKeepTheirStatistics) {
-  ASSERT_EQ(train({"--model", "resnet18", "--limit-train", "2", "--limit-test", "1", "--batch-size", "2", "--shards", "1",
-                   "--freeze", "backbone", "--epochs", "1", "--export", folder_ / "a"})
+  ASSERT_EQ(train({"--model", "resnet18", "--limit-train", "2", "--limit-test", "1", "--batch-size", "2", "--shards",
+                   "1", "--freeze", "backbone", "--epochs", "1", "--export", folder_ / "a"})
                 .status,
             0);
   const std::vector<std::byte> mean = bytes_of("a", "1.running_mean");
@@ -85,7 +86,8 @@ TEST_F(FineTuning, BalancedWeightsOfEqualClassesAreOnes) {
   ASSERT_EQ(train({"--log", log}).status, 0);
   const auto plain = events(log, "step");
   for (const char* accumulate : {"1", "2"}) {
-    ASSERT_EQ(train({"--log", log, "--class-weights", "balanced", "--accumulate", accumulate, "--shards", "2"}).status, 0);
+    ASSERT_EQ(train({"--log", log, "--class-weights", "balanced", "--accumulate", accumulate, "--shards", "2"}).status,
+              0);
     const auto balanced = events(log, "step");
     ASSERT_EQ(balanced.size(), plain.size());
     for (std::size_t i = 0; i < plain.size(); ++i) {
