@@ -4,6 +4,7 @@
 // Tensors and gradients.
 #include "lockstep/autograd/backward.h"
 #include "lockstep/autograd/creation.h"
+#include "lockstep/autograd/dlpack.h"
 #include "lockstep/autograd/function.h"
 #include "lockstep/autograd/no_grad.h"
 #include "lockstep/autograd/shards.h"
@@ -154,6 +155,7 @@
 #include "lockstep/train/metrics.h"
 #include "lockstep/train/plot.h"
 #include "lockstep/train/predictor.h"
+#include "lockstep/train/tensorboard.h"
 #include "lockstep/train/trainer.h"
 
 // Your own data: from a path to examples, a model, and a loss.

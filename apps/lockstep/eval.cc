@@ -58,7 +58,7 @@ Command add_eval(CLI::App& parent) {
       run->batch_size = options->batch_size;
       return eval_run(*run);
     }
-    if (options->init_from.empty()) throw UsageError("eval: expected --init-from FILE, or --run DIR");
+    if (options->init_from.empty()) throw UsageError("--init-from or --run is required (see lockstep eval --help)");
     options->choose_defaults(*app);
     ToolJob job = make_job(*options);
     const Examples test = load_examples(*options, MnistPart::test);

@@ -64,9 +64,8 @@ std::vector<OptionGroup> make_groups() {
   return {
       {"Model",
        {row("--model", &O::model,
-            "resnet18, lenet, mlp: small images; torchvision:..: large ones, under torchvision's names; gpt, lstm: "
-            "text, "
-            "character by character",
+            "resnet18, lenet, mlp: small images; torchvision:resnet18, torchvision:resnet34, torchvision:resnet50: "
+            "large ones; gpt, lstm: text, character by character",
             {.check = CLI::IsMember(models)}),
         row("--context", &O::context, "gpt, lstm: characters per example", {.check = size}),
         row("--layers", &O::layers, "gpt, lstm: number of layers", {.check = size, .lstm = "2"}),
@@ -224,6 +223,12 @@ std::vector<OptionGroup> make_groups() {
         row("--plot", &O::plot,
             "Write a plot of test accuracy (gpt, lstm: perplexity) and train loss by epoch to this SVG file",
             {.value = "FILE", .refused = one_file}),
+        row("--tensorboard", &O::tensorboard,
+            "Write a file for TensorBoard into this folder: loss, rate, and speed of each step, results of each epoch",
+            {.value = "DIR", .refused = log}),
+        row("--histograms", &O::histograms,
+            "Steps between histograms of all weights and gradients in the file of --tensorboard [none]",
+            {.check = steps, .needs = "--tensorboard", .refused = log}),
         row("--export", &O::export_file, "Write the final weights and buffers to this safetensors file",
             {.value = "FILE", .refused = one_file}),
         row("--trace", &O::trace, "Write a timeline to this file, in Chrome's trace-event format, for Perfetto",

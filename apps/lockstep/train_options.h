@@ -30,7 +30,8 @@ struct TrainOptions : CommonOptions {
   bool record_steps = false;
   bool summary = false;
   bool dry_run = false;
-  std::string export_file, save, resume, log, plot, trace;
+  std::string export_file, save, resume, log, plot, trace, tensorboard;
+  std::int64_t histograms = 0;
   std::int64_t save_every = 0;
   int keep = 2;
   std::string watch;

@@ -48,7 +48,7 @@ TEST_F(OwnData, ATableWithClasses) {
   const auto rows = lines(csv.out);
   ASSERT_EQ(rows.size(), 21U);
   EXPECT_EQ(rows[0], "example,class,probability,large,small");
-  EXPECT_THAT(rows[1], HasSubstr(",small,0."));
+  EXPECT_THAT(rows[1], HasSubstr("new.csv:1,small,"));
   int right = 0;
   for (int i = 0; i < 20; ++i) {
     right += rows[static_cast<std::size_t>(i + 1)].find(i * 7 % 20 > 9 ? ",large," : ",small,") != std::string::npos;

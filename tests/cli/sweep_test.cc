@@ -48,10 +48,10 @@ TEST_F(Sweep, ARunThatWasKilledGoesOn) {
 }
 
 TEST_F(Sweep, AFailedRunDoesNotEndTheOthers) {
-  const ToolResult result = sweep({"--max-steps", "3", "--lr", "1000000000,0.1"}, {"--clip", "0"});
+  const ToolResult result = sweep({"--accumulate", "1,3"});
   EXPECT_EQ(result.status, 1) << result.out;
-  EXPECT_THAT(result.out, HasSubstr("lr 1000000000, max-steps 3: failed: "));
-  EXPECT_THAT(result.out, HasSubstr("best: lr 0.1"));
+  EXPECT_THAT(result.out, HasSubstr("accumulate 3: failed: --accumulate 3: does not divide --batch-size 32"));
+  EXPECT_THAT(result.out, HasSubstr("best: accumulate 1\n"));
 }
 
 TEST_F(Sweep, ArgumentsThatDoNotFit) {
