@@ -4,6 +4,7 @@
 // Tensors and gradients.
 #include "lockstep/autograd/backward.h"
 #include "lockstep/autograd/creation.h"
+#include "lockstep/autograd/dlpack.h"
 #include "lockstep/autograd/function.h"
 #include "lockstep/autograd/no_grad.h"
 #include "lockstep/autograd/shards.h"
