@@ -22,9 +22,9 @@
 namespace LOCKSTEP_API lockstep {
 
 struct CsvOptions {
-  // ',', '\t', ';', or another character but quotes and line ends. Not set: the one of these three that cuts every one
-  // of the first 100 rows into the same number of cells, at least two; of several, the first of tab, semicolon, comma.
-  // If none does, the one that makes most cells.
+  // A comma, a tab, a semicolon, or another character but quotes and line ends. Not set: the one of these three that
+  // cuts every one of the first 100 rows into the same number of cells, at least two; of several, the first of tab,
+  // semicolon, comma. If none does, the one that makes most cells.
   std::optional<char> delimiter = {};
   // Whether the first row has the names of the columns. Not set: the first 1,000 rows decide. It does if none of its
   // cells is a number although a column below it has only numbers, or if no column has and its cells differ and occur

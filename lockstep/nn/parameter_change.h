@@ -9,11 +9,10 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/nn/module.h"
 #include "lockstep/nn/parameter.h"
 
 namespace lockstep {
-
-class Module;
 
 class ParameterChange {
  public:
