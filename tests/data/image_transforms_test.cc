@@ -61,7 +61,7 @@ Tensor painted(std::int64_t number, std::int64_t channels, std::int64_t height, 
 
 Tensor as_floats(const Tensor& image) { return ToFloat()(image); }
 
-Bytes bytes_of(const Tensor& image) { return image.to_vector<std::uint8_t>(); }
+Bytes pixels_of(const Tensor& image) { return image.to_vector<std::uint8_t>(); }
 
 void add_to_hash(Sha256& hash, const Tensor& t) {
   const std::size_t size = t.dtype() == DType::u8 ? 1 : t.dtype() == DType::f32 ? 4 : 8;
@@ -112,9 +112,9 @@ TEST(ImageTransforms, EveryMachineGetsTheseBits) {
 TEST(Resize, HalvesWithPillowsTriangle) {
   // The triangle is four pixels wide and cut at the border: 3/7, 3/7, 1/7.
   const Tensor row = bytes_image({0, 70, 140, 210}, {1, 1, 4});
-  EXPECT_EQ(bytes_of(Resize({1, 2})(row)), (Bytes{50, 160}));
+  EXPECT_EQ(pixels_of(Resize({1, 2})(row)), (Bytes{50, 160}));
   const Tensor column = bytes_image({0, 70, 140, 210}, {1, 4, 1});
-  EXPECT_EQ(bytes_of(Resize({2, 1})(column)), (Bytes{50, 160}));
+  EXPECT_EQ(pixels_of(Resize({2, 1})(column)), (Bytes{50, 160}));
 }
 
 Tensor scattered(std::int64_t height, std::int64_t width) {
@@ -150,15 +150,15 @@ TEST(Resize, FloatsAreThoseOfPyTorch) {
 
 TEST(Resize, EnlargesBetweenMiddles) {
   const Tensor row = bytes_image({0, 100}, {1, 1, 2});
-  EXPECT_EQ(bytes_of(Resize({1, 4})(row)), (Bytes{0, 25, 75, 100}));
-  EXPECT_EQ(bytes_of(Resize({1, 4}, {.interpolation = Interpolation::nearest})(row)), (Bytes{0, 0, 100, 100}));
+  EXPECT_EQ(pixels_of(Resize({1, 4})(row)), (Bytes{0, 25, 75, 100}));
+  EXPECT_EQ(pixels_of(Resize({1, 4}, {.interpolation = Interpolation::nearest})(row)), (Bytes{0, 0, 100, 100}));
 }
 
 TEST(Resize, KeepsConstantPicturesAndTheirType) {
   for (std::int64_t size : {1, 3, 17, 64, 200}) {
     const Tensor gray = Resize(size)(bytes_image(Bytes(37 * 53, 255), {1, 37, 53}));
     EXPECT_EQ(gray.shape(), Shape({1, size, size * 53 / 37}));
-    for (std::uint8_t x : bytes_of(gray)) ASSERT_EQ(x, 255);
+    for (std::uint8_t x : pixels_of(gray)) ASSERT_EQ(x, 255);
     const Tensor floats = Resize(size)(as_floats(bytes_image(Bytes(37 * 53, 255), {1, 37, 53})));
     for (float x : floats.to_vector<float>()) ASSERT_NEAR(x, 1, 1e-5);
   }
@@ -168,31 +168,31 @@ TEST(Resize, KeepsConstantPicturesAndTheirType) {
 
 TEST(Resize, BytesAndFloatsAgree) {
   const Tensor image = painted(0, 3, 61, 83);
-  const Bytes bytes = bytes_of(Resize({30, 90})(image));
+  const Bytes bytes = pixels_of(Resize({30, 90})(image));
   const Floats floats = Resize({30, 90})(as_floats(image)).to_vector<float>();
   for (std::size_t i = 0; i < bytes.size(); ++i) ASSERT_NEAR(bytes[i], 255 * floats[i], 1.01);
 }
 
 TEST(ResizeAndCrop, TakesTheLargestWindowOfTheRatio) {
   const Tensor image = counting(1, 2, 6);
-  EXPECT_EQ(bytes_of(ResizeAndCrop(2)(image)), (Bytes{2, 3, 8, 9}));
-  EXPECT_EQ(bytes_of(ResizeAndCrop({2, 4})(image)), (Bytes{1, 2, 3, 4, 7, 8, 9, 10}));
+  EXPECT_EQ(pixels_of(ResizeAndCrop(2)(image)), (Bytes{2, 3, 8, 9}));
+  EXPECT_EQ(pixels_of(ResizeAndCrop({2, 4})(image)), (Bytes{1, 2, 3, 4, 7, 8, 9, 10}));
   EXPECT_EQ(ResizeAndCrop({5, 1})(image).shape(), Shape({1, 5, 1}));
 }
 
 TEST(CenterCrop, CutsAndPads) {
-  EXPECT_EQ(bytes_of(CenterCrop(2)(counting(1, 4, 4))), (Bytes{5, 6, 9, 10}));
-  EXPECT_EQ(bytes_of(CenterCrop({1, 4})(counting(1, 1, 2))), (Bytes{0, 0, 1, 0}));
+  EXPECT_EQ(pixels_of(CenterCrop(2)(counting(1, 4, 4))), (Bytes{5, 6, 9, 10}));
+  EXPECT_EQ(pixels_of(CenterCrop({1, 4})(counting(1, 1, 2))), (Bytes{0, 0, 1, 0}));
   // torchvision rounds the corner to even: (5 - 2) / 2 = 1.5 is 2, (3 - 2) / 2 = 0.5 is 0.
-  EXPECT_EQ(bytes_of(CenterCrop({1, 2})(counting(1, 1, 5))), (Bytes{2, 3}));
-  EXPECT_EQ(bytes_of(CenterCrop({1, 2})(counting(1, 1, 3))), (Bytes{0, 1}));
+  EXPECT_EQ(pixels_of(CenterCrop({1, 2})(counting(1, 1, 5))), (Bytes{2, 3}));
+  EXPECT_EQ(pixels_of(CenterCrop({1, 2})(counting(1, 1, 3))), (Bytes{0, 1}));
 }
 
 TEST(RandomCrop, ReachesEveryWindowOfThePaddedPicture) {
   const Tensor image = bytes_image({1, 2, 3, 4}, {1, 2, 2});
   std::set<Bytes> seen;
   for (std::uint64_t i = 0; i < 300; ++i)
-    seen.insert(bytes_of(RandomCrop(2, {.padding = 1, .fill = 9})(image, {1, i})));
+    seen.insert(pixels_of(RandomCrop(2, {.padding = 1, .fill = 9})(image, {1, i})));
   EXPECT_EQ(seen.size(), 9u);
   EXPECT_TRUE(seen.contains(Bytes{9, 9, 9, 1}));
   EXPECT_TRUE(seen.contains(Bytes{1, 2, 3, 4}));
@@ -216,7 +216,7 @@ TEST(RandomResizedCrop, StaysWithinScaleAndRatio) {
   const RandomResizedCrop crop(100, {.min_scale = 0.25, .max_scale = 0.5, .interpolation = Interpolation::nearest});
   double least = 1, most = 0;
   for (std::uint64_t i = 0; i < 100; ++i) {
-    const Bytes b = bytes_of(crop(image, random_key(3, {i})));
+    const Bytes b = pixels_of(crop(image, random_key(3, {i})));
     const double width = b[99] - b[0] + 1, height = b[2 * 100 * 100 - 1] - b[100 * 100] + 1;
     const double part = width * height / 12000, ratio = width / height;
     least = std::min(least, part), most = std::max(most, part);
@@ -228,49 +228,50 @@ TEST(RandomResizedCrop, StaysWithinScaleAndRatio) {
   EXPECT_GT(most, 0.46);
   EXPECT_LT(most, 0.53);
   // No window of this ratio fits: the largest centered one.
-  EXPECT_EQ(bytes_of(RandomResizedCrop({1, 2}, {.min_scale = 1, .min_ratio = 2, .max_ratio = 2})(counting(1, 1, 6))),
+  EXPECT_EQ(pixels_of(RandomResizedCrop({1, 2}, {.min_scale = 1, .min_ratio = 2, .max_ratio = 2})(counting(1, 1, 6))),
             (Bytes{2, 3}));
 }
 
 TEST(Flips, MirrorHalfOfThePictures) {
   const Tensor image = counting(2, 2, 2);
-  EXPECT_EQ(bytes_of(RandomHorizontalFlip(1)(image)), (Bytes{1, 0, 3, 2, 5, 4, 7, 6}));
-  EXPECT_EQ(bytes_of(RandomVerticalFlip(1)(image)), (Bytes{2, 3, 0, 1, 6, 7, 4, 5}));
-  EXPECT_EQ(bytes_of(RandomHorizontalFlip(0)(image)), bytes_of(image));
+  EXPECT_EQ(pixels_of(RandomHorizontalFlip(1)(image)), (Bytes{1, 0, 3, 2, 5, 4, 7, 6}));
+  EXPECT_EQ(pixels_of(RandomVerticalFlip(1)(image)), (Bytes{2, 3, 0, 1, 6, 7, 4, 5}));
+  EXPECT_EQ(pixels_of(RandomHorizontalFlip(0)(image)), pixels_of(image));
   int flipped = 0;
   for (std::uint64_t i = 0; i < 400; ++i)
-    flipped += bytes_of(RandomHorizontalFlip()(image, random_key(0, {i})))[0] == 1;
+    flipped += pixels_of(RandomHorizontalFlip()(image, random_key(0, {i})))[0] == 1;
   EXPECT_NEAR(flipped, 200, 50);
   EXPECT_ERROR(RandomHorizontalFlip(1.5), "RandomHorizontalFlip: probability 1.5, expected 0 to 1");
 }
 
 TEST(RandomRotation, TurnsCounterclockwise) {
   const Tensor image = counting(1, 2, 2);
-  EXPECT_EQ(bytes_of(RandomRotation(90, 90)(image)), (Bytes{1, 3, 0, 2}));
-  EXPECT_EQ(bytes_of(RandomRotation(-90, -90)(image)), (Bytes{2, 0, 3, 1}));
-  EXPECT_EQ(bytes_of(RandomRotation(180, 180, {.interpolation = Interpolation::bilinear})(image)), (Bytes{3, 2, 1, 0}));
-  EXPECT_EQ(bytes_of(RandomRotation(0)(image)), bytes_of(image));
+  EXPECT_EQ(pixels_of(RandomRotation(90, 90)(image)), (Bytes{1, 3, 0, 2}));
+  EXPECT_EQ(pixels_of(RandomRotation(-90, -90)(image)), (Bytes{2, 0, 3, 1}));
+  EXPECT_EQ(pixels_of(RandomRotation(180, 180, {.interpolation = Interpolation::bilinear})(image)),
+            (Bytes{3, 2, 1, 0}));
+  EXPECT_EQ(pixels_of(RandomRotation(0)(image)), pixels_of(image));
   // The corners of a white square become free.
-  const Bytes turned = bytes_of(RandomRotation(45, 45, {.fill = 7})(bytes_image(Bytes(100, 255), {1, 10, 10})));
+  const Bytes turned = pixels_of(RandomRotation(45, 45, {.fill = 7})(bytes_image(Bytes(100, 255), {1, 10, 10})));
   EXPECT_EQ(turned[0], 7);
   EXPECT_EQ(turned[55], 255);
 }
 
 TEST(ColorJitter, ChangesOnlyWhatItIsAskedFor) {
   const Tensor image = painted(1, 3, 9, 9);
-  EXPECT_EQ(bytes_of(ColorJitter({})(image)), bytes_of(image));
+  EXPECT_EQ(pixels_of(ColorJitter({})(image)), pixels_of(image));
   // A shade of gray has no hue and no saturation.
   const Tensor gray = bytes_image(Bytes(27, 100), {3, 3, 3});
-  EXPECT_EQ(bytes_of(ColorJitter({.saturation = 1, .hue = 0.5})(gray, {1, 2})), bytes_of(gray));
-  EXPECT_EQ(bytes_of(ColorJitter({.contrast = 1})(gray, {1, 2})), bytes_of(gray));
-  const Bytes brighter = bytes_of(ColorJitter({.brightness = 0.5})(gray, {1, 2}));
+  EXPECT_EQ(pixels_of(ColorJitter({.saturation = 1, .hue = 0.5})(gray, {1, 2})), pixels_of(gray));
+  EXPECT_EQ(pixels_of(ColorJitter({.contrast = 1})(gray, {1, 2})), pixels_of(gray));
+  const Bytes brighter = pixels_of(ColorJitter({.brightness = 0.5})(gray, {1, 2}));
   EXPECT_NE(brighter[0], 100);
   for (std::uint8_t x : brighter) EXPECT_EQ(x, brighter[0]);
   // Shifts of a whole circle meet every hue: red becomes no darker and no paler.
   const Tensor red = bytes_image({200, 50, 50}, {3, 1, 1});
   std::set<Bytes> hues;
   for (std::uint64_t i = 0; i < 50; ++i) {
-    const Bytes b = bytes_of(ColorJitter({.hue = 0.5})(red, random_key(0, {i})));
+    const Bytes b = pixels_of(ColorJitter({.hue = 0.5})(red, random_key(0, {i})));
     EXPECT_EQ(*std::max_element(b.begin(), b.end()), 200);
     EXPECT_EQ(*std::min_element(b.begin(), b.end()), 50);
     hues.insert(b);
@@ -284,7 +285,7 @@ TEST(RandomErasing, PaintsARectangleOfTheArea) {
   const Tensor image = bytes_image(Bytes(40 * 40, 1), {1, 40, 40});
   int untouched = 0;
   for (std::uint64_t i = 0; i < 200; ++i) {
-    const Bytes b = bytes_of(RandomErasing()(image, random_key(0, {i})));
+    const Bytes b = pixels_of(RandomErasing()(image, random_key(0, {i})));
     const auto gone = std::count(b.begin(), b.end(), std::uint8_t{0});
     untouched += gone == 0;
     if (gone == 0) continue;
@@ -299,7 +300,7 @@ TEST(Normalize, BytesAndFloatsHaveTheSameBits) {
   const Normalize normalize({0.485, 0.456, 0.406}, {0.229, 0.224, 0.225});
   const Floats direct = normalize(image).to_vector<float>(), through = normalize(as_floats(image)).to_vector<float>();
   EXPECT_EQ(direct, through);
-  EXPECT_FLOAT_EQ(direct[0], (static_cast<float>(bytes_of(image)[0]) / 255.f - 0.485f) / 0.229f);
+  EXPECT_FLOAT_EQ(direct[0], (static_cast<float>(pixels_of(image)[0]) / 255.f - 0.485f) / 0.229f);
   EXPECT_ERROR(normalize(counting(1, 2, 2)), "Normalize: 3 numbers for a picture of 1 channels");
   EXPECT_ERROR(Normalize({0.5}, {0}), "channel 0 has mean 0.5 and deviation 0");
 }
@@ -322,7 +323,7 @@ TEST(ChannelStatistics, AreExactForAnyOrderAndNumberOfThreads) {
     double sum = 0, squares = 0;
     std::int64_t n = 0;
     for (std::int64_t i = 0; i < 20; ++i) {
-      const Bytes b = bytes_of(data->get(i)[0]);
+      const Bytes b = pixels_of(data->get(i)[0]);
       for (std::size_t k = 0; k < 144; ++k, ++n) {
         const double x = b[static_cast<std::size_t>(c) * 144 + k] / 255.;
         sum += x, squares += x * x;
@@ -381,7 +382,7 @@ TEST(TransformedDataset, EqualTransformsOfAChainDrawTheirOwnNumbers) {
   const Compose twice({RandomHorizontalFlip(), RandomHorizontalFlip()});
   const Tensor image = counting(1, 1, 2);
   int flipped = 0;
-  for (std::uint64_t i = 0; i < 200; ++i) flipped += bytes_of(twice(image, random_key(0, {i})))[0] == 1;
+  for (std::uint64_t i = 0; i < 200; ++i) flipped += pixels_of(twice(image, random_key(0, {i})))[0] == 1;
   EXPECT_NEAR(flipped, 100, 35);  // never if they flipped together
   EXPECT_EQ(twice.str(), "RandomHorizontalFlip(0.5) | RandomHorizontalFlip(0.5)");
   EXPECT_EQ((pictures(1) | Resize(4) | ToFloat()).str(), "Resize(4) | ToFloat()");
