@@ -249,6 +249,12 @@ Recipe Trainer::make_recipe() const {
   // What initialize() was called with, Trainer does not know.
   const auto named = module_.named_parameters();
   if (std::ranges::any_of(named, [](const auto& p) { return p.second.by_default(); })) recipe.set("init", "default");
+  std::string reset;
+  for (const auto& [name, p] : named) {
+    if (const std::string text = p.reset_text(); !text.empty())
+      reset += fmt::format("{}{}: {}", reset.empty() ? "" : "; ", name, text);
+  }
+  if (!reset.empty()) recipe.set("init_of", reset);
   recipe.update(o.recipe);
   return recipe;
 }
