@@ -3,6 +3,7 @@
 //   net.append(Linear({.out_features = 256})).append(ReLU());
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <string>
 
@@ -151,13 +152,17 @@ struct PReLUOptions {
 class PReLU : public Module {
  public:
   using Options = PReLUOptions;
-  explicit PReLU(PReLUOptions options = {}) : options_(options) {
+  explicit PReLU(PReLUOptions options = {})
+      : weight(add_parameter("weight", {.shape = {options.num_parameters}, .initializer = Constant{options.init}})),
+        options_(options) {
     check(options.num_parameters > 0, "prelu: {} parameters, expected at least 1", options.num_parameters);
-    weight = add_parameter("weight", {.shape = {options.num_parameters}, .initializer = Constant{options.init}});
   }
+  template <std::integral N>
+  explicit PReLU(N num_parameters, double init = 0.25)
+      : PReLU(Options{.num_parameters = static_cast<std::int64_t>(num_parameters), .init = init}) {}
   Tensor forward(const Tensor& x) override { return prelu(x, weight); }
 
-  Parameter weight;  // [num_parameters]
+  const Parameter weight;  // [num_parameters]
 
  protected:
   std::string extra_repr() const override;

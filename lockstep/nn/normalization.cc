@@ -29,6 +29,11 @@ GroupNormOptions checked(GroupNormOptions o) {
   return o;
 }
 
+InstanceNormOptions checked(InstanceNormOptions o) {
+  check(o.num_features >= 0, "instance_norm: {} features, expected at least 1", o.num_features);
+  return o;
+}
+
 ParameterOptions scale(const Shape& shape) { return {.shape = shape, .initializer = Constant{1}}; }
 ParameterOptions offset(const Shape& shape) { return {.shape = shape, .initializer = Constant{0}}; }
 
@@ -79,12 +84,13 @@ Tensor GroupNorm::forward(const Tensor& x) {
                     options_.eps);
 }
 
-InstanceNorm::InstanceNorm(int dims, InstanceNormOptions options) : dims_(dims), options_(options) {
-  check(options.num_features >= 0, "instance_norm: {} features, expected at least 1", options.num_features);
-  if (!options.affine) return;
-  weight = add_parameter("weight", {.shape = {options.num_features}, .initializer = Constant{1}});
-  bias = add_parameter("bias", {.shape = {options.num_features}, .initializer = Constant{0}});
-}
+InstanceNorm::InstanceNorm(int dims, InstanceNormOptions options)
+    : weight(checked(options).affine ? add_parameter("weight", scale({options.num_features})) : Parameter()),
+      bias(options.affine ? add_parameter("bias", offset({options.num_features})) : Parameter()), dims_(dims),
+      options_(options) {}
+
+InstanceNorm::InstanceNorm(int dims, std::int64_t num_features, InstanceNormOptions more)
+    : InstanceNorm(dims, (set_size("instance_norm", "num_features", more.num_features, num_features), more)) {}
 
 Tensor InstanceNorm::forward(const Tensor& x) {
   if (x.defined() && x.shape().dim() == dims_ - 1) return squeeze(forward(unsqueeze(x, 0)), 0);
