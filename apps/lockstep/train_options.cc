@@ -9,6 +9,8 @@
 #include "learning_task.h"
 #include "lockstep/base/environment.h"
 #include "lockstep/nn/batch_norm.h"
+#include "lockstep/optim/adadelta.h"
+#include "lockstep/optim/adagrad.h"
 #include "lockstep/optim/adam.h"
 #include "lockstep/optim/rmsprop.h"
 #include "lockstep/optim/sgd.h"
@@ -38,6 +40,16 @@ constexpr OptimizerRow kOptimizers[] = {
     {"adamw", false,
      [](Parameters parameters, const TrainOptions& o) -> std::unique_ptr<Optimizer> {
        return std::make_unique<AdamW>(std::move(parameters), AdamOptions{.lr = o.lr, .weight_decay = o.weight_decay});
+     }},
+    {"adagrad", false,
+     [](Parameters parameters, const TrainOptions& o) -> std::unique_ptr<Optimizer> {
+       return std::make_unique<Adagrad>(std::move(parameters),
+                                        AdagradOptions{.lr = o.lr, .weight_decay = o.weight_decay});
+     }},
+    {"adadelta", false,
+     [](Parameters parameters, const TrainOptions& o) -> std::unique_ptr<Optimizer> {
+       return std::make_unique<Adadelta>(std::move(parameters),
+                                         AdadeltaOptions{.lr = o.lr, .weight_decay = o.weight_decay});
      }},
     {"rmsprop", true, [](Parameters parameters, const TrainOptions& o) -> std::unique_ptr<Optimizer> {
        const RMSpropOptions options{.lr = o.lr, .weight_decay = o.weight_decay, .momentum = o.momentum};
