@@ -5,9 +5,9 @@
 //   automatic_parallelism --serial          one thing after the other, for comparison
 #include <fmt/core.h>
 #include <lockstep/autograd/functions.h>
+#include <lockstep/runtime/default_runtime.h>
 
 #include <chrono>
-#include <cmath>
 
 #include "device_options.h"
 
@@ -18,20 +18,9 @@ namespace {
 struct Options : DeviceOptions {
   std::int64_t size = 512;
   int count = 50;
-  int copies = 0;
+  int copies = 20;
   bool serial = false;
 };
-
-void add_options(CLI::App& app, Options& o) {
-  o.add_to(app);
-  app.add_option("--size", o.size, "Rows and columns of a matrix")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 15))
-      ->capture_default_str();
-  app.add_option("--count", o.count, "Products of each device")->check(CLI::Range(1, 1 << 20))->capture_default_str();
-  app.add_option("--copies", o.copies, "Copies of each result [as many as take as long as its product]")
-      ->check(CLI::Range(1, 1 << 20));
-  app.add_flag("--serial", o.serial, "Run each operation at once, on the thread that describes it");
-}
 
 std::vector<Tensor> run(const Tensor& x, int count) {
   std::vector<Tensor> y;
@@ -50,81 +39,63 @@ std::vector<Tensor> copy_to_host(const std::vector<Tensor>& y, int times) {
   return copies;
 }
 
-// Describes the work and waits for its end.
+// Describes the work, waits for its end, and returns the seconds.
 template <typename Work>
-double seconds(Runtime& runtime, Work work) {
+double measure(const std::string& name, Work work) {
   const auto begin = std::chrono::steady_clock::now();
   const auto results = work();
-  runtime.synchronize();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-}
-
-template <typename Work>
-double measure(const std::string& name, Runtime& runtime, Work work) {
-  const double time = seconds(runtime, work);
+  synchronize();
+  const double time = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   fmt::print("{}: {:.4f} sec\n", name, time);
   return time;
 }
 
-// How often to copy each of y so that it takes about as long as making it.
-int copies_like(double wanted, Runtime& runtime, const std::vector<Tensor>& y) {
-  int times = 8;
-  // The first copy also finds new memory, so that the time is not quite proportional.
-  for (int attempt = 0; attempt < 3; ++attempt) {
-    const double time = seconds(runtime, [&] { return copy_to_host(y, times); });
-    times = std::max(1, static_cast<int>(std::lround(times * wanted / time)));
-  }
-  return times;
-}
-
-}  // namespace
-
-int main(int argc, char** argv) try {
-  CLI::App app{"Shows that devices compute at the same time, and that copies overlap with computation."};
-  Options o;
-  add_options(app, o);
-  if (const auto status = parse(app, argc, argv)) return *status;
-
-  RuntimeOptions runtime_options = o.runtime();
-  runtime_options.serial = o.serial;
-  Runtime runtime(runtime_options);
-  const std::vector<Device>& devices = runtime.devices();
-
+void compare(const Options& o) {
   std::vector<Tensor> x;
-  for (Device device : devices) {
+  for (Device device : devices()) {
     x.push_back(rand({o.size, o.size}, {.device = device}));
     copy_to_host(run(x.back(), o.count), 1);  // warms up
   }
-  runtime.synchronize();
+  synchronize();
 
-  for (std::size_t d = 0; d < x.size(); ++d) {
-    measure(fmt::format("run on {}", devices[d].name()), runtime, [&] { return run(x[d], o.count); });
+  for (const Tensor& t : x) {
+    measure(fmt::format("run on {}", t.device().name()), [&] { return run(t, o.count); });
   }
-  measure("run on all", runtime, [&] {
+  measure("run on all", [&] {
     std::vector<std::vector<Tensor>> y;
     for (const Tensor& t : x) y.push_back(run(t, o.count));
     return y;
   });
 
   const std::vector<Tensor> y = run(x[0], o.count);
-  const double once = seconds(runtime, [&] { return run(x[0], o.count); });
-  if (o.copies == 0) o.copies = copies_like(once, runtime, y);
-  const double run_alone =
-      measure(fmt::format("run on {}", devices[0].name()), runtime, [&] { return run(x[0], o.count); });
-  const double copy_alone =
-      measure(fmt::format("copy to the host, {} times", o.copies), runtime, [&] { return copy_to_host(y, o.copies); });
+  synchronize();
+  const double alone = measure(fmt::format("run on {}", x[0].device().name()), [&] { return run(x[0], o.count); });
+  const double copying =
+      measure(fmt::format("copy to the host, {} times", o.copies), [&] { return copy_to_host(y, o.copies); });
   std::vector<Tensor> copies;
-  const double together = measure("run and copy", runtime, [&] {
-    const std::vector<Tensor> results = run(x[0], o.count);
-    return copies = copy_to_host(results, o.copies);
-  });
-  fmt::print("hidden: {:.2f} of the shorter part\n",
-             (run_alone + copy_alone - together) / std::min(run_alone, copy_alone));
+  const double together = measure("run and copy", [&] { return copies = copy_to_host(run(x[0], o.count), o.copies); });
+  fmt::print("hidden: {:.2f} of the shorter part\n", (alone + copying - together) / std::min(alone, copying));
 
-  const std::vector<float> expected = matmul(x[0], x[0]).to_vector<float>();
+  const std::vector<float> expected = y[0].to_vector<float>();
   for (const Tensor& copy : copies) check(copy.to_vector<float>() == expected, "a copy differs from its product");
-  return 0;
-} catch (const std::exception& error) {
-  fmt::print(stderr, "automatic_parallelism: {}\n", error.what());
-  return 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app{"Shows that devices compute at the same time, and that copies overlap with computation."};
+  Options o;
+  o.add_to(app);
+  app.add_option("--size", o.size, "Rows and columns of a matrix")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 15))
+      ->capture_default_str();
+  app.add_option("--count", o.count, "Products of each device")->check(CLI::Range(1, 1 << 20))->capture_default_str();
+  app.add_option("--copies", o.copies, "Copies of each result")->check(CLI::Range(1, 1 << 20))->capture_default_str();
+  app.add_flag("--serial", o.serial, "Run each operation at once, on the thread that describes it");
+  return run_example(app, argc, argv, [&] {
+    RuntimeOptions options = o.runtime();
+    options.serial = o.serial;
+    Runtime runtime(options);
+    compare(o);
+  });
 }

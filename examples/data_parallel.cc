@@ -27,26 +27,21 @@ struct Model : Module {
 
 }  // namespace
 
-int main(int argc, char** argv) try {
+int main(int argc, char** argv) {
   CLI::App app{"Shows how a batch is split over the replicas of a model."};
   DeviceOptions options;
   options.add_to(app);
-  if (const auto status = parse(app, argc, argv)) return *status;
+  return run_example(app, argc, argv, [&] {
+    Runtime runtime(options.runtime());
+    Model model;
+    DataParallel parallel(model);
+    fmt::print("{}\n", str(parallel));
 
-  Runtime runtime(options.runtime());
-  Model model;
-  DataParallel parallel(model);
-  fmt::print("{}\n", str(parallel));
-
-  DataLoader loader(RandomDataset({.examples = kExamples, .length = kInputs}),
-                    {.batch_size = kBatchSize, .shuffle = true});
-  for (Example& batch : loader) {
-    Tensor output = parallel(batch[0]);
-    fmt::print("Outside: input size {} output size {}\n", batch[0].shape(), output.shape());
-  }
-  runtime.synchronize();
-  return 0;
-} catch (const std::exception& error) {
-  fmt::print(stderr, "data_parallel: {}\n", error.what());
-  return 1;
+    DataLoader loader(RandomDataset({.examples = kExamples, .length = kInputs}),
+                      {.batch_size = kBatchSize, .shuffle = true});
+    for (Example& batch : loader) {
+      Tensor output = parallel(batch[0]);
+      fmt::print("Outside: input size {} output size {}\n", batch[0].shape(), output.shape());
+    }
+  });
 }

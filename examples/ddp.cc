@@ -38,8 +38,8 @@ struct Trainer {
   DistributedDataParallel<Linear>& model;
   DataLoader& train_data;
   Optimizer& optimizer;
-  std::string device;
   const Options& options;
+  int rank;
 
   void run_batch(const Tensor& source, const Tensor& targets) {
     mse_loss(model(source), targets).backward();
@@ -48,8 +48,7 @@ struct Trainer {
 
   void run_epoch(int epoch) {
     const auto [first, last] = model.rows_of(train_data.batch_examples(0));
-    fmt::print("[{}] Epoch {} | Batchsize: {} | Steps: {}\n", device, epoch, last - first, train_data.size());
-    std::fflush(stdout);
+    fmt::print("[rank {}] Epoch {} | Batchsize: {} | Steps: {}\n", rank, epoch, last - first, train_data.size());
     train_data.set_epoch(epoch);  // another order
     for (auto [source, targets] : train_data.on(model)) run_batch(source, targets);
   }
@@ -58,30 +57,26 @@ struct Trainer {
   void save_checkpoint(int epoch) {
     save_weights(options.snapshot, model.module());
     fmt::print("Epoch {} | Training checkpoint saved at {}\n", epoch, options.snapshot);
-    std::fflush(stdout);
   }
 
   void train(int max_epochs) {
     for (int epoch = 0; epoch < max_epochs; ++epoch) {
       run_epoch(epoch);
-      if (model.communicator().rank() == 0 && epoch % options.save_step == 0) save_checkpoint(epoch);
+      if (rank == 0 && epoch % options.save_step == 0) save_checkpoint(epoch);
+      std::fflush(stdout);
     }
   }
 };
 
 // The program of each rank.
 void run(const Options& options) {
-  Job job({.runtime = options.list.empty() ? RuntimeOptions{.cpu_devices = 1} : options.runtime(),
-           .devices = options.list});
+  Job job({.devices = options.list});
   Linear model(20, 1);
   DistributedDataParallel ddp(model);
   Sgd optimizer(model.parameters(), {.lr = 1e-3});
   // The batches of all ranks together: each rank loads its rows of them.
   DataLoader train_data(load_train_set(), {.batch_size = options.batch_size * job.world_size(), .shuffle = true});
-  // Each process has its own cpu:0.
-  const std::string name =
-      options.list.empty() ? fmt::format("cpu:{}", job.rank()) : std::string(job.devices()[0].name());
-  Trainer{ddp, train_data, optimizer, name, options}.train(options.total_epochs);
+  Trainer{ddp, train_data, optimizer, options, job.rank()}.train(options.total_epochs);
   job.close();
 }
 
@@ -99,16 +94,9 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--snapshot", options.snapshot, "File in which rank 0 saves the weights")->capture_default_str();
   options.add_to(app, "--nprocs,--num-devices", "Ranks to start, unless a launcher has started them");
-  if (const auto status = parse(app, argc, argv)) return *status;
-  try {
-    if (read_launch_environment()) {
-      run(options);
-    } else {
-      const int nprocs = options.list.empty() ? options.num_devices : parse_device_list(options.list).count;
-      spawn([&](int) { run(options); }, {.nprocs = nprocs, .join = true});
-    }
-  } catch (const Error& error) {
-    fmt::print(stderr, "ddp: {}\n", error.what());
-    return 1;
-  }
+  return run_example(app, argc, argv, [&] {
+    if (read_launch_environment()) return run(options);
+    const int nprocs = options.list.empty() ? options.num_devices : parse_device_list(options.list).count;
+    spawn([&](int) { run(options); }, {.nprocs = nprocs, .join = true});
+  });
 }

@@ -6,22 +6,27 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <exception>
 #include <filesystem>
-#include <optional>
 #include <string>
 #include <vector>
 
-// Returns the exit status if the program should end: 0 after --help, 2 for invalid arguments.
-inline std::optional<int> parse(CLI::App& app, int argc, char** argv) {
+// Parses the arguments, runs the program, and returns its exit status: 2 for invalid arguments, 1 for an error.
+template <typename Program>
+int run_example(CLI::App& app, int argc, char** argv, Program program) {
   app.name(std::filesystem::path(argv[0]).filename());
   try {
     app.parse(argc, argv);
+    program();
+    return 0;
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error);
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help
     fmt::print(stderr, "{}: {} (see --help)\n", app.get_name(), error.what());
     return 2;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "{}: {}\n", app.get_name(), error.what());
+    return 1;
   }
-  return std::nullopt;
 }
 
 struct DeviceOptions {

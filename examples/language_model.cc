@@ -6,7 +6,6 @@
 //   lockstep launch --nproc-per-node 2 -- language_model --data book.txt
 //   language_model --data book.txt --init-from gpt.safetensors --max-steps 0   only writes text
 #include <fmt/core.h>
-#include <lockstep/autograd/no_grad.h>
 #include <lockstep/checkpoint/weights.h>
 #include <lockstep/data/data_loader.h>
 #include <lockstep/data/text.h>
@@ -14,11 +13,9 @@
 #include <lockstep/launch/spawn.h>
 #include <lockstep/models/gpt.h>
 #include <lockstep/models/lstm_language_model.h>
-#include <lockstep/models/models.h>
 #include <lockstep/optim/adam.h>
 #include <lockstep/parallel/distributed_data_parallel.h>
 
-#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <fstream>
@@ -39,52 +36,24 @@ struct Options : DeviceOptions {
   std::uint64_t seed = 0;
 };
 
-std::unique_ptr<Module> make_model(const Options& o, std::int64_t characters, const std::vector<Device>& devices) {
-  std::unique_ptr<Module> model;
+std::unique_ptr<LanguageModel> make_model(const Options& o, std::int64_t characters) {
   if (o.model == "gpt") {
-    model = std::make_unique<GPT>(GPTOptions{.vocab_size = characters,
-                                             .block_size = o.context,
-                                             .n_layer = o.layers,
-                                             .n_head = o.heads,
-                                             .n_embd = o.width,
-                                             .dropout = o.dropout});
-    model->initialize(Normal{0.02}, devices, {.seed = o.seed});
-  } else {
-    model = std::make_unique<LstmLanguageModel>(LstmLanguageModelOptions{.vocab_size = characters,
-                                                                         .embedding_dim = o.width,
-                                                                         .hidden_size = o.width,
-                                                                         .num_layers = o.layers,
-                                                                         .dropout = o.dropout});
-    model->initialize(Uniform(1 / std::sqrt(static_cast<double>(o.width))), devices, {.seed = o.seed});
+    auto gpt = std::make_unique<GPT>(GPTOptions{.vocab_size = characters,
+                                                .block_size = o.context,
+                                                .n_layer = o.layers,
+                                                .n_head = o.heads,
+                                                .n_embd = o.width,
+                                                .dropout = o.dropout});
+    gpt->initialize(Normal{0.02}, {.seed = o.seed});
+    return gpt;
   }
-  return model;
-}
-
-// Draws one of the numbers by softmax(logits / temperature).
-std::int64_t draw(const std::vector<float>& logits, double temperature, double random) {
-  const float largest = std::ranges::max(logits);
-  std::vector<double> weights;
-  double total = 0;
-  for (float x : logits) total += weights.emplace_back(std::exp(double{x - largest} / temperature));
-  std::size_t number = 0;
-  for (random *= total; number + 1 < weights.size() && random >= weights[number]; ++number) random -= weights[number];
-  return static_cast<std::int64_t>(number);
-}
-
-// Continues the prompt.
-std::string sample(Module& model, const CharacterSet& characters, std::int64_t first, const Options& o, Device device) {
-  NoGradGuard no_grad;
-  EvalGuard mode(model);
-  std::vector<std::int64_t> ids = o.prompt.empty() ? std::vector{first} : characters.encode(o.prompt);
-  const RandomKey key = random_key(o.seed, {1});
-  for (std::int64_t i = 0; i < o.sample; ++i) {
-    const std::int64_t length = std::min(static_cast<std::int64_t>(ids.size()), o.context);
-    const auto last = std::span<const std::int64_t>(ids).last(static_cast<std::size_t>(length));
-    const Tensor logits = model(Tensor::from(last, {1, length}, {.device = device})).select(1, length - 1);
-    const double random = random_uniform(key, static_cast<std::uint64_t>(i));
-    ids.push_back(draw(logits.to_vector<float>(), o.temperature, random));
-  }
-  return characters.decode(ids);
+  auto lstm = std::make_unique<LstmLanguageModel>(LstmLanguageModelOptions{.vocab_size = characters,
+                                                                           .embedding_dim = o.width,
+                                                                           .hidden_size = o.width,
+                                                                           .num_layers = o.layers,
+                                                                           .dropout = o.dropout});
+  lstm->initialize(Uniform(1 / std::sqrt(static_cast<double>(o.width))), {.seed = o.seed});
+  return lstm;
 }
 
 std::string read_text(const std::string& path) {
@@ -98,18 +67,15 @@ std::string read_text(const std::string& path) {
 // The program of each rank.
 void run(const Options& o) {
   // One process has all devices of a list; several have one each.
-  const bool alone = read_launch_environment()->world_size == 1;
-  Job job({.runtime = alone || !o.list.empty() ? o.runtime() : RuntimeOptions{.cpu_devices = o.num_devices},
-           .devices = alone ? "" : o.list});
-  const std::vector<Device>& devices = job.devices();
+  Job job({.runtime = o.runtime(), .devices = o.list});
   const std::string text = read_text(o.data);
   const CharacterSet characters(text);
   const std::vector<std::int64_t> ids = characters.encode(text);
   characters.encode(o.prompt);  // an error before the training
   TextDataset windows(ids, {.context = o.context, .random_starts = true});
-  const std::unique_ptr<Module> model = make_model(o, characters.size(), devices);
+  const std::unique_ptr<LanguageModel> model = make_model(o, characters.size());
   if (!o.init_from.empty()) load_weights(o.init_from, *model);
-  DistributedDataParallel ddp(*model, job, {.split = {.shards = o.shards}});
+  DistributedDataParallel ddp(*model, {.split = {.shards = o.shards}});
   // As usual for transformers: biases and norms do not decay.
   std::vector<Parameter> matrices, others;
   for (const Parameter& p : model->parameters()) (p.shape().dim() > 1 ? matrices : others).push_back(p);
@@ -119,13 +85,13 @@ void run(const Options& o) {
   const bool speaks = job.rank() == 0;
   if (speaks) {
     fmt::print("{}: {} parameters, {} characters, {} in each of {} processes\n", o.model, model->parameter_count(),
-               characters.size(), str(devices), job.world_size());
+               characters.size(), str(job.devices()), job.world_size());
   }
 
   auto begin = std::chrono::steady_clock::now();
   std::int64_t tokens = 0;
   for (std::int64_t step = 0; step < o.max_steps;) {
-    for (auto [x, labels] : ddp.batches(loader)) {
+    for (auto [x, labels] : loader.on(ddp)) {
       const Tensor loss = cross_entropy(flatten(ddp(x), 0, 1), flatten(labels, 0, 1));
       loss.backward();
       optimizer.clip_grad_norm(o.clip);
@@ -145,7 +111,10 @@ void run(const Options& o) {
     }
   }
   if (speaks) {
-    fmt::print("weights {}\n{}\n", weights_sha256(*model), sample(*model, characters, ids[0], o, devices[0]));
+    const auto text_of_model =
+        model->generate(o.prompt.empty() ? std::vector{ids[0]} : characters.encode(o.prompt),
+                        {.new_tokens = o.sample, .temperature = o.temperature, .context = o.context, .seed = o.seed});
+    fmt::print("weights {}\n{}\n", weights_sha256(*model), characters.decode(text_of_model));
     if (!o.save.empty()) save_weights(o.save, *model);
   }
   job.close();
@@ -187,15 +156,8 @@ int main(int argc, char** argv) {
   app.add_option("--save", o.save, "Write the final weights to this safetensors file");
   app.add_option("--seed", o.seed, "Seed of start weights, batches, dropout, and samples")->capture_default_str();
   o.add_to(app, "--num-devices", "Devices of each process");
-  if (const auto status = parse(app, argc, argv)) return *status;
-  try {
-    if (read_launch_environment()) {
-      run(o);
-    } else {
-      spawn([&](int) { run(o); }, {.nprocs = o.nprocs, .join = true});
-    }
-  } catch (const Error& error) {
-    fmt::print(stderr, "language_model: {}\n", error.what());
-    return 1;
-  }
+  return run_example(app, argc, argv, [&] {
+    if (read_launch_environment()) return run(o);
+    spawn([&](int) { run(o); }, {.nprocs = o.nprocs, .join = true});
+  });
 }

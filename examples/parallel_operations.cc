@@ -165,7 +165,7 @@ void steps_ahead(const Options& o) {
 
 }  // namespace
 
-int main(int argc, char** argv) try {
+int main(int argc, char** argv) {
   CLI::App app{"Shows what runs in parallel, on one device and on several, and that the results do not change."};
   Options o;
   o.add_to(app);
@@ -173,17 +173,13 @@ int main(int argc, char** argv) try {
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 13))
       ->capture_default_str();
   app.add_option("--count", o.count, "Products of each device")->check(CLI::Range(1, 1 << 16))->capture_default_str();
-  if (const auto status = parse(app, argc, argv)) return *status;
-
-  one_device(32, o.count);
-  one_device(128, o.count);
-  one_device(512, o.count);
-  two_devices(o);
-  dependencies(o);
-  steps_ahead(o);
-  fmt::print("all results are equal\n");
-  return 0;
-} catch (const std::exception& error) {
-  fmt::print(stderr, "parallel_operations: {}\n", error.what());
-  return 1;
+  return run_example(app, argc, argv, [&] {
+    one_device(32, o.count);
+    one_device(128, o.count);
+    one_device(512, o.count);
+    two_devices(o);
+    dependencies(o);
+    steps_ahead(o);
+    fmt::print("all results are equal\n");
+  });
 }

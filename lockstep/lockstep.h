@@ -4,6 +4,7 @@
 // Tensors and gradients.
 #include "lockstep/autograd/backward.h"
 #include "lockstep/autograd/creation.h"
+#include "lockstep/autograd/dlpack.h"
 #include "lockstep/autograd/function.h"
 #include "lockstep/autograd/no_grad.h"
 #include "lockstep/autograd/shards.h"
@@ -99,26 +100,36 @@
 #include "lockstep/optim/weight_average.h"
 
 // Data.
+#include "lockstep/data/array_dataset.h"
+#include "lockstep/data/cifar.h"
 #include "lockstep/data/collate.h"
 #include "lockstep/data/concat_dataset.h"
+#include "lockstep/data/csv.h"
 #include "lockstep/data/data_loader.h"
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/fashion_mnist.h"
+#include "lockstep/data/file_array.h"
+#include "lockstep/data/hash_split.h"
 #include "lockstep/data/head_dataset.h"
 #include "lockstep/data/map_dataset.h"
+#include "lockstep/data/npy.h"
 #include "lockstep/data/random_dataset.h"
 #include "lockstep/data/sampler.h"
 #include "lockstep/data/subset.h"
+#include "lockstep/data/table_dataset.h"
+#include "lockstep/data/table_schema.h"
 #include "lockstep/data/tensor_dataset.h"
 #include "lockstep/data/text.h"
 
 // Models.
 #include "lockstep/models/gpt.h"
+#include "lockstep/models/language_model.h"
 #include "lockstep/models/lenet.h"
 #include "lockstep/models/lstm_language_model.h"
 #include "lockstep/models/mlp.h"
 #include "lockstep/models/models.h"
 #include "lockstep/models/resnet.h"
+#include "lockstep/models/table_mlp.h"
 
 // Files of weights, checkpoints.
 #include "lockstep/checkpoint/epoch_report.h"
@@ -145,7 +156,12 @@
 #include "lockstep/train/metrics.h"
 #include "lockstep/train/plot.h"
 #include "lockstep/train/predictor.h"
+#include "lockstep/train/tensorboard.h"
 #include "lockstep/train/trainer.h"
+
+// Your own data: from a path to examples, a model, and a loss.
+#include "lockstep/task/data_schema.h"
+#include "lockstep/task/data_source.h"
 
 // Errors, and the version.
 #include "lockstep/base/error.h"

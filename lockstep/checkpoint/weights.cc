@@ -8,13 +8,18 @@
 #include <set>
 
 #include "lockstep/autograd/tensor_impl.h"
+#include "lockstep/base/file.h"
 #include "lockstep/base/sha256.h"
 #include "lockstep/checkpoint/checkpoint_directory.h"
+#include "lockstep/checkpoint/json_guard.h"
 #include "lockstep/checkpoint/weights_change.h"
+#include "lockstep/checkpoint/weights_index.h"
 #include "lockstep/nn/state_change.h"
 
 namespace lockstep {
 namespace {
+
+constexpr std::size_t kMaxIndexBytes = 100'000'000;
 
 enum class Infinity { refused, allowed };
 
@@ -130,13 +135,34 @@ SavedState state_in(const SafetensorsFile& file, std::filesystem::path path) {
   return saved;
 }
 
+// The state of several files, of which one at a time is in memory.
+SavedState read_indexed_state(const std::filesystem::path& index) {
+  SavedState all{.file = index};
+  for (auto& [name, tensors] : parse_weights_index(read_file(index, kMaxIndexBytes), index.string())) {
+    const SavedState part = state_in(read_safetensors(index.parent_path() / name), index.parent_path() / name);
+    std::set<std::string> listed(tensors.begin(), tensors.end());
+    const auto take = [&](const std::string& tensor) {
+      check(listed.erase(tensor) == 1, "{}: holds {}, which {} does not list there", part.file.string(),
+            excerpt(tensor), index.filename().string());
+    };
+    for (const auto& [tensor, value] : part.state) take(tensor);
+    for (const ForeignTensor& t : part.unusable) take(t.name);
+    check(listed.empty(), "{}: {} is missing, which {} lists there", part.file.string(),
+          listed.empty() ? "" : excerpt(*listed.begin()), index.filename().string());
+    all.state.insert(all.state.end(), part.state.begin(), part.state.end());
+    all.unusable.insert(all.unusable.end(), part.unusable.begin(), part.unusable.end());
+  }
+  return all;
+}
+
 SavedState read_state(const std::filesystem::path& path) {
+  if (const auto index = find_weights_index(path)) return read_indexed_state(*index);
   std::error_code told_below;
   if (!std::filesystem::is_directory(path, told_below)) return state_in(read_safetensors(path), path);
   std::optional<CheckpointContents> checkpoint = find_checkpoint(path);
   check(checkpoint.has_value(),
-        "{}: there is no checkpoint in this folder, expected a safetensors file, a checkpoint, or a folder of "
-        "checkpoints",
+        "{}: there is no checkpoint in this folder, expected a safetensors file, a checkpoint, a folder of "
+        "checkpoints, or a folder with model.safetensors.index.json",
         path.string());
   std::string others;  // of several models
   for (const auto& [name, contents] : checkpoint->files) {

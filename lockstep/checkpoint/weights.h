@@ -20,9 +20,10 @@ namespace LOCKSTEP_API lockstep {
 // Writes a file that the same model in PyTorch loads with strict=True. Throws if a value is not finite (see
 // sound_state_dict), and then leaves an older file unchanged.
 void save_weights(const std::filesystem::path& path, const Module& module);
-// Loads a safetensors file, a checkpoint that Trainer wrote, or the newest checkpoint in a folder ("ck", "ck/best"). If
-// the checkpoint has a moving average of the weights, takes the average, which is what tests measure and --export
-// writes. Strict, like load_state_dict(), and casts floating types. Errors name the file.
+// Loads a safetensors file; several, by their index (model.safetensors.index.json or its folder); a checkpoint that
+// Trainer wrote; or the newest checkpoint in a folder ("ck", "ck/best"). If the checkpoint has a moving average of the
+// weights, takes the average, which is what tests measure and --export writes. Strict, like load_state_dict(), and
+// casts floating types. Errors name the file.
 void load_weights(const std::filesystem::path& path, Module& module);
 // Like load_matching_state(), from the same files and folders. Lists entries of types that no tensor has.
 UnmatchedEntries load_matching_weights(const std::filesystem::path& path, Module& module);

@@ -239,6 +239,11 @@ void DependencyGraph::wait_all(Waiter& waiter) {
 
 bool DependencyGraph::unused(const Resource& resource) const { return state(resource, "unused")->unused(); }
 
+bool DependencyGraph::at_rest(const Resource& resource) const {
+  const ResourceState* s = state(resource, "at_rest");
+  return s->unused() && !s->uses && !(s->former && s->former.state()->uses) && !s->failure && !s->omission;
+}
+
 FailurePtr DependencyGraph::failure(const Resource& resource) const { return state(resource, "failure")->failure; }
 
 FailurePtr DependencyGraph::forgive(const Resource& resource) {

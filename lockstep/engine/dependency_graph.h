@@ -207,6 +207,8 @@ class DependencyGraph {
   void wait_all(Waiter& waiter);
 
   bool unused(const Resource& resource) const;
+  // Whether a wait for the resource would end at once and throw nothing, also if a stream has used it.
+  bool at_rest(const Resource& resource) const;
   FailurePtr failure(const Resource& resource) const;
   // Returns the stream work that must finish before the resource may be written. `data` marks the work that wrote it.
   std::vector<DeviceWait> device_waits(const Resource& resource) const;

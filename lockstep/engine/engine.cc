@@ -655,6 +655,34 @@ void Engine::push(Task&& task) {
   Impl::wake(woken);
 }
 
+bool Engine::run_here(Task& task, void* lane_data) {
+  check_outside_tasks("run_here");
+  if (impl_->options.serial || task.updates || task.group || FailureScope::current()) return false;
+  bool at_rest = false;
+  {
+    const Impl::Lock guard = impl_->lock();
+    if (impl_->trace || impl_->observer) return false;
+    const auto rests = [&](const Resource& r) { return impl_->graph.at_rest(r); };
+    at_rest = std::ranges::all_of(task.reads, rests) && std::ranges::all_of(task.writes, rests);
+  }
+  if (!at_rest) {
+    for (const Resource& r : task.reads) wait_readable(r);
+    for (const Resource& r : task.writes) wait_unused(r);
+    for (const Resource& r : task.writes) {
+      if (failure(r)) return false;
+    }
+  }
+  const CurrentTask outer = std::exchange(current_task(), {impl_.get(), &task.name});
+  try {
+    task.run({.lane = task.lane, .lane_data = lane_data});
+    current_task() = outer;
+  } catch (...) {
+    current_task() = outer;
+    throw TaskError(impl_->make_failure(task.name, 0, lane_name(task.lane), std::current_exception()));
+  }
+  return true;
+}
+
 void Engine::wait_readable(const Resource& resource) {
   check_outside_tasks("wait_readable");
   HostWaiter waiter;

@@ -107,6 +107,13 @@ class Engine {
   // task runs.
   void push(Task&& task);
 
+  // Runs a task at once, on the calling thread and with `lane_data` in place of its lane's, after the tasks pushed so
+  // far whose data it uses. Throws their failures and its own. What it writes, and what it reads that others might
+  // write, must be this thread's until the call returns: the engine does not know of the task. Returns false, and does
+  // nothing, if the engine must know of it: the task belongs to an update or writes what has failed, or pushes are
+  // recorded. Call it from any thread except a worker.
+  bool run_here(Task& task, void* lane_data);
+
   // Waits until every task pushed so far that writes the resource has finished. Throws the resource's failure; also,
   // once, a failure that no wait has thrown yet and because of which an update of this data was left out.
   void wait_readable(const Resource& resource);

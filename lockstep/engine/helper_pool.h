@@ -14,7 +14,8 @@ namespace lockstep {
 struct SpinPolicy;
 class ThreadTeam;
 
-// The number of lanes of a device whose workers are awake. The engine counts; see LaneOptions::busy_lanes.
+// The number of lanes of a device whose workers are awake, and of other threads that compute for it. The engine counts
+// the lanes; see LaneOptions::busy_lanes.
 using BusyLanes = std::shared_ptr<std::atomic<int>>;
 
 // A device of c cores has c lanes and c - 1 helpers. One lane alone gets all helpers; if all lanes are busy, none
@@ -37,10 +38,16 @@ class HelperPool {
 
   // Any thread may call it.
   void add(ThreadTeam& team);
+  // A thread that is no lane's computes for the device, until end_caller().
+  void begin_caller() { count_caller(1); }
+  void end_caller() { count_caller(-1); }
   // Calls helpers to the teams that have parts left; at most `most` of them, if they sleep.
   void call(int most);
 
  private:
+  void count_caller(int by) {
+    if (busy_) busy_->fetch_add(by, std::memory_order_relaxed);
+  }
   void start();
   void help(SpinPolicy* policy);
   // Whether a core is free for one more helper; then it is this helper's until leave().

@@ -67,10 +67,11 @@ Tensor GPTBody::forward(const Tensor& ids) {
 }
 
 GPT::GPT(const GPTOptions& options)
-    : transformer_(options), lm_head_({.in_features = options.n_embd,
-                                       .out_features = options.vocab_size,
-                                       .bias = false,
-                                       .weight = options.tie_weights ? transformer_["wte.weight"] : Parameter()}) {
+    : longest_(options.block_size), transformer_(options),
+      lm_head_({.in_features = options.n_embd,
+                .out_features = options.vocab_size,
+                .bias = false,
+                .weight = options.tie_weights ? transformer_["wte.weight"] : Parameter()}) {
   add("transformer", transformer_);
   add("lm_head", lm_head_);
 }

@@ -2,11 +2,13 @@
 //
 //   GPT gpt({.vocab_size = 65, .block_size = 128});
 //   gpt.initialize(Normal(0.02));
-//   Tensor logits = gpt(ids);  // i64 [N, T] -> [N, T, 65]
+//   Tensor logits = gpt(ids);                       // i64 [N, T] -> [N, T, 65]
+//   auto more = gpt.generate(prompt, {.seed = 1});  // language_model.h
 #pragma once
 
 #include <cstdint>
 
+#include "lockstep/models/language_model.h"
 #include "lockstep/nn/dropout.h"
 #include "lockstep/nn/embedding.h"
 #include "lockstep/nn/linear.h"
@@ -84,12 +86,15 @@ class GPTBody : public Module {
 // pre-norm blocks, and a final layer norm. Parameters are named as in nanoGPT: transformer.wte.weight,
 // transformer.h.0.attn.c_attn.weight, ..., lm_head.weight. GPT-2 starts with Normal(0.02).
 // Throws if n_head does not divide n_embd, and in forward() if T is 0 or above block_size.
-class GPT : public Module {
+class GPT : public LanguageModel {
  public:
   explicit GPT(const GPTOptions& options);
   Tensor forward(const Tensor& ids) override { return lm_head_(transformer_(ids)); }
+  // block_size.
+  std::int64_t longest() const override { return longest_; }
 
  private:
+  std::int64_t longest_;
   GPTBody transformer_;
   Linear lm_head_;
 };

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "lockstep/models/language_model.h"
 #include "lockstep/nn/dropout.h"
 #include "lockstep/nn/embedding.h"
 #include "lockstep/nn/linear.h"
@@ -27,7 +28,7 @@ struct LstmLanguageModelOptions {
 
 // A language model of LSTM layers: i64 [N, T] -> logits [N, T, vocab_size]. Parameters are named as in PyTorch's
 // example word_language_model: encoder.weight, rnn.weight_ih_l0, ..., decoder.weight, decoder.bias.
-class LstmLanguageModel : public Module {
+class LstmLanguageModel : public LanguageModel {
  public:
   explicit LstmLanguageModel(const LstmLanguageModelOptions& options);
   // Starts from `state`. Returns the logits and the state for the next call.

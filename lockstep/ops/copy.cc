@@ -130,7 +130,7 @@ void copy_(const Array& x, const Array& y, CopyOptions options) {
       backend->run(context, kernels::Copy{x, y});
     }
   };
-  state.engine->push(std::move(task));
+  push_task(state, std::move(task));
   y.storage()->count_write();
   if (to_host && !options.non_blocking) y.wait();
   // A blocking copy from the host has read its source when it returns, so that the caller may change it.

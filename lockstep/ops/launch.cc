@@ -9,11 +9,13 @@ namespace {
 
 thread_local int current_shard = -1;
 thread_local UpdateScope* current_update = nullptr;
+thread_local CallerScope* current_caller = nullptr;
 
 // The lane that is likely to use a new array, for the allocator. Without a known lane, the allocator takes no block
 // that a lane still uses, because that would make independent tasks wait for one another.
 LaneId likely_lane(const DeviceState& state) {
-  return InterOpParallelGuard::active() ? LaneId() : state.compute_lane(current_shard);
+  const bool unknown = InterOpParallelGuard::active() || CallerScope::context(state) != nullptr;
+  return unknown ? LaneId() : state.compute_lane(current_shard);
 }
 
 }  // namespace
@@ -32,6 +34,19 @@ void UpdateScope::join(Task& task) {
   for (const Resource& needed : current_update->needed_) task.reads.push_back(needed);
   Resource* const done = current_update->done_;
   if (done && *done) task.writes.push_back(std::exchange(*done, {}));
+}
+
+CallerScope::CallerScope(DeviceState& device) : context_(device), previous_(std::exchange(current_caller, this)) {}
+CallerScope::~CallerScope() { current_caller = previous_; }
+
+KernelContext* CallerScope::context(const DeviceState& device) {
+  const CallerScope* const scope = current_caller;
+  return scope && &scope->context_.device() == &device ? &scope->context_.get() : nullptr;
+}
+
+void push_task(DeviceState& device, Task&& task) {
+  KernelContext* const caller = CallerScope::context(device);
+  if (!caller || !device.engine->run_here(task, caller)) device.engine->push(std::move(task));
 }
 
 LaneId compute_lane(const DeviceState& device, const Task& task) {

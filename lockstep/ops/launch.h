@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include "lockstep/runtime/caller_contexts.h"
 #include "lockstep/runtime/device_state.h"
 #include "lockstep/runtime/host_compute.h"
 #include "lockstep/tensor/array.h"
@@ -27,6 +28,24 @@ class ShardScope {
 
  private:
   int previous_;
+};
+
+// Within a scope, this thread runs the tasks of a CPU device itself, each as it is described, instead of handing them
+// to the device's lanes. A prediction for a small input takes less time than to wake a lane and to be woken again. What
+// the tasks write belongs to this thread until the scope ends, and nobody may change what they read; see
+// Engine::run_here.
+class CallerScope {
+ public:
+  explicit CallerScope(DeviceState& device);
+  ~CallerScope();
+  CallerScope(const CallerScope&) = delete;
+  CallerScope& operator=(const CallerScope&) = delete;
+  // Null if this thread is in no scope of `device`.
+  static KernelContext* context(const DeviceState& device);
+
+ private:
+  const CallerContext context_;
+  CallerScope* const previous_;
 };
 
 // Within a scope, tasks update lasting data, such as an optimizer's weights and states, as one step: either all of them
@@ -83,6 +102,9 @@ template <typename A>
 Task make_task(std::string_view name, DeviceState& device, std::span<const A> reads, std::span<const A> writes,
                const LaunchOptions& options, std::shared_ptr<const void>& held);
 
+// Pushes a task of the device, or runs it in a CallerScope.
+void push_task(DeviceState& device, Task&& task);
+
 // Call it when the task that writes the array has been pushed.
 void count_write(const Array& t);
 
@@ -117,7 +139,7 @@ void launch_task(std::string_view name, std::span<const A> reads, std::span<cons
     Task task = make_task(name, device, reads, writes, options, held);
     task.run = [backend = device.backend.get(), held = std::move(held), call, kernel = std::forward<Kernel>(kernel)](
                    const TaskContext& c) mutable { call(*backend, KernelContext::of_task(c.lane_data), kernel); };
-    device.engine->push(std::move(task));
+    push_task(device, std::move(task));
   }
   for (const Array& t : writes) count_write(t);
 }

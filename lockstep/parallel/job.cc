@@ -29,6 +29,14 @@ std::shared_ptr<ProcessGroup> join(ProcessGroupOptions options) {
   return init_process_group(std::move(options));
 }
 
+// The list need not be said twice. What names other devices stays, and so do the kinds "cpu" and "cuda".
+RuntimeOptions with_devices(RuntimeOptions options, const std::string& list) {
+  const bool named =
+      options.devices.given() || options.cpu_devices != 1 || !options.cuda.empty() || options.cuda_logical > 0;
+  if (!named && list.find(':') != std::string::npos) options.devices = list;
+  return options;
+}
+
 std::vector<Device> devices_of_rank(const Runtime& runtime, const std::string& list, int rank, int world_size) {
   if (list.empty()) return runtime.devices();
   const std::vector<Device> all = runtime.devices(list);
@@ -43,7 +51,8 @@ std::vector<Device> devices_of_rank(const Runtime& runtime, const std::string& l
 }  // namespace
 
 Job::Job(JobOptions options)
-    : group_(join(std::move(options.group))), runtime_(std::make_unique<Runtime>(std::move(options.runtime))),
+    : group_(join(std::move(options.group))),
+      runtime_(std::make_unique<Runtime>(with_devices(std::move(options.runtime), options.devices))),
       devices_(devices_of_rank(*runtime_, options.devices, group_->rank(), group_->size())),
       communicator_(std::make_shared<Communicator>(*runtime_, group_, devices_)) {
   begin();

@@ -26,6 +26,7 @@ class LivingJob;  // parallel/living_jobs.h
 
 struct JobOptions {
   ProcessGroupOptions group{};
+  // If it names no devices, its devices are those of the list below.
   RuntimeOptions runtime{};
   // A list of devices ("cuda:0,cuda:1"). Rank r of a host trains on entry r; a job of one rank trains on all of them.
   // Empty: each rank trains on all devices of its runtime.

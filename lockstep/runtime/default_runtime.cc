@@ -121,6 +121,8 @@ std::uint64_t default_seed(std::string_view what) { return ProcessRuntimes::get(
 
 Runtime& default_runtime() { return ProcessRuntimes::get().default_runtime(0); }
 
+void synchronize() { default_runtime().synchronize(); }
+
 std::vector<Device> devices() { return default_runtime().devices(); }
 
 std::vector<Device> devices(int count) {

@@ -26,6 +26,10 @@ std::vector<Device> devices();
 // GPU (see find_devices). Throws if the default Runtime has another number of devices: what asks first decides.
 std::vector<Device> devices(int count);
 
+// Waits for all work of default_runtime(), as torch.cuda.synchronize() does. Throws the first failure that no wait has
+// thrown yet.
+void synchronize();
+
 // torch.manual_seed(). Every Runtime of the process, and those made later without a seed of their own, draw from now on
 // what a program with this seed draws at its start: initial weights, the order of the data, dropout, rand, and randn.
 void manual_seed(std::uint64_t seed);

@@ -10,6 +10,7 @@
 #include "lockstep/device/device.h"
 #include "lockstep/engine/engine.h"
 #include "lockstep/engine/helper_pool.h"
+#include "lockstep/runtime/caller_contexts.h"
 #include "lockstep/runtime/random_state.h"
 #include "lockstep/tensor/caching_allocator.h"
 
@@ -31,6 +32,8 @@ struct DeviceState : DeviceInfo, std::enable_shared_from_this<DeviceState> {
   KernelSettings kernels;
   // One per lane. Declared before the allocator, whose destructor waits for the lanes' tasks.
   std::vector<std::unique_ptr<KernelContext>> contexts;
+  // Of threads that compute in place of the lanes; see caller_context.h.
+  CallerContexts caller_contexts;
   // The threads that help the compute lanes; null if the user has chosen their number. Declared after the contexts,
   // which must outlive it.
   std::unique_ptr<HelperPool> helpers;

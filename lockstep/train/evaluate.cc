@@ -71,7 +71,7 @@ std::vector<BatchTotal> measure(Module& module, const std::vector<Metric>& metri
                                 const EvaluateOptions& options) {
   // Shard after shard: a device has the activations of one at a time. Each metric gives values, and those to count.
   const auto of_shard = [&](std::span<const Tensor> in) {
-    auto [loss, outputs, targets, log] = outputs_of(module, {in.begin(), in.end()}, options);
+    auto [loss, outputs, targets, log, losses] = outputs_of(module, {in.begin(), in.end()}, options);
     if (outputs.dtype() == DType::bf16 || outputs.dtype() == DType::f16) outputs = outputs.to(DType::f32);
     std::vector<Tensor> results;
     for (const Metric& metric : metrics) {

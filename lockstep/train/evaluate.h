@@ -17,6 +17,13 @@
 
 namespace LOCKSTEP_API lockstep {
 
+// A term of a loss: the mean over the samples, such as mse_loss() returns, and its weight in the sum.
+struct LossTerm {
+  std::string name;
+  Tensor value;
+  double weight = 1;
+};
+
 // The results of a model for a batch.
 struct BatchOutputs {
   // The mean over the samples, such as mse_loss() returns. Evaluation does not use it.
@@ -29,6 +36,9 @@ struct BatchOutputs {
   // of each over the samples, as that of the loss. Trainer expects the same names in each step. Evaluation does not use
   // them.
   std::vector<std::pair<std::string, Tensor>> log{};
+  // Instead of `loss`, its terms: {{"kind", l1}, {"age", l2, 0.3}} is the loss l1 + 0.3 l2, and `log` gets both values,
+  // before their weights, ahead of its own.
+  std::vector<LossTerm> losses{};
 };
 
 // `batch` has all parts of the examples: cut over the batch in training, one shard at a time in evaluation. Floating

@@ -162,6 +162,7 @@ struct PredictorState::Call::Impl {
   PredictorLane* lane = nullptr;
   std::shared_lock<std::shared_mutex> describing{};
   std::optional<ops::ShardScope> scope{};
+  std::optional<ops::CallerScope> caller{};
   std::optional<NoGradGuard> no_grad{};
 };
 
@@ -184,7 +185,13 @@ void PredictorState::Call::begin() {
     impl_->describing = std::shared_lock(impl_->state.describing);
   }
   impl_->no_grad.emplace();
-  if (impl_->lane) impl_->scope.emplace(impl_->lane->lane);
+  if (!impl_->lane) return;
+  impl_->scope.emplace(impl_->lane->lane);
+  // The thread would only wait for its results.
+  const bool waits = impl_->device.is_host();
+  if (DeviceState& device = state_of(impl_->lane->device, "predictor"); waits && device.kind == DeviceKind::cpu) {
+    impl_->caller.emplace(device);
+  }
 }
 
 Tensor PredictorState::Call::place(const Tensor& x) const {
@@ -194,6 +201,7 @@ Tensor PredictorState::Call::place(const Tensor& x) const {
 }
 
 void PredictorState::Call::end() {
+  impl_->caller.reset();
   impl_->scope.reset();
   impl_->describing.unlock();
   impl_->state.hold_settled();

@@ -6,8 +6,9 @@
 //   // In any thread, while others predict:
 //   predict.load("new.safetensors");
 //
-// The model is in evaluation mode, keeps no history, and draws no random numbers for weights that are loaded. One call
-// is computed on all cores of a device; calls at the same time, on different compute lanes and devices.
+// The model is in evaluation mode, keeps no history, and draws no random numbers for weights that are loaded. On a CPU
+// device, the calling thread computes, and cores that no other call needs help it. On a GPU, and for inputs on a
+// device, calls at the same time are computed on different lanes and devices.
 #pragma once
 
 #include <concepts>

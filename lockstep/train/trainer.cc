@@ -31,6 +31,7 @@
 #include "lockstep/runtime/device_state.h"
 #include "lockstep/runtime/random_state.h"
 #include "lockstep/train/rate_meter.h"
+#include "lockstep/train/training_board.h"
 #include "lockstep/train/training_log.h"
 #include "lockstep/train/watch.h"
 
@@ -130,6 +131,20 @@ std::string hash_of_orders(const Sampler& sampler) {
   return hash.hex().substr(0, 12);
 }
 
+// Sums the terms of a loss, and puts them into the log.
+void add_loss_terms(BatchOutputs& found) {
+  if (found.losses.empty()) return;
+  check(!found.loss.defined(), "trainer: TrainerOptions::forward returned `loss` and `losses`, expected one of them");
+  std::vector<std::pair<std::string, Tensor>> log;
+  for (const auto& [name, value, weight] : found.losses) {
+    check(value.defined(), "trainer: `losses` has no value for \"{}\"", name);
+    const Tensor term = weight == 1 ? value : weight * value;
+    found.loss = found.loss.defined() ? found.loss + term : term;
+    log.emplace_back(name, value);
+  }
+  found.log.insert(found.log.begin(), log.begin(), log.end());
+}
+
 }  // namespace
 
 std::int64_t TrainerOptions::micro_batch_size() const {
@@ -153,6 +168,8 @@ Trainer::Trainer(Module& module, Optimizer& optimizer, std::shared_ptr<const Dat
         "trainer: epochs {}, steps {}, a checkpoint every {} steps, {} shards, norm {}: expected at least 0", o.epochs,
         o.max_steps, o.save_every, o.split.shards, o.clip_norm);
   check(loader_.dataset().size() > 0, "trainer: the data set is empty");
+  check(o.tensorboard.histogram_every >= 0, "trainer: tensorboard.histogram_every is {}, expected 0 or more",
+        o.tensorboard.histogram_every);
   check(o.keep_checkpoints >= 1 && o.watch.patience >= 0 && o.watch.min_delta >= 0,
         "trainer: keeps {} checkpoints, patience {}, min_delta {}: expected at least 1, 0, and 0", o.keep_checkpoints,
         o.watch.patience, o.watch.min_delta);
@@ -450,6 +467,7 @@ TrainingResult Trainer::run() {
     }
     result.epochs.push_back(report);
     if (log_) log_->epoch(report);
+    if (board_) board_->epoch(report, position_.step);
     if (on_epoch) on_epoch(report);
     if (position_.batch < batches) break;
     std::vector<EpochReport> epochs = std::move(position_.epochs);
@@ -477,6 +495,8 @@ TrainingResult Trainer::run() {
     result.log_error = log_->error();
     log_ = nullptr;
   }
+  if (board_) result.tensorboard_error = board_->error();
+  board_ = nullptr;
   return result;
 }
 
@@ -493,8 +513,11 @@ BestEpoch Trainer::best_of_run() const {
 // A run that resumed continues its log.
 void Trainer::open_log() {
   log_ = nullptr;
-  if (options_.log_file.empty() || rank() != 0) return;
+  board_ = nullptr;
+  if (rank() != 0) return;
   const TrainerOptions& o = options_;
+  if (!o.tensorboard.folder.empty()) board_ = std::make_unique<TrainingBoard>(o.tensorboard, position_, o.recipe);
+  if (o.log_file.empty()) return;
   log_ = std::make_unique<TrainingLog>(o.log_file, position_,
                                        LoggedRun{.devices = o.devices,
                                                  .shards = o.split.shards,
@@ -646,7 +669,11 @@ std::string Trainer::why_no_graph() const {
 
 BatchOutputs Trainer::outputs_of(std::span<const Tensor> parts) const {
   const TrainerOptions& o = options_;
-  if (o.forward) return o.forward({parts.begin(), parts.end()});
+  if (o.forward) {
+    BatchOutputs found = o.forward({parts.begin(), parts.end()});
+    add_loss_terms(found);
+    return found;
+  }
   const Tensor &x = parts[0], &labels = parts[1];
   // Integers, such as numbers of words, are not cast.
   const Tensor outputs = module_(is_floating(x.dtype()) ? x.to(o.dtype) : x);
@@ -657,7 +684,7 @@ BatchOutputs Trainer::outputs_of(std::span<const Tensor> parts) const {
 
 std::vector<Tensor> Trainer::learn(std::span<const Tensor> parts, double share, bool sync) {
   const DtypeWatch watch(options_.dtype);
-  const auto [loss, outputs, targets, log] = outputs_of(parts);
+  const auto [loss, outputs, targets, log, terms] = outputs_of(parts);
   check(loss.defined(), "trainer: TrainerOptions::forward returned no loss");
   // A model of words chooses its own type. The recipe and the loss scale follow the option.
   const DType dtype = outputs.dtype();
@@ -722,13 +749,16 @@ std::vector<Tensor> Trainer::recorded_step(std::span<const Tensor> parts) {
 }
 
 void Trainer::finish_step(std::int64_t batches) {
+  const bool shows_values = board_ && board_->has_histograms(position_.step + 1);
   if (!records()) {
     schedule_learning_rate();
+    if (shows_values) board_->gradients(module_, position_.step + 1);
     update();
   }
   if (average_) average_->update();
   current_.report.learning_rate = optimizer_.learning_rate();
   ++position_.step;
+  if (shows_values) board_->weights(module_, position_.step);
   if (on_update) on_update(position_.step);
   StepReport& report = current_.report;
   report.step = position_.step;
@@ -804,6 +834,7 @@ void Trainer::read_losses(std::size_t leave) {
       sum += report.log[i].second * static_cast<double>(report.samples);
     }
     if (log_) log_->step(report);
+    if (board_) board_->step(report);
     if (on_step) on_step(report);
   }
 }

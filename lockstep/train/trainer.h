@@ -33,9 +33,10 @@
 
 namespace LOCKSTEP_API lockstep {
 
-class FolderClaim;  // checkpoint/folder_claim.h
-class RateMeter;    // train/rate_meter.h
-class TrainingLog;  // train/training_log.h
+class FolderClaim;    // checkpoint/folder_claim.h
+class RateMeter;      // train/rate_meter.h
+class TrainingBoard;  // train/training_board.h
+class TrainingLog;    // train/training_log.h
 
 // A metric that decides when a run ends, and which checkpoint is the best.
 struct WatchOptions {
@@ -51,6 +52,17 @@ struct WatchOptions {
   // Keeps the checkpoint of the best epoch in the folder "best" of the save folder. The save folder gets a checkpoint
   // of that step, too, so that it is never behind "best", whenever the run is killed.
   bool save_best = false;
+};
+
+// For TensorBoard: tensorboard --logdir FOLDER.
+struct TensorBoardLogOptions {
+  // Empty: no file. A resumed run adds a file to the folder, and TensorBoard drops what earlier files have after its
+  // first step. train() throws if it cannot make the file; a later failure ends the file, not the run: see
+  // TrainingResult::tensorboard_error.
+  std::filesystem::path folder{};
+  // Also writes histograms of all weights and gradients every so many steps, which then wait for them. 0: none.
+  // Gradients of recorded steps are not shown: no host sees them.
+  std::int64_t histogram_every = 0;
 };
 
 struct TrainerOptions {
@@ -140,6 +152,8 @@ struct TrainerOptions {
   // no log. train() throws if it cannot open the file; a later failure ends the log, not the run: see
   // TrainingResult::log_error.
   std::filesystem::path log_file{};
+  // Rank 0 writes a file for TensorBoard: loss, rate, and speed of each step, test results of each epoch, the recipe.
+  TensorBoardLogOptions tensorboard{};
   // Early stopping, and the best checkpoint.
   WatchOptions watch{};
   // The decay of a moving average of the weights, which is then what tests measure. 0: no average.
@@ -183,6 +197,8 @@ struct TrainingResult {
   std::optional<ResumedRun> resumed = {};
   // Why TrainerOptions::log_file is incomplete. Empty: it is complete.
   std::string log_error{};
+  // The same for TrainerOptions::tensorboard.
+  std::string tensorboard_error{};
   // The best epoch before this run was resumed, if its checkpoint was damaged or gone everywhere: `best` then holds the
   // best of the other epochs. 0: nothing was lost. Of rank 0.
   std::int64_t lost_best = 0;
@@ -334,7 +350,8 @@ class Trainer {
   PendingLoss current_;  // the step that is being described
   std::deque<PendingLoss> pending_;
   std::unique_ptr<RateMeter> rate_;
-  std::unique_ptr<TrainingLog> log_;  // of train(), in rank 0
+  std::unique_ptr<TrainingLog> log_;      // of train(), in rank 0
+  std::unique_ptr<TrainingBoard> board_;  // the same
   std::int64_t saved_step_ = -1;
   std::filesystem::path resumed_from_;
   // The epochs that the checkpoint in "best" is the best of: the one that it holds, and those of this run.

@@ -201,6 +201,53 @@ TEST(Weights, OfOtherTypesAreLoadedOrListed) {
             std::vector<std::string>{"weight F8_E4M3 [2, 1], expected [2, 1] f32"});
 }
 
+// As libraries of large models write them.
+TEST(Weights, OfSeveralFilesWithAnIndex) {
+  Runtime runtime;
+  TemporaryFolder folder;
+  Net net(runtime, 1), other(runtime, 2);
+  StateDict state = state_dict(net);
+  ASSERT_GE(state.size(), 3u);
+  const auto write = [&](const char* file, std::size_t from, std::size_t to) {
+    const auto tensors =
+        as_bytes({state.begin() + static_cast<std::ptrdiff_t>(from), state.begin() + static_cast<std::ptrdiff_t>(to)});
+    write_safetensors(folder / file, tensors, {{"format", "pt"}});
+  };
+  write("model-00001-of-00002.safetensors", 0, 1);
+  write("model-00002-of-00002.safetensors", 1, state.size());
+  const auto index = [&](std::string_view first_file) {
+    std::string map;
+    for (std::size_t i = 0; i < state.size(); ++i) {
+      map += fmt::format("{}\"{}\": \"{}\"", i == 0 ? "" : ", ", state[i].first,
+                         i == 0 ? first_file : "model-00002-of-00002.safetensors");
+    }
+    return folder.write("model.safetensors.index.json",
+                        "{\"metadata\": {\"total_size\": 1}, \"weight_map\": {" + map + "}}");
+  };
+  const std::filesystem::path path = index("model-00001-of-00002.safetensors");
+  load_weights(path, other);
+  EXPECT_EQ(weights_sha256(other), weights_sha256(net));
+  Net third(runtime, 3);
+  load_weights(folder.path(), third);
+  EXPECT_EQ(weights_sha256(third), weights_sha256(net));
+
+  index("../elsewhere.safetensors");
+  EXPECT_ERROR(load_weights(path, other),
+               "is in \"../elsewhere.safetensors\", expected the name of a file in the same");
+  index("model-00003-of-00003.safetensors");
+  EXPECT_ERROR(load_weights(path, other), "model-00003-of-00003.safetensors");
+  index("model-00002-of-00002.safetensors");
+  EXPECT_ERROR(load_weights(path, other), "is missing, which model.safetensors.index.json lists there");
+  index("model-00001-of-00002.safetensors");
+  write("model-00001-of-00002.safetensors", 0, 2);
+  EXPECT_ERROR(load_weights(path, other), "which model.safetensors.index.json does not list there");
+  folder.write("model.safetensors.index.json", "{\"weight_map\": [");
+  EXPECT_ERROR(load_weights(path, other), "not valid JSON");
+  folder.write("model.safetensors.index.json", "{\"weight_map\": {}}");
+  EXPECT_ERROR(load_weights(path, other), "weight_map is empty");
+  EXPECT_EQ(weights_sha256(other), weights_sha256(net));
+}
+
 TEST(Weights, OfACheckpointOrAFolderOfThem) {
   Runtime runtime;
   TemporaryFolder folder;

@@ -307,7 +307,7 @@ void expect_as_pytorch(const Runtime& runtime, double tolerance) {
     SCOPED_TRACE(name);
     ASSERT_TRUE(makers.contains(name));
     const Case made = makers.at(name)();
-    EXPECT_EQ(made.module->str(), item.at("str"));
+    EXPECT_EQ(made.module->str(), item.at("str").get<std::string>());
     expect_as_pytorch(made, item, runtime, tolerance);
   }
 }

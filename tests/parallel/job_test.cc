@@ -73,6 +73,21 @@ TEST(Job, AnOnlyRankTakesAllDevices) {
 }
 
 // A rank whose number was lost on the way would train alone.
+TEST(Job, ItsListOfDevicesIsSaidOnce) {
+  expect_fine(run_jobs(
+      2,
+      [](Job& job) {
+        const std::string found = str(job.devices());
+        check(found == fmt::format("[cpu:{}]", job.rank()), "rank {} has {}", job.rank(), found);
+      },
+      "cpu:0,cpu:1"));
+  Job alone({.devices = "cpu:0,cpu:1"});
+  EXPECT_EQ(str(alone.devices()), "[cpu:0, cpu:1]");
+  // A list of kinds, and a runtime that says what it has.
+  EXPECT_EQ(str(Job({.devices = "cpu"}).devices()), "[cpu:0]");
+  EXPECT_EQ(str(Job({.runtime = {.cpu_devices = 3}, .devices = "cpu:2"}).devices()), "[cpu:2]");
+}
+
 TEST(Job, ALauncherWithoutNumbersIsAnError) {
   for (const char* name : {"MASTER_ADDR", "LOCAL_RANK", "SLURM_PROCID", "PALS_RANKID"}) {
     EnvironmentVariable variable(name, "1");

@@ -16,13 +16,11 @@ void programs::fine_tuning(const std::filesystem::path& folder) {
   // program begins
   auto net = torchvision::resnet18();
   load_weights(weights, *net);
-  std::vector<Parameter> body;
-  for (const auto& [name, p] : net->named_parameters()) {
-    if (!name.starts_with("fc.")) body.push_back(p);
-  }
+  std::vector<Parameter> body = net->parameters();
+  std::erase_if(body, [](const Parameter& p) { return p.name().starts_with("fc."); });
   Linear& head = net->replace("fc", Linear(512, 5));
   Sgd sgd({{.parameters = body, .lr = 1e-4}, {.parameters = head.parameters()}}, {.lr = 1e-2, .momentum = 0.9});
-  Trainer trainer(*net, sgd, flowers, flowers, {.batch_size = 6, .epochs = 1});
+  Trainer trainer(*net, sgd, flowers, nullptr, {.batch_size = 6, .epochs = 1});
   trainer.train();
   save_weights(folder / "flowers.safetensors", *net);
   // program ends

@@ -29,18 +29,7 @@ void programs::text_model(const std::filesystem::path&) {
       adamw.step();
     }
   }
-
-  const Predictor predict(gpt);
-  std::vector<std::int64_t> ids = chars.encode("In ");
-  for (int i = 0; i < 40; ++i) {
-    const auto n = std::min<std::int64_t>(std::ssize(ids), 32);
-    const Tensor logits = predict(unsqueeze(tensor(std::vector(ids.end() - n, ids.end())), 0)).select(1, n - 1);
-    const std::vector<float> p = softmax(logits / 0.8, 1).to_vector<float>();
-    double r = random_uniform(random_key(0, {1}), static_cast<std::uint64_t>(i));
-    std::size_t next = 0;
-    while (next + 1 < p.size() && (r -= p[next]) > 0) ++next;
-    ids.push_back(static_cast<std::int64_t>(next));
-  }
+  const std::vector<std::int64_t> ids = gpt.generate(chars.encode("In "), {.new_tokens = 40, .temperature = 0.8});
   // program ends
   check(chars.decode(ids).size() == 43, "the text has another length");
 }

@@ -8,6 +8,7 @@
 #include "lockstep/autograd/no_grad.h"
 #include "lockstep/autograd/tensor_impl.h"
 #include "lockstep/checkpoint/weights.h"
+#include "lockstep/engine/engine.h"
 #include "lockstep/nn/batch_norm.h"
 #include "lockstep/nn/conv.h"
 #include "lockstep/nn/dropout.h"
@@ -16,6 +17,7 @@
 #include "lockstep/nn/sequential.h"
 #include "lockstep/optim/sgd.h"
 #include "lockstep/runtime/runtime.h"
+#include "lockstep/runtime/timeline.h"
 #include "tests/expect_error.h"
 #include "tests/logical_tensors.h"
 #include "tests/temporary_folder.h"
@@ -190,7 +192,27 @@ TEST_F(PredictorTest, AnErrorBelongsToItsCall) {
   EXPECT_ERROR(Predictor{none}, "predictor: Flatten has no parameters");
 }
 
-// Calls at the same time are computed on different lanes.
+// A thread that waits for its result computes it, unless a timeline must show it.
+TEST_F(PredictorTest, TheCallerComputesWhatItWaitsFor) {
+  const auto model = net(0.5);
+  const std::vector<float> expected = evaluated(*model, image(3));
+  const Predictor predict(*model);
+  const Engine& engine = runtime_.engine();
+  for (int i = 0; i < 2; ++i) predict(image(3));  // the weights are prepared
+  std::int64_t pushed = engine.counters().pushed;
+  EXPECT_EQ(predict(image(3)).to_vector<float>(), expected);
+  EXPECT_EQ(engine.counters().pushed, pushed);
+  {
+    const Timeline timeline(runtime_);
+    EXPECT_EQ(predict(image(3)).to_vector<float>(), expected);
+  }
+  EXPECT_GT(engine.counters().pushed, pushed);
+  pushed = engine.counters().pushed;
+  EXPECT_EQ(predict(image(3).to(device_)).to_vector<float>(), expected);
+  EXPECT_GT(engine.counters().pushed, pushed);
+}
+
+// Calls at the same time are computed on different devices.
 TEST_F(PredictorTest, ComputesOnAllDevicesOfTheModel) {
   Runtime two({.cpu_devices = 2, .cores_per_device = 1});
   Linear model({.in_features = 2, .out_features = 2});

@@ -138,6 +138,29 @@ TEST(TrainerForward, ReportsScalarsByName) {
                "as \"a\", expected the mean of a batch");
 }
 
+TEST(TrainerForward, SumsTheTermsOfALoss) {
+  GatedJob sum(1);
+  const std::string expected = sum.train();
+  Gated* net = nullptr;
+  TrainerOptions options;
+  bool both = false;
+  options.forward = [&](const Example& batch) -> BatchOutputs {
+    const auto [y, redrawn] = net->forward(batch[0], batch[1]);
+    const Tensor error = mse_loss(y, batch[2]), again = mean(square(redrawn - batch[0]));
+    return {.loss = both ? error : Tensor(), .outputs = y, .losses = {{"error", error}, {"again", again, 0.1}}};
+  };
+  GatedJob terms(2, options);
+  net = &terms.net;
+  EXPECT_EQ(terms.train(), expected);
+
+  both = true;
+  GatedJob wrong(1, options);
+  net = &wrong.net;
+  EXPECT_ERROR(wrong.train(), "trainer: TrainerOptions::forward returned `loss` and `losses`, expected one of them");
+  options.forward = [](const Example&) -> BatchOutputs { return {.losses = {{"error", Tensor()}}}; };
+  EXPECT_ERROR(GatedJob(1, options).train(), "trainer: `losses` has no value for \"error\"");
+}
+
 TEST(TrainerForward, IsRecordedAndResumedWithTheSameBits) {
   GatedJob one(1);
   const NamedScalars means = [&] {

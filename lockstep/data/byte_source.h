@@ -1,0 +1,28 @@
+// Internal: bytes that stay in a file or are in memory.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+
+namespace lockstep {
+
+// All functions may be called from several threads at once.
+class ByteSource {
+ public:
+  virtual ~ByteSource() = default;
+  virtual std::uint64_t size() const = 0;
+  // Throws if the range is not within the source, or the file does not have it any more.
+  virtual void read(std::uint64_t offset, std::span<std::byte> out) const = 0;
+};
+
+// A file of at most 64 MiB is read at once, a larger one where it is asked for. Throws if the file is missing,
+// unreadable, or not a regular file.
+std::shared_ptr<const ByteSource> open_bytes(const std::filesystem::path& path);
+std::shared_ptr<const ByteSource> bytes_in_memory(std::string bytes);
+std::shared_ptr<const ByteSource> bytes_in_memory(std::shared_ptr<const std::string> bytes);
+
+}  // namespace lockstep

@@ -1,0 +1,98 @@
+// CSV and TSV files: rows of cells.
+//
+//   const Table table = read_csv("iris.csv");
+//   fmt::print("{}\n", table.describe());  // iris.csv: CSV, comma, header, 150 rows, 5 columns
+//   std::string_view cell = table.cell(0, 4);
+//
+// Cells follow RFC 4180: a cell in double quotes may contain delimiters, line ends, and quotes written twice. Lines end
+// with LF, CRLF, or CR. A byte order mark and empty lines are skipped, and so are spaces and tabs around a cell. Cells
+// are bytes; no encoding is assumed.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lockstep/base/error.h"
+
+namespace LOCKSTEP_API lockstep {
+
+struct CsvOptions {
+  // ',', '\t', ';', or another character but quotes and line ends. Not set: the one of these three that cuts every one
+  // of the first 100 rows into the same number of cells, at least two; of several, the first of tab, semicolon, comma.
+  // If none does, the one that makes most cells.
+  std::optional<char> delimiter = {};
+  // Whether the first row has the names of the columns. Not set: the first 1,000 rows decide. It does if none of its
+  // cells is a number although a column below it has only numbers, or if no column has and its cells differ and occur
+  // nowhere below. Numbers that count the columns from 0 or 1 are names, too.
+  std::optional<bool> header = {};
+  // Rows with another number of cells than the first one are left out and counted, instead of being an error.
+  bool skip_broken = false;
+};
+
+// The cells of a file, in memory: the file's bytes and 8 bytes for each cell.
+class Table {
+ public:
+  // In errors.
+  const std::string& file() const { return file_; }
+  char delimiter() const { return delimiter_; }
+  bool has_header() const { return header_; }
+  // Broken rows that were left out.
+  std::int64_t skipped() const { return skipped_; }
+
+  std::int64_t rows() const;
+  std::int64_t columns() const { return static_cast<std::int64_t>(names_.size()); }
+  // The header's names. Without a header, and where it is empty: "1", "2", ..., the column's number.
+  const std::vector<std::string>& names() const { return names_; }
+  // Finds a column by its name or, if there is none of that name, by its number, from 1. Throws an error that lists
+  // the columns.
+  std::int64_t column(std::string_view name) const;
+
+  // Row and column count from 0. The view is valid as long as the table is neither changed nor destroyed.
+  std::string_view cell(std::int64_t row, std::int64_t column) const;
+  // The line of the file, from 1, in which a row begins.
+  std::int64_t line(std::int64_t row) const { return lines_[static_cast<std::size_t>(row)]; }
+  // "iris.csv: line 3, column 2 (petal length)", for errors.
+  std::string place(std::int64_t row, std::int64_t column) const;
+  // "iris.csv: CSV, comma, header, 150 rows, 5 columns"
+  std::string describe() const;
+
+ private:
+  friend class CsvParser;
+  std::string file_, cells_;
+  std::vector<std::uint64_t> ends_;  // of each cell in cells_, where the next one begins
+  std::vector<std::int64_t> lines_;
+  std::vector<std::string> names_;
+  std::int64_t skipped_ = 0;
+  char delimiter_ = ',';
+  bool header_ = false;
+};
+
+// Reads a file, gzipped or not. Throws an Error that names the file, the line, what was found, and what was expected:
+// for an empty file, rows of different lengths, a quote that is not closed or is followed by text, NUL bytes, names
+// that occur twice, and a file larger than the memory that this process may use.
+Table read_csv(const std::filesystem::path& path, const CsvOptions& options = {});
+// The same for text in memory. Errors call it `name`.
+Table parse_csv(std::string text, const std::string& name, const CsvOptions& options = {});
+
+// A number as tables have it: 5, -0.5, +3, .5, 1e-3. std::from_chars reads it, so the locale does not matter.
+enum class CellKind : std::uint8_t {
+  missing,     // empty, "NA", "N/A", "#N/A", "<NA>", "nan", "-nan", "null", "none", "?", in any case
+  number,      // `value` has it, rounded to the nearest f64
+  not_finite,  // "inf", "-infinity", or beyond f64, as 1e400
+  text,        // all else: "0x10", "1,5", "1_000", "12 kg"
+};
+struct CellNumber {
+  CellKind kind = CellKind::missing;
+  double value = 0;
+};
+CellNumber parse_cell(std::string_view cell);
+
+// A cell for an error message: in quotes, on one line, cut to 40 bytes.
+std::string quoted_cell(std::string_view cell);
+
+}  // namespace lockstep

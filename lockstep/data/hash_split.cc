@@ -1,0 +1,67 @@
+#include "lockstep/data/hash_split.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <fstream>
+#include <system_error>
+
+#include "lockstep/base/sha256.h"
+
+namespace lockstep {
+namespace {
+
+void hash_file(const std::filesystem::path& path, Sha256& hash) {
+  std::ifstream file(path, std::ios::binary);
+  check(file.is_open(), "cannot read {}: {}", path.string(), std::generic_category().message(errno));
+  std::vector<char> buffer(std::size_t{1} << 20);
+  while (file) {
+    file.read(buffer.data(), static_cast<std::streamsize>(buffer.size()));
+    hash.update(std::as_bytes(std::span(buffer).first(static_cast<std::size_t>(file.gcount()))));
+  }
+  check(file.eof(), "cannot read {}: {}", path.string(), std::generic_category().message(errno));
+}
+
+}  // namespace
+
+bool in_validation(std::span<const std::byte> content, double share) {
+  check(share >= 0 && share < 1, "split: a share of {} for validation, expected at least 0 and below 1", share);
+  Sha256 hash;
+  hash.update(content);
+  const std::string hex = hash.hex();
+  std::uint64_t bits = 0;
+  std::from_chars(hex.data(), hex.data() + 16, bits, 16);
+  return static_cast<double>(bits >> 11) * 0x1p-53 < share;
+}
+
+bool in_validation(std::string_view name_or_content, double share) {
+  return in_validation(std::as_bytes(std::span(name_or_content)), share);
+}
+
+std::string data_digest(const std::filesystem::path& root, const std::vector<std::filesystem::path>& files,
+                        const DigestOptions& options) {
+  std::vector<std::pair<std::string, std::filesystem::path>> sorted;
+  for (const auto& file : files) {
+    sorted.emplace_back(file == root ? std::string() : file.lexically_relative(root).generic_string(), file);
+  }
+  std::ranges::sort(sorted);
+  Sha256 all;
+  for (const auto& [name, file] : sorted) {
+    std::error_code error;
+    const std::uintmax_t size = std::filesystem::file_size(file, error);
+    check(!error, "cannot read {}: {}", file.string(), error.message());
+    // A name has any bytes but NUL.
+    const std::string entry = fmt::format("{}{}{}{}", name, '\0', size, '\0');
+    all.update(std::as_bytes(std::span(entry)));
+    if (options.contents) {
+      Sha256 one;
+      hash_file(file, one);
+      const std::string hex = one.hex();
+      all.update(std::as_bytes(std::span(hex)));
+    }
+  }
+  return all.hex();
+}
+
+}  // namespace lockstep

@@ -1,0 +1,42 @@
+// What models of sequences of tokens share: they continue a text.
+//
+//   GPT gpt({.vocab_size = characters.size()});
+//   ...
+//   const auto ids = gpt.generate(characters.encode("In "), {.new_tokens = 200, .temperature = 0.8});
+//   fmt::print("{}\n", characters.decode(ids));
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "lockstep/nn/module.h"
+
+namespace LOCKSTEP_API lockstep {
+
+struct GenerateOptions {
+  // How many tokens to add.
+  std::int64_t new_tokens = 100;
+  // Divides the logits: below 1, likely tokens become likelier.
+  double temperature = 1;
+  // Draws only among so many tokens with the largest logits. 0: among all. 1: always takes the likeliest.
+  std::int64_t top_k = 0;
+  // The model sees at most this many of the last tokens. 0: as many as it takes.
+  std::int64_t context = 0;
+  // The same seed draws the same tokens. Not set: each call draws others, as rand() does.
+  std::optional<std::uint64_t> seed = {};
+};
+
+// A model whose forward() computes the logits of each next token: i64 [N, T] -> [N, T, vocabulary].
+class LanguageModel : public Module {
+ public:
+  // The longest sequence that forward() takes. 0: it takes any.
+  virtual std::int64_t longest() const { return 0; }
+
+  // Continues these tokens. Returns them, followed by the new ones, each drawn by softmax(logits / temperature) of the
+  // last tokens before it, of which there are at most longest(). Runs in evaluation mode and keeps no history. Throws
+  // if there is no token to continue, and for a temperature that is not above 0.
+  std::vector<std::int64_t> generate(std::vector<std::int64_t> ids, const GenerateOptions& options = {});
+};
+
+}  // namespace lockstep

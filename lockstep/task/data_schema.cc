@@ -1,0 +1,274 @@
+#include "lockstep/task/data_schema.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <type_traits>
+#include <utility>
+
+#include "lockstep/base/error.h"
+#include "lockstep/checkpoint/json_guard.h"
+
+namespace lockstep {
+namespace {
+
+using nlohmann::json;
+using nlohmann::ordered_json;
+
+constexpr std::string_view kSchema = "data schema";
+constexpr std::size_t kSchemaDepth = 8;
+constexpr std::int64_t kSchemaVersion = 1;
+
+// JSON has Unicode, a file any bytes: what is not UTF-8 is written in hexadecimal digits, with a mark in front.
+std::string to_json_text(const std::string& bytes) {
+  const std::string quoted = json(bytes).dump(-1, ' ', false, json::error_handler_t::ignore);
+  if (!bytes.starts_with("bytes:") && json::parse(quoted).get<std::string>() == bytes) return bytes;
+  std::string text = "bytes:";
+  for (const char c : bytes) text += fmt::format("{:02x}", static_cast<unsigned char>(c));
+  return text;
+}
+
+std::string from_json_text(const std::string& text) {
+  if (!text.starts_with("bytes:")) return text;
+  const std::string_view digits = std::string_view(text).substr(6);
+  check(digits.size() % 2 == 0 && digits.find_first_not_of("0123456789abcdef") == digits.npos,
+        "{}: {}, expected hexadecimal bytes", kSchema, excerpt(text));
+  const auto value = [](char c) { return c <= '9' ? c - '0' : c - 'a' + 10; };
+  std::string bytes;
+  for (std::size_t i = 0; i < digits.size(); i += 2) {
+    bytes += static_cast<char>(value(digits[i]) * 16 + value(digits[i + 1]));
+  }
+  return bytes;
+}
+
+ordered_json to_json_texts(const std::vector<std::string>& texts) {
+  ordered_json all = ordered_json::array();
+  for (const std::string& text : texts) all.push_back(to_json_text(text));
+  return all;
+}
+
+// Values of one JSON object, by name.
+class SchemaReader {
+ public:
+  SchemaReader(const json& object, std::string where) : object_(object), where_(std::move(where)) {
+    check(object.is_object(), "{}: {} is {}, expected an object", kSchema, where_, excerpt(object));
+  }
+
+  bool has(const char* key) const { return object_.contains(key); }
+  const json& at(const char* key) const {
+    check(object_.contains(key), "{}: {} has no {}", kSchema, where_, key);
+    return object_[key];
+  }
+  std::string text(const char* key) const { return text_of(at(key), key); }
+  bool boolean(const char* key) const {
+    check(at(key).is_boolean(), "{}: {} is {}, expected true or false", kSchema, key, excerpt(at(key)));
+    return at(key).get<bool>();
+  }
+  double number(const char* key) const { return number_of(at(key), key); }
+  // A standard deviation or divisor.
+  double positive(const char* key) const {
+    const double value = number(key);
+    check(value > 0, "{}: {} is {}, expected a number above 0", kSchema, key, value);
+    return value;
+  }
+  std::int64_t count(const char* key) const { return count_of(at(key), key); }
+  template <typename F>
+  auto list(const char* key, const F& f) const {
+    const json& values = at(key);
+    check(values.is_array(), "{}: {} is {}, expected a list", kSchema, key, excerpt(values));
+    std::vector<std::decay_t<decltype(f(values, key))>> all;
+    for (const json& value : values) all.push_back(f(value, key));
+    return all;
+  }
+  std::vector<std::string> texts(const char* key) const { return list(key, text_of); }
+  std::vector<double> numbers(const char* key) const { return list(key, number_of); }
+  std::vector<double> positives(const char* key) const {
+    std::vector<double> values = numbers(key);
+    for (const double value : values) check(value > 0, "{}: {} has {}, expected numbers above 0", kSchema, key, value);
+    return values;
+  }
+  std::vector<std::int64_t> counts(const char* key) const { return list(key, count_of); }
+  std::vector<std::int64_t> integers(const char* key) const {
+    return list(key, [](const json& value, const char* name) {
+      check(value.is_number_integer() &&
+                (!value.is_number_unsigned() || value.get<std::uint64_t>() <= std::numeric_limits<std::int64_t>::max()),
+            "{}: {} has {}, expected an integer", kSchema, name, excerpt(value));
+      return value.get<std::int64_t>();
+    });
+  }
+
+ private:
+  static std::string text_of(const json& value, const char* key) {
+    check(value.is_string(), "{}: {} has {}, expected a text", kSchema, key, excerpt(value));
+    return from_json_text(value.get<std::string>());
+  }
+  static double number_of(const json& value, const char* key) {
+    check(value.is_number() && std::isfinite(value.get<double>()), "{}: {} has {}, expected a finite number", kSchema,
+          key, excerpt(value));
+    return value.get<double>();
+  }
+  static std::int64_t count_of(const json& value, const char* key) {
+    check(value.is_number_unsigned() && value.get<std::uint64_t>() < std::uint64_t{1} << 48,
+          "{}: {} has {}, expected a whole number from 0", kSchema, key, excerpt(value));
+    return value.get<std::int64_t>();
+  }
+
+  const json& object_;
+  std::string where_;
+};
+
+ordered_json to_json(const TableSchema& schema) {
+  ordered_json columns = ordered_json::array();
+  for (const TableColumn& column : schema.columns) {
+    ordered_json one{{"name", to_json_text(column.name)}, {"missing", column.missing}};
+    if (column.kind == TableColumn::Kind::number) {
+      one["mean"] = column.mean;
+      one["stddev"] = column.stddev;
+    } else {
+      one["categories"] = to_json_texts(column.categories);
+    }
+    columns.push_back(std::move(one));
+  }
+  return {{"columns", std::move(columns)},
+          {"target", to_json_text(schema.target)},
+          {"has_header", schema.has_header},
+          {"numeric_classes", schema.numeric_classes},
+          {"left_out", to_json_text(schema.left_out)},
+          {"reason", schema.reason}};
+}
+
+TableSchema table_from(const json& object, const DataSchema& common) {
+  const SchemaReader reader(object, "table");
+  TableSchema schema{.target = reader.text("target"), .task = common.task, .classes = common.classes};
+  schema.columns = reader.list("columns", [](const json& one, const char*) {
+    const SchemaReader column(one, "a column");
+    TableColumn made{.name = column.text("name"), .missing = column.boolean("missing")};
+    if (column.has("categories")) {
+      made.kind = TableColumn::Kind::category;
+      made.categories = column.texts("categories");
+      check(std::ranges::is_sorted(made.categories), "{}: the categories of {} are not sorted", kSchema,
+            excerpt(made.name));
+    } else {
+      made.mean = column.number("mean");
+      made.stddev = column.positive("stddev");
+    }
+    return made;
+  });
+  schema.has_header = reader.boolean("has_header");
+  schema.numeric_classes = reader.boolean("numeric_classes");
+  schema.left_out = reader.text("left_out");
+  schema.reason = reader.text("reason");
+  if (common.task == TaskKind::regression) {
+    check(common.target_mean.size() == 1, "{}: {} means of the target, expected 1", kSchema, common.target_mean.size());
+    schema.target_mean = common.target_mean[0];
+    schema.target_stddev = common.target_stddev[0];
+  }
+  check(common.input == std::vector{schema.features()}, "{}: the columns have {} features, the input another number",
+        kSchema, schema.features());
+  return schema;
+}
+
+ordered_json to_json(const ArraySchema& schema) {
+  return {{"row", schema.row},         {"channels_last", schema.channels_last},
+          {"divisor", schema.divisor}, {"mean", schema.mean},
+          {"stddev", schema.stddev},   {"values", schema.values},
+          {"reason", schema.reason}};
+}
+
+ArraySchema array_from(const json& object, const DataSchema& common) {
+  const SchemaReader reader(object, "array");
+  ArraySchema schema{.row = reader.counts("row"),
+                     .input = common.input,
+                     .channels_last = reader.boolean("channels_last"),
+                     .divisor = reader.positive("divisor"),
+                     .mean = reader.numbers("mean"),
+                     .stddev = reader.positives("stddev"),
+                     .task = common.task,
+                     .values = reader.integers("values"),
+                     .classes = common.classes,
+                     .target_mean = common.target_mean,
+                     .target_stddev = common.target_stddev,
+                     .reason = reader.text("reason")};
+  const auto elements = [](const std::vector<std::int64_t>& dims) {
+    std::int64_t product = 1;
+    for (const std::int64_t dim : dims)
+      check(!__builtin_mul_overflow(product, dim, &product), "{}: a shape is too large", kSchema);
+    return product;
+  };
+  check(!schema.input.empty() && elements(schema.row) == elements(schema.input) && elements(schema.row) > 0,
+        "{}: rows have {} elements, inputs {}", kSchema, elements(schema.row), elements(schema.input));
+  check(
+      (schema.mean.empty() || std::ssize(schema.mean) == schema.input[0]) && schema.mean.size() == schema.stddev.size(),
+      "{}: {} means and {} deviations for {} channels", kSchema, schema.mean.size(), schema.stddev.size(),
+      schema.input[0]);
+  check(!schema.channels_last || schema.input.size() == 3, "{}: channels_last without a picture", kSchema);
+  check(schema.values.size() == schema.classes.size() && std::ranges::is_sorted(schema.values),
+        "{}: {} values for {} classes, expected as many, sorted", kSchema, schema.values.size(), schema.classes.size());
+  return schema;
+}
+
+}  // namespace
+
+std::string_view name(DataFormat format) {
+  switch (format) {
+    case DataFormat::images: return "images";
+    case DataFormat::csv: return "csv";
+    case DataFormat::npy: return "npy";
+    case DataFormat::cifar: return "cifar";
+    case DataFormat::idx: return "idx";
+    case DataFormat::safetensors: return "safetensors";
+    case DataFormat::text: return "text";
+  }
+  return "?";
+}
+
+DataFormat parse_data_format(std::string_view text) {
+  for (const DataFormat format : {DataFormat::images, DataFormat::csv, DataFormat::npy, DataFormat::cifar,
+                                  DataFormat::idx, DataFormat::safetensors, DataFormat::text}) {
+    if (name(format) == text) return format;
+  }
+  fail("format {}: expected images, csv, npy, cifar, idx, safetensors, or text", quoted_cell(text));
+}
+
+std::string DataSchema::json() const {
+  ordered_json all{{"version", kSchemaVersion},
+                   {"format", name(format)},
+                   {"task", name(task)},
+                   {"classes", to_json_texts(classes)},
+                   {"input", input},
+                   {"outputs", outputs},
+                   {"target_mean", target_mean},
+                   {"target_stddev", target_stddev}};
+  if (table) all["table"] = to_json(*table);
+  if (array) all["array"] = to_json(*array);
+  return all.dump(1);
+}
+
+DataSchema DataSchema::from_json(std::string_view text) {
+  nlohmann::json parsed;
+  try {
+    parsed = nlohmann::json::parse(text, JsonGuard(std::string(kSchema), kSchemaDepth, 1000));
+  } catch (const nlohmann::json::exception& error) {
+    fail("{}: not valid JSON: {}", kSchema, error.what());
+  }
+  const SchemaReader reader(parsed, "it");
+  check(reader.count("version") == kSchemaVersion, "{}: version {}, expected {}", kSchema, reader.count("version"),
+        kSchemaVersion);
+  DataSchema schema{.format = parse_data_format(reader.text("format")),
+                    .task = parse_task_kind(reader.text("task")),
+                    .classes = reader.texts("classes"),
+                    .input = reader.counts("input"),
+                    .outputs = reader.count("outputs"),
+                    .target_mean = reader.numbers("target_mean"),
+                    .target_stddev = reader.positives("target_stddev")};
+  check(schema.target_mean.size() == schema.target_stddev.size(), "{}: {} means and {} deviations of the target",
+        kSchema, schema.target_mean.size(), schema.target_stddev.size());
+  check(schema.outputs >= 1 && (schema.classes.empty() || schema.outputs == std::ssize(schema.classes)),
+        "{}: {} outputs, {} classes", kSchema, schema.outputs, schema.classes.size());
+  if (reader.has("table")) schema.table = table_from(reader.at("table"), schema);
+  if (reader.has("array")) schema.array = array_from(reader.at("array"), schema);
+  return schema;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,63 @@
+// What data looked like in training: all that is needed to make examples of new data in the same way. A run folder
+// keeps it beside the weights.
+//
+//   const DataSchema schema = DataSchema::from_json(text);
+//   const DataExamples examples = open_examples("new.csv", schema);
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lockstep/data/array_dataset.h"
+#include "lockstep/data/dataset.h"
+#include "lockstep/data/table_schema.h"
+
+namespace LOCKSTEP_API lockstep {
+
+enum class DataFormat : std::uint8_t { images, csv, npy, cifar, idx, safetensors, text };
+std::string_view name(DataFormat format);
+// Throws for another name.
+DataFormat parse_data_format(std::string_view name);
+
+struct DataSchema {
+  DataFormat format = DataFormat::csv;
+  TaskKind task = TaskKind::classification;
+  // By number. Empty for regression. Of a text: its characters.
+  std::vector<std::string> classes{};
+  // The shape of one example's input: [C, H, W], [features], or [context].
+  std::vector<std::int64_t> input{};
+  // The number of the model's outputs: classes, or numbers to predict.
+  std::int64_t outputs = 0;
+  // One of these for tables and arrays.
+  std::optional<TableSchema> table = {};
+  std::optional<ArraySchema> array = {};
+  // Regression: output k is in units of target_stddev[k] around target_mean[k].
+  std::vector<double> target_mean{}, target_stddev{};
+
+  // A JSON object, and back. Numbers and texts return exactly; bytes that are not UTF-8 do, too. Throws an Error that
+  // names what is wrong.
+  std::string json() const;
+  static DataSchema from_json(std::string_view text);
+
+  bool operator==(const DataSchema&) const = default;
+};
+
+struct DataExamples {
+  // {input}, or {input, label} if the data have labels.
+  std::shared_ptr<const Dataset> data;
+  bool labeled = false;
+  // Of each example: a row's number from 1, or a file's name.
+  std::vector<std::string> names;
+};
+
+// Examples of a path, to predict or to evaluate, encoded as `schema` says. A table may lack the target; an .npy file
+// has x alone; an .npz or safetensors file has x, or x_test, and maybe y, or y_test. A category that training data
+// lack, and a missing cell where training data miss none, follow `unseen`.
+DataExamples open_examples(const std::filesystem::path& path, const DataSchema& schema, Unseen unseen = Unseen::error);
+
+}  // namespace lockstep

@@ -1,0 +1,293 @@
+#include "lockstep/task/data_source.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "lockstep/autograd/functions.h"
+#include "lockstep/base/file.h"
+#include "lockstep/data/table_dataset.h"
+#include "lockstep/data/text.h"
+#include "lockstep/task/array_files.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kLargestTextFile = std::size_t{1} << 31;
+
+std::string plural(std::int64_t n, std::string_view what) { return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s"); }
+
+void check_parts(const SplitRows& rows, const std::string& where, double share) {
+  check(!rows.train.empty(), "{}: no example is left for training: val_split is {}", where, share);
+  check(share == 0 || !rows.validation.empty(),
+        "{}: {}, none of which val_split = {} takes for validation, expected more, or a larger share (or 0)", where,
+        plural(std::ssize(rows.train), "example"), share);
+}
+
+std::vector<std::int64_t> counts_of(const std::vector<std::int64_t>& labels, std::size_t classes) {
+  std::vector<std::int64_t> counts(classes, 0);
+  for (const std::int64_t label : labels) ++counts[static_cast<std::size_t>(label)];
+  return counts;
+}
+
+// "classification (…): setosa 50, versicolor 50, virginica 50", or "regression (…)".
+std::string task_text(const DataSource& data, const std::string& of, const std::string& reason) {
+  std::string text = fmt::format("{}{} ({})", name(data.schema.task), of, reason);
+  if (data.schema.task != TaskKind::classification) return text;
+  constexpr std::size_t kMostClasses = 10;
+  const auto& classes = data.schema.classes;
+  std::string empty;
+  for (std::size_t c = 0; c < classes.size(); ++c) {
+    const std::string quoted = quoted_cell(classes[c]);
+    const std::string shown = quoted.substr(1, quoted.size() - 2);
+    const std::int64_t validation = data.validation_counts.empty() ? 0 : data.validation_counts[c];
+    if (c < kMostClasses) text += fmt::format("{} {} {}", c == 0 ? ":" : ",", shown, data.train_counts[c] + validation);
+    if (data.train_counts[c] == 0) empty += (empty.empty() ? "" : ", ") + shown;
+  }
+  if (classes.size() > kMostClasses) text += fmt::format(", ... ({} classes)", classes.size());
+  if (!empty.empty()) text += "; without a training example: " + empty;
+  return text;
+}
+
+std::string parts_text(const DataSource& data) {
+  return fmt::format("{} to train, {} to validate", data.train->size(), data.validation ? data.validation->size() : 0);
+}
+
+// Leaves out rows whose target is missing.
+SplitRows with_target(const Table& table, SplitRows rows, const std::string& target, std::int64_t& skipped) {
+  const std::int64_t column = target.empty() ? table.columns() - 1 : table.column(target);
+  for (auto* const part : {&rows.train, &rows.validation}) {
+    skipped += static_cast<std::int64_t>(std::erase_if(
+        *part, [&](std::int64_t row) { return parse_cell(table.cell(row, column)).kind == CellKind::missing; }));
+  }
+  return rows;
+}
+
+DataSource open_table(const fs::path& path, const DataOptions& options) {
+  const Table table =
+      read_csv(path, {.delimiter = options.delimiter, .header = options.header, .skip_broken = options.skip_broken});
+  DataSource data{.skipped = table.skipped()};
+  SplitRows rows = split_rows(table, options.val_split);
+  if (options.skip_broken) rows = with_target(table, std::move(rows), options.target, data.skipped);
+  check_parts(rows, path.string(), options.val_split);
+  const TableSchema schema = make_table_schema(
+      table, rows,
+      {.target = options.target, .task = options.task, .ignore = options.ignore, .categories = options.categories});
+  const bool regression = schema.task == TaskKind::regression;
+  data.schema = {.format = DataFormat::csv,
+                 .task = schema.task,
+                 .classes = schema.classes,
+                 .input = {schema.features()},
+                 .outputs = regression ? 1 : std::ssize(schema.classes),
+                 .table = schema};
+  if (regression) {
+    data.schema.target_mean = {schema.target_mean};
+    data.schema.target_stddev = {schema.target_stddev};
+  }
+  const auto train = std::make_shared<TableDataset>(table, schema, rows.train);
+  data.train = train;
+  data.train_counts = counts_of(train->labels(), schema.classes.size());
+  std::int64_t unseen = 0;
+  if (!rows.validation.empty()) {
+    const auto validation = std::make_shared<TableDataset>(table, schema, rows.validation, Unseen::as_missing);
+    data.validation = validation;
+    data.validation_counts = counts_of(validation->labels(), schema.classes.size());
+    unseen = validation->unseen();
+  }
+  data.digest = data_digest(path, {path}, {.contents = true});
+  data.digest_covers_contents = true;
+  const std::string target = quoted_cell(schema.target);
+  const std::int64_t categories = std::ssize(schema.vocabularies());
+  const std::int64_t numbers = std::ssize(schema.columns) - categories;
+  data.description =
+      fmt::format("{}; {}; columns used: {}, {} {}; {}", table.describe(),
+                  task_text(data, fmt::format(" of column {}", target.substr(1, target.size() - 2)), schema.reason),
+                  plural(numbers, "number"), categories, categories == 1 ? "category" : "categories", parts_text(data));
+  if (!schema.left_out.empty()) data.description += "; left out: " + schema.left_out;
+  if (data.skipped > 0) data.description += fmt::format("; skipped: {}", plural(data.skipped, "broken row"));
+  if (unseen > 0) {
+    data.description +=
+        fmt::format("; {} to validate without a counterpart in training, taken as missing", plural(unseen, "cell"));
+  }
+  return data;
+}
+
+DataSource open_arrays(const fs::path& path, DataFormat format, const DataOptions& options) {
+  ArrayFiles files = find_arrays(path, format);
+  check(files.train && files.train->y, "{}: has x without y, expected labels to learn", path.string());
+  check(!files.test || files.test->y, "{}: has x_test without y_test, expected both", path.string());
+  const FileArray &x = files.train->x, &y = *files.train->y;
+  const SplitRows rows = split_rows(x, y, files.test ? 0 : options.val_split);
+  check_parts(rows, path.string(), files.test ? 0 : options.val_split);
+  const ArraySchema schema = make_array_schema(x, y, rows, {.task = options.task, .class_names = files.class_names});
+  const bool regression = schema.task == TaskKind::regression;
+  DataSource data{.schema = {.format = format,
+                             .task = schema.task,
+                             .classes = schema.classes,
+                             .input = schema.input,
+                             .outputs = regression ? std::ssize(schema.target_mean) : std::ssize(schema.classes),
+                             .array = schema,
+                             .target_mean = schema.target_mean,
+                             .target_stddev = schema.target_stddev}};
+  const auto train = std::make_shared<ArrayDataset>(x, y, schema, rows.train);
+  data.train = train;
+  data.train_counts = counts_of(train->labels(), schema.classes.size());
+  std::shared_ptr<ArrayDataset> validation;
+  if (files.test)
+    validation = std::make_shared<ArrayDataset>(files.test->x, files.test->y, schema);
+  else if (!rows.validation.empty())
+    validation = std::make_shared<ArrayDataset>(x, y, schema, rows.validation);
+  if (validation) data.validation_counts = counts_of(validation->labels(), schema.classes.size());
+  data.validation = validation;
+  data.digest_covers_contents = !files.sha256.empty() || options.hash_data;
+  data.digest = files.sha256.empty() ? data_digest(path, files.files, {.contents = options.hash_data}) : files.sha256;
+  const std::string scaled = schema.divisor != 1        ? ", divided by 255"
+                             : schema.mean.empty()      ? ""
+                             : schema.input.size() == 3 ? ", normalized by channel"
+                                                        : ", normalized by element";
+  data.description =
+      fmt::format("{}: {}, x {}, y {}, examples [{}]{}{}; {}; {}", path.string(), name(format), x.describe(),
+                  y.describe(), fmt::join(schema.input, ", "), schema.channels_last ? " (channels first)" : "", scaled,
+                  task_text(data, "", schema.reason), parts_text(data));
+  return data;
+}
+
+// As the tool splits a text: the last part is for validation.
+DataSource open_text(const fs::path& path, const DataOptions& options) {
+  check(!options.task || *options.task == TaskKind::language, "{}: a text, and the task {}, expected language",
+        path.string(), name(*options.task));
+  check(options.context >= 1, "text: a context of {} characters, expected at least 1", options.context);
+  const std::string text = read_file(path, kLargestTextFile);
+  const CharacterSet characters(text);
+  const std::size_t window = static_cast<std::size_t>(options.context) + 1;
+  const auto share = static_cast<std::size_t>(static_cast<double>(text.size()) * options.val_split);
+  const std::size_t last = options.val_split == 0 ? 0 : std::min(text.size(), std::max(share, window));
+  const std::string_view whole = text;
+  const std::string_view first = whole.substr(0, whole.size() - last);
+  check(first.size() >= window, "{}: {} characters, of which {} are for validation, are too few for a context of {}",
+        path.string(), text.size(), last, options.context);
+  DataSource data{.schema = {.format = DataFormat::text,
+                             .task = TaskKind::language,
+                             .input = {options.context},
+                             .outputs = characters.size()}};
+  for (std::int64_t c = 0; c < characters.size(); ++c) data.schema.classes.push_back(characters.decode({&c, 1}));
+  data.train = std::make_shared<TextDataset>(
+      characters.encode(first), TextOptions{.context = options.context, .random_starts = options.random_starts});
+  if (last > 0) {
+    data.validation = std::make_shared<TextDataset>(characters.encode(whole.substr(whole.size() - last)),
+                                                    TextOptions{.context = options.context});
+  }
+  data.digest = data_digest(path, {path}, {.contents = true});
+  data.digest_covers_contents = true;
+  data.description = fmt::format("{}: text of {} characters, {} different ones; windows of {}: {}", path.string(),
+                                 text.size(), characters.size(), options.context, parts_text(data));
+  return data;
+}
+
+}  // namespace
+
+DataSource open_data(const fs::path& path, const DataOptions& options) {
+  check(options.val_split >= 0 && options.val_split < 1, "{}: val_split is {}, expected at least 0 and below 1",
+        path.string(), options.val_split);
+  const DataFormat format = options.format.value_or(detect_format(path));
+  check(format == DataFormat::csv || (options.target.empty() && options.ignore.empty() && options.categories.empty() &&
+                                      !options.delimiter && !options.header),
+        "{}: {}, expected a table for target, ignore, categories, delimiter, and header", path.string(), name(format));
+  check(options.task != TaskKind::language || format == DataFormat::text,
+        "{}: {}, expected a text for the task language", path.string(), name(format));
+  switch (format) {
+    case DataFormat::csv: return open_table(path, options);
+    case DataFormat::text: return open_text(path, options);
+    case DataFormat::npy:
+    case DataFormat::cifar:
+    case DataFormat::idx:
+    case DataFormat::safetensors: return open_arrays(path, format, options);
+    case DataFormat::images: break;
+  }
+  fail("{}: a folder of pictures, which is not supported yet", path.string());
+}
+
+DataExamples open_examples(const fs::path& path, const DataSchema& schema, Unseen unseen) {
+  DataExamples examples;
+  const auto number_names = [&](std::int64_t count) {
+    for (std::int64_t i = 1; i <= count; ++i) examples.names.push_back(std::to_string(i));
+  };
+  if (schema.table) {
+    const Table table = read_csv(path, {.header = schema.table->has_header});
+    const auto data = std::make_shared<TableDataset>(table, *schema.table, unseen);
+    examples.labeled = TableEncoder(table, *schema.table).has_target();
+    examples.data = data;
+    number_names(data->size());
+    return examples;
+  }
+  if (schema.array) {
+    std::error_code error;
+    const bool by_path = schema.format != DataFormat::cifar && schema.format != DataFormat::idx;
+    const ArrayFiles files = find_arrays(path, by_path ? detect_format(path) : schema.format);
+    const ArrayPair& pair = files.test ? *files.test : *files.train;
+    examples.labeled = pair.y.has_value();
+    examples.data = std::make_shared<ArrayDataset>(pair.x, pair.y, *schema.array);
+    number_names(examples.data->size());
+    return examples;
+  }
+  check(schema.format == DataFormat::text, "{}: the model learned {}, which have no examples of this kind",
+        path.string(), name(schema.format));
+  const std::string text = read_file(path, kLargestTextFile);
+  std::string known;
+  for (const std::string& character : schema.classes) known += character;
+  examples.labeled = true;
+  examples.data =
+      std::make_shared<TextDataset>(CharacterSet(known).encode(text), TextOptions{.context = schema.input.at(0)});
+  number_names(examples.data->size());
+  return examples;
+}
+
+TableMlpOptions table_mlp_options(const DataSchema& schema) {
+  check(schema.input.size() == 1 && schema.format != DataFormat::text,
+        "table mlp: examples of {} axes, expected rows of a table or of an array", schema.input.size());
+  TableMlpOptions options{.numbers = schema.input[0], .classes = schema.outputs};
+  if (!schema.table) return options;
+  options.numbers = schema.table->number_features();
+  options.vocabularies = schema.table->vocabularies();
+  for (const TableColumn& column : schema.table->columns) {
+    if (column.kind == TableColumn::Kind::category) options.missing.push_back(column.missing);
+  }
+  return options;
+}
+
+std::function<Tensor(const Tensor&, const Tensor&)> task_loss(const DataSchema& schema, double label_smoothing) {
+  switch (schema.task) {
+    case TaskKind::classification: return nullptr;
+    case TaskKind::regression:
+      return [](const Tensor& outputs, const Tensor& labels) { return mse_loss(outputs, labels); };
+    case TaskKind::language: break;
+  }
+  return [label_smoothing](const Tensor& logits, const Tensor& labels) {
+    return cross_entropy(flatten(logits, 0, 1), flatten(labels, 0, 1), {.label_smoothing = label_smoothing});
+  };
+}
+
+std::vector<Metric> task_metrics(const DataSchema& schema) {
+  const metrics::ClassOptions axis{.dim = -1};
+  if (schema.task == TaskKind::classification) return {metrics::accuracy(axis)};
+  if (schema.task == TaskKind::language) return {metrics::accuracy(axis), metrics::perplexity(axis)};
+  // Errors of normalized numbers, times their standard deviation.
+  const auto in_units = [stddev = schema.target_stddev](const Tensor& outputs, const Tensor& targets) {
+    const Tensor error = outputs - targets;
+    return stddev.size() == 1 ? error * stddev[0] : error * tensor(stddev, {.device = outputs.device()});
+  };
+  return {
+      {.name = "mean_absolute_error",
+       .values = [in_units](const Tensor& outputs, const Tensor& targets) { return abs(in_units(outputs, targets)); },
+       .smaller_is_better = true},
+      {.name = "mean_squared_error",
+       .values = [in_units](const Tensor& outputs,
+                            const Tensor& targets) { return square(in_units(outputs, targets)); },
+       .smaller_is_better = true}};
+}
+
+}  // namespace lockstep

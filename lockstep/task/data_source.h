@@ -1,0 +1,85 @@
+// Data from a path: finds out what it is and makes training and validation examples of it.
+//
+//   DataSource data = open_data("iris.csv");
+//   fmt::print("{}\n", data.description);
+//   auto net = TableMlp(table_mlp_options(data.schema));
+//   Trainer trainer(net, adam, data.train, data.validation,
+//                   {.loss = task_loss(data.schema), .metrics = task_metrics(data.schema)});
+//
+// | path | is |
+// |---|---|
+// | a file named .csv, .tsv, .txt with columns | a table |
+// | .npz, .safetensors with x and y, or x_train, y_train, and maybe x_test, y_test | arrays |
+// | a folder with x.npy and y.npy, or x_train.npy and so on; x.npy itself | arrays |
+// | a folder with CIFAR's .bin files, with IDX files | pictures |
+// | a folder with a folder for each class | pictures |
+// | another text file | a text |
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lockstep/models/table_mlp.h"
+#include "lockstep/task/data_schema.h"
+#include "lockstep/train/metrics.h"
+
+namespace LOCKSTEP_API lockstep {
+
+struct DataOptions {
+  // Not set: found out.
+  std::optional<DataFormat> format = {};
+  // Tables: see TableSchemaOptions and CsvOptions.
+  std::string target{};
+  std::vector<std::string> ignore{}, categories{};
+  std::optional<char> delimiter = {};
+  std::optional<bool> header = {};
+  std::optional<TaskKind> task = {};
+  // The share of the examples that becomes validation data, where the data have no part for it. By a hash of each
+  // example: see in_validation(). Of a text, the last part.
+  double val_split = 0.1;
+  // The digest covers the contents of all files.
+  bool hash_data = false;
+  // Leave out and count broken rows and pictures instead of failing.
+  bool skip_broken = false;
+  // The characters of an example of a text, and whether training examples begin anywhere.
+  std::int64_t context = 128;
+  bool random_starts = true;
+};
+
+struct DataSource {
+  DataSchema schema;
+  std::shared_ptr<const Dataset> train, validation;
+  // By class; empty for regression and texts.
+  std::vector<std::int64_t> train_counts{}, validation_counts{};
+  // Identifies the data, for the recipe: SHA-256 of contents where digest_covers_contents, else of names and sizes.
+  std::string digest;
+  bool digest_covers_contents = false;
+  // Examples that `skip_broken` left out.
+  std::int64_t skipped = 0;
+  // One line: what it is, examples, classes with counts, sizes, columns.
+  std::string description;
+};
+
+// Throws an Error that names the path, what was found, and what was expected. The part for validation is named test,
+// val, or validation where the data have one; val_split makes it otherwise.
+DataSource open_data(const std::filesystem::path& path, const DataOptions& options = {});
+// What the path is. Throws if it is nothing known, and lists what is.
+DataFormat detect_format(const std::filesystem::path& path);
+
+// The model's options for a table, or for rows of one axis.
+TableMlpOptions table_mlp_options(const DataSchema& schema);
+// For TrainerOptions::loss: mean squared error for regression; empty for classes, where the default is right. For
+// texts, cross entropy of each character.
+std::function<Tensor(const Tensor& outputs, const Tensor& labels)> task_loss(const DataSchema& schema,
+                                                                             double label_smoothing = 0);
+// Accuracy for classes, and accuracy and perplexity for texts. For regression, in the units of the data:
+// "mean_absolute_error" and "mean_squared_error".
+std::vector<Metric> task_metrics(const DataSchema& schema);
+
+}  // namespace lockstep

@@ -1,0 +1,173 @@
+#include "lockstep/train/tensorboard.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <limits>
+#include <protozero/pbf_writer.hpp>
+#include <string>
+#include <vector>
+
+#include "lockstep/base/error.h"
+#include "lockstep/train/event_file.h"
+
+namespace lockstep {
+namespace {
+
+using protozero::pbf_writer;
+
+// The fields of TensorFlow's messages event.proto, summary.proto, and tensor.proto.
+namespace event_field {
+constexpr protozero::pbf_tag_type kWallTime = 1, kStep = 2, kFileVersion = 3, kSummary = 5, kSessionLog = 7;
+}
+namespace summary_field {
+constexpr protozero::pbf_tag_type kValue = 1;  // of Summary; the others are of Summary.Value
+constexpr protozero::pbf_tag_type kTag = 1, kSimpleValue = 2, kHistogram = 5, kTensor = 8, kMetadata = 9;
+}  // namespace summary_field
+namespace histogram_field {
+constexpr protozero::pbf_tag_type kMin = 1, kMax = 2, kCount = 3, kSum = 4, kSumOfSquares = 5, kLimits = 6,
+                                  kBuckets = 7;
+}
+constexpr int kStringType = 7;    // DT_STRING
+constexpr int kSessionStart = 1;  // SessionLog.START
+
+// TensorFlow's: 0, and ±1e-12 times powers of 1.1, up to 1e20.
+const std::vector<double>& bucket_limits() {
+  static const std::vector<double> limits = [] {
+    std::vector<double> positive;
+    for (double limit = 1e-12; limit < 1e20; limit *= 1.1) positive.push_back(limit);
+    std::vector<double> all{-std::numeric_limits<double>::max()};
+    for (auto limit = positive.rbegin(); limit != positive.rend(); ++limit) all.push_back(-*limit);
+    all.push_back(0);
+    all.insert(all.end(), positive.begin(), positive.end());
+    all.push_back(std::numeric_limits<double>::max());
+    return all;
+  }();
+  return limits;
+}
+
+double now() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
+
+std::filesystem::path new_file_in(const std::filesystem::path& folder, double time) {
+  std::error_code failed;
+  std::filesystem::create_directories(folder, failed);
+  check(!failed, "cannot create the folder {}: {}", folder.string(), failed.message());
+  std::array<char, 256> host{};
+  if (::gethostname(host.data(), host.size() - 1) != 0 || host[0] == '\0') host = {'h', 'o', 's', 't'};
+  static std::atomic<int> files{0};  // of this process
+  return folder / fmt::format("events.out.tfevents.{:010}.{}.{}.{}", static_cast<std::int64_t>(time), host.data(),
+                              ::getpid(), files.fetch_add(1));
+}
+
+}  // namespace
+
+struct TensorBoardWriter::Impl {
+  Impl(const std::filesystem::path& folder, TensorBoardOptions o)
+      : options(o), file(new_file_in(folder, o.wall_time > 0 ? o.wall_time : now())) {
+    write([](pbf_writer& e) { e.add_string(event_field::kFileVersion, "brain.Event:2"); });
+    if (!options.purge_step) return;
+    write([&](pbf_writer& e) {
+      e.add_int64(event_field::kStep, *options.purge_step);
+      pbf_writer session(e, event_field::kSessionLog);
+      session.add_enum(1, kSessionStart);
+    });
+  }
+
+  // fill(event) adds everything but the time.
+  template <typename F>
+  void write(const F& fill) {
+    std::string record;
+    pbf_writer message(record);
+    message.add_double(event_field::kWallTime, options.wall_time > 0 ? options.wall_time : now());
+    fill(message);
+    file.write(record);
+  }
+
+  // fill(value) adds everything but the tag.
+  template <typename F>
+  void write_value(std::string_view tag, std::int64_t step, const F& fill) {
+    check(!tag.empty(), "tensorboard: an empty tag, expected a name such as train/loss");
+    check(step >= 0, "tensorboard: {}: step {}, expected 0 or more", tag, step);
+    write([&](pbf_writer& e) {
+      e.add_int64(event_field::kStep, step);
+      pbf_writer values(e, event_field::kSummary);
+      pbf_writer value(values, summary_field::kValue);
+      value.add_string(summary_field::kTag, tag.data(), tag.size());
+      fill(value);
+    });
+  }
+
+  const TensorBoardOptions options;
+  EventFile file;
+};
+
+TensorBoardWriter::TensorBoardWriter(const std::filesystem::path& folder, TensorBoardOptions options)
+    : impl_(std::make_unique<Impl>(folder, options)) {}
+TensorBoardWriter::~TensorBoardWriter() = default;
+TensorBoardWriter::TensorBoardWriter(TensorBoardWriter&&) noexcept = default;
+TensorBoardWriter& TensorBoardWriter::operator=(TensorBoardWriter&&) noexcept = default;
+
+const std::filesystem::path& TensorBoardWriter::path() const { return impl_->file.path(); }
+
+void TensorBoardWriter::add_scalar(std::string_view tag, double value, std::int64_t step) {
+  impl_->write_value(tag, step,
+                     [&](pbf_writer& v) { v.add_float(summary_field::kSimpleValue, static_cast<float>(value)); });
+}
+
+void TensorBoardWriter::add_histogram(std::string_view tag, const Tensor& values, std::int64_t step) {
+  check(values.defined() && values.numel() > 0, "tensorboard: {}: no values for a histogram", tag);
+  const std::vector<double> all = values.to_host().to(DType::f64).to_vector<double>();
+  const std::vector<double>& limits = bucket_limits();
+  std::vector<double> counts(limits.size());
+  double sum = 0, sum_of_squares = 0;
+  for (const double x : all) {
+    check(std::isfinite(x), "tensorboard: {}: a value is {}, expected finite values", tag, x);
+    // Bucket i has the values from limit i-1 on, and below limit i.
+    const auto bucket = static_cast<std::size_t>(std::ranges::upper_bound(limits, x) - limits.begin());
+    ++counts[std::min(bucket, counts.size() - 1)];
+    sum += x;
+    sum_of_squares += x * x;
+  }
+  // Empty buckets at both ends say nothing.
+  auto first = static_cast<std::size_t>(std::ranges::find_if(counts, [](double n) { return n > 0; }) - counts.begin());
+  std::size_t last = counts.size();
+  while (counts[last - 1] == 0) --last;
+  first -= first > 0 ? 1 : 0;  // gives the first bucket its lower limit
+  const auto [least, most] = std::ranges::minmax(all);
+  impl_->write_value(tag, step, [&](pbf_writer& v) {
+    pbf_writer h(v, summary_field::kHistogram);
+    h.add_double(histogram_field::kMin, least);
+    h.add_double(histogram_field::kMax, most);
+    h.add_double(histogram_field::kCount, static_cast<double>(all.size()));
+    h.add_double(histogram_field::kSum, sum);
+    h.add_double(histogram_field::kSumOfSquares, sum_of_squares);
+    h.add_packed_double(histogram_field::kLimits, limits.begin() + static_cast<std::ptrdiff_t>(first),
+                        limits.begin() + static_cast<std::ptrdiff_t>(last));
+    h.add_packed_double(histogram_field::kBuckets, counts.begin() + static_cast<std::ptrdiff_t>(first),
+                        counts.begin() + static_cast<std::ptrdiff_t>(last));
+  });
+}
+
+void TensorBoardWriter::add_text(std::string_view tag, std::string_view text, std::int64_t step) {
+  impl_->write_value(tag, step, [&](pbf_writer& v) {
+    {
+      pbf_writer metadata(v, summary_field::kMetadata);
+      pbf_writer plugin(metadata, 1);
+      plugin.add_string(1, "text");
+    }
+    pbf_writer tensor(v, summary_field::kTensor);
+    tensor.add_enum(1, kStringType);
+    {
+      pbf_writer shape(tensor, 2);
+      pbf_writer dim(shape, 2);
+      dim.add_int64(1, 1);
+    }
+    tensor.add_bytes(8, text.data(), text.size());
+  });
+}
+
+}  // namespace lockstep

@@ -1,0 +1,54 @@
+// Writes curves, histograms, and texts for TensorBoard: PyTorch's SummaryWriter.
+//
+//   TensorBoardWriter board("runs/7");
+//   board.add_scalar("train/loss", loss.item<float>(), step);
+//   board.add_histogram("0.weight", net["0.weight"], step);
+//   board.add_text("recipe", recipe.str());
+//
+// tensorboard --logdir runs shows all folders below runs. Trainer writes one by itself: TrainerOptions::tensorboard.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "lockstep/autograd/tensor.h"
+
+namespace LOCKSTEP_API lockstep {
+
+struct TensorBoardOptions {
+  // A run that resumes: TensorBoard drops what earlier files of the folder have from this step on.
+  std::optional<std::int64_t> purge_step = {};
+  // Of all events, in seconds since 1970; 0: the time of each event. Equal runs then have equal bytes.
+  double wall_time = 0;
+};
+
+// One file in the folder, events.out.tfevents.TIME.HOST.PROCESS.NUMBER. Each event is in the file when its call
+// returns. Call it from one thread at a time. Errors name the file and the system's reason.
+class TensorBoardWriter {
+ public:
+  // Makes the folder if it does not exist.
+  explicit TensorBoardWriter(const std::filesystem::path& folder, TensorBoardOptions options = {});
+  ~TensorBoardWriter();
+  TensorBoardWriter(TensorBoardWriter&&) noexcept;
+  TensorBoardWriter& operator=(TensorBoardWriter&&) noexcept;
+
+  // NaN and infinities are shown as such.
+  void add_scalar(std::string_view tag, double value, std::int64_t step);
+  // Of all elements, by TensorFlow's buckets, whose limits grow by a tenth. Waits for the values. Throws for values
+  // that are not finite, which no bucket holds, and for a tensor without elements.
+  void add_histogram(std::string_view tag, const Tensor& values, std::int64_t step);
+  // Markdown.
+  void add_text(std::string_view tag, std::string_view text, std::int64_t step = 0);
+
+  const std::filesystem::path& path() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace lockstep
