@@ -65,6 +65,7 @@
 #include "lockstep/nn/embedding.h"
 #include "lockstep/nn/flatten.h"
 #include "lockstep/nn/identity.h"
+#include "lockstep/nn/init.h"
 #include "lockstep/nn/initializers.h"
 #include "lockstep/nn/linear.h"
 #include "lockstep/nn/module.h"

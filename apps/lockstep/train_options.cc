@@ -9,6 +9,8 @@
 #include "learning_task.h"
 #include "lockstep/base/environment.h"
 #include "lockstep/nn/batch_norm.h"
+#include "lockstep/optim/adadelta.h"
+#include "lockstep/optim/adagrad.h"
 #include "lockstep/optim/adam.h"
 #include "lockstep/optim/rmsprop.h"
 #include "lockstep/optim/sgd.h"
@@ -37,6 +39,16 @@ constexpr OptimizerRow kOptimizers[] = {
     {"adamw", false,
      [](const ParameterGroups& parameters, const TrainOptions& o) -> std::unique_ptr<Optimizer> {
        return std::make_unique<AdamW>(parameters, AdamOptions{.lr = o.lr, .weight_decay = o.weight_decay});
+     }},
+    {"adagrad", false,
+     [](const ParameterGroups& parameters, const TrainOptions& o) -> std::unique_ptr<Optimizer> {
+       return std::make_unique<Adagrad>(parameters,
+                                        AdagradOptions{.lr = o.lr, .weight_decay = o.weight_decay});
+     }},
+    {"adadelta", false,
+     [](const ParameterGroups& parameters, const TrainOptions& o) -> std::unique_ptr<Optimizer> {
+       return std::make_unique<Adadelta>(parameters,
+                                         AdadeltaOptions{.lr = o.lr, .weight_decay = o.weight_decay});
      }},
     {"rmsprop", true, [](const ParameterGroups& parameters, const TrainOptions& o) -> std::unique_ptr<Optimizer> {
        const RMSpropOptions options{.lr = o.lr, .weight_decay = o.weight_decay, .momentum = o.momentum};

@@ -1,13 +1,17 @@
 #include "lockstep/autograd/creation.h"
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
+#include <numeric>
 
+#include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/placement.h"
 #include "lockstep/ops/copy.h"
 #include "lockstep/ops/elementwise.h"
 #include "lockstep/ops/launch.h"
 #include "lockstep/ops/random.h"
+#include "lockstep/tensor/storage.h"
 
 namespace lockstep {
 namespace {
@@ -84,21 +88,22 @@ void check_floating(std::string_view name, DType dtype) {
   check(is_floating(dtype), "{}: {} elements, expected a floating type", name, lockstep::name(dtype));
 }
 
+RandomKey chosen_key(std::string_view name, const RandomOptions& options) {
+  check(!options.seed || !options.key, "{}: a seed and a key are given, expected at most one of them", name);
+  if (options.seed) return random_key(*options.seed, {hash_name(name)});
+  // Not the key itself: other functions may draw by it.
+  if (options.key) return random_key(options.key->seed, {options.key->stream, hash_name(name)});
+  return ops::next_key(options.device, name);
+}
+
 Tensor random(std::string_view name, const Shape& shape, const RandomOptions& options, Draw draw) {
   check_shape(name, shape);
-  check_floating(name, options.dtype);
-  check(!options.seed || !options.key, "{}: a seed and a key are given, expected at most one of them", name);
-  RandomKey key;
-  if (options.seed) {
-    key = random_key(*options.seed, {hash_name(name)});
-  } else {
-    // Not the key itself: other functions may draw by it.
-    key = options.key ? random_key(options.key->seed, {options.key->stream, hash_name(name)})
-                      : ops::next_key(options.device, name);
-  }
+  const DType dtype = options.dtype.value_or(DType::f32);
+  check_floating(name, dtype);
+  const RandomKey key = chosen_key(name, options);
   // The host makes them for devices of all kinds: the same bits.
   const Device maker = options.device.is_host() ? kHost : state_of(options.device, name).host_visible_device();
-  const Array made = ops::empty(shape, options.dtype, maker);
+  const Array made = ops::empty(shape, dtype, maker);
   draw(made, key);
   return ops::to_device(made, options.device, {.non_blocking = true});
 }
@@ -120,6 +125,49 @@ Tensor random_like(std::string_view name, const Shape& shape, const Like& like, 
     }
     draw(y, *once);
   });
+}
+
+// A tensor like x, all of whose elements are random.
+Tensor random_as(std::string_view name, const Tensor& x, std::optional<DType> dtype, Draw draw) {
+  check(x.defined(), "{}: undefined tensor", name);
+  const Like as = like(x.detach(), dtype);
+  if (x->kind != Kind::cut) return random_like(name, x.shape(), as, draw);
+  check_floating(name, as.dtype());
+  std::vector<Array> parts;
+  for (std::size_t s = 0; s < x->parts.size(); ++s) {
+    const ops::ShardScope scope(x->at->slots()[s].shard);
+    parts.push_back(ops::empty(x->parts[s].shape(), as.dtype(), x->parts[s].device()));
+    if (parts.back().numel() > 0) draw(parts.back(), ops::next_key(parts.back().device(), name));
+  }
+  return cut_tensor(x->at, x->cut, std::move(parts));
+}
+
+// Whole numbers that the host draws.
+Tensor whole_numbers(std::string_view name, const std::vector<std::int64_t>& numbers, const Shape& shape,
+                     const RandomOptions& options) {
+  const DType dtype = options.dtype.value_or(DType::i64);
+  if (dtype != DType::i64) {
+    for (const std::int64_t number : numbers) ops::check_holds(name, dtype, static_cast<double>(number));
+  }
+  return Tensor::from(numbers, shape, {.dtype = dtype, .device = options.device});
+}
+
+void check_weights(const Tensor& weights, std::int64_t num_samples, bool replacement) {
+  const std::int64_t classes = weights.size(-1);
+  for (const Tensor& part : weights->kind == Kind::cut ? weights.shards() : std::vector{weights.detach()}) {
+    const std::vector<double> all = part.to(DType::f64).to_vector<double>();
+    std::int64_t positive = 0;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      check(std::isfinite(all[i]) && all[i] >= 0, "multinomial: a weight is {}, expected finite ones of at least 0",
+            all[i]);
+      if (all[i] > 0) ++positive;
+      if ((static_cast<std::int64_t>(i) + 1) % classes != 0) continue;
+      check(positive >= (replacement ? 1 : num_samples),
+            "multinomial: {} classes of a row have a weight above 0, expected {}", positive,
+            replacement ? "one" : "as many as samples without replacement, " + std::to_string(num_samples));
+      positive = 0;
+    }
+  }
 }
 
 }  // namespace
@@ -148,6 +196,26 @@ Tensor tensor(const TensorValues& values, const TensorOptions& options) {
   return Tensor::from(values.whole_, values.shape_, chosen);
 }
 
+Tensor from_blob_of(const void* data, const Shape& shape, DType dtype, bool writable,
+                    std::function<void(const void*)> release) {
+  check_shape("from_blob", shape);
+  // Nobody writes through a read-only storage.
+  View view{const_cast<void*>(data), dtype, Layout::plain, shape};
+  check(data != nullptr || view.bytes() == 0, "from_blob: no address, expected {} bytes for {}", view.bytes(), shape);
+  check(reinterpret_cast<std::uintptr_t>(data) % item_size(dtype) == 0,
+        "from_blob: address {} is not a multiple of the size of {}", data, name(dtype));
+  std::shared_ptr<Storage> storage(new Storage(), [data, release = std::move(release)](Storage* s) {
+    delete s;
+    if (release) release(data);
+  });
+  storage->data = view.data;
+  storage->bytes = view.bytes();
+  if (!writable) {
+    storage->read_only = "from_blob: the memory is const, expected memory that may be written, or a copy of it";
+  }
+  return Array(std::move(storage), view);
+}
+
 Tensor full(const Shape& shape, double value, const TensorOptions& options) {
   return filled("full", shape, value, options);
 }
@@ -161,6 +229,68 @@ Tensor rand(const Shape& shape, const RandomOptions& options) { return random("r
 Tensor randn(const Shape& shape, const RandomOptions& options) { return random("randn", shape, options, draw_normal); }
 Tensor rand(const Shape& shape, const Like& like) { return random_like("rand", shape, like, draw_uniform); }
 Tensor randn(const Shape& shape, const Like& like) { return random_like("randn", shape, like, draw_normal); }
+
+Tensor rand_like(const Tensor& x, std::optional<DType> dtype) { return random_as("rand_like", x, dtype, draw_uniform); }
+Tensor randn_like(const Tensor& x, std::optional<DType> dtype) {
+  return random_as("randn_like", x, dtype, draw_normal);
+}
+
+Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, const RandomOptions& options) {
+  check_shape("randint", shape);
+  check(low < high, "randint: from {} to {}, expected a larger end", low, high);
+  const std::uint64_t bound = static_cast<std::uint64_t>(high) - static_cast<std::uint64_t>(low);
+  const RandomKey key = chosen_key("randint", options);
+  std::vector<std::int64_t> numbers(static_cast<std::size_t>(shape.numel()));
+  for (std::size_t i = 0; i < numbers.size(); ++i)
+    numbers[i] = static_cast<std::int64_t>(static_cast<std::uint64_t>(low) + random_below(key, i, bound));
+  return whole_numbers("randint", numbers, shape, options);
+}
+Tensor randint(std::int64_t high, const Shape& shape, const RandomOptions& options) {
+  return randint(0, high, shape, options);
+}
+
+Tensor randperm(std::int64_t n, const RandomOptions& options) {
+  check(n >= 0, "randperm: {} numbers, expected at least 0", n);
+  const RandomKey key = chosen_key("randperm", options);
+  std::vector<std::int64_t> numbers(static_cast<std::size_t>(n));
+  std::iota(numbers.begin(), numbers.end(), 0);
+  for (std::uint64_t i = numbers.size(); i > 1; --i) std::swap(numbers[i - 1], numbers[random_below(key, i, i)]);
+  return whole_numbers("randperm", numbers, {n}, options);
+}
+
+Tensor bernoulli(const Tensor& x) {
+  check(x.defined(), "bernoulli: undefined tensor");
+  check_floating("bernoulli", x.dtype());
+  const DType dtype = x.dtype() == DType::f64 ? DType::f64 : DType::f32;
+  const Tensor p = x.detach().to(dtype);
+  const Tensor drawn = lt(random_as("bernoulli", p, dtype, draw_uniform), p);
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  return where(logical_and(ge(p, 0), le(p, 1)), drawn.to(x.dtype()), nan);
+}
+
+// The class with the largest quotient of its weight and an exponential random number is a draw by the weights; the next
+// ones in order are the draws without replacement that follow.
+Tensor multinomial(const Tensor& weights, std::int64_t num_samples, bool replacement) {
+  check(weights.defined(), "multinomial: undefined tensor");
+  check(weights.dim() == 1 || weights.dim() == 2, "multinomial: the weights are {}, expected [C] or [N, C]", weights);
+  check_floating("multinomial", weights.dtype());
+  check(num_samples >= 1, "multinomial: {} samples, expected at least 1", num_samples);
+  check(weights->kind != Kind::cut || weights->cut.axis == 0,
+        "multinomial: the samples of {} are on axis {}, expected axis 0: gather() puts them together", weights,
+        weights->cut.axis);
+  check_weights(weights, num_samples, replacement);
+  Tensor p = weights.detach().to(DType::f64);
+  if (replacement) {
+    const Shape& shape = p.shape();
+    p = expand(unsqueeze(p, -2),
+               shape.dim() == 1 ? Shape{num_samples, shape[0]} : Shape{shape[0], num_samples, shape[1]});
+  }
+  // Not 0, so that a class without a weight has the quotient 0. The weights of a row may be denormal numbers.
+  const Tensor e = clamp(negate(log1p(negate(random_as("multinomial", p, DType::f64, draw_uniform)))), 0x1p-25);
+  const Tensor quotients = where(gt(p, 0), log(p) - log(e), -std::numeric_limits<double>::infinity());
+  if (replacement) return argmax(quotients, -1);
+  return topk(quotients, num_samples, -1).indices;
+}
 
 Tensor eye(std::int64_t n, const TensorOptions& options) { return eye(n, n, options); }
 

@@ -8,10 +8,12 @@
 
 #include <concepts>
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <limits>
 #include <optional>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "lockstep/autograd/tensor.h"
@@ -20,7 +22,8 @@
 namespace LOCKSTEP_API lockstep {
 
 struct RandomOptions {
-  DType dtype = DType::f32;
+  // Default: i64 for randint() and randperm(), otherwise f32.
+  std::optional<DType> dtype = {};
   Device device = kHost;
   // Equal seeds give equal numbers, on every device and in every call, and so do equal keys. With neither, each call
   // draws anew, by the key (seed, step, shard, number of earlier draws) of the device's Runtime or, for host memory, of
@@ -93,6 +96,26 @@ Tensor tensor(const std::vector<T>& values, TensorOptions options = {}) {
   }
 }
 
+// PyTorch's from_blob: a tensor in host memory whose elements are the caller's, in plain order, without a copy. T gives
+// the type; `const T` makes a tensor that must not be written.
+//
+//   Tensor frame = from_blob(pixels, {1, 3, 480, 640}, [buffer](const void*) {});   // owns the buffer
+//
+// The memory must stay until no handle to the tensor is left, nor to a view of it, and no task uses it. `release` is
+// called with the address at that moment, in any thread, and must not throw; keep the memory's owner in it. Without
+// `release`, the caller knows the moment: tasks that read the memory have ended once their results can be read. The
+// caller may change the elements while no task uses them, but not between a forward and its backward pass, which cannot
+// see the change. On a CPU device, operations read the memory where it is, so that a request is not copied; to() copies
+// it. Throws for an address that is not aligned to T, and for none unless the shape has no elements.
+Tensor from_blob_of(const void* data, const Shape& shape, DType dtype, bool writable,
+                    std::function<void(const void*)> release);
+template <typename T>
+Tensor from_blob(T* data, const Shape& shape, std::function<void(const void*)> release = {}) {
+  using Element = std::remove_const_t<T>;
+  static_assert(sizeof(DTypeOf<Element>::value) > 0);
+  return from_blob_of(data, shape, dtype_of<Element>, !std::is_const_v<T>, std::move(release));
+}
+
 Tensor full(const Shape& shape, double value, const TensorOptions& options = {});
 Tensor full(const Shape& shape, double value, const Like& like);
 Tensor zeros(const Shape& shape, const TensorOptions& options = {});
@@ -108,6 +131,23 @@ Tensor randn(const Shape& shape, const RandomOptions& options = {});
 // draws anew.
 Tensor rand(const Shape& shape, const Like& like);
 Tensor randn(const Shape& shape, const Like& like);
+// The same with x's shape, placement, and type, or another one.
+Tensor rand_like(const Tensor& x, std::optional<DType> dtype = {});
+Tensor randn_like(const Tensor& x, std::optional<DType> dtype = {});
+// Whole numbers from low to high - 1, all with equal probability, in i64 or another type.
+Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, const RandomOptions& options = {});
+Tensor randint(std::int64_t high, const Shape& shape, const RandomOptions& options = {});
+// The numbers from 0 to n - 1 in random order: [n], in i64 or another type.
+Tensor randperm(std::int64_t n, const RandomOptions& options = {});
+// 1 with the probability that x says, otherwise 0, in x's shape, placement, and floating type; NaN where x is not in
+// [0, 1]. Draws as rand_like() does, in steps of 2^-24.
+Tensor bernoulli(const Tensor& x);
+// num_samples class numbers, i64 [num_samples] for weights [C], or [N, num_samples] for [N, C]. Weights need no sum of
+// 1. Without replacement, a row gives each class once at most. Draws as rand_like() does. Waits for the weights: throws
+// if one is negative or not finite, or if a row has no class left to draw.
+//
+//   Tensor next = multinomial(softmax(logits / 0.8), 1);
+Tensor multinomial(const Tensor& weights, std::int64_t num_samples, bool replacement = false);
 
 // Ones on the diagonal: [n, n] or [n, m].
 Tensor eye(std::int64_t n, const TensorOptions& options = {});

@@ -46,17 +46,21 @@ struct Groups {
   std::vector<std::int64_t> first, inverse, counts;
 };
 
+// Of `count` rows of equal length.
 template <typename T>
-Groups groups_of(const std::vector<T>& x) {
-  std::vector<std::int64_t> order(x.size());
+Groups groups_of(const std::vector<T>& x, std::int64_t count) {
+  const std::int64_t length = count == 0 ? 0 : std::ssize(x) / count;
+  std::vector<std::int64_t> order(static_cast<std::size_t>(count));
   std::iota(order.begin(), order.end(), 0);
-  const auto at = [&](std::int64_t i) { return x[static_cast<std::size_t>(i)]; };
-  std::ranges::stable_sort(
-      order, [&](std::int64_t i, std::int64_t j) { return at(i) < at(j) || (at(i) == at(i) && at(j) != at(j)); });
-  Groups groups{{}, std::vector<std::int64_t>(x.size()), {}};
+  const auto at = [&](std::int64_t i) { return x.begin() + i * length; };
+  const auto less = [](T a, T b) { return a < b || (a == a && b != b); };
+  std::ranges::stable_sort(order, [&](std::int64_t i, std::int64_t j) {
+    return std::lexicographical_compare(at(i), at(i) + length, at(j), at(j) + length, less);
+  });
+  Groups groups{{}, std::vector<std::int64_t>(order.size()), {}};
   for (std::size_t k = 0; k < order.size(); ++k) {
     const std::int64_t i = order[k];
-    if (k == 0 || at(i) != at(order[k - 1])) {
+    if (k == 0 || !std::equal(at(i), at(i) + length, at(order[k - 1]))) {
       groups.first.push_back(i);
       groups.counts.push_back(0);
     }
@@ -64,6 +68,12 @@ Groups groups_of(const std::vector<T>& x) {
     groups.inverse[static_cast<std::size_t>(i)] = std::ssize(groups.counts) - 1;
   }
   return groups;
+}
+
+Groups groups_of(const Tensor& x, std::int64_t count) {
+  return is_floating(x.dtype())    ? groups_of(elements_of<double>(cast(x, DType::f64)), count)
+         : x.dtype() == DType::i64 ? groups_of(elements_of<std::int64_t>(x), count)
+                                   : groups_of(elements_of<std::uint8_t>(x), count);
 }
 
 }  // namespace
@@ -96,11 +106,19 @@ Tensor nonzero(const Tensor& x) {
 UniqueResult unique(const Tensor& x) {
   check_readable("unique", x);
   const Tensor plain = x.detach();
-  const Groups groups = is_floating(x.dtype())    ? groups_of(elements_of<double>(cast(plain, DType::f64)))
-                        : x.dtype() == DType::i64 ? groups_of(elements_of<std::int64_t>(plain))
-                                                  : groups_of(elements_of<std::uint8_t>(plain));
+  const Groups groups = groups_of(plain, x.numel());
   const Shape size{std::ssize(groups.first)};
   return {index_select(flatten(plain), 0, placed_as(x, groups.first, size)), placed_as(x, groups.inverse, x.shape()),
+          placed_as(x, groups.counts, size)};
+}
+
+UniqueResult unique(const Tensor& x, int dim) {
+  check_readable("unique", x);
+  const int axis = ops::resolve_axis("unique", x.shape(), dim);
+  const Tensor plain = x.detach();
+  const Groups groups = groups_of(movedim(plain, axis, 0), x.size(axis));
+  const Shape size{std::ssize(groups.first)};
+  return {index_select(plain, axis, placed_as(x, groups.first, size)), placed_as(x, groups.inverse, {x.size(axis)}),
           placed_as(x, groups.counts, size)};
 }
 

@@ -258,6 +258,22 @@ Tensor div(const Tensor& a, double b, const DivOptions& options) {
 Tensor remainder(const Tensor& a, const Tensor& b) { return binary(BinaryOp::remainder, a, b); }
 Tensor remainder(const Tensor& a, double b) { return remainder(a, right_operand("remainder", a, b)); }
 
+Tensor add(const Tensor& a, const Tensor& b, double alpha) { return alpha == 1 ? a + b : a + b * alpha; }
+Tensor add(const Tensor& a, double b, double alpha) { return a + alpha * b; }
+Tensor sub(const Tensor& a, const Tensor& b, double alpha) { return alpha == 1 ? a - b : a - b * alpha; }
+Tensor sub(const Tensor& a, double b, double alpha) { return a - alpha * b; }
+Tensor mul(const Tensor& a, const Tensor& b) { return a * b; }
+Tensor mul(const Tensor& a, double b) { return a * b; }
+
+Tensor clone(const Tensor& x) {
+  check(x.defined(), "clone: undefined tensor");
+  return lift("clone", place_as("clone", x), {x}, [](const Arrays& in) -> Lifted {
+    const Array y = ops::empty_like(in[0]);
+    ops::copy_(in[0], y, {.non_blocking = true});
+    return {y, [](const PartPass&, const Array& dy) -> Arrays { return {dy}; }};
+  });
+}
+
 Tensor full_like(const Tensor& x, double value) {
   check(x.defined(), "full_like: undefined tensor");
   ops::check_holds("full_like", x.dtype(), value);

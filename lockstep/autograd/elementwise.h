@@ -66,6 +66,13 @@ Tensor operator-(double a, const Tensor& b);
 Tensor operator*(double a, const Tensor& b);
 Tensor operator/(double a, const Tensor& b);
 Tensor operator-(const Tensor& a);
+// a + alpha b, a - alpha b, and a b, as PyTorch's functions and methods of these names.
+Tensor add(const Tensor& a, const Tensor& b, double alpha = 1);
+Tensor add(const Tensor& a, double b, double alpha = 1);
+Tensor sub(const Tensor& a, const Tensor& b, double alpha = 1);
+Tensor sub(const Tensor& a, double b, double alpha = 1);
+Tensor mul(const Tensor& a, const Tensor& b);
+Tensor mul(const Tensor& a, double b);
 // The quotient, or the whole number next to it, as PyTorch's None, "trunc", and "floor": `x // y` is
 // div(x, y, {.rounding_mode = Rounding::floor}). i64 needs one of the last two; dividing it by 0 fails the task. The
 // gradient of a whole quotient is 0.
@@ -95,6 +102,8 @@ template <typename T>
 Tensor& operator/=(Tensor& a, const T& b) {
   return a = a / b;
 }
+// The same elements in memory of their own. Differentiable.
+Tensor clone(const Tensor& x);
 // Return tensors with x's shape, type, and placement, without a history.
 Tensor full_like(const Tensor& x, double value);
 inline Tensor zeros_like(const Tensor& x) { return full_like(x, 0); }

@@ -1,6 +1,10 @@
 // Operations that select by an i64 index tensor.
 #include "lockstep/autograd/index.h"
 
+#include <cmath>
+#include <functional>
+#include <limits>
+
 #include "lockstep/autograd/axes.h"
 #include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/lift.h"
@@ -150,9 +154,30 @@ Array overwritten(const Array& all, const Array& part) {
 
 }  // namespace
 
+namespace {
+
+// add(part of src) adds whole numbers in f64. Their upper and lower 32 bits alone, so that all sums are exact.
+Tensor add_whole(std::string_view name, const Tensor& x, const Tensor& src, int axis,
+                 const std::function<Tensor(const Tensor& zeros, const Tensor& part)>& add) {
+  check(src.size(axis) <= 1 << 21, "{}: {} whole numbers along axis {}, expected at most 2^21", name, src.size(axis),
+        axis);
+  const Tensor zeros = cast(full_like(x, 0), DType::f64);
+  const auto sum = [&](const Tensor& part) { return cast(add(zeros, cast(part, DType::f64)), DType::i64); };
+  return x + sum(div(src, 0x1p32, {.rounding_mode = Rounding::floor})) * 0x1p32 + sum(remainder(src, 0x1p32));
+}
+
+bool are_whole(const Tensor& x, const Tensor& src) { return x.dtype() == DType::i64 && src.dtype() == DType::i64; }
+
+}  // namespace
+
 Tensor scatter_add(const Tensor& x, int dim, const Tensor& index, const Tensor& src) {
   constexpr std::string_view kName = "scatter_add";
+  check(x.defined() && index.defined() && src.defined(), "{}: undefined tensor", kName);
   const int axis = ops::resolve_axis(kName, x.shape(), dim);
+  if (are_whole(x, src) && src.dim() == x.dim()) {
+    return add_whole(kName, x, src, axis,
+                     [&](const Tensor& zeros, const Tensor& part) { return scatter_add(zeros, axis, index, part); });
+  }
   return lift(kName, place_scattered(kName, x, index, src, axis), {x, index, src}, [axis](const Arrays& in) -> Lifted {
     const Shape to = in[1].shape(), all = in[0].shape(), source = in[2].shape();
     Shape sums = to;
@@ -222,6 +247,10 @@ Tensor index_add(const Tensor& x, int dim, const Tensor& index, const Tensor& sr
   check(x.defined() && src.defined(), "{}: undefined tensor", kName);
   const int axis = ops::resolve_axis(kName, x.shape(), dim), dims = x.shape().dim();
   check(index.defined() && index.shape().dim() == 1, "{}: the index is {}, expected one axis", kName, index.shape());
+  if (are_whole(x, src) && alpha == std::trunc(alpha) && src.dim() == dims) {
+    return add_whole(kName, x, alpha == 1 ? src : src * alpha, axis,
+                     [&](const Tensor& zeros, const Tensor& part) { return index_add(zeros, axis, index, part); });
+  }
   Shape expected = x.shape();
   expected[axis] = index.size(0);
   check(src.shape() == expected, "{}: the source is {}, expected {}: {}'s extents, and the index's on axis {}", kName,
@@ -243,6 +272,28 @@ Tensor index_add(const Tensor& x, int dim, const Tensor& index, const Tensor& sr
               return {dy, Array(), alpha == 1 ? taken : ops::affine(taken, alpha, 0)};
             }};
   });
+}
+
+Tensor embedding_bag(const Tensor& input, const Tensor& weight, const EmbeddingBagOptions& o) {
+  constexpr std::string_view kName = "embedding_bag";
+  check(input.defined() && input.dim() == 2,
+        "{}: the input is {}, expected [bags, numbers]: pad the bags to one length, with padding_idx", kName, input);
+  check(!o.per_sample_weights.defined() || o.mode == BagMode::sum, "{}: weights of samples, expected mode sum", kName);
+  check(!o.per_sample_weights.defined() || o.per_sample_weights.shape() == input.shape(),
+        "{}: weights of samples {} for an input {}, expected equal shapes", kName, o.per_sample_weights, input);
+  Tensor rows = embedding(input, weight, o.padding_idx);
+  if (o.per_sample_weights.defined()) rows = rows * unsqueeze(o.per_sample_weights, -1);
+  if (!o.padding_idx) {
+    return o.mode == BagMode::sum ? sum(rows, 1) : o.mode == BagMode::mean ? mean(rows, 1) : max(rows, 1).values;
+  }
+  const Tensor padding = unsqueeze(eq(input, static_cast<double>(*o.padding_idx)), -1);
+  if (o.mode == BagMode::max) {
+    const Tensor largest = max(masked_fill(rows, padding, -std::numeric_limits<double>::infinity()), 1).values;
+    return masked_fill(largest, all(padding, 1), 0);
+  }
+  const Tensor sums = sum(masked_fill(rows, padding, 0), 1);
+  if (o.mode == BagMode::sum) return sums;
+  return sums / clamp(sum(cast(logical_not(padding), rows.dtype()), 1), 1);
 }
 
 Tensor one_hot(const Tensor& input, std::int64_t num_classes) {

@@ -19,7 +19,7 @@ Tensor index_select(const Tensor& x, int dim, const Tensor& index);
 Tensor embedding(const Tensor& input, const Tensor& weight, std::optional<std::int64_t> padding_idx = {});
 // Returns x with src[.., i, ..] added at [.., index[.., i, ..], ..] for every position of the index. Nothing
 // broadcasts. The index may be shorter than src along any axis, and shorter than x along any axis but `dim`: elements
-// beyond it are ignored in src and unchanged in x.
+// beyond it are ignored in src and unchanged in x. Whole numbers (i64) are added exactly.
 Tensor scatter_add(const Tensor& x, int dim, const Tensor& index, const Tensor& src);
 // Returns x with src[.., i, ..], or `value`, at [.., index[.., i, ..], ..] for every position of the index, which is as
 // for scatter_add(). Of several at one place the last one stays, and it alone gets a gradient.
@@ -30,6 +30,16 @@ Tensor scatter(const Tensor& x, int dim, const Tensor& index, double value);
 Tensor gather(const Tensor& x, int dim, const Tensor& index);
 // Returns x with alpha src[.., i, ..] added at [.., index[i], ..]: index [n].
 Tensor index_add(const Tensor& x, int dim, const Tensor& index, const Tensor& src, double alpha = 1);
+// The sum, the mean, or the largest elements of the rows of each bag: PyTorch's
+// embedding_bag for bags of one length. input [bags, numbers] -> [bags, features]. Numbers that are padding_idx do not
+// count; a bag of nothing else gives 0. Weights of samples, [bags, numbers], are for sums.
+enum class BagMode : std::uint8_t { sum, mean, max };
+struct EmbeddingBagOptions {
+  BagMode mode = BagMode::mean;
+  std::optional<std::int64_t> padding_idx = {};
+  Tensor per_sample_weights = {};
+};
+Tensor embedding_bag(const Tensor& input, const Tensor& weight, const EmbeddingBagOptions& options = {});
 // 1 at each class number, 0 elsewhere: i64 [input's shape, num_classes].
 Tensor one_hot(const Tensor& input, std::int64_t num_classes);
 

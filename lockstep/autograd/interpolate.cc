@@ -116,4 +116,48 @@ Tensor interpolate(const Tensor& x, const InterpolateOptions& options) {
   return y;
 }
 
+namespace {
+
+// The pixels, of `extent`, that places from -1 to 1 mean.
+Tensor pixels_of(const Tensor& places, std::int64_t extent, const GridSampleOptions& o) {
+  const auto n = static_cast<double>(extent);
+  const Tensor pixels = o.align_corners ? (places + 1) * ((n - 1) / 2) : ((places + 1) * n - 1) / 2;
+  return o.padding_mode == GridPadding::border ? clamp(pixels, 0, n - 1) : pixels;
+}
+
+// 1 where whole pixels lie in the image.
+Tensor inside(const Tensor& pixels, std::int64_t extent) {
+  return cast(logical_and(ge(pixels, 0), le(pixels, static_cast<double>(extent - 1))), pixels.dtype());
+}
+
+Tensor as_index(const Tensor& pixels, std::int64_t extent) {
+  return cast(clamp(nan_to_num(pixels.detach()), 0, static_cast<double>(extent - 1)), DType::i64);
+}
+
+}  // namespace
+
+Tensor grid_sample(const Tensor& x, const Tensor& grid, const GridSampleOptions& o) {
+  check(x.defined() && x.dim() == 4 && x.size(2) > 0 && x.size(3) > 0,
+        "grid_sample: input is {}, expected [N, C, H, W] with pixels", x);
+  check(grid.defined() && grid.dim() == 4 && grid.size(0) == x.size(0) && grid.size(3) == 2,
+        "grid_sample: the grid is {} for {}, expected [{}, H', W', 2]", grid, x, x.size(0));
+  check(o.mode == Interpolation::bilinear || o.mode == Interpolation::nearest,
+        "grid_sample: expected bilinear or nearest interpolation");
+  const std::int64_t height = x.size(2), width = x.size(3), rows = grid.size(1), columns = grid.size(2);
+  const Tensor at_x = pixels_of(select(grid, 3, 0), width, o), at_y = pixels_of(select(grid, 3, 1), height, o);
+  const Tensor flat = flatten(x, 2, 3);  // [N, C, H W]
+  // The pixels (px, py), 0 outside: [N, C, H', W'].
+  const auto taken = [&](const Tensor& px, const Tensor& py) {
+    const Tensor index = as_index(py, height) * static_cast<double>(width) + as_index(px, width);
+    const Tensor values = take_along_dim(flat, unsqueeze(flatten(index, 1, 2), 1), 2);
+    return unflatten(values, 2, {rows, columns}) * unsqueeze(inside(px, width) * inside(py, height), 1);
+  };
+  if (o.mode == Interpolation::nearest) return taken(round(at_x), round(at_y));
+  const Tensor x0 = floor(at_x).detach(), y0 = floor(at_y).detach();
+  const Tensor right = unsqueeze(at_x - x0, 1), lower = unsqueeze(at_y - y0, 1);
+  const Tensor top = taken(x0, y0) * (1 - right) + taken(x0 + 1, y0) * right;
+  const Tensor bottom = taken(x0, y0 + 1) * (1 - right) + taken(x0 + 1, y0 + 1) * right;
+  return top * (1 - lower) + bottom * lower;
+}
+
 }  // namespace lockstep

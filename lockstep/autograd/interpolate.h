@@ -26,4 +26,16 @@ struct InterpolateOptions {
 // of `size` and `scale_factor` is set.
 Tensor interpolate(const Tensor& x, const InterpolateOptions& options);
 
+// Samples images at the places that a grid names, as spatial transformers do: x [N, C, H, W], grid [N, H', W', 2] ->
+// [N, C, H', W']. A place is (x, y): -1 is the left, or upper, edge, and 1 the right, or lower, one. Both get gradients.
+// Outside lies 0 (zeros) or the nearest pixel of the edge (border).
+enum class GridPadding : std::uint8_t { zeros, border };
+struct GridSampleOptions {
+  Interpolation mode = Interpolation::bilinear;  // or nearest, halves to the even pixel
+  GridPadding padding_mode = GridPadding::zeros;
+  // The edges are the middles of the outermost pixels. Otherwise they are their outer sides.
+  bool align_corners = false;
+};
+Tensor grid_sample(const Tensor& x, const Tensor& grid, const GridSampleOptions& options = {});
+
 }  // namespace lockstep

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 
 #include "lockstep/autograd/functions.h"
@@ -240,6 +241,72 @@ Tensor adaptive_avg_pool1d(const Tensor& x, std::int64_t output_size) {
 
 Tensor adaptive_max_pool1d(const Tensor& x, std::int64_t output_size) {
   return pool_sequences("adaptive_max_pool1d", x, output_size, adaptive_max_pool2d);
+}
+
+namespace {
+
+// A pool of volumes: `planes` pools the images [N, C D, H, W], `depths` their results [N, C, D, H' W'] along the depth.
+using Pool = std::function<Tensor(const Tensor& images)>;
+Tensor pool_volumes(std::string_view name, const Tensor& x, const Pool& planes, const Pool& depths) {
+  if (has_no_batch(x, 4)) return squeeze(pool_volumes(name, unsqueeze(x, 0), planes, depths), 0);
+  check(x.defined() && x.dim() == 5, "{}: input is {}, expected 5 axes (N, C, D, H, W)", name, x);
+  const std::int64_t channels = x.size(1), depth = x.size(2);
+  const Tensor y = planes(flatten(x, 1, 2));
+  const Tensor z = depths(flatten(unflatten(y, 1, {channels, depth}), 3, 4));
+  return unflatten(z, 3, {y.size(2), y.size(3)});
+}
+
+Pool2dOptions plane_options(const Pool3dOptions& o) {
+  return {.kernel_size = o.kernel_size.height_width(),
+          .stride = o.stride.height_width(),
+          .padding = o.padding.height_width(),
+          .count_include_pad = o.count_include_pad,
+          .ceil_mode = o.ceil_mode,
+          .dilation = o.dilation.height_width()};
+}
+Pool2dOptions depth_options(const Pool3dOptions& o) {
+  return {.kernel_size = {o.kernel_size[0], 1},
+          .stride = {o.stride[0], 1},
+          .padding = {o.padding[0], 0},
+          .count_include_pad = o.count_include_pad,
+          .ceil_mode = o.ceil_mode,
+          .dilation = {o.dilation[0], 1}};
+}
+
+}  // namespace
+
+Tensor max_pool3d(const Tensor& x, const Pool3dOptions& o) {
+  return pool_volumes(
+      "max_pool3d", x, [&](const Tensor& t) { return max_pool2d(t, plane_options(o)); },
+      [&](const Tensor& t) { return max_pool2d(t, depth_options(o)); });
+}
+
+Tensor avg_pool3d(const Tensor& x, const Pool3dOptions& o) {
+  return pool_volumes(
+      "avg_pool3d", x, [&](const Tensor& t) { return avg_pool2d(t, plane_options(o)); },
+      [&](const Tensor& t) { return avg_pool2d(t, depth_options(o)); });
+}
+
+Tensor adaptive_avg_pool3d(const Tensor& x, std::array<std::int64_t, 3> size) {
+  return pool_volumes(
+      "adaptive_avg_pool3d", x,
+      [&](const Tensor& t) {
+        return adaptive_avg_pool2d(t, {size[1], size[2]});
+      },
+      [&](const Tensor& t) {
+        return adaptive_avg_pool2d(t, {size[0], -1});
+      });
+}
+
+Tensor adaptive_max_pool3d(const Tensor& x, std::array<std::int64_t, 3> size) {
+  return pool_volumes(
+      "adaptive_max_pool3d", x,
+      [&](const Tensor& t) {
+        return adaptive_max_pool2d(t, {size[1], size[2]});
+      },
+      [&](const Tensor& t) {
+        return adaptive_max_pool2d(t, {size[0], -1});
+      });
 }
 
 }  // namespace lockstep

@@ -308,6 +308,39 @@ Tensor cumprod(const Tensor& x, int dim) {
   return y;
 }
 
+namespace {
+
+// As cumprod(): the extremes of 1, 2, 4, ... elements that end at each place. Only the indices decide the gradient.
+MaxResult running_extreme(std::string_view name, const Tensor& x, int dim, bool largest) {
+  check(x.defined(), "{}: undefined tensor", name);
+  if (is_axis_of_scalar(name, x, dim)) {
+    const MaxResult one = running_extreme(name, x.reshape({1}), 0, largest);
+    return {one.values.reshape({}), one.indices.reshape({})};
+  }
+  const int axis = ops::resolve_axis(name, x.shape(), dim);
+  if (x->kind == Kind::cut && x->cut.axis == axis) fail_across_batch(name, x, "and it would compare them");
+  if (is_mask(x)) {
+    const MaxResult counts = running_extreme(name, counted(x), axis, largest);
+    return {cast(counts.values, DType::u8), counts.indices};
+  }
+  Tensor y = x.detach(), at = cumsum(cast(full_like(y, 1), DType::i64), axis) - 1;
+  const std::int64_t n = x.size(axis);
+  for (std::int64_t known = 1; known < n; known *= 2) {
+    const auto part = [&](const Tensor& t, std::int64_t start) { return narrow(t, axis, start, n - known); };
+    const Tensor before = part(y, 0), here = part(y, known);
+    Tensor newer = largest ? ge(here, before) : le(here, before);
+    if (is_floating(x.dtype())) newer = logical_or(newer, isnan(here));
+    y = cat({narrow(y, axis, 0, known), where(newer, here, before)}, axis);
+    at = cat({narrow(at, axis, 0, known), where(newer, part(at, known), part(at, 0))}, axis);
+  }
+  return {x.numel() == 0 ? y : take_along_dim(x, at, axis), at};
+}
+
+}  // namespace
+
+MaxResult cummax(const Tensor& x, int dim) { return running_extreme("cummax", x, dim, true); }
+MaxResult cummin(const Tensor& x, int dim) { return running_extreme("cummin", x, dim, false); }
+
 // Sums count masks exactly, and those over no elements are 0.
 Tensor any(const Tensor& x, const Dims& dims, bool keepdim) {
   resolve_axes("any", x, dims);

@@ -65,5 +65,9 @@ Tensor logsumexp(const Tensor& x, const Dims& dims, bool keepdim = false);
 // Cumulative sums and products along an axis other than the batch axis.
 Tensor cumsum(const Tensor& x, int dim);
 Tensor cumprod(const Tensor& x, int dim);
+// The largest, or the smallest, of the elements up to each one along `dim`, and its index: the last of equal ones. NaN
+// stays from its place on.
+MaxResult cummax(const Tensor& x, int dim);
+MaxResult cummin(const Tensor& x, int dim);
 
 }  // namespace lockstep

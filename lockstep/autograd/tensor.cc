@@ -263,6 +263,12 @@ const Tensor& Tensor::fill_(double value) const {
   copy_from(full_like(*this, value));
   return *this;
 }
+const Tensor& Tensor::copy_(const Tensor& x, CopyOptions options) const {
+  check_in_place("copy_");
+  check(x.defined(), "copy_: undefined tensor");
+  copy_from(x.shape() == shape() ? x : lockstep::expand(x, shape()), options);
+  return *this;
+}
 const Tensor& Tensor::zero_() const { return fill_(0); }
 const Tensor& Tensor::add_(const Tensor& b) const {
   check_in_place("add_");

@@ -43,7 +43,9 @@ namespace LOCKSTEP_API lockstep {
 class IndexedTensor;  // autograd/indexing.h
 class TensorIndex;
 struct BackwardOptions;
-struct MaxResult;  // autograd/reduce.h
+struct DivOptions;    // autograd/elementwise.h
+struct MaxResult;     // autograd/reduce.h
+struct UniqueResult;  // autograd/data_dependent.h
 struct VarOptions;
 struct TensorImpl;  // autograd/tensor_impl.h
 class Tensor;
@@ -159,6 +161,8 @@ class Tensor {
   void copy_from(const Tensor& x, CopyOptions options = {}) const;
   // PyTorch's methods that write: they compute the result and copy it to this tensor's memory, as copy_from() does.
   // Outside a NoGradGuard, an error for a tensor that requires a gradient.
+  // copy_(x) is copy_from(x) for an x that broadcasts.
+  const Tensor& copy_(const Tensor& x, CopyOptions options = {}) const;
   const Tensor& zero_() const;
   const Tensor& fill_(double value) const;
   const Tensor& add_(const Tensor& b) const;
@@ -193,6 +197,19 @@ class Tensor {
   Tensor detach() const;
 
   // x.f(…) is f(x, …) of functions.h, where PyTorch has the method.
+  Tensor add(const Tensor& b, double alpha = 1) const;
+  Tensor add(double b, double alpha = 1) const;
+  Tensor sub(const Tensor& b, double alpha = 1) const;
+  Tensor sub(double b, double alpha = 1) const;
+  Tensor mul(const Tensor& b) const;
+  Tensor mul(double b) const;
+  Tensor div(const Tensor& b) const;
+  Tensor div(const Tensor& b, const DivOptions& options) const;
+  Tensor div(double b) const;
+  Tensor neg() const;
+  Tensor clone() const;
+  // to(Layout::plain).
+  Tensor contiguous() const;
   Tensor abs() const;
   Tensor square() const;
   Tensor sqrt() const;
@@ -270,6 +287,9 @@ class Tensor {
   // The transpose of a matrix.
   Tensor t() const;
   Tensor expand(Shape shape) const;
+  Tensor expand_as(const Tensor& other) const;
+  Tensor reshape_as(const Tensor& other) const;
+  Tensor view_as(const Tensor& other) const;
   Tensor triu(std::int64_t diagonal = 0) const;
   Tensor tril(std::int64_t diagonal = 0) const;
   Tensor slice(int dim, std::optional<std::int64_t> start = {}, std::optional<std::int64_t> end = {},
@@ -299,6 +319,19 @@ class Tensor {
   Tensor masked_select(const Tensor& mask) const;
   Tensor nonzero() const;
   Tensor cumprod(int dim) const;
+  MaxResult cummax(int dim) const;
+  MaxResult cummin(int dim) const;
+  Tensor median() const;
+  MaxResult median(int dim, bool keepdim = false) const;
+  Tensor nan_to_num(double nan = 0, std::optional<double> posinf = {}, std::optional<double> neginf = {}) const;
+  Tensor atan2(const Tensor& x) const;
+  Tensor clamp(const Tensor& min, const Tensor& max) const;
+  UniqueResult unique() const;
+  UniqueResult unique(int dim) const;
+  Tensor bincount(const Tensor& weights = {}, std::int64_t minlength = 0) const;
+  Tensor repeat_interleave(const Tensor& repeats, int dim) const;
+  Tensor bernoulli() const;
+  Tensor multinomial(std::int64_t num_samples, bool replacement = false) const;
   Tensor mm(const Tensor& b) const;
   Tensor mv(const Tensor& b) const;
   Tensor dot(const Tensor& b) const;

@@ -1,8 +1,45 @@
 // The methods of tensors that are functions of functions.h: add a line here and one in tensor.h for a new one.
+#include "lockstep/autograd/creation.h"
 #include "lockstep/autograd/functions.h"
 
 namespace lockstep {
 
+Tensor Tensor::add(const Tensor& b, double alpha) const { return lockstep::add(*this, b, alpha); }
+Tensor Tensor::add(double b, double alpha) const { return lockstep::add(*this, b, alpha); }
+Tensor Tensor::sub(const Tensor& b, double alpha) const { return lockstep::sub(*this, b, alpha); }
+Tensor Tensor::sub(double b, double alpha) const { return lockstep::sub(*this, b, alpha); }
+Tensor Tensor::mul(const Tensor& b) const { return lockstep::mul(*this, b); }
+Tensor Tensor::mul(double b) const { return lockstep::mul(*this, b); }
+Tensor Tensor::div(const Tensor& b) const { return lockstep::div(*this, b); }
+Tensor Tensor::div(const Tensor& b, const DivOptions& options) const { return lockstep::div(*this, b, options); }
+Tensor Tensor::div(double b) const { return lockstep::div(*this, b); }
+Tensor Tensor::neg() const { return lockstep::negate(*this); }
+Tensor Tensor::clone() const { return lockstep::clone(*this); }
+Tensor Tensor::contiguous() const { return to(Layout::plain); }
+MaxResult Tensor::cummax(int dim) const { return lockstep::cummax(*this, dim); }
+MaxResult Tensor::cummin(int dim) const { return lockstep::cummin(*this, dim); }
+Tensor Tensor::median() const { return lockstep::median(*this); }
+MaxResult Tensor::median(int dim, bool keepdim) const { return lockstep::median(*this, dim, keepdim); }
+Tensor Tensor::nan_to_num(double nan, std::optional<double> posinf, std::optional<double> neginf) const {
+  return lockstep::nan_to_num(*this, nan, posinf, neginf);
+}
+Tensor Tensor::atan2(const Tensor& x) const { return lockstep::atan2(*this, x); }
+Tensor Tensor::clamp(const Tensor& min, const Tensor& max) const { return lockstep::clamp(*this, min, max); }
+UniqueResult Tensor::unique() const { return lockstep::unique(*this); }
+UniqueResult Tensor::unique(int dim) const { return lockstep::unique(*this, dim); }
+Tensor Tensor::bincount(const Tensor& weights, std::int64_t minlength) const {
+  return lockstep::bincount(*this, weights, minlength);
+}
+Tensor Tensor::repeat_interleave(const Tensor& repeats, int dim) const {
+  return lockstep::repeat_interleave(*this, repeats, dim);
+}
+Tensor Tensor::bernoulli() const { return lockstep::bernoulli(*this); }
+Tensor Tensor::multinomial(std::int64_t num_samples, bool replacement) const {
+  return lockstep::multinomial(*this, num_samples, replacement);
+}
+Tensor Tensor::expand_as(const Tensor& other) const { return lockstep::expand(*this, other.shape()); }
+Tensor Tensor::reshape_as(const Tensor& other) const { return reshape(other.shape()); }
+Tensor Tensor::view_as(const Tensor& other) const { return view(other.shape()); }
 Tensor Tensor::abs() const { return lockstep::abs(*this); }
 Tensor Tensor::square() const { return lockstep::square(*this); }
 Tensor Tensor::sqrt() const { return lockstep::sqrt(*this); }

@@ -3,6 +3,7 @@
 //   net.append(Linear({.out_features = 256})).append(ReLU());
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <string>
 
@@ -156,6 +157,9 @@ class PReLU : public Module {
         options_(options) {
     check(options.num_parameters > 0, "prelu: {} parameters, expected at least 1", options.num_parameters);
   }
+  template <std::integral N>
+  explicit PReLU(N num_parameters, double init = 0.25)
+      : PReLU(Options{.num_parameters = static_cast<std::int64_t>(num_parameters), .init = init}) {}
   Tensor forward(const Tensor& x) override { return prelu(x, weight); }
 
   const Parameter weight;  // [num_parameters]

@@ -106,6 +106,9 @@ class BatchNorm3d : public BatchNorm {
  public:
   using Options = BatchNorm3dOptions;
   explicit BatchNorm3d(BatchNorm3dOptions options = {}) : BatchNorm(options) {}
+  template <std::integral N>
+  explicit BatchNorm3d(N channels, BatchNorm3dOptions more = {})
+      : BatchNorm(static_cast<std::int64_t>(channels), more) {}
 
  protected:
   Tensor as_images(const Tensor& x) const override;

@@ -138,6 +138,10 @@ Conv3d::Conv3d(Conv3dLayerOptions options)
     : weight(add_parameter("weight", {.shape = weight_shape(options), .default_initializer = default_weight()})),
       bias(options.bias ? add_parameter("bias", bias_options(options, weight)) : Parameter()), options_(options) {}
 
+Conv3d::Conv3d(std::int64_t in_channels, std::int64_t out_channels, DepthHeightWidth kernel_size,
+               Conv3dLayerOptions more)
+    : Conv3d(with_sizes("conv3d", more, in_channels, out_channels, kernel_size)) {}
+
 Tensor Conv3d::forward(const Tensor& x) {
   check(has_axes(x, 5), "conv3d: input is {}, expected 5 axes (N, C, D, H, W)", x);
   const auto& o = options_;
@@ -154,6 +158,10 @@ ConvTranspose1d::ConvTranspose1d(ConvTranspose1dLayerOptions options)
     : weight(add_parameter("weight", {.shape = weight_shape(checked("conv_transpose1d", options)),
                                       .default_initializer = default_weight()})),
       bias(options.bias ? add_parameter("bias", bias_options(options, weight)) : Parameter()), options_(options) {}
+
+ConvTranspose1d::ConvTranspose1d(std::int64_t in_channels, std::int64_t out_channels, std::int64_t kernel_size,
+                                 ConvTranspose1dLayerOptions more)
+    : ConvTranspose1d(with_sizes("conv_transpose1d", more, in_channels, out_channels, kernel_size)) {}
 
 Tensor ConvTranspose1d::forward(const Tensor& x) {
   check(has_axes(x, 3), "conv_transpose1d: input is {}, expected 3 axes (N, C, L)", x);

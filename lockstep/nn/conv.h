@@ -91,6 +91,8 @@ class Conv3d : public Module {
  public:
   using Options = Conv3dLayerOptions;
   explicit Conv3d(Conv3dLayerOptions options);
+  Conv3d(std::int64_t in_channels, std::int64_t out_channels, DepthHeightWidth kernel_size,
+         Conv3dLayerOptions more = {});
   Tensor forward(const Tensor& x) override;
 
   const Parameter weight;  // [O, C / groups, KD, KH, KW]
@@ -120,6 +122,8 @@ class ConvTranspose1d : public Module {
  public:
   using Options = ConvTranspose1dLayerOptions;
   explicit ConvTranspose1d(ConvTranspose1dLayerOptions options);
+  ConvTranspose1d(std::int64_t in_channels, std::int64_t out_channels, std::int64_t kernel_size,
+                  ConvTranspose1dLayerOptions more = {});
   Tensor forward(const Tensor& x) override;
 
   const Parameter weight;  // [C, O / groups, kernel]

@@ -32,4 +32,18 @@ Embedding::Embedding(std::int64_t num_embeddings, std::int64_t embedding_dim, Em
 
 Tensor Embedding::forward(const Tensor& x) { return embedding(x, weight, options_.padding_idx); }
 
+EmbeddingBag::EmbeddingBag(EmbeddingBagLayerOptions options)
+    : weight(add_parameter("weight", table({options.num_embeddings, options.embedding_dim, options.padding_idx}))),
+      options_(options) {}
+
+EmbeddingBag::EmbeddingBag(std::int64_t num_embeddings, std::int64_t embedding_dim, EmbeddingBagLayerOptions more)
+    : EmbeddingBag((set_size("embedding_bag", "num_embeddings", more.num_embeddings, num_embeddings),
+                    set_size("embedding_bag", "embedding_dim", more.embedding_dim, embedding_dim), more)) {}
+
+Tensor EmbeddingBag::forward(const Tensor& x, const Tensor& per_sample_weights) {
+  return embedding_bag(
+      x, weight,
+      {.mode = options_.mode, .padding_idx = options_.padding_idx, .per_sample_weights = per_sample_weights});
+}
+
 }  // namespace lockstep

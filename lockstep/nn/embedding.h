@@ -36,4 +36,34 @@ class Embedding : public Module {
   EmbeddingOptions options_;
 };
 
+struct EmbeddingBagLayerOptions {
+  std::int64_t num_embeddings = 0;
+  std::int64_t embedding_dim = 0;
+  BagMode mode = BagMode::mean;
+  // Numbers that fill short bags. The row starts as zeros, gets no gradient, and does not count.
+  std::optional<std::int64_t> padding_idx = {};
+};
+
+// The sum, the mean, or the largest elements of each bag's rows: i64 [bags, numbers] -> [bags, embedding_dim]; see
+// embedding_bag(). Bags of different lengths are padded to one.
+class EmbeddingBag : public Module {
+ public:
+  using Options = EmbeddingBagLayerOptions;
+  explicit EmbeddingBag(EmbeddingBagLayerOptions options);
+  EmbeddingBag(std::int64_t num_embeddings, std::int64_t embedding_dim, EmbeddingBagLayerOptions more = {});
+  Tensor forward(const Tensor& x) override { return forward(x, Tensor()); }
+  // The weights multiply the rows: [bags, numbers], with BagMode::sum.
+  Tensor forward(const Tensor& x, const Tensor& per_sample_weights);
+  using Module::operator();
+  Tensor operator()(const Tensor& x, const Tensor& per_sample_weights) { return forward(x, per_sample_weights); }
+
+  const Parameter weight;  // [num_embeddings, embedding_dim]
+
+ protected:
+  std::string extra_repr() const override;
+
+ private:
+  EmbeddingBagLayerOptions options_;
+};
+
 }  // namespace lockstep

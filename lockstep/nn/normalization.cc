@@ -29,6 +29,11 @@ GroupNormOptions checked(GroupNormOptions o) {
   return o;
 }
 
+InstanceNormOptions checked(InstanceNormOptions o) {
+  check(o.num_features >= 0, "instance_norm: {} features, expected at least 1", o.num_features);
+  return o;
+}
+
 ParameterOptions scale(const Shape& shape) { return {.shape = shape, .initializer = Constant{1}}; }
 ParameterOptions offset(const Shape& shape) { return {.shape = shape, .initializer = Constant{0}}; }
 
@@ -80,11 +85,12 @@ Tensor GroupNorm::forward(const Tensor& x) {
 }
 
 InstanceNorm::InstanceNorm(int dims, InstanceNormOptions options)
-    : weight(options.affine ? add_parameter("weight", scale({options.num_features})) : Parameter()),
+    : weight(checked(options).affine ? add_parameter("weight", scale({options.num_features})) : Parameter()),
       bias(options.affine ? add_parameter("bias", offset({options.num_features})) : Parameter()), dims_(dims),
-      options_(options) {
-  check(options.num_features >= 0, "instance_norm: {} features, expected at least 1", options.num_features);
-}
+      options_(options) {}
+
+InstanceNorm::InstanceNorm(int dims, std::int64_t num_features, InstanceNormOptions more)
+    : InstanceNorm(dims, (set_size("instance_norm", "num_features", more.num_features, num_features), more)) {}
 
 Tensor InstanceNorm::forward(const Tensor& x) {
   if (x.defined() && x.shape().dim() == dims_ - 1) return squeeze(forward(unsqueeze(x, 0)), 0);

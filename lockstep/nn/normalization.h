@@ -117,6 +117,7 @@ class InstanceNorm : public Module {
 
  protected:
   InstanceNorm(int dims, InstanceNormOptions options);
+  InstanceNorm(int dims, std::int64_t num_features, InstanceNormOptions more);
   std::string extra_repr() const override;
 
  private:
@@ -129,6 +130,9 @@ class InstanceNorm1d : public InstanceNorm {
  public:
   using Options = InstanceNormOptions;
   explicit InstanceNorm1d(InstanceNormOptions options = {}) : InstanceNorm(3, options) {}
+  template <std::integral N>
+  explicit InstanceNorm1d(N num_features, InstanceNormOptions more = {})
+      : InstanceNorm(3, static_cast<std::int64_t>(num_features), more) {}
 };
 
 // Images [N, C, H, W].
@@ -136,6 +140,9 @@ class InstanceNorm2d : public InstanceNorm {
  public:
   using Options = InstanceNormOptions;
   explicit InstanceNorm2d(InstanceNormOptions options = {}) : InstanceNorm(4, options) {}
+  template <std::integral N>
+  explicit InstanceNorm2d(N num_features, InstanceNormOptions more = {})
+      : InstanceNorm(4, static_cast<std::int64_t>(num_features), more) {}
 };
 
 // Volumes [N, C, D, H, W].
@@ -143,6 +150,9 @@ class InstanceNorm3d : public InstanceNorm {
  public:
   using Options = InstanceNormOptions;
   explicit InstanceNorm3d(InstanceNormOptions options = {}) : InstanceNorm(5, options) {}
+  template <std::integral N>
+  explicit InstanceNorm3d(N num_features, InstanceNormOptions more = {})
+      : InstanceNorm(5, static_cast<std::int64_t>(num_features), more) {}
 };
 
 }  // namespace lockstep

@@ -53,6 +53,8 @@ struct Parameter::State : std::enable_shared_from_this<State> {
   std::string name;
   std::string label = "a parameter";  // for errors; contains the name once there is one
   Initializer fallback;
+  Initializer chosen;       // by reset(), instead of all others
+  std::string chosen_text;  // names it
   RandomKey key;
   std::shared_ptr<DefaultModel> model;  // whose default values it has, or will have
   std::vector<Device> devices;
@@ -247,17 +249,27 @@ struct Parameter::State : std::enable_shared_from_this<State> {
   }
 
   Contents initial_values() const {
-    if (!model) return {.initializer = initializer(fallback), .key = key, .label = label};
+    if (!model || chosen)
+      return {.initializer = chosen ? chosen : initializer(fallback), .key = own_key(), .label = label};
     const Initializer& own = options.default_initializer ? options.default_initializer : options.initializer;
     check(own != nullptr,
           "{} has no initial values: call initialize() of its model, load its weights, or give "
           "ParameterOptions::default_initializer",
           label);
-    const std::uint64_t seed = state_of(devices[0], "initialize").random->seed(), number = model->number(devices[0]);
+    return {.initializer = own, .key = own_key(), .label = label};
+  }
+  RandomKey own_key() const {
+    if (!model && key != RandomKey()) return key;
+    const std::uint64_t seed = state_of(devices[0], "initialize").random->seed();
+    const std::uint64_t number = model ? model->number(devices[0]) : 0;
     // The first model's keys are those of initialize().
-    return {.initializer = own,
-            .key = number == 0 ? random_key(seed, {hash_name(name)}) : random_key(seed, {hash_name(name), number}),
-            .label = label};
+    return number == 0 ? random_key(seed, {hash_name(name)}) : random_key(seed, {hash_name(name), number});
+  }
+  // Other values took the place of initial ones.
+  void forget_initial() {
+    model = nullptr;
+    chosen = nullptr;
+    chosen_text.clear();
   }
   const Initializer& initializer(const Initializer& other) const {
     return options.initializer ? options.initializer : other;
@@ -357,7 +369,7 @@ void Parameter::set_data(const Tensor& value) const {
   if (!s.replicas.empty()) {
     check(value.shape() == known, "{}: set to {}, expected {}", s.label, value.shape(), known);
     for (const Array& replica : s.replicas) State::assign(replica, value->array());
-    s.model = nullptr;
+    s.forget_initial();
     return;
   }
   check(value.shape().dim() == known.dim(), "{}: set to {}, expected {} (0: any)", s.label, value.shape(), known);
@@ -366,7 +378,7 @@ void Parameter::set_data(const Tensor& value) const {
           known);
   }
   s.settle(value.shape(), {.value = value->array()});
-  s.model = nullptr;
+  s.forget_initial();
 }
 
 void Parameter::settle_shape(const Shape& shape) const {
@@ -398,6 +410,24 @@ void Parameter::set_default_initializer(Initializer initializer) const {
   check(s.replicas.empty(), "{}: its initial values are made already, expected their initializer before its first use",
         s.label);
   s.options.default_initializer = std::move(initializer);
+}
+
+void Parameter::reset(Initializer initializer, std::string text) const {
+  check(initializer != nullptr, "{}: reset() without an initializer", state_->label);
+  State& s = *state_;
+  const std::lock_guard lock(s.mutex);
+  if (!s.replicas.empty()) {
+    const auto values = s.make_replicas(s.options.shape, s.options.dtype, s.devices,
+                                        {.initializer = initializer, .key = s.own_key(), .label = s.label});
+    for (std::size_t i = 0; i < values.size(); ++i) State::assign(s.replicas[i], values[i]);
+  }
+  s.chosen = std::move(initializer);
+  s.chosen_text = std::move(text);
+}
+
+std::string Parameter::reset_text() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->chosen_text;
 }
 
 std::uint64_t DefaultModel::number(Device device) {
@@ -483,6 +513,7 @@ void ParameterChange::take_values() {
 void ParameterChange::commit() {
   Parameter::State& s = *state_;
   const std::lock_guard lock(s.mutex);
+  if (!model_ && (name_ || shape_)) s.forget_initial();  // initialize() or load()
   if (name_) {
     s.label = "parameter " + *name_;
     s.name = *std::move(name_);

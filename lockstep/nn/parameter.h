@@ -98,8 +98,14 @@ class Parameter {
   // Whether its values began, or will begin, as the default initial ones: nobody initialized it or loaded weights. A
   // checkpoint that continues a run changes nothing.
   bool by_default() const;
-  // Replaces ParameterOptions::default_initializer: PyTorch's reset_parameters(). Throws if the values exist already.
+  // Replaces ParameterOptions::default_initializer, for the constructors of layers. Throws if the values exist already.
   void set_default_initializer(Initializer initializer) const;
+  // New initial values, instead of those of the layer or of an earlier initialize(); a later initialize() replaces
+  // them. Made at once if the parameter has values, otherwise with them, with the same bits. `text` names the
+  // initializer in recipes. nn/init.h has PyTorch's names for it.
+  void reset(Initializer initializer, std::string text) const;
+  // The text of reset(), while the initial values are its.
+  std::string reset_text() const;
   // Moves the replicas to these devices, with the first one's values. Drops the gradient. Throws if the parameter is
   // not initialized, or if an optimizer or DistributedDataParallel has it: they keep state on its devices. An error
   // changes nothing.

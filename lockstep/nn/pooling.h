@@ -126,6 +126,55 @@ class AdaptiveMaxPool2d : public AdaptivePoolingLayer2d {
   Tensor forward(const Tensor& x) override { return adaptive_max_pool2d(x, output_size_); }
 };
 
+// The largest element, or the mean, of each window of volumes [N, C, D, H, W].
+class MaxPool3d : public Module {
+ public:
+  using Options = Pool3dOptions;
+  explicit MaxPool3d(Pool3dOptions options = {}) : options_(options) {}
+  template <std::convertible_to<DepthHeightWidth> K>
+  explicit MaxPool3d(const K& kernel_size) : MaxPool3d(Options{.kernel_size = kernel_size}) {}
+  MaxPool3d(DepthHeightWidth kernel_size, DepthHeightWidth stride, DepthHeightWidth padding = 0)
+      : MaxPool3d(Options{.kernel_size = kernel_size, .stride = stride, .padding = padding}) {}
+  Tensor forward(const Tensor& x) override { return max_pool3d(x, options_); }
+
+ protected:
+  std::string extra_repr() const override;
+
+ private:
+  Pool3dOptions options_;
+};
+
+class AvgPool3d : public Module {
+ public:
+  using Options = Pool3dOptions;
+  explicit AvgPool3d(Pool3dOptions options = {}) : options_(options) {}
+  template <std::convertible_to<DepthHeightWidth> K>
+  explicit AvgPool3d(const K& kernel_size) : AvgPool3d(Options{.kernel_size = kernel_size}) {}
+  AvgPool3d(DepthHeightWidth kernel_size, DepthHeightWidth stride, DepthHeightWidth padding = 0)
+      : AvgPool3d(Options{.kernel_size = kernel_size, .stride = stride, .padding = padding}) {}
+  Tensor forward(const Tensor& x) override { return avg_pool3d(x, options_); }
+
+ protected:
+  std::string extra_repr() const override;
+
+ private:
+  Pool3dOptions options_;
+};
+
+// Means over windows that cover the volume: [N, C, D, H, W] -> [N, C, output_size].
+class AdaptiveAvgPool3d : public Module {
+ public:
+  explicit AdaptiveAvgPool3d(std::int64_t output_size) : output_size_{output_size, output_size, output_size} {}
+  explicit AdaptiveAvgPool3d(std::array<std::int64_t, 3> output_size) : output_size_(output_size) {}
+  Tensor forward(const Tensor& x) override { return adaptive_avg_pool3d(x, output_size_); }
+
+ protected:
+  std::string extra_repr() const override;
+
+ private:
+  std::array<std::int64_t, 3> output_size_;
+};
+
 // The same for sequences: [N, C, L] -> [N, C, output_size].
 class AdaptiveAvgPool1d : public AdaptivePoolingLayer1d {
  public:

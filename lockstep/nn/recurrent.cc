@@ -118,6 +118,10 @@ RNN::RNN(const RNNOptions& o)
                        .bidirectional = o.bidirectional}),
       nonlinearity_(o.nonlinearity) {}
 
+RNN::RNN(std::int64_t input_size, std::int64_t hidden_size, RNNOptions more)
+    : RNN((set_size("rnn", "input_size", more.input_size, input_size),
+           set_size("rnn", "hidden_size", more.hidden_size, hidden_size), more)) {}
+
 RnnOutput RNN::forward(const Tensor& x, const Tensor& h) {
   std::vector<Tensor> states{h};
   const bool relu = nonlinearity_ == Nonlinearity::relu;
@@ -129,27 +133,42 @@ RnnOutput RNN::forward(const Tensor& x, const Tensor& h) {
 
 namespace {
 
-ParameterOptions cell_weight(std::string_view name, int gates, const RecurrentCellOptions& o, std::int64_t columns) {
-  check(o.input_size >= 0 && o.hidden_size > 0, "{}: {} to {} features, expected at least 1", name, o.input_size,
-        o.hidden_size);
-  return {.shape = {gates * o.hidden_size, columns},
+// Of a cell. A bias starts at 0 under initialize().
+ParameterOptions cell_weight(const RecurrentCellOptions& o, int gates, std::int64_t features) {
+  return {.shape = {gates * o.hidden_size, features},
           .default_initializer = Uniform(1 / std::sqrt(static_cast<double>(o.hidden_size)))};
 }
-
-ParameterOptions cell_bias(int gates, const RecurrentCellOptions& o) {
+ParameterOptions cell_bias(const RecurrentCellOptions& o, int gates) {
   return {.shape = {gates * o.hidden_size},
           .initializer = Constant{0},
           .default_initializer = Uniform(1 / std::sqrt(static_cast<double>(o.hidden_size)))};
 }
 
+const RecurrentCellOptions& checked_cell(std::string_view name, const RecurrentCellOptions& o) {
+  check(o.input_size >= 0 && o.hidden_size > 0, "{}: {} to {} features, expected at least 1", name, o.input_size,
+        o.hidden_size);
+  return o;
+}
+
 }  // namespace
 
 RecurrentCell::RecurrentCell(std::string_view name, int gates, RecurrentCellOptions options)
-    : weight_ih(add_parameter("weight_ih", cell_weight(name, gates, options, options.input_size))),
-      weight_hh(add_parameter("weight_hh", cell_weight(name, gates, options, options.hidden_size))),
-      bias_ih(options.bias ? add_parameter("bias_ih", cell_bias(gates, options)) : Parameter()),
-      bias_hh(options.bias ? add_parameter("bias_hh", cell_bias(gates, options)) : Parameter()), name_(name),
+    : weight_ih(add_parameter("weight_ih", cell_weight(checked_cell(name, options), gates, options.input_size))),
+      weight_hh(add_parameter("weight_hh", cell_weight(options, gates, options.hidden_size))),
+      bias_ih(options.bias ? add_parameter("bias_ih", cell_bias(options, gates)) : Parameter()),
+      bias_hh(options.bias ? add_parameter("bias_hh", cell_bias(options, gates)) : Parameter()), name_(name),
       gates_(gates), options_(options) {}
+
+RecurrentCellOptions RecurrentCell::with_sizes(std::string_view name, RecurrentCellOptions more,
+                                               std::int64_t input_size, std::int64_t hidden_size) {
+  set_size(name, "input_size", more.input_size, input_size);
+  set_size(name, "hidden_size", more.hidden_size, hidden_size);
+  return more;
+}
+
+RNNCell::RNNCell(std::int64_t input_size, std::int64_t hidden_size, RNNCellOptions more)
+    : RNNCell((set_size("rnn cell", "input_size", more.input_size, input_size),
+               set_size("rnn cell", "hidden_size", more.hidden_size, hidden_size), more)) {}
 
 void RecurrentCell::run(const Tensor& x, std::vector<Tensor>& states, const Step& step) {
   const int dims = x.shape().dim();

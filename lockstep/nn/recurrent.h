@@ -128,6 +128,7 @@ class RNN : public RecurrentModule {
  public:
   using Options = RNNOptions;
   explicit RNN(const RNNOptions& options);
+  RNN(std::int64_t input_size, std::int64_t hidden_size, RNNOptions more = {});
   RnnOutput forward(const Tensor& x, const Tensor& h);
   // Starts from zeros. Returns only the outputs.
   Tensor forward(const Tensor& x) override { return forward(x, Tensor()).output; }
@@ -152,6 +153,8 @@ class RecurrentCell : public Module {
   const Parameter weight_ih, weight_hh, bias_ih, bias_hh;
 
  protected:
+  static RecurrentCellOptions with_sizes(std::string_view name, RecurrentCellOptions more, std::int64_t input_size,
+                                         std::int64_t hidden_size);
   RecurrentCell(std::string_view name, int gates, RecurrentCellOptions options);
   std::string extra_repr() const override;
   // One step of a layer; `states` [N, H], or [H], become the next ones.
@@ -170,6 +173,8 @@ class RecurrentCell : public Module {
 class LSTMCell : public RecurrentCell {
  public:
   explicit LSTMCell(RecurrentCellOptions options) : RecurrentCell("lstm cell", 4, options) {}
+  LSTMCell(std::int64_t input_size, std::int64_t hidden_size, RecurrentCellOptions more = {})
+      : LSTMCell(with_sizes("lstm cell", more, input_size, hidden_size)) {}
   LstmState forward(const Tensor& x, const LstmState& state);
   // Starts from zeros. Returns only h.
   Tensor forward(const Tensor& x) override { return forward(x, LstmState{}).h; }
@@ -180,6 +185,8 @@ class LSTMCell : public RecurrentCell {
 class GRUCell : public RecurrentCell {
  public:
   explicit GRUCell(RecurrentCellOptions options) : RecurrentCell("gru cell", 3, options) {}
+  GRUCell(std::int64_t input_size, std::int64_t hidden_size, RecurrentCellOptions more = {})
+      : GRUCell(with_sizes("gru cell", more, input_size, hidden_size)) {}
   Tensor forward(const Tensor& x, const Tensor& h);
   Tensor forward(const Tensor& x) override { return forward(x, Tensor()); }
   Tensor operator()(const Tensor& x, const Tensor& h = {}) { return forward(x, h); }
@@ -199,6 +206,7 @@ class RNNCell : public RecurrentCell {
   explicit RNNCell(RNNCellOptions options)
       : RecurrentCell("rnn cell", 1, {options.input_size, options.hidden_size, options.bias}),
         nonlinearity_(options.nonlinearity) {}
+  RNNCell(std::int64_t input_size, std::int64_t hidden_size, RNNCellOptions more = {});
   Tensor forward(const Tensor& x, const Tensor& h);
   Tensor forward(const Tensor& x) override { return forward(x, Tensor()); }
   Tensor operator()(const Tensor& x, const Tensor& h = {}) { return forward(x, h); }

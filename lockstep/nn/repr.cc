@@ -37,6 +37,12 @@ std::string python(std::span<const std::int64_t> extents) {
 
 std::string python(const Shape& shape) { return python(shape.sizes()); }
 
+// One number where all are equal.
+std::string triple(const DepthHeightWidth& n) {
+  const std::array<std::int64_t, 3>& all = n;
+  return n[0] == n[1] && n[1] == n[2] ? std::to_string(n[0]) : python(std::span<const std::int64_t>(all));
+}
+
 // One number where both are equal.
 std::string pair(const std::array<std::int64_t, 2>& extents) {
   return extents[0] == extents[1] ? std::to_string(extents[0]) : python(extents);
@@ -136,6 +142,13 @@ std::string Embedding::extra_repr() const {
   return options_.padding_idx ? fmt::format("{}, padding_idx={}", text, *options_.padding_idx) : text;
 }
 
+std::string EmbeddingBag::extra_repr() const {
+  const char* const modes[] = {"sum", "mean", "max"};
+  const std::string text = fmt::format("{}, {}, mode='{}'", options_.num_embeddings, options_.embedding_dim,
+                                       modes[static_cast<std::size_t>(options_.mode)]);
+  return options_.padding_idx ? fmt::format("{}, padding_idx={}", text, *options_.padding_idx) : text;
+}
+
 std::string BatchNorm::extra_repr() const {
   return fmt::format("{}, eps={}, momentum={}, affine={}, track_running_stats={}{}", known_channels(),
                      python(options_.eps), options_.momentum ? python(*options_.momentum) : "None",
@@ -227,6 +240,16 @@ std::string AvgPool1d::extra_repr() const {
 }
 std::string AdaptivePoolingLayer2d::extra_repr() const { return "output_size=" + python(output_size_); }
 std::string AdaptivePoolingLayer1d::extra_repr() const { return fmt::format("output_size={}", output_size_); }
+std::string MaxPool3d::extra_repr() const {
+  return fmt::format("kernel_size={}, stride={}, padding={}, dilation={}, ceil_mode={}", triple(options_.kernel_size),
+                     triple(options_.stride), triple(options_.padding), triple(options_.dilation),
+                     python(options_.ceil_mode));
+}
+std::string AvgPool3d::extra_repr() const {
+  return fmt::format("kernel_size={}, stride={}, padding={}", triple(options_.kernel_size), triple(options_.stride),
+                     triple(options_.padding));
+}
+std::string AdaptiveAvgPool3d::extra_repr() const { return "output_size=" + python(output_size_); }
 std::string Unfold::extra_repr() const { return windows(options_); }
 std::string Fold::extra_repr() const {
   return fmt::format("output_size={}, {}", pair(output_size_), windows(options_));

@@ -101,6 +101,12 @@ TransformerDecoderLayer::TransformerDecoderLayer(TransformerDecoderLayerOptions 
   check(options_.activation != nullptr, "transformer decoder layer: no activation, expected relu, gelu, ...");
 }
 
+TransformerDecoderLayer::TransformerDecoderLayer(std::int64_t d_model, std::int64_t nhead,
+                                                 TransformerDecoderLayerOptions more)
+    : TransformerDecoderLayer((set_size("transformer decoder layer", "d_model", more.d_model, d_model),
+                               set_size<std::int64_t>("transformer decoder layer", "nhead", more.nhead, nhead, 1),
+                               more)) {}
+
 Tensor TransformerDecoderLayer::operator()(const Tensor& tgt, const Tensor& memory,
                                            const TransformerDecoderMasks& masks) {
   Tensor y = forward(tgt, memory, masks);
@@ -168,6 +174,12 @@ TransformerEncoderLayerOptions layer_of(const TransformerOptions& o) {
           .norm_first = o.norm_first};
 }
 
+TransformerOptions with_sizes(TransformerOptions more, std::int64_t d_model, std::int64_t nhead) {
+  set_size<std::int64_t>("transformer", "d_model", more.d_model, d_model, TransformerOptions().d_model);
+  set_size<std::int64_t>("transformer", "nhead", more.nhead, nhead, TransformerOptions().nhead);
+  return more;
+}
+
 }  // namespace
 
 Transformer::Transformer(const TransformerOptions& options)
@@ -180,6 +192,9 @@ Transformer::Transformer(const TransformerOptions& options)
     if (p.shape().dim() > 1) p.set_default_initializer(Xavier{});
   }
 }
+
+Transformer::Transformer(std::int64_t d_model, std::int64_t nhead, const TransformerOptions& more)
+    : Transformer(with_sizes(more, d_model, nhead)) {}
 
 Tensor Transformer::forward(const Tensor& src, const Tensor& tgt, const TransformerMasks& src_masks,
                             const TransformerDecoderMasks& tgt_masks) {

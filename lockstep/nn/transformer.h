@@ -70,6 +70,8 @@ class TransformerEncoder : public Module {
  public:
   using Options = TransformerEncoderOptions;
   explicit TransformerEncoder(TransformerEncoderOptions options);
+  TransformerEncoder(const TransformerEncoderLayerOptions& layer, std::int64_t num_layers, bool norm = false)
+      : TransformerEncoder(Options{layer, num_layers, norm}) {}
   // The masks are those of every layer.
   Tensor forward(const Tensor& src, const TransformerMasks& masks);
   Tensor forward(const Tensor& src) override { return forward(src, TransformerMasks{}); }
@@ -101,6 +103,7 @@ class TransformerDecoderLayer : public Module {
  public:
   using Options = TransformerDecoderLayerOptions;
   explicit TransformerDecoderLayer(TransformerDecoderLayerOptions options);
+  TransformerDecoderLayer(std::int64_t d_model, std::int64_t nhead, TransformerDecoderLayerOptions more = {});
   Tensor forward(const Tensor& tgt, const Tensor& memory, const TransformerDecoderMasks& masks = {});
   Tensor operator()(const Tensor& tgt, const Tensor& memory, const TransformerDecoderMasks& masks = {});
 
@@ -129,6 +132,8 @@ class TransformerDecoder : public Module {
  public:
   using Options = TransformerDecoderOptions;
   explicit TransformerDecoder(TransformerDecoderOptions options);
+  TransformerDecoder(const TransformerDecoderLayerOptions& layer, std::int64_t num_layers, bool norm = false)
+      : TransformerDecoder(Options{layer, num_layers, norm}) {}
   Tensor forward(const Tensor& tgt, const Tensor& memory, const TransformerDecoderMasks& masks = {});
   Tensor operator()(const Tensor& tgt, const Tensor& memory, const TransformerDecoderMasks& masks = {});
 
@@ -157,6 +162,7 @@ class Transformer : public Module {
  public:
   using Options = TransformerOptions;
   explicit Transformer(const TransformerOptions& options = {});
+  Transformer(std::int64_t d_model, std::int64_t nhead, const TransformerOptions& more = {});
   Tensor forward(const Tensor& src, const Tensor& tgt, const TransformerMasks& src_masks = {},
                  const TransformerDecoderMasks& tgt_masks = {});
   Tensor operator()(const Tensor& src, const Tensor& tgt, const TransformerMasks& src_masks = {},

@@ -18,7 +18,8 @@ struct Operands {
   Operands(std::string_view what, const Array& left, const Array& right) {
     check_defined(what, left);
     check_defined(what, right);
-    check(left.dtype() == right.dtype(), "{}: {} and {}, expected one type: cast() one of them", what, left, right);
+    check(left.dtype() == right.dtype(),
+          "{}: {} and {}, expected one type: convert one of them, as in x.to(DType::f32)", what, left, right);
     const bool same = left.shape() == right.shape();
     a = same ? left : to_layout(left, Layout::plain);
     b = to_layout(right, a.layout());

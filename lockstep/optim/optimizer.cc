@@ -52,6 +52,32 @@ void Optimizer::check_at_least_zero(std::string_view what, double value) {
   check(std::isfinite(value) && value >= 0, "optimizer: {} {}, expected at least 0", what, value);
 }
 
+ParameterGroups groups_by_name(const Module& net, std::vector<std::pair<std::string, ParameterGroup>> by_prefix) {
+  const auto named = net.named_parameters();
+  std::vector<ParameterGroup> groups;
+  for (const auto& [prefix, group] : by_prefix) {
+    check(group.parameters.empty(), "groups_by_name: the group of '{}' lists parameters, expected options alone",
+          prefix);
+    groups.push_back(group);
+  }
+  groups.emplace_back();
+  for (const Parameter& p : net.parameters()) {
+    std::size_t i = 0;
+    // One that modules share may have several names.
+    const auto has = [&](const std::string& prefix) {
+      return std::ranges::any_of(named, [&](const auto& n) { return n.second == p && n.first.starts_with(prefix); });
+    };
+    while (i < by_prefix.size() && !has(by_prefix[i].first)) ++i;
+    groups[i].parameters.push_back(p);
+  }
+  for (std::size_t i = 0; i < by_prefix.size(); ++i) {
+    check(!groups[i].parameters.empty(), "groups_by_name: no further parameter's name begins with '{}'",
+          by_prefix[i].first);
+  }
+  if (groups.back().parameters.empty()) groups.pop_back();
+  return groups;
+}
+
 Optimizer::Optimizer(const ParameterGroups& groups, const Rate& learning_rate, double weight_decay,
                      std::vector<std::string> state_names)
     : Optimizer(groups, learning_rate, weight_decay, std::move(state_names), nullptr) {

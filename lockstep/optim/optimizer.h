@@ -52,6 +52,13 @@ class ParameterGroups {
   std::vector<ParameterGroup> groups_;
 };
 
+// Groups by the names of parameters: each parameter is in the group of the first prefix with which its name begins; the
+// others are a last group with the optimizer's options. Throws for a prefix with which no further name begins, and for
+// a group that lists parameters itself.
+//
+//   Sgd sgd(groups_by_name(net, {{"fc.", {.lr = 1e-2}}}), {.lr = 1e-4, .momentum = 0.9});
+ParameterGroups groups_by_name(const Module& net, std::vector<std::pair<std::string, ParameterGroup>> by_prefix);
+
 class InUse;           // base/in_use.h
 class LossScaler;      // optim/loss_scaler.h
 class PendingUpdates;  // engine/pending_updates.h

@@ -279,6 +279,12 @@ Recipe Trainer::make_recipe() const {
   // What initialize() was called with, Trainer does not know. Ranks have rank 0's weights.
   const std::string init = default_init(module_), first = ranks().broadcast_on_host(init, "initial weights");
   if (!init.empty()) recipe.set("init", first.empty() ? init : first);
+  std::string reset;
+  for (const auto& [name, p] : module_.named_parameters()) {
+    if (const std::string text = p.reset_text(); !text.empty())
+      reset += fmt::format("{}{}: {}", reset.empty() ? "" : "; ", name, text);
+  }
+  if (!reset.empty()) recipe.set("init_of", reset);
   recipe.update(o.recipe);
   return recipe;
 }

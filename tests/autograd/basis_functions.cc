@@ -149,6 +149,9 @@ std::vector<Differentiable> basis_reductions() {
       of_one("ProdOfAll", [](const Tensor& x) { return prod(x); }, {.low = 0.8, .high = 1.2}),
       of_one("MaxOfAll", [](const Tensor& x) { return max(x) * min(x); }),
       of_one("MaxAlongAnAxis", [](const Tensor& x) { return square(max(x, 1).values) + min(x, -2, false).values; }),
+      of_one("RunningExtremes",
+             [](const Tensor& x) { return square(cummax(x, 1).values) + cummin(x, -1).values * cummax(x, 0).values; }),
+      of_one("Clone", [](const Tensor& x) { return square(clone(x)) + sub(x, clone(x), 3) * x; }),
       of_one("Cumprod", [](const Tensor& x) { return square(cumprod(x, 1)) + cumprod(x, -1) * cumprod(x + 1, 0); }),
       of_one("CumprodOfZeros",
              [](const Tensor& x) {

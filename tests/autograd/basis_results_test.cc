@@ -157,7 +157,7 @@ TEST_F(BasisResultsTest, WhatIntegersHaveNotNamesCast) {
   EXPECT_ERROR(x / 2, "expected a floating type: cast() it");
   EXPECT_ERROR(x * 0.5, "affine: i64 with the number 0.5, expected a whole one: cast() the tensor to a floating type");
   EXPECT_ERROR(exp(x), "exp: input is i64, expected a floating type: cast() it");
-  EXPECT_ERROR(x + tensor({1, 2}, {2}), "expected one type: cast() one of them");
+  EXPECT_ERROR(x + tensor({1, 2}, {2}), "expected one type: convert one of them");
 }
 
 TEST_F(BasisResultsTest, PoolingOfSequences) {

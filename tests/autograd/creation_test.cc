@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
+#include <map>
 #include <set>
 #include <sstream>
 
@@ -135,6 +138,131 @@ TEST_F(CreationTest, AKeyDecidesTheNumbers) {
   EXPECT_EQ(randn({5}, {.device = devices_[1], .key = key}).to_vector<float>(), found);
   EXPECT_NE(randn({5}, {.key = random_key(3, {5})}).to_vector<float>(), found);
   EXPECT_ERROR(rand({2}, {.seed = 1, .key = key}), "rand: a seed and a key are given, expected at most one of them");
+}
+
+TEST_F(CreationTest, RandomWholeNumbersFillTheirRange) {
+  const auto numbers = [](const Tensor& t) { return t.to_vector<std::int64_t>(); };
+  const std::vector<std::int64_t> found = numbers(randint(-2, 3, {40, 5}, {.seed = 7}));
+  EXPECT_EQ(std::set<std::int64_t>(found.begin(), found.end()), (std::set<std::int64_t>{-2, -1, 0, 1, 2}));
+  EXPECT_EQ(numbers(randint(-2, 3, {40, 5}, {.device = devices_[1], .seed = 7})), found);
+  EXPECT_NE(numbers(randint(-2, 3, {40, 5}, {.seed = 8})), found);
+  EXPECT_NE(numbers(randint(1000, {9})), numbers(randint(1000, {9}))) << "without a seed, each call draws anew";
+  EXPECT_EQ(randint(2, {3}, {.dtype = DType::f32, .seed = 1}).dtype(), DType::f32);
+  using Limits = std::numeric_limits<std::int64_t>;
+  const auto wide = numbers(randint(Limits::min(), Limits::max(), {64}, {.seed = 1}));
+  EXPECT_LT(std::ranges::min(wide), Limits::min() / 2);
+  EXPECT_GT(std::ranges::max(wide), Limits::max() / 2);
+  EXPECT_ERROR(randint(3, 3, {2}), "randint: from 3 to 3, expected a larger end");
+  EXPECT_ERROR(randint(0, 300, {99}, {.dtype = DType::u8, .seed = 1}), "in a tensor of u8");
+
+  std::vector<std::int64_t> order = numbers(randperm(50, {.seed = 7}));
+  EXPECT_EQ(numbers(randperm(50, {.device = devices_[0], .seed = 7})), order);
+  EXPECT_NE(numbers(randperm(50, {.seed = 8})), order);
+  EXPECT_FALSE(std::ranges::is_sorted(order));
+  std::ranges::sort(order);
+  EXPECT_EQ(order, numbers(arange(50)));
+  EXPECT_EQ(randperm(0, {.seed = 1}).shape(), Shape{0});
+  // Each of the 6 orders of 3 numbers about as often.
+  std::map<std::vector<std::int64_t>, int> counts;
+  for (std::uint64_t seed = 0; seed < 600; ++seed) ++counts[numbers(randperm(3, {.seed = seed}))];
+  EXPECT_EQ(counts.size(), 6U);
+  for (const auto& [permutation, count] : counts) EXPECT_NEAR(count, 100, 40);
+}
+
+// As the class of a sample's shard: its device does not matter, and neither do the other shards.
+TEST_F(CreationTest, DrawsByProbabilitiesFollowFromTheShard) {
+  const Tensor x = batch(5);
+  const auto draw = [&](const auto& f, const Tensor& like) {
+    runtime_.random().restart(3);
+    return values(f(like).to(DType::f64));
+  };
+  const std::vector<Slot> slots{{0, devices_[0]}, {1, devices_[0]}, {2, devices_[0]}};
+  const Tensor y = scatter(Tensor::host({5, 3}), std::make_shared<Placement>(x->at->rows(), slots));
+  const auto half = [](const Tensor& t) { return bernoulli(t + 0.5); };
+  const auto classes = [](const Tensor& t) { return multinomial(t + 1, 2); };
+  const auto repeated = [](const Tensor& t) { return multinomial(t + 1, 4, true); };
+  const auto noise = [](const Tensor& t) { return randn_like(flatten(stack({t, t}, 1), 0, 1)); };
+  EXPECT_EQ(draw(half, x), draw(half, y));
+  EXPECT_EQ(draw(classes, x), draw(classes, y));
+  EXPECT_EQ(draw(repeated, x), draw(repeated, y));
+  EXPECT_EQ(draw(noise, x), draw(noise, y));
+  const Numbers all = draw(noise, x);
+  EXPECT_EQ(std::set<double>(all.begin(), all.end()).size(), 30U);
+  EXPECT_EQ(classes(x).shape(), (Shape{5, 2}));
+  EXPECT_EQ(classes(x)->kind, Kind::cut);
+}
+
+TEST_F(CreationTest, BernoulliDrawsByItsProbabilities) {
+  const double nan = NAN;
+  for (const DType dtype : {DType::f32, DType::f64, DType::bf16}) {
+    const Tensor p = tensor({{0.0, 1.0, 0.25}}, {.dtype = dtype});
+    const Tensor drawn = bernoulli(expand(p, {4000, 3}));
+    EXPECT_EQ(drawn.dtype(), dtype);
+    const Numbers means = values(mean(drawn.to(DType::f64), 0));
+    EXPECT_EQ(means[0], 0);
+    EXPECT_EQ(means[1], 1);
+    EXPECT_NEAR(means[2], 0.25, 0.03);
+  }
+  for (const double wrong : values(bernoulli(tensor({-0.1, 1.5, nan})))) EXPECT_TRUE(std::isnan(wrong));
+  EXPECT_ERROR(bernoulli(tensor({0, 1})), "bernoulli: i64 elements, expected a floating type");
+}
+
+TEST_F(CreationTest, MultinomialDrawsByItsWeights) {
+  const Tensor weights = tensor({{0.0, 1.0, 3.0, 0.0}, {1e-30, 0.0, 0.0, 1e-30}}).to(devices_[0]);
+  const Tensor drawn = multinomial(weights, 4000, true);
+  EXPECT_EQ(drawn.shape(), (Shape{2, 4000}));
+  const Numbers shares = values(mean(one_hot(drawn, 4).to(DType::f64), 1));
+  const Numbers expected{0, 0.25, 0.75, 0, 0.5, 0, 0, 0.5};
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    EXPECT_NEAR(shares[i], expected[i], expected[i] == 0 ? 0 : 0.03);
+  }
+  // Without replacement: the first one has these shares, too, and the next one is another class.
+  int first = 0;
+  for (int i = 0; i < 300; ++i) {
+    const auto both = multinomial(tensor({0.0, 1.0, 3.0}), 2).to_vector<std::int64_t>();
+    EXPECT_EQ(both[0] + both[1], 3);
+    first += both[0] == 2 ? 1 : 0;
+  }
+  EXPECT_NEAR(first, 225, 30);
+  EXPECT_ERROR(multinomial(weights, 3), "multinomial: 2 classes of a row have a weight above 0, expected as many");
+  EXPECT_ERROR(multinomial(tensor({0.0, 0.0}), 1, true), "multinomial: 0 classes of a row");
+  EXPECT_ERROR(multinomial(tensor({-1.0, 2.0}), 1), "multinomial: a weight is -1");
+  EXPECT_ERROR(multinomial(tensor({NAN, 2.0}), 1), "multinomial: a weight is nan");
+  EXPECT_ERROR(multinomial(zeros({2, 2, 2}), 1), "expected [C] or [N, C]");
+}
+
+TEST_F(CreationTest, ABlobIsTheCallersMemory) {
+  std::vector<float> memory{1, 2, 3, 4};
+  bool released = false;
+  {
+    const Tensor x = from_blob(memory.data(), {2, 2}, [&](const void* data) {
+      EXPECT_EQ(data, memory.data());
+      released = true;
+    });
+    EXPECT_EQ(x.data_ptr<float>(), memory.data());
+    memory[3] = 5;
+    EXPECT_EQ(values(x), (Numbers{1, 2, 3, 5}));
+    const Tensor row = x[1];
+    x[0] = row;  // writes
+    EXPECT_EQ(memory, (std::vector<float>{3, 5, 3, 5}));
+    // A CPU device reads it where it is.
+    EXPECT_EQ(values(x + ones({2, 2}, {.device = devices_[0]})), (Numbers{4, 6, 4, 6}));
+    EXPECT_FALSE(released);
+  }
+  runtime_.synchronize();
+  EXPECT_TRUE(released);
+
+  const std::vector<std::int64_t> fixed{7, 8};
+  const Tensor labels = from_blob(fixed.data(), {2});
+  EXPECT_EQ(labels.dtype(), DType::i64);
+  EXPECT_EQ(values(labels), (Numbers{7, 8}));
+  EXPECT_ERROR(labels.fill_(0), "from_blob: the memory is const");
+  EXPECT_ERROR(labels.data_ptr<std::int64_t>(), "from_blob: the memory is const");
+  EXPECT_EQ(labels.data_ptr<const std::int64_t>(), fixed.data());
+  EXPECT_ERROR(from_blob(static_cast<float*>(nullptr), {2}), "from_blob: no address, expected 8 bytes for [2]");
+  EXPECT_EQ(from_blob(static_cast<float*>(nullptr), {0}).numel(), 0);
+  const auto* odd = reinterpret_cast<const float*>(reinterpret_cast<const char*>(memory.data()) + 1);
+  EXPECT_ERROR(from_blob(odd, {1}), "is not a multiple of the size of f32");
 }
 
 TEST_F(CreationTest, AStateOfABatchIsCutAsTheBatch) {

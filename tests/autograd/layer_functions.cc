@@ -80,6 +80,28 @@ std::vector<Differentiable> sliding_windows() {
                [](const Tensor& x) {
                  return adaptive_max_pool2d(x, {2, 3});
                }),
+      of_image("PoolsOfVolumes",
+               [](const Tensor& x) {
+                 const Tensor volume = stack({x, x * x, x * 0.5}, 2);
+                 return sum(max_pool3d(volume, {.kernel_size = 2, .stride = 1})) +
+                        avg_pool3d(volume, {.kernel_size = {3, 2, 2}, .stride = 1, .padding = 1}) * 0.5;
+               }),
+      {"GridSample",
+       [](Random& r) {
+         const GridSampleOptions o{.padding_mode = r.integer(0, 1) ? GridPadding::zeros : GridPadding::border,
+                                   .align_corners = r.integer(0, 1) == 1};
+         return Problem{{{.shape = {2, 2, r.integer(1, 4), 5}}, {.shape = {2, 3, 2, 2}, .low = -1.4, .high = 1.4}},
+                        [o](In in) { return grid_sample(in[0], in[1], o); }};
+       }},
+      {"EmbeddingBag",
+       [](Random& r) {
+         const auto mode = static_cast<BagMode>(r.integer(0, 2));
+         return Problem{{{.shape = {4, 3}, .master = true}}, [mode](In in) {
+                          const Tensor bags = remainder(arange(12).reshape({4, 3}) * 5, 4).to(in[0].device());
+                          return embedding_bag(bags, in[0], {.mode = mode, .padding_idx = 2}) +
+                                 embedding_bag(bags, in[0] * in[0], {.mode = mode});
+                        }};
+       }},
       {"Conv1dOfOneSize",
        [](Random& r) {
          const Conv1dOptions o{.padding = kSame, .dilation = r.integer(1, 2)};

@@ -281,9 +281,10 @@ TEST_F(Train, OptionsOfTheRecipeReachTheTraining) {
   const std::string plain = weights_of({});
   for (const Arguments& more :
        {Arguments{"--momentum", "0.9"}, Arguments{"--weight-decay", "0.01"}, Arguments{"--optimizer", "adam"},
-        Arguments{"--optimizer", "adamw"}, Arguments{"--optimizer", "rmsprop"}, Arguments{"--schedule", "cosine"},
-        Arguments{"--warmup", "4"}, Arguments{"--clip", "0.01"}, Arguments{"--label-smoothing", "0.1"},
-        Arguments{"--no-shuffle"}, Arguments{"--limit-train", "50"}, Arguments{"--lr", "0.05"}}) {
+        Arguments{"--optimizer", "adamw"}, Arguments{"--optimizer", "rmsprop"}, Arguments{"--optimizer", "adagrad"},
+        Arguments{"--optimizer", "adadelta"}, Arguments{"--schedule", "cosine"}, Arguments{"--warmup", "4"},
+        Arguments{"--clip", "0.01"}, Arguments{"--label-smoothing", "0.1"}, Arguments{"--no-shuffle"},
+        Arguments{"--limit-train", "50"}, Arguments{"--lr", "0.05"}}) {
     EXPECT_NE(weights_of(more), plain) << more[0];
   }
   EXPECT_EQ(weights_of({}), plain);

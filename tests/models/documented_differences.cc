@@ -108,7 +108,7 @@ const std::vector<KnownLimit>& known_limits() {
       {Limit::type, "conv_transpose2d",
        fmt::format("OP: input is {0}, weight is {0}, expected one floating type .*", kWhole), always},
       {Limit::type, "eq ne lt le gt ge where",
-       fmt::format(R"(OP: {0} and {0}, expected one type: cast\(\) one of them)", kAny),
+       fmt::format(R"(OP: {0} and {0}, expected one type: convert one of them, as in x\.to\(DType::f32\))", kAny),
        [](const SampleInput& s) {
          return s.inputs.at(s.inputs.size() - 2).at("t") != s.inputs.at(s.inputs.size() - 1).at("t");
        }},

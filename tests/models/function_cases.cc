@@ -116,6 +116,77 @@ Operations function_operations() {
                             10000 * sort(n, 0).values.select(0, 2) + 100000 * prod(n + 1, 0);
          return in_type_of(all, x[0]) * x[0];
        }},
+      {"cummax",
+       [](const In& x) {
+         const MaxResult y = cummax(x[0], 1);
+         return y.values * (in_type_of(y.indices, x[0]) + 1);
+       }},
+      {"cummin",
+       [](const In& x) {
+         const MaxResult y = cummin(x[0], -1);
+         return y.values * (in_type_of(y.indices, x[0]) + 1);
+       }},
+      {"cummax of equals",
+       [](const In& x) {
+         const MaxResult y = cummax(x[0], 2), z = cummin(x[0], 2);
+         return y.values * (in_type_of(y.indices, x[0]) + 1) + z.values * (in_type_of(z.indices, x[0]) + 1);
+       }},
+      {"add and sub of multiples", [](const In& x) { return add(x[0], x[1], 0.5) * sub(x[0], x[1], 2); }},
+      {"embedding_bag",
+       [](const In& x) {
+         const Tensor n = ids(x[0], {4, 3});
+         return embedding_bag(n, x[0]) +
+                embedding_bag(n, x[0], {.mode = BagMode::sum}) * embedding_bag(n, x[0], {.mode = BagMode::max});
+       }},
+      {"embedding_bag with padding",
+       [](const In& x) {
+         const Tensor n = ids(x[0], {4, 3});
+         return embedding_bag(n, x[0], {.padding_idx = 1}) +
+                embedding_bag(n, x[0], {.mode = BagMode::max, .padding_idx = 2});
+       }},
+      {"embedding_bag of weights",
+       [](const In& x) {
+         return embedding_bag(ids(x[0], {4, 3}), x[0], {.mode = BagMode::sum, .per_sample_weights = x[1]});
+       }},
+      {"max_pool3d",
+       [](const In& x) {
+         return max_pool3d(x[0],
+                           {.kernel_size = {2, 3, 2}, .stride = {1, 2, 2}, .padding = {1, 1, 0}, .ceil_mode = true});
+       }},
+      {"avg_pool3d",
+       [](const In& x) {
+         Pool3dOptions o{.kernel_size = 2, .stride = {1, 2, 2}, .padding = {1, 0, 1}};
+         const Tensor y = avg_pool3d(x[0], o);
+         o.count_include_pad = false;
+         return y + avg_pool3d(x[0], o);
+       }},
+      {"avg_pool3d, ceil_mode",
+       [](const In& x) {
+         return avg_pool3d(x[0], {.kernel_size = {2, 3, 3}, .stride = 2, .padding = {1, 1, 0}, .ceil_mode = true});
+       }},
+      {"adaptive pools of volumes",
+       [](const In& x) {
+         return adaptive_avg_pool3d(x[0], {2, 3, 1}) * adaptive_max_pool3d(x[0], {2, 3, 1});
+       }},
+      {"grid_sample", [](const In& x) { return grid_sample(x[0], x[1]); }},
+      {"grid_sample with corners",
+       [](const In& x) {
+         return grid_sample(x[0], x[1], {.padding_mode = GridPadding::border, .align_corners = true});
+       }},
+      {"grid_sample of the nearest",
+       [](const In& x) { return grid_sample(x[0], x[1], {.mode = Interpolation::nearest}); }},
+      {"whole sums at places",
+       [](const In& x) {
+         const Tensor few = ids(x[0], {2, 4}), many = ids(x[0], {5, 4}), n = ids(x[0], {3, 4});
+         const Tensor all = scatter_add(n, 0, few, few - 0x1p40) + index_add(n, 0, ids(x[0], {5}), many, 3);
+         return x[0] * in_type_of(all, x[0]);
+       }},
+      {"unique slices",
+       [](const In& x) {
+         const Tensor column = narrow(x[0], 1, 0, 1);
+         const UniqueResult y = unique(repeat(column, {4, 1}), 0);
+         return y.values * in_type_of(unsqueeze(y.counts, 1), x[0]) + sum(in_type_of(y.inverse, x[0])) + nothing(x[0]);
+       }},
       {"softmax in f64", [](const In& x) { return in_type_of(softmax(x[0], 1, DType::f64), x[0]); }},
       {"unique",
        [](const In& x) {

@@ -8,6 +8,7 @@
 
 #include "lockstep/autograd/functions.h"
 #include "lockstep/engine/engine.h"
+#include "lockstep/nn/linear.h"
 #include "lockstep/optim/adam.h"
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/optim/sgd.h"
@@ -241,6 +242,30 @@ TEST_F(ParameterGroupTest, WrongGroupsAreErrors) {
   EXPECT_ERROR(Sgd({{.parameters = {a}, .lr = 1}, {.parameters = {b}}}, {.lr = 0}),
                "group 0 has its own learning rate, which scales with the optimizer's, but the optimizer's is 0");
   EXPECT_FALSE(a.optimized());
+}
+
+TEST_F(ParameterGroupTest, NamesMakeGroups) {
+  struct Net : Module {
+    Linear& body = make<Linear>("body", 2, 2);
+    Linear& fc = make<Linear>("fc", 2, 1);
+    Linear& fc2 = make<Linear>("fc2", 2, 1);
+  };
+  Net net;
+  net.to(runtime_.devices());
+  const auto groups = groups_by_name(net, {{"fc.", {.lr = 0.5}}, {"fc", {.weight_decay = 0}}});
+  const std::vector all(groups.begin(), groups.end());
+  ASSERT_EQ(all.size(), 3U);
+  EXPECT_EQ(all[0].parameters, (std::vector<Parameter>{net.fc.weight, net.fc.bias}));
+  EXPECT_EQ(all[0].lr, 0.5);
+  EXPECT_EQ(all[1].parameters, (std::vector<Parameter>{net.fc2.weight, net.fc2.bias}));
+  EXPECT_EQ(all[1].weight_decay, 0);
+  EXPECT_EQ(all[2].parameters, (std::vector<Parameter>{net.body.weight, net.body.bias}));
+  EXPECT_FALSE(all[2].lr);
+  EXPECT_EQ(groups_by_name(net, {{"", {.lr = 0.5}}}).size(), 1U);
+  EXPECT_ERROR(groups_by_name(net, {{"head.", {}}}), "groups_by_name: no further parameter's name begins with 'head.'");
+  EXPECT_ERROR(groups_by_name(net, {{"fc", {}}, {"fc.", {}}}), "no further parameter's name begins with 'fc.'");
+  EXPECT_ERROR(groups_by_name(net, {{"fc", {.parameters = {net.fc.bias}}}}),
+               "lists parameters, expected options alone");
 }
 
 }  // namespace

@@ -316,12 +316,38 @@ FUNCTIONS = {
     'nonzero': (lambda x: torch.nonzero(x > 0) + zero(x), [X]),
     'bincount': (lambda x: torch.bincount(ids(9)) * x, [(2, 3)]),
     'whole sums and orders': (lambda x: whole_sums(ids(3, 4)) * x, [(3, 4)]),
+    'cummax': (lambda x: torch.cummax(x, 1)[0] * (torch.cummax(x, 1)[1] + 1), [X]),
+    'cummin': (lambda x: torch.cummin(x, -1)[0] * (torch.cummin(x, -1)[1] + 1), [X]),
+    'add and sub of multiples': (lambda x, y: torch.add(x, y, alpha=0.5) * torch.sub(x, y, alpha=2), [X, Y]),
+    'embedding_bag': (lambda w: F.embedding_bag(ids(4, 3), w, mode='mean') + F.embedding_bag(ids(4, 3), w, mode='sum') *
+                      F.embedding_bag(ids(4, 3), w, mode='max'), [(3, 5)]),
+    'embedding_bag with padding': (lambda w: F.embedding_bag(ids(4, 3), w, mode='mean', padding_idx=1) +
+                                   F.embedding_bag(ids(4, 3), w, mode='max', padding_idx=2), [(3, 5)]),
+    'embedding_bag of weights': (lambda w, s: F.embedding_bag(ids(4, 3), w, mode='sum', per_sample_weights=s),
+                                 [(3, 5), (4, 3)]),
+    'max_pool3d': (lambda x: F.max_pool3d(x, (2, 3, 2), (1, 2, 2), (1, 1, 0), ceil_mode=True), [(1, 2, 3, 5, 4)]),
+    'avg_pool3d': (lambda x: F.avg_pool3d(x, 2, (1, 2, 2), (1, 0, 1)) +
+                   F.avg_pool3d(x, 2, (1, 2, 2), (1, 0, 1), count_include_pad=False), [(1, 2, 3, 4, 4)]),
+    'avg_pool3d, ceil_mode': (lambda x: F.avg_pool3d(x, (2, 3, 3), 2, (1, 1, 0), True), [(2, 4, 6, 4)]),
+    'adaptive pools of volumes': (lambda x: F.adaptive_avg_pool3d(x, (2, 3, 1)) *
+                                  F.adaptive_max_pool3d(x, (2, 3, 1)), [(1, 2, 3, 5, 4)]),
+    'grid_sample': (lambda x, g: F.grid_sample(x, g, align_corners=False), [(2, 3, 4, 5), (2, 3, 2, 2)]),
+    'grid_sample with corners': (lambda x, g: F.grid_sample(x, g, padding_mode='border', align_corners=True),
+                                 [(2, 3, 4, 5), (2, 3, 2, 2)]),
+    'grid_sample of the nearest': (lambda x, g: F.grid_sample(x, g, 'nearest', align_corners=False),
+                                   [(2, 3, 4, 5), (2, 3, 2, 2)]),
+    'whole sums at places': (lambda x: x * (torch.scatter_add(ids(3, 4), 0, ids(2, 4), ids(2, 4) - 2**40) +
+                                            torch.index_add(ids(3, 4), 0, ids(5), ids(5, 4), alpha=3)), [(3, 4)]),
     'softmax in f64': (lambda x: torch.softmax(x, 1, dtype=torch.float64), [X]),
 }
 # Inputs of halves.
 FUNCTIONS_OF_TIES = {
     'unique': (lambda x: (lambda values, inverse, counts: values + 10 * counts + inverse.sum() + zero(x))(
         *torch.unique(x.detach(), return_inverse=True, return_counts=True)), [X]),
+    'unique slices': (lambda x: (lambda values, inverse, counts: values * counts.reshape(-1, 1) + inverse.sum() + zero(x))(
+        *torch.unique(x.detach()[:, :1].repeat(4, 1), dim=0, return_inverse=True, return_counts=True)), [(5, 3)]),
+    'cummax of equals': (lambda x: torch.cummax(x, 2)[0] * (torch.cummax(x, 2)[1] + 1) +
+                         torch.cummin(x, 2)[0] * (torch.cummin(x, 2)[1] + 1), [X]),
 }
 
 # PyTorch's own functions for cases that are composed above, because PyTorch 1.13 lacks them.
