@@ -42,13 +42,11 @@ constexpr OptimizerRow kOptimizers[] = {
      }},
     {"adagrad", false,
      [](const ParameterGroups& parameters, const TrainOptions& o) -> std::unique_ptr<Optimizer> {
-       return std::make_unique<Adagrad>(parameters,
-                                        AdagradOptions{.lr = o.lr, .weight_decay = o.weight_decay});
+       return std::make_unique<Adagrad>(parameters, AdagradOptions{.lr = o.lr, .weight_decay = o.weight_decay});
      }},
     {"adadelta", false,
      [](const ParameterGroups& parameters, const TrainOptions& o) -> std::unique_ptr<Optimizer> {
-       return std::make_unique<Adadelta>(parameters,
-                                         AdadeltaOptions{.lr = o.lr, .weight_decay = o.weight_decay});
+       return std::make_unique<Adadelta>(parameters, AdadeltaOptions{.lr = o.lr, .weight_decay = o.weight_decay});
      }},
     {"rmsprop", true, [](const ParameterGroups& parameters, const TrainOptions& o) -> std::unique_ptr<Optimizer> {
        const RMSpropOptions options{.lr = o.lr, .weight_decay = o.weight_decay, .momentum = o.momentum};

@@ -21,8 +21,8 @@ struct UniqueResult {
   Tensor values, inverse, counts;
 };
 UniqueResult unique(const Tensor& x);
-// The different slices of x along `dim`, in ascending order of their first elements, then of their second ones, ...; the
-// place of each slice among them, i64 [x's extent]; and how often each occurs.
+// The different slices of x along `dim`, in ascending order of their first elements, then of their second ones, ...;
+// the place of each slice among them, i64 [x's extent]; and how often each occurs.
 UniqueResult unique(const Tensor& x, int dim);
 // How often each number from 0 to the largest one occurs in x, i64 [n] or u8 [n]: i64 [largest + 1], at least
 // [minlength]. With weights, [n] of a floating type, the sum of the weights at each number.

@@ -84,9 +84,15 @@ INSTANTIATE_TEST_SUITE_P(
         LayerCase{"BatchNorm3d", layer<BatchNorm3d>({.synchronized = true}), {5, 2, 2, 1, 2}},
         LayerCase{"PReLU", layer<PReLU>({.num_parameters = 3}), {5, 3, 2}},
         LayerCase{"MaxPool3d", layer<MaxPool3d>({.kernel_size = 2}), {5, 2, 2, 4, 2}},
-        LayerCase{"ZeroPad1d", [] { return std::make_unique<ZeroPad1d>(std::array<std::int64_t, 2>{1, 2}); }, {5, 2, 3}},
+        LayerCase{"ZeroPad1d",
+                  [] {
+                    return std::make_unique<ZeroPad1d>(std::array<std::int64_t, 2>{1, 2});
+                  },
+                  {5, 2, 3}},
         LayerCase{"CircularPad1d",
-                  [] { return std::make_unique<CircularPad1d>(std::array<std::int64_t, 2>{1, 2}); },
+                  [] {
+                    return std::make_unique<CircularPad1d>(std::array<std::int64_t, 2>{1, 2});
+                  },
                   {5, 2, 3}},
         LayerCase{"CircularPad2d", [] { return std::make_unique<CircularPad2d>(1); }, {5, 2, 3, 3}}),
     ::testing::PrintToStringParamName());
