@@ -1,5 +1,7 @@
 #include "lockstep/data/normalize.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -33,7 +35,7 @@ Tensor to_float(const Tensor& image) {
   return result;
 }
 
-Tensor normalized(const Tensor& image, const std::vector<double>& mean, const std::vector<double>& std) {
+Tensor normalized_image(const Tensor& image, const std::vector<double>& mean, const std::vector<double>& std) {
   const ImageExtents e = image_extents("Normalize", image);
   check(mean.size() == 1 || std::ssize(mean) == e.channels,
         "Normalize: {} numbers for a picture of {} channels, expected one for each", mean.size(), e.channels);
@@ -119,7 +121,7 @@ ToFloat::ToFloat() : ImageTransform("ToFloat()", [](const Tensor& image, RandomK
 
 Normalize::Normalize(std::vector<double> mean, std::vector<double> std)
     : ImageTransform(fmt::format("Normalize(({}), ({}))", fmt::join(mean, ", "), fmt::join(std, ", ")),
-                     [mean, std](const Tensor& image, RandomKey) { return normalized(image, mean, std); }) {
+                     [mean, std](const Tensor& image, RandomKey) { return normalized_image(image, mean, std); }) {
   check(!mean.empty() && mean.size() == std.size(),
         "Normalize: {} means and {} deviations, expected as many, at least 1", mean.size(), std.size());
   for (std::size_t c = 0; c < std.size(); ++c) {

@@ -31,10 +31,10 @@
 namespace lockstep {
 namespace {
 
-using Bytes = std::vector<std::uint8_t>;
-using Floats = std::vector<float>;
+using PixelBytes = std::vector<std::uint8_t>;
+using PixelFloats = std::vector<float>;
 
-Tensor bytes_image(const Bytes& values, Shape shape) {
+Tensor bytes_image(const PixelBytes& values, Shape shape) {
   Tensor image = Tensor::host(shape, DType::u8);
   std::copy(values.begin(), values.end(), image.data_ptr<std::uint8_t>());
   return image;
@@ -42,7 +42,7 @@ Tensor bytes_image(const Bytes& values, Shape shape) {
 
 // A picture whose elements 0, 1, 2, ... tell where they come from.
 Tensor counting(std::int64_t channels, std::int64_t height, std::int64_t width) {
-  Bytes values(static_cast<std::size_t>(channels * height * width));
+  PixelBytes values(static_cast<std::size_t>(channels * height * width));
   std::iota(values.begin(), values.end(), std::uint8_t{0});
   return bytes_image(values, {channels, height, width});
 }
@@ -61,7 +61,7 @@ Tensor painted(std::int64_t number, std::int64_t channels, std::int64_t height, 
 
 Tensor as_floats(const Tensor& image) { return ToFloat()(image); }
 
-Bytes pixels_of(const Tensor& image) { return image.to_vector<std::uint8_t>(); }
+PixelBytes pixels_of(const Tensor& image) { return image.to_vector<std::uint8_t>(); }
 
 void add_to_hash(Sha256& hash, const Tensor& t) {
   const std::size_t size = t.dtype() == DType::u8 ? 1 : t.dtype() == DType::f32 ? 4 : 8;
@@ -112,9 +112,9 @@ TEST(ImageTransforms, EveryMachineGetsTheseBits) {
 TEST(Resize, HalvesWithPillowsTriangle) {
   // The triangle is four pixels wide and cut at the border: 3/7, 3/7, 1/7.
   const Tensor row = bytes_image({0, 70, 140, 210}, {1, 1, 4});
-  EXPECT_EQ(pixels_of(Resize({1, 2})(row)), (Bytes{50, 160}));
+  EXPECT_EQ(pixels_of(Resize({1, 2})(row)), (PixelBytes{50, 160}));
   const Tensor column = bytes_image({0, 70, 140, 210}, {1, 4, 1});
-  EXPECT_EQ(pixels_of(Resize({2, 1})(column)), (Bytes{50, 160}));
+  EXPECT_EQ(pixels_of(Resize({2, 1})(column)), (PixelBytes{50, 160}));
 }
 
 Tensor scattered(std::int64_t height, std::int64_t width) {
@@ -142,24 +142,24 @@ TEST(Resize, BytesAreThoseOfPillow) {
 
 // PyTorch 1.13: interpolate(x, (3, 4), mode="bilinear", antialias=True).
 TEST(Resize, FloatsAreThoseOfPyTorch) {
-  const Floats expected{84.136f, 115.4057f, 123.5886f, 165.551f, 161.4603f, 136.6933f,
-                        105.56f, 139.1587f, 153.2177f, 172.04f,  113.5429f, 203.6395f};
-  const Floats found = Resize({3, 4})(as_floats(scattered(5, 7))).to_vector<float>();
+  const PixelFloats expected{84.136f, 115.4057f, 123.5886f, 165.551f, 161.4603f, 136.6933f,
+                             105.56f, 139.1587f, 153.2177f, 172.04f,  113.5429f, 203.6395f};
+  const PixelFloats found = Resize({3, 4})(as_floats(scattered(5, 7))).to_vector<float>();
   for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(255 * found[i], expected[i], 1e-3) << i;
 }
 
 TEST(Resize, EnlargesBetweenMiddles) {
   const Tensor row = bytes_image({0, 100}, {1, 1, 2});
-  EXPECT_EQ(pixels_of(Resize({1, 4})(row)), (Bytes{0, 25, 75, 100}));
-  EXPECT_EQ(pixels_of(Resize({1, 4}, {.interpolation = Interpolation::nearest})(row)), (Bytes{0, 0, 100, 100}));
+  EXPECT_EQ(pixels_of(Resize({1, 4})(row)), (PixelBytes{0, 25, 75, 100}));
+  EXPECT_EQ(pixels_of(Resize({1, 4}, {.interpolation = Interpolation::nearest})(row)), (PixelBytes{0, 0, 100, 100}));
 }
 
 TEST(Resize, KeepsConstantPicturesAndTheirType) {
   for (std::int64_t size : {1, 3, 17, 64, 200}) {
-    const Tensor gray = Resize(size)(bytes_image(Bytes(37 * 53, 255), {1, 37, 53}));
+    const Tensor gray = Resize(size)(bytes_image(PixelBytes(37 * 53, 255), {1, 37, 53}));
     EXPECT_EQ(gray.shape(), Shape({1, size, size * 53 / 37}));
     for (std::uint8_t x : pixels_of(gray)) ASSERT_EQ(x, 255);
-    const Tensor floats = Resize(size)(as_floats(bytes_image(Bytes(37 * 53, 255), {1, 37, 53})));
+    const Tensor floats = Resize(size)(as_floats(bytes_image(PixelBytes(37 * 53, 255), {1, 37, 53})));
     for (float x : floats.to_vector<float>()) ASSERT_NEAR(x, 1, 1e-5);
   }
   const Tensor same = counting(3, 4, 4);
@@ -168,35 +168,35 @@ TEST(Resize, KeepsConstantPicturesAndTheirType) {
 
 TEST(Resize, BytesAndFloatsAgree) {
   const Tensor image = painted(0, 3, 61, 83);
-  const Bytes bytes = pixels_of(Resize({30, 90})(image));
-  const Floats floats = Resize({30, 90})(as_floats(image)).to_vector<float>();
+  const PixelBytes bytes = pixels_of(Resize({30, 90})(image));
+  const PixelFloats floats = Resize({30, 90})(as_floats(image)).to_vector<float>();
   for (std::size_t i = 0; i < bytes.size(); ++i) ASSERT_NEAR(bytes[i], 255 * floats[i], 1.01);
 }
 
 TEST(ResizeAndCrop, TakesTheLargestWindowOfTheRatio) {
   const Tensor image = counting(1, 2, 6);
-  EXPECT_EQ(pixels_of(ResizeAndCrop(2)(image)), (Bytes{2, 3, 8, 9}));
-  EXPECT_EQ(pixels_of(ResizeAndCrop({2, 4})(image)), (Bytes{1, 2, 3, 4, 7, 8, 9, 10}));
+  EXPECT_EQ(pixels_of(ResizeAndCrop(2)(image)), (PixelBytes{2, 3, 8, 9}));
+  EXPECT_EQ(pixels_of(ResizeAndCrop({2, 4})(image)), (PixelBytes{1, 2, 3, 4, 7, 8, 9, 10}));
   EXPECT_EQ(ResizeAndCrop({5, 1})(image).shape(), Shape({1, 5, 1}));
 }
 
 TEST(CenterCrop, CutsAndPads) {
-  EXPECT_EQ(pixels_of(CenterCrop(2)(counting(1, 4, 4))), (Bytes{5, 6, 9, 10}));
-  EXPECT_EQ(pixels_of(CenterCrop({1, 4})(counting(1, 1, 2))), (Bytes{0, 0, 1, 0}));
+  EXPECT_EQ(pixels_of(CenterCrop(2)(counting(1, 4, 4))), (PixelBytes{5, 6, 9, 10}));
+  EXPECT_EQ(pixels_of(CenterCrop({1, 4})(counting(1, 1, 2))), (PixelBytes{0, 0, 1, 0}));
   // torchvision rounds the corner to even: (5 - 2) / 2 = 1.5 is 2, (3 - 2) / 2 = 0.5 is 0.
-  EXPECT_EQ(pixels_of(CenterCrop({1, 2})(counting(1, 1, 5))), (Bytes{2, 3}));
-  EXPECT_EQ(pixels_of(CenterCrop({1, 2})(counting(1, 1, 3))), (Bytes{0, 1}));
+  EXPECT_EQ(pixels_of(CenterCrop({1, 2})(counting(1, 1, 5))), (PixelBytes{2, 3}));
+  EXPECT_EQ(pixels_of(CenterCrop({1, 2})(counting(1, 1, 3))), (PixelBytes{0, 1}));
 }
 
 TEST(RandomCrop, ReachesEveryWindowOfThePaddedPicture) {
   const Tensor image = bytes_image({1, 2, 3, 4}, {1, 2, 2});
-  std::set<Bytes> seen;
+  std::set<PixelBytes> seen;
   for (std::uint64_t i = 0; i < 300; ++i)
     seen.insert(pixels_of(RandomCrop(2, {.padding = 1, .fill = 9})(image, {1, i})));
   EXPECT_EQ(seen.size(), 9u);
-  EXPECT_TRUE(seen.contains(Bytes{9, 9, 9, 1}));
-  EXPECT_TRUE(seen.contains(Bytes{1, 2, 3, 4}));
-  EXPECT_TRUE(seen.contains(Bytes{4, 9, 9, 9}));
+  EXPECT_TRUE(seen.contains(PixelBytes{9, 9, 9, 1}));
+  EXPECT_TRUE(seen.contains(PixelBytes{1, 2, 3, 4}));
+  EXPECT_TRUE(seen.contains(PixelBytes{4, 9, 9, 9}));
   EXPECT_ERROR(RandomCrop(3)(image),
                "RandomCrop: the picture has 2 x 2 pixels with its padding, expected at least 3 x 3");
   EXPECT_EQ(RandomCrop(3, {.pad_if_needed = true})(image).shape(), Shape({1, 3, 3}));
@@ -216,7 +216,7 @@ TEST(RandomResizedCrop, StaysWithinScaleAndRatio) {
   const RandomResizedCrop crop(100, {.min_scale = 0.25, .max_scale = 0.5, .interpolation = Interpolation::nearest});
   double least = 1, most = 0;
   for (std::uint64_t i = 0; i < 100; ++i) {
-    const Bytes b = pixels_of(crop(image, random_key(3, {i})));
+    const PixelBytes b = pixels_of(crop(image, random_key(3, {i})));
     const double width = b[99] - b[0] + 1, height = b[2 * 100 * 100 - 1] - b[100 * 100] + 1;
     const double part = width * height / 12000, ratio = width / height;
     least = std::min(least, part), most = std::max(most, part);
@@ -229,13 +229,13 @@ TEST(RandomResizedCrop, StaysWithinScaleAndRatio) {
   EXPECT_LT(most, 0.53);
   // No window of this ratio fits: the largest centered one.
   EXPECT_EQ(pixels_of(RandomResizedCrop({1, 2}, {.min_scale = 1, .min_ratio = 2, .max_ratio = 2})(counting(1, 1, 6))),
-            (Bytes{2, 3}));
+            (PixelBytes{2, 3}));
 }
 
 TEST(Flips, MirrorHalfOfThePictures) {
   const Tensor image = counting(2, 2, 2);
-  EXPECT_EQ(pixels_of(RandomHorizontalFlip(1)(image)), (Bytes{1, 0, 3, 2, 5, 4, 7, 6}));
-  EXPECT_EQ(pixels_of(RandomVerticalFlip(1)(image)), (Bytes{2, 3, 0, 1, 6, 7, 4, 5}));
+  EXPECT_EQ(pixels_of(RandomHorizontalFlip(1)(image)), (PixelBytes{1, 0, 3, 2, 5, 4, 7, 6}));
+  EXPECT_EQ(pixels_of(RandomVerticalFlip(1)(image)), (PixelBytes{2, 3, 0, 1, 6, 7, 4, 5}));
   EXPECT_EQ(pixels_of(RandomHorizontalFlip(0)(image)), pixels_of(image));
   int flipped = 0;
   for (std::uint64_t i = 0; i < 400; ++i)
@@ -246,13 +246,14 @@ TEST(Flips, MirrorHalfOfThePictures) {
 
 TEST(RandomRotation, TurnsCounterclockwise) {
   const Tensor image = counting(1, 2, 2);
-  EXPECT_EQ(pixels_of(RandomRotation(90, 90)(image)), (Bytes{1, 3, 0, 2}));
-  EXPECT_EQ(pixels_of(RandomRotation(-90, -90)(image)), (Bytes{2, 0, 3, 1}));
+  EXPECT_EQ(pixels_of(RandomRotation(90, 90)(image)), (PixelBytes{1, 3, 0, 2}));
+  EXPECT_EQ(pixels_of(RandomRotation(-90, -90)(image)), (PixelBytes{2, 0, 3, 1}));
   EXPECT_EQ(pixels_of(RandomRotation(180, 180, {.interpolation = Interpolation::bilinear})(image)),
-            (Bytes{3, 2, 1, 0}));
+            (PixelBytes{3, 2, 1, 0}));
   EXPECT_EQ(pixels_of(RandomRotation(0)(image)), pixels_of(image));
   // The corners of a white square become free.
-  const Bytes turned = pixels_of(RandomRotation(45, 45, {.fill = 7})(bytes_image(Bytes(100, 255), {1, 10, 10})));
+  const PixelBytes turned =
+      pixels_of(RandomRotation(45, 45, {.fill = 7})(bytes_image(PixelBytes(100, 255), {1, 10, 10})));
   EXPECT_EQ(turned[0], 7);
   EXPECT_EQ(turned[55], 255);
 }
@@ -261,17 +262,17 @@ TEST(ColorJitter, ChangesOnlyWhatItIsAskedFor) {
   const Tensor image = painted(1, 3, 9, 9);
   EXPECT_EQ(pixels_of(ColorJitter({})(image)), pixels_of(image));
   // A shade of gray has no hue and no saturation.
-  const Tensor gray = bytes_image(Bytes(27, 100), {3, 3, 3});
+  const Tensor gray = bytes_image(PixelBytes(27, 100), {3, 3, 3});
   EXPECT_EQ(pixels_of(ColorJitter({.saturation = 1, .hue = 0.5})(gray, {1, 2})), pixels_of(gray));
   EXPECT_EQ(pixels_of(ColorJitter({.contrast = 1})(gray, {1, 2})), pixels_of(gray));
-  const Bytes brighter = pixels_of(ColorJitter({.brightness = 0.5})(gray, {1, 2}));
+  const PixelBytes brighter = pixels_of(ColorJitter({.brightness = 0.5})(gray, {1, 2}));
   EXPECT_NE(brighter[0], 100);
   for (std::uint8_t x : brighter) EXPECT_EQ(x, brighter[0]);
   // Shifts of a whole circle meet every hue: red becomes no darker and no paler.
   const Tensor red = bytes_image({200, 50, 50}, {3, 1, 1});
-  std::set<Bytes> hues;
+  std::set<PixelBytes> hues;
   for (std::uint64_t i = 0; i < 50; ++i) {
-    const Bytes b = pixels_of(ColorJitter({.hue = 0.5})(red, random_key(0, {i})));
+    const PixelBytes b = pixels_of(ColorJitter({.hue = 0.5})(red, random_key(0, {i})));
     EXPECT_EQ(*std::max_element(b.begin(), b.end()), 200);
     EXPECT_EQ(*std::min_element(b.begin(), b.end()), 50);
     hues.insert(b);
@@ -282,10 +283,10 @@ TEST(ColorJitter, ChangesOnlyWhatItIsAskedFor) {
 }
 
 TEST(RandomErasing, PaintsARectangleOfTheArea) {
-  const Tensor image = bytes_image(Bytes(40 * 40, 1), {1, 40, 40});
+  const Tensor image = bytes_image(PixelBytes(40 * 40, 1), {1, 40, 40});
   int untouched = 0;
   for (std::uint64_t i = 0; i < 200; ++i) {
-    const Bytes b = pixels_of(RandomErasing()(image, random_key(0, {i})));
+    const PixelBytes b = pixels_of(RandomErasing()(image, random_key(0, {i})));
     const auto gone = std::count(b.begin(), b.end(), std::uint8_t{0});
     untouched += gone == 0;
     if (gone == 0) continue;
@@ -298,7 +299,8 @@ TEST(RandomErasing, PaintsARectangleOfTheArea) {
 TEST(Normalize, BytesAndFloatsHaveTheSameBits) {
   const Tensor image = painted(0, 3, 8, 8);
   const Normalize normalize({0.485, 0.456, 0.406}, {0.229, 0.224, 0.225});
-  const Floats direct = normalize(image).to_vector<float>(), through = normalize(as_floats(image)).to_vector<float>();
+  const PixelFloats direct = normalize(image).to_vector<float>(),
+                    through = normalize(as_floats(image)).to_vector<float>();
   EXPECT_EQ(direct, through);
   EXPECT_FLOAT_EQ(direct[0], (static_cast<float>(pixels_of(image)[0]) / 255.f - 0.485f) / 0.229f);
   EXPECT_ERROR(normalize(counting(1, 2, 2)), "Normalize: 3 numbers for a picture of 1 channels");
@@ -323,7 +325,7 @@ TEST(ChannelStatistics, AreExactForAnyOrderAndNumberOfThreads) {
     double sum = 0, squares = 0;
     std::int64_t n = 0;
     for (std::int64_t i = 0; i < 20; ++i) {
-      const Bytes b = pixels_of(data->get(i)[0]);
+      const PixelBytes b = pixels_of(data->get(i)[0]);
       for (std::size_t k = 0; k < 144; ++k, ++n) {
         const double x = b[static_cast<std::size_t>(c) * 144 + k] / 255.;
         sum += x, squares += x * x;
@@ -368,7 +370,7 @@ TEST(TransformedDataset, HasTheSameBitsForAnyNumberOfWorkers) {
 
 TEST(TransformedDataset, DiffersBetweenEpochsAndKeepsLabels) {
   DataLoader loader(pictures(8) | RandomCrop(6) | ToFloat(), {.batch_size = 8, .seed = 1});
-  std::vector<Floats> epochs;
+  std::vector<PixelFloats> epochs;
   for (int epoch = 0; epoch < 2; ++epoch) {
     for (const Example& batch : loader) {
       epochs.push_back(batch[0].to_vector<float>());
@@ -408,7 +410,7 @@ TEST(MixUp, MixesNeighborsAndTheirLabels) {
   double sum = 0, extreme = 0;
   for (std::uint64_t i = 0; i < 400; ++i) {
     const Example mixed = MixUp({.classes = 4, .alpha = 0.2})(small_batch(), random_key(0, {i}));
-    const Floats x = mixed[0].to_vector<float>(), p = mixed[1].to_vector<float>();
+    const PixelFloats x = mixed[0].to_vector<float>(), p = mixed[1].to_vector<float>();
     const float part = p[0];
     ASSERT_NEAR(x[0], (1 - part) * 100, 1e-4);
     ASSERT_NEAR(x[3], part * 20, 1e-4);
@@ -438,7 +440,7 @@ TEST(CutMix, AreasDecideTheLabels) {
   int mixed_batches = 0;
   for (std::uint64_t i = 0; i < 100; ++i) {
     const Example mixed = CutMix({.classes = 2})(batch, random_key(0, {i}));
-    const Floats y = mixed[0].to_vector<float>(), p = mixed[1].to_vector<float>();
+    const PixelFloats y = mixed[0].to_vector<float>(), p = mixed[1].to_vector<float>();
     const float strange = std::accumulate(y.begin(), y.begin() + 80, 0.f) / 80;
     ASSERT_NEAR(p[1], strange, 1e-6);
     ASSERT_NEAR(p[0] + p[1], 1, 1e-6);
@@ -462,7 +464,7 @@ TEST(MixUp, EveryMachineGetsTheseBits) {
 TEST(MixUp, RowsOfABatchDoNotDependOnTheProcesses) {
   const auto data = std::make_shared<TransformedDataset>(pictures(9) | RandomHorizontalFlip() | ToFloat());
   DataLoaderOptions options{.batch_size = 5, .shuffle = true, .seed = 3, .batch_transform = MixUp({.classes = 3})};
-  std::vector<Floats> whole, halves(2);
+  std::vector<PixelFloats> whole, halves(2);
   DataLoader all(data, options);
   for (const Example& batch : all) whole.push_back(batch[1].to_vector<float>());
   for (std::int64_t rank : {0, 1}) {
@@ -491,7 +493,8 @@ TEST(MixUp, CrossEntropyLearnsFromItsProbabilities) {
   const Tensor loss = cross_entropy(logits, mixed[1]);
   loss.backward();
   // The gradient of a row: (softmax - probabilities) / rows.
-  const Floats x = logits.to_vector<float>(), p = mixed[1].to_vector<float>(), dx = logits.grad().to_vector<float>();
+  const PixelFloats x = logits.to_vector<float>(), p = mixed[1].to_vector<float>(),
+                    dx = logits.grad().to_vector<float>();
   for (std::size_t row = 0; row < 3; ++row) {
     double sum = 0;
     for (std::size_t k = 0; k < 4; ++k) sum += std::exp(static_cast<double>(x[row * 4 + k]));
