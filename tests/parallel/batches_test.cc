@@ -25,7 +25,9 @@ std::shared_ptr<const Dataset> examples(std::int64_t count, int parts = 2) {
 
 // The loop would use a loader that is gone.
 template <typename Loader>
-concept HasBatches = requires(Loader&& loader, Sequential& net) { std::forward<Loader>(loader).on(net); };
+concept HasBatches = requires(Loader&& loader, Sequential& net) {
+  std::forward<Loader>(loader).on(net);
+};
 static_assert(HasBatches<DataLoader&> && !HasBatches<DataLoader>);
 
 // Weights after two epochs of a model that nobody placed or initialized.
