@@ -199,6 +199,9 @@ int run(TrainOptions o, ToolJob& job, Start chosen, StopSignals& signals) {
   // If there was no epoch, because none was requested or all were done before: the accuracy of the current weights.
   if (!result.stopped && result.epochs.empty()) result.epochs.push_back(trainer.test());
   if (report) report->finish(result);
+  if (!result.tensorboard_error.empty()) {
+    notice("the file for TensorBoard is incomplete: " + result.tensorboard_error);
+  }
   if (first && result.lost_best > 0) {
     notice(
         fmt::format("--save-best: the checkpoint of epoch {}, the best, was damaged or gone when this run was resumed; "

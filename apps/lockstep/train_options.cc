@@ -208,6 +208,7 @@ TrainerOptions TrainOptions::trainer_options(const ToolJob& job) const {
                    .save_folder = o.save,
                    .save_every = o.save_every,
                    .keep_checkpoints = o.keep,
+                   .tensorboard = {.folder = o.tensorboard, .histogram_every = o.histograms},
                    .average_decay = o.average};
   if (o.patience > 0 || o.save_best) {
     const std::string metric = !o.watch.empty() ? o.watch : o.is_language_model() ? "perplexity" : "accuracy";

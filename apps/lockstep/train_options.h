@@ -29,7 +29,8 @@ struct TrainOptions : CommonOptions {
   bool sync_bn = false;
   bool record_steps = false;
   bool summary = false;
-  std::string export_file, save, resume, log, plot, trace;
+  std::string export_file, save, resume, log, plot, trace, tensorboard;
+  std::int64_t histograms = 0;
   std::int64_t save_every = 0;
   int keep = 2;
   std::string watch;

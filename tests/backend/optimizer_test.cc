@@ -246,7 +246,7 @@ TEST_P(OptimizerTest, AdamCountsTheStepsOfEachTensor) {
     std::vector<Update<View>> items;
     for (int i = 0; i < kCount; ++i) {
       for (int k = 0; k < 3; ++k) b.run(c, kernels::Fill{0, out[4 * i + k]});
-      b.run(c, kernels::Fill{i, out[4 * i + 3]});
+      b.run(c, kernels::Fill{static_cast<double>(i), out[4 * i + 3]});
       items.push_back({out[4 * i], in[kCount], {out[4 * i + 1], out[4 * i + 2]}, in[i], out[4 * i + 3]});
     }
     b.run(c, kernels::Update<AdamRule>{{}, items, {}});

@@ -343,6 +343,16 @@ TEST_F(Train, DrawsAPlot) {
 }
 
 // The hash covers exactly the settings that decide the bits.
+TEST_F(Train, WritesAFileForTensorBoard) {
+  ASSERT_EQ(train({"--tensorboard", folder_ / "board", "--histograms", "3"}).status, 0);
+  std::filesystem::directory_iterator file(folder_ / "board");
+  EXPECT_THAT(file->path().filename().string(), HasSubstr("events.out.tfevents."));
+  const std::string bytes = folder_.read("board/" + file->path().filename().string());
+  for (const char* tag : {"train/loss", "epoch/test_acc", "weights/1.weight", "gradients/3.bias", "mlp"}) {
+    EXPECT_THAT(bytes, HasSubstr(tag));
+  }
+}
+
 TEST_F(Train, TheRecipesHashNamesTheRun) {
   const std::filesystem::path log = folder_ / "log", weights = folder_ / "weights", save = folder_ / "save";
   auto recipe = [&](const Arguments& more) {
