@@ -715,10 +715,20 @@ std::vector<Tensor> Trainer::learn(std::span<const Tensor> parts, double share, 
   for (const auto& [name, scalar] : log) {
     check(scalar.defined() && scalar.numel() == 1 && scalar->kind != Kind::cut && is_floating(scalar.dtype()),
           "trainer: `log` has {} as \"{}\", expected the mean of a batch, as a loss returns", scalar, name);
+    check(std::ranges::find(names, name) == names.end(), "trainer: `log` has \"{}\" twice", name);
     names.push_back(name);
     scalars.push_back(scalar);
   }
-  if (!std::exchange(log_known_, true)) log_names_ = names;
+  if (!std::exchange(log_known_, true)) {
+    log_names_ = names;
+    // The epoch's means are over all of its samples.
+    std::vector<std::string> before;
+    for (const auto& [name, sum] : position_.log_sums) before.push_back(name);
+    check(position_.samples == 0 || names == before,
+          "trainer: `log` has [{}], and had [{}] in the part of this epoch before the checkpoint: expected the same to "
+          "the epoch's end",
+          fmt::join(names, ", "), fmt::join(before, ", "));
+  }
   check(names == log_names_, "trainer: `log` has [{}], expected [{}] as in the steps before", fmt::join(names, ", "),
         fmt::join(log_names_, ", "));
   return scalars;
