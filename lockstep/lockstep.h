@@ -110,6 +110,8 @@
 #include "lockstep/data/file_array.h"
 #include "lockstep/data/hash_split.h"
 #include "lockstep/data/head_dataset.h"
+#include "lockstep/data/image.h"
+#include "lockstep/data/image_folder.h"
 #include "lockstep/data/map_dataset.h"
 #include "lockstep/data/npy.h"
 #include "lockstep/data/random_dataset.h"
