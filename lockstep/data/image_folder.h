@@ -39,10 +39,10 @@ struct SkippedImage {
 };
 
 // The constructor lists the files and reads each one's header, so that a file that is no picture is an error at once;
-// get() reads and decodes, and keeps nothing. Classes are the folders in `root`, sorted by the bytes of their names, and
-// so are the pictures of a class, by their paths in it: the order is the same on every file system. Folders in a class
-// belong to it. Hidden files and folders (.name) and files beside the classes do not count. Links are followed; a folder
-// that contains itself is an error. A link whose target is missing counts as a broken picture.
+// get() reads and decodes, and keeps nothing. Classes are the folders in `root`, sorted by the bytes of their names,
+// and so are the pictures of a class, by their paths in it: the order is the same on every file system. Folders in a
+// class belong to it. Hidden files and folders (.name) and files beside the classes do not count. Links are followed; a
+// folder that contains itself is an error. A link whose target is missing counts as a broken picture.
 class ImageFolder : public Dataset {
  public:
   explicit ImageFolder(std::filesystem::path root, const ImageFolderOptions& options = {});

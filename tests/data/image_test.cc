@@ -22,7 +22,7 @@ namespace {
 using Pixels = std::vector<std::uint8_t>;
 
 Tensor image_of(const Pixels& pixels, Shape shape) { return Tensor::from(std::span(pixels), shape); }
-Pixels pixels_of(const Tensor& image) { return image.to_vector<std::uint8_t>(); }
+Pixels pixels_in(const Tensor& image) { return image.to_vector<std::uint8_t>(); }
 
 // A smooth picture with some edges.
 Tensor drawn_image(std::int64_t channels, std::int64_t height, std::int64_t width) {
@@ -39,7 +39,7 @@ Tensor drawn_image(std::int64_t channels, std::int64_t height, std::int64_t widt
 }
 
 std::string image_hash(const Tensor& image) {
-  const Pixels pixels = pixels_of(image);
+  const Pixels pixels = pixels_in(image);
   Sha256 hash;
   hash.update(std::as_bytes(std::span(pixels)));
   return hash.hex().substr(0, 16);
@@ -66,12 +66,13 @@ std::string deflated(std::string_view bytes) {
 // `rows` begin with the filter's byte each. `more` are chunks before the data.
 std::string png_file(std::uint32_t width, std::uint32_t height, char bits, char color, std::string_view rows,
                      const std::string& more = {}, char interlaced = 0) {
-  const std::string header = big_endian_bytes(width) + big_endian_bytes(height) + bits + color + '\0' + '\0' + interlaced;
+  const std::string header =
+      big_endian_bytes(width) + big_endian_bytes(height) + bits + color + '\0' + '\0' + interlaced;
   return "\x89PNG\r\n\x1a\n" + png_chunk("IHDR", header) + more + png_chunk("IDAT", deflated(rows)) +
          png_chunk("IEND", "");
 }
 
-std::string bytes(std::initializer_list<int> values) {
+std::string text_of(std::initializer_list<int> values) {
   std::string text;
   for (const int value : values) text += static_cast<char>(value);
   return text;
@@ -79,37 +80,37 @@ std::string bytes(std::initializer_list<int> values) {
 
 TEST(ImageTest, PngKeepsEveryPixel) {
   const Tensor color = drawn_image(3, 13, 29), gray = drawn_image(1, 5, 3);
-  EXPECT_EQ(pixels_of(decode_image(encode_png(color))), pixels_of(color));
-  EXPECT_EQ(pixels_of(decode_image(encode_png(gray))), pixels_of(gray));
+  EXPECT_EQ(pixels_in(decode_image(encode_png(color))), pixels_in(color));
+  EXPECT_EQ(pixels_in(decode_image(encode_png(gray))), pixels_in(gray));
   EXPECT_EQ(decode_image(encode_png(gray)).shape(), (Shape{1, 5, 3}));
   EXPECT_EQ(decode_image(encode_png(gray.reshape({5, 3})), {.channels = 3}).shape(), (Shape{3, 5, 3}));
 }
 
 TEST(ImageTest, ReadsEveryKindOfPng) {
   // One row of two pixels.
-  const auto decoded = [](const std::string& file) { return pixels_of(decode_image(file)); };
-  EXPECT_EQ(decoded(png_file(2, 1, 8, 0, bytes({0, 7, 200}))), (Pixels{7, 200})) << "gray";
-  EXPECT_EQ(decoded(png_file(2, 1, 8, 4, bytes({0, 7, 255, 200, 0}))), (Pixels{7, 200})) << "gray, transparency";
-  EXPECT_EQ(decoded(png_file(2, 1, 16, 0, bytes({0, 7, 255, 200, 1}))), (Pixels{7, 200})) << "gray, 16 bits";
-  EXPECT_EQ(decoded(png_file(2, 1, 1, 0, bytes({0, 0x40}))), (Pixels{0, 255})) << "gray, 1 bit";
-  EXPECT_EQ(decoded(png_file(2, 1, 2, 0, bytes({0, 0x60}))), (Pixels{85, 170})) << "gray, 2 bits";
-  EXPECT_EQ(decoded(png_file(2, 1, 4, 0, bytes({0, 0x1f}))), (Pixels{17, 255})) << "gray, 4 bits";
-  EXPECT_EQ(decoded(png_file(2, 1, 8, 2, bytes({0, 1, 2, 3, 4, 5, 6}))), (Pixels{1, 4, 2, 5, 3, 6})) << "color";
-  EXPECT_EQ(decoded(png_file(2, 1, 16, 2, bytes({0, 1, 9, 2, 9, 3, 9, 4, 255, 5, 255, 6, 255}))),
+  const auto decoded = [](const std::string& file) { return pixels_in(decode_image(file)); };
+  EXPECT_EQ(decoded(png_file(2, 1, 8, 0, text_of({0, 7, 200}))), (Pixels{7, 200})) << "gray";
+  EXPECT_EQ(decoded(png_file(2, 1, 8, 4, text_of({0, 7, 255, 200, 0}))), (Pixels{7, 200})) << "gray, transparency";
+  EXPECT_EQ(decoded(png_file(2, 1, 16, 0, text_of({0, 7, 255, 200, 1}))), (Pixels{7, 200})) << "gray, 16 bits";
+  EXPECT_EQ(decoded(png_file(2, 1, 1, 0, text_of({0, 0x40}))), (Pixels{0, 255})) << "gray, 1 bit";
+  EXPECT_EQ(decoded(png_file(2, 1, 2, 0, text_of({0, 0x60}))), (Pixels{85, 170})) << "gray, 2 bits";
+  EXPECT_EQ(decoded(png_file(2, 1, 4, 0, text_of({0, 0x1f}))), (Pixels{17, 255})) << "gray, 4 bits";
+  EXPECT_EQ(decoded(png_file(2, 1, 8, 2, text_of({0, 1, 2, 3, 4, 5, 6}))), (Pixels{1, 4, 2, 5, 3, 6})) << "color";
+  EXPECT_EQ(decoded(png_file(2, 1, 16, 2, text_of({0, 1, 9, 2, 9, 3, 9, 4, 255, 5, 255, 6, 255}))),
             (Pixels{1, 4, 2, 5, 3, 6}))
       << "color, 16 bits";
-  EXPECT_EQ(decoded(png_file(2, 1, 8, 6, bytes({0, 1, 2, 3, 0, 4, 5, 6, 9}))), (Pixels{1, 4, 2, 5, 3, 6}))
+  EXPECT_EQ(decoded(png_file(2, 1, 8, 6, text_of({0, 1, 2, 3, 0, 4, 5, 6, 9}))), (Pixels{1, 4, 2, 5, 3, 6}))
       << "color, transparency";
-  const std::string palette = png_chunk("PLTE", bytes({1, 2, 3, 4, 5, 6})) + png_chunk("tRNS", bytes({0, 0}));
-  EXPECT_EQ(decoded(png_file(2, 1, 8, 3, bytes({0, 0, 1}), palette)), (Pixels{1, 4, 2, 5, 3, 6})) << "palette";
-  EXPECT_EQ(decoded(png_file(2, 1, 1, 3, bytes({0, 0x40}), palette)), (Pixels{1, 4, 2, 5, 3, 6})) << "palette, 1 bit";
+  const std::string palette = png_chunk("PLTE", text_of({1, 2, 3, 4, 5, 6})) + png_chunk("tRNS", text_of({0, 0}));
+  EXPECT_EQ(decoded(png_file(2, 1, 8, 3, text_of({0, 0, 1}), palette)), (Pixels{1, 4, 2, 5, 3, 6})) << "palette";
+  EXPECT_EQ(decoded(png_file(2, 1, 1, 3, text_of({0, 0x40}), palette)), (Pixels{1, 4, 2, 5, 3, 6})) << "palette, 1 bit";
   // Adam7: of 2 x 2 pixels, pass 1 has the first, pass 6 the second, pass 7 the lower row.
-  EXPECT_EQ(decoded(png_file(2, 2, 8, 0, bytes({0, 1, 0, 2, 0, 3, 4}), {}, 1)), (Pixels{1, 2, 3, 4})) << "interlaced";
+  EXPECT_EQ(decoded(png_file(2, 2, 8, 0, text_of({0, 1, 0, 2, 0, 3, 4}), {}, 1)), (Pixels{1, 2, 3, 4})) << "interlaced";
 }
 
 TEST(ImageTest, GrayIsPillowsSumOfColors) {
   const std::string file = encode_png(image_of({255, 0, 0, 9, 0, 255, 0, 9, 0, 0, 255, 9}, {3, 1, 4}));
-  EXPECT_EQ(pixels_of(decode_image(file, {.channels = 1})), (Pixels{76, 150, 29, 9}));
+  EXPECT_EQ(pixels_in(decode_image(file, {.channels = 1})), (Pixels{76, 150, 29, 9}));
 }
 
 TEST(ImageTest, JpegHasTheSameBitsEverywhere) {
@@ -118,8 +119,8 @@ TEST(ImageTest, JpegHasTheSameBitsEverywhere) {
   EXPECT_EQ(image_hash(decode_image(color)), "f4d48c58dfbf8200");
   EXPECT_EQ(image_hash(decode_image(color, {.channels = 1})), "6a060bbc09401adf");
   EXPECT_EQ(image_hash(decode_image(gray)), "8ca95d0f5582aa9c");
-  const Pixels found = pixels_of(decode_image(encode_jpeg(drawn_image(1, 32, 32), {.quality = 100})));
-  const Pixels expected = pixels_of(drawn_image(1, 32, 32));
+  const Pixels found = pixels_in(decode_image(encode_jpeg(drawn_image(1, 32, 32), {.quality = 100})));
+  const Pixels expected = pixels_in(drawn_image(1, 32, 32));
   for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(found[i], expected[i], 3) << i;
 }
 
@@ -177,10 +178,12 @@ TEST(ImageTest, EncodersCheckTheirPicture) {
 }
 
 TEST(ImageTest, DamagedFilesAreReadOrRefused) {
-  constexpr std::string_view kPieces[] = {"\xff\xd8", "\xff\xda", "\xff\xc2", "\xff\xdb", "\xff\xc4", "\xff\xee",
-                                          "IHDR",     "IDAT",     "PLTE",     "tRNS",     "IEND",     "\xff\xff\xff\xff"};
+  constexpr std::string_view kPieces[] = {"\xff\xd8", "\xff\xda", "\xff\xc2", "\xff\xdb",
+                                          "\xff\xc4", "\xff\xee", "IHDR",     "IDAT",
+                                          "PLTE",     "tRNS",     "IEND",     "\xff\xff\xff\xff"};
   const std::string files[] = {encode_jpeg(drawn_image(3, 17, 9)), encode_jpeg(drawn_image(1, 9, 9)),
-                               encode_png(drawn_image(3, 9, 5)), png_file(2, 2, 8, 0, bytes({0, 1, 0, 2, 0, 3, 4}), {}, 1)};
+                               encode_png(drawn_image(3, 9, 5)),
+                               png_file(2, 2, 8, 0, text_of({0, 1, 0, 2, 0, 3, 4}), {}, 1)};
   Dice dice(static_cast<std::uint64_t>(environment_integer("LOCKSTEP_TEST_SEED", 0, 1 << 30).value_or(7)));
   // For a search: LOCKSTEP_TEST_CASES=1000000 LOCKSTEP_TEST_SEED=1.
   const std::int64_t count = environment_integer("LOCKSTEP_TEST_CASES", 1, 100'000'000).value_or(2000);
