@@ -42,7 +42,7 @@ class CutBatch : public ::testing::TestWithParam<LayerCase> {
     runtime_.random().restart(7);
     Tensor x = as_leaf(Tensor::from(Random(5).uniforms(c.input.numel()), c.input, {.dtype = DType::f32}));
     const Tensor y = (*net)(make_batch(x, counts, devices));
-    sum(square(y) + y).backward();
+    sum(square(y) * y + sin(y)).backward();
     std::vector<Numbers> all{values(y), values(x.grad())};
     for (const Parameter& p : net->parameters()) all.push_back(values(p.gradient()));
     for (const auto& [name, buffer] : net->named_buffers()) all.push_back(values(buffer.data(devices[0])));
@@ -84,9 +84,15 @@ INSTANTIATE_TEST_SUITE_P(
         LayerCase{"BatchNorm3d", layer<BatchNorm3d>({.synchronized = true}), {5, 2, 2, 1, 2}},
         LayerCase{"PReLU", layer<PReLU>({.num_parameters = 3}), {5, 3, 2}},
         LayerCase{"MaxPool3d", layer<MaxPool3d>({.kernel_size = 2}), {5, 2, 2, 4, 2}},
-        LayerCase{"ZeroPad1d", [] { return std::make_unique<ZeroPad1d>(std::array<std::int64_t, 2>{1, 2}); }, {5, 2, 3}},
+        LayerCase{"ZeroPad1d",
+                  [] {
+                    return std::make_unique<ZeroPad1d>(std::array<std::int64_t, 2>{1, 2});
+                  },
+                  {5, 2, 3}},
         LayerCase{"CircularPad1d",
-                  [] { return std::make_unique<CircularPad1d>(std::array<std::int64_t, 2>{1, 2}); },
+                  [] {
+                    return std::make_unique<CircularPad1d>(std::array<std::int64_t, 2>{1, 2});
+                  },
                   {5, 2, 3}},
         LayerCase{"CircularPad2d", [] { return std::make_unique<CircularPad2d>(1); }, {5, 2, 3, 3}}),
     ::testing::PrintToStringParamName());
