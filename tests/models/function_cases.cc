@@ -174,7 +174,7 @@ Operations function_operations() {
          return grid_sample(x[0], x[1], {.padding_mode = GridPadding::border, .align_corners = true});
        }},
       {"grid_sample of the nearest",
-       [](const In& x) { return grid_sample(x[0], x[1], {.mode = Interpolation::nearest}); }},
+       [](const In& x) { return grid_sample(x[0], x[1], {.mode = Interpolation::nearest}) + nothing(x[1]); }},
       {"whole sums at places",
        [](const In& x) {
          const Tensor few = ids(x[0], {2, 4}), many = ids(x[0], {5, 4}), n = ids(x[0], {3, 4});
