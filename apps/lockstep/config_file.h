@@ -16,8 +16,8 @@ struct ConfigEntry {
   std::vector<std::string> values;  // without quotes; several from an array
 };
 
-// Parses lines of TOML: `key = value`, [table], and comments. A value is a string, a number, true, false, or an array of
-// these in one line. Throws UsageError with the file, the line, and what was expected.
+// Parses lines of TOML: `key = value`, [table], and comments. A value is a string, a number, true, false, or an array
+// of these in one line. Throws UsageError with the file, the line, and what was expected.
 std::vector<ConfigEntry> parse_config(std::string_view text, std::string_view file);
 
 // A string as TOML.

@@ -30,7 +30,8 @@ std::string confusion_svg(const std::vector<std::vector<double>>& table, const s
   std::size_t longest = 5;
   for (const std::string& name : names) longest = std::max(longest, std::min<std::size_t>(name.size(), 24));
   const std::size_t left = longest * kLetter + 2 * kGap, top = kTop + longest * kLetter;
-  const std::size_t width = std::max<std::size_t>(460, left + classes * cell + kGap + longest * kLetter), height = top + classes * cell + kGap;
+  const std::size_t width = std::max<std::size_t>(460, left + classes * cell + kGap + longest * kLetter),
+                    height = top + classes * cell + kGap;
   std::string svg = fmt::format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" viewBox=\"0 0 {0} {1}\" "
       "font-family=\"sans-serif\" font-size=\"13\">\n<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n"
@@ -39,7 +40,8 @@ std::string confusion_svg(const std::vector<std::vector<double>>& table, const s
   for (std::size_t i = 0; i < classes; ++i) {
     const std::string name = escaped(i < names.size() ? names[i] : fmt::format("{}", i));
     const std::size_t middle = i * cell + cell / 2;
-    svg += fmt::format("<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text>\n", left - kGap / 2, top + middle + 5, name);
+    svg +=
+        fmt::format("<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text>\n", left - kGap / 2, top + middle + 5, name);
     svg += fmt::format("<text transform=\"translate({} {}) rotate(-45)\">{}</text>\n", left + middle, top - 6, name);
     const double sum = std::reduce(table[i].begin(), table[i].end());
     for (std::size_t j = 0; j < classes; ++j) {

@@ -1,4 +1,5 @@
-// Training that begins with the weights of another run: a new last layer, frozen parts, and learning rates of their own.
+// Training that begins with the weights of another run: a new last layer, frozen parts, and learning rates of their
+// own.
 #pragma once
 
 #include <string>
@@ -16,8 +17,8 @@ std::string head_of(Module& net);
 // what a notice says, or "" if all weights were loaded. Any other difference is an error, as for load_weights().
 std::string load_with_new_head(const std::string& path, Module& net);
 
-// Freezes parameters by name: those below "backbone", which is all but the head, or below a path such as "layer1". Parts
-// that have nothing left to learn stay in evaluation mode. Throws UsageError for a name that fits no parameter.
+// Freezes parameters by name: those below "backbone", which is all but the head, or below a path such as "layer1".
+// Parts that have nothing left to learn stay in evaluation mode. Throws UsageError for a name that fits no parameter.
 void freeze_parts(Module& net, const std::vector<std::string>& names);
 
 // All parameters as one group, or the head's with a rate of their own.

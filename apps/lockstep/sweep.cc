@@ -101,7 +101,8 @@ std::string last_line(const std::string& text) {
   const std::size_t end = text.find_last_not_of('\n');
   if (end == std::string::npos) return "";
   const std::size_t begin = text.rfind('\n', end);
-  std::string line = text.substr(begin == std::string::npos ? 0 : begin + 1, end - (begin == std::string::npos ? 0 : begin + 1) + 1);
+  std::string line =
+      text.substr(begin == std::string::npos ? 0 : begin + 1, end - (begin == std::string::npos ? 0 : begin + 1) + 1);
   constexpr std::string_view kPrefix = "lockstep: ";
   return line.starts_with(kPrefix) ? line.substr(kPrefix.size()) : line;
 }
@@ -218,8 +219,10 @@ class Sweep {
     std::vector<Place> places(static_cast<std::size_t>(o_.at_once));
     if (o_.at_once == 1) return places;
     const auto gpus = find_devices().options.cuda;
-    if (!gpus.empty() && std::ranges::none_of(runs_[0].options, is_shards) && std::ranges::none_of(o_.command, is_shards)) {
-      throw UsageError("--at-once on GPUs: expected --shards, too, which otherwise is their number and decides the bits");
+    if (!gpus.empty() && std::ranges::none_of(runs_[0].options, is_shards) &&
+        std::ranges::none_of(o_.command, is_shards)) {
+      throw UsageError(
+          "--at-once on GPUs: expected --shards, too, which otherwise is their number and decides the bits");
     }
     const std::vector<int> cpus = available_cpus();
     const std::size_t many = gpus.empty() ? cpus.size() : gpus.size();
@@ -251,10 +254,10 @@ class Sweep {
         fs::create_directories(run.folder);
         const CpuBinding bound(all[p].cpus);
         all[p].run = index;
-        children.add(static_cast<int>(p),
-                     start(run, {"--save", run.folder.string(), "--keep", "1", "--resume", "auto", "--log",
-                                 (run.folder / "log.jsonl").string()},
-                           run.folder / "output.txt", all[p].environment));
+        children.add(static_cast<int>(p), start(run,
+                                                {"--save", run.folder.string(), "--keep", "1", "--resume", "auto",
+                                                 "--log", (run.folder / "log.jsonl").string()},
+                                                run.folder / "output.txt", all[p].environment));
       }
       for (const ChildExit& ended : children.reap()) {
         SweptRun& run = runs_[*all.at(static_cast<std::size_t>(ended.rank)).run];
@@ -319,7 +322,8 @@ class Sweep {
   std::optional<double> value_of(const SweptRun& run, const std::string& name) const {
     if (!run.error.empty() || run.result.is_null()) return std::nullopt;
     const nlohmann::json metrics = run.result.value("metrics", nlohmann::json::object());
-    const nlohmann::json value = name == "train_loss" ? run.result.value(name, nlohmann::json()) : metrics.value(name, nlohmann::json());
+    const nlohmann::json value =
+        name == "train_loss" ? run.result.value(name, nlohmann::json()) : metrics.value(name, nlohmann::json());
     return value.is_number() ? std::optional(value.get<double>()) : std::nullopt;
   }
   std::string outcome(const SweptRun& run) const {
@@ -344,7 +348,8 @@ class Sweep {
     std::vector<Words> rows(1);
     for (const auto& [option, values] : o_.values) rows[0].push_back(option.substr(2));
     for (const char* head : {name.c_str(), "train_loss", "steps", "seconds", "folder"}) {
-      if (head != std::string("train_loss") || name != "train_loss" || rows[0].back() != name) rows[0].emplace_back(head);
+      if (head != std::string("train_loss") || name != "train_loss" || rows[0].back() != name)
+        rows[0].emplace_back(head);
     }
     for (const SweptRun* run : order) {
       Words row = run->chosen;
@@ -406,13 +411,15 @@ Command add_sweep(CLI::App& parent) {
     if (is_swept(row)) app->add_option(row.name, (*values)[row.name])->group("");
   }
   app->add_option("COMMAND", o->command, "train and its options, after --");
-  app->footer("Other options are those of lockstep train that decide the result, each with its values, separated by "
-              "commas: --lr 0.01,0.1; or by semicolons, for values with commas: --hidden \"256,128;64\"; flags: "
-              "--sync-bn true,false. Every combination is one run.");
+  app->footer(
+      "Other options are those of lockstep train that decide the result, each with its values, separated by "
+      "commas: --lr 0.01,0.1; or by semicolons, for values with commas: --hidden \"256,128;64\"; flags: "
+      "--sync-bn true,false. Every combination is one run.");
   return [app, o, values] {
     check_single_process("sweep");
     for (const OptionRow& row : option_rows()) {
-      if (is_swept(row) && is_given(*app, row.name)) o->values.emplace_back(row.name, split_values((*values)[row.name]));
+      if (is_swept(row) && is_given(*app, row.name))
+        o->values.emplace_back(row.name, split_values((*values)[row.name]));
     }
     if (o->command.empty() || o->command[0] != "train") {
       throw UsageError(fmt::format("sweep: found {}, expected -- train and its options",

@@ -13,8 +13,8 @@
 
 namespace LOCKSTEP_API lockstep {
 
-// Hidden layers with ReLU, by default one of 256 units, on the flattened image: [N, C, H, W] -> logits [N, classes]. The
-// first batch sets C, H, and W; later batches must agree.
+// Hidden layers with ReLU, by default one of 256 units, on the flattened image: [N, C, H, W] -> logits [N, classes].
+// The first batch sets C, H, and W; later batches must agree.
 std::unique_ptr<Sequential> mlp(std::int64_t classes = 10, const std::vector<std::int64_t>& hidden = {256});
 
 }  // namespace lockstep

@@ -45,8 +45,8 @@ class Run {
   const TaskModel& description() const { return description_; }
   // The network alone, for logits or normalized values.
   Module& model() const { return *model_; }
-  // Inputs [N, ...] as open_examples() makes them, with schema().input behind N. The result is on the inputs' place: for
-  // classes, their probabilities [N, classes]; for regression, values [N, outputs] in the units of the data.
+  // Inputs [N, ...] as open_examples() makes them, with schema().input behind N. The result is on the inputs' place:
+  // for classes, their probabilities [N, classes]; for regression, values [N, outputs] in the units of the data.
   Tensor operator()(const Tensor& inputs) const;
 
  private:

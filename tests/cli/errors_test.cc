@@ -78,9 +78,9 @@ TEST(Usage, HelpFitsTheTerminal) {
 TEST(Usage, WhatDataAreNotIsSaid) {
   const SmallData data;
   std::filesystem::create_directory(data.path() + "/pictures");
-  for (const auto& [path, found] : std::vector<std::pair<std::string, std::string>>{
-           {data.path() + "/train-labels-idx1-ubyte", "a single IDX file"},
-           {data.path() + "/pictures", "the folder has nothing"}}) {
+  for (const auto& [path, found] :
+       std::vector<std::pair<std::string, std::string>>{{data.path() + "/train-labels-idx1-ubyte", "a single IDX file"},
+                                                        {data.path() + "/pictures", "the folder has nothing"}}) {
     const ToolResult result = run_tool({"train", "--model", "mlp", "--data", path});
     expect_failure(result, 1, path + ": " + found + ", expected a .csv or .tsv table, a text, ");
   }

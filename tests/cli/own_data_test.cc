@@ -56,9 +56,9 @@ TEST_F(OwnData, ATableWithClasses) {
   EXPECT_GE(right, 19);
   const ToolResult json = run_tool({"predict", "--run", run, "--format", "json", folder_ / "new.csv"});
   const auto first = nlohmann::json::parse(lines(json.out).at(0));
-  EXPECT_EQ(first.at("class"), "small");
-  EXPECT_NEAR(first.at("probabilities").at("small").get<double>() + first.at("probabilities").at("large").get<double>(), 1,
-              1e-5);
+  EXPECT_EQ(first.at("class").get<std::string>(), "small");
+  EXPECT_NEAR(first.at("probabilities").at("small").get<double>() + first.at("probabilities").at("large").get<double>(),
+              1, 1e-5);
 
   const std::string picture = folder_ / "confusion.svg";
   const ToolResult eval =

@@ -62,7 +62,8 @@ TEST_F(Sweep, ArgumentsThatDoNotFit) {
            {{"sweep", "--lr", "1", "--", "train", "--save", "x"}, "sweep: --save is its own"},
            {{"sweep", "--lr", "1", "--", "train", "--lr=2"}, "sweep: --lr is given on both sides of --"},
            {{"sweep", "--sync-bn", "maybe", "--", "train"}, "--sync-bn: found maybe, expected true, false, or both"},
-           {{"sweep", "--results", folder_ / "r", "--lr", "fast", "--", "train"}, "lr fast: --lr: fast is not a number"}}) {
+           {{"sweep", "--results", folder_ / "r", "--lr", "fast", "--", "train"},
+            "lr fast: --lr: fast is not a number"}}) {
     const ToolResult result = run_tool(arguments);
     EXPECT_EQ(result.status, 2) << result.err;
     EXPECT_THAT(result.err, HasSubstr(part));
