@@ -1,5 +1,5 @@
-// The C++ of docs/architecture.md, docs/automatic-parallelism.md, and docs/distributed.md, compiled and run. Tests
-// compare the pages with this file.
+// The C++ of docs/architecture.md, docs/automatic-parallelism.md, docs/distributed.md, and docs/your-data.md, compiled
+// and, but for the last one, run. Tests compare the pages with this file.
 #include <fmt/core.h>
 #include <lockstep/lockstep.h>
 
@@ -35,6 +35,14 @@ void train_in_ranks() {
     job.close();
   }, {.nprocs = 4});
   // clang-format on
+}
+
+[[maybe_unused]] void predict_with_a_run() {
+  const Run model = load_run("runs/flowers");
+  const DataExamples examples = open_examples("new", model.schema());
+  for (const Example& batch : DataLoader(examples.data, {.batch_size = 64})) {
+    Tensor probabilities = model(batch[0]);  // [N, classes]; for regression, values in the data's units
+  }
 }
 
 void two_devices_at_once() {
