@@ -56,11 +56,7 @@ TEST_F(OwnData, ATableWithClasses) {
   EXPECT_GE(right, 19);
   const ToolResult json = run_tool({"predict", "--run", run, "--format", "json", folder_ / "new.csv"});
   const auto first = nlohmann::json::parse(lines(json.out).at(0));
-<<<<<<< HEAD
-  EXPECT_EQ(first.at("class"), "small");
-=======
   EXPECT_EQ(first.at("class").get<std::string>(), "small");
->>>>>>> 860563fa4014aea7715dc09146f32248fa94814a
   EXPECT_NEAR(first.at("probabilities").at("small").get<double>() + first.at("probabilities").at("large").get<double>(),
               1, 1e-5);
 
