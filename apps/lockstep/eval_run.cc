@@ -50,7 +50,7 @@ void print_classes(const std::vector<std::vector<double>>& table, const std::vec
 int eval_run(const EvalRunOptions& o) {
   const Run model = load_run(o.run);
   const DataSchema& schema = model.schema();
-  const bool classes = schema.task == TaskKind::classification;
+  const bool classes = schema.task == lockstep::TaskKind::classification;
   if (!o.confusion.empty() && !classes) throw UsageError("--confusion: only for classes; this run predicts numbers");
   if (!o.confusion.empty() && std::filesystem::path(o.confusion).extension() != ".svg") {
     throw UsageError(fmt::format("--confusion {}: expected a name that ends in .svg", o.confusion));

@@ -121,7 +121,7 @@ void open_own_data(TrainOptions& o, const CLI::App& app) {
   } catch (const Error& error) {
     throw UsageError(fmt::format("--model {}: {}", o.model, error.what()));
   }
-  if (schema.task == TaskKind::regression) {
+  if (schema.task == lockstep::TaskKind::regression) {
     for (const char* name : {"--class-weights", "--label-smoothing", "--metrics"}) {
       if (is_given(app, name))
         throw UsageError(fmt::format("{}: only for classes; {} has numbers to predict", name, o.data));

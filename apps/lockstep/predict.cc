@@ -28,7 +28,7 @@ std::string csv_cell(const std::string& text) {
 }
 
 std::string csv_head(const DataSchema& schema) {
-  if (schema.task == TaskKind::regression) {
+  if (schema.task == lockstep::TaskKind::regression) {
     if (schema.outputs == 1) return "example,value\n";
     std::string head = "example";
     for (std::int64_t k = 0; k < schema.outputs; ++k) head += fmt::format(",value_{}", k);
@@ -45,7 +45,7 @@ std::string class_name(const DataSchema& schema, std::size_t c) {
 
 std::string csv_line(const DataSchema& schema, const std::string& example, std::span<const float> values) {
   std::string line = csv_cell(example);
-  if (schema.task == TaskKind::classification) {
+  if (schema.task == lockstep::TaskKind::classification) {
     const auto best = static_cast<std::size_t>(std::ranges::max_element(values) - values.begin());
     line += fmt::format(",{},{}", csv_cell(class_name(schema, best)), values[best]);
   }
@@ -55,7 +55,7 @@ std::string csv_line(const DataSchema& schema, const std::string& example, std::
 
 std::string json_line(const DataSchema& schema, const std::string& example, std::span<const float> values) {
   nlohmann::ordered_json line{{"example", example}};
-  if (schema.task == TaskKind::classification) {
+  if (schema.task == lockstep::TaskKind::classification) {
     const auto best = static_cast<std::size_t>(std::ranges::max_element(values) - values.begin());
     line["class"] = class_name(schema, best);
     line["probability"] = values[best];

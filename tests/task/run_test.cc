@@ -56,7 +56,7 @@ class RunFolder : public ::testing::Test {
 
 TEST_F(RunFolder, GivesTheModelBack) {
   const DataSource data = train("kind", {.name = "mlp", .hidden = {8}});
-  const Run run = load_run(folder_ / "run");
+  const lockstep::Run run = load_run(folder_ / "run");
   EXPECT_EQ(run.schema(), data.schema);
   EXPECT_EQ(run.description().hidden, std::vector<std::int64_t>{8});
   const Tensor x = inputs(data.validation);
@@ -68,7 +68,7 @@ TEST_F(RunFolder, GivesTheModelBack) {
 
 TEST_F(RunFolder, PredictsInTheUnitsOfTheData) {
   const DataSource data = train("price", {});
-  const Run run = load_run(folder_ / "run");
+  const lockstep::Run run = load_run(folder_ / "run");
   const Tensor x = inputs(data.validation);
   const NoGradGuard no_history;
   net_->eval();
