@@ -114,6 +114,8 @@
 #include "lockstep/data/flip.h"
 #include "lockstep/data/hash_split.h"
 #include "lockstep/data/head_dataset.h"
+#include "lockstep/data/image.h"
+#include "lockstep/data/image_folder.h"
 #include "lockstep/data/image_transform.h"
 #include "lockstep/data/map_dataset.h"
 #include "lockstep/data/mixup.h"
