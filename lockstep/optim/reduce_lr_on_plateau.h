@@ -32,8 +32,8 @@ struct ReduceLROnPlateauOptions {
 };
 
 // torch.optim.lr_scheduler.ReduceLROnPlateau. Sets the optimizer's rate; its groups keep their ratios. Throws if the
-// optimizer's rate is a schedule. All ranks must give the same values, as those of EpochReport are. Its options decide the
-// bits: name them in TrainerOptions::recipe.
+// optimizer's rate is a schedule. All ranks must give the same values, as those of EpochReport are. Its options decide
+// the bits: name them in TrainerOptions::recipe.
 class ReduceLROnPlateau {
  public:
   // The optimizer must outlive this object.
