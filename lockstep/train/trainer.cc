@@ -173,7 +173,8 @@ Trainer::Trainer(Module& module, Optimizer& optimizer, std::shared_ptr<const Dat
       loader_(std::move(train), rows_of_rank({.batch_size = options_.micro_batch_size(),
                                               .shuffle = options_.shuffle && !options_.sampler,
                                               .sampler = options_.sampler,
-                                              .seed = options_.seed})),
+                                              .seed = options_.seed,
+                                              .batch_transform = options_.batch_transform})),
       rate_(std::make_unique<RateMeter>()) {
   TrainerOptions& o = options_;
   check_owned(optimizer_, module_);
@@ -262,6 +263,7 @@ Recipe Trainer::make_recipe() const {
   record_schedule(recipe, schedule);
   if (o.sampler) recipe.set("sampler", hash_of_orders(*o.sampler));
   if (o.collate) recipe.set("collate", true);
+  if (o.batch_transform) recipe.set("batch_transform", true);
   if (o.gradients != DType::f32) recipe.set("gradients", name(o.gradients));
   if (o.dtype == DType::f16) {
     recipe.set("loss_scale", o.loss_scaling.initial_scale);
