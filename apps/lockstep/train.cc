@@ -302,7 +302,7 @@ int train(TrainOptions o) {
 
 Command add_train(CLI::App& parent) {
   auto* app = parent.add_subcommand(
-      "train", "Train a model on your data: a table, arrays, or a text; or on Fashion-MNIST");
+      "train", "Train a model on your data: pictures, a table, arrays, or a text; or on Fashion-MNIST");
   auto options = std::make_shared<TrainOptions>();
   options->add_to(*app);
   return [options, app] {
