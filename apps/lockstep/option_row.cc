@@ -88,11 +88,11 @@ std::vector<OptionGroup> make_groups() {
         row("--summary", &O::summary, "Print a table of the model's layers first", {.refused = hashes})}},
       {"Data",
        {row("--data", &O::data,
-            "Your data: a table (.csv, .tsv), arrays (.npy, .npz, .safetensors), CIFAR or IDX "
+            "Your data: a folder of pictures, a table (.csv, .tsv), arrays (.npy, .npz, .safetensors), CIFAR or IDX "
             "files, a text [Fashion-MNIST, in LOCKSTEP_DATA or the Debian package's folder]",
             {.value = "PATH"}),
         row("--format", &O::format,
-            "What --data is: images (a folder of pictures, not read yet), csv, npy, cifar, idx, safetensors, text "
+            "What --data is: images (a folder for each class), csv, npy, cifar, idx, safetensors, text "
             "[found out]",
             {.check = CLI::IsMember({"images", "csv", "npy", "cifar", "idx", "safetensors", "text"})}),
         row("--target", &O::target, "Tables: the column to predict [the last one]", {.value = "COLUMN"}),

@@ -301,8 +301,8 @@ int train(TrainOptions o) {
 }  // namespace
 
 Command add_train(CLI::App& parent) {
-  auto* app =
-      parent.add_subcommand("train", "Train a model on your data: a table, arrays, or a text; or on Fashion-MNIST");
+  auto* app = parent.add_subcommand(
+      "train", "Train a model on your data: pictures, a table, arrays, or a text; or on Fashion-MNIST");
   auto options = std::make_shared<TrainOptions>();
   options->add_to(*app);
   return [options, app] {
