@@ -2,8 +2,10 @@
 #include "own_layers.h"
 
 #include <fmt/core.h>
+#include <lockstep/data/data_loader.h>
+#include <lockstep/data/tensor_dataset.h>
 #include <lockstep/optim/adam.h>
-#include <lockstep/parallel/split.h>
+#include <lockstep/parallel/batches.h>
 #include <lockstep/runtime/runtime.h>
 
 using namespace lockstep;
@@ -17,30 +19,30 @@ struct Net : Module {
   Tensor forward(const Tensor& x) override { return feed_forward(highway(mean(squeeze(x), {2, 3}))); }
 };
 
-// The losses of the same training on any devices.
-std::vector<float> train(const std::vector<Device>& devices) {
-  const Tensor x = rand({24, 8, 4, 4}, {.device = devices[0], .seed = 1}), y = select(flatten(x, 2), 2, -1);
+// The losses of the same training on any number of devices.
+std::vector<float> train(int devices) {
+  Runtime runtime({.devices = devices});
+  const Tensor images = rand({24, 8, 4, 4}, {.seed = 1});
+  DataLoader loader(TensorDataset({images, select(flatten(images, 2), 2, -1)}), {.batch_size = 24});
   Net net;
-  net.initialize(Xavier{}, devices);
+  net.initialize(Xavier{});
   Adam adam(net.parameters(), {.lr = 0.02});
   std::vector<float> losses;
-  for (int step = 0; step < 60; ++step) {
-    const Tensor inputs = split_and_load(x, devices, {.shards = 4});
-    const Tensor targets = split_and_load(y, devices, {.shards = 4});
-    const Tensor loss = mse_loss(net(inputs), targets);
-    loss.backward();
-    adam.step();
-    losses.push_back(loss.item());
+  for (int epoch = 0; epoch < 60; ++epoch) {
+    for (auto [x, y] : loader.on(net, {.shards = 4})) {
+      const Tensor loss = mse_loss(net(x), y);
+      loss.backward();
+      adam.step();
+      losses.push_back(loss.item());
+    }
   }
   return losses;
 }
 
 int main() {
-  Runtime runtime({.devices = 2});
-  const std::vector<Device>& devices = runtime.devices();
-  const std::vector<float> one = train({devices[0]}), two = train(devices);
+  const std::vector<float> one = train(1), two = train(2);
   for (const auto& [name, parameter] : Net().named_parameters()) fmt::print("{} {}\n", name, parameter.shape());
-  fmt::print("loss {:.3f}, then {:.3f} on {}; {} on one device\n", two.front(), two.back(), str(devices),
+  fmt::print("loss {:.3f}, then {:.3f} on two devices; {} on one\n", two.front(), two.back(),
              one == two ? "the same" : "another");
   return one == two && two.back() < two.front() / 2 ? 0 : 1;
 }

@@ -6,7 +6,6 @@
 #include <lockstep/autograd/functions.h>
 #include <lockstep/data/fashion_mnist.h>
 #include <lockstep/models/lenet.h>
-#include <lockstep/runtime/default_runtime.h>
 #include <lockstep/train/predictor.h>
 
 #include <algorithm>
@@ -31,8 +30,7 @@ int main(int argc, char** argv) try {
 
   const Predictor predict(lenet(), argv[1]);  // any number of threads may call it
   const Example example = FashionMnist(load_fashion_mnist(MnistPart::test)).get(number);
-  const Tensor image = unsqueeze(example[0], 0).to(devices()[0]);  // [1, 28, 28] -> [1, 1, 28, 28]
-  const std::vector<float> probabilities = softmax(predict(image)).to_vector<float>();
+  const std::vector<float> probabilities = softmax(predict(unsqueeze(example[0], 0))).to_vector<float>();
   const auto best = std::ranges::max_element(probabilities);
   fmt::print("image {}: {}, with probability {:.3f}; the label is {}\n", number,
              kFashionMnistClasses.at(static_cast<std::size_t>(best - probabilities.begin())), *best,

@@ -78,7 +78,7 @@ class DataLoader::Prefetcher {
       check(begin >= 0 && begin <= end && end <= n,
             "data loader: rows [{}, {}) of a batch of {} examples, expected a range within it", begin, end, n);
       kept = {begin, end};
-      if (!options_.collate) {
+      if (!needs_all()) {
         indices = indices.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
       }
     }
@@ -93,9 +93,15 @@ class DataLoader::Prefetcher {
     }
     const KeyedScope scope("Dataset::get");
     Example batch = options_.collate ? collated(indices, keys) : dataset_->batch(indices, keys);
+    if (options_.batch_transform) {
+      batch = options_.batch_transform(
+          batch, random_key(*options_.seed, {hash_name("batch transform"), static_cast<std::uint64_t>(epoch_),
+                                             static_cast<std::uint64_t>(number)}));
+      check_rows("batch_transform", batch, std::ssize(indices));
+    }
     if (none) {
       for (Tensor& part : batch) part = part.narrow(0, 0, 0);
-    } else if (options_.collate && kept.second - kept.first < std::ssize(indices)) {
+    } else if (needs_all() && kept.second - kept.first < std::ssize(indices)) {
       for (Tensor& part : batch) part = part.narrow(0, kept.first, kept.second - kept.first);
     }
     if (!options_.pin_for.is_host()) {
@@ -108,13 +114,20 @@ class DataLoader::Prefetcher {
     std::vector<Example> examples;
     for (std::size_t i = 0; i < indices.size(); ++i) examples.push_back(dataset_->get(indices[i], keys[i]));
     Example batch = options_.collate(examples);
+    check_rows("collate", batch, std::ssize(indices));
+    return batch;
+  }
+
+  // Whether a batch is made from all of its examples, also where this process uses only some rows.
+  bool needs_all() const { return options_.collate || options_.batch_transform; }
+
+  static void check_rows(const char* option, const Example& batch, std::int64_t examples) {
     for (std::size_t k = 0; k < batch.size(); ++k) {
       const Tensor& part = batch[k];
-      check(part.defined() && part.device().is_host() && part.shape().dim() >= 1 && part.size(0) == std::ssize(indices),
-            "data loader: collate returned {} as part {} of {} examples, expected host memory with one row for each",
-            part, k, indices.size());
+      check(part.defined() && part.device().is_host() && part.shape().dim() >= 1 && part.size(0) == examples,
+            "data loader: {} returned {} as part {} of {} examples, expected host memory with one row for each", option,
+            part, k, examples);
     }
-    return batch;
   }
 
   void stop() {

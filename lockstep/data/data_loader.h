@@ -20,6 +20,10 @@ namespace LOCKSTEP_API lockstep {
 
 struct SplitOptions;  // parallel/split.h
 
+// Changes a finished batch, such as MixUp. `key` depends on (seed, epoch, number of the batch). A pure function, safe
+// to call from several threads at once. Axis 0 of each part keeps its length.
+using BatchTransform = std::function<Example(const Example& batch, RandomKey key)>;
+
 // Returns the rows [first, last) that this process loads of a batch of n examples. An empty range gives tensors without
 // rows.
 using RowsOfBatch = std::function<std::pair<std::int64_t, std::int64_t>(std::int64_t n)>;
@@ -37,6 +41,8 @@ struct DataLoaderOptions {
   // Makes each batch from its examples, for examples that do not stack, such as sequences. It sees all examples of a
   // batch, also where several processes share its rows, so that it pads them alike. Empty: Dataset::batch().
   Collate collate{};
+  // Applied to each batch. It sees all examples, so that every process loads all of them if several share a batch.
+  BatchTransform batch_transform{};
   // The rows of each batch that this process loads when several processes share a batch. Empty: all rows.
   RowsOfBatch rows{};
   // Pins the memory of batches for this device (Tensor::pin), so that split_and_load copies asynchronously. kHost: does

@@ -13,41 +13,42 @@
 
 namespace LOCKSTEP_API lockstep {
 
+// What layers of windows share: Options, and the kernel's size, the stride, and the padding in PyTorch's order.
+template <typename WindowOptions, typename Extent>
+class PoolingLayer : public Module {
+ public:
+  using Options = WindowOptions;
+  explicit PoolingLayer(WindowOptions options = {}) : options_(options) {}
+  template <std::convertible_to<Extent> K>
+  explicit PoolingLayer(const K& kernel_size) : PoolingLayer(Options{.kernel_size = kernel_size}) {}
+  PoolingLayer(Extent kernel_size, Extent stride, Extent padding = 0)
+      : PoolingLayer(Options{.kernel_size = kernel_size, .stride = stride, .padding = padding}) {}
+
+ protected:
+  WindowOptions options_;
+};
+using PoolingLayer1d = PoolingLayer<Pool1dOptions, std::int64_t>;
+using PoolingLayer2d = PoolingLayer<Pool2dOptions, HeightWidth>;
+
 // The largest element of each window: [N, C, H, W] -> [N, C, H', W'], H' = floor((H + 2 padding - kernel) / stride) +
 // 1. Padding is never the largest. Limits and errors: see Pool2dOptions in backend/window.h.
-class MaxPool2d : public Module {
+class MaxPool2d : public PoolingLayer2d {
  public:
-  using Options = Pool2dOptions;
-  explicit MaxPool2d(Pool2dOptions options = {}) : options_(options) {}
-  template <std::convertible_to<HeightWidth> K>
-  explicit MaxPool2d(const K& kernel_size) : MaxPool2d(Options{.kernel_size = kernel_size}) {}
-  MaxPool2d(HeightWidth kernel_size, HeightWidth stride, HeightWidth padding = 0)
-      : MaxPool2d(Options{.kernel_size = kernel_size, .stride = stride, .padding = padding}) {}
+  using PoolingLayer2d::PoolingLayer;
   Tensor forward(const Tensor& x) override { return max_pool2d(x, options_); }
 
  protected:
   std::string extra_repr() const override;
-
- private:
-  Pool2dOptions options_;
 };
 
 // The mean of each window, with the shapes and errors of MaxPool2d.
-class AvgPool2d : public Module {
+class AvgPool2d : public PoolingLayer2d {
  public:
-  using Options = Pool2dOptions;
-  explicit AvgPool2d(Pool2dOptions options = {}) : options_(options) {}
-  template <std::convertible_to<HeightWidth> K>
-  explicit AvgPool2d(const K& kernel_size) : AvgPool2d(Options{.kernel_size = kernel_size}) {}
-  AvgPool2d(HeightWidth kernel_size, HeightWidth stride, HeightWidth padding = 0)
-      : AvgPool2d(Options{.kernel_size = kernel_size, .stride = stride, .padding = padding}) {}
+  using PoolingLayer2d::PoolingLayer;
   Tensor forward(const Tensor& x) override { return avg_pool2d(x, options_); }
 
  protected:
   std::string extra_repr() const override;
-
- private:
-  Pool2dOptions options_;
 };
 
 // The norm of each window: see lp_pool2d().
@@ -64,38 +65,65 @@ class LPPool2d : public Module {
   Pool2dOptions options_;
 };
 
+// The largest element, or the mean, of each window: [N, C, L] -> [N, C, L'], L' = floor((L + 2 padding - kernel) /
+// stride) + 1. Errors and limits: see Pool1dOptions in backend/window.h.
+class MaxPool1d : public PoolingLayer1d {
+ public:
+  using PoolingLayer1d::PoolingLayer;
+  Tensor forward(const Tensor& x) override { return max_pool1d(x, options_); }
+
+ protected:
+  std::string extra_repr() const override;
+};
+
+class AvgPool1d : public PoolingLayer1d {
+ public:
+  using PoolingLayer1d::PoolingLayer;
+  Tensor forward(const Tensor& x) override { return avg_pool1d(x, options_); }
+
+ protected:
+  std::string extra_repr() const override;
+};
+
 // The mean of each image: [N, C, H, W] -> [N, C, 1, 1]. An image without pixels is an error.
 class GlobalAvgPool2d : public Module {
  public:
   Tensor forward(const Tensor& x) override { return global_avg_pool2d(x); }
 };
 
-// [N, C, H, W] -> [N, C, output_size]: means over windows that cover the image. An output size of -1 keeps the input's.
-class AdaptiveAvgPool2d : public Module {
+// What layers share whose windows cover the input: the size of the output.
+class AdaptivePoolingLayer2d : public Module {
  public:
-  explicit AdaptiveAvgPool2d(std::int64_t output_size) : output_size_{output_size, output_size} {}
-  explicit AdaptiveAvgPool2d(std::array<std::int64_t, 2> output_size) : output_size_(output_size) {}
-  Tensor forward(const Tensor& x) override { return adaptive_avg_pool2d(x, output_size_); }
+  explicit AdaptivePoolingLayer2d(std::int64_t output_size) : output_size_{output_size, output_size} {}
+  explicit AdaptivePoolingLayer2d(std::array<std::int64_t, 2> output_size) : output_size_(output_size) {}
 
  protected:
   std::string extra_repr() const override;
 
- private:
   std::array<std::int64_t, 2> output_size_;
+};
+class AdaptivePoolingLayer1d : public Module {
+ public:
+  explicit AdaptivePoolingLayer1d(std::int64_t output_size) : output_size_(output_size) {}
+
+ protected:
+  std::string extra_repr() const override;
+
+  std::int64_t output_size_;
+};
+
+// [N, C, H, W] -> [N, C, output_size]: means over windows that cover the image. An output size of -1 keeps the input's.
+class AdaptiveAvgPool2d : public AdaptivePoolingLayer2d {
+ public:
+  using AdaptivePoolingLayer2d::AdaptivePoolingLayer2d;
+  Tensor forward(const Tensor& x) override { return adaptive_avg_pool2d(x, output_size_); }
 };
 
 // The largest elements of the same windows.
-class AdaptiveMaxPool2d : public Module {
+class AdaptiveMaxPool2d : public AdaptivePoolingLayer2d {
  public:
-  explicit AdaptiveMaxPool2d(std::int64_t output_size) : output_size_{output_size, output_size} {}
-  explicit AdaptiveMaxPool2d(std::array<std::int64_t, 2> output_size) : output_size_(output_size) {}
+  using AdaptivePoolingLayer2d::AdaptivePoolingLayer2d;
   Tensor forward(const Tensor& x) override { return adaptive_max_pool2d(x, output_size_); }
-
- protected:
-  std::string extra_repr() const override;
-
- private:
-  std::array<std::int64_t, 2> output_size_;
 };
 
 // The largest element, or the mean, of each window of volumes [N, C, D, H, W].
@@ -148,64 +176,16 @@ class AdaptiveAvgPool3d : public Module {
 };
 
 // The same for sequences: [N, C, L] -> [N, C, output_size].
-class AdaptiveAvgPool1d : public Module {
+class AdaptiveAvgPool1d : public AdaptivePoolingLayer1d {
  public:
-  explicit AdaptiveAvgPool1d(std::int64_t output_size) : output_size_(output_size) {}
+  using AdaptivePoolingLayer1d::AdaptivePoolingLayer1d;
   Tensor forward(const Tensor& x) override { return adaptive_avg_pool1d(x, output_size_); }
-
- protected:
-  std::string extra_repr() const override;
-
- private:
-  std::int64_t output_size_;
 };
 
-class AdaptiveMaxPool1d : public Module {
+class AdaptiveMaxPool1d : public AdaptivePoolingLayer1d {
  public:
-  explicit AdaptiveMaxPool1d(std::int64_t output_size) : output_size_(output_size) {}
+  using AdaptivePoolingLayer1d::AdaptivePoolingLayer1d;
   Tensor forward(const Tensor& x) override { return adaptive_max_pool1d(x, output_size_); }
-
- protected:
-  std::string extra_repr() const override;
-
- private:
-  std::int64_t output_size_;
-};
-
-// The largest element, or the mean, of each window: [N, C, L] -> [N, C, L'], L' = floor((L + 2 padding - kernel) /
-// stride) + 1. Errors and limits: see Pool1dOptions in backend/window.h.
-class MaxPool1d : public Module {
- public:
-  using Options = Pool1dOptions;
-  explicit MaxPool1d(Pool1dOptions options = {}) : options_(options) {}
-  template <std::integral N>
-  explicit MaxPool1d(N kernel_size) : MaxPool1d(Options{.kernel_size = kernel_size}) {}
-  MaxPool1d(std::int64_t kernel_size, std::int64_t stride, std::int64_t padding = 0)
-      : MaxPool1d(Options{.kernel_size = kernel_size, .stride = stride, .padding = padding}) {}
-  Tensor forward(const Tensor& x) override { return max_pool1d(x, options_); }
-
- protected:
-  std::string extra_repr() const override;
-
- private:
-  Pool1dOptions options_;
-};
-
-class AvgPool1d : public Module {
- public:
-  using Options = Pool1dOptions;
-  explicit AvgPool1d(Pool1dOptions options = {}) : options_(options) {}
-  template <std::integral N>
-  explicit AvgPool1d(N kernel_size) : AvgPool1d(Options{.kernel_size = kernel_size}) {}
-  AvgPool1d(std::int64_t kernel_size, std::int64_t stride, std::int64_t padding = 0)
-      : AvgPool1d(Options{.kernel_size = kernel_size, .stride = stride, .padding = padding}) {}
-  Tensor forward(const Tensor& x) override { return avg_pool1d(x, options_); }
-
- protected:
-  std::string extra_repr() const override;
-
- private:
-  Pool1dOptions options_;
 };
 
 }  // namespace lockstep

@@ -248,10 +248,8 @@ std::string AvgPool3d::extra_repr() const {
                      triple(options_.padding));
 }
 std::string AdaptiveAvgPool3d::extra_repr() const { return "output_size=" + python(output_size_); }
-std::string AdaptiveAvgPool2d::extra_repr() const { return "output_size=" + python(output_size_); }
-std::string AdaptiveMaxPool2d::extra_repr() const { return "output_size=" + python(output_size_); }
-std::string AdaptiveAvgPool1d::extra_repr() const { return fmt::format("output_size={}", output_size_); }
-std::string AdaptiveMaxPool1d::extra_repr() const { return fmt::format("output_size={}", output_size_); }
+std::string AdaptivePoolingLayer2d::extra_repr() const { return "output_size=" + python(output_size_); }
+std::string AdaptivePoolingLayer1d::extra_repr() const { return fmt::format("output_size={}", output_size_); }
 std::string Unfold::extra_repr() const { return windows(options_); }
 std::string Fold::extra_repr() const {
   return fmt::format("output_size={}, {}", pair(output_size_), windows(options_));

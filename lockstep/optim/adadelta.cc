@@ -17,8 +17,8 @@ Adadelta::Adadelta(const ParameterGroups& parameters, AdadeltaOptions options)
 Optimizer::Rule Adadelta::rule() const {
   Rule rule{"adadelta", {{"weight_decay", options_.weight_decay}}};
   const AdadeltaOptions plain;
-  if (options_.rho != plain.rho) rule.options.emplace_back("rho", options_.rho);
-  if (options_.eps != plain.eps) rule.options.emplace_back("eps", options_.eps);
+  rule.add_unless(plain.rho, "rho", options_.rho);
+  rule.add_unless(plain.eps, "eps", options_.eps);
   return rule;
 }
 

@@ -15,8 +15,8 @@ Adagrad::Adagrad(const ParameterGroups& parameters, AdagradOptions options)
 Optimizer::Rule Adagrad::rule() const {
   Rule rule{"adagrad", {{"weight_decay", options_.weight_decay}}};
   const AdagradOptions plain;
-  if (options_.lr_decay != plain.lr_decay) rule.options.emplace_back("lr_decay", options_.lr_decay);
-  if (options_.eps != plain.eps) rule.options.emplace_back("eps", options_.eps);
+  rule.add_unless(plain.lr_decay, "lr_decay", options_.lr_decay);
+  rule.add_unless(plain.eps, "eps", options_.eps);
   return rule;
 }
 

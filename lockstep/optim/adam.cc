@@ -36,10 +36,10 @@ Adam::Adam(const ParameterGroups& parameters, AdamOptions options)
 Optimizer::Rule Adam::rule() const {
   Rule rule{options_.decoupled_weight_decay ? "adamw" : "adam", {{"weight_decay", options_.weight_decay}}};
   const AdamOptions plain;
-  if (options_.beta1 != plain.beta1) rule.options.emplace_back("beta1", options_.beta1);
-  if (options_.beta2 != plain.beta2) rule.options.emplace_back("beta2", options_.beta2);
-  if (options_.eps != plain.eps) rule.options.emplace_back("eps", options_.eps);
-  if (options_.amsgrad) rule.options.emplace_back("amsgrad", 1);
+  rule.add_unless(plain.beta1, "beta1", options_.beta1);
+  rule.add_unless(plain.beta2, "beta2", options_.beta2);
+  rule.add_unless(plain.eps, "eps", options_.eps);
+  rule.add_unless(0, "amsgrad", options_.amsgrad);
   return rule;
 }
 

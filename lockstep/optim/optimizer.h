@@ -142,6 +142,10 @@ class Optimizer {
   struct Rule {
     std::string name;
     std::vector<std::pair<std::string, double>> options;
+    // Lists a rarely used option.
+    void add_unless(double usual, std::string_view option, double value) {
+      if (value != usual) options.emplace_back(option, value);
+    }
   };
   virtual Rule rule() const = 0;
   // The number of steps so far. Keys of random operations depend on the steps of all optimizers together. A step that

@@ -33,9 +33,9 @@ RMSprop::RMSprop(const ParameterGroups& parameters, RMSpropOptions options)
 Optimizer::Rule RMSprop::rule() const {
   Rule rule{"rmsprop", {{"momentum", options_.momentum}, {"weight_decay", options_.weight_decay}}};
   const RMSpropOptions plain;
-  if (options_.alpha != plain.alpha) rule.options.emplace_back("alpha", options_.alpha);
-  if (options_.eps != plain.eps) rule.options.emplace_back("eps", options_.eps);
-  if (options_.centered) rule.options.emplace_back("centered", 1);
+  rule.add_unless(plain.alpha, "alpha", options_.alpha);
+  rule.add_unless(plain.eps, "eps", options_.eps);
+  rule.add_unless(0, "centered", options_.centered);
   return rule;
 }
 

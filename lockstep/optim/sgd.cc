@@ -33,8 +33,8 @@ Sgd::Sgd(const ParameterGroups& parameters, SgdOptions options)
 
 Optimizer::Rule Sgd::rule() const {
   Rule rule{"sgd", {{"momentum", options_.momentum}, {"weight_decay", options_.weight_decay}}};
-  if (options_.nesterov) rule.options.emplace_back("nesterov", 1);
-  if (options_.dampening != 0) rule.options.emplace_back("dampening", options_.dampening);
+  rule.add_unless(0, "nesterov", options_.nesterov);
+  rule.add_unless(0, "dampening", options_.dampening);
   return rule;
 }
 

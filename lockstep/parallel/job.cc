@@ -29,11 +29,14 @@ std::shared_ptr<ProcessGroup> join(ProcessGroupOptions options) {
   return init_process_group(std::move(options));
 }
 
-// The list need not be said twice. What names other devices stays, and so do the kinds "cpu" and "cuda".
+// The list need not be said twice, and without one, a rank has GPUs if there are any, as a program without a Job. What
+// names other devices stays, and so do the kinds "cpu" and "cuda".
 RuntimeOptions with_devices(RuntimeOptions options, const std::string& list) {
   const bool named =
       options.devices.given() || options.cpu_devices != 1 || !options.cuda.empty() || options.cuda_logical > 0;
-  if (!named && list.find(':') != std::string::npos) options.devices = list;
+  if (named) return options;
+  if (list.empty()) options.devices = "auto";
+  if (list.find(':') != std::string::npos) options.devices = list;
   return options;
 }
 

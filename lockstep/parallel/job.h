@@ -26,7 +26,8 @@ class LivingJob;  // parallel/living_jobs.h
 
 struct JobOptions {
   ProcessGroupOptions group{};
-  // If it names no devices, its devices are those of the list below.
+  // If it names no devices, its devices are those of the list below. Without a list: this rank's share of the host's
+  // GPUs, or one CPU device if there is no GPU.
   RuntimeOptions runtime{};
   // A list of devices ("cuda:0,cuda:1"). Rank r of a host trains on entry r; a job of one rank trains on all of them.
   // Empty: each rank trains on all devices of its runtime.

@@ -208,6 +208,31 @@ ArraySchema array_from(const json& object, const DataSchema& common) {
   return schema;
 }
 
+ordered_json to_json(const ImageSchema& schema) {
+  return {{"height", schema.height},
+          {"width", schema.width},
+          {"channels", schema.channels},
+          {"mean", schema.mean},
+          {"stddev", schema.stddev}};
+}
+
+ImageSchema image_from(const json& object, const DataSchema& common) {
+  const SchemaReader reader(object, "image");
+  ImageSchema schema{.height = reader.count("height"),
+                     .width = reader.count("width"),
+                     .channels = reader.count("channels"),
+                     .mean = reader.numbers("mean"),
+                     .stddev = reader.positives("stddev")};
+  check(common.input == std::vector{schema.channels, schema.height, schema.width} && schema.height > 0 &&
+            schema.width > 0 && (schema.channels == 1 || schema.channels == 3),
+        "{}: pictures of {} x {} x {}, which the input differs from or no picture has", kSchema, schema.channels,
+        schema.height, schema.width);
+  check(std::ssize(schema.mean) == schema.channels && std::ssize(schema.stddev) == schema.channels,
+        "{}: {} means and {} deviations for {} channels", kSchema, schema.mean.size(), schema.stddev.size(),
+        schema.channels);
+  return schema;
+}
+
 }  // namespace
 
 std::string_view name(DataFormat format) {
@@ -242,6 +267,7 @@ std::string DataSchema::json() const {
                    {"target_stddev", target_stddev}};
   if (table) all["table"] = to_json(*table);
   if (array) all["array"] = to_json(*array);
+  if (image) all["image"] = to_json(*image);
   return all.dump(1);
 }
 
@@ -268,6 +294,7 @@ DataSchema DataSchema::from_json(std::string_view text) {
         "{}: {} outputs, {} classes", kSchema, schema.outputs, schema.classes.size());
   if (reader.has("table")) schema.table = table_from(reader.at("table"), schema);
   if (reader.has("array")) schema.array = array_from(reader.at("array"), schema);
+  if (reader.has("image")) schema.image = image_from(reader.at("image"), schema);
   return schema;
 }
 

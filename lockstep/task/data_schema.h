@@ -24,6 +24,15 @@ std::string_view name(DataFormat format);
 // Throws for another name.
 DataFormat parse_data_format(std::string_view name);
 
+// Pictures of a folder: each is resized and cropped to one size; x is (pixel / 255 - mean) / stddev for each channel.
+struct ImageSchema {
+  std::int64_t height = 0, width = 0;
+  std::int64_t channels = 0;  // 1 (gray) or 3
+  std::vector<double> mean{}, stddev{};
+
+  bool operator==(const ImageSchema&) const = default;
+};
+
 struct DataSchema {
   DataFormat format = DataFormat::csv;
   TaskKind task = TaskKind::classification;
@@ -33,9 +42,10 @@ struct DataSchema {
   std::vector<std::int64_t> input{};
   // The number of the model's outputs: classes, or numbers to predict.
   std::int64_t outputs = 0;
-  // One of these for tables and arrays.
+  // One of these, but for texts.
   std::optional<TableSchema> table = {};
   std::optional<ArraySchema> array = {};
+  std::optional<ImageSchema> image = {};
   // Regression: output k is in units of target_stddev[k] around target_mean[k].
   std::vector<double> target_mean{}, target_stddev{};
 

@@ -11,6 +11,7 @@
 #include "lockstep/data/table_dataset.h"
 #include "lockstep/data/text.h"
 #include "lockstep/task/array_files.h"
+#include "lockstep/task/image_source.h"
 
 namespace lockstep {
 namespace {
@@ -36,21 +37,8 @@ std::vector<std::int64_t> counts_of(const std::vector<std::int64_t>& labels, std
 
 // "classification (…): setosa 50, versicolor 50, virginica 50", or "regression (…)".
 std::string task_text(const DataSource& data, const std::string& of, const std::string& reason) {
-  std::string text = fmt::format("{}{} ({})", name(data.schema.task), of, reason);
-  if (data.schema.task != TaskKind::classification) return text;
-  constexpr std::size_t kMostClasses = 10;
-  const auto& classes = data.schema.classes;
-  std::string empty;
-  for (std::size_t c = 0; c < classes.size(); ++c) {
-    const std::string quoted = quoted_cell(classes[c]);
-    const std::string shown = quoted.substr(1, quoted.size() - 2);
-    const std::int64_t validation = data.validation_counts.empty() ? 0 : data.validation_counts[c];
-    if (c < kMostClasses) text += fmt::format("{} {} {}", c == 0 ? ":" : ",", shown, data.train_counts[c] + validation);
-    if (data.train_counts[c] == 0) empty += (empty.empty() ? "" : ", ") + shown;
-  }
-  if (classes.size() > kMostClasses) text += fmt::format(", ... ({} classes)", classes.size());
-  if (!empty.empty()) text += "; without a training example: " + empty;
-  return text;
+  return fmt::format("{}{} ({}){}", name(data.schema.task), of, reason,
+                     data.schema.task == TaskKind::classification ? ": " + classes_text(data) : "");
 }
 
 std::string parts_text(const DataSource& data) {
@@ -135,6 +123,15 @@ DataSource open_arrays(const fs::path& path, DataFormat format, const DataOption
                              .target_stddev = schema.target_stddev}};
   const auto train = std::make_shared<ArrayDataset>(x, y, schema, rows.train);
   data.train = train;
+  if (options.augment != Augment::none) {
+    check(schema.divisor == 255 && (schema.input[0] == 1 || schema.input[0] == 3),
+          "{}: x is {}, expected pictures of bytes with 1 or 3 channels for the augmentation {}", path.string(),
+          x.describe(), augment_name(options.augment));
+    const auto transformed = std::make_shared<TransformedDataset>(
+        data.train | augmentation(options.augment, {schema.input[1], schema.input[2]}));
+    data.transforms = transformed->str();
+    data.train = transformed;
+  }
   data.train_counts = counts_of(train->labels(), schema.classes.size());
   std::shared_ptr<ArrayDataset> validation;
   if (files.test)
@@ -190,6 +187,23 @@ DataSource open_text(const fs::path& path, const DataOptions& options) {
 
 }  // namespace
 
+std::string classes_text(const DataSource& data) {
+  std::string text;
+  constexpr std::size_t kMostClasses = 10;
+  const auto& classes = data.schema.classes;
+  std::string empty;
+  for (std::size_t c = 0; c < classes.size(); ++c) {
+    const std::string quoted = quoted_cell(classes[c]);
+    const std::string shown = quoted.substr(1, quoted.size() - 2);
+    const std::int64_t validation = data.validation_counts.empty() ? 0 : data.validation_counts[c];
+    if (c < kMostClasses) text += fmt::format("{}{} {}", c == 0 ? "" : ", ", shown, data.train_counts[c] + validation);
+    if (data.train_counts[c] == 0) empty += (empty.empty() ? "" : ", ") + shown;
+  }
+  if (classes.size() > kMostClasses) text += fmt::format(", ... ({} classes)", classes.size());
+  if (!empty.empty()) text += "; without a training example: " + empty;
+  return text;
+}
+
 DataSource open_data(const fs::path& path, const DataOptions& options) {
   check(options.val_split >= 0 && options.val_split < 1, "{}: val_split is {}, expected at least 0 and below 1",
         path.string(), options.val_split);
@@ -197,6 +211,12 @@ DataSource open_data(const fs::path& path, const DataOptions& options) {
   check(format == DataFormat::csv || (options.target.empty() && options.ignore.empty() && options.categories.empty() &&
                                       !options.delimiter && !options.header),
         "{}: {}, expected a table for target, ignore, categories, delimiter, and header", path.string(), name(format));
+  check(format == DataFormat::images || options.image_size == 0, "{}: {}, expected a folder of pictures for image_size",
+        path.string(), name(format));
+  check(options.image_size >= 0, "{}: image_size is {}, expected at least 1, or 0", path.string(), options.image_size);
+  check((format != DataFormat::csv && format != DataFormat::text) || options.augment == Augment::none,
+        "{}: {}, expected pictures for the augmentation {}", path.string(), name(format),
+        augment_name(options.augment));
   check(options.task != TaskKind::language || format == DataFormat::text,
         "{}: {}, expected a text for the task language", path.string(), name(format));
   switch (format) {

@@ -25,6 +25,7 @@
 #include <string_view>
 #include <vector>
 
+#include "lockstep/data/augmentation.h"
 #include "lockstep/models/table_mlp.h"
 #include "lockstep/task/data_schema.h"
 #include "lockstep/train/metrics.h"
@@ -47,6 +48,11 @@ struct DataOptions {
   bool hash_data = false;
   // Leave out and count broken rows and pictures instead of failing.
   bool skip_broken = false;
+  // Pictures: transforms of training examples, and the edge of a square that all become. 0: pictures of one size of at
+  // most 256 keep it; others become a square whose edge is the shortest one of all, rounded up to a multiple of 32,
+  // from 32 to 224.
+  Augment augment = Augment::none;
+  std::int64_t image_size = 0;
   // The characters of an example of a text, and whether training examples begin anywhere.
   std::int64_t context = 128;
   bool random_starts = true;
@@ -60,6 +66,8 @@ struct DataSource {
   // Identifies the data, for the recipe: SHA-256 of contents where digest_covers_contents, else of names and sizes.
   std::string digest;
   bool digest_covers_contents = false;
+  // Pictures: what is done to training examples, and by which decoder, for the recipe.
+  std::string transforms{};
   // Examples that `skip_broken` left out.
   std::int64_t skipped = 0;
   // One line: what it is, examples, classes with counts, sizes, columns.

@@ -2,6 +2,8 @@
 
 #include <array>
 #include <cmath>
+#include <cstdlib>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -207,6 +209,35 @@ TEST(Cifar, NamesWhatIsWrong) {
   folder.write("data_batch_1.bin", valid);
   folder.write("batches.meta.txt", "airplane\n");
   EXPECT_ERROR(read_cifar(folder.path()), "1 names, expected 10");
+}
+
+// Sizes and labels at the edges; the pixels are free.
+TEST(CifarFuzz, DamagedFilesAreReadOrRefused) {
+  const char* const variable = std::getenv("LOCKSTEP_FUZZ_ROUNDS");
+  const int rounds = variable ? std::atoi(variable) : 300;
+  const std::string ten = cifar_file({"\x01", "\x09"}, 1), hundred = cifar_file({"\x01\x63", "\x02\x05"}, 1);
+  TemporaryFolder folder;
+  int read = 0, refused = 0;
+  for (int round = 0; round < rounds; ++round) {
+    Dice dice(static_cast<std::uint64_t>(round));
+    const bool is_ten = dice.below(2) == 0;
+    std::string file = mutated(is_ten ? ten : hundred, dice, {.front = 4});
+    if (dice.below(2) == 0) file.resize((is_ten ? 3073 : 3074) * dice.below(4));
+    const std::filesystem::path path = folder / (is_ten ? "data_batch_1.bin" : "train.bin");
+    std::filesystem::remove(folder / (is_ten ? "train.bin" : "data_batch_1.bin"));
+    std::ofstream(path, std::ios::binary) << file;
+    try {
+      const CifarFiles files = read_cifar(folder.path());
+      std::vector<std::uint8_t> pixels(static_cast<std::size_t>(files.train.images.rows()) * 3072);
+      files.train.images.read(0, files.train.images.rows(), std::span(pixels));
+      ++read;
+    } catch (const Error& error) {
+      EXPECT_TRUE(std::string_view(error.what()).starts_with(folder.path().string())) << error.what();
+      ++refused;
+    }
+  }
+  EXPECT_GT(read, rounds / 20);
+  EXPECT_GT(refused, rounds / 4);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #!/bin/sh
 # check_lines.sh SOURCE_DIR: docs/programs.md counts what is there: the lines of each program between its marks, and
-# those of its peer on the page, in both cases without blank lines and comments.
+# those of its peer on the page, in both cases without blank lines and comments. docs/tutorials.md counts the lines of
+# the examples, also without #include.
 page=$1/docs/programs.md
 wrong=0
 for file in "$1"/tests/programs/*.cc; do
@@ -17,6 +18,14 @@ for file in "$1"/tests/programs/*.cc; do
   fi
   if [ "$ours" -gt "$peer" ]; then
     echo "$name has $ours lines, its peer $peer"
+    wrong=1
+  fi
+done
+for name in multi_gpu_concise data_parallel ddp automatic_parallelism own_data; do
+  lines=$(grep -cvE '^ *(//.*|#include.*)?$' "$1/examples/$name.cc")
+  said=$(awk -F '|' -v name="[$name.cc]" 'index($3, name) && NF > 5 {print $4 + 0}' "$1/docs/tutorials.md")
+  if [ "$said" != "$lines" ]; then
+    echo "docs/tutorials.md says of $name: '$said', expected '$lines'"
     wrong=1
   fi
 done

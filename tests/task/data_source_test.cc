@@ -132,6 +132,11 @@ TEST(OpenData, ReadsArrays) {
   EXPECT_EQ(parts.validation->size(), 1);
   EXPECT_EQ(parts.validation->get(0)[0].to_vector<float>()[11], 1);
 
+  const DataSource augmented = open_data(npz, {.augment = Augment::light});
+  EXPECT_NE(augmented.transforms.find("RandomCrop"), std::string::npos) << augmented.transforms;
+  EXPECT_EQ(augmented.train->get(0)[0].shape(), (Shape{1, 3, 4}));
+  EXPECT_EQ(augmented.validation->get(0)[0].to_vector<float>(), packed.validation->get(0)[0].to_vector<float>());
+
   folder.write("x.npy", x);
   EXPECT_ERROR(open_data(folder / "x.npy"), "has x without y, expected labels to learn");
   folder.write("y.npy", y);
