@@ -52,6 +52,8 @@ struct CommonOptions {
   std::vector<std::string> ignore, categories, hidden;
   double val_split = 0.1;
   bool hash_data = false, skip_broken = false;
+  std::string augment = "none";
+  std::int64_t image_size = 0;
   std::shared_ptr<const DataSource> own;  // read; null for Fashion-MNIST and texts
   std::int64_t channels = 1;              // of pictures
   // For language models:

@@ -107,6 +107,13 @@ std::vector<OptionGroup> make_groups() {
         row("--header", &O::header, "Tables: whether the first line has the columns' names",
             {.check = CLI::IsMember({"auto", "yes", "no"})}),
         row("--delimiter", &O::delimiter, "Tables: the character between cells, or tab [found out]", {.value = "CHAR"}),
+        row("--augment", &O::augment,
+            "Pictures: how much training examples change at random in each epoch; docs/your-data.md lists the changes",
+            {.check = CLI::IsMember({"none", "light", "standard"})}),
+        row("--image-size", &O::image_size,
+            "Pictures: the edge of the square that all become, in pixels [their own size, or the shortest edge of all, "
+            "up to 224]",
+            {.check = from(1, 4096)}),
         row("--skip-broken", &O::skip_broken, "Leave out and count rows and pictures that cannot be read"),
         row("--hash-data", &O::hash_data,
             "The recipe gets a hash of all contents, instead of names and sizes where contents are many files"),

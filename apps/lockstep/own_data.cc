@@ -37,7 +37,9 @@ DataOptions data_options(const TrainOptions& o) {
                       .categories = o.categories,
                       .val_split = o.val_split,
                       .hash_data = o.hash_data,
-                      .skip_broken = o.skip_broken};
+                      .skip_broken = o.skip_broken,
+                      .augment = parse_augment(o.augment),
+                      .image_size = o.image_size};
   if (!o.format.empty()) options.format = parse_data_format(o.format);
   if (!o.task.empty()) options.task = parse_task_kind(o.task);
   if (o.header != "auto") options.header = o.header == "yes";
@@ -61,9 +63,9 @@ std::int64_t epochs_of(std::int64_t examples, std::int64_t batch) {
 }  // namespace
 
 const std::vector<std::string>& own_data_options() {
-  static const std::vector<std::string> names{"--format",    "--target",    "--ignore",    "--categories",
-                                              "--task",      "--val-split", "--hash-data", "--skip-broken",
-                                              "--delimiter", "--header",    "--hidden"};
+  static const std::vector<std::string> names{"--format",    "--target",    "--ignore",      "--categories", "--task",
+                                              "--val-split", "--hash-data", "--skip-broken", "--delimiter",  "--header",
+                                              "--hidden",    "--augment",   "--image-size"};
   return names;
 }
 

@@ -281,6 +281,7 @@ TrainerOptions TrainOptions::trainer_options(const ToolJob& job) const {
   if (o.own) {
     t.recipe.set("schema", schema_hash(*o.own));
     t.recipe.set("val_split", o.val_split);
+    if (!o.own->transforms.empty()) t.recipe.set("transforms", o.own->transforms);
     if (!o.hidden.empty()) t.recipe.set("hidden", fmt::format("{}", fmt::join(o.hidden, ",")));
   }
   if (!o.start_weights.empty()) t.recipe.set("init_from", o.start_weights);
