@@ -173,6 +173,7 @@
 // Your own data: from a path to examples, a model, and a loss.
 #include "lockstep/task/data_schema.h"
 #include "lockstep/task/data_source.h"
+#include "lockstep/task/run.h"
 
 // Errors, and the version.
 #include "lockstep/base/error.h"

@@ -151,13 +151,14 @@ struct PReLUOptions {
 class PReLU : public Module {
  public:
   using Options = PReLUOptions;
-  explicit PReLU(PReLUOptions options = {}) : options_(options) {
+  explicit PReLU(PReLUOptions options = {})
+      : weight(add_parameter("weight", {.shape = {options.num_parameters}, .initializer = Constant{options.init}})),
+        options_(options) {
     check(options.num_parameters > 0, "prelu: {} parameters, expected at least 1", options.num_parameters);
-    weight = add_parameter("weight", {.shape = {options.num_parameters}, .initializer = Constant{options.init}});
   }
   Tensor forward(const Tensor& x) override { return prelu(x, weight); }
 
-  Parameter weight;  // [num_parameters]
+  const Parameter weight;  // [num_parameters]
 
  protected:
   std::string extra_repr() const override;

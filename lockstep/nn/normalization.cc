@@ -79,11 +79,11 @@ Tensor GroupNorm::forward(const Tensor& x) {
                     options_.eps);
 }
 
-InstanceNorm::InstanceNorm(int dims, InstanceNormOptions options) : dims_(dims), options_(options) {
+InstanceNorm::InstanceNorm(int dims, InstanceNormOptions options)
+    : weight(options.affine ? add_parameter("weight", scale({options.num_features})) : Parameter()),
+      bias(options.affine ? add_parameter("bias", offset({options.num_features})) : Parameter()), dims_(dims),
+      options_(options) {
   check(options.num_features >= 0, "instance_norm: {} features, expected at least 1", options.num_features);
-  if (!options.affine) return;
-  weight = add_parameter("weight", {.shape = {options.num_features}, .initializer = Constant{1}});
-  bias = add_parameter("bias", {.shape = {options.num_features}, .initializer = Constant{0}});
 }
 
 Tensor InstanceNorm::forward(const Tensor& x) {

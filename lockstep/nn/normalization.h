@@ -112,8 +112,8 @@ class InstanceNorm : public Module {
  public:
   Tensor forward(const Tensor& x) override;
 
-  Parameter weight;  // [C], with `affine`
-  Parameter bias;    // [C]
+  const Parameter weight;  // [C], with `affine`
+  const Parameter bias;    // [C]
 
  protected:
   InstanceNorm(int dims, InstanceNormOptions options);

@@ -127,19 +127,29 @@ RnnOutput RNN::forward(const Tensor& x, const Tensor& h) {
   return {std::move(y), std::move(states[0])};
 }
 
-RecurrentCell::RecurrentCell(std::string_view name, int gates, RecurrentCellOptions options)
-    : name_(name), gates_(gates), options_(options) {
-  check(options.input_size >= 0 && options.hidden_size > 0, "{}: {} to {} features, expected at least 1", name,
-        options.input_size, options.hidden_size);
-  const std::int64_t rows = gates * options.hidden_size;
-  const Uniform uniform(1 / std::sqrt(static_cast<double>(options.hidden_size)));
-  weight_ih = add_parameter("weight_ih", {.shape = {rows, options.input_size}, .default_initializer = uniform});
-  weight_hh = add_parameter("weight_hh", {.shape = {rows, options.hidden_size}, .default_initializer = uniform});
-  if (!options.bias) return;
-  const ParameterOptions bias{.shape = {rows}, .initializer = Constant{0}, .default_initializer = uniform};
-  bias_ih = add_parameter("bias_ih", bias);
-  bias_hh = add_parameter("bias_hh", bias);
+namespace {
+
+ParameterOptions cell_weight(std::string_view name, int gates, const RecurrentCellOptions& o, std::int64_t columns) {
+  check(o.input_size >= 0 && o.hidden_size > 0, "{}: {} to {} features, expected at least 1", name, o.input_size,
+        o.hidden_size);
+  return {.shape = {gates * o.hidden_size, columns},
+          .default_initializer = Uniform(1 / std::sqrt(static_cast<double>(o.hidden_size)))};
 }
+
+ParameterOptions cell_bias(int gates, const RecurrentCellOptions& o) {
+  return {.shape = {gates * o.hidden_size},
+          .initializer = Constant{0},
+          .default_initializer = Uniform(1 / std::sqrt(static_cast<double>(o.hidden_size)))};
+}
+
+}  // namespace
+
+RecurrentCell::RecurrentCell(std::string_view name, int gates, RecurrentCellOptions options)
+    : weight_ih(add_parameter("weight_ih", cell_weight(name, gates, options, options.input_size))),
+      weight_hh(add_parameter("weight_hh", cell_weight(name, gates, options, options.hidden_size))),
+      bias_ih(options.bias ? add_parameter("bias_ih", cell_bias(gates, options)) : Parameter()),
+      bias_hh(options.bias ? add_parameter("bias_hh", cell_bias(gates, options)) : Parameter()), name_(name),
+      gates_(gates), options_(options) {}
 
 void RecurrentCell::run(const Tensor& x, std::vector<Tensor>& states, const Step& step) {
   const int dims = x.shape().dim();

@@ -149,7 +149,7 @@ class RecurrentCell : public Module {
  public:
   using Options = RecurrentCellOptions;
 
-  Parameter weight_ih, weight_hh, bias_ih, bias_hh;
+  const Parameter weight_ih, weight_hh, bias_ih, bias_hh;
 
  protected:
   RecurrentCell(std::string_view name, int gates, RecurrentCellOptions options);
