@@ -19,7 +19,7 @@ RUN cmake --preset release -B /build -DLOCKSTEP_CUDA=OFF -DLOCKSTEP_TESTS=OFF -D
 FROM debian:12
 RUN apt-get -qq update \
     && DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends \
-       dataset-fashion-mnist libdnnl2 libfmt9 libgomp1 libhwloc15 libopenmpi3 libssl3 zlib1g \
+       dataset-fashion-mnist libdnnl2 libfmt9 libgomp1 libhwloc15 libjpeg62-turbo libopenmpi3 libspng0 libssl3 zlib1g \
     && rm -rf /var/lib/apt/lists/*
 COPY --from=build /usr/local /usr/local
 # A shell-form command of a Job replaces this one.

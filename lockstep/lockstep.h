@@ -115,6 +115,8 @@
 #include "lockstep/data/flip.h"
 #include "lockstep/data/hash_split.h"
 #include "lockstep/data/head_dataset.h"
+#include "lockstep/data/image.h"
+#include "lockstep/data/image_folder.h"
 #include "lockstep/data/image_transform.h"
 #include "lockstep/data/map_dataset.h"
 #include "lockstep/data/mixup.h"
@@ -172,6 +174,7 @@
 // Your own data: from a path to examples, a model, and a loss.
 #include "lockstep/task/data_schema.h"
 #include "lockstep/task/data_source.h"
+#include "lockstep/task/run.h"
 
 // Errors, and the version.
 #include "lockstep/base/error.h"

@@ -1,11 +1,15 @@
 #include "command_line.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <exception>
 #include <memory>
+#include <string>
 #include <system_error>
+#include <vector>
 
+#include "config_file.h"
 #include "help.h"
 #include "stop_signals.h"
 #include "unexpected_arguments.h"
@@ -27,8 +31,15 @@ int run(int argc, char** argv, const std::function<Commands(CLI::App& app)>& add
                          1);  // a missing command is an error below, after errors that name wrong arguments
   const Commands commands = add(app);
   group_options(app);
+  add_config_option(app);
+  Arguments arguments;
   try {
-    app.parse(argc, argv);
+    arguments = with_config(app, {argv + 1, argv + argc});
+    app.parse(
+        std::vector<std::string>{arguments.words.rbegin(), arguments.words.rend()});  // CLI11 wants the last first
+  } catch (const Error& error) {
+    print_error(error.what());
+    return 2;
   } catch (const CLI::ExtrasError&) {
     print_error(unexpected_arguments(app));
     return 2;
@@ -38,7 +49,11 @@ int run(int argc, char** argv, const std::function<Commands(CLI::App& app)>& add
     for (auto given = app.get_subcommands(); !given.empty(); given = given.front()->get_subcommands()) {
       command += given.front()->get_name() + " ";
     }
-    print_error(fmt::format("{} (see lockstep {}--help)", error.what(), command));
+    const std::string text = error.what();
+    const bool from_file =
+        std::ranges::any_of(arguments.from_file, [&](const std::string& name) { return text.starts_with(name + ":"); });
+    print_error(fmt::format("{}{} (see lockstep {}--help)", text,
+                            from_file ? fmt::format(", in {}", arguments.file) : "", command));
     return 2;
   }
   if (app.get_subcommands().empty()) {

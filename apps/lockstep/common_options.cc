@@ -10,6 +10,7 @@
 #include "lockstep/parallel/split.h"
 #include "lockstep/runtime/device_state.h"
 #include "lockstep/runtime/runtime.h"
+#include "lockstep/task/data_source.h"
 
 namespace lockstep::app {
 namespace {
@@ -102,6 +103,8 @@ bool is_given(const CLI::App& app, const std::string& option) {
   const CLI::Option* found = app.get_option_no_throw(option);
   return found != nullptr && found->count() > 0;
 }
+
+bool CommonOptions::is_regression() const { return own && own->schema.task == lockstep::TaskKind::regression; }
 
 int CommonOptions::shards_of_batch() const {
   const std::int64_t batch = batch_size / accumulate;

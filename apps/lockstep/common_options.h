@@ -13,6 +13,10 @@
 #include "lockstep/parallel/job.h"
 #include "lockstep/runtime/runtime.h"
 
+namespace lockstep {
+struct DataSource;  // task/data_source.h
+}
+
 namespace lockstep::app {
 
 // How to choose V if the user does not.
@@ -43,6 +47,13 @@ struct CommonOptions {
   bool partial = false;  // load the weights that fit, and take the others from the seed
   std::int64_t limit_train = 0;
   std::int64_t limit_test = 0;
+  // Of data of the user's own:
+  std::string format, target, task, delimiter, header = "auto";
+  std::vector<std::string> ignore, categories, hidden;
+  double val_split = 0.1;
+  bool hash_data = false, skip_broken = false;
+  std::shared_ptr<const DataSource> own;  // read; null for Fashion-MNIST and texts
+  std::int64_t channels = 1;              // of pictures
   // For language models:
   std::int64_t context = 128, layers = 4, heads = 4, width = 128;
   double dropout = 0.1;
@@ -51,6 +62,8 @@ struct CommonOptions {
   std::vector<std::string> notices;  // about options that have no effect; make_job writes them
 
   bool is_language_model() const { return model == "gpt" || model == "lstm"; }
+  bool is_torchvision() const { return model.starts_with("torchvision:"); }
+  bool is_regression() const;
   bool has_convolutions() const { return !is_language_model() && model != "mlp"; }
   // V on CPUs if the user does not choose it: at least 16 images or 2 texts a shard.
   int shards_of_batch() const;

@@ -1,4 +1,8 @@
+#include <algorithm>
+#include <iterator>
+
 #include "commands.h"
+#include "eval_run.h"
 #include "learning_task.h"
 #include "lockstep/train/evaluate.h"
 #include "ranks.h"
@@ -23,9 +27,38 @@ Command add_eval(CLI::App& parent) {
           "T: CPU threads that compute one shard; decides memory and speed only [f32, f16: as many as the cores allow; "
           "bf16: 1]");
   app->get_option("--batch-size")->description("Examples per batch, over all devices");
-  app->get_option("--init-from")->required();
-  return [options, app] {
+  auto run = std::make_shared<EvalRunOptions>();
+  app->add_option("--run", run->run,
+                  "The folder --save of a run on your own data; it says all but --data. Prints precision and recall "
+                  "of each class, and the worst examples")
+      ->type_name("DIR")
+      ->group("Model")
+      ->excludes("--init-from");
+  app->add_option("--confusion", run->confusion, "With --run: draw the confusion matrix to this SVG file")
+      ->type_name("FILE")
+      ->needs("--run")
+      ->group("Output");
+  app->add_option("--worst", run->worst, "With --run: how many examples with the largest losses to list")
+      ->check(CLI::Range(0, 1 << 20))
+      ->capture_default_str()
+      ->needs("--run")
+      ->group("Output");
+  return [options, app, run] {
     check_single_process("eval");
+    if (!run->run.empty()) {
+      for (const CLI::Option* option : app->get_options()) {
+        const std::string name = option->get_name();
+        constexpr std::string_view kOwn[] = {"--run", "--data", "--batch-size", "--confusion", "--worst", "--config"};
+        if (option->count() > 0 && std::ranges::find(kOwn, name) == std::end(kOwn)) {
+          throw UsageError(fmt::format("{}: not with --run, which has the model of {}", name, run->run));
+        }
+      }
+      if (options->data.empty()) throw UsageError("--run: expected --data PATH, too");
+      run->data = options->data;
+      run->batch_size = options->batch_size;
+      return eval_run(*run);
+    }
+    if (options->init_from.empty()) throw UsageError("--init-from or --run is required (see lockstep eval --help)");
     options->choose_defaults(*app);
     ToolJob job = make_job(*options);
     const Examples test = load_examples(*options, MnistPart::test);

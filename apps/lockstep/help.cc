@@ -29,6 +29,8 @@ std::string value_name(const CLI::Option& option) {
   if (const std::size_t set = type.find('{'); set != std::string::npos) {
     std::string names = type.substr(set + 1, type.rfind('}') - set - 1);
     std::ranges::replace(names, ',', '|');
+    constexpr std::size_t kWidest = 50;  // then the description lists them
+    if (names.size() > kWidest) return "NAME";
     return names;
   }
   if (type.starts_with("FLOAT") || type.starts_with("POWER")) return "X";

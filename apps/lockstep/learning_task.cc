@@ -10,6 +10,7 @@
 #include <optional>
 #include <span>
 
+#include "fine_tuning.h"
 #include "lockstep/base/file.h"
 #include "lockstep/base/sha256.h"
 #include "lockstep/checkpoint/training_checkpoint.h"
@@ -20,7 +21,7 @@
 #include "lockstep/data/text.h"
 #include "lockstep/models/gpt.h"
 #include "lockstep/models/lstm_language_model.h"
-#include "lockstep/models/models.h"
+#include "own_data.h"
 
 namespace lockstep::app {
 namespace {
@@ -69,23 +70,22 @@ std::vector<std::string> class_names(const CommonOptions& o, const FashionMnist&
   return {kFashionMnistClasses.begin(), kFashionMnistClasses.end()};
 }
 
-// Data that the tool cannot read yet.
-void check_pictures(const CommonOptions& o) {
-  if (o.data.empty()) return;
-  const std::filesystem::path path(o.data);
-  std::error_code unknown;
-  bool idx = false;
-  if (std::filesystem::is_directory(path, unknown)) {
-    for (const auto& entry : std::filesystem::directory_iterator(path, unknown)) {
-      idx = idx || entry.path().filename().string().find("-ubyte") != std::string::npos;
-    }
+Examples own_examples(const CommonOptions& o, MnistPart part) {
+  const bool training = part == MnistPart::train;
+  const DataSource& own = *o.own;
+  std::shared_ptr<const Dataset> data = training ? own.train : own.validation;
+  const std::int64_t limit = training ? o.limit_train : o.limit_test;
+  if (limit > 0) data = std::make_shared<HeadDataset>(data, limit);
+  return {std::move(data), own.schema.outputs, own.schema.classes, [source = o.own] { return source->digest; },
+          [source = o.own] { return source->train_counts; }};
+}
+
+std::vector<std::int64_t> counts_of(const Dataset& data, std::int64_t classes) {
+  std::vector<std::int64_t> counts(static_cast<std::size_t>(classes));
+  for (std::int64_t i = 0; i < data.size(); ++i) {
+    ++counts.at(static_cast<std::size_t>(data.get(i).at(1).item<std::int64_t>()));
   }
-  check(idx || !std::filesystem::exists(path, unknown),
-        "--data {}: {}, expected a folder with the four IDX files of Fashion-MNIST's form (train-images-idx3-ubyte and "
-        "so on: gray pictures of ten "
-        "classes), or, with --model gpt or lstm, a text file. Other data, such as tables and folders of pictures, need "
-        "a program that uses the library: examples/own_data.cc",
-        o.data, std::filesystem::is_directory(path, unknown) ? "has no IDX files" : "is a file");
+  return counts;
 }
 
 // 5 for "top5_accuracy", 0 for other names.
@@ -114,12 +114,19 @@ Metric make_metric(const std::string& name, std::int64_t classes, const metrics:
 
 Examples load_examples(const CommonOptions& o, MnistPart part) {
   if (o.is_language_model()) return load_text(o, part);
-  check_pictures(o);
+  if (o.own) return own_examples(o, part);
   const auto images = std::make_shared<FashionMnist>(load_fashion_mnist(part, o.data));
   const std::int64_t limit = part == MnistPart::train ? o.limit_train : o.limit_test;
   std::shared_ptr<const Dataset> data = images;
   if (limit > 0) data = std::make_shared<HeadDataset>(images, limit);
-  return {std::move(data), 10, class_names(o, *images), [images] { return images->sha256(); }};
+  return {data, 10, class_names(o, *images), [images] { return images->sha256(); },
+          [data] { return counts_of(*data, 10); }};
+}
+
+std::string data_path(const CommonOptions& o) {
+  const std::filesystem::path path =
+      o.data.empty() && !o.is_language_model() ? find_fashion_mnist() : std::filesystem::path(o.data);
+  return std::filesystem::absolute(path).lexically_normal().string();
 }
 
 void notice_limit(const CommonOptions& o, MnistPart part, const Examples& examples) {
@@ -143,6 +150,15 @@ Examples made_up_examples(const CommonOptions& o, std::int64_t count) {
   return {std::make_shared<TextDataset>(std::move(ids), TextOptions{.context = o.context}), kCharacters};
 }
 
+namespace {
+
+// Fashion-MNIST as data of the task that they are.
+DataSchema fashion_schema(std::int64_t classes) {
+  return {.format = DataFormat::idx, .input = {1, 28, 28}, .outputs = classes};
+}
+
+}  // namespace
+
 std::unique_ptr<Module> build_model(const CommonOptions& o, std::int64_t classes, DType dtype) {
   if (o.model == "gpt") {
     if (o.width % o.heads != 0) {
@@ -164,7 +180,8 @@ std::unique_ptr<Module> build_model(const CommonOptions& o, std::int64_t classes
                                                                         .dropout = o.dropout,
                                                                         .dtype = dtype});
   }
-  return make_model(o.model, classes);
+  if (o.own) return make_task_model(o.own->schema, task_model(o));
+  return make_task_model(fashion_schema(classes), task_model(o));
 }
 
 namespace {
@@ -215,14 +232,21 @@ void notice_other_text(const CommonOptions& o, const Examples& examples) {
 
 std::unique_ptr<Module> make_initialized_model(const CommonOptions& o, const ToolJob& job, std::int64_t classes) {
   auto net = build_model(o, classes, job.dtype);
-  const Initializer start = o.model == "gpt"    ? Initializer(Normal{0.02})
-                            : o.model == "lstm" ? Initializer(Uniform(1 / std::sqrt(static_cast<double>(o.width))))
-                                                : model_initializer(o.model);
+  const Initializer start = o.model == "gpt" ? Initializer(Normal{0.02})
+                            : o.model == "lstm"
+                                ? Initializer(Uniform(1 / std::sqrt(static_cast<double>(o.width))))
+                                : task_initializer(o.own ? o.own->schema : fashion_schema(classes), task_model(o));
   net->initialize(start, job.devices(), {.seed = o.seed});
   if (o.init_from.empty()) return net;
   if (!o.partial) {
     try {
-      load_weights(o.init_from, *net);
+      std::string said;
+      if (o.is_language_model()) {
+        load_weights(o.init_from, *net);
+      } else {
+        said = load_with_new_head(o.init_from, *net);
+      }
+      if (!said.empty() && job.rank() == 0) notice(said);
     } catch (const Error& error) {
       fail("{}{}", error.what(), models_of(o));
     }
@@ -237,6 +261,7 @@ std::unique_ptr<Module> make_initialized_model(const CommonOptions& o, const Too
 }
 
 std::vector<Metric> make_metrics(const CommonOptions& o, std::int64_t classes) {
+  if (o.is_regression()) return task_metrics(o.own->schema);
   std::vector<std::string> names = o.metrics;
   if (names.empty() && !o.is_language_model()) return {};
   if (names.empty()) names = {"perplexity"};
@@ -298,6 +323,7 @@ std::string confusion_text(const std::string& name, const std::vector<std::vecto
 }
 
 std::function<Tensor(const Tensor&, const Tensor&)> make_loss(const CommonOptions& o, double label_smoothing) {
+  if (o.own) return task_loss(o.own->schema, label_smoothing);
   if (!o.is_language_model()) return nullptr;
   return [=](const Tensor& logits, const Tensor& labels) {
     return cross_entropy(flatten(logits, 0, 1), flatten(labels, 0, 1), {.label_smoothing = label_smoothing});

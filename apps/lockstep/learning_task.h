@@ -21,10 +21,14 @@ struct Examples {
   std::vector<std::string> class_names{};
   // The hash covers the whole file, even with --limit-train or --limit-test.
   std::function<std::string()> sha256{};
+  // The number of examples of each class, also with --limit-train. Of texts: none.
+  std::function<std::vector<std::int64_t>()> counts{};
 };
 
 // The last tenth of a text is its test data.
 Examples load_examples(const CommonOptions& options, MnistPart part);
+// --data, or the folder of Fashion-MNIST that stands for it, as an absolute path.
+std::string data_path(const CommonOptions& options);
 // Writes a notice if --limit-train or --limit-test exceeds the number of examples.
 void notice_limit(const CommonOptions& options, MnistPart part, const Examples& examples);
 // Writes a notice if the checkpoint --init-from of a language model learned another text than --data.

@@ -86,8 +86,8 @@ void RunReport::epoch(const EpochReport& r) {
   for (const MetricResult& m : r.metrics) {
     if (m.name != "accuracy" && m.table.empty()) others += fmt::format(", {} {:.3f}", m.name, m.value);
   }
-  say(fmt::format("epoch {}, time {:.1f} sec, train loss {:.3f}, test acc {:.2f}{}\n", r.epoch, r.seconds, r.train_loss,
-                  r.test.value(), others));
+  say(fmt::format("epoch {}, time {:.1f} sec, train loss {:.3f}{}{}\n", r.epoch, r.seconds, r.train_loss,
+                  options_.is_regression() ? "" : fmt::format(", test acc {:.2f}", r.test.value()), others));
   if (log_) log_->epoch(r);
   report_log();
   plotted_.push_back(r);
@@ -127,9 +127,10 @@ std::vector<PlotPanel> RunReport::panels() const {
       others.push_back({{curve}});
     }
   }
-  // A text is judged by its perplexity.
-  if (options_.is_language_model() && !others.empty()) panels.erase(panels.begin());
-  panels.insert(options_.is_language_model() ? panels.begin() : panels.end(), others.begin(), others.end());
+  // A text is judged by its perplexity, numbers by their error.
+  const bool by_others = options_.is_language_model() || options_.is_regression();
+  if (by_others && !others.empty()) panels.erase(panels.begin());
+  panels.insert(by_others ? panels.begin() : panels.end(), others.begin(), others.end());
   return panels;
 }
 
@@ -154,7 +155,14 @@ void RunReport::finish(const TrainingResult& result) {
   if (!result.stopped) {
     auto epochs = static_cast<double>(result.epochs.size());
     const std::string speed = seconds_ > 0 ? fmt::format(", {:.1f} sec/epoch", seconds_ / epochs) : "";
-    say(fmt::format("test acc: {:.2f}{} on {}\n", accuracy, speed, where_));
+    std::string what = fmt::format("test acc: {:.2f}", accuracy);
+    if (options_.is_regression() && !result.epochs.empty()) {
+      what.clear();
+      for (const MetricResult& m : result.epochs.back().metrics) {
+        what += fmt::format("{}test {}: {:.4g}", what.empty() ? "" : ", ", m.name, m.value);
+      }
+    }
+    say(fmt::format("{}{} on {}\n", what, speed, where_));
   }
   if (!result.epochs.empty()) {
     for (const MetricResult& m : result.epochs.back().metrics) {

@@ -1,3 +1,4 @@
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -7,8 +8,10 @@
 #include <utility>
 
 #include "commands.h"
+#include "fine_tuning.h"
 #include "learning_task.h"
 #include "lockstep/base/file.h"
+#include "lockstep/base/sha256.h"
 #include "lockstep/checkpoint/checkpoint_directory.h"
 #include "lockstep/checkpoint/folder_claim.h"
 #include "lockstep/checkpoint/weights.h"
@@ -18,8 +21,10 @@
 #include "lockstep/nn/summary.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
 #include "lockstep/runtime/timeline.h"
+#include "own_data.h"
 #include "ranks.h"
 #include "resume.h"
+#include "run_config.h"
 #include "run_report.h"
 #include "stop_signals.h"
 #include "weights_log.h"
@@ -138,21 +143,35 @@ void notice_options(const TrainOptions& o, const ToolJob& job, const Examples& t
   }
 }
 
+// The recipe decides every step; this hash, also how many there are and what is measured.
+std::string run_key(const TrainOptions& o, const Recipe& recipe, const Examples& test_data) {
+  Sha256 hash;
+  const std::string text =
+      fmt::format("{} {} {} {} {} {} {} {} {}", recipe_hash(recipe), o.epochs, o.max_steps, o.patience, o.watch,
+                  o.min_delta, o.limit_test, fmt::join(o.metrics, ","), test_data.sha256());
+  hash.update(std::as_bytes(std::span(text)));
+  return hash.hex();
+}
+
 int run(TrainOptions o, ToolJob& job, Start chosen, StopSignals& signals) {
   bool first = job.rank() == 0;
   auto [flip_step, flip_parameter] = o.flip();
   const Examples train_data = load_examples(o, MnistPart::train), test_data = load_examples(o, MnistPart::test);
   auto net = make_initialized_model(o, job, train_data.classes);
   // Weights missing from the file may still have unknown shapes.
-  if (o.partial) settle_shapes(*net, example_input(*train_data.data, o.seed), job.devices()[0]);
+  if (!o.init_from.empty() && !std::ranges::all_of(net->parameters(), &Parameter::shape_known))
+    settle_shapes(*net, example_input(*train_data.data, o.seed), job.devices()[0]);
   if (!o.init_from.empty()) o.start_weights = weights_sha256(*net);
   if (o.sync_bn) convert_sync_batchnorm(*net);
+  if (!o.freeze.empty()) freeze_parts(*net, o.freeze);
   if (o.summary && first) fmt::print("{}", summary(*net, example_input(*train_data.data, o.seed)));
-  auto optimizer = o.make_optimizer(net->parameters());
+  auto optimizer =
+      o.make_optimizer(o.head_lr ? groups_with_head(*net, *o.head_lr) : ParameterGroups(net->parameters()));
   TrainerOptions options = o.trainer_options(job);
   if (first) notice_options(o, job, train_data, test_data);
   options.recipe.set("data", train_data.sha256());
   options.metrics = make_metrics(o, train_data.classes);
+  if (o.class_weights == "balanced") o.balance_classes(options, train_data.counts());
   if (const std::string holder = first && !o.save.empty() ? FolderClaim::holder_elsewhere(o.save) : "";
       !holder.empty()) {
     notice(fmt::format("--save {}: waiting for {}, which has this folder, up to 100 s", o.save, holder));
@@ -170,8 +189,18 @@ int run(TrainOptions o, ToolJob& job, Start chosen, StopSignals& signals) {
   }
 
   const auto cores = job.communicator()->gather_on_host(std::ssize(available_cpus()), "number of cores");
+  if (first && !o.save.empty() && !o.dry_run) {
+    write_run_config(o, job, trainer.recipe());
+    if (o.own) write_run(o.save, o.own->schema, task_model(o));
+  }
+  if (first && o.own) fmt::print("{}\n", o.own->description);
   std::optional<RunReport> report;
   if (first) report.emplace(o, job, *net, trainer, train_data, start, cores);
+  if (o.dry_run) {
+    if (first) fmt::print("run {}\n", run_key(o, trainer.recipe(), test_data));
+    job.close();
+    return 0;
+  }
   std::optional<WeightsLog> weights;
   if (first && !o.weights_log.empty()) weights.emplace(o.weights_log);
   if (!o.weights_log.empty()) {
@@ -272,7 +301,8 @@ int train(TrainOptions o) {
 }  // namespace
 
 Command add_train(CLI::App& parent) {
-  auto* app = parent.add_subcommand("train", "Train a model on Fashion-MNIST, or on a text");
+  auto* app = parent.add_subcommand(
+      "train", "Train a model on your data: pictures, a table, arrays, or a text; or on Fashion-MNIST");
   auto options = std::make_shared<TrainOptions>();
   options->add_to(*app);
   return [options, app] {

@@ -15,45 +15,42 @@
 #include "lockstep/optim/rmsprop.h"
 #include "lockstep/optim/sgd.h"
 #include "option_row.h"
+#include "own_data.h"
 
 namespace lockstep::app {
 namespace {
 
-using Parameters = std::vector<Parameter>;
-
 struct OptimizerRow {
   const char* name;
   bool has_momentum;
-  std::unique_ptr<Optimizer> (*make)(Parameters parameters, const TrainOptions& o);
+  std::unique_ptr<Optimizer> (*make)(const ParameterGroups& parameters, const TrainOptions& o);
 };
 
 constexpr OptimizerRow kOptimizers[] = {
     {"sgd", true,
-     [](Parameters parameters, const TrainOptions& o) -> std::unique_ptr<Optimizer> {
+     [](const ParameterGroups& parameters, const TrainOptions& o) -> std::unique_ptr<Optimizer> {
        const SgdOptions options{.lr = o.lr, .momentum = o.momentum, .weight_decay = o.weight_decay};
-       return std::make_unique<Sgd>(std::move(parameters), options);
+       return std::make_unique<Sgd>(parameters, options);
      }},
     {"adam", false,
-     [](Parameters parameters, const TrainOptions& o) -> std::unique_ptr<Optimizer> {
-       return std::make_unique<Adam>(std::move(parameters), AdamOptions{.lr = o.lr, .weight_decay = o.weight_decay});
+     [](const ParameterGroups& parameters, const TrainOptions& o) -> std::unique_ptr<Optimizer> {
+       return std::make_unique<Adam>(parameters, AdamOptions{.lr = o.lr, .weight_decay = o.weight_decay});
      }},
     {"adamw", false,
-     [](Parameters parameters, const TrainOptions& o) -> std::unique_ptr<Optimizer> {
-       return std::make_unique<AdamW>(std::move(parameters), AdamOptions{.lr = o.lr, .weight_decay = o.weight_decay});
+     [](const ParameterGroups& parameters, const TrainOptions& o) -> std::unique_ptr<Optimizer> {
+       return std::make_unique<AdamW>(parameters, AdamOptions{.lr = o.lr, .weight_decay = o.weight_decay});
      }},
     {"adagrad", false,
-     [](Parameters parameters, const TrainOptions& o) -> std::unique_ptr<Optimizer> {
-       return std::make_unique<Adagrad>(std::move(parameters),
-                                        AdagradOptions{.lr = o.lr, .weight_decay = o.weight_decay});
+     [](const ParameterGroups& parameters, const TrainOptions& o) -> std::unique_ptr<Optimizer> {
+       return std::make_unique<Adagrad>(parameters, AdagradOptions{.lr = o.lr, .weight_decay = o.weight_decay});
      }},
     {"adadelta", false,
-     [](Parameters parameters, const TrainOptions& o) -> std::unique_ptr<Optimizer> {
-       return std::make_unique<Adadelta>(std::move(parameters),
-                                         AdadeltaOptions{.lr = o.lr, .weight_decay = o.weight_decay});
+     [](const ParameterGroups& parameters, const TrainOptions& o) -> std::unique_ptr<Optimizer> {
+       return std::make_unique<Adadelta>(parameters, AdadeltaOptions{.lr = o.lr, .weight_decay = o.weight_decay});
      }},
-    {"rmsprop", true, [](Parameters parameters, const TrainOptions& o) -> std::unique_ptr<Optimizer> {
+    {"rmsprop", true, [](const ParameterGroups& parameters, const TrainOptions& o) -> std::unique_ptr<Optimizer> {
        const RMSpropOptions options{.lr = o.lr, .weight_decay = o.weight_decay, .momentum = o.momentum};
-       return std::make_unique<RMSprop>(std::move(parameters), options);
+       return std::make_unique<RMSprop>(parameters, options);
      }}};
 
 void set_field(TrainOptions& o, const OptionRow& row, const std::string& text) {
@@ -108,6 +105,15 @@ void TrainOptions::add_to(CLI::App& app, const std::vector<std::string_view>& na
 }
 
 void TrainOptions::choose_defaults(const CLI::App& app) {
+  open_own_data(*this, app);
+  for (const OptionRow& row : option_rows()) {
+    if (is_given(app, row.name)) given.push_back(row.name);
+  }
+  if (is_language_model()) {
+    for (const char* name : {"--freeze", "--head-lr", "--class-weights"}) {
+      if (is_given(app, name)) throw UsageError(fmt::format("{}: not with --model {}", name, model));
+    }
+  }
   if (direct_conv && !has_convolutions()) {
     notices.push_back(fmt::format("--direct-conv changes nothing: the model {} has no convolutions", model));
     direct_conv = false;
@@ -147,7 +153,8 @@ void TrainOptions::choose_defaults(const CLI::App& app) {
 // A table has no best value.
 void TrainOptions::check_watch() const {
   if (watch.empty()) return;
-  std::vector<std::string> names{"train_loss", "accuracy"};
+  std::vector<std::string> names{"train_loss"};
+  if (!is_regression()) names.emplace_back("accuracy");
   constexpr std::int64_t kManyClasses = std::int64_t{1} << 40;  // the data are not loaded yet
   for (const Metric& m : make_metrics(*this, kManyClasses)) {
     if (!m.table && m.name != "accuracy") names.push_back(m.name);
@@ -162,6 +169,10 @@ bool TrainOptions::has_batch_norm() const {
   return std::ranges::any_of(net->named_modules(), [](const auto& entry) {
     return dynamic_cast<const BatchNorm2d*>(entry.second) != nullptr;
   });
+}
+
+std::string TrainOptions::default_watch() const {
+  return is_language_model() ? "perplexity" : is_regression() ? "mean_absolute_error" : "accuracy";
 }
 
 std::pair<std::int64_t, std::string> TrainOptions::flip() const {
@@ -190,8 +201,34 @@ Balance parse_balance(const std::string& text, int devices) {
   }
 }
 
-std::unique_ptr<Optimizer> TrainOptions::make_optimizer(std::vector<Parameter> parameters) const {
-  return optimizer_row(*this).make(std::move(parameters), *this);
+std::unique_ptr<Optimizer> TrainOptions::make_optimizer(const ParameterGroups& parameters) const {
+  return optimizer_row(*this).make(parameters, *this);
+}
+
+void TrainOptions::balance_classes(TrainerOptions& t, const std::vector<std::int64_t>& counts) const {
+  // As scikit-learn's: each class has the same share of the loss.
+  double examples = 0, classes = 0;
+  for (const std::int64_t count : counts) {
+    examples += static_cast<double>(count);
+    classes += count > 0 ? 1 : 0;
+  }
+  std::vector<float> weights;
+  for (const std::int64_t count : counts) {
+    weights.push_back(count > 0 ? static_cast<float>(examples / (classes * static_cast<double>(count))) : 0);
+  }
+  t.loss = [weight = Tensor::from(weights, {std::ssize(weights)}), smoothing = label_smoothing](const Tensor& logits,
+                                                                                                const Tensor& labels) {
+    return cross_entropy(logits, labels, {.weight = weight, .label_smoothing = smoothing});
+  };
+  t.loss_weight = [weights](const Example& batch) {
+    double sum = 0;
+    for (const std::int64_t label : batch.back().to_vector<std::int64_t>()) {
+      check(label >= 0 && label < std::ssize(weights), "--class-weights: label {}, expected 0 to {}", label,
+            std::ssize(weights) - 1);
+      sum += static_cast<double>(weights[static_cast<std::size_t>(label)]);
+    }
+    return sum;
+  };
 }
 
 bool TrainOptions::has_momentum() const { return optimizer_row(*this).has_momentum; }
@@ -223,7 +260,7 @@ TrainerOptions TrainOptions::trainer_options(const ToolJob& job) const {
                    .tensorboard = {.folder = o.tensorboard, .histogram_every = o.histograms},
                    .average_decay = o.average};
   if (o.patience > 0 || o.save_best) {
-    const std::string metric = !o.watch.empty() ? o.watch : o.is_language_model() ? "perplexity" : "accuracy";
+    const std::string metric = o.watch.empty() ? o.default_watch() : o.watch;
     t.watch = {.metric = metric, .min_delta = o.min_delta, .patience = o.patience, .save_best = o.save_best};
   }
   t.schedule.kind = o.schedule == "step"     ? ScheduleKind::step
@@ -239,6 +276,12 @@ TrainerOptions TrainOptions::trainer_options(const ToolJob& job) const {
   if (o.is_language_model()) {
     t.recipe.update({{"context", o.context}, {"layers", o.layers}, {"width", o.width}, {"dropout", o.dropout}});
     if (o.model == "gpt") t.recipe.set("heads", o.heads);
+  }
+  if (o.class_weights != "none") t.recipe.set("class_weights", o.class_weights);
+  if (o.own) {
+    t.recipe.set("schema", schema_hash(*o.own));
+    t.recipe.set("val_split", o.val_split);
+    if (!o.hidden.empty()) t.recipe.set("hidden", fmt::format("{}", fmt::join(o.hidden, ",")));
   }
   if (!o.start_weights.empty()) t.recipe.set("init_from", o.start_weights);
   return t;

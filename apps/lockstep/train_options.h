@@ -29,6 +29,7 @@ struct TrainOptions : CommonOptions {
   bool sync_bn = false;
   bool record_steps = false;
   bool summary = false;
+  bool dry_run = false;
   std::string export_file, save, resume, log, plot, trace, tensorboard;
   std::int64_t histograms = 0;
   std::int64_t save_every = 0;
@@ -40,20 +41,28 @@ struct TrainOptions : CommonOptions {
   double average = 0;
   std::optional<double> timeout_seconds;
   std::string weights_log, inject_flip;
+  std::vector<std::string> freeze;
+  std::optional<double> head_lr;
+  std::string class_weights = "none";
+  std::vector<std::string> given;  // names of options that the user gave, here or in --config
   // SHA-256 of the initial weights from --init-from, of this run or of the run that wrote the checkpoint. Part of the
   // recipe.
   std::string start_weights;
 
   // All options, or those of these names.
   void add_to(CLI::App& app, const std::vector<std::string_view>& names = {});
-  std::unique_ptr<Optimizer> make_optimizer(std::vector<Parameter> parameters) const;
+  std::unique_ptr<Optimizer> make_optimizer(const ParameterGroups& parameters) const;
   TrainerOptions trainer_options(const ToolJob& job) const;
+  // Sets what --class-weights balanced decides: the loss, and the weight of a micro-batch.
+  void balance_classes(TrainerOptions& options, const std::vector<std::int64_t>& counts) const;
   // After the parse: what the user left open and the model decides. Throws UsageError for options that do not fit the
   // model. Options without an effect get a notice and their default, so that they do not change the recipe.
   void choose_defaults(const CLI::App& app);
   bool has_batch_norm() const;
   bool has_momentum() const;
   void check_watch() const;
+  // The metric that says which epoch is the best.
+  std::string default_watch() const;
   // --inject-flip STEP:PARAMETER. Step 0 means none.
   std::pair<std::int64_t, std::string> flip() const;
 };

@@ -26,8 +26,9 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   return row.back();
 }
 
-// The name most similar to `word`, if one is similar enough.
-std::string nearest(std::string_view word, const std::vector<std::string>& names) {
+}  // namespace
+
+std::string nearest_name(std::string_view word, const std::vector<std::string>& names) {
   std::string best;
   std::size_t least = 3;
   for (const std::string& name : names) {
@@ -38,8 +39,6 @@ std::string nearest(std::string_view word, const std::vector<std::string>& names
   }
   return best;
 }
-
-}  // namespace
 
 std::string unexpected_arguments(const CLI::App& app) {
   // The outermost command with such words: CLI11 does not pass them on.
@@ -65,7 +64,7 @@ std::string unexpected_arguments(const CLI::App& app) {
   const std::vector<std::string> words = command.remaining();
   std::string meant;
   for (std::size_t i = 0; i < words.size() && meant.empty(); ++i) {
-    meant = nearest(std::string_view(words[i]).substr(0, words[i].find('=')), names);
+    meant = nearest_name(std::string_view(words[i]).substr(0, words[i].find('=')), names);
   }
   const std::string where = inner.empty() ? "" : fmt::format(" before {}", inner.front()->get_name());
   return fmt::format("not expected{}: {}{} (see lockstep {}--help)", where, fmt::join(words, " "),

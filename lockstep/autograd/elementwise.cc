@@ -127,7 +127,7 @@ Tensor rounded_by(UnaryOp op, const Tensor& x) {
 Tensor filled_like(std::string_view name, const Tensor& x, double value) {
   NoGradGuard no_grad;
   return lift(name, place_as(name, x), {x}, [=](const Arrays& in) -> Lifted {
-    ops::check_on_device(name, in[0]);
+    ops::check_defined(name, in[0]);
     Array y = ops::empty_like(in[0]);
     ops::fill_(y, value);
     return {y, nullptr};

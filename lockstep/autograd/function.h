@@ -48,10 +48,10 @@ class SavedTensor {
 // or std::vector<Tensor>, and all other arguments as they are.
 //
 // backward(gradients of the results...) returns the gradients of all tensors among the arguments, in order, in one of
-// the same forms. It gets a const Tensor& for each result, or all of them as std::span<const Tensor>; a result that the
-// loss does not depend on has an undefined gradient. Each returned gradient has the shape, type, and placement of its
-// input, or is undefined if there is none. The gradient of an uncut input, such as a parameter, must be summed over all
-// samples, for example with sum_to().
+// the same forms. It gets a const Tensor& for each result, or all of them as std::span<const Tensor>, which a list of
+// several results needs; a result that the loss does not depend on has an undefined gradient. Each returned gradient
+// has the shape, type, and placement of its input, or is undefined if there is none. The gradient of an uncut input,
+// such as a parameter, must be summed over all samples, for example with sum_to().
 //
 // One object serves one call, so members keep what backward() needs. Keep tensors as SavedTensor, which detects changes
 // in place.
@@ -152,6 +152,10 @@ class FunctionCall : public ErasedFunction {
 
   template <std::size_t... I>
   std::vector<Tensor> backward(std::span<const Tensor> output_grads, std::index_sequence<I...>) {
+    check(output_grads.size() == sizeof...(I),
+          "apply: forward() returned {} tensors, and backward() takes the gradient of {}: expected backward() of a "
+          "std::span<const Tensor>",
+          output_grads.size(), sizeof...(I));
     return listed(function_.backward(output_grads[I]...));
   }
   template <std::size_t... I>

@@ -99,8 +99,7 @@ Tensor max_unpool2d(const Tensor& x, const Tensor& indices, std::array<std::int6
   const auto [height, width] = output_size;
   check(height > 0 && width > 0, "max_unpool2d: output size {} x {}, expected at least 1", height, width);
   const Tensor elements = flatten(x, -2), zeros = zeros_like(elements.detach());
-  const Tensor images =
-      scatter_add(pad(zeros, {0, height * width - zeros.size(-1)}), -1, flatten(indices, -2), elements);
+  const Tensor images = scatter(pad(zeros, {0, height * width - zeros.size(-1)}), -1, flatten(indices, -2), elements);
   return unflatten(images, -1, {height, width});
 }
 

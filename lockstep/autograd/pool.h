@@ -19,8 +19,8 @@ Tensor max_pool2d(const Tensor& x, const Pool2dOptions& options = {});
 // Also returns the place h W + w of each largest element in its image, i64 without a history: PyTorch's
 // return_indices = True. The first of equal elements counts.
 MaxResult max_pool2d_with_indices(const Tensor& x, const Pool2dOptions& options = {});
-// Puts each element of x [N, C, H', W'] at its place in images of the given extents, which are 0 elsewhere. Elements
-// with one place are added, where PyTorch keeps one of them.
+// Puts each element of x [N, C, H', W'] at its place in images of the given extents, which are 0 elsewhere. Of elements
+// with one place, as those of overlapping windows, the last one stays and has the gradient.
 Tensor max_unpool2d(const Tensor& x, const Tensor& indices, std::array<std::int64_t, 2> output_size);
 Tensor avg_pool2d(const Tensor& x, const Pool2dOptions& options = {});
 // The norm of each window, (sum of x^norm_type)^(1 / norm_type), as in PyTorch: norm_type above 0, no padding, the sum

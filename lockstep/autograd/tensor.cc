@@ -190,6 +190,7 @@ Tensor Tensor::grad() const { return impl_ && impl_->grad ? impl_->grad->grad() 
 void Tensor::zero_grad() {
   if (impl_ && impl_->grad) impl_->grad->zero_grad();
 }
+void Tensor::backward() const { backward(BackwardOptions{}); }
 void Tensor::backward(const BackwardOptions& options) const {
   const Tensor seed;
   lockstep::backward(std::span(this, 1), std::span(&seed, 1), options);

@@ -42,6 +42,7 @@ namespace LOCKSTEP_API lockstep {
 
 class IndexedTensor;  // autograd/indexing.h
 class TensorIndex;
+struct BackwardOptions;
 struct DivOptions;    // autograd/elementwise.h
 struct MaxResult;     // autograd/reduce.h
 struct UniqueResult;  // autograd/data_dependent.h
@@ -54,40 +55,6 @@ struct TensorOptions {
   // Default: the values' type in Tensor::from(), i64 for arange() of integers, otherwise f32.
   std::optional<DType> dtype = {};
   Device device = kHost;
-};
-
-// The leaves whose gradients a backward pass computes: tensors that require a gradient, or parameters. Not set: all.
-class BackwardInputs {
- public:
-  BackwardInputs() = default;
-  BackwardInputs(std::initializer_list<Tensor> leaves);
-  template <std::ranges::input_range Leaves>
-  requires std::convertible_to<std::ranges::range_reference_t<const Leaves>, Tensor> BackwardInputs(
-      const Leaves& leaves)
-      : set_(true) {  // NOLINT(google-explicit-constructor)
-    for (const auto& leaf : leaves) leaves_.push_back(leaf);
-  }
-  bool set() const { return set_; }
-  const std::vector<Tensor>& leaves() const { return leaves_; }
-
- private:
-  bool set_ = false;
-  std::vector<Tensor> leaves_;
-};
-
-// Options of a backward pass.
-struct BackwardOptions {
-  // With several micro-batches per step: the fraction of the step's samples that this loss covers.
-  double share = 1;
-  // Empty, or for each device an f32 [1] that multiplies the loss (loss scaling).
-  std::span<const Array> scales = {};
-  // False: accumulates gradients shard by shard, as in PyTorch's no_sync(). The next pass with `sync` sums them over
-  // shards and processes.
-  bool sync = true;
-  // Only these leaves get gradients, as with torch's backward(inputs=...): what only others need is not computed. A GAN
-  // trains its generator by loss.backward({.inputs = generator.parameters()}). Throws if the loss depends on none of
-  // them, and for a tensor that is no leaf or needs no gradient. Those that the loss does not depend on get none.
-  BackwardInputs inputs = {};
 };
 
 class Tensor {
@@ -171,7 +138,9 @@ class Tensor {
     return readable("item").item<T>();
   }
   // The address of the elements, in plain order, of a tensor in host memory. T is the tensor's type, or that type
-  // const, for elements that must not be written. Waits. The address is valid as long as a handle to the tensor.
+  // const, for elements that must not be written. Waits. The address is valid as long as a handle to the tensor. Nobody
+  // sees a write through it: do not write elements that a later backward() needs, or that a task still reads, and do
+  // not write while another thread uses the tensor.
   template <typename T>
   T* data_ptr() const {
     static_assert(sizeof(DTypeOf<std::remove_const_t<T>>::value) > 0);
@@ -222,7 +191,8 @@ class Tensor {
   Tensor grad() const;
   void zero_grad();
   // Computes the gradients of all leaves that this scalar was computed from. Consumes the graph: a second call throws.
-  void backward(const BackwardOptions& options = {}) const;
+  void backward() const;
+  void backward(const BackwardOptions& options) const;
   // Returns the same elements without a history.
   Tensor detach() const;
 
@@ -390,6 +360,40 @@ class Tensor {
   void check_in_place(std::string_view what) const;
 
   std::shared_ptr<TensorImpl> impl_;
+};
+
+// The leaves whose gradients a backward pass computes: tensors that require a gradient, or parameters. Not set: all.
+class BackwardInputs {
+ public:
+  BackwardInputs() = default;
+  BackwardInputs(std::initializer_list<Tensor> leaves);
+  template <std::ranges::input_range Leaves>
+  requires std::convertible_to<std::ranges::range_reference_t<const Leaves>, Tensor> BackwardInputs(
+      const Leaves& leaves)
+      : set_(true) {  // NOLINT(google-explicit-constructor)
+    for (const auto& leaf : leaves) leaves_.push_back(leaf);
+  }
+  bool set() const { return set_; }
+  const std::vector<Tensor>& leaves() const { return leaves_; }
+
+ private:
+  bool set_ = false;
+  std::vector<Tensor> leaves_;
+};
+
+// Options of a backward pass.
+struct BackwardOptions {
+  // With several micro-batches per step: the fraction of the step's samples that this loss covers.
+  double share = 1;
+  // Empty, or for each device an f32 [1] that multiplies the loss (loss scaling).
+  std::span<const Array> scales = {};
+  // False: accumulates gradients shard by shard, as in PyTorch's no_sync(). The next pass with `sync` sums them over
+  // shards and processes.
+  bool sync = true;
+  // Only these leaves get gradients, as with torch's backward(inputs=...): what only others need is not computed. A GAN
+  // trains its generator by loss.backward({.inputs = generator.parameters()}). Throws if the loss depends on none of
+  // them, and for a tensor that is no leaf or needs no gradient. Those that the loss does not depend on get none.
+  BackwardInputs inputs = {};
 };
 
 // `out << x` prints the elements, as str() does. Shapes print as "[64, 10]", devices as "cpu:0". With fmt, "{}" prints

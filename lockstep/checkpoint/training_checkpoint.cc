@@ -10,6 +10,7 @@
 #include "lockstep/checkpoint/checkpoint_directory.h"
 #include "lockstep/checkpoint/json_guard.h"
 #include "lockstep/checkpoint/weights.h"
+#include "lockstep/nn/parameter_change.h"
 #include "lockstep/runtime/device_state.h"
 
 namespace lockstep {
@@ -354,6 +355,7 @@ ResumedRun load_parts(CheckpointContents checkpoint, std::span<const TrainedMode
     naming(parts[i].file(kWeights), [&] { check_state_dict(parts[i].module, states[i].first); });
   }
   for (std::size_t i = 0; i < parts.size(); ++i) {
+    const SameRunGuard same_run(models[i].module);
     load_state_dict(models[i].module, states[i].first);
     models[i].optimizer.load_state_dict(states[i].second, steps);
   }

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "lockstep/autograd/creation.h"
 #include "lockstep/autograd/tensor_impl.h"
 
 namespace lockstep {
@@ -24,6 +25,7 @@ std::byte* bytes(const Tensor& t) { return static_cast<std::byte*>(t->view().dat
 Tensor stack_parts(std::span<const Tensor> tensors) {
   check(!tensors.empty(), "stack: no tensors");
   const Tensor& first = tensors[0];
+  check(first.defined(), "stack: tensor 0 is undefined, expected host memory");
   Tensor all = Tensor::host(with_rows(static_cast<std::int64_t>(tensors.size()), first.shape()), first.dtype());
   std::size_t row = first->view().bytes();
   for (std::size_t i = 0; i < tensors.size(); ++i) {
@@ -76,11 +78,8 @@ Tensor pad_sequence(std::span<const Tensor> sequences, const PadSequenceOptions&
   if (options.length > 0) longest = options.length;
   Shape padded = first.shape();
   padded[0] = longest;
-  Tensor all = Tensor::host(with_rows(std::ssize(sequences), padded), first.dtype());
-  visit_dtype(first.dtype(), [&](auto type) {
-    using T = decltype(type);
-    std::fill_n(all->view().as<T>(), all.numel(), static_cast<T>(options.value));
-  });
+  // Throws if the type does not hold the value.
+  const Tensor all = full(with_rows(std::ssize(sequences), padded), options.value, {.dtype = first.dtype()});
   const std::size_t row = all->view().bytes() / sequences.size();
   for (std::size_t i = 0; i < sequences.size(); ++i) {
     if (const std::size_t size = sequences[i]->view().bytes(); size > 0) {

@@ -95,8 +95,9 @@ class DataLoader {
   // three parts: on<3>(net). `model` may also be a DistributedDataParallel: this rank's rows, as its batches().
   //
   //   for (auto [x, y] : loader.on(net)) mse_loss(net(x), y).backward();
+  // The loader must outlive the loop, so it needs a name.
   template <std::size_t N = 2, typename Model>
-  auto on(Model& model) {
+  auto on(Model& model) & {
     static_assert(
         requires { batches_on<N>(*this, model); },
         "include lockstep/parallel/batches.h for loader.on(net); the model is a Module or a "
@@ -104,7 +105,7 @@ class DataLoader {
     return batches_on<N>(*this, model);
   }
   template <std::size_t N = 2, typename Model>
-  auto on(Model& model, const SplitOptions& options) {
+  auto on(Model& model, const SplitOptions& options) & {
     return batches_on<N>(*this, model, options);
   }
 

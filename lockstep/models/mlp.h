@@ -7,13 +7,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "lockstep/nn/sequential.h"
 
 namespace LOCKSTEP_API lockstep {
 
-// One hidden layer of 256 units with ReLU, on the flattened image: [N, C, H, W] -> logits [N, classes]. The first batch
-// sets C, H, and W; later batches must agree.
-std::unique_ptr<Sequential> mlp(std::int64_t classes = 10);
+// Hidden layers with ReLU, by default one of 256 units, on the flattened image: [N, C, H, W] -> logits [N, classes].
+// The first batch sets C, H, and W; later batches must agree.
+std::unique_ptr<Sequential> mlp(std::int64_t classes = 10, const std::vector<std::int64_t>& hidden = {256});
 
 }  // namespace lockstep

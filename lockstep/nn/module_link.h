@@ -26,7 +26,8 @@ struct ModuleLink {
 // A model whose values are made by default.
 struct DefaultModel {
   // The model's number among those of its devices' Runtime whose values were made by default, in the order of their
-  // first uses: two models of one class begin with different values. The first has number 0.
+  // first uses: two models of one class begin with different values. The first has number 0. Making a Trainer is a use,
+  // because the recipe has the number.
   std::uint64_t number(Device device);
 
  private:

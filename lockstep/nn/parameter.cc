@@ -535,6 +535,36 @@ void ParameterChange::commit() {
   s.ready.store(!s.replicas.empty(), std::memory_order_release);
 }
 
+std::optional<std::uint64_t> ParameterChange::default_number(const Parameter& parameter) {
+  const std::shared_ptr<DefaultModel> model = default_model(parameter);
+  if (!model) return {};
+  return model->number(parameter.devices().at(0));
+}
+
+std::shared_ptr<DefaultModel> ParameterChange::default_model(const Parameter& parameter) {
+  const std::lock_guard lock(parameter.state_->mutex);
+  return parameter.state_->model;
+}
+
+void ParameterChange::set_default_model(const Parameter& parameter, std::shared_ptr<DefaultModel> model) {
+  const std::lock_guard lock(parameter.state_->mutex);
+  parameter.state_->model = std::move(model);
+}
+
+SameRunGuard::SameRunGuard(const Module& module) {
+  auto all = module.named_parameters();
+  const auto buffers = module.named_buffers();
+  all.insert(all.end(), buffers.begin(), buffers.end());
+  for (const auto& [name, p] : all) {
+    p.place();
+    models_.emplace_back(p, ParameterChange::default_model(p));
+  }
+}
+
+SameRunGuard::~SameRunGuard() {
+  for (auto& [p, model] : models_) ParameterChange::set_default_model(p, std::move(model));
+}
+
 void Parameter::check_movable() const {
   const State& s = *state_;
   check(initialized(), "to: {} is not initialized: initialize() makes it on the devices", s.label);

@@ -95,7 +95,8 @@ class Parameter {
   bool initialized() const { return !devices().empty(); }
   // Places its model, as Module::devices() does, if nobody did. Does nothing for a parameter of no module.
   void place() const;
-  // Whether its values are, or will be, the default initial ones: nobody initialized or loaded it.
+  // Whether its values began, or will begin, as the default initial ones: nobody initialized it or loaded weights. A
+  // checkpoint that continues a run changes nothing.
   bool by_default() const;
   // Replaces ParameterOptions::default_initializer, for the constructors of layers. Throws if the values exist already.
   void set_default_initializer(Initializer initializer) const;

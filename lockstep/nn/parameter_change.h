@@ -2,13 +2,18 @@
 // or none.
 #pragma once
 
+#include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lockstep/nn/parameter.h"
 
 namespace lockstep {
+
+class Module;
 
 class ParameterChange {
  public:
@@ -27,8 +32,15 @@ class ParameterChange {
   // Drops the gradient.
   void commit();
 
+  // The number of the model whose default values the parameter has, or will have: see DefaultModel. None: it was
+  // initialized or loaded.
+  static std::optional<std::uint64_t> default_number(const Parameter& parameter);
+
  private:
+  friend class SameRunGuard;
   ParameterChange(const Parameter& parameter, const std::vector<Device>& devices);
+  static std::shared_ptr<DefaultModel> default_model(const Parameter& parameter);
+  static void set_default_model(const Parameter& parameter, std::shared_ptr<DefaultModel> model);
   void take_values();
 
   std::shared_ptr<Parameter::State> state_;
@@ -40,6 +52,21 @@ class ParameterChange {
   std::optional<Shape> shape_;  // that becomes known
   DType dtype_;
   std::vector<Array> replicas_;
+};
+
+// For values that continue a run, of its checkpoint or of rank 0: parameters that began with default values still count
+// as such after set_data() (Parameter::by_default()). Otherwise the recipe of a second Trainer would depend on the
+// number of ranks, and on whether the first one was resumed.
+class SameRunGuard {
+ public:
+  // Places the module if nobody did.
+  explicit SameRunGuard(const Module& module);
+  ~SameRunGuard();
+  SameRunGuard(const SameRunGuard&) = delete;
+  SameRunGuard& operator=(const SameRunGuard&) = delete;
+
+ private:
+  std::vector<std::pair<Parameter, std::shared_ptr<DefaultModel>>> models_;
 };
 
 }  // namespace lockstep

@@ -186,7 +186,12 @@ Transformer::Transformer(const TransformerOptions& options)
     : encoder(make<TransformerEncoder>(
           "encoder", {.layer = layer_of(options), .num_layers = options.num_encoder_layers, .norm = true})),
       decoder(make<TransformerDecoder>(
-          "decoder", {.layer = layer_of(options), .num_layers = options.num_decoder_layers, .norm = true})) {}
+          "decoder", {.layer = layer_of(options), .num_layers = options.num_decoder_layers, .norm = true})) {
+  // As in PyTorch, also those whose layers begin otherwise.
+  for (const Parameter& p : parameters()) {
+    if (p.shape().dim() > 1) p.set_default_initializer(Xavier{});
+  }
+}
 
 Transformer::Transformer(std::int64_t d_model, std::int64_t nhead, const TransformerOptions& more)
     : Transformer(with_sizes(more, d_model, nhead)) {}

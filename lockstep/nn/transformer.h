@@ -156,7 +156,8 @@ struct TransformerOptions {
   bool norm_first = false;
 };
 
-// An encoder and a decoder, each with a norm after its last layer.
+// An encoder and a decoder, each with a norm after its last layer. By default, all weights of matrices begin as Xavier
+// gives them.
 class Transformer : public Module {
  public:
   using Options = TransformerOptions;

@@ -16,8 +16,8 @@ struct Operands {
   Shape shape;
 
   Operands(std::string_view what, const Array& left, const Array& right) {
-    check_on_device(what, left);
-    check_on_device(what, right);
+    check_defined(what, left);
+    check_defined(what, right);
     check(left.dtype() == right.dtype(),
           "{}: {} and {}, expected one type: convert one of them, as in x.to(DType::f32)", what, left, right);
     const bool same = left.shape() == right.shape();
@@ -42,7 +42,7 @@ Shape broadcast_shape(std::string_view what, const Shape& a, const Shape& b) {
 }
 
 Array unary(const Unary& op, const Array& x) {
-  check_on_device(name(op.op), x);
+  check_defined(name(op.op), x);
   check(is_floating(x.dtype()), "{}: input is {}, expected a floating type: cast() it", name(op.op),
         lockstep::name(x.dtype()));
   Array y = empty_like(x);
@@ -105,7 +105,7 @@ WholeComparison whole_comparison(CompareOp op, double number, bool exchanged) {
 }  // namespace
 
 Array compare_with(CompareOp op, const Array& x, double number, bool exchanged) {
-  check_on_device(name(op), x);
+  check_defined(name(op), x);
   if (!is_floating(x.dtype())) {
     const WholeComparison whole = x.dtype() == DType::u8 ? whole_comparison<std::uint8_t>(op, number, exchanged)
                                                          : whole_comparison<std::int64_t>(op, number, exchanged);
@@ -121,7 +121,7 @@ Array compare_with(CompareOp op, const Array& x, double number, bool exchanged) 
 }
 
 Array where(const Array& condition, const Array& a, const Array& b) {
-  check_on_device("where", condition);
+  check_defined("where", condition);
   check(condition.dtype() == DType::u8, "where: the condition is {}, expected u8, as comparisons return",
         lockstep::name(condition.dtype()));
   const Operands in("where", a, b);
@@ -148,7 +148,7 @@ Array integer_affine(const Array& x, double scale, double shift) {
 }  // namespace
 
 Array affine(const Array& x, double scale, double shift) {
-  check_on_device("affine", x);
+  check_defined("affine", x);
   if (x.dtype() == DType::i64) return integer_affine(x, scale, shift);
   check(is_floating(x.dtype()), "affine: input is {}, expected a floating type: cast() it", lockstep::name(x.dtype()));
   Array y = empty_like(x);

@@ -20,8 +20,8 @@ struct Indexed {
   Shape shape;  // that both broadcast to, with extent 1 on the axis
 
   Indexed(std::string_view what, const Array& source, const Array& numbers, int axis) {
-    check_on_device(what, source);
-    check_on_device(what, numbers);
+    check_defined(what, source);
+    check_defined(what, numbers);
     check(numbers.dtype() == DType::i64, "{}: the index is {}, expected i64", what, name(numbers.dtype()));
     check(source.shape().dim() == numbers.shape().dim() && axis < source.shape().dim(),
           "{}: the index is {} for {}, expected as many axes", what, numbers.shape(), source.shape());

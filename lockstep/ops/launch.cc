@@ -164,7 +164,7 @@ template Task make_task(std::string_view, DeviceState&, std::span<const Array>, 
 template Task make_task(std::string_view, DeviceState&, std::span<const Operand>, std::span<const Operand>,
                         const LaunchOptions&, std::shared_ptr<const void>&);
 
-void check_on_device(std::string_view what, const Array& t) { check(t.defined(), "{}: an input is undefined", what); }
+void check_defined(std::string_view what, const Array& t) { check(t.defined(), "{}: an input is undefined", what); }
 
 void check_same(std::string_view what, const Array& a, const Array& b) {
   check(a.shape() == b.shape() && a.dtype() == b.dtype(), "{}: {} and {}, expected the same shape and type", what, a,

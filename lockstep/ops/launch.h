@@ -156,7 +156,7 @@ void launch(std::string_view name, std::initializer_list<Operand> reads, std::in
 }
 
 // Checks that an input is defined: `add: an input is undefined`.
-void check_on_device(std::string_view what, const Array& t);
+void check_defined(std::string_view what, const Array& t);
 // Checks that both have one dtype and shape: `add: [2, 3] f32 and [2, 4] f32, expected the same`.
 void check_same(std::string_view what, const Array& a, const Array& b);
 // Checks the number of axes: `conv2d: input is [3, 3], expected 4 axes (N, C, H, W)`.

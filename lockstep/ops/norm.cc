@@ -124,7 +124,7 @@ void check_parameter(std::string_view what, std::string_view which, const Array&
 
 RowNorm row_norm(std::string_view what, const Array& x, const Array& weight, const Array& bias,
                  const RowNormOptions& options) {
-  check_on_device(what, x);
+  check_defined(what, x);
   check(is_floating(x.dtype()), "{}: input is {}, expected a floating type", what, name(x.dtype()));
   check_parameter(what, "weight", weight, x, options.row);
   check_parameter(what, "bias", bias, x, options.row);

@@ -37,7 +37,7 @@ Array clip_scale(const Array& squared_norm, double max_norm) {
 }
 
 Array loss_scale_(const Array& state, const Array& squared_norm, const LossScaleArgs& args) {
-  check_on_device("loss scale", state);
+  check_defined("loss scale", state);
   check(state.dtype() == DType::f32 && state.shape() == Shape{2}, "loss scale: the state is {}, expected [2] f32",
         state);
   const Array squared = readable_from(squared_norm, state.device());

@@ -11,7 +11,7 @@ namespace lockstep::ops {
 namespace {
 
 void check_number(std::string_view what, const Array& x) {
-  check_on_device(what, x);
+  check_defined(what, x);
   check(is_floating(x.dtype()) || x.dtype() == DType::i64,
         "{}: input is {}, expected a floating type or i64: cast() it", what, name(x.dtype()));
 }

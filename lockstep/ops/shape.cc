@@ -167,7 +167,7 @@ Array cat(std::span<const Array> parts, int axis) {
   shape[axis] = 0;
   std::vector<Array> plain;
   for (const Array& part : parts) {
-    check_on_device("cat", part);
+    check_defined("cat", part);
     Shape expected = shape;
     expected[axis] = part.shape().dim() == shape.dim() ? part.size(axis) : 0;
     check(part.shape() == expected && part.dtype() == parts[0].dtype(),

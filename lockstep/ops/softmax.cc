@@ -8,7 +8,7 @@ namespace {
 
 template <typename Call>
 Array by_row(std::string_view what, const Array& x) {
-  check_on_device(what, x);
+  check_defined(what, x);
   check(x.shape().dim() >= 1, "{}: input has no axes", what);
   check(is_floating(x.dtype()), "{}: input is {}, expected a floating type", what, name(x.dtype()));
   Array in = to_layout(x, Layout::plain);

@@ -1,6 +1,7 @@
 #include "lockstep/optim/reduce_lr_on_plateau.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "lockstep/base/error.h"
 
@@ -17,12 +18,12 @@ ReduceLROnPlateau::ReduceLROnPlateau(Optimizer& optimizer, ReduceLROnPlateauOpti
 }
 
 bool ReduceLROnPlateau::is_better(double value) const {
-  if (!state_.best) return true;
+  if (!state_.best) return !std::isnan(value);
   const double best = *state_.best, by = options_.absolute ? options_.threshold : options_.threshold * best;
   return options_.larger_is_better ? value > best + by : value < best - by;
 }
 
-bool ReduceLROnPlateau::step(double value) {
+bool ReduceLROnPlateau::falls(double value) {
   if (is_better(value)) {
     state_.best = value;
     state_.bad = 0;
@@ -36,6 +37,17 @@ bool ReduceLROnPlateau::step(double value) {
   if (state_.bad <= options_.patience) return false;
   state_.cooling = options_.cooldown;
   state_.bad = 0;
+  return true;
+}
+
+void ReduceLROnPlateau::replay(double value) { falls(value); }
+
+bool ReduceLROnPlateau::step(double value) {
+  if (!falls(value)) return false;
+  check(optimizer_.learning_rate() == optimizer_.base_learning_rate(),
+        "reduce_lr_on_plateau: a schedule has set the rate to {}, and will replace a lower one: expected a constant "
+        "rate, as without TrainerOptions::schedule",
+        optimizer_.learning_rate());
   const double old = optimizer_.learning_rate(), lower = std::max(old * options_.factor, options_.min_lr);
   if (old - lower <= options_.eps) return false;
   optimizer_.set_learning_rate(lower);

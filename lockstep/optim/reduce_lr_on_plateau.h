@@ -1,6 +1,9 @@
 // Lower learning rates where a metric stops getting better.
 //
 //   ReduceLROnPlateau plateau(sgd, {.factor = 0.1, .patience = 5});
+//   if (const auto run = trainer.resume_or_start()) {  // not TrainerOptions::resume
+//     for (const EpochReport& e : run->position.epochs) plateau.replay(e.train_loss);
+//   }
 //   trainer.on_epoch = [&](const EpochReport& e) { plateau.step(e.train_loss); };
 #pragma once
 
@@ -29,14 +32,18 @@ struct ReduceLROnPlateauOptions {
 };
 
 // torch.optim.lr_scheduler.ReduceLROnPlateau. Sets the optimizer's rate; its groups keep their ratios. Throws if the
-// optimizer's rate is a schedule. All ranks must give the same values, as those of EpochReport are.
+// optimizer's rate is a schedule. All ranks must give the same values, as those of EpochReport are. Its options decide
+// the bits: name them in TrainerOptions::recipe.
 class ReduceLROnPlateau {
  public:
   // The optimizer must outlive this object.
   ReduceLROnPlateau(Optimizer& optimizer, ReduceLROnPlateauOptions options = {});
 
-  // Takes the next value. Returns whether the rates fell.
+  // Takes the next value. Returns whether the rates fell. Throws if they are to fall and a schedule, such as a
+  // Trainer's, has set them.
   bool step(double value);
+  // Takes a value of a run that is continued. The rates stay: the optimizer's checkpoint has them.
+  void replay(double value);
 
   // What a checkpoint needs beside the optimizer's state, which has the rates.
   struct State {
@@ -49,6 +56,8 @@ class ReduceLROnPlateau {
 
  private:
   bool is_better(double value) const;
+  // Takes a value. Returns whether the rates are to fall.
+  bool falls(double value);
 
   Optimizer& optimizer_;
   const ReduceLROnPlateauOptions options_;

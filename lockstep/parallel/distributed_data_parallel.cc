@@ -10,6 +10,7 @@
 #include "lockstep/autograd/tensor.h"
 #include "lockstep/autograd/tensor_impl.h"
 #include "lockstep/base/version.h"
+#include "lockstep/nn/parameter_change.h"
 #include "lockstep/parallel/balance.h"
 #include "lockstep/parallel/bucket_reducer.h"
 #include "lockstep/parallel/split.h"
@@ -92,6 +93,7 @@ void DistributedModel::broadcast_values() {
   auto buffers = module_.named_buffers();
   all.insert(all.end(), buffers.begin(), buffers.end());
   try {
+    const SameRunGuard same_run(module_);
     for (auto& [name, p] : all) {
       Tensor value = p.host_data();
       communicator().broadcast_on_host({value->view().data, static_cast<std::size_t>(value.numel()), value.dtype()},

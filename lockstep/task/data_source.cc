@@ -226,9 +226,9 @@ DataSource open_data(const fs::path& path, const DataOptions& options) {
     case DataFormat::cifar:
     case DataFormat::idx:
     case DataFormat::safetensors: return open_arrays(path, format, options);
-    case DataFormat::images: break;
+    case DataFormat::images: return open_images(path, options);
   }
-  fail("{}: a folder of pictures, which is not supported yet", path.string());
+  fail("unknown format {}", static_cast<int>(format));
 }
 
 DataExamples open_examples(const fs::path& path, const DataSchema& schema, Unseen unseen) {
@@ -254,6 +254,7 @@ DataExamples open_examples(const fs::path& path, const DataSchema& schema, Unsee
     number_names(examples.data->size());
     return examples;
   }
+  if (schema.image) return open_image_examples(path, schema);
   check(schema.format == DataFormat::text, "{}: the model learned {}, which have no examples of this kind",
         path.string(), name(schema.format));
   const std::string text = read_file(path, kLargestTextFile);

@@ -21,6 +21,7 @@
 #include "lockstep/checkpoint/checkpoint_directory.h"
 #include "lockstep/checkpoint/folder_claim.h"
 #include "lockstep/net/comm_error.h"
+#include "lockstep/nn/parameter_change.h"
 #include "lockstep/ops/elementwise.h"
 #include "lockstep/ops/launch.h"
 #include "lockstep/optim/left_out.h"
@@ -121,6 +122,18 @@ TrainerOptions completed(TrainerOptions o, Module& module) {
   return o;
 }
 
+// "default" for a model that begins with default values, and "default 1" for the second one of a Runtime, whose values
+// are others. Empty: it was initialized or loaded.
+std::string default_init(const Module& module) {
+  std::vector<std::uint64_t> numbers;
+  for (const auto& [name, p] : module.named_parameters()) {
+    const auto number = ParameterChange::default_number(p);
+    if (number && std::ranges::find(numbers, *number) == numbers.end()) numbers.push_back(*number);
+  }
+  if (numbers.empty()) return "";
+  return numbers == std::vector<std::uint64_t>{0} ? "default" : fmt::format("default {}", fmt::join(numbers, ","));
+}
+
 // Identifies a sampler with its seed and weights by what it does: the orders of two epochs.
 std::string hash_of_orders(const Sampler& sampler) {
   Sha256 hash;
@@ -160,7 +173,8 @@ Trainer::Trainer(Module& module, Optimizer& optimizer, std::shared_ptr<const Dat
       loader_(std::move(train), rows_of_rank({.batch_size = options_.micro_batch_size(),
                                               .shuffle = options_.shuffle && !options_.sampler,
                                               .sampler = options_.sampler,
-                                              .seed = options_.seed})),
+                                              .seed = options_.seed,
+                                              .batch_transform = options_.batch_transform})),
       rate_(std::make_unique<RateMeter>()) {
   TrainerOptions& o = options_;
   check_owned(optimizer_, module_);
@@ -249,6 +263,7 @@ Recipe Trainer::make_recipe() const {
   record_schedule(recipe, schedule);
   if (o.sampler) recipe.set("sampler", hash_of_orders(*o.sampler));
   if (o.collate) recipe.set("collate", true);
+  if (o.batch_transform) recipe.set("batch_transform", true);
   if (o.gradients != DType::f32) recipe.set("gradients", name(o.gradients));
   if (o.dtype == DType::f16) {
     recipe.set("loss_scale", o.loss_scaling.initial_scale);
@@ -263,11 +278,11 @@ Recipe Trainer::make_recipe() const {
   if (const auto& file = kernels.cuda_algorithms; !file.empty()) {
     recipe.set("cuda_algorithms", std::filesystem::absolute(file).lexically_normal().string());
   }
-  // What initialize() was called with, Trainer does not know.
-  const auto named = module_.named_parameters();
-  if (std::ranges::any_of(named, [](const auto& p) { return p.second.by_default(); })) recipe.set("init", "default");
+  // What initialize() was called with, Trainer does not know. Ranks have rank 0's weights.
+  const std::string init = default_init(module_), first = ranks().broadcast_on_host(init, "initial weights");
+  if (!init.empty()) recipe.set("init", first.empty() ? init : first);
   std::string reset;
-  for (const auto& [name, p] : named) {
+  for (const auto& [name, p] : module_.named_parameters()) {
     if (const std::string text = p.reset_text(); !text.empty())
       reset += fmt::format("{}{}: {}", reset.empty() ? "" : "; ", name, text);
   }
@@ -702,10 +717,20 @@ std::vector<Tensor> Trainer::learn(std::span<const Tensor> parts, double share, 
   for (const auto& [name, scalar] : log) {
     check(scalar.defined() && scalar.numel() == 1 && scalar->kind != Kind::cut && is_floating(scalar.dtype()),
           "trainer: `log` has {} as \"{}\", expected the mean of a batch, as a loss returns", scalar, name);
+    check(std::ranges::find(names, name) == names.end(), "trainer: `log` has \"{}\" twice", name);
     names.push_back(name);
     scalars.push_back(scalar);
   }
-  if (!std::exchange(log_known_, true)) log_names_ = names;
+  if (!std::exchange(log_known_, true)) {
+    log_names_ = names;
+    // The epoch's means are over all of its samples.
+    std::vector<std::string> before;
+    for (const auto& [name, sum] : position_.log_sums) before.push_back(name);
+    check(position_.samples == 0 || names == before,
+          "trainer: `log` has [{}], and had [{}] in the part of this epoch before the checkpoint: expected the same to "
+          "the epoch's end",
+          fmt::join(names, ", "), fmt::join(before, ", "));
+  }
   check(names == log_names_, "trainer: `log` has [{}], expected [{}] as in the steps before", fmt::join(names, ", "),
         fmt::join(log_names_, ", "));
   return scalars;

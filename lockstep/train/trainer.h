@@ -100,6 +100,9 @@ struct TrainerOptions {
   // Makes batches of examples that do not stack, in training and in tests: see DataLoaderOptions. The recipe says that
   // there is one; name it in `recipe`.
   Collate collate{};
+  // Changes batches of training, such as MixUp({.classes = 10}); with `accumulate`, micro-batches. The recipe says that
+  // there is one; name it in `recipe`.
+  BatchTransform batch_transform{};
   // Of the order of the examples and their random transforms. Not set: RuntimeOptions::seed of the devices' Runtime.
   std::optional<std::uint64_t> seed = {};
   DType dtype = DType::f32;

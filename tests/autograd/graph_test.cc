@@ -305,6 +305,18 @@ TEST_F(GraphTest, OutputsWithoutInfluenceHaveNoGradient) {
   EXPECT_EQ(values(in[1].grad()), (Numbers{-3, -3}));
 }
 
+// The gradients of the other results would be lost.
+struct Halves : Function {
+  std::vector<Tensor> forward(const Tensor& x) { return {x * 0.5, x * 0.5}; }
+  Tensor backward(const Tensor& dy) { return dy * 0.5; }
+};
+
+TEST_F(GraphTest, AFunctionTakesTheGradientsOfAllResults) {
+  Tensor x = leaf({1, 2});
+  const std::vector<Tensor> y = apply<Halves>(x);
+  EXPECT_ERROR(sum(y[0] + y[1]).backward(), "forward() returned 2 tensors, and backward() takes the gradient of 1");
+}
+
 TEST_F(GraphTest, AFunctionMayReturnItsInput) {
   Tensor x = leaf({1, 2});
   Tensor y = apply<Identity>(x);

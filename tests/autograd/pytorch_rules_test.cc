@@ -28,6 +28,13 @@ class PyTorchRulesTest : public ::testing::Test {
   Device device_ = runtime_.devices()[0];
 };
 
+// Overlapping windows have one largest element.
+TEST_F(PyTorchRulesTest, UnpoolingKeepsOneOfEqualPlaces) {
+  const Tensor x = tensor({1, 2, 3, 1, 2, 9, 1, 1, 1}, {1, 1, 3, 3});
+  const auto [y, places] = max_pool2d_with_indices(x, {.kernel_size = 2, .stride = 1});
+  EXPECT_EQ(values(max_unpool2d(y, places, {3, 3})), (Doubles{0, 2, 0, 0, 2, 9, 0, 0, 0}));
+}
+
 TEST_F(PyTorchRulesTest, ATensorWithoutAxesHasAnAxisOfOneElement) {
   for (const int dim : {0, -1}) {
     Tensor x = as_leaf(tensor({3}, {}));

@@ -54,6 +54,17 @@ TEST(CollateTest, APaddedLengthMayBeGiven) {
   EXPECT_ERROR(pad_sequence(rows, {.length = 1}), "pad_sequence: a sequence of 2, expected at most 1");
 }
 
+TEST(CollateTest, TheTypeHoldsThePadding) {
+  const std::vector<Tensor> words{Tensor::from(std::vector<std::int64_t>{1, 2}, {2})};
+  EXPECT_ERROR(pad_sequence(words, {.value = 0.5}), "full: ");
+  const std::vector<Tensor> masks{Tensor::from(std::vector<std::uint8_t>{1, 1}, {2})};
+  EXPECT_ERROR(pad_sequence(masks, {.value = -1}), "full: ");
+}
+
+TEST(CollateTest, AnUndefinedPartIsAnError) {
+  EXPECT_ERROR(default_collate({{Tensor()}}), "stack: tensor 0 is undefined");
+}
+
 TEST(CollateTest, AWrongResultIsAnError) {
   const auto wrong = [](const std::vector<Example>& examples) { return Example{examples[0][0]}; };
   DataLoader loader(Sequences(), {.batch_size = 3, .collate = wrong});

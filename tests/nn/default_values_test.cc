@@ -16,6 +16,7 @@
 #include "lockstep/nn/recurrent.h"
 #include "lockstep/nn/sequential.h"
 #include "lockstep/nn/state_dict.h"
+#include "lockstep/nn/transformer.h"
 #include "lockstep/runtime/default_runtime.h"
 #include "tests/nn/nn_testing.h"
 
@@ -160,6 +161,18 @@ TEST(DefaultValues, LoadedWeightsDrawNothing) {
   EXPECT_EQ(values_of(c.a.weight), values_of(second.a.weight));
 }
 
+// torch.nn.Transformer gives the weights of all its layers the values of xavier_uniform_.
+TEST(DefaultValues, ATransformerBeginsAsPyTorchs) {
+  Runtime runtime(small_devices(1));
+  Transformer net({.d_model = 16, .nhead = 2, .num_encoder_layers = 1, .num_decoder_layers = 1, .dim_feedforward = 64});
+  const double bound = std::sqrt(6. / (16 + 64));
+  for (const char* name : {"encoder.layers.0.linear2.weight", "decoder.layers.0.linear2.weight"}) {
+    EXPECT_GT(largest(net[name]), 0.9 * bound);  // a Linear's bound is 1/8
+    EXPECT_LE(largest(net[name]), bound);
+  }
+  EXPECT_LE(largest(net["encoder.layers.0.linear2.bias"]), 0.125);
+}
+
 TEST(DefaultValues, AParameterWithoutAnInitializerIsAnError) {
   struct Own : Module {
     const Parameter scale = add_parameter("scale", {.shape = {2}});
@@ -257,6 +270,13 @@ TEST(Replace, ASlotAndASequentialTakeAnyClass) {
   EXPECT_EQ(net["head.2.weight"].name(), "head.2.weight");
   EXPECT_EQ(net.module("body.1").kind(), "Tanh");
 }
+
+// Nobody would train what is assigned.
+template <typename T>
+constexpr bool kFixed = !std::is_assignable_v<T, Parameter>;
+static_assert(kFixed<decltype((std::declval<Linear&>().weight))> && kFixed<decltype((std::declval<PReLU&>().weight))> &&
+              kFixed<decltype((std::declval<LSTMCell&>().weight_hh))> &&
+              kFixed<decltype((std::declval<InstanceNorm2d&>().bias))>);
 
 TEST(Share, OneParameterHasTwoNames) {
   struct Tied : Module {

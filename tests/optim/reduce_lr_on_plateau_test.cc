@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "lockstep/optim/sgd.h"
 #include "tests/expect_error.h"
 
@@ -33,9 +35,31 @@ TEST(ReduceLROnPlateauTest, GoesOnFromItsState) {
   EXPECT_DOUBLE_EQ(sgd.learning_rate(), 0.01);
 }
 
+TEST(ReduceLROnPlateauTest, GoesOnFromItsValues) {
+  Sgd sgd({some_parameter()}, {.lr = 0.1});
+  ReduceLROnPlateau plateau(sgd, {.patience = 1});
+  for (const double value : {1., 2., 2., 2.}) plateau.replay(value);
+  EXPECT_EQ(sgd.learning_rate(), 0.1);
+  EXPECT_TRUE(plateau.step(2));
+}
+
+// NaN is no better than nothing, as in PyTorch: the value after it is the best.
+TEST(ReduceLROnPlateauTest, ANaNIsNeverTheBest) {
+  Sgd sgd({some_parameter()}, {.lr = 0.1});
+  ReduceLROnPlateau plateau(sgd, {.patience = 1});
+  for (const double value : {std::nan(""), 3., 2., 1., 0.5}) EXPECT_FALSE(plateau.step(value));
+  EXPECT_EQ(plateau.state().best, 0.5);
+}
+
 TEST(ReduceLROnPlateauTest, TwoOwnersOfARateAreAnError) {
   Sgd sgd({some_parameter()}, {.lr = exponential_lr(0.1, 0.9)});
   EXPECT_ERROR(ReduceLROnPlateau(sgd, {}), "the optimizer's learning rate is a schedule");
+  // A Trainer's schedule.
+  Sgd other({some_parameter()}, {.lr = 0.1});
+  ReduceLROnPlateau plateau(other, {.patience = 0});
+  other.set_scheduled_learning_rate(0.05);
+  plateau.step(1);
+  EXPECT_ERROR(plateau.step(2), "a schedule has set the rate to 0.05, and will replace a lower one");
 }
 
 }  // namespace

@@ -189,6 +189,34 @@ TEST(TrainerForward, IsRecordedAndResumedWithTheSameBits) {
   EXPECT_EQ(rest.epochs[0].log, NamedScalars(means.begin() + 2, means.begin() + 4));
 }
 
+// The means of the epoch would be wrong.
+TEST(TrainerForward, WhatIsLoggedStaysWithinAnEpoch) {
+  TemporaryFolder folder;
+  GatedJob stopped(1, {.save_folder = folder.path()});
+  stopped.trainer->on_update = [&](std::int64_t step) {
+    if (step == 3) stopped.trainer->request_stop();
+  };
+  stopped.trainer->train();
+  Gated* net = nullptr;
+  std::vector<std::string> names{"error"};
+  TrainerOptions options;
+  options.forward = [&](const Example& batch) -> BatchOutputs {
+    const auto [y, redrawn] = net->forward(batch[0], batch[1]);
+    const Tensor error = mse_loss(y, batch[2]);
+    BatchOutputs outputs{.loss = error, .outputs = y};
+    for (const std::string& name : names) outputs.log.emplace_back(name, error);
+    return outputs;
+  };
+  GatedJob other(1, options);
+  net = &other.net;
+  other.trainer->resume(folder.path());
+  EXPECT_ERROR(other.trainer->train(), "`log` has [error], and had [error, again] in the part of this epoch before");
+  names = {"error", "error"};
+  GatedJob twice(1, options);
+  net = &twice.net;
+  EXPECT_ERROR(twice.trainer->train(), "trainer: `log` has \"error\" twice");
+}
+
 // The checkpoint of an epoch is saved after the test, whose draws must not move those of the next steps.
 TEST(TrainerForward, MayDrawNoise) {
   const auto train = [](int devices, TrainerOptions options, const std::string& from, std::int64_t stop_at) {

@@ -8,6 +8,7 @@
 #include "lockstep/optim/sgd.h"
 #include "lockstep/parallel/job.h"
 #include "tests/expect_error.h"
+#include "tests/temporary_folder.h"
 #include "tests/train/small_job.h"
 
 namespace lockstep {
@@ -52,6 +53,64 @@ TEST(TrainerPlaces, TheModelKnowsItsDevices) {
   TrainerOptions elsewhere = short_run();
   elsewhere.devices = {runtime.devices()[1]};
   EXPECT_ERROR(train(std::move(net), elsewhere), "trainer: the model is on [cpu:0], expected [cpu:1]");
+}
+
+// Two models of one program that begin by default have different values, so their runs have different recipes.
+TEST(TrainerPlaces, TheNumberOfAModelIsInTheRecipe) {
+  Runtime runtime({.cpu_devices = 1, .threads_per_shard = 1});
+  const Trained first = train(small_net(), short_run()), second = train(small_net(), short_run());
+  EXPECT_NE(first.weights, second.weights);
+  EXPECT_EQ(first.init, "\"default\"");
+  EXPECT_EQ(second.init, "\"default 1\"");
+  // Also if the second one is used first.
+  Runtime other({.cpu_devices = 1, .threads_per_shard = 1});
+  Sequential a = small_net(), b = small_net();
+  for (Sequential* net : {&a, &b}) net->to(other.devices());
+  Sgd sgd_a(a.parameters(), {.lr = 0.1, .momentum = 0.9}), sgd_b(b.parameters(), {.lr = 0.1, .momentum = 0.9});
+  Trainer trainer_a(a, sgd_a, random_pictures(46, 1), random_pictures(17, 2), short_run()),
+      trainer_b(b, sgd_b, random_pictures(46, 1), random_pictures(17, 2), short_run());
+  trainer_b.train();
+  trainer_a.train();
+  EXPECT_EQ(weights_sha256(a), first.weights);
+  EXPECT_EQ(weights_sha256(b), second.weights);
+}
+
+// The recipe of a second stage depends neither on the number of ranks nor on whether the first stage was resumed.
+TEST(TrainerPlaces, ASecondStageHasOneRecipe) {
+  const auto second_stage = [](const std::vector<Device>& devices, const std::filesystem::path& folder) {
+    Sequential net = small_net();
+    net.to(devices);
+    Sgd sgd(net.parameters(), {.lr = 0.1});
+    TrainerOptions options = short_run();
+    options.save_folder = folder;
+    options.resume = true;
+    Trainer(net, sgd, random_pictures(46, 1), random_pictures(17, 2), options).train();
+    options.save_folder = "";
+    options.resume = false;
+    return recipe_hash(Trainer(net, sgd, random_pictures(46, 3), random_pictures(17, 2), options).recipe());
+  };
+  TemporaryFolder folder;
+  const auto alone = [&] {
+    Runtime runtime({.cpu_devices = 1, .threads_per_shard = 1});
+    return second_stage(runtime.devices(), folder.path());
+  };
+  const std::string expected = alone();
+  EXPECT_EQ(alone(), expected);  // continues the first stage, which is complete
+  std::vector<std::string> hashes(2);
+  const auto groups = make_local_groups(2);
+  TemporaryFolder other;
+  {
+    std::vector<std::jthread> ranks;
+    for (std::size_t r = 0; r < 2; ++r) {
+      ranks.emplace_back([&, r] {
+        RuntimeOptions options{.cpu_devices = 1, .threads_per_shard = 1};
+        Job job(groups[r], std::make_unique<Runtime>(options));
+        hashes[r] = second_stage(job.devices(), other.path());
+        job.close();
+      });
+    }
+  }
+  EXPECT_EQ(hashes, std::vector(2, expected));
 }
 
 // The order of the examples decides the bits: another seed of a sampler is another recipe.

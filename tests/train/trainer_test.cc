@@ -8,6 +8,7 @@
 
 #include "lockstep/autograd/parameter_gradient.h"
 #include "lockstep/checkpoint/weights.h"
+#include "lockstep/data/mixup.h"
 #include "lockstep/optim/sgd.h"
 #include "tests/expect_error.h"
 #include "tests/train/layouts.h"
@@ -46,6 +47,31 @@ TEST(Trainer, ReportsEveryStepAndEpoch) {
     EXPECT_EQ(epochs[e].test.total, SmallJob::kTest);
   }
   EXPECT_EQ(epochs[1].test.correct, job.trainer->evaluate().correct);
+}
+
+// The default loss takes the probabilities. Tests see labels.
+TEST(Trainer, MixedBatchesHaveTheSameBitsOnAnyDevices) {
+  const auto train = [](int devices, BatchTransform transform) {
+    Runtime runtime({.cpu_devices = devices, .cores_per_device = 1});
+    Sequential net;
+    net.append<Flatten>().append<Linear>(LinearOptions{.out_features = 5});
+    net.initialize(Xavier{}, runtime.devices());
+    Sgd sgd(net.parameters(), {.lr = 0.1});
+    Trainer trainer(net, sgd, random_pictures(64, 1), random_pictures(10, 2),
+                    {.devices = runtime.devices(),
+                     .split = {.shards = 2},
+                     .batch_size = 32,
+                     .epochs = 2,
+                     .batch_transform = std::move(transform)});
+    trainer.train();
+    EXPECT_EQ(trainer.evaluate().total, 10);
+    return std::pair(trainer.recipe(), weights_sha256(net));
+  };
+  const auto plain = train(1, {}), mixed = train(1, MixUp({.classes = 5}));
+  EXPECT_NE(mixed.second, plain.second);
+  EXPECT_TRUE(mixed.first.contains("batch_transform"));
+  EXPECT_FALSE(plain.first.contains("batch_transform"));
+  EXPECT_EQ(train(2, MixUp({.classes = 5})), mixed);
 }
 
 TEST(Trainer, MayOwnItsDataSets) {

@@ -1,0 +1,40 @@
+// Options from a TOML file: `--config FILE` of every command.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace lockstep::app {
+
+struct ConfigEntry {
+  std::string table;                // "train" below a line [train]; empty before any such line
+  std::string key;                  // "batch-size"
+  std::vector<std::string> values;  // without quotes; several from an array
+};
+
+// Parses lines of TOML: `key = value`, [table], and comments. A value is a string, a number, true, false, or an array
+// of these in one line. Throws UsageError with the file, the line, and what was expected.
+std::vector<ConfigEntry> parse_config(std::string_view text, std::string_view file);
+
+// A string as TOML.
+std::string toml_string(std::string_view text);
+
+struct Arguments {
+  std::vector<std::string> words;
+  // The options that came from the file, and the file.
+  std::vector<std::string> from_file{};
+  std::string file{};
+};
+
+// Adds --config to every command.
+void add_config_option(CLI::App& app);
+
+// Inserts the options of the file that --config names, if there is one. Options among the words count instead of those
+// of the file. Throws UsageError for keys that are no option of the command.
+Arguments with_config(CLI::App& app, std::vector<std::string> words);
+
+}  // namespace lockstep::app

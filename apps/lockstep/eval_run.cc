@@ -1,0 +1,110 @@
+#include "eval_run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <numeric>
+
+#include "command_line.h"
+#include "confusion_picture.h"
+#include "learning_task.h"
+#include "lockstep/base/file.h"
+#include "lockstep/data/data_loader.h"
+#include "lockstep/task/data_source.h"
+#include "lockstep/task/run.h"
+
+namespace lockstep::app {
+namespace {
+
+struct Outcome {
+  std::string example;
+  double loss;
+  std::string text;  // "versicolor as virginica"
+};
+
+void print_worst(std::vector<Outcome> all, std::int64_t count, std::string_view measure) {
+  if (count == 0) return;
+  std::ranges::stable_sort(all, std::greater<>(), &Outcome::loss);
+  all.resize(std::min(all.size(), static_cast<std::size_t>(count)));
+  fmt::print("largest {}:\n", measure);
+  for (const Outcome& o : all) fmt::print("  {:.4f}  {}: {}\n", o.loss, o.example, o.text);
+}
+
+void print_classes(const std::vector<std::vector<double>>& table, const std::vector<std::string>& names) {
+  std::size_t width = 5;
+  for (const std::string& name : names) width = std::max(width, name.size());
+  fmt::print("{:<{}}  precision  recall  examples\n", "class", width);
+  for (std::size_t c = 0; c < table.size(); ++c) {
+    const double examples = std::reduce(table[c].begin(), table[c].end());
+    double predicted = 0;
+    for (const auto& row : table) predicted += row[c];
+    const auto share = [&](double of) { return of > 0 ? fmt::format("{:.4f}", table[c][c] / of) : std::string("-"); };
+    fmt::print("{:<{}}  {:>9}  {:>6}  {:>8.0f}\n", names[c], width, share(predicted), share(examples), examples);
+  }
+}
+
+}  // namespace
+
+int eval_run(const EvalRunOptions& o) {
+  const Run model = load_run(o.run);
+  const DataSchema& schema = model.schema();
+  const bool classes = schema.task == lockstep::TaskKind::classification;
+  if (!o.confusion.empty() && !classes) throw UsageError("--confusion: only for classes; this run predicts numbers");
+  if (!o.confusion.empty() && std::filesystem::path(o.confusion).extension() != ".svg") {
+    throw UsageError(fmt::format("--confusion {}: expected a name that ends in .svg", o.confusion));
+  }
+  const DataExamples examples = open_examples(o.data, schema);
+  check(examples.labeled, "--data {}: has no labels to compare with, expected the target beside the inputs", o.data);
+  std::vector<std::vector<double>> table(static_cast<std::size_t>(classes ? schema.outputs : 0),
+                                         std::vector<double>(static_cast<std::size_t>(schema.outputs)));
+  std::vector<Outcome> outcomes;
+  double squares = 0, absolute = 0, numbers = 0;
+  const auto outputs = static_cast<std::size_t>(schema.outputs);
+  for (const Example& batch : DataLoader(examples.data, {.batch_size = o.batch_size})) {
+    const std::vector<float> values = model(batch.at(0)).to_vector<float>();
+    const auto labels = classes ? batch.at(1).to_vector<std::int64_t>() : std::vector<std::int64_t>();
+    const auto targets = classes ? std::vector<float>() : batch.at(1).to_vector<float>();
+    for (std::size_t i = 0; i < values.size() / outputs; ++i) {
+      const std::string& name = examples.names.at(outcomes.size());
+      const std::span<const float> mine(values.data() + i * outputs, outputs);
+      if (classes) {
+        const auto label = static_cast<std::size_t>(labels[i]);
+        const auto best = static_cast<std::size_t>(std::ranges::max_element(mine) - mine.begin());
+        ++table.at(label).at(best);
+        outcomes.push_back({name, -std::log(std::max(static_cast<double>(mine[label]), 1e-30)),
+                            fmt::format("{} as {}", schema.classes.at(label), schema.classes.at(best))});
+        continue;
+      }
+      double sum = 0;
+      for (std::size_t k = 0; k < outputs; ++k) {
+        const double target =
+            static_cast<double>(targets[i * outputs + k]) * schema.target_stddev.at(k) + schema.target_mean.at(k);
+        const double error = static_cast<double>(mine[k]) - target;
+        sum += std::abs(error);
+        squares += error * error;
+        if (k == 0) outcomes.push_back({name, 0, fmt::format("{:.6g}, expected {:.6g}", mine[k], target)});
+      }
+      absolute += sum;
+      numbers += static_cast<double>(outputs);
+      outcomes.back().loss = sum;
+    }
+  }
+  if (!classes) {
+    fmt::print("mean_absolute_error: {:.6g}\nmean_squared_error: {:.6g}\n", absolute / numbers, squares / numbers);
+    print_worst(std::move(outcomes), o.worst, "errors");
+    return 0;
+  }
+  double correct = 0;
+  for (std::size_t c = 0; c < table.size(); ++c) correct += table[c][c];
+  fmt::print("test acc: {:.4f} ({:.0f} of {})\n", correct / static_cast<double>(outcomes.size()), correct,
+             outcomes.size());
+  print_classes(table, schema.classes);
+  fmt::print("{}", confusion_text("confusion_matrix", table, schema.classes));
+  print_worst(std::move(outcomes), o.worst, "losses");
+  if (!o.confusion.empty()) write_file_atomically(o.confusion, confusion_svg(table, schema.classes));
+  return 0;
+}
+
+}  // namespace lockstep::app

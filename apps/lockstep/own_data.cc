@@ -1,0 +1,137 @@
+#include "own_data.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+
+#include "lockstep/base/sha256.h"
+#include "option_row.h"
+
+namespace lockstep::app {
+namespace {
+
+// A folder in the form of Fashion-MNIST has pictures and labels of ten classes under fixed names.
+bool has_mnist_files(const std::filesystem::path& path) {
+  std::error_code unknown;
+  if (!std::filesystem::is_directory(path, unknown)) return false;
+  return std::ranges::any_of(std::filesystem::directory_iterator(path, unknown), [](const auto& entry) {
+    const std::string file = entry.path().filename().string();
+    return file.starts_with("train-images-idx3-ubyte") || file.starts_with("t10k-images-idx3-ubyte") ||
+           file.starts_with("train-labels-idx1-ubyte") || file.starts_with("t10k-labels-idx1-ubyte");
+  });
+}
+
+void refuse_own_options(const CLI::App& app, const std::string& why, const std::vector<std::string>& allowed = {}) {
+  for (const std::string& name : own_data_options()) {
+    if (is_given(app, name) && std::ranges::find(allowed, name) == allowed.end()) {
+      throw UsageError(fmt::format("{}: only with --data of pictures, tables, or arrays; {}", name, why));
+    }
+  }
+}
+
+DataOptions data_options(const TrainOptions& o) {
+  DataOptions options{.target = o.target,
+                      .ignore = o.ignore,
+                      .categories = o.categories,
+                      .val_split = o.val_split,
+                      .hash_data = o.hash_data,
+                      .skip_broken = o.skip_broken};
+  if (!o.format.empty()) options.format = parse_data_format(o.format);
+  if (!o.task.empty()) options.task = parse_task_kind(o.task);
+  if (o.header != "auto") options.header = o.header == "yes";
+  if (!o.delimiter.empty()) {
+    const std::string text = o.delimiter == "tab" || o.delimiter == "\\t" ? "\t" : o.delimiter;
+    if (text.size() != 1) {
+      throw UsageError(fmt::format("--delimiter {}: expected one character, or tab", o.delimiter));
+    }
+    options.delimiter = text.front();
+  }
+  return options;
+}
+
+// Passes over the data that make about 1000 steps, so that small data are learned, too.
+std::int64_t epochs_of(std::int64_t examples, std::int64_t batch) {
+  constexpr std::int64_t kSteps = 1000, kFewest = 10, kMost = 100;
+  const std::int64_t steps = std::max<std::int64_t>(1, (examples + batch - 1) / batch);
+  return std::clamp((kSteps + steps - 1) / steps, kFewest, kMost);
+}
+
+}  // namespace
+
+const std::vector<std::string>& own_data_options() {
+  static const std::vector<std::string> names{"--format",    "--target",    "--ignore",    "--categories",
+                                              "--task",      "--val-split", "--hash-data", "--skip-broken",
+                                              "--delimiter", "--header",    "--hidden"};
+  return names;
+}
+
+TaskModel task_model(const CommonOptions& o) {
+  TaskModel model{.name = o.model};
+  for (const std::string& text : o.hidden) {
+    std::int64_t units = 0;
+    const auto parsed = std::from_chars(text.data(), text.data() + text.size(), units);
+    if (parsed.ec != std::errc() || parsed.ptr != text.data() + text.size() || units < 1 || units > (1 << 20)) {
+      throw UsageError(fmt::format("--hidden: found '{}', expected numbers of units such as 256,128", text));
+    }
+    model.hidden.push_back(units);
+  }
+  return model;
+}
+
+std::string schema_hash(const DataSource& data) {
+  Sha256 hash;
+  DataSchema schema = data.schema;
+  // Why it was chosen changes nothing.
+  if (schema.table) schema.table->reason.clear();
+  if (schema.array) schema.array->reason.clear();
+  const std::string text = schema.json();
+  hash.update(std::as_bytes(std::span(text)));
+  return hash.hex();
+}
+
+void open_own_data(TrainOptions& o, const CLI::App& app) {
+  const bool model_given = is_given(app, "--model");
+  std::error_code unknown;
+  if (o.data.empty()) return refuse_own_options(app, "Fashion-MNIST needs none");
+  if (o.is_language_model()) return refuse_own_options(app, fmt::format("{} reads a text", o.model), {"--format"});
+  if (!std::filesystem::exists(o.data, unknown)) return;  // load_examples() says so
+  if (o.format.empty() && has_mnist_files(o.data)) {
+    return refuse_own_options(app,
+                              fmt::format("{} has files of Fashion-MNIST's form; --format idx reads others", o.data));
+  }
+  const DataFormat format = o.format.empty() ? detect_format(o.data) : parse_data_format(o.format);
+  if (format == DataFormat::text) {
+    if (model_given) {
+      throw UsageError(
+          fmt::format("--model {}: {} is a text, expected --model gpt or lstm (or another --format)", o.model, o.data));
+    }
+    o.model = "gpt";
+    return refuse_own_options(app, fmt::format("{} is a text", o.data), {"--format"});
+  }
+  o.own = std::make_shared<const DataSource>(open_data(o.data, data_options(o)));
+  const DataSchema& schema = o.own->schema;
+  if (!model_given) o.model = default_task_model(schema);
+  if (!schema.input.empty()) o.channels = schema.input[0];
+  try {
+    make_task_model(schema, task_model(o));
+  } catch (const UsageError&) {
+    throw;
+  } catch (const Error& error) {
+    throw UsageError(fmt::format("--model {}: {}", o.model, error.what()));
+  }
+  if (schema.task == lockstep::TaskKind::regression) {
+    for (const char* name : {"--class-weights", "--label-smoothing", "--metrics"}) {
+      if (is_given(app, name))
+        throw UsageError(fmt::format("{}: only for classes; {} has numbers to predict", name, o.data));
+    }
+  }
+  if (app.get_option_no_throw("--epochs") == nullptr) return;
+  if (!is_given(app, "--batch-size")) o.batch_size = 32;
+  if (!is_given(app, "--optimizer")) o.optimizer = "adam";
+  if (!is_given(app, "--lr")) o.lr = o.optimizer == "sgd" ? 0.01 : 0.001;
+  if (!is_given(app, "--epochs")) o.epochs = epochs_of(o.own->train->size(), o.batch_size);
+}
+
+}  // namespace lockstep::app

@@ -1,0 +1,23 @@
+// Data of the user's own: what --data names, the options that say how to read it, and the defaults that fit it.
+#pragma once
+
+#include <string>
+
+#include "lockstep/task/data_source.h"
+#include "lockstep/task/run.h"
+#include "train_options.h"
+
+namespace lockstep::app {
+
+// The options that only data of the user's own have.
+const std::vector<std::string>& own_data_options();
+
+// Reads --data into options.own, unless it is Fashion-MNIST, or a text, which load_examples() reads. Chooses the model
+// if the user did not. Throws UsageError for options that do not fit the data.
+void open_own_data(TrainOptions& options, const CLI::App& app);
+
+TaskModel task_model(const CommonOptions& options);
+// SHA-256 of all that decides how examples are made.
+std::string schema_hash(const DataSource& data);
+
+}  // namespace lockstep::app

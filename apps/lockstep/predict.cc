@@ -1,0 +1,123 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "commands.h"
+#include "common_options.h"
+#include "lockstep/data/data_loader.h"
+#include "lockstep/task/data_source.h"
+#include "lockstep/task/run.h"
+#include "ranks.h"
+
+namespace lockstep::app {
+namespace {
+
+struct PredictOptions {
+  std::string run, format = "csv", unseen = "error";
+  std::vector<std::string> paths;
+  std::int64_t batch_size = 64;
+};
+
+// A cell of a table, in quotes where it needs them.
+std::string csv_cell(const std::string& text) {
+  if (text.find_first_of(",\"\n\r") == std::string::npos) return text;
+  std::string out = "\"";
+  for (const char c : text) out += c == '"' ? "\"\"" : std::string(1, c);
+  return out + '"';
+}
+
+std::string csv_head(const DataSchema& schema) {
+  if (schema.task == lockstep::TaskKind::regression) {
+    if (schema.outputs == 1) return "example,value\n";
+    std::string head = "example";
+    for (std::int64_t k = 0; k < schema.outputs; ++k) head += fmt::format(",value_{}", k);
+    return head + "\n";
+  }
+  std::string head = "example,class,probability";
+  for (const std::string& name : schema.classes) head += "," + csv_cell(name);
+  return head + "\n";
+}
+
+std::string class_name(const DataSchema& schema, std::size_t c) {
+  return c < schema.classes.size() ? schema.classes[c] : fmt::format("{}", c);
+}
+
+std::string csv_line(const DataSchema& schema, const std::string& example, std::span<const float> values) {
+  std::string line = csv_cell(example);
+  if (schema.task == lockstep::TaskKind::classification) {
+    const auto best = static_cast<std::size_t>(std::ranges::max_element(values) - values.begin());
+    line += fmt::format(",{},{}", csv_cell(class_name(schema, best)), values[best]);
+  }
+  for (const float v : values) line += fmt::format(",{}", v);
+  return line + "\n";
+}
+
+std::string json_line(const DataSchema& schema, const std::string& example, std::span<const float> values) {
+  nlohmann::ordered_json line{{"example", example}};
+  if (schema.task == lockstep::TaskKind::classification) {
+    const auto best = static_cast<std::size_t>(std::ranges::max_element(values) - values.begin());
+    line["class"] = class_name(schema, best);
+    line["probability"] = values[best];
+    for (std::size_t c = 0; c < values.size(); ++c) line["probabilities"][class_name(schema, c)] = values[c];
+  } else if (values.size() == 1) {
+    line["value"] = values[0];
+  } else {
+    line["values"] = std::vector<float>(values.begin(), values.end());
+  }
+  return line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+// A row's number says little without its file.
+std::string example_name(const std::string& path, const std::string& name) {
+  const bool number = !name.empty() && std::ranges::all_of(name, [](char c) { return c >= '0' && c <= '9'; });
+  return number ? fmt::format("{}:{}", path, name) : name;
+}
+
+int predict(const PredictOptions& o) {
+  const Run model = load_run(o.run);
+  const DataSchema& schema = model.schema();
+  const bool json = o.format == "json";
+  if (!json) std::fputs(csv_head(schema).c_str(), stdout);
+  for (const std::string& path : o.paths) {
+    const DataExamples examples =
+        open_examples(path, schema, o.unseen == "missing" ? Unseen::as_missing : Unseen::error);
+    std::size_t number = 0;
+    for (const Example& batch : DataLoader(examples.data, {.batch_size = o.batch_size})) {
+      const std::vector<float> values = model(batch.at(0)).to_vector<float>();
+      const auto outputs = static_cast<std::size_t>(schema.outputs);
+      for (std::size_t i = 0; i < values.size(); i += outputs) {
+        const std::span<const float> mine(values.data() + i, outputs);
+        const std::string example = example_name(path, examples.names.at(number++));
+        std::fputs((json ? json_line(schema, example, mine) : csv_line(schema, example, mine)).c_str(), stdout);
+      }
+    }
+  }
+  return 0;
+}
+
+}  // namespace
+
+Command add_predict(CLI::App& parent) {
+  auto* app = parent.add_subcommand("predict", "Predict classes or numbers for new data with the model of a run");
+  auto o = std::make_shared<PredictOptions>();
+  app->add_option("--run", o->run, "The folder --save of the training run")->required()->type_name("DIR");
+  app->add_option("PATHS", o->paths, "Data of the kind that the model was trained on; a table may lack the target")
+      ->required();
+  app->add_option("--format", o->format, "csv: a line of names first; json: an object per line")
+      ->check(CLI::IsMember({"csv", "json"}))
+      ->capture_default_str();
+  app->add_option("--unseen", o->unseen,
+                  "What to do with a category that training data lack: fail, or count it as a missing cell")
+      ->check(CLI::IsMember({"error", "missing"}))
+      ->capture_default_str();
+  app->add_option("--batch-size", o->batch_size, "Examples per batch; decides memory and speed only")
+      ->check(CLI::Range(1, 1 << 24))
+      ->capture_default_str();
+  return [o] {
+    check_single_process("predict");
+    return predict(*o);
+  };
+}
+
+}  // namespace lockstep::app

@@ -1,0 +1,17 @@
+// The file run.toml of a run's folder: the options that decide its result, so that --config repeats it.
+#pragma once
+
+#include <string>
+
+#include "train_options.h"
+
+namespace lockstep::app {
+
+// Without options that name where to write, and without those of the devices unless the user gave them.
+std::string run_config(const TrainOptions& options, const ToolJob& job, const Recipe& recipe);
+
+// Writes run.toml in the folder --save. A resumed run whose checkpoint has weights of --init-from keeps the older file,
+// which names them.
+void write_run_config(const TrainOptions& options, const ToolJob& job, const Recipe& recipe);
+
+}  // namespace lockstep::app

@@ -1,0 +1,439 @@
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <deque>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "commands.h"
+#include "common_options.h"
+#include "lockstep/base/file.h"
+#include "lockstep/base/file_descriptor.h"
+#include "lockstep/base/sha256.h"
+#include "lockstep/device/gpu.h"
+#include "lockstep/device/topology.h"
+#include "lockstep/launch/child_process.h"
+#include "option_row.h"
+#include "ranks.h"
+
+namespace lockstep::app {
+namespace {
+
+namespace fs = std::filesystem;
+using Words = std::vector<std::string>;
+
+struct SweepOptions {
+  std::vector<std::pair<std::string, Words>> values;  // of each swept option
+  Words command;
+  std::string results = "sweep";
+  std::string best;
+  int at_once = 1;
+};
+
+struct SweptRun {
+  Words chosen;   // a value of each swept option
+  Words options;  // for `train`
+  fs::path folder = {};
+  std::string error = {};
+  nlohmann::json result = {};
+};
+
+bool is_swept(const OptionRow& row) {
+  return (row.group == "Model" || row.group == "Data" || row.group == "Training" || row.group == "Bits") &&
+         row.name != "--summary";
+}
+
+// Values with commas, as of --hidden, are separated by semicolons.
+Words split_values(const std::string& text) {
+  const char separator = text.find(';') != std::string::npos ? ';' : ',';
+  Words values(1);
+  for (const char c : text) {
+    if (c == separator) {
+      values.emplace_back();
+    } else {
+      values.back() += c;
+    }
+  }
+  return values;
+}
+
+Words option_words(const OptionRow& row, const std::string& value) {
+  if (!row.is_flag()) return {row.name + "=" + value};
+  if (value != "true" && value != "false") {
+    throw UsageError(fmt::format("{}: found {}, expected true, false, or both", row.name, value));
+  }
+  return value == "true" ? Words{row.name} : Words{};
+}
+
+std::vector<SweptRun> all_runs(const SweepOptions& o) {
+  std::vector<SweptRun> runs(1);
+  for (const auto& [name, values] : o.values) {
+    const OptionRow& row = *find_option_row(name);
+    std::vector<SweptRun> more;
+    for (const SweptRun& run : runs) {
+      for (const std::string& value : values) {
+        SweptRun next = run;
+        next.chosen.push_back(value);
+        for (std::string& word : option_words(row, value)) next.options.push_back(std::move(word));
+        more.push_back(std::move(next));
+      }
+    }
+    runs = std::move(more);
+  }
+  return runs;
+}
+
+std::string text_of(const fs::path& file) {
+  std::ifstream in(file);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+// The last line that is not empty, without "lockstep: ".
+std::string last_line(const std::string& text) {
+  const std::size_t end = text.find_last_not_of('\n');
+  if (end == std::string::npos) return "";
+  const std::size_t begin = text.rfind('\n', end);
+  std::string line =
+      text.substr(begin == std::string::npos ? 0 : begin + 1, end - (begin == std::string::npos ? 0 : begin + 1) + 1);
+  constexpr std::string_view kPrefix = "lockstep: ";
+  return line.starts_with(kPrefix) ? line.substr(kPrefix.size()) : line;
+}
+
+// Binds this thread, and so the next child, to CPUs for its lifetime.
+class CpuBinding {
+ public:
+  explicit CpuBinding(const std::vector<int>& cpus) {
+    ::sched_getaffinity(0, sizeof(before_), &before_);
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    for (const int cpu : cpus) CPU_SET(static_cast<std::size_t>(cpu), &set);
+    if (!cpus.empty()) ::sched_setaffinity(0, sizeof(set), &set);
+  }
+  ~CpuBinding() { ::sched_setaffinity(0, sizeof(before_), &before_); }
+  CpuBinding(const CpuBinding&) = delete;
+  CpuBinding& operator=(const CpuBinding&) = delete;
+
+ private:
+  cpu_set_t before_;
+};
+
+class Sweep {
+ public:
+  explicit Sweep(SweepOptions options) : o_(std::move(options)), runs_(all_runs(o_)) {}
+
+  int run() {
+    std::error_code unknown;
+    fs::create_directories(o_.results, unknown);
+    check(fs::is_directory(o_.results, unknown), "--results {}: cannot make this folder", o_.results);
+    fmt::print("{} runs; results in {}\n", runs_.size(), o_.results);
+    std::fflush(stdout);
+    std::deque<std::size_t> waiting;
+    for (std::size_t i = 0; i < runs_.size(); ++i) {
+      if (prepare(i)) waiting.push_back(i);
+    }
+    train(std::move(waiting));
+    print_table();
+    return std::ranges::any_of(runs_, [](const SweptRun& run) { return !run.error.empty(); }) ? 1 : 0;
+  }
+
+ private:
+  struct Place {
+    std::vector<int> cpus;
+    EnvironmentVariables environment;
+    std::optional<std::size_t> run = {};
+  };
+
+  std::string title(const SweptRun& run) const {
+    std::string text;
+    for (std::size_t i = 0; i < o_.values.size(); ++i) {
+      text += fmt::format("{}{} {}", text.empty() ? "" : ", ", o_.values[i].first.substr(2), run.chosen[i]);
+    }
+    return text;
+  }
+
+  pid_t start(const SweptRun& run, const Words& more, const fs::path& output, const EnvironmentVariables& environment) {
+    ChildOptions child{.command = {fs::read_symlink("/proc/self/exe").string()}, .environment = environment};
+    for (const Words* words : std::initializer_list<const Words*>{&o_.command, &run.options, &more}) {
+      child.command.insert(child.command.end(), words->begin(), words->end());
+    }
+    const FileDescriptor out(::open(output.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+    check(out.get() >= 0, "cannot write {}", output.string());
+    child.out = child.err = out.get();
+    return start_child(child);
+  }
+
+  // Asks the run for its key. False if its result is known, or if it cannot run.
+  bool prepare(std::size_t index) {
+    SweptRun& run = runs_[index];
+    const fs::path output = fs::path(o_.results) / fmt::format("start-{}.txt", ::getpid());
+    ChildProcesses child;
+    child.add(0, start(run, {"--dry-run"}, output, {}));
+    std::vector<ChildExit> ended;
+    while ((ended = child.reap()).empty()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    const std::string text = text_of(output), line = last_line(text);
+    fs::remove(output);
+    constexpr std::string_view kKey = "run ";
+    if (!ended[0].ok() || !line.starts_with(kKey)) {
+      // Status 2: the same options would fail in each run.
+      if (ended[0].exit_status() == 2 && index == 0) throw UsageError(fmt::format("{}: {}", title(run), line));
+      run.error = line;
+      fmt::print("{}: failed: {}\n", title(run), line);
+      return false;
+    }
+    run.folder = fs::path(o_.results) / line.substr(kKey.size(), 12);
+    const auto same = std::ranges::find(runs_.begin(), runs_.begin() + static_cast<std::ptrdiff_t>(index), run.folder,
+                                        &SweptRun::folder);
+    if (same != runs_.begin() + static_cast<std::ptrdiff_t>(index)) {
+      twins_.emplace_back(index, static_cast<std::size_t>(same - runs_.begin()));
+      return false;
+    }
+    if (!read_result(run)) return true;
+    fmt::print("{}: known: {}\n", title(run), outcome(run));
+    return false;
+  }
+
+  static bool read_result(SweptRun& run) {
+    const fs::path file = run.folder / "result.json";
+    std::error_code unknown;
+    if (!fs::exists(file, unknown)) return false;
+    try {
+      run.result = nlohmann::json::parse(text_of(file));
+    } catch (const std::exception& error) {
+      fail("{}: {}", file.string(), error.what());
+    }
+    return true;
+  }
+
+  static bool is_shards(const std::string& word) { return word.substr(0, word.find('=')) == "--shards"; }
+
+  // Parts of the cores, or of the GPUs.
+  std::vector<Place> places() const {
+    std::vector<Place> places(static_cast<std::size_t>(o_.at_once));
+    if (o_.at_once == 1) return places;
+    const auto gpus = find_devices().options.cuda;
+    if (!gpus.empty() && std::ranges::none_of(runs_[0].options, is_shards) &&
+        std::ranges::none_of(o_.command, is_shards)) {
+      throw UsageError(
+          "--at-once on GPUs: expected --shards, too, which otherwise is their number and decides the bits");
+    }
+    const std::vector<int> cpus = available_cpus();
+    const std::size_t many = gpus.empty() ? cpus.size() : gpus.size();
+    if (many < places.size()) {
+      throw UsageError(fmt::format("--at-once {}: there are {} {}", o_.at_once, many, gpus.empty() ? "cores" : "GPUs"));
+    }
+    for (std::size_t i = 0; i < many; ++i) {
+      Place& place = places[i % places.size()];
+      if (gpus.empty()) {
+        place.cpus.push_back(cpus[i]);
+      } else {
+        if (place.environment.empty()) place.environment.emplace_back("CUDA_VISIBLE_DEVICES", "");
+        std::string& list = place.environment[0].second;
+        list += fmt::format("{}{}", list.empty() ? "" : ",", gpus[i]);
+      }
+    }
+    return places;
+  }
+
+  void train(std::deque<std::size_t> waiting) {
+    std::vector<Place> all = places();
+    ChildProcesses children;
+    while (!waiting.empty() || children.running()) {
+      for (std::size_t p = 0; p < all.size(); ++p) {
+        if (all[p].run || waiting.empty()) continue;
+        const std::size_t index = waiting.front();
+        waiting.pop_front();
+        const SweptRun& run = runs_[index];
+        fs::create_directories(run.folder);
+        const CpuBinding bound(all[p].cpus);
+        all[p].run = index;
+        children.add(static_cast<int>(p), start(run,
+                                                {"--save", run.folder.string(), "--keep", "1", "--resume", "auto",
+                                                 "--log", (run.folder / "log.jsonl").string()},
+                                                run.folder / "output.txt", all[p].environment));
+      }
+      for (const ChildExit& ended : children.reap()) {
+        SweptRun& run = runs_[*all.at(static_cast<std::size_t>(ended.rank)).run];
+        all[static_cast<std::size_t>(ended.rank)].run.reset();
+        finish(run, ended);
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    for (const auto& [index, first] : twins_) {
+      runs_[index].result = runs_[first].result;
+      runs_[index].error = runs_[first].error;
+    }
+  }
+
+  void finish(SweptRun& run, const ChildExit& ended) {
+    if (!ended.ok()) {
+      run.error = last_line(text_of(run.folder / "output.txt"));
+      if (run.error.empty()) run.error = ended.describe();
+      fmt::print("{}: failed: {}\n", title(run), run.error);
+    } else {
+      run.result = summary(run);
+      write_file_atomically(run.folder / "result.json", run.result.dump(1) + "\n");
+      fmt::print("{}: {}\n", title(run), outcome(run));
+    }
+    std::fflush(stdout);
+  }
+
+  nlohmann::json summary(const SweptRun& run) const {
+    nlohmann::json result{{"options", run.options}, {"command", o_.command}};
+    std::ifstream log(run.folder / "log.jsonl");
+    double seconds = 0;
+    for (std::string line; std::getline(log, line);) {
+      const nlohmann::json event = nlohmann::json::parse(line, nullptr, false);
+      if (event.is_discarded()) continue;
+      const std::string kind = event.value("event", "");
+      if (kind == "start") result["recipe"] = event.at("recipe");
+      if (kind == "end") result["steps"] = event.at("steps");
+      if (kind == "end") result["weights_sha256"] = event.at("weights_sha256");
+      if (kind != "epoch") continue;
+      seconds += event.value("seconds", 0.0);
+      result["train_loss"] = event.at("train_loss");
+      result["metrics"] = nlohmann::json::object();
+      if (event.contains("test_acc")) result["metrics"]["accuracy"] = event["test_acc"];
+      for (const auto& [name, value] : event.value("metrics", nlohmann::json::object()).items()) {
+        if (value.is_number()) result["metrics"][name] = value;
+      }
+    }
+    result["seconds"] = seconds;
+    return result;
+  }
+
+  // The metric that ranks the runs: --best, or perplexity, the error, or accuracy.
+  std::string measure(const SweptRun& run) const {
+    if (!o_.best.empty()) return o_.best;
+    const nlohmann::json metrics = run.result.value("metrics", nlohmann::json::object());
+    for (const char* name : {"perplexity", "mean_absolute_error", "accuracy"}) {
+      if (metrics.contains(name)) return name;
+    }
+    return "train_loss";
+  }
+  static bool is_smaller_better(const std::string& measure) { return !measure.ends_with("accuracy"); }
+  std::optional<double> value_of(const SweptRun& run, const std::string& name) const {
+    if (!run.error.empty() || run.result.is_null()) return std::nullopt;
+    const nlohmann::json metrics = run.result.value("metrics", nlohmann::json::object());
+    const nlohmann::json value =
+        name == "train_loss" ? run.result.value(name, nlohmann::json()) : metrics.value(name, nlohmann::json());
+    return value.is_number() ? std::optional(value.get<double>()) : std::nullopt;
+  }
+  std::string outcome(const SweptRun& run) const {
+    const std::string name = measure(run);
+    const auto value = value_of(run, name);
+    return value ? fmt::format("{} {:.4f}, train loss {:.4f}", name, *value, run.result.value("train_loss", 0.0))
+                 : fmt::format("no {}", name);
+  }
+
+  void print_table() const {
+    std::vector<const SweptRun*> order;
+    for (const SweptRun& run : runs_) order.push_back(&run);
+    std::string name = o_.best.empty() ? "train_loss" : o_.best;
+    for (const SweptRun& run : runs_) {
+      if (run.error.empty()) name = measure(run);
+    }
+    std::ranges::stable_sort(order, [&](const SweptRun* a, const SweptRun* b) {
+      const auto x = value_of(*a, name), y = value_of(*b, name);
+      if (!x || !y) return x.has_value() && !y;
+      return is_smaller_better(name) ? *x < *y : *x > *y;
+    });
+    std::vector<Words> rows(1);
+    for (const auto& [option, values] : o_.values) rows[0].push_back(option.substr(2));
+    for (const char* head : {name.c_str(), "train_loss", "steps", "seconds", "folder"}) {
+      if (head != std::string("train_loss") || name != "train_loss" || rows[0].back() != name)
+        rows[0].emplace_back(head);
+    }
+    for (const SweptRun* run : order) {
+      Words row = run->chosen;
+      if (run->error.empty()) {
+        const auto value = value_of(*run, name);
+        row.push_back(value ? fmt::format("{:.4f}", *value) : "-");
+        if (name != "train_loss") row.push_back(fmt::format("{:.4f}", run->result.value("train_loss", 0.0)));
+        row.push_back(fmt::format("{}", run->result.value("steps", 0)));
+        row.push_back(fmt::format("{:.1f}", run->result.value("seconds", 0.0)));
+        row.push_back(run->folder.string());
+      } else {
+        row.push_back("failed: " + run->error);
+      }
+      rows.push_back(std::move(row));
+    }
+    std::vector<std::size_t> widths(rows[0].size(), 0);
+    for (const Words& row : rows) {
+      for (std::size_t c = 0; c + 1 < row.size(); ++c) widths[c] = std::max(widths[c], row[c].size());
+    }
+    fmt::print("\n");
+    for (const Words& row : rows) {
+      std::string line;
+      for (std::size_t c = 0; c < row.size(); ++c) {
+        line += c + 1 == row.size() ? row[c] : fmt::format("{:<{}}  ", row[c], widths[c]);
+      }
+      fmt::print("{}\n", line);
+    }
+    if (!order.empty() && order.front()->error.empty()) fmt::print("best: {}\n", title(*order.front()));
+  }
+
+  SweepOptions o_;
+  std::vector<SweptRun> runs_;
+  std::vector<std::pair<std::size_t, std::size_t>> twins_;  // a run of the recipe of an earlier one
+};
+
+bool names_option(const Words& words, std::string_view name) {
+  return std::ranges::any_of(words, [&](std::string_view word) { return word.substr(0, word.find('=')) == name; });
+}
+
+}  // namespace
+
+Command add_sweep(CLI::App& parent) {
+  auto* app = parent.add_subcommand(
+      "sweep", "Train with several values of options: lockstep sweep --lr 0.01,0.1 --batch-size 64,256 -- train ...");
+  auto o = std::make_shared<SweepOptions>();
+  auto values = std::make_shared<std::map<std::string, std::string>>();
+  app->add_option("--results", o->results,
+                  "Folder for a folder of each run. A run that it has is not run again; one that was killed goes on")
+      ->capture_default_str()
+      ->type_name("DIR");
+  app->add_option("--best", o->best,
+                  "The metric that ranks the runs; an accuracy is best if it is large, others if they are small "
+                  "[perplexity, mean_absolute_error, or accuracy]")
+      ->type_name("NAME");
+  app->add_option("--at-once", o->at_once, "Runs at the same time, each on its part of the cores, or of the GPUs")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  for (const OptionRow& row : option_rows()) {
+    if (is_swept(row)) app->add_option(row.name, (*values)[row.name])->group("");
+  }
+  app->add_option("COMMAND", o->command, "train and its options, after --");
+  app->footer(
+      "Other options are those of lockstep train that decide the result, each with its values, separated by "
+      "commas: --lr 0.01,0.1; or by semicolons, for values with commas: --hidden \"256,128;64\"; flags: "
+      "--sync-bn true,false. Every combination is one run.");
+  return [app, o, values] {
+    check_single_process("sweep");
+    for (const OptionRow& row : option_rows()) {
+      if (is_swept(row) && is_given(*app, row.name))
+        o->values.emplace_back(row.name, split_values((*values)[row.name]));
+    }
+    if (o->command.empty() || o->command[0] != "train") {
+      throw UsageError(fmt::format("sweep: found {}, expected -- train and its options",
+                                   o->command.empty() ? "no command" : o->command[0]));
+    }
+    if (o->values.empty()) throw UsageError("sweep: expected an option with its values, such as --lr 0.01,0.1");
+    for (const char* name : {"--save", "--resume", "--log", "--keep", "--dry-run"}) {
+      if (names_option(o->command, name)) throw UsageError(fmt::format("sweep: {} is its own: see --results", name));
+    }
+    for (const auto& [name, list] : o->values) {
+      if (names_option(o->command, name)) throw UsageError(fmt::format("sweep: {} is given on both sides of --", name));
+    }
+    return Sweep(*o).run();
+  };
+}
+
+}  // namespace lockstep::app

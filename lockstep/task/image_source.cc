@@ -1,0 +1,208 @@
+#include "lockstep/task/image_source.h"
+
+#include <algorithm>
+#include <memory>
+#include <numeric>
+#include <optional>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "lockstep/base/error.h"
+#include "lockstep/data/augmentation.h"
+#include "lockstep/data/csv.h"
+#include "lockstep/data/hash_split.h"
+#include "lockstep/data/image.h"
+#include "lockstep/data/image_folder.h"
+#include "lockstep/data/normalize.h"
+#include "lockstep/data/subset.h"
+#include "lockstep/device/topology.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Pictures of a folder under the class numbers of another one.
+class RelabeledFolder : public Dataset {
+ public:
+  RelabeledFolder(std::shared_ptr<const ImageFolder> folder, const std::vector<std::string>& classes,
+                  const std::string& where)
+      : folder_(std::move(folder)) {
+    for (const std::string& name : folder_->classes()) {
+      const auto found = std::ranges::find(classes, name);
+      check(found != classes.end(), "{}: class {} is none of the {} of training", where, quoted_cell(name),
+            classes.size());
+      numbers_.push_back(found - classes.begin());
+    }
+  }
+  std::int64_t label(std::int64_t index) const { return numbers_[static_cast<std::size_t>(folder_->label(index))]; }
+  std::int64_t size() const override { return folder_->size(); }
+  using Dataset::get;
+  Example get(std::int64_t index) const override {
+    return {folder_->get(index)[0], Tensor::from({label(index)}, Shape{})};
+  }
+
+ private:
+  std::shared_ptr<const ImageFolder> folder_;
+  std::vector<std::int64_t> numbers_;
+};
+
+// Pictures without labels.
+class PictureFiles : public Dataset {
+ public:
+  PictureFiles(std::vector<fs::path> files, std::int64_t channels) : files_(std::move(files)), channels_(channels) {}
+  std::int64_t size() const override { return std::ssize(files_); }
+  using Dataset::get;
+  Example get(std::int64_t index) const override {
+    check(index >= 0 && index < size(), "pictures: example {} is out of range [0, {})", index, size());
+    return {read_image(files_[static_cast<std::size_t>(index)], {.channels = channels_})};
+  }
+
+ private:
+  std::vector<fs::path> files_;
+  std::int64_t channels_;
+};
+
+std::optional<fs::path> find_part(const fs::path& path, std::initializer_list<const char*> names) {
+  for (const char* name : names) {
+    std::error_code error;
+    if (fs::is_directory(path / name, error)) return path / name;
+  }
+  return std::nullopt;
+}
+
+// Pictures of one size keep it, up to 256. Otherwise a square, whose edge is the shortest edge of all pictures, rounded
+// up to a multiple of 32, from 32 to 224.
+ImageSize find_size(const ImageFolder& folder, std::int64_t asked) {
+  if (asked > 0) return {asked, asked};
+  constexpr std::int64_t kLargestKept = 256, kStep = 32, kMostEdge = 224;
+  const ImageFolder::Sizes& all = folder.sizes();
+  const bool one_size = all.min_height == all.max_height && all.min_width == all.max_width;
+  if (one_size && std::max(all.max_height, all.max_width) <= kLargestKept) return {all.max_height, all.max_width};
+  const std::int64_t edge = (std::min(all.min_height, all.min_width) + kStep - 1) / kStep * kStep;
+  const std::int64_t square = std::clamp(edge, kStep, kMostEdge);
+  return {square, square};
+}
+
+std::vector<fs::path> paths_of(const ImageFolder& folder) {
+  std::vector<fs::path> paths;
+  for (std::int64_t i = 0; i < folder.size(); ++i) paths.push_back(folder.path(i));
+  return paths;
+}
+
+}  // namespace
+
+DataSource open_images(const fs::path& path, const DataOptions& options) {
+  check(!options.task || *options.task == TaskKind::classification,
+        "{}: pictures, and the task {}, expected classification", path.string(), name(*options.task));
+  const std::optional<fs::path> train_part = find_part(path, {"train", "training"});
+  const std::optional<fs::path> test_part =
+      train_part ? find_part(path, {"val", "valid", "validation", "test"}) : std::nullopt;
+  const auto folder =
+      std::make_shared<ImageFolder>(train_part.value_or(path), ImageFolderOptions{.skip_broken = options.skip_broken});
+  const auto& classes = folder->classes();
+  check(classes.size() >= 2, "{}: one class, {}, expected a folder of pictures for each of at least two classes",
+        path.string(), classes.empty() ? "" : quoted_cell(classes[0]));
+  SplitRows rows;
+  for (std::int64_t i = 0; i < folder->size(); ++i) {
+    const bool validation = !test_part && in_validation(folder->name(i), options.val_split);
+    (validation ? rows.validation : rows.train).push_back(i);
+  }
+  check(!rows.train.empty(), "{}: no picture is left for training: val_split is {}", path.string(), options.val_split);
+  check(test_part || options.val_split == 0 || !rows.validation.empty(),
+        "{}: {} pictures, none of which val_split = {} takes for validation, expected more, or a larger share (or 0)",
+        path.string(), rows.train.size(), options.val_split);
+
+  DataSource data{.train_counts = std::vector<std::int64_t>(classes.size(), 0),
+                  .validation_counts = std::vector<std::int64_t>(classes.size(), 0),
+                  .skipped = std::ssize(folder->skipped())};
+  for (const std::int64_t i : rows.train) ++data.train_counts[static_cast<std::size_t>(folder->label(i))];
+  for (const std::int64_t i : rows.validation) ++data.validation_counts[static_cast<std::size_t>(folder->label(i))];
+  std::vector<fs::path> files = paths_of(*folder);
+  std::shared_ptr<const Dataset> train = std::make_shared<Subset>(folder, rows.train), validation;
+  if (test_part) {
+    const auto test = std::make_shared<ImageFolder>(
+        *test_part, ImageFolderOptions{.channels = folder->channels(), .skip_broken = options.skip_broken});
+    const auto relabeled = std::make_shared<RelabeledFolder>(test, classes, test_part->string());
+    for (std::int64_t i = 0; i < test->size(); ++i) {
+      ++data.validation_counts[static_cast<std::size_t>(relabeled->label(i))];
+    }
+    validation = relabeled;
+    data.skipped += std::ssize(test->skipped());
+    const std::vector<fs::path> more = paths_of(*test);
+    files.insert(files.end(), more.begin(), more.end());
+  } else if (!rows.validation.empty()) {
+    validation = std::make_shared<Subset>(folder, rows.validation);
+  }
+
+  const ImageSize size = find_size(*folder, options.image_size);
+  const ImageTransform plain = augmentation(Augment::none, size);
+  ChannelStatistics statistics =
+      channel_statistics(train | plain, {.threads = static_cast<int>(available_cpus().size())});
+  std::ranges::replace(statistics.std, 0.0, 1.0);
+  data.schema = {.format = DataFormat::images,
+                 .task = TaskKind::classification,
+                 .classes = classes,
+                 .input = {folder->channels(), size.height, size.width},
+                 .outputs = std::ssize(classes),
+                 .image = ImageSchema{.height = size.height,
+                                      .width = size.width,
+                                      .channels = folder->channels(),
+                                      .mean = statistics.mean,
+                                      .stddev = statistics.std}};
+  const Normalize normalize(statistics.mean, statistics.std);
+  const auto transformed =
+      std::make_shared<TransformedDataset>(train | augmentation(options.augment, size) | normalize);
+  data.transforms = transformed->str() + "; " + image_decoder_version();
+  data.train = transformed;
+  if (validation) data.validation = std::make_shared<TransformedDataset>(validation | plain | normalize);
+  data.digest = data_digest(path, files, {.contents = options.hash_data});
+  data.digest_covers_contents = options.hash_data;
+  const ImageFolder::Sizes& sizes = folder->sizes();
+  data.description = fmt::format(
+      "{}: pictures, {}, {} x {} to {} x {} pixels (height x width), used as {} x {}{}; {}; {} to train, {} to "
+      "validate{}",
+      path.string(), folder->channels() == 1 ? "gray" : "color", sizes.min_height, sizes.min_width, sizes.max_height,
+      sizes.max_width, size.height, size.width,
+      options.augment == Augment::none ? "" : fmt::format(", augmented ({})", augment_name(options.augment)),
+      classes_text(data), data.train->size(), data.validation ? data.validation->size() : 0,
+      data.skipped == 0 ? ""
+                        : fmt::format("; skipped: {} broken picture{}", data.skipped, data.skipped == 1 ? "" : "s"));
+  return data;
+}
+
+DataExamples open_image_examples(const fs::path& path, const DataSchema& schema) {
+  check(schema.image.has_value(), "data schema: no sizes of pictures");
+  const ImageSchema& image = *schema.image;
+  DataExamples examples;
+  std::shared_ptr<const Dataset> pictures;
+  std::error_code error;
+  if (fs::is_directory(path, error) && is_image_folder(path)) {
+    const auto folder =
+        std::make_shared<ImageFolder>(path, ImageFolderOptions{.channels = image.channels, .allow_empty = true});
+    pictures = std::make_shared<RelabeledFolder>(folder, schema.classes, path.string());
+    examples.labeled = true;
+    for (std::int64_t i = 0; i < folder->size(); ++i) examples.names.emplace_back(folder->name(i));
+  } else {
+    std::vector<fs::path> files;
+    if (fs::is_directory(path, error)) {
+      for (const auto& entry : fs::directory_iterator(path)) files.push_back(entry.path());
+      std::ranges::sort(files);
+      check(!files.empty(), "{}: the folder is empty, expected pictures", path.string());
+    } else {
+      files.push_back(path);
+    }
+    for (const fs::path& file : files) {
+      probe_image(file);  // throws here, not in the loop
+      examples.names.push_back(file.filename().string());
+    }
+    pictures = std::make_shared<PictureFiles>(std::move(files), image.channels);
+  }
+  examples.data = std::make_shared<TransformedDataset>(
+      pictures | augmentation(Augment::none, {image.height, image.width}) | Normalize(image.mean, image.stddev));
+  return examples;
+}
+
+}  // namespace lockstep

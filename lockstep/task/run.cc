@@ -1,0 +1,122 @@
+#include "lockstep/task/run.h"
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <system_error>
+#include <utility>
+
+#include "lockstep/autograd/functions.h"
+#include "lockstep/autograd/no_grad.h"
+#include "lockstep/base/file.h"
+#include "lockstep/models/mlp.h"
+#include "lockstep/models/models.h"
+#include "lockstep/models/resnet.h"
+#include "lockstep/task/data_source.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::string_view kTorchvisionModels = "torchvision:";
+constexpr std::size_t kLargestRunFile = std::size_t{1} << 30;
+
+bool has_rows(const DataSchema& schema) { return schema.input.size() == 1; }
+
+std::string shape_text(const DataSchema& schema) { return Shape(schema.input).str(); }
+
+}  // namespace
+
+std::string default_task_model(const DataSchema& schema) { return has_rows(schema) ? "mlp" : "resnet18"; }
+
+std::unique_ptr<Module> make_task_model(const DataSchema& schema, const TaskModel& model) {
+  const std::string& name = model.name;
+  check(model.hidden.empty() || name == "mlp", "model {}: hidden layers are only for mlp", name);
+  check(std::ranges::all_of(model.hidden, [](std::int64_t n) { return n > 0; }),
+        "model mlp: a hidden layer of less than 1 unit");
+  if (name == "mlp" && has_rows(schema)) {
+    TableMlpOptions options = table_mlp_options(schema);
+    if (!model.hidden.empty()) options.hidden = model.hidden;
+    return std::make_unique<TableMlp>(options);
+  }
+  if (name == "mlp") return model.hidden.empty() ? mlp(schema.outputs) : mlp(schema.outputs, model.hidden);
+  check(schema.input.size() == 3,
+        "model {}: examples are {}, expected pictures [channels, height, width]; mlp takes both", name,
+        shape_text(schema));
+  if (!name.starts_with(kTorchvisionModels)) return make_model(name, schema.outputs);
+  const std::string kind = name.substr(kTorchvisionModels.size());
+  check(kind == "resnet18" || kind == "resnet34" || kind == "resnet50",
+        "unknown model {}: expected torchvision:resnet18, torchvision:resnet34, or torchvision:resnet50", name);
+  ResNetOptions options{.num_classes = schema.outputs, .in_channels = schema.input[0]};
+  if (kind != "resnet18") options.layers = {3, 4, 6, 3};
+  options.bottleneck = kind == "resnet50";
+  return std::make_unique<ResNet>(options);
+}
+
+Initializer task_initializer(const DataSchema& schema, const TaskModel& model) {
+  const KaimingUniform default_of_layers({.a = std::sqrt(5.0)});
+  if (model.name.starts_with(kTorchvisionModels)) {
+    // As torchvision's, but biases begin at 0.
+    return [=](const Array& parameter, RandomKey key) {
+      if (parameter.shape().dim() == 4) {
+        KaimingNormal({.mode = FanMode::fan_out})(parameter, key);
+      } else {
+        default_of_layers(parameter, key);
+      }
+    };
+  }
+  if (model.name == "mlp" && has_rows(schema)) return default_of_layers;
+  return model_initializer(model.name);
+}
+
+void write_run(const std::filesystem::path& folder, const DataSchema& schema, const TaskModel& model) {
+  const nlohmann::ordered_json json{{"version", 1},
+                                    {"model", model.name},
+                                    {"hidden", model.hidden},
+                                    {"schema", nlohmann::ordered_json::parse(schema.json())}};
+  std::filesystem::create_directories(folder);
+  write_file_atomically(folder / "run.json", json.dump(1) + "\n");
+}
+
+Run::Run(DataSchema schema, TaskModel model, const std::filesystem::path& weights)
+    : schema_(std::move(schema)), description_(std::move(model)), model_(make_task_model(schema_, description_)),
+      predict_(model_, weights) {}
+
+Tensor Run::operator()(const Tensor& inputs) const {
+  const Shape& shape = inputs.shape();
+  const bool fits = shape.dim() == static_cast<int>(schema_.input.size()) + 1 &&
+                    std::equal(schema_.input.begin(), schema_.input.end(), shape.begin() + 1);
+  check(fits, "run: inputs are {}, expected [N, ..] with {} behind N", inputs.describe(), shape_text(schema_));
+  const NoGradGuard no_history;
+  const Tensor outputs = predict_(inputs);
+  if (schema_.task == TaskKind::classification) return softmax(outputs, -1);
+  const auto row = [&](const std::vector<double>& values) {
+    return Tensor::from(std::vector<float>(values.begin(), values.end()), {1, std::ssize(values)});
+  };
+  return outputs * row(schema_.target_stddev) + row(schema_.target_mean);
+}
+
+Run load_run(const std::filesystem::path& folder) {
+  const std::filesystem::path file = folder / "run.json";
+  std::error_code unknown;
+  check(std::filesystem::is_directory(folder, unknown), "run {}: there is no such folder", folder.string());
+  check(
+      std::filesystem::exists(file, unknown),
+      "run {}: has no run.json, which `lockstep train --data PATH --save DIR` writes for pictures, tables, and arrays",
+      folder.string());
+  const std::string text = read_file(file, kLargestRunFile);
+  DataSchema schema;
+  TaskModel model;
+  try {
+    const nlohmann::json json = nlohmann::json::parse(text);
+    check(json.at("version") == 1, "version {}, expected 1", json.at("version").dump());
+    model = {json.at("model").get<std::string>(), json.at("hidden").get<std::vector<std::int64_t>>()};
+    schema = DataSchema::from_json(json.at("schema").dump());
+  } catch (const std::exception& error) {
+    fail("{}: {}", file.string(), error.what());
+  }
+  const bool has_best = std::filesystem::is_directory(folder / "best", unknown);
+  return {std::move(schema), std::move(model), has_best ? folder / "best" : folder};
+}
+
+}  // namespace lockstep

@@ -1,0 +1,63 @@
+// A folder of `lockstep train --data PATH --save DIR`, to use its model in a program.
+//
+//   const Run model = load_run("runs/7");
+//   const DataExamples examples = open_examples("new.csv", model.schema());
+//   Tensor probabilities = model(stack({examples.data->get(0)[0]}));  // [1, classes]
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lockstep/nn/initializers.h"
+#include "lockstep/task/data_schema.h"
+#include "lockstep/train/predictor.h"
+
+namespace LOCKSTEP_API lockstep {
+
+// A model for data of a schema, by its command-line name.
+struct TaskModel {
+  // resnet18, lenet, and torchvision:resnet18, torchvision:resnet34, torchvision:resnet50 for pictures; mlp for all.
+  std::string name = "mlp";
+  // Of mlp: the units of hidden layers. Empty: 256 for pictures; 256 and 128 for rows.
+  std::vector<std::int64_t> hidden{};
+};
+
+// The model with inputs and outputs of the schema. Throws for a name that is unknown or does not fit the data.
+std::unique_ptr<Module> make_task_model(const DataSchema& schema, const TaskModel& model);
+// The initial values that the tool gives it.
+Initializer task_initializer(const DataSchema& schema, const TaskModel& model);
+// "mlp" for rows, "resnet18" for pictures.
+std::string default_task_model(const DataSchema& schema);
+
+// Writes run.json: all that load_run() needs beside the weights, which Trainer's checkpoints in the folder have.
+void write_run(const std::filesystem::path& folder, const DataSchema& schema, const TaskModel& model);
+
+// A trained model. Calls from several threads may run at the same time.
+class Run {
+ public:
+  Run(DataSchema schema, TaskModel model, const std::filesystem::path& weights);
+
+  const DataSchema& schema() const { return schema_; }
+  const TaskModel& description() const { return description_; }
+  // The network alone, for logits or normalized values.
+  Module& model() const { return *model_; }
+  // Inputs [N, ...] as open_examples() makes them, with schema().input behind N. The result is on the inputs' place:
+  // for classes, their probabilities [N, classes]; for regression, values [N, outputs] in the units of the data.
+  Tensor operator()(const Tensor& inputs) const;
+
+ private:
+  DataSchema schema_;
+  TaskModel description_;
+  std::shared_ptr<Module> model_;
+  Predictor<Module> predict_;
+};
+
+// Takes the weights of the best epoch if the folder has them (--save-best), else those of the newest checkpoint. Throws
+// if the folder has no run.json, no checkpoint, or one that does not fit.
+Run load_run(const std::filesystem::path& folder);
+
+}  // namespace lockstep

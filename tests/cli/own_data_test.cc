@@ -1,0 +1,122 @@
+// From a table to predictions.
+#include <fmt/core.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/cli/tool.h"
+#include "tests/temporary_folder.h"
+
+namespace lockstep {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+class OwnData : public ::testing::Test {
+ protected:
+  // Two numbers and a color; the kind follows from x and the color, the price is 10 x + 3.
+  std::string table(const std::string& name, const std::string& target, int rows, bool with_target = true) {
+    std::string text = fmt::format("x,y,color{}{}\n", with_target ? "," : "", with_target ? target : "");
+    for (int i = 0; i < rows; ++i) {
+      const int x = i * 7 % 20, y = i * 3 % 11;
+      const char* color = i % 3 == 0 ? "red" : "blue";
+      text += fmt::format("{},{},{}", x, y, color);
+      if (with_target && target == "kind") text += x > 9 ? ",large" : ",small";
+      if (with_target && target == "price") text += fmt::format(",{}.5", 10 * x + 3);
+      text += '\n';
+    }
+    folder_.write(name, text);
+    return folder_ / name;
+  }
+  ToolResult train(const std::string& data, const Arguments& more = {}) {
+    Arguments all{"train", "--data", data};
+    all.insert(all.end(), more.begin(), more.end());
+    return run_tool(all);
+  }
+  TemporaryFolder folder_;
+};
+
+TEST_F(OwnData, ATableWithClasses) {
+  const std::string run = folder_ / "run";
+  const ToolResult trained = train(table("t.csv", "kind", 200), {"--save", run, "--epochs", "30", "--lr", "0.01"});
+  ASSERT_EQ(trained.status, 0) << trained.err;
+  EXPECT_THAT(lines(trained.out)[0], HasSubstr("large 100, small 100"));
+  EXPECT_THAT(trained.out, HasSubstr("batch 32, adam at 0.01"));
+
+  const ToolResult csv = run_tool({"predict", "--run", run, table("new.csv", "kind", 20, false)});
+  ASSERT_EQ(csv.status, 0) << csv.err;
+  const auto rows = lines(csv.out);
+  ASSERT_EQ(rows.size(), 21U);
+  EXPECT_EQ(rows[0], "example,class,probability,large,small");
+  EXPECT_THAT(rows[1], HasSubstr("new.csv:1,small,"));
+  int right = 0;
+  for (int i = 0; i < 20; ++i) {
+    right += rows[static_cast<std::size_t>(i + 1)].find(i * 7 % 20 > 9 ? ",large," : ",small,") != std::string::npos;
+  }
+  EXPECT_GE(right, 19);
+  const ToolResult json = run_tool({"predict", "--run", run, "--format", "json", folder_ / "new.csv"});
+  const auto first = nlohmann::json::parse(lines(json.out).at(0));
+  EXPECT_EQ(first.at("class").get<std::string>(), "small");
+  EXPECT_NEAR(first.at("probabilities").at("small").get<double>() + first.at("probabilities").at("large").get<double>(),
+              1, 1e-5);
+
+  const std::string picture = folder_ / "confusion.svg";
+  const ToolResult eval =
+      run_tool({"eval", "--run", run, "--data", folder_ / "t.csv", "--confusion", picture, "--worst", "2"});
+  ASSERT_EQ(eval.status, 0) << eval.err;
+  EXPECT_THAT(eval.out, HasSubstr("of 200)\nclass  precision  recall  examples\nlarge"));
+  EXPECT_THAT(eval.out, HasSubstr("\nlargest losses:\n  "));
+  EXPECT_THAT(folder_.read("confusion.svg"), HasSubstr(">small</text>"));
+  EXPECT_THAT(run_tool({"eval", "--run", run, "--data", folder_ / "new.csv"}).err, HasSubstr("has no labels"));
+  EXPECT_THAT(run_tool({"eval", "--run", run, "--data", folder_ / "t.csv", "--model", "mlp"}).err,
+              HasSubstr("--model: not with --run"));
+
+  // The run repeats, and knows other data.
+  const ToolResult again = run_tool({"train", "--config", run + "/run.toml"});
+  EXPECT_EQ(lines(again.out).at(2), lines(trained.out).at(2)) << again.err;
+  table("t.csv", "kind", 210);
+  EXPECT_THAT(train(folder_ / "t.csv", {"--save", run, "--epochs", "31", "--lr", "0.01", "--resume", run}).err,
+              HasSubstr("training data"));
+}
+
+TEST_F(OwnData, NumbersToPredict) {
+  const std::string run = folder_ / "run";
+  const ToolResult trained = train(table("t.csv", "price", 150), {"--save", run, "--hidden", "32", "--lr", "0.01"});
+  ASSERT_EQ(trained.status, 0) << trained.err;
+  EXPECT_THAT(trained.out, HasSubstr("mean_absolute_error"));
+  EXPECT_THAT(trained.out, ::testing::Not(HasSubstr("test acc")));
+  EXPECT_THAT(folder_.read("run/run.toml"), HasSubstr("hidden = [\"32\"]"));
+  const ToolResult predicted = run_tool({"predict", "--run", run, table("new.csv", "price", 5, false)});
+  const auto rows = lines(predicted.out);
+  ASSERT_EQ(rows.size(), 6U) << predicted.err;
+  EXPECT_EQ(rows[0], "example,value");
+  const double value = std::stod(rows[2].substr(rows[2].rfind(',') + 1));
+  EXPECT_NEAR(value, 73.5, 10);
+  const ToolResult eval = run_tool({"eval", "--run", run, "--data", folder_ / "t.csv"});
+  EXPECT_THAT(eval.out, StartsWith("mean_absolute_error: "));
+  EXPECT_THAT(eval.out, HasSubstr(", expected "));
+}
+
+TEST_F(OwnData, WhatDoesNotFitIsNamed) {
+  const std::string classes = table("t.csv", "kind", 60), numbers = table("n.csv", "price", 60);
+  for (const auto& [arguments, part] : std::vector<std::pair<Arguments, std::string>>{
+           {{"--data", classes, "--model", "lenet"}, "--model lenet: "},
+           {{"--data", classes, "--hidden", "12,x"}, "--hidden: found 'x'"},
+           {{"--data", classes, "--target", "size"}, "size"},
+           {{"--data", numbers, "--class-weights", "balanced"}, "--class-weights: only for classes"},
+           {{"--data", numbers, "--metrics", "perplexity"}, "--metrics: only for classes"},
+           {{"--target", "x"}, "--target: only with --data of pictures, tables, or arrays"},
+           {{"--data", classes, "--delimiter", "ab"}, "--delimiter ab: expected one character, or tab"},
+           {{"--data", classes, "--context", "3"}, "--context: only with --model gpt or lstm, not mlp"}}) {
+    Arguments all{"train"};
+    all.insert(all.end(), arguments.begin(), arguments.end());
+    const ToolResult result = run_tool(all);
+    EXPECT_NE(result.status, 0);
+    EXPECT_THAT(result.err, HasSubstr(part));
+    EXPECT_EQ(lines(result.err).size(), 1U) << result.err;
+  }
+  EXPECT_THAT(run_tool({"predict", "--run", folder_ / "none", classes}).err, HasSubstr("there is no such folder"));
+}
+
+}  // namespace
+}  // namespace lockstep

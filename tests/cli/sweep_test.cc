@@ -1,0 +1,74 @@
+// Runs with several values of options, each once.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "tests/cli/train_testing.h"
+
+namespace lockstep {
+namespace {
+
+using ::testing::HasSubstr;
+
+class Sweep : public Train {
+ protected:
+  ToolResult sweep(const Arguments& options, const Arguments& more = {}) {
+    Arguments all{"sweep", "--results", folder_ / "results"};
+    all.insert(all.end(), options.begin(), options.end());
+    all.emplace_back("--");
+    const Arguments train = train_arguments(data_, more);
+    all.insert(all.end(), train.begin(), train.end());
+    return run_tool(all);
+  }
+};
+
+TEST_F(Sweep, NoRecipeRunsTwice) {
+  const ToolResult first = sweep({"--lr", "0.5,0.0001", "--momentum", "0,0.0"});
+  ASSERT_EQ(first.status, 0) << first.err << first.out;
+  EXPECT_THAT(first.out, HasSubstr("4 runs; results in "));
+  EXPECT_THAT(first.out, HasSubstr("\nbest: lr 0.5, momentum 0\n"));
+  int folders = 0;
+  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(folder_ / "results")) ++folders;
+  EXPECT_EQ(folders, 2);
+  const ToolResult again = sweep({"--lr", "0.5,0.0001"});
+  EXPECT_THAT(again.out, HasSubstr("lr 0.5: known: accuracy "));
+  EXPECT_THAT(again.out, HasSubstr("lr 0.0001: known: accuracy "));
+}
+
+TEST_F(Sweep, ARunThatWasKilledGoesOn) {
+  ASSERT_EQ(sweep({"--lr", "0.1"}).status, 0);
+  const auto run = std::filesystem::directory_iterator(folder_ / "results")->path();
+  std::filesystem::remove(run / "result.json");
+  ASSERT_EQ(sweep({"--lr", "0.1"}).status, 0);
+  std::ifstream output(run / "output.txt");
+  const std::string text{std::istreambuf_iterator<char>(output), {}};
+  EXPECT_THAT(text, HasSubstr("nothing left to do: the checkpoint has 8 steps"));
+  EXPECT_TRUE(std::filesystem::exists(run / "result.json"));
+}
+
+TEST_F(Sweep, AFailedRunDoesNotEndTheOthers) {
+  const ToolResult result = sweep({"--accumulate", "1,3"});
+  EXPECT_EQ(result.status, 1) << result.out;
+  EXPECT_THAT(result.out, HasSubstr("accumulate 3: failed: --accumulate 3: does not divide --batch-size 32"));
+  EXPECT_THAT(result.out, HasSubstr("best: accumulate 1\n"));
+}
+
+TEST_F(Sweep, ArgumentsThatDoNotFit) {
+  for (const auto& [arguments, part] : std::vector<std::pair<Arguments, std::string>>{
+           {{"sweep", "--lr", "1,2"}, "sweep: found no command, expected -- train and its options"},
+           {{"sweep", "--lr", "1,2", "--", "eval"}, "sweep: found eval, expected -- train"},
+           {{"sweep", "--", "train"}, "sweep: expected an option with its values"},
+           {{"sweep", "--lr", "1", "--", "train", "--save", "x"}, "sweep: --save is its own"},
+           {{"sweep", "--lr", "1", "--", "train", "--lr=2"}, "sweep: --lr is given on both sides of --"},
+           {{"sweep", "--sync-bn", "maybe", "--", "train"}, "--sync-bn: found maybe, expected true, false, or both"},
+           {{"sweep", "--results", folder_ / "r", "--lr", "fast", "--", "train"},
+            "lr fast: --lr: fast is not a number"}}) {
+    const ToolResult result = run_tool(arguments);
+    EXPECT_EQ(result.status, 2) << result.err;
+    EXPECT_THAT(result.err, HasSubstr(part));
+  }
+}
+
+}  // namespace
+}  // namespace lockstep

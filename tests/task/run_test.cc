@@ -1,0 +1,95 @@
+#include "lockstep/task/run.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "lockstep/autograd/functions.h"
+#include "lockstep/autograd/no_grad.h"
+#include "lockstep/optim/adam.h"
+#include "lockstep/task/data_source.h"
+#include "lockstep/train/trainer.h"
+#include "tests/expect_error.h"
+#include "tests/temporary_folder.h"
+
+namespace lockstep {
+namespace {
+
+// The price is 20 x + 5; the kind says whether x is above 4.
+std::string rows(const std::string& target) {
+  std::string text = "x,y," + target + "\n";
+  for (int i = 0; i < 60; ++i) {
+    const int x = i * 7 % 10;
+    text += fmt::format("{},{},{}\n", x, i % 4,
+                        target == "price" ? fmt::format("{}.5", 20 * x + 5) : std::string(x > 4 ? "large" : "small"));
+  }
+  return text;
+}
+
+class RunFolder : public ::testing::Test {
+ protected:
+  DataSource train(const std::string& target, const TaskModel& model) {
+    DataSource data = open_data(folder_.write("data.csv", rows(target)));
+    net_ = make_task_model(data.schema, model);
+    net_->initialize(task_initializer(data.schema, model), {.seed = 1});
+    Adam adam(net_->parameters(), {.lr = 0.01});
+    Trainer trainer(*net_, adam, data.train, data.validation,
+                    {.split = {.shards = 1},
+                     .batch_size = 16,
+                     .epochs = 1,
+                     .loss = task_loss(data.schema),
+                     .metrics = task_metrics(data.schema),
+                     .save_folder = folder_ / "run"});
+    trainer.train();
+    write_run(folder_ / "run", data.schema, model);
+    return data;
+  }
+  static Tensor inputs(const std::shared_ptr<const Dataset>& data) {
+    DataLoader loader(data, {.batch_size = 8});
+    return (*loader.begin())[0];
+  }
+
+  TemporaryFolder folder_;
+  std::unique_ptr<Module> net_;
+};
+
+TEST_F(RunFolder, GivesTheModelBack) {
+  const DataSource data = train("kind", {.name = "mlp", .hidden = {8}});
+  const lockstep::Run run = load_run(folder_ / "run");
+  EXPECT_EQ(run.schema(), data.schema);
+  EXPECT_EQ(run.description().hidden, std::vector<std::int64_t>{8});
+  const Tensor x = inputs(data.validation);
+  const NoGradGuard no_history;
+  net_->eval();
+  EXPECT_EQ(run(x).to_vector<float>(), softmax((*net_)(x), -1).to_vector<float>());
+  EXPECT_ERROR(run(zeros({2, 5})), "expected [N, ..] with [2] behind N");
+}
+
+TEST_F(RunFolder, PredictsInTheUnitsOfTheData) {
+  const DataSource data = train("price", {});
+  const lockstep::Run run = load_run(folder_ / "run");
+  const Tensor x = inputs(data.validation);
+  const NoGradGuard no_history;
+  net_->eval();
+  const std::vector<float> normalized = (*net_)(x).to_vector<float>(), values = run(x).to_vector<float>();
+  ASSERT_EQ(values.size(), normalized.size());
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    EXPECT_NEAR(values[i], normalized[i] * data.schema.target_stddev[0] + data.schema.target_mean[0], 1e-3);
+  }
+}
+
+TEST_F(RunFolder, ErrorsNameWhatIsMissing) {
+  EXPECT_ERROR(load_run(folder_ / "none"), "there is no such folder");
+  EXPECT_ERROR(load_run(folder_.path()), "has no run.json");
+  folder_.write("run.json", "{}");
+  EXPECT_ERROR(load_run(folder_.path()), "run.json: ");
+  const DataSchema schema = open_data(folder_.write("data.csv", rows("kind"))).schema;
+  EXPECT_ERROR(make_task_model(schema, {.name = "lenet"}), "model lenet: examples are [2], expected pictures");
+  EXPECT_ERROR(make_task_model(schema, {.name = "lenet", .hidden = {3}}), "hidden layers are only for mlp");
+  EXPECT_ERROR(make_task_model({.input = {3, 32, 32}, .outputs = 2}, {.name = "torchvision:vgg"}),
+               "unknown model torchvision:vgg");
+}
+
+}  // namespace
+}  // namespace lockstep
