@@ -1,6 +1,7 @@
 #include "lockstep/data/image.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <utility>
 #include <vector>
 
@@ -136,7 +137,9 @@ ImageInfo probe_image_bytes(std::string_view bytes, std::string_view name) {
   check(png || bytes.starts_with(kJpegSignature), "{}: it is {}, expected a JPEG or PNG picture", name,
         describe_content(bytes));
   const ImageInfo info = png ? probe_png(bytes, name) : probe_jpeg(bytes, name);
-  check(info.height > 0 && info.width > 0, "{}: a picture of {} x {} pixels", name, info.width, info.height);
+  constexpr std::int64_t kMostPixels = INT32_MAX;  // of a side, by PNG's specification
+  check(info.height > 0 && info.width > 0 && info.height <= kMostPixels && info.width <= kMostPixels,
+        "{}: a picture of {} x {} pixels", name, info.width, info.height);
   return info;
 }
 

@@ -155,6 +155,7 @@ TEST(ImageTest, LimitsPixelsBeforeItAllocates) {
   EXPECT_ERROR(decode_image(png_file(60000, 60000, 8, 2, {}), {}, "big.png"),
                "big.png: 60000 x 60000 = 3600000000 pixels, the limit (max_pixels) is 178956970");
   EXPECT_ERROR(decode_image(png_file(10000, 10000, 8, 2, {})), "truncated: the header says 10000 x 10000 pixels");
+  EXPECT_ERROR(decode_image(png_file(4293813092, 4038840264, 8, 2, {})), "a picture of 4293813092 x 4038840264 pixels");
   std::string jpeg = encode_jpeg(drawn_image(1, 8, 8));
   jpeg.replace(jpeg.find("\xff\xc0") + 5, 4, "\x27\x10\x27\x10");
   EXPECT_ERROR(decode_image(jpeg), "truncated: the header says 10000 x 10000 pixels");
