@@ -9,6 +9,7 @@
 #include "lockstep/autograd/lift.h"
 #include "lockstep/ops/elementwise.h"
 #include "lockstep/ops/index.h"
+#include "lockstep/ops/shape.h"
 #include "lockstep/runtime/step_recorder.h"
 
 namespace lockstep {
