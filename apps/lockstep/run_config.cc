@@ -74,6 +74,7 @@ std::string run_config(const TrainOptions& options, const ToolJob& job, const Re
     o.format = name(o.own->schema.format);
     o.task = name(o.own->schema.task);
     if (o.own->schema.table) o.target = o.own->schema.table->target;
+    if (o.own->schema.format == DataFormat::images) o.image_size = o.own->schema.input[1];
   }
   if (state_of(job.devices()[0], "options of the run").backend->threads_decide_bits(job.dtype)) {
     o.threads_per_shard = job.runtime().threads_per_shard();
@@ -87,8 +88,9 @@ std::string run_config(const TrainOptions& options, const ToolJob& job, const Re
   for (const OptionRow& row : option_rows()) {
     if (!is_kept(o, row)) continue;
     const std::string value = value_of(o, row);
-    // Without a limit, these have the value 0, which the command line does not take.
-    if (value.empty() || ((row.name == "--limit-train" || row.name == "--limit-test") && value == "0")) continue;
+    // Without a value of their own, these have 0, which the command line does not take.
+    const bool may_be_open = row.name == "--limit-train" || row.name == "--limit-test" || row.name == "--image-size";
+    if (value.empty() || (may_be_open && value == "0")) continue;
     if (group != row.group) text += fmt::format("\n# {}\n", row.group);
     group = row.group;
     text += fmt::format("{} = {}\n", row.name.substr(2), value);

@@ -11,7 +11,7 @@
 
 namespace lockstep {
 
-// The name with \xNN for control characters and for bytes that are not UTF-8.
+// The name with hexadecimal escapes for control characters and for bytes that are not UTF-8.
 std::string printable_name(std::string_view name);
 
 class ImageFile {

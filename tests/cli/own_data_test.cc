@@ -1,8 +1,9 @@
-// From a table to predictions.
+// From a table, or from pictures, to predictions.
 #include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "lockstep/data/image.h"
 #include "tests/cli/tool.h"
 #include "tests/temporary_folder.h"
 
@@ -77,6 +78,71 @@ TEST_F(OwnData, ATableWithClasses) {
   table("t.csv", "kind", 210);
   EXPECT_THAT(train(folder_ / "t.csv", {"--save", run, "--epochs", "31", "--lr", "0.01", "--resume", run}).err,
               HasSubstr("training data"));
+}
+
+// A folder of mixed pictures of three classes, each with a bar of its own: lying, standing, and slanting.
+std::string bars(const TemporaryFolder& folder, int of_each) {
+  for (const std::string kind : {"lying", "standing", "slanting"}) {
+    std::filesystem::create_directories(folder / ("bars/" + kind));
+    for (int i = 0; i < of_each; ++i) {
+      const std::int64_t channels = i % 5 == 0 ? 1 : 3, height = 24 + i % 7, width = 24 + i % 5, at = 6 + i % 12;
+      std::vector<std::uint8_t> pixels(static_cast<std::size_t>(channels * height * width), 20);
+      for (std::int64_t c = 0; c < channels; ++c) {
+        for (std::int64_t y = 0; y < height; ++y) {
+          for (std::int64_t x = 0; x < width; ++x) {
+            const std::int64_t off = kind == "lying" ? y - at : kind == "standing" ? x - at : x - y - at + 12;
+            if (off >= 0 && off < 4) pixels[static_cast<std::size_t>((c * height + y) * width + x)] = 230;
+          }
+        }
+      }
+      const Tensor image = Tensor::from(pixels, {channels, height, width});
+      const std::string file = folder / fmt::format("bars/{}/{}", kind, i);
+      if (i % 2 == 0) {
+        write_png(file + ".png", image);
+      } else {
+        write_jpeg(file + ".jpg", image);
+      }
+    }
+  }
+  return folder / "bars";
+}
+
+TEST_F(OwnData, AFolderOfPictures) {
+  const std::string data = bars(folder_, 40), run = folder_ / "run";
+  const Arguments options{"--model", "lenet", "--image-size", "28", "--epochs", "6", "--augment", "light"};
+  const auto with = [&](Arguments more) {
+    more.insert(more.begin(), options.begin(), options.end());
+    return more;
+  };
+  const ToolResult trained = train(data, with({"--save", run}));
+  ASSERT_EQ(trained.status, 0) << trained.err;
+  EXPECT_THAT(
+      lines(trained.out)[0],
+      HasSubstr("pictures, color, 24 x 24 to 30 x 28 pixels (height x width), used as 28 x 28, augmented (light); "
+                "lying 40, slanting 40, standing 40"));
+  const ToolResult predicted = run_tool({"predict", "--run", run, data + "/lying/1.jpg", data + "/standing/2.png"});
+  const auto rows = lines(predicted.out);
+  ASSERT_EQ(rows.size(), 3U) << predicted.err;
+  EXPECT_THAT(rows[1], StartsWith("1.jpg,lying,"));
+  EXPECT_THAT(rows[2], StartsWith("2.png,standing,"));
+  const ToolResult eval = run_tool({"eval", "--run", run, "--data", data});
+  ASSERT_THAT(eval.out, StartsWith("test acc: ")) << eval.err;
+  EXPECT_GE(std::stod(eval.out.substr(10)), 0.9) << eval.out;
+
+  // One hash, whatever computes and whatever loads; the run's own options repeat it.
+  const auto weights = [&](const ToolResult& result) {
+    EXPECT_EQ(result.status, 0) << result.err;
+    const std::string bytes = folder_.read("w.safetensors");
+    std::filesystem::remove(folder_ / "w.safetensors");
+    return bytes;
+  };
+  const std::string file = folder_ / "w.safetensors";
+  const std::string expected = weights(train(data, with({"--export", file})));
+  EXPECT_EQ(weights(train(data, with({"--export", file, "--num-devices", "2"}))), expected);
+  EXPECT_EQ(weights(run_tool({"train", "--config", run + "/run.toml", "--export", file})), expected);
+  EXPECT_THAT(train(data, {"--image-size", "0"}).err, HasSubstr("--image-size: Value 0 not in range 1 to 4096"));
+  EXPECT_THAT(train(table("t.csv", "kind", 50), {"--augment", "light"}).err,
+              HasSubstr("expected pictures for the augmentation light"));
 }
 
 TEST_F(OwnData, NumbersToPredict) {
