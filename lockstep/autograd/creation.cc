@@ -210,6 +210,7 @@ Tensor from_blob_of(const void* data, const Shape& shape, DType dtype, bool writ
   });
   storage->data = view.data;
   storage->bytes = view.bytes();
+  storage->foreign = true;
   if (!writable) {
     storage->read_only = "from_blob: the memory is const, expected memory that may be written, or a copy of it";
   }

@@ -190,6 +190,7 @@ Tensor receive(Managed* managed, Device device) {
   }
   storage->data = received.view.data;
   storage->bytes = received.view.bytes();
+  storage->foreign = true;
   if constexpr (requires { managed->flags; }) {
     if ((managed->flags & kDLFlagReadOnly) != 0) {
       storage->read_only = "from_dlpack: the memory must not be written, expected memory that may be, or a copy of it";

@@ -9,7 +9,9 @@
 #include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/lift.h"
 #include "lockstep/autograd/no_grad.h"
+#include "lockstep/autograd/tensor_impl.h"
 #include "lockstep/runtime/step_recorder.h"
+#include "lockstep/tensor/storage.h"
 
 namespace lockstep {
 namespace {
@@ -197,6 +199,18 @@ void Tensor::index_put_(std::initializer_list<TensorIndex> list, const Tensor& v
   const Tensor values = fitted(places.shape()).reshape({places.numel()});
   const Tensor written = lockstep::index_select(values, 0, lockstep::maximum(source, lockstep::zeros_like(source)));
   copy_from(lockstep::where(lockstep::lt(source, 0), x.reshape({x.numel()}), written).reshape(x.shape()));
+}
+
+const Tensor& IndexedTensor::written() const {
+  if (!of_temporary_ || !x_.defined() || x_->kind != Kind::whole || !x_->storage()) return x_;
+  const std::shared_ptr<Storage>& storage = x_->storage();
+  // Beside x_, there is the temporary handle. The memory is that of the tensor, and a slice shares it.
+  const Tensor& elements = *this;
+  const bool shares = elements.defined() && elements->kind == Kind::whole && elements->storage() == storage;
+  check(TensorImpl::handles(x_) > 2 || storage->foreign || storage->host || storage.use_count() > (shares ? 2 : 1),
+        "x[i] = ...: x is a temporary copy, {}, so nobody would see what is written, expected a tensor with a name",
+        x_);
+  return x_;
 }
 
 }  // namespace lockstep

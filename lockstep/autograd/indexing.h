@@ -61,40 +61,47 @@ class TensorIndex {
 // after `auto row = x[i]`, row cannot be assigned to.
 class IndexedTensor : public Tensor {
  public:
-  IndexedTensor(const Tensor& x, const TensorIndex& index) : Tensor(x.index({index})), x_(x), index_(index) {}
+  IndexedTensor(const Tensor& x, const TensorIndex& index, bool of_temporary)
+      : Tensor(x.index({index})), x_(x), index_(index), of_temporary_(of_temporary) {}
   IndexedTensor(const IndexedTensor&) = default;
   IndexedTensor(IndexedTensor&&) = default;
   ~IndexedTensor() = default;
 
   // NOLINTBEGIN(misc-unconventional-assign-operator)
-  void operator=(const Tensor& value) && { x_.index_put_({index_}, value); }
-  void operator=(const IndexedTensor& value) && { x_.index_put_({index_}, value); }
-  void operator=(IndexedTensor&& value) && { x_.index_put_({index_}, value); }
-  void operator=(double value) && { x_.index_put_({index_}, value); }
+  void operator=(const Tensor& value) && { written().index_put_({index_}, value); }
+  void operator=(const IndexedTensor& value) && { written().index_put_({index_}, value); }
+  void operator=(IndexedTensor&& value) && { written().index_put_({index_}, value); }
+  void operator=(double value) && { written().index_put_({index_}, value); }
   // NOLINTEND(misc-unconventional-assign-operator)
   template <typename T>
   void operator+=(const T& b) && {
-    x_.index_put_({index_}, static_cast<const Tensor&>(*this) + b);
+    written().index_put_({index_}, static_cast<const Tensor&>(*this) + b);
   }
   template <typename T>
   void operator-=(const T& b) && {
-    x_.index_put_({index_}, static_cast<const Tensor&>(*this) - b);
+    written().index_put_({index_}, static_cast<const Tensor&>(*this) - b);
   }
   template <typename T>
   void operator*=(const T& b) && {
-    x_.index_put_({index_}, static_cast<const Tensor&>(*this) * b);
+    written().index_put_({index_}, static_cast<const Tensor&>(*this) * b);
   }
   template <typename T>
   void operator/=(const T& b) && {
-    x_.index_put_({index_}, static_cast<const Tensor&>(*this) / b);
+    written().index_put_({index_}, static_cast<const Tensor&>(*this) / b);
   }
 
  private:
+  // x_, which is about to be written. Throws if nobody would see that.
+  const Tensor& written() const;
+
   Tensor x_;
   TensorIndex index_;
+  bool of_temporary_;
 };
 
-inline IndexedTensor Tensor::operator[](std::int64_t index) const { return {*this, index}; }
-inline IndexedTensor Tensor::operator[](const Tensor& index) const { return {*this, index}; }
+inline IndexedTensor Tensor::operator[](std::int64_t index) const& { return {*this, index, false}; }
+inline IndexedTensor Tensor::operator[](const Tensor& index) const& { return {*this, index, false}; }
+inline IndexedTensor Tensor::operator[](std::int64_t index) && { return {*this, index, true}; }
+inline IndexedTensor Tensor::operator[](const Tensor& index) && { return {*this, index, true}; }
 
 }  // namespace lockstep

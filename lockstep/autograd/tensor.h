@@ -114,8 +114,11 @@ class Tensor {
   Tensor narrow(int dim, std::int64_t start, std::int64_t length) const;
   Tensor select(int dim, std::int64_t index) const;
   // Differentiable; see indexing.h. x[i] is select(0, i), x[mask] and x[indices] are x.index({…}). x[i] = y writes.
-  IndexedTensor operator[](std::int64_t index) const;
-  IndexedTensor operator[](const Tensor& index) const;
+  // Writing to a temporary that is a copy, as in x.t()[i] = y, throws: nobody would see the change.
+  IndexedTensor operator[](std::int64_t index) const&;
+  IndexedTensor operator[](const Tensor& index) const&;
+  IndexedTensor operator[](std::int64_t index) &&;
+  IndexedTensor operator[](const Tensor& index) &&;
   Tensor index(std::initializer_list<TensorIndex> indices) const;
   // Writes `value`, which broadcasts, to the elements that index() returns. Among equal indices the last one counts.
   // Errors are those of copy_from(), also for a leaf that requires a gradient.

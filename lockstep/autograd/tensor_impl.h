@@ -57,6 +57,8 @@ struct TensorImpl {
   static Tensor tensor(std::shared_ptr<TensorImpl> impl) { return Tensor(std::move(impl)); }
   // What all handles of a defined tensor share.
   static TensorImpl& of(const Tensor& x) { return *x.impl_; }
+  // The number of handles.
+  static std::int64_t handles(const Tensor& x) { return x.impl_.use_count(); }
 };
 
 // Makes a whole tensor from one shard, as per_shard() does. `at` must contain that shard only.

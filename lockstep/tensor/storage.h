@@ -35,6 +35,8 @@ struct Storage {
   Resource resource;
   // Host memory of a caching allocator; it always belongs to the engine above.
   bool pinned = false;
+  // The memory is another library's or the caller's, who sees what is written to it.
+  bool foreign = false;
   // Number of described writes. backward() compares it with the number when a tensor was saved; see
   // autograd/saved_array.h. A write counts when its task has been pushed: whoever sees the new number pushes its tasks
   // behind the write, even in another thread.

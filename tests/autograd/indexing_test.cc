@@ -93,6 +93,35 @@ TEST_F(IndexingTest, AssignmentWrites) {
   EXPECT_EQ(labels.to_vector<std::int64_t>(), (std::vector<std::int64_t>{1, 5, 3}));
 }
 
+// A temporary that is a copy would take the change along.
+TEST_F(IndexingTest, AWriteThatNobodyWouldSeeIsAnError) {
+  Tensor x = Tensor::from<float>({1, 2, 3, 4}, {2, 2});
+  const Tensor before = x + 0;
+  EXPECT_ERROR(x.t()[0] = 5, "x is a temporary copy");
+  EXPECT_ERROR((x + 0)[0] = before[1], "x is a temporary copy");
+  EXPECT_ERROR((x + 0)[x > 2] += 1, "x is a temporary copy");
+  EXPECT_EQ(x.to_vector<float>(), before.to_vector<float>());
+  // Handles of a tensor, slices, and other views share its memory.
+  const auto handle = [&] { return x; };
+  handle()[0] = 7;
+  x[1][0] = 8;
+  x.reshape({4})[3] = 9;
+  x.detach()[0][1] = 6;
+  EXPECT_EQ(x.to_vector<float>(), (std::vector<float>{7, 6, 8, 9}));
+  const Tensor copy = x.t();
+  copy[0] = 5;
+  EXPECT_EQ(copy.to_vector<float>(), (std::vector<float>{5, 5, 6, 9}));
+  // The memory of others.
+  std::vector<float> theirs{1, 2};
+  from_blob(theirs.data(), {2})[1] = 3;
+  EXPECT_EQ(theirs[1], 3);
+  Runtime runtime;
+  Tensor on_device = zeros({2, 2}, {.device = runtime.devices()[0]});
+  EXPECT_ERROR(on_device.t()[0] = 5, "x is a temporary copy");
+  on_device[1][1] = 4;
+  EXPECT_EQ(on_device.to_vector<float>(), (std::vector<float>{0, 0, 0, 4}));
+}
+
 TEST_F(IndexingTest, HostTensorsAreIndexedAlike) {
   Tensor x = arange(6.0).reshape({2, 3});
   EXPECT_EQ(x[x > 3].to_vector<float>(), (std::vector<float>{4, 5}));
