@@ -106,9 +106,9 @@ Tensor BatchNorm3d::as_images(const Tensor& x) const {
 }
 
 std::int64_t BatchNorm::known_channels() const {
-  return options_.affine                ? weight.shape()[0]
-         : options_.track_running_stats ? running_mean.shape()[0]
-                                        : options_.channels;
+  // Another thread may settle the shape now; only a known one may be read.
+  const auto extent = [](const Parameter& p) { return p.shape_known() ? p.shape()[0] : 0; };
+  return options_.affine ? extent(weight) : options_.track_running_stats ? extent(running_mean) : options_.channels;
 }
 
 void BatchNorm::settle_channels(std::int64_t channels) {

@@ -74,7 +74,7 @@ struct PredictorState::Impl {
   }
 
   void find_lanes() {
-    const std::vector<Device>& devices = weights[0].devices();
+    devices = weights[0].devices();
     check(!devices.empty(), "predictor: {} is not initialized, expected weights to load, or initialize() before",
           model.kind());
     for (Device device : devices) {
@@ -97,8 +97,10 @@ struct PredictorState::Impl {
       // Lanes of one device, so that the engine can choose.
       if (lane.calls == fewest && (free.empty() || free[0]->device == lane.device)) free.push_back(&lane);
     }
-    check(!free.empty(), "predictor: an input is on {}, expected it in host memory or on a device of the model, {}",
-          on.name(), str(weights[0].devices()));
+    if (free.empty()) {
+      fail("predictor: an input is on {}, expected it in host memory or on a device of the model, {}", on.name(),
+           str(devices));
+    }
     PredictorLane* best = free[0];
     if (free.size() > 1) {
       const DeviceState& state = state_of(best->device, "predictor");
@@ -120,6 +122,7 @@ struct PredictorState::Impl {
   const EvalGuard evaluation;
   bool held = false;
   std::atomic<bool> settled{false};
+  std::vector<Device> devices;  // the parameters' own list is exchanged with their replicas
   std::mutex lanes_mutex;
   std::vector<PredictorLane> lanes;
   std::mutex load_mutex;  // one load at a time
