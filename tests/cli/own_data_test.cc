@@ -142,7 +142,102 @@ TEST_F(OwnData, AFolderOfPictures) {
   EXPECT_EQ(weights(run_tool({"train", "--config", run + "/run.toml", "--export", file})), expected);
   EXPECT_THAT(train(data, {"--image-size", "0"}).err, HasSubstr("--image-size: Value 0 not in range"));
   EXPECT_THAT(train(table("t.csv", "kind", 50), {"--augment", "light"}).err,
-              HasSubstr("expected pictures for the augmentation light"));
+              HasSubstr("expected pictures for augmentation"));
+
+  // The run's own validation part, as it was tested in training.
+  const std::string last = lines(trained.out).back();
+  const ToolResult own = run_tool({"eval", "--run", run, "--worst", "1"});
+  ASSERT_THAT(own.out, StartsWith("test acc: ")) << own.err;
+  EXPECT_EQ(fmt::format("{:.2f}", std::stod(own.out.substr(10))), last.substr(10, 4)) << own.out;
+  EXPECT_THAT(own.out, ::testing::Not(HasSubstr("of 120)")));
+  std::filesystem::rename(folder_ / "bars/lying/1.jpg", folder_ / "bars/lying/one.jpg");
+  EXPECT_THAT(run_tool({"eval", "--run", run}).err, HasSubstr("is not what it was in training: --data PATH evaluates"));
+
+  // Broken pictures.
+  folder_.write("bars/lying/broken.jpg", "x");
+  EXPECT_THAT(train(data).err, HasSubstr("; --skip-broken leaves such files out"));
+  EXPECT_THAT(run_tool({"predict", "--run", run, data + "/lying"}).err,
+              HasSubstr("--skip-broken leaves such files out"));
+  const ToolResult rest = run_tool({"predict", "--run", run, "--skip-broken", data + "/lying"});
+  EXPECT_THAT(rest.err, HasSubstr("lying: skipped 1 broken example\n"));
+  EXPECT_EQ(lines(rest.out).size(), 41U);
+}
+
+TEST_F(OwnData, TransformsByName) {
+  const std::string data = bars(folder_, 8);
+  const auto weights = [&](Arguments more) {
+    const Arguments options{"--model",      "lenet", "--image-size",     "28",  "--epochs",       "2",
+                            "--batch-size", "8",     "--shards",         "2",   "--val-split",    "0.2",
+                            "--augment",    "light", "--rotation",       "10",  "--color-jitter", "0.2,0.2,0.2,0.02",
+                            "--flip",       "0",     "--random-erasing", "0.5", "--log",          folder_ / "log"};
+    more.insert(more.begin(), options.begin(), options.end());
+    const ToolResult result = train(data, more);
+    EXPECT_EQ(result.status, 0) << result.err;
+    const auto end = events(folder_ / "log", "end");
+    return end.empty() ? "none" : end.back().at("weights_sha256").get<std::string>();
+  };
+  const std::string run = folder_ / "run", resumed = folder_ / "resumed";
+  const Arguments mixed{"--mixup", "0.4", "--normalize", "imagenet"};
+  const auto with = [&](Arguments more) {
+    more.insert(more.begin(), mixed.begin(), mixed.end());
+    return more;
+  };
+  const std::string expected = weights(with({"--save", run}));
+  EXPECT_EQ(weights(with({"--num-devices", "2"})), expected);
+  weights(with({"--save", resumed, "--max-steps", "4"}));
+  EXPECT_EQ(weights(with({"--save", resumed, "--resume", resumed})), expected);
+  EXPECT_NE(weights({"--cutmix", "0.4", "--normalize", "imagenet"}), expected);
+  EXPECT_NE(weights({"--mixup", "0.4", "--mean", "0.5", "--std", "0.25"}), expected);
+  const std::string options = folder_.read("run/run.toml");
+  for (const char* line : {"\nrotation = 10\n", "\nflip = 0\n", "\nmixup = 0.4\n", "\nnormalize = \"imagenet\"\n",
+                           "\ncolor-jitter = [\"0.2\", \"0.2\", \"0.2\", \"0.02\"]\n"}) {
+    EXPECT_THAT(options, HasSubstr(line));
+  }
+  EXPECT_THAT(train(data, {"--mixup", "1", "--cutmix", "1"}).err, HasSubstr("--cutmix: not with --mixup"));
+  EXPECT_THAT(train(data, {"--mixup", "1", "--class-weights", "balanced"}).err, HasSubstr("--mixup: not with"));
+  EXPECT_THAT(train(data, {"--mean", "0.5"}).err, HasSubstr("--mean: expected --std, too"));
+  EXPECT_THAT(train(data, {"--color-jitter", "1,x"}).err, HasSubstr("--color-jitter: found 'x'"));
+  const std::string rows = table("t.csv", "kind", 60);
+  EXPECT_THAT(train(rows, {"--cutmix", "1"}).err, HasSubstr("--cutmix: only for pictures with classes"));
+  EXPECT_THAT(train(rows, {"--rotation", "1"}).err, HasSubstr("expected pictures for augmentation"));
+  EXPECT_THAT(train(rows, {"--normalize", "none"}).err, HasSubstr("expected pictures for normalization"));
+}
+
+TEST_F(OwnData, FashionMnistHasTransformsAndARun) {
+  const SmallData small;
+  const std::string run = folder_ / "run";
+  const auto fashion = [&](const Arguments& more) { return run_tool(train_arguments(small, more)); };
+  const ToolResult trained =
+      fashion({"--save", run, "--random-crop", "2", "--rotation", "5", "--normalize", "training", "--lr", "0.05"});
+  ASSERT_EQ(trained.status, 0) << trained.err;
+  const ToolResult own = run_tool({"eval", "--run", run});
+  EXPECT_THAT(own.out, HasSubstr(fmt::format(" of {})", SmallData::kTest))) << own.err;
+  EXPECT_EQ(fmt::format("{:.2f}", std::stod(own.out.substr(10))), lines(trained.out).back().substr(10, 4));
+  EXPECT_EQ(lines(run_tool({"eval", "--run", run, "--data", small.path()}).out).at(0), lines(own.out).at(0));
+  EXPECT_EQ(lines(run_tool({"predict", "--run", run, small.path()}).out).size(), SmallData::kTest + 1U);
+  const ToolResult again = run_tool({"train", "--config", run + "/run.toml"});
+  EXPECT_EQ(lines(again.out).at(1), lines(trained.out).at(1)) << again.err;
+  EXPECT_THAT(fashion({"--normalize", "imagenet"}).err, HasSubstr("--normalize imagenet: 3 and 3 numbers"));
+}
+
+TEST_F(OwnData, ATextGoesOn) {
+  std::string text;
+  for (int i = 0; i < 60; ++i) text += "the quick brown fox jumps over the lazy dog. ";
+  folder_.write("t.txt", text);
+  const std::string run = folder_ / "run", prompt = folder_.write("p.txt", "the quick ");
+  const ToolResult trained = train(folder_ / "t.txt", {"--save", run, "--context", "16", "--layers", "1", "--width",
+                                                       "16", "--heads", "2", "--epochs", "2"});
+  ASSERT_EQ(trained.status, 0) << trained.err;
+  const ToolResult eval = run_tool({"eval", "--run", run});
+  EXPECT_THAT(eval.out, HasSubstr("\nperplexity: ")) << eval.err;
+  EXPECT_EQ(fmt::format("{:.2f}", std::stod(eval.out.substr(10))), lines(trained.out).back().substr(10, 4));
+  const ToolResult more = run_tool({"predict", "--run", run, prompt, "--characters", "5", "--seed", "1"});
+  EXPECT_THAT(more.out, StartsWith("the quick ")) << more.err;
+  EXPECT_EQ(more.out.size(), 16U);
+  EXPECT_EQ(run_tool({"predict", "--run", run, prompt, "--characters", "5", "--seed", "1"}).out, more.out);
+  folder_.write("p.txt", "The");
+  EXPECT_THAT(run_tool({"predict", "--run", run, prompt}).err, HasSubstr("p.txt: "));
+  EXPECT_THAT(run_tool({"predict", "--run", run, prompt, "--format", "csv"}).err, HasSubstr("a text has no columns"));
 }
 
 TEST_F(OwnData, NumbersToPredict) {
