@@ -447,6 +447,11 @@ Command add_sweep(CLI::App& parent) {
     for (const char* name : {"--save", "--resume", "--log", "--keep", "--dry-run"}) {
       if (names_option(o->command, name)) throw UsageError(fmt::format("sweep: {} is its own: see --results", name));
     }
+    for (const char* name : {"--export", "--plot", "--trace", "--weights-log", "--tensorboard"}) {
+      if (names_option(o->command, name)) {
+        throw UsageError(fmt::format("sweep: takes no {}: each run would replace or mix the other's", name));
+      }
+    }
     for (const auto& [name, list] : o->values) {
       if (names_option(o->command, name)) throw UsageError(fmt::format("sweep: {} is given on both sides of --", name));
     }

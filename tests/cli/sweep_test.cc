@@ -76,6 +76,7 @@ TEST_F(Sweep, ArgumentsThatDoNotFit) {
            {{"sweep", "--lr", "1,2", "--", "eval"}, "sweep: found eval, expected -- train"},
            {{"sweep", "--", "train"}, "sweep: expected an option with its values"},
            {{"sweep", "--lr", "1", "--", "train", "--save", "x"}, "sweep: --save is its own"},
+           {{"sweep", "--lr", "1,2", "--", "train", "--export=w"}, "sweep: takes no --export: each run would replace"},
            {{"sweep", "--lr", "1", "--", "train", "--lr=2"}, "sweep: --lr is given on both sides of --"},
            {{"sweep", "--lr", "1,,2", "--", "train"}, "--lr: found '1,,2', which has an empty value"},
            {{"sweep", "--sync-bn", "maybe", "--", "train"}, "--sync-bn: found maybe, expected true, false, or both"},
