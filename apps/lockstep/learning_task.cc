@@ -247,6 +247,53 @@ void notice_other_text(const CommonOptions& o, const Examples& examples) {
       o.init_from, o.data));
 }
 
+namespace {
+
+// Of the run whose folder, or a checkpoint in it, --init-from names; none otherwise.
+std::optional<DataSchema> schema_of_weights(const CommonOptions& o) {
+  constexpr std::size_t kLargest = std::size_t{1} << 26;
+  const std::filesystem::path path = std::filesystem::absolute(o.init_from).lexically_normal();
+  try {
+    if (!std::filesystem::is_directory(path)) return std::nullopt;
+    const std::filesystem::path inner = path.has_filename() ? path : path.parent_path();
+    for (const std::filesystem::path& folder : {inner, inner.parent_path()}) {
+      if (!std::filesystem::exists(folder / "run.json")) continue;
+      const auto json = nlohmann::json::parse(read_file(folder / "run.json", kLargest));
+      return DataSchema::from_json(json.at("schema").dump());
+    }
+  } catch (const std::exception&) {  // a file of another program
+  }
+  return std::nullopt;
+}
+
+std::string few_words(const std::vector<std::string>& words) {
+  constexpr std::size_t kMost = 5;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(words.size(), kMost); ++i) text += (i == 0 ? "" : ", ") + words[i];
+  return text + (words.size() > kMost ? ", ..." : "");
+}
+
+}  // namespace
+
+void notice_other_schema(const CommonOptions& o) {
+  if (!o.own || o.init_from.empty()) return;
+  const std::optional<DataSchema> learned = schema_of_weights(o);
+  if (!learned) return;
+  const DataSchema& mine = o.own->schema;
+  if (learned->classes.size() == mine.classes.size() && learned->classes != mine.classes) {
+    notice(fmt::format("--init-from {}: the last layer learned the classes {}; these data have {}", o.init_from,
+                       few_words(learned->classes), few_words(mine.classes)));
+  }
+  if (!learned->table || !mine.table) return;
+  const auto same = [](const TableColumn& a, const TableColumn& b) {
+    return a.name == b.name && a.kind == b.kind && a.categories == b.categories;
+  };
+  if (!std::ranges::equal(learned->table->columns, mine.table->columns, same)) {
+    notice(fmt::format("--init-from {}: learned other columns or categories: the model may take one for another",
+                       o.init_from));
+  }
+}
+
 std::unique_ptr<Module> make_initialized_model(const CommonOptions& o, const ToolJob& job, std::int64_t classes) {
   auto net = build_model(o, classes, job.dtype);
   const Initializer start = o.model == "gpt" ? Initializer(Normal{0.02})

@@ -169,6 +169,25 @@ TEST_F(OwnData, PicturesThatAreNotSquareRepeat) {
   EXPECT_EQ(lines(again.out).at(2), lines(first.out).at(2)) << again.err;
 }
 
+TEST_F(OwnData, WeightsOfOtherClassesAndColumnsAreNoticed) {
+  const auto data = [&](const std::string& name, const std::string& head, const std::string& first) {
+    std::string text = head;
+    for (int i = 0; i < 20; ++i) text += fmt::format("{},{},{}\n", i, i % 3, i % 2 == 0 ? first : "b");
+    folder_.write(name, text);
+    return folder_ / name;
+  };
+  const std::string run = folder_ / "run";
+  const Arguments options{"--epochs", "1", "--hidden", "4", "--val-split", "0.3"};
+  Arguments save = options, from = options;
+  save.insert(save.end(), {"--save", run});
+  from.insert(from.end(), {"--init-from", run});
+  ASSERT_EQ(train(data("1.csv", "x,y,k\n", "a"), save).status, 0);
+  EXPECT_EQ(train(folder_ / "1.csv", from).err.find("learned"), std::string::npos);
+  EXPECT_THAT(train(data("2.csv", "x,y,k\n", "c"), from).err,
+              HasSubstr("the last layer learned the classes a, b; these data have b, c"));
+  EXPECT_THAT(train(data("3.csv", "y,x,k\n", "a"), from).err, HasSubstr("learned other columns or categories"));
+}
+
 TEST_F(OwnData, ClassesOfALimitedPart) {
   const std::string data = wide_pictures(folder_);
   // The first ten are five of each class, so all weights are 1.
