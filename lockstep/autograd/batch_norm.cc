@@ -34,8 +34,7 @@ Tensor batch_norm_train(const Tensor& x, const Tensor& gamma, const Tensor& beta
 Tensor batch_norm_eval(const Tensor& x, const Tensor& gamma, const Tensor& beta, const Tensor& running_mean,
                        const Tensor& running_var, const Tensor& residual, const BatchNormOptions& options) {
   const Placed placed = place_rows("batch_norm", {x, residual}, {gamma, beta, running_mean, running_var});
-  return lift(
-      "batch norm", placed, {x, gamma, beta, residual, running_mean, running_var}, [&](const Arrays& in) -> Lifted {
+  const auto part = [&](const Arrays& in) -> Lifted {
         // M2 / n with n = 1: the variance itself.
         Array y = ops::batch_norm(in[0], {1, in[4], in[5]}, in[1], in[2], in[3], {options.eps, options.relu});
         return {y,
@@ -57,7 +56,10 @@ Tensor batch_norm_eval(const Tensor& x, const Tensor& gamma, const Tensor& beta,
                   }
                   return {grads.x, sums.g_xhat, sums.g, grads.residual, Array(), Array()};
                 }};
-      });
+  };
+  return lift("batch norm", placed, {x, gamma, beta, residual, running_mean, running_var}, part, [&] {
+    return OpTraits{"batch_norm", {{"eps", options.eps}, {"relu", std::int64_t{options.relu}}}};
+  });
 }
 
 Tensor batch_norm_synchronized(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& residual,
