@@ -90,8 +90,6 @@ class Cases {
 void add_models(Cases& c, bool large) {
   c.model<Module>("mlp", mlp(10, {16}), floats({2, 1, 6, 6}));
   c.model<Module>("lenet", lenet(), floats({2, 1, 28, 28}));
-  c.model("resnet_basic", std::make_shared<ResNet>(ResNetOptions{.layers = {1, 1, 1, 1}, .num_classes = 5}),
-          floats({2, 3, 32, 32}));
   c.model("gpt",
           std::make_shared<GPT>(GPTOptions{
               .vocab_size = 11, .block_size = 8, .n_layer = 2, .n_head = 2, .n_embd = 8, .tie_weights = true}),
@@ -100,7 +98,13 @@ void add_models(Cases& c, bool large) {
           std::make_shared<LstmLanguageModel>(
               LstmLanguageModelOptions{.vocab_size = 11, .embedding_dim = 6, .hidden_size = 5, .num_layers = 2}),
           numbers({2, 6}, 11));
+  auto residual = std::make_shared<Sequential>();
+  residual->append(Residual({.channels = 4, .stride = 2, .project = true})).append(Residual({.channels = 4}));
+  residual->append(GlobalAvgPool2d()).append(Flatten()).append(Linear({.out_features = 3}));
+  c.model("residual", residual, floats({2, 4, 6, 6}));
   if (!large) return;
+  c.model("resnet_basic", std::make_shared<ResNet>(ResNetOptions{.layers = {1, 1, 1, 1}, .num_classes = 5}),
+          floats({2, 3, 32, 32}));
   c.model<Module>("resnet18_fashion", make_model("resnet18"), floats({2, 1, 28, 28}));
   c.model<Module>("resnet18_torchvision", torchvision::resnet18(), floats({2, 3, 64, 64}));
   c.model<Module>("resnet50_torchvision", torchvision::resnet50(), floats({2, 3, 224, 224}));
