@@ -18,18 +18,14 @@ std::string_view kind_of(CompareOp op) { return kCompareNames[static_cast<std::s
 
 Tensor compare(std::string_view name, CompareOp op, const Tensor& a, const Tensor& b) {
   NoGradGuard no_grad;
-  const auto part = [=](const Arrays& in) -> Lifted {
-    return {ops::compare(op, in[0], in[1], name), nullptr};
-  };
+  const auto part = [=](const Arrays& in) -> Lifted { return {ops::compare(op, in[0], in[1], name), nullptr}; };
   return lift(name, place_broadcast(name, {a, b}), {a, b}, part, [&] { return OpTraits{kind_of(op)}; });
 }
 
 // With `exchanged`: op(b, a).
 Tensor compare(std::string_view name, CompareOp op, const Tensor& a, double b, bool exchanged = false) {
   NoGradGuard no_grad;
-  const auto part = [=](const Arrays& in) -> Lifted {
-    return {ops::compare_with(op, in[0], b, exchanged), nullptr};
-  };
+  const auto part = [=](const Arrays& in) -> Lifted { return {ops::compare_with(op, in[0], b, exchanged), nullptr}; };
   return lift(name, place_as(name, a), {a}, part, [&] {
     return OpTraits{kind_of(op), {{"value", b}, {"exchanged", std::int64_t{exchanged}}}};
   });
@@ -52,8 +48,9 @@ Tensor choose(std::string_view name, const Tensor& condition, const Tensor& a, c
               return {Array(), dx, dz};
             }};
   };
-  return lift("where", place_broadcast("where", {condition, a, b}), {condition, a, b}, part,
-              [&] { return OpTraits{{}, {{"value", value}}}; });
+  return lift("where", place_broadcast("where", {condition, a, b}), {condition, a, b}, part, [&] {
+    return OpTraits{{}, {{"value", value}}};
+  });
 }
 
 const Tensor& mask(std::string_view name, const Tensor& x) {

@@ -45,8 +45,9 @@ Tensor cat(std::span<const Tensor> tensors, int dim) {
               return back;
             }};
   };
-  return lift("cat", place_side_by_side("cat", tensors, axis), tensors, joined,
-              [&] { return OpTraits{{}, {{"axis", axis}}}; });
+  return lift("cat", place_side_by_side("cat", tensors, axis), tensors, joined, [&] {
+    return OpTraits{{}, {{"axis", axis}}};
+  });
 }
 
 Tensor cat(std::initializer_list<Tensor> tensors, int dim) {

@@ -160,8 +160,8 @@ Tensor conv_transpose2d(const Tensor& x, const Tensor& weight, const Tensor& bia
               return {dx, dw};
             }};
   };
-  const Tensor y = lift("conv_transpose2d", placed, {x, w}, part,
-                        [&] { return conv_traits("conv_transpose", options); });
+  const Tensor y =
+      lift("conv_transpose2d", placed, {x, w}, part, [&] { return conv_traits("conv_transpose", options); });
   if (!bias.defined()) return y;
   check(bias.shape() == Shape{whole[1]}, "conv_transpose2d: bias is {}, expected [{}]", bias.shape(), whole[1]);
   return y + cast(bias, y.dtype()).reshape({whole[1], 1, 1});

@@ -161,8 +161,9 @@ Tensor unary(const Unary& op, const Tensor& x) {
           return {ops::unary_backward(op, saved.get(p.name()), dy)};
         }};
   };
-  return lift(ops::name(op.op), place_as(ops::name(op.op), x), {x}, part,
-              [&] { return OpTraits{{}, {{"a", op.a}, {"b", op.b}}}; });
+  return lift(ops::name(op.op), place_as(ops::name(op.op), x), {x}, part, [&] {
+    return OpTraits{{}, {{"a", op.a}, {"b", op.b}}};
+  });
 }
 
 Tensor affine(const Tensor& x, double scale, double shift) {
@@ -170,8 +171,9 @@ Tensor affine(const Tensor& x, double scale, double shift) {
     return {ops::affine(in[0], scale, shift),
             [scale](const PartPass&, const Array& dy) -> Arrays { return {ops::affine(dy, scale, 0)}; }};
   };
-  return lift("affine", place_as("affine", x), {x}, part,
-              [&] { return OpTraits{{}, {{"scale", scale}, {"shift", shift}}}; });
+  return lift("affine", place_as("affine", x), {x}, part, [&] {
+    return OpTraits{{}, {{"scale", scale}, {"shift", shift}}};
+  });
 }
 
 Tensor negate(const Tensor& x) { return unary(UnaryOp::negate, x); }

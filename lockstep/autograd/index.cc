@@ -59,9 +59,12 @@ Lifted take(const Array& x, const Array& index, int axis) {
 
 Tensor take_along_dim(const Tensor& x, const Tensor& index, int dim) {
   const int axis = ops::resolve_axis("take_along_dim", x.shape(), dim);
-  return lift("take_along_dim", place_indexed("take_along_dim", {x, index}, axis), {x, index},
-              [axis](const Arrays& in) { return take(in[0], in[1], axis); },
-              [&] { return OpTraits{{}, {{"axis", axis}}}; });
+  return lift(
+      "take_along_dim", place_indexed("take_along_dim", {x, index}, axis), {x, index},
+      [axis](const Arrays& in) { return take(in[0], in[1], axis); },
+      [&] {
+        return OpTraits{{}, {{"axis", axis}}};
+      });
 }
 
 Tensor index_select(const Tensor& x, int dim, const Tensor& index) {
@@ -82,9 +85,12 @@ Tensor index_select(const Tensor& x, int dim, const Tensor& index) {
     }
     if (index->kind == Kind::cut) placed.cut.axis = axis;
   }
-  return lift("index_select", placed, {x, index},
-              [=](const Arrays& in) { return take(in[0], along_axis(in[1], dims, axis), axis); },
-              [&] { return OpTraits{{}, {{"axis", axis}}}; });
+  return lift(
+      "index_select", placed, {x, index},
+      [=](const Arrays& in) { return take(in[0], along_axis(in[1], dims, axis), axis); },
+      [&] {
+        return OpTraits{{}, {{"axis", axis}}};
+      });
 }
 
 Tensor embedding(const Tensor& input, const Tensor& weight, std::optional<std::int64_t> padding_idx) {
@@ -192,8 +198,9 @@ Tensor scatter_add(const Tensor& x, int dim, const Tensor& index, const Tensor& 
               return {dy, Array(), among_zeros(taken, source)};
             }};
   };
-  return lift(kName, place_scattered(kName, x, index, src, axis), {x, index, src}, part,
-              [&] { return OpTraits{{}, {{"axis", axis}}}; });
+  return lift(kName, place_scattered(kName, x, index, src, axis), {x, index, src}, part, [&] {
+    return OpTraits{{}, {{"axis", axis}}};
+  });
 }
 
 Tensor scatter(const Tensor& x, int dim, const Tensor& index, const Tensor& src) {
@@ -218,8 +225,9 @@ Tensor scatter(const Tensor& x, int dim, const Tensor& index, const Tensor& src)
               return {dx, Array(), dsrc};
             }};
   };
-  return lift(kName, place_scattered(kName, x, index, src, axis), {x, index, src}, part,
-              [&] { return OpTraits{{}, {{"axis", axis}}}; });
+  return lift(kName, place_scattered(kName, x, index, src, axis), {x, index, src}, part, [&] {
+    return OpTraits{{}, {{"axis", axis}}};
+  });
 }
 
 Tensor scatter(const Tensor& x, int dim, const Tensor& index, double value) {
@@ -228,8 +236,9 @@ Tensor scatter(const Tensor& x, int dim, const Tensor& index, double value) {
   const auto part = [&](const Arrays& in) -> Lifted {
     return {ops::full(in[0].shape(), value, x.dtype(), in[0].device()), nullptr};
   };
-  const Tensor src = lift("scatter", place_as("scatter", index), {index}, part,
-                          [&] { return OpTraits{"fill", {{"value", value}}}; });
+  const Tensor src = lift("scatter", place_as("scatter", index), {index}, part, [&] {
+    return OpTraits{"fill", {{"value", value}}};
+  });
   return scatter(x, dim, index, src);
 }
 
@@ -280,8 +289,7 @@ Tensor index_add(const Tensor& x, int dim, const Tensor& index, const Tensor& sr
               return {dy, Array(), alpha == 1 ? taken : ops::affine(taken, alpha, 0)};
             }};
   };
-  return lift(kName, placed, inputs, part,
-              [&] { return OpTraits{{}, {{"axis", axis}, {"alpha", alpha}}}; });
+  return lift(kName, placed, inputs, part, [&] { return OpTraits{{}, {{"axis", axis}, {"alpha", alpha}}}; });
 }
 
 Tensor embedding_bag(const Tensor& input, const Tensor& weight, const EmbeddingBagOptions& o) {
@@ -318,8 +326,9 @@ Tensor one_hot(const Tensor& input, std::int64_t num_classes) {
                                         static_cast<int>(dims.size()) - 1, num_classes);
     return {ops::convert(ones, DType::i64, Layout::plain), nullptr};
   };
-  return lift("one_hot", place_as("one_hot", input), {input}, part,
-              [&] { return OpTraits{{}, {{"classes", num_classes}}}; });
+  return lift("one_hot", place_as("one_hot", input), {input}, part, [&] {
+    return OpTraits{{}, {{"classes", num_classes}}};
+  });
 }
 
 }  // namespace lockstep

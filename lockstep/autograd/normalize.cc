@@ -37,8 +37,7 @@ Tensor by_row(std::string_view what, const Tensor& x, const Tensor& weight, cons
             }};
   };
   return lift(what, placed, inputs, part, [&] {
-    return OpTraits{"row_norm",
-                    {{"axes", count}, {"eps", options.eps}, {"centered", std::int64_t{options.centered}}}};
+    return OpTraits{"row_norm", {{"axes", count}, {"eps", options.eps}, {"centered", std::int64_t{options.centered}}}};
   });
 }
 

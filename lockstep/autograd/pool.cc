@@ -94,9 +94,7 @@ MaxResult max_pool2d_with_indices(const Tensor& x, const Pool2dOptions& options)
   Tensor y = max_pool_of_parts(x, options, &places);
   const NoGradGuard no_grad;
   std::size_t part = 0;
-  const auto found = [&](const Arrays&) -> Lifted {
-    return {ops::to_layout(places[part++], Layout::plain), nullptr};
-  };
+  const auto found = [&](const Arrays&) -> Lifted { return {ops::to_layout(places[part++], Layout::plain), nullptr}; };
   return {std::move(y), lift("max pool indices", place_rows("max pool", {x}), {x}, found,
                              [&] { return pool_traits("max_pool_places", options); })};
 }

@@ -82,8 +82,7 @@ Tensor traced_steps(std::string_view kind, const Tensor& x, std::initializer_lis
   std::vector<Tensor> out{f()};
   for (const Tensor* state : states) out.push_back(*state);
   trace->operation(kind, in, out,
-                   {kind,
-                    {{"batch_first", std::int64_t{pass.batch_first}}, {"reverse", std::int64_t{pass.reverse}}}});
+                   {kind, {{"batch_first", std::int64_t{pass.batch_first}}, {"reverse", std::int64_t{pass.reverse}}}});
   return out[0];
 }
 
@@ -169,8 +168,9 @@ Tensor lstm_layer(const Tensor& x, Tensor& h, Tensor& c, const RecurrentWeights&
     c = cast(next, c.dtype());
     return sigmoid(gates[3]) * tanh(next);
   };
-  return traced_steps("lstm", x, {&h, &c}, weights, pass,
-                      [&] { return over_steps("lstm", x, {&h, &c}, weights, pass, 4, step); });
+  return traced_steps("lstm", x, {&h, &c}, weights, pass, [&] {
+    return over_steps("lstm", x, {&h, &c}, weights, pass, 4, step);
+  });
 }
 
 Tensor gru_layer(const Tensor& x, Tensor& h, const RecurrentWeights& weights, const RecurrentPass& pass) {

@@ -157,7 +157,8 @@ Tensor sum_to(const Tensor& x, const Shape& shape) {
     if (placed.kind == Kind::cut && !mixes) to[placed.cut.axis] = in[0].size(x->cut.axis);
     return sum_part(in[0], to);
   };
-  return mixes ? mix_shards("sum", Mix::sum, placed, {x}, part) : lift("sum", placed, {x}, part, [] { return OpTraits{"sum_to"}; });
+  return mixes ? mix_shards("sum", Mix::sum, placed, {x}, part)
+               : lift("sum", placed, {x}, part, [] { return OpTraits{"sum_to"}; });
 }
 
 Tensor sum(const Tensor& x) {
@@ -247,8 +248,9 @@ Tensor index_of_extreme(std::string_view name, const Tensor& x, std::optional<in
     const unsigned axes = dim ? 1U << axis : ~0U;
     return {ops::reshape(y, keepdim ? kept(in[0].shape(), axes) : ops::without_axes(in[0].shape(), axes)), nullptr};
   };
-  return lift(name, placed, {x}, part,
-              [&] { return OpTraits{"argmax", {{"axis", dim ? axis : -1}}}; });  // -1: of all elements
+  return lift(name, placed, {x}, part, [&] {
+    return OpTraits{"argmax", {{"axis", dim ? axis : -1}}};
+  });  // -1: of all elements
 }
 
 // The elements themselves and their indices.

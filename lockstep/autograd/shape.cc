@@ -120,8 +120,9 @@ Tensor permute(const Tensor& x, std::span<const int> dims) {
     return {ops::permute(in[0], axes),
             [back](const PartPass&, const Array& dy) -> Arrays { return {ops::permute(dy, back)}; }};
   };
-  return lift("permute", place_permuted("permute", x, axes), {x}, part,
-              [&] { return OpTraits{{}, {{"axes", op_numbers(axes)}}}; });
+  return lift("permute", place_permuted("permute", x, axes), {x}, part, [&] {
+    return OpTraits{{}, {{"axes", op_numbers(axes)}}};
+  });
 }
 
 Tensor permute(const Tensor& x, std::initializer_list<int> dims) {
@@ -137,8 +138,9 @@ Tensor transpose(const Tensor& x, int dim0, int dim1) {
     return {ops::permute(in[0], axes),
             [axes](const PartPass&, const Array& dy) -> Arrays { return {ops::permute(dy, axes)}; }};
   };
-  return lift("transpose", place_permuted("transpose", x, axes), {x}, part,
-              [&] { return OpTraits{"permute", {{"axes", op_numbers(axes)}}}; });
+  return lift("transpose", place_permuted("transpose", x, axes), {x}, part, [&] {
+    return OpTraits{"permute", {{"axes", op_numbers(axes)}}};
+  });
 }
 
 Tensor expand(const Tensor& x, Shape shape) {

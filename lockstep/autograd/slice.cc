@@ -30,12 +30,9 @@ Tensor take_slice(std::string_view name, const Tensor& x, int axis, std::int64_t
             }};
   };
   return lift(name, placed, {x}, part, [&] {
-    return OpTraits{"slice",
-                    {{"axis", axis},
-                     {"start", start},
-                     {"count", count},
-                     {"step", step},
-                     {"keepdim", std::int64_t{keepdim}}}};
+    return OpTraits{
+        "slice",
+        {{"axis", axis}, {"start", start}, {"count", count}, {"step", step}, {"keepdim", std::int64_t{keepdim}}}};
   });
 }
 

@@ -34,8 +34,8 @@ struct OnnxOptions {
 
 using OnnxForward = std::function<std::vector<Tensor>(std::span<const Tensor> inputs)>;
 
-// Writes what `forward` computes from whole tensors like `examples` by means of `model`, whose weights keep their names.
-// The file appears complete or not at all.
+// Writes what `forward` computes from whole tensors like `examples` by means of `model`, whose weights keep their
+// names. The file appears complete or not at all.
 //
 // Calls `forward` twice, for two sizes of the batch and other elements, with examples that are made of the rows of
 // `examples`, and compares what it computes. What differs must follow from the batch size. An operation that ONNX does

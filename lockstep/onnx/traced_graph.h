@@ -1,5 +1,5 @@
-// Internal: the operations of a model for a batch of any size, from passes of two sizes. What differs between the passes
-// follows from the batch, or the model cannot be exported.
+// Internal: the operations of a model for a batch of any size, from passes of two sizes. What differs between the
+// passes follows from the batch, or the model cannot be exported.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@
 
 namespace lockstep {
 
-// A number that may follow from the batch: `value` in the first pass. `factor` times the batch size, or fixed if that is
-// 0. `odd`: it follows from the batch in another way.
+// A number that may follow from the batch: `value` in the first pass. `factor` times the batch size, or fixed if that
+// is 0. `odd`: it follows from the batch in another way.
 struct Extent {
   std::int64_t value = 0;
   std::int64_t factor = 0;
