@@ -34,8 +34,8 @@ std::optional<int> numbered(const std::filesystem::path& entry, std::string_view
   return error == std::errc() && end == name.data() + name.size() ? std::optional(value) : std::nullopt;
 }
 
-// What a CPU shares with others, largest first: package, caches, core, each by the first of the CPUs that share it. CPUs
-// in the order of their places are neighbors if they share much.
+// What a CPU shares with others, largest first: package, caches, core, each by the first of the CPUs that share it.
+// CPUs in the order of their places are neighbors if they share much.
 std::vector<int> place_of(const std::filesystem::path& cpu, int number) {
   std::vector<int> place;
   place.push_back(first_number(cpu / "topology/core_siblings_list").value_or(0));
