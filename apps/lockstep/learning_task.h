@@ -44,6 +44,8 @@ void notice_limit(const CommonOptions& options, MnistPart part, const Examples& 
 void notice_other_text(const CommonOptions& options, const Examples& examples);
 // A text in the recipe of a checkpoint or of a folder of them; none elsewhere, as in a file of weights.
 std::optional<std::string> recipe_text(const std::string& folder, std::string_view name);
+// Writes a notice if the run --init-from learned as many other classes, or other columns, than --data has.
+void notice_other_schema(const CommonOptions& options);
 // Placeholder examples of the same shapes, for timing and graphs.
 Examples made_up_examples(const CommonOptions& options, std::int64_t count);
 

@@ -170,9 +170,16 @@ TaskModel task_model(const CommonOptions& o) {
 
 std::string schema_hash(DataSchema schema) {
   Sha256 hash;
-  // Why it was chosen changes nothing.
-  if (schema.table) schema.table->reason.clear();
-  if (schema.array) schema.array->reason.clear();
+  // Why it was chosen, and what tells other data apart, changes nothing.
+  if (schema.table) {
+    schema.table->reason.clear();
+    schema.table->delimiter.clear();
+    schema.table->table_columns = 0;
+  }
+  if (schema.array) {
+    schema.array->reason.clear();
+    schema.array->type.reset();
+  }
   const std::string text = schema.json();
   hash.update(std::as_bytes(std::span(text)));
   return hash.hex();
@@ -182,8 +189,14 @@ void open_own_data(TrainOptions& o, const CLI::App& app) {
   const bool model_given = is_given(app, "--model");
   std::error_code unknown;
   if (o.data.empty()) return refuse_own_options(app, "Fashion-MNIST needs none", picture_options());
-  if (o.is_language_model()) return refuse_own_options(app, fmt::format("{} reads a text", o.model), {"--format"});
-  check(std::filesystem::exists(o.data, unknown), "--data {}: there is no such file or folder", o.data);
+  if (o.is_language_model()) {
+    if (!o.format.empty() && o.format != name(DataFormat::text)) {
+      throw UsageError(fmt::format("--model {}: reads a text, not --format {}", o.model, o.format));
+    }
+    return refuse_own_options(app, fmt::format("{} reads a text", o.model), {"--format"});
+  }
+  check(std::filesystem::exists(o.data, unknown), "--data {}: {}", o.data,
+        unknown ? unknown.message() : "No such file or directory");
   if (o.format.empty() && has_mnist_files(o.data)) {
     return refuse_own_options(
         app, fmt::format("{} has files of Fashion-MNIST's form; --format idx reads others", o.data), picture_options());
