@@ -57,8 +57,9 @@ int export_run(const ExportOptions& o) {
     if (classes) {
       if (!o.logits) y = softmax(y, -1);
     } else {
-      const Shape outputs{std::ssize(schema.target_mean)};
-      y = y * row_of(schema.target_stddev, outputs) + row_of(schema.target_mean, outputs);
+      // In f64, so that large numbers, such as times, keep their digits.
+      const auto row = [](const std::vector<double>& values) { return Tensor::from(values, {std::ssize(values)}); };
+      y = y.to(DType::f64) * row(schema.target_stddev) + row(schema.target_mean);
     }
     return std::vector{y};
   };
