@@ -58,7 +58,7 @@ std::vector<PageStep> drawn_steps(const std::vector<PageStep>& steps) {
 std::string steps_plots(const std::vector<PageStep>& all) {
   const std::vector<PageStep> steps = drawn_steps(all);
   Curve loss{.name = "loss"}, smooth{.name = "loss, smoothed"}, rate{.name = "learning rate"},
-      speed{.name = "examples per second"};
+      speed{.name = "examples per second", .decimals = 0};
   const double weight = steps.size() > 40 ? 0.9 : 0;
   double mean = 0, weights = 0;
   const PageStep* before = nullptr;
@@ -81,12 +81,13 @@ std::string steps_plots(const std::vector<PageStep>& all) {
   const auto card = [](Curve&& first, std::size_t color, bool logarithmic, Curve* second = nullptr) {
     PlotPanel panel{{std::move(first)}};
     if (second) panel.curves.push_back(std::move(*second));
-    return fmt::format("<div class=\"card{}\">{}</div>\n", second ? " faint" : "",
-                       panel_svg(panel, {.x = {.name = "step"}, .first_color = color, .may_be_logarithmic = logarithmic}));
+    return fmt::format(
+        "<div class=\"card{}\">{}</div>\n", second ? " faint" : "",
+        panel_svg(panel, {.x = {.name = "step"}, .first_color = color, .may_be_logarithmic = logarithmic}));
   };
   std::string page = card(std::move(loss), 0, true, weight > 0 ? &smooth : nullptr);
-  const bool constant = std::ranges::all_of(
-      steps, [&](const PageStep& s) { return s.learning_rate == steps.front().learning_rate; });
+  const bool constant =
+      std::ranges::all_of(steps, [&](const PageStep& s) { return s.learning_rate == steps.front().learning_rate; });
   if (!constant) page += card(std::move(rate), 3, false);
   return page + card(std::move(speed), 5, false);
 }
@@ -120,8 +121,9 @@ std::string epochs_table(const ReportPage& p) {
     }
     for (const auto& [name, value] : e.log) add_name(name);
   }
-  std::string page = "<h2>Epochs</h2>\n<div class=\"scroll tall\"><table>\n<thead><tr><th>epoch</th><th>seconds</th>"
-                     "<th>train loss</th>";
+  std::string page =
+      "<h2>Epochs</h2>\n<div class=\"scroll tall\"><table>\n<thead><tr><th>epoch</th><th>seconds</th>"
+      "<th>train loss</th>";
   if (tested) page += "<th>test accuracy</th>";
   for (std::string name : names) {
     std::ranges::replace(name, '_', ' ');
@@ -135,9 +137,9 @@ std::string epochs_table(const ReportPage& p) {
     for (const std::string& name : names) {
       const auto metric = std::ranges::find(e.metrics, name, &MetricResult::name);
       const auto logged = std::ranges::find(e.log, name, &std::pair<std::string, double>::first);
-      page += metric != e.metrics.end()  ? fmt::format("<td>{:.5g}</td>", metric->value)
-              : logged != e.log.end() ? fmt::format("<td>{:.5g}</td>", logged->second)
-                                      : "<td></td>";
+      page += metric != e.metrics.end() ? fmt::format("<td>{:.5g}</td>", metric->value)
+              : logged != e.log.end()   ? fmt::format("<td>{:.5g}</td>", logged->second)
+                                        : "<td></td>";
     }
     page += "</tr>\n";
   }
@@ -154,13 +156,19 @@ std::string matrix(const PageResults& r) {
   std::string page =
       "<h3>Confusion matrix</h3>\n<p class=\"soft\">Rows are the true classes, columns what the model said.</p>\n"
       "<div class=\"scroll\"><table class=\"matrix\">\n<thead><tr><th></th>";
-  for (std::size_t c = 0; c < r.confusion.size(); ++c) put(page, "<th title=\"{}\">{}</th>", html(class_name(r, c)), c);
+  const bool short_names = r.classes.size() >= r.confusion.size() &&
+                           std::ranges::all_of(r.classes, [](const std::string& name) { return name.size() <= 4; });
+  for (std::size_t c = 0; c < r.confusion.size(); ++c) {
+    const std::string name = html(class_name(r, c));
+    put(page, "<th title=\"{}\">{}</th>", name, short_names ? name : std::to_string(c));
+  }
   page += "</tr></thead>\n<tbody>\n";
   for (std::size_t i = 0; i < r.confusion.size(); ++i) {
     const std::vector<double>& row = r.confusion[i];
     const double sum = std::reduce(row.begin(), row.end());
     const std::string name = html(class_name(r, i));
-    put(page, "<tr><th title=\"{}\">{}</th>", name, i < r.classes.size() ? fmt::format("{} {}", i, name) : name);
+    put(page, "<tr><th title=\"{}\">{}</th>", name,
+        short_names || i >= r.classes.size() ? name : fmt::format("{} {}", i, name));
     for (std::size_t j = 0; j < row.size(); ++j) {
       const double share = sum > 0 ? row[j] / sum : 0;
       if (row[j] == 0) {
@@ -191,7 +199,8 @@ std::string most_confused(const PageResults& r) {
   std::ranges::stable_sort(pairs, std::greater{}, &Pair::count);
   pairs.resize(std::min<std::size_t>(pairs.size(), 12));
   std::string page =
-      "<div><h3>Most often confused</h3>\n<div class=\"scroll\"><table class=\"left\">\n<thead><tr><th>class</th><th>taken for</th>"
+      "<div><h3>Most often confused</h3>\n<div class=\"scroll\"><table "
+      "class=\"left\">\n<thead><tr><th>class</th><th>taken for</th>"
       "<th>examples</th><th>of its class</th></tr></thead>\n<tbody>\n";
   for (const Pair& p : pairs) {
     const double sum = std::reduce(r.confusion[p.truth].begin(), r.confusion[p.truth].end());
@@ -216,7 +225,8 @@ std::string classes_table(const PageResults& r) {
     double said = 0;
     for (const auto& row : r.confusion) said += row[c];
     const double right = r.confusion[c][c], none = std::numeric_limits<double>::quiet_NaN();
-    if (examples + said > 0) all.push_back({c, said > 0 ? right / said : none, examples > 0 ? right / examples : none, examples});
+    if (examples + said > 0)
+      all.push_back({c, said > 0 ? right / said : none, examples > 0 ? right / examples : none, examples});
   }
   std::string title = "Classes";
   if (all.size() > kLargestMatrix) {
@@ -256,12 +266,16 @@ std::string scatter(const PageResults::Scatter& s) {
       "targets\">\n<text x=\"{2}\" y=\"16\" class=\"name\">{1}</text>\n",
       kSize, html(s.name), kLeft);
   for (const double tick : axis.ticks()) {
-    put(page, "<line class=\"grid\" x1=\"{}\" x2=\"{}\" y1=\"{:.1f}\" y2=\"{:.1f}\"/>", kLeft, kLeft + width, y(tick), y(tick));
+    put(page, "<line class=\"grid\" x1=\"{}\" x2=\"{}\" y1=\"{:.1f}\" y2=\"{:.1f}\"/>", kLeft, kLeft + width, y(tick),
+        y(tick));
     put(page, "<text class=\"tick-y\" x=\"{}\" y=\"{:.1f}\">{}</text>", kLeft - 8, y(tick) + 4, axis.label(tick));
-    put(page, "<text class=\"tick-x\" x=\"{:.1f}\" y=\"{}\">{}</text>\n", x(tick), kTop + height + 18, axis.label(tick));
+    put(page, "<text class=\"tick-x\" x=\"{:.1f}\" y=\"{}\">{}</text>\n", x(tick), kTop + height + 18,
+        axis.label(tick));
   }
-  put(page, "<line class=\"axis\" x1=\"{0}\" x2=\"{1}\" y1=\"{2}\" y2=\"{2}\"/>\n", kLeft, kLeft + width, kTop + height);
-  put(page, "<line class=\"same\" x1=\"{}\" y1=\"{}\" x2=\"{}\" y2=\"{}\"/>\n", kLeft, kTop + height, kLeft + width, kTop);
+  put(page, "<line class=\"axis\" x1=\"{0}\" x2=\"{1}\" y1=\"{2}\" y2=\"{2}\"/>\n", kLeft, kLeft + width,
+      kTop + height);
+  put(page, "<line class=\"same\" x1=\"{}\" y1=\"{}\" x2=\"{}\" y2=\"{}\"/>\n", kLeft, kTop + height, kLeft + width,
+      kTop);
   put(page, "<text class=\"axis-name\" x=\"{}\" y=\"{}\">target; upward: prediction</text>\n", kLeft + width / 2,
       kTop + height + 38);
   for (const CurvePoint& p : s.points) {
@@ -287,14 +301,22 @@ std::string worst_examples(const PageResults& r) {
       page += "<span class=\"text\">";
       for (const auto& [character, loss] : e.characters) {
         const double share = std::clamp(loss / 8, 0.0, 1.0);
-        if (share < 0.05) page += html(character);
-        else put(page, "<i style=\"--p:{:.2f}\">{}</i>", share, html(character));
+        if (share < 0.05)
+          page += html(character);
+        else
+          put(page, "<i style=\"--p:{:.2f}\">{}</i>", share, html(character));
       }
       page += "</span>\n";
     }
     std::string truth;
-    if (!e.truth.empty()) truth = fmt::format("<b>{}</b> taken for <b>{}</b><br>", html(e.truth), html(e.predicted));
-    if (!r.scatters.empty()) truth = fmt::format("<b>{}</b>, expected <b>{}</b><br>", html(e.predicted), html(e.truth));
+    if (!r.scatters.empty()) {
+      truth = fmt::format("<b>{}</b>, expected <b>{}</b><br>", html(e.predicted), html(e.truth));
+    } else if (!e.truth.empty() && e.predicted.empty()) {
+      truth = fmt::format("<b>{}</b>, right ({:.0f} %)<br>", html(e.truth), 100 * e.probability);
+    } else if (!e.truth.empty()) {
+      truth = fmt::format("<b>{}</b> taken for <b>{}</b> ({:.0f} %)<br>", html(e.truth), html(e.predicted),
+                          100 * e.probability);
+    }
     put(page, "<figcaption>{}{}, {} {:.4g}</figcaption>\n", truth, html(e.name), r.scatters.empty() ? "loss" : "error",
         e.loss);
     if (!e.inputs.empty()) {
@@ -312,9 +334,10 @@ std::string worst_examples(const PageResults& r) {
 std::string results(const ReportPage& p) {
   if (!p.results || p.results->examples == 0) return "";
   const PageResults& r = *p.results;
-  std::string page = fmt::format("<h2>Test results</h2>\n<p class=\"soft\">{} test examples, with the weights at the end of the run.</p>\n",
-                                 r.examples < r.of ? fmt::format("The first {} of {}", with_commas(r.examples), with_commas(r.of))
-                                                   : fmt::format("All {}", with_commas(r.of)));
+  std::string page = fmt::format(
+      "<h2>Test results</h2>\n<p class=\"soft\">{} test examples, with the weights at the end of the run.</p>\n",
+      r.examples < r.of ? fmt::format("The first {} of {}", with_commas(r.examples), with_commas(r.of))
+                        : fmt::format("All {}", with_commas(r.of)));
   if (!r.confusion.empty()) {
     if (r.confusion.size() <= kLargestMatrix) page += matrix(r);
     page += "<div class=\"side\">\n" + most_confused(r) + classes_table(r) + "</div>\n";
@@ -330,30 +353,38 @@ std::string results(const ReportPage& p) {
 std::string timeline(const ReportPage& p) {
   if (!p.timeline || p.timeline->lanes.empty()) return "";
   const PageTimeline& t = *p.timeline;
-  std::string page = fmt::format("<h2>Timeline</h2>\n<p>{}, {:.3g} s. ", html(t.what), t.seconds);
+  std::string page =
+      fmt::format("<h2>Timeline</h2>\n<p>{}, {}. ", html(t.what),
+                  t.seconds < 1 ? fmt::format("{:.3g} ms", 1e3 * t.seconds) : fmt::format("{:.3g} s", t.seconds));
   if (t.hidden_communication) {
     put(page,
         "Communication between ranks took {:.1f} % of the time, and {:.0f} % of it was hidden behind computation; for "
         "{:.1f} % of the time devices only waited for it.",
         100 * t.communication, 100 * *t.hidden_communication, 100 * t.exposed);
   }
-  put(page, "</p>\n<p class=\"soft\">The picture has the last {:.3g} ms. At the right: the share of all the time in which a "
-      "lane was busy; it waited for the rest.</p>\n", 1e3 * t.picture_seconds);
+  put(page,
+      "</p>\n<p class=\"soft\">The picture has the last {:.3g} ms. At the right: the share of all the time in which a "
+      "lane was busy; it waited for the rest.</p>\n",
+      1e3 * t.picture_seconds);
   for (const PageTimeline::Lane& lane : t.lanes) {
-    put(page, "<div class=\"lane\"><span class=\"name\" title=\"{0}\">{0}</span><svg viewBox=\"0 0 1000 10\" "
-        "preserveAspectRatio=\"none\" role=\"img\" aria-label=\"{0}, busy {1:.0f} %\">", html(lane.name), 100 * lane.busy);
+    put(page,
+        "<div class=\"lane\"><span class=\"name\" title=\"{0}\">{0}</span><svg viewBox=\"0 0 1000 10\" "
+        "preserveAspectRatio=\"none\" role=\"img\" aria-label=\"{0}, busy {1:.0f} %\">",
+        html(lane.name), 100 * lane.busy);
     for (const PageTimeline::Span& s : lane.spans) {
       put(page, "<rect class=\"g{}\" x=\"{:.1f}\" width=\"{:.1f}\" height=\"10\"/>", s.color, 1000 * s.begin,
           std::max(0.3, 1000 * (s.end - s.begin)));
     }
     put(page, "</svg><span class=\"share\">{:.0f} %</span></div>\n", 100 * lane.busy);
   }
-  page += "<div class=\"key\"><span style=\"--k:var(--c0)\">forward</span><span style=\"--k:var(--c1)\">backward</span>"
-          "<span style=\"--k:var(--c2)\">update</span><span style=\"--k:var(--c3)\">communication</span>"
-          "<span style=\"--k:var(--strong)\">copies, sums</span></div>\n";
+  page +=
+      "<div class=\"key\"><span style=\"--k:var(--c0)\">forward</span><span style=\"--k:var(--c1)\">backward</span>"
+      "<span style=\"--k:var(--c2)\">update</span><span style=\"--k:var(--c3)\">communication</span>"
+      "<span style=\"--k:var(--strong)\">copies, sums</span></div>\n";
   if (t.operations.empty()) return page;
-  page += "<h3>Operations</h3>\n<div class=\"scroll\"><table>\n<thead><tr><th>operation</th><th>tasks</th><th>ms</th>"
-          "<th>share of all lanes' work</th></tr></thead>\n<tbody>\n";
+  page +=
+      "<h3>Operations</h3>\n<div class=\"scroll\"><table>\n<thead><tr><th>operation</th><th>tasks</th><th>ms</th>"
+      "<th>share of all lanes' work</th></tr></thead>\n<tbody>\n";
   double sum = 0;
   for (const PageTimeline::Operation& o : t.operations) sum += o.seconds;
   constexpr std::size_t kMost = 12;
@@ -428,8 +459,9 @@ std::string model(const ReportPage& p) {
     }
     parent->inner.push_back({&layer, std::string(rest)});
   }
-  std::string page = "<h2>Model</h2>\n<p class=\"soft\">Shapes are those of outputs for one example. Layers are in the "
-                     "order in which the model names them.</p>\n";
+  std::string page =
+      "<h2>Model</h2>\n<p class=\"soft\">Shapes are those of outputs for one example. Layers are in the "
+      "order in which the model names them.</p>\n";
   put_box(page, root, true);
   return page;
 }

@@ -43,12 +43,13 @@ struct PageResults {
   };
   std::vector<Scatter> scatters{};
   struct Example {
-    std::string name;                        // "test example 17"
-    double loss = 0;                         // or the error
-    std::string truth, predicted;            // "shirt", "coat 0.93"
-    std::string picture{};                   // a data: URI
-    bool small_picture = false;              // its pixels are shown as squares
-    Texts inputs{};                          // of a row
+    std::string name;              // "test example 17"
+    double loss = 0;               // or the error
+    std::string truth, predicted;  // a class and another, or numbers; `predicted` is empty if the class is right
+    double probability = 0;        // of the class that the model said
+    std::string picture{};         // a data: URI
+    bool small_picture = false;    // its pixels are shown as squares
+    Texts inputs{};                // of a row
     std::vector<std::pair<std::string, double>> characters{};  // of a text, with their losses
   };
   std::vector<Example> worst{};

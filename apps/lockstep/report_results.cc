@@ -17,7 +17,7 @@ namespace lockstep::app {
 namespace {
 
 constexpr std::int64_t kMostExamples = 10'000;
-constexpr std::size_t kMostWorst = 24, kMostWorstTexts = 12, kMostDots = 1500, kMostOutputs = 4;
+constexpr std::size_t kMostWorst = 24, kMostWideWorst = 12, kMostDots = 1500, kMostOutputs = 4;
 
 // -log softmax(logits)[label]
 double cross_entropy_of(std::span<const float> logits, std::size_t label) {
@@ -86,7 +86,8 @@ class Examination {
     if (!o.is_regression()) return;
     const DataSchema& schema = o.own->schema;
     for (std::size_t k = 0; k < std::min(kMostOutputs, static_cast<std::size_t>(schema.outputs)); ++k) {
-      results_.scatters.push_back({.name = schema.table && schema.outputs == 1 ? schema.table->target : fmt::format("output {}", k)});
+      results_.scatters.push_back(
+          {.name = schema.table && schema.outputs == 1 ? schema.table->target : fmt::format("output {}", k)});
     }
   }
 
@@ -112,7 +113,8 @@ class Examination {
     std::vector<std::size_t> order(found_.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
     std::ranges::stable_sort(order, std::greater{}, [&](std::size_t i) { return found_[i].loss; });
-    order.resize(std::min(order.size(), o_.is_language_model() ? kMostWorstTexts : kMostWorst));
+    order.resize(std::min(order.size(),
+                          o_.is_language_model() || (o_.own && o_.own->schema.table) ? kMostWideWorst : kMostWorst));
     for (const std::size_t i : order) describe(i);
     for (PageResults::Scatter& s : results_.scatters) {
       const std::size_t stride = (s.points.size() + kMostDots - 1) / kMostDots;
@@ -128,6 +130,7 @@ class Examination {
   struct Found {
     double loss = 0;
     std::string truth, predicted;
+    double probability = 0;
     std::vector<float> losses{};  // of the characters of a text
   };
 
@@ -152,7 +155,8 @@ class Examination {
         found.losses.push_back(static_cast<float>(loss));
       } else {
         found.truth = class_name(label);
-        found.predicted = fmt::format("{} {:.2f}", class_name(said), std::exp(-cross_entropy_of(here, said)));
+        if (said != label) found.predicted = class_name(said);
+        found.probability = std::exp(-cross_entropy_of(here, said));
       }
     }
     if (counted > 0) found.loss /= counted;
@@ -179,16 +183,19 @@ class Examination {
   void describe(std::size_t i) {
     constexpr std::int64_t kSmallPicture = 96;
     Found& found = found_[i];
-    PageResults::Example& e = results_.worst.emplace_back(PageResults::Example{.name = fmt::format("test example {}", i),
-                                                                               .loss = found.loss,
-                                                                               .truth = std::move(found.truth),
-                                                                               .predicted = std::move(found.predicted)});
+    PageResults::Example& e =
+        results_.worst.emplace_back(PageResults::Example{.name = fmt::format("test example {}", i),
+                                                         .loss = found.loss,
+                                                         .truth = std::move(found.truth),
+                                                         .predicted = std::move(found.predicted),
+                                                         .probability = found.probability});
     const Example example = test_.data->get(static_cast<std::int64_t>(i));
     const Tensor& x = example.at(0);
     if (o_.is_language_model()) {
       const std::vector<std::int64_t> next = example.at(1).to_vector<std::int64_t>();
       for (std::size_t t = 0; t < found.losses.size() && t < next.size(); ++t) {
-        e.characters.emplace_back(shown_character(static_cast<std::size_t>(next[t])), static_cast<double>(found.losses[t]));
+        e.characters.emplace_back(shown_character(static_cast<std::size_t>(next[t])),
+                                  static_cast<double>(found.losses[t]));
       }
       return;
     }
@@ -224,7 +231,8 @@ PageResults examine(Module& net, const Examples& test, const CommonOptions& o, c
   const NoGradGuard no_grad;
   const EvalGuard mode(net);
   Examination examination(test, o);
-  DataLoader loader(std::make_shared<HeadDataset>(test.data, kMostExamples), {.batch_size = std::min<std::int64_t>(o.batch_size, 256)});
+  DataLoader loader(std::make_shared<HeadDataset>(test.data, kMostExamples),
+                    {.batch_size = std::min<std::int64_t>(o.batch_size, 256)});
   for (const Example& batch : loader) {
     if (std::chrono::steady_clock::now() > end) break;
     const Tensor x = split_and_load(batch.at(0), job.devices());

@@ -27,7 +27,7 @@ p { margin: 8px 0; max-width: 75ch }
 .tile { background: var(--card); border: 1px solid var(--line); border-radius: 8px; padding: 10px 14px }
 .tile b { display: block; font-size: 21px; line-height: 1.3; font-variant-numeric: tabular-nums; overflow-wrap: anywhere }
 .tile span { color: var(--soft); font-size: 13px }
-.plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 330px), 1fr)); gap: 12px }
+.plots { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 330px), 1fr)); gap: 12px }
 .card { background: var(--card); border: 1px solid var(--line); border-radius: 8px; padding: 10px; margin: 0; min-width: 0 }
 .scroll { overflow-x: auto; max-width: 100% }
 .tall { max-height: 420px; overflow-y: auto }
@@ -101,7 +101,7 @@ svg.plot .tick-x, svg.plot .axis-name { text-anchor: middle } svg.plot .tick-y {
   .scroll { overflow: visible } figure, .card, .tile, .leaf, tr { break-inside: avoid } h2, h3 { break-after: avoid }
   thead th, table.matrix th:first-child { position: static } #tip { display: none }
   .worst { grid-template-columns: repeat(auto-fill, minmax(104px, 1fr)) }
-  .plots { grid-template-columns: 1fr 1fr } }
+  .plots { grid-template-columns: 1fr 1fr } .plots .card { align-self: start } }
 )";
 
 inline constexpr std::string_view kReportScript = R"(

@@ -42,7 +42,8 @@ PageTimeline describe_timeline(const Trace& trace, std::int64_t begin_ns, std::i
   std::vector<PageTimeline::Lane> lanes(summary.lanes.size());
   for (std::size_t i = 0; i < lanes.size(); ++i) {
     const TraceSummary::Lane& lane = summary.lanes[i];
-    lanes[i] = {.name = lane.name.device + " " + lane.name.name, .busy = in_seconds(lane.busy) / all, .tasks = lane.tasks};
+    lanes[i] = {
+        .name = lane.name.device + " " + lane.name.name, .busy = in_seconds(lane.busy) / all, .tasks = lane.tasks};
   }
   for (const TraceRecord& r : records) {
     if (r.end_ns <= from || r.begin_ns >= end_ns) continue;

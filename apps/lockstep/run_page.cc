@@ -45,8 +45,9 @@ std::string command_line() {
   for (std::size_t at = 0; at < words.size();) {
     const std::string word = words.substr(at, words.find('\0', at) - at);
     at += word.size() + 1;
-    const bool plain = !word.empty() && word.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                                                               "0123456789_-+=:,./@%") == std::string::npos;
+    const bool plain = !word.empty() && word.find_first_not_of(
+                                            "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                            "0123456789_-+=:,./@%") == std::string::npos;
     std::string quoted = "'";
     for (const char c : word) quoted += c == '\'' ? "'\\''" : std::string(1, c);
     text += (text.empty() ? "" : " ") + (plain ? word : quoted + "'");
@@ -107,8 +108,12 @@ void RunPage::take_steps(const TrainingPosition& start) {
       each_ = data.at("each").get<std::int64_t>();
       for (const auto& s : data.at("steps")) {
         const auto number = [&](std::size_t i) { return s.at(i).is_null() ? NAN : s.at(i).get<double>(); };
-        const PageStep step{s.at(0).get<std::int64_t>(), s.at(1).get<std::int64_t>(), s.at(2).get<std::int64_t>(),
-                            number(3), number(4), number(5)};
+        const PageStep step{s.at(0).get<std::int64_t>(),
+                            s.at(1).get<std::int64_t>(),
+                            s.at(2).get<std::int64_t>(),
+                            number(3),
+                            number(4),
+                            number(5)};
         if (step.step <= start.step) steps_.push_back(step);
       }
       return;
@@ -124,7 +129,8 @@ std::string RunPage::data() const {
   for (const PageStep& s : steps_) {
     steps.push_back({s.step, s.epoch, s.count, s.loss, s.learning_rate, s.images_per_second});
   }
-  return nlohmann::json{{"version", 1}, {"recipe", recipe_hash(from_.trainer.recipe())}, {"each", each_}, {"steps", steps}}
+  return nlohmann::json{
+      {"version", 1}, {"recipe", recipe_hash(from_.trainer.recipe())}, {"each", each_}, {"steps", steps}}
       .dump();
 }
 
@@ -286,10 +292,10 @@ void RunPage::add_facts(ReportPage& page) const {
 
   for (const Device device : job.devices()) {
     const DeviceInfo& info = *device.info();
-    page.machine.emplace_back(info.name,
-                              info.kind == DeviceKind::cuda
-                                  ? fmt::format("{}, {}", info.model, memory_text(info.memory_bytes))
-                                  : fmt::format("{} core{} of {}", info.cpus.size(), info.cpus.size() == 1 ? "" : "s", info.model));
+    page.machine.emplace_back(info.name, info.kind == DeviceKind::cuda
+                                             ? fmt::format("{}, {}", info.model, memory_text(info.memory_bytes))
+                                             : fmt::format("{} core{} of {}", info.cpus.size(),
+                                                           info.cpus.size() == 1 ? "" : "s", info.model));
   }
   if (job.world_size() > 1) {
     page.machine.emplace_back("ranks", fmt::format("{}, joined by {}; this is rank 0's machine", job.world_size(),
@@ -297,10 +303,12 @@ void RunPage::add_facts(ReportPage& page) const {
   }
   char host[256] = {};
   if (::gethostname(host, sizeof host - 1) == 0) page.machine.emplace_back("host", host);
-  page.machine.emplace_back("processor", fmt::format("{}, {} cores for this process", cpu_model_name(), available_cpus().size()));
+  page.machine.emplace_back("processor",
+                            fmt::format("{}, {} cores for this process", cpu_model_name(), available_cpus().size()));
   page.machine.emplace_back("memory", memory_text(total_memory()));
   page.machine.emplace_back("system", operating_system());
-  page.machine.emplace_back("Lockstep", fmt::format("{}, kernel revision {}", LOCKSTEP_VERSION, LOCKSTEP_KERNEL_REVISION));
+  page.machine.emplace_back("Lockstep",
+                            fmt::format("{}, kernel revision {}", LOCKSTEP_VERSION, LOCKSTEP_KERNEL_REVISION));
   page.machine.emplace_back("started", started_);
 }
 
