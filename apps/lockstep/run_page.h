@@ -1,4 +1,4 @@
-// Collects what the page of a training run shows, and writes the page: now and then, at the end, and when the run fails.
+// Collects what the page of a training run shows, and writes the page: now and then, at the end, and when it fails.
 #pragma once
 
 #include <chrono>

@@ -1,5 +1,5 @@
-// Reports a training run to its user: lines on standard output, a progress bar, the JSON-lines log, the plot, and the page. In a
-// job of several ranks, rank 0 does this.
+// Reports a training run to its user: lines on standard output, a progress bar, the JSON-lines log, the plot, and the
+// page. In a job of several ranks, rank 0 does this.
 #pragma once
 
 #include <optional>
