@@ -37,8 +37,8 @@ double lowest_of_cubic(const Point& a, const Point& b, double least, double most
   const double square = mean * mean - left.slope * right.slope;
   if (!(square >= 0)) return (least + most) / 2;
   const double root = std::sqrt(square);
-  const double place = right.length - (right.length - left.length) * (right.slope + root - mean) /
-                                          (right.slope - left.slope + 2 * root);
+  const double place =
+      right.length - (right.length - left.length) * (right.slope + root - mean) / (right.slope - left.slope + 2 * root);
   return std::min(std::max(place, least), most);
 }
 
@@ -55,11 +55,13 @@ LBFGS::LBFGS(std::vector<Parameter> parameters, LBFGSOptions options)
           name(p.dtype()), parameters_[0].name(), name(parameters_[0].dtype()));
     claims_.push_back(p.claim());
   }
-  for (const auto& [what, value] : {std::pair{"lr", options.lr}, {"tolerance_grad", options.tolerance_grad},
+  for (const auto& [what, value] : {std::pair{"lr", options.lr},
+                                    {"tolerance_grad", options.tolerance_grad},
                                     {"tolerance_change", options.tolerance_change}}) {
     check(std::isfinite(value) && value >= 0, "lbfgs: {} {}, expected at least 0", what, value);
   }
-  for (const auto& [what, value] : {std::pair{"max_iter", options.max_iter}, {"history_size", options.history_size},
+  for (const auto& [what, value] : {std::pair{"max_iter", options.max_iter},
+                                    {"history_size", options.history_size},
                                     {"max_eval", options.max_eval.value_or(1)}}) {
     check(value >= 1, "lbfgs: {} {}, expected at least 1", what, value);
   }
@@ -128,8 +130,7 @@ LBFGS::Point LBFGS::search(const Closure& closure, State& state, const Tensor& w
     if (is_flat(at)) return at;
     bracketed = at.slope >= 0;
     if (bracketed) break;
-    const double next =
-        lowest_of_cubic(before, at, at.length + 0.01 * (at.length - before.length), 10 * at.length);
+    const double next = lowest_of_cubic(before, at, at.length + 0.01 * (at.length - before.length), 10 * at.length);
     before = std::exchange(at, try_length(next));
     ++tries;
   }
@@ -199,8 +200,7 @@ void LBFGS::choose_direction(State& state, const Point& at) const {
 
 void LBFGS::iterate(const Closure& closure, State& state, Point at) {
   const bool searches = options_.line_search == LineSearch::strong_wolfe;
-  const std::int64_t most_evaluations =
-      state.evaluations - 1 + options_.max_eval.value_or(options_.max_iter * 5 / 4);
+  const std::int64_t most_evaluations = state.evaluations - 1 + options_.max_eval.value_or(options_.max_iter * 5 / 4);
   const auto is_optimal = [&] { return largest_of(at.gradient) <= options_.tolerance_grad; };
   if (is_optimal()) return;
   for (int i = 1;; ++i) {

@@ -28,11 +28,11 @@ enum class LineSearch : std::uint8_t { none, strong_wolfe };
 
 struct LBFGSOptions {
   double lr = 1;
-  int max_iter = 20;                   // new directions in a step
-  std::optional<int> max_eval = {};    // evaluations of the loss after which a step takes no new direction; max_iter 5/4
-  double tolerance_grad = 1e-7;        // ends where no gradient is larger
-  double tolerance_change = 1e-9;      // ends where neither a parameter nor the loss changes more
-  int history_size = 100;              // changes of the gradient that are kept
+  int max_iter = 20;                 // new directions in a step
+  std::optional<int> max_eval = {};  // evaluations of the loss after which a step takes no new direction; max_iter 5/4
+  double tolerance_grad = 1e-7;      // ends where no gradient is larger
+  double tolerance_change = 1e-9;    // ends where neither a parameter nor the loss changes more
+  int history_size = 100;            // changes of the gradient that are kept
   LineSearch line_search = LineSearch::none;
 };
 

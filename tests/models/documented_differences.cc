@@ -80,6 +80,8 @@ std::string operation_of(const std::string& function) {
   if (function == "outer") return "multiply";
   if (function == "cdist") return "norm";
   if (function == "avg_pool1d") return "avg_pool[12]d";
+  if (function == "avg_pool3d") return "avg_pool[23]d";
+  if (function == "conv_transpose1d") return "conv_transpose2d";
   if (function == "take_along_dim") return "take_along_(dim|axis)";
   return std::regex_replace(function, std::regex("_(number|right|dim|to)$"), "");
 }
@@ -97,24 +99,30 @@ KnownLimit refused_type(const char* type, const std::string& functions) {
 
 const std::vector<KnownLimit>& known_limits() {
   static const std::string kAny = tensor_of("f32|i64|u8"), kWhole = tensor_of("i64");
-  static const std::string kOfEither =
-      "atan2 cos divide divide_number divide_right exp log log10 log1p log2 logsumexp reciprocal rsqrt scatter_add "
-      "sigmoid sign sin sqrt square tanh ";
+  static const std::string kOfEither = "logsumexp sign avg_pool3d softsign tanhshrink threshold relu6 hardtanh ";
   static const std::vector<KnownLimit> all{
-      refused_type("i64", kOfEither + "abs avg_pool1d avg_pool2d bmm conv1d conv2d linear matmul pairwise_distance pow "
+      refused_type("i64", kOfEither + "avg_pool1d avg_pool2d bmm conv1d conv2d linear matmul pairwise_distance pow "
                                       "pow_number pow_right relu"),
-      refused_type(
-          "u8", kOfEither + "add add_number add_right maximum minimum multiply multiply_number multiply_right outer"),
-      {Limit::type, "conv_transpose2d",
+      refused_type("u8", kOfEither + "abs add add_multiple add_number add_right maximum minimum multiply "
+                                     "multiply_number multiply_right outer scatter_add square"),
+      {Limit::type,
+       "cosine_embedding_loss gaussian_nll_loss hinge_embedding_loss margin_ranking_loss poisson_nll_loss "
+       "soft_margin_loss triplet_margin_loss",
+       fmt::format("OP: {0} and {0}, expected one floating type", kAny), always},
+      {Limit::type, "conv_transpose1d conv_transpose2d",
        fmt::format("OP: input is {0}, weight is {0}, expected one floating type .*", kWhole), always},
-      {Limit::type, "eq ne lt le gt ge where",
-       fmt::format(R"(OP: {0} and {0}, expected one type: convert one of them, as in x\.to\(DType::f32\))", kAny),
-       [](const SampleInput& s) {
-         return s.inputs.at(s.inputs.size() - 2).at("t") != s.inputs.at(s.inputs.size() - 1).at("t");
-       }},
       {Limit::type, "cat",
        fmt::format("OP: {0} and {0}, expected the same type, and the same shape except on axis 0", kAny),
        [](const SampleInput& s) { return s.inputs.at(0).at("s") == json::array({0}); }},
+      {Limit::other, "prelu", "OP: weight is \\[\\] f32 on cpu:0, expected \\[1\\], or \\[C\\] .*", always},
+      {Limit::other, "hardtanh", "OP: limits .*, expected the lower one first",
+       [](const SampleInput& s) {
+         return sample_number(s.arguments.at("min")) >= sample_number(s.arguments.at("max"));
+       }},
+      {Limit::other, "multi_margin_loss multilabel_margin_loss", "OP: input is \\[\\] f32 .*, expected floating .*",
+       always},
+      {Limit::other, "multi_margin_loss", "OP: labels are \\[1\\] i64 .*, one for each row of \\[5\\] .*", always},
+      {Limit::other, "gaussian_nll_loss", "OP: .* and \\[\\] f32 .*, expected the same shape", always},
       {Limit::other, "norm cdist", "OP: p is .*, expected at least 1",
        [](const SampleInput& s) { return sample_number(s.arguments.at("p")) < 1; }},
       {Limit::other, "index_add scatter scatter_add take_along_dim transpose",

@@ -456,11 +456,6 @@ std::map<std::string, SampleFunction> later_functions() {
   all["meshgrid"] = [](const Call& c) {
     return meshgrid(std::span(c.x), c.flag("xy") ? GridIndexing::xy : GridIndexing::ij);
   };
-  all["index_put"] = [](const Call& c) {
-    Tensor y = clone(c[0].detach());
-    y.index_put_({c[1]}, c[2].detach());
-    return Results{y};
-  };
   all["conv_transpose1d"] = [](const Call& c) {
     return Results{conv_transpose1d(c[0], c[1], c.at(2),
                                     {.stride = c.integer("stride"),

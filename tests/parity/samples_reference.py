@@ -693,12 +693,6 @@ def _(*tensors, indexing='ij'):
     return 'meshgrid', list(tensors), {'xy': indexing == 'xy'}
 
 
-@call('index_put')
-def _(x, indices, values, accumulate=False):
-    need(len(indices) == 1 and not accumulate, 'accumulate')
-    return 'index_put', [x, indices[0], values], {}
-
-
 @call('nn.functional.conv_transpose1d')
 def _(x, w, b=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1):
     return 'conv_transpose1d', [x, w] + ([] if b is None else [b]), {
