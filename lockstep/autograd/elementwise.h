@@ -4,8 +4,8 @@
 //
 // Operands of different types are promoted as in PyTorch: labels + x is f32, mask * x has x's type, u8 beside i64
 // becomes i64, f32 beside f64 f64, bf16 beside f16 f32. A tensor without axes does not widen a floating one. A quotient
-// of whole numbers, and exp(), log(), sqrt(), sin(), and their like of them, are f32. A number is no type: labels * 2 is
-// i64, labels * 0.5 an error.
+// of whole numbers, and exp(), log(), sqrt(), sin(), and their like of them, are f32. A number is no type: labels * 2
+// is i64, labels * 0.5 an error.
 #pragma once
 
 #include <cstdint>

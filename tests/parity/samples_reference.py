@@ -373,7 +373,7 @@ def _(x, dim=None, keepdim=False):
 
 @call('prod')
 def _(x, dim=None, keepdim=False, *, dtype=None):
-    need(dtype is None or dtype == x.dtype, 'dtype')
+    need(dtype is None or (dtype == x.dtype and dtype != torch.bool), 'dtype')
     return ('prod', [x], {}) if dim is None else ('prod_dim', [x], {'dim': dim, 'keepdim': keepdim})
 
 
@@ -516,6 +516,8 @@ def _(x, dim, index, source, *, alpha=1):
 @call('unique')
 def _(x, sorted=True, return_inverse=False, return_counts=False, dim=None):
     need(sorted and return_inverse and return_counts, 'some of the results')
+    # PyTorch 1.13 compares other slices as if their axes were exchanged.
+    need(dim is None or x.dim() <= 2 or dim == 0, 'the order of slices')
     return 'unique', [x], {} if dim is None else {'dim': dim}
 
 
@@ -733,10 +735,15 @@ def _(x, targets, lengths, target_lengths, blank=0, reduction='mean', zero_infin
 def more_loss(cpp, count, **defaults):
     """A loss of `count` tensors."""
     def convert(*tensors, reduction='mean', weight=None, **options):
-        need(options.keys() <= defaults.keys() and len(tensors) == count, 'size_average, reduce')
         found = {**defaults, **options}
+        need(options.keys() <= {*defaults.keys(), 'var'}, 'size_average, reduce')
+        need(cpp == 'cosine_embedding_loss' or len({t.shape for t in tensors[:2]}) == 1 or 'multi' in cpp,
+             'tensors that broadcast')
+        need(cpp != 'margin_ranking_loss' or tensors[2].shape == tensors[0].shape, 'tensors that broadcast')
         # A variance that is a tensor comes last.
         tensors += tuple(found.pop(k) for k in [k for k, v in found.items() if is_tensor(v)])
+        need(len(tensors) == count, 'size_average, reduce')
+        need(cpp != 'gaussian_nll_loss' or tensors[2].dim() == tensors[0].dim() > 0, 'a variance of fewer axes')
         return cpp, [*tensors, *([] if weight is None else [weight])], {
             'reduction': reduction, 'weighted': weight is not None, **found}
     return convert
