@@ -169,7 +169,7 @@ void TrainOptions::check_watch() const {
 
 void TrainOptions::check_finder(const CLI::App& app) const {
   if (find_lr == 0) return;
-  for (const char* name : {"--save", "--resume", "--export", "--trace", "--tensorboard", "--weights-log"}) {
+  for (const char* name : {"--save", "--resume", "--export", "--trace", "--tensorboard", "--weights-log", "--report"}) {
     if (is_given(app, name)) throw UsageError(fmt::format("{}: not with --find-lr, which keeps nothing", name));
   }
   if (dry_run || patience > 0 || average > 0) {
