@@ -70,6 +70,12 @@ Command add_eval(CLI::App& parent) {
                       "run: expected --run",
                       options->data));
     }
+    if (const auto transforms = recipe_text(options->init_from, "transforms");
+        transforms && transforms->find("Normalize") != std::string::npos) {
+      throw UsageError(
+          fmt::format("--init-from {}: learned normalized pictures, expected --run, which has their normalization",
+                      options->init_from));
+    }
     ToolJob job = make_job(*options);
     const Examples test = load_examples(*options, MnistPart::test);
     notice_limit(*options, MnistPart::test, test);
