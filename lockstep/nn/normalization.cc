@@ -84,17 +84,18 @@ Tensor GroupNorm::forward(const Tensor& x) {
                     options_.eps);
 }
 
-InstanceNorm::InstanceNorm(int dims, InstanceNormOptions options)
+InstanceNorm::InstanceNorm(InstanceNormOptions options)
     : weight(checked(options).affine ? add_parameter("weight", scale({options.num_features})) : Parameter()),
-      bias(options.affine ? add_parameter("bias", offset({options.num_features})) : Parameter()), dims_(dims),
-      options_(options) {}
+      bias(options.affine ? add_parameter("bias", offset({options.num_features})) : Parameter()), options_(options) {}
 
-InstanceNorm::InstanceNorm(int dims, std::int64_t num_features, InstanceNormOptions more)
-    : InstanceNorm(dims, (set_size("instance_norm", "num_features", more.num_features, num_features), more)) {}
+InstanceNormOptions InstanceNorm::with_features(std::int64_t num_features, InstanceNormOptions more) {
+  set_size("instance_norm", "num_features", more.num_features, num_features);
+  return more;
+}
 
 Tensor InstanceNorm::forward(const Tensor& x) {
-  if (x.defined() && x.shape().dim() == dims_ - 1) return squeeze(forward(unsqueeze(x, 0)), 0);
-  check(x.defined() && x.shape().dim() == dims_, "instance_norm: input is {}, expected {} axes (N, C, ..)", x, dims_);
+  if (x.defined() && x.shape().dim() == axes() - 1) return squeeze(forward(unsqueeze(x, 0)), 0);
+  check(x.defined() && x.shape().dim() == axes(), "instance_norm: input is {}, expected {} axes (N, C, ..)", x, axes());
   check(options_.num_features == 0 || x.size(1) == options_.num_features,
         "instance_norm: input is {}, expected {} channels on axis 1", x, options_.num_features);
   if (options_.affine && !weight.shape_known()) {
