@@ -27,12 +27,17 @@ struct Examples {
 
 // The last tenth of a text is its test data.
 Examples load_examples(const CommonOptions& options, MnistPart part);
+// The names of the examples' classes: Examples::class_names, or those of Fashion-MNIST if the examples are that, which
+// takes a hash.
+std::vector<std::string> known_class_names(const Examples& examples);
 // --data, or the folder of Fashion-MNIST that stands for it, as an absolute path.
 std::string data_path(const CommonOptions& options);
 // Writes a notice if --limit-train or --limit-test exceeds the number of examples.
 void notice_limit(const CommonOptions& options, MnistPart part, const Examples& examples);
 // Writes a notice if the checkpoint --init-from of a language model learned another text than --data.
 void notice_other_text(const CommonOptions& options, const Examples& examples);
+// Writes a notice if the run --init-from learned as many other classes, or other columns, than --data has.
+void notice_other_schema(const CommonOptions& options);
 // Placeholder examples of the same shapes, for timing and graphs.
 Examples made_up_examples(const CommonOptions& options, std::int64_t count);
 

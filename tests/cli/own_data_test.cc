@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <tuple>
+#include <vector>
+
 #include "lockstep/data/image.h"
 #include "tests/cli/tool.h"
 #include "tests/temporary_folder.h"
@@ -60,6 +63,12 @@ TEST_F(OwnData, ATableWithClasses) {
   EXPECT_EQ(first.at("class").get<std::string>(), "small");
   EXPECT_NEAR(first.at("probabilities").at("small").get<double>() + first.at("probabilities").at("large").get<double>(),
               1, 1e-5);
+
+  const ToolResult exported = run_tool({"export", "--run", run, folder_ / "table.onnx"});
+  EXPECT_THAT(exported.out, HasSubstr("table.onnx: input [batch, 3] -> probabilities [batch, 2]\n")) << exported.err;
+  EXPECT_THAT(folder_.read("table.onnx"), HasSubstr("[\"large\",\"small\"]"));
+  EXPECT_THAT(run_tool({"export", "--run", run, "--pixels", folder_ / "no.onnx"}).err,
+              HasSubstr("--pixels: only for pictures; this run takes [3]"));
 
   const std::string picture = folder_ / "confusion.svg";
   const ToolResult eval =
@@ -125,6 +134,8 @@ TEST_F(OwnData, AFolderOfPictures) {
   ASSERT_EQ(rows.size(), 3U) << predicted.err;
   EXPECT_THAT(rows[1], StartsWith("1.jpg,lying,"));
   EXPECT_THAT(rows[2], StartsWith("2.png,standing,"));
+  const ToolResult exported = run_tool({"export", "--run", run, "--pixels", "--logits", folder_ / "net.onnx"});
+  EXPECT_THAT(exported.out, HasSubstr("net.onnx: pixels [batch, 28, 28, 3] -> logits [batch, 3]\n")) << exported.err;
   const ToolResult eval = run_tool({"eval", "--run", run, "--data", data});
   ASSERT_THAT(eval.out, StartsWith("test acc: ")) << eval.err;
   EXPECT_GE(std::stod(eval.out.substr(10)), 0.9) << eval.out;
@@ -143,6 +154,63 @@ TEST_F(OwnData, AFolderOfPictures) {
   EXPECT_THAT(train(data, {"--image-size", "0"}).err, HasSubstr("--image-size: Value 0 not in range"));
   EXPECT_THAT(train(table("t.csv", "kind", 50), {"--augment", "light"}).err,
               HasSubstr("expected pictures for the augmentation light"));
+}
+
+// Pictures of 8 x 12 pixels, five dark ones and twelve light ones to train.
+std::string wide_pictures(const TemporaryFolder& folder) {
+  for (const auto& [kind, shade, count] : {std::tuple("train/dark", 10, 5), std::tuple("train/light", 200, 12),
+                                           std::tuple("val/dark", 20, 2), std::tuple("val/light", 190, 2)}) {
+    std::filesystem::create_directories(folder / fmt::format("wide/{}", kind));
+    for (int i = 0; i < count; ++i) {
+      const std::vector<std::uint8_t> pixels(8 * 12, static_cast<std::uint8_t>(shade + i));
+      write_png(folder / fmt::format("wide/{}/{}.png", kind, i), Tensor::from(pixels, {1, 8, 12}));
+    }
+  }
+  return folder / "wide";
+}
+
+TEST_F(OwnData, PicturesThatAreNotSquareRepeat) {
+  const std::string data = wide_pictures(folder_);
+  const ToolResult first = train(data, {"--model", "mlp", "--epochs", "1", "--save", folder_ / "run"});
+  ASSERT_EQ(first.status, 0) << first.err;
+  const ToolResult again = run_tool({"train", "--config", folder_ / "run/run.toml", "--dry-run"});
+  EXPECT_EQ(lines(again.out).at(2), lines(first.out).at(2)) << again.err;
+}
+
+TEST_F(OwnData, WeightsOfOtherClassesAndColumnsAreNoticed) {
+  const auto data = [&](const std::string& name, const std::string& head, const std::string& first) {
+    std::string text = head;
+    for (int i = 0; i < 20; ++i) text += fmt::format("{},{},{}\n", i, i % 3, i % 2 == 0 ? first : "b");
+    folder_.write(name, text);
+    return folder_ / name;
+  };
+  const std::string run = folder_ / "run";
+  const Arguments options{"--epochs", "1", "--hidden", "4", "--val-split", "0.3"};
+  Arguments save = options, from = options;
+  save.insert(save.end(), {"--save", run});
+  from.insert(from.end(), {"--init-from", run});
+  ASSERT_EQ(train(data("1.csv", "x,y,k\n", "a"), save).status, 0);
+  EXPECT_EQ(train(folder_ / "1.csv", from).err.find("learned"), std::string::npos);
+  EXPECT_THAT(train(data("2.csv", "x,y,k\n", "c"), from).err,
+              HasSubstr("the last layer learned the classes a, b; these data have b, c"));
+  EXPECT_THAT(train(data("3.csv", "y,x,k\n", "a"), from).err, HasSubstr("learned other columns or categories"));
+}
+
+TEST_F(OwnData, ClassesOfALimitedPart) {
+  const std::string data = wide_pictures(folder_);
+  // The first ten are five of each class, so all weights are 1.
+  const auto losses = [&](const char* weights) {
+    const ToolResult result = train(data, {"--model", "mlp", "--epochs", "2", "--limit-train", "10", "--class-weights",
+                                           weights, "--log", folder_ / "log"});
+    EXPECT_EQ(result.status, 0) << result.err;
+    EXPECT_EQ(result.err.find("have none of"), std::string::npos) << result.err;
+    std::vector<double> all;
+    for (const auto& step : events(folder_ / "log", "step")) all.push_back(step.at("loss").get<double>());
+    return all;
+  };
+  EXPECT_THAT(losses("balanced"), ::testing::Pointwise(::testing::DoubleNear(1e-5), losses("none")));
+  EXPECT_THAT(train(data, {"--model", "mlp", "--epochs", "1", "--limit-train", "5"}).err,
+              HasSubstr("--limit-train 5: these examples have none of: light"));
 }
 
 TEST_F(OwnData, NumbersToPredict) {
@@ -172,6 +240,8 @@ TEST_F(OwnData, WhatDoesNotFitIsNamed) {
            {{"--data", numbers, "--class-weights", "balanced"}, "--class-weights: only for classes"},
            {{"--data", numbers, "--metrics", "perplexity"}, "--metrics: only for classes"},
            {{"--target", "x"}, "--target: only with --data of pictures, tables, or arrays"},
+           {{"--data", classes, "--model", "gpt", "--format", "csv"}, "--model gpt: reads a text, not --format csv"},
+           {{"--data", folder_ / "no"}, "--data " + (folder_ / "no").string() + ": No such file or directory"},
            {{"--data", classes, "--delimiter", "ab"}, "--delimiter ab: expected one character, or tab"},
            {{"--data", classes, "--context", "3"}, "--context: only with --model gpt or lstm, not mlp"}}) {
     Arguments all{"train"};
@@ -182,6 +252,10 @@ TEST_F(OwnData, WhatDoesNotFitIsNamed) {
     EXPECT_EQ(lines(result.err).size(), 1U) << result.err;
   }
   EXPECT_THAT(run_tool({"predict", "--run", folder_ / "none", classes}).err, HasSubstr("there is no such folder"));
+  // Without the run, classes and normalization would be those of the new data.
+  const ToolResult eval = run_tool({"eval", "--init-from", classes, "--model", "mlp", "--data", classes});
+  EXPECT_EQ(eval.status, 2);
+  EXPECT_THAT(eval.err, HasSubstr("expected --run"));
 }
 
 }  // namespace
