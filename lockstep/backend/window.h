@@ -33,7 +33,7 @@ class HeightWidth {
 };
 
 // Options of convolutions. Extents is a number for each axis of the kernel. The kernel's size is that of the weight.
-// Stride, dilation, and groups are at least 1, padding is at least 0; groups divide the channels of the input and of the
+// Stride, dilation, and groups are at least 1, padding is at least 0; groups divide the channels of the input and the
 // output. Anything else is an error.
 template <typename Extents>
 struct ConvNdOptions {
@@ -47,7 +47,7 @@ struct ConvNdOptions {
 using Conv1dOptions = ConvNdOptions<std::int64_t>;
 using Conv2dOptions = ConvNdOptions<HeightWidth>;
 
-// Options of pooling. Kernel and stride are at least 1, padding is from 0 to half the kernel. Anything else is an error.
+// Options of pooling. Kernel and stride are at least 1, padding is 0 to half the kernel. Anything else is an error.
 template <typename Extents>
 struct PoolNdOptions {
   Extents kernel_size = 2;

@@ -241,7 +241,9 @@ void PredictorState::join(Request& request, const std::function<void(Requests)>&
   group->calls = {&request};
   if (most > 1 && state.passes > 0 && !state.ending) {
     state.open.push_back(group);
-    group->changed.wait_for(lock, state.options.wait, [&] { return group->full || state.passes == 0 || state.ending; });
+    const std::chrono::nanoseconds longest = std::chrono::hours(24);  // more could overflow
+    group->changed.wait_for(lock, std::min(state.options.wait, longest),
+                            [&] { return group->full || state.passes == 0 || state.ending; });
     if (!group->full) std::erase(state.open, group);
   }
   ++state.passes;
