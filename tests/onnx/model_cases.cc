@@ -102,7 +102,7 @@ void add_models(Cases& c, bool large) {
   residual->append(Residual({.channels = 4, .stride = 2, .project = true})).append(Residual({.channels = 4}));
   residual->append(GlobalAvgPool2d()).append(Flatten()).append(Linear({.out_features = 3}));
   c.model("residual", residual, floats({2, 4, 6, 6}));
-  c.model("table", std::make_shared<TableMlp>(TableMlpOptions{.numbers = 2, .categories = {3, 5}, .classes = 2}),
+  c.model("table", std::make_shared<TableMlp>(TableMlpOptions{.numbers = 2, .vocabularies = {3, 5}, .classes = 2}),
           cat({floats({2, 2}), numbers({2, 2}, 3).to(DType::f32)}, 1));
   if (!large) return;
   c.model("resnet_basic", std::make_shared<ResNet>(ResNetOptions{.layers = {1, 1, 1, 1}, .num_classes = 5}),
@@ -181,6 +181,11 @@ void add_recurrent(Cases& c) {
   auto lstm = std::make_shared<LSTM>(3, 5, LSTM::Options{.num_layers = 2, .batch_first = true, .bidirectional = true});
   c.all.push_back({"lstm", lstm, {x}, [lstm](In in) {
                      const LstmOutput out = lstm->forward(lstm->placed(in[0]), {});
+                     return Out{out.output, out.state.h, out.state.c};
+                   }});
+  auto projected = std::make_shared<LSTM>(3, 5, LSTM::Options{.batch_first = true, .proj_size = 2});
+  c.all.push_back({"lstm_projection", projected, {x}, [projected](In in) {
+                     const LstmOutput out = projected->forward(projected->placed(in[0]), {});
                      return Out{out.output, out.state.h, out.state.c};
                    }});
   auto gru = std::make_shared<GRU>(3, 5, GRU::Options{.bias = false});
