@@ -41,13 +41,19 @@ bool in_validation(std::string_view name_or_content, double share) {
 
 std::string data_digest(const std::filesystem::path& root, const std::vector<std::filesystem::path>& files,
                         const DigestOptions& options) {
-  std::vector<std::pair<std::string, std::filesystem::path>> sorted;
+  std::vector<std::string> names;
   for (const auto& file : files) {
-    sorted.emplace_back(file == root ? std::string() : file.lexically_relative(root).generic_string(), file);
+    names.push_back(file == root ? std::string() : file.lexically_relative(root).generic_string());
   }
-  std::ranges::sort(sorted);
+  return data_digest_of_names(root, std::move(names), options);
+}
+
+std::string data_digest_of_names(const std::filesystem::path& root, std::vector<std::string> names,
+                                 const DigestOptions& options) {
+  std::ranges::sort(names);
   Sha256 all;
-  for (const auto& [name, file] : sorted) {
+  for (const std::string& name : names) {
+    const std::filesystem::path file = name.empty() ? root : root / name;
     std::error_code error;
     const std::uintmax_t size = std::filesystem::file_size(file, error);
     check(!error, "cannot read {}: {}", file.string(), error.message());
