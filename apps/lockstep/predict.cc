@@ -83,7 +83,8 @@ int predict(const PredictOptions& o) {
     const DataExamples examples =
         open_examples(path, schema, o.unseen == "missing" ? Unseen::as_missing : Unseen::error);
     std::size_t number = 0;
-    for (const Example& batch : DataLoader(examples.data, {.batch_size = o.batch_size})) {
+    DataLoader loader(examples.data, {.batch_size = o.batch_size, .workers = loader_threads(schema)});
+    for (const Example& batch : loader) {
       const std::vector<float> values = model(batch.at(0)).to_vector<float>();
       const auto outputs = static_cast<std::size_t>(schema.outputs);
       for (std::size_t i = 0; i < values.size(); i += outputs) {

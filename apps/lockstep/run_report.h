@@ -45,7 +45,7 @@ class RunReport {
   std::vector<EpochReport> plotted_;
   std::string plot_error_;  // of the last picture
   bool log_broken_ = false;
-  double seconds_ = 0;
+  double seconds_ = 0, data_seconds_ = 0;
 };
 
 }  // namespace lockstep::app
