@@ -1,8 +1,9 @@
-# `cmake --install` installs headers, the library, the tool, and the package for find_package(Lockstep).
+# `cmake --install` installs headers, the library, and its files for find_package(Lockstep) and for pkg-config (component
+# "library"), and the tool (component "tool").
 include(CMakePackageConfigHelpers)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Lockstep)
 
-install(TARGETS lockstep_all EXPORT LockstepTargets)
+install(TARGETS lockstep_all EXPORT LockstepTargets COMPONENT library)
 # lockstep/lockstep.h names all public headers. They include no others: tests/structure/check_exports.cmake.
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS lockstep/lockstep.h)
 file(STRINGS lockstep/lockstep.h headers REGEX "^#include \"lockstep/")
@@ -10,17 +11,21 @@ list(TRANSFORM headers REPLACE "^#include \"([^\"]*)\".*" "\\1")
 list(APPEND headers lockstep/lockstep.h)
 foreach(header ${headers})
   cmake_path(GET header PARENT_PATH folder)
-  install(FILES ${header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/${folder})
+  install(FILES ${header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/${folder} COMPONENT library)
 endforeach()
-if(TARGET lockstep)
-  install(TARGETS lockstep lockstep_bench)
-endif()
+foreach(program lockstep lockstep_bench)
+  if(TARGET ${program})
+    install(TARGETS ${program} COMPONENT tool)
+  endif()
+endforeach()
 
-install(EXPORT LockstepTargets NAMESPACE Lockstep:: DESTINATION ${package_dir})
+install(EXPORT LockstepTargets NAMESPACE Lockstep:: DESTINATION ${package_dir} COMPONENT library)
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/LockstepConfig.cmake.in
                               ${PROJECT_BINARY_DIR}/LockstepConfig.cmake INSTALL_DESTINATION ${package_dir})
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/LockstepConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/LockstepConfig.cmake ${PROJECT_BINARY_DIR}/LockstepConfigVersion.cmake
-              cmake/FindOneDNN.cmake cmake/FindHwloc.cmake cmake/FindProtozero.cmake cmake/FindSpng.cmake
-              cmake/FindCudaLibraries.cmake
-        DESTINATION ${package_dir})
+              cmake/FindOneDNN.cmake cmake/FindHwloc.cmake cmake/FindSpng.cmake cmake/FindCudaLibraries.cmake
+        DESTINATION ${package_dir} COMPONENT library)
+
+include(LockstepPkgConfig)
+include(LockstepDeb)

@@ -1,7 +1,7 @@
 # lockstep_layer(NAME [COLD] [USES layer...] [LIBRARIES target...]): two object libraries per folder of lockstep/, made of every
 # .cc file below it. lockstep_NAME is the same with and without CUDA. lockstep_NAME_cuda is the folder `cuda` with its .cu files
 # where the CUDA back end is (LockstepCuda.cmake), else no_cuda.cc. oneDNN (onednn_*, no_onednn.cc) and MPI (folder `mpi`,
-# no_mpi.cc) are chosen in the same way. USES names the layers right below it; it may include those and what they use in turn.
+# no_mpi.cc) are chosen in the same way, and so are hwloc (hwloc_*, no_hwloc.cc) and the library for PNG (spng_*, libpng_*). USES names the layers right below it; it may include those and what they use in turn.
 # COLD: not performance-critical, but slow to optimize; compiled with -O1.
 # The property LOCKSTEP_USES lists the layers that a layer may use, itself included, and LOCKSTEP_DIRECT_USES those right
 # below it; a test checks the includes against both.
@@ -36,6 +36,16 @@ function(lockstep_layer NAME)
   else()
     list(FILTER sources EXCLUDE REGEX "/onednn_[^/]*$")
   endif()
+  if(LOCKSTEP_HWLOC)
+    list(FILTER sources EXCLUDE REGEX "/no_hwloc.cc$")
+  else()
+    list(FILTER sources EXCLUDE REGEX "/hwloc_[^/]*$")
+  endif()
+  if(LOCKSTEP_PNG STREQUAL "PNG::PNG")
+    list(FILTER sources EXCLUDE REGEX "/spng_[^/]*$")
+  else()
+    list(FILTER sources EXCLUDE REGEX "/libpng_[^/]*$")
+  endif()
   if(LOCKSTEP_MPI_KIND)
     list(FILTER sources EXCLUDE REGEX "/no_mpi.cc$")
   else()
@@ -46,7 +56,7 @@ function(lockstep_layer NAME)
     set(sources ${CMAKE_CURRENT_BINARY_DIR}/empty.cc)
   endif()
   add_library(lockstep_${NAME} OBJECT ${sources})
-  target_link_libraries(lockstep_${NAME} PUBLIC lockstep_flags fmt::fmt ${ARG_LIBRARIES} PRIVATE lockstep_options)
+  target_link_libraries(lockstep_${NAME} PUBLIC lockstep_flags ${LOCKSTEP_FMT} ${ARG_LIBRARIES} PRIVATE lockstep_options)
   if(ARG_COLD)
     target_compile_options(lockstep_${NAME} PRIVATE $<$<CONFIG:Release>:-O1>)
   endif()
@@ -74,7 +84,7 @@ function(lockstep_layer NAME)
       add_library(lockstep_${NAME}_cuda OBJECT ${NAME}/no_cuda.cc)
     endif()
     set_target_properties(lockstep_${NAME}_cuda PROPERTIES CXX_VISIBILITY_PRESET hidden CUDA_VISIBILITY_PRESET hidden)
-    target_link_libraries(lockstep_${NAME}_cuda PUBLIC lockstep_flags fmt::fmt ${ARG_LIBRARIES} ${LOCKSTEP_CUDA_LIBRARIES}
+    target_link_libraries(lockstep_${NAME}_cuda PUBLIC lockstep_flags ${LOCKSTEP_FMT} ${ARG_LIBRARIES} ${LOCKSTEP_CUDA_LIBRARIES}
                                                 PRIVATE lockstep_options)
   endif()
 endfunction()

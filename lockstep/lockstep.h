@@ -148,6 +148,9 @@
 #include "lockstep/checkpoint/training_checkpoint.h"
 #include "lockstep/checkpoint/weights.h"
 
+// Files for other programs.
+#include "lockstep/onnx/export_onnx.h"
+
 // Several devices, several processes.
 #include "lockstep/comm/process_group.h"
 #include "lockstep/launch/launch_environment.h"

@@ -127,7 +127,8 @@ bool is_replaced(const std::string& name, const std::vector<std::string>& words,
          (name == "--devices" && has_word(words, end, "--num-devices"));
 }
 
-std::string flag_or_value(const ConfigEntry& entry, bool flag, bool list, const std::string& file) {
+// `swept`: a list is one value, whose commas would part it in two.
+std::string flag_or_value(const ConfigEntry& entry, bool flag, bool list, bool swept, const std::string& file) {
   const auto refuse = [&](std::string_view expected) {
     throw UsageError(fmt::format("{}: {} = {}, expected {}", file, entry.key, fmt::join(entry.values, ", "), expected));
   };
@@ -137,7 +138,9 @@ std::string flag_or_value(const ConfigEntry& entry, bool flag, bool list, const 
     return value == "true" ? "--" + entry.key : "";
   }
   if (entry.values.empty() || (entry.values.size() > 1 && !list)) refuse("one value");
-  return fmt::format("--{}={}", entry.key, fmt::join(entry.values, ","));
+  // The parse would take the next word.
+  if (std::ranges::find(entry.values, "") != entry.values.end()) refuse("a value that is not empty");
+  return fmt::format("--{}={}{}", entry.key, fmt::join(entry.values, ","), swept && list ? ";" : "");
 }
 
 }  // namespace
@@ -248,7 +251,8 @@ Arguments with_config(CLI::App& app, std::vector<std::string> words) {
     const bool flag = option != nullptr ? option->get_items_expected_max() == 0 : row->is_flag();
     const bool list = option != nullptr ? option->get_delimiter() != '\0'
                                         : std::holds_alternative<std::vector<std::string> TrainOptions::*>(row->field);
-    const std::string word = flag_or_value(entry, flag, list, *file);
+    const bool swept = option == nullptr && commands[0].name == "sweep";
+    const std::string word = flag_or_value(entry, flag, list, swept, *file);
     if (word.empty()) continue;
     all.from_file.push_back(name);
     inserted.emplace_back(owner != nullptr ? owner->place : end, word);

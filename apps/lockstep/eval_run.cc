@@ -12,6 +12,7 @@
 #include "confusion_picture.h"
 #include "learning_task.h"
 #include "lockstep/base/file.h"
+#include "lockstep/data/csv.h"
 #include "lockstep/data/data_loader.h"
 #include "lockstep/task/data_source.h"
 #include "lockstep/task/run.h"
@@ -61,32 +62,44 @@ int eval_run(const EvalRunOptions& o) {
   std::vector<std::vector<double>> table(static_cast<std::size_t>(classes ? schema.outputs : 0),
                                          std::vector<double>(static_cast<std::size_t>(schema.outputs)));
   std::vector<Outcome> outcomes;
+  std::vector<std::string> names;  // on one line
+  for (const std::string& name : schema.classes) {
+    const std::string quoted = quoted_cell(name);
+    names.push_back(quoted.substr(1, quoted.size() - 2));
+  }
   double squares = 0, absolute = 0, numbers = 0;
   const auto outputs = static_cast<std::size_t>(schema.outputs);
+<<<<<<< HEAD
   DataLoader loader(examples.data, {.batch_size = o.batch_size, .workers = loader_threads(schema)});
   for (const Example& batch : loader) {
     const std::vector<float> values = model(batch.at(0)).to_vector<float>();
+=======
+  for (const Example& batch : DataLoader(examples.data, {.batch_size = o.batch_size})) {
+    const std::vector<double> values = model(batch.at(0)).to(DType::f64).to_vector<double>();
+>>>>>>> 5f5c5873815ff2f5730d36b621a57f5cf477eb7e
     const auto labels = classes ? batch.at(1).to_vector<std::int64_t>() : std::vector<std::int64_t>();
     const auto targets = classes ? std::vector<float>() : batch.at(1).to_vector<float>();
     for (std::size_t i = 0; i < values.size() / outputs; ++i) {
       const std::string& name = examples.names.at(outcomes.size());
-      const std::span<const float> mine(values.data() + i * outputs, outputs);
+      const std::span<const double> mine(values.data() + i * outputs, outputs);
+      check(std::ranges::all_of(mine, [](double v) { return std::isfinite(v); }),
+            "{}: the model computes numbers that are not finite", name);
       if (classes) {
         const auto label = static_cast<std::size_t>(labels[i]);
         const auto best = static_cast<std::size_t>(std::ranges::max_element(mine) - mine.begin());
         ++table.at(label).at(best);
-        outcomes.push_back({name, -std::log(std::max(static_cast<double>(mine[label]), 1e-30)),
-                            fmt::format("{} as {}", schema.classes.at(label), schema.classes.at(best))});
+        outcomes.push_back(
+            {name, -std::log(std::max(mine[label], 1e-30)), fmt::format("{} as {}", names.at(label), names.at(best))});
         continue;
       }
       double sum = 0;
       for (std::size_t k = 0; k < outputs; ++k) {
         const double target =
             static_cast<double>(targets[i * outputs + k]) * schema.target_stddev.at(k) + schema.target_mean.at(k);
-        const double error = static_cast<double>(mine[k]) - target;
+        const double error = mine[k] - target;
         sum += std::abs(error);
         squares += error * error;
-        if (k == 0) outcomes.push_back({name, 0, fmt::format("{:.6g}, expected {:.6g}", mine[k], target)});
+        if (k == 0) outcomes.push_back({name, 0, fmt::format("{:.12g}, expected {:.12g}", mine[k], target)});
       }
       absolute += sum;
       numbers += static_cast<double>(outputs);
@@ -102,10 +115,10 @@ int eval_run(const EvalRunOptions& o) {
   for (std::size_t c = 0; c < table.size(); ++c) correct += table[c][c];
   fmt::print("test acc: {:.4f} ({:.0f} of {})\n", correct / static_cast<double>(outcomes.size()), correct,
              outcomes.size());
-  print_classes(table, schema.classes);
-  fmt::print("{}", confusion_text("confusion_matrix", table, schema.classes));
+  print_classes(table, names);
+  fmt::print("{}", confusion_text("confusion_matrix", table, names));
   print_worst(std::move(outcomes), o.worst, "losses");
-  if (!o.confusion.empty()) write_file_atomically(o.confusion, confusion_svg(table, schema.classes));
+  if (!o.confusion.empty()) write_file_atomically(o.confusion, confusion_svg(table, names));
   return 0;
 }
 

@@ -70,22 +70,27 @@ std::vector<std::string> class_names(const CommonOptions& o, const FashionMnist&
   return {kFashionMnistClasses.begin(), kFashionMnistClasses.end()};
 }
 
-Examples own_examples(const CommonOptions& o, MnistPart part) {
-  const bool training = part == MnistPart::train;
-  const DataSource& own = *o.own;
-  std::shared_ptr<const Dataset> data = training ? own.train : own.validation;
-  const std::int64_t limit = training ? o.limit_train : o.limit_test;
-  if (limit > 0) data = std::make_shared<HeadDataset>(data, limit);
-  return {std::move(data), own.schema.outputs, own.schema.classes, [source = o.own] { return source->digest; },
-          [source = o.own] { return source->train_counts; }};
-}
-
 std::vector<std::int64_t> counts_of(const Dataset& data, std::int64_t classes) {
   std::vector<std::int64_t> counts(static_cast<std::size_t>(classes));
   for (std::int64_t i = 0; i < data.size(); ++i) {
     ++counts.at(static_cast<std::size_t>(data.get(i).at(1).item<std::int64_t>()));
   }
   return counts;
+}
+
+Examples own_examples(const CommonOptions& o, MnistPart part) {
+  const bool training = part == MnistPart::train;
+  const DataSource& own = *o.own;
+  std::shared_ptr<const Dataset> data = training ? own.train : own.validation;
+  const std::int64_t limit = training ? o.limit_train : o.limit_test;
+  const auto sha256 = [source = o.own] { return source->digest; };
+  if (limit == 0 || limit >= data->size()) {
+    return {std::move(data), own.schema.outputs, own.schema.classes, sha256,
+            [source = o.own] { return source->train_counts; }};
+  }
+  data = std::make_shared<HeadDataset>(data, limit);
+  return {data, own.schema.outputs, own.schema.classes, sha256,
+          [data, classes = own.schema.outputs] { return counts_of(*data, classes); }};
 }
 
 // 5 for "top5_accuracy", 0 for other names.
@@ -115,6 +120,9 @@ Metric make_metric(const std::string& name, std::int64_t classes, const metrics:
 Examples load_examples(const CommonOptions& o, MnistPart part) {
   if (o.is_language_model()) return load_text(o, part);
   if (o.own) return own_examples(o, part);
+  std::error_code unknown;
+  check(o.data.empty() || std::filesystem::exists(o.data, unknown), "--data {}: {}", o.data,
+        unknown ? unknown.message() : "No such file or directory");
   const auto images = std::make_shared<FashionMnist>(load_fashion_mnist(part, o.data));
   const std::int64_t limit = part == MnistPart::train ? o.limit_train : o.limit_test;
   std::shared_ptr<const Dataset> data = images;
@@ -132,8 +140,17 @@ std::string data_path(const CommonOptions& o) {
 void notice_limit(const CommonOptions& o, MnistPart part, const Examples& examples) {
   const bool training = part == MnistPart::train;
   const std::int64_t limit = training ? o.limit_train : o.limit_test, size = examples.data->size();
-  if (limit <= size) return;
   const char* kind = training ? "train" : "test";
+  if (limit > 0 && training && o.own && !o.is_regression()) {
+    // Folders of pictures, and many tables, have one class after the other.
+    const std::vector<std::int64_t> all = o.own->train_counts, some = examples.counts();
+    std::string lost;
+    for (std::size_t c = 0; c < all.size(); ++c) {
+      if (all[c] > 0 && some[c] == 0) lost += (lost.empty() ? "" : ", ") + o.own->schema.classes[c];
+    }
+    if (!lost.empty()) notice(fmt::format("--limit-train {}: these examples have none of: {}", limit, lost));
+  }
+  if (limit <= size) return;
   notice(fmt::format("--limit-{0} {1} changes nothing: there are {2} {0} examples", kind, limit, size));
 }
 
@@ -228,6 +245,53 @@ void notice_other_text(const CommonOptions& o, const Examples& examples) {
       "--init-from {}: learned another text than --data {}: a text numbers its own characters, so the model "
       "may take one for another",
       o.init_from, o.data));
+}
+
+namespace {
+
+// Of the run whose folder, or a checkpoint in it, --init-from names; none otherwise.
+std::optional<DataSchema> schema_of_weights(const CommonOptions& o) {
+  constexpr std::size_t kLargest = std::size_t{1} << 26;
+  const std::filesystem::path path = std::filesystem::absolute(o.init_from).lexically_normal();
+  try {
+    if (!std::filesystem::is_directory(path)) return std::nullopt;
+    const std::filesystem::path inner = path.has_filename() ? path : path.parent_path();
+    for (const std::filesystem::path& folder : {inner, inner.parent_path()}) {
+      if (!std::filesystem::exists(folder / "run.json")) continue;
+      const auto json = nlohmann::json::parse(read_file(folder / "run.json", kLargest));
+      return DataSchema::from_json(json.at("schema").dump());
+    }
+  } catch (const std::exception&) {  // a file of another program
+  }
+  return std::nullopt;
+}
+
+std::string few_words(const std::vector<std::string>& words) {
+  constexpr std::size_t kMost = 5;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(words.size(), kMost); ++i) text += (i == 0 ? "" : ", ") + words[i];
+  return text + (words.size() > kMost ? ", ..." : "");
+}
+
+}  // namespace
+
+void notice_other_schema(const CommonOptions& o) {
+  if (!o.own || o.init_from.empty()) return;
+  const std::optional<DataSchema> learned = schema_of_weights(o);
+  if (!learned) return;
+  const DataSchema& mine = o.own->schema;
+  if (learned->classes.size() == mine.classes.size() && learned->classes != mine.classes) {
+    notice(fmt::format("--init-from {}: the last layer learned the classes {}; these data have {}", o.init_from,
+                       few_words(learned->classes), few_words(mine.classes)));
+  }
+  if (!learned->table || !mine.table) return;
+  const auto same = [](const TableColumn& a, const TableColumn& b) {
+    return a.name == b.name && a.kind == b.kind && a.categories == b.categories;
+  };
+  if (!std::ranges::equal(learned->table->columns, mine.table->columns, same)) {
+    notice(fmt::format("--init-from {}: learned other columns or categories: the model may take one for another",
+                       o.init_from));
+  }
 }
 
 std::unique_ptr<Module> make_initialized_model(const CommonOptions& o, const ToolJob& job, std::int64_t classes) {

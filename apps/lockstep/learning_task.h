@@ -33,6 +33,8 @@ std::string data_path(const CommonOptions& options);
 void notice_limit(const CommonOptions& options, MnistPart part, const Examples& examples);
 // Writes a notice if the checkpoint --init-from of a language model learned another text than --data.
 void notice_other_text(const CommonOptions& options, const Examples& examples);
+// Writes a notice if the run --init-from learned as many other classes, or other columns, than --data has.
+void notice_other_schema(const CommonOptions& options);
 // Placeholder examples of the same shapes, for timing and graphs.
 Examples made_up_examples(const CommonOptions& options, std::int64_t count);
 

@@ -85,9 +85,16 @@ TaskModel task_model(const CommonOptions& o) {
 std::string schema_hash(const DataSource& data) {
   Sha256 hash;
   DataSchema schema = data.schema;
-  // Why it was chosen changes nothing.
-  if (schema.table) schema.table->reason.clear();
-  if (schema.array) schema.array->reason.clear();
+  // Why it was chosen, and what tells other data apart, changes nothing.
+  if (schema.table) {
+    schema.table->reason.clear();
+    schema.table->delimiter.clear();
+    schema.table->table_columns = 0;
+  }
+  if (schema.array) {
+    schema.array->reason.clear();
+    schema.array->type.reset();
+  }
   const std::string text = schema.json();
   hash.update(std::as_bytes(std::span(text)));
   return hash.hex();
@@ -97,7 +104,12 @@ void open_own_data(TrainOptions& o, const CLI::App& app) {
   const bool model_given = is_given(app, "--model");
   std::error_code unknown;
   if (o.data.empty()) return refuse_own_options(app, "Fashion-MNIST needs none");
-  if (o.is_language_model()) return refuse_own_options(app, fmt::format("{} reads a text", o.model), {"--format"});
+  if (o.is_language_model()) {
+    if (!o.format.empty() && o.format != name(DataFormat::text)) {
+      throw UsageError(fmt::format("--model {}: reads a text, not --format {}", o.model, o.format));
+    }
+    return refuse_own_options(app, fmt::format("{} reads a text", o.model), {"--format"});
+  }
   if (!std::filesystem::exists(o.data, unknown)) return;  // load_examples() says so
   if (o.format.empty() && has_mnist_files(o.data)) {
     return refuse_own_options(app,

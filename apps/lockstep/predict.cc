@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "commands.h"
@@ -43,17 +45,30 @@ std::string class_name(const DataSchema& schema, std::size_t c) {
   return c < schema.classes.size() ? schema.classes[c] : fmt::format("{}", c);
 }
 
-std::string csv_line(const DataSchema& schema, const std::string& example, std::span<const float> values) {
+// A number in the units of the data, without digits that the computation in f32 does not have.
+double rounded_value(double value) {
+  const std::string text = fmt::format("{:.12g}", value);
+  std::from_chars(text.data(), text.data() + text.size(), value);
+  return value;
+}
+
+// Probabilities have the digits of f32.
+std::string csv_number(const DataSchema& schema, double value) {
+  return schema.task == lockstep::TaskKind::classification ? fmt::format("{}", static_cast<float>(value))
+                                                           : fmt::format("{:.12g}", value);
+}
+
+std::string csv_line(const DataSchema& schema, const std::string& example, std::span<const double> values) {
   std::string line = csv_cell(example);
   if (schema.task == lockstep::TaskKind::classification) {
     const auto best = static_cast<std::size_t>(std::ranges::max_element(values) - values.begin());
-    line += fmt::format(",{},{}", csv_cell(class_name(schema, best)), values[best]);
+    line += fmt::format(",{},{}", csv_cell(class_name(schema, best)), csv_number(schema, values[best]));
   }
-  for (const float v : values) line += fmt::format(",{}", v);
+  for (const double v : values) line += "," + csv_number(schema, v);
   return line + "\n";
 }
 
-std::string json_line(const DataSchema& schema, const std::string& example, std::span<const float> values) {
+std::string json_line(const DataSchema& schema, const std::string& example, std::span<const double> values) {
   nlohmann::ordered_json line{{"example", example}};
   if (schema.task == lockstep::TaskKind::classification) {
     const auto best = static_cast<std::size_t>(std::ranges::max_element(values) - values.begin());
@@ -61,9 +76,9 @@ std::string json_line(const DataSchema& schema, const std::string& example, std:
     line["probability"] = values[best];
     for (std::size_t c = 0; c < values.size(); ++c) line["probabilities"][class_name(schema, c)] = values[c];
   } else if (values.size() == 1) {
-    line["value"] = values[0];
+    line["value"] = rounded_value(values[0]);
   } else {
-    line["values"] = std::vector<float>(values.begin(), values.end());
+    for (const double v : values) line["values"].push_back(rounded_value(v));
   }
   return line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
@@ -85,11 +100,13 @@ int predict(const PredictOptions& o) {
     std::size_t number = 0;
     DataLoader loader(examples.data, {.batch_size = o.batch_size, .workers = loader_threads(schema)});
     for (const Example& batch : loader) {
-      const std::vector<float> values = model(batch.at(0)).to_vector<float>();
+      const std::vector<double> values = model(batch.at(0)).to(DType::f64).to_vector<double>();
       const auto outputs = static_cast<std::size_t>(schema.outputs);
       for (std::size_t i = 0; i < values.size(); i += outputs) {
-        const std::span<const float> mine(values.data() + i, outputs);
+        const std::span<const double> mine(values.data() + i, outputs);
         const std::string example = example_name(path, examples.names.at(number++));
+        check(std::ranges::all_of(mine, [](double v) { return std::isfinite(v); }),
+              "{}: the model computes numbers that are not finite", example);
         std::fputs((json ? json_line(schema, example, mine) : csv_line(schema, example, mine)).c_str(), stdout);
       }
     }

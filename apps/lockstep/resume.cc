@@ -22,6 +22,7 @@ std::string as_option(const std::string& name, const Value& value) {
   const std::string* word = value->as<std::string>();
   const std::string text = word ? *word : value->json();
   if (name == "cuda_algorithms") return "LOCKSTEP_CUDA_ALGORITHMS=" + text;
+  if (name == "schema") return fmt::format("columns, classes, and normalization {:.8}…", text);
   if (name == "data") return fmt::format("training data {:.8}… (--data)", text);
   if (name == "init_from") return fmt::format("initial weights {:.8}… (--init-from)", text);
   if (name == "examples") return fmt::format("{} training images (--limit-train)", text);
@@ -29,8 +30,9 @@ std::string as_option(const std::string& name, const Value& value) {
   std::string option = "--" + name;
   std::ranges::replace(option, '_', '-');
   const OptionRow* row = find_option_of_entry(name);
-  if (row) option = row->name;
-  if (!row || !row->is_flag()) return fmt::format("{} {}", option, text);
+  if (!row) return fmt::format("{} {}", name, text);
+  option = row->name;
+  if (!row->is_flag()) return fmt::format("{} {}", option, text);
   const bool given = (*value == true) != option.starts_with("--no-");
   return (given ? "" : "no ") + option;
 }

@@ -74,7 +74,9 @@ std::string run_config(const TrainOptions& options, const ToolJob& job, const Re
     o.format = name(o.own->schema.format);
     o.task = name(o.own->schema.task);
     if (o.own->schema.table) o.target = o.own->schema.table->target;
-    if (o.own->schema.format == DataFormat::images) o.image_size = o.own->schema.input[1];
+    // Others keep their own size, which no option names.
+    const auto& input = o.own->schema.input;
+    if (o.own->schema.format == DataFormat::images && input[1] == input[2]) o.image_size = input[1];
   }
   if (state_of(job.devices()[0], "options of the run").backend->threads_decide_bits(job.dtype)) {
     o.threads_per_shard = job.runtime().threads_per_shard();

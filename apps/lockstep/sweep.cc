@@ -51,8 +51,8 @@ bool is_swept(const OptionRow& row) {
          row.name != "--summary";
 }
 
-// Values with commas, as of --hidden, are separated by semicolons.
-Words split_values(const std::string& text) {
+// Values with commas, as of --hidden, are separated by semicolons, of which the last one may end them: "256,128;".
+Words split_values(const std::string& name, const std::string& text) {
   const char separator = text.find(';') != std::string::npos ? ';' : ',';
   Words values(1);
   for (const char c : text) {
@@ -61,6 +61,10 @@ Words split_values(const std::string& text) {
     } else {
       values.back() += c;
     }
+  }
+  if (separator == ';' && values.back().empty()) values.pop_back();
+  if (std::ranges::find(values, "") != values.end()) {
+    throw UsageError(fmt::format("{}: found '{}', which has an empty value", name, text));
   }
   return values;
 }
@@ -141,7 +145,11 @@ class Sweep {
     }
     train(std::move(waiting));
     print_table();
-    return std::ranges::any_of(runs_, [](const SweptRun& run) { return !run.error.empty(); }) ? 1 : 0;
+    if (std::ranges::any_of(runs_, [](const SweptRun& run) { return !run.error.empty(); })) return 1;
+    const bool ranked =
+        std::ranges::any_of(runs_, [&](const SweptRun& run) { return value_of(run, measure(run)).has_value(); });
+    if (!ranked) fail("--best {}: no run has this metric; they have {}", o_.best, metric_names());
+    return 0;
   }
 
  private:
@@ -301,7 +309,8 @@ class Sweep {
       result["train_loss"] = event.at("train_loss");
       result["metrics"] = nlohmann::json::object();
       if (event.contains("test_acc")) result["metrics"]["accuracy"] = event["test_acc"];
-      for (const auto& [name, value] : event.value("metrics", nlohmann::json::object()).items()) {
+      const nlohmann::json metrics = event.value("metrics", nlohmann::json::object());
+      for (const auto& [name, value] : metrics.items()) {
         if (value.is_number()) result["metrics"][name] = value;
       }
     }
@@ -325,6 +334,14 @@ class Sweep {
     const nlohmann::json value =
         name == "train_loss" ? run.result.value(name, nlohmann::json()) : metrics.value(name, nlohmann::json());
     return value.is_number() ? std::optional(value.get<double>()) : std::nullopt;
+  }
+  std::string metric_names() const {
+    std::string names = "train_loss";
+    const nlohmann::json metrics = runs_[0].result.value("metrics", nlohmann::json::object());
+    for (const auto& [name, value] : metrics.items()) {
+      if (value.is_number()) names += ", " + name;
+    }
+    return names;
   }
   std::string outcome(const SweptRun& run) const {
     const std::string name = measure(run);
@@ -377,7 +394,7 @@ class Sweep {
       }
       fmt::print("{}\n", line);
     }
-    if (!order.empty() && order.front()->error.empty()) fmt::print("best: {}\n", title(*order.front()));
+    if (!order.empty() && value_of(*order.front(), name)) fmt::print("best: {}\n", title(*order.front()));
   }
 
   SweepOptions o_;
@@ -413,13 +430,14 @@ Command add_sweep(CLI::App& parent) {
   app->add_option("COMMAND", o->command, "train and its options, after --");
   app->footer(
       "Other options are those of lockstep train that decide the result, each with its values, separated by "
-      "commas: --lr 0.01,0.1; or by semicolons, for values with commas: --hidden \"256,128;64\"; flags: "
+      "commas: --lr 0.01,0.1; or by semicolons, for values with commas: --hidden \"256,128;64\", or \"256,128;\"; "
+      "flags: "
       "--sync-bn true,false. Every combination is one run.");
   return [app, o, values] {
     check_single_process("sweep");
     for (const OptionRow& row : option_rows()) {
       if (is_swept(row) && is_given(*app, row.name))
-        o->values.emplace_back(row.name, split_values((*values)[row.name]));
+        o->values.emplace_back(row.name, split_values(row.name, (*values)[row.name]));
     }
     if (o->command.empty() || o->command[0] != "train") {
       throw UsageError(fmt::format("sweep: found {}, expected -- train and its options",
@@ -428,6 +446,11 @@ Command add_sweep(CLI::App& parent) {
     if (o->values.empty()) throw UsageError("sweep: expected an option with its values, such as --lr 0.01,0.1");
     for (const char* name : {"--save", "--resume", "--log", "--keep", "--dry-run"}) {
       if (names_option(o->command, name)) throw UsageError(fmt::format("sweep: {} is its own: see --results", name));
+    }
+    for (const char* name : {"--export", "--plot", "--trace", "--weights-log", "--tensorboard"}) {
+      if (names_option(o->command, name)) {
+        throw UsageError(fmt::format("sweep: takes no {}: each run would replace or mix the other's", name));
+      }
     }
     for (const auto& [name, list] : o->values) {
       if (names_option(o->command, name)) throw UsageError(fmt::format("sweep: {} is given on both sides of --", name));

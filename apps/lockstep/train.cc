@@ -129,6 +129,7 @@ void notice_options(const TrainOptions& o, const ToolJob& job, const Examples& t
   notice_limit(o, MnistPart::train, train_data);
   notice_limit(o, MnistPart::test, test_data);
   notice_other_text(o, train_data);
+  notice_other_schema(o);
   if (parse_balance(o.balance, 0).automatic && job.shards == job.devices_of_ranks) {
     notice("--balance auto changes nothing: each device has one shard");
   } else if (parse_balance(o.balance, 0).automatic && job.devices_of_ranks == 1) {

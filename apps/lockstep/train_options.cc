@@ -38,7 +38,7 @@ constexpr OptimizerRow kOptimizers[] = {
      }},
     {"adamw", false,
      [](const ParameterGroups& parameters, const TrainOptions& o) -> std::unique_ptr<Optimizer> {
-       return std::make_unique<AdamW>(parameters, AdamOptions{.lr = o.lr, .weight_decay = o.weight_decay});
+       return std::make_unique<AdamW>(parameters, AdamWOptions{.lr = o.lr, .weight_decay = o.weight_decay});
      }},
     {"adagrad", false,
      [](const ParameterGroups& parameters, const TrainOptions& o) -> std::unique_ptr<Optimizer> {

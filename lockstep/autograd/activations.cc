@@ -19,7 +19,7 @@ void check_activated(std::string_view name, const Tensor& x) {
 // x within [low, high], without a gradient at the limits.
 Tensor within(std::string_view name, const Tensor& x, double low, double high) {
   check_activated(name, x);
-  return lift(name, place_as(name, x), {x}, [=](const Arrays& in) -> Lifted {
+  const auto part = [=](const Arrays& in) -> Lifted {
     Array y = ops::unary({UnaryOp::clamp, low, high}, in[0]);
     return {
         y, [y = SavedArray(y), low, high](const PartPass& p, const Array& dy) -> Arrays {
@@ -31,7 +31,8 @@ Tensor within(std::string_view name, const Tensor& x, double low, double high) {
           const Array first = ops::scalar_like(at, low), last = ops::scalar_like(at, high);
           return {without(ops::compare(CompareOp::le, last, at), without(ops::compare(CompareOp::le, at, first), dy))};
         }};
-  });
+  };
+  return lift(name, place_as(name, x), {x}, part, [&] { return OpTraits{"clamp", {{"a", low}, {"b", high}}}; });
 }
 
 }  // namespace

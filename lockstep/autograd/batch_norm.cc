@@ -34,30 +34,31 @@ Tensor batch_norm_train(const Tensor& x, const Tensor& gamma, const Tensor& beta
 Tensor batch_norm_eval(const Tensor& x, const Tensor& gamma, const Tensor& beta, const Tensor& running_mean,
                        const Tensor& running_var, const Tensor& residual, const BatchNormOptions& options) {
   const Placed placed = place_rows("batch_norm", {x, residual}, {gamma, beta, running_mean, running_var});
-  return lift(
-      "batch norm", placed, {x, gamma, beta, residual, running_mean, running_var}, [&](const Arrays& in) -> Lifted {
-        // M2 / n with n = 1: the variance itself.
-        Array y = ops::batch_norm(in[0], {1, in[4], in[5]}, in[1], in[2], in[3], {options.eps, options.relu});
-        return {y,
-                [x = SavedArray(in[0]), gamma = SavedArray(in[1]), mask = SavedArray(options.relu, y),
-                 mean = SavedArray(in[4]), var = SavedArray(in[5]),
-                 eps = options.eps](const PartPass& p, const Array& dy) -> Arrays {
-                  const Array &in = x.get(p.name()), &out = mask.get(p.name());
-                  const ops::BatchStats stats{1, mean.get(p.name()), var.get(p.name())};
-                  ops::BatchNormSums sums;
-                  if (p.needs(1) || p.needs(2)) sums = ops::batch_norm_backward_stats(dy, in, out, stats, eps);
-                  ops::BatchNormGrads grads;
-                  if (p.needs(0) || p.needs(3)) {
-                    // The statistics do not depend on x, so no gradient flows through them.
-                    ops::BatchNormSums none{ops::empty_like(stats.mean), ops::empty_like(stats.mean)};
-                    ops::fill_(none.g, 0);
-                    ops::fill_(none.g_xhat, 0);
-                    grads =
-                        ops::batch_norm_backward_data(dy, in, out, stats, eps, gamma.get(p.name()), none, p.needs(3));
-                  }
-                  return {grads.x, sums.g_xhat, sums.g, grads.residual, Array(), Array()};
-                }};
-      });
+  const auto part = [&](const Arrays& in) -> Lifted {
+    // M2 / n with n = 1: the variance itself.
+    Array y = ops::batch_norm(in[0], {1, in[4], in[5]}, in[1], in[2], in[3], {options.eps, options.relu});
+    return {
+        y,
+        [x = SavedArray(in[0]), gamma = SavedArray(in[1]), mask = SavedArray(options.relu, y), mean = SavedArray(in[4]),
+         var = SavedArray(in[5]), eps = options.eps](const PartPass& p, const Array& dy) -> Arrays {
+          const Array &in = x.get(p.name()), &out = mask.get(p.name());
+          const ops::BatchStats stats{1, mean.get(p.name()), var.get(p.name())};
+          ops::BatchNormSums sums;
+          if (p.needs(1) || p.needs(2)) sums = ops::batch_norm_backward_stats(dy, in, out, stats, eps);
+          ops::BatchNormGrads grads;
+          if (p.needs(0) || p.needs(3)) {
+            // The statistics do not depend on x, so no gradient flows through them.
+            ops::BatchNormSums none{ops::empty_like(stats.mean), ops::empty_like(stats.mean)};
+            ops::fill_(none.g, 0);
+            ops::fill_(none.g_xhat, 0);
+            grads = ops::batch_norm_backward_data(dy, in, out, stats, eps, gamma.get(p.name()), none, p.needs(3));
+          }
+          return {grads.x, sums.g_xhat, sums.g, grads.residual, Array(), Array()};
+        }};
+  };
+  return lift("batch norm", placed, {x, gamma, beta, residual, running_mean, running_var}, part, [&] {
+    return OpTraits{"batch_norm", {{"eps", options.eps}, {"relu", std::int64_t{options.relu}}}};
+  });
 }
 
 Tensor batch_norm_synchronized(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& residual,

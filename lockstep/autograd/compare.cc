@@ -13,25 +13,28 @@
 namespace lockstep {
 namespace {
 
+// The name of the kernel's comparison: "gt" is "lt" of exchanged operands.
+std::string_view kind_of(CompareOp op) { return kCompareNames[static_cast<std::size_t>(op)]; }
+
 Tensor compare(std::string_view name, CompareOp op, const Tensor& a, const Tensor& b) {
   NoGradGuard no_grad;
-  return lift(name, place_broadcast(name, {a, b}), {a, b}, [=](const Arrays& in) -> Lifted {
-    return {ops::compare(op, in[0], in[1], name), nullptr};
-  });
+  const auto part = [=](const Arrays& in) -> Lifted { return {ops::compare(op, in[0], in[1], name), nullptr}; };
+  return lift(name, place_broadcast(name, {a, b}), {a, b}, part, [&] { return OpTraits{kind_of(op)}; });
 }
 
 // With `exchanged`: op(b, a).
 Tensor compare(std::string_view name, CompareOp op, const Tensor& a, double b, bool exchanged = false) {
   NoGradGuard no_grad;
-  return lift(name, place_as(name, a), {a}, [=](const Arrays& in) -> Lifted {
-    return {ops::compare_with(op, in[0], b, exchanged), nullptr};
+  const auto part = [=](const Arrays& in) -> Lifted { return {ops::compare_with(op, in[0], b, exchanged), nullptr}; };
+  return lift(name, place_as(name, a), {a}, part, [&] {
+    return OpTraits{kind_of(op), {{"value", b}, {"exchanged", std::int64_t{exchanged}}}};
   });
 }
 
 // An undefined a or b stands for `value`.
 Tensor choose(std::string_view name, const Tensor& condition, const Tensor& a, const Tensor& b, double value) {
   if (!a.defined() || !b.defined()) ops::check_holds(name, a.defined() ? a.dtype() : b.dtype(), value);
-  return lift("where", place_broadcast("where", {condition, a, b}), {condition, a, b}, [=](const Arrays& in) -> Lifted {
+  const auto part = [=](const Arrays& in) -> Lifted {
     const Array scalar =
         in[1].defined() && in[2].defined() ? Array() : ops::scalar_like(in[1].defined() ? in[1] : in[2], value);
     const Array &x = in[1].defined() ? in[1] : scalar, &z = in[2].defined() ? in[2] : scalar;
@@ -44,6 +47,9 @@ Tensor choose(std::string_view name, const Tensor& condition, const Tensor& a, c
               if (p.needs(2)) dz = ops::sum_to(ops::where(condition.get(p.name()), zero, dy), z_shape);
               return {Array(), dx, dz};
             }};
+  };
+  return lift("where", place_broadcast("where", {condition, a, b}), {condition, a, b}, part, [&] {
+    return OpTraits{{}, {{"value", value}}};
   });
 }
 

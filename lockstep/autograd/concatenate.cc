@@ -32,7 +32,7 @@ Tensor cat(std::span<const Tensor> tensors, int dim) {
   check(!tensors.empty(), "cat: no tensors");
   for (const Tensor& part : tensors) check(part.defined(), "cat: an input is undefined");
   const int axis = ops::resolve_axis("cat", tensors[0].shape(), dim);
-  return lift("cat", place_side_by_side("cat", tensors, axis), tensors, [axis](const Arrays& in) -> Lifted {
+  const auto joined = [axis](const Arrays& in) -> Lifted {
     std::vector<std::int64_t> extents;
     for (const Array& part : in) extents.push_back(part.size(axis));
     return {ops::cat({in.data(), in.size()}, axis), [extents, axis](const PartPass& p, const Array& dy) -> Arrays {
@@ -44,6 +44,9 @@ Tensor cat(std::span<const Tensor> tensors, int dim) {
               }
               return back;
             }};
+  };
+  return lift("cat", place_side_by_side("cat", tensors, axis), tensors, joined, [&] {
+    return OpTraits{{}, {{"axis", axis}}};
   });
 }
 

@@ -40,6 +40,14 @@ PaddedInput padded_input(std::string_view name, const Tensor& x, const Tensor& w
   return {odd ? pad(x, more) : x, o};
 }
 
+OpTraits conv_traits(std::string_view kind, const auto& o) {
+  return {kind,
+          {{"stride", op_numbers(o.stride)},
+           {"padding", op_numbers(o.padding)},
+           {"dilation", op_numbers(o.dilation)},
+           {"groups", o.groups}}};
+}
+
 Tensor convolution(std::string_view name, const Tensor& input, const Tensor& weight, const Tensor& bias_or_none,
                    const Conv2dOptions& given) {
   const PaddedInput padded = padded_input(name, input, weight, given);
@@ -47,7 +55,7 @@ Tensor convolution(std::string_view name, const Tensor& input, const Tensor& wei
   const Conv2dOptions& options = padded.options;
   const Tensor w = as_weight(x, weight), bias = as_weight(x, bias_or_none);
   const bool saves_x = w.requires_grad(), saves_w = x.requires_grad();
-  return lift(name, place_rows(name, {x}, {w, bias}), {x, w, bias}, [&](const Arrays& in) -> Lifted {
+  const auto part = [&](const Arrays& in) -> Lifted {
     // bf16 and f16 have f32 parameters.
     const DType dtype = in[0].dtype() == DType::f64 ? DType::f64 : DType::f32;
     return {ops::conv2d(in[0], in[1], in[2], options, name),
@@ -66,7 +74,8 @@ Tensor convolution(std::string_view name, const Tensor& input, const Tensor& wei
               if (p.needs(0)) dx = ops::conv2d_backward_data(dy, w.get(p.name()), x_shape, options);
               return {dx, grads.weight, grads.bias};
             }};
-  });
+  };
+  return lift(name, place_rows(name, {x}, {w, bias}), {x, w, bias}, part, [&] { return conv_traits("conv", options); });
 }
 
 }  // namespace
@@ -135,7 +144,7 @@ Tensor conv_transpose2d(const Tensor& x, const Tensor& weight, const Tensor& bia
   const Conv2dOptions options{.stride = o.stride, .padding = o.padding, .dilation = o.dilation, .groups = o.groups};
   const bool saves_x = w.requires_grad(), saves_w = x.requires_grad();
   const Placed placed = place_rows("conv_transpose2d", {x}, {w, bias});
-  const Tensor y = lift("conv_transpose2d", placed, {x, w}, [&](const Arrays& in) -> Lifted {
+  const auto part = [&](const Arrays& in) -> Lifted {
     Shape shape = whole;
     shape[0] = in[0].size(0);
     return {ops::conv2d_backward_data(in[0], in[1], shape, options),
@@ -150,7 +159,9 @@ Tensor conv_transpose2d(const Tensor& x, const Tensor& weight, const Tensor& bia
               }
               return {dx, dw};
             }};
-  });
+  };
+  const Tensor y =
+      lift("conv_transpose2d", placed, {x, w}, part, [&] { return conv_traits("conv_transpose", options); });
   if (!bias.defined()) return y;
   check(bias.shape() == Shape{whole[1]}, "conv_transpose2d: bias is {}, expected [{}]", bias.shape(), whole[1]);
   return y + cast(bias, y.dtype()).reshape({whole[1], 1, 1});

@@ -126,12 +126,13 @@ Tensor rounded_by(UnaryOp op, const Tensor& x) {
 
 Tensor filled_like(std::string_view name, const Tensor& x, double value) {
   NoGradGuard no_grad;
-  return lift(name, place_as(name, x), {x}, [=](const Arrays& in) -> Lifted {
+  const auto part = [=](const Arrays& in) -> Lifted {
     ops::check_defined(name, in[0]);
     Array y = ops::empty_like(in[0]);
     ops::fill_(y, value);
     return {y, nullptr};
-  });
+  };
+  return lift(name, place_as(name, x), {x}, part, [&] { return OpTraits{"fill", {{"value", value}}}; });
 }
 
 // `number` as the left operand of an operation that has no whole results.
@@ -152,20 +153,26 @@ Tensor right_operand(std::string_view name, const Tensor& left, double number) {
 }  // namespace
 
 Tensor unary(const Unary& op, const Tensor& x) {
-  return lift(ops::name(op.op), place_as(ops::name(op.op), x), {x}, [op](const Arrays& in) -> Lifted {
+  const auto part = [op](const Arrays& in) -> Lifted {
     Array y = ops::unary(op, in[0]);
     return {
         y,
         [op, saved = SavedArray(unary_saves_output(op.op) ? y : in[0])](const PartPass& p, const Array& dy) -> Arrays {
           return {ops::unary_backward(op, saved.get(p.name()), dy)};
         }};
+  };
+  return lift(ops::name(op.op), place_as(ops::name(op.op), x), {x}, part, [&] {
+    return OpTraits{{}, {{"a", op.a}, {"b", op.b}}};
   });
 }
 
 Tensor affine(const Tensor& x, double scale, double shift) {
-  return lift("affine", place_as("affine", x), {x}, [=](const Arrays& in) -> Lifted {
+  const auto part = [=](const Arrays& in) -> Lifted {
     return {ops::affine(in[0], scale, shift),
             [scale](const PartPass&, const Array& dy) -> Arrays { return {ops::affine(dy, scale, 0)}; }};
+  };
+  return lift("affine", place_as("affine", x), {x}, part, [&] {
+    return OpTraits{{}, {{"scale", scale}, {"shift", shift}}};
   });
 }
 
@@ -233,9 +240,10 @@ Tensor operator-(const Tensor& a, double b) { return affine(a, 1, -b); }
 Tensor operator*(const Tensor& a, double b) { return affine(a, b, 0); }
 Tensor operator/(const Tensor& a, double b) {
   const Unary op{UnaryOp::divide, b};
-  return lift("divide", place_as("divide", a), {a}, [op](const Arrays& in) -> Lifted {
+  const auto part = [op](const Arrays& in) -> Lifted {
     return {ops::unary(op, in[0]), [op](const PartPass&, const Array& dy) -> Arrays { return {ops::unary(op, dy)}; }};
-  });
+  };
+  return lift("divide", place_as("divide", a), {a}, part, [&] { return OpTraits{"divide_by", {{"a", op.a}}}; });
 }
 Tensor operator+(double a, const Tensor& b) { return affine(b, 1, a); }
 Tensor operator-(double a, const Tensor& b) { return affine(b, -1, a); }

@@ -7,6 +7,7 @@
 #include <typeinfo>
 #include <utility>
 
+#include "lockstep/autograd/forward_trace.h"
 #include "lockstep/autograd/no_grad.h"
 #include "lockstep/autograd/node.h"
 #include "lockstep/autograd/saved_array.h"
@@ -133,6 +134,7 @@ std::vector<Tensor> apply_function(std::shared_ptr<ErasedFunction> function, std
     // A forward that returns its input must not give the input itself a history.
     for (Tensor& output : outputs) output = output.detach();
   }
+  if (ForwardTrace* const trace = ForwardTrace::current()) trace->function(name, inputs, outputs);
   if (!needs_grad(inputs)) return outputs;
   const std::vector<Outline> in(inputs.begin(), inputs.end()), out(outputs.begin(), outputs.end());
   return record_mix(name, inputs, std::move(outputs),

@@ -59,8 +59,12 @@ Lifted take(const Array& x, const Array& index, int axis) {
 
 Tensor take_along_dim(const Tensor& x, const Tensor& index, int dim) {
   const int axis = ops::resolve_axis("take_along_dim", x.shape(), dim);
-  return lift("take_along_dim", place_indexed("take_along_dim", {x, index}, axis), {x, index},
-              [axis](const Arrays& in) { return take(in[0], in[1], axis); });
+  return lift(
+      "take_along_dim", place_indexed("take_along_dim", {x, index}, axis), {x, index},
+      [axis](const Arrays& in) { return take(in[0], in[1], axis); },
+      [&] {
+        return OpTraits{{}, {{"axis", axis}}};
+      });
 }
 
 Tensor index_select(const Tensor& x, int dim, const Tensor& index) {
@@ -81,8 +85,12 @@ Tensor index_select(const Tensor& x, int dim, const Tensor& index) {
     }
     if (index->kind == Kind::cut) placed.cut.axis = axis;
   }
-  return lift("index_select", placed, {x, index},
-              [=](const Arrays& in) { return take(in[0], along_axis(in[1], dims, axis), axis); });
+  return lift(
+      "index_select", placed, {x, index},
+      [=](const Arrays& in) { return take(in[0], along_axis(in[1], dims, axis), axis); },
+      [&] {
+        return OpTraits{{}, {{"axis", axis}}};
+      });
 }
 
 Tensor embedding(const Tensor& input, const Tensor& weight, std::optional<std::int64_t> padding_idx) {
@@ -178,7 +186,7 @@ Tensor scatter_add(const Tensor& x, int dim, const Tensor& index, const Tensor& 
     return add_whole(kName, x, src, axis,
                      [&](const Tensor& zeros, const Tensor& part) { return scatter_add(zeros, axis, index, part); });
   }
-  return lift(kName, place_scattered(kName, x, index, src, axis), {x, index, src}, [axis](const Arrays& in) -> Lifted {
+  const auto part = [axis](const Arrays& in) -> Lifted {
     const Shape to = in[1].shape(), all = in[0].shape(), source = in[2].shape();
     Shape sums = to;
     sums[axis] = all[axis];
@@ -189,13 +197,16 @@ Tensor scatter_add(const Tensor& x, int dim, const Tensor& index, const Tensor& 
               const Array taken = ops::take_along_axis(first_of(dy, sums), index.get(p.name()), axis);
               return {dy, Array(), among_zeros(taken, source)};
             }};
+  };
+  return lift(kName, place_scattered(kName, x, index, src, axis), {x, index, src}, part, [&] {
+    return OpTraits{{}, {{"axis", axis}}};
   });
 }
 
 Tensor scatter(const Tensor& x, int dim, const Tensor& index, const Tensor& src) {
   constexpr std::string_view kName = "scatter";
   const int axis = ops::resolve_axis(kName, x.shape(), dim);
-  return lift(kName, place_scattered(kName, x, index, src, axis), {x, index, src}, [axis](const Arrays& in) -> Lifted {
+  const auto part = [axis](const Arrays& in) -> Lifted {
     const Shape to = in[1].shape(), all = in[0].shape(), source = in[2].shape();
     Shape reached = to;
     reached[axis] = all[axis];
@@ -213,14 +224,20 @@ Tensor scatter(const Tensor& x, int dim, const Tensor& index, const Tensor& src)
               }
               return {dx, Array(), dsrc};
             }};
+  };
+  return lift(kName, place_scattered(kName, x, index, src, axis), {x, index, src}, part, [&] {
+    return OpTraits{{}, {{"axis", axis}}};
   });
 }
 
 Tensor scatter(const Tensor& x, int dim, const Tensor& index, double value) {
   check(x.defined() && index.defined(), "scatter: undefined tensor");
   ops::check_holds("scatter", x.dtype(), value);
-  const Tensor src = lift("scatter", place_as("scatter", index), {index}, [&](const Arrays& in) -> Lifted {
+  const auto part = [&](const Arrays& in) -> Lifted {
     return {ops::full(in[0].shape(), value, x.dtype(), in[0].device()), nullptr};
+  };
+  const Tensor src = lift("scatter", place_as("scatter", index), {index}, part, [&] {
+    return OpTraits{"fill", {{"value", value}}};
   });
   return scatter(x, dim, index, src);
 }
@@ -262,7 +279,7 @@ Tensor index_add(const Tensor& x, int dim, const Tensor& index, const Tensor& sr
   placed.cut = both.cut;
   check(placed.kind != Kind::cut || (x->kind == Kind::cut && src->kind == Kind::cut),
         "{}: {} and {}, expected both cut over the batch: split_and_load() or gather() them", kName, x, src);
-  return lift(kName, placed, inputs, [=](const Arrays& in) -> Lifted {
+  const auto part = [=](const Arrays& in) -> Lifted {
     const Array numbers = along_axis(in[1], dims, axis);
     const Array source = alpha == 1 ? in[2] : ops::affine(in[2], alpha, 0);
     return {ops::binary(BinaryOp::add, in[0], ops::scatter_sum(source, numbers, axis, in[0].size(axis))),
@@ -271,7 +288,8 @@ Tensor index_add(const Tensor& x, int dim, const Tensor& index, const Tensor& sr
               const Array taken = ops::take_along_axis(dy, index.get(p.name()), axis);
               return {dy, Array(), alpha == 1 ? taken : ops::affine(taken, alpha, 0)};
             }};
-  });
+  };
+  return lift(kName, placed, inputs, part, [&] { return OpTraits{{}, {{"axis", axis}, {"alpha", alpha}}}; });
 }
 
 Tensor embedding_bag(const Tensor& input, const Tensor& weight, const EmbeddingBagOptions& o) {
@@ -299,7 +317,7 @@ Tensor embedding_bag(const Tensor& input, const Tensor& weight, const EmbeddingB
 Tensor one_hot(const Tensor& input, std::int64_t num_classes) {
   check(input.defined() && input.dtype() == DType::i64, "one_hot: input is {}, expected i64", input);
   check(num_classes > 0, "one_hot: {} classes, expected at least 1", num_classes);
-  return lift("one_hot", place_as("one_hot", input), {input}, [=](const Arrays& in) -> Lifted {
+  const auto part = [=](const Arrays& in) -> Lifted {
     std::vector<std::int64_t> dims(in[0].shape().begin(), in[0].shape().end());
     dims.push_back(1);
     // Adds 1 at each number, which also checks that it is a class.
@@ -307,6 +325,9 @@ Tensor one_hot(const Tensor& input, std::int64_t num_classes) {
     const Array ones = ops::scatter_sum(one, ops::reshape(ops::to_layout(in[0], Layout::plain), Shape(dims)),
                                         static_cast<int>(dims.size()) - 1, num_classes);
     return {ops::convert(ones, DType::i64, Layout::plain), nullptr};
+  };
+  return lift("one_hot", place_as("one_hot", input), {input}, part, [&] {
+    return OpTraits{{}, {{"classes", num_classes}}};
   });
 }
 

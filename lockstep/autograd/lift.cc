@@ -232,7 +232,8 @@ Placed place_reshaped(std::string_view what, const Tensor& x, const Shape& shape
   fail_across_batch(what, x, fmt::format("but shape {} would split samples", shape.str()));
 }
 
-Tensor lift(std::string_view name, const Placed& placed, Inputs given, const std::function<Lifted(const Arrays&)>& f) {
+Tensor lift(std::string_view name, const Placed& placed, Inputs given, const std::function<Lifted(const Arrays&)>& f,
+            const OpTraitsOf& traits) {
   SmallVector<Tensor, 4> inputs;
   for (const Tensor& x : given) {
     if (placed.kind == Kind::whole) {
@@ -273,6 +274,9 @@ Tensor lift(std::string_view name, const Placed& placed, Inputs given, const std
     case Kind::whole: y = placed.at ? shard_tensor(placed.at, std::move(ys[0])) : Tensor(std::move(ys[0]));
   }
   DtypeWatch::note(y.dtype());
+  if (ForwardTrace* const trace = ForwardTrace::current()) {
+    trace->operation(name, {inputs.data(), inputs.size()}, {&y, 1}, traits());
+  }
   if (!records) return y;
   auto node = make_node(name, {inputs.data(), inputs.size()}, {&y, 1});
   node->devices = placed.devices;
@@ -281,13 +285,14 @@ Tensor lift(std::string_view name, const Placed& placed, Inputs given, const std
 }
 
 Tensor mix_shards(std::string_view name, Mix how, const Placed& placed, InputList list,
-                  const std::function<Lifted(const Arrays&)>& f, const MixFinish& finish) {
+                  const std::function<Lifted(const Arrays&)>& f, const MixFinish& finish, const OpTraitsOf& traits) {
   if (placed.kind != Kind::cut) {
-    return lift(name, placed, list, [&](const Arrays& in) {
+    const auto finished = [&](const Arrays& in) {
       Lifted part = f(in);
       if (finish) part.y = finish(part.y, {});
       return part;
-    });
+    };
+    return lift(name, placed, list, finished, traits);
   }
   const auto& at = placed.at;
   const auto weight = [how, at](int shard) { return how == Mix::mean ? at->share(shard) : 1.0; };

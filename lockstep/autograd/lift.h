@@ -21,6 +21,7 @@
 #include <span>
 #include <string_view>
 
+#include "lockstep/autograd/forward_trace.h"
 #include "lockstep/autograd/node.h"
 #include "lockstep/autograd/tensor.h"
 
@@ -66,11 +67,12 @@ struct Lifted {
   PartBackward backward;
 };
 
-// Calls f for every part with the inputs' parts.
-Tensor lift(std::string_view name, const Placed& placed, Inputs inputs, const std::function<Lifted(const Arrays&)>& f);
+// Calls f for every part with the inputs' parts. `traits`: what decides the result beside the inputs, for a trace.
+Tensor lift(std::string_view name, const Placed& placed, Inputs inputs, const std::function<Lifted(const Arrays&)>& f,
+            const OpTraitsOf& traits = {});
 inline Tensor lift(std::string_view name, const Placed& placed, InputList inputs,
-                   const std::function<Lifted(const Arrays&)>& f) {
-  return lift(name, placed, Inputs(inputs.begin(), inputs.size()), f);
+                   const std::function<Lifted(const Arrays&)>& f, const OpTraitsOf& traits = {}) {
+  return lift(name, placed, Inputs(inputs.begin(), inputs.size()), f, traits);
 }
 
 // Computes a result of all shards. f's results for each shard, of equal shapes, are added in the shards' tree, weighted
@@ -81,7 +83,8 @@ enum class Mix { sum, mean, max };
 // not cut have one for each device. Backward functions of parts get the gradient of the result.
 using MixFinish = std::function<Array(const Array& mixed, std::optional<LaneId> lane)>;
 Tensor mix_shards(std::string_view name, Mix how, const Placed& placed, InputList inputs,
-                  const std::function<Lifted(const Arrays&)>& f, const MixFinish& finish = {});
+                  const std::function<Lifted(const Arrays&)>& f, const MixFinish& finish = {},
+                  const OpTraitsOf& traits = {});
 
 // Puts a whole tensor, the same in all processes, on every device of a batch; its gradient is the sum over all shards.
 // Returns other and undefined tensors unchanged.

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <utility>
 
+#include "lockstep/autograd/forward_trace.h"
 #include "lockstep/autograd/no_grad.h"
 
 namespace lockstep {
@@ -97,6 +98,7 @@ std::vector<Tensor> record_mix(std::string_view name, std::span<const Tensor> in
                                MixBackward backward) {
   inherit_shard(inputs, outputs);
   for (const Tensor& y : outputs) DtypeWatch::note(y.dtype());
+  if (ForwardTrace* const trace = ForwardTrace::current()) trace->operation(name, inputs, outputs, {});
   if (!needs_grad(inputs)) return outputs;
   make_node(name, inputs, outputs)->mix = std::move(backward);
   return outputs;

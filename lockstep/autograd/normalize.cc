@@ -25,7 +25,7 @@ Tensor by_row(std::string_view what, const Tensor& x, const Tensor& weight, cons
   }
   if (is_over_batch(x) && x->cut.axis >= dims - count) fail_across_batch(what, x, "and it would take their mean");
   const bool saves_w = x.requires_grad();
-  return lift(what, placed, inputs, [=](const Arrays& in) -> Lifted {
+  const auto part = [=](const Arrays& in) -> Lifted {
     ops::RowNorm norm = ops::row_norm(what, in[0], in[1], in[2], options);
     return {norm.y,
             [x = SavedArray(in[0]), mean = SavedArray(norm.mean), rstd = SavedArray(norm.rstd),
@@ -35,6 +35,9 @@ Tensor by_row(std::string_view what, const Tensor& x, const Tensor& weight, cons
                                          w.get(p.name()), {p.needs(0), p.needs(1), p.needs(2)}, row);
               return {grads.x, grads.weight, grads.bias};
             }};
+  };
+  return lift(what, placed, inputs, part, [&] {
+    return OpTraits{"row_norm", {{"axes", count}, {"eps", options.eps}, {"centered", std::int64_t{options.centered}}}};
   });
 }
 

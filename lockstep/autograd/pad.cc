@@ -46,7 +46,7 @@ Tensor pad(const Tensor& x, const std::vector<std::int64_t>& widths, double valu
     before[static_cast<std::size_t>(axis)] = std::max<std::int64_t>(left, 0);
     after[static_cast<std::size_t>(axis)] = std::max<std::int64_t>(right, 0);
   }
-  return lift("pad", place_as("pad", inner), {inner}, [&](const Arrays& in) -> Lifted {
+  const auto part = [&](const Arrays& in) -> Lifted {
     Shape shape = in[0].shape();
     for (int i = 0; i < dims; ++i) {
       shape[i] += before[static_cast<std::size_t>(i)] + after[static_cast<std::size_t>(i)];
@@ -59,6 +59,9 @@ Tensor pad(const Tensor& x, const std::vector<std::int64_t>& widths, double valu
               }
               return {dx};
             }};
+  };
+  return lift("pad", place_as("pad", inner), {inner}, part, [&] {
+    return OpTraits{{}, {{"before", before}, {"after", after}, {"value", value}}};
   });
 }
 

@@ -55,16 +55,25 @@ MaxResult dilated_max_pool(const Tensor& x, const Pool2dOptions& options) {
   return {rows.values, rows.indices * static_cast<double>(x.size(3)) + column};
 }
 
+OpTraits pool_traits(std::string_view kind, const Pool2dOptions& o) {
+  return {kind,
+          {{"kernel", op_numbers(o.kernel_size)},
+           {"stride", op_numbers(o.stride)},
+           {"padding", op_numbers(o.padding)},
+           {"count_include_pad", std::int64_t{o.count_include_pad}}}};
+}
+
 // Puts the places of the largest elements of each part into `places`.
 Tensor max_pool_of_parts(const Tensor& x, const Pool2dOptions& options, std::vector<Array>* places) {
-  return lift("max pool", place_rows("max pool", {x}), {x}, [&](const Arrays& in) -> Lifted {
+  const auto part = [&](const Arrays& in) -> Lifted {
     auto [y, where] = ops::max_pool2d(in[0], options);
     if (places) places->push_back(where);
     return {y, [where = where, shape = in[0].shape(), options](const PartPass&, const Array& dy) -> Arrays {
               return {ops::pool2d_backward("max pool backward", dy, shape,
                                            kernels::MaxPoolBackward{options, {}, where.view()}, {where})};
             }};
-  });
+  };
+  return lift("max pool", place_rows("max pool", {x}), {x}, part, [&] { return pool_traits("max_pool", options); });
 }
 
 }  // namespace
@@ -85,9 +94,9 @@ MaxResult max_pool2d_with_indices(const Tensor& x, const Pool2dOptions& options)
   Tensor y = max_pool_of_parts(x, options, &places);
   const NoGradGuard no_grad;
   std::size_t part = 0;
-  return {std::move(y), lift("max pool indices", place_rows("max pool", {x}), {x}, [&](const Arrays&) -> Lifted {
-            return {ops::to_layout(places[part++], Layout::plain), nullptr};
-          })};
+  const auto found = [&](const Arrays&) -> Lifted { return {ops::to_layout(places[part++], Layout::plain), nullptr}; };
+  return {std::move(y), lift("max pool indices", place_rows("max pool", {x}), {x}, found,
+                             [&] { return pool_traits("max_pool_places", options); })};
 }
 
 Tensor max_unpool2d(const Tensor& x, const Tensor& indices, std::array<std::int64_t, 2> output_size) {
@@ -105,12 +114,13 @@ Tensor max_unpool2d(const Tensor& x, const Tensor& indices, std::array<std::int6
 
 Tensor avg_pool2d(const Tensor& x, const Pool2dOptions& options) {
   if (has_no_batch(x, 3)) return squeeze(avg_pool2d(unsqueeze(x, 0), options), 0);
-  return lift("avg pool", place_rows("avg pool", {x}), {x}, [&](const Arrays& in) -> Lifted {
+  const auto part = [&](const Arrays& in) -> Lifted {
     return {ops::pool2d("avg_pool2d", in[0], kernels::AvgPool{options}),
             [shape = in[0].shape(), options](const PartPass&, const Array& dy) -> Arrays {
               return {ops::pool2d_backward("avg pool backward", dy, shape, kernels::AvgPoolBackward{options})};
             }};
-  });
+  };
+  return lift("avg pool", place_rows("avg pool", {x}), {x}, part, [&] { return pool_traits("avg_pool", options); });
 }
 
 Tensor lp_pool2d(const Tensor& x, double norm_type, const Pool2dOptions& options) {
@@ -119,12 +129,17 @@ Tensor lp_pool2d(const Tensor& x, double norm_type, const Pool2dOptions& options
         norm_type);
   check(options.padding == HeightWidth(0), "lp_pool2d: padding {} x {}, expected 0", options.padding[0],
         options.padding[1]);
-  return lift("lp_pool2d", place_rows("lp_pool2d", {x}), {x}, [&](const Arrays& in) -> Lifted {
+  const auto part = [&](const Arrays& in) -> Lifted {
     const Array y = ops::pool2d("lp_pool2d", in[0], kernels::LpPool{options, norm_type});
     return {y, [x = in[0], y, norm_type, options](const PartPass&, const Array& dy) -> Arrays {
               return {ops::pool2d_backward("lp_pool2d backward", dy, x.shape(),
                                            kernels::LpPoolBackward{options, norm_type, x.view(), y.view()}, {x, y})};
             }};
+  };
+  return lift("lp_pool2d", place_rows("lp_pool2d", {x}), {x}, part, [&] {
+    OpTraits traits = pool_traits("lp_pool", options);
+    traits.attributes.emplace_back("norm", norm_type);
+    return traits;
   });
 }
 

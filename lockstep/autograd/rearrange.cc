@@ -68,10 +68,11 @@ Tensor flip(const Tensor& x, const Dims& dims) {
   const Placed placed = place_as("flip", x);
   if (placed.kind == Kind::cut && (axes >> placed.cut.axis & 1U))
     fail_across_batch("flip", x, "and it would change their order");
-  return lift("flip", placed, {x}, [axes](const Arrays& in) -> Lifted {
+  const auto part = [axes](const Arrays& in) -> Lifted {
     return {ops::flip(in[0], axes),
             [axes](const PartPass&, const Array& dy) -> Arrays { return {ops::flip(dy, axes)}; }};
-  });
+  };
+  return lift("flip", placed, {x}, part, [&] { return OpTraits{{}, {{"axes", std::int64_t{axes}}}}; });
 }
 
 Tensor roll(const Tensor& x, std::int64_t shift, std::optional<int> dim) {

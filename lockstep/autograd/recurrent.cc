@@ -4,6 +4,7 @@
 
 #include <functional>
 
+#include "lockstep/autograd/forward_trace.h"
 #include "lockstep/autograd/function.h"
 #include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/placement.h"
@@ -67,6 +68,22 @@ void each_part(const Tensor& like, const F& f) {
 Tensor made_like(const Tensor& like, std::vector<Array> parts) {
   if (like->kind == Kind::cut) return cut_tensor(like->at, like->cut, std::move(parts));
   return like->at ? shard_tensor(like->at, std::move(parts[0])) : Tensor(std::move(parts[0]));
+}
+
+// A trace sees the steps as one operation: (x, weights, first states) -> (outputs, last states).
+template <typename F>
+Tensor traced_steps(std::string_view kind, const Tensor& x, std::initializer_list<Tensor*> states,
+                    const RecurrentWeights& w, const RecurrentPass& pass, const F& f) {
+  ForwardTrace* const trace = ForwardTrace::current();
+  if (!trace) return f();
+  std::vector<Tensor> in{x, w.weight_ih, w.weight_hh, w.bias_ih, w.bias_hh};
+  for (const Tensor* state : states) in.push_back(*state);
+  const TracePause pause;
+  std::vector<Tensor> out{f()};
+  for (const Tensor* state : states) out.push_back(*state);
+  trace->operation(kind, in, out,
+                   {kind, {{"batch_first", std::int64_t{pass.batch_first}}, {"reverse", std::int64_t{pass.reverse}}}});
+  return out[0];
 }
 
 // A step of an LSTM part by part: (from_x, from_h, c) -> (h, next c).
@@ -139,7 +156,7 @@ struct GruCell : Function {
 }  // namespace
 
 Tensor lstm_layer(const Tensor& x, Tensor& h, Tensor& c, const RecurrentWeights& weights, const RecurrentPass& pass) {
-  return over_steps("lstm", x, {&h, &c}, weights, pass, 4, [&c](const Tensor& from_x, const Tensor& from_h) {
+  const auto step = [&c](const Tensor& from_x, const Tensor& from_h) {
     if (const Tensor before = in_f32(c); lie_alike(from_x, from_h) && lie_alike(from_x, before)) {
       std::vector<Tensor> out = apply<LstmCell>(std::vector{from_x, from_h, before});
       c = cast(out[1], c.dtype());
@@ -150,11 +167,14 @@ Tensor lstm_layer(const Tensor& x, Tensor& h, Tensor& c, const RecurrentWeights&
     const Tensor next = sigmoid(gates[1]) * in_f32(c) + sigmoid(gates[0]) * tanh(gates[2]);
     c = cast(next, c.dtype());
     return sigmoid(gates[3]) * tanh(next);
+  };
+  return traced_steps("lstm", x, {&h, &c}, weights, pass, [&] {
+    return over_steps("lstm", x, {&h, &c}, weights, pass, 4, step);
   });
 }
 
 Tensor gru_layer(const Tensor& x, Tensor& h, const RecurrentWeights& weights, const RecurrentPass& pass) {
-  return over_steps("gru", x, {&h}, weights, pass, 3, [&h](const Tensor& from_x, const Tensor& from_h) {
+  const auto step = [&h](const Tensor& from_x, const Tensor& from_h) {
     const Tensor before = in_f32(h);
     if (lie_alike(from_x, from_h) && lie_alike(from_x, before)) {
       return apply<GruCell>(std::vector{from_x, from_h, before})[0];
@@ -163,14 +183,18 @@ Tensor gru_layer(const Tensor& x, Tensor& h, const RecurrentWeights& weights, co
     const std::vector<Tensor> gx = by_gate(from_x, 3), gh = by_gate(from_h, 3);
     const Tensor r = sigmoid(gx[0] + gh[0]), z = sigmoid(gx[1] + gh[1]), n = tanh(gx[2] + r * gh[2]);
     return n + z * (before - n);
-  });
+  };
+  return traced_steps("gru", x, {&h}, weights, pass,
+                      [&] { return over_steps("gru", x, {&h}, weights, pass, 3, step); });
 }
 
 Tensor rnn_layer(const Tensor& x, Tensor& h, const RecurrentWeights& weights, const RecurrentPass& pass, bool relu) {
-  return over_steps("rnn", x, {&h}, weights, pass, 1, [relu](const Tensor& from_x, const Tensor& from_h) {
+  const auto step = [relu](const Tensor& from_x, const Tensor& from_h) {
     const Tensor sum = from_x + from_h;
     return relu ? lockstep::relu(sum) : tanh(sum);
-  });
+  };
+  return traced_steps(relu ? "rnn_relu" : "rnn_tanh", x, {&h}, weights, pass,
+                      [&] { return over_steps("rnn", x, {&h}, weights, pass, 1, step); });
 }
 
 }  // namespace lockstep

@@ -47,7 +47,11 @@ Tensor reduce(std::string_view name, const Tensor& x, unsigned axes, bool keepdi
               return backward(p, ops::reshape(ops::to_layout(dy, Layout::plain), ones));
             }};
   };
-  if (placed.kind != Kind::cut) return lift(name, placed, {x}, part);
+  const auto traits = [&] {
+    return OpTraits{mix == Mix::max ? "reduce_max" : "reduce_sum",
+                    {{"axes", std::int64_t{axes}}, {"keepdim", std::int64_t{keepdim}}}};
+  };
+  if (placed.kind != Kind::cut) return lift(name, placed, {x}, part, traits);
   if (contains(axes, placed.cut.axis)) return mix_shards(name, mix, placed, {x}, part);
   for (int i = 0; !keepdim && i < x->cut.axis; ++i) placed.cut.axis -= contains(axes, i) ? 1 : 0;
   return lift(name, placed, {x}, part);
@@ -153,17 +157,19 @@ Tensor sum_to(const Tensor& x, const Shape& shape) {
     if (placed.kind == Kind::cut && !mixes) to[placed.cut.axis] = in[0].size(x->cut.axis);
     return sum_part(in[0], to);
   };
-  return mixes ? mix_shards("sum", Mix::sum, placed, {x}, part) : lift("sum", placed, {x}, part);
+  return mixes ? mix_shards("sum", Mix::sum, placed, {x}, part)
+               : lift("sum", placed, {x}, part, [] { return OpTraits{"sum_to"}; });
 }
 
 Tensor sum(const Tensor& x) {
   if (is_mask(x)) return sum(counted(x));
-  return mix_shards("sum", Mix::sum, place_as("sum", x), {x}, [](const Arrays& in) -> Lifted {
+  const auto part = [](const Arrays& in) -> Lifted {
     const Array flat = ops::reshape(ops::to_layout(in[0], Layout::plain), {in[0].numel()});
     return {apart(ops::sum_to(flat, {1}), in[0]), [old = in[0].shape()](const PartPass&, const Array& dy) -> Arrays {
               return {ops::expand(ops::reshape(dy, kept(old, ~0U)), old)};
             }};
-  });
+  };
+  return mix_shards("sum", Mix::sum, place_as("sum", x), {x}, part, {}, [] { return OpTraits{"sum_to"}; });
 }
 
 Tensor sum(const Tensor& x, const Dims& dims, bool keepdim) {
@@ -233,7 +239,7 @@ Tensor index_of_extreme(std::string_view name, const Tensor& x, std::optional<in
     if (!keepdim && placed.cut.axis > axis) --placed.cut.axis;
   }
   NoGradGuard no_grad;
-  return lift(name, placed, {x}, [&](const Arrays& in) -> Lifted {
+  const auto part = [&](const Arrays& in) -> Lifted {
     const Array plain = ops::to_layout(in[0], Layout::plain);
     const Array rows = dim ? ops::move_axis(plain, axis, plain.shape().dim() - 1) : plain;
     const std::int64_t extent = dim ? in[0].size(axis) : in[0].numel();
@@ -241,7 +247,10 @@ Tensor index_of_extreme(std::string_view name, const Tensor& x, std::optional<in
     const Array y = ops::argmax(ops::reshape(rows, {in[0].numel() / extent, extent}));
     const unsigned axes = dim ? 1U << axis : ~0U;
     return {ops::reshape(y, keepdim ? kept(in[0].shape(), axes) : ops::without_axes(in[0].shape(), axes)), nullptr};
-  });
+  };
+  return lift(name, placed, {x}, part, [&] {
+    return OpTraits{"argmax", {{"axis", dim ? axis : -1}}};
+  });  // -1: of all elements
 }
 
 // The elements themselves and their indices.
@@ -285,10 +294,11 @@ Tensor cumsum(const Tensor& x, int dim) {
   if (is_mask(x)) return cumsum(counted(x), axis);
   const Placed placed = place_as("cumsum", x);
   if (placed.kind == Kind::cut && placed.cut.axis == axis) fail_across_batch("cumsum", x, "and it would sum over them");
-  return lift("cumsum", placed, {x}, [axis](const Arrays& in) -> Lifted {
+  const auto part = [axis](const Arrays& in) -> Lifted {
     return {ops::cumsum(in[0], axis),
             [axis](const PartPass&, const Array& dy) -> Arrays { return {ops::cumsum(dy, axis, true)}; }};
-  });
+  };
+  return lift("cumsum", placed, {x}, part, [&] { return OpTraits{{}, {{"axis", axis}}}; });
 }
 
 Tensor cumprod(const Tensor& x, int dim) {

@@ -17,7 +17,7 @@ namespace {
 
 // x's elements in the result's `shape`, with the batch where `placed` says.
 Tensor reshape_as(std::string_view name, const Placed& placed, const Tensor& x, const Shape& shape) {
-  return lift(name, placed, {x}, [&](const Arrays& in) -> Lifted {
+  const auto f = [&](const Arrays& in) -> Lifted {
     Shape part = shape;
     if (placed.kind == Kind::cut) {
       const std::int64_t rest = shape[placed.cut.axis] == 0 ? 0 : shape.numel() / shape[placed.cut.axis];
@@ -27,7 +27,8 @@ Tensor reshape_as(std::string_view name, const Placed& placed, const Tensor& x, 
             [old = in[0].shape()](const PartPass&, const Array& dy) -> Arrays {
               return {ops::reshape(ops::to_layout(dy, Layout::plain), old)};
             }};
-  });
+  };
+  return lift(name, placed, {x}, f, [] { return OpTraits{"reshape"}; });
 }
 
 }  // namespace
@@ -115,9 +116,12 @@ Tensor permute(const Tensor& x, std::span<const int> dims) {
   check(std::ssize(axes) == x.shape().dim(), "permute: {} axes for shape {}, expected each of its axes once",
         axes.size(), x.shape());
   for (std::size_t i = 0; i < axes.size(); ++i) back[static_cast<std::size_t>(axes[i])] = static_cast<int>(i);
-  return lift("permute", place_permuted("permute", x, axes), {x}, [&](const Arrays& in) -> Lifted {
+  const auto part = [&](const Arrays& in) -> Lifted {
     return {ops::permute(in[0], axes),
             [back](const PartPass&, const Array& dy) -> Arrays { return {ops::permute(dy, back)}; }};
+  };
+  return lift("permute", place_permuted("permute", x, axes), {x}, part, [&] {
+    return OpTraits{{}, {{"axes", op_numbers(axes)}}};
   });
 }
 
@@ -130,9 +134,12 @@ Tensor transpose(const Tensor& x, int dim0, int dim1) {
   std::iota(axes.begin(), axes.end(), 0);
   std::swap(axes[static_cast<std::size_t>(ops::resolve_axis("transpose", x.shape(), dim0))],
             axes[static_cast<std::size_t>(ops::resolve_axis("transpose", x.shape(), dim1))]);
-  return lift("transpose", place_permuted("transpose", x, axes), {x}, [&](const Arrays& in) -> Lifted {
+  const auto part = [&](const Arrays& in) -> Lifted {
     return {ops::permute(in[0], axes),
             [axes](const PartPass&, const Array& dy) -> Arrays { return {ops::permute(dy, axes)}; }};
+  };
+  return lift("transpose", place_permuted("transpose", x, axes), {x}, part, [&] {
+    return OpTraits{"permute", {{"axes", op_numbers(axes)}}};
   });
 }
 

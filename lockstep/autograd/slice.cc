@@ -20,7 +20,7 @@ Tensor take_slice(std::string_view name, const Tensor& x, int axis, std::int64_t
     if (placed.cut.axis == axis) fail_across_batch(name, x, "and it would take some of them");
     if (!keepdim && placed.cut.axis > axis) --placed.cut.axis;
   }
-  return lift(name, placed, {x}, [=](const Arrays& in) -> Lifted {
+  const auto part = [=](const Arrays& in) -> Lifted {
     const Array y = ops::slice(in[0], axis, start, count, step);
     const Shape kept = y.shape();
     return {keepdim ? y : ops::reshape(ops::to_layout(y, Layout::plain), ops::without_axes(kept, 1U << axis)),
@@ -28,6 +28,11 @@ Tensor take_slice(std::string_view name, const Tensor& x, int axis, std::int64_t
               const Array g = keepdim ? dy : ops::reshape(ops::to_layout(dy, Layout::plain), kept);
               return {ops::slice_into_zeros(g, old, axis, start, step)};
             }};
+  };
+  return lift(name, placed, {x}, part, [&] {
+    return OpTraits{
+        "slice",
+        {{"axis", axis}, {"start", start}, {"count", count}, {"step", step}, {"keepdim", std::int64_t{keepdim}}}};
   });
 }
 

@@ -19,12 +19,13 @@ Tensor along(std::string_view name, const Tensor& x, int dim, RowFunction forwar
   const int axis = ops::resolve_axis(name, x.shape(), dim), last = x.shape().dim() - 1;
   const Placed placed = place_as(name, x);
   if (placed.kind == Kind::cut && placed.cut.axis == axis) fail_across_batch(name, x, "and it would sum over them");
-  return lift(name, placed, {x}, [=](const Arrays& in) -> Lifted {
+  const auto part = [=](const Arrays& in) -> Lifted {
     const Array y = forward(ops::move_axis(in[0], axis, last));
     return {ops::move_axis(y, last, axis), [=, saved = SavedArray(y)](const PartPass& p, const Array& dy) -> Arrays {
               return {ops::move_axis(backward(saved.get(p.name()), ops::move_axis(dy, axis, last)), last, axis)};
             }};
-  });
+  };
+  return lift(name, placed, {x}, part, [&] { return OpTraits{{}, {{"axis", axis}}}; });
 }
 
 Tensor converted(std::string_view name, const Tensor& x, std::optional<DType> dtype) {

@@ -19,11 +19,14 @@ Tensor order(std::string_view name, const Tensor& x, int dim, bool descending) {
   const Placed placed = place_as(name, x);
   if (placed.kind == Kind::cut && placed.cut.axis == axis) fail_across_batch(name, x, "and it would sort them");
   NoGradGuard no_grad;
-  return lift(name, placed, {x}, [=](const Arrays& in) -> Lifted {
+  const auto part = [=](const Arrays& in) -> Lifted {
     const Array rows = ops::move_axis(ops::to_layout(in[0], Layout::plain), axis, last);
     const std::int64_t extent = rows.size(last), count = extent == 0 ? 0 : rows.numel() / extent;
     const Array order = ops::argsort(ops::reshape(rows, {count, extent}), descending);
     return {ops::move_axis(ops::reshape(order, rows.shape()), last, axis), nullptr};
+  };
+  return lift(name, placed, {x}, part, [&] {
+    return OpTraits{"argsort", {{"axis", axis}, {"descending", std::int64_t{descending}}}};
   });
 }
 

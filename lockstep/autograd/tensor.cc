@@ -4,6 +4,7 @@
 #include <ostream>
 
 #include "lockstep/autograd/backward.h"
+#include "lockstep/autograd/forward_trace.h"
 #include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/gradient.h"
 #include "lockstep/autograd/lift.h"
@@ -137,6 +138,7 @@ void Tensor::wait() const {
 
 Array Tensor::readable(std::string_view what) const {
   check(defined(), "{}: undefined tensor", what);
+  if (ForwardTrace* const trace = ForwardTrace::current()) trace->read(what, *this);
   if (impl_->kind != Kind::cut) return ops::host_readable(impl_->parts[0]);
   if (impl_->at->exchange()) {
     fail("{}: rows of {} are in other processes: gather() it, in every process", what, *this);
@@ -150,6 +152,7 @@ void* Tensor::host_data(DType type, bool writes) const {
   check(dtype() == type, "data_ptr: the elements are {}, requested as {}", name(dtype()), name(type));
   check(same_order(impl_->array().layout(), Layout::plain, shape()), "data_ptr: {} is {}, expected plain elements",
         describe(), name(impl_->array().layout()));
+  if (ForwardTrace* const trace = ForwardTrace::current()) trace->read("data_ptr", *this);
   if (writes) {
     impl_->storage()->check_writable();
     impl_->storage()->wait_writable(false);
@@ -203,6 +206,7 @@ Tensor Tensor::detach() const {
   t.impl_->grad = nullptr;
   // The copy shares a parameter's memory, but errors must not call it the parameter.
   t.impl_->label.clear();
+  if (ForwardTrace* const trace = ForwardTrace::current()) trace->same(*this, t);
   return t;
 }
 
@@ -241,6 +245,7 @@ void Tensor::copy_from(const Tensor& x, CopyOptions options) const {
           "copy_from: {} has a history, and its gradient would be that of the old elements: detach() it", describe());
   }
   check(defined() && x.defined(), "copy_from: undefined tensor");
+  if (ForwardTrace* const trace = ForwardTrace::current()) trace->write(*this, x);
   if (impl_->kind == Kind::cut) {
     check(x->kind == Kind::cut && x->cut == impl_->cut && same_placement(x->at, impl_->at),
           "copy_from: {} is cut over the batch, but {} is not cut in the same way", describe(), x);

@@ -19,7 +19,7 @@ Tensor band(std::string_view name, const Tensor& x, std::optional<std::int64_t> 
   const Placed placed = place_as(name, x);
   if (placed.kind == Kind::cut && placed.cut.axis >= x.shape().dim() - 2)
     fail_across_batch(name, x, "and it would leave out some of them");
-  return lift(name, placed, {x}, [=](const Arrays& in) -> Lifted {
+  const auto part = [=](const Arrays& in) -> Lifted {
     const std::int64_t rows = in[0].size(-2), columns = in[0].size(-1);
     const Device device = in[0].device();
     const Array column = ops::arange(columns, DType::i64, device);
@@ -29,7 +29,8 @@ Tensor band(std::string_view name, const Tensor& x, std::optional<std::int64_t> 
     const Array mask =
         first ? ops::compare(CompareOp::le, row(*first), column) : ops::compare(CompareOp::le, column, row(*last));
     return {masked(mask, in[0]), [mask](const PartPass&, const Array& dy) -> Arrays { return {masked(mask, dy)}; }};
-  });
+  };
+  return lift(name, placed, {x}, part, [&] { return OpTraits{{}, {{"diagonal", first ? *first : *last}}}; });
 }
 
 }  // namespace

@@ -195,7 +195,7 @@ ArraySchema make_array_schema(const FileArray& x, const FileArray& y, const Spli
                               const ArraySchemaOptions& options) {
   check(x.rows() == y.rows(), "{} has {} rows, {} has {}, expected as many", x.file(), x.rows(), y.file(), y.rows());
   check(!rows.train.empty(), "{}: no rows for training", x.file());
-  ArraySchema schema;
+  ArraySchema schema{.type = x.type()};
   settle_input(x, schema);
   learn_normalization(x, rows.train, schema);
   learn_labels(y, rows, options, schema);
@@ -207,6 +207,11 @@ ArrayDataset::ArrayDataset(FileArray x, std::optional<FileArray> y, ArraySchema 
   const std::vector<std::int64_t> row(x_.dims().begin() + (x_.dims().empty() ? 0 : 1), x_.dims().end());
   check(row == schema_.row && !x_.dims().empty(), "{}: rows of [{}], expected [{}] as in training", x_.file(),
         fmt::join(row, ", "), fmt::join(schema_.row, ", "));
+  if (schema_.input.size() == 3 && schema_.type) {
+    check((x_.type() == ElementType::u8) == (*schema_.type == ElementType::u8),
+          "{}: pictures of {}, expected {} as in training: bytes are 0 to 255, other numbers are as they are",
+          x_.file(), name(x_.type()), name(*schema_.type));
+  }
   for (const std::int64_t r : rows_) {
     check(r >= 0 && r < x_.rows(), "{}: row {} is out of range [0, {})", x_.file(), r, x_.rows());
   }

@@ -34,6 +34,8 @@ struct ArraySchema {
   // Of one row in the file, and of x in an example.
   std::vector<std::int64_t> row, input;
   bool channels_last = false;
+  // Of x in training. Pictures of bytes, 0 to 255, and others, maybe 0 to 1, do not stand for each other.
+  std::optional<ElementType> type = {};
   double divisor = 1;
   // For each channel or element; empty: not normalized. A standard deviation of 0 counts as 1.
   std::vector<double> mean{}, stddev{};
@@ -60,7 +62,7 @@ ArraySchema make_array_schema(const FileArray& x, const FileArray& y, const Spli
 
 // Examples are {x f32 [input]} and, with y, a label: i64 [] of a class, or f32 [elements] of numbers. Rows are read
 // when they are used. A value of y that is not one of the schema's, and a value of x that is not finite, is an error
-// that names the file and the row.
+// that names the file and the row. Pictures of bytes where training had others, and the reverse, are an error.
 class ArrayDataset : public Dataset {
  public:
   ArrayDataset(FileArray x, std::optional<FileArray> y, ArraySchema schema, std::vector<std::int64_t> rows);

@@ -30,6 +30,13 @@ std::vector<fs::path> training_files(const fs::path& folder) {
   for (int i = 1; is_there(folder / fmt::format("data_batch_{}.bin", i)); ++i) {
     files.push_back(folder / fmt::format("data_batch_{}.bin", i));
   }
+  // A part of the training data must not be lost without a word.
+  constexpr std::size_t kMostBatches = 100;
+  for (std::size_t i = files.size() + 2; i <= kMostBatches; ++i) {
+    check(!is_there(folder / fmt::format("data_batch_{}.bin", i)),
+          "{}: has data_batch_{}.bin, and no data_batch_{}.bin, expected all from 1 on", folder.string(), i,
+          files.size() + 1);
+  }
   return files;
 }
 

@@ -89,6 +89,13 @@ std::string_view name(ElementType type) {
   return "?";
 }
 
+ElementType parse_element_type(std::string_view text) {
+  for (int i = 0; i <= static_cast<int>(ElementType::f64); ++i) {
+    if (name(static_cast<ElementType>(i)) == text) return static_cast<ElementType>(i);
+  }
+  fail("element type \"{}\", expected one such as u8, i64, or f32", text);
+}
+
 std::size_t item_size(ElementType type) {
   std::size_t size = 0;
   visit_element_type(type, [&](auto element) { size = sizeof element; });

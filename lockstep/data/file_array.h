@@ -21,6 +21,8 @@ class ByteSource;  // data/byte_source.h
 
 enum class ElementType : std::uint8_t { boolean, u8, i8, u16, i16, u32, i32, u64, i64, f16, bf16, f32, f64 };
 std::string_view name(ElementType type);
+// Throws for another name.
+ElementType parse_element_type(std::string_view name);
 std::size_t item_size(ElementType type);
 bool is_floating(ElementType type);
 

@@ -15,10 +15,10 @@ std::vector<std::int64_t> all_rows_of(const Table& table) {
 }  // namespace
 
 TableDataset::TableDataset(const Table& table, const TableSchema& schema, std::span<const std::int64_t> rows,
-                           Unseen unseen)
+                           Unseen unseen, bool labels)
     : size_(std::ssize(rows)), features_(schema.features()) {
   const TableEncoder encoder(table, schema, unseen);
-  labeled_ = encoder.has_target();
+  labeled_ = labels && encoder.has_target();
   const bool classes = schema.task == TaskKind::classification;
   x_.resize(rows.size() * static_cast<std::size_t>(features_));
   std::span<float> rest = x_;
@@ -35,8 +35,8 @@ TableDataset::TableDataset(const Table& table, const TableSchema& schema, std::s
   }
 }
 
-TableDataset::TableDataset(const Table& table, const TableSchema& schema, Unseen unseen)
-    : TableDataset(table, schema, all_rows_of(table), unseen) {}
+TableDataset::TableDataset(const Table& table, const TableSchema& schema, Unseen unseen, bool labels)
+    : TableDataset(table, schema, all_rows_of(table), unseen, labels) {}
 
 Example TableDataset::get(std::int64_t index) const {
   Example one = batch(std::span(&index, 1), {});

@@ -18,17 +18,18 @@ namespace LOCKSTEP_API lockstep {
 // for each feature; the table is not needed any more.
 class TableDataset : public Dataset {
  public:
-  // Throws as TableEncoder does.
+  // Throws as TableEncoder does. Without `labels`, the target is not looked at: it may have any cells.
   TableDataset(const Table& table, const TableSchema& schema, std::span<const std::int64_t> rows,
-               Unseen unseen = Unseen::error);
+               Unseen unseen = Unseen::error, bool labels = true);
   // All rows.
-  TableDataset(const Table& table, const TableSchema& schema, Unseen unseen = Unseen::error);
+  TableDataset(const Table& table, const TableSchema& schema, Unseen unseen = Unseen::error, bool labels = true);
   std::int64_t size() const override { return size_; }
   using Dataset::get;
   Example get(std::int64_t index) const override;
   Example batch(std::span<const std::int64_t> indices, std::span<const RandomKey> keys) const override;
   // The class of each example; empty for numbers, and without a target.
   const std::vector<std::int64_t>& labels() const { return labels_; }
+  bool labeled() const { return labeled_; }
   // Cells that Unseen::as_missing applied to.
   std::int64_t unseen() const { return unseen_; }
 

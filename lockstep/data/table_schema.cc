@@ -26,6 +26,8 @@ struct ColumnCells {
   // Number cells, while they are at most kMostWholeClasses + 1 different ones.
   std::set<double> values{};
   bool whole = true;
+  // f64 tells the numbers apart.
+  bool exact = true;
   std::int64_t present() const { return numbers + not_finite + texts; }
   // Some cells are damaged, or there are none.
   bool has_numbers() const { return numbers > 0 && numbers >= 9 * texts; }
@@ -51,6 +53,7 @@ ColumnCells look_at(const Table& table, const SplitRows& rows, std::int64_t colu
       case CellKind::text: count(row, cells.texts, cells.first_text); break;
       case CellKind::number:
         ++cells.numbers;
+        cells.exact = cells.exact && std::abs(cell.value) < 0x1p53;
         cells.whole = cells.whole && cell.value == std::floor(cell.value) && std::abs(cell.value) < 0x1p53;
         if (std::ssize(cells.values) <= kMostWholeClasses) cells.values.insert(cell.value);
     }
@@ -178,8 +181,8 @@ bool is_row_numbers(const Table& table, std::int64_t column) {
   return first.value == 0 || first.value == 1;
 }
 
-// 1, 1.0, and 01 are one class.
-std::string class_of_number(double value) { return fmt::format("{}", value); }
+// 1, 1.0, and 01 are one class, and so are 0 and -0.
+std::string class_of_number(double value) { return fmt::format("{}", value == 0 ? 0.0 : value); }
 
 bool is_named(const Table& table, const std::vector<std::string>& names, std::int64_t column) {
   return std::ranges::any_of(names, [&](const std::string& name) { return table.column(name) == column; });
@@ -187,9 +190,9 @@ bool is_named(const Table& table, const std::vector<std::string>& names, std::in
 
 void learn_classes(const Table& table, const SplitRows& rows, std::int64_t column, const ColumnCells& cells,
                    TableSchema& schema) {
-  schema.numeric_classes = cells.texts == 0;
+  if (cells.texts == 0) check_numbers(table, column, cells, "");
+  schema.numeric_classes = cells.texts == 0 && cells.exact;
   if (schema.numeric_classes) {
-    check_numbers(table, column, cells, "");
     std::set<double> values;
     for_each_row(rows, [&](std::int64_t row) { values.insert(parse_cell(table.cell(row, column)).value); });
     for (const double value : values) schema.classes.push_back(class_of_number(value));
@@ -302,6 +305,7 @@ TableSchema make_table_schema(const Table& table, const SplitRows& rows, const T
   const std::int64_t target = options.target.empty() ? table.columns() - 1 : table.column(options.target);
   schema.target = table.names()[static_cast<std::size_t>(target)];
   schema.has_header = table.has_header();
+  schema.table_columns = table.columns();
   check(!is_named(table, options.ignore, target), "{}: the target {} is one of the columns to ignore", table.file(),
         quoted_cell(schema.target));
   learn_target(table, rows, target, options, schema);
@@ -340,6 +344,14 @@ TableSchema make_table_schema(const Table& table, const SplitRows& rows, const T
 
 TableEncoder::TableEncoder(const Table& table, const TableSchema& schema, Unseen unseen)
     : table_(&table), schema_(&schema), unseen_(unseen) {
+  if (!schema.has_header && !table.has_header() && schema.table_columns > 0) {
+    const bool target_is_last = schema.target == std::to_string(schema.table_columns);
+    check(table.columns() == schema.table_columns || (target_is_last && table.columns() == schema.table_columns - 1),
+          "{}: {} columns without names, expected {}{}, as in training", table.file(), table.columns(),
+          schema.table_columns,
+          target_is_last ? fmt::format(", or {} without the target", schema.table_columns - 1)
+                         : fmt::format(", the target in column {}, which may be empty, too", schema.target));
+  }
   const auto find = [&](const std::string& name) {
     const auto& names = table.names();
     const auto found = std::ranges::find(names, name);
@@ -367,7 +379,8 @@ std::int64_t TableEncoder::encode(std::int64_t row, std::span<float> out) const 
     const std::string_view cell = table_->cell(row, sources_[c]);
     const CellNumber number = parse_cell(cell);
     if (number.kind == CellKind::missing && !column.missing) {
-      check(unseen_ == Unseen::as_missing, "{}: the cell is missing ({}), and none was in training",
+      check(unseen_ == Unseen::as_missing,
+            "{}: the cell is missing ({}), and none was in training (`unseen` can permit it)",
             table_->place(row, sources_[c]), quoted_cell(cell));
       ++unseen;
     }
@@ -389,7 +402,8 @@ std::int64_t TableEncoder::encode(std::int64_t row, std::span<float> out) const 
       if (found != column.categories.end() && *found == cell) {
         category = found - column.categories.begin() + 1;
       } else {
-        check(unseen_ == Unseen::as_missing, "{}: {} is none of the {} categories of training rows",
+        check(unseen_ == Unseen::as_missing,
+              "{}: {} is none of the {} categories of training rows (`unseen` can count it as missing)",
               table_->place(row, sources_[c]), quoted_cell(cell), column.categories.size());
         ++unseen;
       }

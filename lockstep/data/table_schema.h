@@ -67,6 +67,10 @@ struct TableSchema {
   std::string target;
   // Whether names come from a header, or are the numbers of columns.
   bool has_header = false;
+  // The number of the table's columns, with those that are not used. 0: not known.
+  std::int64_t table_columns = 0;
+  // The one that was given to read the table; empty if it was found out.
+  std::string delimiter{};
   TaskKind task = TaskKind::classification;
   // Classification: the names of the classes, by number. Texts are sorted by their bytes; if all are numbers, by value.
   std::vector<std::string> classes{};
@@ -99,11 +103,12 @@ SplitRows split_rows(const Table& table, double validation_share);
 // without other columns.
 TableSchema make_table_schema(const Table& table, const SplitRows& rows, const TableSchemaOptions& options = {});
 
-// Encodes rows of any table that has the schema's columns by name (or, without a header, by number). Made once for a
-// table, then called for its rows.
+// Encodes rows of any table that has the schema's columns by name. Without a header, columns go by number: the table has
+// as many as the one of training, or all but the target, if that is the last one. Made once for a table, then called for
+// its rows.
 class TableEncoder {
  public:
-  // Throws if a column is not there.
+  // Throws if a column is not there, or if columns without names are others than in training.
   TableEncoder(const Table& table, const TableSchema& schema, Unseen unseen = Unseen::error);
   // Whether the table has the target, which rows to predict lack.
   bool has_target() const { return target_ >= 0; }

@@ -1,6 +1,5 @@
 #include "lockstep/device/topology.h"
 
-#include <hwloc.h>
 #include <sched.h>
 #include <sys/utsname.h>
 #include <unistd.h>
@@ -9,7 +8,6 @@
 #include <cctype>
 #include <cerrno>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <numeric>
 #include <system_error>
@@ -18,31 +16,10 @@
 #include "lockstep/base/environment.h"
 #include "lockstep/base/error.h"
 #include "lockstep/device/cgroup.h"
+#include "lockstep/device/machine.h"
 
 namespace lockstep {
 namespace {
-
-class Topology {
- public:
-  Topology() {
-    check(hwloc_topology_init(&topology_) == 0, "topology: hwloc cannot start");
-    // Without /sys (a bare chroot), hwloc would print an error and use CPUs without their nodes.
-    if (::access("/sys/devices/system/cpu", R_OK) != 0 && !environment("HWLOC_FSROOT")) {
-      (void)hwloc_topology_set_components(topology_, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, "linux");
-    }
-    if (hwloc_topology_load(topology_) != 0) {
-      hwloc_topology_destroy(topology_);
-      fail("topology: hwloc cannot read this machine");
-    }
-  }
-  ~Topology() { hwloc_topology_destroy(topology_); }
-  Topology(const Topology&) = delete;
-  Topology& operator=(const Topology&) = delete;
-  hwloc_topology_t get() const { return topology_; }
-
- private:
-  hwloc_topology_t topology_ = nullptr;
-};
 
 // The calling thread's CPUs in ascending order.
 std::vector<int> affinity_mask() {
@@ -117,10 +94,7 @@ std::vector<std::vector<int>> split_cpus(const std::vector<int>& cpus, int devic
 }
 
 std::string cpu_model_name() {
-  const Topology topology;
-  const hwloc_obj_t package = hwloc_get_next_obj_by_type(topology.get(), HWLOC_OBJ_PACKAGE, nullptr);
-  const hwloc_obj_t object = package ? package : hwloc_get_root_obj(topology.get());
-  if (const char* model = hwloc_obj_get_info_by_name(object, "CPUModel")) return model;
+  if (std::string model = machine_model(); !model.empty()) return model;
   utsname system;
   return ::uname(&system) == 0 ? system.machine : "unknown";
 }
@@ -142,19 +116,19 @@ std::string binding_notice() {
 }
 
 CpuNodes group_by_node(const std::vector<int>& cpus) {
-  const Topology topology;
   std::vector<int> left = cpus;
-  std::map<int, std::size_t> index;  // by node number
   CpuNodes nodes;
-  for (hwloc_obj_t pu = nullptr; (pu = hwloc_get_next_obj_by_type(topology.get(), HWLOC_OBJ_PU, pu));) {
-    const auto found = std::find(left.begin(), left.end(), static_cast<int>(pu->os_index));
-    if (found == left.end()) continue;
-    const auto [node, is_new] = index.try_emplace(hwloc_bitmap_first(pu->nodeset), nodes.size());
-    if (is_new) nodes.emplace_back();
-    nodes[node->second].push_back(*found);
-    left.erase(found);
+  for (const std::vector<int>& all : machine_cpus()) {
+    std::vector<int> node;
+    for (const int cpu : all) {
+      const auto found = std::find(left.begin(), left.end(), cpu);
+      if (found == left.end()) continue;
+      node.push_back(cpu);
+      left.erase(found);
+    }
+    if (!node.empty()) nodes.push_back(std::move(node));
   }
-  // CPUs unknown to hwloc, as on a machine read from a file, form a node of their own.
+  // CPUs that the machine does not describe, as one read from a file, form a node of their own.
   if (!left.empty()) nodes.push_back(left);
   return nodes;
 }

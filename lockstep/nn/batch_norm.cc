@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "lockstep/autograd/batch_norm.h"
+#include "lockstep/autograd/forward_trace.h"
 #include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/lift.h"
 #include "lockstep/autograd/shard_collector.h"
@@ -146,6 +147,7 @@ Tensor BatchNorm::shift(const Tensor& images) const {
 }
 
 Tensor BatchNorm::forward_fused(const Tensor& x, const Tensor& residual, bool relu) {
+  const TracedModule traced(this);
   const Tensor images = as_images(x), added = residual.defined() ? as_images(residual) : residual;
   settle_channels(images.size(1));
   const BatchNormOptions options{options_.eps, relu};

@@ -7,6 +7,7 @@
 #include <ostream>
 #include <typeinfo>
 
+#include "lockstep/autograd/forward_trace.h"
 #include "lockstep/autograd/no_grad.h"
 #include "lockstep/autograd/parameter_gradient.h"
 #include "lockstep/autograd/tensor_impl.h"
@@ -82,6 +83,7 @@ Module::Module(Module&& other) : Module() {
 }
 
 Tensor Module::operator()(const Tensor& x) {
+  const TracedModule traced(this);
   Tensor y = in_host_memory(x) ? forward(placed(x)) : forward(x);
   OutputObserver::report(*this, y);
   return y;

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "lockstep/autograd/forward_trace.h"
 #include "lockstep/autograd/recurrent.h"
 #include "lockstep/nn/output_observer.h"
 #include "lockstep/nn/sizes.h"
@@ -49,6 +50,7 @@ RecurrentWeights RecurrentModule::weights(std::size_t index, std::int64_t featur
 }
 
 Tensor RecurrentModule::run(const Tensor& x, std::vector<Tensor>& states, const Layer& layer) {
+  const TracedModule traced(this);
   if (x.defined() && x.shape().dim() == 2) {
     // One sequence: a batch of one.
     std::vector<Tensor> of_batch;
@@ -171,6 +173,7 @@ RNNCell::RNNCell(std::int64_t input_size, std::int64_t hidden_size, RNNCellOptio
                set_size("rnn cell", "hidden_size", more.hidden_size, hidden_size), more)) {}
 
 void RecurrentCell::run(const Tensor& x, std::vector<Tensor>& states, const Step& step) {
+  const TracedModule traced(this);
   const int dims = x.shape().dim();
   check(x.defined() && (dims == 1 || dims == 2), "{}: input is {}, expected 2 axes (N, features), or 1", name_, x);
   if (dims == 1) {

@@ -34,17 +34,28 @@ class Adam : public Optimizer {
   AdamOptions options_;
 };
 
+// The defaults are PyTorch's: unlike Adam, AdamW decays weights unless told otherwise.
+struct AdamWOptions {
+  Rate lr = 1e-3;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double eps = 1e-8;
+  double weight_decay = 0.01;
+  bool amsgrad = false;
+};
+
 // Adam with decoupled weight decay (Loshchilov and Hutter 2019): w -= lr weight_decay w, instead of adding the decay to
-// g. The default decay is 0; PyTorch's is 0.01.
+// g.
 class AdamW : public Adam {
  public:
-  AdamW(const ParameterGroups& parameters, AdamOptions options) : Adam(parameters, decoupled(options)) {}
-
- private:
-  static AdamOptions decoupled(AdamOptions options) {
-    options.decoupled_weight_decay = true;
-    return options;
-  }
+  AdamW(const ParameterGroups& parameters, const AdamWOptions& o)
+      : Adam(parameters, {.lr = o.lr,
+                          .beta1 = o.beta1,
+                          .beta2 = o.beta2,
+                          .eps = o.eps,
+                          .weight_decay = o.weight_decay,
+                          .decoupled_weight_decay = true,
+                          .amsgrad = o.amsgrad}) {}
 };
 
 }  // namespace lockstep

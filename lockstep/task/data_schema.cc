@@ -130,12 +130,15 @@ ordered_json to_json(const TableSchema& schema) {
     }
     columns.push_back(std::move(one));
   }
-  return {{"columns", std::move(columns)},
-          {"target", to_json_text(schema.target)},
-          {"has_header", schema.has_header},
-          {"numeric_classes", schema.numeric_classes},
-          {"left_out", to_json_text(schema.left_out)},
-          {"reason", schema.reason}};
+  ordered_json all{{"columns", std::move(columns)},
+                   {"target", to_json_text(schema.target)},
+                   {"has_header", schema.has_header},
+                   {"numeric_classes", schema.numeric_classes},
+                   {"left_out", to_json_text(schema.left_out)},
+                   {"reason", schema.reason}};
+  if (schema.table_columns > 0) all["table_columns"] = schema.table_columns;
+  if (!schema.delimiter.empty()) all["delimiter"] = to_json_text(schema.delimiter);
+  return all;
 }
 
 TableSchema table_from(const json& object, const DataSchema& common) {
@@ -157,6 +160,10 @@ TableSchema table_from(const json& object, const DataSchema& common) {
   });
   schema.has_header = reader.boolean("has_header");
   schema.numeric_classes = reader.boolean("numeric_classes");
+  if (reader.has("table_columns")) schema.table_columns = reader.count("table_columns");
+  if (reader.has("delimiter")) schema.delimiter = reader.text("delimiter");
+  check(schema.delimiter.size() <= 1, "{}: the delimiter is {}, expected one character", kSchema,
+        excerpt(schema.delimiter));
   schema.left_out = reader.text("left_out");
   schema.reason = reader.text("reason");
   if (common.task == TaskKind::regression) {
@@ -170,10 +177,12 @@ TableSchema table_from(const json& object, const DataSchema& common) {
 }
 
 ordered_json to_json(const ArraySchema& schema) {
-  return {{"row", schema.row},         {"channels_last", schema.channels_last},
-          {"divisor", schema.divisor}, {"mean", schema.mean},
-          {"stddev", schema.stddev},   {"values", schema.values},
-          {"reason", schema.reason}};
+  ordered_json all{{"row", schema.row},         {"channels_last", schema.channels_last},
+                   {"divisor", schema.divisor}, {"mean", schema.mean},
+                   {"stddev", schema.stddev},   {"values", schema.values},
+                   {"reason", schema.reason}};
+  if (schema.type) all["type"] = name(*schema.type);
+  return all;
 }
 
 ArraySchema array_from(const json& object, const DataSchema& common) {
@@ -190,6 +199,7 @@ ArraySchema array_from(const json& object, const DataSchema& common) {
                      .target_mean = common.target_mean,
                      .target_stddev = common.target_stddev,
                      .reason = reader.text("reason")};
+  if (reader.has("type")) schema.type = parse_element_type(reader.text("type"));
   const auto elements = [](const std::vector<std::int64_t>& dims) {
     std::int64_t product = 1;
     for (const std::int64_t dim : dims)

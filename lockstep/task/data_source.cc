@@ -62,9 +62,10 @@ DataSource open_table(const fs::path& path, const DataOptions& options) {
   SplitRows rows = split_rows(table, options.val_split);
   if (options.skip_broken) rows = with_target(table, std::move(rows), options.target, data.skipped);
   check_parts(rows, path.string(), options.val_split);
-  const TableSchema schema = make_table_schema(
+  TableSchema schema = make_table_schema(
       table, rows,
       {.target = options.target, .task = options.task, .ignore = options.ignore, .categories = options.categories});
+  if (options.delimiter) schema.delimiter = *options.delimiter;
   const bool regression = schema.task == TaskKind::regression;
   data.schema = {.format = DataFormat::csv,
                  .task = schema.task,
@@ -140,8 +141,9 @@ DataSource open_arrays(const fs::path& path, DataFormat format, const DataOption
     validation = std::make_shared<ArrayDataset>(x, y, schema, rows.validation);
   if (validation) data.validation_counts = counts_of(validation->labels(), schema.classes.size());
   data.validation = validation;
-  data.digest_covers_contents = !files.sha256.empty() || options.hash_data;
-  data.digest = files.sha256.empty() ? data_digest(path, files.files, {.contents = options.hash_data}) : files.sha256;
+  // Sizes tell nothing: an array with other numbers has the same one.
+  data.digest_covers_contents = true;
+  data.digest = files.sha256.empty() ? data_digest(path, files.files, {.contents = true}) : files.sha256;
   const std::string scaled = schema.divisor != 1        ? ", divided by 255"
                              : schema.mean.empty()      ? ""
                              : schema.input.size() == 3 ? ", normalized by channel"
@@ -237,7 +239,9 @@ DataExamples open_examples(const fs::path& path, const DataSchema& schema, Unsee
     for (std::int64_t i = 1; i <= count; ++i) examples.names.push_back(std::to_string(i));
   };
   if (schema.table) {
-    const Table table = read_csv(path, {.header = schema.table->has_header});
+    const std::string& delimiter = schema.table->delimiter;
+    const Table table = read_csv(path, {.delimiter = delimiter.empty() ? std::nullopt : std::optional(delimiter[0]),
+                                        .header = schema.table->has_header});
     const auto data = std::make_shared<TableDataset>(table, *schema.table, unseen);
     examples.labeled = TableEncoder(table, *schema.table).has_target();
     examples.data = data;

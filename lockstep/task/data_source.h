@@ -44,7 +44,7 @@ struct DataOptions {
   // The share of the examples that becomes validation data, where the data have no part for it. By a hash of each
   // example: see in_validation(). Of a text, the last part.
   double val_split = 0.1;
-  // The digest covers the contents of all files.
+  // The digest covers the contents of pictures in folders, too. It always covers those of other files.
   bool hash_data = false;
   // Leave out and count broken rows and pictures instead of failing.
   bool skip_broken = false;

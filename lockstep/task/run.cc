@@ -90,10 +90,8 @@ Tensor Run::operator()(const Tensor& inputs) const {
   const NoGradGuard no_history;
   const Tensor outputs = predict_(inputs);
   if (schema_.task == TaskKind::classification) return softmax(outputs, -1);
-  const auto row = [&](const std::vector<double>& values) {
-    return Tensor::from(std::vector<float>(values.begin(), values.end()), {1, std::ssize(values)});
-  };
-  return outputs * row(schema_.target_stddev) + row(schema_.target_mean);
+  const auto row = [](const std::vector<double>& values) { return Tensor::from(values, {1, std::ssize(values)}); };
+  return outputs.to(DType::f64) * row(schema_.target_stddev) + row(schema_.target_mean);
 }
 
 Run load_run(const std::filesystem::path& folder) {

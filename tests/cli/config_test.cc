@@ -70,6 +70,7 @@ TEST_F(Config, AnErrorNamesTheFileAndWhatIsWrong) {
            {"metrics = ['a' 'b']", "expected a comma or ]"},
            {"lr = 1\nlr = 2", ":2: lr is given twice"},
            {"lr = [1, 2]", ": lr = 1, 2, expected one value"},
+           {"save = ''\nlr = 1", ": save = , expected a value that is not empty"},
            {"tf32 = 1", ": tf32 = 1, expected true or false"}}) {
     const ToolResult result = run(text);
     EXPECT_EQ(result.status, 2);

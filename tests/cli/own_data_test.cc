@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <tuple>
+#include <vector>
+
 #include "lockstep/data/image.h"
 #include "tests/cli/tool.h"
 #include "tests/temporary_folder.h"
@@ -145,6 +148,63 @@ TEST_F(OwnData, AFolderOfPictures) {
               HasSubstr("expected pictures for the augmentation light"));
 }
 
+// Pictures of 8 x 12 pixels, five dark ones and twelve light ones to train.
+std::string wide_pictures(const TemporaryFolder& folder) {
+  for (const auto& [kind, shade, count] : {std::tuple("train/dark", 10, 5), std::tuple("train/light", 200, 12),
+                                           std::tuple("val/dark", 20, 2), std::tuple("val/light", 190, 2)}) {
+    std::filesystem::create_directories(folder / fmt::format("wide/{}", kind));
+    for (int i = 0; i < count; ++i) {
+      const std::vector<std::uint8_t> pixels(8 * 12, static_cast<std::uint8_t>(shade + i));
+      write_png(folder / fmt::format("wide/{}/{}.png", kind, i), Tensor::from(pixels, {1, 8, 12}));
+    }
+  }
+  return folder / "wide";
+}
+
+TEST_F(OwnData, PicturesThatAreNotSquareRepeat) {
+  const std::string data = wide_pictures(folder_);
+  const ToolResult first = train(data, {"--model", "mlp", "--epochs", "1", "--save", folder_ / "run"});
+  ASSERT_EQ(first.status, 0) << first.err;
+  const ToolResult again = run_tool({"train", "--config", folder_ / "run/run.toml", "--dry-run"});
+  EXPECT_EQ(lines(again.out).at(2), lines(first.out).at(2)) << again.err;
+}
+
+TEST_F(OwnData, WeightsOfOtherClassesAndColumnsAreNoticed) {
+  const auto data = [&](const std::string& name, const std::string& head, const std::string& first) {
+    std::string text = head;
+    for (int i = 0; i < 20; ++i) text += fmt::format("{},{},{}\n", i, i % 3, i % 2 == 0 ? first : "b");
+    folder_.write(name, text);
+    return folder_ / name;
+  };
+  const std::string run = folder_ / "run";
+  const Arguments options{"--epochs", "1", "--hidden", "4", "--val-split", "0.3"};
+  Arguments save = options, from = options;
+  save.insert(save.end(), {"--save", run});
+  from.insert(from.end(), {"--init-from", run});
+  ASSERT_EQ(train(data("1.csv", "x,y,k\n", "a"), save).status, 0);
+  EXPECT_EQ(train(folder_ / "1.csv", from).err.find("learned"), std::string::npos);
+  EXPECT_THAT(train(data("2.csv", "x,y,k\n", "c"), from).err,
+              HasSubstr("the last layer learned the classes a, b; these data have b, c"));
+  EXPECT_THAT(train(data("3.csv", "y,x,k\n", "a"), from).err, HasSubstr("learned other columns or categories"));
+}
+
+TEST_F(OwnData, ClassesOfALimitedPart) {
+  const std::string data = wide_pictures(folder_);
+  // The first ten are five of each class, so all weights are 1.
+  const auto losses = [&](const char* weights) {
+    const ToolResult result = train(data, {"--model", "mlp", "--epochs", "2", "--limit-train", "10", "--class-weights",
+                                           weights, "--log", folder_ / "log"});
+    EXPECT_EQ(result.status, 0) << result.err;
+    EXPECT_EQ(result.err.find("have none of"), std::string::npos) << result.err;
+    std::vector<double> all;
+    for (const auto& step : events(folder_ / "log", "step")) all.push_back(step.at("loss").get<double>());
+    return all;
+  };
+  EXPECT_THAT(losses("balanced"), ::testing::Pointwise(::testing::DoubleNear(1e-5), losses("none")));
+  EXPECT_THAT(train(data, {"--model", "mlp", "--epochs", "1", "--limit-train", "5"}).err,
+              HasSubstr("--limit-train 5: these examples have none of: light"));
+}
+
 TEST_F(OwnData, NumbersToPredict) {
   const std::string run = folder_ / "run";
   const ToolResult trained = train(table("t.csv", "price", 150), {"--save", run, "--hidden", "32", "--lr", "0.01"});
@@ -172,6 +232,8 @@ TEST_F(OwnData, WhatDoesNotFitIsNamed) {
            {{"--data", numbers, "--class-weights", "balanced"}, "--class-weights: only for classes"},
            {{"--data", numbers, "--metrics", "perplexity"}, "--metrics: only for classes"},
            {{"--target", "x"}, "--target: only with --data of pictures, tables, or arrays"},
+           {{"--data", classes, "--model", "gpt", "--format", "csv"}, "--model gpt: reads a text, not --format csv"},
+           {{"--data", folder_ / "no"}, "--data " + (folder_ / "no").string() + ": No such file or directory"},
            {{"--data", classes, "--delimiter", "ab"}, "--delimiter ab: expected one character, or tab"},
            {{"--data", classes, "--context", "3"}, "--context: only with --model gpt or lstm, not mlp"}}) {
     Arguments all{"train"};
@@ -182,6 +244,10 @@ TEST_F(OwnData, WhatDoesNotFitIsNamed) {
     EXPECT_EQ(lines(result.err).size(), 1U) << result.err;
   }
   EXPECT_THAT(run_tool({"predict", "--run", folder_ / "none", classes}).err, HasSubstr("there is no such folder"));
+  // Without the run, classes and normalization would be those of the new data.
+  const ToolResult eval = run_tool({"eval", "--init-from", classes, "--model", "mlp", "--data", classes});
+  EXPECT_EQ(eval.status, 2);
+  EXPECT_THAT(eval.err, HasSubstr("expected --run"));
 }
 
 }  // namespace

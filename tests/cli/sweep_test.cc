@@ -54,13 +54,31 @@ TEST_F(Sweep, AFailedRunDoesNotEndTheOthers) {
   EXPECT_THAT(result.out, HasSubstr("best: accumulate 1\n"));
 }
 
+TEST_F(Sweep, TheOptionsOfARunAreOneValueEach) {
+  folder_.write("run.toml", "hidden = [\"8\", \"4\"]\n");
+  folder_.write("t.csv", "a,k\n1,x\n2,y\n3,x\n4,y\n5,x\n6,y\n");
+  const Arguments sweep{"sweep", "--results", folder_ / "r", "--config", folder_ / "run.toml", "--seed", "1"};
+  Arguments all = sweep;
+  all.insert(all.end(), {"--", "train", "--data", folder_ / "t.csv", "--val-split", "0.4", "--epochs", "1"});
+  const ToolResult result = run_tool(all);
+  EXPECT_THAT(result.out, HasSubstr("\n8,4     1 ")) << result.err;
+  // A metric that no run has ranks none.
+  all.insert(all.begin() + 1, {"--best", "f1"});
+  const ToolResult unranked = run_tool(all);
+  EXPECT_EQ(unranked.status, 1);
+  EXPECT_THAT(unranked.err, HasSubstr("--best f1: no run has this metric; they have train_loss, accuracy"));
+  EXPECT_THAT(unranked.out, ::testing::Not(HasSubstr("best:")));
+}
+
 TEST_F(Sweep, ArgumentsThatDoNotFit) {
   for (const auto& [arguments, part] : std::vector<std::pair<Arguments, std::string>>{
            {{"sweep", "--lr", "1,2"}, "sweep: found no command, expected -- train and its options"},
            {{"sweep", "--lr", "1,2", "--", "eval"}, "sweep: found eval, expected -- train"},
            {{"sweep", "--", "train"}, "sweep: expected an option with its values"},
            {{"sweep", "--lr", "1", "--", "train", "--save", "x"}, "sweep: --save is its own"},
+           {{"sweep", "--lr", "1,2", "--", "train", "--export=w"}, "sweep: takes no --export: each run would replace"},
            {{"sweep", "--lr", "1", "--", "train", "--lr=2"}, "sweep: --lr is given on both sides of --"},
+           {{"sweep", "--lr", "1,,2", "--", "train"}, "--lr: found '1,,2', which has an empty value"},
            {{"sweep", "--sync-bn", "maybe", "--", "train"}, "--sync-bn: found maybe, expected true, false, or both"},
            {{"sweep", "--results", folder_ / "r", "--lr", "fast", "--", "train"},
             "lr fast: --lr: fast is not a number"}}) {

@@ -142,6 +142,16 @@ TEST(ArrayDataset, NamesWhatIsWrong) {
                "Y: row 0 has 0.5, expected a whole number for a class");
 }
 
+TEST(ArrayDataset, BytesAndOtherNumbersDoNotStandForEachOther) {
+  const FileArray bytes = bytes_array(std::string("\0\xff", 2), {2, 1, 1});
+  const FileArray fractions = number_array<float>({0, 1}, ElementType::f32, {2, 1, 1});
+  const ArraySchema of_bytes = array_schema(bytes, labels({0, 1}), {.task = TaskKind::classification});
+  const ArraySchema of_fractions = array_schema(fractions, labels({0, 1}), {.task = TaskKind::classification});
+  EXPECT_ERROR(ArrayDataset(fractions, {}, of_bytes), "X: pictures of f32, expected u8 as in training");
+  EXPECT_ERROR(ArrayDataset(bytes, {}, of_fractions), "X: pictures of u8, expected f32 as in training");
+  EXPECT_EQ(ArrayDataset(bytes, {}, of_bytes).get(1)[0].item<float>(), 1);
+}
+
 TEST(ArrayDataset, TheSplitFollowsTheContent) {
   std::vector<std::int64_t> numbers;
   for (int i = 0; i < 1000; ++i) numbers.push_back(i);
@@ -207,6 +217,9 @@ TEST(Cifar, NamesWhatIsWrong) {
   folder.write("data_batch_1.bin", cifar_file({"\x01", "\x0a"}, 1));
   EXPECT_ERROR(read_cifar(folder.path()), "picture 1 has label 10, expected 0 to 9");
   folder.write("data_batch_1.bin", valid);
+  folder.write("data_batch_3.bin", valid);
+  EXPECT_ERROR(read_cifar(folder.path()), "has data_batch_3.bin, and no data_batch_2.bin, expected all from 1 on");
+  folder.write("data_batch_2.bin", valid);
   folder.write("batches.meta.txt", "airplane\n");
   EXPECT_ERROR(read_cifar(folder.path()), "1 names, expected 10");
 }

@@ -167,6 +167,37 @@ TEST(TableEncoder, EncodesOtherTablesByTheirNames) {
                "G: line 2, column 3 (kind): the target is \"c\", expected one of the 2");
 }
 
+TEST(TableEncoder, ColumnsWithoutNamesDoNotMove) {
+  // Column 2 is the target, column 3 is not used: in a table without the target, column 3 would be the old 4.
+  const TableSchema middle =
+      schema_of(parse_csv("1,a,9,5\n2,b,8,6\n", "F", {.header = false}), {.target = "2", .ignore = {"4"}});
+  EXPECT_ERROR(TableEncoder(parse_csv("1,9,5\n", "G", {.header = false}), middle),
+               "G: 3 columns without names, expected 4, the target in column 2, which may be empty, too");
+  EXPECT_EQ(TableDataset(parse_csv("2,,9,0\n", "G", {.header = false}), middle, Unseen::error, false).size(), 1);
+  const TableSchema last = schema_of(parse_csv("1,9,a\n2,8,b\n", "F", {.header = false}));
+  EXPECT_FALSE(TableEncoder(parse_csv("1,9\n", "G", {.header = false}), last).has_target());
+  EXPECT_ERROR(TableEncoder(parse_csv("1,9,a,7\n", "G", {.header = false}), last),
+               "G: 4 columns without names, expected 3, or 2 without the target");
+}
+
+TEST(TableDataset, LabelsAreLeftOutOnRequest) {
+  const TableSchema schema = schema_of(kSizes);
+  const Table open = parse_csv("size,color,kind\n1,red,?\n1,red,new\n", "G");
+  EXPECT_ERROR(TableDataset(open, schema), "the target is \"?\", expected one of the 2 classes");
+  const TableDataset data(open, schema, Unseen::error, false);
+  EXPECT_FALSE(data.labeled());
+  EXPECT_EQ(data.get(1).size(), 1u);
+}
+
+TEST(TableSchema, NumbersOfClassesAreToldApart) {
+  const TableSchema zeros = schema_of("a,k\n1,-0\n2,1\n3,0\n", {.task = TaskKind::classification});
+  EXPECT_EQ(zeros.classes, (Texts{"0", "1"}));
+  const Table table = parse_csv("a,k\n1,9007199254740993\n2,9007199254740992\n", "F");
+  const TableSchema large = schema_of(table, {.task = TaskKind::classification});
+  EXPECT_EQ(large.classes, (Texts{"9007199254740992", "9007199254740993"}));
+  EXPECT_EQ(TableEncoder(table, large).label(0), 1);
+}
+
 TEST(TableDataset, BatchesAreItsExamples) {
   const Table table = parse_csv(kSizes, "F");
   const TableSchema schema = schema_of(table);

@@ -6,8 +6,10 @@
 
 #include <set>
 
+#include "lockstep/device/machine.h"
 #include "tests/environment_variable.h"
 #include "tests/expect_error.h"
+#include "tests/temporary_folder.h"
 
 namespace lockstep {
 namespace {
@@ -77,14 +79,27 @@ TEST(SplitNodes, RefusesWhatMakesNoSense) {
   EXPECT_ERROR(split_nodes({{}}, 1), "there are no CPUs");
 }
 
-TEST(GroupByNode, ReadsNodesAndCoreOrder) {
-  // Two nodes of two cores of two hardware threads; the system numbers one thread of each core first.
-  EnvironmentVariable synthetic("HWLOC_SYNTHETIC", "node:2 core:2 pu:2(indexes=0,4,1,5,2,6,3,7)");
-  EXPECT_EQ(group_by_node({0, 1, 2, 3, 4, 5, 6, 7}), (CpuNodes{{0, 4, 1, 5}, {2, 6, 3, 7}}));
-  EXPECT_EQ(group_by_node({7, 1, 4}), (CpuNodes{{4, 1}, {7}}));
-  EXPECT_EQ(group_by_node({100, 0}), (CpuNodes{{0}, {100}})) << "a CPU that hwloc does not know";
-  EXPECT_EQ(split_cpus({0, 1, 2, 3, 4, 5, 6, 7}, 4), (Split{{0, 4}, {1, 5}, {2, 6}, {3, 7}}))
-      << "devices do not share a core";
+// Two nodes of two cores of two hardware threads; the system numbers one thread of each core first. CPU 8 is off.
+TEST(SystemCpus, AreReadFromTheKernelsFiles) {
+  TemporaryFolder system;
+  for (int cpu = 0; cpu < 8; ++cpu) {
+    const std::string folder = fmt::format("cpu/cpu{}/", cpu);
+    const int core = cpu % 4, node = core / 2;
+    system.write(folder + fmt::format("node{}/cpulist", node), "");
+    system.write(folder + "topology/core_siblings_list", "0-7\n");
+    system.write(folder + "topology/thread_siblings_list", fmt::format("{},{}\n", core, core + 4));
+    system.write(folder + "cache/index3/shared_cpu_list", node == 0 ? "0-1,4-5\n" : "2-3,6-7\n");
+  }
+  system.write("cpu/cpu8/online", "0\n");
+  system.write("cpu/cpufreq/boost", "1\n");
+  EXPECT_EQ(read_system_cpus(system.path()), (CpuNodes{{0, 4, 1, 5}, {2, 6, 3, 7}}));
+  EXPECT_EQ(read_system_cpus(system.path() / "missing"), CpuNodes{});
+}
+
+TEST(SystemCpus, HaveAModel) {
+  EXPECT_EQ(model_in_cpuinfo("processor\t: 0\nmodel\t\t: 17\nmodel name\t: AMD EPYC 9B14\nstepping\t: 1\n"),
+            "AMD EPYC 9B14");
+  EXPECT_EQ(model_in_cpuinfo("processor\t: 0\nmodel name"), "");
 }
 
 TEST(ShareOfRank, TheMaskTheQuotaAndTheRanks) {

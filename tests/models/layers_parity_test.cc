@@ -359,7 +359,7 @@ TEST(LayersParity, LossesOfTwelveStepsFollowPyTorch) {
     }
     load(*net, item.at("state"), runtime.devices());
     std::unique_ptr<Optimizer> optimizer =
-        std::make_unique<AdamW>(net->parameters(), AdamOptions{.lr = 1e-2, .weight_decay = 1e-2});
+        std::make_unique<AdamW>(net->parameters(), AdamWOptions{.lr = 1e-2, .weight_decay = 1e-2});
     if (name.ends_with("rmsprop")) {
       optimizer = std::make_unique<RMSprop>(
           net->parameters(),

@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 #include <functional>
+#include <type_traits>
 
 #include "lockstep/autograd/backward.h"
 #include "lockstep/autograd/functions.h"
@@ -98,10 +99,11 @@ TEST_F(OptimizerTest, Sgd) {
   }
 }
 
-// Kingma and Ba 2014; decoupled: Loshchilov and Hutter 2019.
-Formula adam(const AdamOptions& o, bool decoupled) {
+// Kingma and Ba 2014; AdamW: Loshchilov and Hutter 2019.
+template <typename Options>
+Formula adam(const Options& o) {
   return [=](double& w, double g, int step, auto& state) {
-    if (decoupled) {
+    if constexpr (std::is_same_v<Options, AdamWOptions>) {
       w -= o.lr.base() * o.weight_decay * w;
     } else {
       g += o.weight_decay * w;
@@ -115,10 +117,13 @@ Formula adam(const AdamOptions& o, bool decoupled) {
 
 TEST_F(OptimizerTest, Adam) {
   for (double decay : {0.0, 0.1}) {
-    AdamOptions options{.lr = 0.05, .beta1 = 0.8, .beta2 = 0.99, .eps = 1e-3, .weight_decay = decay};
-    expect_formula(maker<Adam>(options), adam(options, false));
-    expect_formula(maker<AdamW>(options), adam(options, true));
+    const AdamOptions options{.lr = 0.05, .beta1 = 0.8, .beta2 = 0.99, .eps = 1e-3, .weight_decay = decay};
+    expect_formula(maker<Adam>(options), adam(options));
+    const AdamWOptions decoupled{.lr = 0.05, .beta1 = 0.8, .beta2 = 0.99, .eps = 1e-3, .weight_decay = decay};
+    expect_formula(maker<AdamW>(decoupled), adam(decoupled));
   }
+  EXPECT_EQ(AdamOptions{}.weight_decay, 0);  // as in PyTorch
+  EXPECT_EQ(AdamWOptions{}.weight_decay, 0.01);
 }
 
 // Tieleman and Hinton 2012, as torch.optim.RMSprop.
@@ -158,7 +163,7 @@ TEST_F(OptimizerTest, WeightsOfPyTorch) {
          {0.78216752, -1.711559415, -0.002474749375});
   expect(maker<Adam>(AdamOptions{.lr = 0.1, .weight_decay = 0.1, .amsgrad = true}),
          {0.745895509222, -1.833042598898, 0.380556169236});
-  expect(maker<AdamW>(AdamOptions{.lr = 0.1, .weight_decay = 0.1, .amsgrad = true}),
+  expect(maker<AdamW>(AdamWOptions{.lr = 0.1, .weight_decay = 0.1, .amsgrad = true}),
          {0.75216552765, -1.77954987929, 0.37123946669});
   expect(maker<Adagrad>(AdagradOptions{.lr = 0.1, .lr_decay = 0.2, .weight_decay = 0.1}),
          {0.888770200212, -1.908435130149, 0.431716211813});
@@ -191,8 +196,8 @@ TEST_F(OptimizerTest, ARateMayBeASchedule) {
 
 // As in PyTorch: the first gradient may come late, and there may be none for a while.
 TEST_F(OptimizerTest, AdamCorrectsEachParameterByItsOwnSteps) {
-  const AdamOptions options{.lr = 0.05, .beta1 = 0.8, .beta2 = 0.99, .eps = 1e-3, .weight_decay = 0.1};
-  const Numbers expected = expected_weights(adam(options, true));
+  const AdamWOptions options{.lr = 0.05, .beta1 = 0.8, .beta2 = 0.99, .eps = 1e-3, .weight_decay = 0.1};
+  const Numbers expected = expected_weights(adam(options));
   const Parameter first = parameter("first", start()), late = parameter("late", start()),
                   paused = parameter("paused", start());
   AdamW optimizer({first, late, paused}, options);

@@ -79,7 +79,7 @@ TEST_F(ParameterGroupTest, EachGroupIsTrainedWithItsOwnOptions) {
   expect_as_optimizers_of_their_own<Sgd>(SgdOptions{});
   expect_as_optimizers_of_their_own<Sgd>(SgdOptions{.momentum = 0.9, .nesterov = true});
   expect_as_optimizers_of_their_own<Adam>(AdamOptions{});
-  expect_as_optimizers_of_their_own<AdamW>(AdamOptions{});
+  expect_as_optimizers_of_their_own<AdamW>(AdamWOptions{});
 }
 
 // The number of tasks does not grow with that of groups.
@@ -164,11 +164,11 @@ TEST_F(ParameterGroupTest, RatesChangeTogetherOrAlone) {
 TEST_F(ParameterGroupTest, RatesFromZeroKeepTheirRatio) {
   const std::vector<Parameter> all = parameters();
   AdamW adam({{.parameters = {all[0]}}, {.parameters = {all[1]}, .weight_decay = 0.5}}, {.lr = 0});
-  EXPECT_EQ(adam.describe_groups(), "lr 0, weight_decay 0: a; lr 0, weight_decay 0.5: b");
+  EXPECT_EQ(adam.describe_groups(), "lr 0, weight_decay 0.01: a; lr 0, weight_decay 0.5: b");
   EXPECT_ERROR(adam.set_learning_rate(1, 0.1), "cannot set a group's learning rate while the optimizer's is 0");
   adam.set_learning_rate(0.5);
   adam.set_learning_rate(1, 0.125);
-  EXPECT_EQ(adam.describe_groups(), "lr 1, weight_decay 0: a; lr 0.25, weight_decay 0.5: b");
+  EXPECT_EQ(adam.describe_groups(), "lr 1, weight_decay 0.01: a; lr 0.25, weight_decay 0.5: b");
   for (const double lr : {0.25, 0.0, 1.0}) {
     adam.set_learning_rate(lr);
     EXPECT_EQ(adam.learning_rate(0), lr);

@@ -130,7 +130,7 @@ Outcome train_rank(const Recipe& recipe, Arrangement layout, std::shared_ptr<Pro
   }
   std::unique_ptr<Optimizer> optimizer;
   if (recipe.adam) {
-    optimizer = std::make_unique<AdamW>(trained, AdamOptions{.lr = 1e-2, .weight_decay = 1e-2});
+    optimizer = std::make_unique<AdamW>(trained, AdamWOptions{.lr = 1e-2, .weight_decay = 1e-2});
   } else {
     optimizer = std::make_unique<Sgd>(trained, SgdOptions{.lr = 0.1, .momentum = 0.9, .weight_decay = 1e-4});
   }

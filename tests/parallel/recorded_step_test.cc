@@ -66,7 +66,7 @@ class Training {
       parameters = {{.parameters = matrices}, {.parameters = others, .lr = 0.05, .weight_decay = 0}};
     }
     if (recipe.adam) {
-      optimizer_ = std::make_unique<AdamW>(parameters, AdamOptions{.lr = 0.01, .weight_decay = 0.1});
+      optimizer_ = std::make_unique<AdamW>(parameters, AdamWOptions{.lr = 0.01, .weight_decay = 0.1});
     } else {
       optimizer_ = std::make_unique<Sgd>(
           parameters, SgdOptions{.lr = 0.1, .momentum = 0.9, .weight_decay = 0.01, .nesterov = true});

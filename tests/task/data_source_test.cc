@@ -120,8 +120,7 @@ TEST(OpenData, ReadsArrays) {
                               "(the labels are 2 whole numbers): 0 20, 1 20; "),
       std::string::npos)
       << packed.description;
-  EXPECT_FALSE(packed.digest_covers_contents);
-  EXPECT_NE(open_data(npz, {.hash_data = true}).digest, packed.digest);
+  EXPECT_TRUE(packed.digest_covers_contents);
 
   folder.write("folder/x_train.npy", x);
   folder.write("folder/y_train.npy", y);
@@ -285,6 +284,23 @@ TEST(OpenExamples, EncodesNewDataAsInTraining) {
       open_examples(folder.write("x.npy", npy("<f4", "(1, 2)", bytes_of<float>({2, 8}))), arrays.schema);
   EXPECT_FALSE(rows.labeled);
   EXPECT_EQ(rows.data->get(0)[0].to_vector<float>(), (std::vector<float>{0, 2}));
+}
+
+TEST(OpenExamples, ReadsTablesAsInTraining) {
+  TemporaryFolder folder;
+  const auto path = folder.write("a.csv", "x|k\n1|a\n2|b\n3|a\n4|b\n");
+  const DataSource data = open_data(path, {.delimiter = '|', .val_split = 0});
+  EXPECT_EQ(open_examples(path, DataSchema::from_json(data.schema.json())).data->size(), 4);
+}
+
+TEST(OpenData, ADigestOfArraysCoversTheirNumbers) {
+  TemporaryFolder folder;
+  const auto digest = [&](std::int64_t first) {
+    folder.write("x.npy", npy("|u1", "(2, 1, 1)", "ab"));
+    folder.write("y.npy", npy("<i8", "(2,)", bytes_of<std::int64_t>({first, 1 - first})));
+    return open_data(folder.path(), {.task = TaskKind::classification, .val_split = 0}).digest;
+  };
+  EXPECT_NE(digest(0), digest(1));
 }
 
 TEST(TableMlp, LooksUpCategories) {

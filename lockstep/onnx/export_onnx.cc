@@ -1,0 +1,113 @@
+#include "lockstep/onnx/export_onnx.h"
+
+#include <algorithm>
+
+#include "lockstep/autograd/functions.h"
+#include "lockstep/autograd/no_grad.h"
+#include "lockstep/base/file.h"
+#include "lockstep/onnx/operators.h"
+
+namespace lockstep {
+namespace {
+
+// Not 1, which programs treat in other ways, and not 2, so that few other extents agree with it.
+constexpr std::int64_t kFirstBatch = 3, kSecondBatch = 5;
+
+// `count` samples made of the example's, in another order; `changed`: with other elements, which are still valid ones
+// of their kind. Numbers stay between 0 and what they were.
+Tensor batch_of(const Tensor& example, int axis, std::int64_t count, bool changed) {
+  if (axis < 0) return example;
+  std::vector<std::int64_t> rows;
+  for (std::int64_t i = 0; i < count; ++i) rows.push_back(i % example.size(axis));
+  Tensor x = index_select(example, axis, Tensor::from(rows, {count}));
+  if (!changed) return x;
+  if (is_floating(x.dtype())) x = x * 0.75;
+  return x.numel() > 1 ? roll(x, 1) : x;
+}
+
+void name_all(std::vector<std::string>& names, std::size_t count, std::string_view what) {
+  if (names.empty()) {
+    for (std::size_t i = 0; i < count; ++i) {
+      names.push_back(count == 1 ? std::string(what) : fmt::format("{}{}", what, i));
+    }
+  }
+  check(names.size() == count, "export_onnx: {} {} names for {}, expected one for each", names.size(), what, count);
+}
+
+}  // namespace
+
+void export_onnx(const std::filesystem::path& path, Module& model, const std::vector<Tensor>& examples,
+                 const OnnxForward& forward, const OnnxOptions& options) {
+  check(!examples.empty(), "export_onnx: no examples, expected one for each input");
+  GraphNames names{options.input_names, options.output_names, options.batch_axes};
+  name_all(names.inputs, examples.size(), "input");
+  if (names.batch_axes.empty()) {
+    for (const Tensor& x : examples) names.batch_axes.push_back(x.dim() > 0 ? 0 : -1);
+  }
+  check(names.batch_axes.size() == examples.size(), "export_onnx: {} batch axes for {} inputs, expected one for each",
+        names.batch_axes.size(), examples.size());
+  std::int64_t samples = -1;
+  for (std::size_t i = 0; i < examples.size(); ++i) {
+    const Tensor& x = examples[i];
+    const int axis = names.batch_axes[i];
+    check(x.defined() && x.device().is_host(), "export_onnx: example {} is {}, expected a tensor in host memory", i, x);
+    check(axis < x.dim(), "export_onnx: batch axis {} of example {}, {}, expected one of its axes, or -1", axis, i, x);
+    if (axis < 0) continue;
+    check(x.size(axis) > 0 && (samples < 0 || samples == x.size(axis)),
+          "export_onnx: example {}, {}, has {} samples, expected {}", i, x, x.size(axis),
+          samples < 0 ? "at least one" : fmt::format("{}", samples));
+    samples = x.size(axis);
+  }
+  check(!options.dynamic_batch || samples > 0,
+        "export_onnx: no example has a batch axis, expected {{.dynamic_batch = false}}");
+
+  const NoGradGuard no_grad;
+  const EvalGuard evaluation(model);
+  const auto examples_of = [&](std::int64_t count, bool changed) {
+    std::vector<Tensor> all;
+    for (std::size_t i = 0; i < examples.size(); ++i)
+      all.push_back(batch_of(examples[i], names.batch_axes[i], count, changed));
+    return all;
+  };
+  const std::int64_t first_batch = options.dynamic_batch ? kFirstBatch : samples;
+  const std::vector<Tensor> first_inputs = options.dynamic_batch ? examples_of(first_batch, false) : examples;
+  // The first pass of a model settles its shapes.
+  const auto known = [](const auto& p) { return p.second.initialized() && p.second.shape_known(); };
+  if (!std::ranges::all_of(model.named_parameters(), known) || !std::ranges::all_of(model.named_buffers(), known)) {
+    forward(first_inputs);
+  }
+  const auto pass = [&](PassRecord& record, const std::vector<Tensor>& inputs) {
+    std::vector<int> outputs;
+    for (const Tensor& y : forward(inputs)) {
+      check(y.defined(), "export_onnx: an output is undefined");
+      outputs.push_back(record.number_of(y, "the result"));
+    }
+    return outputs;
+  };
+  const auto write = [&](const TracedGraph& graph, const PassRecord& record) {
+    name_all(names.outputs, graph.outputs.size(), "output");
+    OnnxFile file;
+    write_graph(file, graph, names, [&](int value) { return bytes_of(record.tensor(value)); });
+    for (const auto& [key, value] : options.metadata) file.metadata(key, value);
+    write_file_atomically(path, file.bytes(model.kind()));
+  };
+  PassRecord first(model, first_inputs);
+  const std::vector<int> first_outputs = pass(first, first_inputs);
+  const TracedPass one{first, first_outputs, std::max<std::int64_t>(first_batch, 1)};
+  if (!options.dynamic_batch) return write(graph_of_pass(one), first);
+  std::vector<Tensor> second_inputs;
+  {
+    const TracePause pause;
+    second_inputs = examples_of(kSecondBatch, true);
+  }
+  PassRecord second(model, second_inputs);
+  const std::vector<int> second_outputs = pass(second, second_inputs);
+  write(graph_of_passes(one, {second, second_outputs, kSecondBatch}), first);
+}
+
+void export_onnx(const std::filesystem::path& path, Module& model, const Tensor& example, const OnnxOptions& options) {
+  export_onnx(
+      path, model, {example}, [&](std::span<const Tensor> in) { return std::vector{model(in[0])}; }, options);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,72 @@
+// Internal: the operations of a model for a batch of any size, from passes of two sizes. What differs between the
+// passes follows from the batch, or the model cannot be exported.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "lockstep/onnx/pass_record.h"
+
+namespace lockstep {
+
+// A number that may follow from the batch: `value` in the first pass. `factor` times the batch size, or fixed if that
+// is 0. `odd`: it follows from the batch in another way.
+struct Extent {
+  std::int64_t value = 0;
+  std::int64_t factor = 0;
+  bool odd = false;
+
+  bool fixed() const { return factor == 0 && !odd; }
+  bool operator==(const Extent&) const = default;
+};
+
+struct GraphValue {
+  ValueSource source = ValueSource::result;
+  std::vector<Extent> shape;
+  DType dtype = DType::f32;
+  std::string name;   // of a weight
+  std::string bytes;  // of a constant: its elements, or one element that fills a shape which follows from the batch
+};
+
+struct GraphOperation {
+  std::string name, kind, module;
+  std::vector<int> inputs, outputs;  // numbers of values; -1: omitted
+  std::vector<std::pair<std::string_view, std::variant<Extent, double, std::vector<Extent>>>> attributes;
+
+  std::string where() const;  // for messages
+
+  // Throw if the operation has no such attribute, or if it follows from the batch.
+  std::int64_t whole(std::string_view attribute) const;
+  double real(std::string_view attribute) const;
+  std::vector<std::int64_t> numbers(std::string_view attribute) const;
+  const Extent& extent(std::string_view attribute) const;
+  bool has(std::string_view attribute) const;
+
+ private:
+  const std::variant<Extent, double, std::vector<Extent>>& find(std::string_view attribute) const;
+};
+
+struct TracedGraph {
+  std::vector<GraphValue> values;
+  std::vector<GraphOperation> operations;  // those that the outputs need, in order
+  std::vector<int> inputs, outputs;
+};
+
+// `outputs`: numbers of values of the first pass, and of the second.
+struct TracedPass {
+  const PassRecord& record;
+  std::vector<int> outputs;
+  std::int64_t batch;
+};
+
+// Throws, with the operation's name and module, if the passes differ otherwise than by the batch.
+TracedGraph graph_of_passes(const TracedPass& first, const TracedPass& second);
+// The same for the batch of the pass alone.
+TracedGraph graph_of_pass(const TracedPass& pass);
+
+}  // namespace lockstep
