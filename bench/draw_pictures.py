@@ -59,7 +59,7 @@ def rough(size, seed):
     return result.astype(numpy.int16)
 
 
-def draw(shape, dice, width, height, noise, detail):
+def draw(shape, dice, width, height, noise, o):
     back = [dice.randrange(40, 216) for _ in range(3)]
     while True:
         front = [dice.randrange(256) for _ in range(3)]
@@ -69,7 +69,7 @@ def draw(shape, dice, width, height, noise, detail):
     pen = ImageDraw.Draw(image)
     radius = min(width, height) * dice.uniform(0.22, 0.42)
     x, y = dice.uniform(radius, width - radius), dice.uniform(radius, height - radius)
-    turn = dice.uniform(0, 2 * math.pi)
+    turn = math.radians(dice.uniform(-o.turn, o.turn))
     cos, sin = radius * math.cos(turn), radius * math.sin(turn)
     color = front
     for polygon in SHAPES[shape]:
@@ -79,7 +79,7 @@ def draw(shape, dice, width, height, noise, detail):
         pen.polygon([(x + a * cos - b * sin, y + a * sin + b * cos) for a, b in polygon], fill=tuple(color))
         color = back if color is front else front
     left, top = dice.randrange(noise.shape[1] - width), dice.randrange(noise.shape[0] - height)
-    pixels = numpy.asarray(image).astype(numpy.int16) + (noise[top:top + height, left:left + width] * detail).astype(numpy.int16)
+    pixels = numpy.asarray(image).astype(numpy.int16) + (noise[top:top + height, left:left + width] * o.detail).astype(numpy.int16)
     return Image.fromarray(pixels.clip(0, 255).astype(numpy.uint8))
 
 
@@ -91,6 +91,7 @@ def main():
     parser.add_argument("--size", default="500x375", help="width x height")
     parser.add_argument("--format", default="jpg", choices=["jpg", "png"])
     parser.add_argument("--detail", type=float, default=1.0, help="height of the noise")
+    parser.add_argument("--turn", type=float, default=180, help="most degrees that a shape is turned")
     parser.add_argument("--seed", type=int, default=0)
     o = parser.parse_args()
     classes = o.classes.split(",")
@@ -101,7 +102,7 @@ def main():
     for i in range(o.count):
         shape = classes[i % len(classes)]
         dice = random.Random(zlib.crc32(f"{o.seed} {shape} {i}".encode()))
-        picture = draw(shape, dice, width, height, noise, o.detail)
+        picture = draw(shape, dice, width, height, noise, o)
         picture.save(os.path.join(o.folder, shape, f"{i:06}.{o.format}"), quality=90)
 
 

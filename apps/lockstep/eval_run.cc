@@ -69,14 +69,9 @@ int eval_run(const EvalRunOptions& o) {
   }
   double squares = 0, absolute = 0, numbers = 0;
   const auto outputs = static_cast<std::size_t>(schema.outputs);
-<<<<<<< HEAD
   DataLoader loader(examples.data, {.batch_size = o.batch_size, .workers = loader_threads(schema)});
   for (const Example& batch : loader) {
-    const std::vector<float> values = model(batch.at(0)).to_vector<float>();
-=======
-  for (const Example& batch : DataLoader(examples.data, {.batch_size = o.batch_size})) {
     const std::vector<double> values = model(batch.at(0)).to(DType::f64).to_vector<double>();
->>>>>>> 5f5c5873815ff2f5730d36b621a57f5cf477eb7e
     const auto labels = classes ? batch.at(1).to_vector<std::int64_t>() : std::vector<std::int64_t>();
     const auto targets = classes ? std::vector<float>() : batch.at(1).to_vector<float>();
     for (std::size_t i = 0; i < values.size() / outputs; ++i) {
