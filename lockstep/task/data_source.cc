@@ -141,6 +141,7 @@ DataSource open_arrays(const fs::path& path, DataFormat format, const DataOption
     validation = std::make_shared<ArrayDataset>(x, y, schema, rows.validation);
   if (validation) data.validation_counts = counts_of(validation->labels(), schema.classes.size());
   data.validation = validation;
+  data.has_validation_part = files.test.has_value();
   // Sizes tell nothing: an array with other numbers has the same one.
   data.digest_covers_contents = true;
   data.digest = files.sha256.empty() ? data_digest(path, files.files, {.contents = true}) : files.sha256;

@@ -65,12 +65,56 @@ class PictureFiles : public Dataset {
   std::int64_t channels_;
 };
 
-std::optional<fs::path> find_part(const fs::path& path, std::initializer_list<const char*> names) {
-  for (const char* name : names) {
-    std::error_code error;
-    if (fs::is_directory(path / name, error)) return path / name;
+std::vector<std::string> folders_in(const fs::path& path) {
+  std::vector<std::string> names;
+  std::error_code error, ignored;
+  for (fs::directory_iterator entry(path, error), end; !error && entry != end; entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    if (!name.starts_with('.') && entry->is_directory(ignored)) names.push_back(name);
   }
-  return std::nullopt;
+  std::ranges::sort(names);
+  return names;
+}
+
+// The folders of a data set with a part for training.
+struct ImageParts {
+  std::optional<fs::path> train, test;
+  std::vector<std::string> others{};
+};
+
+// Case does not matter: "Train" is no class. A folder "train" without folders in it is one: of pictures of trains.
+ImageParts find_parts(const fs::path& path) {
+  ImageParts parts;
+  std::vector<std::string> names = folders_in(path);
+  const auto take = [&](std::initializer_list<std::string_view> known) -> std::optional<fs::path> {
+    for (const std::string_view word : known) {
+      const auto is_word = [&](const std::string& name) {
+        return std::ranges::equal(name, word, {},
+                                  [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
+      };
+      const auto found = std::ranges::find_if(names, is_word);
+      if (found == names.end() || folders_in(path / *found).empty()) continue;
+      const std::string name = *found;
+      names.erase(found);
+      const auto second = std::ranges::find_if(names, is_word);
+      check(second == names.end(), "{}: has the folders {} and {}, expected one of them", path.string(),
+            quoted_cell(name), quoted_cell(second == names.end() ? "" : *second));
+      return path / name;
+    }
+    return std::nullopt;
+  };
+  parts.train = take({"train", "training"});
+  if (!parts.train) return parts;
+  parts.test = take({"val", "valid", "validation", "test", "testing"});
+  parts.others = std::move(names);
+  return parts;
+}
+
+std::string unused_text(const ImageParts& parts) {
+  if (parts.others.empty()) return "";
+  std::string text;
+  for (const std::string& name : parts.others) text += (text.empty() ? "; not used: " : ", ") + quoted_cell(name);
+  return text;
 }
 
 // Pictures of one size keep it, up to 256. Otherwise a square, whose edge is the shortest edge of all pictures, rounded
@@ -97,9 +141,9 @@ std::vector<fs::path> paths_of(const ImageFolder& folder) {
 DataSource open_images(const fs::path& path, const DataOptions& options) {
   check(!options.task || *options.task == TaskKind::classification,
         "{}: pictures, and the task {}, expected classification", path.string(), name(*options.task));
-  const std::optional<fs::path> train_part = find_part(path, {"train", "training"});
-  const std::optional<fs::path> test_part =
-      train_part ? find_part(path, {"val", "valid", "validation", "test"}) : std::nullopt;
+  const ImageParts parts = find_parts(path);
+  const std::optional<fs::path>& train_part = parts.train;
+  const std::optional<fs::path>& test_part = parts.test;
   const auto folder =
       std::make_shared<ImageFolder>(train_part.value_or(path), ImageFolderOptions{.skip_broken = options.skip_broken});
   const auto& classes = folder->classes();
@@ -170,6 +214,8 @@ DataSource open_images(const fs::path& path, const DataOptions& options) {
       classes_text(data), data.train->size(), data.validation ? data.validation->size() : 0,
       data.skipped == 0 ? ""
                         : fmt::format("; skipped: {} broken picture{}", data.skipped, data.skipped == 1 ? "" : "s"));
+  data.description += unused_text(parts);
+  data.has_validation_part = test_part.has_value();
   return data;
 }
 

@@ -163,8 +163,10 @@ std::string wide_pictures(const TemporaryFolder& folder) {
 
 TEST_F(OwnData, PicturesThatAreNotSquareRepeat) {
   const std::string data = wide_pictures(folder_);
-  const ToolResult first = train(data, {"--model", "mlp", "--epochs", "1", "--save", folder_ / "run"});
+  const ToolResult first =
+      train(data, {"--model", "mlp", "--epochs", "1", "--val-split", "0.1", "--save", folder_ / "run"});
   ASSERT_EQ(first.status, 0) << first.err;
+  EXPECT_THAT(first.err, HasSubstr("--val-split changes nothing: " + data + " has a part for tests"));
   const ToolResult again = run_tool({"train", "--config", folder_ / "run/run.toml", "--dry-run"});
   EXPECT_EQ(lines(again.out).at(2), lines(first.out).at(2)) << again.err;
 }
@@ -247,7 +249,7 @@ TEST_F(OwnData, WhatDoesNotFitIsNamed) {
   // Without the run, classes and normalization would be those of the new data.
   const ToolResult eval = run_tool({"eval", "--init-from", classes, "--model", "mlp", "--data", classes});
   EXPECT_EQ(eval.status, 2);
-  EXPECT_THAT(eval.err, HasSubstr("expected --run"));
+  EXPECT_THAT(eval.err, HasSubstr("only --run knows its classes and normalization"));
 }
 
 }  // namespace
