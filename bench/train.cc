@@ -8,9 +8,9 @@
 
 #include "apps/lockstep/learning_task.h"
 #include "apps/lockstep/ranks.h"
+#include "apps/lockstep/trace_summary.h"
 #include "apps/lockstep/train_options.h"
 #include "bench/benchmark.h"
-#include "bench/trace_summary.h"
 #include "lockstep/base/file.h"
 #include "lockstep/engine/engine.h"
 

@@ -1,6 +1,6 @@
-# Defines Spng::spng, because Debian's libspng has no CMake package.
+# Defines Spng::spng, because Debian's libspng has no CMake package. Other archives are called spng_static.
 find_path(Spng_INCLUDE_DIR spng.h)
-find_library(Spng_LIBRARY spng)
+find_library(Spng_LIBRARY NAMES spng spng_static)
 mark_as_advanced(Spng_INCLUDE_DIR Spng_LIBRARY)
 
 include(FindPackageHandleStandardArgs)

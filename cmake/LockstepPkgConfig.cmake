@@ -1,6 +1,6 @@
 # lockstep.pc, for builds that do not use CMake. Programs that link an archive also link its libraries, so these are not
 # private then.
-set(links zlib libcrypto libjpeg)
+set(links libcrypto libjpeg)
 set(link_flags -fopenmp -pthread)
 set(requires "")
 set(cflags "")
@@ -17,6 +17,7 @@ endif()
 if(LOCKSTEP_HWLOC)
   list(APPEND links hwloc)
 endif()
+list(APPEND links zlib)  # after the archives that call it
 if(LOCKSTEP_ONEDNN)  # Debian's has no file for pkg-config
   list(APPEND link_flags ${OneDNN_LIBRARY})
 endif()

@@ -8,6 +8,7 @@ namespace lockstep::app {
 Command add_train(CLI::App& parent);
 Command add_eval(CLI::App& parent);
 Command add_predict(CLI::App& parent);
+Command add_export(CLI::App& parent);
 Command add_sweep(CLI::App& parent);
 Command add_verify(CLI::App& parent);
 Command add_devices(CLI::App& parent);

@@ -11,6 +11,7 @@ int main(int argc, char** argv) {
     app.set_version_flag("--version", "lockstep " LOCKSTEP_VERSION);
     return {{"train", add_train(app)},     {"eval", add_eval(app)},   {"predict", add_predict(app)},
             {"launch", add_launch(app)},   {"sweep", add_sweep(app)}, {"verify", add_verify(app)},
-            {"devices", add_devices(app)}, {"graph", add_graph(app)}, {"bench", add_bench(app)}};
+            {"devices", add_devices(app)}, {"graph", add_graph(app)}, {"export", add_export(app)},
+            {"bench", add_bench(app)}};
   });
 }

@@ -230,6 +230,10 @@ std::vector<OptionGroup> make_groups() {
         row("--plot", &O::plot,
             "Write a plot of test accuracy (gpt, lstm: perplexity) and train loss by epoch to this SVG file",
             {.value = "FILE", .refused = one_file}),
+        row("--report", &O::report,
+            "Write a page about the run to report.html in this folder: curves, results, worst examples, timeline, "
+            "model, recipe. none: no page [the folder --save]",
+            {.value = "DIR", .refused = one_file}),
         row("--tensorboard", &O::tensorboard,
             "Write a file for TensorBoard into this folder: loss, rate, and speed of each step, results of each epoch",
             {.value = "DIR", .refused = log}),

@@ -34,8 +34,9 @@ std::string describe_cores(const std::vector<std::int64_t>& of_ranks) {
 
 }  // namespace
 
-RunReport::RunReport(const TrainOptions& options, const ToolJob& job, const Module& net, Trainer& trainer,
-                     const Examples& data, const TrainingPosition& start, const std::vector<std::int64_t>& cores)
+RunReport::RunReport(const TrainOptions& options, const ToolJob& job, Module& net, Trainer& trainer,
+                     const Examples& data, const Examples& test, const TrainingPosition& start,
+                     const std::vector<std::int64_t>& cores)
     : options_(options), job_(job), net_(net), trainer_(trainer), examples_(data.data->size()),
       class_names_(data.class_names), where_(str(job.devices())) {
   title_ = options.model + " on " + short_places(job.devices());
@@ -54,10 +55,32 @@ RunReport::RunReport(const TrainOptions& options, const ToolJob& job, const Modu
                            .recipe = &trainer.recipe()});
   }
   plotted_ = start.epochs;
+  if (!options.report_folder().empty()) {
+    page_.emplace(RunPage::Sources{.options = options,
+                                   .job = job,
+                                   .net = net,
+                                   .trainer = trainer,
+                                   .train = data,
+                                   .test = test,
+                                   .title = title_,
+                                   .epochs = plotted_,
+                                   .panels = [this] { return panels(); }},
+                  start);
+  }
   say(fmt::format("running on: {}{}\n{}\n", where_, describe_cores(cores), recipe_line()));
   trainer.on_step = [this](const StepReport& r) { step(r); };
   trainer.on_epoch = [this](const EpochReport& r) { epoch(r); };
   if (!plotted_.empty()) draw_plot();
+}
+
+void RunReport::begin(const Timeline* timeline) {
+  if (page_) page_->record(timeline);
+}
+
+void RunReport::fail(const std::string& why) {
+  bar_.reset();
+  if (page_) page_->fail(why);
+  report_page();
 }
 
 std::string RunReport::recipe_line() const {
@@ -75,6 +98,8 @@ std::string RunReport::recipe_line() const {
 void RunReport::step(const StepReport& r) {
   if (log_) log_->step(r);
   report_log();
+  if (page_) page_->step(r);
+  report_page();
   if (!bar_) bar_.emplace(stderr, fmt::format("epoch {}/{}", r.epoch, options_.epochs), examples_);
   bar_->update(std::min(r.batch * options_.batch_size, examples_));
 }
@@ -92,6 +117,8 @@ void RunReport::epoch(const EpochReport& r) {
   report_log();
   plotted_.push_back(r);
   draw_plot();
+  if (page_) page_->epoch();
+  report_page();
 }
 
 // A full disk must not cost the training.
@@ -100,6 +127,13 @@ void RunReport::report_log() {
   log_broken_ = true;
   bar_.reset();
   notice(log_->error() + "; the training goes on without the log");
+}
+
+void RunReport::report_page() {
+  if (page_broken_ || !page_ || page_->error().empty()) return;
+  page_broken_ = true;
+  bar_.reset();
+  notice(fmt::format("--report: {}", page_->error()));
 }
 
 std::vector<PlotPanel> RunReport::panels() const {
@@ -171,6 +205,8 @@ void RunReport::finish(const TrainingResult& result) {
   }
   if (log_) log_->end(result, net_);
   report_log();
+  if (page_) page_->finish(result);
+  report_page();
   std::fflush(stdout);
   if (log_broken_) notice("the log is incomplete: " + log_->error());
   if (!plot_error_.empty()) notice("the plot is not up to date: " + plot_error_);

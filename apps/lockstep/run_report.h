@@ -1,5 +1,5 @@
-// Reports a training run to its user: lines on standard output, a progress bar, the JSON-lines log, and the plot. In a
-// job of several ranks, rank 0 does this.
+// Reports a training run to its user: lines on standard output, a progress bar, the JSON-lines log, the plot, and the
+// page. In a job of several ranks, rank 0 does this.
 #pragma once
 
 #include <optional>
@@ -11,6 +11,7 @@
 #include "lockstep/train/trainer.h"
 #include "lockstep/train/training_log.h"
 #include "progress_bar.h"
+#include "run_page.h"
 #include "train_options.h"
 
 namespace lockstep::app {
@@ -19,8 +20,12 @@ class RunReport {
  public:
   // Installs the trainer's callbacks. All arguments must outlive the trainer. `start` is where a resumed run continues:
   // later steps are removed from the log, and the plot begins with the finished epochs. `cores` has those of each rank.
-  RunReport(const TrainOptions& options, const ToolJob& job, const Module& net, Trainer& trainer, const Examples& data,
-            const TrainingPosition& start, const std::vector<std::int64_t>& cores);
+  RunReport(const TrainOptions& options, const ToolJob& job, Module& net, Trainer& trainer, const Examples& data,
+            const Examples& test, const TrainingPosition& start, const std::vector<std::int64_t>& cores);
+  // Call it when training begins. `timeline` is that of --trace, or null.
+  void begin(const Timeline* timeline);
+  // Says on the page why the training failed.
+  void fail(const std::string& why);
   // Prints the last lines, and what could not be written.
   void finish(const TrainingResult& result);
 
@@ -32,6 +37,7 @@ class RunReport {
   void report_log();
   std::vector<PlotPanel> panels() const;
   void draw_plot();
+  void report_page();
 
   const TrainOptions& options_;
   const ToolJob& job_;
@@ -44,6 +50,8 @@ class RunReport {
   std::optional<ProgressBar> bar_;
   std::vector<EpochReport> plotted_;
   std::string plot_error_;  // of the last picture
+  std::optional<RunPage> page_;
+  bool page_broken_ = false;
   bool log_broken_ = false;
   double seconds_ = 0;
 };

@@ -54,13 +54,16 @@ void check_log_writable(const char* option, const std::string& path) {
         std::generic_category().message(errno));
 }
 
+std::filesystem::path page_file(const TrainOptions& o) {
+  const std::filesystem::path folder = o.report_folder();
+  return folder.empty() ? folder : folder / "report.html";
+}
+
 // One output would replace or cut the other. Devices and pipes may take several.
 void check_apart(const TrainOptions& o) {
-  const std::pair<const char*, std::filesystem::path> outputs[] = {{"--export", o.export_file},
-                                                                   {"--log", o.log},
-                                                                   {"--plot", o.plot},
-                                                                   {"--trace", o.trace},
-                                                                   {"--weights-log", o.weights_log}};
+  const std::pair<const char*, std::filesystem::path> outputs[] = {
+      {"--export", o.export_file}, {"--log", o.log},           {"--plot", o.plot},
+      {"--trace", o.trace},        {"--report", page_file(o)}, {"--weights-log", o.weights_log}};
   std::map<std::filesystem::path, const char*> users;
   for (const auto& [option, path] : outputs) {
     std::error_code unknown;
@@ -196,7 +199,7 @@ int run(TrainOptions o, ToolJob& job, Start chosen, StopSignals& signals) {
   }
   if (first && o.own) fmt::print("{}\n", o.own->description);
   std::optional<RunReport> report;
-  if (first) report.emplace(o, job, *net, trainer, train_data, start, cores);
+  if (first) report.emplace(o, job, *net, trainer, train_data, test_data, start, cores);
   if (o.dry_run) {
     if (first) fmt::print("run {}\n", run_key(o, trainer.recipe(), test_data));
     job.close();
@@ -213,7 +216,14 @@ int run(TrainOptions o, ToolJob& job, Start chosen, StopSignals& signals) {
 
   std::optional<Timeline> timeline;
   if (!o.trace.empty()) timeline.emplace(job.runtime());
-  TrainingResult result = signals.train(trainer);
+  if (report) report->begin(timeline ? &*timeline : nullptr);
+  TrainingResult result;
+  try {
+    result = signals.train(trainer);
+  } catch (const std::exception& error) {
+    if (report) report->fail(error.what());
+    throw;
+  }
   if (const std::string why = trainer.why_not_recorded(); first && !why.empty()) {
     notice(fmt::format("--record-steps: steps were not recorded: {}", why));
   }
@@ -271,6 +281,12 @@ int train(TrainOptions o) {
   if (rank() == 0) {
     check_writable(o.export_file);
     check_writable(o.plot);
+    if (!o.report.empty() && o.report != "none") {
+      std::error_code failed;
+      std::filesystem::create_directories(o.report, failed);
+      check(!failed, "--report {}: cannot make the folder: {}", o.report, failed.message());
+      check_writable(page_file(o));
+    }
     check_writable(o.trace);
     check_log_writable("--log", o.log);
     check_log_writable("--weights-log", o.weights_log);

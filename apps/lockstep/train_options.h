@@ -30,7 +30,7 @@ struct TrainOptions : CommonOptions {
   bool record_steps = false;
   bool summary = false;
   bool dry_run = false;
-  std::string export_file, save, resume, log, plot, trace, tensorboard;
+  std::string export_file, save, resume, log, plot, trace, tensorboard, report;
   std::int64_t histograms = 0;
   std::int64_t save_every = 0;
   int keep = 2;
@@ -58,6 +58,8 @@ struct TrainOptions : CommonOptions {
   // After the parse: what the user left open and the model decides. Throws UsageError for options that do not fit the
   // model. Options without an effect get a notice and their default, so that they do not change the recipe.
   void choose_defaults(const CLI::App& app);
+  // The folder of the page of the run: --report, or else --save. Empty: there is none.
+  std::string report_folder() const { return report == "none" ? "" : report.empty() ? save : report; }
   bool has_batch_norm() const;
   bool has_momentum() const;
   void check_watch() const;

@@ -41,8 +41,8 @@ std::int64_t bytes_of(const Parameter& p) {
 // Parameters and buffers, each counted once.
 class Counter {
  public:
-  // Returns the last two columns of a row, for a module's own parameters.
-  std::pair<std::string, std::string> add(const Module& module) {
+  // Sets what a row says of a module's own parameters.
+  void add(const Module& module, LayerSummary& row) {
     std::int64_t count = 0, trainable = 0, frozen = 0;
     bool known = true;
     for (const auto& [name, p] : module.named_parameters(false)) {
@@ -58,8 +58,8 @@ class Counter {
       if (is_new(p)) buffer_bytes_ += bytes_of(p);
     }
     known_ = known_ && known;
-    const char* state = frozen == 0 ? (trainable > 0 ? "trainable" : "") : trainable > 0 ? "frozen in part" : "frozen";
-    return {known ? grouped(count) : "?", state};
+    if (known) row.parameters = count;
+    row.state = frozen == 0 ? (trainable > 0 ? "trainable" : "") : trainable > 0 ? "frozen in part" : "frozen";
   }
 
   std::string totals() const {
@@ -97,9 +97,7 @@ std::string table(const std::vector<Row>& rows) {
   return text + rule;
 }
 
-}  // namespace
-
-std::string summary(Module& module, const std::function<void()>& call) {
+std::vector<LayerSummary> layers_of(Module& module, const std::function<void()>& call, Counter& counter) {
   std::map<const Module*, Shape> outputs;
   {
     const RandomGuard random(module);
@@ -109,15 +107,30 @@ std::string summary(Module& module, const std::function<void()>& call) {
         [&](const Module& m, const Tensor& output) { outputs.insert_or_assign(&m, output.shape()); });
     call();
   }
-  std::vector<Row> rows{{"Layer", "Kind", "Output shape", "Parameters", ""}};
-  Counter counter;
+  std::vector<LayerSummary> layers;
   for (const auto& [name, m] : module.named_modules()) {
-    const auto output = outputs.find(m);
-    auto [count, state] = counter.add(*m);
-    rows.push_back(
-        {name, m->kind(), output == outputs.end() ? "" : output->second.str(), std::move(count), std::move(state)});
+    LayerSummary& layer = layers.emplace_back(LayerSummary{.name = name, .kind = m->kind()});
+    if (const auto output = outputs.find(m); output != outputs.end()) layer.output = output->second;
+    counter.add(*m, layer);
+  }
+  return layers;
+}
+
+}  // namespace
+
+std::string summary(Module& module, const std::function<void()>& call) {
+  Counter counter;
+  std::vector<Row> rows{{"Layer", "Kind", "Output shape", "Parameters", ""}};
+  for (LayerSummary& layer : layers_of(module, call, counter)) {
+    rows.push_back({std::move(layer.name), std::move(layer.kind), layer.output ? layer.output->str() : "",
+                    layer.parameters ? grouped(*layer.parameters) : "?", std::move(layer.state)});
   }
   return table(rows) + counter.totals();
+}
+
+std::vector<LayerSummary> summarize_layers(Module& module, const std::function<void()>& call) {
+  Counter counter;
+  return layers_of(module, call, counter);
 }
 
 std::string summary(Module& module, const Shape& input, DType dtype) {

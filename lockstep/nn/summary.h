@@ -2,8 +2,11 @@
 #pragma once
 
 #include <concepts>
+#include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "lockstep/nn/module.h"
 
@@ -33,6 +36,17 @@ std::string summary(Module& module, const Shape& input, DType dtype = DType::f32
 
 // For models that are called in another way: `call` must run the model once.
 std::string summary(Module& module, const std::function<void()>& call);
+
+// A row of the table, for programs that show it in their own way.
+struct LayerSummary {
+  std::string name, kind;         // "layer1.0.conv1", "Conv2d"; the model itself has an empty name
+  std::optional<Shape> output{};  // of its last call; none if the model does not call it with operator()
+  // The layer's own parameters; none if their shapes are not known.
+  std::optional<std::int64_t> parameters{};
+  std::string state{};  // "trainable", "frozen", "frozen in part", or empty
+};
+// In the order of named_modules(). `call` must run the model once, as for summary().
+std::vector<LayerSummary> summarize_layers(Module& module, const std::function<void()>& call);
 
 // Moves a tensor in host memory to the model's first device. Returns anything else unchanged.
 Tensor input_for(const Module& module, const Tensor& x);

@@ -26,6 +26,8 @@ class Timeline {
   // Waits for all work and writes what has been recorded. Replaces the file as a whole. Throws if it cannot write the
   // file, or the first failure that no wait has thrown yet.
   void write(const std::filesystem::path& path) const;
+  // What has been recorded so far.
+  const Trace& trace() const { return *trace_; }
 
  private:
   Runtime& runtime_;

@@ -64,6 +64,12 @@ TEST_F(OwnData, ATableWithClasses) {
   EXPECT_NEAR(first.at("probabilities").at("small").get<double>() + first.at("probabilities").at("large").get<double>(),
               1, 1e-5);
 
+  const ToolResult exported = run_tool({"export", "--run", run, folder_ / "table.onnx"});
+  EXPECT_THAT(exported.out, HasSubstr("table.onnx: input [batch, 3] -> probabilities [batch, 2]\n")) << exported.err;
+  EXPECT_THAT(folder_.read("table.onnx"), HasSubstr("[\"large\",\"small\"]"));
+  EXPECT_THAT(run_tool({"export", "--run", run, "--pixels", folder_ / "no.onnx"}).err,
+              HasSubstr("--pixels: only for pictures; this run takes [3]"));
+
   const std::string picture = folder_ / "confusion.svg";
   const ToolResult eval =
       run_tool({"eval", "--run", run, "--data", folder_ / "t.csv", "--confusion", picture, "--worst", "2"});
@@ -128,6 +134,8 @@ TEST_F(OwnData, AFolderOfPictures) {
   ASSERT_EQ(rows.size(), 3U) << predicted.err;
   EXPECT_THAT(rows[1], StartsWith("1.jpg,lying,"));
   EXPECT_THAT(rows[2], StartsWith("2.png,standing,"));
+  const ToolResult exported = run_tool({"export", "--run", run, "--pixels", "--logits", folder_ / "net.onnx"});
+  EXPECT_THAT(exported.out, HasSubstr("net.onnx: pixels [batch, 28, 28, 3] -> logits [batch, 3]\n")) << exported.err;
   const ToolResult eval = run_tool({"eval", "--run", run, "--data", data});
   ASSERT_THAT(eval.out, StartsWith("test acc: ")) << eval.err;
   EXPECT_GE(std::stod(eval.out.substr(10)), 0.9) << eval.out;

@@ -95,6 +95,18 @@ float train(int count) {
 
 }  // namespace
 
+void onnx_files(Module& net) {
+  export_onnx("model.onnx", net, rand({1, 3, 224, 224}));
+
+  // u8 [N, H, W, C] -> the probabilities of the classes
+  const auto forward = [&](std::span<const Tensor> in) {
+    const Tensor x = permute(in[0].to(DType::f32), {0, 3, 1, 2}) / 255.0;
+    return std::vector{softmax(net((x - 0.45) / 0.225))};
+  };
+  export_onnx("pixels.onnx", net, {zeros({1, 224, 224, 3}, {.dtype = DType::u8})}, forward,
+              {.input_names = {"pixels"}, .output_names = {"probabilities"}});
+}
+
 int main() {
   start_ranks();
   std::fflush(stdout);
@@ -103,6 +115,8 @@ int main() {
   const Tensor x = rand({64, 64}, {.device = devices()[0]});
   copies(x);
   small_operations(x);
+  Sequential net(Conv2d(3, 4, 7, {.stride = 8}), ReLU(), GlobalAvgPool2d(), Flatten(), Linear(4, 2));
+  onnx_files(net);
   check(train(1) == train(2), "training differs on two devices");
   fmt::print("all snippets ran\n");
 }

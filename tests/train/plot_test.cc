@@ -215,7 +215,7 @@ TEST(TrainingPlot, WhatIsNotFiniteLeavesAGap) {
 TEST(TrainingPlot, TakesAnyTitle) {
   const std::string svg = training_plot_svg({}, {.title = "a<b & \"c\">\x01 größe"});
   expect_well_formed(svg);
-  EXPECT_THAT(svg, HasSubstr("a&lt;b &amp; \"c\"&gt;  größe</text>"));
+  EXPECT_THAT(svg, HasSubstr("a&lt;b &amp; &quot;c&quot;&gt;  größe</text>"));
 }
 
 TEST(TrainingPlot, ReplacesTheFileAsAWhole) {

@@ -1,4 +1,4 @@
-#include "bench/trace_summary.h"
+#include "apps/lockstep/trace_summary.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "bench/trace_summary.h"
+#include "trace_summary.h"
 
 #include <algorithm>
 #include <map>

@@ -1,0 +1,112 @@
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "commands.h"
+#include "lockstep/autograd/functions.h"
+#include "lockstep/onnx/export_onnx.h"
+#include "lockstep/task/run.h"
+#include "ranks.h"
+
+namespace lockstep::app {
+namespace {
+
+struct ExportOptions {
+  std::string run, file;
+  bool pixels = false, logits = false;
+};
+
+Tensor row_of(const std::vector<double>& values, const Shape& shape) {
+  return Tensor::from(std::vector<float>(values.begin(), values.end()), shape);
+}
+
+// How pixels, or numbers, become the model's input: x = (value / divisor - mean) / stddev for each channel.
+struct Normalization {
+  double divisor = 1;
+  std::vector<double> mean{}, stddev{};
+};
+
+Normalization normalization_of(const DataSchema& schema) {
+  if (schema.image) return {255, schema.image->mean, schema.image->stddev};
+  if (schema.array) return {schema.array->divisor, schema.array->mean, schema.array->stddev};
+  return {};
+}
+
+int export_run(const ExportOptions& o) {
+  const Run run = load_run(o.run);
+  const DataSchema& schema = run.schema();
+  const bool classes = schema.task != lockstep::TaskKind::regression;
+  const bool pictures = schema.input.size() == 3;
+  const Normalization normal = normalization_of(schema);
+  if (o.pixels && !pictures) {
+    throw UsageError(fmt::format("--pixels: only for pictures; this run takes {}", Shape(schema.input)));
+  }
+  if (o.logits && !classes) throw UsageError("--logits: only for classes; this run predicts numbers");
+  const auto forward = [&](std::span<const Tensor> in) {
+    Tensor x = in[0];
+    if (o.pixels) {
+      x = permute(x.to(DType::f32), {0, 3, 1, 2});
+      if (normal.divisor != 1) x = x / normal.divisor;
+      if (!normal.mean.empty()) {
+        const Shape channels{std::ssize(normal.mean), 1, 1};
+        x = (x - row_of(normal.mean, channels)) / row_of(normal.stddev, channels);
+      }
+    }
+    Tensor y = run.model()(x);
+    if (classes) {
+      if (!o.logits) y = softmax(y, -1);
+    } else {
+      // In f64, so that large numbers, such as times, keep their digits.
+      const auto row = [](const std::vector<double>& values) { return Tensor::from(values, {std::ssize(values)}); };
+      y = y.to(DType::f64) * row(schema.target_stddev) + row(schema.target_mean);
+    }
+    return std::vector{y};
+  };
+  std::vector<std::int64_t> shape{2};
+  if (o.pixels) {
+    shape.insert(shape.end(), {schema.input[1], schema.input[2], schema.input[0]});
+  } else {
+    shape.insert(shape.end(), schema.input.begin(), schema.input.end());
+  }
+  const DType dtype = o.pixels ? DType::u8 : schema.task == lockstep::TaskKind::language ? DType::i64 : DType::f32;
+  const Tensor example = zeros(Shape(shape), {.dtype = dtype});
+  OnnxOptions options{.input_names = {o.pixels ? "pixels" : "input"},
+                      .output_names = {!classes   ? "values"
+                                       : o.logits ? "logits"
+                                                  : "probabilities"}};
+  const auto json = [](const auto& value) {
+    return nlohmann::json(value).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  };
+  if (classes) options.metadata.emplace_back("classes", json(schema.classes));
+  if (!normal.mean.empty() || normal.divisor != 1) {
+    options.metadata.emplace_back("divisor", json(normal.divisor));
+    options.metadata.emplace_back("mean", json(normal.mean));
+    options.metadata.emplace_back("stddev", json(normal.stddev));
+  }
+  options.metadata.emplace_back("model", run.description().name);
+  options.metadata.emplace_back("schema", schema.json());
+  export_onnx(o.file, run.model(), {example}, forward, options);
+  fmt::print("{}: {} [batch, {}] -> {} [batch, {}]\n", o.file, options.input_names[0],
+             fmt::join(shape.begin() + 1, shape.end(), ", "), options.output_names[0], schema.outputs);
+  return 0;
+}
+
+}  // namespace
+
+Command add_export(CLI::App& parent) {
+  auto* app = parent.add_subcommand("export", "Write the model of a run as an ONNX file");
+  auto o = std::make_shared<ExportOptions>();
+  app->add_option("--run", o->run, "The folder --save of the training run")->required()->type_name("DIR");
+  app->add_option("FILE", o->file, "The file to write, such as model.onnx")->required();
+  app->add_flag("--pixels", o->pixels,
+                "Pictures: the input is bytes [N, height, width, channels], which the file normalizes, instead of "
+                "normalized numbers [N, channels, height, width]");
+  app->add_flag("--logits", o->logits, "Classes: the output is what the last layer computes, instead of probabilities");
+  return [o] {
+    check_single_process("export");
+    return export_run(*o);
+  };
+}
+
+}  // namespace lockstep::app

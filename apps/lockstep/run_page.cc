@@ -1,0 +1,334 @@
+#include "run_page.h"
+
+#include <fmt/ranges.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <ctime>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "lockstep/base/file.h"
+#include "lockstep/base/version.h"
+#include "lockstep/checkpoint/weights.h"
+#include "lockstep/device/topology.h"
+#include "lockstep/engine/trace.h"
+#include "lockstep/nn/summary.h"
+#include "lockstep/task/data_source.h"
+#include "own_data.h"
+#include "report_results.h"
+#include "report_timeline.h"
+
+namespace lockstep::app {
+namespace {
+
+constexpr std::size_t kMostSteps = 1000;  // then neighbors are joined
+constexpr std::size_t kLargestPage = std::size_t{1} << 28;
+
+std::string utc_now() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  gmtime_r(&now, &parts);
+  char text[32];
+  return {text, std::strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S UTC", &parts)};
+}
+
+// The command line of this process, as a shell would take it.
+std::string command_line() {
+  std::ifstream file("/proc/self/cmdline");
+  const std::string words{std::istreambuf_iterator<char>(file), {}};
+  std::string text;
+  for (std::size_t at = 0; at < words.size();) {
+    const std::string word = words.substr(at, words.find('\0', at) - at);
+    at += word.size() + 1;
+    const bool plain = !word.empty() && word.find_first_not_of(
+                                            "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                            "0123456789_-+=:,./@%") == std::string::npos;
+    std::string quoted = "'";
+    for (const char c : word) quoted += c == '\'' ? "'\\''" : std::string(1, c);
+    text += (text.empty() ? "" : " ") + (plain ? word : quoted + "'");
+  }
+  return text;
+}
+
+std::string operating_system() {
+  std::string name;
+  try {
+    const std::string text = read_file("/etc/os-release", 1 << 16);
+    const std::string_view key = "PRETTY_NAME=\"";
+    if (const std::size_t at = text.find(key); at != std::string::npos) {
+      name = text.substr(at + key.size(), text.find('"', at + key.size()) - at - key.size()) + ", ";
+    }
+  } catch (const Error&) {  // not all systems say
+  }
+  utsname names{};
+  if (::uname(&names) != 0) return name;
+  return fmt::format("{}{} {} {}", name, names.sysname, names.release, names.machine);
+}
+
+std::string memory_text(std::size_t bytes) { return fmt::format("{:.1f} GiB", static_cast<double>(bytes) / (1 << 30)); }
+
+std::string minutes_text(double seconds) {
+  if (seconds < 100) return fmt::format("{:.1f} s", seconds);
+  const auto whole = static_cast<std::int64_t>(seconds);
+  if (whole < 3600) return fmt::format("{}:{:02} min", whole / 60, whole % 60);
+  return fmt::format("{}:{:02} h", whole / 3600, whole / 60 % 60);
+}
+
+// 1,234
+std::string thousands(std::int64_t number) {
+  std::string text = std::to_string(number);
+  for (std::size_t i = text.size(); i > 3; i -= 3) text.insert(i - 3, ",");
+  return text;
+}
+
+}  // namespace
+
+RunPage::RunPage(Sources sources, const TrainingPosition& start)
+    : from_(std::move(sources)), file_(std::filesystem::path(from_.options.report_folder()) / "report.html"),
+      first_step_(start.step), last_step_(start.step), started_(utc_now()) {
+  if (start.step > 0) take_steps(start);
+}
+
+RunPage::~RunPage() = default;
+
+void RunPage::take_steps(const TrainingPosition& start) {
+  const std::filesystem::path resumed = std::filesystem::path(from_.options.resume);
+  for (const std::filesystem::path& file : {file_, resumed / "report.html", resumed.parent_path() / "report.html"}) {
+    std::error_code unknown;
+    if (!std::filesystem::is_regular_file(file, unknown)) continue;
+    try {
+      const auto data = nlohmann::json::parse(read_page_data(read_file(file, kLargestPage)));
+      if (data.at("recipe") != recipe_hash(from_.trainer.recipe())) continue;
+      steps_.clear();
+      each_ = data.at("each").get<std::int64_t>();
+      for (const auto& s : data.at("steps")) {
+        const auto number = [&](std::size_t i) { return s.at(i).is_null() ? NAN : s.at(i).get<double>(); };
+        const PageStep step{s.at(0).get<std::int64_t>(),
+                            s.at(1).get<std::int64_t>(),
+                            s.at(2).get<std::int64_t>(),
+                            number(3),
+                            number(4),
+                            number(5)};
+        if (step.step <= start.step) steps_.push_back(step);
+      }
+      return;
+    } catch (const std::exception&) {
+      steps_.clear();  // the page of another version, or not a page
+      each_ = 1;
+    }
+  }
+}
+
+std::string RunPage::data() const {
+  nlohmann::json steps = nlohmann::json::array();
+  for (const PageStep& s : steps_) {
+    steps.push_back({s.step, s.epoch, s.count, s.loss, s.learning_rate, s.images_per_second});
+  }
+  return nlohmann::json{
+      {"version", 1}, {"recipe", recipe_hash(from_.trainer.recipe())}, {"each", each_}, {"steps", steps}}
+      .dump();
+}
+
+void RunPage::record(const Timeline* whole) {
+  if (!whole) own_timeline_.emplace(from_.job.runtime());
+  timeline_ = whole ? whole : &*own_timeline_;
+}
+
+void RunPage::step(const StepReport& r) {
+  constexpr std::int64_t kWarmUp = 3, kWindow = 20;
+  last_step_ = r.step;
+  const PageStep step{r.step, r.epoch, 1, r.loss, r.learning_rate, r.images_per_second};
+  if (steps_.empty() || steps_.back().count >= each_ || steps_.back().step != r.step - 1) {
+    steps_.push_back(step);
+  } else {
+    add_step(steps_.back(), step);
+  }
+  if (steps_.size() > kMostSteps) {
+    std::vector<PageStep> joined;
+    for (const PageStep& s : steps_) {
+      const bool joins = !joined.empty() && joined.back().count <= each_ && joined.back().step == s.step - s.count;
+      if (joins) {
+        add_step(joined.back(), s);
+      } else {
+        joined.push_back(s);
+      }
+    }
+    each_ *= 2;
+    steps_ = std::move(joined);
+  }
+  // A report comes when the step is over; later ones are under way.
+  if (timeline_ && window_first_ == 0 && r.step == first_step_ + kWarmUp) {
+    window_begin_ = timeline_->trace().elapsed_ns();
+    window_first_ = r.step;
+  } else if (window_first_ > 0 && r.step >= window_first_ + kWindow) {
+    end_window();
+  }
+  write_now_and_then();
+}
+
+// Tests after an epoch are no training.
+void RunPage::epoch() {
+  if (window_first_ > 0 && last_step_ > window_first_) end_window();
+  write_now_and_then();
+}
+
+void RunPage::end_window() {
+  if (!timeline_ || window_) return;
+  const std::int64_t end = timeline_->trace().elapsed_ns();
+  const std::int64_t steps = last_step_ - (window_first_ > 0 ? window_first_ : first_step_);
+  if (steps < 1) return;
+  window_ = describe_timeline(timeline_->trace(), window_begin_, end, steps);
+  window_->what = window_first_ > 0 ? fmt::format("Steps {} to {}", window_first_ + 1, last_step_)
+                                    : fmt::format("The first {} steps, with the start", steps);
+  if (from_.job.world_size() > 1) window_->what += " of rank 0";
+  timeline_ = nullptr;
+  own_timeline_.reset();
+}
+
+std::string RunPage::running_status() const {
+  return fmt::format("running: step {}, epoch {} of {}, at {}", thousands(last_step_), std::ssize(from_.epochs) + 1,
+                     from_.options.epochs, utc_now());
+}
+
+void RunPage::write_now_and_then() {
+  constexpr std::chrono::seconds kPause{30};
+  if (std::chrono::steady_clock::now() - written_ < kPause) return;
+  look_at_layers();
+  write({.status = running_status()});
+}
+
+void RunPage::fail(const std::string& why) {
+  write({.status = fmt::format("failed after step {}: {}", thousands(last_step_), why), .good = false});
+}
+
+void RunPage::finish(const TrainingResult& result) {
+  const TrainOptions& o = from_.options;
+  end_window();
+  ReportPage page;
+  if (result.stopped) {
+    page.status = fmt::format("interrupted at step {}, at {}", thousands(result.steps), utc_now());
+    page.good = false;
+  } else if (result.stopped_early) {
+    page.status = fmt::format("ended after step {}, at {}: {} epochs without a better value", thousands(result.steps),
+                              utc_now(), o.patience);
+  } else {
+    page.status = fmt::format("finished at {}", utc_now());
+  }
+  page.best_epoch = result.best.epoch;
+  const bool known = std::ranges::all_of(from_.net.parameters(), &Parameter::shape_known);
+  if (known) {
+    look_at_layers();
+    try {
+      std::optional<AveragedWeights> averaged;
+      if (from_.trainer.average()) averaged.emplace(*from_.trainer.average());
+      const std::chrono::milliseconds limit = result.stopped ? std::chrono::seconds(3) : std::chrono::seconds(15);
+      Examples test = from_.test;
+      test.class_names = known_class_names(test);
+      page.results = examine(from_.net, test, o, from_.job, limit);
+    } catch (const Error& error) {
+      page.status += fmt::format("; the test examples could not be shown: {}", error.what());
+    }
+    page.hashes.emplace_back("weights", weights_sha256(from_.net));
+  }
+  write(std::move(page));
+}
+
+// Runs the model once, on one example.
+void RunPage::look_at_layers() {
+  if (!layers_.empty()) return;
+  const std::int64_t index = 0;
+  const RandomKey key{};
+  try {
+    Tensor x = from_.test.data->batch({&index, 1}, {&key, 1}).at(0);
+    if (is_floating(x.dtype())) x = x.to(from_.job.dtype);
+    layers_ = summarize_layers(from_.net, [&] { from_.net.forward(input_for(from_.net, x)); });
+  } catch (const Error&) {
+    layers_ = summarize_layers(from_.net, [] {});  // without shapes of outputs
+  }
+}
+
+void RunPage::add_facts(ReportPage& page) const {
+  const TrainOptions& o = from_.options;
+  const ToolJob& job = from_.job;
+  const Recipe& recipe = from_.trainer.recipe();
+  page.title = from_.title;
+  double seconds = 0;
+  for (const EpochReport& e : from_.epochs) seconds += e.seconds;
+  if (!from_.epochs.empty()) {
+    const EpochReport& last = from_.epochs.back();
+    if (last.test.total > 0) page.headline.emplace_back("test accuracy", fmt::format("{:.4f}", last.test.value()));
+    for (const MetricResult& m : last.metrics) {
+      if (m.name == "accuracy" || !m.table.empty()) continue;
+      std::string name = "test " + m.name;
+      std::ranges::replace(name, '_', ' ');
+      page.headline.emplace_back(name, fmt::format("{:.4g}", m.value));
+    }
+    page.headline.emplace_back("train loss", fmt::format("{:.4g}", last.train_loss));
+  } else if (!steps_.empty()) {
+    page.headline.emplace_back("loss", fmt::format("{:.4g}", steps_.back().loss));
+  }
+  page.headline.emplace_back("steps", thousands(last_step_));
+  page.headline.emplace_back("epochs", fmt::format("{} of {}", from_.epochs.size(), o.epochs));
+  if (seconds > 0) page.headline.emplace_back("training time", minutes_text(seconds));
+  if (!steps_.empty()) {
+    page.headline.emplace_back("examples per second", thousands(std::llround(steps_.back().images_per_second)));
+  }
+  if (!layers_.empty()) page.headline.emplace_back("parameters", thousands(from_.net.parameter_count()));
+
+  for (const auto& [name, value] : recipe) {
+    const std::string* text = value.as<std::string>();
+    page.recipe.emplace_back(name, text ? *text : value.json());
+  }
+  page.command = command_line();
+  page.hashes.insert(page.hashes.begin(), {"recipe", recipe_hash(recipe)});
+  if (from_.train.sha256) page.hashes.emplace_back("training data", from_.train.sha256());
+  if (o.own) page.hashes.emplace_back("schema of the data", schema_hash(*o.own));
+  if (!o.start_weights.empty()) page.hashes.emplace_back("initial weights", o.start_weights);
+
+  for (const Device device : job.devices()) {
+    const DeviceInfo& info = *device.info();
+    page.machine.emplace_back(info.name, info.kind == DeviceKind::cuda
+                                             ? fmt::format("{}, {}", info.model, memory_text(info.memory_bytes))
+                                             : fmt::format("{} core{} of {}", info.cpus.size(),
+                                                           info.cpus.size() == 1 ? "" : "s", info.model));
+  }
+  if (job.world_size() > 1) {
+    page.machine.emplace_back("ranks", fmt::format("{}, joined by {}; this is rank 0's machine", job.world_size(),
+                                                   job.communicator()->backend_name()));
+  }
+  char host[256] = {};
+  if (::gethostname(host, sizeof host - 1) == 0) page.machine.emplace_back("host", host);
+  page.machine.emplace_back("processor",
+                            fmt::format("{}, {} cores for this process", cpu_model_name(), available_cpus().size()));
+  page.machine.emplace_back("memory", memory_text(total_memory()));
+  page.machine.emplace_back("system", operating_system());
+  page.machine.emplace_back("Lockstep",
+                            fmt::format("{}, kernel revision {}", LOCKSTEP_VERSION, LOCKSTEP_KERNEL_REVISION));
+  page.machine.emplace_back("started", started_);
+}
+
+void RunPage::write(ReportPage page) {
+  written_ = std::chrono::steady_clock::now();
+  try {
+    add_facts(page);
+    page.steps = steps_;
+    page.panels = from_.panels();
+    page.epochs = from_.epochs;
+    page.planned_epochs = from_.options.epochs;
+    page.timeline = window_;
+    page.layers = layers_;
+    page.data = data();
+    std::filesystem::create_directories(file_.parent_path());
+    write_file_atomically(file_, report_html(page));
+    error_.clear();
+  } catch (const std::exception& error) {
+    error_ = error.what();
+  }
+}
+
+}  // namespace lockstep::app

@@ -1,0 +1,108 @@
+// The page that `lockstep train` writes about a run.
+#include <fmt/core.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/cli/tool.h"
+
+namespace lockstep {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+nlohmann::json data_of(const std::string& html) {
+  const std::string begin = "id=\"run\">";
+  const std::size_t at = html.find(begin) + begin.size();
+  return nlohmann::json::parse(html.substr(at, html.find("</script>", at) - at));
+}
+
+std::vector<int> steps_of(const std::string& html) {
+  std::vector<int> steps;
+  const nlohmann::json data = data_of(html);
+  for (const auto& step : data.at("steps")) steps.push_back(step.at(0).get<int>());
+  return steps;
+}
+
+TEST(Report, ShowsARunThatContinues) {
+  const SmallData data;
+  const TemporaryFolder folder;
+  const Arguments run = train_arguments(data, {"--epochs", "3", "--save", folder / "run"});
+  const auto with = [&](Arguments more) {
+    more.insert(more.begin(), run.begin(), run.end());
+    return more;
+  };
+  ASSERT_EQ(run_tool(with({"--max-steps", "3"})).status, 0);
+  const std::string first = folder.read("run/report.html");
+  EXPECT_EQ(steps_of(first), (std::vector<int>{1, 2, 3}));
+  const ToolResult resumed = run_tool(with({"--resume", folder / "run"}));
+  ASSERT_EQ(resumed.status, 0) << resumed.err;
+  const std::string page = folder.read("run/report.html");
+  const std::vector<int> steps = steps_of(page);
+  ASSERT_GT(steps.size(), 3U);
+  for (std::size_t i = 0; i < steps.size(); ++i) EXPECT_EQ(steps[i], static_cast<int>(i) + 1);
+  for (const char* part : {"finished at ", "<h2>Curves</h2>", "All 30 test examples", "Confusion matrix",
+                           "Worst examples", "data:image/png;base64,iVBOR", "<h2>Timeline</h2>", "<h2>Model</h2>",
+                           "<h2>Recipe</h2>", "<th>weights</th>", "cpu:0"}) {
+    EXPECT_THAT(page, HasSubstr(part));
+  }
+  // What the page shows does not change the run.
+  const auto weights = [&](const Arguments& arguments) {
+    EXPECT_EQ(run_tool(arguments).status, 0);
+    return folder.read("w.safetensors");
+  };
+  const Arguments apart = train_arguments(data, {"--epochs", "3", "--export", folder / "w.safetensors"});
+  const std::string expected = weights(apart);
+  Arguments shown = apart;
+  shown.insert(shown.end(), {"--report", folder / "elsewhere"});
+  EXPECT_EQ(weights(shown), expected);
+  EXPECT_THAT(folder.read("elsewhere/report.html"), HasSubstr("finished at "));
+}
+
+TEST(Report, RankZeroWritesIt) {
+  const SmallData data;
+  const TemporaryFolder folder;
+  Arguments ranks{"launch", "--nproc-per-node", "2", "--", LOCKSTEP_TOOL};
+  const Arguments run = train_arguments(data, {"--report", folder / "page", "--devices", "cpu:0"});
+  ranks.insert(ranks.end(), run.begin(), run.end());
+  const ToolResult result = run_tool(ranks);
+  ASSERT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(folder.read("page/report.html"), HasSubstr("in each of 2 ranks"));
+}
+
+TEST(Report, ShowsARunThatFailsAndLeavesOutWhatNobodyWants) {
+  const SmallData data;
+  const TemporaryFolder folder;
+  const ToolResult failed = run_tool(train_arguments(data, {"--lr", "1e9", "--save", folder / "run"}));
+  EXPECT_EQ(failed.status, 1);
+  EXPECT_THAT(folder.read("run/report.html"), HasSubstr("<p class=\"status bad\">failed after step "));
+  ASSERT_EQ(run_tool(train_arguments(data, {"--save", folder / "quiet", "--report", "none"})).status, 0);
+  EXPECT_FALSE(std::filesystem::exists(folder / "quiet/report.html"));
+  folder.write("file", "x");
+  const ToolResult refused = run_tool(train_arguments(data, {"--report", folder / "file/page"}));
+  EXPECT_EQ(refused.status, 1);
+  EXPECT_THAT(refused.err, HasSubstr("--report"));
+}
+
+TEST(Report, ShowsNumbersAndTexts) {
+  const TemporaryFolder folder;
+  std::string table = "x,\"a <&> \xff\",price\n", text;
+  for (int i = 0; i < 80; ++i)
+    table += fmt::format("{},{},{}.5\n", i * 7 % 20, i % 2 == 0 ? "red" : "b<u>e", 10 * (i * 7 % 20));
+  for (int i = 0; i < 60; ++i) text += "a & b < c\n";
+  folder.write("t.csv", table);
+  folder.write("t.txt", text);
+  ASSERT_EQ(run_tool({"train", "--data", folder / "t.csv", "--epochs", "2", "--report", folder / "numbers"}).status, 0);
+  const std::string numbers = folder.read("numbers/report.html");
+  EXPECT_THAT(numbers, HasSubstr("price: predictions by targets"));
+  EXPECT_THAT(numbers, HasSubstr("a &lt;&amp;&gt; \uFFFD <b>"));
+  EXPECT_THAT(numbers, Not(HasSubstr("Confusion")));
+  const ToolResult trained =
+      run_tool({"train", "--data", folder / "t.txt", "--model", "lstm", "--context", "8", "--width", "8", "--layers",
+                "1", "--epochs", "1", "--batch-size", "8", "--report", folder / "text"});
+  ASSERT_EQ(trained.status, 0) << trained.err;
+  EXPECT_THAT(folder.read("text/report.html"), HasSubstr("<span class=\"text\">"));
+}
+
+}  // namespace
+}  // namespace lockstep
