@@ -4,11 +4,14 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "common_options.h"
 #include "lockstep/data/fashion_mnist.h"
+#include "lockstep/task/data_schema.h"
 #include "lockstep/train/evaluate.h"
 
 namespace lockstep::app {
@@ -23,19 +26,24 @@ struct Examples {
   std::function<std::string()> sha256{};
   // The number of examples of each class, also with --limit-train. Of texts: none.
   std::function<std::vector<std::int64_t>()> counts{};
+  // How examples are made of data, for run.json.
+  std::function<DataSchema()> schema{};
+  // What examples are called; empty for texts.
+  std::function<std::string(std::int64_t index)> name{};
+  // Of Fashion-MNIST: the transforms of training examples, for the recipe.
+  std::string transforms{};
 };
 
 // The last tenth of a text is its test data.
 Examples load_examples(const CommonOptions& options, MnistPart part);
-// The names of the examples' classes: Examples::class_names, or those of Fashion-MNIST if the examples are that, which
-// takes a hash.
-std::vector<std::string> known_class_names(const Examples& examples);
 // --data, or the folder of Fashion-MNIST that stands for it, as an absolute path.
 std::string data_path(const CommonOptions& options);
 // Writes a notice if --limit-train or --limit-test exceeds the number of examples.
 void notice_limit(const CommonOptions& options, MnistPart part, const Examples& examples);
 // Writes a notice if the checkpoint --init-from of a language model learned another text than --data.
 void notice_other_text(const CommonOptions& options, const Examples& examples);
+// A text in the recipe of a checkpoint or of a folder of them; none elsewhere, as in a file of weights.
+std::optional<std::string> recipe_text(const std::string& folder, std::string_view name);
 // Writes a notice if the run --init-from learned as many other classes, or other columns, than --data has.
 void notice_other_schema(const CommonOptions& options);
 // Placeholder examples of the same shapes, for timing and graphs.

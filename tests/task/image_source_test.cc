@@ -59,6 +59,20 @@ TEST(OpenImages, SplitsAndNormalizesAFolder) {
   }
 }
 
+TEST(OpenImages, PicturesToPredictNeedNoClasses) {
+  TemporaryFolder folder;
+  draw_classes(folder, "a/", 3);
+  const DataSchema schema = open_data(folder / "a", {.val_split = 0}).schema;
+  draw(folder, "new/2.png", 20, {200, 0, 0});
+  draw(folder, "new/more/1.png", 20, {200, 0, 0});
+  folder.write("new/.hidden", "no picture");
+  EXPECT_ERROR(open_examples(folder / "new", schema), "class \"more\" is none of the 2 of training");
+  const DataExamples all = open_examples(folder / "new", schema, {.labels = false});
+  EXPECT_EQ(all.names, (std::vector<std::string>{"2.png", "more/1.png"}));
+  EXPECT_FALSE(all.labeled);
+  EXPECT_EQ(all.data->get(1).size(), 1u);
+}
+
 TEST(OpenImages, UsesThePartsOfAFolder) {
   TemporaryFolder folder;
   draw_classes(folder, "a/train/", 3, false);
