@@ -65,8 +65,8 @@ Command add_eval(CLI::App& parent) {
     if (options->init_from.empty()) throw UsageError("--init-from or --run is required (see lockstep eval --help)");
     options->choose_defaults(*app);
     if (options->own) {
-      throw UsageError(fmt::format(
-          "--data {}: only --run knows its classes and normalization, expected --run DIR", options->data));
+      throw UsageError(
+          fmt::format("--data {}: only --run knows its classes and normalization, expected --run DIR", options->data));
     }
     ToolJob job = make_job(*options);
     const Examples test = load_examples(*options, MnistPart::test);

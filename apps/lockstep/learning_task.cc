@@ -210,6 +210,13 @@ Examples load_examples(const CommonOptions& o, MnistPart part) {
   return load_fashion(o, part);
 }
 
+std::vector<std::string> known_class_names(const Examples& examples) {
+  if (!examples.class_names.empty() || !examples.sha256 || examples.classes != std::ssize(kFashionMnistClasses))
+    return examples.class_names;
+  if (std::ranges::find(kFashionMnistHashes, examples.sha256()) == std::end(kFashionMnistHashes)) return {};
+  return {kFashionMnistClasses.begin(), kFashionMnistClasses.end()};
+}
+
 std::string data_path(const CommonOptions& o) {
   const std::filesystem::path path =
       o.data.empty() && !o.is_language_model() ? find_fashion_mnist() : std::filesystem::path(o.data);

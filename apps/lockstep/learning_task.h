@@ -36,6 +36,9 @@ struct Examples {
 
 // The last tenth of a text is its test data.
 Examples load_examples(const CommonOptions& options, MnistPart part);
+// The names of the examples' classes: Examples::class_names, or those of Fashion-MNIST if the examples are that, which
+// takes a hash.
+std::vector<std::string> known_class_names(const Examples& examples);
 // --data, or the folder of Fashion-MNIST that stands for it, as an absolute path.
 std::string data_path(const CommonOptions& options);
 // Writes a notice if --limit-train or --limit-test exceeds the number of examples.

@@ -146,11 +146,10 @@ int predict(const CLI::App& app, const PredictOptions& o) {
   const bool json = o.format == "json";
   if (!json) std::fputs(csv_head(schema).c_str(), stdout);
   for (const std::string& path : o.paths) {
-    const DataExamples examples = open_examples(
-        path, schema,
-        {.unseen = o.unseen == "missing" ? Unseen::as_missing : Unseen::error,
-         .skip_broken = o.skip_broken,
-         .labels = false});
+    const DataExamples examples = open_examples(path, schema,
+                                                {.unseen = o.unseen == "missing" ? Unseen::as_missing : Unseen::error,
+                                                 .skip_broken = o.skip_broken,
+                                                 .labels = false});
     if (examples.skipped > 0) notice_skipped(path, examples.skipped);
     std::size_t number = 0;
     for (const Example& batch : DataLoader(examples.data, {.batch_size = o.batch_size})) {

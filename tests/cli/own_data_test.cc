@@ -276,7 +276,8 @@ TEST_F(OwnData, PicturesThatAreNotSquareRepeat) {
 
 TEST_F(OwnData, WhatOnlyNewRowsHave) {
   std::string text = "x,c,k\n";
-  for (int i = 0; i < 40; ++i) text += fmt::format("{},{},{}\n", i, i % 4 == 0 ? "red" : "blue", i % 2 == 0 ? "\xff" : "b");
+  for (int i = 0; i < 40; ++i)
+    text += fmt::format("{},{},{}\n", i, i % 4 == 0 ? "red" : "blue", i % 2 == 0 ? "\xff" : "b");
   folder_.write("t.csv", text);
   const std::string run = folder_ / "run";
   ASSERT_EQ(train(folder_ / "t.csv", {"--epochs", "1", "--hidden", "4", "--save", run}).status, 0);
