@@ -100,20 +100,29 @@ class GroupNorm : public Module {
   GroupNormOptions options_;
 };
 
-// Without running statistics, which PyTorch has as an option.
 struct InstanceNormOptions {
   std::int64_t num_features = 0;  // 0: inferred at the first forward pass
   double eps = 1e-5;
+  double momentum = 0.1;  // of the running statistics
   bool affine = false;
+  bool track_running_stats = false;  // evaluation uses running statistics
 };
 
-// Normalizes each channel of each sample (Ulyanov et al. 2016), also in evaluation. An input may lack the batch.
+// Normalizes each channel of each sample (Ulyanov et al. 2016), also in evaluation unless it tracks running statistics.
+// In training, those move as in PyTorch toward the means, over the samples of the whole batch, of the samples' means
+// and of their variances, whose divisor is one less than the number of elements:
+//   running_mean += momentum (mean - running_mean), and the same for running_var.
+// With them, per_shard() and DataParallel, which show the layer one shard, are an error in training. An input may lack
+// the batch.
 class InstanceNorm : public Module {
  public:
   Tensor forward(const Tensor& x) override;
 
-  const Parameter weight;  // [C], with `affine`
-  const Parameter bias;    // [C]
+  const Parameter weight;               // [C], with `affine`
+  const Parameter bias;                 // [C]
+  const Parameter running_mean;         // [C], with `track_running_stats`
+  const Parameter running_var;          // [C]
+  const Parameter num_batches_tracked;  // i64 scalar, which stays 0, as in PyTorch
 
  protected:
   InstanceNorm(int dims, InstanceNormOptions options);
@@ -121,6 +130,9 @@ class InstanceNorm : public Module {
   std::string extra_repr() const override;
 
  private:
+  void settle_channels(std::int64_t channels);
+  void move_running_statistics(const Tensor& x);
+
   int dims_;  // with a batch
   InstanceNormOptions options_;
 };

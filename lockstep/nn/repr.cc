@@ -156,9 +156,11 @@ std::string BatchNorm::extra_repr() const {
                      options_.synchronized ? ", synchronized=True" : "");
 }
 std::string InstanceNorm::extra_repr() const {
-  return fmt::format("{}, eps={}, momentum=0.1, affine={}, track_running_stats=False",
-                     options_.affine ? weight.shape()[0] : options_.num_features, python(options_.eps),
-                     python(options_.affine));
+  const std::int64_t channels = options_.affine                ? weight.shape()[0]
+                                : options_.track_running_stats ? running_mean.shape()[0]
+                                                               : options_.num_features;
+  return fmt::format("{}, eps={}, momentum={}, affine={}, track_running_stats={}", channels, python(options_.eps),
+                     python(options_.momentum), python(options_.affine), python(options_.track_running_stats));
 }
 std::string LayerNorm::extra_repr() const {
   return fmt::format("{}, eps={}, elementwise_affine={}", python(options_.normalized_shape), python(options_.eps),
@@ -176,6 +178,7 @@ std::string GroupNorm::extra_repr() const {
 std::string RecurrentModule::extra_repr() const {
   const RecurrentOptions& o = options_;
   std::string text = fmt::format("{}, {}", weights_[0].weight_ih.shape()[1], o.hidden_size);
+  if (o.proj_size != 0) text += fmt::format(", proj_size={}", o.proj_size);
   if (o.num_layers != 1) text += fmt::format(", num_layers={}", o.num_layers);
   if (!o.bias) text += ", bias=False";
   if (o.batch_first) text += ", batch_first=True";
