@@ -8,6 +8,7 @@
 #include "lockstep/train/markup.h"
 
 namespace lockstep::app {
+
 std::string confusion_svg(const std::vector<std::vector<double>>& table, const std::vector<std::string>& names) {
   constexpr std::size_t kLetter = 8, kGap = 12, kTop = 46;
   const std::size_t classes = table.size();
