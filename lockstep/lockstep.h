@@ -91,6 +91,7 @@
 #include "lockstep/optim/adadelta.h"
 #include "lockstep/optim/adagrad.h"
 #include "lockstep/optim/adam.h"
+#include "lockstep/optim/lbfgs.h"
 #include "lockstep/optim/loss_scaler.h"
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/optim/reduce_lr_on_plateau.h"

@@ -4,6 +4,7 @@
 
 #include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/lift.h"
+#include "lockstep/autograd/promote.h"
 #include "lockstep/autograd/saved_array.h"
 #include "lockstep/autograd/unary.h"
 #include "lockstep/ops/elementwise.h"
@@ -53,8 +54,8 @@ Tensor softplus(const Tensor& x, double beta, double threshold) {
   check(beta > 0, "softplus: beta {}, expected above 0", beta);
   return unary({UnaryOp::softplus, beta, threshold}, x);
 }
-Tensor sigmoid(const Tensor& x) { return unary(UnaryOp::sigmoid, x); }
-Tensor tanh(const Tensor& x) { return unary(UnaryOp::tanh, x); }
+Tensor sigmoid(const Tensor& x) { return unary(UnaryOp::sigmoid, promoted_to_floating(x)); }
+Tensor tanh(const Tensor& x) { return unary(UnaryOp::tanh, promoted_to_floating(x)); }
 Tensor glu(const Tensor& x, int dim) {
   check_activated("glu", x);
   const int axis = ops::resolve_axis("glu", x.shape(), dim);

@@ -6,6 +6,7 @@
 #include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/lift.h"
 #include "lockstep/autograd/no_grad.h"
+#include "lockstep/autograd/promote.h"
 #include "lockstep/autograd/saved_array.h"
 #include "lockstep/ops/elementwise.h"
 #include "lockstep/ops/reduce.h"
@@ -16,9 +17,10 @@ namespace {
 // The name of the kernel's comparison: "gt" is "lt" of exchanged operands.
 std::string_view kind_of(CompareOp op) { return kCompareNames[static_cast<std::size_t>(op)]; }
 
-Tensor compare(std::string_view name, CompareOp op, const Tensor& a, const Tensor& b) {
+Tensor compare(std::string_view name, CompareOp op, const Tensor& left, const Tensor& right) {
   NoGradGuard no_grad;
-  const auto part = [=](const Arrays& in) -> Lifted { return {ops::compare(op, in[0], in[1], name), nullptr}; };
+  const auto [a, b] = promoted(left, right);
+  const auto part = [op, name](const Arrays& in) -> Lifted { return {ops::compare(op, in[0], in[1], name), nullptr}; };
   return lift(name, place_broadcast(name, {a, b}), {a, b}, part, [&] { return OpTraits{kind_of(op)}; });
 }
 
@@ -77,7 +79,8 @@ Tensor ge(const Tensor& a, double b) { return compare("ge", CompareOp::le, a, b,
 
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
   check(a.defined() && b.defined(), "where: an input is undefined");
-  return choose("where", condition, a, b, 0);
+  const auto [x, y] = promoted(a, b);
+  return choose("where", condition, x, y, 0);
 }
 Tensor where(const Tensor& condition, const Tensor& a, double b) {
   check(a.defined(), "where: an input is undefined");

@@ -1,5 +1,5 @@
-// Comparisons and masks. A mask is u8, 1 where the comparison holds, without a history. Shapes broadcast as in NumPy.
-// NaN differs from everything.
+// Comparisons and masks. A mask is u8, 1 where the comparison holds, without a history. Shapes broadcast as in NumPy,
+// and types are promoted as in elementwise.h: i64 beside f32 is compared in f32. NaN differs from everything.
 //
 //   Tensor correct = logits.argmax(1) == labels, inside = (x > 0) & (x < 1);
 //
@@ -52,7 +52,7 @@ Tensor operator|(const Tensor& a, const Tensor& b);
 Tensor operator^(const Tensor& a, const Tensor& b);
 Tensor operator~(const Tensor& x);
 Tensor operator!(const Tensor& x);
-// condition ? a : b, element by element. The condition is u8; a and b have one type.
+// condition ? a : b, element by element. The condition is u8; the types of a and b are promoted.
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);
 Tensor where(const Tensor& condition, const Tensor& a, double b);
 Tensor where(const Tensor& condition, double a, const Tensor& b);

@@ -5,6 +5,7 @@
 #include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/lift.h"
 #include "lockstep/autograd/no_grad.h"
+#include "lockstep/autograd/promote.h"
 #include "lockstep/autograd/saved_array.h"
 #include "lockstep/autograd/unary.h"
 #include "lockstep/ops/copy.h"
@@ -96,7 +97,8 @@ Array gradient_of_right(BinaryOp op, const Array& dy, const Array& a, const Arra
   return {};
 }
 
-Tensor binary(BinaryOp op, const Tensor& a, const Tensor& b) {
+Tensor binary(BinaryOp op, const Tensor& left, const Tensor& right) {
+  const auto [a, b] = promoted(left, right);
   const bool product = op == BinaryOp::multiply, linear = op == BinaryOp::add || op == BinaryOp::subtract ||
                                                           op == BinaryOp::divide_trunc || op == BinaryOp::divide_floor;
   const bool saves_a = !linear && (b.requires_grad() || (!product && op != BinaryOp::divide));
@@ -142,6 +144,12 @@ Tensor left_operand(std::string_view name, double number, const Tensor& right) {
   return filled_like(name, right, number);
 }
 
+// A function whose result for whole numbers is f32.
+Tensor floating_unary(UnaryOp op, const Tensor& x) { return unary(op, promoted_to_floating(x)); }
+Tensor floating_binary(BinaryOp op, const Tensor& a, const Tensor& b) {
+  return binary(op, promoted_to_floating(a), promoted_to_floating(b));
+}
+
 // `number` as the divisor of `left`.
 Tensor right_operand(std::string_view name, const Tensor& left, double number) {
   check(left.defined(), "{}: undefined tensor", name);
@@ -177,23 +185,23 @@ Tensor affine(const Tensor& x, double scale, double shift) {
 }
 
 Tensor negate(const Tensor& x) { return unary(UnaryOp::negate, x); }
-Tensor exp(const Tensor& x) { return unary(UnaryOp::exp, x); }
-Tensor log(const Tensor& x) { return unary(UnaryOp::log, x); }
-Tensor log1p(const Tensor& x) { return unary(UnaryOp::log1p, x); }
-Tensor expm1(const Tensor& x) { return unary(UnaryOp::expm1, x); }
-Tensor log2(const Tensor& x) { return unary(UnaryOp::log2, x); }
-Tensor log10(const Tensor& x) { return unary(UnaryOp::log10, x); }
-Tensor sqrt(const Tensor& x) { return unary(UnaryOp::sqrt, x); }
-Tensor square(const Tensor& x) { return unary(UnaryOp::square, x); }
-Tensor abs(const Tensor& x) { return unary(UnaryOp::abs, x); }
+Tensor exp(const Tensor& x) { return floating_unary(UnaryOp::exp, x); }
+Tensor log(const Tensor& x) { return floating_unary(UnaryOp::log, x); }
+Tensor log1p(const Tensor& x) { return floating_unary(UnaryOp::log1p, x); }
+Tensor expm1(const Tensor& x) { return floating_unary(UnaryOp::expm1, x); }
+Tensor log2(const Tensor& x) { return floating_unary(UnaryOp::log2, x); }
+Tensor log10(const Tensor& x) { return floating_unary(UnaryOp::log10, x); }
+Tensor sqrt(const Tensor& x) { return floating_unary(UnaryOp::sqrt, x); }
+Tensor square(const Tensor& x) { return x.defined() && x.dtype() == DType::i64 ? x * x : unary(UnaryOp::square, x); }
+Tensor abs(const Tensor& x) { return x.defined() && x.dtype() == DType::i64 ? maximum(x, -x) : unary(UnaryOp::abs, x); }
 Tensor sign(const Tensor& x) { return unary(UnaryOp::sign, x); }
-Tensor reciprocal(const Tensor& x) { return unary(UnaryOp::reciprocal, x); }
-Tensor rsqrt(const Tensor& x) { return unary(UnaryOp::rsqrt, x); }
-Tensor sin(const Tensor& x) { return unary(UnaryOp::sin, x); }
-Tensor cos(const Tensor& x) { return unary(UnaryOp::cos, x); }
-Tensor tan(const Tensor& x) { return unary(UnaryOp::tan, x); }
-Tensor erf(const Tensor& x) { return unary(UnaryOp::erf, x); }
-Tensor atan2(const Tensor& y, const Tensor& x) { return binary(BinaryOp::atan2, y, x); }
+Tensor reciprocal(const Tensor& x) { return floating_unary(UnaryOp::reciprocal, x); }
+Tensor rsqrt(const Tensor& x) { return floating_unary(UnaryOp::rsqrt, x); }
+Tensor sin(const Tensor& x) { return floating_unary(UnaryOp::sin, x); }
+Tensor cos(const Tensor& x) { return floating_unary(UnaryOp::cos, x); }
+Tensor tan(const Tensor& x) { return floating_unary(UnaryOp::tan, x); }
+Tensor erf(const Tensor& x) { return floating_unary(UnaryOp::erf, x); }
+Tensor atan2(const Tensor& y, const Tensor& x) { return floating_binary(BinaryOp::atan2, y, x); }
 Tensor floor(const Tensor& x) { return rounded_by(UnaryOp::floor, x); }
 Tensor ceil(const Tensor& x) { return rounded_by(UnaryOp::ceil, x); }
 Tensor round(const Tensor& x) { return rounded_by(UnaryOp::round, x); }
@@ -234,21 +242,25 @@ Tensor minimum(const Tensor& a, const Tensor& b) { return binary(BinaryOp::minim
 Tensor operator+(const Tensor& a, const Tensor& b) { return binary(BinaryOp::add, a, b); }
 Tensor operator-(const Tensor& a, const Tensor& b) { return binary(BinaryOp::subtract, a, b); }
 Tensor operator*(const Tensor& a, const Tensor& b) { return binary(BinaryOp::multiply, a, b); }
-Tensor operator/(const Tensor& a, const Tensor& b) { return binary(BinaryOp::divide, a, b); }
+Tensor operator/(const Tensor& a, const Tensor& b) { return floating_binary(BinaryOp::divide, a, b); }
 Tensor operator+(const Tensor& a, double b) { return affine(a, 1, b); }
 Tensor operator-(const Tensor& a, double b) { return affine(a, 1, -b); }
 Tensor operator*(const Tensor& a, double b) { return affine(a, b, 0); }
 Tensor operator/(const Tensor& a, double b) {
   const Unary op{UnaryOp::divide, b};
+  const Tensor x = promoted_to_floating(a);
   const auto part = [op](const Arrays& in) -> Lifted {
     return {ops::unary(op, in[0]), [op](const PartPass&, const Array& dy) -> Arrays { return {ops::unary(op, dy)}; }};
   };
-  return lift("divide", place_as("divide", a), {a}, part, [&] { return OpTraits{"divide_by", {{"a", op.a}}}; });
+  return lift("divide", place_as("divide", x), {x}, part, [&] { return OpTraits{"divide_by", {{"a", op.a}}}; });
 }
 Tensor operator+(double a, const Tensor& b) { return affine(b, 1, a); }
 Tensor operator-(double a, const Tensor& b) { return affine(b, -1, a); }
 Tensor operator*(double a, const Tensor& b) { return affine(b, a, 0); }
-Tensor operator/(double a, const Tensor& b) { return left_operand("divide", a, b) / b; }
+Tensor operator/(double a, const Tensor& b) {
+  const Tensor x = promoted_to_floating(b);
+  return left_operand("divide", a, x) / x;
+}
 Tensor operator-(const Tensor& a) { return a.dtype() == DType::i64 ? affine(a, -1, 0) : negate(a); }
 
 Tensor div(const Tensor& a, const Tensor& b, const DivOptions& options) {
@@ -266,12 +278,31 @@ Tensor div(const Tensor& a, double b, const DivOptions& options) {
 Tensor remainder(const Tensor& a, const Tensor& b) { return binary(BinaryOp::remainder, a, b); }
 Tensor remainder(const Tensor& a, double b) { return remainder(a, right_operand("remainder", a, b)); }
 
-Tensor add(const Tensor& a, const Tensor& b, double alpha) { return alpha == 1 ? a + b : a + b * alpha; }
+namespace {
+
+// alpha b in the type of a result of a and b.
+Tensor scaled_beside(const Tensor& a, const Tensor& b, double alpha) { return promoted(a, b).second * alpha; }
+
+}  // namespace
+
+Tensor add(const Tensor& a, const Tensor& b, double alpha) {
+  return alpha == 1 ? a + b : a + scaled_beside(a, b, alpha);
+}
 Tensor add(const Tensor& a, double b, double alpha) { return a + alpha * b; }
-Tensor sub(const Tensor& a, const Tensor& b, double alpha) { return alpha == 1 ? a - b : a - b * alpha; }
+Tensor sub(const Tensor& a, const Tensor& b, double alpha) {
+  return alpha == 1 ? a - b : a - scaled_beside(a, b, alpha);
+}
 Tensor sub(const Tensor& a, double b, double alpha) { return a - alpha * b; }
 Tensor mul(const Tensor& a, const Tensor& b) { return a * b; }
 Tensor mul(const Tensor& a, double b) { return a * b; }
+
+Tensor kept_type(const Tensor& a, const Tensor& result) {
+  check(
+      result.dtype() == a.dtype() || (is_floating(a.dtype()) && is_floating(result.dtype())),
+      "an operation in place on {}: the result is {}, expected {}: assign it to another tensor, or cast() the operand",
+      a, name(result.dtype()), name(a.dtype()));
+  return cast(result, a.dtype());
+}
 
 Tensor clone(const Tensor& x) {
   check(x.defined(), "clone: undefined tensor");

@@ -1,6 +1,11 @@
 // Arithmetic, element by element. activations.h and compare.h have the others. Shapes broadcast as in NumPy.
 //
 //   Tensor y = exp(-square(x) / 2) + 1;
+//
+// Operands of different types are promoted as in PyTorch: labels + x is f32, mask * x has x's type, u8 beside i64
+// becomes i64, f32 beside f64 f64, bf16 beside f16 f32. A tensor without axes does not widen a floating one. A quotient
+// of whole numbers, and exp(), log(), sqrt(), sin(), and their like of them, are f32. A number is no type: labels * 2
+// is i64, labels * 0.5 an error.
 #pragma once
 
 #include <cstdint>
@@ -49,8 +54,8 @@ Tensor pow(const Tensor& x, double exponent);
 // Shapes broadcast as in NumPy. Equal operands of maximum or minimum get half of the gradient each.
 Tensor pow(const Tensor& x, const Tensor& exponent);
 Tensor pow(double base, const Tensor& exponent);
-// i64 has maximum, minimum, +, -, *, whole quotients, and remainders, also with whole numbers: labels + 1. Other
-// functions need cast().
+// i64 has abs, square, maximum, minimum, +, -, *, whole quotients, and remainders, also with whole numbers: labels + 1.
+// u8 is compared, and counted by sum(); its arithmetic needs a tensor of another type, or cast().
 Tensor maximum(const Tensor& a, const Tensor& b);
 Tensor minimum(const Tensor& a, const Tensor& b);
 Tensor operator+(const Tensor& a, const Tensor& b);
@@ -74,8 +79,8 @@ Tensor sub(const Tensor& a, double b, double alpha = 1);
 Tensor mul(const Tensor& a, const Tensor& b);
 Tensor mul(const Tensor& a, double b);
 // The quotient, or the whole number next to it, as PyTorch's None, "trunc", and "floor": `x // y` is
-// div(x, y, {.rounding_mode = Rounding::floor}). i64 needs one of the last two; dividing it by 0 fails the task. The
-// gradient of a whole quotient is 0.
+// div(x, y, {.rounding_mode = Rounding::floor}). The whole quotient of an i64 by 0 fails the task. The gradient of a
+// whole quotient is 0.
 enum class Rounding : std::uint8_t { none, trunc, floor };
 struct DivOptions {
   Rounding rounding_mode = Rounding::none;
@@ -85,22 +90,24 @@ Tensor div(const Tensor& a, double b, const DivOptions& options = {});
 // a - b floor(a / b), which has b's sign, as Python's %. For i64, too.
 Tensor remainder(const Tensor& a, const Tensor& b);
 Tensor remainder(const Tensor& a, double b);
-// Assigns the result, with its history, to a. Other handles keep the old tensor.
+// The result of an operation in place on a, in a's type. Throws where PyTorch does: whole numbers hold no others.
+Tensor kept_type(const Tensor& a, const Tensor& result);
+// Assigns the result, with its history and in a's type, to a. Other handles keep the old tensor.
 template <typename T>
 Tensor& operator+=(Tensor& a, const T& b) {
-  return a = a + b;
+  return a = kept_type(a, a + b);
 }
 template <typename T>
 Tensor& operator-=(Tensor& a, const T& b) {
-  return a = a - b;
+  return a = kept_type(a, a - b);
 }
 template <typename T>
 Tensor& operator*=(Tensor& a, const T& b) {
-  return a = a * b;
+  return a = kept_type(a, a * b);
 }
 template <typename T>
 Tensor& operator/=(Tensor& a, const T& b) {
-  return a = a / b;
+  return a = kept_type(a, a / b);
 }
 // The same elements in memory of their own. Differentiable.
 Tensor clone(const Tensor& x);

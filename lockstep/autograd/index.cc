@@ -1,9 +1,12 @@
 // Operations that select by an i64 index tensor.
 #include "lockstep/autograd/index.h"
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <string>
+#include <vector>
 
 #include "lockstep/autograd/axes.h"
 #include "lockstep/autograd/functions.h"
@@ -14,6 +17,7 @@
 #include "lockstep/ops/index.h"
 #include "lockstep/ops/reduce.h"
 #include "lockstep/ops/shape.h"
+#include "lockstep/runtime/step_recorder.h"
 
 namespace lockstep {
 namespace {
@@ -292,26 +296,112 @@ Tensor index_add(const Tensor& x, int dim, const Tensor& index, const Tensor& sr
   return lift(kName, placed, inputs, part, [&] { return OpTraits{{}, {{"axis", axis}, {"alpha", alpha}}}; });
 }
 
-Tensor embedding_bag(const Tensor& input, const Tensor& weight, const EmbeddingBagOptions& o) {
-  constexpr std::string_view kName = "embedding_bag";
-  check(input.defined() && input.dim() == 2,
-        "{}: the input is {}, expected [bags, numbers]: pad the bags to one length, with padding_idx", kName, input);
-  check(!o.per_sample_weights.defined() || o.mode == BagMode::sum, "{}: weights of samples, expected mode sum", kName);
-  check(!o.per_sample_weights.defined() || o.per_sample_weights.shape() == input.shape(),
-        "{}: weights of samples {} for an input {}, expected equal shapes", kName, o.per_sample_weights, input);
+namespace {
+
+constexpr std::string_view kBag = "embedding_bag";
+
+// The rows of the numbers, and which of them are padding, or undefined.
+struct BagRows {
+  Tensor rows, padding;
+};
+
+BagRows rows_of_bags(const Tensor& input, const Tensor& weight, const EmbeddingBagOptions& o) {
+  const Tensor& factors = o.per_sample_weights;
+  check(!factors.defined() || o.mode == BagMode::sum, "{}: weights of samples, expected mode sum", kBag);
+  check(!factors.defined() || factors.shape() == input.shape(),
+        "{}: weights of samples {} for an input {}, expected equal shapes", kBag, factors, input);
   Tensor rows = embedding(input, weight, o.padding_idx);
-  if (o.per_sample_weights.defined()) rows = rows * unsqueeze(o.per_sample_weights, -1);
-  if (!o.padding_idx) {
-    return o.mode == BagMode::sum ? sum(rows, 1) : o.mode == BagMode::mean ? mean(rows, 1) : max(rows, 1).values;
+  if (factors.defined()) rows = rows * unsqueeze(factors, -1);
+  if (!o.padding_idx) return {rows, {}};
+  const std::int64_t padding = *o.padding_idx < 0 ? *o.padding_idx + weight.size(0) : *o.padding_idx;
+  return {rows, unsqueeze(eq(input, static_cast<double>(padding)), -1)};
+}
+
+// [bags, numbers, features] -> [bags, features].
+Tensor of_equal_bags(const BagRows& bags, BagMode mode) {
+  const auto& [rows, padding] = bags;
+  if (!padding.defined()) {
+    return mode == BagMode::sum ? sum(rows, 1) : mode == BagMode::mean ? mean(rows, 1) : max(rows, 1).values;
   }
-  const Tensor padding = unsqueeze(eq(input, static_cast<double>(*o.padding_idx)), -1);
-  if (o.mode == BagMode::max) {
+  if (mode == BagMode::max) {
     const Tensor largest = max(masked_fill(rows, padding, -std::numeric_limits<double>::infinity()), 1).values;
     return masked_fill(largest, all(padding, 1), 0);
   }
   const Tensor sums = sum(masked_fill(rows, padding, 0), 1);
-  if (o.mode == BagMode::sum) return sums;
+  if (mode == BagMode::sum) return sums;
   return sums / clamp(sum(cast(logical_not(padding), rows.dtype()), 1), 1);
+}
+
+// Where each bag begins, and at last where the last one ends.
+std::vector<std::int64_t> bag_limits(const Tensor& input, const EmbeddingBagOptions& o) {
+  check(o.offsets.defined() && o.offsets.dim() == 1 && o.offsets.dtype() == DType::i64,
+        "{}: the offsets of an input {} are {}, expected i64 [bags]", kBag, input,
+        o.offsets.defined() ? o.offsets.describe() : "missing");
+  if (StepRecorder* const recorder = StepRecorder::current()) {
+    recorder->refuse("embedding_bag reads offsets, which differ in the next step");
+  }
+  std::vector<std::int64_t> limits = o.offsets.to_vector<std::int64_t>();
+  if (!o.include_last_offset) limits.push_back(input.size(0));
+  check(!limits.empty() && limits.front() == 0, "{}: the first offset is {}, expected 0", kBag,
+        limits.empty() ? "missing" : std::to_string(limits.front()));
+  check(limits.back() == input.size(0), "{}: the last offset is {}, expected the end of the {} numbers", kBag,
+        limits.back(), input.size(0));
+  for (std::size_t i = 1; i < limits.size(); ++i) {
+    check(limits[i - 1] <= limits[i], "{}: an offset of {} after {}, expected ascending ones up to {}", kBag, limits[i],
+          limits[i - 1], input.size(0));
+  }
+  return limits;
+}
+
+// Bags of different lengths.
+Tensor of_bags_at_offsets(const Tensor& input, const Tensor& weight, const EmbeddingBagOptions& o) {
+  if (input->kind == Kind::cut) {
+    fail_across_batch(kBag, input, "and offsets cut it elsewhere: pad the bags to rows of one length");
+  }
+  const std::vector<std::int64_t> limits = bag_limits(input, o);
+  const std::int64_t bags = std::ssize(limits) - 1;
+  const auto [rows, padding] = rows_of_bags(input, weight, o);
+  if (o.mode == BagMode::max) {
+    std::int64_t longest = 1;
+    for (std::size_t b = 1; b < limits.size(); ++b) longest = std::max(longest, limits[b] - limits[b - 1]);
+    // The rows of each bag, and a row of padding in place of those that it lacks.
+    std::vector<std::int64_t> places;
+    for (std::size_t b = 1; b < limits.size(); ++b) {
+      for (std::int64_t i = 0; i < longest; ++i) {
+        places.push_back(limits[b - 1] + i < limits[b] ? limits[b - 1] + i : input.size(0));
+      }
+    }
+    const Tensor index = beside(rows, Tensor::from(places, {std::ssize(places)}));
+    const Tensor is_padding = padding.defined() ? padding : cast(zeros_like(narrow(rows.detach(), 1, 0, 1)), DType::u8);
+    const auto in_bags = [&](const Tensor& x, double last) {
+      return unflatten(index_select(pad(x, {0, 0, 0, 1}, last), 0, index), 0, {bags, longest});
+    };
+    return of_equal_bags({in_bags(rows, 0), in_bags(is_padding, 1)}, o.mode);
+  }
+  std::vector<std::int64_t> bag_of;
+  for (std::size_t b = 1; b < limits.size(); ++b) {
+    bag_of.insert(bag_of.end(), static_cast<std::size_t>(limits[b] - limits[b - 1]), static_cast<std::int64_t>(b) - 1);
+  }
+  const Tensor index = beside(rows, Tensor::from(bag_of, {input.size(0)}));
+  const auto per_bag = [&](const Tensor& x) {
+    const Tensor zeros = beside(x, cast(Tensor::host({bags, x.size(1)}), x.dtype()));
+    return index_add(zeros, 0, index, x);
+  };
+  const Tensor counted = padding.defined() ? masked_fill(rows, padding, 0) : rows;
+  if (o.mode == BagMode::sum) return per_bag(counted);
+  const Tensor one = ones_like(narrow(rows.detach(), 1, 0, 1));
+  return per_bag(counted) / clamp(per_bag(padding.defined() ? masked_fill(one, padding, 0) : one), 1);
+}
+
+}  // namespace
+
+Tensor embedding_bag(const Tensor& input, const Tensor& weight, const EmbeddingBagOptions& o) {
+  if (input.defined() && input.dim() == 1) return of_bags_at_offsets(input, weight, o);
+  check(input.defined() && input.dim() == 2, "{}: the input is {}, expected [bags, numbers], or [numbers] and offsets",
+        kBag, input);
+  check(!o.offsets.defined(), "{}: offsets beside an input {}, whose rows are the bags, expected an input [numbers]",
+        kBag, input);
+  return of_equal_bags(rows_of_bags(input, weight, o), o.mode);
 }
 
 Tensor one_hot(const Tensor& input, std::int64_t num_classes) {

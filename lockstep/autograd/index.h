@@ -30,14 +30,21 @@ Tensor scatter(const Tensor& x, int dim, const Tensor& index, double value);
 Tensor gather(const Tensor& x, int dim, const Tensor& index);
 // Returns x with alpha src[.., i, ..] added at [.., index[i], ..]: index [n].
 Tensor index_add(const Tensor& x, int dim, const Tensor& index, const Tensor& src, double alpha = 1);
-// The sum, the mean, or the largest elements of the rows of each bag: PyTorch's
-// embedding_bag for bags of one length. input [bags, numbers] -> [bags, features]. Numbers that are padding_idx do not
-// count; a bag of nothing else gives 0. Weights of samples, [bags, numbers], are for sums.
+// The sum, the mean, or the largest elements of the rows of each bag. Bags of one length are rows of the input, [bags,
+// numbers] -> [bags, features]. Bags of different lengths lie one after the other in an input [numbers], and `offsets`,
+// i64 [bags], says where each one begins, the first one at 0; this waits for the offsets. A batch that is cut over
+// shards needs rows. Numbers that are padding_idx do not count; a bag of nothing else gives 0. Weights of samples have
+// the input's shape and are for sums.
+//
+//   embedding_bag(tensor<std::int64_t>({4, 1, 1, 0, 2}), weight, {.offsets = tensor<std::int64_t>({0, 2})});
 enum class BagMode : std::uint8_t { sum, mean, max };
 struct EmbeddingBagOptions {
   BagMode mode = BagMode::mean;
   std::optional<std::int64_t> padding_idx = {};
   Tensor per_sample_weights = {};
+  Tensor offsets = {};
+  // The last offset is where the last bag ends, the number of numbers.
+  bool include_last_offset = false;
 };
 Tensor embedding_bag(const Tensor& input, const Tensor& weight, const EmbeddingBagOptions& options = {});
 // 1 at each class number, 0 elsewhere: i64 [input's shape, num_classes].

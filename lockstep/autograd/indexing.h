@@ -75,19 +75,19 @@ class IndexedTensor : public Tensor {
   // NOLINTEND(misc-unconventional-assign-operator)
   template <typename T>
   void operator+=(const T& b) && {
-    written().index_put_({index_}, static_cast<const Tensor&>(*this) + b);
+    written().index_put_({index_}, kept_type(*this, static_cast<const Tensor&>(*this) + b));
   }
   template <typename T>
   void operator-=(const T& b) && {
-    written().index_put_({index_}, static_cast<const Tensor&>(*this) - b);
+    written().index_put_({index_}, kept_type(*this, static_cast<const Tensor&>(*this) - b));
   }
   template <typename T>
   void operator*=(const T& b) && {
-    written().index_put_({index_}, static_cast<const Tensor&>(*this) * b);
+    written().index_put_({index_}, kept_type(*this, static_cast<const Tensor&>(*this) * b));
   }
   template <typename T>
   void operator/=(const T& b) && {
-    written().index_put_({index_}, static_cast<const Tensor&>(*this) / b);
+    written().index_put_({index_}, kept_type(*this, static_cast<const Tensor&>(*this) / b));
   }
 
  private:

@@ -25,26 +25,31 @@ std::vector<Tensor> by_gate(const Tensor& x, int gates) { return unbind(unflatte
 Tensor over_steps(std::string_view what, const Tensor& x, std::initializer_list<Tensor*> states,
                   const RecurrentWeights& w, const RecurrentPass& pass, int gates,
                   const std::function<Tensor(const Tensor& from_x, const Tensor& from_h)>& step) {
+  const bool projects = w.weight_hr.defined();
+  check(!projects || w.weight_hr.shape().dim() == 2, "{}: projection is {}, expected [P, H]", what, w.weight_hr);
   check(w.weight_ih.defined() && w.weight_hh.defined() && w.weight_hh.shape().dim() == 2 &&
-            w.weight_hh.size(0) == gates * w.weight_hh.size(1),
-        "{}: weight of the state is {}, expected [{} H, H]", what, w.weight_hh, gates);
+            w.weight_hh.size(0) == gates * (projects ? w.weight_hr.size(1) : w.weight_hh.size(1)) &&
+            (!projects || w.weight_hr.size(0) == w.weight_hh.size(1)),
+        "{}: weight of the state is {}, expected [{} H, {}]", what, w.weight_hh, gates, projects ? "P" : "H");
   check(x.defined() && x.shape().dim() == 3 && w.weight_ih.shape() == Shape{w.weight_hh.size(0), x.size(2)},
         "{}: input is {}, its weight {}, expected 3 axes ({}, features) and [{}, features]", what, x, w.weight_ih,
         pass.batch_first ? "N, T" : "T, N", w.weight_hh.size(0));
   const int time = pass.batch_first ? 1 : 0;
-  const std::int64_t hidden = w.weight_hh.size(1), samples = x.size(1 - time);
+  const std::int64_t hidden = w.weight_hh.size(0) / gates, samples = x.size(1 - time);
   check(x.size(time) > 0, "{}: {} has no time steps, expected at least 1", what, x);
   const std::vector<Tensor> from_x = unbind(linear(x, w.weight_ih, w.bias_ih), time);
   for (Tensor* state : states) {
-    if (!state->defined()) *state = zeros_like(narrow(from_x[0].detach(), 1, 0, hidden));
-    check(state->shape() == Shape{samples, hidden}, "{}: state is {}, expected [{}, {}]", what, state->describe(),
-          samples, hidden);
+    const std::int64_t features = state == *states.begin() ? w.weight_hh.size(1) : hidden;
+    if (!state->defined()) *state = zeros_like(narrow(from_x[0].detach(), 1, 0, features));
+    check(state->shape() == Shape{samples, features}, "{}: state is {}, expected [{}, {}]", what, state->describe(),
+          samples, features);
   }
   Tensor& h = **states.begin();
   std::vector<Tensor> outputs(from_x.size());
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     const std::size_t t = pass.reverse ? outputs.size() - 1 - i : i;
-    h = outputs[t] = cast(step(in_f32(from_x[t]), in_f32(linear(h, w.weight_hh, w.bias_hh))), x.dtype());
+    const Tensor next = cast(step(in_f32(from_x[t]), in_f32(linear(h, w.weight_hh, w.bias_hh))), x.dtype());
+    h = outputs[t] = projects ? linear(next, w.weight_hr) : next;
   }
   return stack(outputs, time);
 }
@@ -75,7 +80,7 @@ template <typename F>
 Tensor traced_steps(std::string_view kind, const Tensor& x, std::initializer_list<Tensor*> states,
                     const RecurrentWeights& w, const RecurrentPass& pass, const F& f) {
   ForwardTrace* const trace = ForwardTrace::current();
-  if (!trace) return f();
+  if (!trace || w.weight_hr.defined()) return f();  // with a projection, the steps are traced one by one
   std::vector<Tensor> in{x, w.weight_ih, w.weight_hh, w.bias_ih, w.bias_hh};
   for (const Tensor* state : states) in.push_back(*state);
   const TracePause pause;
@@ -157,7 +162,9 @@ struct GruCell : Function {
 
 Tensor lstm_layer(const Tensor& x, Tensor& h, Tensor& c, const RecurrentWeights& weights, const RecurrentPass& pass) {
   const auto step = [&c](const Tensor& from_x, const Tensor& from_h) {
-    if (const Tensor before = in_f32(c); lie_alike(from_x, from_h) && lie_alike(from_x, before)) {
+    // A trace sees what the cell is made of.
+    if (const Tensor before = in_f32(c);
+        !ForwardTrace::current() && lie_alike(from_x, from_h) && lie_alike(from_x, before)) {
       std::vector<Tensor> out = apply<LstmCell>(std::vector{from_x, from_h, before});
       c = cast(out[1], c.dtype());
       return out[0];

@@ -9,9 +9,10 @@ namespace lockstep {
 
 struct RecurrentWeights {
   Tensor weight_ih;  // [gates * H, input]
-  Tensor weight_hh;  // [gates * H, H]
+  Tensor weight_hh;  // [gates * H, H], or [gates * H, P] with a projection
   Tensor bias_ih;    // [gates * H]; both biases are defined, or neither
   Tensor bias_hh;
+  Tensor weight_hr;  // of an LSTM, if defined: [P, H], which takes each h to P features
 };
 
 struct RecurrentPass {
@@ -20,7 +21,7 @@ struct RecurrentPass {
 };
 
 // x [T, N, input] -> the states h of all steps [T, N, H]. h and c [N, H] are the state before the first step (undefined
-// means zeros) and become the state after the last one.
+// means zeros) and become the state after the last one. With a projection, h is [N, P], and so are the outputs.
 //
 //   i, f, g, o = the four parts of x weight_ih^T + bias_ih + h weight_hh^T + bias_hh
 //   c = sigmoid(f) c + sigmoid(i) tanh(g),  h = sigmoid(o) tanh(c)

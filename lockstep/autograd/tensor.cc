@@ -170,6 +170,22 @@ Tensor Tensor::to_host() const {
   return ops::to_device(elements, kHost);
 }
 
+double Tensor::item() const {
+  const Array x = readable("item");
+  switch (x.dtype()) {
+    case DType::f64: return x.item<double>();
+    case DType::u8: return x.item<std::uint8_t>();
+    case DType::i64: {
+      const auto value = x.item<std::int64_t>();
+      const auto found = static_cast<double>(value);
+      check(found < 0x1p63 && static_cast<std::int64_t>(found) == value,
+            "item: {} is no double, expected item<std::int64_t>()", value);
+      return found;
+    }
+    default: return x.item<float>();
+  }
+}
+
 Tensor& Tensor::set_requires_grad(bool value) {
   check(defined() && is_floating(dtype()), "requires_grad: {}, expected a floating tensor", *this);
   check(impl_->label.empty(), "requires_grad: {} is set by Parameter::set_trainable()", impl_->label);
@@ -277,7 +293,7 @@ const Tensor& Tensor::copy_(const Tensor& x, CopyOptions options) const {
 const Tensor& Tensor::zero_() const { return fill_(0); }
 const Tensor& Tensor::add_(const Tensor& b) const {
   check_in_place("add_");
-  copy_from(*this + b);
+  copy_from(kept_type(*this, *this + b));
   return *this;
 }
 const Tensor& Tensor::add_(double b) const {
@@ -287,7 +303,7 @@ const Tensor& Tensor::add_(double b) const {
 }
 const Tensor& Tensor::sub_(const Tensor& b) const {
   check_in_place("sub_");
-  copy_from(*this - b);
+  copy_from(kept_type(*this, *this - b));
   return *this;
 }
 const Tensor& Tensor::sub_(double b) const {
@@ -297,7 +313,7 @@ const Tensor& Tensor::sub_(double b) const {
 }
 const Tensor& Tensor::mul_(const Tensor& b) const {
   check_in_place("mul_");
-  copy_from(*this * b);
+  copy_from(kept_type(*this, *this * b));
   return *this;
 }
 const Tensor& Tensor::mul_(double b) const {
@@ -307,12 +323,12 @@ const Tensor& Tensor::mul_(double b) const {
 }
 const Tensor& Tensor::div_(const Tensor& b) const {
   check_in_place("div_");
-  copy_from(*this / b);
+  copy_from(kept_type(*this, *this / b));
   return *this;
 }
 const Tensor& Tensor::div_(double b) const {
   check_in_place("div_");
-  copy_from(*this / b);
+  copy_from(kept_type(*this, *this / b));
   return *this;
 }
 

@@ -134,8 +134,11 @@ class Tensor {
     static_assert(sizeof(DTypeOf<T>::value) > 0);
     return readable("to_vector").to_vector<T>();
   }
-  // Returns the only element. T is as in to_vector(). Waits: in a loop, keep loss.detach() and read it later.
-  template <typename T = float>
+  // Returns the only element of a tensor of any type. Waits: in a loop, keep loss.detach() and read it later. A whole
+  // number that a double cannot hold is an error, which names item<std::int64_t>().
+  double item() const;
+  // The same as a T, which is as in to_vector().
+  template <typename T>
   T item() const {
     static_assert(sizeof(DTypeOf<T>::value) > 0);
     return readable("item").item<T>();

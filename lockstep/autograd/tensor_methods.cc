@@ -119,8 +119,8 @@ Tensor Tensor::unsqueeze(int dim) const { return lockstep::unsqueeze(*this, dim)
 Tensor Tensor::permute(std::initializer_list<int> dims) const { return lockstep::permute(*this, dims); }
 Tensor Tensor::transpose(int dim0, int dim1) const { return lockstep::transpose(*this, dim0, dim1); }
 Tensor Tensor::t() const {
-  check(defined() && dim() == 2, "t: {}, expected two axes: use transpose(dim0, dim1)", *this);
-  return lockstep::transpose(*this, 0, 1);
+  check(defined() && dim() <= 2, "t: {}, expected at most two axes: use transpose(dim0, dim1)", *this);
+  return dim() == 2 ? lockstep::transpose(*this, 0, 1) : *this;
 }
 Tensor Tensor::expand(Shape shape) const { return lockstep::expand(*this, shape); }
 Tensor Tensor::triu(std::int64_t diagonal) const { return lockstep::triu(*this, diagonal); }

@@ -40,10 +40,13 @@ EmbeddingBag::EmbeddingBag(std::int64_t num_embeddings, std::int64_t embedding_d
     : EmbeddingBag((set_size("embedding_bag", "num_embeddings", more.num_embeddings, num_embeddings),
                     set_size("embedding_bag", "embedding_dim", more.embedding_dim, embedding_dim), more)) {}
 
-Tensor EmbeddingBag::forward(const Tensor& x, const Tensor& per_sample_weights) {
-  return embedding_bag(
-      x, weight,
-      {.mode = options_.mode, .padding_idx = options_.padding_idx, .per_sample_weights = per_sample_weights});
+Tensor EmbeddingBag::forward(const Tensor& x, const Tensor& offsets, const Tensor& per_sample_weights) {
+  return embedding_bag(x, weight,
+                       {.mode = options_.mode,
+                        .padding_idx = options_.padding_idx,
+                        .per_sample_weights = per_sample_weights,
+                        .offsets = offsets,
+                        .include_last_offset = options_.include_last_offset});
 }
 
 }  // namespace lockstep

@@ -42,20 +42,26 @@ struct EmbeddingBagLayerOptions {
   BagMode mode = BagMode::mean;
   // Numbers that fill short bags. The row starts as zeros, gets no gradient, and does not count.
   std::optional<std::int64_t> padding_idx = {};
+  // The last offset is where the last bag ends.
+  bool include_last_offset = false;
 };
 
-// The sum, the mean, or the largest elements of each bag's rows: i64 [bags, numbers] -> [bags, embedding_dim]; see
-// embedding_bag(). Bags of different lengths are padded to one.
+// The sum, the mean, or the largest elements of each bag's rows: i64 [bags, numbers] -> [bags, embedding_dim], or
+// numbers of bags of different lengths, and where each one begins; see embedding_bag().
+//
+//   Tensor y = bag(numbers, offsets);
 class EmbeddingBag : public Module {
  public:
   using Options = EmbeddingBagLayerOptions;
   explicit EmbeddingBag(EmbeddingBagLayerOptions options);
   EmbeddingBag(std::int64_t num_embeddings, std::int64_t embedding_dim, EmbeddingBagLayerOptions more = {});
   Tensor forward(const Tensor& x) override { return forward(x, Tensor()); }
-  // The weights multiply the rows: [bags, numbers], with BagMode::sum.
-  Tensor forward(const Tensor& x, const Tensor& per_sample_weights);
+  // The weights, of x's shape, multiply the rows, with BagMode::sum. Undefined offsets: the rows of x are the bags.
+  Tensor forward(const Tensor& x, const Tensor& offsets, const Tensor& per_sample_weights = {});
   using Module::operator();
-  Tensor operator()(const Tensor& x, const Tensor& per_sample_weights) { return forward(x, per_sample_weights); }
+  Tensor operator()(const Tensor& x, const Tensor& offsets, const Tensor& per_sample_weights = {}) {
+    return forward(x, offsets, per_sample_weights);
+  }
 
   const Parameter weight;  // [num_embeddings, embedding_dim]
 

@@ -1,6 +1,14 @@
 #include "lockstep/nn/normalization.h"
 
+#include "lockstep/autograd/functions.h"
+#include "lockstep/autograd/no_grad.h"
+#include "lockstep/autograd/placement.h"
+#include "lockstep/autograd/shard_collector.h"
+#include "lockstep/autograd/tensor_impl.h"
 #include "lockstep/nn/sizes.h"
+#include "lockstep/ops/copy.h"
+#include "lockstep/ops/elementwise.h"
+#include "lockstep/ops/norm.h"
 
 namespace lockstep {
 namespace {
@@ -31,11 +39,15 @@ GroupNormOptions checked(GroupNormOptions o) {
 
 InstanceNormOptions checked(InstanceNormOptions o) {
   check(o.num_features >= 0, "instance_norm: {} features, expected at least 1", o.num_features);
+  check(o.momentum >= 0, "instance_norm: momentum {}, expected at least 0", o.momentum);
   return o;
 }
 
 ParameterOptions scale(const Shape& shape) { return {.shape = shape, .initializer = Constant{1}}; }
 ParameterOptions offset(const Shape& shape) { return {.shape = shape, .initializer = Constant{0}}; }
+ParameterOptions running(std::int64_t channels, double value) {
+  return {.shape = {channels}, .initializer = Constant{value}, .computed = true};
+}
 
 }  // namespace
 
@@ -84,24 +96,75 @@ Tensor GroupNorm::forward(const Tensor& x) {
                     options_.eps);
 }
 
-InstanceNorm::InstanceNorm(int dims, InstanceNormOptions options)
+InstanceNorm::InstanceNorm(InstanceNormOptions options)
     : weight(checked(options).affine ? add_parameter("weight", scale({options.num_features})) : Parameter()),
-      bias(options.affine ? add_parameter("bias", offset({options.num_features})) : Parameter()), dims_(dims),
+      bias(options.affine ? add_parameter("bias", offset({options.num_features})) : Parameter()),
+      running_mean(options.track_running_stats ? add_buffer("running_mean", running(options.num_features, 0))
+                                               : Parameter()),
+      running_var(options.track_running_stats ? add_buffer("running_var", running(options.num_features, 1))
+                                              : Parameter()),
+      num_batches_tracked(options.track_running_stats
+                              ? add_buffer("num_batches_tracked", {.dtype = DType::i64, .initializer = Constant{0}})
+                              : Parameter()),
       options_(options) {}
 
-InstanceNorm::InstanceNorm(int dims, std::int64_t num_features, InstanceNormOptions more)
-    : InstanceNorm(dims, (set_size("instance_norm", "num_features", more.num_features, num_features), more)) {}
+InstanceNormOptions InstanceNorm::with_features(std::int64_t num_features, InstanceNormOptions more) {
+  set_size("instance_norm", "num_features", more.num_features, num_features);
+  return more;
+}
 
 Tensor InstanceNorm::forward(const Tensor& x) {
-  if (x.defined() && x.shape().dim() == dims_ - 1) return squeeze(forward(unsqueeze(x, 0)), 0);
-  check(x.defined() && x.shape().dim() == dims_, "instance_norm: input is {}, expected {} axes (N, C, ..)", x, dims_);
+  if (x.defined() && x.shape().dim() == axes() - 1) return squeeze(forward(unsqueeze(x, 0)), 0);
+  check(x.defined() && x.shape().dim() == axes(), "instance_norm: input is {}, expected {} axes (N, C, ..)", x, axes());
   check(options_.num_features == 0 || x.size(1) == options_.num_features,
         "instance_norm: input is {}, expected {} channels on axis 1", x, options_.num_features);
-  if (options_.affine && !weight.shape_known()) {
-    bias.settle_shape({x.size(1)});
-    weight.settle_shape({x.size(1)});
+  settle_channels(x.size(1));
+  const Tensor scale = or_none(options_.affine, weight), shift = or_none(options_.affine, bias);
+  if (!options_.track_running_stats) return instance_norm(x, scale, shift, options_.eps);
+  if (training()) {
+    const Tensor y = instance_norm(x, scale, shift, options_.eps);
+    move_running_statistics(x.detach());
+    return y;
   }
-  return instance_norm(x, or_none(options_.affine, weight), or_none(options_.affine, bias), options_.eps);
+  std::vector<std::int64_t> extents(static_cast<std::size_t>(axes()) - 1, 1);
+  extents[0] = x.size(1);
+  const auto of_channels = [&](const Tensor& t) { return t.reshape(Shape(extents)); };
+  Tensor y = (x - of_channels(running_mean)) * of_channels(rsqrt(running_var.tensor() + options_.eps));
+  if (options_.affine) y = y * of_channels(scale) + of_channels(shift);
+  return cast(y, x.dtype());
+}
+
+void InstanceNorm::settle_channels(std::int64_t channels) {
+  const auto settle = [&](const Parameter& p) {
+    if (!p.defined()) return;
+    const std::int64_t known = p.shape_known() ? p.shape()[0] : channels;
+    check(known == channels, "instance_norm: input has {} channels, expected {}", channels, known);
+    if (!p.shape_known()) p.settle_shape({channels});
+  };
+  settle(running_var);
+  settle(running_mean);
+  // The weight comes last: other threads look at it only.
+  settle(bias);
+  settle(weight);
+}
+
+void InstanceNorm::move_running_statistics(const Tensor& x) {
+  const Placement* const at = x->at.get();
+  check(!at || !at->collector(),
+        "instance_norm: running statistics in per_shard() or DataParallel would see one shard alone: pass the whole "
+        "batch to the model, as split_and_load() cuts it");
+  if (x.size(0) == 0) return;
+  const NoGradGuard no_grad;
+  const Tensor elements = flatten(is_half_dtype(x.dtype()) ? cast(x, DType::f32) : x, 2);
+  const Tensor means = mean(mean(elements, 2), 0), variances = mean(var(elements, 2), 0);
+  for (Device device : running_mean.devices()) {
+    const auto there = [device](const Tensor& t) { return ops::to_device(t->array(), device, {.non_blocking = true}); };
+    // Of two values, so that the divisor of the variance is 1. The scratch number counts the batches, which PyTorch
+    // does not.
+    const ops::BatchStats stats{2, there(means), there(variances)};
+    ops::batch_norm_commit(stats, options_.momentum, running_mean.tensor()->on(device),
+                           running_var.tensor()->on(device), ops::full({}, 0, DType::i64, device));
+  }
 }
 
 }  // namespace lockstep

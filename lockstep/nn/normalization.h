@@ -100,59 +100,72 @@ class GroupNorm : public Module {
   GroupNormOptions options_;
 };
 
-// Without running statistics, which PyTorch has as an option.
 struct InstanceNormOptions {
   std::int64_t num_features = 0;  // 0: inferred at the first forward pass
   double eps = 1e-5;
+  double momentum = 0.1;  // of the running statistics
   bool affine = false;
+  bool track_running_stats = false;  // evaluation uses running statistics
 };
 
-// Normalizes each channel of each sample (Ulyanov et al. 2016), also in evaluation. An input may lack the batch.
+// Normalizes each channel of each sample (Ulyanov et al. 2016), also in evaluation unless it tracks running statistics.
+// In training, those move as in PyTorch toward the means, over the samples of the whole batch, of the samples' means
+// and of their variances, whose divisor is one less than the number of elements:
+//   running_mean += momentum (mean - running_mean), and the same for running_var.
+// With them, per_shard() and DataParallel, which show the layer one shard, are an error in training. An input may lack
+// the batch.
 class InstanceNorm : public Module {
  public:
+  using Options = InstanceNormOptions;
+  explicit InstanceNorm(InstanceNormOptions options = {});
+  template <std::integral N>
+  explicit InstanceNorm(N num_features, InstanceNormOptions more = {})
+      : InstanceNorm(with_features(static_cast<std::int64_t>(num_features), more)) {}
   Tensor forward(const Tensor& x) override;
 
-  const Parameter weight;  // [C], with `affine`
-  const Parameter bias;    // [C]
+  const Parameter weight;               // [C], with `affine`
+  const Parameter bias;                 // [C]
+  const Parameter running_mean;         // [C], with `track_running_stats`
+  const Parameter running_var;          // [C]
+  const Parameter num_batches_tracked;  // i64 scalar, which stays 0, as in PyTorch
 
  protected:
-  InstanceNorm(int dims, InstanceNormOptions options);
-  InstanceNorm(int dims, std::int64_t num_features, InstanceNormOptions more);
   std::string extra_repr() const override;
+  virtual int axes() const = 0;  // of an input with a batch
 
  private:
-  int dims_;  // with a batch
+  static InstanceNormOptions with_features(std::int64_t num_features, InstanceNormOptions more);
+  void settle_channels(std::int64_t channels);
+  void move_running_statistics(const Tensor& x);
+
   InstanceNormOptions options_;
 };
 
 // Sequences [N, C, L].
 class InstanceNorm1d : public InstanceNorm {
  public:
-  using Options = InstanceNormOptions;
-  explicit InstanceNorm1d(InstanceNormOptions options = {}) : InstanceNorm(3, options) {}
-  template <std::integral N>
-  explicit InstanceNorm1d(N num_features, InstanceNormOptions more = {})
-      : InstanceNorm(3, static_cast<std::int64_t>(num_features), more) {}
+  using InstanceNorm::InstanceNorm;
+
+ protected:
+  int axes() const override { return 3; }
 };
 
 // Images [N, C, H, W].
 class InstanceNorm2d : public InstanceNorm {
  public:
-  using Options = InstanceNormOptions;
-  explicit InstanceNorm2d(InstanceNormOptions options = {}) : InstanceNorm(4, options) {}
-  template <std::integral N>
-  explicit InstanceNorm2d(N num_features, InstanceNormOptions more = {})
-      : InstanceNorm(4, static_cast<std::int64_t>(num_features), more) {}
+  using InstanceNorm::InstanceNorm;
+
+ protected:
+  int axes() const override { return 4; }
 };
 
 // Volumes [N, C, D, H, W].
 class InstanceNorm3d : public InstanceNorm {
  public:
-  using Options = InstanceNormOptions;
-  explicit InstanceNorm3d(InstanceNormOptions options = {}) : InstanceNorm(5, options) {}
-  template <std::integral N>
-  explicit InstanceNorm3d(N num_features, InstanceNormOptions more = {})
-      : InstanceNorm(5, static_cast<std::int64_t>(num_features), more) {}
+  using InstanceNorm::InstanceNorm;
+
+ protected:
+  int axes() const override { return 5; }
 };
 
 }  // namespace lockstep

@@ -16,21 +16,25 @@ RecurrentModule::RecurrentModule(std::string_view name, int gates, const Recurre
         "{}: {} to {} features in {} layers, expected at least 1 of each", name, o.input_size, o.hidden_size,
         o.num_layers);
   check(o.dropout >= 0 && o.dropout <= 1, "{}: dropout {}, expected 0 to 1", name, o.dropout);
+  check(o.proj_size >= 0 && o.proj_size < o.hidden_size, "{}: proj_size {}, expected less than hidden_size, {}", name,
+        o.proj_size, o.hidden_size);
+  check(o.proj_size == 0 || name == "lstm", "{}: proj_size {}, which only LSTM has, expected 0", name, o.proj_size);
   const std::int64_t rows = gates * o.hidden_size, directions = o.bidirectional ? 2 : 1;
   const Uniform uniform(1 / std::sqrt(static_cast<double>(o.hidden_size)));
   for (std::int64_t i = 0; i < o.num_layers * directions; ++i) {
     const std::string suffix = fmt::format("_l{}{}", i / directions, i % directions == 1 ? "_reverse" : "");
-    const std::int64_t features = i < directions ? o.input_size : directions * o.hidden_size;
+    const std::int64_t features = i < directions ? o.input_size : directions * output_size();
     Weights w;
     const auto add = [&](const char* kind, Shape shape, const Initializer& initializer) {
       return add_parameter(kind + suffix, {.shape = shape, .initializer = initializer, .default_initializer = uniform});
     };
     w.weight_ih = add("weight_ih", {rows, features}, {});
-    w.weight_hh = add("weight_hh", {rows, o.hidden_size}, {});
+    w.weight_hh = add("weight_hh", {rows, output_size()}, {});
     if (o.bias) {
       w.bias_ih = add("bias_ih", {rows}, Constant{0});
       w.bias_hh = add("bias_hh", {rows}, Constant{0});
     }
+    if (o.proj_size > 0) w.weight_hr = add("weight_hr", {o.proj_size, o.hidden_size}, {});
     weights_.push_back(std::move(w));
   }
 }
@@ -45,8 +49,8 @@ RecurrentOptions RecurrentModule::with_sizes(std::string_view name, RecurrentOpt
 RecurrentWeights RecurrentModule::weights(std::size_t index, std::int64_t features) {
   Weights& w = weights_[index];
   if (!w.weight_ih.shape_known()) w.weight_ih.settle_shape({gates_ * options_.hidden_size, features});
-  const auto bias = [&](const Parameter& p) { return options_.bias ? p.tensor() : Tensor(); };
-  return {w.weight_ih, w.weight_hh, bias(w.bias_ih), bias(w.bias_hh)};
+  const auto tensor_of = [&](const Parameter& p) { return p.defined() ? p.tensor() : Tensor(); };
+  return {w.weight_ih, w.weight_hh, tensor_of(w.bias_ih), tensor_of(w.bias_hh), tensor_of(w.weight_hr)};
 }
 
 Tensor RecurrentModule::run(const Tensor& x, std::vector<Tensor>& states, const Layer& layer) {
@@ -67,10 +71,11 @@ Tensor RecurrentModule::run(const Tensor& x, std::vector<Tensor>& states, const 
   check(x.defined() && x.shape().dim() == 3, "{}: input is {}, expected 3 axes ({}, features)", name_, x,
         options_.batch_first ? "N, T" : "T, N");
   const std::size_t directions = options_.bidirectional ? 2 : 1;
-  const Shape expected{static_cast<std::int64_t>(weights_.size()), x.size(options_.batch_first ? 0 : 1),
-                       options_.hidden_size};
-  for (const Tensor& state : states) {
-    check(!state.defined() || state.shape() == expected, "{}: state is {}, expected {}", name_, state, expected);
+  for (std::size_t k = 0; k < states.size(); ++k) {
+    const Shape expected{static_cast<std::int64_t>(weights_.size()), x.size(options_.batch_first ? 0 : 1),
+                         k == 0 ? output_size() : options_.hidden_size};
+    check(!states[k].defined() || states[k].shape() == expected, "{}: state is {}, expected {}", name_, states[k],
+          expected);
   }
   Tensor y = x;
   std::vector<std::vector<Tensor>> last(states.size());
@@ -186,7 +191,7 @@ void RecurrentCell::run(const Tensor& x, std::vector<Tensor>& states, const Step
   }
   if (!weight_ih.shape_known()) weight_ih.settle_shape({gates_ * options_.hidden_size, x.size(1)});
   const auto bias = [&](const Parameter& p) { return options_.bias ? p.tensor() : Tensor(); };
-  step(unsqueeze(x, 0), states, {weight_ih, weight_hh, bias(bias_ih), bias(bias_hh)});
+  step(unsqueeze(x, 0), states, {weight_ih, weight_hh, bias(bias_ih), bias(bias_hh), Tensor()});
   OutputObserver::report(*this, states[0]);
 }
 

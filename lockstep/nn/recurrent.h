@@ -24,10 +24,12 @@ struct RecurrentOptions {
   bool batch_first = false;  // [N, T, input] instead of [T, N, input]; states always have the samples on axis 1
   double dropout = 0;        // between layers, in training
   bool bidirectional = false;
+  std::int64_t proj_size = 0;  // of an LSTM: h and the outputs have so many features; 0: hidden_size
 };
 
 // The common part of LSTM and GRU. The parameters have PyTorch's names: weight_ih_l0, weight_hh_l0, bias_ih_l0,
-// bias_hh_l0, and so on for the other layers. Names of the second direction end with _reverse.
+// bias_hh_l0, with a projection weight_hr_l0, and so on for the other layers. Names of the second direction end with
+// _reverse.
 class RecurrentModule : public Module {
  public:
   using Options = RecurrentOptions;
@@ -41,34 +43,36 @@ class RecurrentModule : public Module {
   // Computes one layer in one direction. Replaces `state` by the state after the last step.
   using Layer = std::function<Tensor(const Tensor& x, std::vector<Tensor>& state, const RecurrentWeights& weights,
                                      const RecurrentPass& pass)>;
-  // Returns the outputs of the last layer. states[k] is [layers * directions, N, H], or undefined for zeros; it becomes
-  // the state after the last step.
+  // Returns the outputs of the last layer. states[k] is [layers * directions, N, H], with a projection the first one
+  // [layers * directions, N, proj_size], or undefined for zeros; it becomes the state after the last step.
   Tensor run(const Tensor& x, std::vector<Tensor>& states, const Layer& layer);
 
  private:
   RecurrentWeights weights(std::size_t index, std::int64_t features);
+  // Of h and of each direction's outputs.
+  std::int64_t output_size() const { return options_.proj_size > 0 ? options_.proj_size : options_.hidden_size; }
 
   std::string_view name_;
   RecurrentOptions options_;
   int gates_;
   struct Weights {
-    Parameter weight_ih, weight_hh, bias_ih, bias_hh;
+    Parameter weight_ih, weight_hh, bias_ih, bias_hh, weight_hr;
   };
   std::vector<Weights> weights_;  // layer by layer, forward before reverse
 };
 
 struct LstmState {
-  Tensor h, c;  // [layers * directions, N, H]
+  Tensor h, c;  // [layers * directions, N, H], h with proj_size features if that is not 0
 };
 
 struct LstmOutput {
-  Tensor output;  // [T, N, directions * H]
+  Tensor output;  // [T, N, directions * H], or directions * proj_size features
   LstmState state;
 };
 
 // Long short-term memory (Hochreiter and Schmidhuber 1997). W_ih x + b_ih + W_hh h + b_hh has four parts, i, f, g, and
-// o. Then c = sigmoid(f) c + sigmoid(i) tanh(g), and h = sigmoid(o) tanh(c). For truncated backpropagation through
-// time, detach the state before the next call:
+// o. Then c = sigmoid(f) c + sigmoid(i) tanh(g), and h = sigmoid(o) tanh(c), with a projection W_hr times that (Sak et
+// al. 2014). For truncated backpropagation through time, detach the state before the next call:
 //
 //   auto [y, state] = lstm(x);
 //   auto [z, last] = lstm(next, {state.h.detach(), state.c.detach()});

@@ -68,8 +68,8 @@ const char* name_of(Interpolation mode) {
 }
 
 bool is_same(std::int64_t padding) { return padding == kSame; }
-bool is_same(const DepthHeightWidth&) { return false; }
-bool is_same(const HeightWidth& padding) { return padding[0] == kSame && padding[1] == kSame; }
+bool is_same(const HeightWidth& padding) { return padding == kSame; }
+bool is_same(const DepthHeightWidth& padding) { return padding == kSame; }
 
 const char* padding_mode(PadMode mode) {
   switch (mode) {
@@ -156,9 +156,11 @@ std::string BatchNorm::extra_repr() const {
                      options_.synchronized ? ", synchronized=True" : "");
 }
 std::string InstanceNorm::extra_repr() const {
-  return fmt::format("{}, eps={}, momentum=0.1, affine={}, track_running_stats=False",
-                     options_.affine ? weight.shape()[0] : options_.num_features, python(options_.eps),
-                     python(options_.affine));
+  const std::int64_t channels = options_.affine                ? weight.shape()[0]
+                                : options_.track_running_stats ? running_mean.shape()[0]
+                                                               : options_.num_features;
+  return fmt::format("{}, eps={}, momentum={}, affine={}, track_running_stats={}", channels, python(options_.eps),
+                     python(options_.momentum), python(options_.affine), python(options_.track_running_stats));
 }
 std::string LayerNorm::extra_repr() const {
   return fmt::format("{}, eps={}, elementwise_affine={}", python(options_.normalized_shape), python(options_.eps),
@@ -176,6 +178,7 @@ std::string GroupNorm::extra_repr() const {
 std::string RecurrentModule::extra_repr() const {
   const RecurrentOptions& o = options_;
   std::string text = fmt::format("{}, {}", weights_[0].weight_ih.shape()[1], o.hidden_size);
+  if (o.proj_size != 0) text += fmt::format(", proj_size={}", o.proj_size);
   if (o.num_layers != 1) text += fmt::format(", num_layers={}", o.num_layers);
   if (!o.bias) text += ", bias=False";
   if (o.batch_first) text += ", batch_first=True";
@@ -238,8 +241,9 @@ std::string AvgPool1d::extra_repr() const {
   return fmt::format("kernel_size={}, stride={}, padding={}", tuple(options_.kernel_size), tuple(options_.stride),
                      tuple(options_.padding));
 }
-std::string AdaptivePoolingLayer2d::extra_repr() const { return "output_size=" + python(output_size_); }
 std::string AdaptivePoolingLayer1d::extra_repr() const { return fmt::format("output_size={}", output_size_); }
+std::string AdaptivePoolingLayer2d::extra_repr() const { return "output_size=" + python(output_size_); }
+std::string AdaptivePoolingLayer3d::extra_repr() const { return "output_size=" + python(output_size_); }
 std::string MaxPool3d::extra_repr() const {
   return fmt::format("kernel_size={}, stride={}, padding={}, dilation={}, ceil_mode={}", triple(options_.kernel_size),
                      triple(options_.stride), triple(options_.padding), triple(options_.dilation),
@@ -249,7 +253,6 @@ std::string AvgPool3d::extra_repr() const {
   return fmt::format("kernel_size={}, stride={}, padding={}", triple(options_.kernel_size), triple(options_.stride),
                      triple(options_.padding));
 }
-std::string AdaptiveAvgPool3d::extra_repr() const { return "output_size=" + python(output_size_); }
 std::string Unfold::extra_repr() const { return windows(options_); }
 std::string Fold::extra_repr() const {
   return fmt::format("output_size={}, {}", pair(output_size_), windows(options_));
@@ -261,8 +264,6 @@ std::string Upsample::extra_repr() const {
   return options_.scale_factor ? fmt::format("scale_factor={}, mode={}", python(*options_.scale_factor), mode)
                                : fmt::format("size={}, mode={}", python(options_.size.value()), mode);
 }
-std::string Dropout::extra_repr() const { return fmt::format("p={}, inplace=False", python(p_)); }
-std::string Dropout1d::extra_repr() const { return fmt::format("p={}, inplace=False", python(p_)); }
-std::string Dropout2d::extra_repr() const { return fmt::format("p={}, inplace=False", python(p_)); }
+std::string DropoutLayer::extra_repr() const { return fmt::format("p={}, inplace=False", python(p_)); }
 
 }  // namespace lockstep

@@ -153,11 +153,84 @@ TEST_F(BasisResultsTest, IntegerArithmetic) {
 
 TEST_F(BasisResultsTest, WhatIntegersHaveNotNamesCast) {
   const Tensor x = ids({1, 2}, {2});
-  EXPECT_ERROR(x / x, "divide: inputs are i64, expected a floating type: cast() them");
-  EXPECT_ERROR(x / 2, "expected a floating type: cast() it");
   EXPECT_ERROR(x * 0.5, "affine: i64 with the number 0.5, expected a whole one: cast() the tensor to a floating type");
-  EXPECT_ERROR(exp(x), "exp: input is i64, expected a floating type: cast() it");
-  EXPECT_ERROR(x + tensor({1, 2}, {2}), "expected one type: convert one of them");
+  EXPECT_ERROR(gelu(x), "gelu: input is i64, expected a floating type: cast() it");
+  EXPECT_ERROR((x > 1) + (x > 1), "add: inputs are u8, expected a floating type: cast() them");
+}
+
+// Types as torch.result_type() has them. operations.json has values and gradients.
+TEST_F(BasisResultsTest, TypesArePromoted) {
+  const Tensor whole = ids({3, -4}, {2}), mask = whole > 0, x = tensor({0.5, 2}, {2});
+  const auto as = [&](DType dtype) { return x.to(dtype); };
+  EXPECT_EQ(values(x + whole), (Doubles{3.5, -2}));
+  EXPECT_EQ((as(DType::bf16) * whole).dtype(), DType::bf16);
+  EXPECT_EQ((mask * as(DType::f16)).dtype(), DType::f16);
+  EXPECT_EQ(values(mask * whole), (Doubles{3, 0}));
+  EXPECT_EQ((mask + whole).dtype(), DType::i64);
+  EXPECT_EQ((as(DType::f64) - x).dtype(), DType::f64);
+  EXPECT_EQ((as(DType::bf16) * as(DType::f16)).dtype(), DType::f32);
+  EXPECT_EQ(values(whole / 2), (Doubles{1.5, -2}));
+  EXPECT_EQ((1 / whole).dtype(), DType::f32);
+  EXPECT_EQ(values(sqrt(mask)), (Doubles{1, 0}));
+  EXPECT_EQ(where(mask, whole, x).dtype(), DType::f32);
+  // A tensor without axes widens no floating type, but makes whole numbers floating.
+  const Tensor number = tensor({2}, {1}).reshape({}).to(DType::f64);
+  EXPECT_EQ((x * number).dtype(), DType::f32);
+  EXPECT_EQ((number - as(DType::f16)).dtype(), DType::f16);
+  EXPECT_EQ((whole * number).dtype(), DType::f64);
+  // i64 is compared with f32 in f32, as in PyTorch.
+  EXPECT_EQ(values(ids({(1 << 24) + 1}, {1}) == tensor({1 << 24}, {1})), Doubles{1});
+  Tensor leaf = as_leaf(x.to(DType::f16));
+  sum(leaf * tensor({4, 8}, {2}) + whole).backward();
+  EXPECT_EQ(leaf.grad().dtype(), DType::f16);
+  EXPECT_EQ(values(leaf.grad()), (Doubles{4, 8}));
+}
+
+// An operation in place keeps the type, and refuses a result that it cannot hold.
+TEST_F(BasisResultsTest, OperationsInPlaceKeepTheType) {
+  Tensor whole = ids({3, -4}, {2}), x = tensor({0.5, 2}, {2});
+  const std::string kept = "the result is f32, expected i64: assign it to another tensor, or cast() the operand";
+  EXPECT_ERROR(whole += x, kept);
+  EXPECT_ERROR(whole.mul_(x), kept);
+  EXPECT_ERROR(whole /= 2, kept);
+  EXPECT_ERROR(whole.div_(2), kept);
+  EXPECT_ERROR(whole[1] += x[0], kept);
+  x += whole;
+  EXPECT_EQ(x.dtype(), DType::f32);
+  EXPECT_EQ(values(x), (Doubles{3.5, -2}));
+  x.mul_(x.to(DType::f64));
+  EXPECT_EQ(values(x), (Doubles{12.25, 4}));
+  x -= x.to(DType::f64);
+  EXPECT_EQ(x.dtype(), DType::f32);
+}
+
+TEST_F(BasisResultsTest, TheOnlyElementNeedsNoType) {
+  const Tensor x = tensor({0.1, 2}, {2});
+  EXPECT_EQ(x[0].item(), static_cast<double>(0.1F));
+  EXPECT_EQ(x.to(DType::f64)[0].item(), x[0].item());
+  EXPECT_EQ(x.to(DType::bf16)[1].item(), 2);
+  EXPECT_EQ(sum(x > 1).item(), 1);
+  EXPECT_EQ((x > 1)[1].item(), 1);
+  EXPECT_ERROR(x.item(), "item: 2 elements, expected 1");
+  EXPECT_ERROR(ids({(std::int64_t{1} << 53) + 1}, {1}).item(),
+               "item: 9007199254740993 is no double, expected item<std::int64_t>()");
+  EXPECT_ERROR(ids({std::numeric_limits<std::int64_t>::max()}, {1}).item(), "is no double");
+}
+
+TEST_F(BasisResultsTest, OffsetsOfBagsAreChecked) {
+  const Tensor n = ids({0, 1, 1}, {3}), weight = tensor({1, 2, 3, 4}, {2, 2});
+  const auto at = [&](const std::vector<std::int64_t>& offsets) {
+    return embedding_bag(n, weight, {.offsets = ids(offsets, {std::ssize(offsets)})});
+  };
+  EXPECT_ERROR(embedding_bag(n, weight), "the offsets of an input [3] i64");
+  EXPECT_ERROR(embedding_bag(n, weight, {.offsets = weight[0]}), "expected i64 [bags]");
+  EXPECT_ERROR(embedding_bag(n.reshape({1, 3}), weight, {.offsets = n}), "offsets beside an input [1, 3] i64");
+  EXPECT_ERROR(at({1, 2}), "embedding_bag: the first offset is 1, expected 0");
+  EXPECT_ERROR(at({0, 2, 1}), "embedding_bag: an offset of 1 after 2, expected ascending ones up to 3");
+  EXPECT_ERROR(at({0, 4}), "embedding_bag: an offset of 3 after 4");
+  EXPECT_ERROR(embedding_bag(n, weight, {.offsets = ids({0, 2}, {2}), .include_last_offset = true}),
+               "embedding_bag: the last offset is 2, expected the end of the 3 numbers");
+  EXPECT_EQ(values(at({0, 1, 3})), (Doubles{1, 2, 3, 4, 0, 0}));
 }
 
 TEST_F(BasisResultsTest, PoolingOfSequences) {

@@ -96,13 +96,14 @@ TEST_F(GraphTest, LongChainsNeedNoDeepRecursion) {
   EXPECT_EQ(x.grad().item<float>(), 1);
 }
 
-TEST_F(GraphTest, ItemReadsAFloatUnlessToldOtherwise) {
+TEST_F(GraphTest, ItemReadsADoubleUnlessToldOtherwise) {
   const Tensor loss = mean(square(leaf({3}))), count = Tensor::from(std::vector<std::int64_t>{7}, {1});
   EXPECT_EQ(loss.item(), 9.0F);
   EXPECT_EQ(ops::host_readable(loss->array()).item(), 9.0F);
-  EXPECT_TRUE((std::is_same_v<decltype(loss.item()), float>));
+  EXPECT_TRUE((std::is_same_v<decltype(loss.item()), double>));
   EXPECT_EQ(count.item<std::int64_t>(), 7);
-  EXPECT_ERROR(count.item(), "i64");
+  EXPECT_EQ(count.item(), 7);
+  EXPECT_ERROR(count.item<float>(), "i64");
   EXPECT_ERROR(constant({1, 2}).item(), "item: 2 elements, expected 1");
 }
 

@@ -51,7 +51,8 @@ TEST_F(TensorMethods, MethodsAreTheFunctions) {
   EXPECT_EQ(values(x.masked_select(x > 0)), values(x[x > 0]));
   EXPECT_EQ(x.dim(), 2);
   EXPECT_EQ(x.split(2, 1)[1].shape(), (Shape{2, 1}));
-  EXPECT_ERROR(make({1}, {1}).t(), "expected two axes: use transpose(dim0, dim1)");
+  EXPECT_EQ(values(make({1}, {1}).t()), std::vector<double>{1});
+  EXPECT_ERROR(make({1}, {1, 1, 1}).t(), "expected at most two axes: use transpose(dim0, dim1)");
 }
 
 TEST_F(TensorMethods, MethodsHaveTheGradient) {

@@ -187,6 +187,44 @@ Operations function_operations() {
          const UniqueResult y = unique(repeat(column, {4, 1}), 0);
          return y.values * in_type_of(unsqueeze(y.counts, 1), x[0]) + sum(in_type_of(y.inverse, x[0])) + nothing(x[0]);
        }},
+      {"types that differ",
+       [](const In& x) {
+         const Tensor a = ids(x[0], {3, 4}), b = ids(x[0], {4});
+         return (x[0] + a) * (x[0] > 0) - a / 4 + (3 - x[0]) / (b + 1) + where(x[0] > 0.5, b, x[0]);
+       }},
+      {"extremes of types that differ",
+       [](const In& x) {
+         const Tensor a = ids(x[0], {3, 4}), b = ids(x[0], {4});
+         return maximum(x[0], a) + clamp(x[0], b - 1, b) + remainder(x[0], a + 1) + add(b, x[0], 0.5);
+       }},
+      {"comparisons of types that differ",
+       [](const In& x) {
+         const Tensor b = ids(x[0], {4});
+         return x[0] * (x[0] < ids(x[0], {3, 4})) + (b == (b > 1)) + sqrt(b * 2 + (b > 1) * b) + abs(b - 2) * x[0];
+       }},
+      {"embedding_bag at offsets",
+       [](const In& x) {
+         const Tensor n = ids(x[0], {9});
+         const auto at = [](const std::vector<std::int64_t>& offsets) { return Tensor::from(offsets, {4}); };
+         return embedding_bag(n, x[0], {.offsets = at({0, 4, 4, 6})}) +
+                embedding_bag(n, x[0], {.mode = BagMode::sum, .offsets = at({0, 1, 5, 6})}) *
+                    embedding_bag(n, x[0], {.mode = BagMode::max, .offsets = at({0, 1, 5, 5})});
+       }},
+      {"embedding_bag at offsets with padding",
+       [](const In& x) {
+         const Tensor n = ids(x[0], {9});
+         const Tensor limits = Tensor::from(std::vector<std::int64_t>{0, 2, 5, 9}, {4});
+         const Tensor offsets = Tensor::from(std::vector<std::int64_t>{0, 1, 5}, {3}).to(x[0].device());
+         return embedding_bag(n, x[0], {.padding_idx = 1, .offsets = limits, .include_last_offset = true}) +
+                embedding_bag(n, x[0], {.mode = BagMode::max, .padding_idx = -1, .offsets = offsets});
+       }},
+      {"embedding_bag at offsets of weights",
+       [](const In& x) {
+         return embedding_bag(ids(x[0], {9}), x[0],
+                              {.mode = BagMode::sum,
+                               .per_sample_weights = x[1],
+                               .offsets = Tensor::from(std::vector<std::int64_t>{0, 4, 6}, {3})});
+       }},
       {"softmax in f64", [](const In& x) { return in_type_of(softmax(x[0], 1, DType::f64), x[0]); }},
       {"unique",
        [](const In& x) {

@@ -19,6 +19,7 @@
 #include "lockstep/nn/embedding.h"
 #include "lockstep/nn/flatten.h"
 #include "lockstep/nn/identity.h"
+#include "lockstep/nn/linear.h"
 #include "lockstep/nn/normalization.h"
 #include "lockstep/nn/pooling.h"
 #include "lockstep/nn/recurrent.h"
@@ -27,7 +28,9 @@
 #include "lockstep/nn/transformer.h"
 #include "lockstep/nn/upsample.h"
 #include "lockstep/optim/adam.h"
+#include "lockstep/optim/lbfgs.h"
 #include "lockstep/optim/rmsprop.h"
+#include "lockstep/optim/sgd.h"
 #include "lockstep/runtime/runtime.h"
 #include "tests/logical_tensors.h"
 #include "tests/models/layer_case.h"
@@ -366,15 +369,60 @@ TEST(LayersParity, LossesOfTwelveStepsFollowPyTorch) {
           RMSpropOptions{
               .lr = 1e-3, .alpha = 0.9, .eps = 1e-6, .weight_decay = 1e-2, .momentum = 0.5, .centered = true});
     }
+    const bool maximized = name.ends_with("maximized");
+    if (maximized) {
+      optimizer =
+          std::make_unique<Sgd>(net->parameters(), SgdOptions{.lr = 0.2, .momentum = 0.9, .weight_decay = 1e-2});
+    }
     const std::vector<double> losses = item.at("losses");
     ASSERT_EQ(std::ssize(losses), kSteps);
     for (std::int64_t step = 0; step < kSteps; ++step) {
       const Tensor ids = tokens(step, {kBatch, kContext + 1}, runtime.devices()[0]);
       const Tensor x = narrow(ids, 1, 0, kContext), labels = narrow(ids, 1, 1, kContext);
       const Tensor loss = cross_entropy(flatten((*net)(x), 0, 1), flatten(labels));
-      loss.backward();
+      // PyTorch maximizes -loss there.
+      const Tensor objective = -loss;
+      maximized ? (-objective).backward() : loss.backward();
       optimizer->step();
       EXPECT_NEAR(loss.item<float>(), losses[static_cast<std::size_t>(step)], 2e-4) << "step " << step;
+    }
+  }
+}
+
+// In f64: losses before each step, the numbers of evaluations, and the last weights.
+TEST(LayersParity, LbfgsFollowsPyTorch) {
+  const std::map<std::string, LBFGSOptions> options{
+      {"no search", {.lr = 0.5, .max_iter = 6}},
+      {"a short history", {.lr = 0.8, .max_iter = 5, .history_size = 2}},
+      {"strong_wolfe", {.max_iter = 5, .line_search = LineSearch::strong_wolfe}},
+      {"strong_wolfe, few evaluations",
+       {.lr = 3, .max_iter = 12, .max_eval = 7, .line_search = LineSearch::strong_wolfe}},
+      {"until it changes little",
+       {.max_iter = 100, .tolerance_change = 3e-3, .line_search = LineSearch::strong_wolfe}}};
+  const nlohmann::json all = expected();
+  EXPECT_EQ(all.at("lbfgs").size(), options.size());
+  for (const auto& [name, item] : all.at("lbfgs").items()) {
+    SCOPED_TRACE(name);
+    Runtime runtime({.serial = true, .reference_backend = true});
+    Sequential net(Linear(2, 4), Tanh(), Linear(4, 1));
+    load(net, item.at("state"), runtime.devices());
+    net.to(DType::f64);
+    const Tensor x = make_tensor(item.at("x"), {16, 2}, runtime.devices()[0], DType::f64);
+    const Tensor y = make_tensor(item.at("y"), {16, 1}, runtime.devices()[0], DType::f64);
+    LBFGS lbfgs(net.parameters(), options.at(name));
+    for (std::size_t step = 0; step < item.at("losses").size(); ++step) {
+      const Tensor before = lbfgs.step([&] {
+        Tensor loss = mse_loss(net(x), y);
+        loss.backward();
+        return loss;
+      });
+      const double loss = item.at("losses").at(step);
+      EXPECT_NEAR(before.item(), loss, 1e-6 * loss + 1e-12) << "step " << step;
+      EXPECT_EQ(lbfgs.evaluations(), item.at("evaluations").at(step).get<std::int64_t>()) << "step " << step;
+    }
+    for (const auto& [parameter_name, parameter] : net.named_parameters()) {
+      EXPECT_LT(distance(values(parameter.host_data()), item.at("weights").at(parameter_name).at("values")), 1e-5)
+          << parameter_name;
     }
   }
 }

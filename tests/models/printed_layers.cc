@@ -4,6 +4,7 @@
 #include "lockstep/nn/batch_norm.h"
 #include "lockstep/nn/conv.h"
 #include "lockstep/nn/dropout.h"
+#include "lockstep/nn/embedding.h"
 #include "lockstep/nn/identity.h"
 #include "lockstep/nn/linear.h"
 #include "lockstep/nn/module_dict.h"
@@ -211,6 +212,27 @@ Makers norms() {
                      InstanceNorm2d({.num_features = 3, .eps = 1e-2, .affine = true}));
        }},
       {"instance norms of one sequence", [] { return each(InstanceNorm1d({.num_features = 3, .affine = true})); }},
+      {"instance norms with running statistics",
+       [] {
+         return steps_and_test(
+             InstanceNorm2d({.num_features = 3, .track_running_stats = true}),
+             InstanceNorm2d(
+                 {.num_features = 3, .eps = 1e-2, .momentum = 0.3, .affine = true, .track_running_stats = true}));
+       }},
+      {"bags",
+       [] {
+         return make_case<EmbeddingBag>(
+             [](EmbeddingBag& m, const In&) {
+               const auto tokens = [](std::int64_t step, const Shape& shape) {
+                 std::vector<std::int64_t> numbers;
+                 for (std::int64_t i = 0; i < 10; ++i) numbers.push_back((i * i + 3 * i + 5 * step) % 11);
+                 return Tensor::from(numbers, shape);
+               };
+               return In{m(tokens(0, {2, 5})),
+                         m(tokens(1, {10}), Tensor::from(std::vector<std::int64_t>{0, 4, 4}, {3}))};
+             },
+             EmbeddingBagLayerOptions{.num_embeddings = 11, .embedding_dim = 3, .padding_idx = 2});
+       }},
       {"dropout of all or none", [] { return each(Dropout(1), Dropout2d(0), Dropout1d(0)); }},
   };
 }
@@ -224,7 +246,7 @@ struct Cells : Module {
 
 Makers recurrent() {
   const auto lstm = [](LSTM& m, const In& in) {
-    const LstmOutput all = m(in[0], {in[1], in[2]});
+    const LstmOutput all = in.size() > 1 ? m(in[0], {in[1], in[2]}) : m(in[0]);
     return In{all.output, all.state.h, all.state.c};
   };
   const auto rnn = [](RNN& m, const In& in) {
@@ -265,6 +287,18 @@ Makers recurrent() {
          return make_case<LSTM>(
              lstm, RecurrentOptions{
                        .input_size = 3, .hidden_size = 4, .num_layers = 2, .batch_first = true, .bidirectional = true});
+       }},
+      {"lstm with projections",
+       [=] {
+         return make_case<LSTM>(
+             lstm, RecurrentOptions{
+                       .input_size = 3, .hidden_size = 4, .num_layers = 2, .bidirectional = true, .proj_size = 2});
+       }},
+      {"lstm with projections, no bias",
+       [=] {
+         return make_case<LSTM>(
+             lstm,
+             RecurrentOptions{.input_size = 3, .hidden_size = 4, .bias = false, .batch_first = true, .proj_size = 3});
        }},
       {"gru of one sequence", [=] { return make_case<GRU>(gru, RecurrentOptions{.input_size = 3, .hidden_size = 4}); }},
   };

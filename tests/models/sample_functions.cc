@@ -52,17 +52,33 @@ Conv2dOptions conv2d_options(const Call& c) {
           .dilation = both(c, "dilation"),
           .groups = c.integer("groups")};
 }
+// Options that are listed only if they are not the default.
+bool rounds_up(const Call& c) { return c.a.value("ceil", false); }
+
 Pool1dOptions pool1d(const Call& c, bool counts) {
   return {.kernel_size = c.integer("kernel"),
           .stride = c.integer("stride"),
           .padding = c.integer("padding"),
-          .count_include_pad = counts};
+          .count_include_pad = counts,
+          .ceil_mode = rounds_up(c),
+          .dilation = c.a.value("dilation", std::int64_t{1})};
 }
 Pool2dOptions pool2d(const Call& c, bool counts) {
   return {.kernel_size = both(c, "kernel"),
           .stride = both(c, "stride"),
           .padding = both(c, "padding"),
-          .count_include_pad = counts};
+          .count_include_pad = counts,
+          .ceil_mode = rounds_up(c),
+          .dilation = c.a.contains("dilation") ? both(c, "dilation") : HeightWidth(1)};
+}
+Pool3dOptions pool3d(const Call& c, bool counts) {
+  const auto triple = [&](const char* name) { return c.a.at(name).get<std::array<std::int64_t, 3>>(); };
+  return {.kernel_size = triple("kernel"),
+          .stride = triple("stride"),
+          .padding = triple("padding"),
+          .count_include_pad = counts,
+          .ceil_mode = rounds_up(c),
+          .dilation = c.a.contains("dilation") ? DepthHeightWidth(triple("dilation")) : DepthHeightWidth(1)};
 }
 
 std::map<std::string, SampleFunction> elementwise() {
@@ -145,6 +161,8 @@ std::map<std::string, SampleFunction> elementwise() {
       return Results{div(full_like(c[0], c.number("number")), c[0], options)};
     };
   }
+  all["add_multiple"] = [](const Call& c) { return Results{add(c[0], c[1], c.number("alpha"))}; };
+  all["subtract_multiple"] = [](const Call& c) { return Results{sub(c[0], c[1], c.number("alpha"))}; };
   all["remainder"] = [](const Call& c) { return Results{remainder(c[0], c[1])}; };
   all["remainder_number"] = [](const Call& c) { return Results{remainder(c[0], c.number("number"))}; };
   all["remainder_right"] = [](const Call& c) { return Results{remainder(full_like(c[0], c.number("number")), c[0])}; };
@@ -232,7 +250,7 @@ std::map<std::string, SampleFunction> functions() {
        [](const Call& c) { return Results{index_add(c[0], c.integer("dim"), c[1], c[2], c.number("alpha"))}; }},
       {"unique",
        [](const Call& c) {
-         const UniqueResult y = unique(c[0]);
+         const UniqueResult y = c.a.contains("dim") ? unique(c[0], c.integer("dim")) : unique(c[0]);
          return Results{y.values, y.inverse, y.counts};
        }},
       {"bincount", [](const Call& c) { return Results{bincount(c[0], c.at(1), c.integer("minlength"))}; }},
@@ -350,7 +368,11 @@ std::map<std::string, SampleFunction> layers() {
        [](const Call& c) { return Results{group_norm(c[0], c.integer("groups"), c.at(1), c.at(2), c.number("eps"))}; }},
       {"interpolate",
        [](const Call& c) {
-         InterpolateOptions options{.mode = c.flag("bilinear") ? Interpolation::bilinear : Interpolation::nearest,
+         const std::string mode = c.a.value("mode", "");
+         InterpolateOptions options{.mode = c.flag("bilinear")  ? Interpolation::bilinear
+                                            : mode == "bicubic" ? Interpolation::bicubic
+                                            : mode == "area"    ? Interpolation::area
+                                                                : Interpolation::nearest,
                                     .align_corners = c.flag("corners")};
          if (!c.a.at("size").is_null()) options.size = c.a.at("size").get<std::array<std::int64_t, 2>>();
          if (!c.a.at("factor").is_null()) options.scale_factor = c.number("factor");
@@ -394,6 +416,150 @@ std::map<std::string, SampleFunction> layers() {
   };
 }
 
+std::map<std::string, SampleFunction> later_functions() {
+  std::map<std::string, SampleFunction> all;
+  for (const auto& [name, f] :
+       std::initializer_list<std::pair<const char*, Tensor (*)(const Tensor&)>>{{"hardsigmoid", hardsigmoid},
+                                                                                {"hardswish", hardswish},
+                                                                                {"logsigmoid", logsigmoid},
+                                                                                {"mish", mish},
+                                                                                {"relu6", relu6},
+                                                                                {"selu", selu},
+                                                                                {"softsign", softsign},
+                                                                                {"tanhshrink", tanhshrink},
+                                                                                {"clone", clone},
+                                                                                {"zeros_like", zeros_like},
+                                                                                {"ones_like", ones_like}}) {
+    all[name] = [f = f](const Call& c) { return Results{f(c[0])}; };
+  }
+  const auto pair = [](const MaxResult& r) { return Results{r.values, r.indices}; };
+  all["contiguous"] = [](const Call& c) { return Results{c[0].contiguous()}; };
+  all["t"] = [](const Call& c) { return Results{c[0].t()}; };
+  all["cummax"] = [=](const Call& c) { return pair(cummax(c[0], c.integer("dim"))); };
+  all["cummin"] = [=](const Call& c) { return pair(cummin(c[0], c.integer("dim"))); };
+  all["glu"] = [](const Call& c) { return Results{glu(c[0], c.integer("dim"))}; };
+  all["celu"] = [](const Call& c) { return Results{celu(c[0], c.number("a"))}; };
+  all["hardshrink"] = [](const Call& c) { return Results{hardshrink(c[0], c.number("a"))}; };
+  all["softshrink"] = [](const Call& c) { return Results{softshrink(c[0], c.number("a"))}; };
+  all["hardtanh"] = [](const Call& c) { return Results{hardtanh(c[0], c.number("min"), c.number("max"))}; };
+  all["threshold"] = [](const Call& c) { return Results{threshold(c[0], c.number("a"), c.number("value"))}; };
+  all["prelu"] = [](const Call& c) { return Results{prelu(c[0], c[1])}; };
+  all["softmin"] = [](const Call& c) { return Results{softmax(-c[0], c.integer("dim"))}; };
+  all["pixel_shuffle"] = [](const Call& c) { return Results{pixel_shuffle(c[0], c.integer("factor"))}; };
+  all["pixel_unshuffle"] = [](const Call& c) { return Results{pixel_unshuffle(c[0], c.integer("factor"))}; };
+  all["unfold"] = [](const Call& c) {
+    return Results{unfold(c[0], {.kernel_size = both(c, "kernel"),
+                                 .dilation = both(c, "dilation"),
+                                 .padding = both(c, "padding"),
+                                 .stride = both(c, "stride")})};
+  };
+  all["meshgrid"] = [](const Call& c) {
+    return meshgrid(std::span(c.x), c.flag("xy") ? GridIndexing::xy : GridIndexing::ij);
+  };
+  all["conv_transpose1d"] = [](const Call& c) {
+    return Results{conv_transpose1d(c[0], c[1], c.at(2),
+                                    {.stride = c.integer("stride"),
+                                     .padding = c.integer("padding"),
+                                     .output_padding = c.integer("output_padding"),
+                                     .groups = c.integer("groups"),
+                                     .dilation = c.integer("dilation")})};
+  };
+  all["instance_norm"] = [](const Call& c) { return Results{instance_norm(c[0], c.at(1), c.at(2), c.number("eps"))}; };
+  all["grid_sample"] = [](const Call& c) {
+    return Results{grid_sample(c[0], c[1],
+                               {.mode = c.flag("nearest") ? Interpolation::nearest : Interpolation::bilinear,
+                                .padding_mode = c.flag("border") ? GridPadding::border : GridPadding::zeros,
+                                .align_corners = c.flag("corners")})};
+  };
+  all["embedding_bag"] = [](const Call& c) {
+    const std::string mode = c.a.at("mode");
+    const bool offsets = c.flag("offsets");
+    EmbeddingBagOptions options{.mode = mode == "sum"   ? BagMode::sum
+                                        : mode == "max" ? BagMode::max
+                                                        : BagMode::mean,
+                                .padding_idx = c.optional("padding"),
+                                .per_sample_weights = c.at(offsets ? 3 : 2)};
+    if (offsets) options.offsets = c[2];
+    options.include_last_offset = c.flag("last");
+    return Results{embedding_bag(c[0], c[1], options)};
+  };
+  all["max_pool2d_with_indices"] = [=](const Call& c) { return pair(max_pool2d_with_indices(c[0], pool2d(c, true))); };
+  all["max_pool3d"] = [](const Call& c) { return Results{max_pool3d(c[0], pool3d(c, true))}; };
+  all["avg_pool3d"] = [](const Call& c) { return Results{avg_pool3d(c[0], pool3d(c, c.flag("counts")))}; };
+  const auto size = [](const Call& c) { return c.a.at("size").get<std::vector<std::int64_t>>(); };
+  all["adaptive_avg_pool1d"] = [=](const Call& c) { return Results{adaptive_avg_pool1d(c[0], size(c).at(0))}; };
+  all["adaptive_max_pool1d"] = [=](const Call& c) { return Results{adaptive_max_pool1d(c[0], size(c).at(0))}; };
+  all["adaptive_max_pool2d"] = [=](const Call& c) {
+    return Results{adaptive_max_pool2d(c[0], {size(c).at(0), size(c).at(1)})};
+  };
+  all["adaptive_avg_pool3d"] = [=](const Call& c) {
+    return Results{adaptive_avg_pool3d(c[0], {size(c).at(0), size(c).at(1), size(c).at(2)})};
+  };
+  all["adaptive_max_pool3d"] = [=](const Call& c) {
+    return Results{adaptive_max_pool3d(c[0], {size(c).at(0), size(c).at(1), size(c).at(2)})};
+  };
+  return all;
+}
+
+std::map<std::string, SampleFunction> later_losses() {
+  std::map<std::string, SampleFunction> all;
+  const auto probability = [](const Call& c) {
+    ProbabilityLossOptions options{.reduction = c.reduction()};
+    if (c.flag("weighted")) options.weight = c[2];
+    return options;
+  };
+  const auto margin = [](const Call& c) {
+    return MarginLossOptions{.margin = c.number("margin"), .reduction = c.reduction()};
+  };
+  all["binary_cross_entropy"] = [=](const Call& c) {
+    return Results{binary_cross_entropy(c[0], c[1], probability(c))};
+  };
+  all["multilabel_soft_margin_loss"] = [=](const Call& c) {
+    return Results{multilabel_soft_margin_loss(c[0], c[1], probability(c))};
+  };
+  all["soft_margin_loss"] = [](const Call& c) { return Results{soft_margin_loss(c[0], c[1], {c.reduction()})}; };
+  all["multilabel_margin_loss"] = [](const Call& c) {
+    return Results{multilabel_margin_loss(c[0], c[1], {c.reduction()})};
+  };
+  all["hinge_embedding_loss"] = [](const Call& c) {
+    return Results{hinge_embedding_loss(c[0], c[1], {.margin = c.number("margin"), .reduction = c.reduction()})};
+  };
+  all["cosine_embedding_loss"] = [=](const Call& c) {
+    return Results{cosine_embedding_loss(c[0], c[1], c[2], margin(c))};
+  };
+  all["margin_ranking_loss"] = [=](const Call& c) { return Results{margin_ranking_loss(c[0], c[1], c[2], margin(c))}; };
+  all["gaussian_nll_loss"] = [](const Call& c) {
+    return Results{gaussian_nll_loss(c[0], c[1], c[2],
+                                     {.full = c.flag("full"), .eps = c.number("eps"), .reduction = c.reduction()})};
+  };
+  all["poisson_nll_loss"] = [](const Call& c) {
+    return Results{poisson_nll_loss(c[0], c[1],
+                                    {.log_input = c.flag("log_input"),
+                                     .full = c.flag("full"),
+                                     .eps = c.number("eps"),
+                                     .reduction = c.reduction()})};
+  };
+  all["multi_margin_loss"] = [](const Call& c) {
+    MultiMarginLossOptions options{.p = c.integer("p"), .margin = c.number("margin"), .reduction = c.reduction()};
+    if (c.flag("weighted")) options.weight = c[2];
+    return Results{multi_margin_loss(c[0], c[1], options)};
+  };
+  all["triplet_margin_loss"] = [](const Call& c) {
+    return Results{triplet_margin_loss(c[0], c[1], c[2],
+                                       {.margin = c.number("margin"),
+                                        .p = c.number("p"),
+                                        .eps = c.number("eps"),
+                                        .swap = c.flag("swap"),
+                                        .reduction = c.reduction()})};
+  };
+  all["ctc_loss"] = [](const Call& c) {
+    return Results{
+        ctc_loss(c[0], c[1], c[2], c[3],
+                 {.blank = c.integer("blank"), .reduction = c.reduction(), .zero_infinity = c.flag("zero_infinity")})};
+  };
+  return all;
+}
+
 }  // namespace
 
 std::map<std::string, SampleFunction> sample_functions() {
@@ -402,6 +568,8 @@ std::map<std::string, SampleFunction> sample_functions() {
   all.merge(shapes());
   all.merge(reductions());
   all.merge(layers());
+  all.merge(later_functions());
+  all.merge(later_losses());
   return all;
 }
 

@@ -316,6 +316,13 @@ PRINTED = {
     'instance norms': (lambda: nn.Sequential(nn.InstanceNorm2d(3), nn.InstanceNorm2d(3, 1e-2, affine=True)),
                        [(2, 3, 3, 2)], each),
     'instance norms of one sequence': (lambda: nn.Sequential(nn.InstanceNorm1d(3, affine=True)), [(3, 4)], each),
+    'instance norms with running statistics': (lambda: nn.Sequential(
+        nn.InstanceNorm2d(3, track_running_stats=True),
+        nn.InstanceNorm2d(3, 1e-2, 0.3, affine=True, track_running_stats=True)), [(2, 3, 3, 2)], steps_and_test),
+    'lstm with projections': (lambda: nn.LSTM(3, 4, 2, bidirectional=True, proj_size=2), [X, (4, 2, 2), STATE], lstm),
+    'lstm with projections, no bias': (lambda: nn.LSTM(3, 4, batch_first=True, bias=False, proj_size=3), [X], lstm),
+    'bags': (lambda: nn.EmbeddingBag(VOCABULARY, 3, padding_idx=2), [], lambda m: (
+        m(tokens(0, 2, 5)), m(tokens(1, 10), torch.tensor([0, 4, 4])))),
     'dropout of all or none': (lambda: nn.Sequential(nn.Dropout(1.0), nn.Dropout2d(0.0), nn.Dropout1d(0.0)),
                                [(2, 3, 4)], each),
     'rnn': (lambda: nn.RNN(3, 4, 2, bidirectional=True), [X, STATE], lambda m, x, h: m(x, h)),
@@ -426,7 +433,11 @@ def rmsprop(parameters):
     return torch.optim.RMSprop(parameters, lr=1e-3, alpha=0.9, eps=1e-6, weight_decay=1e-2, momentum=0.5, centered=True)
 
 
-def trained(module, make_optimizer):
+def maximized(parameters):
+    return torch.optim.SGD(parameters, lr=0.2, momentum=0.9, weight_decay=1e-2, maximize=True)
+
+
+def trained(module, make_optimizer, sign=1):
     net = make(module, 0.25)
     state, losses = state_of(net), []
     optimizer = make_optimizer(net.parameters())
@@ -434,10 +445,40 @@ def trained(module, make_optimizer):
         ids = tokens(step, BATCH, CONTEXT + 1)
         loss = F.cross_entropy(net(ids[:, :-1]).reshape(-1, VOCABULARY), ids[:, 1:].reshape(-1))
         optimizer.zero_grad()
-        loss.backward()
+        (sign * loss).backward()
         optimizer.step()
         losses.append(float(f'{loss.item():.10g}'))
     return {'state': state, 'losses': losses}
+
+
+LBFGS = {
+    'no search': dict(lr=0.5, max_iter=6),
+    'a short history': dict(lr=0.8, max_iter=5, history_size=2),
+    'strong_wolfe': dict(max_iter=5, line_search_fn='strong_wolfe'),
+    'strong_wolfe, few evaluations': dict(lr=3, max_iter=12, max_eval=7, line_search_fn='strong_wolfe'),
+    'until it changes little': dict(max_iter=100, tolerance_change=3e-3, line_search_fn='strong_wolfe'),
+}
+
+
+def minimized(options):
+    """Losses before each step, evaluations after it, and the last weights."""
+    torch.manual_seed(7)
+    net = make(lambda: nn.Sequential(nn.Linear(2, 4), nn.Tanh(), nn.Linear(4, 1)))
+    x = few_digits(torch.randn(16, 2, dtype=torch.float64))
+    state, y = state_of(net), few_digits((x[:, :1] * x[:, 1:]).sin())
+    optimizer, losses, evaluations = torch.optim.LBFGS(net.parameters(), **options), [], []
+
+    def closure():
+        optimizer.zero_grad()
+        loss = F.mse_loss(net(x), y)
+        loss.backward()
+        return loss
+
+    for _ in range(4):
+        losses.append(float(f'{optimizer.step(closure).item():.10g}'))
+        evaluations.append(next(iter(optimizer.state.values()))['func_evals'])
+    return {'state': state, 'x': rounded(x), 'y': rounded(y), 'losses': losses, 'evaluations': evaluations,
+            'weights': state_of(net)}
 
 
 def seeded(name, module, shapes, call):
@@ -474,6 +515,9 @@ def main():
     parts['cases'].update({name: seeded(name, *case) for name, case in LATER.items()})
     torch.manual_seed(0)
     parts['training']['lstm language model, rmsprop'] = trained(LstmLanguageModel, rmsprop)
+    torch.manual_seed(0)
+    parts['training']['lstm language model, maximized'] = trained(LstmLanguageModel, maximized, -1)
+    parts['lbfgs'] = {name: minimized(options) for name, options in LBFGS.items()}
     parts['initializers'] = {f'{name} of {len(shape)} axes': arguments(f, shape)
                              for name, f in INITIALIZERS.items() for shape in [(6, 4), (8, 3, 5, 2)]}
     if sys.argv[1:] != ['--compare']:

@@ -339,6 +339,21 @@ FUNCTIONS = {
     'whole sums at places': (lambda x: x * (torch.scatter_add(ids(3, 4), 0, ids(2, 4), ids(2, 4) - 2**40) +
                                             torch.index_add(ids(3, 4), 0, ids(5), ids(5, 4), alpha=3)), [(3, 4)]),
     'softmax in f64': (lambda x: torch.softmax(x, 1, dtype=torch.float64), [X]),
+    'types that differ': (lambda x: (x + ids(3, 4)) * (x > 0) - ids(3, 4) / 4 + (3 - x) / (ids(4) + 1) +
+                          torch.where(x > 0.5, ids(4), x), [X]),
+    'extremes of types that differ': (lambda x: torch.maximum(x, ids(3, 4)) + torch.clamp(x, ids(4) - 1, ids(4)) +
+                                      torch.remainder(x, ids(3, 4) + 1) + torch.add(ids(4), x, alpha=0.5), [X]),
+    'comparisons of types that differ': (lambda x: x * (x < ids(3, 4)) + (ids(4) == (ids(4) > 1)) +
+                                         torch.sqrt(ids(4) * 2 + (ids(4) > 1) * ids(4)) +
+                                         torch.abs(ids(4) - 2) * x, [X]),
+    'embedding_bag at offsets': (lambda w: F.embedding_bag(ids(9), w, torch.tensor([0, 4, 4, 6]), mode='mean') +
+                                 F.embedding_bag(ids(9), w, torch.tensor([0, 1, 5, 6]), mode='sum') *
+                                 F.embedding_bag(ids(9), w, torch.tensor([0, 1, 5, 5]), mode='max'), [(3, 5)]),
+    'embedding_bag at offsets with padding': (lambda w: F.embedding_bag(
+        ids(9), w, torch.tensor([0, 2, 5, 9]), mode='mean', padding_idx=1, include_last_offset=True) + F.embedding_bag(
+            ids(9), w, torch.tensor([0, 1, 5]), mode='max', padding_idx=-1), [(3, 5)]),
+    'embedding_bag at offsets of weights': (lambda w, s: F.embedding_bag(
+        ids(9), w, torch.tensor([0, 4, 6]), mode='sum', per_sample_weights=s), [(3, 5), (9,)]),
 }
 # Inputs of halves.
 FUNCTIONS_OF_TIES = {
