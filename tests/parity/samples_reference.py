@@ -8,12 +8,17 @@ tests/models/samples_parity_test.cc computes them, and sample_functions.cc has t
 import collections
 import json
 import math
+import os
 import random
 import sys
 import types
 import unittest
 import warnings
 import zlib
+
+# PyTorch's samples walk through sets of names.
+if os.environ.get('PYTHONHASHSEED') != '0':
+    os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, 'PYTHONHASHSEED': '0'})
 
 import numpy
 import torch
