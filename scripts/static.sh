@@ -29,9 +29,10 @@ small() {
   say "$1: $size bytes, static"
 }
 small lockstep 16
-small predict 6
+small predict 12
 
-here() { env -i LOCKSTEP_DATA=/data chroot "$root" "$@" < /dev/null; }
+chroot=$(PATH=$PATH:/usr/sbin command -v chroot)
+here() { env -i LOCKSTEP_DATA=/data "$chroot" "$root" "$@" < /dev/null; }
 # As ./test arm64: the hash on every machine.
 here /lockstep train --model lenet --num-devices 1 --shards 2 --batch-size 64 --max-steps 4 --epochs 4 \
   --limit-train 161 --limit-test 1 --log /log.jsonl --export /lenet.safetensors
@@ -40,6 +41,9 @@ grep -q "$weights\"},  // lenet\$" apps/lockstep/golden_hashes.cc || die "lenet:
 here /lockstep eval --model lenet --init-from /lenet.safetensors --limit-test 1000
 here /predict /lenet.safetensors 7
 # Two devices, and a run on data of one's own.
-here /lockstep train --data /data --model lenet --num-devices 2 --limit-train 1024 --limit-test 256 --epochs 1 --save /runs/own
-here /lockstep predict --run /runs/own /data/t10k-images-idx3-ubyte.gz | head -n 3
+awk 'BEGIN { print "x,y,side"; for (i = 0; i < 400; ++i) { x = i * 7 % 20; y = i % 20; print x "," y "," (x > y ? "left" : "right") } }' \
+  > "$root/points.csv"
+here /lockstep train --data /points.csv --num-devices 2 --epochs 2 --save /runs/points
+here /lockstep predict --run /runs/points /points.csv > "$root/predictions.csv"
+[ "$(wc -l < "$root/predictions.csv")" -eq 401 ] || die "predict: found $(wc -l < "$root/predictions.csv") lines, expected 401"
 say "static: it trained and predicted in an empty system"

@@ -80,7 +80,7 @@ template <typename F>
 Tensor traced_steps(std::string_view kind, const Tensor& x, std::initializer_list<Tensor*> states,
                     const RecurrentWeights& w, const RecurrentPass& pass, const F& f) {
   ForwardTrace* const trace = ForwardTrace::current();
-  if (!trace) return f();
+  if (!trace || w.weight_hr.defined()) return f();  // with a projection, the steps are traced one by one
   std::vector<Tensor> in{x, w.weight_ih, w.weight_hh, w.bias_ih, w.bias_hh};
   for (const Tensor* state : states) in.push_back(*state);
   const TracePause pause;
@@ -162,7 +162,9 @@ struct GruCell : Function {
 
 Tensor lstm_layer(const Tensor& x, Tensor& h, Tensor& c, const RecurrentWeights& weights, const RecurrentPass& pass) {
   const auto step = [&c](const Tensor& from_x, const Tensor& from_h) {
-    if (const Tensor before = in_f32(c); lie_alike(from_x, from_h) && lie_alike(from_x, before)) {
+    // A trace sees what the cell is made of.
+    if (const Tensor before = in_f32(c);
+        !ForwardTrace::current() && lie_alike(from_x, from_h) && lie_alike(from_x, before)) {
       std::vector<Tensor> out = apply<LstmCell>(std::vector{from_x, from_h, before});
       c = cast(out[1], c.dtype());
       return out[0];

@@ -2,31 +2,31 @@
 
 #include <fmt/ranges.h>
 #include <openssl/crypto.h>
-#include <openssl/evp.h>
-#include <openssl/hmac.h>
-#include <openssl/rand.h>
+#include <sys/random.h>
 
+#include <cerrno>
 #include <span>
+#include <system_error>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/sha256.h"
 
 namespace lockstep {
-namespace {
-
-unsigned char* bytes_of(std::string& text) { return reinterpret_cast<unsigned char*>(text.data()); }
-
-}  // namespace
 
 std::string hmac_sha256(std::string_view key, std::string_view message) {
-  std::string digest(32, '\0');
-  unsigned int size = 0;
-  const auto* bytes = reinterpret_cast<const unsigned char*>(message.data());
-  // OpenSSL takes a null key to mean the previous key.
-  const void* key_bytes = key.empty() ? "" : key.data();
-  check(HMAC(EVP_sha256(), key_bytes, static_cast<int>(key.size()), bytes, message.size(), bytes_of(digest), &size) &&
-            size == digest.size(),
-        "hmac: OpenSSL offers no HMAC-SHA256 here");
-  return digest;
+  constexpr std::size_t kBlock = 64;
+  const auto hash = [](std::string_view first, std::string_view second) {
+    Sha256 sha;
+    sha.update(std::as_bytes(std::span(first)));
+    sha.update(std::as_bytes(std::span(second)));
+    return sha.digest();
+  };
+  std::string block(key.size() > kBlock ? hash(key, {}) : std::string(key));
+  block.resize(kBlock, '\0');
+  std::string inner = block, outer = block;
+  for (char& c : inner) c = static_cast<char>(c ^ 0x36);
+  for (char& c : outer) c = static_cast<char>(c ^ 0x5c);
+  return hash(outer, hash(inner, message));
 }
 
 bool equal_in_constant_time(std::string_view a, std::string_view b) {
@@ -35,7 +35,12 @@ bool equal_in_constant_time(std::string_view a, std::string_view b) {
 
 std::string random_bytes(std::size_t count) {
   std::string bytes(count, '\0');
-  check(RAND_bytes(bytes_of(bytes), static_cast<int>(count)) == 1, "random_bytes: OpenSSL cannot make random bytes");
+  for (std::size_t at = 0; at < count;) {
+    const ssize_t made = ::getrandom(bytes.data() + at, count - at, 0);
+    check(made > 0 || errno == EINTR, "random_bytes: the kernel makes none: {}",
+          std::generic_category().message(errno));
+    if (made > 0) at += static_cast<std::size_t>(made);
+  }
   return bytes;
 }
 

@@ -14,7 +14,7 @@ std::string hmac_sha256(std::string_view key, std::string_view message);
 // The time depends on the lengths alone, not on where the two differ.
 bool equal_in_constant_time(std::string_view a, std::string_view b);
 
-// Bytes from OpenSSL's cryptographic generator.
+// Bytes from the kernel's cryptographic generator.
 std::string random_bytes(std::size_t count);
 
 // Two lower-case digits per byte.

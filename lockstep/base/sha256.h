@@ -6,7 +6,7 @@
 #include <span>
 #include <string>
 
-struct evp_md_ctx_st;
+struct SHA256state_st;
 
 namespace lockstep {
 
@@ -15,14 +15,16 @@ class Sha256 {
   Sha256();
 
   void update(std::span<const std::byte> bytes);
-  // 64 lower-case hexadecimal digits: the digest of all bytes so far. More may follow.
+  // 32 bytes: the digest of all bytes so far. More may follow.
+  std::string digest() const;
+  // The digest in 64 lower-case hexadecimal digits.
   std::string hex() const;
 
  private:
   struct Free {
-    void operator()(evp_md_ctx_st* context) const;
+    void operator()(SHA256state_st* context) const;
   };
-  std::unique_ptr<evp_md_ctx_st, Free> context_;
+  std::unique_ptr<SHA256state_st, Free> context_;
 };
 
 }  // namespace lockstep

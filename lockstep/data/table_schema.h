@@ -103,9 +103,9 @@ SplitRows split_rows(const Table& table, double validation_share);
 // without other columns.
 TableSchema make_table_schema(const Table& table, const SplitRows& rows, const TableSchemaOptions& options = {});
 
-// Encodes rows of any table that has the schema's columns by name. Without a header, columns go by number: the table has
-// as many as the one of training, or all but the target, if that is the last one. Made once for a table, then called for
-// its rows.
+// Encodes rows of any table that has the schema's columns by name. Without a header, columns go by number: the table
+// has as many as the one of training, or all but the target, if that is the last one. Made once for a table, then
+// called for its rows.
 class TableEncoder {
  public:
   // Throws if a column is not there, or if columns without names are others than in training.

@@ -53,9 +53,11 @@ void export_onnx(const std::filesystem::path& path, Module& model, const std::ve
     check(x.defined() && x.device().is_host(), "export_onnx: example {} is {}, expected a tensor in host memory", i, x);
     check(axis < x.dim(), "export_onnx: batch axis {} of example {}, {}, expected one of its axes, or -1", axis, i, x);
     if (axis < 0) continue;
+    if (!options.dynamic_batch) continue;
     check(x.size(axis) > 0 && (samples < 0 || samples == x.size(axis)),
-          "export_onnx: example {}, {}, has {} samples, expected {}", i, x, x.size(axis),
-          samples < 0 ? "at least one" : fmt::format("{}", samples));
+          "export_onnx: example {}, {}, has {} samples on axis {}, expected {}: name the batch axes, -1 for an input "
+          "without",
+          i, x, x.size(axis), axis, samples < 0 ? "at least one" : fmt::format("{}", samples));
     samples = x.size(axis);
   }
   check(!options.dynamic_batch || samples > 0,
@@ -69,8 +71,7 @@ void export_onnx(const std::filesystem::path& path, Module& model, const std::ve
       all.push_back(batch_of(examples[i], names.batch_axes[i], count, changed));
     return all;
   };
-  const std::int64_t first_batch = options.dynamic_batch ? kFirstBatch : samples;
-  const std::vector<Tensor> first_inputs = options.dynamic_batch ? examples_of(first_batch, false) : examples;
+  const std::vector<Tensor> first_inputs = options.dynamic_batch ? examples_of(kFirstBatch, false) : examples;
   // The first pass of a model settles its shapes.
   const auto known = [](const auto& p) { return p.second.initialized() && p.second.shape_known(); };
   if (!std::ranges::all_of(model.named_parameters(), known) || !std::ranges::all_of(model.named_buffers(), known)) {
@@ -93,7 +94,7 @@ void export_onnx(const std::filesystem::path& path, Module& model, const std::ve
   };
   PassRecord first(model, first_inputs);
   const std::vector<int> first_outputs = pass(first, first_inputs);
-  const TracedPass one{first, first_outputs, std::max<std::int64_t>(first_batch, 1)};
+  const TracedPass one{first, first_outputs, kFirstBatch};
   if (!options.dynamic_batch) return write(graph_of_pass(one), first);
   std::vector<Tensor> second_inputs;
   {

@@ -731,11 +731,14 @@ void OperatorWriter::one_hot(const Op& op) {
 
 void OperatorWriter::recurrent(const Op& op) {
   const bool lstm = op.kind == "lstm", gru = op.kind == "gru", batch_first = op.whole("batch_first") != 0;
-  const std::int64_t hidden = fixed_shape(op, op.inputs[2])[1];
+  const std::vector<std::int64_t> states = fixed_shape(op, op.inputs[2]);
+  const std::int64_t hidden = states[1];
   // The order of gates: PyTorch's LSTM has i f g o, ONNX's i o f g; the GRU has r z n, and z r n.
   const std::vector<std::size_t> order = lstm  ? std::vector<std::size_t>{0, 3, 1, 2}
                                          : gru ? std::vector<std::size_t>{1, 0, 2}
                                                : std::vector<std::size_t>{0};
+  check(op.inputs.size() == (lstm ? 7 : 6) && states[0] == std::ssize(order) * hidden,
+        "export_onnx: {} has weights that ONNX's operator has not", op.where());
   const auto ordered = [&](std::size_t input) {
     const std::string w = in_type(op, input);
     if (order.size() == 1) return w;

@@ -43,7 +43,7 @@ struct PanelPictureOptions {
   bool may_be_logarithmic = false;
 };
 
-// A panel as an <svg> element of its own, with points for a script and without colors, which the page gives. Its width
+// A panel as an SVG element of its own, with points for a script and without colors, which the page gives. Its width
 // suits a phone.
 std::string panel_svg(const PlotPanel& panel, const PanelPictureOptions& options = {});
 

@@ -17,6 +17,7 @@
 #include "lockstep/nn/linear.h"
 #include "lockstep/nn/recurrent.h"
 #include "lockstep/nn/state_dict.h"
+#include "lockstep/runtime/runtime.h"
 #include "lockstep/tensor/view.h"
 #include "tests/expect_error.h"
 #include "tests/onnx/model_cases.h"
@@ -244,6 +245,17 @@ TEST_F(OnnxTest, KeepsNamesOfWeightsAndLeavesTheBatchOpen) {
   EXPECT_EQ(file.shapes.at("input"), (std::vector<std::string>{"batch", "1", "28", "28"}));
   EXPECT_EQ(file.shapes.at("output"), (std::vector<std::string>{"batch", "10"}));
   EXPECT_EQ(file.metadata.at("classes"), "shirt\nshoe");
+}
+
+TEST_F(OnnxTest, AModelOnSeveralDevicesHasTheSameFile) {
+  const std::filesystem::path other = folder.path() / "other.onnx";
+  const Runtime one({.devices = 1}), two({.devices = 2});
+  for (const auto& [runtime, file] : {std::pair{&one, &path}, std::pair{&two, &other}}) {
+    Linear net(3, 4);
+    net.initialize(Normal{0.1}, runtime->devices());
+    export_onnx(*file, net, x);
+  }
+  EXPECT_EQ(read_file(path, 1 << 20), read_file(other, 1 << 20));
 }
 
 TEST_F(OnnxTest, FixesTheBatchIfAsked) {

@@ -102,6 +102,8 @@ void add_models(Cases& c, bool large) {
   residual->append(Residual({.channels = 4, .stride = 2, .project = true})).append(Residual({.channels = 4}));
   residual->append(GlobalAvgPool2d()).append(Flatten()).append(Linear({.out_features = 3}));
   c.model("residual", residual, floats({2, 4, 6, 6}));
+  c.model("table", std::make_shared<TableMlp>(TableMlpOptions{.numbers = 2, .vocabularies = {3, 5}, .classes = 2}),
+          cat({floats({2, 2}), numbers({2, 2}, 3).to(DType::f32)}, 1));
   if (!large) return;
   c.model("resnet_basic", std::make_shared<ResNet>(ResNetOptions{.layers = {1, 1, 1, 1}, .num_classes = 5}),
           floats({2, 3, 32, 32}));
@@ -181,6 +183,11 @@ void add_recurrent(Cases& c) {
                      const LstmOutput out = lstm->forward(lstm->placed(in[0]), {});
                      return Out{out.output, out.state.h, out.state.c};
                    }});
+  auto projected = std::make_shared<LSTM>(3, 5, LSTM::Options{.batch_first = true, .proj_size = 2});
+  c.all.push_back({"lstm_projection", projected, {x}, [projected](In in) {
+                     const LstmOutput out = projected->forward(projected->placed(in[0]), {});
+                     return Out{out.output, out.state.h, out.state.c};
+                   }});
   auto gru = std::make_shared<GRU>(3, 5, GRU::Options{.bias = false});
   OnnxOptions time_first{.batch_axes = {1, 1}};
   c.all.push_back({"gru",
@@ -197,6 +204,14 @@ void add_recurrent(Cases& c) {
   c.all.push_back({"lstm_cell", cell, {floats({2, 3}), floats({2, 4}, 5), floats({2, 4}, 6)}, [cell](In in) {
                      const LstmState s = cell->forward(cell->placed(in[0]), {cell->placed(in[1]), cell->placed(in[2])});
                      return Out{s.h, s.c};
+                   }});
+  auto gru_cell = std::make_shared<GRUCell>(3, 4);
+  auto rnn_cell = std::make_shared<RNNCell>(3, 4);
+  c.all.push_back({"gru_cell", gru_cell, {floats({2, 3})}, [gru_cell](In in) {
+                     return Out{gru_cell->forward(gru_cell->placed(in[0]), {})};
+                   }});
+  c.all.push_back({"rnn_cell", rnn_cell, {floats({2, 3})}, [rnn_cell](In in) {
+                     return Out{rnn_cell->forward(rnn_cell->placed(in[0]), {})};
                    }});
 }
 
