@@ -9,6 +9,7 @@
 #include <numeric>
 
 #include "command_line.h"
+#include "common_options.h"
 #include "confusion_picture.h"
 #include "learning_task.h"
 #include "lockstep/base/file.h"
@@ -135,7 +136,8 @@ int eval_run(const EvalRunOptions& o) {
   for (const std::string& name : schema.classes) names.push_back(shown_name(name));
   double squares = 0, absolute = 0, numbers = 0;
   const auto outputs = static_cast<std::size_t>(schema.outputs);
-  for (const Example& batch : DataLoader(examples.data, {.batch_size = o.batch_size})) {
+  DataLoader loader(examples.data, {.batch_size = o.batch_size, .workers = loader_threads(schema)});
+  for (const Example& batch : loader) {
     const std::vector<double> values = model(batch.at(0)).to(DType::f64).to_vector<double>();
     const auto labels = classes ? batch.at(1).to_vector<std::int64_t>() : std::vector<std::int64_t>();
     const auto targets = classes ? std::vector<float>() : batch.at(1).to_vector<float>();

@@ -213,6 +213,10 @@ std::vector<OptionGroup> make_groups() {
             "T: CPU threads that compute one shard [f32, f16: as many as the cores allow, with the same bits; bf16: "
             "1, part of the recipe]",
             {.check = from(1, 1024)}),
+        row("--workers", &O::workers,
+            "CPU threads that load data ahead of use; does not change the bits [pictures in files: one for each core, "
+            "at most 8; other data: 1]",
+            {.check = from(1, 256)}),
         row("--balance", &O::balance,
             "Shards per device: equal; auto (by speed, measured every 20 steps); or one weight per device, rank 0's "
             "first, such as 2,1. Does not change the bits",

@@ -152,7 +152,8 @@ int predict(const CLI::App& app, const PredictOptions& o) {
                                                  .labels = false});
     if (examples.skipped > 0) notice_skipped(path, examples.skipped);
     std::size_t number = 0;
-    for (const Example& batch : DataLoader(examples.data, {.batch_size = o.batch_size})) {
+    DataLoader loader(examples.data, {.batch_size = o.batch_size, .workers = loader_threads(schema)});
+    for (const Example& batch : loader) {
       const std::vector<double> values = model(batch.at(0)).to(DType::f64).to_vector<double>();
       const auto outputs = static_cast<std::size_t>(schema.outputs);
       for (std::size_t i = 0; i < values.size(); i += outputs) {

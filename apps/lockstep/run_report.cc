@@ -108,6 +108,7 @@ void RunReport::step(const StepReport& r) {
 void RunReport::epoch(const EpochReport& r) {
   bar_.reset();
   seconds_ += r.seconds;
+  data_seconds_ += r.data_seconds;
   std::string others;
   for (const MetricResult& m : r.metrics) {
     if (m.name != "accuracy" && m.table.empty()) others += fmt::format(", {} {:.3f}", m.name, m.value);
@@ -204,6 +205,14 @@ void RunReport::finish(const TrainingResult& result) {
       }
     }
     say(fmt::format("{}{} on {}\n", what, speed, where_));
+    // GPUs' share is an upper bound, which would mislead.
+    const bool gpus = job_.devices()[0].kind() == DeviceKind::cuda;
+    if (!gpus && data_seconds_ > 1 && data_seconds_ > 0.05 * seconds_) {
+      notice(
+          fmt::format("the devices waited for data in {:.0f} % of the time; smaller pictures, or more --workers where "
+                      "cores are idle, would help",
+                      100 * data_seconds_ / seconds_));
+    }
   }
   if (!result.epochs.empty()) {
     for (const MetricResult& m : result.epochs.back().metrics) {

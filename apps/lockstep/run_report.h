@@ -58,7 +58,7 @@ class RunReport {
   MetricsFile* metrics_ = nullptr;
   bool metrics_broken_ = false;
   bool log_broken_ = false;
-  double seconds_ = 0;
+  double seconds_ = 0, data_seconds_ = 0;
 };
 
 }  // namespace lockstep::app

@@ -255,6 +255,9 @@ TrainerOptions TrainOptions::trainer_options(const ToolJob& job) const {
                    .epochs = o.epochs,
                    .max_steps = o.max_steps,
                    .shuffle = !o.no_shuffle,
+                   .workers = o.workers > 0 ? o.workers
+                              : o.own       ? loader_threads(o.own->schema)
+                                            : 1,
                    .seed = o.seed,
                    .dtype = job.dtype,
                    .gradients = o.gradients == "bf16" ? DType::bf16 : DType::f32,

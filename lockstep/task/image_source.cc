@@ -130,10 +130,10 @@ ImageSize find_size(const ImageFolder& folder, std::int64_t asked) {
   return {square, square};
 }
 
-std::vector<fs::path> paths_of(const ImageFolder& folder) {
-  std::vector<fs::path> paths;
-  for (std::int64_t i = 0; i < folder.size(); ++i) paths.push_back(folder.path(i));
-  return paths;
+// Names below the data's path. `part` is the folder in it, if any.
+void add_names(const ImageFolder& folder, const std::optional<fs::path>& part, std::vector<std::string>& names) {
+  const std::string prefix = part ? part->filename().native() + "/" : "";
+  for (std::int64_t i = 0; i < folder.size(); ++i) names.push_back(prefix + folder.name(i));
 }
 
 // Mean and standard deviation of each channel of training pictures.
@@ -209,7 +209,8 @@ DataSource open_images(const fs::path& path, const DataOptions& options) {
                   .skipped = std::ssize(folder->skipped())};
   for (const std::int64_t i : rows.train) ++data.train_counts[static_cast<std::size_t>(folder->label(i))];
   for (const std::int64_t i : rows.validation) ++data.validation_counts[static_cast<std::size_t>(folder->label(i))];
-  std::vector<fs::path> files = paths_of(*folder);
+  std::vector<std::string> names;
+  add_names(*folder, train_part, names);
   std::shared_ptr<const Dataset> train = std::make_shared<Subset>(folder, rows.train), validation;
   if (test_part) {
     const auto test = std::make_shared<ImageFolder>(*test_part, ImageFolderOptions{.channels = folder->channels(),
@@ -222,8 +223,7 @@ DataSource open_images(const fs::path& path, const DataOptions& options) {
     validation = relabeled;
     data.validation_name = [test](std::int64_t index) { return test->name(index); };
     data.skipped += std::ssize(test->skipped());
-    const std::vector<fs::path> more = paths_of(*test);
-    files.insert(files.end(), more.begin(), more.end());
+    add_names(*test, test_part, names);
   } else if (!rows.validation.empty()) {
     validation = std::make_shared<Subset>(folder, rows.validation);
     data.validation_name = [folder, chosen = rows.validation](std::int64_t index) {
@@ -250,7 +250,7 @@ DataSource open_images(const fs::path& path, const DataOptions& options) {
   data.transforms = transformed->str() + "; " + image_decoder_version();
   data.train = transformed;
   if (validation) data.validation = std::make_shared<TransformedDataset>(validation | plain | normalize);
-  data.digest = data_digest(path, files, {.contents = options.hash_data});
+  data.digest = data_digest_of_names(path, std::move(names), {.contents = options.hash_data});
   data.digest_covers_contents = options.hash_data;
   const ImageFolder::Sizes& sizes = folder->sizes();
   data.description = fmt::format(

@@ -112,6 +112,7 @@ void TrainingBoard::step(const StepReport& r) {
 void TrainingBoard::epoch(const EpochReport& r, std::int64_t step) {
   write([&](TensorBoardWriter& board) {
     board.add_scalar("epoch/train_loss", r.train_loss, step);
+    board.add_scalar("epoch/data_seconds", r.data_seconds, step);
     if (r.test.total > 0) board.add_scalar("epoch/test_acc", r.test.value(), step);
     for (const MetricResult& m : r.metrics) {
       if (m.table.empty()) board.add_scalar("epoch/" + m.name, m.value, step);
