@@ -12,7 +12,7 @@ results=$(mktemp -d)
 trap 'rm -rf "$results"' EXIT
 
 ours() {  # MODEL: "MODEL THREADS MEDIAN P99", as the peer prints it
-  "$lockstep" bench latency --model "$1" --rounds 1 | awk -v m="$1" '$1 ~ /^[14]$/ && NF == 3 {print m, $1, $2, $3}'
+  "$lockstep" bench latency --model "$1" --rounds 1 | awk -v m="$1" '$1 ~ /^[14]$/ && NF == 4 {print m, $1, $2, $3}'
 }
 for round in $(seq "$rounds"); do
   for model in mlp resnet18; do

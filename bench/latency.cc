@@ -4,9 +4,12 @@
 #include <algorithm>
 #include <chrono>
 #include <memory>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "bench/benchmark.h"
+#include "lockstep/models/lenet.h"
 #include "lockstep/models/mlp.h"
 #include "lockstep/models/resnet.h"
 #include "lockstep/runtime/runtime.h"
@@ -16,16 +19,23 @@ namespace lockstep::app {
 namespace {
 
 struct LatencyOptions {
-  std::string model = "mlp,resnet18";
-  int calls = 0;  // 0: as the model needs for a second or two
+  std::vector<std::string> models = {"mlp", "resnet18"};
+  int calls = 0;      // 0: as the model needs for a second or two
+  int max_batch = 1;  // joins calls above 1
 };
 
 using Milliseconds = std::chrono::duration<double, std::milli>;
 
-// The times of all calls, sorted. Each thread calls one time after the other.
-std::vector<double> call_times(const Predictor<Module>& predict, const Shape& image, int threads, int calls) {
+struct CallTimes {
+  std::vector<double> each;  // sorted
+  double all;                // from the first call to the last one
+};
+
+// Each thread calls one time after the other.
+CallTimes call_times(const Predictor<Module>& predict, const Shape& image, int threads, int calls) {
   std::vector<std::vector<double>> times(static_cast<std::size_t>(threads));
   std::vector<std::thread> callers;
+  const auto first = std::chrono::steady_clock::now();
   for (auto& mine : times) {
     callers.emplace_back([&] {
       const std::vector<float> pixels(static_cast<std::size_t>(image.numel()), 0.5F);
@@ -37,10 +47,11 @@ std::vector<double> call_times(const Predictor<Module>& predict, const Shape& im
     });
   }
   for (std::thread& caller : callers) caller.join();
-  std::vector<double> all;
-  for (const auto& mine : times) all.insert(all.end(), mine.begin(), mine.end());
-  std::ranges::sort(all);
-  return all;
+  const double whole = Milliseconds(std::chrono::steady_clock::now() - first).count();
+  std::vector<double> each;
+  for (const auto& mine : times) each.insert(each.end(), mine.begin(), mine.end());
+  std::ranges::sort(each);
+  return {each, whole};
 }
 
 void measure_latency(const LatencyOptions& o, const BenchOptions& common, Report& report) {
@@ -51,28 +62,30 @@ void measure_latency(const LatencyOptions& o, const BenchOptions& common, Report
     int calls;
   };
   std::vector<Case> cases;
-  if (o.model.find("mlp") != std::string::npos) cases.push_back({"mlp", mlp(), {1, 1, 28, 28}, 2000});
-  if (o.model.find("resnet18") != std::string::npos) {
-    cases.push_back({"resnet18", torchvision::resnet18(), {1, 3, 224, 224}, 15});
+  for (const std::string& model : o.models) {
+    if (model == "mlp") cases.push_back({"mlp", mlp(), {1, 1, 28, 28}, 2000});
+    if (model == "lenet") cases.push_back({"lenet", lenet(), {1, 1, 28, 28}, 2000});
+    if (model == "resnet18") cases.push_back({"resnet18", torchvision::resnet18(), {1, 3, 224, 224}, 15});
   }
   report.begin();
   Runtime runtime;
   for (const Case& c : cases) {
     c.net->initialize(Xavier{}, runtime.devices());
-    const Predictor<Module> predict(c.net);
+    const Predictor<Module> predict(c.net, {.max_batch = o.max_batch});
     const int calls = o.calls > 0 ? o.calls : c.calls;
     for (const int threads : {1, 4}) static_cast<void>(call_times(predict, c.image, threads, 3));  // warms up
     std::vector<std::vector<Cell>> rows;
     for (const int threads : {1, 4}) {
-      std::vector<double> median, late;
+      std::vector<double> median, late, rate;
       for (int round = 0; round < common.rounds; ++round) {
-        const std::vector<double> times = call_times(predict, c.image, threads, std::max(1, calls / threads));
-        median.push_back(times[times.size() / 2]);
-        late.push_back(times[times.size() * 99 / 100]);
+        const auto [each, all] = call_times(predict, c.image, threads, std::max(1, calls / threads));
+        rate.push_back(static_cast<double>(each.size()) * 1000 / all);
+        median.push_back(each[each.size() / 2]);
+        late.push_back(each[each.size() * 99 / 100]);
       }
-      rows.push_back({{double(threads), 0}, {app::median(median), 3}, {app::median(late), 3}});
+      rows.push_back({{double(threads), 0}, {app::median(median), 3}, {app::median(late), 3}, {app::median(rate), 0}});
     }
-    report.table(c.name, {"calling threads", "median, ms", "99th percentile, ms"}, rows);
+    report.table(c.name, {"calling threads", "median, ms", "99th percentile, ms", "calls/s"}, rows);
   }
 }
 
@@ -80,10 +93,14 @@ void measure_latency(const LatencyOptions& o, const BenchOptions& common, Report
 
 Benchmark add_bench_latency(CLI::App& app) {
   auto o = std::make_shared<LatencyOptions>();
-  app.add_option("--model", o->model, "mlp, resnet18, or both: mlp,resnet18")
-      ->check(CLI::IsMember({"mlp", "resnet18", "mlp,resnet18"}))
+  app.add_option("--model", o->models, "Of mlp, lenet, resnet18, with commas between them")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"mlp", "lenet", "resnet18"}))
       ->capture_default_str();
-  app.add_option("--calls", o->calls, "Calls of all threads together in a round [mlp: 2000; resnet18: 15]")
+  app.add_option("--max-batch", o->max_batch, "Joins calls to batches of at most so many images")
+      ->check(CLI::Range(1, 1 << 10))
+      ->capture_default_str();
+  app.add_option("--calls", o->calls, "Calls of all threads together in a round [mlp, lenet: 2000; resnet18: 15]")
       ->check(CLI::Range(1, 1 << 20));
   return [o](const BenchOptions& common, Report& report) { measure_latency(*o, common, report); };
 }

@@ -30,7 +30,7 @@ struct GraphOptions : TrainOptions {
 };
 
 enum Kind { kCopy, kForward, kBackward, kStatistics, kGradientSum, kUpdate, kCommunication };
-const std::vector<TaskKind> kKinds = {{"copy", "#f6c85f"},
+const std::vector<NodeKind> kKinds = {{"copy", "#f6c85f"},
                                       {"forward", "#9fd3a8"},
                                       {"backward", "#9cc3e6"},
                                       {"batch statistics of all shards", "#d9c7b8"},

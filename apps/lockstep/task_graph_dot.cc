@@ -46,7 +46,7 @@ std::string subjects(const TaskGraph::Node& node) {
 }
 
 // One task is shown by its name and subjects, several under the name of their kind.
-std::string label(const TaskGraph::Node& node, const TaskKind& kind) {
+std::string label(const TaskGraph::Node& node, const NodeKind& kind) {
   if (node.tasks.size() == 1) return counted(node.tasks[0]) + subjects(node);
   std::string text = "<b>" + escape(kind.name) + R"(</b><font point-size="9">)";
   for (const auto& task : node.tasks) text += "<br/>" + counted(task);
@@ -59,7 +59,7 @@ std::string heading(const TaskGraph& graph, const TaskGraphPicture& picture, boo
   int columns = 0;
   for (int kind = 0; kind < static_cast<int>(picture.kinds.size()); ++kind) {
     if (std::ranges::find(graph.nodes, kind, &TaskGraph::Node::kind) == graph.nodes.end()) continue;
-    const TaskKind& k = picture.kinds[kind];
+    const NodeKind& k = picture.kinds[kind];
     cells += fmt::format(R"(<td bgcolor="{}"> {} </td>)", escape(k.color), escape(k.name));
     ++columns;
   }
@@ -106,7 +106,7 @@ std::string to_dot(const TaskGraph& graph, const TaskGraphPicture& picture) {
     for (int i = 0; i < static_cast<int>(graph.nodes.size()); ++i) {
       if (device_of(i) != devices[d]) continue;
       const TaskGraph::Node& node = graph.nodes[i];
-      const TaskKind& kind = picture.kinds.at(node.kind);
+      const NodeKind& kind = picture.kinds.at(node.kind);
       dot += fmt::format("    n{} [label=<{}>, fillcolor=\"{}\", tooltip=\"{}\"];\n", i, label(node, kind),
                          escape(kind.color), escape(devices[d] + " " + picture.lanes[node.lane].name));
     }

@@ -9,7 +9,7 @@
 namespace lockstep::app {
 
 // The kind of a node, for its color and the legend.
-struct TaskKind {
+struct NodeKind {
   std::string name;   // "copy"
   std::string color;  // as in Graphviz: "#f6c85f", "lightblue"
 };
@@ -23,7 +23,7 @@ struct TaskGraphPicture {
   };
   std::vector<Lane> lanes = {};
   // Indexed by TaskGraph::Node::kind.
-  std::vector<TaskKind> kinds = {};
+  std::vector<NodeKind> kinds = {};
 };
 
 // Returns input for Graphviz's `dot`. Strings may contain any characters.

@@ -185,13 +185,15 @@ Tensor conv3d(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv3d
   check(x.defined() && x.shape().dim() == 5, "conv3d: input is {}, expected 5 axes (N, C, D, H, W)", x);
   check(w.defined() && w.shape().dim() == 5 && w.size(2) > 0,
         "conv3d: weight is {}, expected 5 axes (O, C / groups, KD, KH, KW)", w);
-  check(o.stride[0] >= 1 && o.dilation[0] >= 1 && o.padding[0] >= 0,
-        "conv3d: stride {}, dilation {}, padding {}, expected at least 1, 1, 0", o.stride[0], o.dilation[0],
-        o.padding[0]);
-  const std::int64_t reach = x.size(2) + 2 * o.padding[0] - o.dilation[0] * (w.size(2) - 1) - 1;
+  const bool same = o.padding[0] == kSame;
+  check(o.stride[0] >= 1 && o.dilation[0] >= 1 && (same ? o.stride[0] == 1 : o.padding[0] >= 0),
+        "conv3d: stride {}, dilation {}, padding {}, expected at least 1, 1, 0, or kSame with a stride of 1",
+        o.stride[0], o.dilation[0], o.padding[0]);
+  const std::int64_t zeros = same ? o.dilation[0] * (w.size(2) - 1) : 2 * o.padding[0];
+  const std::int64_t reach = x.size(2) + zeros - o.dilation[0] * (w.size(2) - 1) - 1;
   check(reach >= 0, "conv3d: the kernel {} does not fit the padded input {}", w.shape(), x);
   const std::int64_t depth = reach / o.stride[0] + 1;
-  const Tensor padded = pad(x, {0, 0, 0, 0, o.padding[0], o.padding[0]});
+  const Tensor padded = pad(x, {0, 0, 0, 0, zeros / 2, zeros - zeros / 2});
   const Conv2dOptions options{.stride = o.stride.height_width(),
                               .padding = o.padding.height_width(),
                               .dilation = o.dilation.height_width(),

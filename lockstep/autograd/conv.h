@@ -24,33 +24,25 @@ inline constexpr std::int64_t kSame = std::numeric_limits<std::int64_t>::min();
 // H' = floor((H + 2 padding - dilation (KH - 1) - 1) / stride) + 1. Throws if the channels differ or the kernel does
 // not fit the padded image.
 Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& bias = {}, const Conv2dOptions& options = {});
-struct Conv1dOptions {
-  std::int64_t stride = 1;
-  std::int64_t padding = 0;
-  std::int64_t dilation = 1;
-  std::int64_t groups = 1;
-};
 // The same for sequences: [N, C, L], w [O, C / groups, K], bias [O] -> [N, O, L'].
 Tensor conv1d(const Tensor& x, const Tensor& w, const Tensor& bias = {}, const Conv1dOptions& options = {});
-struct ConvTranspose2dOptions {
-  HeightWidth stride = 1;
-  HeightWidth padding = 0;
+
+// Extents is a number for each axis of the kernel.
+template <typename Extents>
+struct ConvTransposeNdOptions {
+  Extents stride = 1;
+  Extents padding = 0;
   // Additional rows and columns at the end; less than the stride or the dilation.
-  HeightWidth output_padding = 0;
+  Extents output_padding = 0;
   std::int64_t groups = 1;
-  HeightWidth dilation = 1;
+  Extents dilation = 1;
 };
+using ConvTranspose1dOptions = ConvTransposeNdOptions<std::int64_t>;
+using ConvTranspose2dOptions = ConvTransposeNdOptions<HeightWidth>;
 // The transposed convolution, which is the gradient of conv2d's x: w [C, O / groups, KH, KW], bias [O] ->
 // [N, O, H', W'], H' = (H - 1) stride - 2 padding + dilation (KH - 1) + output_padding + 1.
 Tensor conv_transpose2d(const Tensor& x, const Tensor& w, const Tensor& bias = {},
                         const ConvTranspose2dOptions& options = {});
-struct ConvTranspose1dOptions {
-  std::int64_t stride = 1;
-  std::int64_t padding = 0;
-  std::int64_t output_padding = 0;
-  std::int64_t groups = 1;
-  std::int64_t dilation = 1;
-};
 // The same for sequences: [N, C, L], w [C, O / groups, K], bias [O] -> [N, O, L'].
 Tensor conv_transpose1d(const Tensor& x, const Tensor& w, const Tensor& bias = {},
                         const ConvTranspose1dOptions& options = {});
@@ -73,12 +65,7 @@ class DepthHeightWidth {
  private:
   std::array<std::int64_t, 3> values_;
 };
-struct Conv3dOptions {
-  DepthHeightWidth stride = 1;
-  DepthHeightWidth padding = 0;
-  DepthHeightWidth dilation = 1;
-  std::int64_t groups = 1;
-};
+using Conv3dOptions = ConvNdOptions<DepthHeightWidth>;
 // Volumes [N, C, D, H, W], or [C, D, H, W], and w [O, C / groups, KD, KH, KW] -> [N, O, D', H', W']. It adds KD
 // convolutions of images, in the order of depth; bf16 and f16 round each.
 Tensor conv3d(const Tensor& x, const Tensor& w, const Tensor& bias = {}, const Conv3dOptions& options = {});

@@ -40,16 +40,7 @@ Tensor adaptive_max_pool2d(const Tensor& x, std::array<std::int64_t, 2> output_s
 Tensor adaptive_avg_pool1d(const Tensor& x, std::int64_t output_size);
 Tensor adaptive_max_pool1d(const Tensor& x, std::int64_t output_size);
 
-// For volumes: as Pool2dOptions.
-struct Pool3dOptions {
-  DepthHeightWidth kernel_size = 2;
-  DepthHeightWidth stride = kernel_size;
-  DepthHeightWidth padding = 0;
-  bool count_include_pad = true;
-  bool ceil_mode = false;
-  DepthHeightWidth dilation = 1;
-};
-
+using Pool3dOptions = PoolNdOptions<DepthHeightWidth>;
 // The same for volumes, [N, C, D, H, W] or [C, D, H, W]: images first, then depth.
 Tensor max_pool3d(const Tensor& x, const Pool3dOptions& options = {});
 Tensor avg_pool3d(const Tensor& x, const Pool3dOptions& options = {});

@@ -33,6 +33,7 @@ struct Conv {
   View x;
   WeightView w;
   View bias, y;
+  std::int64_t as_images = 0;  // kernels whose bits depend on N sum as for so many images; 0: N
   static void views(auto& c, const auto& in, const auto& out) {
     in(c.x), in(c.w), in(c.w.prepared), in(c.bias), out(c.y);
   }
@@ -43,6 +44,7 @@ struct ConvBackwardData {
   View dy;
   WeightView w;
   View dx;
+  std::int64_t as_images = 0;
   static void views(auto& c, const auto& in, const auto& out) { in(c.dy), in(c.w), in(c.w.prepared), out(c.dx); }
 };
 

@@ -32,39 +32,36 @@ class HeightWidth {
   std::array<std::int64_t, 2> values_;
 };
 
-// The kernel's size is that of the weight. Stride, dilation, and groups are at least 1, padding is at least 0; groups
-// divide the channels of the input and of the output. Anything else is an error.
-struct Conv2dOptions {
-  HeightWidth stride = 1;
-  HeightWidth padding = 0;
-  HeightWidth dilation = 1;
+// Options of convolutions. Extents is a number for each axis of the kernel. The kernel's size is that of the weight.
+// Stride, dilation, and groups are at least 1, padding is at least 0; groups divide the channels of the input and the
+// output. Anything else is an error.
+template <typename Extents>
+struct ConvNdOptions {
+  Extents stride = 1;
+  Extents padding = 0;
+  Extents dilation = 1;
   std::int64_t groups = 1;
 
-  bool operator==(const Conv2dOptions&) const = default;
+  bool operator==(const ConvNdOptions&) const = default;
 };
+using Conv1dOptions = ConvNdOptions<std::int64_t>;
+using Conv2dOptions = ConvNdOptions<HeightWidth>;
 
-// Kernel and stride are at least 1, padding is from 0 to half the kernel. Anything else is an error.
-struct Pool2dOptions {
-  HeightWidth kernel_size = 2;
-  HeightWidth stride = kernel_size;
-  HeightWidth padding = 0;
+// Options of pooling. Kernel and stride are at least 1, padding is 0 to half the kernel. Anything else is an error.
+template <typename Extents>
+struct PoolNdOptions {
+  Extents kernel_size = 2;
+  Extents stride = kernel_size;
+  Extents padding = 0;
   // For average pooling: padding counts as zeros in the mean (PyTorch's default).
   bool count_include_pad = true;
   // Rounds the output's size up: a last window that begins in the image may reach beyond its padding. What lies there
   // counts in no mean.
   bool ceil_mode = false;
   // For the largest elements: the distance of a window's elements. Kernels take 1.
-  HeightWidth dilation = 1;
+  Extents dilation = 1;
 };
-
-// The same for sequences.
-struct Pool1dOptions {
-  std::int64_t kernel_size = 2;
-  std::int64_t stride = kernel_size;
-  std::int64_t padding = 0;
-  bool count_include_pad = true;
-  bool ceil_mode = false;
-  std::int64_t dilation = 1;
-};
+using Pool1dOptions = PoolNdOptions<std::int64_t>;
+using Pool2dOptions = PoolNdOptions<HeightWidth>;
 
 }  // namespace lockstep

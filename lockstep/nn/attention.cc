@@ -118,9 +118,8 @@ Tensor MultiheadAttention::output(const Tensor& weights, const Tensor& value) {
         "multihead attention: value is {}, expected {} rows for each of {} samples", value, weights.size(3),
         weights.size(0));
   const Tensor y = matmul(weights, v);  // [N, heads, L, E / heads]
-  Tensor joined = out_proj(flatten(options_.batch_first ? permute(y, {0, 2, 1, 3}) : permute(y, {2, 0, 1, 3}), 2));
-  OutputObserver::report(*this, joined);
-  return joined;
+  const Tensor joined = flatten(options_.batch_first ? permute(y, {0, 2, 1, 3}) : permute(y, {2, 0, 1, 3}), 2);
+  return OutputObserver::reported(*this, out_proj(joined));
 }
 
 std::pair<Tensor, Tensor> MultiheadAttention::forward(const Tensor& query, const Tensor& key, const Tensor& value,

@@ -85,8 +85,10 @@ BatchNorm::BatchNorm(BatchNormLayerOptions options)
                               : Parameter()),
       options_(options) {}
 
-BatchNorm::BatchNorm(std::int64_t channels, BatchNormLayerOptions more)
-    : BatchNorm((set_size("batch_norm", "channels", more.channels, channels), more)) {}
+BatchNormLayerOptions BatchNorm::with_channels(std::int64_t channels, BatchNormLayerOptions more) {
+  set_size("batch_norm", "channels", more.channels, channels);
+  return more;
+}
 
 Tensor BatchNorm1d::as_images(const Tensor& x) const {
   const int dims = x.shape().dim();
@@ -158,8 +160,7 @@ Tensor BatchNorm::forward_fused(const Tensor& x, const Tensor& residual, bool re
   if (dims == 5) y = unflatten(y, 2, {x.size(2), x.size(3)});
   if (dims == 2) y = squeeze(y, {2, 3});
   if (dims == 3) y = squeeze(y, 2);
-  OutputObserver::report(*this, y);
-  return y;
+  return OutputObserver::reported(*this, y);
 }
 
 Tensor BatchNorm::train_step(const Tensor& x, const Tensor& residual, const BatchNormOptions& options) {

@@ -41,6 +41,12 @@ using BatchNorm3dOptions = BatchNormLayerOptions;
 // output would not depend on it. A batch of no samples changes nothing but num_batches_tracked.
 class BatchNorm : public Module {
  public:
+  using Options = BatchNormLayerOptions;
+  explicit BatchNorm(BatchNormLayerOptions options = {});
+  // A template, so that braces are options.
+  template <std::integral N>
+  explicit BatchNorm(N channels, BatchNormLayerOptions more = {})
+      : BatchNorm(with_channels(static_cast<std::int64_t>(channels), more)) {}
   Tensor forward(const Tensor& x) override { return forward_fused(x, {}, false); }
 
   // relu(normalized x + residual) in one pass over memory. Pass an undefined residual to add nothing, and relu = false
@@ -57,13 +63,12 @@ class BatchNorm : public Module {
   const Parameter num_batches_tracked;  // i64 scalar
 
  protected:
-  explicit BatchNorm(BatchNormLayerOptions options);
-  BatchNorm(std::int64_t channels, BatchNormLayerOptions more);
   std::string extra_repr() const override;
   // x as images [N, C, H, W]. Throws for another number of axes than the layer's.
   virtual Tensor as_images(const Tensor& x) const = 0;
 
  private:
+  static BatchNormLayerOptions with_channels(std::int64_t channels, BatchNormLayerOptions more);
   // Normalizes by the statistics of x, which are images, and in training moves the running ones.
   Tensor train_step(const Tensor& x, const Tensor& residual, const BatchNormOptions& options);
   void settle_channels(std::int64_t channels);
@@ -78,11 +83,7 @@ class BatchNorm : public Module {
 // Batch norm of features [N, C], or of sequences [N, C, L]. The residual of forward_fused() has x's shape.
 class BatchNorm1d : public BatchNorm {
  public:
-  using Options = BatchNorm1dOptions;
-  explicit BatchNorm1d(BatchNorm1dOptions options = {}) : BatchNorm(options) {}
-  template <std::integral N>
-  explicit BatchNorm1d(N channels, BatchNorm1dOptions more = {})
-      : BatchNorm(static_cast<std::int64_t>(channels), more) {}
+  using BatchNorm::BatchNorm;
 
  protected:
   Tensor as_images(const Tensor& x) const override;
@@ -91,11 +92,7 @@ class BatchNorm1d : public BatchNorm {
 // Batch norm of images [N, C, H, W].
 class BatchNorm2d : public BatchNorm {
  public:
-  using Options = BatchNorm2dOptions;
-  explicit BatchNorm2d(BatchNorm2dOptions options = {}) : BatchNorm(options) {}
-  template <std::integral N>
-  explicit BatchNorm2d(N channels, BatchNorm2dOptions more = {})
-      : BatchNorm(static_cast<std::int64_t>(channels), more) {}
+  using BatchNorm::BatchNorm;
 
  protected:
   Tensor as_images(const Tensor& x) const override;
@@ -104,11 +101,7 @@ class BatchNorm2d : public BatchNorm {
 // Batch norm of volumes [N, C, D, H, W].
 class BatchNorm3d : public BatchNorm {
  public:
-  using Options = BatchNorm3dOptions;
-  explicit BatchNorm3d(BatchNorm3dOptions options = {}) : BatchNorm(options) {}
-  template <std::integral N>
-  explicit BatchNorm3d(N channels, BatchNorm3dOptions more = {})
-      : BatchNorm(static_cast<std::int64_t>(channels), more) {}
+  using BatchNorm::BatchNorm;
 
  protected:
   Tensor as_images(const Tensor& x) const override;

@@ -1,7 +1,8 @@
 #include "lockstep/nn/conv.h"
 
 #include <algorithm>
-#include <type_traits>
+#include <concepts>
+#include <vector>
 
 #include "lockstep/nn/initial_values.h"
 #include "lockstep/nn/sizes.h"
@@ -9,63 +10,80 @@
 namespace lockstep {
 namespace {
 
+// The numbers of the kernel's axes, the last one last.
+std::vector<std::int64_t> each(std::int64_t n) { return {n}; }
+std::vector<std::int64_t> each(const HeightWidth& n) { return {n[0], n[1]}; }
+std::vector<std::int64_t> each(const DepthHeightWidth& n) { return {n[0], n[1], n[2]}; }
+
+template <typename Extents>
+constexpr int kKernelAxes = std::same_as<Extents, std::int64_t>  ? 1
+                            : std::same_as<Extents, HeightWidth> ? 2
+                                                                 : 3;
+constexpr const char* kConvNames[] = {"", "conv1d", "conv2d", "conv3d"};
+constexpr const char* kTransposeNames[] = {"", "conv_transpose1d", "conv_transpose2d"};
+
 template <typename Options>
-void check_options(std::string_view name, const Options& o, const HeightWidth& kernel) {
-  const std::int64_t smallest = std::min(kernel[0], kernel[1]);
+const Options& checked(std::string_view name, const Options& o) {
+  const std::int64_t smallest = std::ranges::min(each(o.kernel_size));
   check(o.out_channels > 0 && o.in_channels >= 0 && smallest > 0,
         "{}: {} to {} channels, kernel {}, expected at least 1", name, o.in_channels, o.out_channels, smallest);
   check(o.groups > 0 && o.out_channels % o.groups == 0 && o.in_channels % o.groups == 0,
         "{}: {} groups do not divide {} and {} channels", name, o.groups, o.in_channels, o.out_channels);
-}
-
-template <typename Options>
-const Options& checked(std::string_view name, const Options& o) {
-  check_options(name, o, o.kernel_size);
   return o;
 }
 
-template <typename Options, typename Kernel>
+template <typename Options, typename Extents>
 Options with_sizes(std::string_view name, Options more, std::int64_t in_channels, std::int64_t out_channels,
-                   const Kernel& kernel_size) {
+                   const Extents& kernel_size) {
   set_size(name, "in_channels", more.in_channels, in_channels);
   set_size(name, "out_channels", more.out_channels, out_channels);
-  set_size<Kernel>(name, "kernel_size", more.kernel_size, kernel_size, 1);
+  set_size<Extents>(name, "kernel_size", more.kernel_size, kernel_size, 1);
   return more;
 }
 
+ParameterOptions weight_options(const Shape& shape) {
+  return {.shape = shape, .default_initializer = default_weight()};
+}
 // A bias starts at 0 under initialize().
 template <typename Options>
 ParameterOptions bias_options(const Options& o, const Parameter& weight) {
   return {.shape = {o.out_channels}, .initializer = Constant{0}, .default_initializer = default_bias(weight)};
 }
 
-// With or without a batch.
-bool has_axes(const Tensor& x, int dims) {
-  return x.defined() && (x.shape().dim() == dims || x.shape().dim() == dims - 1);
+template <typename Extents>
+Shape weight_shape(const ConvNdLayerOptions<Extents>& o, std::int64_t in_channels) {
+  std::vector<std::int64_t> extents = each(o.kernel_size);
+  extents.insert(extents.begin(), {o.out_channels, in_channels / o.groups});
+  return Shape(extents);
+}
+template <typename Extents>
+Shape weight_shape(const ConvTransposeNdLayerOptions<Extents>& o, std::int64_t in_channels) {
+  std::vector<std::int64_t> extents = each(o.kernel_size);
+  extents.insert(extents.begin(), {in_channels, o.out_channels / o.groups});
+  return Shape(extents);
 }
 
-// The channels are before the kernel's axes.
-template <typename Options>
-std::int64_t channels_of(const Tensor& x, const Options& o) {
-  return x.size(std::is_same_v<std::remove_cvref_t<decltype(o.kernel_size)>, HeightWidth> ? -3 : -2);
-}
-
-// Checks an input that decides the number of channels.
-template <typename Options>
-void check_groups(std::string_view name, const Options& o, const Tensor& x) {
-  const std::int64_t channels = channels_of(x, o);
-  check(channels % o.groups == 0, "{}: {} groups do not divide the input's {} channels", name, o.groups, channels);
+// The number of channels of an input with or without a batch, which decides a weight that is not known yet.
+template <typename Extents>
+std::int64_t channels_of(std::string_view name, const Tensor& x, const Parameter& weight, std::int64_t groups) {
+  constexpr int axes = kKernelAxes<Extents>;
+  constexpr const char* expected[] = {"", "(N, C, L)", "(N, C, H, W)", "(N, C, D, H, W)"};
+  check(x.defined() && (x.shape().dim() == axes + 2 || x.shape().dim() == axes + 1),
+        "{}: input is {}, expected {} axes {}", name, x, axes + 2, expected[axes]);
+  const std::int64_t channels = x.size(-1 - axes);
+  check(weight.shape_known() || channels % groups == 0, "{}: {} groups do not divide the input's {} channels", name,
+        groups, channels);
+  return channels;
 }
 
 // x with padding of another kind than zeros, and the padding that is left.
-template <typename Extents>
-std::pair<Tensor, Extents> padded(const Tensor& x, PadMode mode, const Extents& padding, const HeightWidth& kernel,
-                                  const HeightWidth& dilation, const HeightWidth& stride, std::string_view name) {
-  if (mode == PadMode::zeros) return {x, padding};
-  const HeightWidth amounts = padding;
+template <typename Options, typename Extents>
+std::pair<Tensor, Extents> padded(std::string_view name, const Tensor& x, const Options& o, const Extents& padding) {
+  if (o.padding_mode == PadMode::zeros) return {x, padding};
+  const auto amounts = each(padding), kernel = each(o.kernel_size), dilation = each(o.dilation),
+             stride = each(o.stride);
   std::vector<std::int64_t> widths;
-  for (const std::size_t i : {1, 0}) {
-    if (i == 0 && !std::is_same_v<Extents, HeightWidth>) continue;
+  for (std::size_t i = amounts.size(); i-- > 0;) {
     const bool same = amounts[i] == kSame;
     check(same ? stride[i] == 1 : amounts[i] >= 0,
           "{}: padding {} with stride {}, expected at least 0, or kSame with 1", name, amounts[i], stride[i]);
@@ -73,133 +91,72 @@ std::pair<Tensor, Extents> padded(const Tensor& x, PadMode mode, const Extents& 
     widths.push_back(both / 2);
     widths.push_back(both - both / 2);
   }
-  return {pad(x, widths, mode), 0};
-}
-
-Shape weight_shape(const Conv1dLayerOptions& o) { return {o.out_channels, o.in_channels / o.groups, o.kernel_size}; }
-Shape weight_shape(const ConvLayerOptions& o) {
-  return {o.out_channels, o.in_channels / o.groups, o.kernel_size[0], o.kernel_size[1]};
-}
-Shape weight_shape(const Conv3dLayerOptions& o) {
-  const DepthHeightWidth& kernel = o.kernel_size;
-  check_options("conv3d", o, {std::min(kernel[0], kernel[1]), kernel[2]});
-  return {o.out_channels, o.in_channels / o.groups, kernel[0], kernel[1], kernel[2]};
-}
-Shape weight_shape(const ConvTranspose1dLayerOptions& o) {
-  return {o.in_channels, o.out_channels / o.groups, o.kernel_size};
-}
-Shape weight_shape(const ConvTranspose2dLayerOptions& o) {
-  return {o.in_channels, o.out_channels / o.groups, o.kernel_size[0], o.kernel_size[1]};
+  return {pad(x, widths, o.padding_mode), 0};
 }
 
 }  // namespace
 
-Conv1d::Conv1d(Conv1dLayerOptions options)
+template <typename Extents>
+ConvNd<Extents>::ConvNd(Options o)
+    : weight(add_parameter("weight",
+                           weight_options(weight_shape(checked(kConvNames[kKernelAxes<Extents>], o), o.in_channels)))),
+      bias(o.bias ? add_parameter("bias", bias_options(o, weight)) : Parameter()), options_(o) {}
+
+template <typename Extents>
+ConvNd<Extents>::ConvNd(std::int64_t in_channels, std::int64_t out_channels, Extents kernel_size, Options more)
+    : ConvNd(with_sizes(kConvNames[kKernelAxes<Extents>], more, in_channels, out_channels, kernel_size)) {}
+
+template <typename Extents>
+Tensor ConvNd<Extents>::forward(const Tensor& x) {
+  constexpr int axes = kKernelAxes<Extents>;
+  constexpr std::string_view name = kConvNames[axes];
+  const Options& o = options_;
+  const std::int64_t channels = channels_of<Extents>(name, x, weight, o.groups);
+  if (!weight.shape_known()) weight.settle_shape(weight_shape(o, channels));
+  const auto [in, padding] = padded(name, x, o, o.padding);
+  const ConvNdOptions<Extents> options{o.stride, padding, o.dilation, o.groups};
+  const Tensor b = o.bias ? bias.tensor() : Tensor();
+  if constexpr (axes == 1) {
+    return conv1d(in, weight, b, options);
+  } else if constexpr (axes == 2) {
+    return conv2d(in, weight, b, options);
+  } else {
+    return conv3d(in, weight, b, options);
+  }
+}
+
+template class ConvNd<std::int64_t>;
+template class ConvNd<HeightWidth>;
+template class ConvNd<DepthHeightWidth>;
+
+template <typename Extents>
+ConvTransposeNd<Extents>::ConvTransposeNd(Options o)
     : weight(add_parameter(
-          "weight", {.shape = weight_shape(checked("conv1d", options)), .default_initializer = default_weight()})),
-      bias(options.bias ? add_parameter("bias", bias_options(options, weight)) : Parameter()), options_(options) {}
+          "weight", weight_options(weight_shape(checked(kTransposeNames[kKernelAxes<Extents>], o), o.in_channels)))),
+      bias(o.bias ? add_parameter("bias", bias_options(o, weight)) : Parameter()), options_(o) {}
 
-Conv1d::Conv1d(std::int64_t in_channels, std::int64_t out_channels, std::int64_t kernel_size, Conv1dLayerOptions more)
-    : Conv1d(with_sizes("conv1d", more, in_channels, out_channels, kernel_size)) {}
-
-Tensor Conv1d::forward(const Tensor& x) {
-  check(has_axes(x, 3), "conv1d: input is {}, expected 3 axes (N, C, L)", x);
-  const auto& o = options_;
-  if (!weight.shape_known()) {
-    check_groups("conv1d", o, x);
-    weight.settle_shape({o.out_channels, channels_of(x, o) / o.groups, o.kernel_size});
-  }
-  const auto [in, padding] = padded(x, o.padding_mode, o.padding, o.kernel_size, o.dilation, o.stride, "conv1d");
-  return conv1d(in, weight, o.bias ? bias.tensor() : Tensor(),
-                {.stride = o.stride, .padding = padding, .dilation = o.dilation, .groups = o.groups});
+template <typename Extents>
+ConvTransposeNd<Extents>::ConvTransposeNd(std::int64_t in_channels, std::int64_t out_channels, Extents kernel_size,
+                                          Options more)
+    : ConvTransposeNd(with_sizes(kTransposeNames[kKernelAxes<Extents>], more, in_channels, out_channels, kernel_size)) {
 }
 
-Conv2d::Conv2d(ConvLayerOptions options)
-    : weight(add_parameter(
-          "weight", {.shape = weight_shape(checked("conv2d", options)), .default_initializer = default_weight()})),
-      bias(options.bias ? add_parameter("bias", bias_options(options, weight)) : Parameter()), options_(options) {}
-
-Conv2d::Conv2d(std::int64_t in_channels, std::int64_t out_channels, HeightWidth kernel_size, ConvLayerOptions more)
-    : Conv2d(with_sizes("conv2d", more, in_channels, out_channels, kernel_size)) {}
-
-Tensor Conv2d::forward(const Tensor& x) {
-  check(has_axes(x, 4), "conv2d: input is {}, expected 4 axes (N, C, H, W)", x);
-  const auto& o = options_;
-  if (!weight.shape_known()) {
-    check_groups("conv2d", o, x);
-    weight.settle_shape({o.out_channels, channels_of(x, o) / o.groups, o.kernel_size[0], o.kernel_size[1]});
+template <typename Extents>
+Tensor ConvTransposeNd<Extents>::forward(const Tensor& x) {
+  constexpr int axes = kKernelAxes<Extents>;
+  const Options& o = options_;
+  const std::int64_t channels = channels_of<Extents>(kTransposeNames[axes], x, weight, o.groups);
+  if (!weight.shape_known()) weight.settle_shape(weight_shape(o, channels));
+  const ConvTransposeNdOptions<Extents> options{o.stride, o.padding, o.output_padding, o.groups, o.dilation};
+  const Tensor b = o.bias ? bias.tensor() : Tensor();
+  if constexpr (axes == 1) {
+    return conv_transpose1d(x, weight, b, options);
+  } else {
+    return conv_transpose2d(x, weight, b, options);
   }
-  const auto [in, padding] = padded(x, o.padding_mode, o.padding, o.kernel_size, o.dilation, o.stride, "conv2d");
-  return conv2d(in, weight, o.bias ? bias.tensor() : Tensor(),
-                {.stride = o.stride, .padding = padding, .dilation = o.dilation, .groups = o.groups});
 }
 
-Conv3d::Conv3d(Conv3dLayerOptions options)
-    : weight(add_parameter("weight", {.shape = weight_shape(options), .default_initializer = default_weight()})),
-      bias(options.bias ? add_parameter("bias", bias_options(options, weight)) : Parameter()), options_(options) {}
-
-Conv3d::Conv3d(std::int64_t in_channels, std::int64_t out_channels, DepthHeightWidth kernel_size,
-               Conv3dLayerOptions more)
-    : Conv3d(with_sizes("conv3d", more, in_channels, out_channels, kernel_size)) {}
-
-Tensor Conv3d::forward(const Tensor& x) {
-  check(has_axes(x, 5), "conv3d: input is {}, expected 5 axes (N, C, D, H, W)", x);
-  const auto& o = options_;
-  if (!weight.shape_known()) {
-    check(x.size(-4) % o.groups == 0, "conv3d: {} groups do not divide the input's {} channels", o.groups, x.size(-4));
-    const DepthHeightWidth& kernel = o.kernel_size;
-    weight.settle_shape({o.out_channels, x.size(-4) / o.groups, kernel[0], kernel[1], kernel[2]});
-  }
-  return conv3d(x, weight, o.bias ? bias.tensor() : Tensor(),
-                {.stride = o.stride, .padding = o.padding, .dilation = o.dilation, .groups = o.groups});
-}
-
-ConvTranspose1d::ConvTranspose1d(ConvTranspose1dLayerOptions options)
-    : weight(add_parameter("weight", {.shape = weight_shape(checked("conv_transpose1d", options)),
-                                      .default_initializer = default_weight()})),
-      bias(options.bias ? add_parameter("bias", bias_options(options, weight)) : Parameter()), options_(options) {}
-
-ConvTranspose1d::ConvTranspose1d(std::int64_t in_channels, std::int64_t out_channels, std::int64_t kernel_size,
-                                 ConvTranspose1dLayerOptions more)
-    : ConvTranspose1d(with_sizes("conv_transpose1d", more, in_channels, out_channels, kernel_size)) {}
-
-Tensor ConvTranspose1d::forward(const Tensor& x) {
-  check(has_axes(x, 3), "conv_transpose1d: input is {}, expected 3 axes (N, C, L)", x);
-  const auto& o = options_;
-  if (!weight.shape_known()) {
-    check_groups("conv_transpose1d", o, x);
-    weight.settle_shape({x.size(-2), o.out_channels / o.groups, o.kernel_size});
-  }
-  return conv_transpose1d(x, weight, o.bias ? bias.tensor() : Tensor(),
-                          {.stride = o.stride,
-                           .padding = o.padding,
-                           .output_padding = o.output_padding,
-                           .groups = o.groups,
-                           .dilation = o.dilation});
-}
-
-ConvTranspose2d::ConvTranspose2d(ConvTranspose2dLayerOptions options)
-    : weight(add_parameter("weight", {.shape = weight_shape(checked("conv_transpose2d", options)),
-                                      .default_initializer = default_weight()})),
-      bias(options.bias ? add_parameter("bias", bias_options(options, weight)) : Parameter()), options_(options) {}
-
-ConvTranspose2d::ConvTranspose2d(std::int64_t in_channels, std::int64_t out_channels, HeightWidth kernel_size,
-                                 ConvTranspose2dLayerOptions more)
-    : ConvTranspose2d(with_sizes("conv_transpose2d", more, in_channels, out_channels, kernel_size)) {}
-
-Tensor ConvTranspose2d::forward(const Tensor& x) {
-  check(has_axes(x, 4), "conv_transpose2d: input is {}, expected 4 axes (N, C, H, W)", x);
-  const auto& o = options_;
-  if (!weight.shape_known()) {
-    check_groups("conv_transpose2d", o, x);
-    weight.settle_shape({x.size(-3), o.out_channels / o.groups, o.kernel_size[0], o.kernel_size[1]});
-  }
-  return conv_transpose2d(x, weight, o.bias ? bias.tensor() : Tensor(),
-                          {.stride = o.stride,
-                           .padding = o.padding,
-                           .output_padding = o.output_padding,
-                           .groups = o.groups,
-                           .dilation = o.dilation});
-}
+template class ConvTransposeNd<std::int64_t>;
+template class ConvTransposeNd<HeightWidth>;
 
 }  // namespace lockstep

@@ -9,48 +9,40 @@
 
 namespace LOCKSTEP_API lockstep {
 
-// In training, drops each element with probability p and multiplies the others by 1 / (1 - p) (Srivastava et al. 2014).
-// Does nothing in evaluation. p = 1 drops all. Throws unless 0 <= p <= 1.
-class Dropout : public Module {
+// What layers of dropout share. Throws unless 0 <= p <= 1.
+class DropoutLayer : public Module {
  public:
-  explicit Dropout(double p = 0.5) : p_(p) { check(p >= 0 && p <= 1, "dropout: probability {}, expected 0 to 1", p); }
-  Tensor forward(const Tensor& x) override { return training() && p_ > 0 ? dropout(x, p_) : x; }
+  explicit DropoutLayer(double p = 0.5) : p_(p) {
+    check(p >= 0 && p <= 1, "dropout: probability {}, expected 0 to 1", p);
+  }
 
  protected:
+  bool drops() const { return training() && p_ > 0; }
   std::string extra_repr() const override;
 
- private:
   double p_;
+};
+
+// In training, drops each element with probability p and multiplies the others by 1 / (1 - p) (Srivastava et al. 2014).
+// Does nothing in evaluation. p = 1 drops all.
+class Dropout : public DropoutLayer {
+ public:
+  using DropoutLayer::DropoutLayer;
+  Tensor forward(const Tensor& x) override { return drops() ? dropout(x, p_) : x; }
 };
 
 // Drops whole channels of sequences [N, C, L].
-class Dropout1d : public Module {
+class Dropout1d : public DropoutLayer {
  public:
-  explicit Dropout1d(double p = 0.5) : p_(p) {
-    check(p >= 0 && p <= 1, "dropout1d: probability {}, expected 0 to 1", p);
-  }
-  Tensor forward(const Tensor& x) override { return training() && p_ > 0 ? dropout1d(x, p_) : x; }
-
- protected:
-  std::string extra_repr() const override;
-
- private:
-  double p_;
+  using DropoutLayer::DropoutLayer;
+  Tensor forward(const Tensor& x) override { return drops() ? dropout1d(x, p_) : x; }
 };
 
 // Drops whole channels of images [N, C, H, W].
-class Dropout2d : public Module {
+class Dropout2d : public DropoutLayer {
  public:
-  explicit Dropout2d(double p = 0.5) : p_(p) {
-    check(p >= 0 && p <= 1, "dropout2d: probability {}, expected 0 to 1", p);
-  }
-  Tensor forward(const Tensor& x) override { return training() && p_ > 0 ? dropout2d(x, p_) : x; }
-
- protected:
-  std::string extra_repr() const override;
-
- private:
-  double p_;
+  using DropoutLayer::DropoutLayer;
+  Tensor forward(const Tensor& x) override { return drops() ? dropout2d(x, p_) : x; }
 };
 
 }  // namespace lockstep

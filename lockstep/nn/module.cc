@@ -84,9 +84,7 @@ Module::Module(Module&& other) : Module() {
 
 Tensor Module::operator()(const Tensor& x) {
   const TracedModule traced(this);
-  Tensor y = in_host_memory(x) ? forward(placed(x)) : forward(x);
-  OutputObserver::report(*this, y);
-  return y;
+  return OutputObserver::reported(*this, in_host_memory(x) ? forward(placed(x)) : forward(x));
 }
 
 Tensor Module::placed(const Tensor& x) const {

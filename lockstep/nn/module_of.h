@@ -23,6 +23,11 @@ class ModuleOf : public Module {
   auto operator()(const Xs&... xs) {
     return call_model(static_cast<Net&>(*this), xs...);
   }
+
+ private:
+  // Found before Module::forward(), so that clang does not warn of a Net's forward() with other arguments.
+  using Module::forward;
+  void forward() = delete;
 };
 
 }  // namespace lockstep

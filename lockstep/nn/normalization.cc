@@ -96,7 +96,7 @@ Tensor GroupNorm::forward(const Tensor& x) {
                     options_.eps);
 }
 
-InstanceNorm::InstanceNorm(int dims, InstanceNormOptions options)
+InstanceNorm::InstanceNorm(InstanceNormOptions options)
     : weight(checked(options).affine ? add_parameter("weight", scale({options.num_features})) : Parameter()),
       bias(options.affine ? add_parameter("bias", offset({options.num_features})) : Parameter()),
       running_mean(options.track_running_stats ? add_buffer("running_mean", running(options.num_features, 0))
@@ -106,14 +106,16 @@ InstanceNorm::InstanceNorm(int dims, InstanceNormOptions options)
       num_batches_tracked(options.track_running_stats
                               ? add_buffer("num_batches_tracked", {.dtype = DType::i64, .initializer = Constant{0}})
                               : Parameter()),
-      dims_(dims), options_(options) {}
+      options_(options) {}
 
-InstanceNorm::InstanceNorm(int dims, std::int64_t num_features, InstanceNormOptions more)
-    : InstanceNorm(dims, (set_size("instance_norm", "num_features", more.num_features, num_features), more)) {}
+InstanceNormOptions InstanceNorm::with_features(std::int64_t num_features, InstanceNormOptions more) {
+  set_size("instance_norm", "num_features", more.num_features, num_features);
+  return more;
+}
 
 Tensor InstanceNorm::forward(const Tensor& x) {
-  if (x.defined() && x.shape().dim() == dims_ - 1) return squeeze(forward(unsqueeze(x, 0)), 0);
-  check(x.defined() && x.shape().dim() == dims_, "instance_norm: input is {}, expected {} axes (N, C, ..)", x, dims_);
+  if (x.defined() && x.shape().dim() == axes() - 1) return squeeze(forward(unsqueeze(x, 0)), 0);
+  check(x.defined() && x.shape().dim() == axes(), "instance_norm: input is {}, expected {} axes (N, C, ..)", x, axes());
   check(options_.num_features == 0 || x.size(1) == options_.num_features,
         "instance_norm: input is {}, expected {} channels on axis 1", x, options_.num_features);
   settle_channels(x.size(1));
@@ -124,7 +126,7 @@ Tensor InstanceNorm::forward(const Tensor& x) {
     move_running_statistics(x.detach());
     return y;
   }
-  std::vector<std::int64_t> extents(static_cast<std::size_t>(dims_) - 1, 1);
+  std::vector<std::int64_t> extents(static_cast<std::size_t>(axes()) - 1, 1);
   extents[0] = x.size(1);
   const auto of_channels = [&](const Tensor& t) { return t.reshape(Shape(extents)); };
   Tensor y = (x - of_channels(running_mean)) * of_channels(rsqrt(running_var.tensor() + options_.eps));

@@ -116,6 +116,11 @@ struct InstanceNormOptions {
 // the batch.
 class InstanceNorm : public Module {
  public:
+  using Options = InstanceNormOptions;
+  explicit InstanceNorm(InstanceNormOptions options = {});
+  template <std::integral N>
+  explicit InstanceNorm(N num_features, InstanceNormOptions more = {})
+      : InstanceNorm(with_features(static_cast<std::int64_t>(num_features), more)) {}
   Tensor forward(const Tensor& x) override;
 
   const Parameter weight;               // [C], with `affine`
@@ -125,46 +130,42 @@ class InstanceNorm : public Module {
   const Parameter num_batches_tracked;  // i64 scalar, which stays 0, as in PyTorch
 
  protected:
-  InstanceNorm(int dims, InstanceNormOptions options);
-  InstanceNorm(int dims, std::int64_t num_features, InstanceNormOptions more);
   std::string extra_repr() const override;
+  virtual int axes() const = 0;  // of an input with a batch
 
  private:
+  static InstanceNormOptions with_features(std::int64_t num_features, InstanceNormOptions more);
   void settle_channels(std::int64_t channels);
   void move_running_statistics(const Tensor& x);
 
-  int dims_;  // with a batch
   InstanceNormOptions options_;
 };
 
 // Sequences [N, C, L].
 class InstanceNorm1d : public InstanceNorm {
  public:
-  using Options = InstanceNormOptions;
-  explicit InstanceNorm1d(InstanceNormOptions options = {}) : InstanceNorm(3, options) {}
-  template <std::integral N>
-  explicit InstanceNorm1d(N num_features, InstanceNormOptions more = {})
-      : InstanceNorm(3, static_cast<std::int64_t>(num_features), more) {}
+  using InstanceNorm::InstanceNorm;
+
+ protected:
+  int axes() const override { return 3; }
 };
 
 // Images [N, C, H, W].
 class InstanceNorm2d : public InstanceNorm {
  public:
-  using Options = InstanceNormOptions;
-  explicit InstanceNorm2d(InstanceNormOptions options = {}) : InstanceNorm(4, options) {}
-  template <std::integral N>
-  explicit InstanceNorm2d(N num_features, InstanceNormOptions more = {})
-      : InstanceNorm(4, static_cast<std::int64_t>(num_features), more) {}
+  using InstanceNorm::InstanceNorm;
+
+ protected:
+  int axes() const override { return 4; }
 };
 
 // Volumes [N, C, D, H, W].
 class InstanceNorm3d : public InstanceNorm {
  public:
-  using Options = InstanceNormOptions;
-  explicit InstanceNorm3d(InstanceNormOptions options = {}) : InstanceNorm(5, options) {}
-  template <std::integral N>
-  explicit InstanceNorm3d(N num_features, InstanceNormOptions more = {})
-      : InstanceNorm(5, static_cast<std::int64_t>(num_features), more) {}
+  using InstanceNorm::InstanceNorm;
+
+ protected:
+  int axes() const override { return 5; }
 };
 
 }  // namespace lockstep

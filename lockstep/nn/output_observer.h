@@ -19,6 +19,10 @@ class OutputObserver {
   // Module::operator() calls this. A module with another kind of call must call it itself. Does nothing without an
   // observer.
   static void report(const Module& module, const Tensor& output);
+  static Tensor reported(const Module& module, Tensor output) {
+    report(module, output);
+    return output;
+  }
   // True if this thread has an observer, which expects every module's own output.
   static bool observes();
 

@@ -27,81 +27,70 @@ class PaddingLayer : public Module {
   double value_;
 };
 
-// For sequences [N, C, L]: one width, or {left, right}.
-class PaddingLayer1d : public PaddingLayer {
- protected:
-  PaddingLayer1d(PadMode mode, std::array<std::int64_t, 2> widths, double value = 0)
-      : PaddingLayer(mode, {widths.begin(), widths.end()}, value) {}
-};
-
-// For images [N, C, H, W]: one width, or {left, right, top, bottom}.
-class PaddingLayer2d : public PaddingLayer {
- protected:
-  PaddingLayer2d(PadMode mode, std::array<std::int64_t, 4> widths, double value = 0)
-      : PaddingLayer(mode, {widths.begin(), widths.end()}, value) {}
-};
-
-class ZeroPad1d : public PaddingLayer1d {
+// Padding in one mode: one width for all sides, or {left, right} for sequences [N, C, L] and {left, right, top, bottom}
+// for images [N, C, H, W].
+template <PadMode mode, std::size_t sides>
+class PaddingBy : public PaddingLayer {
  public:
-  explicit ZeroPad1d(std::int64_t width) : ZeroPad1d({width, width}) {}
-  explicit ZeroPad1d(std::array<std::int64_t, 2> widths) : PaddingLayer1d(PadMode::constant, widths) {}
+  explicit PaddingBy(std::int64_t width) : PaddingLayer(mode, std::vector(sides, width)) {}
+  explicit PaddingBy(std::array<std::int64_t, sides> widths) : PaddingLayer(mode, {widths.begin(), widths.end()}) {}
 };
 
-class ZeroPad2d : public PaddingLayer2d {
+class ZeroPad1d : public PaddingBy<PadMode::constant, 2> {
  public:
-  explicit ZeroPad2d(std::int64_t width) : ZeroPad2d({width, width, width, width}) {}
-  explicit ZeroPad2d(std::array<std::int64_t, 4> widths) : PaddingLayer2d(PadMode::constant, widths) {}
+  using PaddingBy::PaddingBy;
 };
 
-class ReflectionPad1d : public PaddingLayer1d {
+class ZeroPad2d : public PaddingBy<PadMode::constant, 4> {
  public:
-  explicit ReflectionPad1d(std::int64_t width) : ReflectionPad1d({width, width}) {}
-  explicit ReflectionPad1d(std::array<std::int64_t, 2> widths) : PaddingLayer1d(PadMode::reflect, widths) {}
+  using PaddingBy::PaddingBy;
 };
 
-class ReflectionPad2d : public PaddingLayer2d {
+class ReflectionPad1d : public PaddingBy<PadMode::reflect, 2> {
  public:
-  explicit ReflectionPad2d(std::int64_t width) : ReflectionPad2d({width, width, width, width}) {}
-  explicit ReflectionPad2d(std::array<std::int64_t, 4> widths) : PaddingLayer2d(PadMode::reflect, widths) {}
+  using PaddingBy::PaddingBy;
 };
 
-class ReplicationPad1d : public PaddingLayer1d {
+class ReflectionPad2d : public PaddingBy<PadMode::reflect, 4> {
  public:
-  explicit ReplicationPad1d(std::int64_t width) : ReplicationPad1d({width, width}) {}
-  explicit ReplicationPad1d(std::array<std::int64_t, 2> widths) : PaddingLayer1d(PadMode::replicate, widths) {}
+  using PaddingBy::PaddingBy;
 };
 
-class ReplicationPad2d : public PaddingLayer2d {
+class ReplicationPad1d : public PaddingBy<PadMode::replicate, 2> {
  public:
-  explicit ReplicationPad2d(std::int64_t width) : ReplicationPad2d({width, width, width, width}) {}
-  explicit ReplicationPad2d(std::array<std::int64_t, 4> widths) : PaddingLayer2d(PadMode::replicate, widths) {}
+  using PaddingBy::PaddingBy;
 };
 
-class CircularPad1d : public PaddingLayer1d {
+class ReplicationPad2d : public PaddingBy<PadMode::replicate, 4> {
  public:
-  explicit CircularPad1d(std::int64_t width) : CircularPad1d({width, width}) {}
-  explicit CircularPad1d(std::array<std::int64_t, 2> widths) : PaddingLayer1d(PadMode::circular, widths) {}
+  using PaddingBy::PaddingBy;
 };
 
-class CircularPad2d : public PaddingLayer2d {
+class CircularPad1d : public PaddingBy<PadMode::circular, 2> {
  public:
-  explicit CircularPad2d(std::int64_t width) : CircularPad2d({width, width, width, width}) {}
-  explicit CircularPad2d(std::array<std::int64_t, 4> widths) : PaddingLayer2d(PadMode::circular, widths) {}
+  using PaddingBy::PaddingBy;
 };
 
-class ConstantPad1d : public PaddingLayer1d {
+class CircularPad2d : public PaddingBy<PadMode::circular, 4> {
+ public:
+  using PaddingBy::PaddingBy;
+};
+
+class ConstantPad1d : public PaddingLayer {
  public:
   ConstantPad1d(std::int64_t width, double value) : ConstantPad1d({width, width}, value) {}
-  ConstantPad1d(std::array<std::int64_t, 2> widths, double value) : PaddingLayer1d(PadMode::constant, widths, value) {}
+  ConstantPad1d(std::array<std::int64_t, 2> widths, double value)
+      : PaddingLayer(PadMode::constant, {widths.begin(), widths.end()}, value) {}
 
  protected:
   std::string extra_repr() const override;
 };
 
-class ConstantPad2d : public PaddingLayer2d {
+class ConstantPad2d : public PaddingLayer {
  public:
   ConstantPad2d(std::int64_t width, double value) : ConstantPad2d({width, width, width, width}, value) {}
-  ConstantPad2d(std::array<std::int64_t, 4> widths, double value) : PaddingLayer2d(PadMode::constant, widths, value) {}
+  ConstantPad2d(std::array<std::int64_t, 4> widths, double value)
+      : PaddingLayer(PadMode::constant, {widths.begin(), widths.end()}, value) {}
 
  protected:
   std::string extra_repr() const override;

@@ -29,6 +29,7 @@ class PoolingLayer : public Module {
 };
 using PoolingLayer1d = PoolingLayer<Pool1dOptions, std::int64_t>;
 using PoolingLayer2d = PoolingLayer<Pool2dOptions, HeightWidth>;
+using PoolingLayer3d = PoolingLayer<Pool3dOptions, DepthHeightWidth>;
 
 // The largest element of each window: [N, C, H, W] -> [N, C, H', W'], H' = floor((H + 2 padding - kernel) / stride) +
 // 1. Padding is never the largest. Limits and errors: see Pool2dOptions in backend/window.h.
@@ -92,6 +93,15 @@ class GlobalAvgPool2d : public Module {
 };
 
 // What layers share whose windows cover the input: the size of the output.
+class AdaptivePoolingLayer1d : public Module {
+ public:
+  explicit AdaptivePoolingLayer1d(std::int64_t output_size) : output_size_(output_size) {}
+
+ protected:
+  std::string extra_repr() const override;
+
+  std::int64_t output_size_;
+};
 class AdaptivePoolingLayer2d : public Module {
  public:
   explicit AdaptivePoolingLayer2d(std::int64_t output_size) : output_size_{output_size, output_size} {}
@@ -102,14 +112,15 @@ class AdaptivePoolingLayer2d : public Module {
 
   std::array<std::int64_t, 2> output_size_;
 };
-class AdaptivePoolingLayer1d : public Module {
+class AdaptivePoolingLayer3d : public Module {
  public:
-  explicit AdaptivePoolingLayer1d(std::int64_t output_size) : output_size_(output_size) {}
+  explicit AdaptivePoolingLayer3d(std::int64_t output_size) : output_size_{output_size, output_size, output_size} {}
+  explicit AdaptivePoolingLayer3d(std::array<std::int64_t, 3> output_size) : output_size_(output_size) {}
 
  protected:
   std::string extra_repr() const override;
 
-  std::int64_t output_size_;
+  std::array<std::int64_t, 3> output_size_;
 };
 
 // [N, C, H, W] -> [N, C, output_size]: means over windows that cover the image. An output size of -1 keeps the input's.
@@ -127,52 +138,29 @@ class AdaptiveMaxPool2d : public AdaptivePoolingLayer2d {
 };
 
 // The largest element, or the mean, of each window of volumes [N, C, D, H, W].
-class MaxPool3d : public Module {
+class MaxPool3d : public PoolingLayer3d {
  public:
-  using Options = Pool3dOptions;
-  explicit MaxPool3d(Pool3dOptions options = {}) : options_(options) {}
-  template <std::convertible_to<DepthHeightWidth> K>
-  explicit MaxPool3d(const K& kernel_size) : MaxPool3d(Options{.kernel_size = kernel_size}) {}
-  MaxPool3d(DepthHeightWidth kernel_size, DepthHeightWidth stride, DepthHeightWidth padding = 0)
-      : MaxPool3d(Options{.kernel_size = kernel_size, .stride = stride, .padding = padding}) {}
+  using PoolingLayer3d::PoolingLayer;
   Tensor forward(const Tensor& x) override { return max_pool3d(x, options_); }
 
  protected:
   std::string extra_repr() const override;
-
- private:
-  Pool3dOptions options_;
 };
 
-class AvgPool3d : public Module {
+class AvgPool3d : public PoolingLayer3d {
  public:
-  using Options = Pool3dOptions;
-  explicit AvgPool3d(Pool3dOptions options = {}) : options_(options) {}
-  template <std::convertible_to<DepthHeightWidth> K>
-  explicit AvgPool3d(const K& kernel_size) : AvgPool3d(Options{.kernel_size = kernel_size}) {}
-  AvgPool3d(DepthHeightWidth kernel_size, DepthHeightWidth stride, DepthHeightWidth padding = 0)
-      : AvgPool3d(Options{.kernel_size = kernel_size, .stride = stride, .padding = padding}) {}
+  using PoolingLayer3d::PoolingLayer;
   Tensor forward(const Tensor& x) override { return avg_pool3d(x, options_); }
 
  protected:
   std::string extra_repr() const override;
-
- private:
-  Pool3dOptions options_;
 };
 
 // Means over windows that cover the volume: [N, C, D, H, W] -> [N, C, output_size].
-class AdaptiveAvgPool3d : public Module {
+class AdaptiveAvgPool3d : public AdaptivePoolingLayer3d {
  public:
-  explicit AdaptiveAvgPool3d(std::int64_t output_size) : output_size_{output_size, output_size, output_size} {}
-  explicit AdaptiveAvgPool3d(std::array<std::int64_t, 3> output_size) : output_size_(output_size) {}
+  using AdaptivePoolingLayer3d::AdaptivePoolingLayer3d;
   Tensor forward(const Tensor& x) override { return adaptive_avg_pool3d(x, output_size_); }
-
- protected:
-  std::string extra_repr() const override;
-
- private:
-  std::array<std::int64_t, 3> output_size_;
 };
 
 // The same for sequences: [N, C, L] -> [N, C, output_size].

@@ -68,8 +68,8 @@ const char* name_of(Interpolation mode) {
 }
 
 bool is_same(std::int64_t padding) { return padding == kSame; }
-bool is_same(const DepthHeightWidth&) { return false; }
-bool is_same(const HeightWidth& padding) { return padding[0] == kSame && padding[1] == kSame; }
+bool is_same(const HeightWidth& padding) { return padding == kSame; }
+bool is_same(const DepthHeightWidth& padding) { return padding == kSame; }
 
 const char* padding_mode(PadMode mode) {
   switch (mode) {
@@ -241,8 +241,9 @@ std::string AvgPool1d::extra_repr() const {
   return fmt::format("kernel_size={}, stride={}, padding={}", tuple(options_.kernel_size), tuple(options_.stride),
                      tuple(options_.padding));
 }
-std::string AdaptivePoolingLayer2d::extra_repr() const { return "output_size=" + python(output_size_); }
 std::string AdaptivePoolingLayer1d::extra_repr() const { return fmt::format("output_size={}", output_size_); }
+std::string AdaptivePoolingLayer2d::extra_repr() const { return "output_size=" + python(output_size_); }
+std::string AdaptivePoolingLayer3d::extra_repr() const { return "output_size=" + python(output_size_); }
 std::string MaxPool3d::extra_repr() const {
   return fmt::format("kernel_size={}, stride={}, padding={}, dilation={}, ceil_mode={}", triple(options_.kernel_size),
                      triple(options_.stride), triple(options_.padding), triple(options_.dilation),
@@ -252,7 +253,6 @@ std::string AvgPool3d::extra_repr() const {
   return fmt::format("kernel_size={}, stride={}, padding={}", triple(options_.kernel_size), triple(options_.stride),
                      triple(options_.padding));
 }
-std::string AdaptiveAvgPool3d::extra_repr() const { return "output_size=" + python(output_size_); }
 std::string Unfold::extra_repr() const { return windows(options_); }
 std::string Fold::extra_repr() const {
   return fmt::format("output_size={}, {}", pair(output_size_), windows(options_));
@@ -264,8 +264,6 @@ std::string Upsample::extra_repr() const {
   return options_.scale_factor ? fmt::format("scale_factor={}, mode={}", python(*options_.scale_factor), mode)
                                : fmt::format("size={}, mode={}", python(options_.size.value()), mode);
 }
-std::string Dropout::extra_repr() const { return fmt::format("p={}, inplace=False", python(p_)); }
-std::string Dropout1d::extra_repr() const { return fmt::format("p={}, inplace=False", python(p_)); }
-std::string Dropout2d::extra_repr() const { return fmt::format("p={}, inplace=False", python(p_)); }
+std::string DropoutLayer::extra_repr() const { return fmt::format("p={}, inplace=False", python(p_)); }
 
 }  // namespace lockstep

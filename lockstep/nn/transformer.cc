@@ -4,31 +4,48 @@
 #include "lockstep/nn/sizes.h"
 
 namespace lockstep {
+namespace {
+
+MultiheadAttentionOptions attention_of(const TransformerEncoderLayerOptions& o) {
+  return {.embed_dim = o.d_model, .num_heads = o.nhead, .dropout = o.dropout, .batch_first = o.batch_first};
+}
+
+LayerNormOptions norm_of(const TransformerEncoderLayerOptions& o) {
+  return {.normalized_shape = {o.d_model}, .eps = o.layer_norm_eps};
+}
+
+TransformerEncoderLayerOptions layer_with_sizes(std::string_view name, TransformerEncoderLayerOptions more,
+                                                std::int64_t d_model, std::int64_t nhead) {
+  set_size(name, "d_model", more.d_model, d_model);
+  set_size<std::int64_t>(name, "nhead", more.nhead, nhead, 1);
+  return more;
+}
+
+// Makes the layers of a stack.
+template <typename List>
+void append_layers(std::string_view name, List& layers, const TransformerEncoderOptions& options) {
+  check(options.num_layers > 0, "{}: {} layers, expected at least 1", name, options.num_layers);
+  for (std::int64_t i = 0; i < options.num_layers; ++i) layers.append(options.layer);
+}
+
+}  // namespace
 
 TransformerEncoderLayer::TransformerEncoderLayer(TransformerEncoderLayerOptions options)
-    : options_(options), self_attn_(make<MultiheadAttention>("self_attn", {.embed_dim = options.d_model,
-                                                                           .num_heads = options.nhead,
-                                                                           .dropout = options.dropout,
-                                                                           .batch_first = options.batch_first})),
+    : options_(options), self_attn_(make<MultiheadAttention>("self_attn", attention_of(options))),
       linear1_(make<Linear>("linear1", {.in_features = options.d_model, .out_features = options.dim_feedforward})),
       dropout_(make<Dropout>("dropout", options.dropout)),
       linear2_(make<Linear>("linear2", {.in_features = options.dim_feedforward, .out_features = options.d_model})),
-      norm1_(make<LayerNorm>("norm1", {.normalized_shape = {options.d_model}, .eps = options.layer_norm_eps})),
-      norm2_(make<LayerNorm>("norm2", {.normalized_shape = {options.d_model}, .eps = options.layer_norm_eps})),
+      norm1_(make<LayerNorm>("norm1", norm_of(options))), norm2_(make<LayerNorm>("norm2", norm_of(options))),
       dropout1_(make<Dropout>("dropout1", options.dropout)), dropout2_(make<Dropout>("dropout2", options.dropout)) {
   check(options_.activation != nullptr, "transformer encoder layer: no activation, expected relu, gelu, ...");
 }
 
 TransformerEncoderLayer::TransformerEncoderLayer(std::int64_t d_model, std::int64_t nhead,
                                                  TransformerEncoderLayerOptions more)
-    : TransformerEncoderLayer((set_size("transformer encoder layer", "d_model", more.d_model, d_model),
-                               set_size<std::int64_t>("transformer encoder layer", "nhead", more.nhead, nhead, 1),
-                               more)) {}
+    : TransformerEncoderLayer(layer_with_sizes("transformer encoder layer", more, d_model, nhead)) {}
 
 Tensor TransformerEncoderLayer::operator()(const Tensor& src, const TransformerMasks& masks) {
-  Tensor y = forward(src, masks);
-  OutputObserver::report(*this, y);
-  return y;
+  return OutputObserver::reported(*this, forward(src, masks));
 }
 
 Tensor TransformerEncoderLayer::attention_part(const Tensor& x, const TransformerMasks& masks) {
@@ -50,21 +67,6 @@ Tensor TransformerEncoderLayer::forward(const Tensor& src, const TransformerMask
   return norm2_(x + dense_part(x));
 }
 
-namespace {
-
-// Makes the layers of a stack.
-template <typename List, typename Options>
-void append_layers(std::string_view name, List& layers, const Options& options) {
-  check(options.num_layers > 0, "{}: {} layers, expected at least 1", name, options.num_layers);
-  for (std::int64_t i = 0; i < options.num_layers; ++i) layers.append(options.layer);
-}
-
-LayerNormOptions norm_of(const TransformerEncoderLayerOptions& layer) {
-  return {.normalized_shape = {layer.d_model}, .eps = layer.layer_norm_eps};
-}
-
-}  // namespace
-
 TransformerEncoder::TransformerEncoder(TransformerEncoderOptions options)
     : layers_(make<ModuleList<TransformerEncoderLayer>>("layers")) {
   append_layers("transformer encoder", layers_, options);
@@ -72,9 +74,7 @@ TransformerEncoder::TransformerEncoder(TransformerEncoderOptions options)
 }
 
 Tensor TransformerEncoder::operator()(const Tensor& src, const TransformerMasks& masks) {
-  Tensor y = forward(src, masks);
-  OutputObserver::report(*this, y);
-  return y;
+  return OutputObserver::reported(*this, forward(src, masks));
 }
 
 Tensor TransformerEncoder::forward(const Tensor& src, const TransformerMasks& masks) {
@@ -84,14 +84,8 @@ Tensor TransformerEncoder::forward(const Tensor& src, const TransformerMasks& ma
 }
 
 TransformerDecoderLayer::TransformerDecoderLayer(TransformerDecoderLayerOptions options)
-    : options_(options), self_attn_(make<MultiheadAttention>("self_attn", {.embed_dim = options.d_model,
-                                                                           .num_heads = options.nhead,
-                                                                           .dropout = options.dropout,
-                                                                           .batch_first = options.batch_first})),
-      multihead_attn_(make<MultiheadAttention>("multihead_attn", {.embed_dim = options.d_model,
-                                                                  .num_heads = options.nhead,
-                                                                  .dropout = options.dropout,
-                                                                  .batch_first = options.batch_first})),
+    : options_(options), self_attn_(make<MultiheadAttention>("self_attn", attention_of(options))),
+      multihead_attn_(make<MultiheadAttention>("multihead_attn", attention_of(options))),
       linear1_(make<Linear>("linear1", {.in_features = options.d_model, .out_features = options.dim_feedforward})),
       dropout_(make<Dropout>("dropout", options.dropout)),
       linear2_(make<Linear>("linear2", {.in_features = options.dim_feedforward, .out_features = options.d_model})),
@@ -103,15 +97,11 @@ TransformerDecoderLayer::TransformerDecoderLayer(TransformerDecoderLayerOptions 
 
 TransformerDecoderLayer::TransformerDecoderLayer(std::int64_t d_model, std::int64_t nhead,
                                                  TransformerDecoderLayerOptions more)
-    : TransformerDecoderLayer((set_size("transformer decoder layer", "d_model", more.d_model, d_model),
-                               set_size<std::int64_t>("transformer decoder layer", "nhead", more.nhead, nhead, 1),
-                               more)) {}
+    : TransformerDecoderLayer(layer_with_sizes("transformer decoder layer", more, d_model, nhead)) {}
 
 Tensor TransformerDecoderLayer::operator()(const Tensor& tgt, const Tensor& memory,
                                            const TransformerDecoderMasks& masks) {
-  Tensor y = forward(tgt, memory, masks);
-  OutputObserver::report(*this, y);
-  return y;
+  return OutputObserver::reported(*this, forward(tgt, memory, masks));
 }
 
 Tensor TransformerDecoderLayer::self_part(const Tensor& x, const TransformerDecoderMasks& masks) {
@@ -150,9 +140,7 @@ TransformerDecoder::TransformerDecoder(TransformerDecoderOptions options)
 }
 
 Tensor TransformerDecoder::operator()(const Tensor& tgt, const Tensor& memory, const TransformerDecoderMasks& masks) {
-  Tensor y = forward(tgt, memory, masks);
-  OutputObserver::report(*this, y);
-  return y;
+  return OutputObserver::reported(*this, forward(tgt, memory, masks));
 }
 
 Tensor TransformerDecoder::forward(const Tensor& tgt, const Tensor& memory, const TransformerDecoderMasks& masks) {
@@ -198,9 +186,7 @@ Transformer::Transformer(std::int64_t d_model, std::int64_t nhead, const Transfo
 
 Tensor Transformer::forward(const Tensor& src, const Tensor& tgt, const TransformerMasks& src_masks,
                             const TransformerDecoderMasks& tgt_masks) {
-  Tensor y = decoder(tgt, encoder(src, src_masks), tgt_masks);
-  OutputObserver::report(*this, y);
-  return y;
+  return OutputObserver::reported(*this, decoder(tgt, encoder(src, src_masks), tgt_masks));
 }
 
 }  // namespace lockstep

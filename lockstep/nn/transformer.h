@@ -108,6 +108,7 @@ class TransformerDecoderLayer : public Module {
   Tensor operator()(const Tensor& tgt, const Tensor& memory, const TransformerDecoderMasks& masks = {});
 
  private:
+  using Module::forward;  // hidden, and without a warning of clang
   Tensor self_part(const Tensor& x, const TransformerDecoderMasks& masks);
   Tensor memory_part(const Tensor& x, const Tensor& memory, const TransformerDecoderMasks& masks);
   Tensor dense_part(const Tensor& x);
@@ -121,11 +122,8 @@ class TransformerDecoderLayer : public Module {
   Dropout &dropout1_, &dropout2_, &dropout3_;
 };
 
-struct TransformerDecoderOptions {
-  TransformerDecoderLayerOptions layer = {};
-  std::int64_t num_layers = 1;
-  bool norm = false;  // a layer norm after the last layer
-};
+// The same options as the encoder.
+using TransformerDecoderOptions = TransformerEncoderOptions;
 
 // Layers one after the other, which all attend to the memory: layers.0, layers.1, ..., and norm.
 class TransformerDecoder : public Module {
@@ -138,6 +136,7 @@ class TransformerDecoder : public Module {
   Tensor operator()(const Tensor& tgt, const Tensor& memory, const TransformerDecoderMasks& masks = {});
 
  private:
+  using Module::forward;  // hidden, and without a warning of clang
   ModuleList<TransformerDecoderLayer>& layers_;
   LayerNorm* norm_ = nullptr;
 };
@@ -172,6 +171,9 @@ class Transformer : public Module {
 
   TransformerEncoder& encoder;
   TransformerDecoder& decoder;
+
+ private:
+  using Module::forward;
 };
 
 }  // namespace lockstep

@@ -1,6 +1,7 @@
 #include "lockstep/ops/conv.h"
 
 #include "lockstep/ops/copy.h"
+#include "lockstep/ops/joined_scope.h"
 #include "lockstep/ops/launch.h"
 #include "lockstep/ops/prepared.h"
 
@@ -57,9 +58,10 @@ Array conv2d(const Array& x, const Array& w, const Array& bias, const Conv2dOpti
   Array in = preferred(x);
   Array y = empty_preferred(shape, x.dtype(), x.device());
   const Array weight = plain_weight(w);
-  const Array prepared = prepared_weights(weight, ConvPass::forward, options, x.shape(), x.dtype());
+  const Shape one = JoinedScope::one_of(x.shape());
+  const Array prepared = prepared_weights(weight, ConvPass::forward, options, one, x.dtype());
   launch("conv2d", {in, weight, prepared, bias}, {y},
-         kernels::Conv{options, in.view(), WeightView(weight.view(), prepared.view()), bias.view(), y.view()});
+         kernels::Conv{options, in.view(), WeightView(weight.view(), prepared.view()), bias.view(), y.view(), one[0]});
   return y;
 }
 
@@ -67,9 +69,10 @@ Array conv2d_backward_data(const Array& dy, const Array& w, const Shape& x_shape
   Array g = preferred(dy);
   Array dx = empty_preferred(x_shape, dy.dtype(), dy.device());
   const Array weight = plain_weight(w);
-  const Array prepared = prepared_weights(weight, ConvPass::backward_data, options, x_shape, dy.dtype());
+  const Shape one = JoinedScope::one_of(x_shape);
+  const Array prepared = prepared_weights(weight, ConvPass::backward_data, options, one, dy.dtype());
   launch("conv2d backward data", {g, weight, prepared}, {dx},
-         kernels::ConvBackwardData{options, g.view(), WeightView(weight.view(), prepared.view()), dx.view()});
+         kernels::ConvBackwardData{options, g.view(), WeightView(weight.view(), prepared.view()), dx.view(), one[0]});
   return dx;
 }
 

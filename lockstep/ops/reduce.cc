@@ -4,6 +4,7 @@
 
 #include "lockstep/ops/copy.h"
 #include "lockstep/ops/elementwise.h"
+#include "lockstep/ops/joined_scope.h"
 #include "lockstep/ops/launch.h"
 #include "lockstep/ops/shape.h"
 
@@ -25,7 +26,18 @@ Array reduce_to(std::string_view what, const Array& x, const Shape& shape) {
   check(fits, "{}: {} does not broadcast to {}", what, shape, x.shape());
   Array in = to_layout(x, Layout::plain);
   Array y = empty(shape, x.dtype(), x.device());
-  launch(what, {in}, {y}, Call{in.view(), y.view()});
+  // Kernels cut more elements into partial sums, by their places.
+  constexpr std::int64_t kOneSum = 65536;
+  const std::int64_t calls = in.numel() > kOneSum ? JoinedScope::calls() : 1;
+  const std::int64_t rows = in.shape().dim() == shape.dim() && in.size(0) == shape[0] ? in.size(0) / calls : 0;
+  if (calls == 1 || rows == 0 || rows * calls != in.size(0)) {
+    launch(what, {in}, {y}, Call{in.view(), y.view()});
+    return y;
+  }
+  for (std::int64_t call = 0; call < calls; ++call) {
+    const Array from = narrow(in, call * rows, rows), to = narrow(y, call * rows, rows);
+    launch(what, {from}, {to}, Call{from.view(), to.view()});
+  }
   return y;
 }
 

@@ -2,14 +2,18 @@
 
 #include <algorithm>
 #include <atomic>
+#include <condition_variable>
 #include <cstring>
 #include <mutex>
 #include <optional>
 #include <shared_mutex>
 
 #include "lockstep/autograd/no_grad.h"
+#include "lockstep/autograd/placement.h"
 #include "lockstep/autograd/tensor_impl.h"
 #include "lockstep/checkpoint/weights_change.h"
+#include "lockstep/ops/copy.h"
+#include "lockstep/ops/joined_scope.h"
 #include "lockstep/ops/launch.h"
 #include "lockstep/runtime/default_runtime.h"
 #include "lockstep/runtime/device_state.h"
@@ -38,10 +42,24 @@ struct PredictorLane {
   int calls = 0;  // that use it now
 };
 
+// Calls that are computed in one pass. The mutex of all groups protects it.
+struct CallGroup {
+  std::vector<PredictorState::Request*> calls{};
+  bool full = false;
+  std::condition_variable changed{};
+};
+
+bool alike(const PredictorState::Request& a, const PredictorState::Request& b) {
+  const auto same = [](const Tensor& x, const Tensor& y) { return x.shape() == y.shape() && x.dtype() == y.dtype(); };
+  return *a.kind == *b.kind && a.sizes == b.sizes && std::ranges::equal(a.inputs, b.inputs, same);
+}
+
 }  // namespace
 
 struct PredictorState::Impl {
-  explicit Impl(Module& m) : model(m), weights(weights_of(m)), evaluation(m) {
+  Impl(Module& m, const PredictorOptions& o) : model(m), weights(weights_of(m)), evaluation(m), options(o) {
+    check(o.max_batch >= 1 && o.wait.count() >= 0, "predictor: max_batch {} and wait {} ns, expected at least 1 and 0",
+          o.max_batch, o.wait.count());
     check(!weights.empty(), "predictor: {} has no parameters, so it is on no device", m.kind());
     for (const Parameter& p : weights) check_free(p);
   }
@@ -112,19 +130,42 @@ struct PredictorState::Impl {
     ++best->calls;
     return *best;
   }
-  void leave_lane(PredictorLane& lane) {
+
+  // The destructor waits for calls that have entered.
+  void enter() {
     const std::lock_guard lock(lanes_mutex);
-    --lane.calls;
+    ++inside;
+  }
+  void leave(PredictorLane* lane) {
+    const std::lock_guard lock(lanes_mutex);
+    if (lane) --lane->calls;
+    if (--inside == 0) empty.notify_all();
+  }
+  void wait_empty() {
+    {
+      const std::lock_guard lock(groups_mutex);
+      ending = true;
+      for (const auto& group : open) group->changed.notify_all();
+    }
+    std::unique_lock lock(lanes_mutex);
+    empty.wait(lock, [&] { return inside == 0; });
   }
 
   Module& model;
   const std::vector<Parameter> weights;
   const EvalGuard evaluation;
+  const PredictorOptions options;
   bool held = false;
   std::atomic<bool> settled{false};
   std::vector<Device> devices;  // the parameters' own list is exchanged with their replicas
   std::mutex lanes_mutex;
   std::vector<PredictorLane> lanes;
+  int inside = 0;  // calls
+  std::condition_variable empty;
+  std::mutex groups_mutex;
+  std::vector<std::shared_ptr<CallGroup>> open;  // groups that wait for more calls
+  int passes = 0;                                // that are computed for groups
+  bool ending = false;
   std::mutex load_mutex;  // one load at a time
   // Calls describe their tasks with shared ownership; load() exchanges the weights alone. Each waits in `queue` first,
   // so that a stream of calls does not hold up a load.
@@ -132,15 +173,15 @@ struct PredictorState::Impl {
   std::shared_mutex describing;
 };
 
-PredictorState::PredictorState(Module& model, const std::filesystem::path* weights)
-    : impl_(std::make_unique<Impl>(model)) {
+PredictorState::PredictorState(Module& model, const std::filesystem::path* weights, const PredictorOptions& options)
+    : impl_(std::make_unique<Impl>(model, options)) {
   model.devices();  // places it if nobody did
   if (weights != nullptr) load(*weights);
   impl_->find_lanes();
   impl_->hold_settled();
 }
 
-PredictorState::~PredictorState() = default;
+PredictorState::~PredictorState() { impl_->wait_empty(); }
 
 void PredictorState::load(const std::filesystem::path& weights) {
   const std::lock_guard one(impl_->load_mutex);
@@ -153,19 +194,96 @@ void PredictorState::load(const std::filesystem::path& weights) {
   if (held) impl_->set_held(kHeld);
 }
 
-struct PredictorState::Call::Impl {
-  explicit Impl(PredictorState::Impl& s) : state(s) {}
-  ~Impl() {
-    if (lane) state.leave_lane(*lane);
+bool PredictorState::joins() const { return impl_->options.max_batch > 1; }
+
+bool PredictorState::can_join(const Request& request) {
+  const auto on_host = [](const Tensor& x) {
+    return x.defined() && x->kind == Kind::whole && x.device().is_host() && x.shape().dim() > 0;
+  };
+  if (request.inputs.empty() || !std::ranges::all_of(request.inputs, on_host)) return false;
+  const std::int64_t samples = request.inputs[0].size(0);
+  for (const Tensor& x : request.inputs) {
+    check(x.size(0) == samples, "predictor: inputs {} and {}, expected as many samples, on axis 0, to join calls",
+          request.inputs[0], x);
   }
+  return samples > 0;
+}
+
+void PredictorState::join(Request& request, const std::function<void(Requests)>& compute) {
+  Impl& state = *impl_;
+  state.enter();
+  struct Leave {
+    Impl& state;
+    ~Leave() { state.leave(nullptr); }
+  } leave{state};
+  const auto compute_alone = [&] {
+    Request* const alone = &request;
+    compute({&alone, 1});
+  };
+  const std::int64_t most = state.options.max_batch / request.inputs[0].size(0);
+  std::unique_lock lock(state.groups_mutex);
+  const auto found = std::ranges::find_if(state.open, [&](const auto& g) { return alike(*g->calls[0], request); });
+  if (found != state.open.end()) {
+    const std::shared_ptr<CallGroup> group = *found;
+    group->calls.push_back(&request);
+    if (std::ssize(group->calls) >= most) {
+      group->full = true;
+      state.open.erase(found);
+      group->changed.notify_all();
+    }
+    group->changed.wait(lock, [&] { return request.done; });
+    lock.unlock();
+    if (request.alone) compute_alone();
+    return;
+  }
+  // The first call of a group computes it.
+  const auto group = std::make_shared<CallGroup>();
+  group->calls = {&request};
+  if (most > 1 && state.passes > 0 && !state.ending) {
+    state.open.push_back(group);
+    const std::chrono::nanoseconds longest = std::chrono::hours(24);  // more could overflow
+    group->changed.wait_for(lock, std::min(state.options.wait, longest),
+                            [&] { return group->full || state.passes == 0 || state.ending; });
+    if (!group->full) std::erase(state.open, group);
+  }
+  ++state.passes;
+  lock.unlock();
+  std::exception_ptr failure;
+  try {
+    compute(group->calls);
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  lock.lock();
+  if (--state.passes == 0) {
+    for (const auto& waiting : state.open) waiting->changed.notify_all();
+  }
+  for (Request* call : group->calls) {
+    call->alone = failure != nullptr;
+    call->done = true;
+  }
+  group->changed.notify_all();
+  lock.unlock();
+  if (!failure) return;
+  if (group->calls.size() == 1) std::rethrow_exception(failure);
+  compute_alone();
+}
+
+struct PredictorState::Call::Impl {
+  explicit Impl(PredictorState::Impl& s) : state(s) { state.enter(); }
+  ~Impl() { state.leave(lane); }
 
   PredictorState::Impl& state;
   Device device;     // of the inputs; host memory if none is on a device
   bool cut = false;  // an input is a batch that is cut over devices, which its shards' lanes compute
   PredictorLane* lane = nullptr;
+  std::vector<Tensor> inputs{};  // of joined calls, in host memory
+  std::int64_t calls = 0;        // that are joined
+  std::shared_ptr<const Placement> placement{};
   std::shared_lock<std::shared_mutex> describing{};
   std::optional<ops::ShardScope> scope{};
   std::optional<ops::CallerScope> caller{};
+  std::optional<ops::JoinedScope> joined{};
   std::optional<NoGradGuard> no_grad{};
 };
 
@@ -181,6 +299,28 @@ void PredictorState::Call::see(const Tensor& x) {
   }
 }
 
+void PredictorState::Call::join(Requests calls) {
+  impl_->calls = std::ssize(calls);
+  impl_->inputs = calls[0]->inputs;
+  for (std::size_t i = 0; i < impl_->inputs.size(); ++i) {
+    const auto rows_of = [&](std::size_t call) {
+      return ops::to_layout(calls[call]->inputs[i]->array(), Layout::plain);
+    };
+    if (calls.size() == 1) continue;
+    Shape shape = impl_->inputs[i].shape();
+    shape[0] *= impl_->calls;
+    const Tensor all = Tensor::host(shape, impl_->inputs[i].dtype());
+    auto* to = static_cast<std::byte*>(all->view().data);
+    for (std::size_t call = 0; call < calls.size(); ++call) {
+      const Array rows = rows_of(call);
+      rows.wait();
+      if (rows.numel() > 0) std::memcpy(to, rows.view().data, rows.view().bytes());
+      to += rows.view().bytes();
+    }
+    impl_->inputs[i] = all;
+  }
+}
+
 void PredictorState::Call::begin() {
   if (!impl_->cut) impl_->lane = &impl_->state.take_lane(impl_->device);
   {
@@ -190,6 +330,14 @@ void PredictorState::Call::begin() {
   impl_->no_grad.emplace();
   if (!impl_->lane) return;
   impl_->scope.emplace(impl_->lane->lane);
+  if (impl_->calls > 0) {
+    // One shard, so that operations know where the samples are.
+    std::vector<std::int64_t> rows(static_cast<std::size_t>(impl_->lane->lane) + 1);
+    rows.back() = impl_->inputs[0].size(0);
+    impl_->placement =
+        std::make_shared<Placement>(std::move(rows), std::vector<Slot>{{impl_->lane->lane, impl_->lane->device}});
+    impl_->joined.emplace(impl_->calls);
+  }
   // The thread would only wait for its results.
   const bool waits = impl_->device.is_host();
   if (DeviceState& device = state_of(impl_->lane->device, "predictor"); waits && device.kind == DeviceKind::cpu) {
@@ -203,7 +351,10 @@ Tensor PredictorState::Call::place(const Tensor& x) const {
   return x.to(impl_->lane->device, {.non_blocking = impl_->device.is_host()});
 }
 
+Tensor PredictorState::Call::joined(std::size_t i) const { return scatter(impl_->inputs[i], impl_->placement); }
+
 void PredictorState::Call::end() {
+  impl_->joined.reset();
   impl_->caller.reset();
   impl_->scope.reset();
   impl_->describing.unlock();
@@ -223,6 +374,34 @@ Tensor PredictorState::Call::result(const Tensor& y) const {
   }
   // What the caller computes from it belongs to no shard.
   return y.device().is_host() ? y : Tensor(y->array().with_shard(-1));
+}
+
+Tensor PredictorState::Call::result_of(const Tensor& y, std::size_t call) const {
+  if (!y.defined()) return y;
+  check(y->kind == Kind::cut && same_placement(y->at, impl_->placement),
+        "predictor: a result, {}, is not of the samples one by one, expected samples on one of its axes to join calls: "
+        "set max_batch = 1",
+        y);
+  Array all = y->parts[0];
+  if (all.layout() != Layout::plain || !all.device().host_visible()) {
+    all = ops::to_device(ops::to_layout(all, Layout::plain), Device());
+  }
+  all.wait();
+  Shape shape = y.shape();
+  const Cut cut = y->cut;
+  shape[cut.axis] /= impl_->calls;
+  const Tensor result = Tensor::host(shape, y.dtype());
+  std::int64_t blocks = cut.outer;
+  for (int i = 0; i < cut.axis; ++i) blocks *= shape[i];
+  if (result.numel() == 0) return result;
+  const std::size_t bytes = result->view().bytes() / static_cast<std::size_t>(blocks);  // of a call, in a block
+  const auto* from = static_cast<const std::byte*>(all.view().data) + call * bytes;
+  auto* to = static_cast<std::byte*>(result->view().data);
+  for (std::int64_t b = 0; b < blocks; ++b, to += bytes) {
+    std::memcpy(to, from, bytes);
+    from += bytes * static_cast<std::size_t>(impl_->calls);
+  }
+  return result;
 }
 
 }  // namespace lockstep

@@ -5,23 +5,55 @@
 //   std::vector<float> scores = predict(image).to_vector<float>();
 //   // In any thread, while others predict:
 //   predict.load("new.safetensors");
+//   // Computes up to 32 images of calls at the same time in one pass:
+//   const Predictor joining(torchvision::resnet18(), "resnet18.safetensors", {.max_batch = 32, .wait = 2ms});
 //
 // The model is in evaluation mode, keeps no history, and draws no random numbers for weights that are loaded. On a CPU
 // device, the calling thread computes, and cores that no other call needs help it. On a GPU, and for inputs on a
 // device, calls at the same time are computed on different lanes and devices.
 #pragma once
 
+#include <array>
+#include <chrono>
 #include <concepts>
+#include <cstddef>
+#include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
+#include <optional>
+#include <span>
 #include <tuple>
 #include <type_traits>
+#include <typeinfo>
 #include <utility>
 #include <vector>
 
 #include "lockstep/nn/module.h"
 
 namespace LOCKSTEP_API lockstep {
+
+struct PredictorOptions {
+  // The most samples that are computed together. Above 1, calls at the same time whose inputs are in host memory and
+  // have equal shapes and types are joined along axis 0 to one pass, and its results are cut again. A call of more
+  // samples is a pass of its own.
+  std::int64_t max_batch = 1;
+  // A call that finds the model at rest is computed at once. Others wait for each other while a pass is computed, but
+  // never longer than this.
+  std::chrono::nanoseconds wait = std::chrono::milliseconds(1);
+};
+
+// Whether a value consists of tensors: a Tensor, or a pair, tuple, array, or vector of such values.
+template <typename T>
+struct ConsistsOfTensors : std::is_same<T, Tensor> {};
+template <typename... Ts>
+struct ConsistsOfTensors<std::tuple<Ts...>> : std::conjunction<ConsistsOfTensors<Ts>...> {};
+template <typename A, typename B>
+struct ConsistsOfTensors<std::pair<A, B>> : std::conjunction<ConsistsOfTensors<A>, ConsistsOfTensors<B>> {};
+template <typename T, std::size_t N>
+struct ConsistsOfTensors<std::array<T, N>> : ConsistsOfTensors<T> {};
+template <typename T>
+struct ConsistsOfTensors<std::vector<T>> : ConsistsOfTensors<T> {};
 
 // Calls f on each tensor in a value: a Tensor, or a pair, tuple, array, or vector of such values. Other values stay.
 template <typename T, typename F>
@@ -43,12 +75,29 @@ T map_tensors(const T& value, const F& f) {
 // The part of a Predictor that does not depend on the class of its model.
 class PredictorState {
  public:
-  PredictorState(Module& model, const std::filesystem::path* weights);
+  PredictorState(Module& model, const std::filesystem::path* weights, const PredictorOptions& options);
+  // Waits for the calls that have begun.
   ~PredictorState();
   PredictorState(const PredictorState&) = delete;
   PredictorState& operator=(const PredictorState&) = delete;
 
   void load(const std::filesystem::path& weights);
+
+  // A call that may be joined with others of the same kind.
+  struct Request {
+    const std::type_info* kind;      // of its inputs
+    std::vector<Tensor> inputs;      // in the order in which map_tensors() finds them
+    std::vector<std::size_t> sizes;  // of vectors among the inputs
+    void* result;                    // for the code that computes
+    bool done = false, alone = false;
+  };
+  using Requests = std::span<Request* const>;
+  bool joins() const;
+  // Whether the inputs are in host memory, and each has the same number of samples.
+  static bool can_join(const Request& request);
+  // Computes the request: in this thread, maybe with those of others, or in the thread of another one. If a joined pass
+  // fails, each of its calls is computed again by its own thread, so that an error reaches the call that it belongs to.
+  void join(Request& request, const std::function<void(Requests)>& compute);
 
   // One prediction, on the thread that describes it.
   class Call {
@@ -59,11 +108,17 @@ class PredictorState {
     Call& operator=(const Call&) = delete;
     // Looks at an input, before begin().
     void see(const Tensor& x);
+    // Takes the inputs of these calls, before begin().
+    void join(Requests calls);
     // Chooses where to compute. Until end(), weights do not change.
     void begin();
     Tensor place(const Tensor& x) const;
+    // Input i of all joined calls.
+    Tensor joined(std::size_t i) const;
     void end();
     Tensor result(const Tensor& y) const;
+    // A result of one of the joined calls.
+    Tensor result_of(const Tensor& y, std::size_t call) const;
 
    private:
     struct Impl;
@@ -77,22 +132,25 @@ class PredictorState {
 
 // All functions may be called from several threads at once. While a Predictor exists, its model is not trained:
 // train(), a step of an optimizer, load_weights(), and everything else that would change the weights in place throw.
-// Only one Predictor may have a model.
+// Only one Predictor may have a model. It may end while other threads wait in calls; it waits for these.
 template <std::derived_from<Module> Net>
 class Predictor {
  public:
   // Takes the model, with its weights or with those of a file, a checkpoint, or a folder of checkpoints, as
   // load_weights() does. A file decides all shapes, also those that the model does not know yet.
-  explicit Predictor(std::shared_ptr<Net> net) : net_(std::move(net)), state_(model(), nullptr) {}
-  Predictor(std::shared_ptr<Net> net, const std::filesystem::path& weights)
-      : net_(std::move(net)), state_(model(), &weights) {}
-  explicit Predictor(Net&& net) : Predictor(std::make_shared<Net>(std::move(net))) {}
-  Predictor(Net&& net, const std::filesystem::path& weights)
-      : Predictor(std::make_shared<Net>(std::move(net)), weights) {}
+  explicit Predictor(std::shared_ptr<Net> net, const PredictorOptions& options = {})
+      : net_(std::move(net)), state_(model(), nullptr, options) {}
+  Predictor(std::shared_ptr<Net> net, const std::filesystem::path& weights, const PredictorOptions& options = {})
+      : net_(std::move(net)), state_(model(), &weights, options) {}
+  explicit Predictor(Net&& net, const PredictorOptions& options = {})
+      : Predictor(std::make_shared<Net>(std::move(net)), options) {}
+  Predictor(Net&& net, const std::filesystem::path& weights, const PredictorOptions& options = {})
+      : Predictor(std::make_shared<Net>(std::move(net)), weights, options) {}
   // The model must outlive the Predictor. Then it may be trained again.
-  explicit Predictor(Net& net) : Predictor(std::shared_ptr<Net>(std::shared_ptr<void>(), &net)) {}
-  Predictor(Net& net, const std::filesystem::path& weights)
-      : Predictor(std::shared_ptr<Net>(std::shared_ptr<void>(), &net), weights) {}
+  explicit Predictor(Net& net, const PredictorOptions& options = {})
+      : Predictor(std::shared_ptr<Net>(std::shared_ptr<void>(), &net), options) {}
+  Predictor(Net& net, const std::filesystem::path& weights, const PredictorOptions& options = {})
+      : Predictor(std::shared_ptr<Net>(std::shared_ptr<void>(), &net), weights, options) {}
 
   // What the model's forward() computes from these inputs, which have a batch as axis 0 if the model expects one. If
   // all tensors are in host memory, the results are, too: the call copies the inputs to a device of the model and
@@ -102,8 +160,31 @@ class Predictor {
   //
   // The first calls also prepare the weights for products and convolutions (torch has no such step), so make two before
   // you measure or serve.
+  //
+  // With max_batch above 1, axis 0 of each input has the samples, and each result has them on some axis: what cannot be
+  // computed for a batch that is cut (split_and_load), or mixes its samples, is an error, as are inputs and results of
+  // other classes. Results have the bits of separate calls in f32 and f64 on CPUs, except those of sums of more than
+  // 65536 elements over an axis before that of the samples. In bf16, and on GPUs, the size of a batch may change the
+  // last bits, as it does in passes of your own. Batch norm without running statistics would see the samples of all
+  // joined calls. Calls with inputs on a device are not joined.
   template <typename... Xs>
   auto operator()(const Xs&... xs) const {
+    using Y = std::remove_cvref_t<decltype(call_model(*net_, xs...))>;
+    if (state_.joins()) {
+      if constexpr (ConsistsOfTensors<Y>::value && (ConsistsOfTensors<Xs>::value && ...)) {
+        std::optional<Y> result;
+        PredictorState::Request request{.kind = &typeid(std::tuple<Xs...>), .result = &result};
+        (static_cast<void>(list(xs, request)), ...);
+        if (PredictorState::can_join(request)) {
+          state_.join(request, [&](PredictorState::Requests calls) { compute(calls, xs...); });
+          return std::move(*result);
+        }
+      } else {
+        fail(
+            "predictor: max_batch joins calls whose inputs and results are tensors, or pairs, tuples, arrays, and "
+            "vectors of tensors, expected only these, or max_batch = 1");
+      }
+    }
     PredictorState::Call call(state_);
     const auto see = [&](const Tensor& x) {
       call.see(x);
@@ -122,6 +203,36 @@ class Predictor {
   void load(const std::filesystem::path& weights) const { state_.load(weights); }
 
  private:
+  template <typename T>
+  static void list(const T& value, PredictorState::Request& request) {
+    if constexpr (std::same_as<T, Tensor>) {
+      request.inputs.push_back(value);
+    } else if constexpr (requires { std::tuple_size<T>::value; }) {
+      std::apply([&](const auto&... x) { (list(x, request), ...); }, value);
+    } else {
+      request.sizes.push_back(value.size());
+      for (const auto& x : value) list(x, request);
+    }
+  }
+
+  // Computes calls whose inputs are like xs in one pass.
+  template <typename... Xs>
+  void compute(PredictorState::Requests calls, const Xs&... xs) const {
+    PredictorState::Call call(state_);
+    call.join(calls);
+    call.begin();
+    std::size_t next = 0;
+    // Braces evaluate in this order.
+    const std::tuple<Xs...> joined{map_tensors(xs, [&](const Tensor&) { return call.joined(next++); })...};
+    const auto y = std::apply([&](const auto&... x) { return call_model(*net_, x...); }, joined);
+    call.end();
+    using Y = std::remove_const_t<decltype(y)>;
+    for (std::size_t i = 0; i < calls.size(); ++i) {
+      *static_cast<std::optional<Y>*>(calls[i]->result) =
+          map_tensors(y, [&](const Tensor& t) { return call.result_of(t, i); });
+    }
+  }
+
   Module& model() const {
     check(net_ != nullptr, "predictor: no model");
     return *net_;
@@ -132,8 +243,8 @@ class Predictor {
 };
 
 template <typename Net>
-Predictor(std::unique_ptr<Net>) -> Predictor<Net>;
+Predictor(std::unique_ptr<Net>, PredictorOptions = {}) -> Predictor<Net>;
 template <typename Net>
-Predictor(std::unique_ptr<Net>, std::filesystem::path) -> Predictor<Net>;
+Predictor(std::unique_ptr<Net>, std::filesystem::path, PredictorOptions = {}) -> Predictor<Net>;
 
 }  // namespace lockstep

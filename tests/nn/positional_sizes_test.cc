@@ -66,5 +66,21 @@ TEST(PositionalSizes, LayersPrintAsInPyTorch) {
   EXPECT_EQ(EmbeddingBag(5, 3, {.padding_idx = 0}).str(), "EmbeddingBag(5, 3, mode='mean', padding_idx=0)");
 }
 
+// Volumes are padded as sequences and images are.
+TEST(Padding, OfVolumes) {
+  Runtime runtime;
+  const Tensor x = rand({1, 2, 4, 3, 5}, {.seed = 1});
+  for (const PadMode mode : {PadMode::zeros, PadMode::circular}) {
+    Conv3d padded(2, 3, {3, 2, 1}, {.padding = kSame, .dilation = {1, 2, 1}, .padding_mode = mode});
+    Conv3d plain(2, 3, {3, 2, 1}, {.dilation = {1, 2, 1}});
+    padded.initialize(Xavier{}, runtime.devices());
+    plain.initialize(Xavier{}, runtime.devices());
+    const Tensor y = padded(x);
+    EXPECT_EQ(y.shape(), (Shape{1, 3, 4, 3, 5}));
+    EXPECT_EQ(y.to_vector<float>(), plain(pad(x, {0, 0, 1, 1, 1, 1}, mode)).to_vector<float>());
+  }
+  EXPECT_ERROR(Conv3d(2, 3, 3, {.stride = 2, .padding = kSame})(x), "conv3d: stride 2");
+}
+
 }  // namespace
 }  // namespace lockstep::testing

@@ -21,11 +21,12 @@ struct ConvGroup {
   std::int64_t groups;
   // A channel of y meets its own channel of x alone. All of them count as one group.
   bool depthwise;
+  std::int64_t as_images;  // the algorithm is that for so many images
 
-  ConvGroup(const Conv2dOptions& o, const View& x, const View& w, const View& y)
+  ConvGroup(const Conv2dOptions& o, const View& x, const View& w, const View& y, std::int64_t as = 0)
       : rows{x.shape[2], y.shape[2], w.shape[2], o.stride[0], o.padding[0], o.dilation[0]},
         columns{x.shape[3], y.shape[3], w.shape[3], o.stride[1], o.padding[1], o.dilation[1]}, images(x.shape[0]),
-        depthwise(o.groups > 1 && x.shape[1] == o.groups && y.shape[1] == o.groups) {
+        depthwise(o.groups > 1 && x.shape[1] == o.groups && y.shape[1] == o.groups), as_images(as > 0 ? as : images) {
     groups = depthwise ? 1 : o.groups;
     inputs = x.shape[1] / groups;
     outputs = y.shape[1] / groups;

@@ -88,14 +88,14 @@ class F32Conv final : public ConvKernels {
 
   void run(KernelContext& context, const kernels::Conv& call) override {
     if (call.y.numel() == 0) return;
-    run_rows(context, ConvGroup(call.options, call.x, call.w, call.y), ConvPass::forward, call.x, call.w, call.bias,
-             call.y);
+    run_rows(context, ConvGroup(call.options, call.x, call.w, call.y, call.as_images), ConvPass::forward, call.x,
+             call.w, call.bias, call.y);
   }
 
   void run(KernelContext& context, const kernels::ConvBackwardData& call) override {
     if (call.dx.numel() == 0) return;
-    run_rows(context, ConvGroup(call.options, call.dx, call.w, call.dy), ConvPass::backward_data, call.dy, call.w,
-             View(), call.dx);
+    run_rows(context, ConvGroup(call.options, call.dx, call.w, call.dy, call.as_images), ConvPass::backward_data,
+             call.dy, call.w, View(), call.dx);
   }
 
   void run(KernelContext& context, const kernels::ConvBackwardWeights& call) override {
@@ -211,7 +211,7 @@ class F32Conv final : public ConvKernels {
 
   bool uses_winograd(const ConvGroup& p) const {
     return !options_.direct && p.groups == 1 && !p.depthwise &&
-           winograd_pays(p.rows, p.columns, p.images, p.inputs, p.outputs);
+           winograd_pays(p.rows, p.columns, p.as_images, p.inputs, p.outputs);
   }
 
   F32ConvOptions options_;
