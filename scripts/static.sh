@@ -31,7 +31,8 @@ small() {
 small lockstep 16
 small predict 12
 
-here() { env -i LOCKSTEP_DATA=/data chroot "$root" "$@" < /dev/null; }
+chroot=$(PATH=$PATH:/usr/sbin command -v chroot)
+here() { env -i LOCKSTEP_DATA=/data "$chroot" "$root" "$@" < /dev/null; }
 # As ./test arm64: the hash on every machine.
 here /lockstep train --model lenet --num-devices 1 --shards 2 --batch-size 64 --max-steps 4 --epochs 4 \
   --limit-train 161 --limit-test 1 --log /log.jsonl --export /lenet.safetensors

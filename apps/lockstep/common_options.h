@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -53,6 +54,13 @@ struct CommonOptions {
   double val_split = 0.1;
   bool hash_data = false, skip_broken = false;
   std::string augment = "none";
+  // Of pictures, by name; each replaces that of --augment.
+  std::optional<double> random_resized_crop, horizontal_flip, vertical_flip, rotation, random_erasing;
+  std::optional<std::int64_t> random_crop;
+  std::vector<std::string> color_jitter;
+  std::string normalize = "auto";
+  std::vector<std::string> mean, stddev;
+  double mixup = 0, cutmix = 0;
   std::int64_t image_size = 0;
   std::shared_ptr<const DataSource> own;  // read; null for Fashion-MNIST and texts
   std::int64_t channels = 1;              // of pictures

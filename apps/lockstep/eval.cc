@@ -29,8 +29,8 @@ Command add_eval(CLI::App& parent) {
   app->get_option("--batch-size")->description("Examples per batch, over all devices");
   auto run = std::make_shared<EvalRunOptions>();
   app->add_option("--run", run->run,
-                  "The folder --save of a run on your own data; it says all but --data. Prints precision and recall "
-                  "of each class, and the worst examples")
+                  "The folder --save of a run. Without --data, measures the part of the run's own data that it did not "
+                  "train on. Prints precision and recall of each class, and the worst examples")
       ->type_name("DIR")
       ->group("Model")
       ->excludes("--init-from");
@@ -43,17 +43,21 @@ Command add_eval(CLI::App& parent) {
       ->capture_default_str()
       ->needs("--run")
       ->group("Output");
+  app->add_flag("--skip-broken", run->skip_broken,
+                "With --run and --data: leave out rows and pictures that cannot be read, and say how many")
+      ->needs("--run")
+      ->group("Data");
   return [options, app, run] {
     check_single_process("eval");
     if (!run->run.empty()) {
       for (const CLI::Option* option : app->get_options()) {
         const std::string name = option->get_name();
-        constexpr std::string_view kOwn[] = {"--run", "--data", "--batch-size", "--confusion", "--worst", "--config"};
+        constexpr std::string_view kOwn[] = {"--run",   "--data",   "--batch-size", "--confusion",
+                                             "--worst", "--config", "--skip-broken"};
         if (option->count() > 0 && std::ranges::find(kOwn, name) == std::end(kOwn)) {
           throw UsageError(fmt::format("{}: not with --run, which has the model of {}", name, run->run));
         }
       }
-      if (options->data.empty()) throw UsageError("--run: expected --data PATH, too");
       run->data = options->data;
       run->batch_size = options->batch_size;
       return eval_run(*run);
@@ -62,9 +66,7 @@ Command add_eval(CLI::App& parent) {
     options->choose_defaults(*app);
     if (options->own) {
       throw UsageError(
-          fmt::format("--data {}: is no data of Fashion-MNIST's form; its classes and normalization are those of a "
-                      "run: expected --run",
-                      options->data));
+          fmt::format("--data {}: only --run knows its classes and normalization, expected --run DIR", options->data));
     }
     ToolJob job = make_job(*options);
     const Examples test = load_examples(*options, MnistPart::test);

@@ -17,8 +17,10 @@
 #include "lockstep/checkpoint/weights.h"
 #include "lockstep/data/fashion_mnist.h"
 #include "lockstep/data/head_dataset.h"
+#include "lockstep/data/normalize.h"
 #include "lockstep/data/tensor_dataset.h"
 #include "lockstep/data/text.h"
+#include "lockstep/device/topology.h"
 #include "lockstep/models/gpt.h"
 #include "lockstep/models/lstm_language_model.h"
 #include "own_data.h"
@@ -56,7 +58,16 @@ Examples load_text(const CommonOptions& o, MnistPart part) {
   for (std::int64_t c = 0; c < characters.size(); ++c)
     names.push_back(
         nlohmann::json(characters.decode({&c, 1})).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace));
-  return {std::move(data), characters.size(), std::move(names), [hash = sha256_of(text)] { return hash; }};
+  DataSchema schema{.format = DataFormat::text,
+                    .task = lockstep::TaskKind::language,
+                    .input = {o.context},
+                    .outputs = characters.size()};
+  for (std::int64_t c = 0; c < characters.size(); ++c) schema.classes.push_back(characters.decode({&c, 1}));
+  return {.data = std::move(data),
+          .classes = characters.size(),
+          .class_names = std::move(names),
+          .sha256 = [hash = sha256_of(text)] { return hash; },
+          .schema = [schema] { return schema; }};
 }
 
 // The hashes of the parts of Fashion-MNIST. Other data in its form have other classes.
@@ -78,19 +89,95 @@ std::vector<std::int64_t> counts_of(const Dataset& data, std::int64_t classes) {
   return counts;
 }
 
+// What --normalize says of Fashion-MNIST, whose pixels lie in 0 to 1; empty: they stay as they are.
+ChannelStatistics fashion_normalization(const CommonOptions& o, const Dataset& train) {
+  if (o.normalize == "training") {
+    return channel_statistics(train, {.threads = static_cast<int>(available_cpus().size())});
+  }
+  const ChannelStatistics given = given_normalization(o);
+  if (given.mean.size() > 1 || given.std.size() > 1) {
+    throw UsageError(fmt::format("{}: {} and {} numbers, expected one each: the pictures have one channel",
+                                 o.mean.empty() ? "--normalize " + o.normalize : std::string("--mean, --std"),
+                                 given.mean.size(), given.std.size()));
+  }
+  return given;
+}
+
+// Fashion-MNIST as data of the task that they are.
+DataSchema fashion_schema(std::int64_t classes) {
+  return {.format = DataFormat::idx, .input = {1, 28, 28}, .outputs = classes};
+}
+
+// The same with all that open_examples() needs.
+DataSchema fashion_run_schema(const FashionMnist& images, const ChannelStatistics& normalization) {
+  const bool known = std::ranges::find(kFashionMnistHashes, images.sha256()) != std::end(kFashionMnistHashes);
+  const Shape shape = images.get(0)[0].shape();
+  DataSchema schema = fashion_schema(10);
+  schema.input.assign(shape.begin(), shape.end());
+  ArraySchema array{.row = {shape[1], shape[2]}, .input = schema.input, .type = ElementType::u8, .divisor = 255};
+  for (std::int64_t c = 0; c < schema.outputs; ++c) {
+    array.values.push_back(c);
+    array.classes.push_back(known ? std::string(kFashionMnistClasses.at(static_cast<std::size_t>(c)))
+                                  : fmt::format("{}", c));
+  }
+  for (const double m : normalization.mean) array.mean.push_back(255 * m);
+  for (const double s : normalization.std) array.stddev.push_back(255 * s);
+  if (!array.mean.empty()) array.divisor = 1;
+  schema.classes = array.classes;
+  schema.array = std::move(array);
+  return schema;
+}
+
+Examples load_fashion(const CommonOptions& o, MnistPart part) {
+  const bool training = part == MnistPart::train;
+  const auto images = std::make_shared<FashionMnist>(load_fashion_mnist(part, o.data));
+  std::shared_ptr<const Dataset> data = images;
+  ChannelStatistics normalization;
+  if (o.normalize == "training" && !training) {
+    normalization = fashion_normalization(o, FashionMnist(load_fashion_mnist(MnistPart::train, o.data)));
+  } else {
+    normalization = fashion_normalization(o, *images);
+  }
+  std::string transforms;
+  const auto transform = [&](ImageTransform with) {
+    const auto transformed = std::make_shared<TransformedDataset>(data | std::move(with));
+    transforms += (transforms.empty() ? "" : " | ") + transformed->str();
+    data = transformed;
+  };
+  const AugmentOptions by_name = augment_options(o);
+  if (const Augment augment = parse_augment(o.augment); training && augments(augment, by_name)) {
+    const Shape shape = images->get(0)[0].shape();
+    transform(augmentation(augment, {shape[1], shape[2]}, by_name));
+  }
+  if (!normalization.mean.empty()) transform(Normalize(normalization.mean, normalization.std));
+  const std::int64_t limit = training ? o.limit_train : o.limit_test;
+  if (limit > 0) data = std::make_shared<HeadDataset>(data, limit);
+  return {.data = data,
+          .classes = 10,
+          .class_names = class_names(o, *images),
+          .sha256 = [images] { return images->sha256(); },
+          .counts = [images, size = data->size()] { return counts_of(HeadDataset(images, size), 10); },
+          .schema = [images, normalization] { return fashion_run_schema(*images, normalization); },
+          .name = [](std::int64_t index) { return std::to_string(index + 1); },
+          .transforms = std::move(transforms)};
+}
+
 Examples own_examples(const CommonOptions& o, MnistPart part) {
   const bool training = part == MnistPart::train;
   const DataSource& own = *o.own;
   std::shared_ptr<const Dataset> data = training ? own.train : own.validation;
   const std::int64_t limit = training ? o.limit_train : o.limit_test;
-  const auto sha256 = [source = o.own] { return source->digest; };
-  if (limit == 0 || limit >= data->size()) {
-    return {std::move(data), own.schema.outputs, own.schema.classes, sha256,
-            [source = o.own] { return source->train_counts; }};
-  }
-  data = std::make_shared<HeadDataset>(data, limit);
-  return {data, own.schema.outputs, own.schema.classes, sha256,
-          [data, classes = own.schema.outputs] { return counts_of(*data, classes); }};
+  Examples examples{.data = data,
+                    .classes = own.schema.outputs,
+                    .class_names = own.schema.classes,
+                    .sha256 = [source = o.own] { return source->digest; },
+                    .counts = [source = o.own] { return source->train_counts; },
+                    .schema = [source = o.own] { return source->schema; },
+                    .name = training ? nullptr : own.validation_name};
+  if (limit == 0 || limit >= data->size()) return examples;
+  examples.data = std::make_shared<HeadDataset>(data, limit);
+  examples.counts = [part = examples.data, classes = own.schema.outputs] { return counts_of(*part, classes); };
+  return examples;
 }
 
 // 5 for "top5_accuracy", 0 for other names.
@@ -120,15 +207,7 @@ Metric make_metric(const std::string& name, std::int64_t classes, const metrics:
 Examples load_examples(const CommonOptions& o, MnistPart part) {
   if (o.is_language_model()) return load_text(o, part);
   if (o.own) return own_examples(o, part);
-  std::error_code unknown;
-  check(o.data.empty() || std::filesystem::exists(o.data, unknown), "--data {}: {}", o.data,
-        unknown ? unknown.message() : "No such file or directory");
-  const auto images = std::make_shared<FashionMnist>(load_fashion_mnist(part, o.data));
-  const std::int64_t limit = part == MnistPart::train ? o.limit_train : o.limit_test;
-  std::shared_ptr<const Dataset> data = images;
-  if (limit > 0) data = std::make_shared<HeadDataset>(images, limit);
-  return {data, 10, class_names(o, *images), [images] { return images->sha256(); },
-          [data] { return counts_of(*data, 10); }};
+  return load_fashion(o, part);
 }
 
 std::vector<std::string> known_class_names(const Examples& examples) {
@@ -174,15 +253,6 @@ Examples made_up_examples(const CommonOptions& o, std::int64_t count) {
   return {std::make_shared<TextDataset>(std::move(ids), TextOptions{.context = o.context}), kCharacters};
 }
 
-namespace {
-
-// Fashion-MNIST as data of the task that they are.
-DataSchema fashion_schema(std::int64_t classes) {
-  return {.format = DataFormat::idx, .input = {1, 28, 28}, .outputs = classes};
-}
-
-}  // namespace
-
 std::unique_ptr<Module> build_model(const CommonOptions& o, std::int64_t classes, DType dtype) {
   if (o.model == "gpt") {
     if (o.width % o.heads != 0) {
@@ -208,13 +278,10 @@ std::unique_ptr<Module> build_model(const CommonOptions& o, std::int64_t classes
   return make_task_model(fashion_schema(classes), task_model(o));
 }
 
-namespace {
-
-// A text in the recipe of the checkpoint --init-from; none in a file of weights.
-std::optional<std::string> recipe_text(const CommonOptions& o, std::string_view name) {
+std::optional<std::string> recipe_text(const std::string& folder, std::string_view name) {
   try {
-    if (!std::filesystem::is_directory(o.init_from)) return std::nullopt;
-    const Recipe recipe = read_recipe(o.init_from);
+    if (!std::filesystem::is_directory(folder)) return std::nullopt;
+    const Recipe recipe = read_recipe(folder);
     const Recipe::Value* found = recipe.find(name);
     const std::string* text = found ? found->as<std::string>() : nullptr;
     return text ? std::optional(*text) : std::nullopt;
@@ -222,6 +289,8 @@ std::optional<std::string> recipe_text(const CommonOptions& o, std::string_view 
     return std::nullopt;  // whoever loads the weights says so
   }
 }
+
+namespace {
 
 bool is_weights_file(const std::string& path) {
   try {
@@ -235,7 +304,7 @@ bool is_weights_file(const std::string& path) {
 
 // Which weights were found, or else which were asked for, if they do not fit.
 std::string models_of(const CommonOptions& o) {
-  const std::optional<std::string> model = recipe_text(o, "model");
+  const std::optional<std::string> model = recipe_text(o.init_from, "model");
   if (model && *model != o.model) {
     return fmt::format("; the checkpoint is of --model {}, expected --model {}", *model, o.model);
   }
@@ -246,7 +315,7 @@ std::string models_of(const CommonOptions& o) {
 
 void notice_other_text(const CommonOptions& o, const Examples& examples) {
   if (!o.is_language_model() || o.init_from.empty()) return;
-  const std::optional<std::string> text = recipe_text(o, "data");
+  const std::optional<std::string> text = recipe_text(o.init_from, "data");
   if (!text || *text == examples.sha256()) return;
   notice(fmt::format(
       "--init-from {}: learned another text than --data {}: a text numbers its own characters, so the model "

@@ -4,11 +4,14 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "common_options.h"
 #include "lockstep/data/fashion_mnist.h"
+#include "lockstep/task/data_schema.h"
 #include "lockstep/train/evaluate.h"
 
 namespace lockstep::app {
@@ -23,6 +26,12 @@ struct Examples {
   std::function<std::string()> sha256{};
   // The number of examples of each class, also with --limit-train. Of texts: none.
   std::function<std::vector<std::int64_t>()> counts{};
+  // How examples are made of data, for run.json.
+  std::function<DataSchema()> schema{};
+  // What examples are called; empty for texts.
+  std::function<std::string(std::int64_t index)> name{};
+  // Of Fashion-MNIST: the transforms of training examples, for the recipe.
+  std::string transforms{};
 };
 
 // The last tenth of a text is its test data.
@@ -36,6 +45,8 @@ std::string data_path(const CommonOptions& options);
 void notice_limit(const CommonOptions& options, MnistPart part, const Examples& examples);
 // Writes a notice if the checkpoint --init-from of a language model learned another text than --data.
 void notice_other_text(const CommonOptions& options, const Examples& examples);
+// A text in the recipe of a checkpoint or of a folder of them; none elsewhere, as in a file of weights.
+std::optional<std::string> recipe_text(const std::string& folder, std::string_view name);
 // Writes a notice if the run --init-from learned as many other classes, or other columns, than --data has.
 void notice_other_schema(const CommonOptions& options);
 // Placeholder examples of the same shapes, for timing and graphs.

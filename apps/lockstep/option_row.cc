@@ -1,8 +1,10 @@
 #include "option_row.h"
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <utility>
 
@@ -110,6 +112,36 @@ std::vector<OptionGroup> make_groups() {
         row("--augment", &O::augment,
             "Pictures: how much training examples change at random in each epoch; docs/your-data.md lists the changes",
             {.check = CLI::IsMember({"none", "light", "standard"})}),
+        row("--random-resized-crop", &O::random_resized_crop,
+            "Pictures: a random window of this part of the area to all of it, resized [off]",
+            {.check = number_in(0, 1)}),
+        row("--random-crop", &O::random_crop,
+            "Pictures: shift at random, after so many pixels of padding on each side [off]", {.check = from(0, 4096)}),
+        row("--flip", &O::horizontal_flip, "Pictures: probability of swapping left and right [0]",
+            {.check = number_in(0, 1)}),
+        row("--vertical-flip", &O::vertical_flip, "Pictures: probability of swapping top and bottom [0]",
+            {.check = number_in(0, 1)}),
+        row("--rotation", &O::rotation, "Pictures: turn by up to so many degrees to either side [0]",
+            {.check = number_in(0, 180)}),
+        row("--color-jitter", &O::color_jitter,
+            "Pictures: change brightness, contrast, saturation, and hue by factors up to 1 + these, such as "
+            "0.2,0.2,0.2,0.02 (the last at most 0.5) [off]",
+            {.value = "B,C,S,H"}),
+        row("--random-erasing", &O::random_erasing,
+            "Pictures: probability of painting over a random rectangle (cutout) [0]", {.check = number_in(0, 1)}),
+        row("--mixup", &O::mixup,
+            "Pictures with classes: mix each with the one before it in the batch; the parts follow Beta(X, X). 0: off",
+            {.check = number_in(0, 1000)}),
+        row("--cutmix", &O::cutmix, "The same, but a rectangle shows the other picture. 0: off",
+            {.check = number_in(0, 1000)}),
+        row("--normalize", &O::normalize,
+            "Pictures: (x - mean) / standard deviation of each channel. training: those of the training part; "
+            "imagenet: "
+            "torchvision's; none: x stays in 0 to 1; auto: training for files, none for arrays of bytes",
+            {.check = CLI::IsMember({"auto", "training", "imagenet", "none"})}),
+        row("--mean", &O::mean, "Pictures: normalize by this mean of each channel instead, with x in 0 to 1 [off]",
+            {.value = "LIST"}),
+        row("--std", &O::stddev, "Pictures: and by this standard deviation [off]", {.value = "LIST"}),
         row("--image-size", &O::image_size,
             "Pictures: the edge of the square that all become, in pixels [their own size, or the shortest edge of all, "
             "up to 224]",
@@ -280,6 +312,30 @@ const OptionRow* find_option_of_entry(const std::string& entry) {
   std::ranges::replace(name, '_', '-');
   return find_row(
       [&](const OptionRow& row) { return row.extras.entry.empty() ? row.name == name : row.extras.entry == entry; });
+}
+
+std::string with_option_names(std::string text) {
+  // Fields of DataOptions and ImageFolderOptions that no text has by chance.
+  constexpr std::pair<std::string_view, std::string_view> kFields[] = {{"skip_broken", "--skip-broken"},
+                                                                       {"allow_empty permits", "--skip-broken permits"},
+                                                                       {"val_split is", "--val-split is"},
+                                                                       {"val_split = ", "--val-split "},
+                                                                       {"image_size", "--image-size"}};
+  // Parts of a path stay as they are.
+  const auto is_part = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 || std::strchr("_-/.", c);
+  };
+  for (const auto& [field, option] : kFields) {
+    for (std::size_t at = text.find(field); at != std::string::npos; at = text.find(field, at + option.size())) {
+      const std::size_t end = at + field.size();
+      if ((at > 0 && is_part(text[at - 1])) || (field.back() != ' ' && end < text.size() && is_part(text[end]))) {
+        at += field.size();
+        continue;
+      }
+      text.replace(at, field.size(), option);
+    }
+  }
+  return text;
 }
 
 }  // namespace lockstep::app

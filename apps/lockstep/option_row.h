@@ -17,7 +17,7 @@ namespace lockstep::app {
 template <typename... T>
 using AnyFieldOf = std::variant<T TrainOptions::*...>;
 using OptionField = AnyFieldOf<bool, int, std::int64_t, std::uint64_t, double, std::string, std::optional<double>,
-                               std::vector<std::string>>;
+                               std::optional<std::int64_t>, std::vector<std::string>>;
 
 // What some options have.
 struct OptionExtras {
@@ -44,6 +44,9 @@ struct OptionRow {
 const std::vector<OptionRow>& option_rows();
 // Null if `train` has no option of that name.
 const OptionRow* find_option_row(std::string_view name);
+// An error of the library with the options' names for the fields that it names: "skip_broken leaves such rows out"
+// becomes "--skip-broken leaves such rows out".
+std::string with_option_names(std::string text);
 // The option that sets this entry of the recipe; null if none does.
 const OptionRow* find_option_of_entry(const std::string& entry);
 

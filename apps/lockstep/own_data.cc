@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <filesystem>
 
 #include "lockstep/base/sha256.h"
@@ -31,6 +32,19 @@ void refuse_own_options(const CLI::App& app, const std::string& why, const std::
   }
 }
 
+std::vector<double> numbers_of(const char* option, const std::vector<std::string>& texts) {
+  std::vector<double> numbers;
+  for (const std::string& text : texts) {
+    double value = 0;
+    const auto parsed = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (parsed.ec != std::errc() || parsed.ptr != text.data() + text.size() || !std::isfinite(value)) {
+      throw UsageError(fmt::format("{}: found '{}', expected numbers such as 0.5,0.25", option, text));
+    }
+    numbers.push_back(value);
+  }
+  return numbers;
+}
+
 DataOptions data_options(const TrainOptions& o) {
   DataOptions options{.target = o.target,
                       .ignore = o.ignore,
@@ -39,7 +53,13 @@ DataOptions data_options(const TrainOptions& o) {
                       .hash_data = o.hash_data,
                       .skip_broken = o.skip_broken,
                       .augment = parse_augment(o.augment),
+                      .transforms = augment_options(o),
                       .image_size = o.image_size};
+  const ChannelStatistics given = given_normalization(o);
+  options.mean = given.mean;
+  options.stddev = given.std;
+  if (o.normalize == "training") options.normalization = Normalization::training;
+  if (o.normalize == "none") options.normalization = Normalization::none;
   if (!o.format.empty()) options.format = parse_data_format(o.format);
   if (!o.task.empty()) options.task = parse_task_kind(o.task);
   if (o.header != "auto") options.header = o.header == "yes";
@@ -66,11 +86,77 @@ const std::vector<std::string>& own_data_options() {
   static const std::vector<std::string> names{"--format",    "--target",    "--ignore",      "--categories", "--task",
                                               "--val-split", "--hash-data", "--skip-broken", "--delimiter",  "--header",
                                               "--hidden",    "--augment",   "--image-size"};
+  static const std::vector<std::string> all = [] {
+    std::vector<std::string> both = names;
+    for (const std::string& name : picture_options()) {
+      if (name != "--augment") both.push_back(name);
+    }
+    return both;
+  }();
+  return all;
+}
+
+const std::vector<std::string>& picture_options() {
+  static const std::vector<std::string> names{
+      "--augment",  "--random-resized-crop", "--random-crop",  "--flip",           "--vertical-flip",
+      "--rotation", "--normalize",           "--color-jitter", "--random-erasing", "--mean",
+      "--std"};
   return names;
+}
+
+AugmentOptions augment_options(const CommonOptions& o) {
+  AugmentOptions options{.resized_crop = o.random_resized_crop,
+                         .crop_padding = o.random_crop,
+                         .flip = o.horizontal_flip,
+                         .vertical_flip = o.vertical_flip,
+                         .rotation = o.rotation,
+                         .erasing = o.random_erasing};
+  if (!o.color_jitter.empty()) {
+    std::vector<double> numbers = numbers_of("--color-jitter", o.color_jitter);
+    if (numbers.size() > 4) {
+      throw UsageError(
+          fmt::format("--color-jitter: {} numbers, expected at most 4: brightness, contrast, saturation, "
+                      "hue",
+                      numbers.size()));
+    }
+    numbers.resize(4);
+    options.color_jitter = {
+        .brightness = numbers[0], .contrast = numbers[1], .saturation = numbers[2], .hue = numbers[3]};
+  }
+  return options;
+}
+
+ChannelStatistics given_normalization(const CommonOptions& o) {
+  if (o.mean.empty() != o.stddev.empty()) {
+    throw UsageError(
+        fmt::format("{}: expected {}, too", o.mean.empty() ? "--std" : "--mean", o.mean.empty() ? "--mean" : "--std"));
+  }
+  if (!o.mean.empty() && o.normalize != "auto") {
+    throw UsageError(fmt::format("--normalize {}: not with --mean and --std", o.normalize));
+  }
+  if (o.normalize == "imagenet") return {{0.485, 0.456, 0.406}, {0.229, 0.224, 0.225}};
+  return {numbers_of("--mean", o.mean), numbers_of("--std", o.stddev)};
+}
+
+void check_mixing(const TrainOptions& o) {
+  if (o.mixup == 0 && o.cutmix == 0) return;
+  const char* name = o.mixup > 0 ? "--mixup" : "--cutmix";
+  constexpr double kLeast = 0.001;
+  if (o.mixup > 0 && o.cutmix > 0) throw UsageError("--cutmix: not with --mixup");
+  if (std::max(o.mixup, o.cutmix) < kLeast) throw UsageError(fmt::format("{}: expected 0.001 to 1000, or 0", name));
+  if (o.is_language_model() || (o.own && o.own->schema.input.size() != 3) || o.is_regression()) {
+    throw UsageError(fmt::format("{}: only for pictures with classes", name));
+  }
+  if (o.class_weights != "none") throw UsageError(fmt::format("{}: not with --class-weights", name));
 }
 
 TaskModel task_model(const CommonOptions& o) {
   TaskModel model{.name = o.model};
+  if (o.is_language_model()) {
+    model.layers = o.layers;
+    model.width = o.width;
+    if (o.model == "gpt") model.heads = o.heads;
+  }
   for (const std::string& text : o.hidden) {
     std::int64_t units = 0;
     const auto parsed = std::from_chars(text.data(), text.data() + text.size(), units);
@@ -82,9 +168,8 @@ TaskModel task_model(const CommonOptions& o) {
   return model;
 }
 
-std::string schema_hash(const DataSource& data) {
+std::string schema_hash(DataSchema schema) {
   Sha256 hash;
-  DataSchema schema = data.schema;
   // Why it was chosen, and what tells other data apart, changes nothing.
   if (schema.table) {
     schema.table->reason.clear();
@@ -103,17 +188,18 @@ std::string schema_hash(const DataSource& data) {
 void open_own_data(TrainOptions& o, const CLI::App& app) {
   const bool model_given = is_given(app, "--model");
   std::error_code unknown;
-  if (o.data.empty()) return refuse_own_options(app, "Fashion-MNIST needs none");
+  if (o.data.empty()) return refuse_own_options(app, "Fashion-MNIST needs none", picture_options());
   if (o.is_language_model()) {
     if (!o.format.empty() && o.format != name(DataFormat::text)) {
       throw UsageError(fmt::format("--model {}: reads a text, not --format {}", o.model, o.format));
     }
     return refuse_own_options(app, fmt::format("{} reads a text", o.model), {"--format"});
   }
-  if (!std::filesystem::exists(o.data, unknown)) return;  // load_examples() says so
+  check(std::filesystem::exists(o.data, unknown), "--data {}: {}", o.data,
+        unknown ? unknown.message() : "No such file or directory");
   if (o.format.empty() && has_mnist_files(o.data)) {
-    return refuse_own_options(app,
-                              fmt::format("{} has files of Fashion-MNIST's form; --format idx reads others", o.data));
+    return refuse_own_options(
+        app, fmt::format("{} has files of Fashion-MNIST's form; --format idx reads others", o.data), picture_options());
   }
   const DataFormat format = o.format.empty() ? detect_format(o.data) : parse_data_format(o.format);
   if (format == DataFormat::text) {
@@ -126,6 +212,9 @@ void open_own_data(TrainOptions& o, const CLI::App& app) {
   }
   o.own = std::make_shared<const DataSource>(open_data(o.data, data_options(o)));
   const DataSchema& schema = o.own->schema;
+  if (is_given(app, "--val-split") && o.own->has_validation_part) {
+    o.notices.push_back(fmt::format("--val-split changes nothing: {} has a part for tests", o.data));
+  }
   if (!model_given) o.model = default_task_model(schema);
   if (!schema.input.empty()) o.channels = schema.input[0];
   try {

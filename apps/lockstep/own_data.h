@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "lockstep/data/normalize.h"
 #include "lockstep/task/data_source.h"
 #include "lockstep/task/run.h"
 #include "train_options.h"
@@ -12,12 +13,20 @@ namespace lockstep::app {
 // The options that only data of the user's own have.
 const std::vector<std::string>& own_data_options();
 
+// Those of them that other pictures, such as Fashion-MNIST, have, too.
+const std::vector<std::string>& picture_options();
+AugmentOptions augment_options(const CommonOptions& options);
+// Mean and standard deviation that --normalize imagenet, or --mean and --std, give; empty otherwise.
+ChannelStatistics given_normalization(const CommonOptions& options);
+// Throws UsageError if --mixup or --cutmix does not fit the data.
+void check_mixing(const TrainOptions& options);
+
 // Reads --data into options.own, unless it is Fashion-MNIST, or a text, which load_examples() reads. Chooses the model
 // if the user did not. Throws UsageError for options that do not fit the data.
 void open_own_data(TrainOptions& options, const CLI::App& app);
 
 TaskModel task_model(const CommonOptions& options);
 // SHA-256 of all that decides how examples are made.
-std::string schema_hash(const DataSource& data);
+std::string schema_hash(DataSchema schema);
 
 }  // namespace lockstep::app

@@ -3,11 +3,16 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "commands.h"
 #include "common_options.h"
+#include "eval_run.h"
+#include "lockstep/base/file.h"
 #include "lockstep/data/data_loader.h"
+#include "lockstep/data/text.h"
+#include "lockstep/models/language_model.h"
 #include "lockstep/task/data_source.h"
 #include "lockstep/task/run.h"
 #include "ranks.h"
@@ -16,7 +21,11 @@ namespace lockstep::app {
 namespace {
 
 struct PredictOptions {
-  std::string run, format = "csv", unseen = "error";
+  std::string run, format, unseen = "error";
+  bool skip_broken = false;
+  // Of texts:
+  GenerateOptions text{.new_tokens = 200};
+  std::uint64_t seed = 0;
   std::vector<std::string> paths;
   std::int64_t batch_size = 64;
 };
@@ -83,27 +92,72 @@ std::string json_line(const DataSchema& schema, const std::string& example, std:
   return line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
-// A row's number says little without its file.
-std::string example_name(const std::string& path, const std::string& name) {
-  const bool number = !name.empty() && std::ranges::all_of(name, [](char c) { return c >= '0' && c <= '9'; });
-  return number ? fmt::format("{}:{}", path, name) : name;
+// "new.csv:7" for a row, "new/1.jpg" for a picture.
+std::string example_name(const DataSchema& schema, const std::string& path, const std::string& name) {
+  if (!schema.image) return fmt::format("{}:{}", path, name);
+  std::error_code unknown;
+  return std::filesystem::is_directory(path, unknown) ? (std::filesystem::path(path) / name).string() : path;
 }
 
-int predict(const PredictOptions& o) {
+// Continues each text. Model and text are alike on every machine, so the seed decides what is written.
+void continue_texts(const PredictOptions& o, const Run& model) {
+  auto* language = dynamic_cast<LanguageModel*>(&model.model());
+  check(language != nullptr, "run {}: its model continues no text", o.run);
+  std::string known;
+  for (const std::string& character : model.schema().classes) known += character;
+  const CharacterSet characters(known);
+  GenerateOptions options = o.text;
+  options.seed = o.seed;
+  for (const std::string& path : o.paths) {
+    constexpr std::size_t kLongestPrompt = std::size_t{1} << 30;
+    const std::string prompt = read_file(path, kLongestPrompt);
+    std::vector<std::int64_t> ids;
+    try {
+      ids = characters.encode(prompt);
+    } catch (const Error& error) {
+      fail("{}: {}", path, error.what());
+    }
+    check(!ids.empty(), "{}: empty, expected a text to continue", path);
+    const std::string text = characters.decode(language->generate(std::move(ids), options));
+    if (o.format == "json") {
+      const nlohmann::ordered_json line{{"example", path}, {"text", text}};
+      fmt::print("{}\n", line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+    } else {
+      fmt::print("{}\n", text);
+    }
+  }
+}
+
+int predict(const CLI::App& app, const PredictOptions& o) {
   const Run model = load_run(o.run);
   const DataSchema& schema = model.schema();
+  const bool text = schema.task == lockstep::TaskKind::language;
+  for (const char* name : {"--characters", "--temperature", "--top-k", "--seed"}) {
+    if (!text && is_given(app, name)) throw UsageError(fmt::format("{}: only for the run of a text", name));
+  }
+  for (const char* name : {"--unseen", "--skip-broken", "--batch-size"}) {
+    if (text && is_given(app, name)) throw UsageError(fmt::format("{}: not for the run of a text", name));
+  }
+  if (text) {
+    if (o.format == "csv") throw UsageError("--format csv: a text has no columns, expected json, or no --format");
+    continue_texts(o, model);
+    return 0;
+  }
   const bool json = o.format == "json";
   if (!json) std::fputs(csv_head(schema).c_str(), stdout);
   for (const std::string& path : o.paths) {
-    const DataExamples examples =
-        open_examples(path, schema, o.unseen == "missing" ? Unseen::as_missing : Unseen::error);
+    const DataExamples examples = open_examples(path, schema,
+                                                {.unseen = o.unseen == "missing" ? Unseen::as_missing : Unseen::error,
+                                                 .skip_broken = o.skip_broken,
+                                                 .labels = false});
+    if (examples.skipped > 0) notice_skipped(path, examples.skipped);
     std::size_t number = 0;
     for (const Example& batch : DataLoader(examples.data, {.batch_size = o.batch_size})) {
       const std::vector<double> values = model(batch.at(0)).to(DType::f64).to_vector<double>();
       const auto outputs = static_cast<std::size_t>(schema.outputs);
       for (std::size_t i = 0; i < values.size(); i += outputs) {
         const std::span<const double> mine(values.data() + i, outputs);
-        const std::string example = example_name(path, examples.names.at(number++));
+        const std::string example = example_name(schema, path, examples.names.at(number++));
         check(std::ranges::all_of(mine, [](double v) { return std::isfinite(v); }),
               "{}: the model computes numbers that are not finite", example);
         std::fputs((json ? json_line(schema, example, mine) : csv_line(schema, example, mine)).c_str(), stdout);
@@ -116,14 +170,15 @@ int predict(const PredictOptions& o) {
 }  // namespace
 
 Command add_predict(CLI::App& parent) {
-  auto* app = parent.add_subcommand("predict", "Predict classes or numbers for new data with the model of a run");
+  auto* app = parent.add_subcommand(
+      "predict", "Predict with the model of a run: classes or numbers for new data, or how texts go on");
   auto o = std::make_shared<PredictOptions>();
   app->add_option("--run", o->run, "The folder --save of the training run")->required()->type_name("DIR");
   app->add_option("PATHS", o->paths, "Data of the kind that the model was trained on; a table may lack the target")
       ->required();
-  app->add_option("--format", o->format, "csv: a line of names first; json: an object per line")
-      ->check(CLI::IsMember({"csv", "json"}))
-      ->capture_default_str();
+  app->add_option("--format", o->format,
+                  "csv: a line of names first; json: an object per line [csv; texts: as they are]")
+      ->check(CLI::IsMember({"csv", "json"}));
   app->add_option("--unseen", o->unseen,
                   "What to do with a category that training data lack: fail, or count it as a missing cell")
       ->check(CLI::IsMember({"error", "missing"}))
@@ -131,9 +186,20 @@ Command add_predict(CLI::App& parent) {
   app->add_option("--batch-size", o->batch_size, "Examples per batch; decides memory and speed only")
       ->check(CLI::Range(1, 1 << 24))
       ->capture_default_str();
-  return [o] {
+  app->add_flag("--skip-broken", o->skip_broken, "Leave out rows and pictures that cannot be read, and say how many");
+  app->add_option("--characters", o->text.new_tokens, "Texts: how many characters to add")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 30))
+      ->capture_default_str();
+  app->add_option("--temperature", o->text.temperature, "Texts: below 1, likely characters become likelier")
+      ->check(number_in(1e-6, 1e6))
+      ->capture_default_str();
+  app->add_option("--top-k", o->text.top_k,
+                  "Texts: draw among so many likely characters; 1: always the likeliest [all]")
+      ->check(CLI::Range(1, 1 << 20));
+  app->add_option("--seed", o->seed, "Texts: the same seed draws the same characters")->capture_default_str();
+  return [o, app] {
     check_single_process("predict");
-    return predict(*o);
+    return predict(*app, *o);
   };
 }
 

@@ -34,7 +34,10 @@ bool is_kept(const TrainOptions& o, const OptionRow& row) {
   const bool given = std::ranges::find(o.given, row.name) != o.given.end();
   if (row.group == "Devices") return given;
   if (is({"--context", "--layers", "--width", "--dropout"})) return o.is_language_model();
-  if (!o.own && std::ranges::find(own_data_options(), row.name) != own_data_options().end()) return false;
+  const auto is_one_of = [&](const std::vector<std::string>& names) {
+    return std::ranges::find(names, row.name) != names.end();
+  };
+  if (!o.own && is_one_of(own_data_options()) && (o.is_language_model() || !is_one_of(picture_options()))) return false;
   if (o.is_regression() && is({"--class-weights", "--label-smoothing"})) return false;
   if (o.is_language_model() && is({"--class-weights"})) return false;
   if (is({"--heads"})) return o.model == "gpt";
@@ -52,7 +55,7 @@ std::string value_of(const TrainOptions& o, const OptionRow& row) {
           return value.empty() ? "" : toml_string(value);
         } else if constexpr (std::is_same_v<T, std::vector<std::string>>) {
           return value.empty() ? "" : toml_list(value);
-        } else if constexpr (std::is_same_v<T, std::optional<double>>) {
+        } else if constexpr (requires { value.has_value(); }) {
           return value ? fmt::format("{}", *value) : "";
         } else {
           return fmt::format("{}", value);
@@ -98,6 +101,25 @@ std::string run_config(const TrainOptions& options, const ToolJob& job, const Re
     text += fmt::format("{} = {}\n", row.name.substr(2), value);
   }
   return text;
+}
+
+TrainOptions read_run_config(const std::string& folder) {
+  const std::string file = (std::filesystem::path(folder) / "run.toml").string();
+  std::error_code unknown;
+  check(std::filesystem::exists(file, unknown), "run {}: has no run.toml, which says what its data were", folder);
+  CLI::App app;
+  CLI::App* const train = app.add_subcommand("train");
+  TrainOptions options;
+  options.add_to(*train);
+  add_config_option(app);
+  try {
+    const Arguments arguments = with_config(app, {"train", "--config", file});
+    app.parse(std::vector<std::string>{arguments.words.rbegin(), arguments.words.rend()});
+  } catch (const CLI::ParseError& error) {
+    fail("{}: {}", file, error.what());
+  }
+  options.choose_defaults(*train);
+  return options;
 }
 
 void write_run_config(const TrainOptions& o, const ToolJob& job, const Recipe& recipe) {

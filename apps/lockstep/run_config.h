@@ -14,4 +14,7 @@ std::string run_config(const TrainOptions& options, const ToolJob& job, const Re
 // which names them.
 void write_run_config(const TrainOptions& options, const ToolJob& job, const Recipe& recipe);
 
+// The options of the run in a folder, as `train --config` reads them, with its data opened.
+TrainOptions read_run_config(const std::string& folder);
+
 }  // namespace lockstep::app

@@ -287,7 +287,7 @@ void RunPage::add_facts(ReportPage& page) const {
   page.command = command_line();
   page.hashes.insert(page.hashes.begin(), {"recipe", recipe_hash(recipe)});
   if (from_.train.sha256) page.hashes.emplace_back("training data", from_.train.sha256());
-  if (o.own) page.hashes.emplace_back("schema of the data", schema_hash(*o.own));
+  if (o.own) page.hashes.emplace_back("schema of the data", schema_hash(o.own->schema));
   if (!o.start_weights.empty()) page.hashes.emplace_back("initial weights", o.start_weights);
 
   for (const Device device : job.devices()) {

@@ -175,6 +175,8 @@ int run(TrainOptions o, ToolJob& job, Start chosen, StopSignals& signals) {
   if (first) notice_options(o, job, train_data, test_data);
   options.recipe.set("data", train_data.sha256());
   options.metrics = make_metrics(o, train_data.classes);
+  if (!train_data.transforms.empty()) options.recipe.set("transforms", train_data.transforms);
+  o.mix_examples(options, train_data.classes);
   if (o.class_weights == "balanced") o.balance_classes(options, train_data.counts());
   if (const std::string holder = first && !o.save.empty() ? FolderClaim::holder_elsewhere(o.save) : "";
       !holder.empty()) {
@@ -195,7 +197,7 @@ int run(TrainOptions o, ToolJob& job, Start chosen, StopSignals& signals) {
   const auto cores = job.communicator()->gather_on_host(std::ssize(available_cpus()), "number of cores");
   if (first && !o.save.empty() && !o.dry_run) {
     write_run_config(o, job, trainer.recipe());
-    if (o.own) write_run(o.save, o.own->schema, task_model(o));
+    write_run(o.save, train_data.schema(), task_model(o));
   }
   if (first && o.own) fmt::print("{}\n", o.own->description);
   std::optional<RunReport> report;

@@ -8,6 +8,7 @@
 
 #include "learning_task.h"
 #include "lockstep/base/environment.h"
+#include "lockstep/data/mixup.h"
 #include "lockstep/nn/batch_norm.h"
 #include "lockstep/optim/adadelta.h"
 #include "lockstep/optim/adagrad.h"
@@ -114,6 +115,7 @@ void TrainOptions::choose_defaults(const CLI::App& app) {
       if (is_given(app, name)) throw UsageError(fmt::format("{}: not with --model {}", name, model));
     }
   }
+  check_mixing(*this);
   if (direct_conv && !has_convolutions()) {
     notices.push_back(fmt::format("--direct-conv changes nothing: the model {} has no convolutions", model));
     direct_conv = false;
@@ -233,6 +235,11 @@ void TrainOptions::balance_classes(TrainerOptions& t, const std::vector<std::int
 
 bool TrainOptions::has_momentum() const { return optimizer_row(*this).has_momentum; }
 
+void TrainOptions::mix_examples(TrainerOptions& t, std::int64_t classes) const {
+  if (mixup > 0) t.batch_transform = MixUp({.classes = classes, .alpha = mixup});
+  if (cutmix > 0) t.batch_transform = CutMix({.classes = classes, .alpha = cutmix});
+}
+
 TrainerOptions TrainOptions::trainer_options(const ToolJob& job) const {
   const TrainOptions& o = *this;
   if (o.batch_size % o.accumulate != 0) {
@@ -278,8 +285,10 @@ TrainerOptions TrainOptions::trainer_options(const ToolJob& job) const {
     if (o.model == "gpt") t.recipe.set("heads", o.heads);
   }
   if (o.class_weights != "none") t.recipe.set("class_weights", o.class_weights);
+  if (o.mixup > 0) t.recipe.set("mixup", o.mixup);
+  if (o.cutmix > 0) t.recipe.set("cutmix", o.cutmix);
   if (o.own) {
-    t.recipe.set("schema", schema_hash(*o.own));
+    t.recipe.set("schema", schema_hash(o.own->schema));
     t.recipe.set("val_split", o.val_split);
     if (!o.own->transforms.empty()) t.recipe.set("transforms", o.own->transforms);
     if (!o.hidden.empty()) t.recipe.set("hidden", fmt::format("{}", fmt::join(o.hidden, ",")));

@@ -55,6 +55,8 @@ struct TrainOptions : CommonOptions {
   TrainerOptions trainer_options(const ToolJob& job) const;
   // Sets what --class-weights balanced decides: the loss, and the weight of a micro-batch.
   void balance_classes(TrainerOptions& options, const std::vector<std::int64_t>& counts) const;
+  // Sets what --mixup and --cutmix do to batches.
+  void mix_examples(TrainerOptions& options, std::int64_t classes) const;
   // After the parse: what the user left open and the model decides. Throws UsageError for options that do not fit the
   // model. Options without an effect get a notice and their default, so that they do not change the recipe.
   void choose_defaults(const CLI::App& app);

@@ -92,9 +92,9 @@ void settle_input(const FileArray& x, ArraySchema& schema) {
 }
 
 // Channels are the columns of a picture, elements those of another row.
-void learn_normalization(const FileArray& x, std::span<const std::int64_t> rows, ArraySchema& schema) {
+void learn_normalization(const FileArray& x, std::span<const std::int64_t> rows, bool bytes, ArraySchema& schema) {
   const bool picture = schema.input.size() == 3;
-  if (picture && x.type() == ElementType::u8) {
+  if (picture && x.type() == ElementType::u8 && !bytes) {
     schema.divisor = 255;
     return;
   }
@@ -197,7 +197,7 @@ ArraySchema make_array_schema(const FileArray& x, const FileArray& y, const Spli
   check(!rows.train.empty(), "{}: no rows for training", x.file());
   ArraySchema schema{.type = x.type()};
   settle_input(x, schema);
-  learn_normalization(x, rows.train, schema);
+  learn_normalization(x, rows.train, options.normalize_bytes, schema);
   learn_labels(y, rows, options, schema);
   return schema;
 }

@@ -24,6 +24,8 @@ struct ArraySchemaOptions {
   std::optional<TaskKind> task = {};
   // The names of the classes, by value of y, from 0. Empty: the values.
   std::vector<std::string> class_names{};
+  // Also normalizes pictures of bytes, instead of dividing them by 255.
+  bool normalize_bytes = false;
 };
 
 // How rows become examples. Pictures are rows of two or three axes, [H, W] or [C, H, W]; [H, W, C], where C is 1, 3, or

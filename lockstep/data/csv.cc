@@ -280,7 +280,7 @@ class CsvParser {
                            cells, cells == 1 ? "" : "s", columns_, first_line_, delimiter_name(table_.delimiter_));
       }
       if (!flaw.empty()) {
-        if (!options_.skip_broken) fail("{}", flaw);
+        if (!options_.skip_broken) fail("{}; skip_broken leaves such rows out", flaw);
         ++table_.skipped_;
         table_.ends_.resize(cells_before);
         written_ = written_before;

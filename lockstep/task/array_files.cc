@@ -1,6 +1,7 @@
 #include "lockstep/task/array_files.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <optional>
 #include <string_view>
@@ -23,30 +24,61 @@ namespace fs = std::filesystem;
 
 using NamedArrays = std::map<std::string, FileArray>;
 
-ArrayFiles pair_up(const NamedArrays& arrays, const std::string& where) {
-  const auto take = [&](const std::string& x, const std::string& y) -> std::optional<ArrayPair> {
-    const auto found = arrays.find(x);
-    if (found == arrays.end()) return std::nullopt;
-    const auto labels = arrays.find(y);
-    return ArrayPair{found->second, labels == arrays.end() ? std::nullopt : std::optional(labels->second)};
-  };
-  ArrayFiles files{.train = take("x", "y"), .test = take("x_test", "y_test")};
-  const bool both = files.train && arrays.contains("x_train");
-  if (!files.train) files.train = take("x_train", "y_train");
-  std::string names;
-  for (const auto& [name, array] : arrays) names += (names.empty() ? "" : ", ") + quoted_cell(name);
-  check(!both && (files.train || files.test),
-        "{}: has the arrays {}, expected x and y, or x_train, y_train, and maybe x_test and y_test", where,
-        names.empty() ? "none" : names);
+constexpr std::string_view kExpectedArrays =
+    "expected x (or data, images, inputs, features) and y (or labels, targets), or x_train, y_train, and maybe x_test "
+    "and y_test";
+
+std::string quoted_names(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + quoted_cell(name);
+  return text.empty() ? "none" : text;
+}
+
+// `others`: names of arrays that were not read.
+ArrayFiles pair_up(const NamedArrays& arrays, const std::string& where, std::vector<std::string> others = {}) {
+  std::vector<std::string> names = std::move(others);
+  for (const auto& [name, array] : arrays) names.push_back(name);
+  std::ranges::sort(names);
+  ArrayFiles files{.found = quoted_names(names)};
+  // numpy.savez of more arrays does not say which they are.
+  const bool numbered = arrays.contains("arr_2");
+  std::optional<FileArray> found[2][2];  // [test][label]
+  std::string first[2][2];
+  for (const auto& [name, array] : arrays) {
+    const std::optional<ArrayName> kind = parse_array_name(name);
+    if (!kind || (numbered && name.starts_with("arr_"))) continue;
+    auto& slot = found[kind->is_test ? 1 : 0][kind->is_label ? 1 : 0];
+    std::string& before = first[kind->is_test ? 1 : 0][kind->is_label ? 1 : 0];
+    check(!slot, "{}: has the arrays {}, of which both {} and {} may be the {}, {}", where, files.found,
+          quoted_cell(before), quoted_cell(name), kind->is_label ? "labels" : "inputs", kExpectedArrays);
+    slot = array;
+    before = name;
+  }
+  if (found[0][0]) files.train = ArrayPair{*found[0][0], found[0][1]};
+  if (found[1][0]) files.test = ArrayPair{*found[1][0], found[1][1]};
+  check(files.train || files.test, "{}: has the arrays {}, {}", where, files.found, kExpectedArrays);
   return files;
 }
 
-NamedArrays npy_folder(const fs::path& folder, std::vector<fs::path>& files) {
+std::vector<fs::path> npy_files(const fs::path& folder) {
+  std::vector<fs::path> files;
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+    if (entry->path().extension() == ".npy") files.push_back(entry->path());
+  }
+  check(!error, "cannot read {}: {}", folder.string(), error.message());
+  std::ranges::sort(files);
+  return files;
+}
+
+NamedArrays npy_folder(const fs::path& folder, std::vector<fs::path>& files, std::vector<std::string>& others) {
   NamedArrays arrays;
-  for (const char* name : {"x", "y", "x_train", "y_train", "x_test", "y_test"}) {
-    const fs::path file = folder / fmt::format("{}.npy", name);
-    std::error_code error;
-    if (!fs::exists(file, error)) continue;
+  for (const fs::path& file : npy_files(folder)) {
+    const std::string name = file.stem().string();
+    if (!parse_array_name(name)) {
+      others.push_back(name);
+      continue;
+    }
     arrays.emplace(name, read_npy(file));
     files.push_back(file);
   }
@@ -91,7 +123,7 @@ NamedArrays safetensors_arrays(const fs::path& path) {
     add(tensor.name, element_type_of(tensor.dtype), {tensor.shape.begin(), tensor.shape.end()}, tensor.bytes);
   }
   for (const ForeignTensor& tensor : file.foreign) {
-    const bool named = tensor.name.starts_with('x') || tensor.name.starts_with('y');
+    const bool named = parse_array_name(tensor.name).has_value();
     if (const auto type = element_type_of(std::string_view(tensor.dtype))) {
       add(tensor.name, *type, tensor.dims, tensor.bytes);
     } else {
@@ -171,7 +203,45 @@ ArrayFiles cifar_folder(const fs::path& folder) {
   return files;
 }
 
+// The word without `part` in front or behind, and without what joins them; empty if it has no such part.
+std::string_view without_part(std::string_view word, std::string_view part) {
+  constexpr std::string_view kJoins = "_-.";
+  if (word.size() <= part.size()) return {};
+  if (word.ends_with(part)) {
+    word.remove_suffix(part.size());
+    if (kJoins.find(word.back()) != kJoins.npos) word.remove_suffix(1);
+  } else if (word.starts_with(part)) {
+    word.remove_prefix(part.size());
+    if (kJoins.find(word.front()) != kJoins.npos) word.remove_prefix(1);
+  } else {
+    return {};
+  }
+  return word;
+}
+
 }  // namespace
+
+std::optional<ArrayName> parse_array_name(std::string_view name) {
+  constexpr std::array<std::string_view, 6> kInputs{"x", "data", "images", "inputs", "features", "arr_0"};
+  constexpr std::array<std::string_view, 6> kLabels{"y", "label", "labels", "target", "targets", "arr_1"};
+  constexpr std::array<std::string_view, 2> kTrain{"train", "training"};
+  constexpr std::array<std::string_view, 4> kTest{"test", "val", "valid", "validation"};
+  std::string lower(name);
+  for (char& c : lower) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  const auto kind_of = [&](std::string_view word, bool test) -> std::optional<ArrayName> {
+    if (std::ranges::find(kInputs, word) != kInputs.end()) return ArrayName{.is_label = false, .is_test = test};
+    if (std::ranges::find(kLabels, word) != kLabels.end()) return ArrayName{.is_label = true, .is_test = test};
+    return std::nullopt;
+  };
+  if (const auto kind = kind_of(lower, false)) return kind;
+  for (const std::string_view part : kTrain) {
+    if (const auto kind = kind_of(without_part(lower, part), false)) return kind;
+  }
+  for (const std::string_view part : kTest) {
+    if (const auto kind = kind_of(without_part(lower, part), true)) return kind;
+  }
+  return std::nullopt;
+}
 
 ArrayFiles find_arrays(const fs::path& path, DataFormat format) {
   std::error_code error;
@@ -182,27 +252,34 @@ ArrayFiles find_arrays(const fs::path& path, DataFormat format) {
     return format == DataFormat::idx ? idx_folder(path) : cifar_folder(path);
   }
   std::vector<fs::path> names{path};
+  std::vector<std::string> others;
   NamedArrays arrays;
   if (format == DataFormat::safetensors) {
     arrays = safetensors_arrays(path);
   } else if (folder) {
     names.clear();
-    arrays = npy_folder(path, names);
+    arrays = npy_folder(path, names, others);
   } else if (path.extension() == ".npy") {
-    // x.npy has its labels beside it.
-    const std::string stem = path.stem().string();
+    // x.npy has its labels beside it. A file of another name holds inputs.
+    const std::optional<ArrayName> kind = parse_array_name(path.stem().string());
     arrays.emplace("x", read_npy(path));
-    if (stem.starts_with('x')) {
-      const fs::path labels = path.parent_path() / fmt::format("y{}.npy", stem.substr(1));
-      if (fs::exists(labels, error)) {
-        arrays.emplace("y", read_npy(labels));
-        names.push_back(labels);
-      }
+    const fs::path beside = path.has_parent_path() ? path.parent_path() : fs::path(".");
+    std::optional<fs::path> labels;
+    for (const fs::path& file : kind && !kind->is_label ? npy_files(beside) : std::vector<fs::path>()) {
+      const std::optional<ArrayName> other = parse_array_name(file.stem().string());
+      if (!other || !other->is_label || other->is_test != kind->is_test) continue;
+      check(!labels, "{}: both {} and {} may be its labels, expected one", path.string(), labels->filename().string(),
+            file.filename().string());
+      labels = file;
+    }
+    if (labels) {
+      arrays.emplace("y", read_npy(*labels));
+      names.push_back(*labels);
     }
   } else {
     arrays = read_npz(path);
   }
-  ArrayFiles files = pair_up(arrays, path.string());
+  ArrayFiles files = pair_up(arrays, path.string(), std::move(others));
   files.files = std::move(names);
   return files;
 }

@@ -61,13 +61,28 @@ struct DataExamples {
   // {input}, or {input, label} if the data have labels.
   std::shared_ptr<const Dataset> data;
   bool labeled = false;
-  // Of each example: a row's number from 1, or a file's name.
+  // Of each example: a row's number from 1, or a file's name. Where broken rows were skipped: "line 7".
   std::vector<std::string> names;
+  // What skip_broken left out.
+  std::int64_t skipped = 0;
+  // Cells that Unseen::as_missing applied to.
+  std::int64_t unseen = 0;
+};
+
+struct ExampleOptions {
+  // Of a category that training data lack, and of a missing cell where training data miss none.
+  Unseen unseen = Unseen::error;
+  // Leave out broken rows and pictures instead of failing.
+  bool skip_broken = false;
+  // False, to predict: labels are not looked at. The target of a table may have any cells, and the pictures of a folder
+  // are all those in it and in its folders, which need not be classes.
+  bool labels = true;
 };
 
 // Examples of a path, to predict or to evaluate, encoded as `schema` says. A table may lack the target; an .npy file
-// has x alone; an .npz or safetensors file has x, or x_test, and maybe y, or y_test. A category that training data
-// lack, and a missing cell where training data miss none, follow `unseen`.
-DataExamples open_examples(const std::filesystem::path& path, const DataSchema& schema, Unseen unseen = Unseen::error);
+// has x alone; an .npz or safetensors file has x, or x_test, and maybe y, or y_test. Of a folder with train/ and val/ or
+// test/, the latter.
+DataExamples open_examples(const std::filesystem::path& path, const DataSchema& schema,
+                           const ExampleOptions& options = {});
 
 }  // namespace lockstep

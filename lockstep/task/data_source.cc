@@ -8,6 +8,7 @@
 
 #include "lockstep/autograd/functions.h"
 #include "lockstep/base/file.h"
+#include "lockstep/data/normalize.h"
 #include "lockstep/data/table_dataset.h"
 #include "lockstep/data/text.h"
 #include "lockstep/task/array_files.h"
@@ -43,6 +44,12 @@ std::string task_text(const DataSource& data, const std::string& of, const std::
 
 std::string parts_text(const DataSource& data) {
   return fmt::format("{} to train, {} to validate", data.train->size(), data.validation ? data.validation->size() : 0);
+}
+
+std::function<std::string(std::int64_t)> row_numbers(std::vector<std::int64_t> rows) {
+  return [rows = std::move(rows)](std::int64_t index) {
+    return std::to_string(rows.at(static_cast<std::size_t>(index)) + 1);
+  };
 }
 
 // Leaves out rows whose target is missing.
@@ -82,6 +89,7 @@ DataSource open_table(const fs::path& path, const DataOptions& options) {
   data.train_counts = counts_of(train->labels(), schema.classes.size());
   std::int64_t unseen = 0;
   if (!rows.validation.empty()) {
+    data.validation_name = row_numbers(rows.validation);
     const auto validation = std::make_shared<TableDataset>(table, schema, rows.validation, Unseen::as_missing);
     data.validation = validation;
     data.validation_counts = counts_of(validation->labels(), schema.classes.size());
@@ -105,14 +113,51 @@ DataSource open_table(const fs::path& path, const DataOptions& options) {
   return data;
 }
 
+// What the options say of the normalization of pictures. Bytes are normalized in their own units, 0 to 255.
+void choose_normalization(const FileArray& x, const DataOptions& options, ArraySchema& schema) {
+  if (options.normalization != Normalization::none && !has_given_normalization(options, schema.input[0], x.file())) {
+    return;
+  }
+  const double unit = x.type() == ElementType::u8 ? 255 : 1;
+  schema.mean = for_channels(options.mean, schema.input[0]);
+  schema.stddev = for_channels(options.stddev, schema.input[0]);
+  for (double& m : schema.mean) m *= unit;
+  for (double& s : schema.stddev) s *= unit;
+  schema.divisor = schema.mean.empty() ? unit : 1;
+}
+
+// Augmented before they are normalized.
+std::shared_ptr<TransformedDataset> augmented_bytes(const FileArray& x, const FileArray& y, ArraySchema schema,
+                                                    const std::vector<std::int64_t>& rows, const DataOptions& options) {
+  std::vector<double> mean = std::exchange(schema.mean, {}), stddev = std::exchange(schema.stddev, {});
+  schema.divisor = 255;
+  const std::shared_ptr<const Dataset> plain = std::make_shared<ArrayDataset>(x, y, schema, rows);
+  const TransformedDataset augmented =
+      plain | augmentation(options.augment, {schema.input[1], schema.input[2]}, options.transforms);
+  if (mean.empty()) return std::make_shared<TransformedDataset>(augmented);
+  for (double& m : mean) m /= 255;
+  for (double& s : stddev) s /= 255;
+  return std::make_shared<TransformedDataset>(augmented | Normalize(mean, stddev));
+}
+
 DataSource open_arrays(const fs::path& path, DataFormat format, const DataOptions& options) {
   ArrayFiles files = find_arrays(path, format);
-  check(files.train && files.train->y, "{}: has x without y, expected labels to learn", path.string());
+  check(files.train && files.train->y, "{}: has {}expected labels to learn{}", path.string(),
+        files.train ? "x without y, " : "a test part alone, ",
+        files.found.empty() ? "" : "; found the arrays " + files.found);
   check(!files.test || files.test->y, "{}: has x_test without y_test, expected both", path.string());
   const FileArray &x = files.train->x, &y = *files.train->y;
   const SplitRows rows = split_rows(x, y, files.test ? 0 : options.val_split);
   check_parts(rows, path.string(), files.test ? 0 : options.val_split);
-  const ArraySchema schema = make_array_schema(x, y, rows, {.task = options.task, .class_names = files.class_names});
+  ArraySchema schema = make_array_schema(x, y, rows,
+                                         {.task = options.task,
+                                          .class_names = files.class_names,
+                                          .normalize_bytes = options.normalization == Normalization::training});
+  const bool pictures = schema.input.size() == 3;
+  if (pictures) choose_normalization(x, options, schema);
+  check(
+      pictures || (options.normalization == Normalization::automatic && options.mean.empty() && options.stddev.empty()),
+      "{}: rows of {} axis, expected pictures for normalization, mean, and stddev", x.describe(), schema.row.size());
   const bool regression = schema.task == TaskKind::regression;
   DataSource data{.schema = {.format = format,
                              .task = schema.task,
@@ -124,12 +169,10 @@ DataSource open_arrays(const fs::path& path, DataFormat format, const DataOption
                              .target_stddev = schema.target_stddev}};
   const auto train = std::make_shared<ArrayDataset>(x, y, schema, rows.train);
   data.train = train;
-  if (options.augment != Augment::none) {
-    check(schema.divisor == 255 && (schema.input[0] == 1 || schema.input[0] == 3),
-          "{}: x is {}, expected pictures of bytes with 1 or 3 channels for the augmentation {}", path.string(),
-          x.describe(), augment_name(options.augment));
-    const auto transformed = std::make_shared<TransformedDataset>(
-        data.train | augmentation(options.augment, {schema.input[1], schema.input[2]}));
+  if (augments(options.augment, options.transforms)) {
+    check(pictures && x.type() == ElementType::u8 && (schema.input[0] == 1 || schema.input[0] == 3),
+          "{}: x is {}, expected pictures of bytes with 1 or 3 channels for augmentation", path.string(), x.describe());
+    const auto transformed = augmented_bytes(x, y, schema, rows.train, options);
     data.transforms = transformed->str();
     data.train = transformed;
   }
@@ -139,8 +182,14 @@ DataSource open_arrays(const fs::path& path, DataFormat format, const DataOption
     validation = std::make_shared<ArrayDataset>(files.test->x, files.test->y, schema);
   else if (!rows.validation.empty())
     validation = std::make_shared<ArrayDataset>(x, y, schema, rows.validation);
+  if (files.test) {
+    data.validation_name = [](std::int64_t index) { return std::to_string(index + 1); };
+  } else if (validation) {
+    data.validation_name = row_numbers(rows.validation);
+  }
   if (validation) data.validation_counts = counts_of(validation->labels(), schema.classes.size());
   data.validation = validation;
+  data.has_validation_part = files.test.has_value();
   // Sizes tell nothing: an array with other numbers has the same one.
   data.digest_covers_contents = true;
   data.digest = files.sha256.empty() ? data_digest(path, files.files, {.contents = true}) : files.sha256;
@@ -149,9 +198,9 @@ DataSource open_arrays(const fs::path& path, DataFormat format, const DataOption
                              : schema.input.size() == 3 ? ", normalized by channel"
                                                         : ", normalized by element";
   data.description =
-      fmt::format("{}: {}, x {}, y {}, examples [{}]{}{}; {}; {}", path.string(), name(format), x.describe(),
+      fmt::format("{}: {}, x {}, y {}, examples [{}]{}{}{}; {}; {}", path.string(), name(format), x.describe(),
                   y.describe(), fmt::join(schema.input, ", "), schema.channels_last ? " (channels first)" : "", scaled,
-                  task_text(data, "", schema.reason), parts_text(data));
+                  augmented_text(options), task_text(data, "", schema.reason), parts_text(data));
   return data;
 }
 
@@ -216,9 +265,12 @@ DataSource open_data(const fs::path& path, const DataOptions& options) {
   check(format == DataFormat::images || options.image_size == 0, "{}: {}, expected a folder of pictures for image_size",
         path.string(), name(format));
   check(options.image_size >= 0, "{}: image_size is {}, expected at least 1, or 0", path.string(), options.image_size);
-  check((format != DataFormat::csv && format != DataFormat::text) || options.augment == Augment::none,
-        "{}: {}, expected pictures for the augmentation {}", path.string(), name(format),
-        augment_name(options.augment));
+  const bool may_be_pictures = format != DataFormat::csv && format != DataFormat::text;
+  check(may_be_pictures || !augments(options.augment, options.transforms), "{}: {}, expected pictures for augmentation",
+        path.string(), name(format));
+  check(may_be_pictures ||
+            (options.normalization == Normalization::automatic && options.mean.empty() && options.stddev.empty()),
+        "{}: {}, expected pictures for normalization, mean, and stddev", path.string(), name(format));
   check(options.task != TaskKind::language || format == DataFormat::text,
         "{}: {}, expected a text for the task language", path.string(), name(format));
   switch (format) {
@@ -233,7 +285,7 @@ DataSource open_data(const fs::path& path, const DataOptions& options) {
   fail("unknown format {}", static_cast<int>(format));
 }
 
-DataExamples open_examples(const fs::path& path, const DataSchema& schema, Unseen unseen) {
+DataExamples open_examples(const fs::path& path, const DataSchema& schema, const ExampleOptions& options) {
   DataExamples examples;
   const auto number_names = [&](std::int64_t count) {
     for (std::int64_t i = 1; i <= count; ++i) examples.names.push_back(std::to_string(i));
@@ -241,11 +293,18 @@ DataExamples open_examples(const fs::path& path, const DataSchema& schema, Unsee
   if (schema.table) {
     const std::string& delimiter = schema.table->delimiter;
     const Table table = read_csv(path, {.delimiter = delimiter.empty() ? std::nullopt : std::optional(delimiter[0]),
-                                        .header = schema.table->has_header});
-    const auto data = std::make_shared<TableDataset>(table, *schema.table, unseen);
-    examples.labeled = TableEncoder(table, *schema.table).has_target();
+                                        .header = schema.table->has_header,
+                                        .skip_broken = options.skip_broken});
+    const auto data = std::make_shared<TableDataset>(table, *schema.table, options.unseen, options.labels);
+    examples.labeled = data->labeled();
+    examples.unseen = data->unseen();
     examples.data = data;
-    number_names(data->size());
+    examples.skipped = table.skipped();
+    if (examples.skipped == 0) {
+      number_names(data->size());
+    } else {
+      for (std::int64_t r = 0; r < table.rows(); ++r) examples.names.push_back(fmt::format("line {}", table.line(r)));
+    }
     return examples;
   }
   if (schema.array) {
@@ -253,12 +312,12 @@ DataExamples open_examples(const fs::path& path, const DataSchema& schema, Unsee
     const bool by_path = schema.format != DataFormat::cifar && schema.format != DataFormat::idx;
     const ArrayFiles files = find_arrays(path, by_path ? detect_format(path) : schema.format);
     const ArrayPair& pair = files.test ? *files.test : *files.train;
-    examples.labeled = pair.y.has_value();
-    examples.data = std::make_shared<ArrayDataset>(pair.x, pair.y, *schema.array);
+    examples.labeled = options.labels && pair.y.has_value();
+    examples.data = std::make_shared<ArrayDataset>(pair.x, examples.labeled ? pair.y : std::nullopt, *schema.array);
     number_names(examples.data->size());
     return examples;
   }
-  if (schema.image) return open_image_examples(path, schema);
+  if (schema.image) return open_image_examples(path, schema, options);
   check(schema.format == DataFormat::text, "{}: the model learned {}, which have no examples of this kind",
         path.string(), name(schema.format));
   const std::string text = read_file(path, kLargestTextFile);

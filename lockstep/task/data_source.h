@@ -10,10 +10,13 @@
 // |---|---|
 // | a file named .csv, .tsv, .txt with columns | a table |
 // | .npz, .safetensors with x and y, or x_train, y_train, and maybe x_test, y_test | arrays |
-// | a folder with x.npy and y.npy, or x_train.npy and so on; x.npy itself | arrays |
+// | a folder with x.npy and y.npy, or x_train.npy and so on; x.npy itself, with y.npy beside it | arrays |
 // | a folder with CIFAR's .bin files, with IDX files | pictures |
 // | a folder with a folder for each class | pictures |
 // | another text file | a text |
+//
+// x may be called data, images, inputs, features, or arr_0; y label, labels, target, targets, or arr_1; "val", "valid",
+// and "validation" mean "test". Either part may come first, in any case: "X_train", "test-labels".
 #pragma once
 
 #include <cstdint>
@@ -32,6 +35,10 @@
 
 namespace LOCKSTEP_API lockstep {
 
+// How pictures are normalized: (x - mean) / stddev of each channel, where pixels of bytes become x in 0 to 1.
+// automatic: by statistics of the training part, but pictures of bytes in arrays stay as they are. none: all stay.
+enum class Normalization : std::uint8_t { automatic, training, none };
+
 struct DataOptions {
   // Not set: found out.
   std::optional<DataFormat> format = {};
@@ -46,13 +53,18 @@ struct DataOptions {
   double val_split = 0.1;
   // The digest covers the contents of pictures in folders, too. It always covers those of other files.
   bool hash_data = false;
-  // Leave out and count broken rows and pictures instead of failing.
+  // Leave out and count broken rows and pictures instead of failing; classes without a picture are then no error.
   bool skip_broken = false;
   // Pictures: transforms of training examples, and the edge of a square that all become. 0: pictures of one size of at
   // most 256 keep it; others become a square whose edge is the shortest one of all, rounded up to a multiple of 32,
   // from 32 to 224.
   Augment augment = Augment::none;
+  // Each that is set replaces that of `augment`.
+  AugmentOptions transforms{};
   std::int64_t image_size = 0;
+  Normalization normalization = Normalization::automatic;
+  // Given ones, such as those of ImageNet: a number for each channel, or one for all. Expected together.
+  std::vector<double> mean{}, stddev{};
   // The characters of an example of a text, and whether training examples begin anywhere.
   std::int64_t context = 128;
   bool random_starts = true;
@@ -66,8 +78,13 @@ struct DataSource {
   // Identifies the data, for the recipe: SHA-256 of contents where digest_covers_contents, else of names and sizes.
   std::string digest;
   bool digest_covers_contents = false;
+  // The data have a part for validation, so that val_split was not used.
+  bool has_validation_part = false;
   // Pictures: what is done to training examples, and by which decoder, for the recipe.
   std::string transforms{};
+  // What examples of `validation` are called: a row's number from 1, or a file's name. Empty if there are none, and for
+  // texts.
+  std::function<std::string(std::int64_t index)> validation_name{};
   // Examples that `skip_broken` left out.
   std::int64_t skipped = 0;
   // One line: what it is, examples, classes with counts, sizes, columns.

@@ -11,6 +11,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/data/cifar.h"
 #include "lockstep/data/csv.h"
+#include "lockstep/task/array_files.h"
 #include "lockstep/task/data_source.h"
 
 namespace lockstep {
@@ -20,16 +21,12 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kKnown =
     "expected a .csv or .tsv table, a text, an .npz or .safetensors file with x and y, or a folder with x.npy and "
-    "y.npy, "
-    "with IDX or CIFAR files, or with a folder of pictures for each class";
+    "y.npy, with IDX or CIFAR files, or with a folder of pictures for each class";
 
 DataFormat format_of_folder(const fs::path& folder) {
   std::error_code error;
   if (is_cifar(folder)) return DataFormat::cifar;
-  for (const char* name : {"x.npy", "x_train.npy"}) {
-    if (fs::exists(folder / name, error)) return DataFormat::npy;
-  }
-  bool folders = false;
+  bool folders = false, npy = false;
   std::vector<std::string> names;
   fs::directory_iterator entries(folder, error);
   check(!error, "cannot read {}: {}", folder.string(), error.message());
@@ -40,11 +37,16 @@ DataFormat format_of_folder(const fs::path& folder) {
     if (name.find("-ubyte") != name.npos) return DataFormat::idx;
     if (entries->is_directory(unknown)) {
       folders = folders || !name.starts_with('.');
+    } else if (entries->path().extension() == ".npy") {
+      const auto kind = parse_array_name(entries->path().stem().string());
+      if (kind && !kind->is_label) return DataFormat::npy;
+      npy = true;
     } else {
       names.push_back(name);
     }
   }
   if (folders) return DataFormat::images;
+  if (npy) return DataFormat::npy;  // whose reader names what it misses
   std::ranges::sort(names);
   const std::string first = names.empty() ? "nothing" : quoted_cell(names[0]);
   fail("{}: the folder has {}{}, {}", folder.string(), first, names.size() > 1 ? " and other files" : "", kKnown);

@@ -13,7 +13,7 @@
 #include "lockstep/data/augmentation.h"
 #include "lockstep/data/csv.h"
 #include "lockstep/data/hash_split.h"
-#include "lockstep/data/image.h"
+#include "lockstep/data/image_file.h"
 #include "lockstep/data/image_folder.h"
 #include "lockstep/data/normalize.h"
 #include "lockstep/data/subset.h"
@@ -65,12 +65,56 @@ class PictureFiles : public Dataset {
   std::int64_t channels_;
 };
 
-std::optional<fs::path> find_part(const fs::path& path, std::initializer_list<const char*> names) {
-  for (const char* name : names) {
-    std::error_code error;
-    if (fs::is_directory(path / name, error)) return path / name;
+std::vector<std::string> folders_in(const fs::path& path) {
+  std::vector<std::string> names;
+  std::error_code error, ignored;
+  for (fs::directory_iterator entry(path, error), end; !error && entry != end; entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    if (!name.starts_with('.') && entry->is_directory(ignored)) names.push_back(name);
   }
-  return std::nullopt;
+  std::ranges::sort(names);
+  return names;
+}
+
+// The folders of a data set with a part for training.
+struct ImageParts {
+  std::optional<fs::path> train, test;
+  std::vector<std::string> others{};
+};
+
+// Case does not matter: "Train" is no class. A folder "train" without folders in it is one: of pictures of trains.
+ImageParts find_parts(const fs::path& path) {
+  ImageParts parts;
+  std::vector<std::string> names = folders_in(path);
+  const auto take = [&](std::initializer_list<std::string_view> known) -> std::optional<fs::path> {
+    for (const std::string_view word : known) {
+      const auto is_word = [&](const std::string& name) {
+        return std::ranges::equal(name, word, {},
+                                  [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
+      };
+      const auto found = std::ranges::find_if(names, is_word);
+      if (found == names.end() || folders_in(path / *found).empty()) continue;
+      const std::string name = *found;
+      names.erase(found);
+      const auto second = std::ranges::find_if(names, is_word);
+      check(second == names.end(), "{}: has the folders {} and {}, expected one of them", path.string(),
+            quoted_cell(name), quoted_cell(second == names.end() ? "" : *second));
+      return path / name;
+    }
+    return std::nullopt;
+  };
+  parts.train = take({"train", "training"});
+  if (!parts.train) return parts;
+  parts.test = take({"val", "valid", "validation", "test", "testing"});
+  parts.others = std::move(names);
+  return parts;
+}
+
+std::string unused_text(const ImageParts& parts) {
+  if (parts.others.empty()) return "";
+  std::string text;
+  for (const std::string& name : parts.others) text += (text.empty() ? "; not used: " : ", ") + quoted_cell(name);
+  return text;
 }
 
 // Pictures of one size keep it, up to 256. Otherwise a square, whose edge is the shortest edge of all pictures, rounded
@@ -92,16 +136,61 @@ std::vector<fs::path> paths_of(const ImageFolder& folder) {
   return paths;
 }
 
+// Mean and standard deviation of each channel of training pictures.
+ChannelStatistics find_normalization(const Dataset& train, std::int64_t channels, const DataOptions& options,
+                                     const std::string& where) {
+  if (has_given_normalization(options, channels, where)) {
+    return {for_channels(options.mean, channels), for_channels(options.stddev, channels)};
+  }
+  const auto count = static_cast<std::size_t>(channels);
+  if (options.normalization == Normalization::none) {
+    return {std::vector<double>(count, 0.0), std::vector<double>(count, 1.0)};
+  }
+  ChannelStatistics found = channel_statistics(train, {.threads = static_cast<int>(available_cpus().size())});
+  std::ranges::replace(found.std, 0.0, 1.0);
+  return found;
+}
+
 }  // namespace
+
+std::string augmented_text(const DataOptions& options) {
+  if (!augments(options.augment, options.transforms)) return "";
+  const bool by_name = augments(Augment::none, options.transforms);
+  return fmt::format(
+      ", augmented ({}{})",
+      options.augment == Augment::none ? "" : fmt::format("{}{}", augment_name(options.augment), by_name ? ", " : ""),
+      by_name ? "transforms by name" : "");
+}
+
+bool has_given_normalization(const DataOptions& options, std::int64_t channels, const std::string& where) {
+  if (options.mean.empty() && options.stddev.empty()) return false;
+  const auto fits = [&](const std::vector<double>& numbers) {
+    return numbers.size() == 1 || std::ssize(numbers) == channels;
+  };
+  check(fits(options.mean) && fits(options.stddev),
+        "{}: mean and stddev have {} and {} numbers, expected one, or one for each of the {} channels of the pictures",
+        where, options.mean.size(), options.stddev.size(), channels);
+  check(options.normalization == Normalization::automatic,
+        "{}: mean and stddev are given, expected normalization to be automatic", where);
+  for (const double stddev : options.stddev) {
+    check(stddev > 0, "{}: stddev has {}, expected numbers above 0", where, stddev);
+  }
+  return true;
+}
+
+std::vector<double> for_channels(const std::vector<double>& given, std::int64_t channels) {
+  return given.size() == 1 ? std::vector<double>(static_cast<std::size_t>(channels), given[0]) : given;
+}
 
 DataSource open_images(const fs::path& path, const DataOptions& options) {
   check(!options.task || *options.task == TaskKind::classification,
         "{}: pictures, and the task {}, expected classification", path.string(), name(*options.task));
-  const std::optional<fs::path> train_part = find_part(path, {"train", "training"});
-  const std::optional<fs::path> test_part =
-      train_part ? find_part(path, {"val", "valid", "validation", "test"}) : std::nullopt;
-  const auto folder =
-      std::make_shared<ImageFolder>(train_part.value_or(path), ImageFolderOptions{.skip_broken = options.skip_broken});
+  const ImageParts parts = find_parts(path);
+  const std::optional<fs::path>& train_part = parts.train;
+  const std::optional<fs::path>& test_part = parts.test;
+  const auto folder = std::make_shared<ImageFolder>(
+      train_part.value_or(path),
+      ImageFolderOptions{.skip_broken = options.skip_broken, .allow_empty = options.skip_broken});
   const auto& classes = folder->classes();
   check(classes.size() >= 2, "{}: one class, {}, expected a folder of pictures for each of at least two classes",
         path.string(), classes.empty() ? "" : quoted_cell(classes[0]));
@@ -123,25 +212,28 @@ DataSource open_images(const fs::path& path, const DataOptions& options) {
   std::vector<fs::path> files = paths_of(*folder);
   std::shared_ptr<const Dataset> train = std::make_shared<Subset>(folder, rows.train), validation;
   if (test_part) {
-    const auto test = std::make_shared<ImageFolder>(
-        *test_part, ImageFolderOptions{.channels = folder->channels(), .skip_broken = options.skip_broken});
+    const auto test = std::make_shared<ImageFolder>(*test_part, ImageFolderOptions{.channels = folder->channels(),
+                                                                                   .skip_broken = options.skip_broken,
+                                                                                   .allow_empty = options.skip_broken});
     const auto relabeled = std::make_shared<RelabeledFolder>(test, classes, test_part->string());
     for (std::int64_t i = 0; i < test->size(); ++i) {
       ++data.validation_counts[static_cast<std::size_t>(relabeled->label(i))];
     }
     validation = relabeled;
+    data.validation_name = [test](std::int64_t index) { return test->name(index); };
     data.skipped += std::ssize(test->skipped());
     const std::vector<fs::path> more = paths_of(*test);
     files.insert(files.end(), more.begin(), more.end());
   } else if (!rows.validation.empty()) {
     validation = std::make_shared<Subset>(folder, rows.validation);
+    data.validation_name = [folder, chosen = rows.validation](std::int64_t index) {
+      return folder->name(chosen.at(static_cast<std::size_t>(index)));
+    };
   }
 
   const ImageSize size = find_size(*folder, options.image_size);
   const ImageTransform plain = augmentation(Augment::none, size);
-  ChannelStatistics statistics =
-      channel_statistics(train | plain, {.threads = static_cast<int>(available_cpus().size())});
-  std::ranges::replace(statistics.std, 0.0, 1.0);
+  const ChannelStatistics statistics = find_normalization(train | plain, folder->channels(), options, path.string());
   data.schema = {.format = DataFormat::images,
                  .task = TaskKind::classification,
                  .classes = classes,
@@ -154,7 +246,7 @@ DataSource open_images(const fs::path& path, const DataOptions& options) {
                                       .stddev = statistics.std}};
   const Normalize normalize(statistics.mean, statistics.std);
   const auto transformed =
-      std::make_shared<TransformedDataset>(train | augmentation(options.augment, size) | normalize);
+      std::make_shared<TransformedDataset>(train | augmentation(options.augment, size, options.transforms) | normalize);
   data.transforms = transformed->str() + "; " + image_decoder_version();
   data.train = transformed;
   if (validation) data.validation = std::make_shared<TransformedDataset>(validation | plain | normalize);
@@ -165,39 +257,53 @@ DataSource open_images(const fs::path& path, const DataOptions& options) {
       "{}: pictures, {}, {} x {} to {} x {} pixels (height x width), used as {} x {}{}; {}; {} to train, {} to "
       "validate{}",
       path.string(), folder->channels() == 1 ? "gray" : "color", sizes.min_height, sizes.min_width, sizes.max_height,
-      sizes.max_width, size.height, size.width,
-      options.augment == Augment::none ? "" : fmt::format(", augmented ({})", augment_name(options.augment)),
-      classes_text(data), data.train->size(), data.validation ? data.validation->size() : 0,
+      sizes.max_width, size.height, size.width, augmented_text(options), classes_text(data), data.train->size(),
+      data.validation ? data.validation->size() : 0,
       data.skipped == 0 ? ""
                         : fmt::format("; skipped: {} broken picture{}", data.skipped, data.skipped == 1 ? "" : "s"));
+  data.description += unused_text(parts);
+  data.has_validation_part = test_part.has_value();
   return data;
 }
 
-DataExamples open_image_examples(const fs::path& path, const DataSchema& schema) {
+DataExamples open_image_examples(const fs::path& path, const DataSchema& schema, const ExampleOptions& options) {
   check(schema.image.has_value(), "data schema: no sizes of pictures");
   const ImageSchema& image = *schema.image;
   DataExamples examples;
   std::shared_ptr<const Dataset> pictures;
   std::error_code error;
-  if (fs::is_directory(path, error) && is_image_folder(path)) {
-    const auto folder =
-        std::make_shared<ImageFolder>(path, ImageFolderOptions{.channels = image.channels, .allow_empty = true});
+  const bool is_folder = fs::is_directory(path, error);
+  const bool skip_broken = options.skip_broken;
+  const std::optional<fs::path> test_part = is_folder && options.labels ? find_parts(path).test : std::nullopt;
+  if (test_part && is_image_folder(*test_part)) return open_image_examples(*test_part, schema, options);
+  if (is_folder && options.labels && is_image_folder(path)) {
+    const auto folder = std::make_shared<ImageFolder>(
+        path, ImageFolderOptions{.channels = image.channels, .skip_broken = skip_broken, .allow_empty = true});
+    examples.skipped = std::ssize(folder->skipped());
     pictures = std::make_shared<RelabeledFolder>(folder, schema.classes, path.string());
     examples.labeled = true;
     for (std::int64_t i = 0; i < folder->size(); ++i) examples.names.emplace_back(folder->name(i));
   } else {
+    std::vector<std::string> names = is_folder ? files_below(path) : std::vector{path.filename().string()};
+    check(!names.empty(), "{}: the folder is empty, expected pictures", path.string());
+    const auto file_of = [&](const std::string& name) { return is_folder ? path / name : path; };
+    const bool one = names.size() == 1;
+    std::erase_if(names, [&](const std::string& name) {
+      try {
+        const ImageFile picture(file_of(name));
+        picture.probe();  // throws here, not in the loop
+        if (skip_broken) picture.decode({.channels = image.channels});
+      } catch (const Error& error) {
+        if (!skip_broken) fail("{}{}", error.what(), one ? "" : "; skip_broken leaves such files out");
+        ++examples.skipped;
+        return true;
+      }
+      return false;
+    });
+    check(!names.empty(), "{}: all {} files are broken, or are no pictures", path.string(), examples.skipped);
     std::vector<fs::path> files;
-    if (fs::is_directory(path, error)) {
-      for (const auto& entry : fs::directory_iterator(path)) files.push_back(entry.path());
-      std::ranges::sort(files);
-      check(!files.empty(), "{}: the folder is empty, expected pictures", path.string());
-    } else {
-      files.push_back(path);
-    }
-    for (const fs::path& file : files) {
-      probe_image(file);  // throws here, not in the loop
-      examples.names.push_back(file.filename().string());
-    }
+    for (const std::string& name : names) files.push_back(file_of(name));
+    examples.names = std::move(names);
     pictures = std::make_shared<PictureFiles>(std::move(files), image.channels);
   }
   examples.data = std::make_shared<TransformedDataset>(

@@ -10,6 +10,8 @@
 #include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/no_grad.h"
 #include "lockstep/base/file.h"
+#include "lockstep/models/gpt.h"
+#include "lockstep/models/lstm_language_model.h"
 #include "lockstep/models/mlp.h"
 #include "lockstep/models/models.h"
 #include "lockstep/models/resnet.h"
@@ -25,15 +27,41 @@ bool has_rows(const DataSchema& schema) { return schema.input.size() == 1; }
 
 std::string shape_text(const DataSchema& schema) { return Shape(schema.input).str(); }
 
+// Dropout has no part in predictions.
+std::unique_ptr<Module> make_language_model(const DataSchema& schema, const TaskModel& model) {
+  const bool gpt = model.name == "gpt";
+  check(schema.input.size() == 1 && model.layers >= 1 && model.width >= 1 && (!gpt || model.heads >= 1),
+        "model {}: {} layers of {} features, {} heads, expected at least 1 of each", model.name, model.layers,
+        model.width, model.heads);
+  if (gpt) {
+    return std::make_unique<GPT>(GPTOptions{.vocab_size = schema.outputs,
+                                            .block_size = schema.input[0],
+                                            .n_layer = model.layers,
+                                            .n_head = model.heads,
+                                            .n_embd = model.width});
+  }
+  return std::make_unique<LstmLanguageModel>(LstmLanguageModelOptions{.vocab_size = schema.outputs,
+                                                                      .embedding_dim = model.width,
+                                                                      .hidden_size = model.width,
+                                                                      .num_layers = model.layers});
+}
+
 }  // namespace
 
-std::string default_task_model(const DataSchema& schema) { return has_rows(schema) ? "mlp" : "resnet18"; }
+std::string default_task_model(const DataSchema& schema) {
+  if (schema.format == DataFormat::text) return "gpt";
+  return has_rows(schema) ? "mlp" : "resnet18";
+}
 
 std::unique_ptr<Module> make_task_model(const DataSchema& schema, const TaskModel& model) {
   const std::string& name = model.name;
   check(model.hidden.empty() || name == "mlp", "model {}: hidden layers are only for mlp", name);
   check(std::ranges::all_of(model.hidden, [](std::int64_t n) { return n > 0; }),
         "model mlp: a hidden layer of less than 1 unit");
+  const bool language = name == "gpt" || name == "lstm", text = schema.format == DataFormat::text;
+  check(language == text, "model {}: the data are {}, expected {}", name, text ? "a text" : "no text",
+        text ? "gpt or lstm" : "a text for gpt and lstm");
+  if (language) return make_language_model(schema, model);
   if (name == "mlp" && has_rows(schema)) {
     TableMlpOptions options = table_mlp_options(schema);
     if (!model.hidden.empty()) options.hidden = model.hidden;
@@ -70,10 +98,9 @@ Initializer task_initializer(const DataSchema& schema, const TaskModel& model) {
 }
 
 void write_run(const std::filesystem::path& folder, const DataSchema& schema, const TaskModel& model) {
-  const nlohmann::ordered_json json{{"version", 1},
-                                    {"model", model.name},
-                                    {"hidden", model.hidden},
-                                    {"schema", nlohmann::ordered_json::parse(schema.json())}};
+  nlohmann::ordered_json json{{"version", 1}, {"model", model.name}, {"hidden", model.hidden}};
+  if (model.layers > 0) json.update({{"layers", model.layers}, {"width", model.width}, {"heads", model.heads}});
+  json["schema"] = nlohmann::ordered_json::parse(schema.json());
   std::filesystem::create_directories(folder);
   write_file_atomically(folder / "run.json", json.dump(1) + "\n");
 }
@@ -89,7 +116,7 @@ Tensor Run::operator()(const Tensor& inputs) const {
   check(fits, "run: inputs are {}, expected [N, ..] with {} behind N", inputs.describe(), shape_text(schema_));
   const NoGradGuard no_history;
   const Tensor outputs = predict_(inputs);
-  if (schema_.task == TaskKind::classification) return softmax(outputs, -1);
+  if (schema_.task != TaskKind::regression) return softmax(outputs, -1);
   const auto row = [](const std::vector<double>& values) { return Tensor::from(values, {1, std::ssize(values)}); };
   return outputs.to(DType::f64) * row(schema_.target_stddev) + row(schema_.target_mean);
 }
@@ -98,10 +125,8 @@ Run load_run(const std::filesystem::path& folder) {
   const std::filesystem::path file = folder / "run.json";
   std::error_code unknown;
   check(std::filesystem::is_directory(folder, unknown), "run {}: there is no such folder", folder.string());
-  check(
-      std::filesystem::exists(file, unknown),
-      "run {}: has no run.json, which `lockstep train --data PATH --save DIR` writes for pictures, tables, and arrays",
-      folder.string());
+  check(std::filesystem::exists(file, unknown), "run {}: has no run.json, which `lockstep train --save DIR` writes",
+        folder.string());
   const std::string text = read_file(file, kLargestRunFile);
   DataSchema schema;
   TaskModel model;
@@ -109,6 +134,9 @@ Run load_run(const std::filesystem::path& folder) {
     const nlohmann::json json = nlohmann::json::parse(text);
     check(json.at("version") == 1, "version {}, expected 1", json.at("version").dump());
     model = {json.at("model").get<std::string>(), json.at("hidden").get<std::vector<std::int64_t>>()};
+    model.layers = json.value("layers", std::int64_t{0});
+    model.width = json.value("width", std::int64_t{0});
+    model.heads = json.value("heads", std::int64_t{0});
     schema = DataSchema::from_json(json.at("schema").dump());
   } catch (const std::exception& error) {
     fail("{}: {}", file.string(), error.what());

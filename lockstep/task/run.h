@@ -1,4 +1,4 @@
-// A folder of `lockstep train --data PATH --save DIR`, to use its model in a program.
+// A folder of `lockstep train --save DIR`, to use its model in a program.
 //
 //   const Run model = load_run("runs/7");
 //   const DataExamples examples = open_examples("new.csv", model.schema());
@@ -20,17 +20,20 @@ namespace LOCKSTEP_API lockstep {
 
 // A model for data of a schema, by its command-line name.
 struct TaskModel {
-  // resnet18, lenet, and torchvision:resnet18, torchvision:resnet34, torchvision:resnet50 for pictures; mlp for all.
+  // resnet18, lenet, and torchvision:resnet18, torchvision:resnet34, torchvision:resnet50 for pictures; gpt, lstm for
+  // texts; mlp for all others.
   std::string name = "mlp";
   // Of mlp: the units of hidden layers. Empty: 256 for pictures; 256 and 128 for rows.
   std::vector<std::int64_t> hidden{};
+  // Of gpt and lstm: the number of layers, and of features of each; of gpt, that of attention heads.
+  std::int64_t layers = 0, width = 0, heads = 0;
 };
 
 // The model with inputs and outputs of the schema. Throws for a name that is unknown or does not fit the data.
 std::unique_ptr<Module> make_task_model(const DataSchema& schema, const TaskModel& model);
 // The initial values that the tool gives it.
 Initializer task_initializer(const DataSchema& schema, const TaskModel& model);
-// "mlp" for rows, "resnet18" for pictures.
+// "mlp" for rows, "resnet18" for pictures, "gpt" for texts.
 std::string default_task_model(const DataSchema& schema);
 
 // Writes run.json: all that load_run() needs beside the weights, which Trainer's checkpoints in the folder have.
@@ -46,8 +49,9 @@ class Run {
   // The network alone, for logits or normalized values.
   Module& model() const { return *model_; }
   // Inputs [N, ...] as open_examples() makes them, with schema().input behind N. The result is on the inputs' place:
-  // for classes, their probabilities [N, classes]; for regression, values [N, outputs] in the units of the data, in
-  // f64: times, for example, are too large for f32.
+  // for classes, their probabilities [N, classes]; for regression, values [N, outputs] in the units of the data, in f64:
+  // times, for example, are too large for f32; for texts, the probabilities of each next character [N, context,
+  // characters].
   Tensor operator()(const Tensor& inputs) const;
 
  private:

@@ -132,8 +132,8 @@ TEST_F(OwnData, AFolderOfPictures) {
   const ToolResult predicted = run_tool({"predict", "--run", run, data + "/lying/1.jpg", data + "/standing/2.png"});
   const auto rows = lines(predicted.out);
   ASSERT_EQ(rows.size(), 3U) << predicted.err;
-  EXPECT_THAT(rows[1], StartsWith("1.jpg,lying,"));
-  EXPECT_THAT(rows[2], StartsWith("2.png,standing,"));
+  EXPECT_THAT(rows[1], StartsWith(data + "/lying/1.jpg,lying,"));
+  EXPECT_THAT(rows[2], StartsWith(data + "/standing/2.png,standing,"));
   const ToolResult exported = run_tool({"export", "--run", run, "--pixels", "--logits", folder_ / "net.onnx"});
   EXPECT_THAT(exported.out, HasSubstr("net.onnx: pixels [batch, 28, 28, 3] -> logits [batch, 3]\n")) << exported.err;
   const ToolResult eval = run_tool({"eval", "--run", run, "--data", data});
@@ -153,7 +153,102 @@ TEST_F(OwnData, AFolderOfPictures) {
   EXPECT_EQ(weights(run_tool({"train", "--config", run + "/run.toml", "--export", file})), expected);
   EXPECT_THAT(train(data, {"--image-size", "0"}).err, HasSubstr("--image-size: Value 0 not in range"));
   EXPECT_THAT(train(table("t.csv", "kind", 50), {"--augment", "light"}).err,
-              HasSubstr("expected pictures for the augmentation light"));
+              HasSubstr("expected pictures for augmentation"));
+
+  // The run's own validation part, as it was tested in training.
+  const std::string last = lines(trained.out).back();
+  const ToolResult own = run_tool({"eval", "--run", run, "--worst", "1"});
+  ASSERT_THAT(own.out, StartsWith("test acc: ")) << own.err;
+  EXPECT_EQ(fmt::format("{:.2f}", std::stod(own.out.substr(10))), last.substr(10, 4)) << own.out;
+  EXPECT_THAT(own.out, ::testing::Not(HasSubstr("of 120)")));
+  std::filesystem::rename(folder_ / "bars/lying/1.jpg", folder_ / "bars/lying/one.jpg");
+  EXPECT_THAT(run_tool({"eval", "--run", run}).err, HasSubstr("is not what it was in training: --data PATH evaluates"));
+
+  // Broken pictures.
+  folder_.write("bars/lying/broken.jpg", "x");
+  EXPECT_THAT(train(data).err, HasSubstr("; --skip-broken leaves such files out"));
+  EXPECT_THAT(run_tool({"predict", "--run", run, data + "/lying"}).err,
+              HasSubstr("--skip-broken leaves such files out"));
+  const ToolResult rest = run_tool({"predict", "--run", run, "--skip-broken", data + "/lying"});
+  EXPECT_THAT(rest.err, HasSubstr("lying: skipped 1 broken example\n"));
+  EXPECT_EQ(lines(rest.out).size(), 41U);
+}
+
+TEST_F(OwnData, TransformsByName) {
+  const std::string data = bars(folder_, 8);
+  const auto weights = [&](Arguments more) {
+    const Arguments options{"--model",      "lenet", "--image-size",     "28",  "--epochs",       "2",
+                            "--batch-size", "8",     "--shards",         "2",   "--val-split",    "0.2",
+                            "--augment",    "light", "--rotation",       "10",  "--color-jitter", "0.2,0.2,0.2,0.02",
+                            "--flip",       "0",     "--random-erasing", "0.5", "--log",          folder_ / "log"};
+    more.insert(more.begin(), options.begin(), options.end());
+    const ToolResult result = train(data, more);
+    EXPECT_EQ(result.status, 0) << result.err;
+    const auto end = events(folder_ / "log", "end");
+    return end.empty() ? "none" : end.back().at("weights_sha256").get<std::string>();
+  };
+  const std::string run = folder_ / "run", resumed = folder_ / "resumed";
+  const Arguments mixed{"--mixup", "0.4", "--normalize", "imagenet"};
+  const auto with = [&](Arguments more) {
+    more.insert(more.begin(), mixed.begin(), mixed.end());
+    return more;
+  };
+  const std::string expected = weights(with({"--save", run}));
+  EXPECT_EQ(weights(with({"--num-devices", "2"})), expected);
+  weights(with({"--save", resumed, "--max-steps", "4"}));
+  EXPECT_EQ(weights(with({"--save", resumed, "--resume", resumed})), expected);
+  EXPECT_NE(weights({"--cutmix", "0.4", "--normalize", "imagenet"}), expected);
+  EXPECT_NE(weights({"--mixup", "0.4", "--mean", "0.5", "--std", "0.25"}), expected);
+  const std::string options = folder_.read("run/run.toml");
+  for (const char* line : {"\nrotation = 10\n", "\nflip = 0\n", "\nmixup = 0.4\n", "\nnormalize = \"imagenet\"\n",
+                           "\ncolor-jitter = [\"0.2\", \"0.2\", \"0.2\", \"0.02\"]\n"}) {
+    EXPECT_THAT(options, HasSubstr(line));
+  }
+  EXPECT_THAT(train(data, {"--mixup", "1", "--cutmix", "1"}).err, HasSubstr("--cutmix: not with --mixup"));
+  EXPECT_THAT(train(data, {"--mixup", "1", "--class-weights", "balanced"}).err, HasSubstr("--mixup: not with"));
+  EXPECT_THAT(train(data, {"--mean", "0.5"}).err, HasSubstr("--mean: expected --std, too"));
+  EXPECT_THAT(train(data, {"--color-jitter", "1,x"}).err, HasSubstr("--color-jitter: found 'x'"));
+  const std::string rows = table("t.csv", "kind", 60);
+  EXPECT_THAT(train(rows, {"--cutmix", "1"}).err, HasSubstr("--cutmix: only for pictures with classes"));
+  EXPECT_THAT(train(rows, {"--rotation", "1"}).err, HasSubstr("expected pictures for augmentation"));
+  EXPECT_THAT(train(rows, {"--normalize", "none"}).err, HasSubstr("expected pictures for normalization"));
+}
+
+TEST_F(OwnData, FashionMnistHasTransformsAndARun) {
+  const SmallData small;
+  const std::string run = folder_ / "run";
+  const auto fashion = [&](const Arguments& more) { return run_tool(train_arguments(small, more)); };
+  const ToolResult trained =
+      fashion({"--save", run, "--random-crop", "2", "--rotation", "5", "--normalize", "training", "--lr", "0.05"});
+  ASSERT_EQ(trained.status, 0) << trained.err;
+  const ToolResult own = run_tool({"eval", "--run", run});
+  EXPECT_THAT(own.out, HasSubstr(fmt::format(" of {})", SmallData::kTest))) << own.err;
+  EXPECT_EQ(fmt::format("{:.2f}", std::stod(own.out.substr(10))), lines(trained.out).back().substr(10, 4));
+  EXPECT_EQ(lines(run_tool({"eval", "--run", run, "--data", small.path()}).out).at(0), lines(own.out).at(0));
+  EXPECT_EQ(lines(run_tool({"predict", "--run", run, small.path()}).out).size(), SmallData::kTest + 1U);
+  const ToolResult again = run_tool({"train", "--config", run + "/run.toml"});
+  EXPECT_EQ(lines(again.out).at(1), lines(trained.out).at(1)) << again.err;
+  EXPECT_THAT(fashion({"--normalize", "imagenet"}).err, HasSubstr("--normalize imagenet: 3 and 3 numbers"));
+}
+
+TEST_F(OwnData, ATextGoesOn) {
+  std::string text;
+  for (int i = 0; i < 60; ++i) text += "the quick brown fox jumps over the lazy dog. ";
+  folder_.write("t.txt", text);
+  const std::string run = folder_ / "run", prompt = folder_.write("p.txt", "the quick ");
+  const ToolResult trained = train(folder_ / "t.txt", {"--save", run, "--context", "16", "--layers", "1", "--width",
+                                                       "16", "--heads", "2", "--epochs", "2"});
+  ASSERT_EQ(trained.status, 0) << trained.err;
+  const ToolResult eval = run_tool({"eval", "--run", run});
+  EXPECT_THAT(eval.out, HasSubstr("\nperplexity: ")) << eval.err;
+  EXPECT_EQ(fmt::format("{:.2f}", std::stod(eval.out.substr(10))), lines(trained.out).back().substr(10, 4));
+  const ToolResult more = run_tool({"predict", "--run", run, prompt, "--characters", "5", "--seed", "1"});
+  EXPECT_THAT(more.out, StartsWith("the quick ")) << more.err;
+  EXPECT_EQ(more.out.size(), 16U);
+  EXPECT_EQ(run_tool({"predict", "--run", run, prompt, "--characters", "5", "--seed", "1"}).out, more.out);
+  folder_.write("p.txt", "The");
+  EXPECT_THAT(run_tool({"predict", "--run", run, prompt}).err, HasSubstr("p.txt: "));
+  EXPECT_THAT(run_tool({"predict", "--run", run, prompt, "--format", "csv"}).err, HasSubstr("a text has no columns"));
 }
 
 // Pictures of 8 x 12 pixels, five dark ones and twelve light ones to train.
@@ -171,10 +266,33 @@ std::string wide_pictures(const TemporaryFolder& folder) {
 
 TEST_F(OwnData, PicturesThatAreNotSquareRepeat) {
   const std::string data = wide_pictures(folder_);
-  const ToolResult first = train(data, {"--model", "mlp", "--epochs", "1", "--save", folder_ / "run"});
+  const ToolResult first =
+      train(data, {"--model", "mlp", "--epochs", "1", "--val-split", "0.1", "--save", folder_ / "run"});
   ASSERT_EQ(first.status, 0) << first.err;
+  EXPECT_THAT(first.err, HasSubstr("--val-split changes nothing: " + data + " has a part for tests"));
   const ToolResult again = run_tool({"train", "--config", folder_ / "run/run.toml", "--dry-run"});
   EXPECT_EQ(lines(again.out).at(2), lines(first.out).at(2)) << again.err;
+}
+
+TEST_F(OwnData, WhatOnlyNewRowsHave) {
+  std::string text = "x,c,k\n";
+  for (int i = 0; i < 40; ++i)
+    text += fmt::format("{},{},{}\n", i, i % 4 == 0 ? "red" : "blue", i % 2 == 0 ? "\xff" : "b");
+  folder_.write("t.csv", text);
+  const std::string run = folder_ / "run";
+  ASSERT_EQ(train(folder_ / "t.csv", {"--epochs", "1", "--hidden", "4", "--save", run}).status, 0);
+  // A target that is not known yet, and a category that eval counts as missing, as training does.
+  folder_.write("new.csv", "x,c,k\n1,green,b\n2,red,b\n3,red,\n4,red,new\n");
+  const ToolResult refused = run_tool({"predict", "--run", run, folder_ / "new.csv"});
+  EXPECT_THAT(refused.err, HasSubstr("\"green\" is none of the 2 categories of training rows"));
+  const ToolResult predicted = run_tool({"predict", "--run", run, "--unseen", "missing", folder_ / "new.csv"});
+  EXPECT_EQ(lines(predicted.out).size(), 5U) << predicted.err;
+  folder_.write("known.csv", "x,c,k\n1,green,b\n2,red,b\n");
+  const ToolResult eval =
+      run_tool({"eval", "--run", run, "--data", folder_ / "known.csv", "--confusion", folder_ / "c.svg"});
+  EXPECT_THAT(eval.out, HasSubstr("of 2)")) << eval.err;
+  EXPECT_THAT(eval.err, HasSubstr("1 cell without a counterpart in training, taken as missing"));
+  EXPECT_EQ(folder_.read("c.svg").find('\xff'), std::string::npos) << "a picture is in UTF-8";
 }
 
 TEST_F(OwnData, WeightsOfOtherClassesAndColumnsAreNoticed) {
@@ -255,7 +373,7 @@ TEST_F(OwnData, WhatDoesNotFitIsNamed) {
   // Without the run, classes and normalization would be those of the new data.
   const ToolResult eval = run_tool({"eval", "--init-from", classes, "--model", "mlp", "--data", classes});
   EXPECT_EQ(eval.status, 2);
-  EXPECT_THAT(eval.err, HasSubstr("expected --run"));
+  EXPECT_THAT(eval.err, HasSubstr("only --run knows its classes and normalization"));
 }
 
 }  // namespace

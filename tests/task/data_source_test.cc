@@ -141,7 +141,32 @@ TEST(OpenData, ReadsArrays) {
   folder.write("y.npy", y);
   EXPECT_EQ(open_data(folder / "x.npy").train->size(), packed.train->size()) << "y.npy beside it";
   EXPECT_ERROR(open_data(folder.write("b.npz", zip({{"a.npy", x}}, true))),
-               "has the arrays \"a\", expected x and y, or");
+               "has the arrays \"a\", expected x (or data");
+  folder.write("named/Images.npy", x);
+  folder.write("named/test-labels.npy", y);
+  folder.write("named/other.npy", x);
+  EXPECT_ERROR(open_data(folder / "named"),
+               "has x without y, expected labels to learn; found the arrays \"Images\", "
+               "\"other\", \"test-labels\"");
+  std::filesystem::rename(folder / "named/test-labels.npy", folder / "named/labels.npy");
+  EXPECT_EQ(open_data(folder / "named").train->size(), packed.train->size());
+  EXPECT_EQ(open_data(folder / "named/Images.npy").train->size(), packed.train->size());
+  EXPECT_EQ(open_data(folder.write("s.npz", zip({{"arr_0.npy", x}, {"arr_1.npy", y}}, true))).train->size(),
+            packed.train->size());
+  EXPECT_ERROR(open_data(folder.write("s3.npz", zip({{"arr_0.npy", x}, {"arr_1.npy", y}, {"arr_2.npy", y}}, true))),
+               "\"arr_2\", expected x");
+  folder.write("named/x.npy", x);
+  EXPECT_ERROR(open_data(folder / "named"), "both \"Images\" and \"x\" may be the inputs");
+
+  const DataSource scaled = open_data(npz, {.normalization = Normalization::training});
+  const DataSource turned = open_data(npz, {.transforms = {.flip = 1}, .normalization = Normalization::training});
+  const std::vector<float> plain = scaled.train->get(5)[0].to_vector<float>(),
+                           mirrored = turned.train->get(5)[0].to_vector<float>();
+  EXPECT_NEAR(plain[0], mirrored[3], 1e-5) << "normalized after the transforms, by the same numbers";
+  const DataSource given = open_data(npz, {.mean = {0.5}, .stddev = {0.25}});
+  EXPECT_NEAR(given.train->get(0)[0].to_vector<float>()[0], (packed.train->get(0)[0].to_vector<float>()[0] - 0.5) * 4,
+              1e-5);
+  EXPECT_ERROR(open_data(npz, {.mean = {1, 2}, .stddev = {1}}), "mean and stddev have 2 and 1 numbers");
   EXPECT_ERROR(open_data(npz, {.target = "y"}), "expected a table for target");
 }
 
@@ -275,7 +300,7 @@ TEST(OpenExamples, EncodesNewDataAsInTraining) {
   EXPECT_EQ(unlabeled.data->get(0).size(), 1u);
   const auto green = folder.write("green.csv", "color,length,width\ngreen,1,2\n");
   EXPECT_ERROR(open_examples(green, data.schema), "line 2, column 1 (color): \"green\" is none of the 3 categories");
-  EXPECT_EQ(open_examples(green, data.schema, Unseen::as_missing).data->get(0)[0].to_vector<float>()[3], 0);
+  EXPECT_EQ(open_examples(green, data.schema, {.unseen = Unseen::as_missing}).data->get(0)[0].to_vector<float>()[3], 0);
 
   const std::string x = npy("<f4", "(2, 2)", bytes_of<float>({0, 2, 4, 6}));
   folder.write("a.npz", zip({{"x.npy", x}, {"y.npy", npy("<i8", "(2,)", bytes_of<std::int64_t>({0, 1}))}}, false));
