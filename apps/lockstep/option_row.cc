@@ -266,6 +266,10 @@ std::vector<OptionGroup> make_groups() {
             "Write a page about the run to report.html in this folder: curves, results, worst examples, timeline, "
             "model, recipe. none: no page [the folder --save]",
             {.value = "DIR", .refused = one_file}),
+        row("--metrics-file", &O::metrics_file,
+            "Write how the run is doing to this file, as text for Prometheus, at most once a second; rank 1 writes "
+            "FILE with .rank1 before its extension",
+            {.value = "FILE", .refused = one_file}),
         row("--tensorboard", &O::tensorboard,
             "Write a file for TensorBoard into this folder: loss, rate, and speed of each step, results of each epoch",
             {.value = "DIR", .refused = log}),

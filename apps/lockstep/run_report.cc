@@ -99,6 +99,7 @@ void RunReport::step(const StepReport& r) {
   if (log_) log_->step(r);
   report_log();
   if (page_) page_->step(r);
+  if (metrics_) metrics_->step(r);
   report_page();
   if (!bar_) bar_.emplace(stderr, fmt::format("epoch {}/{}", r.epoch, options_.epochs), examples_);
   bar_->update(std::min(r.batch * options_.batch_size, examples_));
@@ -118,6 +119,7 @@ void RunReport::epoch(const EpochReport& r) {
   plotted_.push_back(r);
   draw_plot();
   if (page_) page_->epoch();
+  if (metrics_) metrics_->epoch(r);
   report_page();
 }
 
@@ -130,6 +132,11 @@ void RunReport::report_log() {
 }
 
 void RunReport::report_page() {
+  if (!metrics_broken_ && metrics_ && !metrics_->error().empty()) {
+    metrics_broken_ = true;
+    bar_.reset();
+    notice(fmt::format("--metrics-file: {}; the training goes on", metrics_->error()));
+  }
   if (page_broken_ || !page_ || page_->error().empty()) return;
   page_broken_ = true;
   bar_.reset();

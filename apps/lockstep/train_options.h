@@ -30,7 +30,7 @@ struct TrainOptions : CommonOptions {
   bool record_steps = false;
   bool summary = false;
   bool dry_run = false;
-  std::string export_file, save, resume, log, plot, trace, tensorboard, report;
+  std::string export_file, save, resume, log, plot, trace, tensorboard, report, metrics_file;
   std::int64_t histograms = 0;
   std::int64_t save_every = 0;
   int keep = 2;

@@ -13,8 +13,8 @@
 namespace lockstep {
 
 // What an array of this name holds: x is also called data, images, inputs, features, or arr_0 (as numpy.savez calls the
-// first array); y is also called label, labels, target, targets, or arr_1. In front or behind, "train", or "test", "val",
-// "valid", or "validation". Case does not matter: "X_train", "test-labels".
+// first array); y is also called label, labels, target, targets, or arr_1. In front or behind, "train", or "test",
+// "val", "valid", or "validation". Case does not matter: "X_train", "test-labels".
 struct ArrayName {
   bool is_label = false, is_test = false;
 };
@@ -36,8 +36,8 @@ struct ArrayFiles {
   std::string sha256{};
 };
 
-// x and y, or x_train, y_train, x_test, and y_test, by parse_array_name(). If there is x alone, it is `train` without y.
-// Throws an Error that lists what was found.
+// x and y, or x_train, y_train, x_test, and y_test, by parse_array_name(). If there is x alone, it is `train` without
+// y. Throws an Error that lists what was found.
 ArrayFiles find_arrays(const std::filesystem::path& path, DataFormat format);
 
 }  // namespace lockstep

@@ -80,8 +80,8 @@ struct ExampleOptions {
 };
 
 // Examples of a path, to predict or to evaluate, encoded as `schema` says. A table may lack the target; an .npy file
-// has x alone; an .npz or safetensors file has x, or x_test, and maybe y, or y_test. Of a folder with train/ and val/ or
-// test/, the latter.
+// has x alone; an .npz or safetensors file has x, or x_test, and maybe y, or y_test. Of a folder with train/ and val/
+// or test/, the latter.
 DataExamples open_examples(const std::filesystem::path& path, const DataSchema& schema,
                            const ExampleOptions& options = {});
 

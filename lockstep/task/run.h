@@ -49,8 +49,8 @@ class Run {
   // The network alone, for logits or normalized values.
   Module& model() const { return *model_; }
   // Inputs [N, ...] as open_examples() makes them, with schema().input behind N. The result is on the inputs' place:
-  // for classes, their probabilities [N, classes]; for regression, values [N, outputs] in the units of the data, in f64:
-  // times, for example, are too large for f32; for texts, the probabilities of each next character [N, context,
+  // for classes, their probabilities [N, classes]; for regression, values [N, outputs] in the units of the data, in
+  // f64: times, for example, are too large for f32; for texts, the probabilities of each next character [N, context,
   // characters].
   Tensor operator()(const Tensor& inputs) const;
 

@@ -531,7 +531,15 @@ void Trainer::open_log() {
   board_ = nullptr;
   if (rank() != 0) return;
   const TrainerOptions& o = options_;
-  if (!o.tensorboard.folder.empty()) board_ = std::make_unique<TrainingBoard>(o.tensorboard, position_, o.recipe);
+  if (!o.tensorboard.folder.empty()) {
+    board_ = std::make_unique<TrainingBoard>(o.tensorboard, position_, o.recipe);
+    // A module that is called in another way, or whose forward pass is the program's, has no graph to show.
+    if (position_.step == 0 && !o.forward) {
+      Tensor x = first_of(loader_.dataset()).at(0);
+      if (is_floating(x.dtype())) x = x.to(o.dtype);
+      board_->start(module_, loader_.dataset(), x.to(o.devices[0]));
+    }
+  }
   if (o.log_file.empty()) return;
   log_ = std::make_unique<TrainingLog>(o.log_file, position_,
                                        LoggedRun{.devices = o.devices,
