@@ -101,8 +101,8 @@ struct TrainerOptions {
   // Makes batches of examples that do not stack, in training and in tests: see DataLoaderOptions. The recipe says that
   // there is one; name it in `recipe`.
   Collate collate{};
-  // Threads that make batches ahead of use, in training and in tests, each a batch at a time: DataLoaderOptions::workers.
-  // EpochReport::data_seconds tells whether more would help. Does not change the bits.
+  // Threads that make batches ahead of use, in training and in tests, each a batch at a time, as
+  // DataLoaderOptions::workers. EpochReport::data_seconds tells whether more would help. Does not change the bits.
   int workers = 1;
   // Changes batches of training, such as MixUp({.classes = 10}); with `accumulate`, micro-batches. The recipe says that
   // there is one; name it in `recipe`.
