@@ -33,6 +33,6 @@ done
 echo "| seed | test accuracy by epoch of 10 steps, from scratch | from weights of other shapes |"
 echo "|---|---|---|"
 for seed in $(seq 0 $((seeds - 1))); do
-  accuracies() { grep '"event":"epoch"' "$1" | grep -o '"test_acc":[0-9.]*,' | cut -d: -f2 | awk '{printf "%s%.2f", NR > 1 ? ", " : "", $1}'; }
+  accuracies() { grep '"event":"epoch"' "$1" | grep -o '"test_acc":[0-9.]*,' | cut -d: -f2 | awk '{printf "%s%.2f", (NR > 1 ? ", " : ""), $1}'; }
   echo "| $seed | $(accuracies "scratch$seed.jsonl") | $(accuracies "tuned$seed.jsonl") |"
 done
