@@ -7,3 +7,4 @@ set(CMAKE_LIBRARY_ARCHITECTURE aarch64-linux-gnu)
 set(CMAKE_FIND_ROOT_PATH /usr/aarch64-linux-gnu /usr/lib/aarch64-linux-gnu)
 # g++ 10 changed how some pairs are passed; nothing here was compiled by an older one.
 set(CMAKE_CXX_FLAGS_INIT -Wno-psabi)
+set(CMAKE_CROSSCOMPILING_EMULATOR qemu-aarch64)

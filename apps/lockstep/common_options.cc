@@ -112,6 +112,11 @@ int CommonOptions::shards_of_batch() const {
   return default_shards(is_language_model() ? 8 * batch : batch);
 }
 
+int loader_threads(const DataSchema& schema) {
+  constexpr std::size_t kMost = 8;
+  return schema.format == DataFormat::images ? static_cast<int>(std::min(available_cpus().size(), kMost)) : 1;
+}
+
 ToolJob make_job(const CommonOptions& o, std::shared_ptr<ProcessGroup> group) {
   if (o.num_devices > 0 && is_list(o.devices))
     throw UsageError("--devices with a list and --num-devices cannot be combined");

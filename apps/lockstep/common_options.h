@@ -15,8 +15,9 @@
 #include "lockstep/runtime/runtime.h"
 
 namespace lockstep {
+struct DataSchema;  // task/data_schema.h
 struct DataSource;  // task/data_source.h
-}
+}  // namespace lockstep
 
 namespace lockstep::app {
 
@@ -35,6 +36,7 @@ struct CommonOptions {
   int threads_per_shard = 0;
   int cores_per_device = 0;
   int shards = 0;
+  int workers = 0;            // threads that load data; 0: loader_threads(); only `train` has the option
   int checkpoint_shards = 0;  // those of the checkpoint from which the run resumes; 0 without one
   std::int64_t batch_size = 256;
   std::int64_t accumulate = 1;  // micro-batches in a batch; only `train` has the option
@@ -78,6 +80,9 @@ struct CommonOptions {
   // V on CPUs if the user does not choose it: at least 16 images or 2 texts a shard.
   int shards_of_batch() const;
 };
+
+// Threads that load data of this format, if the user does not choose: pictures in files must be decoded.
+int loader_threads(const DataSchema& schema);
 
 // Like CLI::Range, but rejects NaN.
 CLI::Validator number_in(double low, double high);

@@ -5,23 +5,9 @@
 #include <algorithm>
 #include <numeric>
 
+#include "lockstep/train/markup.h"
+
 namespace lockstep::app {
-namespace {
-
-std::string escaped(const std::string& text) {
-  std::string out;
-  for (const char c : text) {
-    switch (c) {
-      case '&': out += "&amp;"; break;
-      case '<': out += "&lt;"; break;
-      case '>': out += "&gt;"; break;
-      default: out += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
-    }
-  }
-  return out;
-}
-
-}  // namespace
 
 std::string confusion_svg(const std::vector<std::vector<double>>& table, const std::vector<std::string>& names) {
   constexpr std::size_t kLetter = 8, kGap = 12, kTop = 46;
@@ -38,7 +24,7 @@ std::string confusion_svg(const std::vector<std::vector<double>>& table, const s
       "<text x=\"{2}\" y=\"24\" font-size=\"15\">Confusion matrix: rows are labels, columns predictions</text>\n",
       width, height, kGap);
   for (std::size_t i = 0; i < classes; ++i) {
-    const std::string name = escaped(i < names.size() ? names[i] : fmt::format("{}", i));
+    const std::string name = escape_markup(i < names.size() ? names[i] : fmt::format("{}", i));
     const std::size_t middle = i * cell + cell / 2;
     svg +=
         fmt::format("<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text>\n", left - kGap / 2, top + middle + 5, name);

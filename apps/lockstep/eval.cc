@@ -66,9 +66,7 @@ Command add_eval(CLI::App& parent) {
     options->choose_defaults(*app);
     if (options->own) {
       throw UsageError(
-          fmt::format("--data {}: is no data of Fashion-MNIST's form; its classes and normalization are those of a "
-                      "run: expected --run",
-                      options->data));
+          fmt::format("--data {}: only --run knows its classes and normalization, expected --run DIR", options->data));
     }
     if (const auto transforms = recipe_text(options->init_from, "transforms");
         transforms && transforms->find("Normalize") != std::string::npos) {

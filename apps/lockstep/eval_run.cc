@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "command_line.h"
+#include "common_options.h"
 #include "confusion_picture.h"
 #include "learning_task.h"
 #include "lockstep/base/file.h"
@@ -26,6 +28,13 @@ struct Outcome {
   double loss;
   std::string text;  // "versicolor as virginica"
 };
+
+// On one line, and in UTF-8, which a picture needs.
+std::string shown_name(const std::string& name) {
+  const std::string quoted = quoted_cell(name);
+  const nlohmann::json text = quoted.substr(1, quoted.size() - 2);
+  return nlohmann::json::parse(text.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)).get<std::string>();
+}
 
 void print_worst(std::vector<Outcome> all, std::int64_t count, std::string_view measure) {
   if (count == 0) return;
@@ -109,22 +118,26 @@ int eval_run(const EvalRunOptions& o) {
     throw UsageError(fmt::format("--confusion {}: expected a name that ends in .svg", o.confusion));
   }
   if (o.data.empty() && o.skip_broken) throw UsageError("--skip-broken: only with --data");
+  // As training takes its validation part.
   const DataExamples examples =
-      o.data.empty() ? own_validation(o, schema) : open_examples(o.data, schema, {.skip_broken = o.skip_broken});
+      o.data.empty() ? own_validation(o, schema)
+                     : open_examples(o.data, schema, {.unseen = Unseen::as_missing, .skip_broken = o.skip_broken});
   if (examples.skipped > 0) notice_skipped(o.data, examples.skipped);
+  if (examples.unseen > 0) {
+    notice(fmt::format("{}: {} cell{} without a counterpart in training, taken as missing", o.data, examples.unseen,
+                       examples.unseen == 1 ? "" : "s"));
+  }
   if (text) return eval_text(model, examples.data, o.batch_size);
   check(examples.labeled, "--data {}: has no labels to compare with, expected the target beside the inputs", o.data);
   std::vector<std::vector<double>> table(static_cast<std::size_t>(classes ? schema.outputs : 0),
                                          std::vector<double>(static_cast<std::size_t>(schema.outputs)));
   std::vector<Outcome> outcomes;
-  std::vector<std::string> names;  // on one line
-  for (const std::string& name : schema.classes) {
-    const std::string quoted = quoted_cell(name);
-    names.push_back(quoted.substr(1, quoted.size() - 2));
-  }
+  std::vector<std::string> names;
+  for (const std::string& name : schema.classes) names.push_back(shown_name(name));
   double squares = 0, absolute = 0, numbers = 0;
   const auto outputs = static_cast<std::size_t>(schema.outputs);
-  for (const Example& batch : DataLoader(examples.data, {.batch_size = o.batch_size})) {
+  DataLoader loader(examples.data, {.batch_size = o.batch_size, .workers = loader_threads(schema)});
+  for (const Example& batch : loader) {
     const std::vector<double> values = model(batch.at(0)).to(DType::f64).to_vector<double>();
     const auto labels = classes ? batch.at(1).to_vector<std::int64_t>() : std::vector<std::int64_t>();
     const auto targets = classes ? std::vector<float>() : batch.at(1).to_vector<float>();

@@ -29,7 +29,7 @@ struct Normalization {
 
 Normalization normalization_of(const DataSchema& schema) {
   if (schema.image) return {255, schema.image->mean, schema.image->stddev};
-  if (schema.array) return {schema.array->divisor, schema.array->mean, schema.array->stddev};
+  if (const auto& a = schema.array) return {a->mean.empty() ? a->divisor : 1, a->mean, a->stddev};
   return {};
 }
 

@@ -213,6 +213,10 @@ std::vector<OptionGroup> make_groups() {
             "T: CPU threads that compute one shard [f32, f16: as many as the cores allow, with the same bits; bf16: "
             "1, part of the recipe]",
             {.check = from(1, 1024)}),
+        row("--workers", &O::workers,
+            "CPU threads that load data ahead of use; does not change the bits [pictures in files: one for each core, "
+            "at most 8; other data: 1]",
+            {.check = from(1, 256)}),
         row("--balance", &O::balance,
             "Shards per device: equal; auto (by speed, measured every 20 steps); or one weight per device, rank 0's "
             "first, such as 2,1. Does not change the bits",
@@ -266,6 +270,10 @@ std::vector<OptionGroup> make_groups() {
             "Write a page about the run to report.html in this folder: curves, results, worst examples, timeline, "
             "model, recipe. none: no page [the folder --save]",
             {.value = "DIR", .refused = one_file}),
+        row("--metrics-file", &O::metrics_file,
+            "Write how the run is doing to this file, as text for Prometheus, at most once a second; rank 1 writes "
+            "FILE with .rank1 before its extension",
+            {.value = "FILE", .refused = one_file}),
         row("--tensorboard", &O::tensorboard,
             "Write a file for TensorBoard into this folder: loss, rate, and speed of each step, results of each epoch",
             {.value = "DIR", .refused = log}),

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "commands.h"
@@ -91,10 +92,11 @@ std::string json_line(const DataSchema& schema, const std::string& example, std:
   return line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
-// A row's number says little without its file.
-std::string example_name(const std::string& path, const std::string& name) {
-  const bool number = !name.empty() && std::ranges::all_of(name, [](char c) { return c >= '0' && c <= '9'; });
-  return number ? fmt::format("{}:{}", path, name) : name;
+// "new.csv:7" for a row, "new/1.jpg" for a picture.
+std::string example_name(const DataSchema& schema, const std::string& path, const std::string& name) {
+  if (!schema.image) return fmt::format("{}:{}", path, name);
+  std::error_code unknown;
+  return std::filesystem::is_directory(path, unknown) ? (std::filesystem::path(path) / name).string() : path;
 }
 
 // Continues each text. Model and text are alike on every machine, so the seed decides what is written.
@@ -144,17 +146,19 @@ int predict(const CLI::App& app, const PredictOptions& o) {
   const bool json = o.format == "json";
   if (!json) std::fputs(csv_head(schema).c_str(), stdout);
   for (const std::string& path : o.paths) {
-    const DataExamples examples = open_examples(
-        path, schema,
-        {.unseen = o.unseen == "missing" ? Unseen::as_missing : Unseen::error, .skip_broken = o.skip_broken});
+    const DataExamples examples = open_examples(path, schema,
+                                                {.unseen = o.unseen == "missing" ? Unseen::as_missing : Unseen::error,
+                                                 .skip_broken = o.skip_broken,
+                                                 .labels = false});
     if (examples.skipped > 0) notice_skipped(path, examples.skipped);
     std::size_t number = 0;
-    for (const Example& batch : DataLoader(examples.data, {.batch_size = o.batch_size})) {
+    DataLoader loader(examples.data, {.batch_size = o.batch_size, .workers = loader_threads(schema)});
+    for (const Example& batch : loader) {
       const std::vector<double> values = model(batch.at(0)).to(DType::f64).to_vector<double>();
       const auto outputs = static_cast<std::size_t>(schema.outputs);
       for (std::size_t i = 0; i < values.size(); i += outputs) {
         const std::span<const double> mine(values.data() + i, outputs);
-        const std::string example = example_name(path, examples.names.at(number++));
+        const std::string example = example_name(schema, path, examples.names.at(number++));
         check(std::ranges::all_of(mine, [](double v) { return std::isfinite(v); }),
               "{}: the model computes numbers that are not finite", example);
         std::fputs((json ? json_line(schema, example, mine) : csv_line(schema, example, mine)).c_str(), stdout);

@@ -118,7 +118,8 @@ svg.plot .tick-x, svg.plot .axis-name { text-anchor: middle } svg.plot .tick-y {
   table.matrix th:first-child { max-width: 92px } }
 @media print { @page { margin: 14mm } body { max-width: none; padding: 0; font-size: 11pt }
   * { -webkit-print-color-adjust: exact; print-color-adjust: exact } .tall { max-height: none; overflow: visible }
-  .scroll { overflow: visible } figure, .card, .tile, .leaf, tr { break-inside: avoid } h2, h3 { break-after: avoid }
+  .scroll { overflow: visible } figure, .card, .tile, .leaf, tr, table.matrix { break-inside: avoid }
+  h2, h3 { break-after: avoid }
   thead th, table.matrix th:first-child { position: static } #tip { display: none }
   .worst { grid-template-columns: repeat(auto-fill, minmax(104px, 1fr)) }
   .plots { grid-template-columns: 1fr 1fr } .plots .card { align-self: start } }

@@ -99,6 +99,7 @@ void RunReport::step(const StepReport& r) {
   if (log_) log_->step(r);
   report_log();
   if (page_) page_->step(r);
+  if (metrics_) metrics_->step(r);
   report_page();
   if (!bar_) bar_.emplace(stderr, fmt::format("epoch {}/{}", r.epoch, options_.epochs), examples_);
   bar_->update(std::min(r.batch * options_.batch_size, examples_));
@@ -107,6 +108,7 @@ void RunReport::step(const StepReport& r) {
 void RunReport::epoch(const EpochReport& r) {
   bar_.reset();
   seconds_ += r.seconds;
+  data_seconds_ += r.data_seconds;
   std::string others;
   for (const MetricResult& m : r.metrics) {
     if (m.name != "accuracy" && m.table.empty()) others += fmt::format(", {} {:.3f}", m.name, m.value);
@@ -118,6 +120,7 @@ void RunReport::epoch(const EpochReport& r) {
   plotted_.push_back(r);
   draw_plot();
   if (page_) page_->epoch();
+  if (metrics_) metrics_->epoch(r);
   report_page();
 }
 
@@ -130,6 +133,11 @@ void RunReport::report_log() {
 }
 
 void RunReport::report_page() {
+  if (!metrics_broken_ && metrics_ && !metrics_->error().empty()) {
+    metrics_broken_ = true;
+    bar_.reset();
+    notice(fmt::format("--metrics-file: {}; the training goes on", metrics_->error()));
+  }
   if (page_broken_ || !page_ || page_->error().empty()) return;
   page_broken_ = true;
   bar_.reset();
@@ -197,6 +205,14 @@ void RunReport::finish(const TrainingResult& result) {
       }
     }
     say(fmt::format("{}{} on {}\n", what, speed, where_));
+    // GPUs' share is an upper bound, which would mislead.
+    const bool gpus = job_.devices()[0].kind() == DeviceKind::cuda;
+    if (!gpus && data_seconds_ > 1 && data_seconds_ > 0.05 * seconds_) {
+      notice(
+          fmt::format("the devices waited for data in {:.0f} % of the time; smaller pictures, or more --workers where "
+                      "cores are idle, would help",
+                      100 * data_seconds_ / seconds_));
+    }
   }
   if (!result.epochs.empty()) {
     for (const MetricResult& m : result.epochs.back().metrics) {

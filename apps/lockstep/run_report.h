@@ -10,6 +10,7 @@
 #include "lockstep/train/plot.h"
 #include "lockstep/train/trainer.h"
 #include "lockstep/train/training_log.h"
+#include "metrics_file.h"
 #include "progress_bar.h"
 #include "run_page.h"
 #include "train_options.h"
@@ -24,6 +25,8 @@ class RunReport {
             const Examples& test, const TrainingPosition& start, const std::vector<std::int64_t>& cores);
   // Call it when training begins. `timeline` is that of --trace, or null.
   void begin(const Timeline* timeline);
+  // The reports go there, too.
+  void set_metrics(MetricsFile* metrics) { metrics_ = metrics; }
   // Says on the page why the training failed.
   void fail(const std::string& why);
   // Prints the last lines, and what could not be written.
@@ -52,8 +55,10 @@ class RunReport {
   std::string plot_error_;  // of the last picture
   std::optional<RunPage> page_;
   bool page_broken_ = false;
+  MetricsFile* metrics_ = nullptr;
+  bool metrics_broken_ = false;
   bool log_broken_ = false;
-  double seconds_ = 0;
+  double seconds_ = 0, data_seconds_ = 0;
 };
 
 }  // namespace lockstep::app

@@ -24,6 +24,7 @@
 #include "lockstep/parallel/distributed_data_parallel.h"
 #include "lockstep/runtime/timeline.h"
 #include "lockstep/train/lr_finder.h"
+#include "metrics_file.h"
 #include "own_data.h"
 #include "ranks.h"
 #include "resume.h"
@@ -64,9 +65,13 @@ std::filesystem::path page_file(const TrainOptions& o) {
 
 // One output would replace or cut the other. Devices and pipes may take several.
 void check_apart(const TrainOptions& o) {
-  const std::pair<const char*, std::filesystem::path> outputs[] = {
-      {"--export", o.export_file}, {"--log", o.log},           {"--plot", o.plot},
-      {"--trace", o.trace},        {"--report", page_file(o)}, {"--weights-log", o.weights_log}};
+  const std::pair<const char*, std::filesystem::path> outputs[] = {{"--export", o.export_file},
+                                                                   {"--log", o.log},
+                                                                   {"--plot", o.plot},
+                                                                   {"--trace", o.trace},
+                                                                   {"--report", page_file(o)},
+                                                                   {"--metrics-file", o.metrics_file},
+                                                                   {"--weights-log", o.weights_log}};
   std::map<std::filesystem::path, const char*> users;
   for (const auto& [option, path] : outputs) {
     std::error_code unknown;
@@ -268,6 +273,16 @@ int run(TrainOptions o, ToolJob& job, Start chosen, StopSignals& signals) {
 
   std::optional<Timeline> timeline;
   if (!o.trace.empty()) timeline.emplace(job.runtime());
+  std::optional<MetricsFile> metrics;
+  if (!o.metrics_file.empty()) {
+    metrics.emplace(o, job, trainer.recipe(), start);
+    if (report) {
+      report->set_metrics(&*metrics);
+    } else {
+      trainer.on_step = [&](const StepReport& r) { metrics->step(r); };
+      trainer.on_epoch = [&](const EpochReport& r) { metrics->epoch(r); };
+    }
+  }
   if (report) report->begin(timeline ? &*timeline : nullptr);
   TrainingResult result;
   try {
@@ -290,6 +305,7 @@ int run(TrainOptions o, ToolJob& job, Start chosen, StopSignals& signals) {
   }
   // If there was no epoch, because none was requested or all were done before: the accuracy of the current weights.
   if (!result.stopped && result.epochs.empty()) result.epochs.push_back(trainer.test());
+  if (metrics) metrics->finish();
   if (report) report->finish(result);
   if (!result.tensorboard_error.empty()) {
     notice("the file for TensorBoard is incomplete: " + result.tensorboard_error);
@@ -340,6 +356,7 @@ int train(TrainOptions o) {
       check_writable(page_file(o));
     }
     check_writable(o.trace);
+    check_writable(o.metrics_file);
     check_log_writable("--log", o.log);
     check_log_writable("--weights-log", o.weights_log);
   }

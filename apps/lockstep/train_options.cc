@@ -169,7 +169,8 @@ void TrainOptions::check_watch() const {
 
 void TrainOptions::check_finder(const CLI::App& app) const {
   if (find_lr == 0) return;
-  for (const char* name : {"--save", "--resume", "--export", "--trace", "--tensorboard", "--weights-log", "--report"}) {
+  for (const char* name :
+       {"--save", "--resume", "--export", "--trace", "--tensorboard", "--weights-log", "--report", "--metrics-file"}) {
     if (is_given(app, name)) throw UsageError(fmt::format("{}: not with --find-lr, which keeps nothing", name));
   }
   if (dry_run || patience > 0 || average > 0) {
@@ -268,6 +269,9 @@ TrainerOptions TrainOptions::trainer_options(const ToolJob& job) const {
                    .epochs = o.epochs,
                    .max_steps = o.max_steps,
                    .shuffle = !o.no_shuffle,
+                   .workers = o.workers > 0 ? o.workers
+                              : o.own       ? loader_threads(o.own->schema)
+                                            : 1,
                    .seed = o.seed,
                    .dtype = job.dtype,
                    .gradients = o.gradients == "bf16" ? DType::bf16 : DType::f32,

@@ -31,7 +31,7 @@ struct TrainOptions : CommonOptions {
   bool summary = false;
   bool dry_run = false;
   std::int64_t find_lr = 0;  // the steps of the learning-rate finder; 0: train
-  std::string export_file, save, resume, log, plot, trace, tensorboard, report;
+  std::string export_file, save, resume, log, plot, trace, tensorboard, report, metrics_file;
   std::int64_t histograms = 0;
   std::int64_t save_every = 0;
   int keep = 2;

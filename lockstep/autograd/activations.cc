@@ -78,6 +78,7 @@ Tensor hardswish(const Tensor& x) {
 }
 Tensor prelu(const Tensor& x, const Tensor& weight) {
   check_activated("prelu", x);
+  if (weight.defined() && weight.dim() == 0) return prelu(x, weight.reshape({1}));
   const int dims = x.shape().dim();
   check(weight.defined() && weight.shape().dim() == 1 &&
             (weight.size(0) == 1 || (dims > 1 && weight.size(0) == x.size(1))),

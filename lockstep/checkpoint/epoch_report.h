@@ -38,6 +38,10 @@ struct EpochReport {
   std::vector<MetricResult> metrics{};
   // The means of BatchOutputs::log over the training samples.
   NamedScalars log{};
+  // Of `seconds`: the time in which a device of this process had nothing to compute because the loader had not made the
+  // next batch. TrainerOptions::workers shortens it. For GPUs it is an upper bound: it counts the time in which they
+  // compute the steps that were described ahead. Checkpoints do not hold that of finished epochs.
+  double data_seconds = 0;
 };
 
 }  // namespace lockstep

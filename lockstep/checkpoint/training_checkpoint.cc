@@ -43,8 +43,13 @@ constexpr std::pair<std::string_view, int> kAdded[] = {{"data", 2},
                                                        {"random_seed", 4}};
 
 nlohmann::ordered_json to_json(const TrainingPosition& p) {
-  nlohmann::ordered_json j = {{"step", p.step},         {"epoch", p.epoch},     {"batch", p.batch},
-                              {"loss_sum", p.loss_sum}, {"samples", p.samples}, {"seconds", p.seconds}};
+  nlohmann::ordered_json j = {{"step", p.step},
+                              {"epoch", p.epoch},
+                              {"batch", p.batch},
+                              {"loss_sum", p.loss_sum},
+                              {"samples", p.samples},
+                              {"seconds", p.seconds},
+                              {"data_seconds", p.data_seconds}};
   if (p.loss_scaler) {
     j["loss_scaler"] = {{"scale", p.loss_scaler->scale}, {"good_steps", p.loss_scaler->good_steps}};
   }
@@ -88,7 +93,8 @@ TrainingPosition position_from(const nlohmann::ordered_json& j) {
                      .batch = count_at(j, "batch"),
                      .loss_sum = j.at("loss_sum"),
                      .samples = count_at(j, "samples"),
-                     .seconds = j.at("seconds")};
+                     .seconds = j.at("seconds"),
+                     .data_seconds = j.value("data_seconds", 0.0)};
   if (j.contains("loss_scaler")) {
     const auto& scaler = j.at("loss_scaler");
     p.loss_scaler = LossScalerState{scaler.at("scale"), count_at(scaler, "good_steps")};

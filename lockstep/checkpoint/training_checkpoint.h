@@ -98,6 +98,7 @@ struct TrainingPosition {
   double loss_sum = 0;
   std::int64_t samples = 0;
   double seconds = 0;
+  double data_seconds = 0;  // EpochReport::data_seconds so far; 0 in checkpoints of older versions
   // Present if the loss is scaled.
   std::optional<LossScalerState> loss_scaler = {};
   // The optimizer's rate, if no schedule decides it.

@@ -30,8 +30,10 @@ void check_parts(std::string_view operation, std::string_view whole_name, const 
 }  // namespace
 
 TransportGroup::TransportGroup(std::unique_ptr<Transport> transport, std::string backend, const GroupTimeouts& timeouts,
-                               FailureReporter report)
-    : transport_(std::move(transport)), backend_(std::move(backend)), timeouts_(timeouts), report_(std::move(report)) {
+                               FailureReporter report, std::shared_ptr<LinkCounters> counters)
+    : counters_(counters ? std::move(counters) : std::make_shared<LinkCounters>(transport->size())),
+      transport_(counting_transport(std::move(transport), counters_)), backend_(std::move(backend)),
+      timeouts_(timeouts), report_(std::move(report)) {
   for (auto& channel : channels_) channel = std::make_shared<OperationQueue>(transport_->may_spin());
   congruent_->transports.push_back(transport_.get());
 }
@@ -133,8 +135,8 @@ std::shared_ptr<ProcessGroup> TransportGroup::subgroup(std::vector<int> ranks) {
   if (!transport) return nullptr;
   // The launcher does not know the numbering of a smaller group.
   const bool same_ranks = transport->size() == size();
-  auto group =
-      std::make_shared<TransportGroup>(std::move(transport), backend_, timeouts_, same_ranks ? report_ : nullptr);
+  auto group = std::make_shared<TransportGroup>(std::move(transport), backend_, timeouts_,
+                                                same_ranks ? report_ : nullptr, same_ranks ? counters_ : nullptr);
   if (same_ranks) {
     group->congruent_ = congruent_;
     std::lock_guard lock(congruent_->mutex);
@@ -212,6 +214,11 @@ void TransportGroup::run_guarded(int channel, const CollectiveHeader& header, st
   } catch (const std::exception& error) {
     throw failed({rank(), fmt::format("rank {} gave up: {}", rank(), error.what())}, header);
   }
+}
+
+LinkTraffic link_traffic(const ProcessGroup& group) {
+  const auto* const counted = dynamic_cast<const TransportGroup*>(&group);
+  return counted && counted->size() > 1 ? counted->traffic() : LinkTraffic{};
 }
 
 void TransportGroup::fail_congruent(const RankFailure& failure) {

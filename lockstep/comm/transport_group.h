@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "lockstep/comm/device_links.h"
+#include "lockstep/comm/link_traffic.h"
 #include "lockstep/comm/operation_queue.h"
 #include "lockstep/comm/process_group.h"
 #include "lockstep/comm/summing_device.h"
@@ -24,9 +25,10 @@ namespace lockstep {
 
 class TransportGroup final : public ProcessGroup {
  public:
-  // `report` is called with the first failure, before the failed operation ends.
+  // `report` is called with the first failure, before the failed operation ends. `counters`: those of another group of
+  // the same ranks; null: its own.
   TransportGroup(std::unique_ptr<Transport> transport, std::string backend, const GroupTimeouts& timeouts,
-                 FailureReporter report = {});
+                 FailureReporter report = {}, std::shared_ptr<LinkCounters> counters = nullptr);
   // Ends all operations under way with an error, on all ranks.
   ~TransportGroup() override;
 
@@ -44,6 +46,7 @@ class TransportGroup final : public ProcessGroup {
                                                  std::shared_ptr<SummingDevice> device) override;
   std::shared_ptr<ProcessGroup> subgroup(std::vector<int> ranks) override;
   void abort(const std::string& reason) override;  // also aborts subgroups
+  LinkTraffic traffic() const { return counters_->read(); }
 
  private:
   using Run = std::function<void(int channel, const CollectiveHeader& header, const TimeLimit& limit)>;
@@ -67,6 +70,7 @@ class TransportGroup final : public ProcessGroup {
   void check_root(std::string_view operation, int root) const;
   void check_peer(std::string_view operation, int peer, int tag) const;
 
+  const std::shared_ptr<LinkCounters> counters_;
   std::unique_ptr<Transport> transport_;
   std::shared_ptr<DeviceLinks> device_links_;  // made with the first reducer on GPUs
   std::string backend_;

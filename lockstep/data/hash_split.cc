@@ -23,6 +23,21 @@ void hash_file(const std::filesystem::path& path, Sha256& hash) {
   check(file.eof(), "cannot read {}: {}", path.string(), std::generic_category().message(errno));
 }
 
+void add_to_digest(const std::string& name, const std::filesystem::path& file, const DigestOptions& options,
+                   Sha256& all) {
+  std::error_code error;
+  const std::uintmax_t size = std::filesystem::file_size(file, error);
+  check(!error, "cannot read {}: {}", file.string(), error.message());
+  // A name has any bytes but NUL.
+  const std::string entry = fmt::format("{}{}{}{}", name, '\0', size, '\0');
+  all.update(std::as_bytes(std::span(entry)));
+  if (!options.contents) return;
+  Sha256 one;
+  hash_file(file, one);
+  const std::string hex = one.hex();
+  all.update(std::as_bytes(std::span(hex)));
+}
+
 }  // namespace
 
 bool in_validation(std::span<const std::byte> content, double share) {
@@ -47,20 +62,15 @@ std::string data_digest(const std::filesystem::path& root, const std::vector<std
   }
   std::ranges::sort(sorted);
   Sha256 all;
-  for (const auto& [name, file] : sorted) {
-    std::error_code error;
-    const std::uintmax_t size = std::filesystem::file_size(file, error);
-    check(!error, "cannot read {}: {}", file.string(), error.message());
-    // A name has any bytes but NUL.
-    const std::string entry = fmt::format("{}{}{}{}", name, '\0', size, '\0');
-    all.update(std::as_bytes(std::span(entry)));
-    if (options.contents) {
-      Sha256 one;
-      hash_file(file, one);
-      const std::string hex = one.hex();
-      all.update(std::as_bytes(std::span(hex)));
-    }
-  }
+  for (const auto& [name, file] : sorted) add_to_digest(name, file, options, all);
+  return all.hex();
+}
+
+std::string data_digest_of_names(const std::filesystem::path& root, std::vector<std::string> names,
+                                 const DigestOptions& options) {
+  std::ranges::sort(names);
+  Sha256 all;
+  for (const std::string& name : names) add_to_digest(name, root / name, options, all);
   return all.hex();
 }
 

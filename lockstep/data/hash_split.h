@@ -35,5 +35,8 @@ struct DigestOptions {
 // data of a training run. Throws if a file cannot be read.
 std::string data_digest(const std::filesystem::path& root, const std::vector<std::filesystem::path>& files,
                         const DigestOptions& options = {});
+// The same for files below `root`, by their names relative to it. A million paths take half a gigabyte.
+std::string data_digest_of_names(const std::filesystem::path& root, std::vector<std::string> names,
+                                 const DigestOptions& options = {});
 
 }  // namespace lockstep

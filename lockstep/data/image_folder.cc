@@ -27,6 +27,7 @@ class FolderScan {
  public:
   // `skipped` is null if what cannot be read is an error.
   FolderScan(const std::filesystem::path& root, std::vector<SkippedImage>* skipped) : skipped_(skipped) { enter(root); }
+  FolderScan() = default;
   std::vector<std::string> files_of(const std::filesystem::path& folder, const std::string& class_name) {
     files_.clear();
     scan(folder, class_name, {});
@@ -72,7 +73,7 @@ class FolderScan {
     above_.resize(depth);
   }
 
-  std::vector<SkippedImage>* skipped_;
+  std::vector<SkippedImage>* skipped_ = nullptr;
   std::vector<FileId> above_;
   std::vector<std::string> files_;
 };
@@ -238,6 +239,8 @@ std::string ImageFolder::str() const {
   if (!skipped_.empty()) text += fmt::format("; {} broken files skipped", skipped_.size());
   return text;
 }
+
+std::vector<std::string> files_below(const std::filesystem::path& folder) { return FolderScan().files_of(folder, ""); }
 
 bool is_image_folder(const std::filesystem::path& path) {
   constexpr int kMostFiles = 100;

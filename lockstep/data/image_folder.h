@@ -86,6 +86,10 @@ class ImageFolder : public Dataset {
   Sizes sizes_;
 };
 
+// The files in a folder and in the folders in it, by their paths below it, sorted by their bytes: "more/2.png". Hidden
+// ones do not count, links are followed, and a folder that contains itself or cannot be read is an error.
+std::vector<std::string> files_below(const std::filesystem::path& folder);
+
 // Whether a folder in `path` has a JPEG or PNG picture, by content, among its first files. Never throws.
 bool is_image_folder(const std::filesystem::path& path);
 

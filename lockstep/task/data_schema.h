@@ -65,6 +65,8 @@ struct DataExamples {
   std::vector<std::string> names;
   // What skip_broken left out.
   std::int64_t skipped = 0;
+  // Cells that Unseen::as_missing applied to.
+  std::int64_t unseen = 0;
 };
 
 struct ExampleOptions {
@@ -72,6 +74,9 @@ struct ExampleOptions {
   Unseen unseen = Unseen::error;
   // Leave out broken rows and pictures instead of failing.
   bool skip_broken = false;
+  // False, to predict: labels are not looked at. The target of a table may have any cells, and the pictures of a folder
+  // are all those in it and in its folders, which need not be classes.
+  bool labels = true;
 };
 
 // Examples of a path, to predict or to evaluate, encoded as `schema` says. A table may lack the target; an .npy file

@@ -189,6 +189,7 @@ DataSource open_arrays(const fs::path& path, DataFormat format, const DataOption
   }
   if (validation) data.validation_counts = counts_of(validation->labels(), schema.classes.size());
   data.validation = validation;
+  data.has_validation_part = files.test.has_value();
   // Sizes tell nothing: an array with other numbers has the same one.
   data.digest_covers_contents = true;
   data.digest = files.sha256.empty() ? data_digest(path, files.files, {.contents = true}) : files.sha256;
@@ -294,8 +295,9 @@ DataExamples open_examples(const fs::path& path, const DataSchema& schema, const
     const Table table = read_csv(path, {.delimiter = delimiter.empty() ? std::nullopt : std::optional(delimiter[0]),
                                         .header = schema.table->has_header,
                                         .skip_broken = options.skip_broken});
-    const auto data = std::make_shared<TableDataset>(table, *schema.table, options.unseen);
-    examples.labeled = TableEncoder(table, *schema.table).has_target();
+    const auto data = std::make_shared<TableDataset>(table, *schema.table, options.unseen, options.labels);
+    examples.labeled = data->labeled();
+    examples.unseen = data->unseen();
     examples.data = data;
     examples.skipped = table.skipped();
     if (examples.skipped == 0) {
@@ -310,12 +312,12 @@ DataExamples open_examples(const fs::path& path, const DataSchema& schema, const
     const bool by_path = schema.format != DataFormat::cifar && schema.format != DataFormat::idx;
     const ArrayFiles files = find_arrays(path, by_path ? detect_format(path) : schema.format);
     const ArrayPair& pair = files.test ? *files.test : *files.train;
-    examples.labeled = pair.y.has_value();
-    examples.data = std::make_shared<ArrayDataset>(pair.x, pair.y, *schema.array);
+    examples.labeled = options.labels && pair.y.has_value();
+    examples.data = std::make_shared<ArrayDataset>(pair.x, examples.labeled ? pair.y : std::nullopt, *schema.array);
     number_names(examples.data->size());
     return examples;
   }
-  if (schema.image) return open_image_examples(path, schema, options.skip_broken);
+  if (schema.image) return open_image_examples(path, schema, options);
   check(schema.format == DataFormat::text, "{}: the model learned {}, which have no examples of this kind",
         path.string(), name(schema.format));
   const std::string text = read_file(path, kLargestTextFile);

@@ -78,6 +78,8 @@ struct DataSource {
   // Identifies the data, for the recipe: SHA-256 of contents where digest_covers_contents, else of names and sizes.
   std::string digest;
   bool digest_covers_contents = false;
+  // The data have a part for validation, so that val_split was not used.
+  bool has_validation_part = false;
   // Pictures: what is done to training examples, and by which decoder, for the recipe.
   std::string transforms{};
   // What examples of `validation` are called: a row's number from 1, or a file's name. Empty if there are none, and for

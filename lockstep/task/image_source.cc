@@ -65,12 +65,56 @@ class PictureFiles : public Dataset {
   std::int64_t channels_;
 };
 
-std::optional<fs::path> find_part(const fs::path& path, std::initializer_list<const char*> names) {
-  for (const char* name : names) {
-    std::error_code error;
-    if (fs::is_directory(path / name, error)) return path / name;
+std::vector<std::string> folders_in(const fs::path& path) {
+  std::vector<std::string> names;
+  std::error_code error, ignored;
+  for (fs::directory_iterator entry(path, error), end; !error && entry != end; entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    if (!name.starts_with('.') && entry->is_directory(ignored)) names.push_back(name);
   }
-  return std::nullopt;
+  std::ranges::sort(names);
+  return names;
+}
+
+// The folders of a data set with a part for training.
+struct ImageParts {
+  std::optional<fs::path> train, test;
+  std::vector<std::string> others{};
+};
+
+// Case does not matter: "Train" is no class. A folder "train" without folders in it is one: of pictures of trains.
+ImageParts find_parts(const fs::path& path) {
+  ImageParts parts;
+  std::vector<std::string> names = folders_in(path);
+  const auto take = [&](std::initializer_list<std::string_view> known) -> std::optional<fs::path> {
+    for (const std::string_view word : known) {
+      const auto is_word = [&](const std::string& name) {
+        return std::ranges::equal(name, word, {},
+                                  [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
+      };
+      const auto found = std::ranges::find_if(names, is_word);
+      if (found == names.end() || folders_in(path / *found).empty()) continue;
+      const std::string name = *found;
+      names.erase(found);
+      const auto second = std::ranges::find_if(names, is_word);
+      check(second == names.end(), "{}: has the folders {} and {}, expected one of them", path.string(),
+            quoted_cell(name), quoted_cell(second == names.end() ? "" : *second));
+      return path / name;
+    }
+    return std::nullopt;
+  };
+  parts.train = take({"train", "training"});
+  if (!parts.train) return parts;
+  parts.test = take({"val", "valid", "validation", "test", "testing"});
+  parts.others = std::move(names);
+  return parts;
+}
+
+std::string unused_text(const ImageParts& parts) {
+  if (parts.others.empty()) return "";
+  std::string text;
+  for (const std::string& name : parts.others) text += (text.empty() ? "; not used: " : ", ") + quoted_cell(name);
+  return text;
 }
 
 // Pictures of one size keep it, up to 256. Otherwise a square, whose edge is the shortest edge of all pictures, rounded
@@ -86,10 +130,10 @@ ImageSize find_size(const ImageFolder& folder, std::int64_t asked) {
   return {square, square};
 }
 
-std::vector<fs::path> paths_of(const ImageFolder& folder) {
-  std::vector<fs::path> paths;
-  for (std::int64_t i = 0; i < folder.size(); ++i) paths.push_back(folder.path(i));
-  return paths;
+// Names below the data's path. `part` is the folder in it, if any.
+void add_names(const ImageFolder& folder, const std::optional<fs::path>& part, std::vector<std::string>& names) {
+  const std::string prefix = part ? part->filename().native() + "/" : "";
+  for (std::int64_t i = 0; i < folder.size(); ++i) names.push_back(prefix + folder.name(i));
 }
 
 // Mean and standard deviation of each channel of training pictures.
@@ -141,9 +185,9 @@ std::vector<double> for_channels(const std::vector<double>& given, std::int64_t 
 DataSource open_images(const fs::path& path, const DataOptions& options) {
   check(!options.task || *options.task == TaskKind::classification,
         "{}: pictures, and the task {}, expected classification", path.string(), name(*options.task));
-  const std::optional<fs::path> train_part = find_part(path, {"train", "training"});
-  const std::optional<fs::path> test_part =
-      train_part ? find_part(path, {"val", "valid", "validation", "test"}) : std::nullopt;
+  const ImageParts parts = find_parts(path);
+  const std::optional<fs::path>& train_part = parts.train;
+  const std::optional<fs::path>& test_part = parts.test;
   const auto folder = std::make_shared<ImageFolder>(
       train_part.value_or(path),
       ImageFolderOptions{.skip_broken = options.skip_broken, .allow_empty = options.skip_broken});
@@ -165,7 +209,8 @@ DataSource open_images(const fs::path& path, const DataOptions& options) {
                   .skipped = std::ssize(folder->skipped())};
   for (const std::int64_t i : rows.train) ++data.train_counts[static_cast<std::size_t>(folder->label(i))];
   for (const std::int64_t i : rows.validation) ++data.validation_counts[static_cast<std::size_t>(folder->label(i))];
-  std::vector<fs::path> files = paths_of(*folder);
+  std::vector<std::string> names;
+  add_names(*folder, train_part, names);
   std::shared_ptr<const Dataset> train = std::make_shared<Subset>(folder, rows.train), validation;
   if (test_part) {
     const auto test = std::make_shared<ImageFolder>(*test_part, ImageFolderOptions{.channels = folder->channels(),
@@ -178,8 +223,7 @@ DataSource open_images(const fs::path& path, const DataOptions& options) {
     validation = relabeled;
     data.validation_name = [test](std::int64_t index) { return test->name(index); };
     data.skipped += std::ssize(test->skipped());
-    const std::vector<fs::path> more = paths_of(*test);
-    files.insert(files.end(), more.begin(), more.end());
+    add_names(*test, test_part, names);
   } else if (!rows.validation.empty()) {
     validation = std::make_shared<Subset>(folder, rows.validation);
     data.validation_name = [folder, chosen = rows.validation](std::int64_t index) {
@@ -206,7 +250,7 @@ DataSource open_images(const fs::path& path, const DataOptions& options) {
   data.transforms = transformed->str() + "; " + image_decoder_version();
   data.train = transformed;
   if (validation) data.validation = std::make_shared<TransformedDataset>(validation | plain | normalize);
-  data.digest = data_digest(path, files, {.contents = options.hash_data});
+  data.digest = data_digest_of_names(path, std::move(names), {.contents = options.hash_data});
   data.digest_covers_contents = options.hash_data;
   const ImageFolder::Sizes& sizes = folder->sizes();
   data.description = fmt::format(
@@ -217,19 +261,22 @@ DataSource open_images(const fs::path& path, const DataOptions& options) {
       data.validation ? data.validation->size() : 0,
       data.skipped == 0 ? ""
                         : fmt::format("; skipped: {} broken picture{}", data.skipped, data.skipped == 1 ? "" : "s"));
+  data.description += unused_text(parts);
+  data.has_validation_part = test_part.has_value();
   return data;
 }
 
-DataExamples open_image_examples(const fs::path& path, const DataSchema& schema, bool skip_broken) {
+DataExamples open_image_examples(const fs::path& path, const DataSchema& schema, const ExampleOptions& options) {
   check(schema.image.has_value(), "data schema: no sizes of pictures");
   const ImageSchema& image = *schema.image;
   DataExamples examples;
   std::shared_ptr<const Dataset> pictures;
   std::error_code error;
-  const std::optional<fs::path> test_part =
-      find_part(path, {"train", "training"}) ? find_part(path, {"val", "valid", "validation", "test"}) : std::nullopt;
-  if (test_part && is_image_folder(*test_part)) return open_image_examples(*test_part, schema, skip_broken);
-  if (fs::is_directory(path, error) && is_image_folder(path)) {
+  const bool is_folder = fs::is_directory(path, error);
+  const bool skip_broken = options.skip_broken;
+  const std::optional<fs::path> test_part = is_folder && options.labels ? find_parts(path).test : std::nullopt;
+  if (test_part && is_image_folder(*test_part)) return open_image_examples(*test_part, schema, options);
+  if (is_folder && options.labels && is_image_folder(path)) {
     const auto folder = std::make_shared<ImageFolder>(
         path, ImageFolderOptions{.channels = image.channels, .skip_broken = skip_broken, .allow_empty = true});
     examples.skipped = std::ssize(folder->skipped());
@@ -237,18 +284,13 @@ DataExamples open_image_examples(const fs::path& path, const DataSchema& schema,
     examples.labeled = true;
     for (std::int64_t i = 0; i < folder->size(); ++i) examples.names.emplace_back(folder->name(i));
   } else {
-    std::vector<fs::path> files;
-    if (fs::is_directory(path, error)) {
-      for (const auto& entry : fs::directory_iterator(path)) files.push_back(entry.path());
-      std::ranges::sort(files);
-      check(!files.empty(), "{}: the folder is empty, expected pictures", path.string());
-    } else {
-      files.push_back(path);
-    }
-    const bool one = files.size() == 1;
-    std::erase_if(files, [&](const fs::path& file) {
+    std::vector<std::string> names = is_folder ? files_below(path) : std::vector{path.filename().string()};
+    check(!names.empty(), "{}: the folder is empty, expected pictures", path.string());
+    const auto file_of = [&](const std::string& name) { return is_folder ? path / name : path; };
+    const bool one = names.size() == 1;
+    std::erase_if(names, [&](const std::string& name) {
       try {
-        const ImageFile picture(file);
+        const ImageFile picture(file_of(name));
         picture.probe();  // throws here, not in the loop
         if (skip_broken) picture.decode({.channels = image.channels});
       } catch (const Error& error) {
@@ -258,8 +300,10 @@ DataExamples open_image_examples(const fs::path& path, const DataSchema& schema,
       }
       return false;
     });
-    check(!files.empty(), "{}: all {} files are broken, or are no pictures", path.string(), examples.skipped);
-    for (const fs::path& file : files) examples.names.push_back(file.filename().string());
+    check(!names.empty(), "{}: all {} files are broken, or are no pictures", path.string(), examples.skipped);
+    std::vector<fs::path> files;
+    for (const std::string& name : names) files.push_back(file_of(name));
+    examples.names = std::move(names);
     pictures = std::make_shared<PictureFiles>(std::move(files), image.channels);
   }
   examples.data = std::make_shared<TransformedDataset>(

@@ -24,6 +24,7 @@ std::vector<double> for_channels(const std::vector<double>& given, std::int64_t 
 
 DataSource open_images(const std::filesystem::path& path, const DataOptions& options);
 // Pictures of a folder with a folder for each class, of a folder, or of one file.
-DataExamples open_image_examples(const std::filesystem::path& path, const DataSchema& schema, bool skip_broken);
+DataExamples open_image_examples(const std::filesystem::path& path, const DataSchema& schema,
+                                 const ExampleOptions& options);
 
 }  // namespace lockstep

@@ -27,6 +27,16 @@ std::size_t utf8_length(std::string_view text) {
 
 }  // namespace
 
+std::string valid_utf8(std::string_view text) {
+  std::string valid;
+  while (!text.empty()) {
+    const std::size_t length = utf8_length(text);
+    valid += length == 0 ? std::string_view("\uFFFD") : text.substr(0, length);
+    text.remove_prefix(length == 0 ? 1 : length);
+  }
+  return valid;
+}
+
 std::string escape_markup(std::string_view text) {
   std::string escaped;
   escaped.reserve(text.size());

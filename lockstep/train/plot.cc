@@ -88,10 +88,12 @@ std::string plot_svg(std::span<const PlotPanel> panels, const PlotOptions& optio
     for (const Drawn& d : row) legends = std::max(legends, d.panel->curves.size());
     const int plot_top = top + static_cast<int>(legends) * kLegendRowHeight + 18;
     for (int column = 0; const Drawn& d : row) {
+      const int before = column++ * (width + kGap);
       draw_panel(body, *d.panel,
-                 {.left = kLeft + column++ * (width + kGap),
+                 {.left = kLeft + before,
                   .width = width,
                   .legend = top + 16,
+                  .legend_left = kLeft + before,
                   .top = plot_top,
                   .height = kPanelHeight},
                  {.x = x, .x_name = options.x.name, .first_color = d.color});

@@ -137,9 +137,9 @@ class PanelDrawing {
   double y(double value) const { return place_.top + place_.height * (1 - y_axis_.position(value)); }
 
   void draw_legend(const Curve& curve, std::size_t color, int middle) {
-    add(R"(  <line class="line s{}" x1="{}" x2="{}" y1="{}" y2="{}"/>)", color, place_.left, place_.left + 18, middle,
-        middle);
-    add(R"(  <text x="{}" y="{}"><tspan class="name">{}</tspan>  {}</text>)", place_.left + 26, middle + 4,
+    add(R"(  <line class="line s{}" x1="{}" x2="{}" y1="{}" y2="{}"/>)", color, place_.legend_left,
+        place_.legend_left + 18, middle, middle);
+    add(R"(  <text x="{}" y="{}"><tspan class="name">{}</tspan>  {}</text>)", place_.legend_left + 26, middle + 4,
         escape_markup(curve.name), escape_markup(summary(curve, options_.x_name)));
   }
 
@@ -230,7 +230,8 @@ void draw_panel(std::string& svg, const PlotPanel& panel, const PanelPlace& plac
 std::string panel_svg(const PlotPanel& panel, const PanelPictureOptions& options) {
   constexpr int kWidth = 400, kHeight = 170, kLeft = 50, kRight = 14, kBelow = 44;
   const int top = static_cast<int>(panel.curves.size()) * kLegendRowHeight + 16;
-  const PanelPlace place{.left = kLeft, .width = kWidth - kLeft - kRight, .legend = 14, .top = top, .height = kHeight};
+  const PanelPlace place{
+      .left = kLeft, .width = kWidth - kLeft - kRight, .legend = 14, .legend_left = 12, .top = top, .height = kHeight};
   const PlotAxis x = horizontal_axis({&panel, 1}, options.x, 6);
   std::string names;
   for (const Curve& curve : panel.curves) names += (names.empty() ? "" : ", ") + escape_markup(curve.name);

@@ -19,6 +19,7 @@ inline constexpr int kLegendRowHeight = 20;
 struct PanelPlace {
   int left = 0, width = 0;
   int legend = 0;  // the middle of its first row
+  int legend_left = 0;
   int top = 0, height = 0;
 };
 

@@ -13,24 +13,35 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
+#include "lockstep/data/image.h"
+#include "lockstep/nn/summary.h"
 #include "lockstep/train/event_file.h"
+#include "lockstep/train/model_graph.h"
 
 namespace lockstep {
 namespace {
 
 using protozero::pbf_writer;
 
-// The fields of TensorFlow's messages event.proto, summary.proto, and tensor.proto.
+// The fields of TensorFlow's messages event.proto, summary.proto, tensor.proto, graph.proto, node_def.proto, and
+// attr_value.proto.
 namespace event_field {
-constexpr protozero::pbf_tag_type kWallTime = 1, kStep = 2, kFileVersion = 3, kSummary = 5, kSessionLog = 7;
+constexpr protozero::pbf_tag_type kWallTime = 1, kStep = 2, kFileVersion = 3, kGraph = 4, kSummary = 5, kSessionLog = 7;
 }
 namespace summary_field {
 constexpr protozero::pbf_tag_type kValue = 1;  // of Summary; the others are of Summary.Value
-constexpr protozero::pbf_tag_type kTag = 1, kSimpleValue = 2, kHistogram = 5, kTensor = 8, kMetadata = 9;
+constexpr protozero::pbf_tag_type kTag = 1, kSimpleValue = 2, kImage = 4, kHistogram = 5, kTensor = 8, kMetadata = 9;
 }  // namespace summary_field
 namespace histogram_field {
 constexpr protozero::pbf_tag_type kMin = 1, kMax = 2, kCount = 3, kSum = 4, kSumOfSquares = 5, kLimits = 6,
                                   kBuckets = 7;
+}
+namespace node_field {
+constexpr protozero::pbf_tag_type kNode = 1, kVersions = 4;  // of GraphDef; the others are of NodeDef
+constexpr protozero::pbf_tag_type kName = 1, kOp = 2, kInput = 3, kAttribute = 5;
+}  // namespace node_field
+namespace attribute_field {
+constexpr protozero::pbf_tag_type kList = 1, kString = 2, kShapes = 7;
 }
 constexpr int kStringType = 7;    // DT_STRING
 constexpr int kSessionStart = 1;  // SessionLog.START
@@ -61,6 +72,58 @@ std::filesystem::path new_file_in(const std::filesystem::path& folder, double ti
   static std::atomic<int> files{0};  // of this process
   return folder / fmt::format("events.out.tfevents.{:010}.{}.{}.{}", static_cast<std::int64_t>(time), host.data(),
                               ::getpid(), files.fetch_add(1));
+}
+
+// A picture as bytes.
+Tensor as_bytes(std::string_view tag, const Tensor& image) {
+  check(image.defined() && image.shape().dim() == 3 && (image.size(0) == 1 || image.size(0) == 3) && image.numel() > 0,
+        "tensorboard: {}: {}, expected a picture [1 or 3, height, width]", tag,
+        image.defined() ? image.describe() : "an undefined tensor");
+  if (image.dtype() == DType::u8) return image.to_host();
+  check(is_floating(image.dtype()), "tensorboard: {}: a picture of {}, expected u8 or floating numbers", tag,
+        name(image.dtype()));
+  std::vector<std::uint8_t> bytes;
+  for (const float value : image.to_host().to(DType::f32).to_vector<float>()) {
+    check(!std::isnan(value), "tensorboard: {}: a pixel is NaN", tag);
+    bytes.push_back(static_cast<std::uint8_t>(std::clamp(255.0F * value, 0.0F, 255.0F)));
+  }
+  return Tensor::from(bytes, image.shape());
+}
+
+// An entry of NodeDef's map of attributes. fill(value) adds the AttrValue.
+template <typename F>
+void add_attribute(pbf_writer& node, const char* name, const F& fill) {
+  pbf_writer entry(node, node_field::kAttribute);
+  entry.add_string(1, name);
+  pbf_writer value(entry, 2);
+  fill(value);
+}
+
+std::string graph_message(const std::vector<ModelNode>& nodes) {
+  std::string message;
+  pbf_writer graph(message);
+  for (const ModelNode& n : nodes) {
+    pbf_writer node(graph, node_field::kNode);
+    node.add_string(node_field::kName, n.name);
+    node.add_string(node_field::kOp, n.op);
+    for (const std::string& input : n.inputs) node.add_string(node_field::kInput, input);
+    if (!n.module.empty()) {
+      add_attribute(node, "module", [&](pbf_writer& value) { value.add_bytes(attribute_field::kString, n.module); });
+    }
+    add_attribute(node, "_output_shapes", [&](pbf_writer& value) {
+      pbf_writer list(value, attribute_field::kList);
+      for (const Shape& shape : n.outputs) {
+        pbf_writer sizes(list, attribute_field::kShapes);
+        for (int i = 0; i < shape.dim(); ++i) {
+          pbf_writer size(sizes, 2);
+          size.add_int64(1, shape[i]);
+        }
+      }
+    });
+  }
+  pbf_writer versions(graph, node_field::kVersions);
+  versions.add_int32(1, 22);  // the producer: that of PyTorch's writer
+  return message;
 }
 
 }  // namespace
@@ -150,6 +213,25 @@ void TensorBoardWriter::add_histogram(std::string_view tag, const Tensor& values
     h.add_packed_double(histogram_field::kBuckets, counts.begin() + static_cast<std::ptrdiff_t>(first),
                         counts.begin() + static_cast<std::ptrdiff_t>(last));
   });
+}
+
+void TensorBoardWriter::add_image(std::string_view tag, const Tensor& image, std::int64_t step) {
+  const Tensor bytes = as_bytes(tag, image);
+  const std::string png = encode_png(bytes);
+  impl_->write_value(tag, step, [&](pbf_writer& v) {
+    pbf_writer picture(v, summary_field::kImage);
+    picture.add_int32(1, static_cast<std::int32_t>(bytes.size(1)));
+    picture.add_int32(2, static_cast<std::int32_t>(bytes.size(2)));
+    picture.add_int32(3, static_cast<std::int32_t>(bytes.size(0)));  // 1: gray, 3: red, green, blue
+    picture.add_bytes(4, png);
+  });
+}
+
+void TensorBoardWriter::add_graph(Module& model, const Tensor& input) {
+  check(input.defined(), "tensorboard: add_graph: the input is undefined");
+  const Tensor x = input_for(model, input);
+  const std::string message = graph_message(trace_model(model, {&x, 1}, [&] { model(x); }));
+  impl_->write([&](pbf_writer& e) { e.add_bytes(event_field::kGraph, message); });
 }
 
 void TensorBoardWriter::add_text(std::string_view tag, std::string_view text, std::int64_t step) {

@@ -1,9 +1,11 @@
-// Writes curves, histograms, and texts for TensorBoard: PyTorch's SummaryWriter.
+// Writes curves, histograms, pictures, texts, and graphs of models for TensorBoard: PyTorch's SummaryWriter.
 //
 //   TensorBoardWriter board("runs/7");
 //   board.add_scalar("train/loss", loss.item<float>(), step);
 //   board.add_histogram("0.weight", net["0.weight"], step);
 //   board.add_text("recipe", recipe.str());
+//   board.add_image("digit", image);
+//   board.add_graph(net, zeros({1, 1, 28, 28}));
 //
 // tensorboard --logdir runs shows all folders below runs. Trainer writes one by itself: TrainerOptions::tensorboard.
 #pragma once
@@ -16,6 +18,7 @@
 #include <string_view>
 
 #include "lockstep/autograd/tensor.h"
+#include "lockstep/nn/module.h"
 
 namespace LOCKSTEP_API lockstep {
 
@@ -43,6 +46,12 @@ class TensorBoardWriter {
   void add_histogram(std::string_view tag, const Tensor& values, std::int64_t step);
   // Markdown.
   void add_text(std::string_view tag, std::string_view text, std::int64_t step = 0);
+  // One picture [C, H, W] of one or three channels: u8, or floating numbers from 0 to 1; others are clipped. Waits for
+  // the values. Throws for other shapes and types, and for NaN.
+  void add_image(std::string_view tag, const Tensor& image, std::int64_t step = 0);
+  // The graph of what model(input) computes, in evaluation mode, with the names of modules as scopes; a file has one.
+  // Calls the model once. This sets unknown shapes, as a first batch does, and changes nothing else.
+  void add_graph(Module& model, const Tensor& input);
 
   const std::filesystem::path& path() const;
 

@@ -31,6 +31,7 @@
 #include "lockstep/parallel/stop_votes.h"
 #include "lockstep/runtime/device_state.h"
 #include "lockstep/runtime/random_state.h"
+#include "lockstep/train/data_wait.h"
 #include "lockstep/train/rate_meter.h"
 #include "lockstep/train/training_board.h"
 #include "lockstep/train/training_log.h"
@@ -368,6 +369,7 @@ void Trainer::settle_model() {
 DataLoaderOptions Trainer::rows_of_rank(DataLoaderOptions options) const {
   options.pin_for = options_.devices[0];
   options.collate = options_.collate;
+  options.workers = options_.workers;
   if (!ranks().alone()) options.rows = [this](std::int64_t n) { return splitter_->rows_of(n); };
   return options;
 }
@@ -432,6 +434,7 @@ TrainingResult Trainer::run() {
   const auto claim = claim_save_folder();
   settle_best();
   open_log();
+  data_wait_ = std::make_unique<DataWait>(options_.devices);
   while (!finished() && !stopping() && !stops_early(position_.epochs, options_.watch)) {
     loader_.set_epoch(position_.epoch);
     std::int64_t batches = loader_.size();
@@ -439,13 +442,15 @@ TrainingResult Trainer::run() {
     double begin = RateMeter::now();
     rate_->start(begin);
     if (balancer_) balancer_->resume();
-    std::optional<DataLoader::Iterator> loop(loader_.begin());
+    std::optional<DataLoader::Iterator> loop;
+    data_wait_->reset();
+    data_wait_->measure([&] { loop.emplace(loader_.begin()); });
     while (*loop != loader_.end()) {
       // The labels of all micro-batches decide how much each counts.
       const std::int64_t size = std::min(options_.accumulate, batches - position_.batch);
       std::vector<Example> step{std::move(**loop)};
       while (std::ssize(step) < size) {
-        ++*loop;
+        data_wait_->measure([&] { ++*loop; });
         step.push_back(std::move(**loop));
       }
       run_step(step);
@@ -457,6 +462,8 @@ TrainingResult Trainer::run() {
         const double pause = RateMeter::now();
         rate_->stop(pause);
         position_.seconds += pause - begin;
+        position_.data_seconds += data_wait_->seconds();
+        data_wait_->reset();
         save();
         begin = RateMeter::now();
         rate_->start(begin);
@@ -469,6 +476,7 @@ TrainingResult Trainer::run() {
     const double end = RateMeter::now();
     rate_->stop(end);
     position_.seconds += end - begin;
+    position_.data_seconds += data_wait_->seconds();
     // Includes requests to ranks whose shards had no samples.
     agreed_stop_ = ranks().sum_on_host(stop_ ? 1 : 0, "stop requests") > 0 || agreed_stop_;
     if (position_.batch < batches && stopping()) break;
@@ -476,6 +484,7 @@ TrainingResult Trainer::run() {
     EpochReport report = test();
     report.epoch = position_.epoch + 1;
     report.seconds = position_.seconds;
+    report.data_seconds = position_.data_seconds;
     report.train_loss = position_.samples == 0 ? 0 : position_.loss_sum / static_cast<double>(position_.samples);
     for (const auto& [name, sum] : position_.log_sums) {
       report.log.emplace_back(name, position_.samples == 0 ? 0 : sum / static_cast<double>(position_.samples));
@@ -531,7 +540,15 @@ void Trainer::open_log() {
   board_ = nullptr;
   if (rank() != 0) return;
   const TrainerOptions& o = options_;
-  if (!o.tensorboard.folder.empty()) board_ = std::make_unique<TrainingBoard>(o.tensorboard, position_, o.recipe);
+  if (!o.tensorboard.folder.empty()) {
+    board_ = std::make_unique<TrainingBoard>(o.tensorboard, position_, o.recipe);
+    // A module that is called in another way, or whose forward pass is the program's, has no graph to show.
+    if (position_.step == 0 && !o.forward) {
+      Tensor x = first_of(loader_.dataset()).at(0);
+      if (is_floating(x.dtype())) x = x.to(o.dtype);
+      board_->start(module_, loader_.dataset(), x.to(o.devices[0]));
+    }
+  }
   if (o.log_file.empty()) return;
   log_ = std::make_unique<TrainingLog>(o.log_file, position_,
                                        LoggedRun{.devices = o.devices,
@@ -799,22 +816,19 @@ void Trainer::finish_step(std::int64_t batches) {
 
 // Collective; runs between two steps. `loop` stands on the batch that has been used.
 void Trainer::rebalance(std::optional<DataLoader::Iterator>& loop) {
-  if (!balancer_ || !balancer_->step()) {
-    ++*loop;
-    return;
-  }
+  const auto next = [&] { data_wait_->measure([&] { ++*loop; }); };
+  if (!balancer_ || !balancer_->step()) return next();
   // The recording has the tasks of other shares, so the step is recorded again.
   recorded_ = nullptr;
   if (ranks().alone()) {
     splitter_->set_shares(balancer_->shares());
-    ++*loop;
-    return;
+    return next();
   }
   // Batches that were loaded ahead have other rows.
   loop.reset();
   splitter_->set_shares(balancer_->shares());
   loader_.skip_batches(position_.batch);
-  loop.emplace(loader_.begin());
+  data_wait_->measure([&] { loop.emplace(loader_.begin()); });
 }
 
 void Trainer::read_losses(std::size_t leave) {

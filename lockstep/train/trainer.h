@@ -33,6 +33,7 @@
 
 namespace LOCKSTEP_API lockstep {
 
+class DataWait;       // train/data_wait.h
 class FolderClaim;    // checkpoint/folder_claim.h
 class RateMeter;      // train/rate_meter.h
 class TrainingBoard;  // train/training_board.h
@@ -106,6 +107,9 @@ struct TrainerOptions {
   // Makes batches of examples that do not stack, in training and in tests: see DataLoaderOptions. The recipe says that
   // there is one; name it in `recipe`.
   Collate collate{};
+  // Threads that make batches ahead of use, in training and in tests, each a batch at a time, as
+  // DataLoaderOptions::workers. EpochReport::data_seconds tells whether more would help. Does not change the bits.
+  int workers = 1;
   // Changes batches of training, such as MixUp({.classes = 10}); with `accumulate`, micro-batches. The recipe says that
   // there is one; name it in `recipe`.
   BatchTransform batch_transform{};
@@ -359,6 +363,7 @@ class Trainer {
   PendingLoss current_;  // the step that is being described
   std::deque<PendingLoss> pending_;
   std::unique_ptr<RateMeter> rate_;
+  std::unique_ptr<DataWait> data_wait_;
   std::unique_ptr<TrainingLog> log_;      // of train(), in rank 0
   std::unique_ptr<TrainingBoard> board_;  // the same
   std::int64_t saved_step_ = -1;

@@ -15,6 +15,8 @@ class TrainingBoard {
   // the file.
   TrainingBoard(const TensorBoardLogOptions& options, const TrainingPosition& position, const Recipe& recipe);
 
+  // Shows some training examples, if they are pictures, and the graph of the model for `first`, a batch of one.
+  void start(Module& module, const Dataset& data, const Tensor& first);
   // Whether this step's weights and gradients are shown.
   bool has_histograms(std::int64_t step) const;
   // Call it before the update of such a step, and after it.

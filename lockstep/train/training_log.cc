@@ -22,8 +22,11 @@ bool is_before(const nlohmann::json& event, const TrainingPosition& position) {
 }  // namespace
 
 nlohmann::ordered_json epoch_event(const EpochReport& report) {
-  nlohmann::ordered_json event = {
-      {"event", "epoch"}, {"epoch", report.epoch}, {"seconds", report.seconds}, {"train_loss", report.train_loss}};
+  nlohmann::ordered_json event = {{"event", "epoch"},
+                                  {"epoch", report.epoch},
+                                  {"seconds", report.seconds},
+                                  {"data_seconds", report.data_seconds},
+                                  {"train_loss", report.train_loss}};
   if (report.test.total > 0) {
     event["test_acc"] = report.test.value();
     event["test_correct"] = report.test.correct;

@@ -22,9 +22,9 @@ struct LoggedRun {
   const Recipe* recipe = nullptr;
 };
 
-// The line of an epoch: {"event": "epoch", "epoch", "seconds", "train_loss", "test_acc", "test_correct", "test_total"},
-// and "metrics", an object of values by name, if there are any. Without test data, or with metrics but no accuracy,
-// there are no "test_..." fields.
+// The line of an epoch: {"event": "epoch", "epoch", "seconds", "data_seconds", "train_loss", "test_acc",
+// "test_correct", "test_total"}, and "metrics", an object of values by name, if there are any. Without test data, or
+// with metrics but no accuracy, there are no "test_..." fields.
 nlohmann::ordered_json epoch_event(const EpochReport& report);
 
 class TrainingLog {

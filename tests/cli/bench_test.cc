@@ -272,7 +272,7 @@ TEST(BenchUsage, UnusableArgumentsEndWithStatus2) {
            {{"kernels", "--model", "alexnet"}, "--model"},
            {{"kernels", "--batch-size", "0"}, "--batch-size"},
            {{"kernels", "--tf32"}, "--tf32"},
-           {{"latency", "--model", "lenet"}, "--model"},
+           {{"latency", "--model", "alexnet"}, "--model"},
            {{"engine", "--tasks", "0"}, "--tasks"},
            {{"engine", "--rounds", "0"}, "--rounds"},
            {{"train", "--model", "mlp", "--devices", "cpu", "--num-devices", "3", "--shards", "2"}, "--shards 2 for 3"},

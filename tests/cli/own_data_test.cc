@@ -132,8 +132,8 @@ TEST_F(OwnData, AFolderOfPictures) {
   const ToolResult predicted = run_tool({"predict", "--run", run, data + "/lying/1.jpg", data + "/standing/2.png"});
   const auto rows = lines(predicted.out);
   ASSERT_EQ(rows.size(), 3U) << predicted.err;
-  EXPECT_THAT(rows[1], StartsWith("1.jpg,lying,"));
-  EXPECT_THAT(rows[2], StartsWith("2.png,standing,"));
+  EXPECT_THAT(rows[1], StartsWith(data + "/lying/1.jpg,lying,"));
+  EXPECT_THAT(rows[2], StartsWith(data + "/standing/2.png,standing,"));
   const ToolResult exported = run_tool({"export", "--run", run, "--pixels", "--logits", folder_ / "net.onnx"});
   EXPECT_THAT(exported.out, HasSubstr("net.onnx: pixels [batch, 28, 28, 3] -> logits [batch, 3]\n")) << exported.err;
   const ToolResult eval = run_tool({"eval", "--run", run, "--data", data});
@@ -148,8 +148,8 @@ TEST_F(OwnData, AFolderOfPictures) {
     return bytes;
   };
   const std::string file = folder_ / "w.safetensors";
-  const std::string expected = weights(train(data, with({"--export", file})));
-  EXPECT_EQ(weights(train(data, with({"--export", file, "--num-devices", "2"}))), expected);
+  const std::string expected = weights(train(data, with({"--export", file, "--workers", "1"})));
+  EXPECT_EQ(weights(train(data, with({"--export", file, "--num-devices", "2", "--workers", "8"}))), expected);
   EXPECT_EQ(weights(run_tool({"train", "--config", run + "/run.toml", "--export", file})), expected);
   EXPECT_THAT(train(data, {"--image-size", "0"}).err, HasSubstr("--image-size: Value 0 not in range"));
   EXPECT_THAT(train(table("t.csv", "kind", 50), {"--augment", "light"}).err,
@@ -285,10 +285,33 @@ std::string wide_pictures(const TemporaryFolder& folder) {
 
 TEST_F(OwnData, PicturesThatAreNotSquareRepeat) {
   const std::string data = wide_pictures(folder_);
-  const ToolResult first = train(data, {"--model", "mlp", "--epochs", "1", "--save", folder_ / "run"});
+  const ToolResult first =
+      train(data, {"--model", "mlp", "--epochs", "1", "--val-split", "0.1", "--save", folder_ / "run"});
   ASSERT_EQ(first.status, 0) << first.err;
+  EXPECT_THAT(first.err, HasSubstr("--val-split changes nothing: " + data + " has a part for tests"));
   const ToolResult again = run_tool({"train", "--config", folder_ / "run/run.toml", "--dry-run"});
   EXPECT_EQ(lines(again.out).at(2), lines(first.out).at(2)) << again.err;
+}
+
+TEST_F(OwnData, WhatOnlyNewRowsHave) {
+  std::string text = "x,c,k\n";
+  for (int i = 0; i < 40; ++i)
+    text += fmt::format("{},{},{}\n", i, i % 4 == 0 ? "red" : "blue", i % 2 == 0 ? "\xff" : "b");
+  folder_.write("t.csv", text);
+  const std::string run = folder_ / "run";
+  ASSERT_EQ(train(folder_ / "t.csv", {"--epochs", "1", "--hidden", "4", "--save", run}).status, 0);
+  // A target that is not known yet, and a category that eval counts as missing, as training does.
+  folder_.write("new.csv", "x,c,k\n1,green,b\n2,red,b\n3,red,\n4,red,new\n");
+  const ToolResult refused = run_tool({"predict", "--run", run, folder_ / "new.csv"});
+  EXPECT_THAT(refused.err, HasSubstr("\"green\" is none of the 2 categories of training rows"));
+  const ToolResult predicted = run_tool({"predict", "--run", run, "--unseen", "missing", folder_ / "new.csv"});
+  EXPECT_EQ(lines(predicted.out).size(), 5U) << predicted.err;
+  folder_.write("known.csv", "x,c,k\n1,green,b\n2,red,b\n");
+  const ToolResult eval =
+      run_tool({"eval", "--run", run, "--data", folder_ / "known.csv", "--confusion", folder_ / "c.svg"});
+  EXPECT_THAT(eval.out, HasSubstr("of 2)")) << eval.err;
+  EXPECT_THAT(eval.err, HasSubstr("1 cell without a counterpart in training, taken as missing"));
+  EXPECT_EQ(folder_.read("c.svg").find('\xff'), std::string::npos) << "a picture is in UTF-8";
 }
 
 TEST_F(OwnData, WeightsOfOtherClassesAndColumnsAreNoticed) {
@@ -369,7 +392,7 @@ TEST_F(OwnData, WhatDoesNotFitIsNamed) {
   // Without the run, classes and normalization would be those of the new data.
   const ToolResult eval = run_tool({"eval", "--init-from", classes, "--model", "mlp", "--data", classes});
   EXPECT_EQ(eval.status, 2);
-  EXPECT_THAT(eval.err, HasSubstr("expected --run"));
+  EXPECT_THAT(eval.err, HasSubstr("only --run knows its classes and normalization"));
 }
 
 }  // namespace

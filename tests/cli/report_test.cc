@@ -1,8 +1,9 @@
-// The page that `lockstep train` writes about a run.
+// The page and the metrics that `lockstep train` writes about a run.
 #include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/apps/prometheus_reader.h"
 #include "tests/cli/tool.h"
 
 namespace lockstep {
@@ -57,6 +58,37 @@ TEST(Report, ShowsARunThatContinues) {
   shown.insert(shown.end(), {"--report", folder / "elsewhere"});
   EXPECT_EQ(weights(shown), expected);
   EXPECT_THAT(folder.read("elsewhere/report.html"), HasSubstr("finished at "));
+}
+
+// Each rank has a file of its own, and says what it sent.
+TEST(Report, PrometheusReadsTheMetricsOfEachRank) {
+  const SmallData data;
+  const TemporaryFolder folder;
+  Arguments ranks{"launch", "--nproc-per-node", "2", "--", LOCKSTEP_TOOL};
+  const Arguments run = train_arguments(data, {"--metrics-file", folder / "m.prom", "--devices", "cpu:0"});
+  ranks.insert(ranks.end(), run.begin(), run.end());
+  const ToolResult result = run_tool(ranks);
+  ASSERT_EQ(result.status, 0) << result.err;
+  for (const std::string rank : {"0", "1"}) {
+    SCOPED_TRACE(rank);
+    const PrometheusReader read(folder.read(rank == "0" ? "m.prom" : "m.rank1.prom"));
+    const auto value = [&](const std::string& name, PrometheusReader::Labels labels = {}) {
+      labels.emplace("rank", rank);
+      const auto found = read.samples.find({name, labels});
+      return found == read.samples.end() ? -1 : found->second;
+    };
+    EXPECT_EQ(value("lockstep_steps_total"), 8);
+    EXPECT_EQ(value("lockstep_epoch"), 2);
+    EXPECT_EQ(value("lockstep_examples_total"), 200);
+    EXPECT_GT(value("lockstep_loss"), 0);
+    EXPECT_GT(value("lockstep_images_per_second"), 0);
+    EXPECT_GT(value("lockstep_test", {{"metric", "accuracy"}}), -0.5);
+    EXPECT_GT(value("lockstep_waiting_seconds_total"), 0);
+    EXPECT_GT(value("lockstep_link_sent_bytes_total", {{"peer", rank == "0" ? "1" : "0"}}), 0);
+    EXPECT_GT(value("lockstep_lane_busy_seconds_total", {{"device", "cpu:0"}, {"lane", "compute 0"}}), 0);
+    EXPECT_EQ(read.types.at("lockstep_steps_total"), "counter");
+  }
+  EXPECT_EQ(run_tool(train_arguments(data, {"--metrics-file", folder / "none/m.prom"})).status, 1);
 }
 
 TEST(Report, RankZeroWritesIt) {

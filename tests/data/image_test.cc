@@ -3,7 +3,12 @@
 #include <gtest/gtest.h>
 #include <zlib.h>
 
+#include <cstdio>
+
+#include <jpeglib.h>
+
 #include <cstdint>
+#include <cstdlib>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -78,6 +83,43 @@ std::string text_of(std::initializer_list<int> values) {
   return text;
 }
 
+struct JpegKind {
+  bool progressive = false;
+  bool adobe = true;  // CMYK: its marker, which says that bytes are light, not ink
+};
+
+// Kinds that encode_jpeg() does not write. `pixels` has `channels` bytes each; four are CMYK.
+std::string jpeg_file(const Pixels& pixels, std::uint32_t width, int channels, const JpegKind& kind) {
+  jpeg_compress_struct info{};
+  jpeg_error_mgr errors;
+  info.err = jpeg_std_error(&errors);
+  jpeg_create_compress(&info);
+  unsigned char* bytes = nullptr;
+  unsigned long size = 0;
+  jpeg_mem_dest(&info, &bytes, &size);
+  info.image_width = width;
+  info.image_height = static_cast<JDIMENSION>(pixels.size()) / width / static_cast<JDIMENSION>(channels);
+  info.input_components = channels;
+  info.in_color_space = channels == 4 ? JCS_CMYK : channels == 3 ? JCS_RGB : JCS_GRAYSCALE;
+  jpeg_set_defaults(&info);
+  info.dct_method = JDCT_ISLOW;
+  if (!kind.adobe) info.write_Adobe_marker = FALSE;
+  if (kind.progressive) jpeg_simple_progression(&info);
+  jpeg_start_compress(&info, TRUE);
+  while (info.next_scanline < info.image_height) {
+    JSAMPROW row =
+        const_cast<JSAMPROW>(pixels.data() + info.next_scanline * width * static_cast<std::uint32_t>(channels));
+    jpeg_write_scanlines(&info, &row, 1);
+  }
+  jpeg_finish_compress(&info);
+  std::string file(reinterpret_cast<const char*>(bytes), size);
+  jpeg_destroy_compress(&info);
+  std::free(bytes);
+  return file;
+}
+
+Pixels interleaved_pixels(const Tensor& image) { return pixels_in(image.permute({1, 2, 0})); }
+
 TEST(ImageTest, PngKeepsEveryPixel) {
   const Tensor color = drawn_image(3, 13, 29), gray = drawn_image(1, 5, 3);
   EXPECT_EQ(pixels_in(decode_image(encode_png(color))), pixels_in(color));
@@ -122,6 +164,43 @@ TEST(ImageTest, JpegHasTheSameBitsEverywhere) {
   const Pixels found = pixels_in(decode_image(encode_jpeg(drawn_image(1, 32, 32), {.quality = 100})));
   const Pixels expected = pixels_in(drawn_image(1, 32, 32));
   for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(found[i], expected[i], 3) << i;
+}
+
+TEST(ImageTest, ProgressiveJpegHasThePixelsOfAPlainOne) {
+  for (const int channels : {1, 3}) {
+    const Tensor image = drawn_image(channels, 45, 70);
+    const std::string plain = encode_jpeg(image);
+    const std::string progressive = jpeg_file(interleaved_pixels(image), 70, channels, {.progressive = true});
+    EXPECT_NE(plain, progressive);
+    EXPECT_EQ(pixels_in(decode_image(progressive)), pixels_in(decode_image(plain)));
+    EXPECT_ERROR(decode_image(progressive.substr(0, progressive.size() / 2)), "a broken JPEG picture");
+  }
+}
+
+TEST(ImageTest, CmykJpegBecomesColor) {
+  Pixels flat;
+  for (int i = 0; i < 64; ++i) flat.insert(flat.end(), {255, 128, 0, 204});
+  const std::string adobe = jpeg_file(flat, 8, 4, {}), plain = jpeg_file(flat, 8, 4, {.adobe = false});
+  const auto color = [](const Tensor& image) {
+    const Pixels all = pixels_in(image);
+    return std::vector<int>{all[0], all[64], all[128]};
+  };
+  EXPECT_EQ(decode_image(adobe).shape(), (Shape{3, 8, 8}));
+  EXPECT_EQ(color(decode_image(adobe)), (std::vector<int>{204, 102, 0}));  // light times light / 255, as Pillow
+  EXPECT_EQ(color(decode_image(plain)), (std::vector<int>{0, 25, 51}));    // the bytes are ink
+  EXPECT_EQ(probe_image_bytes(adobe, "").channels, 3);
+  EXPECT_EQ(decode_image(adobe, {.channels = 1}).shape(), (Shape{1, 8, 8}));
+}
+
+// As torchvision's ImageFolder, whose pictures Pillow opens: a phone's portrait lies on its side.
+TEST(ImageTest, ExifOrientationIsIgnored) {
+  const std::string plain = encode_jpeg(drawn_image(3, 8, 12));
+  // A directory of one entry: tag 0x112, a number of 16 bits, once, 6: turn by 90 degrees.
+  std::string exif("Exif\0\0MM\0\x2a\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\x06\0\0\0\0\0\0", 32);
+  std::string turned = plain;
+  turned.insert(2, "\xff\xe1" + big_endian_bytes(static_cast<std::uint32_t>(exif.size()) + 2).substr(2) + exif);
+  EXPECT_EQ(decode_image(turned).shape(), (Shape{3, 8, 12}));
+  EXPECT_EQ(pixels_in(decode_image(turned)), pixels_in(decode_image(plain)));
 }
 
 TEST(ImageTest, TellsWhatAHeaderSays) {

@@ -8,6 +8,7 @@
 #include "lockstep/nn/batch_norm.h"
 #include "lockstep/nn/dropout.h"
 #include "lockstep/nn/embedding.h"
+#include "lockstep/nn/normalization.h"
 #include "lockstep/nn/padding.h"
 #include "lockstep/nn/pooling.h"
 #include "lockstep/nn/recurrent.h"
@@ -67,34 +68,39 @@ const TransformerEncoderLayerOptions kTransformer{
 
 INSTANTIATE_TEST_SUITE_P(
     , LayersOfSamples,
-    ::testing::Values(
-        LayerCase{"LSTMCell", layer<LSTMCell>({.input_size = 3, .hidden_size = 4}), {5, 3}},
-        LayerCase{"GRUCell", layer<GRUCell>({.hidden_size = 4}), {5, 3}},
-        LayerCase{"RNNCell", layer<RNNCell>({.hidden_size = 4, .nonlinearity = Nonlinearity::relu}), {5, 3}},
-        LayerCase{"RNN", layer<RNN>({.hidden_size = 4, .batch_first = true, .bidirectional = true}), {5, 6, 3}},
-        LayerCase{"TransformerEncoder",
-                  layer<TransformerEncoder>({.layer = kTransformer, .num_layers = 2, .norm = true}),
-                  {5, 3, 4}},
-        LayerCase{"BatchNormOfAllShards", layer<BatchNorm2d>({.synchronized = true}), {5, 3, 2, 2}},
-        LayerCase{"BatchNormWithoutAffine", layer<BatchNorm2d>({.synchronized = true, .affine = false}), {5, 3, 2, 2}},
-        LayerCase{"BatchNormWithoutStatistics",
-                  layer<BatchNorm1d>({.synchronized = true, .track_running_stats = false}),
-                  {5, 3, 2}},
-        LayerCase{"BatchNormOfAllBatches", layer<BatchNorm1d>({.momentum = {}, .synchronized = true}), {5, 3}},
-        LayerCase{"BatchNorm3d", layer<BatchNorm3d>({.synchronized = true}), {5, 2, 2, 1, 2}},
-        LayerCase{"PReLU", layer<PReLU>({.num_parameters = 3}), {5, 3, 2}},
-        LayerCase{"MaxPool3d", layer<MaxPool3d>({.kernel_size = 2}), {5, 2, 2, 4, 2}},
-        LayerCase{"ZeroPad1d",
-                  [] {
-                    return std::make_unique<ZeroPad1d>(std::array<std::int64_t, 2>{1, 2});
-                  },
-                  {5, 2, 3}},
-        LayerCase{"CircularPad1d",
-                  [] {
-                    return std::make_unique<CircularPad1d>(std::array<std::int64_t, 2>{1, 2});
-                  },
-                  {5, 2, 3}},
-        LayerCase{"CircularPad2d", [] { return std::make_unique<CircularPad2d>(1); }, {5, 2, 3, 3}}),
+    ::testing::
+        Values(LayerCase{"LSTMCell", layer<LSTMCell>({.input_size = 3, .hidden_size = 4}), {5, 3}},
+               LayerCase{"GRUCell", layer<GRUCell>({.hidden_size = 4}), {5, 3}},
+               LayerCase{"RNNCell", layer<RNNCell>({.hidden_size = 4, .nonlinearity = Nonlinearity::relu}), {5, 3}},
+               LayerCase{"RNN", layer<RNN>({.hidden_size = 4, .batch_first = true, .bidirectional = true}), {5, 6, 3}},
+               LayerCase{"TransformerEncoder",
+                         layer<TransformerEncoder>({.layer = kTransformer, .num_layers = 2, .norm = true}),
+                         {5, 3, 4}},
+               LayerCase{"BatchNormOfAllShards", layer<BatchNorm2d>({.synchronized = true}), {5, 3, 2, 2}},
+               LayerCase{
+                   "BatchNormWithoutAffine", layer<BatchNorm2d>({.synchronized = true, .affine = false}), {5, 3, 2, 2}},
+               LayerCase{"BatchNormWithoutStatistics",
+                         layer<BatchNorm1d>({.synchronized = true, .track_running_stats = false}),
+                         {5, 3, 2}},
+               LayerCase{"BatchNormOfAllBatches", layer<BatchNorm1d>({.momentum = {}, .synchronized = true}), {5, 3}},
+               LayerCase{"BatchNorm3d", layer<BatchNorm3d>({.synchronized = true}), {5, 2, 2, 1, 2}},
+               LayerCase{
+                   "InstanceNorm", layer<InstanceNorm2d>({.affine = true, .track_running_stats = true}), {5, 3, 2, 2}},
+               LayerCase{"LSTMWithProjection",
+                         layer<LSTM>({.hidden_size = 4, .batch_first = true, .proj_size = 2}),
+                         {5, 3, 2}},
+               LayerCase{"PReLU", layer<PReLU>({.num_parameters = 3}), {5, 3, 2}},
+               LayerCase{"MaxPool3d", layer<MaxPool3d>({.kernel_size = 2}), {5, 2, 2, 4, 2}},
+               LayerCase{
+                   "ZeroPad1d",
+                   [] {
+                     return std::make_unique<ZeroPad1d>(std::array<std::int64_t, 2>{1, 2});
+                   },
+                   {5, 2, 3}},
+               LayerCase{"CircularPad1d",
+                         [] { return std::make_unique<CircularPad1d>(std::array<std::int64_t, 2>{1, 2}); },
+                         {5, 2, 3}},
+               LayerCase{"CircularPad2d", [] { return std::make_unique<CircularPad2d>(1); }, {5, 2, 3, 3}}),
     ::testing::PrintToStringParamName());
 
 // Each shard draws its own masks.

@@ -11,9 +11,11 @@
 #include "lockstep/nn/residual.h"
 #include "lockstep/nn/sequential.h"
 #include "lockstep/nn/state_dict.h"
+#include "lockstep/optim/lbfgs.h"
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/optim/sgd.h"
 #include "lockstep/runtime/runtime.h"
+#include "tests/expect_error.h"
 #include "tests/logical_tensors.h"
 
 namespace lockstep::testing {
@@ -115,6 +117,48 @@ TEST_P(TrainingTest, ASteadyLoopAllocatesNothing) {
   std::int64_t before = training.system_allocations();
   for (int step = 0; step < 5; ++step) training.step();
   EXPECT_EQ(training.system_allocations(), before);
+}
+
+// The shards alone decide the bits of LBFGS, too. tests/models compares it with PyTorch.
+TEST(LbfgsTest, DevicesDoNotMatterAndErrorsChangeNothing) {
+  Runtime runtime({.cpu_devices = 2, .cores_per_device = 1, .threads_per_shard = 1});
+  const Tensor x = Tensor::from(Random(2).uniforms(18), {6, 3}, {.dtype = DType::f32});
+  const auto trained = [&](std::size_t devices) {
+    const std::vector<Device> used(runtime.devices().begin(), runtime.devices().begin() + devices);
+    Sequential net(Linear(3, 4), Tanh(), Linear(4, 1));
+    net.initialize(Normal(0.5), used, {.seed = 2});
+    const auto at = std::make_shared<Placement>(std::vector<std::int64_t>{3, 2, 1},
+                                                std::vector<Slot>{{0, used[0]}, {1, used[0]}, {2, used[devices - 1]}});
+    const Tensor batch = scatter(x, at);
+    LBFGS lbfgs(net.parameters(), {.max_iter = 4, .line_search = LineSearch::strong_wolfe});
+    std::vector<double> all;
+    int calls = 0, failing = 0;
+    const auto closure = [&] {
+      check(++calls != failing, "no loss");
+      Tensor loss = mean(square(net(batch) - sum(batch, 1, true)));
+      loss.backward();
+      return loss;
+    };
+    const auto note = [&] {
+      for (const Parameter& p : net.parameters()) {
+        for (const double v : values(p.data(used.back()))) all.push_back(v);
+      }
+    };
+    for (int step = 0; step < 2; ++step) all.push_back(lbfgs.step(closure).item());
+    note();
+    const std::vector<double> before = all;
+    failing = calls + 3;
+    EXPECT_ERROR(lbfgs.step(closure), "no loss");
+    all.resize(2);
+    note();
+    EXPECT_EQ(all, before);
+    EXPECT_ERROR(lbfgs.step([] { return Tensor(); }), "lbfgs: the closure returned");
+    all.push_back(lbfgs.step(closure).item());
+    EXPECT_LT(all.back(), all[1]);
+    note();
+    return all;
+  };
+  EXPECT_EQ(trained(2), trained(1));
 }
 
 }  // namespace

@@ -8,12 +8,17 @@ tests/models/samples_parity_test.cc computes them, and sample_functions.cc has t
 import collections
 import json
 import math
+import os
 import random
 import sys
 import types
 import unittest
 import warnings
 import zlib
+
+# PyTorch's samples walk through sets of names.
+if os.environ.get('PYTHONHASHSEED') != '0':
+    os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, 'PYTHONHASHSEED': '0'})
 
 import numpy
 import torch
@@ -87,7 +92,7 @@ CALLS['__rmatmul__'] = lambda a, b: ('matmul', [b, a], {})
 def arithmetic(cpp, exchanged=False):
     def convert(a, b, *, alpha=1, rounding_mode=None):
         if alpha != 1:
-            need(is_tensor(a) and is_tensor(b) and not exchanged and isinstance(alpha, (int, float)), 'alpha')
+            need(is_tensor(a) and is_tensor(b) and not exchanged and type(alpha) in (int, float), 'alpha')
             return cpp + '_multiple', [a, b], {'alpha': alpha}
         name = 'divide_' + rounding_mode if rounding_mode else cpp
         left, right = (b, a) if exchanged else (a, b)

@@ -59,6 +59,20 @@ TEST(OpenImages, SplitsAndNormalizesAFolder) {
   }
 }
 
+TEST(OpenImages, PicturesToPredictNeedNoClasses) {
+  TemporaryFolder folder;
+  draw_classes(folder, "a/", 3);
+  const DataSchema schema = open_data(folder / "a", {.val_split = 0}).schema;
+  draw(folder, "new/2.png", 20, {200, 0, 0});
+  draw(folder, "new/more/1.png", 20, {200, 0, 0});
+  folder.write("new/.hidden", "no picture");
+  EXPECT_ERROR(open_examples(folder / "new", schema), "class \"more\" is none of the 2 of training");
+  const DataExamples all = open_examples(folder / "new", schema, {.labels = false});
+  EXPECT_EQ(all.names, (std::vector<std::string>{"2.png", "more/1.png"}));
+  EXPECT_FALSE(all.labeled);
+  EXPECT_EQ(all.data->get(1).size(), 1u);
+}
+
 TEST(OpenImages, UsesThePartsOfAFolder) {
   TemporaryFolder folder;
   draw_classes(folder, "a/train/", 3, false);
@@ -70,6 +84,19 @@ TEST(OpenImages, UsesThePartsOfAFolder) {
   EXPECT_EQ(open_data(folder / "a", {.image_size = 8}).schema.input, (std::vector<std::int64_t>{3, 8, 8}));
   EXPECT_NE(data.transforms.find("RandomCrop"), std::string::npos) << data.transforms;
   EXPECT_NE(data.description.find(", augmented (light)"), std::string::npos);
+  EXPECT_TRUE(data.has_validation_part);
+  // Upper case, other words, and folders beside the parts.
+  draw_classes(folder, "b/Training/", 3, false);
+  draw_classes(folder, "b/TESTING/", 2, false);
+  draw_classes(folder, "b/more/", 1, false);
+  const DataSource other = open_data(folder / "b");
+  EXPECT_EQ(other.schema.classes, data.schema.classes);
+  EXPECT_EQ(other.validation->size(), 4);
+  EXPECT_NE(other.description.find("; not used: \"more\""), std::string::npos) << other.description;
+  // Pictures of trains are a class.
+  draw_classes(folder, "c/", 3, false);
+  draw(folder, "c/train/1.png", 20, {0, 0, 0});
+  EXPECT_EQ(open_data(folder / "c", {.val_split = 0}).schema.classes.size(), 3u);
   draw(folder, "a/test/green/1.png", 20, {0, 200, 0});
   EXPECT_ERROR(open_data(folder / "a"), "class \"green\" is none of the 2 of training");
 }

@@ -319,8 +319,9 @@ TEST(TrainerMetrics, LanguageModelIsTheSameEverywhere) {
 TEST(EpochEvent, HasMetricsByName) {
   EpochReport report{.epoch = 2, .seconds = 0.5, .train_loss = 1.5, .test = {3, 4}};
   const nlohmann::ordered_json plain = epoch_event(report);
-  EXPECT_EQ(plain.dump(), R"({"event":"epoch","epoch":2,"seconds":0.5,"train_loss":1.5,"test_acc":0.75,)"
-                          R"("test_correct":3,"test_total":4})");
+  EXPECT_EQ(plain.dump(),
+            R"({"event":"epoch","epoch":2,"seconds":0.5,"data_seconds":0.0,"train_loss":1.5,"test_acc":0.75,)"
+            R"("test_correct":3,"test_total":4})");
   report.metrics = {
       {"accuracy", 3, 4, 0.75}, {"perplexity", 8, 4, 7.5}, {.name = "confusion_matrix", .table = {{1, 0}, {2, 3}}}};
   nlohmann::ordered_json more = plain;
@@ -329,10 +330,12 @@ TEST(EpochEvent, HasMetricsByName) {
   EXPECT_EQ(epoch_event(report), more);
   report.test = {};
   report.metrics = {};
-  EXPECT_EQ(epoch_event(report).dump(), R"({"event":"epoch","epoch":2,"seconds":0.5,"train_loss":1.5})");
+  EXPECT_EQ(epoch_event(report).dump(),
+            R"({"event":"epoch","epoch":2,"seconds":0.5,"data_seconds":0.0,"train_loss":1.5})");
   report.metrics = {{"mean_absolute_error", 3, 4, 0.75}};
-  EXPECT_EQ(epoch_event(report).dump(), R"({"event":"epoch","epoch":2,"seconds":0.5,"train_loss":1.5,)"
-                                        R"("metrics":{"mean_absolute_error":0.75}})");
+  EXPECT_EQ(epoch_event(report).dump(),
+            R"({"event":"epoch","epoch":2,"seconds":0.5,"data_seconds":0.0,"train_loss":1.5,)"
+            R"("metrics":{"mean_absolute_error":0.75}})");
 }
 
 }  // namespace

@@ -11,6 +11,9 @@
 
 #include "lockstep/base/file.h"
 #include "lockstep/checkpoint/weights.h"
+#include "lockstep/data/image.h"
+#include "lockstep/nn/linear.h"
+#include "lockstep/nn/sequential.h"
 #include "lockstep/runtime/runtime.h"
 #include "lockstep/train/event_file.h"
 #include "tests/expect_error.h"
@@ -151,6 +154,78 @@ TEST(TensorBoard, SaysWhatItCannotWrite) {
   EXPECT_EQ(records_of(board.path()).size(), 1U);
 }
 
+// The nodes of an event's graph: the fields of each, and the names of its inputs.
+std::map<std::string, std::pair<Fields, std::vector<std::string>>> graph_of(const Fields& event) {
+  std::map<std::string, std::pair<Fields, std::vector<std::string>>> nodes;
+  const std::string graph = event.bytes.at(4);
+  pbf_reader reader(graph);
+  while (reader.next(1)) {
+    const std::string node = reader.get_bytes();
+    std::vector<std::string> inputs;
+    for (pbf_reader fields(node); fields.next();) {
+      if (fields.tag() == 3) {
+        inputs.push_back(fields.get_string());
+      } else {
+        fields.skip();
+      }
+    }
+    const Fields fields = fields_of(node);
+    nodes.emplace(fields.bytes.at(1), std::pair(fields, inputs));
+  }
+  return nodes;
+}
+
+TEST(TensorBoard, ShowsPictures) {
+  const TemporaryFolder folder;
+  TensorBoardWriter board(folder.path());
+  const Tensor gray = Tensor::from<std::uint8_t>({0, 50, 100, 150, 200, 250}, {1, 2, 3});
+  board.add_image("gray", gray, 3);
+  board.add_image("color", Tensor::from<float>({0, 0.5, 2, -1, 1, 0.2F}, {3, 1, 2}));
+  const std::vector<std::string> records = records_of(board.path());
+  const Fields first = fields_of(value_of(fields_of(records.at(1))).bytes.at(4));
+  EXPECT_EQ(first.numbers.at(1), 2);
+  EXPECT_EQ(first.numbers.at(2), 3);
+  EXPECT_EQ(first.numbers.at(3), 1);
+  EXPECT_EQ(decode_image(first.bytes.at(4)).to_vector<std::uint8_t>(), gray.to_vector<std::uint8_t>());
+  const Fields second = fields_of(value_of(fields_of(records.at(2))).bytes.at(4));
+  EXPECT_EQ(second.numbers.at(3), 3);
+  EXPECT_EQ(decode_image(second.bytes.at(4)).to_vector<std::uint8_t>(),
+            (std::vector<std::uint8_t>{0, 127, 255, 0, 255, 51}));
+  EXPECT_ERROR(board.add_image("a", Tensor::host({2, 3}, DType::u8)), "a: ");
+  EXPECT_ERROR(board.add_image("a", Tensor::from<float>({NAN}, {1, 1, 1})), "a: a pixel is NaN");
+  EXPECT_ERROR(board.add_image("a", Tensor::host({1, 2, 3}, DType::i64)), "a: a picture of i64");
+}
+
+// A net with a connection around a layer: nodes are operations in scopes of modules, edges what they take.
+TEST(TensorBoard, ShowsTheGraphOfAModel) {
+  struct Net : Module {
+    Linear& a = make<Linear>("a", 3, 3);
+    Sequential& b = make<Sequential>("b");
+    Net() { b.append<Linear>(LinearOptions{.out_features = 3}); }
+    Tensor forward(const Tensor& x) override {
+      const Tensor y = relu(a(x));
+      return y + b(y);
+    }
+  };
+  const TemporaryFolder folder;
+  Runtime runtime({.cpu_devices = 2});
+  Net net;
+  net.initialize(Xavier{}, runtime.devices());
+  TensorBoardWriter board(folder.path());
+  board.add_graph(net, Tensor::host({2, 3}, DType::f32));
+  EXPECT_TRUE(net.training());
+  const auto nodes = graph_of(fields_of(records_of(board.path()).at(1)));
+  ASSERT_TRUE(nodes.contains("a/linear") && nodes.contains("b/0/linear") && nodes.contains("add"));
+  EXPECT_EQ(nodes.at("a/linear").second, (std::vector<std::string>{"input", "a/weight", "a/bias"}));
+  EXPECT_EQ(nodes.at("relu").second, std::vector<std::string>{"a/linear"});
+  EXPECT_EQ(nodes.at("b/0/linear").second, (std::vector<std::string>{"relu", "b/0/weight", "b/0/bias"}));
+  EXPECT_EQ(nodes.at("add").second, (std::vector<std::string>{"relu", "b/0/linear"}));
+  EXPECT_EQ(nodes.at("input").first.bytes.at(2), "Input");
+  for (const auto& [name, node] : nodes) {
+    for (const std::string& input : node.second) EXPECT_TRUE(nodes.contains(input)) << name << ": " << input;
+  }
+}
+
 // The tags of all files of a folder, with the steps at which they occur.
 std::map<std::string, std::vector<int>> tags_in(const std::filesystem::path& folder) {
   std::map<std::string, std::vector<int>> tags;
@@ -180,6 +255,7 @@ TEST(TensorBoard, ShowsATrainingRun) {
     EXPECT_EQ(run_layout({.ranks = ranks}, [&](int, const auto& group) { return train(to, group); }), expected);
     const auto tags = tags_in(to);
     EXPECT_EQ(tags.at("recipe"), std::vector<int>{0});
+    EXPECT_EQ(tags.at("examples"), std::vector<int>{0});
     EXPECT_EQ(tags.at("train/loss"), (std::vector<int>{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}));
     EXPECT_EQ(tags.at("epoch/test_acc"), (std::vector<int>{5, 10}));
     EXPECT_EQ(tags.at("weights/0.weight"), (std::vector<int>{4, 8}));

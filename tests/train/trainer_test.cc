@@ -5,11 +5,16 @@
 #include <algorithm>
 #include <mutex>
 #include <set>
+#include <thread>
 
 #include "lockstep/autograd/parameter_gradient.h"
 #include "lockstep/checkpoint/weights.h"
+#include "lockstep/data/augmentation.h"
 #include "lockstep/data/mixup.h"
+#include "lockstep/data/normalize.h"
+#include "lockstep/data/tensor_dataset.h"
 #include "lockstep/optim/sgd.h"
+#include "lockstep/train/data_wait.h"
 #include "tests/expect_error.h"
 #include "tests/train/layouts.h"
 #include "tests/train/small_job.h"
@@ -45,6 +50,8 @@ TEST(Trainer, ReportsEveryStepAndEpoch) {
     for (std::size_t i = 5 * e; i < 5 * e + 5; ++i) sum += job.losses[i] * static_cast<double>(job.steps[i].samples);
     EXPECT_EQ(epochs[e].train_loss, sum / SmallJob::kTrain);
     EXPECT_EQ(epochs[e].test.total, SmallJob::kTest);
+    EXPECT_GE(epochs[e].data_seconds, 0);
+    EXPECT_LE(epochs[e].data_seconds, epochs[e].seconds);
   }
   EXPECT_EQ(epochs[1].test.correct, job.trainer->evaluate().correct);
 }
@@ -72,6 +79,48 @@ TEST(Trainer, MixedBatchesHaveTheSameBitsOnAnyDevices) {
   EXPECT_TRUE(mixed.first.contains("batch_transform"));
   EXPECT_FALSE(plain.first.contains("batch_transform"));
   EXPECT_EQ(train(2, MixUp({.classes = 5})), mixed);
+}
+
+TEST(Trainer, AnyNumberOfWorkersMakesTheSameWeights) {
+  std::vector<std::uint8_t> pixels;
+  for (std::size_t i = 0; i < std::size_t{48} * 3 * 12 * 12; ++i)
+    pixels.push_back(static_cast<std::uint8_t>(i * i / 7));
+  std::vector<std::int64_t> labels;
+  for (std::int64_t i = 0; i < 48; ++i) labels.push_back(i % 5);
+  const auto pictures = std::make_shared<TensorDataset>(
+      std::vector<Tensor>{Tensor::from(pixels, {48, 3, 12, 12}), Tensor::from(labels, {48})});
+  const auto train = [&](int workers, std::int64_t accumulate) {
+    Runtime runtime({.cpu_devices = 2, .cores_per_device = 1});
+    Sequential net;
+    net.append<Flatten>().append<Linear>(LinearOptions{.out_features = 5});
+    net.initialize(Xavier{}, runtime.devices());
+    Sgd sgd(net.parameters(), {.lr = 0.1});
+    Trainer trainer(net, sgd, pictures | augmentation(Augment::standard, {8, 8}) | Normalize({0.5}, {0.25}), nullptr,
+                    {.devices = runtime.devices(),
+                     .split = {.shards = 2},
+                     .batch_size = 8,
+                     .accumulate = accumulate,
+                     .epochs = 3,
+                     .workers = workers});
+    trainer.train();
+    return weights_sha256(net);
+  };
+  const std::string expected = train(1, 1);
+  EXPECT_EQ(train(8, 1), expected);
+  EXPECT_EQ(train(0, 1), expected);
+  EXPECT_EQ(train(8, 2), train(1, 2));
+  EXPECT_ERROR(train(-1, 1), "-1 workers");
+}
+
+TEST(DataWait, IsTheTimeOfAnIdleDevice) {
+  Runtime runtime({.cpu_devices = 2, .cores_per_device = 1});
+  runtime.synchronize();
+  DataWait wait(runtime.devices());
+  wait.measure([] { std::this_thread::sleep_for(std::chrono::milliseconds(5)); });
+  EXPECT_GT(wait.seconds(), 0);
+  EXPECT_ERROR(wait.measure([] { fail("no data"); }), "no data");
+  wait.reset();
+  EXPECT_EQ(wait.seconds(), 0);
 }
 
 TEST(Trainer, MayOwnItsDataSets) {

@@ -1,0 +1,26 @@
+// Metrics as text for Prometheus: https://prometheus.io/docs/instrumenting/exposition_formats
+//
+//   prometheus_text({{.name = "lockstep_loss", .help = "Of the last step.", .samples = {{{}, 0.25}}}})
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace lockstep::app {
+
+struct PrometheusMetric {
+  std::string name;  // letters, digits, and _; of a counter, with _total at the end
+  std::string help;
+  bool counter = false;  // it only grows; else a gauge
+  struct Sample {
+    std::vector<std::pair<std::string, std::string>> labels;  // any bytes; those that are not UTF-8 become U+FFFD
+    double value = 0;
+  };
+  std::vector<Sample> samples;
+};
+
+// Metrics without samples are left out.
+std::string prometheus_text(const std::vector<PrometheusMetric>& metrics);
+
+}  // namespace lockstep::app
