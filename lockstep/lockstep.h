@@ -169,6 +169,7 @@
 
 // Training loops.
 #include "lockstep/train/evaluate.h"
+#include "lockstep/train/lr_finder.h"
 #include "lockstep/train/metrics.h"
 #include "lockstep/train/plot.h"
 #include "lockstep/train/predictor.h"

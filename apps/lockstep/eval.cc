@@ -68,6 +68,12 @@ Command add_eval(CLI::App& parent) {
       throw UsageError(
           fmt::format("--data {}: only --run knows its classes and normalization, expected --run DIR", options->data));
     }
+    if (const auto transforms = recipe_text(options->init_from, "transforms");
+        transforms && transforms->find("Normalize") != std::string::npos) {
+      throw UsageError(
+          fmt::format("--init-from {}: learned normalized pictures, expected --run, which has their normalization",
+                      options->init_from));
+    }
     ToolJob job = make_job(*options);
     const Examples test = load_examples(*options, MnistPart::test);
     notice_limit(*options, MnistPart::test, test);

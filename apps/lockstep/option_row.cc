@@ -284,6 +284,10 @@ std::vector<OptionGroup> make_groups() {
             {.value = "FILE", .refused = one_file}),
         row("--trace", &O::trace, "Write a timeline to this file, in Chrome's trace-event format, for Perfetto",
             {.value = "FILE", .refused = one_file}),
+        row("--find-lr", &O::find_lr,
+            "Instead of training: make N steps (100 is usual) with rates that rise from 1e-7 to 1, and suggest --lr: "
+            "where the loss falls most steeply. --log and --plot get the curve [off]",
+            {.check = from(10, 1 << 20), .refused = hashes}),
         row("--dry-run", &O::dry_run, "Say what the run would be, and train nothing", {.refused = hashes}),
         row("--weights-log", &O::weights_log,
             "Write the SHA-256 of every parameter and buffer after each step to this file, as JSON lines",

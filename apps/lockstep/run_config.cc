@@ -113,7 +113,10 @@ TrainOptions read_run_config(const std::string& folder) {
   options.add_to(*train);
   add_config_option(app);
   try {
-    const Arguments arguments = with_config(app, {"train", "--config", file});
+    Arguments arguments = with_config(app, {"train", "--config", file});
+    // What training began from does not matter to its data, and the file may be gone.
+    std::erase_if(arguments.words,
+                  [](const std::string& word) { return word.starts_with("--init-from=") || word == "--partial"; });
     app.parse(std::vector<std::string>{arguments.words.rbegin(), arguments.words.rend()});
   } catch (const CLI::ParseError& error) {
     fail("{}: {}", file, error.what());

@@ -444,7 +444,7 @@ Command add_sweep(CLI::App& parent) {
                                    o->command.empty() ? "no command" : o->command[0]));
     }
     if (o->values.empty()) throw UsageError("sweep: expected an option with its values, such as --lr 0.01,0.1");
-    for (const char* name : {"--save", "--resume", "--log", "--keep", "--dry-run"}) {
+    for (const char* name : {"--save", "--resume", "--log", "--keep", "--dry-run", "--find-lr"}) {
       if (names_option(o->command, name)) throw UsageError(fmt::format("sweep: {} is its own: see --results", name));
     }
     for (const char* name : {"--export", "--plot", "--trace", "--weights-log", "--tensorboard"}) {

@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <fstream>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <system_error>
 #include <utility>
 
@@ -21,6 +23,7 @@
 #include "lockstep/nn/summary.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
 #include "lockstep/runtime/timeline.h"
+#include "lockstep/train/lr_finder.h"
 #include "metrics_file.h"
 #include "own_data.h"
 #include "ranks.h"
@@ -162,6 +165,47 @@ std::string run_key(const TrainOptions& o, const Recipe& recipe, const Examples&
   return hash.hex();
 }
 
+// --find-lr.
+void find_rate(const TrainOptions& o, Module& net, Optimizer& optimizer, std::shared_ptr<const Dataset> data,
+               TrainerOptions options, bool first) {
+  options.schedule = {};
+  options.metrics.clear();
+  options.watch = {};
+  const LearningRateCurve curve =
+      find_learning_rate(net, optimizer, std::move(data), std::move(options), {.steps = o.find_lr});
+  if (!first) return;
+  fmt::print("rate      loss\n");
+  constexpr std::size_t kRows = 15;
+  const std::size_t count = curve.points.size(), apart = (count + kRows - 1) / kRows;
+  for (std::size_t i = 0; i < count; i += apart) {
+    fmt::print("{:<8.1e}  {:.4f}\n", curve.points[i].rate, curve.points[i].smoothed);
+  }
+  if (curve.diverged) fmt::print("the loss diverges at {:.1e}\n", curve.points.back().rate);
+  fmt::print("suggested: --lr {:.2g}\n", curve.suggestion);
+  if (!o.plot.empty()) {
+    const PlotPanel panel = learning_rate_panel(curve);
+    PlotOptions axes = learning_rate_axis();
+    axes.title = fmt::format("{}: --lr {:.2g}", o.model, curve.suggestion);
+    write_plot(o.plot, {&panel, 1}, axes);
+  }
+  if (o.log.empty()) return;
+  std::ofstream log(o.log, std::ios::trunc);
+  for (std::size_t i = 0; i < count; ++i) {
+    const LearningRatePoint& p = curve.points[i];
+    log << nlohmann::ordered_json{{"event", "rate"},
+                                  {"step", i + 1},
+                                  {"learning_rate", p.rate},
+                                  {"loss", p.loss},
+                                  {"smoothed", p.smoothed}}
+               .dump()
+        << '\n';
+  }
+  log << nlohmann::ordered_json{{"event", "end"}, {"suggestion", curve.suggestion}, {"diverged", curve.diverged}}.dump()
+      << '\n';
+  log.flush();
+  check(log.good(), "--log {}: cannot write it", o.log);
+}
+
 int run(TrainOptions o, ToolJob& job, Start chosen, StopSignals& signals) {
   bool first = job.rank() == 0;
   auto [flip_step, flip_parameter] = o.flip();
@@ -186,6 +230,12 @@ int run(TrainOptions o, ToolJob& job, Start chosen, StopSignals& signals) {
   if (const std::string holder = first && !o.save.empty() ? FolderClaim::holder_elsewhere(o.save) : "";
       !holder.empty()) {
     notice(fmt::format("--save {}: waiting for {}, which has this folder, up to 100 s", o.save, holder));
+  }
+  if (o.find_lr > 0) {
+    if (first && o.own) fmt::print("{}\n", o.own->description);
+    find_rate(o, *net, *optimizer, train_data.data, std::move(options), first);
+    job.close();
+    return 0;
   }
   Trainer trainer(*net, *optimizer, train_data.data, test_data.data, std::move(options));
   TrainingPosition start;

@@ -116,6 +116,7 @@ void TrainOptions::choose_defaults(const CLI::App& app) {
     }
   }
   check_mixing(*this);
+  check_finder(app);
   if (direct_conv && !has_convolutions()) {
     notices.push_back(fmt::format("--direct-conv changes nothing: the model {} has no convolutions", model));
     direct_conv = false;
@@ -164,6 +165,19 @@ void TrainOptions::check_watch() const {
   if (std::ranges::find(names, watch) != names.end()) return;
   throw UsageError(
       fmt::format("--watch {}: expected one of {} (--metrics adds others)", watch, fmt::join(names, ", ")));
+}
+
+void TrainOptions::check_finder(const CLI::App& app) const {
+  if (find_lr == 0) return;
+  for (const char* name :
+       {"--save", "--resume", "--export", "--trace", "--tensorboard", "--weights-log", "--report", "--metrics-file"}) {
+    if (is_given(app, name)) throw UsageError(fmt::format("{}: not with --find-lr, which keeps nothing", name));
+  }
+  if (dry_run || patience > 0 || average > 0) {
+    throw UsageError(fmt::format("{}: not with --find-lr", dry_run        ? "--dry-run"
+                                                           : patience > 0 ? "--patience"
+                                                                          : "--average"));
+  }
 }
 
 bool TrainOptions::has_batch_norm() const {

@@ -30,6 +30,7 @@ struct TrainOptions : CommonOptions {
   bool record_steps = false;
   bool summary = false;
   bool dry_run = false;
+  std::int64_t find_lr = 0;  // the steps of the learning-rate finder; 0: train
   std::string export_file, save, resume, log, plot, trace, tensorboard, report, metrics_file;
   std::int64_t histograms = 0;
   std::int64_t save_every = 0;
@@ -65,6 +66,7 @@ struct TrainOptions : CommonOptions {
   bool has_batch_norm() const;
   bool has_momentum() const;
   void check_watch() const;
+  void check_finder(const CLI::App& app) const;
   // The metric that says which epoch is the best.
   std::string default_watch() const;
   // --inject-flip STEP:PARAMETER. Step 0 means none.

@@ -852,9 +852,9 @@ void Trainer::read_losses(std::size_t leave) {
     if (next.stopped.defined()) agreed_stop_ = agreed_stop_ || next.stopped.item<float>() != 0;
     if (!std::isfinite(report.loss)) {
       pending_.clear();
-      fail("the loss is {} at step {}{}",
-           std::isnan(report.loss) ? std::numeric_limits<double>::quiet_NaN() : report.loss, report.step,
-           last_good_checkpoint());
+      throw NonFiniteLoss(fmt::format("the loss is {} at step {}{}",
+                                      std::isnan(report.loss) ? std::numeric_limits<double>::quiet_NaN() : report.loss,
+                                      report.step, last_good_checkpoint()));
     }
     if (next.loss_scale.defined()) {
       report.loss_scale = next.loss_scale.item<float>();

@@ -39,6 +39,12 @@ class RateMeter;      // train/rate_meter.h
 class TrainingBoard;  // train/training_board.h
 class TrainingLog;    // train/training_log.h
 
+// What Trainer::train() throws for a loss that is not finite.
+class NonFiniteLoss : public Error {
+ public:
+  using Error::Error;
+};
+
 // A metric that decides when a run ends, and which checkpoint is the best.
 struct WatchOptions {
   // The name of a metric of TrainerOptions::metrics, "accuracy", or "train_loss". Empty: nothing is watched.

@@ -231,6 +231,25 @@ TEST_F(OwnData, FashionMnistHasTransformsAndARun) {
   EXPECT_THAT(fashion({"--normalize", "imagenet"}).err, HasSubstr("--normalize imagenet: 3 and 3 numbers"));
 }
 
+TEST_F(OwnData, TheFinderSuggestsOneRate) {
+  const std::string data = table("t.csv", "kind", 150);
+  const auto suggestion = [&](const Arguments& more) {
+    Arguments all{"--find-lr", "40", "--shards", "2"};
+    all.insert(all.end(), more.begin(), more.end());
+    const ToolResult result = train(data, all);
+    EXPECT_EQ(result.status, 0) << result.err;
+    return lines(result.out).empty() ? "none" : lines(result.out).back();
+  };
+  const std::string log = folder_ / "rates.jsonl";
+  const std::string one = suggestion({"--log", log, "--plot", folder_ / "rates.svg"});
+  EXPECT_THAT(one, StartsWith("suggested: --lr "));
+  EXPECT_EQ(suggestion({"--num-devices", "2"}), one);
+  EXPECT_EQ(events(log, "rate").at(0).at("learning_rate").get<double>(), 1e-7);
+  EXPECT_GT(events(log, "end").at(0).at("suggestion").get<double>(), 1e-7);
+  EXPECT_THAT(folder_.read("rates.svg"), HasSubstr("decimal logarithm of the learning rate"));
+  EXPECT_THAT(train(data, {"--find-lr", "40", "--save", folder_ / "run"}).err, HasSubstr("--save: not with --find-lr"));
+}
+
 TEST_F(OwnData, ATextGoesOn) {
   std::string text;
   for (int i = 0; i < 60; ++i) text += "the quick brown fox jumps over the lazy dog. ";
