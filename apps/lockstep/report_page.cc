@@ -350,6 +350,15 @@ std::string results(const ReportPage& p) {
   return page + worst_examples(r);
 }
 
+// On GPUs, data_seconds is an upper bound.
+std::string data_wait(const std::vector<EpochReport>& epochs) {
+  double waited = 0, all = 0;
+  for (const EpochReport& e : epochs) waited += e.data_seconds, all += e.seconds;
+  if (all <= 0) return "";
+  return fmt::format(" In the epochs, devices waited for data for at most {:.3g} s, {:.1f} % of the time.", waited,
+                     100 * waited / all);
+}
+
 std::string timeline(const ReportPage& p) {
   if (!p.timeline || p.timeline->lanes.empty()) return "";
   const PageTimeline& t = *p.timeline;
@@ -362,6 +371,7 @@ std::string timeline(const ReportPage& p) {
         "{:.1f} % of the time devices only waited for it.",
         100 * t.communication, 100 * *t.hidden_communication, 100 * t.exposed);
   }
+  page += data_wait(p.epochs);
   put(page,
       "</p>\n<p class=\"soft\">The picture has the last {:.3g} ms. At the right: the share of all the time in which a "
       "lane was busy; it waited for the rest.</p>\n",

@@ -57,6 +57,7 @@ ReportPage full_page() {
   page.panels = {{{{.name = kBad, .points = {{1, 0.5}, {2, 0.75}}}}}};
   page.epochs = {
       {.epoch = 1, .train_loss = 1, .test = {1, 2}, .metrics = {{.name = kBad, .value = 3}}, .log = {{kBad, 4}}}};
+  page.epochs[0].seconds = 2, page.epochs[0].data_seconds = 0.5;
   page.planned_epochs = 2;
   page.best_epoch = 1;
   PageResults results{.examples = 3, .of = 5, .confusion = {{2, 0}, {1, 0}}, .classes = {kBad, "\xfe"}};
@@ -96,6 +97,7 @@ TEST(ReportPage, HoldsAnyTextsAndReferencesNothing) {
   }
   EXPECT_THAT(html, Not(HasSubstr("url(")));
   EXPECT_EQ(read_page_data(html), R"({"text":"\u003c/script>"})");
+  EXPECT_THAT(html, HasSubstr("devices waited for data for at most 0.5 s, 25.0 % of the time"));
   // Boxes in boxes: a.0 is in a, ab is not.
   EXPECT_THAT(html,
               HasSubstr("<b>0</b> Linear<span>[1, 3]</span><span>1,234,567 parameters</span></div>\n</div></details>"));
