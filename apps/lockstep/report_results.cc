@@ -41,10 +41,11 @@ Tensor pixels_of(const Tensor& x, const DataSource* own) {
   if (own && own->schema.image) mean = &own->schema.image->mean, stddev = &own->schema.image->stddev;
   if (own && own->schema.array) mean = &own->schema.array->mean, stddev = &own->schema.array->stddev;
   double low = 0, high = 1;
+  const auto finite = [](double v) { return std::isfinite(v) ? v : 0; };
   for (std::size_t i = 0; i < values.size(); ++i) {
     const std::size_t c = i / static_cast<std::size_t>(area);
     const bool normalized = mean && stddev && c < mean->size() && c < stddev->size();
-    values[i] = static_cast<double>(given[i]) * (normalized ? (*stddev)[c] : 1) + (normalized ? (*mean)[c] : 0);
+    values[i] = finite(static_cast<double>(given[i]) * (normalized ? (*stddev)[c] : 1) + (normalized ? (*mean)[c] : 0));
     low = std::min(low, values[i]);
     high = std::max(high, values[i]);
   }
@@ -112,7 +113,9 @@ class Examination {
   PageResults finish() {
     std::vector<std::size_t> order(found_.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
-    std::ranges::stable_sort(order, std::greater{}, [&](std::size_t i) { return found_[i].loss; });
+    std::ranges::stable_sort(order, std::greater{}, [&](std::size_t i) {
+      return std::isnan(found_[i].loss) ? HUGE_VAL : found_[i].loss;  // NaN has no order, and is the worst
+    });
     order.resize(std::min(order.size(),
                           o_.is_language_model() || (o_.own && o_.own->schema.table) ? kMostWideWorst : kMostWorst));
     for (const std::size_t i : order) describe(i);

@@ -25,6 +25,14 @@ std::vector<int> steps_of(const std::string& html) {
   return steps;
 }
 
+ToolResult run_two_ranks(const SmallData& data, Arguments options) {
+  options.insert(options.end(), {"--devices", "cpu:0"});
+  Arguments ranks{"launch", "--nproc-per-node", "2", "--", LOCKSTEP_TOOL};
+  const Arguments run = train_arguments(data, options);
+  ranks.insert(ranks.end(), run.begin(), run.end());
+  return run_tool(ranks);
+}
+
 TEST(Report, ShowsARunThatContinues) {
   const SmallData data;
   const TemporaryFolder folder;
@@ -64,10 +72,7 @@ TEST(Report, ShowsARunThatContinues) {
 TEST(Report, PrometheusReadsTheMetricsOfEachRank) {
   const SmallData data;
   const TemporaryFolder folder;
-  Arguments ranks{"launch", "--nproc-per-node", "2", "--", LOCKSTEP_TOOL};
-  const Arguments run = train_arguments(data, {"--metrics-file", folder / "m.prom", "--devices", "cpu:0"});
-  ranks.insert(ranks.end(), run.begin(), run.end());
-  const ToolResult result = run_tool(ranks);
+  const ToolResult result = run_two_ranks(data, {"--metrics-file", folder / "m.prom"});
   ASSERT_EQ(result.status, 0) << result.err;
   for (const std::string rank : {"0", "1"}) {
     SCOPED_TRACE(rank);
@@ -91,15 +96,17 @@ TEST(Report, PrometheusReadsTheMetricsOfEachRank) {
   EXPECT_EQ(run_tool(train_arguments(data, {"--metrics-file", folder / "none/m.prom"})).status, 1);
 }
 
+// A run that ends before the page's timeline begins, and a rank whose metrics have no place.
 TEST(Report, RankZeroWritesIt) {
   const SmallData data;
   const TemporaryFolder folder;
-  Arguments ranks{"launch", "--nproc-per-node", "2", "--", LOCKSTEP_TOOL};
-  const Arguments run = train_arguments(data, {"--report", folder / "page", "--devices", "cpu:0"});
-  ranks.insert(ranks.end(), run.begin(), run.end());
-  const ToolResult result = run_tool(ranks);
+  std::filesystem::create_directory(folder.path() / "m.rank1.prom");
+  const ToolResult result = run_two_ranks(data, {"--max-steps", "2", "--report", folder / "page", "--trace",
+                                                 folder / "t.json", "--metrics-file", folder / "m.prom"});
   ASSERT_EQ(result.status, 0) << result.err;
   EXPECT_THAT(folder.read("page/report.html"), HasSubstr("in each of 2 ranks"));
+  EXPECT_THAT(folder.read("page/report.html"), HasSubstr("The first 2 steps, with the start, of rank 0"));
+  EXPECT_THAT(result.err, HasSubstr("--metrics-file of rank 1: "));
 }
 
 TEST(Report, ShowsARunThatFailsAndLeavesOutWhatNobodyWants) {
