@@ -183,15 +183,20 @@ class Examination {
     found_.push_back(std::move(found));
   }
 
+  // A file, or the number that `eval` gives it.
+  std::string name_of(std::size_t i) const {
+    const std::string name = test_.name ? test_.name(static_cast<std::int64_t>(i)) : std::to_string(i + 1);
+    return name.find_first_not_of("0123456789") == std::string::npos ? "example " + name : name;
+  }
+
   void describe(std::size_t i) {
     constexpr std::int64_t kSmallPicture = 96;
     Found& found = found_[i];
-    PageResults::Example& e =
-        results_.worst.emplace_back(PageResults::Example{.name = fmt::format("test example {}", i),
-                                                         .loss = found.loss,
-                                                         .truth = std::move(found.truth),
-                                                         .predicted = std::move(found.predicted),
-                                                         .probability = found.probability});
+    PageResults::Example& e = results_.worst.emplace_back(PageResults::Example{.name = name_of(i),
+                                                                               .loss = found.loss,
+                                                                               .truth = std::move(found.truth),
+                                                                               .predicted = std::move(found.predicted),
+                                                                               .probability = found.probability});
     const Example example = test_.data->get(static_cast<std::int64_t>(i));
     const Tensor& x = example.at(0);
     if (o_.is_language_model()) {

@@ -213,8 +213,8 @@ void RunPage::finish(const TrainingResult& result) {
     page.status = fmt::format("interrupted at step {}, at {}", thousands(result.steps), utc_now());
     page.good = false;
   } else if (result.stopped_early) {
-    page.status = fmt::format("ended after step {}, at {}: {} epochs without a better value", thousands(result.steps),
-                              utc_now(), o.patience);
+    page.status = fmt::format("ended after step {}, at {}: {} epoch{} without a better value", thousands(result.steps),
+                              utc_now(), o.patience, o.patience == 1 ? "" : "s");
   } else {
     page.status = fmt::format("finished at {}", utc_now());
   }

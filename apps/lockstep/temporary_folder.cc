@@ -11,8 +11,9 @@ std::filesystem::path temporary_folder() {
   const auto given = environment("TMPDIR");
   const std::filesystem::path folder = given && !given->empty() ? *given : "/tmp";
   std::error_code unknown;
-  check(std::filesystem::is_directory(folder, unknown), "TMPDIR is {}, and {} is no folder: expected one for temporary files",
-        given ? "'" + *given + "'" : "not set", folder.string());
+  check(std::filesystem::is_directory(folder, unknown),
+        "TMPDIR is {}, and {} is no folder: expected one for temporary files", given ? "'" + *given + "'" : "not set",
+        folder.string());
   return folder;
 }
 

@@ -322,7 +322,8 @@ int run(TrainOptions o, ToolJob& job, Start chosen, StopSignals& signals) {
                     result.lost_best));
   }
   if (first && result.stopped_early) {
-    notice(fmt::format("ended after step {}: {} epochs without a better value", result.steps, o.patience));
+    notice(fmt::format("ended after step {}: {} epoch{} without a better value", result.steps, o.patience,
+                       o.patience == 1 ? "" : "s"));
   }
   // If the run was stopped before its first step, even the weights' shapes may be unknown.
   const bool has_weights = !result.stopped || net->parameters()[0].shape_known();

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <regex>
+
 #include "tests/apps/prometheus_reader.h"
 #include "tests/cli/tool.h"
 
@@ -131,11 +133,18 @@ TEST(Report, ShowsNumbersAndTexts) {
   for (int i = 0; i < 60; ++i) text += "a & b < c\n";
   folder.write("t.csv", table);
   folder.write("t.txt", text);
-  ASSERT_EQ(run_tool({"train", "--data", folder / "t.csv", "--epochs", "2", "--report", folder / "numbers"}).status, 0);
+  ASSERT_EQ(run_tool({"train", "--data", folder / "t.csv", "--epochs", "2", "--save", folder / "numbers"}).status, 0);
   const std::string numbers = folder.read("numbers/report.html");
   EXPECT_THAT(numbers, HasSubstr("price: predictions by targets"));
   EXPECT_THAT(numbers, HasSubstr("a &lt;&amp;&gt; \uFFFD <b>"));
   EXPECT_THAT(numbers, Not(HasSubstr("Confusion")));
+  // Rows have the numbers that `eval` prints: "  83.12  41: 20.5, expected 103.5".
+  const ToolResult evaluated = run_tool({"eval", "--run", folder / "numbers", "--worst", "1"});
+  const std::string line = lines(evaluated.out).back();
+  std::smatch worst;
+  ASSERT_TRUE(std::regex_match(line, worst, std::regex("  \\S+  (\\d+): .*"))) << evaluated.out << evaluated.err;
+  const std::size_t at = numbers.find("<br>example " + worst[1].str() + ", error ");
+  EXPECT_LT(at, numbers.find("</figure>"));
   const ToolResult trained =
       run_tool({"train", "--data", folder / "t.txt", "--model", "lstm", "--context", "8", "--width", "8", "--layers",
                 "1", "--epochs", "1", "--batch-size", "8", "--report", folder / "text"});
