@@ -228,6 +228,12 @@ TEST_F(OwnData, FashionMnistHasTransformsAndARun) {
   EXPECT_EQ(lines(run_tool({"predict", "--run", run, small.path()}).out).size(), SmallData::kTest + 1U);
   const ToolResult again = run_tool({"train", "--config", run + "/run.toml"});
   EXPECT_EQ(lines(again.out).at(1), lines(trained.out).at(1)) << again.err;
+  // Weights alone would be measured on other pictures than they learned.
+  const std::string weights = run + "/step-00000008/weights.safetensors";
+  for (const std::string& start : {run, weights}) {
+    EXPECT_THAT(run_tool({"eval", "--init-from", start, "--data", small.path()}).err,
+                HasSubstr("learned normalized pictures, expected --run"));
+  }
   EXPECT_THAT(fashion({"--normalize", "imagenet"}).err, HasSubstr("--normalize imagenet: 3 and 3 numbers"));
 }
 
@@ -289,6 +295,8 @@ TEST_F(OwnData, PicturesThatAreNotSquareRepeat) {
       train(data, {"--model", "mlp", "--epochs", "1", "--val-split", "0.1", "--save", folder_ / "run"});
   ASSERT_EQ(first.status, 0) << first.err;
   EXPECT_THAT(first.err, HasSubstr("--val-split changes nothing: " + data + " has a part for tests"));
+  const ToolResult other = train(data, {"--model", "mlp", "--epochs", "1", "--val-split", "0.3", "--dry-run"});
+  EXPECT_EQ(lines(other.out).at(2), lines(first.out).at(2)) << "nor the recipe";
   const ToolResult again = run_tool({"train", "--config", folder_ / "run/run.toml", "--dry-run"});
   EXPECT_EQ(lines(again.out).at(2), lines(first.out).at(2)) << again.err;
 }
@@ -374,6 +382,7 @@ TEST_F(OwnData, WhatDoesNotFitIsNamed) {
            {{"--data", classes, "--model", "lenet"}, "--model lenet: "},
            {{"--data", classes, "--hidden", "12,x"}, "--hidden: found 'x'"},
            {{"--data", classes, "--target", "size"}, "size"},
+           {{"--data", classes, "--val-split", "0.001"}, "takes for validation, expected more, or a larger share\n"},
            {{"--data", numbers, "--class-weights", "balanced"}, "--class-weights: only for classes"},
            {{"--data", numbers, "--metrics", "perplexity"}, "--metrics: only for classes"},
            {{"--target", "x"}, "--target: only with --data of pictures, tables, or arrays"},
