@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <set>
 #include <tuple>
 #include <vector>
 
@@ -212,6 +213,37 @@ TEST_F(OwnData, TransformsByName) {
   EXPECT_THAT(train(rows, {"--cutmix", "1"}).err, HasSubstr("--cutmix: only for pictures with classes"));
   EXPECT_THAT(train(rows, {"--rotation", "1"}).err, HasSubstr("expected pictures for augmentation"));
   EXPECT_THAT(train(rows, {"--normalize", "none"}).err, HasSubstr("expected pictures for normalization"));
+}
+
+TEST_F(OwnData, WhatDecidesTheBitsIsInTheRecipe) {
+  const std::string data = bars(folder_, 8);
+  const auto recipe = [&](Arguments more) {
+    more.insert(more.end(), {"--model", "lenet", "--image-size", "28", "--dry-run"});
+    const ToolResult result = train(data, more);
+    EXPECT_EQ(result.status, 0) << result.err;
+    return result.status == 0 ? lines(result.out).at(2) : result.err;
+  };
+  const std::vector<Arguments> all{{"--val-split", "0.2"},
+                                   {"--val-split", "0.3"},
+                                   {"--random-resized-crop", "0.5"},
+                                   {"--random-crop", "2"},
+                                   {"--flip", "0.5"},
+                                   {"--vertical-flip", "0.5"},
+                                   {"--rotation", "10"},
+                                   {"--color-jitter", "0.2"},
+                                   {"--random-erasing", "0.5"},
+                                   {"--mixup", "0.2"},
+                                   {"--cutmix", "0.2"},
+                                   {"--normalize", "imagenet"},
+                                   {"--mean", "0.5", "--std", "0.25"},
+                                   {"--mean", "0.5", "--std", "0.2"},
+                                   {"--mean", "0.4", "--std", "0.2"}};
+  std::set<std::string> recipes;
+  for (Arguments one : all) {
+    if (one[0] != "--val-split") one.insert(one.end(), {"--val-split", "0.2"});
+    EXPECT_TRUE(recipes.insert(recipe(one)).second) << one[0];
+  }
+  EXPECT_TRUE(recipes.contains(recipe({"--val-split", "0.2", "--workers", "3"})));
 }
 
 TEST_F(OwnData, FashionMnistHasTransformsAndARun) {
