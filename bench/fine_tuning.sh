@@ -30,7 +30,7 @@ for seed in $(seq 0 $((seeds - 1))); do
       > "$start$seed.out" 2> "$start$seed.err"
   done
 done
-echo "| seed | test accuracy by epoch of 10 steps, from scratch | from weights of other shapes |"
+echo "| seed | from scratch | fine-tuned |"
 echo "|---|---|---|"
 for seed in $(seq 0 $((seeds - 1))); do
   accuracies() { grep '"event":"epoch"' "$1" | grep -o '"test_acc":[0-9.]*,' | cut -d: -f2 | awk '{printf "%s%.2f", (NR > 1 ? ", " : ""), $1}'; }

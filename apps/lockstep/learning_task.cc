@@ -278,10 +278,11 @@ std::unique_ptr<Module> build_model(const CommonOptions& o, std::int64_t classes
   return make_task_model(fashion_schema(classes), task_model(o));
 }
 
-std::optional<std::string> recipe_text(const std::string& folder, std::string_view name) {
+std::optional<std::string> recipe_text(const std::string& weights, std::string_view name) {
+  const std::filesystem::path path = weights;
   try {
-    if (!std::filesystem::is_directory(folder)) return std::nullopt;
-    const Recipe recipe = read_recipe(folder);
+    if (!std::filesystem::is_directory(path) && path.filename() != "weights.safetensors") return std::nullopt;
+    const Recipe recipe = read_recipe(std::filesystem::is_directory(path) ? path : path.parent_path());
     const Recipe::Value* found = recipe.find(name);
     const std::string* text = found ? found->as<std::string>() : nullptr;
     return text ? std::optional(*text) : std::nullopt;

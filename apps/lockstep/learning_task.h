@@ -45,8 +45,9 @@ std::string data_path(const CommonOptions& options);
 void notice_limit(const CommonOptions& options, MnistPart part, const Examples& examples);
 // Writes a notice if the checkpoint --init-from of a language model learned another text than --data.
 void notice_other_text(const CommonOptions& options, const Examples& examples);
-// A text in the recipe of a checkpoint or of a folder of them; none elsewhere, as in a file of weights.
-std::optional<std::string> recipe_text(const std::string& folder, std::string_view name);
+// A text in the recipe of a checkpoint, of a folder of them, or of the checkpoint of a weights.safetensors; none in
+// another file of weights.
+std::optional<std::string> recipe_text(const std::string& weights, std::string_view name);
 // Writes a notice if the run --init-from learned as many other classes, or other columns, than --data has.
 void notice_other_schema(const CommonOptions& options);
 // Placeholder examples of the same shapes, for timing and graphs.

@@ -332,6 +332,8 @@ std::string with_option_names(std::string text) {
                                                                        {"allow_empty permits", "--skip-broken permits"},
                                                                        {"val_split is", "--val-split is"},
                                                                        {"val_split = ", "--val-split "},
+                                                                       // --val-split has no 0.
+                                                                       {"a larger share (or 0)", "a larger share"},
                                                                        {"image_size", "--image-size"}};
   // Parts of a path stay as they are.
   const auto is_part = [](char c) {

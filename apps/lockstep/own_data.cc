@@ -214,6 +214,7 @@ void open_own_data(TrainOptions& o, const CLI::App& app) {
   const DataSchema& schema = o.own->schema;
   if (is_given(app, "--val-split") && o.own->has_validation_part) {
     o.notices.push_back(fmt::format("--val-split changes nothing: {} has a part for tests", o.data));
+    o.val_split = TrainOptions().val_split;
   }
   if (!model_given) o.model = default_task_model(schema);
   if (!schema.input.empty()) o.channels = schema.input[0];

@@ -183,7 +183,8 @@ class Sweep {
     SweptRun& run = runs_[index];
     const fs::path output = fs::path(o_.results) / fmt::format("start-{}.txt", ::getpid());
     ChildProcesses child;
-    child.add(0, start(run, {"--dry-run"}, output, {}));
+    // Options such as --save-every need --save, which a dry run does not write to.
+    child.add(0, start(run, {"--dry-run", "--save", o_.results}, output, {}));
     std::vector<ChildExit> ended;
     while ((ended = child.reap()).empty()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
     const std::string text = text_of(output), line = last_line(text);
@@ -447,9 +448,9 @@ Command add_sweep(CLI::App& parent) {
     for (const char* name : {"--save", "--resume", "--log", "--keep", "--dry-run", "--find-lr"}) {
       if (names_option(o->command, name)) throw UsageError(fmt::format("sweep: {} is its own: see --results", name));
     }
-    for (const char* name : {"--export", "--plot", "--trace", "--weights-log", "--tensorboard"}) {
+    for (const char* name : {"--export", "--plot", "--trace", "--weights-log", "--tensorboard", "--metrics-file"}) {
       if (names_option(o->command, name)) {
-        throw UsageError(fmt::format("sweep: takes no {}: each run would replace or mix the other's", name));
+        throw UsageError(fmt::format("sweep: takes no {}: each run would replace or mix the others'", name));
       }
     }
     for (const auto& [name, list] : o->values) {

@@ -199,6 +199,6 @@ void write_jpeg(const std::filesystem::path& path, const Tensor& image, const Jp
   write_file_atomically(path, encode_jpeg(image, options));
 }
 
-std::string image_decoder_version() { return jpeg_library_version() + ", " + png_library_version(); }
+std::string image_decoder_version() { return jpeg_library_version(); }
 
 }  // namespace lockstep

@@ -59,7 +59,7 @@ struct JpegOptions {
 std::string encode_jpeg(const Tensor& image, const JpegOptions& options = {});
 void write_jpeg(const std::filesystem::path& path, const Tensor& image, const JpegOptions& options = {});
 
-// The decoders and their versions, for the recipe of a training run: "libjpeg-turbo 2.1.5, libspng 0.7.3".
+// The decoder that decides pixels, for the recipe of a training run: "libjpeg-turbo 2.1.5". PNG is lossless.
 std::string image_decoder_version();
 
 }  // namespace lockstep

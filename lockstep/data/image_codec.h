@@ -42,7 +42,6 @@ Tensor decode_png(std::string_view bytes, const ImageInfo& info, std::int64_t ch
 std::string encode_jpeg(const InterleavedImage& image, int quality);
 std::string encode_png(const InterleavedImage& image);
 std::string jpeg_library_version();
-std::string png_library_version();
 
 // A number of up to four bytes.
 inline std::int64_t big_endian(std::string_view bytes) {

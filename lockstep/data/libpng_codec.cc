@@ -151,6 +151,4 @@ std::string encode_png(const InterleavedImage& image) {
   return writer.take();
 }
 
-std::string png_library_version() { return std::string("libpng ") + png_get_libpng_ver(nullptr); }
-
 }  // namespace lockstep

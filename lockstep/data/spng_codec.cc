@@ -66,6 +66,4 @@ std::string encode_png(const InterleavedImage& image) {
   return {static_cast<const char*>(bytes.get()), size};
 }
 
-std::string png_library_version() { return std::string("libspng ") + spng_version_string(); }
-
 }  // namespace lockstep

@@ -215,9 +215,10 @@ void learn_target(const Table& table, const SplitRows& rows, std::int64_t column
                   TableSchema& schema) {
   const ColumnCells cells = look_at(table, rows, column);
   if (cells.first_missing >= 0) {
-    fail("{}: the target is missing ({}) in {} row{}, expected one in each row (skip_broken leaves such rows out)",
-         table.place(cells.first_missing, column), quoted_cell(table.cell(cells.first_missing, column)), cells.missing,
-         cells.missing == 1 ? "" : "s");
+    const std::string_view cell = table.cell(cells.first_missing, column);
+    fail("{}: the target is missing ({}) in {} row{}, expected one in each row (skip_broken leaves such rows out{})",
+         table.place(cells.first_missing, column), quoted_cell(cell), cells.missing, cells.missing == 1 ? "" : "s",
+         cell.empty() ? "" : "; a class needs another name");
   }
   const std::int64_t different = std::ssize(cells.values);
   const bool few = cells.whole && different <= kMostWholeClasses && different * kRowsPerWholeClass <= cells.present();

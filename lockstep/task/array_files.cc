@@ -181,15 +181,26 @@ ArrayFiles idx_folder(const fs::path& folder) {
   check(files.train.has_value(),
         "{}: no IDX files of training data, expected train-images-idx3-ubyte and train-labels-idx1-ubyte",
         folder.string());
-  Sha256 hash;
-  for (const FileArray* const array : {&files.train->x, &*files.train->y}) {
-    std::vector<std::byte> bytes(array->bytes());
-    array->read_bytes(0, array->rows(), bytes);
-    hash.update(bytes);
-  }
-  files.sha256 = hash.hex();
+  const auto sha256 = [](const ArrayPair& pair) {
+    Sha256 hash;
+    for (const FileArray* const array : {&pair.x, &*pair.y}) {
+      std::vector<std::byte> bytes(array->bytes());
+      array->read_bytes(0, array->rows(), bytes);
+      hash.update(bytes);
+    }
+    return hash.hex();
+  };
+  files.sha256 = sha256(*files.train);
   constexpr std::string_view kFashionMnist = "16d82e2b505296aa2b78bd5ea0992634f30419a4c97def7c907d154a35ac6157";
-  if (files.sha256 == kFashionMnist) files.class_names = {kFashionMnistClasses.begin(), kFashionMnistClasses.end()};
+  if (files.sha256 == kFashionMnist) {
+    // Recipes know it by its training part.
+    files.class_names = {kFashionMnistClasses.begin(), kFashionMnistClasses.end()};
+  } else if (files.test) {
+    const std::string both = files.sha256 + sha256(*files.test);
+    Sha256 hash;
+    hash.update(std::as_bytes(std::span(both)));
+    files.sha256 = hash.hex();
+  }
   return files;
 }
 

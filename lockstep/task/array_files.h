@@ -32,7 +32,7 @@ struct ArrayFiles {
   std::string found{};
   // For the digest.
   std::vector<std::filesystem::path> files{};
-  // Of IDX: SHA-256 of the training part's pixels and labels, as FashionMnist::sha256().
+  // Of IDX: SHA-256 of all pixels and labels; of Fashion-MNIST FashionMnist::sha256(), which is of the training part.
   std::string sha256{};
 };
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <set>
 #include <utility>
 
 #include "lockstep/autograd/functions.h"
@@ -52,14 +53,30 @@ std::function<std::string(std::int64_t)> row_numbers(std::vector<std::int64_t> r
   };
 }
 
-// Leaves out rows whose target is missing.
-SplitRows with_target(const Table& table, SplitRows rows, const std::string& target, std::int64_t& skipped) {
-  const std::int64_t column = target.empty() ? table.columns() - 1 : table.column(target);
-  for (auto* const part : {&rows.train, &rows.validation}) {
-    skipped += static_cast<std::int64_t>(std::erase_if(
-        *part, [&](std::int64_t row) { return parse_cell(table.cell(row, column)).kind == CellKind::missing; }));
+// Where broken rows are gone, numbers of rows would not be those of the file.
+std::vector<std::string> row_names(const Table& table, const std::vector<std::int64_t>& rows) {
+  std::vector<std::string> names;
+  for (const std::int64_t row : rows) {
+    names.push_back(table.skipped() > 0 ? fmt::format("line {}", table.line(row)) : std::to_string(row + 1));
   }
-  return rows;
+  return names;
+}
+
+struct MissingTargets {
+  std::int64_t count = 0;
+  // Quoted. A class may have such a name: "none", "NA".
+  std::set<std::string> cells{};
+};
+
+// Leaves out rows whose target is missing.
+void leave_out_missing(const Table& table, std::int64_t column, std::vector<std::int64_t>& rows,
+                       MissingTargets& missing) {
+  missing.count += static_cast<std::int64_t>(std::erase_if(rows, [&](std::int64_t row) {
+    const std::string_view cell = table.cell(row, column);
+    if (parse_cell(cell).kind != CellKind::missing) return false;
+    missing.cells.insert(quoted_cell(cell));
+    return true;
+  }));
 }
 
 DataSource open_table(const fs::path& path, const DataOptions& options) {
@@ -67,7 +84,12 @@ DataSource open_table(const fs::path& path, const DataOptions& options) {
       read_csv(path, {.delimiter = options.delimiter, .header = options.header, .skip_broken = options.skip_broken});
   DataSource data{.skipped = table.skipped()};
   SplitRows rows = split_rows(table, options.val_split);
-  if (options.skip_broken) rows = with_target(table, std::move(rows), options.target, data.skipped);
+  MissingTargets missing;
+  if (options.skip_broken) {
+    const std::int64_t column = options.target.empty() ? table.columns() - 1 : table.column(options.target);
+    for (auto* const part : {&rows.train, &rows.validation}) leave_out_missing(table, column, *part, missing);
+    data.skipped += missing.count;
+  }
   check_parts(rows, path.string(), options.val_split);
   TableSchema schema = make_table_schema(
       table, rows,
@@ -89,7 +111,9 @@ DataSource open_table(const fs::path& path, const DataOptions& options) {
   data.train_counts = counts_of(train->labels(), schema.classes.size());
   std::int64_t unseen = 0;
   if (!rows.validation.empty()) {
-    data.validation_name = row_numbers(rows.validation);
+    data.validation_name = [names = row_names(table, rows.validation)](std::int64_t index) {
+      return names.at(static_cast<std::size_t>(index));
+    };
     const auto validation = std::make_shared<TableDataset>(table, schema, rows.validation, Unseen::as_missing);
     data.validation = validation;
     data.validation_counts = counts_of(validation->labels(), schema.classes.size());
@@ -106,6 +130,10 @@ DataSource open_table(const fs::path& path, const DataOptions& options) {
                   plural(numbers, "number"), categories, categories == 1 ? "category" : "categories", parts_text(data));
   if (!schema.left_out.empty()) data.description += "; left out: " + schema.left_out;
   if (data.skipped > 0) data.description += fmt::format("; skipped: {}", plural(data.skipped, "broken row"));
+  if (missing.count > 0) {
+    data.description += fmt::format(", of which {} {} a missing target, not a class: {}", missing.count,
+                                    missing.count == 1 ? "has" : "have", fmt::join(missing.cells, ", "));
+  }
   if (unseen > 0) {
     data.description +=
         fmt::format("; {} to validate without a counterpart in training, taken as missing", plural(unseen, "cell"));
@@ -295,16 +323,21 @@ DataExamples open_examples(const fs::path& path, const DataSchema& schema, const
     const Table table = read_csv(path, {.delimiter = delimiter.empty() ? std::nullopt : std::optional(delimiter[0]),
                                         .header = schema.table->has_header,
                                         .skip_broken = options.skip_broken});
-    const auto data = std::make_shared<TableDataset>(table, *schema.table, options.unseen, options.labels);
+    std::vector<std::int64_t> rows(static_cast<std::size_t>(table.rows()));
+    std::iota(rows.begin(), rows.end(), 0);
+    const auto& columns = table.names();
+    const auto target = std::ranges::find(columns, schema.table->target);
+    MissingTargets missing;
+    if (options.skip_broken && options.labels && target != columns.end()) {
+      leave_out_missing(table, target - columns.begin(), rows, missing);
+    }
+    check(!rows.empty(), "{}: no row is left: the target is missing in all {}", path.string(), table.rows());
+    const auto data = std::make_shared<TableDataset>(table, *schema.table, rows, options.unseen, options.labels);
     examples.labeled = data->labeled();
     examples.unseen = data->unseen();
     examples.data = data;
-    examples.skipped = table.skipped();
-    if (examples.skipped == 0) {
-      number_names(data->size());
-    } else {
-      for (std::int64_t r = 0; r < table.rows(); ++r) examples.names.push_back(fmt::format("line {}", table.line(r)));
-    }
+    examples.skipped = table.skipped() + missing.count;
+    examples.names = row_names(table, rows);
     return examples;
   }
   if (schema.array) {

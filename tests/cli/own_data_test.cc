@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <set>
 #include <tuple>
 #include <vector>
 
@@ -214,6 +215,37 @@ TEST_F(OwnData, TransformsByName) {
   EXPECT_THAT(train(rows, {"--normalize", "none"}).err, HasSubstr("expected pictures for normalization"));
 }
 
+TEST_F(OwnData, WhatDecidesTheBitsIsInTheRecipe) {
+  const std::string data = bars(folder_, 8);
+  const auto recipe = [&](Arguments more) {
+    more.insert(more.end(), {"--model", "lenet", "--image-size", "28", "--dry-run"});
+    const ToolResult result = train(data, more);
+    EXPECT_EQ(result.status, 0) << result.err;
+    return result.status == 0 ? lines(result.out).at(2) : result.err;
+  };
+  const std::vector<Arguments> all{{"--val-split", "0.2"},
+                                   {"--val-split", "0.3"},
+                                   {"--random-resized-crop", "0.5"},
+                                   {"--random-crop", "2"},
+                                   {"--flip", "0.5"},
+                                   {"--vertical-flip", "0.5"},
+                                   {"--rotation", "10"},
+                                   {"--color-jitter", "0.2"},
+                                   {"--random-erasing", "0.5"},
+                                   {"--mixup", "0.2"},
+                                   {"--cutmix", "0.2"},
+                                   {"--normalize", "imagenet"},
+                                   {"--mean", "0.5", "--std", "0.25"},
+                                   {"--mean", "0.5", "--std", "0.2"},
+                                   {"--mean", "0.4", "--std", "0.2"}};
+  std::set<std::string> recipes;
+  for (Arguments one : all) {
+    if (one[0] != "--val-split") one.insert(one.end(), {"--val-split", "0.2"});
+    EXPECT_TRUE(recipes.insert(recipe(one)).second) << one[0];
+  }
+  EXPECT_TRUE(recipes.contains(recipe({"--val-split", "0.2", "--workers", "3"})));
+}
+
 TEST_F(OwnData, FashionMnistHasTransformsAndARun) {
   const SmallData small;
   const std::string run = folder_ / "run";
@@ -228,6 +260,12 @@ TEST_F(OwnData, FashionMnistHasTransformsAndARun) {
   EXPECT_EQ(lines(run_tool({"predict", "--run", run, small.path()}).out).size(), SmallData::kTest + 1U);
   const ToolResult again = run_tool({"train", "--config", run + "/run.toml"});
   EXPECT_EQ(lines(again.out).at(1), lines(trained.out).at(1)) << again.err;
+  // Weights alone would be measured on other pictures than they learned.
+  const std::string weights = run + "/step-00000008/weights.safetensors";
+  for (const std::string& start : {run, weights}) {
+    EXPECT_THAT(run_tool({"eval", "--init-from", start, "--data", small.path()}).err,
+                HasSubstr("learned normalized pictures, expected --run"));
+  }
   EXPECT_THAT(fashion({"--normalize", "imagenet"}).err, HasSubstr("--normalize imagenet: 3 and 3 numbers"));
 }
 
@@ -291,6 +329,8 @@ TEST_F(OwnData, PicturesThatAreNotSquareRepeat) {
       train(data, {"--model", "mlp", "--epochs", "1", "--val-split", "0.1", "--save", folder_ / "run"});
   ASSERT_EQ(first.status, 0) << first.err;
   EXPECT_THAT(first.err, HasSubstr("--val-split changes nothing: " + data + " has a part for tests"));
+  const ToolResult other = train(data, {"--model", "mlp", "--epochs", "1", "--val-split", "0.3", "--dry-run"});
+  EXPECT_EQ(lines(other.out).at(2), lines(first.out).at(2)) << "nor the recipe";
   const ToolResult again = run_tool({"train", "--config", folder_ / "run/run.toml", "--dry-run"});
   EXPECT_EQ(lines(again.out).at(2), lines(first.out).at(2)) << again.err;
 }
@@ -376,6 +416,7 @@ TEST_F(OwnData, WhatDoesNotFitIsNamed) {
            {{"--data", classes, "--model", "lenet"}, "--model lenet: "},
            {{"--data", classes, "--hidden", "12,x"}, "--hidden: found 'x'"},
            {{"--data", classes, "--target", "size"}, "size"},
+           {{"--data", classes, "--val-split", "0.001"}, "takes for validation, expected more, or a larger share\n"},
            {{"--data", numbers, "--class-weights", "balanced"}, "--class-weights: only for classes"},
            {{"--data", numbers, "--metrics", "perplexity"}, "--metrics: only for classes"},
            {{"--target", "x"}, "--target: only with --data of pictures, tables, or arrays"},

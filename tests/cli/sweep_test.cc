@@ -37,7 +37,7 @@ TEST_F(Sweep, NoRecipeRunsTwice) {
 }
 
 TEST_F(Sweep, ARunThatWasKilledGoesOn) {
-  ASSERT_EQ(sweep({"--lr", "0.1"}).status, 0);
+  ASSERT_EQ(sweep({"--lr", "0.1"}, {"--save-every", "3"}).status, 0);
   const auto run = std::filesystem::directory_iterator(folder_ / "results")->path();
   std::filesystem::remove(run / "result.json");
   ASSERT_EQ(sweep({"--lr", "0.1"}).status, 0);
@@ -77,6 +77,7 @@ TEST_F(Sweep, ArgumentsThatDoNotFit) {
            {{"sweep", "--", "train"}, "sweep: expected an option with its values"},
            {{"sweep", "--lr", "1", "--", "train", "--save", "x"}, "sweep: --save is its own"},
            {{"sweep", "--lr", "1,2", "--", "train", "--export=w"}, "sweep: takes no --export: each run would replace"},
+           {{"sweep", "--lr", "1,2", "--", "train", "--metrics-file=m"}, "sweep: takes no --metrics-file: each run"},
            {{"sweep", "--lr", "1", "--", "train", "--lr=2"}, "sweep: --lr is given on both sides of --"},
            {{"sweep", "--lr", "1,,2", "--", "train"}, "--lr: found '1,,2', which has an empty value"},
            {{"sweep", "--sync-bn", "maybe", "--", "train"}, "--sync-bn: found maybe, expected true, false, or both"},

@@ -70,6 +70,29 @@ TEST(OpenData, SkipsAndCountsBrokenRows) {
   EXPECT_EQ(data.skipped, 2);
   EXPECT_EQ(data.train->size() + data.validation->size(), 100);
   EXPECT_NE(data.description.find("; skipped: 2 broken rows"), std::string::npos) << data.description;
+  EXPECT_EQ(data.validation_name(0).substr(0, 5), "line ");
+}
+
+TEST(OpenData, SaysThatNoneIsNoClass) {
+  TemporaryFolder folder;
+  std::string text = "x,k\n1,none\n2,NA\n3,none\n";
+  for (int i = 0; i < 20; ++i) text += i % 2 == 0 ? "1,a\n" : "2,b\n";
+  const auto path = folder.write("t.csv", text);
+  EXPECT_ERROR(open_data(path, {.val_split = 0}), "leaves such rows out; a class needs another name");
+  const DataSource data = open_data(path, {.val_split = 0, .skip_broken = true});
+  EXPECT_EQ(data.skipped, 3);
+  EXPECT_NE(data.description.find("; skipped: 3 broken rows, of which 3 have a missing target, not a class: \"NA\", "
+                                  "\"none\""),
+            std::string::npos)
+      << data.description;
+  EXPECT_ERROR(open_examples(path, data.schema), "line 2");
+  const DataExamples rest = open_examples(path, data.schema, {.skip_broken = true});
+  EXPECT_EQ(rest.skipped, 3);
+  EXPECT_EQ(rest.data->size(), 20);
+  EXPECT_EQ(rest.names[0], "4") << "the row that it is in the file";
+  EXPECT_EQ(open_examples(path, data.schema, {.skip_broken = true, .labels = false}).data->size(), 23);
+  EXPECT_ERROR(open_examples(folder.write("n.csv", "x,k\n1,none\n"), data.schema, {.skip_broken = true}),
+               "no row is left: the target is missing in all 1");
 }
 
 TEST(OpenData, LearnsATable) {
@@ -207,6 +230,8 @@ TEST(OpenData, ReadsIdxAndCifarFolders) {
   EXPECT_EQ(idx.validation->size(), 1);
   EXPECT_EQ(idx.train->get(0)[0].to_vector<float>()[0], 51 / 255.0f);
   EXPECT_TRUE(idx.digest_covers_contents);
+  folder.write("idx/t10k-images-idx3-ubyte", idx_header({1, 2, 2}) + "abce");
+  EXPECT_NE(open_data(folder / "idx").digest, idx.digest) << "the test part decides results, too";
 
   std::string records;
   for (int i = 0; i < 20; ++i) records += static_cast<char>(i % 2) + std::string(3072, static_cast<char>(i));

@@ -83,6 +83,8 @@ TEST(OpenImages, UsesThePartsOfAFolder) {
   EXPECT_EQ(data.schema.input, (std::vector<std::int64_t>{3, 20, 20})) << "pictures of one size keep it";
   EXPECT_EQ(open_data(folder / "a", {.image_size = 8}).schema.input, (std::vector<std::int64_t>{3, 8, 8}));
   EXPECT_NE(data.transforms.find("RandomCrop"), std::string::npos) << data.transforms;
+  EXPECT_NE(data.transforms.find("libjpeg-turbo "), std::string::npos) << data.transforms;
+  EXPECT_EQ(data.transforms.find("png"), std::string::npos) << "every library for PNG gives the same pixels";
   EXPECT_NE(data.description.find(", augmented (light)"), std::string::npos);
   EXPECT_TRUE(data.has_validation_part);
   // Upper case, other words, and folders beside the parts.
