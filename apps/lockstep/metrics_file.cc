@@ -1,5 +1,6 @@
 #include "metrics_file.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -22,7 +23,7 @@ MetricsFile::MetricsFile(const TrainOptions& options, const ToolJob& job, const 
     : options_(options), job_(job), recipe_(recipe_hash(recipe)),
       file_(metrics_file(options.metrics_file, job.rank())) {
   last_.step = start.step;
-  last_.epoch = start.epoch + 1;
+  last_.epoch = std::max(start.epoch, std::min<std::int64_t>(start.epoch + 1, options.epochs));  // it may be done
   if (!start.epochs.empty()) epoch_ = start.epochs.back();
 }
 

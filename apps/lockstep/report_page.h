@@ -43,7 +43,7 @@ struct PageResults {
   };
   std::vector<Scatter> scatters{};
   struct Example {
-    std::string name;              // "test example 17"
+    std::string name;              // "example 17", or a file
     double loss = 0;               // or the error
     std::string truth, predicted;  // a class and another, or numbers; `predicted` is empty if the class is right
     double probability = 0;        // of the class that the model said

@@ -41,10 +41,11 @@ Tensor pixels_of(const Tensor& x, const DataSource* own) {
   if (own && own->schema.image) mean = &own->schema.image->mean, stddev = &own->schema.image->stddev;
   if (own && own->schema.array) mean = &own->schema.array->mean, stddev = &own->schema.array->stddev;
   double low = 0, high = 1;
+  const auto finite = [](double v) { return std::isfinite(v) ? v : 0; };
   for (std::size_t i = 0; i < values.size(); ++i) {
     const std::size_t c = i / static_cast<std::size_t>(area);
     const bool normalized = mean && stddev && c < mean->size() && c < stddev->size();
-    values[i] = static_cast<double>(given[i]) * (normalized ? (*stddev)[c] : 1) + (normalized ? (*mean)[c] : 0);
+    values[i] = finite(static_cast<double>(given[i]) * (normalized ? (*stddev)[c] : 1) + (normalized ? (*mean)[c] : 0));
     low = std::min(low, values[i]);
     high = std::max(high, values[i]);
   }
@@ -112,7 +113,9 @@ class Examination {
   PageResults finish() {
     std::vector<std::size_t> order(found_.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
-    std::ranges::stable_sort(order, std::greater{}, [&](std::size_t i) { return found_[i].loss; });
+    std::ranges::stable_sort(order, std::greater{}, [&](std::size_t i) {
+      return std::isnan(found_[i].loss) ? HUGE_VAL : found_[i].loss;  // NaN has no order, and is the worst
+    });
     order.resize(std::min(order.size(),
                           o_.is_language_model() || (o_.own && o_.own->schema.table) ? kMostWideWorst : kMostWorst));
     for (const std::size_t i : order) describe(i);
@@ -180,15 +183,20 @@ class Examination {
     found_.push_back(std::move(found));
   }
 
+  // A file, or the number that `eval` gives it.
+  std::string name_of(std::size_t i) const {
+    const std::string name = test_.name ? test_.name(static_cast<std::int64_t>(i)) : std::to_string(i + 1);
+    return name.find_first_not_of("0123456789") == std::string::npos ? "example " + name : name;
+  }
+
   void describe(std::size_t i) {
     constexpr std::int64_t kSmallPicture = 96;
     Found& found = found_[i];
-    PageResults::Example& e =
-        results_.worst.emplace_back(PageResults::Example{.name = fmt::format("test example {}", i),
-                                                         .loss = found.loss,
-                                                         .truth = std::move(found.truth),
-                                                         .predicted = std::move(found.predicted),
-                                                         .probability = found.probability});
+    PageResults::Example& e = results_.worst.emplace_back(PageResults::Example{.name = name_of(i),
+                                                                               .loss = found.loss,
+                                                                               .truth = std::move(found.truth),
+                                                                               .predicted = std::move(found.predicted),
+                                                                               .probability = found.probability});
     const Example example = test_.data->get(static_cast<std::int64_t>(i));
     const Tensor& x = example.at(0);
     if (o_.is_language_model()) {

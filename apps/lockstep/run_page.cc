@@ -105,7 +105,7 @@ void RunPage::take_steps(const TrainingPosition& start) {
       const auto data = nlohmann::json::parse(read_page_data(read_file(file, kLargestPage)));
       if (data.at("recipe") != recipe_hash(from_.trainer.recipe())) continue;
       steps_.clear();
-      each_ = data.at("each").get<std::int64_t>();
+      each_ = std::max<std::int64_t>(1, data.at("each").get<std::int64_t>());
       for (const auto& s : data.at("steps")) {
         const auto number = [&](std::size_t i) { return s.at(i).is_null() ? NAN : s.at(i).get<double>(); };
         const PageStep step{s.at(0).get<std::int64_t>(),
@@ -166,18 +166,18 @@ void RunPage::step(const StepReport& r) {
     window_begin_ = timeline_->trace().elapsed_ns();
     window_first_ = r.step;
   } else if (window_first_ > 0 && r.step >= window_first_ + kWindow) {
-    end_window();
+    end_timeline();
   }
   write_now_and_then();
 }
 
 // Tests after an epoch are no training.
 void RunPage::epoch() {
-  if (window_first_ > 0 && last_step_ > window_first_) end_window();
+  if (window_first_ > 0 && last_step_ > window_first_) end_timeline();
   write_now_and_then();
 }
 
-void RunPage::end_window() {
+void RunPage::end_timeline() {
   if (!timeline_ || window_) return;
   const std::int64_t end = timeline_->trace().elapsed_ns();
   const std::int64_t steps = last_step_ - (window_first_ > 0 ? window_first_ : first_step_);
@@ -185,7 +185,7 @@ void RunPage::end_window() {
   window_ = describe_timeline(timeline_->trace(), window_begin_, end, steps);
   window_->what = window_first_ > 0 ? fmt::format("Steps {} to {}", window_first_ + 1, last_step_)
                                     : fmt::format("The first {} steps, with the start", steps);
-  if (from_.job.world_size() > 1) window_->what += " of rank 0";
+  if (from_.job.world_size() > 1) window_->what += window_first_ > 0 ? " of rank 0" : ", of rank 0";
   timeline_ = nullptr;
   own_timeline_.reset();
 }
@@ -208,14 +208,13 @@ void RunPage::fail(const std::string& why) {
 
 void RunPage::finish(const TrainingResult& result) {
   const TrainOptions& o = from_.options;
-  end_window();
   ReportPage page;
   if (result.stopped) {
     page.status = fmt::format("interrupted at step {}, at {}", thousands(result.steps), utc_now());
     page.good = false;
   } else if (result.stopped_early) {
-    page.status = fmt::format("ended after step {}, at {}: {} epochs without a better value", thousands(result.steps),
-                              utc_now(), o.patience);
+    page.status = fmt::format("ended after step {}, at {}: {} epoch{} without a better value", thousands(result.steps),
+                              utc_now(), o.patience, o.patience == 1 ? "" : "s");
   } else {
     page.status = fmt::format("finished at {}", utc_now());
   }
@@ -230,7 +229,7 @@ void RunPage::finish(const TrainingResult& result) {
       Examples test = from_.test;
       test.class_names = known_class_names(test);
       page.results = examine(from_.net, test, o, from_.job, limit);
-    } catch (const Error& error) {
+    } catch (const std::exception& error) {
       page.status += fmt::format("; the test examples could not be shown: {}", error.what());
     }
     page.hashes.emplace_back("weights", weights_sha256(from_.net));
@@ -247,7 +246,7 @@ void RunPage::look_at_layers() {
     Tensor x = from_.test.data->batch({&index, 1}, {&key, 1}).at(0);
     if (is_floating(x.dtype())) x = x.to(from_.job.dtype);
     layers_ = summarize_layers(from_.net, [&] { from_.net.forward(input_for(from_.net, x)); });
-  } catch (const Error&) {
+  } catch (const std::exception&) {
     layers_ = summarize_layers(from_.net, [] {});  // without shapes of outputs
   }
 }
@@ -261,14 +260,18 @@ void RunPage::add_facts(ReportPage& page) const {
   for (const EpochReport& e : from_.epochs) seconds += e.seconds;
   if (!from_.epochs.empty()) {
     const EpochReport& last = from_.epochs.back();
-    if (last.test.total > 0) page.headline.emplace_back("test accuracy", fmt::format("{:.4f}", last.test.value()));
+    // Of a run that was interrupted, or failed, later than in its last test.
+    const bool is_old = !steps_.empty() && steps_.back().epoch > last.epoch;
+    const std::string when = is_old ? fmt::format(", epoch {}", last.epoch) : "";
+    if (last.test.total > 0)
+      page.headline.emplace_back("test accuracy" + when, fmt::format("{:.4f}", last.test.value()));
     for (const MetricResult& m : last.metrics) {
       if (m.name == "accuracy" || !m.table.empty()) continue;
       std::string name = "test " + m.name;
       std::ranges::replace(name, '_', ' ');
-      page.headline.emplace_back(name, fmt::format("{:.4g}", m.value));
+      page.headline.emplace_back(name + when, fmt::format("{:.4g}", m.value));
     }
-    page.headline.emplace_back("train loss", fmt::format("{:.4g}", last.train_loss));
+    page.headline.emplace_back("train loss" + when, fmt::format("{:.4g}", last.train_loss));
   } else if (!steps_.empty()) {
     page.headline.emplace_back("loss", fmt::format("{:.4g}", steps_.back().loss));
   }

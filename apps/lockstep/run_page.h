@@ -39,6 +39,8 @@ class RunPage {
   void record(const Timeline* whole);
   void step(const StepReport& report);
   void epoch();
+  // Ends the recording, if steps have not. Afterwards the timeline of --trace is not used.
+  void end_timeline();
   void finish(const TrainingResult& result);
   void fail(const std::string& why);
   // Why the page on disk is not up to date. Empty: it is.
@@ -46,7 +48,6 @@ class RunPage {
 
  private:
   void take_steps(const TrainingPosition& start);
-  void end_window();
   std::string data() const;
   void look_at_layers();
   void add_facts(ReportPage& page) const;

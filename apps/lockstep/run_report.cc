@@ -77,6 +77,10 @@ void RunReport::begin(const Timeline* timeline) {
   if (page_) page_->record(timeline);
 }
 
+void RunReport::end_timeline() {
+  if (page_) page_->end_timeline();
+}
+
 void RunReport::fail(const std::string& why) {
   bar_.reset();
   if (page_) page_->fail(why);

@@ -27,6 +27,8 @@ class RunReport {
   void begin(const Timeline* timeline);
   // The reports go there, too.
   void set_metrics(MetricsFile* metrics) { metrics_ = metrics; }
+  // Call it when training is over: takes what the page needs from the timeline, which need not live longer.
+  void end_timeline();
   // Says on the page why the training failed.
   void fail(const std::string& why);
   // Prints the last lines, and what could not be written.

@@ -31,6 +31,7 @@
 #include "run_config.h"
 #include "run_report.h"
 #include "stop_signals.h"
+#include "temporary_folder.h"
 #include "weights_log.h"
 
 namespace lockstep::app {
@@ -92,9 +93,9 @@ void export_weights(const TrainOptions& o, const Module& net) {
   }
   std::string instead = o.save.empty() ? "" : fmt::format("the checkpoint in {} has the weights", o.save);
   if (o.save.empty()) {
-    const auto other = std::filesystem::temp_directory_path() /
-                       fmt::format("{}-{}", ::getpid(), std::filesystem::path(o.export_file).filename().string());
     try {
+      const auto other = temporary_folder() /
+                         fmt::format("{}-{}", ::getpid(), std::filesystem::path(o.export_file).filename().string());
       save_weights(other, net);
       instead = fmt::format("the weights are in {}", other.string());
     } catch (const Error& error) {
@@ -287,6 +288,11 @@ int run(TrainOptions o, ToolJob& job, Start chosen, StopSignals& signals) {
   TrainingResult result;
   try {
     result = signals.train(trainer);
+    if (report) report->end_timeline();
+    if (timeline) timeline->write(trace_file(o.trace, job.rank()));
+    timeline.reset();
+    // If there was no epoch, because none was requested or all were done before: the accuracy of the current weights.
+    if (!result.stopped && result.epochs.empty()) result.epochs.push_back(trainer.test());
   } catch (const std::exception& error) {
     if (report) report->fail(error.what());
     throw;
@@ -297,16 +303,15 @@ int run(TrainOptions o, ToolJob& job, Start chosen, StopSignals& signals) {
   if (const std::string why = trainer.why_no_graph(); first && !why.empty()) {
     notice(fmt::format("--record-steps: no CUDA graph: {}", why));
   }
-  if (timeline) timeline->write(trace_file(o.trace, job.rank()));
-  timeline.reset();
   if (first && start.step > 0 && result.steps == start.step && !result.stopped && !result.stopped_early) {
     notice(fmt::format("nothing left to do: the checkpoint has {} steps, {} epochs; --epochs {}{}", start.step,
                        start.epoch, o.epochs, o.max_steps > 0 ? fmt::format(", --max-steps {}", o.max_steps) : ""));
   }
-  // If there was no epoch, because none was requested or all were done before: the accuracy of the current weights.
-  if (!result.stopped && result.epochs.empty()) result.epochs.push_back(trainer.test());
   if (metrics) metrics->finish();
   if (report) report->finish(result);
+  if (metrics && !first && !metrics->error().empty()) {
+    notice(fmt::format("--metrics-file of rank {}: {}", job.rank(), metrics->error()));
+  }
   if (!result.tensorboard_error.empty()) {
     notice("the file for TensorBoard is incomplete: " + result.tensorboard_error);
   }
@@ -317,7 +322,8 @@ int run(TrainOptions o, ToolJob& job, Start chosen, StopSignals& signals) {
                     result.lost_best));
   }
   if (first && result.stopped_early) {
-    notice(fmt::format("ended after step {}: {} epochs without a better value", result.steps, o.patience));
+    notice(fmt::format("ended after step {}: {} epoch{} without a better value", result.steps, o.patience,
+                       o.patience == 1 ? "" : "s"));
   }
   // If the run was stopped before its first step, even the weights' shapes may be unknown.
   const bool has_weights = !result.stopped || net->parameters()[0].shape_known();

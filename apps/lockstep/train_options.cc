@@ -167,7 +167,7 @@ void TrainOptions::check_watch() const {
       fmt::format("--watch {}: expected one of {} (--metrics adds others)", watch, fmt::join(names, ", ")));
 }
 
-void TrainOptions::check_finder(const CLI::App& app) const {
+void TrainOptions::check_finder(const CLI::App& app) {
   if (find_lr == 0) return;
   for (const char* name :
        {"--save", "--resume", "--export", "--trace", "--tensorboard", "--weights-log", "--report", "--metrics-file"}) {
@@ -177,6 +177,9 @@ void TrainOptions::check_finder(const CLI::App& app) const {
     throw UsageError(fmt::format("{}: not with --find-lr", dry_run        ? "--dry-run"
                                                            : patience > 0 ? "--patience"
                                                                           : "--average"));
+  }
+  for (const char* name : {"--lr", "--schedule", "--warmup", "--epochs", "--max-steps", "--metrics", "--watch"}) {
+    if (is_given(app, name)) notices.push_back(fmt::format("{} changes nothing with --find-lr", name));
   }
 }
 

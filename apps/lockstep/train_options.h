@@ -66,7 +66,7 @@ struct TrainOptions : CommonOptions {
   bool has_batch_norm() const;
   bool has_momentum() const;
   void check_watch() const;
-  void check_finder(const CLI::App& app) const;
+  void check_finder(const CLI::App& app);
   // The metric that says which epoch is the best.
   std::string default_watch() const;
   // --inject-flip STEP:PARAMETER. Step 0 means none.

@@ -18,6 +18,7 @@
 #include "lockstep/parallel/balance.h"
 #include "option_row.h"
 #include "ranks.h"
+#include "temporary_folder.h"
 #include "train_options.h"
 #include "weights_log.h"
 
@@ -115,7 +116,7 @@ class Verification {
 
  private:
   static std::filesystem::path make_temporary_folder() {
-    std::string name = (std::filesystem::temp_directory_path() / "lockstep-verify-XXXXXX").string();
+    std::string name = (temporary_folder() / "lockstep-verify-XXXXXX").string();
     check(mkdtemp(name.data()) != nullptr, "cannot make the folder {}", name);
     return name;
   }

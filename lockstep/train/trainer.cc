@@ -388,6 +388,9 @@ TrainingResult Trainer::train() {
   };
   try {
     return run();
+  } catch (const NonFiniteLoss&) {
+    recorded_ = nullptr;  // no rank waits for another: all have the same loss
+    throw;
   } catch (const TaskError& error) {
     give_up(error.what());
     // Reports a lost rank as the job's failure, not as one of the task that waited for it.

@@ -39,7 +39,7 @@ class RateMeter;      // train/rate_meter.h
 class TrainingBoard;  // train/training_board.h
 class TrainingLog;    // train/training_log.h
 
-// What Trainer::train() throws for a loss that is not finite.
+// What Trainer::train() throws for a loss that is not finite. All ranks throw it at the same step and may go on.
 class NonFiniteLoss : public Error {
  public:
   using Error::Error;

@@ -286,6 +286,8 @@ TEST_F(OwnData, TheFinderSuggestsOneRate) {
   EXPECT_GT(events(log, "end").at(0).at("suggestion").get<double>(), 1e-7);
   EXPECT_THAT(folder_.read("rates.svg"), HasSubstr("decimal logarithm of the learning rate"));
   EXPECT_THAT(train(data, {"--find-lr", "40", "--save", folder_ / "run"}).err, HasSubstr("--save: not with --find-lr"));
+  EXPECT_THAT(train(data, {"--find-lr", "40", "--warmup", "3"}).err,
+              HasSubstr("--warmup changes nothing with --find-lr"));
 }
 
 TEST_F(OwnData, ATextGoesOn) {

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <regex>
+
 #include "tests/apps/prometheus_reader.h"
 #include "tests/cli/tool.h"
 
@@ -23,6 +25,14 @@ std::vector<int> steps_of(const std::string& html) {
   const nlohmann::json data = data_of(html);
   for (const auto& step : data.at("steps")) steps.push_back(step.at(0).get<int>());
   return steps;
+}
+
+ToolResult run_two_ranks(const SmallData& data, Arguments options) {
+  options.insert(options.end(), {"--devices", "cpu:0"});
+  Arguments ranks{"launch", "--nproc-per-node", "2", "--", LOCKSTEP_TOOL};
+  const Arguments run = train_arguments(data, options);
+  ranks.insert(ranks.end(), run.begin(), run.end());
+  return run_tool(ranks);
 }
 
 TEST(Report, ShowsARunThatContinues) {
@@ -64,10 +74,7 @@ TEST(Report, ShowsARunThatContinues) {
 TEST(Report, PrometheusReadsTheMetricsOfEachRank) {
   const SmallData data;
   const TemporaryFolder folder;
-  Arguments ranks{"launch", "--nproc-per-node", "2", "--", LOCKSTEP_TOOL};
-  const Arguments run = train_arguments(data, {"--metrics-file", folder / "m.prom", "--devices", "cpu:0"});
-  ranks.insert(ranks.end(), run.begin(), run.end());
-  const ToolResult result = run_tool(ranks);
+  const ToolResult result = run_two_ranks(data, {"--metrics-file", folder / "m.prom"});
   ASSERT_EQ(result.status, 0) << result.err;
   for (const std::string rank : {"0", "1"}) {
     SCOPED_TRACE(rank);
@@ -91,15 +98,17 @@ TEST(Report, PrometheusReadsTheMetricsOfEachRank) {
   EXPECT_EQ(run_tool(train_arguments(data, {"--metrics-file", folder / "none/m.prom"})).status, 1);
 }
 
+// A run that ends before the page's timeline begins, and a rank whose metrics have no place.
 TEST(Report, RankZeroWritesIt) {
   const SmallData data;
   const TemporaryFolder folder;
-  Arguments ranks{"launch", "--nproc-per-node", "2", "--", LOCKSTEP_TOOL};
-  const Arguments run = train_arguments(data, {"--report", folder / "page", "--devices", "cpu:0"});
-  ranks.insert(ranks.end(), run.begin(), run.end());
-  const ToolResult result = run_tool(ranks);
+  std::filesystem::create_directory(folder.path() / "m.rank1.prom");
+  const ToolResult result = run_two_ranks(data, {"--max-steps", "2", "--report", folder / "page", "--trace",
+                                                 folder / "t.json", "--metrics-file", folder / "m.prom"});
   ASSERT_EQ(result.status, 0) << result.err;
   EXPECT_THAT(folder.read("page/report.html"), HasSubstr("in each of 2 ranks"));
+  EXPECT_THAT(folder.read("page/report.html"), HasSubstr("The first 2 steps, with the start, of rank 0"));
+  EXPECT_THAT(result.err, HasSubstr("--metrics-file of rank 1: "));
 }
 
 TEST(Report, ShowsARunThatFailsAndLeavesOutWhatNobodyWants) {
@@ -124,11 +133,18 @@ TEST(Report, ShowsNumbersAndTexts) {
   for (int i = 0; i < 60; ++i) text += "a & b < c\n";
   folder.write("t.csv", table);
   folder.write("t.txt", text);
-  ASSERT_EQ(run_tool({"train", "--data", folder / "t.csv", "--epochs", "2", "--report", folder / "numbers"}).status, 0);
+  ASSERT_EQ(run_tool({"train", "--data", folder / "t.csv", "--epochs", "2", "--save", folder / "numbers"}).status, 0);
   const std::string numbers = folder.read("numbers/report.html");
   EXPECT_THAT(numbers, HasSubstr("price: predictions by targets"));
   EXPECT_THAT(numbers, HasSubstr("a &lt;&amp;&gt; \uFFFD <b>"));
   EXPECT_THAT(numbers, Not(HasSubstr("Confusion")));
+  // Rows have the numbers that `eval` prints: "  83.12  41: 20.5, expected 103.5".
+  const ToolResult evaluated = run_tool({"eval", "--run", folder / "numbers", "--worst", "1"});
+  const std::string line = lines(evaluated.out).back();
+  std::smatch worst;
+  ASSERT_TRUE(std::regex_match(line, worst, std::regex("  \\S+  (\\d+): .*"))) << evaluated.out << evaluated.err;
+  const std::size_t at = numbers.find("<br>example " + worst[1].str() + ", error ");
+  EXPECT_LT(at, numbers.find("</figure>"));
   const ToolResult trained =
       run_tool({"train", "--data", folder / "t.txt", "--model", "lstm", "--context", "8", "--width", "8", "--layers",
                 "1", "--epochs", "1", "--batch-size", "8", "--report", folder / "text"});

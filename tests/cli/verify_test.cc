@@ -101,6 +101,9 @@ TEST_F(Verify, SaysWhatItCannotUse) {
   EXPECT_EQ(bad.status, 2);
   EXPECT_THAT(bad.err, HasSubstr("layout 1"));
   EXPECT_THAT(bad.err, HasSubstr("--bogus"));
+  const ToolResult nowhere = run_tool({"verify"}, {.environment = {"PATH=/usr/bin:/bin", "TMPDIR=/none"}});
+  EXPECT_EQ(nowhere.status, 1);
+  EXPECT_THAT(nowhere.err, HasSubstr("TMPDIR is '/none', and /none is no folder: expected one for temporary files"));
 }
 
 // A file that each layout replaces, output that no one sees, and runs that end early or start late.

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <thread>
 
 #include "lockstep/nn/state_dict.h"
 #include "lockstep/optim/sgd.h"
@@ -30,7 +31,8 @@ struct FoundRate {
   std::vector<float> weights;  // of a training after the test, or without one
 };
 
-FoundRate find(int devices, bool finds, const LearningRateFinderOptions& finder = {}) {
+FoundRate find(int devices, bool finds, const LearningRateFinderOptions& finder = {},
+               const std::shared_ptr<ProcessGroup>& group = nullptr) {
   Runtime runtime({.cpu_devices = devices, .threads_per_shard = 1});
   Sequential net;
   net.append<Flatten>().append<Linear>(LinearOptions{.out_features = 16}).append<ReLU>().append<Dropout>(0.1);
@@ -39,7 +41,8 @@ FoundRate find(int devices, bool finds, const LearningRateFinderOptions& finder 
   Sgd sgd(net.parameters(), {.lr = 0.05, .momentum = 0.9});
   const auto data = bright_pictures();
   FoundRate found;
-  const TrainerOptions options{.devices = runtime.devices(), .split = {.shards = 4}, .batch_size = 16, .epochs = 2};
+  TrainerOptions options{.devices = runtime.devices(), .split = {.shards = 4}, .batch_size = 16, .epochs = 2};
+  if (group) options.communicator = std::make_shared<Communicator>(runtime, group);
   if (finds) found.curve = find_learning_rate(net, sgd, data, options, finder);
   EXPECT_EQ(sgd.learning_rate(), 0.05);
   Trainer(net, sgd, data, nullptr, options).train();
@@ -67,6 +70,24 @@ TEST(LearningRateFinder, SuggestsOneRateOnAnyDevicesAndChangesNothing) {
   const FoundRate without = find(1, false);
   EXPECT_EQ(one.weights, without.weights);
   EXPECT_EQ(learning_rate_panel(one.curve).curves.at(0).points.size(), one.curve.points.size());
+}
+
+// All ranks see the same loss, and go on after it.
+TEST(LearningRateFinder, RanksGoOnAfterALossThatIsNotFinite) {
+  const LearningRateFinderOptions far{.first = 1e-5, .last = 1e30, .steps = 60, .stop_factor = 1e300};
+  const FoundRate one = find(1, true, far);
+  EXPECT_TRUE(one.curve.diverged);
+  const auto groups = make_local_groups(2);
+  std::vector<FoundRate> found(groups.size());
+  std::vector<std::jthread> threads;
+  for (std::size_t r = 0; r < groups.size(); ++r) {
+    threads.emplace_back([&, r] { EXPECT_NO_THROW(found[r] = find(1, true, far, groups[r])); });
+  }
+  threads.clear();
+  for (const FoundRate& f : found) {
+    EXPECT_EQ(f.curve.suggestion, one.curve.suggestion);
+    EXPECT_EQ(f.weights, one.weights);
+  }
 }
 
 // The formulas of PyTorch Lightning's lr_find: exponential rates, a moving average of 0.98, the steepest descent.
