@@ -8,6 +8,7 @@
 #include <optional>
 #include <shared_mutex>
 
+#include "lockstep/autograd/forward_trace.h"
 #include "lockstep/autograd/no_grad.h"
 #include "lockstep/autograd/placement.h"
 #include "lockstep/autograd/tensor_impl.h"
@@ -47,6 +48,34 @@ struct CallGroup {
   std::vector<PredictorState::Request*> calls{};
   bool full = false;
   std::condition_variable changed{};
+};
+
+// Throws where a joined pass would mix the samples of its calls; each call is then a pass of its own.
+class SamplesApart final : public ForwardTrace {
+ public:
+  void operation(std::string_view name, std::span<const Tensor> inputs, std::span<const Tensor> outputs,
+                 OpTraits traits) override {
+    const bool by_batch = name == "batch norm" && traits.kind.empty();  // with the statistics of its input
+    if (std::ranges::any_of(inputs, cut) && (by_batch || !std::ranges::all_of(outputs, cut))) refuse(name);
+  }
+  void same(const Tensor& /*x*/, const Tensor& /*y*/) override {}
+  void function(std::string_view name, std::span<const Tensor> inputs, std::span<const Tensor> /*outputs*/) override {
+    if (std::ranges::any_of(inputs, cut)) refuse(name);
+  }
+  void read(std::string_view what, const Tensor& x) override {
+    if (cut(x)) refuse(what);
+  }
+  void write(const Tensor& to, const Tensor& from) override {
+    if (cut(to) || cut(from)) refuse("copy_from");
+  }
+  void enter(const void* /*module*/) override {}
+  void leave() override {}
+
+ private:
+  static bool cut(const Tensor& x) { return x.defined() && x->kind == Kind::cut; }
+  [[noreturn]] static void refuse(std::string_view name) {
+    fail("predictor: {} may mix the samples of joined calls: set max_batch = 1", name);
+  }
 };
 
 bool alike(const PredictorState::Request& a, const PredictorState::Request& b) {
@@ -288,6 +317,7 @@ struct PredictorState::Call::Impl {
   std::optional<ops::ShardScope> scope{};
   std::optional<ops::CallerScope> caller{};
   std::optional<ops::JoinedScope> joined{};
+  std::optional<SamplesApart> apart{};
   std::optional<NoGradGuard> no_grad{};
 };
 
@@ -341,6 +371,7 @@ void PredictorState::Call::begin() {
     impl_->placement =
         std::make_shared<Placement>(std::move(rows), std::vector<Slot>{{impl_->lane->lane, impl_->lane->device}});
     impl_->joined.emplace(impl_->calls);
+    if (impl_->calls > 1) impl_->apart.emplace();
   }
   // The thread would only wait for its results.
   const bool waits = impl_->device.is_host();
@@ -358,6 +389,7 @@ Tensor PredictorState::Call::place(const Tensor& x) const {
 Tensor PredictorState::Call::joined(std::size_t i) const { return scatter(impl_->inputs[i], impl_->placement); }
 
 void PredictorState::Call::end() {
+  impl_->apart.reset();
   impl_->joined.reset();
   impl_->caller.reset();
   impl_->scope.reset();

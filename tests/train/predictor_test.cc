@@ -424,6 +424,37 @@ TEST_F(JoiningTest, WhatCannotBeCutIsAnError) {
   EXPECT_ERROR(both(row(1), Tensor(Random(1).floats({2, 4}))), "expected as many samples");
 }
 
+// A call never sees the samples of others, whatever the model computes on the way.
+TEST_F(JoiningTest, SamplesOfCallsDoNotMix) {
+  struct Mixing : Module {
+    explicit Mixing(bool norm) : by_norm(norm) {}
+    SlowNet& slow = make<SlowNet>("slow");
+    BatchNorm2d& norm = make<BatchNorm2d>("norm", 2, BatchNormLayerOptions{.track_running_stats = false});
+    bool by_norm;
+    Tensor forward(const Tensor& x) override {
+      const Tensor y = slow(x);
+      return by_norm ? flatten(norm(y.reshape({-1, 2, 1, 1}))) : y - mean(y, 0, true);
+    }
+  };
+  for (const bool by_norm : {false, true}) {
+    Mixing net(by_norm);
+    const Predictor predict(net, {.max_batch = 6, .wait = std::chrono::hours(1)});
+    const auto rows = [](std::uint64_t seed) { return Tensor(Random(seed).floats({2, 4})); };
+    threads_.emplace_back([&] { predict(rows(0)); });
+    net.slow.started.wait();
+    std::vector<std::vector<float>> results(3);
+    for (std::size_t i = 0; i < 3; ++i) {
+      threads_.emplace_back([&, i] { results[i] = predict(rows(i)).to_vector<float>(); });
+    }
+    for (std::size_t i = 1; i < 4; ++i) threads_[i].join();
+    threads_.resize(1);
+    net.slow.go.count_down();
+    join();
+    EXPECT_EQ(net.slow.passes[1], 6);  // joined, and then one by one
+    for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(predict(rows(i)).to_vector<float>(), results[i]) << by_norm << i;
+  }
+}
+
 // Each joined pass has one file's weights.
 TEST_F(JoiningTest, ThreadsPredictWhileWeightsChange) {
   constexpr std::size_t kThreads = 6;
