@@ -42,6 +42,10 @@ int export_run(const ExportOptions& o) {
   if (o.pixels && !pictures) {
     throw UsageError(fmt::format("--pixels: only for pictures; this run takes {}", Shape(schema.input)));
   }
+  if (const auto& a = schema.array; o.pixels && a && a->type && *a->type != ElementType::u8) {
+    throw UsageError(
+        fmt::format("--pixels: the pictures of this run have elements of {}, expected bytes", name(*a->type)));
+  }
   if (o.logits && !classes) throw UsageError("--logits: only for classes; this run predicts numbers");
   const auto forward = [&](std::span<const Tensor> in) {
     Tensor x = in[0];

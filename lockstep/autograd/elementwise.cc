@@ -146,7 +146,9 @@ Tensor left_operand(std::string_view name, double number, const Tensor& right) {
 
 // A function whose result for whole numbers is f32.
 Tensor floating_unary(UnaryOp op, const Tensor& x) { return unary(op, promoted_to_floating(x)); }
-Tensor floating_binary(BinaryOp op, const Tensor& a, const Tensor& b) {
+Tensor floating_binary(BinaryOp op, const Tensor& left, const Tensor& right) {
+  // Whole numbers beside f64 become f64, without a detour over f32.
+  const auto [a, b] = promoted(left, right);
   return binary(op, promoted_to_floating(a), promoted_to_floating(b));
 }
 

@@ -13,13 +13,15 @@ namespace {
 // Not 1, which programs treat in other ways, and not 2, so that few other extents agree with it.
 constexpr std::int64_t kFirstBatch = 3, kSecondBatch = 5;
 
-// `count` samples made of the example's, in another order; `changed`: with other elements, which are still valid ones
-// of their kind. Numbers stay between 0 and what they were.
+// `count` samples made of the example's, in another order, or the example itself if axis is -1; `changed`: with other
+// elements, which are still valid ones of their kind. Numbers stay between 0 and what they were.
 Tensor batch_of(const Tensor& example, int axis, std::int64_t count, bool changed) {
-  if (axis < 0) return example;
-  std::vector<std::int64_t> rows;
-  for (std::int64_t i = 0; i < count; ++i) rows.push_back(i % example.size(axis));
-  Tensor x = index_select(example, axis, Tensor::from(rows, {count}));
+  Tensor x = example;
+  if (axis >= 0) {
+    std::vector<std::int64_t> rows;
+    for (std::int64_t i = 0; i < count; ++i) rows.push_back(i % example.size(axis));
+    x = index_select(example, axis, Tensor::from(rows, {count}));
+  }
   if (!changed) return x;
   if (is_floating(x.dtype())) x = x * 0.75;
   return x.numel() > 1 ? roll(x, 1) : x;
@@ -65,13 +67,15 @@ void export_onnx(const std::filesystem::path& path, Module& model, const std::ve
 
   const NoGradGuard no_grad;
   const EvalGuard evaluation(model);
-  const auto examples_of = [&](std::int64_t count, bool changed) {
+  const auto inputs_of = [&](std::int64_t count, bool changed) {
     std::vector<Tensor> all;
-    for (std::size_t i = 0; i < examples.size(); ++i)
-      all.push_back(batch_of(examples[i], names.batch_axes[i], count, changed));
+    for (std::size_t i = 0; i < examples.size(); ++i) {
+      const Tensor x = batch_of(examples[i], options.dynamic_batch ? names.batch_axes[i] : -1, count, changed);
+      all.push_back(x.detach());  // a handle of its own: one tensor may be the example of several inputs
+    }
     return all;
   };
-  const std::vector<Tensor> first_inputs = options.dynamic_batch ? examples_of(kFirstBatch, false) : examples;
+  const std::vector<Tensor> first_inputs = inputs_of(kFirstBatch, false), second_inputs = inputs_of(kSecondBatch, true);
   // The first pass of a model settles its shapes.
   const auto known = [](const auto& p) { return p.second.initialized() && p.second.shape_known(); };
   if (!std::ranges::all_of(model.named_parameters(), known) || !std::ranges::all_of(model.named_buffers(), known)) {
@@ -85,25 +89,18 @@ void export_onnx(const std::filesystem::path& path, Module& model, const std::ve
     }
     return outputs;
   };
-  const auto write = [&](const TracedGraph& graph, const PassRecord& record) {
-    name_all(names.outputs, graph.outputs.size(), "output");
-    OnnxFile file;
-    write_graph(file, graph, names, [&](int value) { return bytes_of(record.tensor(value)); });
-    for (const auto& [key, value] : options.metadata) file.metadata(key, value);
-    write_file_atomically(path, file.bytes(model.kind()));
-  };
   PassRecord first(model, first_inputs);
   const std::vector<int> first_outputs = pass(first, first_inputs);
-  const TracedPass one{first, first_outputs, kFirstBatch};
-  if (!options.dynamic_batch) return write(graph_of_pass(one), first);
-  std::vector<Tensor> second_inputs;
-  {
-    const TracePause pause;
-    second_inputs = examples_of(kSecondBatch, true);
-  }
   PassRecord second(model, second_inputs);
   const std::vector<int> second_outputs = pass(second, second_inputs);
-  write(graph_of_passes(one, {second, second_outputs, kSecondBatch}), first);
+  const std::int64_t second_batch = options.dynamic_batch ? kSecondBatch : kFirstBatch;
+  const TracedGraph graph =
+      graph_of_passes({first, first_outputs, kFirstBatch}, {second, second_outputs, second_batch});
+  name_all(names.outputs, graph.outputs.size(), "output");
+  OnnxFile file;
+  write_graph(file, graph, names, [&](int value) { return bytes_of(first.tensor(value)); });
+  for (const auto& [key, value] : options.metadata) file.metadata(key, value);
+  write_file_atomically(path, file.bytes(model.kind()));
 }
 
 void export_onnx(const std::filesystem::path& path, Module& model, const Tensor& example, const OnnxOptions& options) {

@@ -38,11 +38,12 @@ using OnnxForward = std::function<std::vector<Tensor>(std::span<const Tensor> in
 // names. The file appears complete or not at all.
 //
 // Calls `forward` twice, for two sizes of the batch and other elements, with examples that are made of the rows of
-// `examples`, and compares what it computes. What differs must follow from the batch size. An operation that ONNX does
-// not have, a tensor that is made from the inputs by other means than the library's operations, a read of elements
-// (item(), to_vector(), masks as indices), or a write in place is an error that names the operation and the path of its
-// module. The program's own decisions (`if` and `for`) are those of the two passes: one by the size of the batch that
-// agrees for both sizes stays unnoticed, as does a batch of one that the model treats in another way.
+// `examples`, and compares what it computes. What differs must follow from the batch size; with dynamic_batch = false,
+// both passes have the examples' shapes, and nothing may differ. An operation that ONNX does not have, a tensor that is
+// made from the inputs by other means than the library's operations, a read of elements (item(), to_vector(), masks as
+// indices), or a write in place is an error that names the operation and the path of its module. The program's own
+// decisions (`if` and `for`) are those of the two passes: one by the size of the batch that agrees for both sizes stays
+// unnoticed, as does a batch of one that the model treats in another way.
 void export_onnx(const std::filesystem::path& path, Module& model, const std::vector<Tensor>& examples,
                  const OnnxForward& forward, const OnnxOptions& options = {});
 // model(example).

@@ -20,7 +20,7 @@ class OperatorWriter {
   OperatorWriter(OnnxFile& file, const TracedGraph& graph, const GraphNames& names,
                  const std::function<std::string(int)>& weight)
       : file_(file), graph_(graph), given_(names), weight_(weight), names_(graph.values.size()),
-        masks_(graph.values.size()) {}
+        masks_(graph.values.size()), conditions_(graph.values.size()) {}
 
   void write();
 
@@ -163,7 +163,8 @@ class OperatorWriter {
   const TracedGraph& graph_;
   const GraphNames& given_;
   const std::function<std::string(int)>& weight_;
-  std::vector<std::string> names_, masks_;  // by value
+  // By value. A mask is BOOL, and the value is 0 or 1. A condition is any u8 value as BOOL.
+  std::vector<std::string> names_, masks_, conditions_;
   std::string batch_size_;
 };
 
@@ -313,9 +314,10 @@ std::string OperatorWriter::named(int number) {
 }
 
 std::string OperatorWriter::mask(const Op& op, std::size_t input) {
-  std::string& known = masks_[static_cast<std::size_t>(op.inputs[input])];
-  if (known.empty()) known = cast_to(named(op.inputs[input]), OnnxType::boolean);
-  return known;
+  const auto number = static_cast<std::size_t>(op.inputs[input]);
+  if (!masks_[number].empty()) return masks_[number];
+  if (conditions_[number].empty()) conditions_[number] = cast_to(named(op.inputs[input]), OnnxType::boolean);
+  return conditions_[number];
 }
 
 std::string OperatorWriter::batch_size() {
@@ -427,13 +429,19 @@ void OperatorWriter::compare(const Op& op) {
     return give_mask(op, negated(mask(op, 0), op.kind == "eq"));
   if (has(op, 1) && op.kind == "ne" && op.inputs[0] == op.inputs[1] && is_floating(value(op.inputs[0]).dtype))
     return give_mask(op, node("IsNaN", {in(op, 0)}));
-  // ONNX compares no u8.
-  const auto operand = [&](std::size_t i) { return masks ? cast_to(in(op, i), OnnxType::i64) : in(op, i); };
+  // ONNX compares no u8, and i64 holds no fraction, NaN, or number beyond it.
+  DType type_of_both = masks ? DType::i64 : value(op.inputs[0]).dtype;
+  if (const double number = has(op, 1) ? 0 : op.real("value");
+      type_of_both == DType::i64 && !(number == std::trunc(number) && std::abs(number) < 0x1p63))
+    type_of_both = DType::f64;
+  const auto operand = [&](std::size_t i) {
+    return value(op.inputs[i]).dtype == type_of_both ? in(op, i) : cast_to(in(op, i), onnx_type(type_of_both));
+  };
   std::string a = operand(0), b;
   if (has(op, 1)) {
     b = operand(1);
   } else {
-    b = file_.number(masks ? DType::i64 : value(op.inputs[0]).dtype, op.real("value"));
+    b = file_.number(type_of_both, op.real("value"));
     if (op.whole("exchanged") != 0) std::swap(a, b);
   }
   const char* type = equality ? "Equal" : op.kind == "lt" ? "Less" : "LessOrEqual";
@@ -464,10 +472,11 @@ void OperatorWriter::slice(const Op& op) {
     const std::string place = file_.whole(fixed(op, start, "start"));
     return give(op, node("Gather", {in(op, 0), place}, {{"axis", axis}}));
   }
+  const auto to_end = [&](std::int64_t n, std::int64_t all) { return n == (all - start.value + step - 1) / step; };
   std::string end;
   if (start.fixed() && count.fixed()) {
     end = file_.wholes({count.value == 0 ? start.value : start.value + (count.value - 1) * step + 1});
-  } else if (start.fixed() && !size.fixed() && count.value == (size.value - start.value + step - 1) / step) {
+  } else if (start.fixed() && !size.fixed() && to_end(count.value, size.value) && to_end(count.second, size.second)) {
     end = file_.wholes({kToEnd});
   } else {
     check(step == 1 && !start.odd && !count.odd && (start.factor != 0 || start.value == 0),

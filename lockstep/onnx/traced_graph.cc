@@ -39,8 +39,10 @@ class Merger {
  private:
   Extent merged(std::int64_t a, std::int64_t b) const {
     if (a == b) return {a};
+    check(first_.batch != second_.batch,
+          "export_onnx: an extent is {} in one pass and {} in another of the same shapes", a, b);
     const bool linear = a % first_.batch == 0 && b % second_.batch == 0 && a / first_.batch == b / second_.batch;
-    return linear ? Extent{a, a / first_.batch} : Extent{a, 0, true};
+    return linear ? Extent{a, a / first_.batch, false, b} : Extent{a, 0, true, b};
   }
 
   // The first operation that takes a value, for messages.
@@ -153,6 +155,5 @@ std::vector<std::int64_t> GraphOperation::numbers(std::string_view attribute) co
 }
 
 TracedGraph graph_of_passes(const TracedPass& first, const TracedPass& second) { return Merger(first, second).graph(); }
-TracedGraph graph_of_pass(const TracedPass& pass) { return Merger(pass, pass).graph(); }
 
 }  // namespace lockstep

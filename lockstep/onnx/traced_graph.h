@@ -14,12 +14,13 @@
 
 namespace lockstep {
 
-// A number that may follow from the batch: `value` in the first pass. `factor` times the batch size, or fixed if that
-// is 0. `odd`: it follows from the batch in another way.
+// A number that may follow from the batch: `value` in the first pass, and `second`, if it differs, in the second one.
+// `factor` times the batch size, or fixed if that is 0. `odd`: it follows from the batch in another way.
 struct Extent {
   std::int64_t value = 0;
   std::int64_t factor = 0;
   bool odd = false;
+  std::int64_t second = 0;
 
   bool fixed() const { return factor == 0 && !odd; }
   bool operator==(const Extent&) const = default;
@@ -57,7 +58,7 @@ struct TracedGraph {
   std::vector<int> inputs, outputs;
 };
 
-// `outputs`: numbers of values of the first pass, and of the second.
+// `outputs`: numbers of values of the first pass, and of the second. Of equal batches, no extent may differ.
 struct TracedPass {
   const PassRecord& record;
   std::vector<int> outputs;
@@ -66,7 +67,5 @@ struct TracedPass {
 
 // Throws, with the operation's name and module, if the passes differ otherwise than by the batch.
 TracedGraph graph_of_passes(const TracedPass& first, const TracedPass& second);
-// The same for the batch of the pass alone.
-TracedGraph graph_of_pass(const TracedPass& pass);
 
 }  // namespace lockstep

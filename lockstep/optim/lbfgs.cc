@@ -201,7 +201,11 @@ void LBFGS::choose_direction(State& state, const Point& at) const {
 void LBFGS::iterate(const Closure& closure, State& state, Point at) {
   const bool searches = options_.line_search == LineSearch::strong_wolfe;
   const std::int64_t most_evaluations = state.evaluations - 1 + options_.max_eval.value_or(options_.max_iter * 5 / 4);
-  const auto is_optimal = [&] { return largest_of(at.gradient) <= options_.tolerance_grad; };
+  const auto is_optimal = [&] {
+    const double largest = largest_of(at.gradient);
+    check(std::isfinite(largest), "lbfgs: the largest gradient is {}, expected a finite number", largest);
+    return largest <= options_.tolerance_grad;
+  };
   if (is_optimal()) return;
   for (int i = 1;; ++i) {
     choose_direction(state, at);
@@ -225,7 +229,7 @@ void LBFGS::iterate(const Closure& closure, State& state, Point at) {
       check(std::isfinite(at.loss), "lbfgs: the loss is {} after a step of {}, expected a finite number", at.loss,
             state.length);
     }
-    if (state.evaluations >= most_evaluations || is_optimal()) return;
+    if (is_optimal() || state.evaluations >= most_evaluations) return;
     if (largest_of(state.direction) * state.length <= options_.tolerance_change) return;
     if (std::abs(at.loss - before) < options_.tolerance_change) return;
   }

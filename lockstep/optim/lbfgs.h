@@ -48,8 +48,8 @@ class LBFGS {
   // Throws for an empty list, for a parameter that is listed twice, and for options below 0.
   explicit LBFGS(std::vector<Parameter> parameters, LBFGSOptions options = {});
 
-  // Returns the loss before the step. Clears the gradients at the end. If the closure throws, or the loss is not a
-  // finite number, it throws, and weights and history are as before.
+  // Returns the loss before the step. Clears the gradients at the end. If the closure throws, or the loss or a gradient
+  // is not a finite number, it throws, and weights and history are as before.
   Tensor step(const Closure& closure);
   void zero_grad() const;
   // Of the loss, in all steps.

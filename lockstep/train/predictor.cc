@@ -300,12 +300,16 @@ void PredictorState::join(Request& request, const std::function<void(Requests)>&
 
 struct PredictorState::Call::Impl {
   explicit Impl(PredictorState::Impl& s) : state(s) { state.enter(); }
-  ~Impl() { state.leave(lane); }
 
   PredictorState::Impl& state;
-  Device device;     // of the inputs; host memory if none is on a device
-  bool cut = false;  // an input is a batch that is cut over devices, which its shards' lanes compute
   PredictorLane* lane = nullptr;
+  // Leaves last: the Predictor may end then, and with it the mutex that `describing` has if the model threw.
+  struct Leave {
+    Impl& call;
+    ~Leave() { call.state.leave(call.lane); }
+  } leave{*this};
+  Device device;                 // of the inputs; host memory if none is on a device
+  bool cut = false;              // an input is a batch that is cut over devices, which its shards' lanes compute
   std::vector<Tensor> inputs{};  // of joined calls, in host memory
   std::int64_t calls = 0;        // that are joined
   std::shared_ptr<const Placement> placement{};

@@ -173,6 +173,10 @@ TEST_F(BasisResultsTest, TypesArePromoted) {
   EXPECT_EQ((1 / whole).dtype(), DType::f32);
   EXPECT_EQ(values(sqrt(mask)), (Doubles{1, 0}));
   EXPECT_EQ(where(mask, whole, x).dtype(), DType::f32);
+  // Quotients have the type of the floating operand, and its digits.
+  EXPECT_EQ((whole / as(DType::bf16)).dtype(), DType::bf16);
+  EXPECT_EQ(atan2(as(DType::f16), whole).dtype(), DType::f16);
+  EXPECT_EQ(values(ids({(1 << 24) + 1}, {1}) / tensor({1}, {1}).to(DType::f64)), Doubles{(1 << 24) + 1});
   // A tensor without axes widens no floating type, but makes whole numbers floating.
   const Tensor number = tensor({2}, {1}).reshape({}).to(DType::f64);
   EXPECT_EQ((x * number).dtype(), DType::f32);
@@ -231,6 +235,15 @@ TEST_F(BasisResultsTest, OffsetsOfBagsAreChecked) {
   EXPECT_ERROR(embedding_bag(n, weight, {.offsets = ids({0, 2}, {2}), .include_last_offset = true}),
                "embedding_bag: the last offset is 2, expected the end of the 3 numbers");
   EXPECT_EQ(values(at({0, 1, 3})), (Doubles{1, 2, 3, 4, 0, 0}));
+  // Bags without numbers, and no bags.
+  for (const BagMode mode : {BagMode::sum, BagMode::mean, BagMode::max}) {
+    const Tensor leaf = as_leaf(weight.detach());
+    const Tensor empty = embedding_bag(ids({}, {0}), leaf, {.mode = mode, .offsets = ids({0, 0}, {2})});
+    EXPECT_EQ(values(empty), (Doubles{0, 0, 0, 0}));
+    sum(empty).backward();
+    EXPECT_EQ(values(leaf.grad()), (Doubles{0, 0, 0, 0}));
+    EXPECT_EQ(embedding_bag(ids({}, {0}), weight, {.mode = mode, .offsets = ids({}, {0})}).shape(), (Shape{0, 2}));
+  }
 }
 
 TEST_F(BasisResultsTest, PoolingOfSequences) {

@@ -9,6 +9,7 @@
 
 #include "lockstep/data/image.h"
 #include "tests/cli/tool.h"
+#include "tests/data/npy_writing.h"
 #include "tests/temporary_folder.h"
 
 namespace lockstep {
@@ -173,6 +174,23 @@ TEST_F(OwnData, AFolderOfPictures) {
   const ToolResult rest = run_tool({"predict", "--run", run, "--skip-broken", data + "/lying"});
   EXPECT_THAT(rest.err, HasSubstr("lying: skipped 1 broken example\n"));
   EXPECT_EQ(lines(rest.out).size(), 41U);
+}
+
+// A net that has learned numbers from 0 to 1 would see bytes as something else.
+TEST_F(OwnData, PixelsOfAnExportAreBytes) {
+  std::vector<float> x(std::size_t{20} * 64);
+  std::vector<std::int64_t> y(20);
+  for (std::size_t i = 0; i < y.size(); ++i) {
+    y[i] = static_cast<std::int64_t>(i % 2);
+    x[64 * i + i] = static_cast<float>(y[i]);
+  }
+  folder_.write("arrays/x_train.npy", npy("<f4", "(20, 8, 8)", bytes_of(x)));
+  folder_.write("arrays/y_train.npy", npy("<i8", "(20,)", bytes_of(y)));
+  const std::string run = folder_ / "run";
+  const ToolResult trained = train(folder_ / "arrays", {"--save", run, "--model", "mlp", "--epochs", "1"});
+  ASSERT_EQ(trained.status, 0) << trained.err;
+  EXPECT_THAT(run_tool({"export", "--run", run, "--pixels", folder_ / "no.onnx"}).err,
+              HasSubstr("--pixels: the pictures of this run have elements of f32, expected bytes"));
 }
 
 TEST_F(OwnData, TransformsByName) {

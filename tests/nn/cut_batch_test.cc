@@ -46,7 +46,10 @@ class CutBatch : public ::testing::TestWithParam<LayerCase> {
     sum(square(y) * y + sin(y)).backward();
     std::vector<Numbers> all{values(y), values(x.grad())};
     for (const Parameter& p : net->parameters()) all.push_back(values(p.gradient()));
-    for (const auto& [name, buffer] : net->named_buffers()) all.push_back(values(buffer.data(devices[0])));
+    for (const auto& [name, buffer] : net->named_buffers()) {
+      all.push_back(values(buffer.data(devices[0])));
+      EXPECT_EQ(values(buffer.data(devices.back())), all.back()) << name;
+    }
     return all;
   }
 
@@ -57,10 +60,13 @@ class CutBatch : public ::testing::TestWithParam<LayerCase> {
 using LayersOfSamples = CutBatch;
 
 TEST_P(LayersOfSamples, ShardsAreOneBatch) {
-  const auto cut = pass({2, 2, 1}, devices_), whole = pass({5}, {devices_[0]});
-  EXPECT_EQ(pass({2, 2, 1}, {devices_[0]}), cut);
-  ASSERT_EQ(cut.size(), whole.size());
-  for (std::size_t i = 0; i < cut.size(); ++i) EXPECT_LT(distance(cut[i], whole[i]), 1e-5) << i;
+  const auto whole = pass({5}, {devices_[0]});
+  for (const std::vector<std::int64_t>& counts : {std::vector<std::int64_t>{2, 2, 1}, {3, 0, 2}}) {
+    const auto cut = pass(counts, devices_);
+    EXPECT_EQ(pass(counts, {devices_[0]}), cut);
+    ASSERT_EQ(cut.size(), whole.size());
+    for (std::size_t i = 0; i < cut.size(); ++i) EXPECT_LT(distance(cut[i], whole[i]), 1e-5) << i;
+  }
 }
 
 const TransformerEncoderLayerOptions kTransformer{

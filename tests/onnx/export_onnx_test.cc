@@ -14,6 +14,7 @@
 #include "lockstep/base/file.h"
 #include "lockstep/models/lenet.h"
 #include "lockstep/nn/activations.h"
+#include "lockstep/nn/identity.h"
 #include "lockstep/nn/linear.h"
 #include "lockstep/nn/recurrent.h"
 #include "lockstep/nn/state_dict.h"
@@ -264,6 +265,47 @@ TEST_F(OnnxTest, FixesTheBatchIfAsked) {
   const ReadFile file(path);
   EXPECT_EQ(file.shapes.at("rows"), (std::vector<std::string>{"2", "3"}));
   EXPECT_EQ(file.shapes.at("all"), (std::vector<std::string>{"6"}));
+  // Two passes of inputs of these shapes have to agree.
+  std::uint64_t seed = 0;
+  EXPECT_ERROR(write([&](const Tensor& in) { return in + rand({3}, {.seed = ++seed}); }, {.dynamic_batch = false}),
+               "takes a tensor of [3] that no operation has made from the inputs");
+  EXPECT_ERROR(write([](const Tensor& in) { return in + in.shards()[0]; }, {.dynamic_batch = false}),
+               "takes a tensor of [2, 3] that no operation has made from the inputs");
+  std::int64_t count = 0;
+  EXPECT_ERROR(write([&](const Tensor& in) { return in.slice(1, 0, ++count); }, {.dynamic_batch = false}),
+               "an extent is 1 in one pass and 2 in another");
+}
+
+TEST_F(OnnxTest, ATensorMayBeTheExampleOfTwoInputs) {
+  Identity net;
+  export_onnx(path, net, {x, x}, [](std::span<const Tensor> in) { return std::vector{in[0] - in[1]}; },
+              {.dynamic_batch = false});
+  EXPECT_EQ(ReadFile(path).nodes.at(0).inputs, (std::vector<std::string>{"input0", "input1"}));
+}
+
+// What a u8 value is as a condition is not what it is as a number.
+TEST_F(OnnxTest, BytesThatAreConditionsKeepTheirValues) {
+  Identity net;
+  const Tensor bytes = randint(256, {2, 3}, {.dtype = DType::u8, .seed = 3});
+  export_onnx(path, net, {bytes}, [](std::span<const Tensor> in) {
+    const Tensor mask = in[0] != 0, numbers = in[0].to(DType::f32);
+    return std::vector{numbers * mask};
+  });
+  const ReadFile file(path);
+  EXPECT_EQ(file.types(), (std::vector<std::string>{"Cast", "Cast", "Cast", "Mul", "Identity"}));
+  EXPECT_EQ(file.nodes[1].inputs, (std::vector<std::string>{"input"}));
+}
+
+TEST_F(OnnxTest, WholeNumbersAreComparedWithFractions) {
+  Identity net;
+  const auto types = [&](double number) {
+    export_onnx(path, net, {randint(4, {2, 3}, {.seed = 3})},
+                [&](std::span<const Tensor> in) { return std::vector{in[0] < number}; });
+    return ReadFile(path).types();
+  };
+  EXPECT_EQ(types(2), (std::vector<std::string>{"Less", "Cast", "Identity"}));
+  for (const double number : {0.5, 1e30, std::numeric_limits<double>::quiet_NaN()})
+    EXPECT_EQ(types(number), (std::vector<std::string>{"Cast", "Less", "Cast", "Identity"}));
 }
 
 TEST_F(OnnxTest, OperationsThatOnnxLacksAreErrorsWithTheModule) {
@@ -303,6 +345,9 @@ TEST_F(OnnxTest, WhatDiffersBetweenBatchesInOtherWaysIsAnError) {
   EXPECT_ERROR(write([](const Tensor& in) { return in + mean(in, 0); }),
                "the number scale of 'affine' in module 'layer'");
   EXPECT_ERROR(write([](const Tensor& in) { return in.slice(0, 0, in.size(0) - 1); }),
+               "expected a multiple of its size");
+  // All of the first batch, but not of the second.
+  EXPECT_ERROR(write([](const Tensor& in) { return in.slice(0, 0, std::min<std::int64_t>(in.size(0), 4)); }),
                "expected a multiple of its size");
   // Elements that reach the result by other means.
   EXPECT_ERROR(write([](const Tensor& in) { return in + in.shards()[0]; }), "no operation has made from the inputs");

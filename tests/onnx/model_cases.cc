@@ -305,7 +305,10 @@ void add_functions(Cases& c) {
                eq(a, b),
                div(n - 1, 2.0, {.rounding_mode = Rounding::floor}),
                remainder(n - 1, 2.0),
-               n * 2.0 + 1.0};
+               n * 2.0 + 1.0,
+               n < 0.5,
+               n >= 1.5,
+               eq(n, 1.5)};
   });
   c.function("reductions", {floats({2, 3, 4})}, [](In in) {
     const Tensor& x = in[0];
@@ -395,7 +398,8 @@ void add_functions(Cases& c) {
   c.function("grid", {floats({2, 3, 4, 6}), rand({2, 5, 5, 2}, {.seed = 9}) * 2.4 - 1.2},
              [](In in) { return Out{grid_sample(in[0], in[1])}; });
   c.function("bytes", {randint(256, {2, 5, 6, 3}, {.dtype = DType::u8, .seed = 10})}, [](In in) {
-    return Out{permute(in[0].to(DType::f32), {0, 3, 1, 2}) / 255.0};
+    const Tensor dark = lt(in[0], 100), x = in[0].to(DType::f32);
+    return Out{permute(x, {0, 3, 1, 2}) / 255.0, where(in[0], x, -1.0), x * (in[0] != 0), dark};
   });
 }
 

@@ -161,5 +161,24 @@ TEST(LbfgsTest, DevicesDoNotMatterAndErrorsChangeNothing) {
   EXPECT_EQ(trained(2), trained(1));
 }
 
+// The loss is 1, and its gradient infinite.
+TEST(LbfgsTest, AGradientThatIsNotFiniteChangesNothing) {
+  Runtime runtime;
+  struct Net : Module {
+    const Parameter p = add_parameter("p", {.shape = {2}, .initializer = Constant{0}});
+  } net;
+  net.initialize(Constant{0}, runtime.devices());
+  for (const LineSearch search : {LineSearch::none, LineSearch::strong_wolfe}) {
+    LBFGS lbfgs(net.parameters(), {.max_iter = 1, .line_search = search});
+    EXPECT_ERROR(lbfgs.step([&] {
+      Tensor loss = sum(sqrt(net.p.tensor())) + 1.0;
+      loss.backward();
+      return loss;
+    }),
+                 "lbfgs: the largest gradient is inf, expected a finite number");
+    EXPECT_EQ(values(net.p.data(runtime.devices()[0])), (std::vector<double>{0, 0}));
+  }
+}
+
 }  // namespace
 }  // namespace lockstep::testing
