@@ -120,7 +120,10 @@ class ProcessContext:
 
     # The first failure counts, but not that of a rank that only lost another one.
     def _note(self, rank, process):
-        consequence, text = self._errors[rank].recv() if self._errors[rank].poll() else (False, None)
+        try:
+            consequence, text = self._errors[rank].recv()
+        except EOFError:  # it has written nothing
+            consequence, text = False, None
         ended_by_us = self._deadline is not None and time.monotonic() >= self._deadline
         if self._deadline is None:
             self._deadline = time.monotonic() + _GRACE_SECONDS

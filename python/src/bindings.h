@@ -37,6 +37,7 @@ void add_layers(py::module_& m);
 void add_optimizers(py::module_& m);
 void add_data(py::module_& m);
 void add_parallel(py::module_& m);     // split_and_load, what DataParallel and DistributedDataParallel are made of
+void add_save(py::module_& m);         // save, load, weights
 void add_distributed(py::module_& m);  // process groups, what multiprocessing.spawn() needs
 
 }  // namespace lockstep::python

@@ -17,4 +17,5 @@ PYBIND11_MODULE(_core, m) {
   add_parallel(m);
   add_data(m);
   add_distributed(m);
+  add_save(m);
 }

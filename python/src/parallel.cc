@@ -73,6 +73,35 @@ void add_parallel(py::module_& m) {
       "Calls f once for each shard, with a list of that shard's rows of each input; f returns a list of tensors.");
   m.def("is_cut", [](const Tensor& x) { return x->kind == Kind::cut; });
 
+  m.def(
+      "place_on", [](Module& module, const std::vector<Device>& devices) { module.to(devices); }, "module"_a, "devices"_a,
+      released(), "Moves a model to these devices: a replica on each.");
+
+  // Gluon's words.
+  m.def(
+      "initialize",
+      [](Module& module, const std::string& kind, const std::map<std::string, double>& values,
+         const std::vector<Device>& devices, bool force_reinit) {
+        Initializer initializer;
+        if (kind == "normal") initializer = Normal(values.at("std"));
+        if (kind == "uniform") initializer = Uniform(values.at("scale"));
+        if (kind == "xavier") initializer = Xavier{};
+        check(initializer != nullptr, "initialize: {}, expected normal, uniform, or xavier", kind);
+        const InitializeOptions options{.force_reinit = force_reinit};
+        devices.empty() ? module.initialize(initializer, options) : module.initialize(initializer, devices, options);
+      },
+      released());
+  m.def(
+      "parameter_on", [](const Parameter& p, std::optional<Device> device) { return p.data(device.value_or(kHost)); },
+      released());
+  m.def("parameter_devices", [](const Parameter& p) { return p.devices(); });
+  m.def(
+      "scale_gradients",
+      [](Optimizer& optimizer, double factor) {
+        optimizer.map_gradients([factor](const Tensor& g, const Parameter&) { return g * factor; });
+      },
+      released());
+
   py::class_<ModelWrapper, Module, std::shared_ptr<ModelWrapper>> wrapper(m, "ModelWrapper");
   wrapper.def(py::init<Module&>(), "module"_a, py::keep_alive<1, 2>());
 

@@ -33,7 +33,7 @@ class DataParallel(_Wrapper):
         chosen = all_devices if device_ids is None else [_device(d, all_devices) for d in device_ids]
         if not chosen:
             raise ValueError("DataParallel: no devices")
-        module.to(chosen)
+        _core.place_on(module, chosen)
         super().__init__(module)
         self._set("device_ids", chosen)
         self._set("output_device", chosen[0] if output_device is None else _device(output_device, all_devices))
@@ -43,6 +43,22 @@ class DataParallel(_Wrapper):
 
     def _set(self, name, value):
         object.__setattr__(self, name, value)
+
+    def to(self, *args, **kwargs):
+        """Cast the model. It stays where it is: a device must be its first one."""
+        device = kwargs.pop("device", None)
+        rest = [a for a in args if not (isinstance(a, (int, str)) or type(a) is type(self.device_ids[0]))]
+        for wanted in [device, *(a for a in args if a not in rest)]:
+            if wanted is None:
+                continue
+            first = self.device_ids[0]
+            found = _device(wanted, _core.devices())
+            if found.type != first.type or found.index not in (None, first.index):
+                raise ValueError(f"DataParallel: to({wanted!r}), but the model is on {self.device_ids}: expected the first "
+                                 "of them, or DataParallel(module, device_ids=...)")
+        if rest or kwargs:
+            self.module.to(*rest, **kwargs)
+        return self
 
     def forward(self, *inputs, **kwargs):
         arguments = _Structure((inputs, kwargs))

@@ -11,8 +11,8 @@ import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from .. import _core
-from .._core import Tensor
+from ... import _core
+from ..._core import Tensor
 
 
 class Dataset:
@@ -242,7 +242,7 @@ class DistributedSampler(Sampler):
 
     def __init__(self, dataset, num_replicas=None, rank=None, shuffle=True, seed=0, drop_last=False):
         if num_replicas is None or rank is None:
-            from .. import distributed
+            from ... import distributed
 
             if not distributed.is_initialized():
                 raise RuntimeError("Default process group has not been initialized, please make sure to call "
