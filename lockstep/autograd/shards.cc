@@ -188,16 +188,16 @@ Tensor own_rows(const Tensor& x, Device device, double share) {
   const auto& at = x->at;
   const auto ranges = slot_rows(*at);
   check(ranges.back().first + ranges.back().second > 0, "own_rows: this process has no sample of the batch");
-  return record_mix(
-      "own rows", {x}, Tensor(join_parts(x, device)),
-      [at, ranges, share, cut = x->cut, home = x.device()](const Node&, const BackwardPass&,
-                                                           std::span<const Gradient> dy, std::span<Gradient> dx) {
-        const Array whole = dy[0].once(home);
-        const Array rows = samples_first(share == 1 ? whole : ops::affine(whole, share, 0), cut);
-        for (std::size_t s = 0; s < ranges.size(); ++s) {
-          add_rows(ops::narrow(rows, ranges[s].first, ranges[s].second), *at, s, cut, whole.shape(), dx[0]);
-        }
-      });
+  return record_mix("own rows", {x}, Tensor(join_parts(x, device)),
+                    [at, ranges, share, cut = x->cut, home = x.device()](
+                        const Node&, const BackwardPass&, std::span<const Gradient> dy, std::span<Gradient> dx) {
+                      const Array whole = dy[0].once(home);
+                      const Array rows = samples_first(share == 1 ? whole : ops::affine(whole, share, 0), cut);
+                      for (std::size_t s = 0; s < ranges.size(); ++s) {
+                        add_rows(ops::narrow(rows, ranges[s].first, ranges[s].second), *at, s, cut, whole.shape(),
+                                 dx[0]);
+                      }
+                    });
 }
 
 std::vector<Tensor> per_shard(const std::function<std::vector<Tensor>(std::span<const Tensor>)>& f,

@@ -111,8 +111,8 @@ void add_datasets(py::module_& m) {
       [](const Dataset& data, const std::vector<std::int64_t>& indices, std::uint64_t seed, std::int64_t epoch) {
         std::vector<RandomKey> keys;
         for (const std::int64_t index : indices)
-          keys.push_back(random_key(seed, {hash_name("transform"), static_cast<std::uint64_t>(epoch),
-                                           static_cast<std::uint64_t>(index)}));
+          keys.push_back(random_key(
+              seed, {hash_name("transform"), static_cast<std::uint64_t>(epoch), static_cast<std::uint64_t>(index)}));
         return data.batch(indices, keys);
       },
       "indices"_a, "seed"_a = 0, "epoch"_a = 0, released(), "The parts of these examples, each stacked on axis 0.");
@@ -161,12 +161,14 @@ void add_datasets(py::module_& m) {
 void add_orders(py::module_& m) {
   m.def("default_seed", [] { return default_seed("data loader"); });
   m.def(
-      "random_order", [](std::int64_t size, Seed seed, std::int64_t epoch) { return RandomSampler(size, seed).order(epoch); },
+      "random_order",
+      [](std::int64_t size, Seed seed, std::int64_t epoch) { return RandomSampler(size, seed).order(epoch); },
       released());
   m.def(
       "weighted_order",
       [](std::vector<double> weights, std::int64_t samples, bool replacement, Seed seed, std::int64_t epoch) {
-        return WeightedRandomSampler(std::move(weights), samples, {.replacement = replacement, .seed = seed}).order(epoch);
+        return WeightedRandomSampler(std::move(weights), samples, {.replacement = replacement, .seed = seed})
+            .order(epoch);
       },
       released());
   m.def(

@@ -36,9 +36,7 @@ struct HostCopy {
     tensor.copy_from(x);
     tensor.wait();
   }
-  CommBuffer buffer() const {
-    return {tensor->view().data, static_cast<std::size_t>(tensor.numel()), tensor.dtype()};
-  }
+  CommBuffer buffer() const { return {tensor->view().data, static_cast<std::size_t>(tensor.numel()), tensor.dtype()}; }
   void write_to(const Tensor& x) const {
     const NoGradGuard no_grad;
     x.copy_from(tensor);
@@ -52,7 +50,13 @@ const CollectiveOptions kWait{.wait = true};
 void all_reduce(Job& job, const Tensor& x, const std::string& op) {
   check(op == "sum" || op == "min" || op == "max", "all_reduce: op {}, expected sum, min, or max", op);
   const HostCopy copy(x);
-  job.group()->all_reduce(copy.buffer(), op == "sum" ? ReduceOp::sum : op == "min" ? ReduceOp::min : ReduceOp::max, kWait).wait();
+  job.group()
+      ->all_reduce(copy.buffer(),
+                   op == "sum"   ? ReduceOp::sum
+                   : op == "min" ? ReduceOp::min
+                                 : ReduceOp::max,
+                   kWait)
+      .wait();
   copy.write_to(x);
 }
 
@@ -78,7 +82,8 @@ void add_distributed(py::module_& m) {
   job.def(py::init(&make_job), "backend"_a, "rank"_a, "world_size"_a, "timeout"_a, "progress_timeout"_a, "devices"_a,
           "count"_a, released());
   job.def("close", &Job::close, released());
-  job.def("abort", [](Job& j, const std::string& reason) { j.communicator()->abort(reason); }, released());
+  job.def(
+      "abort", [](Job& j, const std::string& reason) { j.communicator()->abort(reason); }, released());
   job.def_property_readonly("rank", &Job::rank);
   job.def_property_readonly("world_size", &Job::world_size);
   job.def_property_readonly("backend", [](const Job& j) { return std::string(j.communicator()->backend_name()); });
@@ -86,7 +91,8 @@ void add_distributed(py::module_& m) {
   job.def("all_reduce", &all_reduce, released());
   job.def("broadcast", &broadcast, released());
   job.def("all_gather", &all_gather, released());
-  job.def("barrier", [](Job& j) { j.group()->barrier(kWait).wait(); }, released());
+  job.def(
+      "barrier", [](Job& j) { j.group()->barrier(kWait).wait(); }, released());
   job.def(
       "send",
       [](Job& j, const Tensor& x, int destination, int tag) {
