@@ -36,6 +36,8 @@ void add_module(py::module_& m);                          // Module, Parameter, 
 void add_layers(py::module_& m);
 void add_optimizers(py::module_& m);
 void add_data(py::module_& m);
-void add_parallel(py::module_& m);  // DataParallel, split_and_load, DistributedDataParallel, process groups
+void add_parallel(py::module_& m);     // split_and_load, what DataParallel and DistributedDataParallel are made of
+void add_save(py::module_& m);         // save, load, weights
+void add_distributed(py::module_& m);  // process groups, what multiprocessing.spawn() needs
 
 }  // namespace lockstep::python

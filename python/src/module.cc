@@ -14,6 +14,8 @@ PYBIND11_MODULE(_core, m) {
   add_module(m);
   add_layers(m);
   add_optimizers(m);
-  add_data(m);
   add_parallel(m);
+  add_data(m);
+  add_distributed(m);
+  add_save(m);
 }
