@@ -1,0 +1,17 @@
+"""The extents of a tensor."""
+
+
+class Size(tuple):
+    """The extents of a tensor: a tuple of ints, which prints as PyTorch's does."""
+
+    __slots__ = ()
+
+    def numel(self):
+        """Return the number of elements."""
+        n = 1
+        for extent in self:
+            n *= extent
+        return n
+
+    def __repr__(self):
+        return "torch.Size([" + ", ".join(map(str, self)) + "])"

@@ -1,0 +1,43 @@
+// What all files of the Python module share. Each add_*() makes one part of `lockstep._core`; module.cc calls them.
+//
+// The interpreter lock. Describing work is quick, but it may wait: for memory, for the parts of a step that a queue
+// cannot take, for other ranks. A thread that waits with the lock would stop every other thread of Python, among them
+// those that run the callbacks (data sets, modules, hooks) that the wait is for. So every function that does more than
+// to read a property releases it: pass `released` to def(). A function that takes or makes py::object does it itself,
+// with WithoutLock, around the call of the library.
+#pragma once
+
+#include <pybind11/functional.h>
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include "casters.h"
+#include "lockstep/lockstep.h"
+
+namespace lockstep::python {
+
+namespace py = pybind11;
+using namespace py::literals;  // NOLINT(google-build-using-namespace): "dim"_a
+
+using released = py::call_guard<py::gil_scoped_release>;
+using WithoutLock = py::gil_scoped_release;
+using WithLock = py::gil_scoped_acquire;
+
+using TensorClass = py::class_<Tensor>;
+
+// The order matters: a signature names only classes that exist already.
+void add_errors(py::module_& m);
+void add_types(py::module_& m);    // dtype, Size
+void add_devices(py::module_& m);  // device, set_devices, synchronize, manual_seed
+TensorClass add_tensor(py::module_& m);
+void add_creation(py::module_& m);
+void add_functions(py::module_& m, TensorClass& tensor);  // functions and methods of tensors
+void add_module(py::module_& m);                          // Module, Parameter, hooks, state_dict
+void add_layers(py::module_& m);
+void add_optimizers(py::module_& m);
+void add_data(py::module_& m);
+void add_parallel(py::module_& m);     // split_and_load, what DataParallel and DistributedDataParallel are made of
+void add_save(py::module_& m);         // save, load, weights
+void add_distributed(py::module_& m);  // process groups, what multiprocessing.spawn() needs
+
+}  // namespace lockstep::python

@@ -1,0 +1,69 @@
+// How arguments of Python become small values of the library, and back: Shape (an int or a sequence of ints; Python gets
+// lockstep.Size), Dims (None, an int, or a sequence of ints), Device (a name such as "cpu:1", or a lockstep.device).
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include <vector>
+
+#include "lockstep/autograd/dims.h"
+#include "lockstep/device/device.h"
+#include "lockstep/tensor/shape.h"
+
+namespace lockstep::python {
+
+// Reads one int or a sequence of ints. False: `source` is something else. An int that does not fit is an OverflowError.
+bool read_ints(pybind11::handle source, std::vector<std::int64_t>& ints);
+// A lockstep.Size with these extents.
+pybind11::object size_object(const Shape& shape);
+// Reads a name or a lockstep.device, and finds the device in the default Runtime, which it makes if there is none. Throws
+// for a name of no device. False: `source` is something else.
+bool read_device(pybind11::handle source, Device& device);
+// A lockstep.device.
+pybind11::object device_object(Device device);
+
+}  // namespace lockstep::python
+
+namespace pybind11::detail {
+
+template <>
+struct type_caster<lockstep::Shape> {
+  PYBIND11_TYPE_CASTER(lockstep::Shape, const_name("Size"));
+  bool load(handle source, bool) {
+    std::vector<std::int64_t> ints;
+    if (!lockstep::python::read_ints(source, ints)) return false;
+    value = lockstep::Shape(std::span<const std::int64_t>(ints));
+    return true;
+  }
+  static handle cast(const lockstep::Shape& shape, return_value_policy, handle) {
+    return lockstep::python::size_object(shape).release();
+  }
+};
+
+template <>
+struct type_caster<lockstep::Dims> {
+  PYBIND11_TYPE_CASTER(lockstep::Dims, const_name("int | tuple[int, ...] | None"));
+  bool load(handle source, bool) {
+    if (source.is_none()) return true;
+    std::vector<std::int64_t> ints;
+    if (!lockstep::python::read_ints(source, ints)) return false;
+    value = lockstep::Dims(std::vector<int>(ints.begin(), ints.end()));
+    return true;
+  }
+  static handle cast(const lockstep::Dims& dims, return_value_policy, handle) {
+    list result;
+    for (const int dim : dims) result.append(dim);
+    return tuple(result).release();
+  }
+};
+
+template <>
+struct type_caster<lockstep::Device> {
+  PYBIND11_TYPE_CASTER(lockstep::Device, const_name("device | str"));
+  bool load(handle source, bool) { return lockstep::python::read_device(source, value); }
+  static handle cast(lockstep::Device device, return_value_policy, handle) {
+    return lockstep::python::device_object(device).release();
+  }
+};
+
+}  // namespace pybind11::detail

@@ -1,0 +1,21 @@
+// lockstep._core, which the files of python/lockstep/ give PyTorch's names.
+#include "bindings.h"
+
+PYBIND11_MODULE(_core, m) {
+  using namespace lockstep::python;  // NOLINT(google-build-using-namespace)
+  m.doc() = "The engine of the package lockstep.";
+  m.attr("__version__") = LOCKSTEP_VERSION;
+  add_errors(m);
+  add_types(m);
+  add_devices(m);
+  TensorClass tensor = add_tensor(m);
+  add_creation(m);
+  add_functions(m, tensor);
+  add_module(m);
+  add_layers(m);
+  add_optimizers(m);
+  add_parallel(m);
+  add_data(m);
+  add_distributed(m);
+  add_save(m);
+}

@@ -1,0 +1,7 @@
+#include "bindings.h"
+
+namespace lockstep::python {
+
+void add_optimizers(py::module_& m) { (void)m; }
+
+}  // namespace lockstep::python
