@@ -71,7 +71,8 @@ struct type_caster<lockstep::python::ConvPadding<N>> {
   bool load(handle source, bool) {
     if (!isinstance<str>(source)) return load_extents(source, value.values);
     const auto word = reinterpret_borrow<str>(source).cast<std::string>();
-    lockstep::check(word == "same" || word == "valid", "conv: padding is '{}', expected numbers, 'same', or 'valid'", word);
+    lockstep::check(word == "same" || word == "valid", "conv: padding is '{}', expected numbers, 'same', or 'valid'",
+                    word);
     value.values.fill(word == "same" ? lockstep::kSame : 0);
     return true;
   }

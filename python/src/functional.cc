@@ -32,15 +32,22 @@ Tensor result_of(Tensor& x, Tensor y, bool inplace) {
 // Functions of one tensor with PyTorch's `inplace`.
 using Unary = Tensor (*)(const Tensor&);
 void add_activations(py::module_& m) {
-  for (const auto& [name, f] :
-       {std::pair<const char*, Unary>{"relu", relu}, {"relu6", relu6}, {"selu", selu}, {"silu", silu}, {"mish", mish},
-        {"hardsigmoid", hardsigmoid}, {"hardswish", hardswish}}) {
-    m.def(name, [f = f](Tensor& x, bool inplace) { return result_of(x, f(x), inplace); }, "input"_a, "inplace"_a = false,
-          released());
+  for (const auto& [name, f] : {std::pair<const char*, Unary>{"relu", relu},
+                                {"relu6", relu6},
+                                {"selu", selu},
+                                {"silu", silu},
+                                {"mish", mish},
+                                {"hardsigmoid", hardsigmoid},
+                                {"hardswish", hardswish}}) {
+    m.def(
+        name, [f = f](Tensor& x, bool inplace) { return result_of(x, f(x), inplace); }, "input"_a, "inplace"_a = false,
+        released());
   }
-  for (const auto& [name, f] :
-       {std::pair<const char*, Unary>{"logsigmoid", logsigmoid}, {"softsign", softsign}, {"tanhshrink", tanhshrink},
-        {"sigmoid", sigmoid}, {"tanh", tanh}}) {
+  for (const auto& [name, f] : {std::pair<const char*, Unary>{"logsigmoid", logsigmoid},
+                                {"softsign", softsign},
+                                {"tanhshrink", tanhshrink},
+                                {"sigmoid", sigmoid},
+                                {"tanh", tanh}}) {
     m.def(name, f, "input"_a, released());
   }
   // Functions of a tensor and a number.
@@ -59,11 +66,14 @@ void add_activations(py::module_& m) {
   m.def("glu", glu, "input"_a, "dim"_a = -1, released());
   m.def("prelu", prelu, "input"_a, "weight"_a, released());
   m.def(
-      "hardtanh", [](Tensor& x, double low, double high, bool inplace) { return result_of(x, hardtanh(x, low, high), inplace); },
+      "hardtanh",
+      [](Tensor& x, double low, double high, bool inplace) { return result_of(x, hardtanh(x, low, high), inplace); },
       "input"_a, "min_val"_a = -1.0, "max_val"_a = 1.0, "inplace"_a = false, released());
   m.def(
       "threshold",
-      [](Tensor& x, double limit, double value, bool inplace) { return result_of(x, threshold(x, limit, value), inplace); },
+      [](Tensor& x, double limit, double value, bool inplace) {
+        return result_of(x, threshold(x, limit, value), inplace);
+      },
       "input"_a, "threshold"_a, "value"_a, "inplace"_a = false, released());
   m.def(
       "gelu",
@@ -78,7 +88,8 @@ void add_activations(py::module_& m) {
       "softmax", [in_type](const Tensor& x, int dim, std::optional<DType> t) { return softmax(in_type(x, t), dim); },
       "input"_a, "dim"_a, py::kw_only(), "dtype"_a = py::none(), released());
   m.def(
-      "log_softmax", [in_type](const Tensor& x, int dim, std::optional<DType> t) { return log_softmax(in_type(x, t), dim); },
+      "log_softmax",
+      [in_type](const Tensor& x, int dim, std::optional<DType> t) { return log_softmax(in_type(x, t), dim); },
       "input"_a, "dim"_a, py::kw_only(), "dtype"_a = py::none(), released());
   m.def(
       "softmin", [in_type](const Tensor& x, int dim, std::optional<DType> t) { return softmax(-in_type(x, t), dim); },
@@ -162,8 +173,8 @@ void add_losses(py::module_& m) {
                 {.weight = tensor_or_none(weight), .reduction = reduction, .pos_weight = tensor_or_none(pos_weight)}),
             reduction);
       },
-      "input"_a, "target"_a, "weight"_a = py::none(), py::kw_only(), "reduction"_a = "mean", "pos_weight"_a = py::none(),
-      released());
+      "input"_a, "target"_a, "weight"_a = py::none(), py::kw_only(), "reduction"_a = "mean",
+      "pos_weight"_a = py::none(), released());
   using OfProbabilities = Tensor (*)(const Tensor&, const Tensor&, const ProbabilityLossOptions&);
   for (const auto& [name, f] : {std::pair<const char*, OfProbabilities>{"binary_cross_entropy", binary_cross_entropy},
                                 {"multilabel_soft_margin_loss", multilabel_soft_margin_loss}}) {
@@ -179,7 +190,8 @@ void add_losses(py::module_& m) {
       "gaussian_nll_loss",
       [](const Tensor& x, const Tensor& target, const Tensor& var, bool full, double eps, const std::string& word) {
         const Reduction reduction = reduction_of(word);
-        return loss_of(gaussian_nll_loss(x, target, var, {.full = full, .eps = eps, .reduction = reduction}), reduction);
+        return loss_of(gaussian_nll_loss(x, target, var, {.full = full, .eps = eps, .reduction = reduction}),
+                       reduction);
       },
       "input"_a, "target"_a, "var"_a, "full"_a = false, "eps"_a = 1e-6, "reduction"_a = "mean", released());
   m.def(
@@ -197,9 +209,10 @@ void add_losses(py::module_& m) {
       [](const Tensor& anchor, const Tensor& positive, const Tensor& negative, double margin, double p, double eps,
          bool swap, const std::string& word) {
         const Reduction reduction = reduction_of(word);
-        return loss_of(triplet_margin_loss(anchor, positive, negative,
-                                           {.margin = margin, .p = p, .eps = eps, .swap = swap, .reduction = reduction}),
-                       reduction);
+        return loss_of(
+            triplet_margin_loss(anchor, positive, negative,
+                                {.margin = margin, .p = p, .eps = eps, .swap = swap, .reduction = reduction}),
+            reduction);
       },
       "anchor"_a, "positive"_a, "negative"_a, "margin"_a = 1.0, "p"_a = 2.0, "eps"_a = 1e-6, "swap"_a = false,
       py::kw_only(), "reduction"_a = "mean", released());
@@ -226,12 +239,12 @@ void add_losses(py::module_& m) {
       [](const Tensor& x, const Tensor& target, int p, double margin, const Maybe& weight, const std::string& word) {
         const Reduction reduction = reduction_of(word);
         return loss_of(
-            multi_margin_loss(
-                x, target, {.p = p, .margin = margin, .weight = tensor_or_none(weight), .reduction = reduction}),
+            multi_margin_loss(x, target,
+                              {.p = p, .margin = margin, .weight = tensor_or_none(weight), .reduction = reduction}),
             reduction);
       },
-      "input"_a, "target"_a, "p"_a = 1, "margin"_a = 1.0, "weight"_a = py::none(), py::kw_only(), "reduction"_a = "mean",
-      released());
+      "input"_a, "target"_a, "p"_a = 1, "margin"_a = 1.0, "weight"_a = py::none(), py::kw_only(),
+      "reduction"_a = "mean", released());
   m.def(
       "kl_div",
       [](const Tensor& x, const Tensor& target, const std::string& word, bool log_target) {
@@ -290,38 +303,36 @@ void add_conv_transpose(py::module_& m, const char* name,
 template <std::size_t N, typename Options>
 void add_pools(py::module_& m, const std::string& axes, Tensor (*largest)(const Tensor&, const Options&),
                Tensor (*average)(const Tensor&, const Options&)) {
-  m.def(
-      ("max_pool" + axes).c_str(),
-      [largest](const Tensor& x, const Extents<N>& kernel, const std::optional<Extents<N>>& stride,
-                const Extents<N>& padding, const Extents<N>& dilation, bool ceil_mode,
-                bool return_indices) -> std::variant<Tensor, std::pair<Tensor, Tensor>> {
-        const Options options{.kernel_size = kernel.in_options(),
-                              .stride = stride.value_or(kernel).in_options(),
-                              .padding = padding.in_options(),
-                              .ceil_mode = ceil_mode,
-                              .dilation = dilation.in_options()};
-        if (!return_indices) return largest(x, options);
-        if constexpr (N == 2) {
-          const MaxResult found = max_pool2d_with_indices(x, options);
-          return std::pair(found.values, found.indices);
-        } else {
-          fail("max_pool: return_indices of {} axes, expected 2", N);
-        }
-      },
-      "input"_a, "kernel_size"_a, "stride"_a = py::none(), "padding"_a = 0, "dilation"_a = 1, "ceil_mode"_a = false,
-      "return_indices"_a = false, released());
-  m.def(
-      ("avg_pool" + axes).c_str(),
-      [average](const Tensor& x, const Extents<N>& kernel, const std::optional<Extents<N>>& stride,
-                const Extents<N>& padding, bool ceil_mode, bool count_include_pad) {
-        return average(x, {.kernel_size = kernel.in_options(),
-                           .stride = stride.value_or(kernel).in_options(),
-                           .padding = padding.in_options(),
-                           .count_include_pad = count_include_pad,
-                           .ceil_mode = ceil_mode});
-      },
-      "input"_a, "kernel_size"_a, "stride"_a = py::none(), "padding"_a = 0, "ceil_mode"_a = false,
-      "count_include_pad"_a = true, released());
+  m.def(("max_pool" + axes).c_str(),
+        [largest](const Tensor& x, const Extents<N>& kernel, const std::optional<Extents<N>>& stride,
+                  const Extents<N>& padding, const Extents<N>& dilation, bool ceil_mode,
+                  bool return_indices) -> std::variant<Tensor, std::pair<Tensor, Tensor>> {
+          const Options options{.kernel_size = kernel.in_options(),
+                                .stride = stride.value_or(kernel).in_options(),
+                                .padding = padding.in_options(),
+                                .ceil_mode = ceil_mode,
+                                .dilation = dilation.in_options()};
+          if (!return_indices) return largest(x, options);
+          if constexpr (N == 2) {
+            const MaxResult found = max_pool2d_with_indices(x, options);
+            return std::pair(found.values, found.indices);
+          } else {
+            fail("max_pool: return_indices of {} axes, expected 2", N);
+          }
+        },
+        "input"_a, "kernel_size"_a, "stride"_a = py::none(), "padding"_a = 0, "dilation"_a = 1, "ceil_mode"_a = false,
+        "return_indices"_a = false, released());
+  m.def(("avg_pool" + axes).c_str(),
+        [average](const Tensor& x, const Extents<N>& kernel, const std::optional<Extents<N>>& stride,
+                  const Extents<N>& padding, bool ceil_mode, bool count_include_pad) {
+          return average(x, {.kernel_size = kernel.in_options(),
+                             .stride = stride.value_or(kernel).in_options(),
+                             .padding = padding.in_options(),
+                             .count_include_pad = count_include_pad,
+                             .ceil_mode = ceil_mode});
+        },
+        "input"_a, "kernel_size"_a, "stride"_a = py::none(), "padding"_a = 0, "ceil_mode"_a = false,
+        "count_include_pad"_a = true, released());
 }
 
 template <std::size_t N, typename Size>
@@ -356,10 +367,9 @@ void add_windows(py::module_& m) {
   m.def(
       "lp_pool2d",
       [](const Tensor& x, double norm, const Extents<2>& kernel, const std::optional<Extents<2>>& stride, bool ceil) {
-        return lp_pool2d(x, norm,
-                         {.kernel_size = kernel.in_options(),
-                          .stride = stride.value_or(kernel).in_options(),
-                          .ceil_mode = ceil});
+        return lp_pool2d(
+            x, norm,
+            {.kernel_size = kernel.in_options(), .stride = stride.value_or(kernel).in_options(), .ceil_mode = ceil});
       },
       "input"_a, "norm_type"_a, "kernel_size"_a, "stride"_a = py::none(), "ceil_mode"_a = false, released());
   m.def(
@@ -406,7 +416,8 @@ void add_windows(py::module_& m) {
   m.def("pixel_unshuffle", pixel_unshuffle, "input"_a, "downscale_factor"_a, released());
   m.def(
       "pad",
-      [](const Tensor& x, const std::vector<std::int64_t>& widths, const std::string& mode, std::optional<double> value) {
+      [](const Tensor& x, const std::vector<std::int64_t>& widths, const std::string& mode,
+         std::optional<double> value) {
         const PadMode in = value_of<PadMode>("pad: mode", mode,
                                              {{"constant", PadMode::constant},
                                               {"reflect", PadMode::reflect},
@@ -447,8 +458,9 @@ void add_windows(py::module_& m) {
          std::optional<bool> align_corners) {
         return grid_sample(
             x, grid,
-            {.mode = value_of<Interpolation>("grid_sample: mode", mode,
-                                             {{"bilinear", Interpolation::bilinear}, {"nearest", Interpolation::nearest}}),
+            {.mode =
+                 value_of<Interpolation>("grid_sample: mode", mode,
+                                         {{"bilinear", Interpolation::bilinear}, {"nearest", Interpolation::nearest}}),
              .padding_mode = value_of<GridPadding>("grid_sample: padding_mode", padding,
                                                    {{"zeros", GridPadding::zeros}, {"border", GridPadding::border}}),
              .align_corners = align_corners.value_or(false)});
