@@ -14,11 +14,11 @@ struct ExampleOutcome {
   // Of classes: minus the logarithm of the right one's probability; of a text: its mean over the characters. Of
   // numbers: the sum of absolute errors.
   double loss = 0;
-  bool labeled = false;              // of classes: the others have no label
-  std::size_t truth = 0, said = 0;   // classes; of a text: of its last character
-  double probability = 0;            // of the class that the model said
+  bool labeled = false;                     // of classes: the others have no label
+  std::size_t truth = 0, said = 0;          // classes; of a text: of its last character
+  double probability = 0;                   // of the class that the model said
   std::vector<double> targets{}, values{};  // the first numbers
-  std::vector<float> losses{};       // of each label
+  std::vector<float> losses{};              // of each label
 };
 
 class ExampleOutcomes {
