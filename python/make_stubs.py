@@ -61,8 +61,7 @@ class Types(ast.NodeTransformer):
     def visit_Subscript(self, node):
         name = ast.unparse(node.value).rpartition(".")[2]
         if name == "Literal":
-            return ast.parse(f"typing.{ast.unparse(node.slice)}" if False else f"typing.Literal[{ast.unparse(node.slice)}]",
-                             mode="eval").body
+            return ast.parse(f"typing.Literal[{ast.unparse(node.slice)}]", mode="eval").body
         if name in ("Optional", "Union"):
             parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
             text = " | ".join(ast.unparse(self.visit(part)) for part in parts) + (" | None" if name == "Optional" else "")
@@ -225,8 +224,8 @@ class Stub:
             if len(overloads) == 2:
                 parts, number = overloads[1], 1
                 while parts.startswith(f"{number}. "):
-                    part, _, parts = parts.partition(f"\n\n{number + 1}. ")
-                    parts = f"{number + 1}. {parts}"
+                    part, more, parts = parts.partition(f"\n\n{number + 1}. ")
+                    parts = f"{number + 1}. {parts}" if more else ""
                     line, _, text = part.partition("\n")
                     found.append((pybind_signature(line.partition(". ")[2], self.module, in_class), text))
                     number += 1
@@ -242,7 +241,6 @@ class Stub:
             signature = signature or (("self, " if in_class else "") + "*args: typing.Any, **kwargs: typing.Any", "typing.Any")
             if signature[0] not in [known[0] for known, _ in unique]:
                 unique.append((signature, text))
-        ignore = "  # type: ignore" if name in ("__eq__", "__ne__") else ""
         for (arguments, result), text in unique:
             if name in ("__init__", "__setitem__", "__delitem__"):
                 result = "None"
@@ -250,7 +248,8 @@ class Stub:
                 self.write(depth, decorator)
             if len(unique) > 1:
                 self.write(depth, "@typing.overload")
-            self.write(depth, f"def {name}({arguments}) -> {result}:{ignore}{self.body(depth, text)}")
+            body = " ...  # type: ignore" if name in ("__eq__", "__ne__") else self.body(depth, text)
+            self.write(depth, f"def {name}({arguments}) -> {result}:{body}")
 
     def property(self, depth, name, value):
         line = (getattr(value.fget, "__doc__", None) or "").partition("\n")[0]
