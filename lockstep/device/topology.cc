@@ -100,7 +100,8 @@ std::vector<std::vector<int>> split_cpus(const std::vector<int>& cpus, int devic
 }
 
 std::string cpu_model_name() {
-  if (std::string model = machine_model(); !model.empty()) return model;
+  static const std::string model = machine_model();
+  if (!model.empty()) return model;
   utsname system;
   return ::uname(&system) == 0 ? system.machine : "unknown";
 }
