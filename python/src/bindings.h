@@ -37,10 +37,13 @@ void add_grad_mode(py::module_& m);
 void add_numpy(py::module_& m, TensorClass& tensor);  // NumPy, DLPack
 void add_operators(TensorClass& tensor);
 void add_functions(py::module_& m, TensorClass& tensor);  // functions and methods of tensors
+void add_functional(py::module_& m);                      // nn.functional
 void add_module(py::module_& m);                          // Module, Parameter, hooks, state_dict
 void add_layers(py::module_& m);
 void add_optimizers(py::module_& m);
 void add_data(py::module_& m);
-void add_parallel(py::module_& m);  // DataParallel, split_and_load, DistributedDataParallel, process groups
+void add_parallel(py::module_& m);     // split_and_load, what DataParallel and DistributedDataParallel are made of
+void add_save(py::module_& m);         // save, load, weights
+void add_distributed(py::module_& m);  // process groups, what multiprocessing.spawn() needs
 
 }  // namespace lockstep::python

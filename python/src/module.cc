@@ -14,9 +14,12 @@ PYBIND11_MODULE(_core, m) {
   add_numpy(m, tensor);
   add_operators(tensor);
   add_functions(m, tensor);
+  add_functional(m);
   add_module(m);
   add_layers(m);
   add_optimizers(m);
-  add_data(m);
   add_parallel(m);
+  add_data(m);
+  add_distributed(m);
+  add_save(m);
 }
