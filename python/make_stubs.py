@@ -324,7 +324,8 @@ class Stub:
         imported = set()
         begin = len(self.lines)
         for name, value in list(vars(module).items()):
-            if name.startswith("_") and name != "__version__" or not name.isidentifier():
+            # Bases of public classes may be private.
+            if name.startswith("_") and name != "__version__" and not isinstance(value, type) or not name.isidentifier():
                 continue
             origin = getattr(value, "__module__", None)
             if isinstance(value, types.ModuleType):
@@ -382,7 +383,10 @@ def modules():
     package = importlib.import_module("lockstep")
     found = {"lockstep": package}
     for info in pkgutil.walk_packages(package.__path__, "lockstep."):
-        found[info.name] = importlib.import_module(info.name)
+        try:
+            found[info.name] = importlib.import_module(info.name)
+        except ImportError as error:
+            print(f"make_stubs: {info.name} has no stub: {error}", file=sys.stderr)
     pending = [found["lockstep._core"]]
     while pending:
         module = pending.pop()
