@@ -92,6 +92,15 @@ Array join_all(const Tensor& x, Device device) {
   return ops::to_device(samples_back(ops::concatenate(rows, there), x->cut, x.shape()), device);
 }
 
+// Adds the gradient of slot s's samples, [samples, elements], in the shape of a part of a tensor of `shape`.
+void add_rows(const Array& rows, const Placement& at, std::size_t s, const Cut& cut, const Shape& shape,
+              Gradient& gradient) {
+  const auto [shard, device] = at.slots()[s];
+  const Array there = ops::to_device(rows.with_shard(shard), device, {.non_blocking = true});
+  ops::ShardScope scope(shard);
+  gradient.add_addend(shard, samples_back(there, cut, shape), at.rows_of(shard) > 0);
+}
+
 // Part s of x, as that shard's whole tensor.
 Tensor shard_of(const Tensor& x, std::size_t s, const std::shared_ptr<const Placement>& alone) {
   const auto [shard, device] = alone->slots()[0];
@@ -166,13 +175,27 @@ Tensor gather(const Tensor& x, Device device) {
                       for (std::size_t shard = 0; shard < at->rows().size(); ++shard) {
                         const std::int64_t count = at->rows()[shard];
                         if (s < at->slots().size() && at->slots()[s].shard == static_cast<int>(shard)) {
-                          const Array piece = ops::narrow(rows, row, count).with_shard(static_cast<int>(shard));
-                          const Array there = ops::to_device(piece, at->slots()[s].device, {.non_blocking = true});
-                          ops::ShardScope scope(static_cast<int>(shard));
-                          dx[0].add_addend(static_cast<int>(shard), samples_back(there, cut, whole.shape()), count > 0);
-                          ++s;
+                          add_rows(ops::narrow(rows, row, count), *at, s++, cut, whole.shape(), dx[0]);
                         }
                         row += count;
+                      }
+                    });
+}
+
+Tensor own_rows(const Tensor& x, Device device, double share) {
+  check(x.defined(), "own_rows: undefined tensor");
+  check(x->kind == Kind::cut, "own_rows: {} is not cut over a batch, expected rows of a batch", x);
+  const auto& at = x->at;
+  const auto ranges = slot_rows(*at);
+  check(ranges.back().first + ranges.back().second > 0, "own_rows: this process has no sample of the batch");
+  return record_mix("own rows", {x}, Tensor(join_parts(x, device)),
+                    [at, ranges, share, cut = x->cut, home = x.device()](
+                        const Node&, const BackwardPass&, std::span<const Gradient> dy, std::span<Gradient> dx) {
+                      const Array whole = dy[0].once(home);
+                      const Array rows = samples_first(share == 1 ? whole : ops::affine(whole, share, 0), cut);
+                      for (std::size_t s = 0; s < ranges.size(); ++s) {
+                        add_rows(ops::narrow(rows, ranges[s].first, ranges[s].second), *at, s, cut, whole.shape(),
+                                 dx[0]);
                       }
                     });
 }

@@ -13,6 +13,7 @@
 
 #include "casters.h"
 #include "lockstep/lockstep.h"
+#include "optimizers.h"
 #include "parameter.h"
 
 namespace lockstep::python {
@@ -33,11 +34,14 @@ void add_devices(py::module_& m);  // device, set_devices, synchronize, manual_s
 TensorClass add_tensor(py::module_& m);
 void add_creation(py::module_& m);
 void add_functions(py::module_& m, TensorClass& tensor);  // functions and methods of tensors
+void add_functional(py::module_& m);                      // nn.functional
 void add_parameters(py::module_& m);                      // Parameter, buffers, init
-void add_module(py::module_& m);                          // Module
+void add_module(py::module_& m);                          // Module, Parameter, hooks, state_dict
 void add_layers(py::module_& m);
 void add_optimizers(py::module_& m);
 void add_data(py::module_& m);
-void add_parallel(py::module_& m);  // DataParallel, split_and_load, DistributedDataParallel, process groups
+void add_parallel(py::module_& m);     // split_and_load, what DataParallel and DistributedDataParallel are made of
+void add_save(py::module_& m);         // save, load, weights
+void add_distributed(py::module_& m);  // process groups, what multiprocessing.spawn() needs
 
 }  // namespace lockstep::python

@@ -1,7 +1,229 @@
-#include "bindings.h"
+// The C++ side of lockstep.utils.data and lockstep.datasets: data sets, orders, and the loop that makes batches in
+// background threads.
+#include "data.h"
+
+#include <filesystem>
+#include <utility>
+
+#include "lockstep/runtime/living_runtimes.h"
+#include "lockstep/runtime/random_state.h"
 
 namespace lockstep::python {
+namespace {
 
-void add_data(py::module_& m) { (void)m; }
+using Seed = std::optional<std::uint64_t>;
+
+// A reference that any thread may drop.
+std::shared_ptr<py::object> shared(py::object object) {
+  return {new py::object(std::move(object)), [](py::object* o) {
+            const WithLock lock;
+            delete o;
+          }};
+}
+
+class PythonDataset : public Dataset {
+ public:
+  explicit PythonDataset(py::object object)
+      : size_(static_cast<std::int64_t>(py::len(object))), object_(shared(std::move(object))),
+        parts_of_(shared(py::module_::import("lockstep.utils.data").attr("_parts_of_item"))) {}
+  std::int64_t size() const override { return size_; }
+  using Dataset::get;
+  Example get(std::int64_t index) const override {
+    const WithLock lock;
+    return (*parts_of_)(object_->attr("__getitem__")(index)).cast<Example>();
+  }
+
+ private:
+  std::int64_t size_;
+  std::shared_ptr<py::object> object_, parts_of_;
+};
+
+class GivenOrder : public Sampler {
+ public:
+  explicit GivenOrder(std::vector<std::int64_t> order) : order_(std::move(order)) {}
+  std::vector<std::int64_t> order(std::int64_t) const override { return order_; }
+
+ private:
+  std::vector<std::int64_t> order_;
+};
+
+// One loop over the batches of an order. With a splitter, each batch is cut into this rank's shards.
+class BatchLoop {
+ public:
+  BatchLoop(std::shared_ptr<const Dataset> data, std::vector<std::int64_t> order, DataLoaderOptions options,
+            std::int64_t epoch, std::shared_ptr<BatchSplitter> splitter)
+      : splitter_(std::move(splitter)), loader_(std::move(data), with(std::move(options), std::move(order))) {
+    loader_.set_epoch(epoch);
+  }
+  // The workers may wait for the interpreter lock.
+  ~BatchLoop() {
+    const WithoutLock joining;
+    at_.reset();
+  }
+  BatchLoop(const BatchLoop&) = delete;
+  BatchLoop& operator=(const BatchLoop&) = delete;
+
+  std::optional<std::vector<Tensor>> next() {
+    if (at_) {
+      ++*at_;
+    } else {
+      at_.emplace(splitter_ ? splitter_->begin_loop(loader_) : loader_.begin());
+    }
+    if (*at_ == loader_.end()) return {};
+    const Example& batch = **at_;
+    return splitter_ ? splitter_->split_loop(batch, at_->examples(), batch.size()) : batch;
+  }
+
+ private:
+  static DataLoaderOptions with(DataLoaderOptions options, std::vector<std::int64_t> order) {
+    options.sampler = std::make_shared<GivenOrder>(std::move(order));
+    return options;
+  }
+
+  std::shared_ptr<BatchSplitter> splitter_;
+  DataLoader loader_;
+  std::optional<DataLoader::Iterator> at_;
+};
+
+// Keys of random draws depend on no thread's luck: a worker must not draw from the program's random state.
+struct WorkerScope {
+  std::optional<KeyedScope> scope;
+};
+
+using DatasetClass = py::class_<Dataset, std::shared_ptr<Dataset>>;
+
+void add_datasets(py::module_& m) {
+  DatasetClass dataset(m, "CoreDataset", "A data set of the C++ library. Items are tuples of tensors.");
+  dataset.def("__len__", &Dataset::size);
+  dataset.def("__getitem__", [](const Dataset& data, std::int64_t index) {
+    const std::int64_t size = data.size();
+    if (index < -size || index >= size)
+      throw py::index_error(fmt::format("dataset: index {} of {} examples", index, size));
+    Example example;
+    {
+      const WithoutLock reading;
+      example = data.get(index < 0 ? index + size : index);
+    }
+    return py::tuple(py::cast(example));
+  });
+  dataset.def(
+      "batch",
+      [](const Dataset& data, const std::vector<std::int64_t>& indices, std::uint64_t seed, std::int64_t epoch) {
+        std::vector<RandomKey> keys;
+        for (const std::int64_t index : indices)
+          keys.push_back(random_key(
+              seed, {hash_name("transform"), static_cast<std::uint64_t>(epoch), static_cast<std::uint64_t>(index)}));
+        return data.batch(indices, keys);
+      },
+      "indices"_a, "seed"_a = 0, "epoch"_a = 0, released(), "The parts of these examples, each stacked on axis 0.");
+
+  m.def("as_dataset", [](py::handle object) { return std::const_pointer_cast<Dataset>(as_dataset(object)); });
+  m.def(
+      "tensor_dataset",
+      [](std::vector<Tensor> tensors) {
+        for (Tensor& x : tensors) x = x.to_host();
+        return std::shared_ptr<Dataset>(std::make_shared<TensorDataset>(std::move(tensors)));
+      },
+      released());
+  m.def(
+      "concat_dataset",
+      [](const std::vector<std::shared_ptr<Dataset>>& parts) {
+        return std::shared_ptr<Dataset>(
+            std::make_shared<ConcatDataset>(std::vector<std::shared_ptr<const Dataset>>(parts.begin(), parts.end())));
+      },
+      released());
+  m.def(
+      "subset",
+      [](std::shared_ptr<Dataset> inner, std::vector<std::int64_t> indices) {
+        return std::shared_ptr<Dataset>(std::make_shared<Subset>(std::move(inner), std::move(indices)));
+      },
+      released());
+  m.def(
+      "fashion_mnist",
+      [](const std::string& folder, bool train) {
+        return std::shared_ptr<Dataset>(
+            std::make_shared<FashionMnist>(load_fashion_mnist(train ? MnistPart::train : MnistPart::test, folder)));
+      },
+      released());
+  m.def("find_fashion_mnist", [](const std::string& folder) { return find_fashion_mnist(folder).string(); });
+
+  py::class_<ImageFolder, Dataset, std::shared_ptr<ImageFolder>> folder(m, "CoreImageFolder");
+  folder.def(py::init([](const std::string& root, std::int64_t channels) {
+               return std::make_shared<ImageFolder>(root, ImageFolderOptions{.channels = channels});
+             }),
+             released());
+  folder.def_property_readonly("classes", &ImageFolder::classes);
+  folder.def("label", &ImageFolder::label);
+  folder.def("path", [](const ImageFolder& f, std::int64_t i) { return f.path(i).string(); });
+  folder.def("__str__", &ImageFolder::str);
+}
+
+void add_orders(py::module_& m) {
+  m.def("default_seed", [] { return default_seed("data loader"); });
+  m.def(
+      "random_order",
+      [](std::int64_t size, Seed seed, std::int64_t epoch) { return RandomSampler(size, seed).order(epoch); },
+      released());
+  m.def(
+      "weighted_order",
+      [](std::vector<double> weights, std::int64_t samples, bool replacement, Seed seed, std::int64_t epoch) {
+        return WeightedRandomSampler(std::move(weights), samples, {.replacement = replacement, .seed = seed})
+            .order(epoch);
+      },
+      released());
+  m.def(
+      "random_split_indices",
+      [](std::shared_ptr<Dataset> data, const std::vector<double>& lengths, Seed seed) {
+        std::vector<std::vector<std::int64_t>> all;
+        for (const Subset& part : random_split(std::shared_ptr<const Dataset>(std::move(data)), lengths, seed))
+          all.push_back(part.indices());
+        return all;
+      },
+      released());
+}
+
+}  // namespace
+
+std::shared_ptr<const Dataset> as_dataset(py::handle object) {
+  if (py::isinstance<Dataset>(object)) return object.cast<std::shared_ptr<Dataset>>();
+  if (py::hasattr(object, "_core_dataset")) {
+    const py::object core = object.attr("_core_dataset");
+    if (!core.is_none()) return core.cast<std::shared_ptr<Dataset>>();
+  }
+  if (!py::hasattr(object, "__len__") || !py::hasattr(object, "__getitem__"))
+    throw py::type_error(fmt::format("dataset: found {}, expected an object with __len__ and __getitem__",
+                                     py::str(py::type::of(object)).cast<std::string>()));
+  return std::make_shared<PythonDataset>(py::reinterpret_borrow<py::object>(object));
+}
+
+void add_data(py::module_& m) {
+  add_datasets(m);
+  add_orders(m);
+  m.def(
+      "stack_parts", [](const std::vector<Tensor>& tensors) { return stack_parts(tensors); }, released(),
+      "Host tensors of one shape and type, stacked along a new axis 0.");
+
+  py::class_<WorkerScope> scope(m, "WorkerScope", "In its scope, the thread must not draw from the random state.");
+  scope.def(py::init());
+  scope.def("__enter__", [](WorkerScope& s) { s.scope.emplace("a DataLoader's worker"); });
+  scope.def("__exit__", [](WorkerScope& s, const py::args&) { s.scope.reset(); });
+
+  py::class_<BatchLoop> loop(m, "BatchLoop", "One loop over batches that C++ threads make.");
+  loop.def(py::init([](py::handle data, std::vector<std::int64_t> order, std::int64_t batch_size, bool drop_last,
+                       Seed seed, std::int64_t epoch, int workers, int prefetch, std::optional<Device> pin_for,
+                       std::shared_ptr<BatchSplitter> splitter) {
+             DataLoaderOptions options{.batch_size = batch_size,
+                                       .seed = seed,
+                                       .drop_last = drop_last,
+                                       .pin_for = pin_for.value_or(kHost),
+                                       .workers = workers,
+                                       .prefetch = prefetch};
+             return std::make_unique<BatchLoop>(as_dataset(data), std::move(order), std::move(options), epoch,
+                                                std::move(splitter));
+           }),
+           "dataset"_a, "order"_a, "batch_size"_a, "drop_last"_a, "seed"_a, "epoch"_a, "workers"_a, "prefetch"_a,
+           "pin_for"_a = py::none(), "splitter"_a = py::none());
+  loop.def("next", &BatchLoop::next, released(), "The parts of the next batch; None at the end. Waits.");
+}
 
 }  // namespace lockstep::python

@@ -11,9 +11,12 @@ PYBIND11_MODULE(_core, m) {
   TensorClass tensor = add_tensor(m);
   add_creation(m);
   add_functions(m, tensor);
+  add_functional(m);
   add_module(m);
   add_layers(m);
   add_optimizers(m);
-  add_data(m);
   add_parallel(m);
+  add_data(m);
+  add_distributed(m);
+  add_save(m);
 }

@@ -1,7 +1,149 @@
+// Several devices: batches cut into shards, the wrapper of a model that keeps its names, and DistributedDataParallel.
+#include <memory>
+#include <utility>
+
 #include "bindings.h"
+#include "lockstep/autograd/tensor_impl.h"
 
 namespace lockstep::python {
+namespace {
 
-void add_parallel(py::module_& m) { (void)m; }
+// A module with the parameters, names, and mode of another: DataParallel, DistributedDataParallel. Its forward() is in
+// Python.
+class ModelWrapper : public Module {
+ public:
+  explicit ModelWrapper(Module& module) { pass_on(module); }
+};
+
+SplitOptions split_options(int shards, std::vector<double> weights) {
+  return {.shards = shards, .balance = {.weights = std::move(weights)}};
+}
+
+// A DistributedModel, which is alive as long as what holds gradients back for it.
+using Distributed = std::shared_ptr<DistributedModel>;
+struct NoSync {
+  Distributed model;
+  std::unique_ptr<NoSyncGuard> guard;
+};
+
+// This rank's rows, which must be as many as every other rank's.
+std::vector<Tensor> split_own(BatchSplitter& splitter, const std::vector<Tensor>& rows) {
+  check(!rows.empty() && rows[0].dim() > 0, "distributed data parallel: no rows, expected a tensor with a batch axis");
+  Communicator& ranks = splitter.communicator();
+  const auto all = ranks.gather_on_host(rows[0].size(0), "rows of the batch");
+  for (std::size_t r = 1; r < all.size(); ++r) {
+    check(all[r] == all[0],
+          "distributed data parallel: rank 0 has {} rows of this batch, rank {} has {}: the mean of the ranks' losses "
+          "would not weigh all samples equally. Expected equal numbers: a DistributedSampler, or loader.on(ddp), which "
+          "takes any number",
+          all[0], r, all[r]);
+  }
+  check(all[0] > 0, "distributed data parallel: the batch has no rows");
+  return splitter.split(rows);
+}
+
+}  // namespace
+
+void add_parallel(py::module_& m) {
+  m.def("default_shards", &default_shards, "batch_size"_a,
+        "The number of shards that `lockstep train` cuts such a batch into: at most 8, of at least 16 samples each.");
+  m.def(
+      "split_and_load",
+      [](const Tensor& x, const std::vector<Device>& devices, int shards, std::vector<double> weights) {
+        return split_and_load(x, devices, split_options(shards, std::move(weights)));
+      },
+      "x"_a, "devices"_a, "shards"_a = 0, "weights"_a = std::vector<double>{}, released(),
+      "Cuts axis 0 into shards of ceil(n / shards) rows, on these devices: one tensor, cut over the devices.");
+  m.def(
+      "gather", [](const Tensor& x, std::optional<Device> device) { return device ? gather(x, *device) : gather(x); },
+      "x"_a, "device"_a = py::none(), released(),
+      "All rows of a cut tensor, of all ranks, as one whole tensor. Collective. Differentiable.");
+  m.def("own_rows", &own_rows, "x"_a, "device"_a, "share"_a, released());
+  m.def(
+      "per_shard",
+      [](const py::function& f, const std::vector<Tensor>& inputs) {
+        const auto call = [&f](std::span<const Tensor> shard) {
+          const WithLock lock;
+          return f(std::vector<Tensor>(shard.begin(), shard.end())).cast<std::vector<Tensor>>();
+        };
+        const WithoutLock describing;
+        return per_shard(call, inputs);
+      },
+      "f"_a, "inputs"_a,
+      "Calls f once for each shard, with a list of that shard's rows of each input; f returns a list of tensors.");
+  m.def("is_cut", [](const Tensor& x) { return x->kind == Kind::cut; });
+
+  m.def(
+      "place_on", [](Module& module, const std::vector<Device>& devices) { module.to(devices); }, "module"_a,
+      "devices"_a, released(), "Moves a model to these devices: a replica on each.");
+
+  // Gluon's words.
+  m.def(
+      "initialize",
+      [](Module& module, const std::string& kind, const std::map<std::string, double>& values,
+         const std::vector<Device>& devices, bool force_reinit) {
+        Initializer initializer;
+        if (kind == "normal") initializer = Normal(values.at("std"));
+        if (kind == "uniform") initializer = Uniform(values.at("scale"));
+        if (kind == "xavier") initializer = Xavier{};
+        check(initializer != nullptr, "initialize: {}, expected normal, uniform, or xavier", kind);
+        const InitializeOptions options{.force_reinit = force_reinit};
+        devices.empty() ? module.initialize(initializer, options) : module.initialize(initializer, devices, options);
+      },
+      released());
+  m.def(
+      "parameter_on", [](const Parameter& p, std::optional<Device> device) { return p.data(device.value_or(kHost)); },
+      released());
+  m.def("parameter_devices", [](const Parameter& p) { return p.devices(); });
+  m.def(
+      "scale_gradients",
+      [](Optimizer& optimizer, double factor) {
+        optimizer.map_gradients([factor](const Tensor& g, const Parameter&) { return g * factor; });
+      },
+      released());
+
+  py::class_<ModelWrapper, Module, std::shared_ptr<ModelWrapper>> wrapper(m, "ModelWrapper");
+  wrapper.def(py::init<Module&>(), "module"_a, py::keep_alive<1, 2>());
+
+  py::class_<BatchSplitter, std::shared_ptr<BatchSplitter>> splitter(m, "BatchSplitter");
+  splitter.def(py::init([](const Module& model, int shards, std::vector<double> weights) {
+                 return splitter_for(model, split_options(shards, std::move(weights)));
+               }),
+               "model"_a, "shards"_a, "weights"_a, released());
+  splitter.def("rows_of", &BatchSplitter::rows_of, "samples"_a);
+  splitter.def(
+      "split",
+      [](BatchSplitter& s, const std::vector<Tensor>& rows, std::int64_t samples) { return s.split(rows, samples); },
+      "rows"_a, "samples"_a, released());
+  splitter.def_property_readonly("shards", &BatchSplitter::shards);
+  splitter.def_property_readonly("devices", &BatchSplitter::devices);
+  splitter.def(
+      "gather_on_host",
+      [](BatchSplitter& s, std::int64_t mine, const std::string& what) {
+        return s.communicator().gather_on_host(mine, what);
+      },
+      released());
+
+  py::class_<NoSync> no_sync(m, "NoSync");
+  no_sync.def("__enter__", [](NoSync& s) { s.guard = s.model->no_sync(); });
+  no_sync.def("__exit__", [](NoSync& s, const py::args&) { s.guard.reset(); });
+
+  py::class_<DistributedModel, BatchSplitter, Distributed> ddp(m, "DistributedModel");
+  ddp.def(py::init([](Module& model, int shards, std::vector<double> weights, DType gradients, std::int64_t bucket,
+                      const std::string& recipe) {
+            const std::vector<Device> devices = model.devices();
+            DistributedOptions options{.split = split_options(shards, std::move(weights)),
+                                       .gradients = gradients,
+                                       .buckets = {.bytes = bucket},
+                                       .recipe = recipe};
+            options.buckets.first_bytes = std::min(options.buckets.first_bytes, bucket);
+            return std::make_shared<DistributedModel>(model, devices, job_of(devices, "distributed data parallel"),
+                                                      options);
+          }),
+          "model"_a, "shards"_a, "weights"_a, "gradients"_a, "bucket_bytes"_a, "recipe"_a, released(),
+          py::keep_alive<1, 2>());
+  ddp.def("split_own", &split_own, "rows"_a, released());
+  ddp.def("no_sync", [](const Distributed& model) { return NoSync{model, nullptr}; });
+}
 
 }  // namespace lockstep::python

@@ -1,0 +1,244 @@
+"""Process groups and collectives, as torch.distributed.
+
+init_process_group() makes this process a rank of a job: from then on its devices are lockstep.devices(). Sums have the
+same bits in every run and on every number of ranks that adds the same numbers.
+"""
+
+import contextlib
+import datetime
+import os
+
+from . import _core
+from ._core import RankLost  # noqa: F401
+
+_job = None
+_backend = None
+
+
+class ReduceOp:
+    """What a collective does with the ranks' numbers."""
+
+    SUM = "sum"
+    AVG = "avg"
+    MIN = "min"
+    MAX = "max"
+
+
+class Work:
+    """The handle of async_op=True. The collective is done when it is made."""
+
+    def wait(self):
+        return True
+
+    def is_completed(self):
+        return True
+
+
+@contextlib.contextmanager
+def _environment(values):
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def _seconds(time):
+    return time.total_seconds() if isinstance(time, datetime.timedelta) else float(time or 0)
+
+
+def is_available():
+    """Return True: process groups are part of the library."""
+    return True
+
+
+def is_nccl_available():
+    """Return whether there is a GPU."""
+    return any(d.type == "cuda" for d in _core.devices())
+
+
+def is_gloo_available():
+    """Return True: "gloo" is the library's own backend for host memory."""
+    return True
+
+
+def is_mpi_available():
+    """Return True; init_process_group("mpi") says if MPI is missing."""
+    return True
+
+
+def is_initialized():
+    """Return whether init_process_group() was called."""
+    return _job is not None
+
+
+def is_torchelastic_launched():
+    """Return whether torchrun or `lockstep launch` has started this process."""
+    return "TORCHELASTIC_RUN_ID" in os.environ or "LOCKSTEP_LAUNCHER_STORE" in os.environ
+
+
+def init_process_group(backend=None, init_method=None, timeout=None, world_size=-1, rank=-1, store=None, group_name="",
+                       device_id=None, *, devices=None):
+    """Join the job. Collective: returns when all ranks have joined.
+
+    backend: "gloo" (or "host"), "nccl", "mpi", or None for the best one. rank and world_size may come from the
+    environment, as MASTER_ADDR and MASTER_PORT do (init_method "env://"), or from "tcp://host:port". timeout: seconds or
+    a timedelta; a rank whose process is silent for so long is lost. devices: the number of CPU devices of this rank, or a
+    list such as "cuda:0,cuda:1", of which rank r of a host takes entry r; otherwise LOCKSTEP_DEVICES.
+    """
+    global _job, _backend
+    if _job is not None:
+        raise RuntimeError("trying to initialize the default process group twice!")
+    if store is not None:
+        raise ValueError("init_process_group: store is not supported, expected MASTER_ADDR and MASTER_PORT, or "
+                         "init_method='tcp://host:port'")
+    if device_id is not None:
+        raise ValueError("init_process_group: device_id is not supported, expected devices='cuda:0,cuda:1'")
+    environment = {}
+    if init_method not in (None, "env://"):
+        if not init_method.startswith("tcp://") or ":" not in init_method[6:]:
+            raise ValueError(f"init_process_group: init_method {init_method!r}, expected env:// or tcp://host:port")
+        address, port = init_method[6:].rsplit(":", 1)
+        environment = {"MASTER_ADDR": address, "MASTER_PORT": port}
+        if rank < 0 or world_size < 0:
+            raise ValueError("init_process_group: init_method 'tcp://...' needs rank and world_size")
+    from . import multiprocessing
+
+    environment.update(multiprocessing._meeting_place(rank, world_size))
+    if environment.get("LOCKSTEP_LAUNCHER_STORE") is None and init_method not in (None, "env://"):
+        environment["LOCKSTEP_LAUNCHER_STORE"] = "0"
+    wanted = devices if devices is not None else os.environ.get("LOCKSTEP_DEVICES", "")
+    count, names = (int(wanted), "") if str(wanted).isdigit() else (0, str(wanted))
+    # Of a launcher, "cpu:0,cpu:1" are the devices of all ranks of a host.
+    with _environment(environment):
+        _job = _core.Job("auto" if backend is None else backend.lower(), rank, world_size, _seconds(timeout), 0.0, names,
+                         count)
+    _backend = backend
+
+
+def destroy_process_group(group=None):
+    """Leave the job. Collective: waits for this rank's work and for all ranks. Raises if work failed or a rank is lost."""
+    global _job
+    _of(group)
+    job, _job = _job, None
+    job.close()
+
+
+def _of(group=None):
+    if group not in (None, _WORLD):
+        raise ValueError("distributed: groups of some ranks are not supported, expected the group of all ranks")
+    if _job is None:
+        raise RuntimeError("Default process group has not been initialized, please make sure to call "
+                           "init_process_group.")
+    return _job
+
+
+class _World:
+    WORLD = None
+
+
+_WORLD = object()
+group = _World()
+group.WORLD = _WORLD
+
+
+def get_rank(group=None):
+    """Return this process's rank."""
+    return _of(group).rank
+
+
+def get_world_size(group=None):
+    """Return the number of ranks."""
+    return _of(group).world_size
+
+
+def get_backend(group=None):
+    """Return what moves gradients: "host" (gloo), "nccl", or "mpi"."""
+    name = _of(group).backend
+    return "gloo" if name in ("host", "local") else name
+
+
+def _done(async_op):
+    return Work() if async_op else None
+
+
+def all_reduce(tensor, op=ReduceOp.SUM, group=None, async_op=False):
+    """Replace `tensor` by the ranks' sum (or mean, least, greatest)."""
+    job = _of(group)
+    if op == ReduceOp.AVG:
+        job.all_reduce(tensor, ReduceOp.SUM)
+        with _core.no_grad():
+            tensor.div_(job.world_size)
+    else:
+        job.all_reduce(tensor, op)
+    return _done(async_op)
+
+
+def reduce(tensor, dst, op=ReduceOp.SUM, group=None, async_op=False):
+    """Replace `tensor` of rank `dst` by the ranks' sum; other ranks keep theirs."""
+    if get_rank(group) == dst:
+        return all_reduce(tensor, op, group, async_op)
+    all_reduce(tensor.detach().clone(), op, group)
+    return _done(async_op)
+
+
+def broadcast(tensor, src, group=None, async_op=False):
+    """Replace `tensor` by that of rank `src`."""
+    _of(group).broadcast(tensor, src)
+    return _done(async_op)
+
+
+def all_gather(tensor_list, tensor, group=None, async_op=False):
+    """Write every rank's tensor to tensor_list, in the order of ranks. All have one shape."""
+    job = _of(group)
+    if len(tensor_list) != job.world_size:
+        raise ValueError(f"all_gather: {len(tensor_list)} tensors for the results, expected {job.world_size}")
+    every = job.all_gather(tensor)
+    with _core.no_grad():
+        for rank, out in enumerate(tensor_list):
+            out.copy_(every[rank])
+    return _done(async_op)
+
+
+def all_gather_into_tensor(output_tensor, input_tensor, group=None, async_op=False):
+    """Write all ranks' tensors to output_tensor, in the order of ranks."""
+    every = _of(group).all_gather(input_tensor)
+    with _core.no_grad():
+        output_tensor.copy_(every.reshape(tuple(output_tensor.shape)))
+    return _done(async_op)
+
+
+def gather(tensor, gather_list=None, dst=0, group=None, async_op=False):
+    """Write every rank's tensor to gather_list of rank `dst`."""
+    every = _of(group).all_gather(tensor)
+    if get_rank(group) == dst:
+        if gather_list is None or len(gather_list) != get_world_size(group):
+            raise ValueError(f"gather: rank {dst} needs a gather_list of {get_world_size(group)} tensors")
+        with _core.no_grad():
+            for rank, out in enumerate(gather_list):
+                out.copy_(every[rank])
+    return _done(async_op)
+
+
+def send(tensor, dst, group=None, tag=0):
+    """Send a tensor to rank `dst`."""
+    _of(group).send(tensor, dst, tag)
+
+
+def recv(tensor, src=None, group=None, tag=0):
+    """Receive a tensor of the same shape and type from rank `src`."""
+    if src is None:
+        raise ValueError("recv: src is None, expected the sender's rank")
+    _of(group).receive(tensor, src, tag)
+    return src
+
+
+def barrier(group=None, async_op=False, device_ids=None):
+    """Wait until all ranks are here."""
+    _of(group).barrier()
+    return _done(async_op)

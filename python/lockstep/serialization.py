@@ -1,0 +1,165 @@
+"""save() and load(): tensors and nested objects in one safetensors file. Loading runs no code from the file."""
+
+import collections
+import io
+import json
+import os
+import pickle
+import zipfile
+from collections.abc import Mapping
+
+from . import _core
+from ._core import Tensor
+
+_KEY = "lockstep.structure"
+
+
+def save(obj, f):
+    """Write an object: a tensor, a number, a string, None, or dicts, lists, and tuples of them, such as a state_dict.
+
+    f: a path, or a file that is open for writing bytes. The file is a safetensors file. A state_dict has its names there,
+    so `lockstep train --init-from` and PyTorch's safetensors read it.
+    """
+    tensors = []
+    structure = _describe(obj, "", tensors)
+    metadata = {"format": "pt", _KEY: json.dumps(structure)}
+    if hasattr(f, "write"):
+        f.write(_core.safetensors_bytes(tensors, metadata))
+    else:
+        _core.write_safetensors(os.fspath(f), tensors, metadata)
+
+
+def _describe(value, path, tensors):
+    if isinstance(value, _core.Parameter) and not isinstance(value, Tensor):
+        value = value.data
+    if isinstance(value, Tensor):
+        name = path or "tensor"
+        tensors.append((name, value))
+        return {"tensor": name}
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return {"value": value}
+    below = path + "/" if path else ""
+    if isinstance(value, Mapping):
+        for key in value:
+            if not isinstance(key, (str, int, float, bool, type(None))):
+                raise TypeError(f"save: {path or 'the object'} has the key {key!r}, expected strings and numbers")
+        kind = "ordered" if isinstance(value, collections.OrderedDict) else "dict"
+        return {kind: [[key, _describe(v, below + str(key), tensors)] for key, v in value.items()]}
+    if isinstance(value, (list, tuple)):
+        kind = "tuple" if isinstance(value, tuple) else "list"
+        return {kind: [_describe(v, below + str(i), tensors) for i, v in enumerate(value)]}
+    if type(value).__module__ == "numpy" and getattr(value, "ndim", 1) == 0:
+        return {"value": value.item()}
+    raise TypeError(f"save: {path or 'the object'} is {type(value)}, expected tensors, numbers, strings, None, and dicts, "
+                    "lists, and tuples of them: a file holds data, no code. Save a model's state_dict()")
+
+
+def _restore(structure, tensors):
+    (kind, value), = structure.items()
+    if kind == "tensor":
+        return tensors[value]
+    if kind == "value":
+        return value
+    if kind == "list":
+        return [_restore(v, tensors) for v in value]
+    if kind == "tuple":
+        return tuple(_restore(v, tensors) for v in value)
+    made = ((key, _restore(v, tensors)) for key, v in value)
+    return collections.OrderedDict(made) if kind == "ordered" else dict(made)
+
+
+def load(f, map_location=None, *, weights_only=True):
+    """Read what save() wrote, any other safetensors file as a dict, or a file of PyTorch's save() that holds tensors,
+    numbers, strings, and dicts, lists, and tuples of them.
+
+    f: a path, or a file that is open for reading bytes. Tensors are in host memory, or on the device `map_location`.
+    Loading runs no code from the file.
+    """
+    if hasattr(f, "read"):
+        data, origin = f.read(), getattr(f, "name", "the file")
+        head = data[:4]
+    else:
+        data, origin = None, os.fspath(f)
+        with open(origin, "rb") as file:
+            head = file.read(4)
+    move = _mover(map_location)
+    if head[:2] == b"PK":
+        with zipfile.ZipFile(io.BytesIO(data) if data is not None else origin) as archive:
+            return _load_pytorch(archive, origin, move)
+    if head[:1] == b"\x80":
+        raise _core.Error(f"load: {origin} is a pickle or a file of PyTorch before 1.6, expected safetensors or a file of "
+                          "torch.save()")
+    entries, metadata = (_core.read_safetensors(origin) if data is None
+                         else _core.parse_safetensors(data, str(origin)))
+    tensors = {name: move(x) for name, x in entries}
+    return _restore(json.loads(metadata[_KEY]), tensors) if _KEY in metadata else tensors
+
+
+def _mover(map_location):
+    if callable(map_location) and not isinstance(map_location, _core.device):
+        raise TypeError("load: map_location is a function, expected a device, or a dict of devices")
+    if isinstance(map_location, Mapping):
+        map_location = map_location.get("cpu")  # where loaded tensors are
+    if map_location is None or str(map_location) == "cpu":
+        return lambda x: x
+    return lambda x: x.to(map_location)
+
+
+# Storages of PyTorch's files: the element's bytes, and how to read them. The rest of a file are numbers and names.
+_STORAGES = {"FloatStorage": ("float32", 4), "DoubleStorage": ("float64", 8), "HalfStorage": ("float16", 2),
+             "BFloat16Storage": ("bfloat16", 2), "LongStorage": ("int64", 8), "IntStorage": ("int32", 4),
+             "ShortStorage": ("int16", 2), "CharStorage": ("int8", 1), "ByteStorage": ("uint8", 1),
+             "BoolStorage": ("bool", 1)}
+_SAFETENSORS = {"float32": "F32", "float64": "F64", "float16": "F16", "bfloat16": "BF16", "int64": "I64", "int32": "I32",
+                "int16": "I16", "int8": "I8", "uint8": "U8", "bool": "BOOL"}
+
+
+def _load_pytorch(archive, origin, move):
+    names = {name.split("/", 1)[1]: name for name in archive.namelist() if "/" in name}
+    if "data.pkl" not in names:
+        raise _core.Error(f"load: {origin} is a zip archive without data.pkl, expected a file of torch.save()")
+
+    def rebuild_tensor(storage, offset, size, stride, *_):
+        dtype, key = storage
+        width = dict(_STORAGES.values())[dtype]
+        expected, plain = 1, True
+        for n, s in zip(reversed(size), reversed(stride)):
+            plain = plain and (n == 1 or s == expected)
+            expected *= n
+        extents = tuple(size) if plain else None
+        if not plain:  # rows of another order, such as a transposed matrix: its memory in the order of its strides
+            order = sorted(range(len(size)), key=lambda axis: -stride[axis])
+            extents, span = tuple(size[axis] for axis in order), 1
+            for axis in reversed(order):
+                if size[axis] != 1 and stride[axis] != span:
+                    raise _core.Error(f"load: {origin} has a tensor with strides {tuple(stride)} of shape {tuple(size)}, "
+                                      "expected a contiguous one")
+                span *= size[axis]
+        data = archive.read(names["data/" + key])[offset * width : (offset + expected) * width]
+        header = json.dumps({"x": {"dtype": _SAFETENSORS[dtype], "shape": list(extents), "data_offsets": [0, len(data)]}})
+        header += " " * (-len(header) % 8)
+        made = _core.parse_safetensors(len(header).to_bytes(8, "little") + header.encode() + data, str(origin))[0][0][1]
+        if not plain:
+            made = made.permute([order.index(axis) for axis in range(len(size))]).contiguous()
+        return move(made)
+
+    class Reader(pickle.Unpickler):
+        def find_class(self, module, name):
+            if (module, name) == ("collections", "OrderedDict"):
+                return collections.OrderedDict
+            if (module, name) == ("torch._utils", "_rebuild_tensor_v2"):
+                return rebuild_tensor
+            if (module, name) == ("torch._utils", "_rebuild_parameter"):
+                return lambda data, *_: data
+            if (module, name) == ("torch", "Size"):
+                return tuple
+            if module in ("torch", "torch.storage") and name in _STORAGES:
+                return _STORAGES[name][0]
+            raise _core.Error(f"load: {origin} has an object of {module}.{name}, expected tensors, numbers, strings, and "
+                              "dicts, lists, and tuples of them: loading runs no code from a file. Save a model's "
+                              "state_dict()")
+
+        def persistent_load(self, pid):
+            return pid[1], pid[2]
+
+    return Reader(io.BytesIO(archive.read(names["data.pkl"]))).load()

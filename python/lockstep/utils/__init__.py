@@ -1,0 +1,1 @@
+"""Helpers: `lockstep.utils.data`."""

@@ -1,0 +1,689 @@
+"""Data sets and the loader, as torch.utils.data.
+
+The order of the examples follows from manual_seed() (or from `generator`) and the epoch, as in the C++ library: a loader
+of C++ with the same seed has the same batches. Workers are threads. A data set of the C++ library (lockstep.datasets,
+TensorDataset) makes its batches without the interpreter.
+"""
+
+import bisect
+import collections
+import threading
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from ... import _core
+from ..._core import Tensor
+
+
+class Dataset:
+    """Numbered examples: define __getitem__(index) and __len__()."""
+
+    def __class_getitem__(cls, item):
+        return cls
+
+    def __getitem__(self, index):
+        raise NotImplementedError(f"{type(self).__name__}: expected a method __getitem__(self, index)")
+
+    def __add__(self, other):
+        return ConcatDataset([self, other])
+
+
+class IterableDataset(Dataset):
+    """Examples that come one after the other: define __iter__()."""
+
+    def __iter__(self):
+        raise NotImplementedError(f"{type(self).__name__}: expected a method __iter__(self)")
+
+
+class TensorDataset(Dataset):
+    """Example i is the tuple of row i of each tensor."""
+
+    def __init__(self, *tensors):
+        if not tensors or any(x.size(0) != tensors[0].size(0) for x in tensors):
+            raise AssertionError("Size mismatch between tensors")
+        self.tensors = tensors
+        self._core_dataset = _core.tensor_dataset(list(tensors))
+
+    def __getitem__(self, index):
+        return tuple(x[index] for x in self.tensors)
+
+    def __len__(self):
+        return self.tensors[0].size(0)
+
+
+class ConcatDataset(Dataset):
+    """The examples of several data sets, one set after the other."""
+
+    def __init__(self, datasets):
+        self.datasets = list(datasets)
+        if not self.datasets:
+            raise AssertionError("datasets should not be an empty iterable")
+        if any(isinstance(d, IterableDataset) for d in self.datasets):
+            raise AssertionError("ConcatDataset does not support IterableDataset")
+        self.cumulative_sizes, end = [], 0
+        for d in self.datasets:
+            end += len(d)
+            self.cumulative_sizes.append(end)
+        cores = [_core_of(d) for d in self.datasets]
+        self._core_dataset = None if None in cores else _core.concat_dataset(cores)
+
+    def __len__(self):
+        return self.cumulative_sizes[-1]
+
+    def __getitem__(self, index):
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"index {index} of {len(self)} examples")
+        index %= len(self)
+        part = bisect.bisect_right(self.cumulative_sizes, index)
+        return self.datasets[part][index - (self.cumulative_sizes[part - 1] if part else 0)]
+
+
+class Subset(Dataset):
+    """The examples of `dataset` with these numbers."""
+
+    def __init__(self, dataset, indices):
+        self.dataset = dataset
+        self.indices = indices
+        core = _core_of(dataset)
+        self._core_dataset = None if core is None else _core.subset(core, [int(i) for i in indices])
+
+    def __getitem__(self, index):
+        return self.dataset[self.indices[index]]
+
+    def __len__(self):
+        return len(self.indices)
+
+
+def random_split(dataset, lengths, generator=None):
+    """Return disjoint random Subsets: `lengths` are numbers of examples, or shares that add up to 1."""
+    parts = _core.random_split_indices(_core.as_dataset(dataset), [float(n) for n in lengths], _seed_of(generator))
+    return [Subset(dataset, indices) for indices in parts]
+
+
+def _core_of(dataset):
+    return dataset if isinstance(dataset, _core.CoreDataset) else getattr(dataset, "_core_dataset", None)
+
+
+def _seed_of(generator):
+    return None if generator is None else generator.initial_seed()
+
+
+class Sampler:
+    """Chooses the order of the examples: define __iter__(), which yields numbers of examples."""
+
+    def __class_getitem__(cls, item):
+        return cls
+
+    def __init__(self, data_source=None):
+        pass
+
+
+class _EpochSampler(Sampler):
+    """A sampler with another order in each epoch; each loop has the next one."""
+
+    def __init__(self, generator):
+        self.generator = generator
+        self.epoch = 0
+
+    def set_epoch(self, epoch):
+        """Set the epoch of the next loop."""
+        self.epoch = epoch
+
+    def order(self, epoch):
+        raise NotImplementedError
+
+    def __iter__(self):
+        order = self.order(self.epoch)
+        self.epoch += 1
+        return iter(order)
+
+
+class SequentialSampler(Sampler):
+    """0, 1, ..., len(data_source) - 1."""
+
+    def __init__(self, data_source):
+        self.data_source = data_source
+
+    def __iter__(self):
+        return iter(range(len(self.data_source)))
+
+    def __len__(self):
+        return len(self.data_source)
+
+
+class RandomSampler(_EpochSampler):
+    """Another permutation in each epoch; with `replacement`, `num_samples` independent draws."""
+
+    def __init__(self, data_source, replacement=False, num_samples=None, generator=None):
+        super().__init__(generator)
+        if num_samples is not None and num_samples <= 0:
+            raise ValueError(f"num_samples is {num_samples}, expected a positive integer")
+        if not replacement and num_samples is not None and num_samples > len(data_source):
+            raise ValueError(f"num_samples is {num_samples}, expected at most {len(data_source)} without replacement")
+        self.data_source = data_source
+        self.replacement = replacement
+        self._num_samples = num_samples
+
+    @property
+    def num_samples(self):
+        return len(self.data_source) if self._num_samples is None else self._num_samples
+
+    def order(self, epoch):
+        seed, n = _seed_of(self.generator), len(self.data_source)
+        if self.replacement:
+            return _core.weighted_order([1.0] * n, self.num_samples, True, seed, epoch)
+        return _core.random_order(n, seed, epoch)[: self.num_samples]
+
+    def __len__(self):
+        return self.num_samples
+
+
+class SubsetRandomSampler(_EpochSampler):
+    """Another permutation of these numbers in each epoch."""
+
+    def __init__(self, indices, generator=None):
+        super().__init__(generator)
+        self.indices = indices
+
+    def order(self, epoch):
+        return [self.indices[i] for i in _core.random_order(len(self.indices), _seed_of(self.generator), epoch)]
+
+    def __len__(self):
+        return len(self.indices)
+
+
+class WeightedRandomSampler(_EpochSampler):
+    """`num_samples` draws in each epoch, of example i with the share weights[i]."""
+
+    def __init__(self, weights, num_samples, replacement=True, generator=None):
+        super().__init__(generator)
+        self.weights = [float(w) for w in (weights.tolist() if hasattr(weights, "tolist") else weights)]
+        self.num_samples = num_samples
+        self.replacement = replacement
+
+    def order(self, epoch):
+        return _core.weighted_order(self.weights, self.num_samples, self.replacement, _seed_of(self.generator), epoch)
+
+    def __len__(self):
+        return self.num_samples
+
+
+class BatchSampler(Sampler):
+    """Lists of `batch_size` numbers of `sampler`."""
+
+    def __init__(self, sampler, batch_size, drop_last):
+        self.sampler = sampler
+        self.batch_size = batch_size
+        self.drop_last = drop_last
+
+    def __iter__(self):
+        batch = []
+        for index in self.sampler:
+            batch.append(index)
+            if len(batch) == self.batch_size:
+                yield batch
+                batch = []
+        if batch and not self.drop_last:
+            yield batch
+
+    def __len__(self):
+        n = len(self.sampler)
+        return n // self.batch_size if self.drop_last else (n + self.batch_size - 1) // self.batch_size
+
+
+class DistributedSampler(Sampler):
+    """This rank's part of the data: numbers rank, rank + num_replicas, ... of an order that all ranks share.
+
+    As in PyTorch, the first examples are repeated until all ranks have equally many (or the last ones are left out, with
+    `drop_last`), and the order changes with set_epoch() alone. A DataLoader of this sampler takes consecutive rows of the
+    batches of the whole job instead: rank 0 the first `batch_size` of them, rank 1 the next, and so on. The examples of a
+    step are the same, and so are the bits of a single process with the whole batch.
+    """
+
+    def __init__(self, dataset, num_replicas=None, rank=None, shuffle=True, seed=0, drop_last=False):
+        if num_replicas is None or rank is None:
+            from ... import distributed
+
+            if not distributed.is_initialized():
+                raise RuntimeError("Default process group has not been initialized, please make sure to call "
+                                   "init_process_group.")
+            num_replicas = distributed.get_world_size() if num_replicas is None else num_replicas
+            rank = distributed.get_rank() if rank is None else rank
+        if not 0 <= rank < num_replicas:
+            raise ValueError(f"Invalid rank {rank}, rank should be in the interval [0, {num_replicas - 1}]")
+        self.dataset = dataset
+        self.num_replicas = num_replicas
+        self.rank = rank
+        self.shuffle = shuffle
+        self.seed = seed
+        self.drop_last = drop_last
+        self.epoch = 0
+
+    @property
+    def num_samples(self):
+        n = len(self.dataset)
+        return n // self.num_replicas if self.drop_last else (n + self.num_replicas - 1) // self.num_replicas
+
+    @property
+    def total_size(self):
+        return self.num_samples * self.num_replicas
+
+    def set_epoch(self, epoch):
+        """Set the epoch, which decides the order."""
+        self.epoch = epoch
+
+    def _whole_order(self):
+        """Return the order of all ranks, with as many examples for each."""
+        n = len(self.dataset)
+        order = _core.random_order(n, self.seed, self.epoch) if self.shuffle else list(range(n))
+        while 0 < len(order) < self.total_size:
+            order += order[: self.total_size - len(order)]
+        return order[: self.total_size]
+
+    def _batches(self, batch_size):
+        """Return this rank's numbers, consecutive ones of each batch of all ranks."""
+        order, mine, whole = self._whole_order(), [], batch_size * self.num_replicas
+        for first in range(0, len(order), whole):
+            batch = order[first : first + whole]
+            rows = len(batch) // self.num_replicas
+            mine += batch[self.rank * rows : (self.rank + 1) * rows]
+        return mine
+
+    def __iter__(self):
+        return iter(self._whole_order()[self.rank :: self.num_replicas])
+
+    def __len__(self):
+        return self.num_samples
+
+
+def _tensor(value, dtype=None):
+    return _core.tensor(value) if dtype is None else _core.tensor(value, dtype=dtype)
+
+
+def _is_array(value):
+    return type(value).__module__ == "numpy"
+
+
+def _from_array(value):
+    if getattr(value, "ndim", 0) == 0:
+        return _tensor(value.item())
+    if value.dtype.char in "USO":
+        raise TypeError(_NO_COLLATE.format(value.dtype))
+    return _core.from_numpy(value)
+
+
+_NO_COLLATE = "default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists; found {}"
+
+
+def default_convert(data):
+    """Return `data` with NumPy arrays as tensors; everything else stays."""
+    if isinstance(data, Tensor) or isinstance(data, (str, bytes)):
+        return data
+    if _is_array(data):
+        return _from_array(data)
+    if isinstance(data, Mapping):
+        return {key: default_convert(value) for key, value in data.items()}
+    if isinstance(data, tuple) and hasattr(data, "_fields"):
+        return type(data)(*(default_convert(d) for d in data))
+    if isinstance(data, Sequence):
+        return [default_convert(d) for d in data]
+    return data
+
+
+def default_collate(batch):
+    """Stack the items of a batch: tensors, arrays, and numbers along a new axis 0, and the values of dicts and lists."""
+    first = batch[0]
+    if isinstance(first, Tensor):
+        if all(x.device.type == "cpu" and not x.requires_grad for x in batch):
+            return _core.stack_parts([x.cpu().detach() for x in batch])
+        return _core.stack(batch)
+    if _is_array(first):
+        return default_collate([_from_array(x) for x in batch]) if getattr(first, "ndim", 0) else _tensor(
+            [x.item() for x in batch], _from_array(first.reshape(1)).dtype)
+    if isinstance(first, float):
+        return _tensor(batch, _core.float64)
+    if isinstance(first, (bool, int)):
+        return _tensor(batch)
+    if isinstance(first, (str, bytes)):
+        return batch
+    if isinstance(first, Mapping):
+        return {key: default_collate([item[key] for item in batch]) for key in first}
+    if isinstance(first, tuple) and hasattr(first, "_fields"):
+        return type(first)(*(default_collate(part) for part in zip(*batch)))
+    if isinstance(first, Sequence):
+        if any(len(item) != len(first) for item in batch):
+            raise RuntimeError("each element in list of batch should be of equal size")
+        return [default_collate(part) for part in zip(*batch)]
+    raise TypeError(_NO_COLLATE.format(type(first)))
+
+
+def _parts_of_item(item):
+    """Return the tensors of an example for the C++ library."""
+    if isinstance(item, Tensor):
+        return [item.cpu()]
+    if _is_array(item):
+        return [_from_array(item)]
+    if isinstance(item, (bool, int, float)):
+        return [_tensor(item)]
+    if isinstance(item, Mapping):
+        item = list(item.values())
+    if isinstance(item, Sequence) and not isinstance(item, (str, bytes)):
+        return [part for value in item for part in _parts_of_item(value)]
+    raise TypeError(f"dataset: an example has {type(item)}, expected tensors, numpy arrays, numbers, dicts or lists")
+
+
+class _Structure:
+    """The tensors of a batch, and how to put others in their places."""
+
+    def __init__(self, batch):
+        self.batch = batch
+        self.tensors = []
+        self._collect(batch)
+
+    def _collect(self, value):
+        if isinstance(value, Tensor):
+            self.tensors.append(value)
+        elif isinstance(value, Mapping):
+            for v in value.values():
+                self._collect(v)
+        elif isinstance(value, (tuple, list)):
+            for v in value:
+                self._collect(v)
+
+    def with_tensors(self, tensors):
+        return self._replace(self.batch, iter(tensors))
+
+    def _replace(self, value, tensors):
+        if isinstance(value, Tensor):
+            return next(tensors)
+        if isinstance(value, Mapping):
+            return {key: self._replace(v, tensors) for key, v in value.items()}
+        if isinstance(value, tuple) and hasattr(value, "_fields"):
+            return type(value)(*(self._replace(v, tensors) for v in value))
+        if isinstance(value, (tuple, list)):
+            return type(value)(self._replace(v, tensors) for v in value)
+        return value
+
+
+class WorkerInfo:
+    """What get_worker_info() returns: id, num_workers, seed, dataset."""
+
+    def __init__(self, **values):
+        self.__dict__.update(values)
+
+
+_worker = threading.local()
+
+
+def get_worker_info():
+    """Return the WorkerInfo of this worker's thread; None elsewhere."""
+    return getattr(_worker, "info", None)
+
+
+class DataLoader:
+    """Batches of a data set, made ahead of use by `num_workers` threads.
+
+    collate_fn gets the list of a batch's items. Each loop has another order if `shuffle` is set; it follows from
+    manual_seed(), or from `generator`, and the number of the loop.
+
+    >>> for x, y in loader: ...                      # in host memory
+    >>> for x, y in loader.on(net): ...              # where the model is: one shard for each of its devices
+    >>> for x, y in loader.on(net, shards=8): ...    # 8 shards: the same bits on any number of devices
+    """
+
+    def __class_getitem__(cls, item):
+        return cls
+
+    def __init__(self, dataset, batch_size=1, shuffle=None, sampler=None, batch_sampler=None, num_workers=0,
+                 collate_fn=None, pin_memory=False, drop_last=False, timeout=0, worker_init_fn=None,
+                 multiprocessing_context=None, generator=None, *, prefetch_factor=None, persistent_workers=False,
+                 pin_memory_device=""):
+        if num_workers < 0:
+            raise ValueError(f"num_workers is {num_workers}, expected at least 0")
+        if timeout != 0:
+            raise ValueError("timeout: workers are threads, which cannot be ended; expected 0")
+        if multiprocessing_context is not None:
+            raise ValueError("multiprocessing_context: workers are threads; expected None")
+        if prefetch_factor is not None and (num_workers == 0 or prefetch_factor < 1):
+            raise ValueError("prefetch_factor needs num_workers > 0, and is at least 1")
+        if persistent_workers and num_workers == 0:
+            raise ValueError("persistent_workers option needs num_workers > 0")
+        if worker_init_fn is not None and num_workers == 0:
+            raise ValueError("worker_init_fn needs num_workers > 0")
+        self._iterable = isinstance(dataset, IterableDataset)
+        if self._iterable:
+            if shuffle or sampler is not None or batch_sampler is not None:
+                raise ValueError("an IterableDataset has its own order: expected no shuffle, sampler, or batch_sampler")
+            if num_workers > 1:
+                raise ValueError(f"an IterableDataset with {num_workers} workers: threads share the one iterator; "
+                                 "expected num_workers of 0 or 1")
+        if sampler is not None and shuffle:
+            raise ValueError("sampler option is mutually exclusive with shuffle")
+        if batch_sampler is not None:
+            if batch_size != 1 or shuffle or sampler is not None or drop_last:
+                raise ValueError("batch_sampler option is mutually exclusive with batch_size, shuffle, sampler, and "
+                                 "drop_last")
+            batch_size = None
+        elif batch_size is None:
+            if drop_last:
+                raise ValueError("batch_size=None option disables auto-batching and is mutually exclusive with drop_last")
+        elif batch_size < 1:
+            raise ValueError(f"batch_size is {batch_size}, expected a positive integer")
+        self.dataset = dataset
+        self.batch_size = batch_size
+        self.num_workers = num_workers
+        self.prefetch_factor = prefetch_factor
+        self.pin_memory = pin_memory
+        self.pin_memory_device = pin_memory_device
+        self.drop_last = drop_last
+        self.timeout = timeout
+        self.worker_init_fn = worker_init_fn
+        self.generator = generator
+        self.persistent_workers = persistent_workers
+        if sampler is None and not self._iterable:
+            sampler = RandomSampler(dataset, generator=generator) if shuffle else SequentialSampler(dataset)
+        self.sampler = sampler
+        self._auto = batch_size is not None or batch_sampler is not None
+        if batch_sampler is None and batch_size is not None and not self._iterable:
+            batch_sampler = BatchSampler(sampler, batch_size, drop_last)
+            self._own_batches = True
+        else:
+            self._own_batches = False
+        self.batch_sampler = batch_sampler
+        self._collates = collate_fn is not None
+        self.collate_fn = collate_fn or (default_collate if self._auto else default_convert)
+        self._epoch = 0
+        self._pool = None
+
+    def __len__(self):
+        if self._iterable:
+            n = len(self.dataset)
+            if self.batch_size is None:
+                return n
+            return n // self.batch_size if self.drop_last else (n + self.batch_size - 1) // self.batch_size
+        return len(self.batch_sampler if self._auto else self.sampler)
+
+    def set_epoch(self, epoch):
+        """Set the epoch of the next loop, which decides its order and the random transforms of C++ data sets."""
+        self._epoch = epoch
+        if hasattr(self.sampler, "set_epoch"):
+            self.sampler.set_epoch(epoch)
+
+    def __iter__(self):
+        return self._loop(None)
+
+    def on(self, model, shards=0, weights=()):
+        """Return the batches of a loop where the model is: each tensor cut into `shards` shards (0: one for each of its
+        devices), the devices' shares of them equal or by `weights`. For a DistributedDataParallel: this rank's rows of
+        each batch of the whole job, of any number; all ranks have the same loader, without a DistributedSampler.
+        """
+        if isinstance(self.sampler, DistributedSampler):
+            raise ValueError("loader.on: the loader has a DistributedSampler, expected one of the whole data set, whose "
+                             "batches are cut over the ranks")
+        if self._iterable or not self._own_batches:
+            raise ValueError("loader.on: expected a loader with batch_size of a data set with __getitem__")
+        splitter = getattr(model, "_splitter", None)
+        if splitter is None:
+            splitter = _core.BatchSplitter(model, shards, list(weights))
+        elif shards or weights:
+            raise ValueError("loader.on: the DistributedDataParallel has its shards already: give them to it")
+        return self._loop(splitter)
+
+    # The order of this loop, as numbers of examples.
+    def _order(self):
+        if isinstance(self.sampler, DistributedSampler) and self._own_batches:
+            return self.sampler._batches(self.batch_size)
+        return [int(i) for i in self.sampler]
+
+    def _pin_for(self):
+        if not self.pin_memory:
+            return None
+        device = _core.devices()[0]
+        return device if device.type == "cuda" else None
+
+    def _loop(self, splitter):
+        epoch, self._epoch = self._epoch, self._epoch + 1
+        core = _core_of(self.dataset)
+        if core is not None and self._own_batches and not self._collates and self.worker_init_fn is None:
+            # No code of Python runs in these threads, so one works ahead also where PyTorch would make batches in the
+            # loop itself.
+            workers = max(self.num_workers, 1)
+            loop = _core.BatchLoop(core, self._order(), self.batch_size, self.drop_last, _seed_of(self.generator), epoch,
+                                   workers, workers * (self.prefetch_factor or 2), self._pin_for(), splitter)
+            return _CoreLoop(loop)
+        if self._iterable:
+            jobs = self._iterable_batches()
+            return _ahead(self, jobs, self._finish, max_ahead=1)
+        if not self._auto:
+            return _ahead(self, iter(self.sampler), lambda i: self._finish(self.dataset[i]))
+        if self._own_batches:
+            order, n = self._order(), self.batch_size
+            batches = (order[i : i + n] for i in range(0, len(order), n) if not self.drop_last or i + n <= len(order))
+            if splitter is not None:
+                _compare_orders(splitter, order, n, self.drop_last)
+                return self._cut(splitter, batches)
+        else:
+            batches = iter(self.batch_sampler)
+        return _ahead(self, batches, self._fetch)
+
+    def _fetch(self, indices):
+        fetch = getattr(self.dataset, "__getitems__", None)
+        items = fetch(indices) if fetch else [self.dataset[i] for i in indices]
+        return self._finish(items)
+
+    def _finish(self, items):
+        batch = self.collate_fn(items)
+        pin_for = self._pin_for()
+        if pin_for is None:
+            return batch
+        structure = _Structure(batch)
+        return structure.with_tensors([x.pin_memory() for x in structure.tensors])
+
+    def _iterable_batches(self):
+        if self.batch_size is None:
+            yield from iter(self.dataset)
+            return
+        items = []
+        for item in self.dataset:
+            items.append(item)
+            if len(items) == self.batch_size:
+                yield items
+                items = []
+        if items and not self.drop_last:
+            yield items
+
+    # This rank's rows of each batch, cut over its devices. A rank without rows makes one example for the shapes.
+    def _cut(self, splitter, batches):
+        def fetch(indices):
+            first, last = splitter.rows_of(len(indices))
+            none = first == last
+            structure = _Structure(self._fetch(indices[:1] if none else indices[first:last]))
+            rows = [x.narrow(0, 0, 0) for x in structure.tensors] if none else structure.tensors
+            return structure, rows, len(indices)
+
+        for structure, rows, n in _ahead(self, batches, fetch):
+            yield structure.with_tensors(splitter.split(rows, n))
+
+
+class _CoreLoop:
+    def __init__(self, loop):
+        self._core = loop
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        batch = self._core.next()
+        if batch is None:
+            raise StopIteration
+        return batch
+
+
+def _compare_orders(splitter, order, batch_size, drop_last):
+    import hashlib
+
+    text = repr((order, batch_size, drop_last)).encode()
+    mine = int.from_bytes(hashlib.sha256(text).digest()[:7], "little")
+    for rank, other in enumerate(splitter.gather_on_host(mine, "order of the examples")):
+        if other != mine:
+            raise _core.Error(f"batches: rank {rank} has different batches from this rank, expected a loader of the "
+                              "whole data set with the same options on all ranks, and no DistributedSampler")
+
+
+def _ahead(loader, jobs, make, max_ahead=None):
+    """Yield make(job) for each job, made by the loader's workers, in the order of the jobs."""
+    if loader.num_workers == 0:
+        for job in jobs:
+            yield make(job)
+        return
+    pool = loader._pool
+    if pool is None:
+        pool = _make_pool(loader)
+        if loader.persistent_workers:
+            loader._pool = pool
+    ahead = loader.num_workers * (loader.prefetch_factor or 2)
+    waiting = collections.deque()
+    # An IterableDataset is read by the worker, too.
+    source = iter(jobs)
+    end = object()
+    lock = threading.Lock()
+
+    def work(job):
+        with _core.WorkerScope():
+            if max_ahead is None:
+                return make(job)
+            with lock:
+                job = next(source, end)
+            return end if job is end else make(job)
+
+    try:
+        while True:
+            while len(waiting) < ahead:
+                job = None if max_ahead else next(source, end)
+                if job is end:
+                    break
+                waiting.append(pool.submit(work, job))
+            if not waiting:
+                return
+            batch = waiting.popleft().result()
+            if batch is end:
+                return
+            yield batch
+    finally:
+        for future in waiting:
+            future.cancel()
+        if pool is not loader._pool:
+            pool.shutdown(wait=True)
+
+
+def _make_pool(loader):
+    numbers = iter(range(loader.num_workers))
+    seed = _core.default_seed()
+
+    def begin():
+        number = next(numbers)
+        _worker.info = WorkerInfo(id=number, num_workers=loader.num_workers, seed=seed + number, dataset=loader.dataset)
+        if loader.worker_init_fn is not None:
+            loader.worker_init_fn(number)
+
+    return ThreadPoolExecutor(loader.num_workers, "lockstep-loader", initializer=begin)

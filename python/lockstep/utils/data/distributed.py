@@ -1,0 +1,3 @@
+"""DistributedSampler, where PyTorch has it, too."""
+
+from . import DistributedSampler  # noqa: F401

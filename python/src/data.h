@@ -1,0 +1,15 @@
+// Data sets of Python as the library's: what DataLoader, Trainer, and evaluate take.
+#pragma once
+
+#include <memory>
+
+#include "bindings.h"
+
+namespace lockstep::python {
+
+// The C++ data set of an object of lockstep.datasets or lockstep.utils.data, if it has one; otherwise a data set that
+// calls the object's __len__ and __getitem__, whose items are tensors, arrays, numbers, or tuples, lists, or dicts of
+// them: the parts of an example, in their order. Call it with the interpreter lock.
+std::shared_ptr<const Dataset> as_dataset(py::handle object);
+
+}  // namespace lockstep::python
