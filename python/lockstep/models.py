@@ -6,7 +6,7 @@
 """
 
 from . import nn
-from ._core.models import GPT, lenet, make_model, mlp, model_names  # noqa: F401
+from ._core._models import GPT, lenet, make_model, mlp, model_names  # noqa: F401
 from .nn import functional as F
 
 
@@ -36,7 +36,8 @@ class _Block(nn.Module):
     def forward(self, x):
         shortcut = x if self.downsample is None else self.downsample(x)
         for i in range(1, self._count + 1):
-            x = _normalized(getattr(self, f"bn{i}"), getattr(self, f"conv{i}")(x), shortcut if i == self._count else None)
+            last = shortcut if i == self._count else None
+            x = _normalized(getattr(self, f"bn{i}"), getattr(self, f"conv{i}")(x), last)
         return x
 
 

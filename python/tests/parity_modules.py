@@ -2,7 +2,8 @@
 
     PYTHONPATH=build/python python3 python/tests/parity_modules.py [NAME...]
 
-With equal weights: outputs, gradients of inputs and of parameters, in training and evaluation, and repr(). Prints a line
+With equal weights: outputs, gradients of inputs and of parameters, in training and evaluation, and repr(). Prints a
+line
 for each module that this package lacks or that differs.
 """
 
@@ -62,7 +63,8 @@ def tensors(value):
 
 def close(what, theirs, mine):
     """Raise where values or shapes differ."""
-    assert tuple(theirs.shape) == tuple(mine.shape), f"{what}: shape {tuple(mine.shape)}, expected {tuple(theirs.shape)}"
+    shapes = tuple(mine.shape), tuple(theirs.shape)
+    assert shapes[0] == shapes[1], f"{what}: shape {shapes[0]}, expected {shapes[1]}"
     mine = torch.from_numpy(mine.detach().cpu().numpy()).to(theirs.dtype)
     assert torch.allclose(theirs.detach(), mine, rtol=2e-4, atol=2e-5, equal_nan=True), \
         f"{what}: differ by {(theirs.detach() - mine).abs().max().item():.3g}"

@@ -2,10 +2,10 @@
 
 from collections import OrderedDict, abc
 
-from .. import _core
 from .._core import Module, Parameter, Sequential, Tensor
+from .module import _construct
 
-_make_sequential = Sequential.__init__
+_make_sequential = _construct[Sequential] = Sequential.__init__
 
 
 class _Numbered:
@@ -75,9 +75,9 @@ class _Numbered:
 
 def _init_sequential(self, *args):
     _make_sequential(self)
-    named = args[0].items() if len(args) == 1 and isinstance(args[0], OrderedDict) else ((str(i), m) for i, m in enumerate(args))
-    for name, module in named:
-        self.add_module(name, module)
+    by_name = len(args) == 1 and isinstance(args[0], OrderedDict)
+    for name, module in args[0].items() if by_name else enumerate(args):
+        self.add_module(str(name), module)
 
 
 def _is_plain(module):

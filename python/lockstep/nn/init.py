@@ -7,7 +7,7 @@ parameter's other ones, so that calling these in a constructor places nothing.
 import math
 
 from .. import _core
-from .._core import Parameter, init as _init
+from .._core import Parameter, _init
 
 _FANS = ("fan_in", "fan_out")
 
@@ -60,8 +60,7 @@ def eye_(tensor):
 
 def calculate_gain(nonlinearity, param=None):
     """Return the gain of xavier and orthogonal for this nonlinearity."""
-    linear = ("linear", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "sigmoid")
-    if nonlinearity in linear:
+    if nonlinearity in ("linear", "sigmoid") or nonlinearity.startswith("conv"):
         return 1
     if nonlinearity == "tanh":
         return 5.0 / 3

@@ -3,8 +3,9 @@
 from .. import _core
 from .._core import BatchNorm, Embedding, Identity, Linear, Module, Parameter, RecurrentModule
 from . import functional as F, init
+from .module import _construct
 
-_make_identity = Identity.__init__
+_make_identity = _construct[Identity] = Identity.__init__
 Identity.__init__ = lambda self, *args, **kwargs: _make_identity(self)
 
 # Sizes of layers follow from the weight: the first batch may decide them, or C++ made the layer.
@@ -26,7 +27,7 @@ RecurrentModule.flatten_parameters = lambda self: None
 
 
 class SyncBatchNorm(BatchNorm):
-    """Batch norm over the whole batch, on all devices and ranks: convert_sync_batchnorm() makes it of a model's layers."""
+    """Batch norm over the batch of all devices and ranks: convert_sync_batchnorm() makes it of a model's layers."""
 
     @classmethod
     def convert_sync_batchnorm(cls, module, process_group=None):
@@ -54,8 +55,8 @@ class Bilinear(Module):
         return F.bilinear(input1, input2, self.weight, self.bias)
 
     def extra_repr(self):
-        return (f"in1_features={self.in1_features}, in2_features={self.in2_features}, out_features={self.out_features}, "
-                f"bias={self.bias is not None}")
+        return (f"in1_features={self.in1_features}, in2_features={self.in2_features}, "
+                f"out_features={self.out_features}, bias={self.bias is not None}")
 
 
 class LocalResponseNorm(Module):

@@ -18,7 +18,8 @@ def _lazy(layer):
 
     name = "Lazy" + layer.__name__
     text = f"{layer.__name__} whose {'features' if layer is Linear else 'channels'} follow from the first batch."
-    globals()[name] = type(name, (layer,), dict(__init__=__init__, _get_name=_get_name, __doc__=text, __module__=__name__))
+    members = dict(__init__=__init__, _get_name=_get_name, __doc__=text, __module__=__name__)
+    globals()[name] = type(name, (layer,), members)
     __all__.append(name)
 
 

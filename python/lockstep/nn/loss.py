@@ -30,7 +30,7 @@ def _loss(name, function, arguments, weights=(), inputs=("input", "target"), doc
 
     def checked(self, *tensors, **kwargs):
         if getattr(self, "size_average", None) is not None or getattr(self, "reduce", None) is not None:
-            raise TypeError(f"{name}: size_average and reduce are old names, expected reduction='mean', 'sum', or 'none'")
+            raise TypeError(f"{name}: size_average and reduce are old, expected reduction='mean', 'sum', or 'none'")
         tensors = list(tensors) + [kwargs.pop(key) for key in inputs[len(tensors):] if key in kwargs]
         if kwargs:
             raise TypeError(f"{name}: unexpected arguments {', '.join(kwargs)}")
@@ -64,8 +64,8 @@ _loss("GaussianNLLLoss", F.gaussian_nll_loss, [("full", False), ("eps", 1e-6), (
       inputs=("input", "target", "var"), doc="Of a normal distribution with variances.")
 _loss("HingeEmbeddingLoss", F.hinge_embedding_loss, [("margin", 1.0)] + _OLD + _MEAN, doc="Targets are 1 or -1.")
 _loss("SoftMarginLoss", F.soft_margin_loss, _OLD + _MEAN, doc="Targets are 1 or -1.")
-_loss("MarginRankingLoss", F.margin_ranking_loss, [("margin", 0.0)] + _OLD + _MEAN, inputs=("input1", "input2", "target"),
-      doc="Targets of 1: input1 is to be larger.")
+_loss("MarginRankingLoss", F.margin_ranking_loss, [("margin", 0.0)] + _OLD + _MEAN,
+      inputs=("input1", "input2", "target"), doc="Targets of 1: input1 is to be larger.")
 _loss("CosineEmbeddingLoss", F.cosine_embedding_loss, [("margin", 0.0)] + _OLD + _MEAN,
       inputs=("input1", "input2", "target"), doc="Targets of 1: vectors are to point the same way.")
 _loss("TripletMarginLoss", F.triplet_margin_loss,
@@ -75,8 +75,10 @@ _loss("TripletMarginWithDistanceLoss", F.triplet_margin_with_distance_loss,
       [("distance_function", None), ("margin", 1.0), ("swap", False), ("reduction", "mean")],
       inputs=("anchor", "positive", "negative"), doc="TripletMarginLoss with a distance of the caller's.")
 _loss("MultiMarginLoss", F.multi_margin_loss,
-      [("p", 1), ("margin", 1.0), ("weight", None)] + _OLD + _MEAN, ("weight",), doc="Of scores [N, C] and classes [N].")
-_loss("MultiLabelMarginLoss", F.multilabel_margin_loss, _OLD + _MEAN, doc="Of scores and lists of classes, ended by -1.")
+      [("p", 1), ("margin", 1.0), ("weight", None)] + _OLD + _MEAN, ("weight",),
+      doc="Of scores [N, C] and classes [N].")
+_loss("MultiLabelMarginLoss", F.multilabel_margin_loss, _OLD + _MEAN,
+      doc="Of scores and lists of classes, ended by -1.")
 _loss("MultiLabelSoftMarginLoss", F.multilabel_soft_margin_loss, [("weight", None)] + _OLD + _MEAN, ("weight",),
       doc="Of logits and 0 or 1 for each class.")
 _loss("CTCLoss", F.ctc_loss, [("blank", 0), ("reduction", "mean"), ("zero_infinity", False)],

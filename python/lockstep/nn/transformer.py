@@ -41,17 +41,20 @@ class TransformerDecoder(Module):
 
 
 class Transformer(Module):
-    """An encoder and a decoder, each with a norm after its last layer. Weights of matrices begin as Xavier gives them."""
+    """An encoder and a decoder, each with a norm after its last layer. Matrices begin as Xavier gives them."""
 
-    def __init__(self, d_model=512, nhead=8, num_encoder_layers=6, num_decoder_layers=6, dim_feedforward=2048, dropout=0.1,
-                 activation="relu", custom_encoder=None, custom_decoder=None, layer_norm_eps=1e-5, batch_first=False,
-                 norm_first=False, device=None, dtype=None):
+    def __init__(self, d_model=512, nhead=8, num_encoder_layers=6, num_decoder_layers=6, dim_feedforward=2048,
+                 dropout=0.1, activation="relu", custom_encoder=None, custom_decoder=None, layer_norm_eps=1e-5,
+                 batch_first=False, norm_first=False, device=None, dtype=None):
         super().__init__()
         options = dict(d_model=d_model, nhead=nhead, dim_feedforward=dim_feedforward, dropout=dropout,
-                       activation=activation, layer_norm_eps=layer_norm_eps, batch_first=batch_first, norm_first=norm_first)
+                       activation=activation, layer_norm_eps=layer_norm_eps, batch_first=batch_first,
+                       norm_first=norm_first)
         norm = lambda: _core.LayerNorm(d_model, eps=layer_norm_eps)  # noqa: E731
-        self.encoder = custom_encoder or TransformerEncoder(TransformerEncoderLayer(**options), num_encoder_layers, norm())
-        self.decoder = custom_decoder or TransformerDecoder(TransformerDecoderLayer(**options), num_decoder_layers, norm())
+        self.encoder = custom_encoder or TransformerEncoder(TransformerEncoderLayer(**options), num_encoder_layers,
+                                                            norm())
+        self.decoder = custom_decoder or TransformerDecoder(TransformerDecoderLayer(**options), num_decoder_layers,
+                                                            norm())
         for p in self.parameters():
             if p.dim() > 1:
                 init.xavier_uniform_(p)

@@ -13,6 +13,7 @@ from itertools import chain
 
 from .. import _core
 from .._core import Parameter, Tensor
+from ..grad_mode import enable_grad
 from . import lr_scheduler, swa_utils  # noqa: F401
 
 
@@ -24,8 +25,8 @@ class Optimizer:
 
     def __init__(self, params, defaults):
         if isinstance(params, Tensor):
-            raise TypeError("params argument given to the optimizer should be an iterable of Tensors or dicts, but got "
-                            + type(params).__name__)
+            raise TypeError("params argument given to the optimizer should be an iterable of Tensors or dicts, but "
+                            "got " + type(params).__name__)
         self.defaults = defaults
         self.state = defaultdict(dict)
         self.param_groups = []
@@ -41,7 +42,7 @@ class Optimizer:
     def add_param_group(self, param_group):
         """Add a group of parameters, before the first step."""
         if self._engine is not None:
-            raise _core.Error("optimizer: add_param_group() after the first step: expected before it, or a new optimizer")
+            raise _core.Error("optimizer: add_param_group() after the first step, expected before it")
         group = dict(param_group)
         params = [group["params"]] if isinstance(group["params"], Tensor) else list(group["params"])
         known = {id(p) for p in chain(*(g["params"] for g in self.param_groups))}
@@ -79,7 +80,8 @@ class Optimizer:
         """Continue from a state of state_dict()."""
         groups = state_dict["param_groups"]
         if [len(g["params"]) for g in groups] != [len(g["params"]) for g in self.param_groups]:
-            raise ValueError("loaded state dict contains a parameter group that doesn't match the size of optimizer's group")
+            raise ValueError("loaded state dict contains a parameter group that doesn't match the size of "
+                             "optimizer's group")
         for own, group in zip(self.param_groups, groups):
             own.update({k: tuple(v) if isinstance(v, list) else v for k, v in group.items() if k != "params"})
         self._load_state(state_dict["state"])
@@ -117,7 +119,7 @@ class _Fused(Optimizer):
         super().add_param_group(param_group)
         for p in self.param_groups[-1]["params"]:
             if not isinstance(p, Parameter):
-                raise TypeError(f"optimizer: a {type(p).__name__}, expected an nn.Parameter: torch.nn.Parameter(tensor)")
+                raise TypeError(f"optimizer: a {type(p).__name__}, expected an nn.Parameter: nn.Parameter(tensor)")
 
     def _make(self, groups, options):
         raise NotImplementedError
@@ -148,7 +150,7 @@ class _Fused(Optimizer):
     def step(self, closure=None):
         loss = None
         if closure is not None:
-            with _core.enable_grad():
+            with enable_grad():
                 loss = closure()
         engine = self.engine
         engine.set_learning_rates([group["lr"] for group in self.param_groups])
@@ -163,8 +165,9 @@ class _Fused(Optimizer):
         return dict(self.engine.state_dict())
 
     def _load_state(self, state):
-        engine = self.engine
-        engine.load_state_dict(list(state.items()))
+        for p in chain(*(g["params"] for g in self.param_groups)):
+            p.data  # gives it its name, which the state has
+        self.engine.load_state_dict(list(state.items()))
 
 
 def _positive(**values):
@@ -233,8 +236,8 @@ class RMSprop(_Fused):
 class Adagrad(_Fused):
     """Divides gradients by the root of the sum of their squares."""
 
-    def __init__(self, params, lr=1e-2, lr_decay=0, weight_decay=0, initial_accumulator_value=0, eps=1e-10, foreach=None,
-                 *, maximize=False, differentiable=False):
+    def __init__(self, params, lr=1e-2, lr_decay=0, weight_decay=0, initial_accumulator_value=0, eps=1e-10,
+                 foreach=None, *, maximize=False, differentiable=False):
         _positive(lr=lr, lr_decay=lr_decay, weight_decay=weight_decay, epsilon=eps)
         super().__init__(params, dict(lr=lr, lr_decay=lr_decay, eps=eps, weight_decay=weight_decay),
                          [("initial_accumulator_value", initial_accumulator_value, 0), ("maximize", maximize, False),
@@ -276,7 +279,7 @@ class LBFGS(Optimizer):
             raise _core.Error("LBFGS: its lr changed, expected a new optimizer")
 
         def with_gradients():
-            with _core.enable_grad():
+            with enable_grad():
                 return closure()
 
         return self._lbfgs.step(with_gradients)

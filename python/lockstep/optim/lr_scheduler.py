@@ -1,7 +1,7 @@
 """Schedules of the learning rate with PyTorch's names. step() sets the rates of the optimizer's groups.
 
-Each rate is a function of the number of steps, so values may differ from PyTorch's, which multiplies the last rate, in the
-last digits; a rate that a program sets between two steps is overwritten.
+Each rate is a function of the number of steps, so values may differ from PyTorch's, which multiplies the last rate, in
+the last digits; a rate that a program sets between two steps is overwritten.
 """
 
 import math
@@ -185,7 +185,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
 
 
 class OneCycleLR(LRScheduler):
-    """Up to max_lr and down again (Smith and Topin 2018). The momentum stays: cycle_momentum=True is an error with one."""
+    """Up to max_lr and down again (Smith and Topin 2018). The momentum stays: cycle_momentum=True is an error."""
 
     def __init__(self, optimizer, max_lr, total_steps=None, epochs=None, steps_per_epoch=None, pct_start=0.3,
                  anneal_strategy="cos", cycle_momentum=True, base_momentum=0.85, max_momentum=0.95, div_factor=25.0,
@@ -227,10 +227,11 @@ class SequentialLR:
 
     def __init__(self, optimizer, schedulers, milestones, last_epoch=-1, verbose=False):
         if len(milestones) != len(schedulers) - 1:
-            raise ValueError("Sequential Schedulers expects number of schedulers provided to be one more than the number "
-                             f"of milestone points, but got number of schedulers {len(schedulers)} and the number of "
-                             f"milestones to be equal to {len(milestones)}")
-        self.optimizer, self._schedulers, self._milestones, self.last_epoch = optimizer, schedulers, milestones, last_epoch + 1
+            raise ValueError("Sequential Schedulers expects number of schedulers provided to be one more than the "
+                             f"number of milestone points, but got number of schedulers {len(schedulers)} and the "
+                             f"number of milestones to be equal to {len(milestones)}")
+        self.optimizer, self._schedulers, self._milestones = optimizer, schedulers, milestones
+        self.last_epoch = last_epoch + 1
         schedulers[0].step(0)
         self._last_lr = schedulers[0].get_last_lr()
 
@@ -270,7 +271,8 @@ class ReduceLROnPlateau:
             raise ValueError(f"mode {mode} or threshold mode {threshold_mode} is unknown!")
         n = len(optimizer.param_groups)
         self.optimizer, self.mode, self.factor, self.patience = optimizer, mode, factor, patience
-        self.threshold, self.threshold_mode, self.cooldown, self.eps, self.verbose = threshold, threshold_mode, cooldown, eps, verbose
+        self.threshold, self.threshold_mode = threshold, threshold_mode
+        self.cooldown, self.eps, self.verbose = cooldown, eps, verbose
         self.min_lrs = list(min_lr) if isinstance(min_lr, (list, tuple)) else [min_lr] * n
         self.best = math.inf if mode == "min" else -math.inf
         self.num_bad_epochs = self.cooldown_counter = self.last_epoch = 0

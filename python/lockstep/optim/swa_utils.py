@@ -2,11 +2,12 @@
 
 import copy
 
-from .._core import Module, no_grad
+from .._core import Module
+from ..grad_mode import no_grad
 
 
 class AveragedModel(Module):
-    """A copy of a model whose parameters are averages: of all update_parameters(), or by avg_fn(average, new, count)."""
+    """A copy of a model whose parameters are averages: the mean of all, or by avg_fn(average, new, count)."""
 
     def __init__(self, model, device=None, avg_fn=None, use_buffers=False):
         super().__init__()

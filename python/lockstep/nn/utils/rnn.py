@@ -4,7 +4,7 @@ from ... import _core
 
 
 def pad_sequence(sequences, batch_first=False, padding_value=0.0):
-    """Stack sequences [L, ..] of different lengths as [T, N, ..], or with batch_first [N, T, ..]; the ends are padding."""
+    """Stack sequences [L, ..] of different lengths, with padding, as [T, N, ..], or with batch_first [N, T, ..]."""
     longest = max(x.shape[0] for x in sequences)
     padded = []
     for x in sequences:
