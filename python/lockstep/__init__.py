@@ -22,3 +22,9 @@ pi = __import__("math").pi
 e = __import__("math").e
 
 from . import models, nn, optim  # noqa: F401,E402
+from . import metrics, notebook  # noqa: F401,E402
+from .notebook import Timeline, plot, progress, summary  # noqa: F401,E402
+from .training import (  # noqa: F401,E402
+    Trainer, evaluate, export_onnx, find_learning_rate, verify)
+
+notebook.install()
