@@ -75,13 +75,20 @@ this. Run this as the tree's owner, or in a copy of the tree"
   if [ ! -f "$folder/build.ninja" ]; then
     say "building in $folder/ (a few minutes the first time)"
     command -v ccache >/dev/null && launcher=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
-    quietly cmake --preset "$preset" "${launcher[@]}" "${configure[@]}" -DLOCKSTEP_CUDA_EMULATION=$emulation -DLOCKSTEP_PYTHON=$python
+    quietly env CXXFLAGS="${CXXFLAGS:-} $(more_memory)" cmake --preset "$preset" "${launcher[@]}" "${configure[@]}" \
+      -DLOCKSTEP_CUDA_EMULATION=$emulation -DLOCKSTEP_PYTHON=$python
   elif ! { grep -q "^LOCKSTEP_CUDA_EMULATION:BOOL=$emulation" "$folder/CMakeCache.txt" &&
            grep -q "^LOCKSTEP_PYTHON:STRING=$python" "$folder/CMakeCache.txt"; }; then
     quietly cmake "${configure[@]}" -DLOCKSTEP_CUDA_EMULATION=$emulation -DLOCKSTEP_PYTHON=$python "$folder"
   fi
   (set -o pipefail; ninja -C "$folder" -j "$(nproc)" "$@" 2>&1 | show_build) || die "the build in $folder/ failed"
 )
+
+# The option that lets g++ use more memory, up to 1.6 GB a process, and a seventh less time. Where there is enough.
+more_memory() {
+  [[ $("${CXX:-c++}" -v 2>&1) == *"gcc version"* ]] || return 0
+  awk -v cores="$(nproc)" '/^MemAvailable:/ && $2 > 2500000 * cores { print "--param=ggc-min-heapsize=1000000" }' /proc/meminfo
+}
 
 # writable FOLDER: whether this user can build in it, or make it.
 writable() {
