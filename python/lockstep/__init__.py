@@ -33,3 +33,5 @@ inf = __import__("math").inf
 nan = __import__("math").nan
 pi = __import__("math").pi
 e = __import__("math").e
+
+from . import models, nn, optim  # noqa: F401,E402
