@@ -61,6 +61,8 @@ class Trainer:
                        metrics=list(metrics), clip_norm=clip_norm, schedule=schedule, save_folder=save_folder,
                        save_every=save_every, resume=resume, keep_checkpoints=keep_checkpoints, log_file=log_file,
                        tensorboard=tensorboard, watch=watch, average_decay=average_decay, recipe=recipe)
+        self._optimizer = optimizer
+        self._take_rates()
         self._trainer = _core._Trainer(model, optimizer, train, test, options)
         self.on_step: typing.Callable[[StepReport], typing.Any] | None = None
         self.on_epoch: typing.Callable[[EpochReport], typing.Any] | None = None
@@ -68,7 +70,33 @@ class Trainer:
 
     def train(self) -> TrainingResult:
         """Train to the end, or until request_stop(); a second call goes on. Raises if a loss is not finite."""
-        return self._trainer.train(self.on_step, self.on_epoch, self.on_update)
+        self._take_rates()
+        try:
+            return self._trainer.train(self._callback(self.on_step), self._callback(self.on_epoch),
+                                       self._callback(self.on_update))
+        finally:
+            self._show_rates()
+
+    # The rates of param_groups are those of the optimizer, also in callbacks.
+    def _take_rates(self) -> None:
+        groups = self._optimizer.param_groups
+        _core._set_rates(self._optimizer.engine, [group["lr"] for group in groups])
+
+    def _show_rates(self) -> None:
+        for i, group in enumerate(self._optimizer.param_groups):
+            group["lr"] = self._optimizer.engine.learning_rate(i)
+
+    def _callback(self, function: typing.Callable[..., typing.Any] | None) -> typing.Callable[..., None] | None:
+        if function is None:
+            return None
+        call = function
+
+        def called(report: typing.Any) -> None:
+            self._show_rates()
+            call(report)
+            self._take_rates()
+
+        return called
 
     def resume(self, folder: str | os.PathLike[str]) -> os.PathLike[str]:
         """Continue from the newest checkpoint in the folder, with the same bits. Returns its path."""

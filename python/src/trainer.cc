@@ -351,6 +351,17 @@ void add_training(py::module_& m) {
     if (!resumed) return {};
     return resumed->path;
   });
+  // What a program has changed in param_groups.
+  m.def("_set_rates", [](Optimizer& o, const std::vector<double>& rates) {
+    for (std::size_t i = 0; i < rates.size(); ++i) {
+      if (rates[i] == o.learning_rate(i)) continue;
+      if (rates.size() == 1) {
+        o.set_learning_rate(rates[i]);
+      } else {
+        o.set_learning_rate(i, rates[i]);
+      }
+    }
+  });
   trainer.def("request_stop", [](PythonTrainer& t) { t.get().request_stop(); });
   trainer.def("recipe", [](PythonTrainer& t) { return t.get().recipe().json(); });
   trainer.def("recipe_hash", [](PythonTrainer& t) { return recipe_hash(t.get().recipe()); });

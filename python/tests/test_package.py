@@ -137,7 +137,7 @@ def test_the_back_end_makes_a_valid_wheel(monkeypatch, tmp_path):
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     back_end = __import__("lockstep_wheel")
 
-    def compiled(prefix):
+    def compiled(prefix, settings):
         (pathlib.Path(prefix) / "lockstep").mkdir()
         (pathlib.Path(prefix) / "lockstep/__init__.py").write_text("made = True\n")
 

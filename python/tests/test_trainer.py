@@ -76,6 +76,21 @@ def test_a_callback_may_stop_and_raise():
         trainer.train()
 
 
+def test_rates_of_groups_are_those_of_the_optimizer():
+    net, sgd = model()
+    trainer = torch.Trainer(net, sgd, data(), batch_size=32, epochs=1)
+    sgd.param_groups[0]["lr"] = 0.25
+    rates = []
+
+    def halve(step):
+        sgd.param_groups[0]["lr"] /= 2
+
+    trainer.on_update = halve
+    trainer.on_step = lambda report: rates.append(report.learning_rate)
+    trainer.train()
+    assert rates == [0.25, 0.125, 0.0625, 0.03125] and sgd.param_groups[0]["lr"] == 0.015625
+
+
 def test_unknown_and_wrong_options_are_errors():
     net, sgd = model()
     with pytest.raises(TypeError, match="batchsize"):
