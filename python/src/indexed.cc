@@ -45,8 +45,9 @@ void add_indexed(const FunctionsOf& f) {
   const auto dim = "dim"_a;
   f.both("gather", [](const Tensor& x, int d, const Tensor& index) { return gather(x, d, index); }, input, dim,
          "index"_a);
-  f.both("take_along_dim", [](const Tensor& x, const Tensor& index, int d) { return take_along_dim(x, index, d); },
-         input, "indices"_a, dim);
+  f.both("take_along_dim", [](const Tensor& x, const Tensor& index, std::optional<int> d) {
+    return d ? take_along_dim(x, index, *d) : take_along_dim(x.reshape({-1}), index.reshape({-1}), 0);
+  }, input, "indices"_a, "dim"_a = py::none());
   f.both("index_select", [](const Tensor& x, int d, const Tensor& index) {
     return index_select(x, d, index.dim() == 0 ? index.reshape({1}) : index);
   }, input, dim, "index"_a);
