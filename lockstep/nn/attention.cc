@@ -2,6 +2,7 @@
 
 #include <limits>
 
+#include "lockstep/autograd/axes.h"
 #include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/lift.h"
 #include "lockstep/nn/output_observer.h"
@@ -122,14 +123,30 @@ Tensor MultiheadAttention::output(const Tensor& weights, const Tensor& value) {
   return OutputObserver::reported(*this, out_proj(joined));
 }
 
+int MultiheadAttention::batch_axis() const { return options_.batch_first ? 0 : 1; }
+Tensor MultiheadAttention::as_batch(const Tensor& x) const {
+  return x.defined() && x.dim() == 2 ? unsqueeze(x, batch_axis()) : x;
+}
+MultiheadMasks MultiheadAttention::as_batch(MultiheadMasks masks) const {
+  Tensor& mask = masks.key_padding_mask;
+  if (mask.defined() && mask.dim() == 1) mask = unsqueeze(mask, 0);
+  return masks;
+}
+
 std::pair<Tensor, Tensor> MultiheadAttention::forward(const Tensor& query, const Tensor& key, const Tensor& value,
                                                       const MultiheadMasks& masks) {
+  if (has_no_batch(query, 3)) {
+    const auto [y, w] = forward(as_batch(query), as_batch(key), as_batch(value), as_batch(masks));
+    return {squeeze(y, batch_axis()), squeeze(w, 0)};
+  }
   const Tensor w = weights(query, key, masks);
   return {output(w, value), mean(w, 1)};
 }
 
 Tensor MultiheadAttention::attend(const Tensor& query, const Tensor& key, const Tensor& value,
                                   const MultiheadMasks& masks) {
+  if (has_no_batch(query, 3))
+    return squeeze(attend(as_batch(query), as_batch(key), as_batch(value), as_batch(masks)), batch_axis());
   return output(weights(query, key, masks), value);
 }
 
