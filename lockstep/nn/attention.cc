@@ -2,9 +2,9 @@
 
 #include <limits>
 
-#include "lockstep/autograd/axes.h"
 #include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/lift.h"
+#include "lockstep/autograd/tensor_impl.h"
 #include "lockstep/nn/output_observer.h"
 #include "lockstep/nn/sizes.h"
 
@@ -32,6 +32,9 @@ MultiheadAttentionOptions checked(MultiheadAttentionOptions options) {
   if (options.vdim == 0) options.vdim = features;
   return options;
 }
+
+// Without a batch; an axis of a cut batch has the samples.
+bool is_alone(const Tensor& x) { return x.defined() && x.dim() == 2 && x->kind != Kind::cut; }
 
 bool has_one_weight(const MultiheadAttentionOptions& o) { return o.kdim == o.embed_dim && o.vdim == o.embed_dim; }
 
@@ -125,7 +128,7 @@ Tensor MultiheadAttention::output(const Tensor& weights, const Tensor& value) {
 
 int MultiheadAttention::batch_axis() const { return options_.batch_first ? 0 : 1; }
 Tensor MultiheadAttention::as_batch(const Tensor& x) const {
-  return x.defined() && x.dim() == 2 ? unsqueeze(x, batch_axis()) : x;
+  return is_alone(x) ? unsqueeze(x, batch_axis()) : x;
 }
 MultiheadMasks MultiheadAttention::as_batch(MultiheadMasks masks) const {
   Tensor& mask = masks.key_padding_mask;
@@ -135,7 +138,7 @@ MultiheadMasks MultiheadAttention::as_batch(MultiheadMasks masks) const {
 
 std::pair<Tensor, Tensor> MultiheadAttention::forward(const Tensor& query, const Tensor& key, const Tensor& value,
                                                       const MultiheadMasks& masks) {
-  if (has_no_batch(query, 3)) {
+  if (is_alone(query)) {
     const auto [y, w] = forward(as_batch(query), as_batch(key), as_batch(value), as_batch(masks));
     return {squeeze(y, batch_axis()), squeeze(w, 0)};
   }
@@ -145,7 +148,7 @@ std::pair<Tensor, Tensor> MultiheadAttention::forward(const Tensor& query, const
 
 Tensor MultiheadAttention::attend(const Tensor& query, const Tensor& key, const Tensor& value,
                                   const MultiheadMasks& masks) {
-  if (has_no_batch(query, 3))
+  if (is_alone(query))
     return squeeze(attend(as_batch(query), as_batch(key), as_batch(value), as_batch(masks)), batch_axis());
   return output(weights(query, key, masks), value);
 }

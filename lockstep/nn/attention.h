@@ -31,9 +31,9 @@ struct MultiheadMasks {
 };
 
 // Multi-head attention: queries [L, N, E] attend to keys and values [S, N, E]; without a batch, [L, E] and [S, E] with
-// results [L, E] and [L, S]. Each head uses its own part of the E
-// features. Names and order of parameters are PyTorch's: in_proj_weight stacks the weights for queries, keys, and
-// values. With another kdim or vdim, each has a weight of its own instead.
+// results [L, E] and [L, S]. Each head uses its own part of the E features. Names and order of parameters are
+// PyTorch's: in_proj_weight stacks the weights for queries, keys, and values. With another kdim or vdim, each has a
+// weight of its own instead.
 class MultiheadAttention : public Module {
  public:
   using Options = MultiheadAttentionOptions;
