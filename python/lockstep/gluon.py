@@ -15,6 +15,7 @@ import contextlib
 import types
 
 from . import _core, nn as _nn, optim as _optim
+from .grad_mode import no_grad
 from .nn import functional as _F
 
 
@@ -88,7 +89,7 @@ class Block(_nn.Module):
             self.train(_state.recording)
         if _state.recording:
             return super().__call__(*args)
-        with _core.no_grad():
+        with no_grad():
             return super().__call__(*args)
 
     def collect_params(self):

@@ -14,6 +14,8 @@
 #include "casters.h"
 #include "lockstep/lockstep.h"
 #include "operand.h"
+#include "optimizers.h"
+#include "parameter.h"
 #include "tensor_holder.h"
 
 namespace lockstep::python {
@@ -36,8 +38,10 @@ void add_creation(py::module_& m);
 void add_grad_mode(py::module_& m);
 void add_numpy(py::module_& m, TensorClass& tensor);  // NumPy, DLPack
 void add_operators(TensorClass& tensor);
+void add_indexing(TensorClass& tensor);
 void add_functions(py::module_& m, TensorClass& tensor);  // functions and methods of tensors
 void add_functional(py::module_& m);                      // nn.functional
+void add_parameters(py::module_& m);                      // Parameter, buffers, init
 void add_module(py::module_& m);                          // Module, Parameter, hooks, state_dict
 void add_layers(py::module_& m);
 void add_optimizers(py::module_& m);
