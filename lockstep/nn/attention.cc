@@ -127,9 +127,7 @@ Tensor MultiheadAttention::output(const Tensor& weights, const Tensor& value) {
 }
 
 int MultiheadAttention::batch_axis() const { return options_.batch_first ? 0 : 1; }
-Tensor MultiheadAttention::as_batch(const Tensor& x) const {
-  return is_alone(x) ? unsqueeze(x, batch_axis()) : x;
-}
+Tensor MultiheadAttention::as_batch(const Tensor& x) const { return is_alone(x) ? unsqueeze(x, batch_axis()) : x; }
 MultiheadMasks MultiheadAttention::as_batch(MultiheadMasks masks) const {
   Tensor& mask = masks.key_padding_mask;
   if (mask.defined() && mask.dim() == 1) mask = unsqueeze(mask, 0);

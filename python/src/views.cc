@@ -32,11 +32,9 @@ py::object view_of(py::handle self, const Tensor& y, WriteBack back) {
     holder.views = holder_of(self).views;
     holder.independent = holder_of(self).independent;
   } else {
-    holder.views = std::make_shared<Views>(
-        Views{.parent = holder_of(self).views,
-              .write_back = [original = x.detach(), elements = y.detach(), back = std::move(back)] {
-                back(original, elements);
-              }});
+    holder.views = std::make_shared<Views>(Views{.parent = holder_of(self).views,
+                                                 .write_back = [original = x.detach(), elements = y.detach(),
+                                                                back = std::move(back)] { back(original, elements); }});
   }
   return result;
 }

@@ -6,8 +6,8 @@ pytest.importorskip("torch", reason="PyTorch is not installed")
 
 import parity_modules  # noqa: E402
 
-NAMES = ["Linear", "Conv2d", "BatchNorm2d", "LayerNorm", "GroupNorm", "MaxPool2d", "ReLU", "GELU", "Embedding", "LSTM", "GRU",
-         "MultiheadAttention", "TransformerEncoderLayer", "CrossEntropyLoss", "BCEWithLogitsLoss", "MSELoss"]
+NAMES = ["Linear", "Conv2d", "BatchNorm2d", "LayerNorm", "GroupNorm", "MaxPool2d", "ReLU", "GELU", "Embedding", "LSTM",
+         "GRU", "MultiheadAttention", "TransformerEncoderLayer", "CrossEntropyLoss", "BCEWithLogitsLoss", "MSELoss"]
 
 
 def test_modules_agree_with_pytorch():

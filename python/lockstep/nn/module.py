@@ -365,7 +365,7 @@ def float(self):
 
 
 def _refuse_half(self):
-    raise _core.Error(f"module: {self._get_name()} in half precision, expected float32 or float64: weights stay float32")
+    raise _core.Error(f"module: {self._get_name()} in half precision, expected float32 or float64")
 
 
 # ---- State
