@@ -21,7 +21,7 @@ struct Views {
   }
 };
 
-TensorHolder<Tensor>& holder_of(py::handle self);
+TensorMemory& holder_of(py::handle self);
 // The Python tensor of y, a view of `self` where PyTorch has one. `back` takes self's elements and y's, both without a
 // history, and writes the second to the first; it is called if y is a copy that has been written.
 using WriteBack = std::function<void(const Tensor& original, const Tensor& elements)>;
