@@ -77,7 +77,8 @@ void check_outside_tasks(const char* operation) {
 std::atomic<int> forks{0};
 
 void count_forks() {
-  static const int registered = ::pthread_atfork(nullptr, nullptr, [] { forks.fetch_add(1, std::memory_order_relaxed); });
+  static const int registered =
+      ::pthread_atfork(nullptr, nullptr, [] { forks.fetch_add(1, std::memory_order_relaxed); });
   (void)registered;
 }
 

@@ -308,11 +308,14 @@ void add_shapes(const FunctionsOf& f) {
         return axis ? repeat_interleave(x, repeats, *axis) : repeat_interleave(x.reshape({-1}), repeats, 0);
       },
       input, "repeats"_a, dim = py::none());
-  f.tensor.def("flip", [](const Tensor& x, const py::args& dims, const py::object& named) {
-    const auto all = named.is_none() ? all_of<Dims>(dims) : named.cast<Dims>();
-    const WithoutLock describing;
-    return flip(x, all);
-  }, "dims"_a = py::none());
+  f.tensor.def(
+      "flip",
+      [](const Tensor& x, const py::args& dims, const py::object& named) {
+        const auto all = named.is_none() ? all_of<Dims>(dims) : named.cast<Dims>();
+        const WithoutLock describing;
+        return flip(x, all);
+      },
+      "dims"_a = py::none());
   f.function(
       "flip", [](const Tensor& x, const Dims& dims) { return flip(x, dims); }, input, "dims"_a);
   f.function(
