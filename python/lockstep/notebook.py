@@ -214,7 +214,8 @@ class Timeline:
 
     def _repr_svg_(self) -> str:
         tasks = [e for e in self.events if e["ph"] == "X"]
-        names = {(e["name"], e["pid"], e.get("tid")): e["args"]["name"] for e in self.events if e["ph"] == "M"}
+        names = {(e["name"], e["pid"], e.get("tid")): e["args"]["name"] for e in self.events
+                 if e["ph"] == "M" and "name" in e["args"]}
         rows = sorted({(e["pid"], e["tid"]) for e in tasks})
         kinds = list(dict.fromkeys(e["name"] for e in tasks))
         begin = min((e["ts"] for e in tasks), default=0)

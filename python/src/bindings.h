@@ -49,8 +49,5 @@ void add_data(py::module_& m);
 void add_parallel(py::module_& m);     // split_and_load, what DataParallel and DistributedDataParallel are made of
 void add_save(py::module_& m);         // save, load, weights
 void add_distributed(py::module_& m);  // process groups, what multiprocessing.spawn() needs
-void add_training(py::module_& m);     // Trainer, evaluate, metrics
-void add_predictor(py::module_& m);    // Predictor, load_run, export_onnx
-void add_watching(py::module_& m);     // TensorBoardWriter, summary, plots, Timeline
 
 }  // namespace lockstep::python

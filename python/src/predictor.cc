@@ -4,8 +4,8 @@
 #include <string>
 #include <utility>
 
-#include "bindings.h"
 #include "module_class.h"
+#include "training.h"
 
 namespace lockstep::python {
 namespace {
@@ -25,13 +25,17 @@ using PredictorHolder = std::unique_ptr<Predictor<Module>, EndsWithoutLock<Predi
 void add_runs(py::module_& m) {
   py::class_<Run, std::shared_ptr<Run>> run(
       m, "Run", "A model that `lockstep train --save DIR` or Trainer has left in a folder. Threads may call it.");
-  run.def("__call__", [](const Run& r, const Tensor& inputs) { return r(inputs); }, "inputs"_a, released(),
-          "Inputs [N, ...] -> probabilities [N, classes], values [N, outputs], or those of each next character.");
-  run.def_property_readonly("model", [](const Run& r) { return &r.model(); }, py::return_value_policy::reference_internal,
-                            "The network alone, for logits or normalized values.");
+  run.def(
+      "__call__", [](const Run& r, const Tensor& inputs) { return r(inputs); }, "inputs"_a, released(),
+      "Inputs [N, ...] -> probabilities [N, classes], values [N, outputs], or those of each next character.");
+  run.def_property_readonly(
+      "model", [](const Run& r) { return &r.model(); }, py::return_value_policy::reference_internal,
+      "The network alone, for logits or normalized values.");
   run.def_property_readonly("classes", [](const Run& r) { return r.schema().classes; });
-  run.def_property_readonly("input", [](const Run& r) { return r.schema().input; }, "The extents of an example.");
-  run.def_property_readonly("name", [](const Run& r) { return r.description().name; }, "As `--model` names it.");
+  run.def_property_readonly(
+      "input", [](const Run& r) { return r.schema().input; }, "The extents of an example.");
+  run.def_property_readonly(
+      "name", [](const Run& r) { return r.description().name; }, "As `--model` names it.");
   run.def(
       "open",
       [](const Run& r, const Path& path, bool labels) {
@@ -39,8 +43,10 @@ void add_runs(py::module_& m) {
         return std::make_pair(std::const_pointer_cast<Dataset>(examples.data), std::move(examples.names));
       },
       "path"_a, "labels"_a = true, released(), "The examples of a path as the model takes them, and their names.");
-  m.def("load_run", [](const Path& folder) { return std::shared_ptr<Run>(new Run(load_run(folder))); }, "folder"_a, released(),
-        "The model of a run's folder, with the weights of the best epoch if it has them, else the newest ones.");
+  m.def(
+      "load_run", [](const Path& folder) { return std::shared_ptr<Run>(new Run(load_run(folder))); }, "folder"_a,
+      released(),
+      "The model of a run's folder, with the weights of the best epoch if it has them, else the newest ones.");
 }
 
 }  // namespace
@@ -50,22 +56,25 @@ void add_predictor(py::module_& m) {
       m, "Predictor",
       "A model for inference: made once, then called from any number of threads. While it exists, the model is not "
       "trained.");
-  predictor.def(py::init([](const py::object& model, const std::optional<Path>& weights, std::int64_t max_batch, double wait) {
-                  const std::shared_ptr<Module> held = held_module(model);
-                  const PredictorOptions options{
-                      .max_batch = max_batch,
-                      .wait = std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(wait))};
-                  const WithoutLock loading;
-                  return weights ? PredictorHolder(new Predictor<Module>(held, *weights, options))
-                                 : PredictorHolder(new Predictor<Module>(held, options));
-                }),
-                "model"_a, "weights"_a = py::none(), "max_batch"_a = 1, "wait"_a = 0.001,
-                "weights: a file, a checkpoint, or a folder of checkpoints. max_batch above 1 joins calls at the same "
-                "time whose inputs are in host memory; a call waits at most `wait` seconds for others.");
-  predictor.def("__call__", [](const Predictor<Module>& p, const Tensor& x) { return p(x); }, "input"_a, released(),
-                "The model's result for a batch. Of an input in host memory, it is there, too.");
-  predictor.def("load", [](const Predictor<Module>& p, const Path& weights) { p.load(weights); }, "weights"_a, released(),
-                "Replaces the weights while other threads predict.");
+  predictor.def(
+      py::init([](const py::object& model, const std::optional<Path>& weights, std::int64_t max_batch, double wait) {
+        const std::shared_ptr<Module> held = held_module(model);
+        const PredictorOptions options{
+            .max_batch = max_batch,
+            .wait = std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(wait))};
+        const WithoutLock loading;
+        return weights ? PredictorHolder(new Predictor<Module>(held, *weights, options))
+                       : PredictorHolder(new Predictor<Module>(held, options));
+      }),
+      "model"_a, "weights"_a = py::none(), "max_batch"_a = 1, "wait"_a = 0.001,
+      "weights: a file, a checkpoint, or a folder of checkpoints. max_batch above 1 joins calls at the same "
+      "time whose inputs are in host memory; a call waits at most `wait` seconds for others.");
+  predictor.def(
+      "__call__", [](const Predictor<Module>& p, const Tensor& x) { return p(x); }, "input"_a, released(),
+      "The model's result for a batch. Of an input in host memory, it is there, too.");
+  predictor.def(
+      "load", [](const Predictor<Module>& p, const Path& weights) { p.load(weights); }, "weights"_a, released(),
+      "Replaces the weights while other threads predict.");
 
   m.def(
       "_export_onnx",

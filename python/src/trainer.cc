@@ -5,10 +5,10 @@
 #include <string>
 #include <utility>
 
-#include "bindings.h"
 #include "data.h"
 #include "module_class.h"
 #include "optimizers.h"
+#include "training.h"
 
 namespace lockstep::python {
 namespace {
@@ -80,8 +80,8 @@ Recipe recipe_of(const py::dict& entries) {
     } else if (py::isinstance<py::str>(value)) {
       recipe.set(name, value.cast<std::string>());
     } else {
-      throw py::type_error(
-          fmt::format("recipe: {} is {}, expected a bool, an int, a float, or a str", name, std::string(py::repr(value))));
+      throw py::type_error(fmt::format("recipe: {} is {}, expected a bool, an int, a float, or a str", name,
+                                       std::string(py::repr(value))));
     }
   }
   return recipe;
@@ -276,7 +276,8 @@ void add_reports(py::module_& m) {
   accuracy.def_readonly("total", &Accuracy::total);
   accuracy.def_property_readonly("value", &Accuracy::value, "From 0 to 1.");
   accuracy.def("__float__", &Accuracy::value);
-  accuracy.def("__repr__", [](const Accuracy& a) { return fmt::format("{:.4f} ({} of {})", a.value(), a.correct, a.total); });
+  accuracy.def("__repr__",
+               [](const Accuracy& a) { return fmt::format("{:.4f} ({} of {})", a.value(), a.correct, a.total); });
 
   py::class_<StepReport> step(m, "StepReport", "What a step of training was.");
   step.def_readonly("step", &StepReport::step, "From 1, over all epochs.");
@@ -314,9 +315,10 @@ void add_reports(py::module_& m) {
   result.def_property_readonly("best_path", [](const TrainingResult& r) { return r.best.path; });
   result.def_readonly("log_error", &TrainingResult::log_error, "Why the log is incomplete; empty if it is not.");
   result.def_readonly("tensorboard_error", &TrainingResult::tensorboard_error);
-  result.def("svg", [](const TrainingResult& r, const std::string& title) {
-    return training_plot_svg(r.epochs, {.title = title});
-  }, "title"_a = "", "The curves of the epochs, as the text of an SVG file.");
+  result.def(
+      "svg",
+      [](const TrainingResult& r, const std::string& title) { return training_plot_svg(r.epochs, {.title = title}); },
+      "title"_a = "", "The curves of the epochs, as the text of an SVG file.");
   result.def("_repr_svg_", [](const TrainingResult& r) { return training_plot_svg(r.epochs); });
 }
 
@@ -388,27 +390,27 @@ void add_training(py::module_& m) {
       },
       "model"_a, "data"_a, "metrics"_a, "batch_size"_a, "workers"_a, "shards"_a, "dtype"_a, "forward"_a);
 
-  m.def("_find_learning_rate", [](const py::object& model, const py::object& optimizer, const py::object& train,
-                                 double first, double last, std::int64_t steps, double smoothing, double stop_factor,
-                                 const py::dict& arguments) {
-    const std::shared_ptr<Module> held = held_module(model);
-    auto data = as_dataset(train);
-    TrainerOptions options = trainer_options(arguments);
-    auto& rule = optimizer.cast<Optimizer&>();
-    LearningRateCurve curve;
-    std::string svg;
-    {
-      const WithoutLock training;
-      curve = find_learning_rate(*held, rule, std::move(data), std::move(options),
-                                 {.first = first, .last = last, .steps = steps, .smoothing = smoothing,
-                                  .stop_factor = stop_factor});
-      const PlotPanel panels[] = {learning_rate_panel(curve)};
-      svg = plot_svg(panels, learning_rate_axis());
-    }
-    std::vector<std::tuple<double, double, double>> points;
-    for (const auto& p : curve.points) points.emplace_back(p.rate, p.loss, p.smoothed);
-    return py::make_tuple(points, curve.suggestion, curve.diverged, svg);
-  });
+  m.def("_find_learning_rate",
+        [](const py::object& model, const py::object& optimizer, const py::object& train, double first, double last,
+           std::int64_t steps, double smoothing, double stop_factor, const py::dict& arguments) {
+          const std::shared_ptr<Module> held = held_module(model);
+          auto data = as_dataset(train);
+          TrainerOptions options = trainer_options(arguments);
+          auto& rule = optimizer.cast<Optimizer&>();
+          LearningRateCurve curve;
+          std::string svg;
+          {
+            const WithoutLock training;
+            curve = find_learning_rate(
+                *held, rule, std::move(data), std::move(options),
+                {.first = first, .last = last, .steps = steps, .smoothing = smoothing, .stop_factor = stop_factor});
+            const PlotPanel panels[] = {learning_rate_panel(curve)};
+            svg = plot_svg(panels, learning_rate_axis());
+          }
+          std::vector<std::tuple<double, double, double>> points;
+          for (const auto& p : curve.points) points.emplace_back(p.rate, p.loss, p.smoothed);
+          return py::make_tuple(points, curve.suggestion, curve.diverged, svg);
+        });
 }
 
 }  // namespace lockstep::python

@@ -4,8 +4,8 @@
 #include <string>
 #include <utility>
 
-#include "bindings.h"
 #include "module_class.h"
+#include "training.h"
 
 namespace lockstep::python {
 namespace {
@@ -21,31 +21,37 @@ void add_tensorboard(py::module_& m) {
             }),
             "log_dir"_a, "purge_step"_a = py::none());
   board.def(
-      "add_scalar", [](TensorBoardWriter& b, const std::string& tag, double value, std::int64_t step) {
+      "add_scalar",
+      [](TensorBoardWriter& b, const std::string& tag, double value, std::int64_t step) {
         b.add_scalar(tag, value, step);
       },
       "tag"_a, "scalar_value"_a, "global_step"_a);
   board.def(
-      "add_histogram", [](TensorBoardWriter& b, const std::string& tag, const Tensor& values, std::int64_t step) {
+      "add_histogram",
+      [](TensorBoardWriter& b, const std::string& tag, const Tensor& values, std::int64_t step) {
         b.add_histogram(tag, values, step);
       },
       "tag"_a, "values"_a, "global_step"_a, released());
   board.def(
-      "add_text", [](TensorBoardWriter& b, const std::string& tag, const std::string& text, std::int64_t step) {
+      "add_text",
+      [](TensorBoardWriter& b, const std::string& tag, const std::string& text, std::int64_t step) {
         b.add_text(tag, text, step);
       },
       "tag"_a, "text_string"_a, "global_step"_a = 0);
   board.def(
-      "add_image", [](TensorBoardWriter& b, const std::string& tag, const Tensor& image, std::int64_t step) {
+      "add_image",
+      [](TensorBoardWriter& b, const std::string& tag, const Tensor& image, std::int64_t step) {
         b.add_image(tag, image, step);
       },
       "tag"_a, "img_tensor"_a, "global_step"_a = 0, released(), "img_tensor: [C, H, W], bytes or numbers from 0 to 1.");
   board.def(
-      "add_graph", [](TensorBoardWriter& b, Module& model, const Tensor& input) { b.add_graph(model, input); }, "model"_a,
-      "input_to_model"_a, released());
+      "add_graph", [](TensorBoardWriter& b, Module& model, const Tensor& input) { b.add_graph(model, input); },
+      "model"_a, "input_to_model"_a, released());
   board.def_property_readonly("path", &TensorBoardWriter::path);
-  board.def("flush", [](const TensorBoardWriter&) {}, "Does nothing: each event is in the file at once.");
-  board.def("close", [](const TensorBoardWriter&) {}, "Does nothing: each event is in the file at once.");
+  board.def(
+      "flush", [](const TensorBoardWriter&) {}, "Does nothing: each event is in the file at once.");
+  board.def(
+      "close", [](const TensorBoardWriter&) {}, "Does nothing: each event is in the file at once.");
 }
 
 }  // namespace
@@ -97,7 +103,8 @@ void add_watching(py::module_& m) {
         return plot_svg(all, {.title = title, .x = {.name = x}});
       },
       "panels"_a, "title"_a = "", "x"_a = "epoch",
-      "Panels of curves (name, points), as the text of an SVG file. The points of a curve are in ascending order of x.");
+      "Panels of curves (name, points), as the text of an SVG file. The points of a curve are in ascending order of "
+      "x.");
 
   py::class_<Timeline> timeline(m, "_Timeline", "Records which task ran where and when, from now on.");
   timeline.def(py::init([] { return new Timeline(default_runtime()); }));
