@@ -4,6 +4,7 @@
 
 #include "bindings.h"
 #include "lockstep/autograd/tensor_impl.h"
+#include "module_class.h"
 
 namespace lockstep::python {
 namespace {
@@ -12,7 +13,12 @@ namespace {
 // Python.
 class ModelWrapper : public Module {
  public:
-  explicit ModelWrapper(Module& module) { pass_on(module); }
+  explicit ModelWrapper(std::shared_ptr<Module> module) : module_(std::move(module)) { pass_on(*module_); }
+  // The wrapper moves its inputs itself.
+  Tensor placed(const Tensor& x) const override { return x; }
+
+ private:
+  std::shared_ptr<Module> module_;
 };
 
 SplitOptions split_options(int shards, std::vector<double> weights) {
@@ -102,8 +108,9 @@ void add_parallel(py::module_& m) {
       },
       released());
 
-  py::class_<ModelWrapper, Module, std::shared_ptr<ModelWrapper>> wrapper(m, "ModelWrapper");
-  wrapper.def(py::init<Module&>(), "module"_a, py::keep_alive<1, 2>());
+  ModuleClass<ModelWrapper> wrapper(m, "ModelWrapper");
+  def_constructor(
+      wrapper, [](const py::object& model) { return std::make_unique<ModelWrapper>(held_module(model)); }, "module"_a);
 
   py::class_<BatchSplitter, std::shared_ptr<BatchSplitter>> splitter(m, "BatchSplitter");
   splitter.def(py::init([](const Module& model, int shards, std::vector<double> weights) {

@@ -5,20 +5,7 @@ from .._core import Tensor
 from ..utils.data import _Structure
 
 
-class _Wrapper(_core.ModelWrapper):
-    """A module with the parameters, names, and mode of another, which it calls `module`."""
-
-    def __init__(self, module):
-        super().__init__(module)
-        object.__setattr__(self, "_wrapped", module)
-
-    @property
-    def module(self):
-        """The model."""
-        return self._wrapped
-
-
-class DataParallel(_Wrapper):
+class DataParallel(_core.ModelWrapper):
     """Split each batch over the devices, run the model on each part, and gather the outputs on the first device.
 
     Without device_ids, all devices of the program. The model has replicas on all of them; nothing is copied in a call.
@@ -91,7 +78,7 @@ def data_parallel(module, inputs, device_ids=None, output_device=None, dim=0, mo
     return DataParallel(module, device_ids, output_device, dim)(*inputs, **(module_kwargs or {}))
 
 
-class DistributedDataParallel(_Wrapper):
+class DistributedDataParallel(_core.ModelWrapper):
     """A model of several processes: its gradients are the mean of all ranks', summed while backward runs.
 
     The output of a call is that of this rank's rows, and so is a loss computed from it. Every rank passes as many rows;
