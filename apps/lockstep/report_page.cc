@@ -21,6 +21,7 @@ namespace {
 constexpr std::string_view kDataBegin = "<script type=\"application/json\" id=\"run\">", kDataEnd = "</script>";
 constexpr std::size_t kLargestMatrix = 32;  // classes
 constexpr std::size_t kMostDrawnSteps = 500;
+constexpr std::size_t kMostShownEpochs = 1000;
 
 std::string html(std::string_view text) { return escape_markup(text); }
 
@@ -92,6 +93,28 @@ std::string steps_plots(const std::vector<PageStep>& all) {
   return page + card(std::move(speed), 5, false);
 }
 
+// Which of many epochs a page shows: every how many.
+std::size_t epochs_apart(std::size_t epochs) { return (epochs + kMostShownEpochs - 1) / kMostShownEpochs; }
+
+// Fewer points, with the smallest, the largest, and the last one, which the legend names.
+Curve drawn_epochs(const Curve& all) {
+  const std::size_t apart = epochs_apart(all.points.size());
+  if (apart <= 1) return all;
+  std::size_t least = 0, most = 0;
+  const auto y = [&](std::size_t i) { return all.points[i].y; };
+  for (std::size_t i = 0; i < all.points.size(); ++i) {
+    if (!(y(i) >= y(least))) least = std::isnan(y(i)) ? least : i;
+    if (!(y(i) <= y(most))) most = std::isnan(y(i)) ? most : i;
+  }
+  Curve drawn = all;
+  drawn.points.clear();
+  for (std::size_t i = 0; i < all.points.size(); ++i) {
+    if ((i + 1) % apart == 0 || i == least || i == most || i + 1 == all.points.size())
+      drawn.points.push_back(all.points[i]);
+  }
+  return drawn;
+}
+
 std::string curves(const ReportPage& p) {
   std::string page;
   std::size_t color = 0;
@@ -99,7 +122,9 @@ std::string curves(const ReportPage& p) {
     if (has_values(panel)) {
       PanelPictureOptions options{.x = {.low = 1}, .first_color = color};
       options.x.high = std::max(1.0, static_cast<double>(std::min(p.planned_epochs, 2 * std::ssize(p.epochs))));
-      put(page, "<div class=\"card\">{}</div>\n", panel_svg(panel, options));
+      PlotPanel drawn;
+      for (const Curve& curve : panel.curves) drawn.curves.push_back(drawn_epochs(curve));
+      put(page, "<div class=\"card\">{}</div>\n", panel_svg(drawn, options));
     }
     color += panel.curves.size();
   }
@@ -130,7 +155,10 @@ std::string epochs_table(const ReportPage& p) {
     put(page, "<th>{}</th>", html(name));
   }
   page += "</tr></thead>\n<tbody>\n";
-  for (const EpochReport& e : p.epochs) {
+  const std::size_t apart = epochs_apart(p.epochs.size());
+  for (std::size_t i = 0; i < p.epochs.size(); ++i) {
+    const EpochReport& e = p.epochs[i];
+    if ((i + 1) % apart != 0 && e.epoch != p.best_epoch && i + 1 != p.epochs.size()) continue;
     put(page, "<tr{}><td>{}</td><td>{:.1f}</td><td>{:.4f}</td>", e.epoch == p.best_epoch ? " class=\"best\"" : "",
         e.epoch, e.seconds, e.train_loss);
     if (tested) put(page, "<td>{}</td>", e.test.total > 0 ? fmt::format("{:.4f}", e.test.value()) : "");
@@ -144,6 +172,7 @@ std::string epochs_table(const ReportPage& p) {
     page += "</tr>\n";
   }
   page += "</tbody></table></div>\n";
+  if (apart > 1) put(page, "<p class=\"soft\">One of {} epochs is shown.</p>\n", apart);
   if (p.best_epoch > 0) put(page, "<p class=\"soft\">Epoch {} is the best.</p>\n", p.best_epoch);
   return page;
 }

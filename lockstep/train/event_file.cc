@@ -58,9 +58,15 @@ void EventFile::write(std::string_view record) {
   for (std::string_view rest = bytes; !rest.empty();) {
     const ssize_t written = ::write(fd_, rest.data(), rest.size());
     if (written < 0 && errno == EINTR) continue;
-    check(written >= 0, "cannot write {}: {}", path_.string(), reason());
+    if (written < 0) {
+      const std::string why = reason();
+      // After a part of a record, nothing can be read. The next write would fail, too.
+      [[maybe_unused]] const int ignored = ::ftruncate(fd_, size_);
+      fail("cannot write {}: {}", path_.string(), why);
+    }
     rest.remove_prefix(static_cast<std::size_t>(written));
   }
+  size_ += std::ssize(bytes);
 }
 
 }  // namespace lockstep

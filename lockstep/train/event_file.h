@@ -23,13 +23,14 @@ class EventFile {
   EventFile& operator=(const EventFile&) = delete;
 
   // Hands the record to the system at once, so that a killed process loses none and TensorBoard sees it. Throws with
-  // the path and the system's reason.
+  // the path and the system's reason, and then leaves no part of the record.
   void write(std::string_view record);
   const std::filesystem::path& path() const { return path_; }
 
  private:
   std::filesystem::path path_;
   int fd_ = -1;
+  std::int64_t size_ = 0;
 };
 
 }  // namespace lockstep

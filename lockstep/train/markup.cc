@@ -49,8 +49,8 @@ std::string escape_markup(std::string_view text) {
       case '"': escaped += "&quot;"; break;
       case '\'': escaped += "&#39;"; break;
       default:
-        if (length == 0) {
-          escaped += "\uFFFD";
+        if (length == 0 || text.starts_with("\xEF\xBF\xBE") || text.starts_with("\xEF\xBF\xBF")) {
+          escaped += "\uFFFD";  // U+FFFE and U+FFFF are no characters of XML
         } else if (length == 1 && (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) && c != '\n' && c != '\t') {
           escaped += ' ';
         } else {

@@ -16,6 +16,7 @@
 #include "lockstep/data/image.h"
 #include "lockstep/nn/summary.h"
 #include "lockstep/train/event_file.h"
+#include "lockstep/train/markup.h"
 #include "lockstep/train/model_graph.h"
 
 namespace lockstep {
@@ -105,7 +106,7 @@ std::string graph_message(const std::vector<ModelNode>& nodes) {
   for (const ModelNode& n : nodes) {
     pbf_writer node(graph, node_field::kNode);
     node.add_string(node_field::kName, n.name);
-    node.add_string(node_field::kOp, n.op);
+    node.add_string(node_field::kOp, valid_utf8(n.op));
     for (const std::string& input : n.inputs) node.add_string(node_field::kInput, input);
     if (!n.module.empty()) {
       add_attribute(node, "module", [&](pbf_writer& value) { value.add_bytes(attribute_field::kString, n.module); });
@@ -159,7 +160,7 @@ struct TensorBoardWriter::Impl {
       e.add_int64(event_field::kStep, step);
       pbf_writer values(e, event_field::kSummary);
       pbf_writer value(values, summary_field::kValue);
-      value.add_string(summary_field::kTag, tag.data(), tag.size());
+      value.add_string(summary_field::kTag, valid_utf8(tag));
       fill(value);
     });
   }
@@ -248,7 +249,7 @@ void TensorBoardWriter::add_text(std::string_view tag, std::string_view text, st
       pbf_writer dim(shape, 2);
       dim.add_int64(1, 1);
     }
-    tensor.add_bytes(8, text.data(), text.size());
+    tensor.add_bytes(8, valid_utf8(text));
   });
 }
 

@@ -30,7 +30,8 @@ struct TensorBoardOptions {
 };
 
 // One file in the folder, events.out.tfevents.TIME.HOST.PROCESS.NUMBER. Each event is in the file when its call
-// returns. Call it from one thread at a time. Errors name the file and the system's reason.
+// returns. Call it from one thread at a time. Errors name the file and the system's reason, and leave the file as it
+// was. In tags and texts, bytes that are not UTF-8 become U+FFFD, because TensorBoard reads no file that has them.
 class TensorBoardWriter {
  public:
   // Makes the folder if it does not exist.

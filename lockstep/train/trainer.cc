@@ -682,8 +682,14 @@ void Trainer::run_micro_batch(Example& batch, std::int64_t samples, double share
 }
 
 // Exchanges between ranks differ from step to step, and a step of micro-batches is several calls: neither is recorded.
+// Histograms want the gradients before the update, in the middle of a step.
 bool Trainer::records() const {
-  return options_.record_steps && ranks().alone() && options_.accumulate == 1 && !(balancer_ && on_gpu());
+  return options_.record_steps && ranks().alone() && options_.accumulate == 1 && !(balancer_ && on_gpu()) &&
+         !shows_gradients();
+}
+
+bool Trainer::shows_gradients() const {
+  return !options_.tensorboard.folder.empty() && options_.tensorboard.histogram_every > 0;
 }
 
 bool Trainer::on_gpu() const {
@@ -694,6 +700,7 @@ std::string Trainer::why_not_recorded() const {
   if (!options_.record_steps) return "";
   if (!ranks().alone()) return "it is one of several processes";
   if (options_.accumulate > 1) return "it has several micro-batches";
+  if (shows_gradients()) return "histograms of gradients are written in the middle of a step";
   if (!records()) return "the speed of each GPU is measured, and a CUDA graph has one time for all";
   return recorded_ ? recorded_->why_not() : "";
 }
@@ -797,7 +804,10 @@ void Trainer::finish_step(std::int64_t batches) {
   const bool shows_values = board_ && board_->has_histograms(position_.step + 1);
   if (!records()) {
     schedule_learning_rate();
-    if (shows_values) board_->gradients(module_, position_.step + 1);
+    if (shows_values) {
+      const double scale = scaler_ ? current_.loss_scale.item<float>() : 1;
+      board_->gradients(module_, position_.step + 1, scale);
+    }
     update();
   }
   if (average_) average_->update();

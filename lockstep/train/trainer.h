@@ -67,8 +67,9 @@ struct TensorBoardLogOptions {
   // first step. train() throws if it cannot make the file; a later failure ends the file, not the run: see
   // TrainingResult::tensorboard_error.
   std::filesystem::path folder{};
-  // Also writes histograms of all weights and gradients every so many steps, which then wait for them. 0: none.
-  // Gradients of recorded steps are not shown: no host sees them.
+  // Also writes histograms of all weights and gradients every so many steps, which then wait for them. 0: none. Steps
+  // are then not recorded. Gradients are without the loss scale, and before they are clipped. If some values are not
+  // finite, not_finite/gradients/NAME has their number instead.
   std::int64_t histogram_every = 0;
 };
 
@@ -313,6 +314,7 @@ class Trainer {
   // learn() and update(), recorded and repeated where possible.
   std::vector<Tensor> recorded_step(std::span<const Tensor> parts);
   bool records() const;
+  bool shows_gradients() const;
   bool on_gpu() const;
   void finish_step(std::int64_t batches);
   void rebalance(std::optional<DataLoader::Iterator>& loop);

@@ -1,6 +1,7 @@
 #include "lockstep/train/training_board.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <vector>
 
@@ -81,22 +82,26 @@ bool TrainingBoard::has_histograms(std::int64_t step) const {
   return writer_.has_value() && histogram_every_ > 0 && step % histogram_every_ == 0;
 }
 
-void TrainingBoard::gradients(const Module& module, std::int64_t step) {
+void TrainingBoard::histogram(const std::string& tag, const Tensor& values, double divisor, std::int64_t step) {
+  if (values.numel() == 0 || !is_floating(values.dtype())) return;
+  std::vector<double> all = values.to_host().to(DType::f64).to_vector<double>();
+  const auto bad = std::ranges::count_if(all, [](double x) { return !std::isfinite(x); });
+  for (double& x : all) x /= divisor;
+  write([&](TensorBoardWriter& board) {
+    if (bad > 0) return board.add_scalar("not_finite/" + tag, static_cast<double>(bad), step);
+    board.add_histogram(tag, Tensor::from(all, {std::ssize(all)}), step);
+  });
+}
+
+void TrainingBoard::gradients(const Module& module, std::int64_t step, double loss_scale) {
   for (const auto& [name, p] : module.named_parameters()) {
-    if (!p.trainable() || !is_floating(p.dtype())) continue;
-    const Tensor gradient = p.gradient();
-    if (!gradient.defined() || gradient.numel() == 0) continue;
-    const Tensor on_host = gradient.to_host();
-    write([&, tag = "gradients/" + name](TensorBoardWriter& board) { board.add_histogram(tag, on_host, step); });
+    if (!p.trainable()) continue;
+    if (const Tensor gradient = p.gradient()) histogram("gradients/" + name, gradient, loss_scale, step);
   }
 }
 
 void TrainingBoard::weights(const Module& module, std::int64_t step) {
-  for (const auto& [name, p] : module.named_parameters()) {
-    if (!is_floating(p.dtype()) || p.shape().numel() == 0) continue;
-    const Tensor on_host = p.host_data();
-    write([&, tag = "weights/" + name](TensorBoardWriter& board) { board.add_histogram(tag, on_host, step); });
-  }
+  for (const auto& [name, p] : module.named_parameters()) histogram("weights/" + name, p.host_data(), 1, step);
 }
 
 void TrainingBoard::step(const StepReport& r) {

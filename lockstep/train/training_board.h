@@ -19,8 +19,8 @@ class TrainingBoard {
   void start(Module& module, const Dataset& data, const Tensor& first);
   // Whether this step's weights and gradients are shown.
   bool has_histograms(std::int64_t step) const;
-  // Call it before the update of such a step, and after it.
-  void gradients(const Module& module, std::int64_t step);
+  // Call it before the update of such a step, and after it. The gradients have the factor `loss_scale`.
+  void gradients(const Module& module, std::int64_t step, double loss_scale);
   void weights(const Module& module, std::int64_t step);
   void step(const StepReport& report);
   void epoch(const EpochReport& report, std::int64_t step);
@@ -30,6 +30,7 @@ class TrainingBoard {
  private:
   template <typename F>
   void write(const F& f);
+  void histogram(const std::string& tag, const Tensor& values, double divisor, std::int64_t step);
 
   const std::int64_t histogram_every_;
   std::optional<TensorBoardWriter> writer_;

@@ -32,6 +32,7 @@ void add_devices(py::module_& m);  // device, set_devices, synchronize, manual_s
 TensorClass add_tensor(py::module_& m);
 void add_creation(py::module_& m);
 void add_functions(py::module_& m, TensorClass& tensor);  // functions and methods of tensors
+void add_functional(py::module_& m);                      // nn.functional
 void add_module(py::module_& m);                          // Module, Parameter, hooks, state_dict
 void add_layers(py::module_& m);
 void add_optimizers(py::module_& m);

@@ -61,23 +61,28 @@ void add_devices(py::module_& m) {
   py::class_<DeviceName> device(m, "device", "The name of a device: \"cpu\", \"cpu:1\", \"cuda\", \"cuda:1\".");
   device.def(py::init([](const std::string& name) { return parse_device(name); }), "name"_a);
   device.def(py::init([](const DeviceName& name) { return name; }), "device"_a);
-  device.def(py::init([](const std::string& type, int index) { return parse_device(fmt::format("{}:{}", type, index)); }),
-             "type"_a, "index"_a);
+  device.def(
+      py::init([](const std::string& type, int index) { return parse_device(fmt::format("{}:{}", type, index)); }),
+      "type"_a, "index"_a);
   device.def_readonly("type", &DeviceName::type);
   device.def_readonly("index", &DeviceName::index);
-  device.def("__eq__", [](const DeviceName& a, const DeviceName& b) { return a == b; }, py::is_operator());
+  device.def(
+      "__eq__", [](const DeviceName& a, const DeviceName& b) { return a == b; }, py::is_operator());
   device.def("__hash__", [](const DeviceName& name) { return py::hash(py::str(name.str())); });
   device.def("__str__", &DeviceName::str);
   device.def("__repr__", [](const DeviceName& d) {
     return d.index ? fmt::format("device(type='{}', index={})", d.type, *d.index)
                    : fmt::format("device(type='{}')", d.type);
   });
-  m.def("devices", [] { return devices(); }, "All devices of the program.");
+  m.def(
+      "devices", [] { return devices(); }, "All devices of the program.");
   m.def(
       "set_devices", [](int count) { devices(count); }, "count"_a, released(),
       "Makes so many devices. Call it before anything needs a device: what asks first decides.");
-  m.def("synchronize", &synchronize, released(), "Waits for all work. Raises the first failure that no wait has raised.");
-  m.def("manual_seed", &manual_seed, "seed"_a, "Sets the seed of initial weights, shuffling, dropout, rand, and randn.");
+  m.def("synchronize", &synchronize, released(),
+        "Waits for all work. Raises the first failure that no wait has raised.");
+  m.def("manual_seed", &manual_seed, "seed"_a,
+        "Sets the seed of initial weights, shuffling, dropout, rand, and randn.");
 }
 
 }  // namespace lockstep::python

@@ -11,6 +11,7 @@ PYBIND11_MODULE(_core, m) {
   TensorClass tensor = add_tensor(m);
   add_creation(m);
   add_functions(m, tensor);
+  add_functional(m);
   add_module(m);
   add_layers(m);
   add_optimizers(m);

@@ -12,7 +12,8 @@ TensorClass add_tensor(py::module_& m) {
   tensor.def("size", &Tensor::size, "dim"_a);
   tensor.def("dim", &Tensor::dim);
   tensor.def("numel", &Tensor::numel);
-  tensor.def("backward", [](const Tensor& x) { x.backward(); }, released());
+  tensor.def(
+      "backward", [](const Tensor& x) { x.backward(); }, released());
   tensor.def("__repr__", &Tensor::str, released());
   tensor.def(
       "item",

@@ -8,11 +8,11 @@ namespace lockstep::python {
 namespace {
 
 constexpr std::array<std::pair<DType, const char*>, 6> kTypes{{{DType::f32, "float32"},
-                                                              {DType::f64, "float64"},
-                                                              {DType::bf16, "bfloat16"},
-                                                              {DType::f16, "float16"},
-                                                              {DType::i64, "int64"},
-                                                              {DType::u8, "uint8"}}};
+                                                               {DType::f64, "float64"},
+                                                               {DType::bf16, "bfloat16"},
+                                                               {DType::f16, "float16"},
+                                                               {DType::i64, "int64"},
+                                                               {DType::u8, "uint8"}}};
 
 // Lives as long as the process: a static object would be destroyed after the interpreter.
 py::handle size_class;
@@ -51,7 +51,8 @@ void add_types(py::module_& m) {
       if (known == type) return fmt::format("torch.{}", text);
     return std::string("?");
   });
-  dtype.def("__eq__", [](DType a, DType b) { return a == b; }, py::is_operator());
+  dtype.def(
+      "__eq__", [](DType a, DType b) { return a == b; }, py::is_operator());
   dtype.def("__hash__", [](DType type) { return static_cast<int>(type); });
   dtype.def_property_readonly("is_floating_point", [](DType type) { return is_floating(type); });
   dtype.def_property_readonly("itemsize", [](DType type) { return item_size(type); });

@@ -104,6 +104,25 @@ TEST(ReportPage, HoldsAnyTextsAndReferencesNothing) {
   EXPECT_THAT(html, HasSubstr("<b>ab</b>"));
 }
 
+TEST(ReportPage, ManyEpochsAreThinnedOut) {
+  ReportPage page{.title = "a", .status = "b"};
+  page.planned_epochs = 20'000;
+  page.best_epoch = 12'347;
+  page.panels = {{{{.name = "accuracy", .best = CurveBest::largest}}}};
+  for (std::int64_t i = 1; i <= page.planned_epochs; ++i) {
+    page.epochs.push_back({.epoch = i, .train_loss = 1});
+    const double accuracy = i == page.best_epoch ? 0.9 : 0.5;
+    page.panels[0].curves[0].points.push_back({static_cast<double>(i), i == 1 ? NAN : accuracy});
+  }
+  const std::string html = report_html(page);
+  EXPECT_LT(html.size(), 250'000U);
+  EXPECT_THAT(html, HasSubstr("best 0.9 in epoch 12347"));
+  for (const char* row :
+       {"<tr class=\"best\"><td>12347</td>", "<tr><td>20</td>", "<tr><td>20000</td>", "One of 20 epochs"})
+    EXPECT_THAT(html, HasSubstr(row));
+  EXPECT_THAT(html, Not(HasSubstr("<td>12348</td>")));
+}
+
 TEST(ReportPage, AnEmptyPageIsOne) {
   const std::string html = report_html({.title = "a", .status = "b"});
   expect_well_formed(html);
@@ -148,6 +167,7 @@ TEST(Markup, KeepsUtf8AndReplacesTheRest) {
   EXPECT_EQ(escape_markup("\xe0\x80\x80"), "\uFFFD\uFFFD\uFFFD");
   EXPECT_EQ(escape_markup("\xf4\x90\x80\x80"), "\uFFFD\uFFFD\uFFFD\uFFFD");
   EXPECT_EQ(escape_markup("\x80<\xe2\x82"), "\uFFFD&lt;\uFFFD\uFFFD");
+  EXPECT_EQ(escape_markup("\uFFFE\uFFFF\uFFFC"), "\uFFFD\uFFFD\uFFFC");
 }
 
 TEST(PlotPanel, ChoosesALogarithmicAxisForALargeRange) {

@@ -1,37 +1,16 @@
 #include "lockstep/base/file.h"
 
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 
-#include <csignal>
-
 #include "tests/expect_error.h"
+#include "tests/file_size_limit.h"
 #include "tests/temporary_folder.h"
 
 namespace lockstep {
 namespace {
 
 namespace fs = std::filesystem;
-
-// The disk is full after `bytes` bytes of a file, as far as this process can tell.
-class FileSizeLimit {
- public:
-  explicit FileSizeLimit(rlim_t bytes) {
-    ::getrlimit(RLIMIT_FSIZE, &old_);
-    handler_ = std::signal(SIGXFSZ, SIG_IGN);
-    const rlimit limit{bytes, old_.rlim_max};
-    ::setrlimit(RLIMIT_FSIZE, &limit);
-  }
-  ~FileSizeLimit() {
-    ::setrlimit(RLIMIT_FSIZE, &old_);
-    std::signal(SIGXFSZ, handler_);
-  }
-
- private:
-  rlimit old_;
-  void (*handler_)(int);
-};
 
 TEST(ReadFile, ReturnsTheBytes) {
   TemporaryFolder folder;

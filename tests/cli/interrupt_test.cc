@@ -29,10 +29,12 @@ TEST_P(Interrupt, EndsWithACheckpointThatResumes) {
   const int step = std::stoi(found[1]);
   EXPECT_EQ(static_cast<int>(events(log, "step").size()), step);
   EXPECT_TRUE(std::filesystem::exists(save / fmt::format("step-{:08}", step)));
+  const std::string page = folder_.read("save/report.html");
+  EXPECT_THAT(page, HasSubstr(fmt::format("<p class=\"status bad\">interrupted at step {}, at ", step)));
   // Within an epoch of four steps, the page says which epoch it was that was tested.
   if (const int epoch = step / 4; epoch > 0) {
     const std::string when = step % 4 == 0 ? "" : fmt::format(", epoch {}", epoch);
-    EXPECT_THAT(folder_.read("save/report.html"), HasSubstr("<span>test accuracy" + when + "</span>"));
+    EXPECT_THAT(page, HasSubstr("<span>test accuracy" + when + "</span>"));
   }
 
   const std::string further = std::to_string(step + 3);

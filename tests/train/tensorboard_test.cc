@@ -17,6 +17,7 @@
 #include "lockstep/runtime/runtime.h"
 #include "lockstep/train/event_file.h"
 #include "tests/expect_error.h"
+#include "tests/file_size_limit.h"
 #include "tests/temporary_folder.h"
 #include "tests/train/layouts.h"
 #include "tests/train/small_job.h"
@@ -52,6 +53,19 @@ std::vector<std::string> records_of(const std::filesystem::path& path) {
     at += 16 + length;
   }
   return records;
+}
+
+// A part of a record would make the rest of the file unreadable.
+TEST(EventFile, AFullDiskLeavesWholeRecords) {
+  const TemporaryFolder folder;
+  EventFile file(folder / "events");
+  file.write("one");
+  {
+    const FileSizeLimit full(30);
+    EXPECT_ERROR(file.write(std::string(100, 'x')), "events: File too large");
+  }
+  file.write("two");
+  EXPECT_EQ(records_of(file.path()), (std::vector<std::string>{"one", "two"}));
 }
 
 // The fields of a message: numbers as they are, everything else as bytes.
@@ -92,9 +106,10 @@ TEST(TensorBoard, WritesWhatTensorBoardReads) {
     board.add_scalar("train/loss", NAN, 8);
     board.add_text("recipe", "seed 0");
     board.add_histogram("w", Tensor::from<float>({-1, 0, 0.5, 0.5, 0.5}, {5}), 9);
+    board.add_text("\xff", "\xe4", 9);
   }
   const std::vector<std::string> records = records_of(file);
-  ASSERT_EQ(records.size(), 6U);
+  ASSERT_EQ(records.size(), 7U);
   EXPECT_EQ(fields_of(records[0]).bytes.at(3), "brain.Event:2");
   EXPECT_EQ(fields_of(records[0]).numbers.at(1), 1.5);
   EXPECT_EQ(fields_of(records[1]).numbers.at(2), 5);
@@ -107,6 +122,10 @@ TEST(TensorBoard, WritesWhatTensorBoardReads) {
   EXPECT_EQ(fields_of(fields_of(text.bytes.at(9)).bytes.at(1)).bytes.at(1), "text");
   EXPECT_EQ(fields_of(text.bytes.at(8)).bytes.at(8), "seed 0");
   EXPECT_EQ(fields_of(text.bytes.at(8)).numbers.at(1), 7);
+
+  // A message with text that is not UTF-8 is none.
+  const Fields odd = value_of(fields_of(records[6]));
+  EXPECT_EQ(odd.bytes.at(1) + fields_of(odd.bytes.at(8)).bytes.at(8), "\uFFFD\uFFFD");
 
   const Fields histogram = fields_of(value_of(fields_of(records[5])).bytes.at(5));
   EXPECT_EQ(histogram.numbers.at(1), -1);
@@ -240,11 +259,13 @@ std::map<std::string, std::vector<int>> tags_in(const std::filesystem::path& fol
   return tags;
 }
 
-// Of one process and of two ranks: rank 0 writes, and the weights are those of a run without a file.
+// Of one process and of two ranks: rank 0 writes, and the weights are those of a run without a file, whose steps are
+// recorded.
 TEST(TensorBoard, ShowsATrainingRun) {
   const TemporaryFolder folder;
   const auto train = [](const std::filesystem::path& to, const std::shared_ptr<ProcessGroup>& group) {
-    SmallJob job(1, {.epochs = 2, .tensorboard = {.folder = to, .histogram_every = 4}}, nullptr, group);
+    SmallJob job(1, {.record_steps = true, .epochs = 2, .tensorboard = {.folder = to, .histogram_every = 4}}, nullptr,
+                 group);
     const TrainingResult result = job.trainer->train();
     return result.tensorboard_error + weights_sha256(job.net);
   };
@@ -263,6 +284,35 @@ TEST(TensorBoard, ShowsATrainingRun) {
   }
   folder.write("file", "x");
   EXPECT_ERROR(train(folder / "file/board", nullptr), "cannot create the folder");
+}
+
+// Those of f16 have no loss scale. A scale that is too large makes them infinite, and then they have no histogram.
+TEST(TensorBoard, ShowsGradientsAsTheyAre) {
+  const TemporaryFolder folder;
+  const auto largest = [&](const std::string& name, DType dtype, double scale) {
+    SmallJob job(1, {.epochs = 2,
+                     .dtype = dtype,
+                     .loss_scaling = {.initial_scale = scale},
+                     .tensorboard = {.folder = folder / name, .histogram_every = 1}});
+    EXPECT_EQ(job.trainer->train().tensorboard_error, "");
+    for (const auto& file : std::filesystem::directory_iterator(folder / name)) {
+      for (const std::string& record : records_of(file.path())) {
+        const Fields event = fields_of(record);
+        if (!event.bytes.contains(5) || value_of(event).bytes.at(1) != "gradients/6.weight") continue;
+        return fields_of(value_of(event).bytes.at(5)).numbers.at(2);
+      }
+    }
+    return 0.0;
+  };
+  const double expected = largest("f32", DType::f32, 1);
+  EXPECT_GT(expected, 0);
+  EXPECT_NEAR(largest("f16", DType::f16, 1024), expected, 0.02 * expected);
+  EXPECT_GT(largest("large", DType::f16, 0x1p24), 0);
+  const auto tags = tags_in(folder / "large");
+  const std::vector<int>&bad = tags.at("not_finite/gradients/6.weight"), &good = tags.at("gradients/6.weight");
+  EXPECT_EQ(bad.front(), 1);
+  EXPECT_EQ(bad.size() + good.size(), 10U);
+  EXPECT_EQ(tags.at("weights/6.weight").size(), 10U);
 }
 
 }  // namespace

@@ -1,0 +1,91 @@
+"""Functions that layers are made of: torch.nn.functional.
+
+>>> import lockstep as torch
+>>> import lockstep.nn.functional as F
+>>> F.relu(torch.tensor([-1.0, 2.0]))
+tensor([0., 2.])
+"""
+
+from .. import _core
+from .._core import no_grad
+from .._core.functional import *  # noqa: F401,F403
+from .._core.functional import _instance_norm, softmax
+
+
+def _over_channels(values, x):
+    """Give values of channels, [C], the axes of x, [N, C, ..]."""
+    return values.reshape([1, -1] + [1] * (x.dim() - 2))
+
+
+def batch_norm(input, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1, eps=1e-5):
+    """Normalize each channel of [N, C, ..] by the batch's statistics, or by the running ones.
+
+    With `training`, the running statistics, unless they are None, take the batch's share `momentum`. Each shard of a
+    batch that is cut over devices counts: nn.BatchNorm2d normalizes each shard by its own statistics.
+    """
+    if training:
+        axes = [0] + list(range(2, input.dim()))
+        mean = input.mean(axes)
+        var = input.var(axes, correction=0)
+        if running_mean is not None:
+            count = input.numel() // input.size(1)
+            if count < 2:
+                raise ValueError(f"batch_norm: {count} value for each channel, expected more than 1 when training")
+            with no_grad():
+                running_mean.copy_(running_mean * (1 - momentum) + mean.detach() * momentum)
+                running_var.copy_(running_var * (1 - momentum) + var.detach() * (momentum * count / (count - 1)))
+    else:
+        mean, var = running_mean, running_var
+    y = (input - _over_channels(mean, input)) * _over_channels((var + eps).rsqrt(), input)
+    if weight is not None:
+        y = y * _over_channels(weight, input)
+    return y if bias is None else y + _over_channels(bias, input)
+
+
+def instance_norm(input, running_mean=None, running_var=None, weight=None, bias=None, use_input_stats=True,
+                  momentum=0.1, eps=1e-5):
+    """Normalize each channel of each sample of [N, C, ..] by its own statistics."""
+    if running_mean is not None or running_var is not None or not use_input_stats:
+        raise _core.Error("instance_norm: running statistics, expected none: nn.InstanceNorm2d has them")
+    return _instance_norm(input, weight, bias, eps)
+
+
+def bilinear(input1, input2, weight, bias=None):
+    """Return input1 weight input2 + bias: [.., a], [.., b], [out, a, b] -> [.., out]."""
+    y = _core.einsum("...a,oab,...b->...o", input1, weight, input2)
+    return y if bias is None else y + bias
+
+
+def gumbel_softmax(logits, tau=1, hard=False, eps=1e-10, dim=-1):
+    """Draw from the classes of `logits`, softly, or as one class (Jang et al. 2017)."""
+    uniform = _core.rand_like(logits).clamp(min=1e-20)
+    soft = softmax((logits - (-uniform.log()).log()) / tau, dim=dim)
+    if not hard:
+        return soft
+    chosen = soft.max(dim, keepdim=True)[1]
+    one = _core.zeros_like(soft).scatter(dim, chosen, 1.0)
+    return one - soft.detach() + soft
+
+
+def triplet_margin_with_distance_loss(anchor, positive, negative, *, distance_function=None, margin=1.0, swap=False,
+                                      reduction="mean"):
+    """Return max(0, d(anchor, positive) - d(anchor, negative) + margin)."""
+    distance = distance_function or _core.functional.pairwise_distance
+    far = distance(anchor, negative)
+    if swap:
+        far = _core.minimum(far, distance(positive, negative))
+    losses = (distance(anchor, positive) - far + margin).clamp(min=0)
+    if reduction not in ("none", "mean", "sum"):
+        raise ValueError(f"reduction is {reduction!r}, expected 'none', 'mean', or 'sum'")
+    return losses if reduction == "none" else losses.mean() if reduction == "mean" else losses.sum()
+
+
+def local_response_norm(input, size, alpha=1e-4, beta=0.75, k=1.0):
+    """Divide each element of [N, C, ..] by (k + alpha mean of the squares of `size` channels around it)^beta."""
+    squares = input.square().reshape([input.size(0), 1, input.size(1), -1])
+    framed = _core.functional.pad(squares, [0, 0, size // 2, (size - 1) // 2])
+    means = _core.functional.avg_pool2d(framed, (size, 1), stride=1).reshape(list(input.shape))
+    return input / (means * alpha + k).pow(beta)
+
+
+
