@@ -73,6 +73,7 @@
 #include "lockstep/nn/module_list.h"
 #include "lockstep/nn/module_of.h"
 #include "lockstep/nn/module_slot.h"
+#include "lockstep/nn/module_tree.h"
 #include "lockstep/nn/normalization.h"
 #include "lockstep/nn/padding.h"
 #include "lockstep/nn/parameter.h"

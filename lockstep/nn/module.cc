@@ -84,6 +84,8 @@ Module::Module(Module&& other) : Module() {
 
 Tensor Module::operator()(const Tensor& x) {
   const TracedModule traced(this);
+  const auto& call = link_->call;
+  if (call) return OutputObserver::reported(*this, call(placed(x)));
   return OutputObserver::reported(*this, in_host_memory(x) ? forward(placed(x)) : forward(x));
 }
 
@@ -165,7 +167,8 @@ std::string Module::path_of(const Parameter& parameter) const {
   return found == all.end() ? "" : found->first;
 }
 
-Tensor Module::forward(const Tensor& /*x*/) {
+Tensor Module::forward(const Tensor& x) {
+  if (link_->call) return link_->call(x);
   fail("module: {} has no forward() of one tensor: call its own forward()", kind());
 }
 
@@ -333,6 +336,7 @@ void Module::apply(const std::function<void(Module&)>& f) {
 
 // "ModuleList" for lockstep::ModuleList<M>.
 std::string Module::kind() const {
+  if (!link_->kind.empty()) return link_->kind;
   int status = 0;
   const std::unique_ptr<char, void (*)(void*)> demangled(
       abi::__cxa_demangle(typeid(*this).name(), nullptr, nullptr, &status), std::free);

@@ -241,6 +241,7 @@ class Module {
 
  private:
   friend class EvalGuard;
+  friend class ModuleTree;
   friend class Parameter;
   void set_trainable(bool trainable) const;
   const Module& root() const;

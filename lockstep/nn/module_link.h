@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 
 #include "lockstep/device/device.h"
 #include "lockstep/nn/module.h"
@@ -18,6 +20,9 @@ struct DefaultModel;
 struct ModuleLink {
   Module* module = nullptr;
   std::weak_ptr<ModuleLink> parent;  // of the first module that it was added to
+  // Of ModuleTree: the name of the class, and what runs instead of forward().
+  std::string kind;
+  std::function<Tensor(const Tensor&)> call;
   // Used in the root:
   std::mutex placing;
   std::shared_ptr<DefaultModel> model;

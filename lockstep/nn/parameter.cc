@@ -442,7 +442,7 @@ void Parameter::initialize(std::string name, const std::vector<Device>& devices,
 }
 
 ParameterChange::ParameterChange(const Parameter& parameter, const std::vector<Device>& devices)
-    : state_(parameter.state_), devices_(devices), dtype_(parameter.dtype()) {}
+    : state_(parameter.state_.get()), devices_(devices), dtype_(parameter.dtype()) {}
 
 ParameterChange ParameterChange::initialize(const Parameter& parameter, std::string name,
                                             const std::vector<Device>& devices, const Initializer& fallback,
@@ -621,7 +621,7 @@ HookHandle Parameter::register_hook(GradientMap f) const {
   check(f != nullptr, "register_hook: {}: no function", s.label);
   check(s.options.trainable, "register_hook: {} is frozen, so it has no gradient: expected a trainable one", s.label);
   HookHandle handle;
-  handle.parameter_ = state_;
+  handle.parameter_ = state_.get();
   // The gradient belongs to the state.
   handle.number_ = s.gradient.add_hook(
       [state = &s, f = std::move(f)](const Array& sum) { return state->mapped("register_hook", sum, f); });

@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "lockstep/autograd/tensor.h"
@@ -52,7 +53,7 @@ class Parameter {
   explicit Parameter(ParameterOptions options);
 
   // False for the handle of a parameter that a layer does not have, such as the bias of Linear({.bias = false}).
-  bool defined() const { return state_ != nullptr; }
+  bool defined() const { return state_.get() != nullptr; }
   // The path in the model, such as "resnet_block2.0.conv3.bias", once the model has been placed or initialized.
   const std::string& name() const;
   // Extents that are not known yet are 0.
@@ -164,12 +165,28 @@ class Parameter {
  private:
   friend class HookHandle;
   friend class Module;
+  friend class ModuleTree;
   friend class ParameterChange;
   struct State;
+  // What the copies of a handle share. ModuleTree makes it refer to another parameter, so that the members of a layer's
+  // class follow.
+  class Reference {
+   public:
+    Reference() = default;
+    explicit Reference(std::shared_ptr<State> state) : place_(std::make_shared<std::shared_ptr<State>>(std::move(state))) {}
+    std::shared_ptr<State> get() const { return place_ ? *place_ : nullptr; }
+    State* operator->() const { return place_->get(); }
+    State& operator*() const { return **place_; }
+    void refer_to(std::shared_ptr<State> state) const { *place_ = std::move(state); }
+    bool operator==(const Reference& other) const { return get() == other.get(); }
+
+   private:
+    std::shared_ptr<std::shared_ptr<State>> place_;
+  };
   // Whether the replicas exist.
   bool made() const;
   void set_owner(const std::shared_ptr<ModuleLink>& owner) const;
-  std::shared_ptr<State> state_;
+  Reference state_;
 };
 
 // A hook that Parameter::register_hook() registered. It stays registered when its handle is destroyed.

@@ -4,6 +4,7 @@
 
 #include "lockstep/nn/activations.h"
 #include "lockstep/nn/batch_norm.h"
+#include "lockstep/nn/module_tree.h"
 #include "lockstep/nn/output_observer.h"
 #include "lockstep/nn/pooling.h"
 
@@ -13,7 +14,7 @@ namespace {
 // Excludes derived classes, which may compute something else.
 template <typename M>
 bool is(const Module& module) {
-  return typeid(module) == typeid(M);
+  return typeid(module) == typeid(M) && !ModuleTree::has_call(module);
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 
 #include "casters.h"
 #include "lockstep/lockstep.h"
+#include "parameter.h"
 
 namespace lockstep::python {
 
@@ -33,7 +34,8 @@ TensorClass add_tensor(py::module_& m);
 void add_creation(py::module_& m);
 void add_functions(py::module_& m, TensorClass& tensor);  // functions and methods of tensors
 void add_functional(py::module_& m);                      // nn.functional
-void add_module(py::module_& m);                          // Module, Parameter, hooks, state_dict
+void add_parameters(py::module_& m);                      // Parameter, buffers, init
+void add_module(py::module_& m);                          // Module
 void add_layers(py::module_& m);
 void add_optimizers(py::module_& m);
 void add_data(py::module_& m);

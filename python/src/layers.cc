@@ -1,7 +1,228 @@
-#include "bindings.h"
+// Layers with weights, and pooling.
+#include "layers.h"
 
 namespace lockstep::python {
+namespace {
 
-void add_layers(py::module_& m) { (void)m; }
+template <typename E>
+E padding_of(const auto& padding) {
+  if (padding.same) return E(kSame);
+  return E(*padding.same_or_widths);
+}
+
+PadMode pad_mode(const std::string& name) {
+  if (name == "zeros") return PadMode::zeros;
+  if (name == "reflect") return PadMode::reflect;
+  if (name == "replicate") return PadMode::replicate;
+  check(name == "circular", "conv: padding_mode '{}', expected 'zeros', 'reflect', 'replicate', or 'circular'", name);
+  return PadMode::circular;
+}
+
+template <typename M, std::size_t N>
+void add_conv(py::module_& m, const char* name) {
+  using E = decltype(typename M::Options{}.stride);
+  add_layer<M>(
+      m, name,
+      [](std::int64_t in_channels, std::int64_t out_channels, Extents<N> kernel_size, Extents<N> stride,
+         Padding<N> padding, Extents<N> dilation, std::int64_t groups, bool bias, const std::string& padding_mode) {
+        return typename M::Options{.in_channels = in_channels,
+                                   .out_channels = out_channels,
+                                   .kernel_size = E(kernel_size),
+                                   .stride = E(stride),
+                                   .padding = padding_of<E>(padding),
+                                   .dilation = E(dilation),
+                                   .groups = groups,
+                                   .bias = bias,
+                                   .padding_mode = pad_mode(padding_mode)};
+      },
+      "in_channels"_a, "out_channels"_a, "kernel_size"_a, "stride"_a = 1, "padding"_a = 0, "dilation"_a = 1,
+      "groups"_a = 1, "bias"_a = true, "padding_mode"_a = "zeros");
+}
+
+template <typename M, std::size_t N>
+void add_conv_transpose(py::module_& m, const char* name) {
+  using E = decltype(typename M::Options{}.stride);
+  add_layer<M>(
+      m, name,
+      [](std::int64_t in_channels, std::int64_t out_channels, Extents<N> kernel_size, Extents<N> stride,
+         Extents<N> padding, Extents<N> output_padding, std::int64_t groups, bool bias, Extents<N> dilation,
+         const std::string& padding_mode) {
+        check(padding_mode == "zeros", "conv transpose: padding_mode '{}', expected 'zeros'", padding_mode);
+        return typename M::Options{.in_channels = in_channels,
+                                   .out_channels = out_channels,
+                                   .kernel_size = E(kernel_size),
+                                   .stride = E(stride),
+                                   .padding = E(padding),
+                                   .output_padding = E(output_padding),
+                                   .groups = groups,
+                                   .bias = bias,
+                                   .dilation = E(dilation)};
+      },
+      "in_channels"_a, "out_channels"_a, "kernel_size"_a, "stride"_a = 1, "padding"_a = 0, "output_padding"_a = 0,
+      "groups"_a = 1, "bias"_a = true, "dilation"_a = 1, "padding_mode"_a = "zeros");
+}
+
+template <typename M>
+ModuleClass<M, BatchNorm> add_batch_norm(py::module_& m, const char* name) {
+  ModuleClass<M, BatchNorm> c(m, name);
+  def_constructor(
+      c,
+      [](std::int64_t num_features, double eps, std::optional<double> momentum, bool affine, bool track) {
+        return BatchNormLayerOptions{.channels = num_features,
+                                     .eps = eps,
+                                     .momentum = momentum,
+                                     .affine = affine,
+                                     .track_running_stats = track};
+      },
+      "num_features"_a, "eps"_a = 1e-5, "momentum"_a = 0.1, "affine"_a = true, "track_running_stats"_a = true);
+  return c;
+}
+
+template <typename M>
+void add_instance_norm(py::module_& m, const char* name) {
+  add_layer<M>(
+      m, name,
+      [](std::int64_t num_features, double eps, double momentum, bool affine, bool track) {
+        return InstanceNormOptions{num_features, eps, momentum, affine, track};
+      },
+      "num_features"_a, "eps"_a = 1e-5, "momentum"_a = 0.1, "affine"_a = false, "track_running_stats"_a = false);
+}
+
+void refuse_indices(bool return_indices) {
+  check(!return_indices, "max pool: return_indices=True, but there are no indices: expected False");
+}
+
+template <typename M, std::size_t N>
+void add_max_pool(py::module_& m, const char* name) {
+  using E = decltype(typename M::Options{}.stride);
+  add_layer<M>(
+      m, name,
+      [](Extents<N> kernel_size, std::optional<Extents<N>> stride, Extents<N> padding, Extents<N> dilation,
+         bool return_indices, bool ceil_mode) {
+        refuse_indices(return_indices);
+        return typename M::Options{.kernel_size = E(kernel_size),
+                                   .stride = E(stride.value_or(kernel_size)),
+                                   .padding = E(padding),
+                                   .ceil_mode = ceil_mode,
+                                   .dilation = E(dilation)};
+      },
+      "kernel_size"_a, "stride"_a = py::none(), "padding"_a = 0, "dilation"_a = 1, "return_indices"_a = false,
+      "ceil_mode"_a = false);
+}
+
+template <typename M, std::size_t N>
+void add_avg_pool(py::module_& m, const char* name) {
+  using E = decltype(typename M::Options{}.stride);
+  add_layer<M>(
+      m, name,
+      [](Extents<N> kernel_size, std::optional<Extents<N>> stride, Extents<N> padding, bool ceil_mode,
+         bool count_include_pad, const std::optional<int>& divisor_override) {
+        check(!divisor_override, "avg pool: divisor_override, expected None: multiply the result");
+        return typename M::Options{.kernel_size = E(kernel_size),
+                                   .stride = E(stride.value_or(kernel_size)),
+                                   .padding = E(padding),
+                                   .count_include_pad = count_include_pad,
+                                   .ceil_mode = ceil_mode};
+      },
+      "kernel_size"_a, "stride"_a = py::none(), "padding"_a = 0, "ceil_mode"_a = false, "count_include_pad"_a = true,
+      "divisor_override"_a = py::none());
+}
+
+template <typename M, std::size_t N>
+void add_adaptive_avg(py::module_& m, const char* name) {
+  add_layer<M>(m, name, [](Extents<N> size) { return std::make_unique<M>(size); }, "output_size"_a);
+}
+template <typename M, std::size_t N>
+void add_adaptive_max(py::module_& m, const char* name) {
+  add_layer<M>(
+      m, name,
+      [](Extents<N> size, bool return_indices) {
+        refuse_indices(return_indices);
+        return std::make_unique<M>(size);
+      },
+      "output_size"_a, "return_indices"_a = false);
+}
+
+}  // namespace
+
+void add_layers(py::module_& m) {
+  add_containers(m);
+  add_activations(m);
+  add_recurrent_layers(m);
+
+  add_layer<Linear>(
+      m, "Linear",
+      [](std::int64_t in_features, std::int64_t out_features, bool bias) {
+        return LinearOptions{.in_features = in_features, .out_features = out_features, .bias = bias};
+      },
+      "in_features"_a, "out_features"_a, "bias"_a = true);
+  add_conv<Conv1d, 1>(m, "Conv1d");
+  add_conv<Conv2d, 2>(m, "Conv2d");
+  add_conv<Conv3d, 3>(m, "Conv3d");
+  add_conv_transpose<ConvTranspose1d, 1>(m, "ConvTranspose1d");
+  add_conv_transpose<ConvTranspose2d, 2>(m, "ConvTranspose2d");
+
+  ModuleClass<BatchNorm> batch_norm(m, "BatchNorm");
+  batch_norm.def_property("synchronized", &BatchNorm::synchronized, &BatchNorm::set_synchronized);
+  batch_norm.def(
+      "forward_fused",
+      [](BatchNorm& self, const Tensor& x, const std::optional<Tensor>& residual, bool relu) {
+        return self.forward_fused(x, residual.value_or(Tensor()), relu);
+      },
+      "x"_a, "residual"_a = py::none(), "relu"_a = false, released(), "relu(normalized x + residual) in one pass.");
+  add_batch_norm<BatchNorm1d>(m, "BatchNorm1d");
+  add_batch_norm<BatchNorm2d>(m, "BatchNorm2d");
+  add_batch_norm<BatchNorm3d>(m, "BatchNorm3d");
+  m.def("convert_sync_batchnorm", [](Module& module) { convert_sync_batchnorm(module); }, "module"_a);
+  add_instance_norm<InstanceNorm1d>(m, "InstanceNorm1d");
+  add_instance_norm<InstanceNorm2d>(m, "InstanceNorm2d");
+  add_instance_norm<InstanceNorm3d>(m, "InstanceNorm3d");
+  add_layer<LayerNorm>(
+      m, "LayerNorm",
+      [](const Shape& shape, double eps, bool affine, bool bias) {
+        return LayerNormOptions{.normalized_shape = shape, .eps = eps, .elementwise_affine = affine, .bias = bias};
+      },
+      "normalized_shape"_a, "eps"_a = 1e-5, "elementwise_affine"_a = true, "bias"_a = true);
+  add_layer<RMSNorm>(
+      m, "RMSNorm",
+      [](const Shape& shape, std::optional<double> eps, bool affine) {
+        return RMSNormOptions{.normalized_shape = shape, .eps = eps, .elementwise_affine = affine};
+      },
+      "normalized_shape"_a, "eps"_a = py::none(), "elementwise_affine"_a = true);
+  add_layer<GroupNorm>(
+      m, "GroupNorm",
+      [](std::int64_t groups, std::int64_t channels, double eps, bool affine) {
+        return GroupNormOptions{.num_groups = groups, .num_channels = channels, .eps = eps, .affine = affine};
+      },
+      "num_groups"_a, "num_channels"_a, "eps"_a = 1e-5, "affine"_a = true);
+
+  add_max_pool<MaxPool1d, 1>(m, "MaxPool1d");
+  add_max_pool<MaxPool2d, 2>(m, "MaxPool2d");
+  add_max_pool<MaxPool3d, 3>(m, "MaxPool3d");
+  add_avg_pool<AvgPool1d, 1>(m, "AvgPool1d");
+  add_avg_pool<AvgPool2d, 2>(m, "AvgPool2d");
+  add_avg_pool<AvgPool3d, 3>(m, "AvgPool3d");
+  add_layer<LPPool2d>(
+      m, "LPPool2d",
+      [](double norm_type, Extents<2> kernel, std::optional<Extents<2>> stride, bool ceil_mode) {
+        return std::make_unique<LPPool2d>(norm_type, Pool2dOptions{.kernel_size = kernel.values,
+                                                                   .stride = stride.value_or(kernel).values,
+                                                                   .ceil_mode = ceil_mode});
+      },
+      "norm_type"_a, "kernel_size"_a, "stride"_a = py::none(), "ceil_mode"_a = false);
+  add_adaptive_avg<AdaptiveAvgPool1d, 1>(m, "AdaptiveAvgPool1d");
+  add_adaptive_avg<AdaptiveAvgPool2d, 2>(m, "AdaptiveAvgPool2d");
+  add_adaptive_avg<AdaptiveAvgPool3d, 3>(m, "AdaptiveAvgPool3d");
+  add_adaptive_max<AdaptiveMaxPool1d, 1>(m, "AdaptiveMaxPool1d");
+  add_adaptive_max<AdaptiveMaxPool2d, 2>(m, "AdaptiveMaxPool2d");
+  add_layer<GlobalAvgPool2d>(m, "GlobalAvgPool2d", [] { return std::make_unique<GlobalAvgPool2d>(); });
+
+  add_layer<Embedding>(
+      m, "Embedding",
+      [](std::int64_t rows, std::int64_t columns, std::optional<std::int64_t> padding_idx) {
+        return EmbeddingOptions{.num_embeddings = rows, .embedding_dim = columns, .padding_idx = padding_idx};
+      },
+      "num_embeddings"_a, "embedding_dim"_a, "padding_idx"_a = py::none());
+}
 
 }  // namespace lockstep::python

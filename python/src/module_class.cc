@@ -1,12 +1,231 @@
-// lockstep.nn.Module and Parameter.
-#include "bindings.h"
+// lockstep.nn.Module: the tree of parameters, buffers, and children, and calls in both directions. The methods that
+// need no C++ are in lockstep/nn/module.py.
+#include "module_class.h"
 
 namespace lockstep::python {
+namespace {
+
+// Kept until the process ends: a static object would be destroyed after the interpreter.
+struct Names {
+  py::object forward = py::str("forward"), hooked = py::str("_call_hooked"), dict = py::str("__dict__");
+  py::object base_forward;  // Module.forward
+  PyObject* types;          // dict: type -> whether forward() is the library's
+};
+Names* names = nullptr;
+
+// The object of Python for a module that is registered already, or null.
+py::object find_object(Module& module) { return py::cast(&module, py::return_value_policy::reference); }
+
+// Whether forward() of this class is that of Module, which calls C++.
+bool computes_in_library(PyTypeObject* type) {
+  PyObject* const key = reinterpret_cast<PyObject*>(type);
+  if (PyObject* const known = PyDict_GetItem(names->types, key)) return known == Py_True;
+  const auto found = py::reinterpret_steal<py::object>(PyObject_GetAttr(key, names->forward.ptr()));
+  if (!found) throw py::error_already_set();
+  const bool library = found.is(names->base_forward);
+  PyDict_SetItem(names->types, key, library ? Py_True : Py_False);
+  return library;
+}
+
+bool is_tensor(py::handle x) { return py::isinstance<Tensor>(x); }
+
+bool in_host_memory(const Tensor& x) { return x.defined() && x.device().is_host(); }
+
+// What Module::operator() gives forward(): whole tensors in host memory go to the module's device.
+py::object placed(Module& module, py::handle x) {
+  if (!is_tensor(x)) return py::reinterpret_borrow<py::object>(x);
+  const auto& tensor = x.cast<const Tensor&>();
+  if (!in_host_memory(tensor)) return py::reinterpret_borrow<py::object>(x);
+  Tensor moved;
+  {
+    const WithoutLock moving;
+    moved = module.placed(tensor);
+  }
+  if (moved.operator->() == tensor.operator->()) return py::reinterpret_borrow<py::object>(x);
+  return py::cast(std::move(moved));
+}
+
+// forward() of Python, with what operator() does around it.
+py::object call_python(Module& module, const py::object& self, const py::tuple& args, const py::dict& kwargs) {
+  py::tuple inputs(args.size());
+  for (std::size_t i = 0; i < args.size(); ++i) inputs[i] = placed(module, args[i]);
+  py::dict named;
+  for (const auto& [key, value] : kwargs) named[key] = placed(module, value);
+  const ModuleCall call(module);
+  const bool hooked = PyDict_Contains(self.attr(names->dict).ptr(), names->hooked.ptr()) == 1;
+  py::object result = hooked ? self.attr("_call_with_hooks")(inputs, named) : self.attr(names->forward)(*inputs, **named);
+  if (is_tensor(result)) call.report(result.cast<const Tensor&>());
+  return result;
+}
+
+Tensor call_from_library(Module& module, const Tensor& x) {
+  const WithLock lock;
+  const py::object self = find_object(module);
+  const bool alive = !computes_in_library(Py_TYPE(self.ptr())) ||
+                     PyDict_Contains(self.attr(names->dict).ptr(), names->hooked.ptr()) == 1;
+  check(alive, "module: {}, a class of Python, is called after the end of its object: expected that Python keeps it",
+        module.kind());
+  const py::object result = call_python(module, self, py::make_tuple(x), py::dict());
+  check(is_tensor(result), "module: {} returns {}, expected one tensor where it is called with one", module.kind(),
+        std::string(py::str(py::type::of(result))));
+  return result.cast<Tensor>();
+}
+
+py::object call(const py::object& self, const py::args& args, const py::kwargs& kwargs) {
+  auto& module = self.cast<Module&>();
+  if (args.size() == 1 && kwargs.empty() && is_tensor(args[0]) && computes_in_library(Py_TYPE(self.ptr())) &&
+      !ModuleTree::has_call(module)) {
+    const auto& x = args[0].cast<const Tensor&>();
+    Tensor result;
+    {
+      const WithoutLock computing;
+      result = module(x);
+    }
+    return py::cast(std::move(result));
+  }
+  return call_python(module, self, args, kwargs);
+}
+
+// A parameter, buffer, or child that has no attribute of Python yet.
+py::object part(const py::object& self, const std::string& name) {
+  const auto module = self.cast<std::shared_ptr<Module>>();
+  const ModuleTree tree(*module);
+  switch (tree.find(name)) {
+    case ModuleTree::Entry::none: return py::none();
+    case ModuleTree::Entry::parameter:
+      for (const auto& [key, p] : module->named_parameters(false))
+        if (key == name) return parameter_object(p);
+      break;
+    case ModuleTree::Entry::buffer:
+      for (const auto& [key, p] : module->named_buffers(false))
+        if (key == name) return buffer_object(p);
+      break;
+    case ModuleTree::Entry::child:
+      for (const auto& child : tree.children())
+        if (child.name == name) return module_object(child, module);
+      break;
+  }
+  return py::none();
+}
+
+const char* entry_name(ModuleTree::Entry entry) {
+  switch (entry) {
+    case ModuleTree::Entry::parameter: return "parameter";
+    case ModuleTree::Entry::buffer: return "buffer";
+    case ModuleTree::Entry::child: return "child";
+    case ModuleTree::Entry::none: break;
+  }
+  return "";
+}
+
+void set_hooked(const py::object& self, bool hooked) {
+  auto& module = self.cast<Module&>();
+  const bool library = computes_in_library(Py_TYPE(self.ptr()));
+  if (!library || hooked) {
+    ModuleTree(module).set_call([&module](const Tensor& x) { return call_from_library(module, x); });
+  } else {
+    ModuleTree(module).set_call({});
+  }
+}
+
+}  // namespace
+
+py::object module_object(const ModuleTree::Child& child, const std::shared_ptr<Module>& parent) {
+  return py::cast(child.owner ? child.owner : std::shared_ptr<Module>(parent, child.module));
+}
+
+std::shared_ptr<Module> held_module(const py::object& module) {
+  auto& pointer = module.cast<Module&>();
+  const std::shared_ptr<py::object> held(new py::object(module), [](py::object* object) {
+    const WithLock lock;
+    delete object;
+  });
+  return {held, &pointer};
+}
+
+void finish_module(Module& module, py::handle self, const Arguments& arguments, const py::object& device,
+                   const py::object& dtype) {
+  PyTypeObject* const type = Py_TYPE(self.ptr());
+  const ModuleTree tree(module);
+  const auto own = py::reinterpret_borrow<py::object>(self);
+  // Of a class of Python, not one that is bound here.
+  if (const auto* info = py::detail::get_type_info(type); !info || info->type != type) {
+    tree.set_kind(py::handle(reinterpret_cast<PyObject*>(type)).attr("__name__").cast<std::string>());
+  }
+  if (!computes_in_library(type))
+    tree.set_call([&module](const Tensor& x) { return call_from_library(module, x); });
+  const py::dict attributes = own.attr(names->dict);
+  py::dict given;
+  for (const auto& [name, value] : arguments) {
+    given[name] = value;
+    if (tree.find(name) == ModuleTree::Entry::none) attributes[name] = value;
+  }
+  attributes["_arguments"] = given;
+  if (!device.is_none()) {
+    const auto wanted = device.cast<Device>();
+    if (devices() != std::vector{wanted}) module.to(std::vector{wanted});
+  }
+  if (!dtype.is_none() && dtype.cast<DType>() != DType::f32) module.to(dtype.cast<DType>());
+}
 
 void add_module(py::module_& m) {
-  py::class_<Module, std::shared_ptr<Module>>(m, "Module");
-  py::class_<Parameter> parameter(m, "Parameter");
-  parameter.def_property_readonly("shape", &Parameter::shape);
+  add_parameters(m);
+  py::class_<Module, std::shared_ptr<Module>> module(
+      m, "Module", py::dynamic_attr(),
+      "The base of all modules. A subclass defines forward(), and sets its layers as attributes.");
+  def_constructor(module, [] { return std::make_unique<Module>(); });
+  module.def("__call__", &call);
+  module.def(
+      "forward", [](Module& self, const Tensor& x) { return self.forward(x); }, "x"_a, released());
+  names = new Names;
+  names->base_forward = module.attr("forward");
+  names->types = PyDict_New();
+
+  module.def_property(
+      "training", [](const Module& self) { return self.training(); },
+      [](Module& self, bool on) { ModuleTree(self).set_training(on); });
+  module.def("_part", &part, "name"_a);
+  module.def("_kind_of", [](Module& self, const std::string& name) { return entry_name(ModuleTree(self).find(name)); });
+  module.def("_set_parameter", [](Module& self, const std::string& name, const ParameterTensor& p) {
+    ModuleTree(self).set_parameter(name, p.parameter);
+  });
+  module.def("_set_buffer", [](Module& self, const std::string& name, const BufferTensor& b) {
+    ModuleTree(self).set_buffer(name, b.parameter);
+  });
+  module.def("_set_child", [](Module& self, const std::string& name, const std::shared_ptr<Module>& child) {
+    ModuleTree(self).set_child(name, child);
+  });
+  module.def("_erase", [](Module& self, const std::string& name) { ModuleTree(self).erase(name); });
+  module.def("_children_names", [](Module& self) {
+    std::vector<std::string> all;
+    for (const auto& child : ModuleTree(self).children()) all.push_back(child.name);
+    return all;
+  });
+  // Of a wrapper, whose parts are those of the wrapped model.
+  module.def("_wrapped", [](const py::object& self) -> py::object {
+    const auto wrapper = self.cast<std::shared_ptr<Module>>();
+    for (const auto& child : ModuleTree(*wrapper).children())
+      if (child.name.empty()) return module_object(child, wrapper);
+    return py::none();
+  });
+  module.def("_parameter_names", [](Module& self) {
+    std::vector<std::string> all;
+    for (const auto& [name, p] : self.named_parameters(false)) all.push_back(name);
+    return all;
+  });
+  module.def("_buffer_names", [](Module& self) {
+    std::vector<std::string> all;
+    for (const auto& [name, p] : self.named_buffers(false)) all.push_back(name);
+    return all;
+  });
+  module.def("_set_hooked", &set_hooked, "hooked"_a);
+  module.def("_kind", &Module::kind);
+  module.def("extra_repr", [](Module& self) { return ModuleTree(self).extra_repr(); },
+             "The text between the parentheses of repr().");
+  module.def("_place", [](const Module& self) { (void)self.devices(); }, released());
+  module.def("_to_devices", [](Module& self, const std::vector<Device>& devices) { self.to(devices); }, released());
+  module.def("_to_dtype", [](Module& self, DType dtype) { self.to(dtype); }, released());
+  module.def("_devices", [](const Module& self) { return self.devices(); }, released());
 }
 
 }  // namespace lockstep::python

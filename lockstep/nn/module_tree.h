@@ -1,0 +1,82 @@
+// A module that is built part by part from outside of its class, for bindings of other languages: there, modules get
+// their parameters, buffers, and children by name, and compute with functions of that language.
+//
+//   auto net = std::make_shared<Module>();
+//   ModuleTree tree(*net);
+//   tree.set_kind("Net");
+//   tree.set_child("fc", std::make_shared<Linear>(784, 10));
+//   tree.set_call([&](const Tensor& x) { return net->module("fc")(flatten(x)); });
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "lockstep/nn/module.h"
+
+namespace LOCKSTEP_API lockstep {
+
+class ModuleTree {
+ public:
+  explicit ModuleTree(Module& module) : module_(module) {}
+
+  // What Module::kind() returns from now on.
+  void set_kind(std::string kind) const;
+  // Module::operator() calls this with the placed tensor, instead of forward(). It must not own the module. Empty:
+  // forward() again.
+  void set_call(std::function<Tensor(const Tensor& x)> call) const;
+  static bool has_call(const Module& module);
+  // A handle that stays with this parameter where a layer gets another one.
+  static Parameter own_handle(const Parameter& parameter);
+
+  enum class Entry : std::uint8_t { none, parameter, buffer, child };
+  // What the module itself has under this name.
+  Entry find(std::string_view name) const;
+  // Add an entry, or replace the one of the same name and kind, in its place; an entry of another kind is an error. A
+  // layer computes with the new parameter from then on; optimizers keep the old one. Replacing a child that its parent
+  // keeps by its class is an error, as in Module::replace().
+  void set_parameter(const std::string& name, const Parameter& parameter) const;
+  void set_buffer(const std::string& name, const Parameter& buffer) const;
+  void set_child(const std::string& name, const std::shared_ptr<Module>& child) const;
+  // Removes it. Throws for an unknown name, and for a part of a class that computes with it.
+  void erase(const std::string& name) const;
+
+  // The children in order, under their names; that of a wrapped model is empty. A child that its parent does not own
+  // gets a null pointer as `owner`.
+  struct Child {
+    std::string name;
+    Module* module;
+    std::shared_ptr<Module> owner;
+  };
+  std::vector<Child> children() const;
+
+  // Of this module alone.
+  void set_training(bool on) const;
+  std::string extra_repr() const { return module_.extra_repr(); }
+
+ private:
+  bool is_open() const;
+  Module& module_;
+};
+
+// What Module::operator() does around a call, for calls with other arguments and results: reports its begin and end to
+// exports. `output`, if it is one tensor, is for summaries.
+class ModuleCall {
+ public:
+  explicit ModuleCall(Module& module);
+  ~ModuleCall();
+  ModuleCall(const ModuleCall&) = delete;
+  ModuleCall& operator=(const ModuleCall&) = delete;
+  void report(const Tensor& output) const;
+
+ private:
+  Module& module_;
+  struct Trace;
+  std::unique_ptr<Trace> trace_;
+};
+
+}  // namespace lockstep

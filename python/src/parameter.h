@@ -1,0 +1,54 @@
+// lockstep.nn.Parameter and buffers: tensors in Python that follow a lockstep::Parameter. Such a tensor is made of the
+// parameter each time that a function takes it, so that the first use places its model, as in C++, and a move of the
+// model changes what it is.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include "lockstep/nn/parameter.h"
+
+namespace lockstep::python {
+
+struct LiveTensor : Tensor {
+  explicit LiveTensor(const Parameter& p);
+  ~LiveTensor();
+  LiveTensor(const LiveTensor&) = delete;
+  LiveTensor& operator=(const LiveTensor&) = delete;
+  // Makes this the parameter's tensor of now.
+  void refresh();
+  // A handle of its own, which stays with this parameter when a layer gets another one.
+  const Parameter parameter;
+};
+struct ParameterTensor : LiveTensor {
+  using LiveTensor::LiveTensor;
+};
+struct BufferTensor : LiveTensor {
+  using LiveTensor::LiveTensor;
+};
+
+// The class of LiveTensor in Python; null before it exists.
+extern PyTypeObject* live_tensor_type;
+
+// The one object of Python for this parameter or buffer: the same as long as Python refers to it.
+pybind11::object parameter_object(const Parameter& parameter);
+pybind11::object buffer_object(const Parameter& buffer);
+// A parameter, or with `trainable` = false a buffer, with these initial values, of no module yet.
+Parameter parameter_of(const Tensor& values, bool trainable);
+
+}  // namespace lockstep::python
+
+namespace pybind11::detail {
+
+template <>
+struct type_caster<lockstep::Tensor> : type_caster_base<lockstep::Tensor> {
+  bool load(handle source, bool convert) {
+    if (!type_caster_base::load(source, convert)) return false;
+    if (source.is_none() || !lockstep::python::live_tensor_type ||
+        !PyObject_TypeCheck(source.ptr(), lockstep::python::live_tensor_type))
+      return true;
+    static_cast<lockstep::python::LiveTensor*>(static_cast<lockstep::Tensor*>(value))->refresh();
+    return true;
+  }
+};
+
+}  // namespace pybind11::detail
