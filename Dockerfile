@@ -12,7 +12,7 @@ RUN apt-get -qq update \
     && rm -rf /var/lib/apt/lists/*
 COPY . /source
 WORKDIR /source
-RUN cmake --preset release -B /build -DLOCKSTEP_CUDA=OFF -DLOCKSTEP_TESTS=OFF -DLOCKSTEP_EXAMPLES=OFF \
+RUN cmake --preset release -B /build -DLOCKSTEP_CUDA=OFF -DLOCKSTEP_PYTHON=OFF -DLOCKSTEP_TESTS=OFF -DLOCKSTEP_EXAMPLES=OFF \
     && cmake --build /build \
     && cmake --install /build --prefix /usr/local --strip
 

@@ -1,7 +1,8 @@
 # `cpack -G DEB` in the folder of a build that was configured with -DCMAKE_INSTALL_PREFIX=/usr makes two packages for the
 # Debian that it was built on: `lockstep`, the tool, and `liblockstep-dev`, the library.
 #
-#   cmake --preset release -B build-deb -DCMAKE_INSTALL_PREFIX=/usr -DLOCKSTEP_TESTS=OFF -DLOCKSTEP_EXAMPLES=OFF
+#   cmake --preset release -B build-deb -DCMAKE_INSTALL_PREFIX=/usr -DLOCKSTEP_CUDA=OFF -DLOCKSTEP_TESTS=OFF \
+#     -DLOCKSTEP_EXAMPLES=OFF
 #   cmake --build build-deb && (cd build-deb && cpack -G DEB)
 #
 # They name the maintainer of the variables of Debian's tools, DEBFULLNAME and DEBEMAIL, read when CMake configures.
@@ -83,6 +84,13 @@ foreach(page lockstep lockstep-bench)
   execute_process(COMMAND ${LOCKSTEP_GZIP} -9nf ${page}.1 WORKING_DIRECTORY ${folder} COMMAND_ERROR_IS_FATAL ANY)
   install(FILES ${folder}/${page}.1.gz DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT deb_tool EXCLUDE_FROM_ALL)
 endforeach()
+
+# No package of Debian's has CUDA's libraries, so that the tool would not start where they are missing.
+if(LOCKSTEP_CUDA_KIND STREQUAL "ON")
+  set(CPACK_PRE_BUILD_SCRIPTS ${folder}/refuse_cuda.cmake)
+  file(WRITE ${CPACK_PRE_BUILD_SCRIPTS} "message(FATAL_ERROR \"cpack: this build has the CUDA back end, whose libraries \
+no package of Debian's has: configure it with -DLOCKSTEP_CUDA=OFF\")\n")
+endif()
 
 include(CPack)
 cpack_add_component_group(tool)

@@ -6,6 +6,7 @@
 #include "lockstep/autograd/creation.h"
 #include "lockstep/autograd/dlpack.h"
 #include "lockstep/autograd/function.h"
+#include "lockstep/autograd/grad_mode.h"
 #include "lockstep/autograd/no_grad.h"
 #include "lockstep/autograd/shards.h"
 #include "lockstep/autograd/tensor.h"

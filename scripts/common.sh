@@ -53,10 +53,14 @@ quietly() {
 # build PRESET FOLDER TARGET...: configures the first time, with the arguments in `configure`, then builds what has
 # changed. Locks the folder, so that only one build runs there at a time.
 # emulation=ON adds the tests that run the CUDA back end on the CPU; OFF leaves them out again.
+# python=ON builds the Python package also where AUTO leaves it out: with sanitizers.
 configure=()
+# The Python that Debian's packages are for. Another python3 may come first on the path.
+[ ! -x /usr/bin/python3 ] || configure=(-DPython3_EXECUTABLE=/usr/bin/python3)
 # Without a GPU here, device code is compiled once, to PTX: quickly, and a later GPU can still translate it.
-command -v nvidia-smi > /dev/null || configure=(-DLOCKSTEP_CUDA_ARCHITECTURES=80-virtual)
+command -v nvidia-smi > /dev/null || configure+=(-DLOCKSTEP_CUDA_ARCHITECTURES=80-virtual)
 emulation=OFF
+python=AUTO
 build() (
   preset=$1 folder=$2 launcher=()
   shift 2
@@ -71,12 +75,20 @@ this. Run this as the tree's owner, or in a copy of the tree"
   if [ ! -f "$folder/build.ninja" ]; then
     say "building in $folder/ (a few minutes the first time)"
     command -v ccache >/dev/null && launcher=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
-    quietly cmake --preset "$preset" "${launcher[@]}" "${configure[@]}" -DLOCKSTEP_CUDA_EMULATION=$emulation
-  elif ! grep -q "^LOCKSTEP_CUDA_EMULATION:BOOL=$emulation" "$folder/CMakeCache.txt"; then
-    quietly cmake -DLOCKSTEP_CUDA_EMULATION=$emulation "$folder"
+    quietly env CXXFLAGS="${CXXFLAGS:-} $(more_memory)" cmake --preset "$preset" "${launcher[@]}" "${configure[@]}" \
+      -DLOCKSTEP_CUDA_EMULATION=$emulation -DLOCKSTEP_PYTHON=$python
+  elif ! { grep -q "^LOCKSTEP_CUDA_EMULATION:BOOL=$emulation" "$folder/CMakeCache.txt" &&
+           grep -q "^LOCKSTEP_PYTHON:STRING=$python" "$folder/CMakeCache.txt"; }; then
+    quietly cmake "${configure[@]}" -DLOCKSTEP_CUDA_EMULATION=$emulation -DLOCKSTEP_PYTHON=$python "$folder"
   fi
   (set -o pipefail; ninja -C "$folder" -j "$(nproc)" "$@" 2>&1 | show_build) || die "the build in $folder/ failed"
 )
+
+# The option that lets g++ use more memory, up to 1.6 GB a process, and a seventh less time. Where there is enough.
+more_memory() {
+  [[ $("${CXX:-c++}" -v 2>&1) == *"gcc version"* ]] || return 0
+  awk -v cores="$(nproc)" '/^MemAvailable:/ && $2 > 2500000 * cores { print "--param=ggc-min-heapsize=1000000" }' /proc/meminfo
+}
 
 # writable FOLDER: whether this user can build in it, or make it.
 writable() {

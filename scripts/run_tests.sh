@@ -9,7 +9,7 @@ interrupted=false
 # As 5:09.
 clock() { printf '%d:%02d' $(($1 / 60)) $(($1 % 60)); }
 
-# run_tests FOLDER OPTION...: ctest's options choose the tests. One test more than cores, because many mostly wait.
+# run_tests FOLDER OPTION...: ctest's options choose the tests. Four tests more than cores, because many mostly wait.
 # Goes on after failures: `report` tells them.
 run_tests() {
   local log=$1/tests.log begin=$SECONDS number=1
@@ -19,7 +19,7 @@ run_tests() {
   done
   runs+=("$log")
   say "running the tests in $1/; all output goes to $log"
-  follow "$log" < <(ctest --test-dir "$1" --output-on-failure -j"$(($(nproc) + 1))" \
+  follow "$log" < <(ctest --test-dir "$1" --output-on-failure -j"$(($(nproc) + 4))" \
     --output-junit "$PWD/${log%.log}.xml" "${@:2}" 2>&1 < /dev/null)
   wait $! || tests_failed=true
   test_seconds=$((test_seconds + SECONDS - begin))

@@ -5,12 +5,14 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "command_line.h"
 #include "common_options.h"
 #include "confusion_picture.h"
+#include "example_outcomes.h"
 #include "learning_task.h"
 #include "lockstep/base/file.h"
 #include "lockstep/data/csv.h"
@@ -23,12 +25,6 @@
 namespace lockstep::app {
 namespace {
 
-struct Outcome {
-  std::string example;
-  double loss;
-  std::string text;  // "versicolor as virginica"
-};
-
 // On one line, and in UTF-8, which a picture needs.
 std::string shown_name(const std::string& name) {
   const std::string quoted = quoted_cell(name);
@@ -36,12 +32,18 @@ std::string shown_name(const std::string& name) {
   return nlohmann::json::parse(text.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)).get<std::string>();
 }
 
-void print_worst(std::vector<Outcome> all, std::int64_t count, std::string_view measure) {
+// `text` says what the model made of an example.
+void print_worst(const ExampleOutcomes& outcomes, const std::vector<std::string>& names, std::int64_t count,
+                 std::string_view measure, const std::function<std::string(const ExampleOutcome&)>& text) {
   if (count == 0) return;
-  std::ranges::stable_sort(all, std::greater<>(), &Outcome::loss);
-  all.resize(std::min(all.size(), static_cast<std::size_t>(count)));
+  std::vector<std::size_t> order(outcomes.examples.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(order, std::greater<>(), [&](std::size_t i) { return outcomes.examples[i].loss; });
+  order.resize(std::min(order.size(), static_cast<std::size_t>(count)));
   fmt::print("largest {}:\n", measure);
-  for (const Outcome& o : all) fmt::print("  {:.4f}  {}: {}\n", o.loss, o.example, o.text);
+  for (const std::size_t i : order) {
+    fmt::print("  {:.4f}  {}: {}\n", outcomes.examples[i].loss, names.at(i), text(outcomes.examples[i]));
+  }
 }
 
 void print_classes(const std::vector<std::vector<double>>& table, const std::vector<std::string>& names) {
@@ -79,24 +81,30 @@ DataExamples own_validation(const EvalRunOptions& o, const DataSchema& schema) {
   return examples;
 }
 
-int eval_text(const Run& model, const std::shared_ptr<const Dataset>& examples, std::int64_t batch_size) {
-  double loss = 0, right = 0, count = 0;
-  const auto classes = static_cast<std::size_t>(model.schema().outputs);
-  for (const Example& batch : DataLoader(examples, {.batch_size = batch_size})) {
-    const std::vector<float> values = model(batch.at(0)).to_vector<float>();
-    const auto labels = batch.at(1).to_vector<std::int64_t>();
-    for (std::size_t i = 0; i < labels.size(); ++i) {
-      const std::span<const float> mine(values.data() + i * classes, classes);
-      const auto label = static_cast<std::size_t>(labels[i]);
-      loss -= std::log(std::max(static_cast<double>(mine[label]), 1e-30));
-      right += std::ranges::max_element(mine) - mine.begin() == labels[i] ? 1 : 0;
-      count += 1;
+// What the model makes of the examples. Errors name an example for which it computes no numbers.
+ExampleOutcomes outcomes_of(const Run& model, const DataExamples& examples, std::int64_t batch_size) {
+  const DataSchema& schema = model.schema();
+  const bool numbers = schema.task == lockstep::TaskKind::regression;
+  ExampleOutcomes outcomes(numbers ? 0 : static_cast<std::size_t>(schema.outputs));
+  for (const Example& batch :
+       DataLoader(examples.data, {.batch_size = batch_size, .workers = loader_threads(schema)})) {
+    std::vector<double> values = model(batch.at(0)).to(DType::f64).to_vector<double>();
+    const auto count = static_cast<std::size_t>(batch.at(0).size(0));
+    const auto bad = std::ranges::find_if(values, [](double v) { return !std::isfinite(v); });
+    if (bad != values.end()) {
+      const std::size_t at =
+          outcomes.examples.size() + static_cast<std::size_t>(bad - values.begin()) / (values.size() / count);
+      fail("{}: the model computes numbers that are not finite",
+           at < examples.names.size() ? examples.names[at] : fmt::format("example {}", at + 1));
+    }
+    if (numbers) {
+      outcomes.add(count, values, in_units(batch.at(1).to(DType::f64).to_vector<double>(), schema));
+    } else {
+      for (double& p : values) p = std::log(std::max(p, 1e-30));
+      outcomes.add(count, values, batch.at(1).to_vector<std::int64_t>());
     }
   }
-  check(count > 0, "a text without an example, expected a longer one");
-  fmt::print("test acc: {:.4f} ({:.0f} of {:.0f})\nperplexity: {:.4f}\n", right / count, right, count,
-             std::exp(loss / count));
-  return 0;
+  return outcomes;
 }
 
 }  // namespace
@@ -127,60 +135,31 @@ int eval_run(const EvalRunOptions& o) {
     notice(fmt::format("{}: {} cell{} without a counterpart in training, taken as missing", o.data, examples.unseen,
                        examples.unseen == 1 ? "" : "s"));
   }
-  if (text) return eval_text(model, examples.data, o.batch_size);
-  check(examples.labeled, "--data {}: has no labels to compare with, expected the target beside the inputs", o.data);
-  std::vector<std::vector<double>> table(static_cast<std::size_t>(classes ? schema.outputs : 0),
-                                         std::vector<double>(static_cast<std::size_t>(schema.outputs)));
-  std::vector<Outcome> outcomes;
-  std::vector<std::string> names;
-  for (const std::string& name : schema.classes) names.push_back(shown_name(name));
-  double squares = 0, absolute = 0, numbers = 0;
-  const auto outputs = static_cast<std::size_t>(schema.outputs);
-  DataLoader loader(examples.data, {.batch_size = o.batch_size, .workers = loader_threads(schema)});
-  for (const Example& batch : loader) {
-    const std::vector<double> values = model(batch.at(0)).to(DType::f64).to_vector<double>();
-    const auto labels = classes ? batch.at(1).to_vector<std::int64_t>() : std::vector<std::int64_t>();
-    const auto targets = classes ? std::vector<float>() : batch.at(1).to_vector<float>();
-    for (std::size_t i = 0; i < values.size() / outputs; ++i) {
-      const std::string& name = examples.names.at(outcomes.size());
-      const std::span<const double> mine(values.data() + i * outputs, outputs);
-      check(std::ranges::all_of(mine, [](double v) { return std::isfinite(v); }),
-            "{}: the model computes numbers that are not finite", name);
-      if (classes) {
-        const auto label = static_cast<std::size_t>(labels[i]);
-        const auto best = static_cast<std::size_t>(std::ranges::max_element(mine) - mine.begin());
-        ++table.at(label).at(best);
-        outcomes.push_back(
-            {name, -std::log(std::max(mine[label], 1e-30)), fmt::format("{} as {}", names.at(label), names.at(best))});
-        continue;
-      }
-      double sum = 0;
-      for (std::size_t k = 0; k < outputs; ++k) {
-        const double target =
-            static_cast<double>(targets[i * outputs + k]) * schema.target_stddev.at(k) + schema.target_mean.at(k);
-        const double error = mine[k] - target;
-        sum += std::abs(error);
-        squares += error * error;
-        if (k == 0) outcomes.push_back({name, 0, fmt::format("{:.12g}, expected {:.12g}", mine[k], target)});
-      }
-      absolute += sum;
-      numbers += static_cast<double>(outputs);
-      outcomes.back().loss = sum;
-    }
-  }
-  if (!classes) {
-    fmt::print("mean_absolute_error: {:.6g}\nmean_squared_error: {:.6g}\n", absolute / numbers, squares / numbers);
-    print_worst(std::move(outcomes), o.worst, "errors");
+  check(text || examples.labeled, "--data {}: has no labels to compare with, expected the target beside the inputs",
+        o.data);
+  const ExampleOutcomes outcomes = outcomes_of(model, examples, o.batch_size);
+  if (schema.task == lockstep::TaskKind::regression) {
+    fmt::print("mean_absolute_error: {:.6g}\nmean_squared_error: {:.6g}\n", outcomes.absolute / outcomes.numbers,
+               outcomes.squared / outcomes.numbers);
+    print_worst(outcomes, examples.names, o.worst, "errors", [](const ExampleOutcome& e) {
+      return fmt::format("{:.12g}, expected {:.12g}", e.values.at(0), e.targets.at(0));
+    });
     return 0;
   }
-  double correct = 0;
-  for (std::size_t c = 0; c < table.size(); ++c) correct += table[c][c];
-  fmt::print("test acc: {:.4f} ({:.0f} of {})\n", correct / static_cast<double>(outcomes.size()), correct,
-             outcomes.size());
-  print_classes(table, names);
-  fmt::print("{}", confusion_text("confusion_matrix", table, names));
-  print_worst(std::move(outcomes), o.worst, "losses");
-  if (!o.confusion.empty()) write_file_atomically(o.confusion, confusion_svg(table, names));
+  check(!text || outcomes.labels > 0, "a text without an example, expected a longer one");
+  fmt::print("test acc: {:.4f} ({:.0f} of {:.0f})\n", outcomes.right() / outcomes.labels, outcomes.right(),
+             outcomes.labels);
+  if (text) {
+    fmt::print("perplexity: {:.4f}\n", std::exp(outcomes.loss / outcomes.labels));
+    return 0;
+  }
+  std::vector<std::string> names;
+  for (const std::string& name : schema.classes) names.push_back(shown_name(name));
+  print_classes(outcomes.confusion, names);
+  fmt::print("{}", confusion_text("confusion_matrix", outcomes.confusion, names));
+  print_worst(outcomes, examples.names, o.worst, "losses",
+              [&](const ExampleOutcome& e) { return fmt::format("{} as {}", names.at(e.truth), names.at(e.said)); });
+  if (!o.confusion.empty()) write_file_atomically(o.confusion, confusion_svg(outcomes.confusion, names));
   return 0;
 }
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "example_outcomes.h"
 #include "lockstep/autograd/no_grad.h"
 #include "lockstep/autograd/shards.h"
 #include "lockstep/base/random.h"
@@ -17,18 +18,19 @@ namespace lockstep::app {
 namespace {
 
 constexpr std::int64_t kMostExamples = 10'000;
-constexpr std::size_t kMostWorst = 24, kMostWideWorst = 12, kMostDots = 1500, kMostOutputs = 4;
+constexpr std::size_t kMostWorst = 24, kMostWideWorst = 12, kMostDots = 1500;
 
-// -log softmax(logits)[label]
-double cross_entropy_of(std::span<const float> logits, std::size_t label) {
-  const auto largest = static_cast<double>(*std::ranges::max_element(logits));
-  double sum = 0;
-  for (const float v : logits) sum += std::exp(static_cast<double>(v) - largest);
-  return std::log(sum) + largest - static_cast<double>(logits[label]);
-}
-
-std::size_t best_of(std::span<const float> logits) {
-  return static_cast<std::size_t>(std::ranges::max_element(logits) - logits.begin());
+// The logarithms of each row's softmax.
+std::vector<double> log_probabilities(std::span<const float> logits, std::size_t classes) {
+  std::vector<double> all(logits.begin(), logits.end());
+  for (std::size_t at = 0; at < all.size(); at += classes) {
+    const auto row = std::span(all).subspan(at, classes);
+    const double largest = *std::ranges::max_element(row);
+    double sum = 0;
+    for (const double v : row) sum += std::exp(v - largest);
+    for (double& v : row) v -= largest + std::log(sum);
+  }
+  return all;
 }
 
 // An example's pixels as u8 [channels, height, width], as they were before they became the model's input. Values
@@ -77,110 +79,67 @@ Texts inputs_of(const Tensor& x, const TableSchema& table) {
   return inputs;
 }
 
+// "20.5, 3"
+std::string numbers_text(const std::vector<double>& numbers) {
+  std::string text;
+  for (const double number : numbers) text += fmt::format("{}{:.5g}", text.empty() ? "" : ", ", number);
+  return text;
+}
+
 class Examination {
  public:
   Examination(const Examples& test, const CommonOptions& o) : test_(test), o_(o) {
-    const auto classes = static_cast<std::size_t>(test.classes);
     results_.of = test.data->size();
     results_.classes = test.class_names;
-    if (!o.is_regression()) results_.confusion.assign(classes, std::vector<double>(classes));
-    if (!o.is_regression()) return;
-    const DataSchema& schema = o.own->schema;
-    for (std::size_t k = 0; k < std::min(kMostOutputs, static_cast<std::size_t>(schema.outputs)); ++k) {
-      results_.scatters.push_back(
-          {.name = schema.table && schema.outputs == 1 ? schema.table->target : fmt::format("output {}", k)});
-    }
+    if (!o.is_regression()) outcomes_ = ExampleOutcomes(static_cast<std::size_t>(test.classes));
   }
 
   void add(const Tensor& outputs, const Tensor& targets) {
     const auto examples = static_cast<std::size_t>(targets.size(0));
     const std::vector<float> values = outputs.to(DType::f32).to_vector<float>();
-    const std::size_t each = values.size() / examples;
-    const auto labels = o_.is_regression() ? std::vector<std::int64_t>() : targets.to_vector<std::int64_t>();
-    const auto numbers = o_.is_regression() ? targets.to_vector<float>() : std::vector<float>();
-    for (std::size_t i = 0; i < examples; ++i) {
-      const std::span<const float> mine(values.data() + i * each, each);
-      if (o_.is_regression()) {
-        add_numbers(mine, std::span(numbers).subspan(i * each, each));
-      } else {
-        const std::size_t positions = labels.size() / examples;
-        add_labels(mine, std::span(labels).subspan(i * positions, positions));
-      }
-      ++results_.examples;
+    if (o_.is_regression()) {
+      const DataSchema& schema = o_.own->schema;
+      const std::vector<double> predicted = in_units({values.begin(), values.end()}, schema),
+                                expected = in_units(targets.to(DType::f64).to_vector<double>(), schema);
+      outcomes_.add(examples, predicted, expected);
+    } else {
+      outcomes_.add(examples, log_probabilities(values, outcomes_.confusion.size()), targets.to_vector<std::int64_t>());
     }
   }
 
   PageResults finish() {
-    std::vector<std::size_t> order(found_.size());
+    const std::vector<ExampleOutcome>& found = outcomes_.examples;
+    results_.examples = std::ssize(found);
+    results_.confusion = outcomes_.confusion;
+    add_scatters();
+    std::vector<std::size_t> order(found.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
     std::ranges::stable_sort(order, std::greater{}, [&](std::size_t i) {
-      return std::isnan(found_[i].loss) ? HUGE_VAL : found_[i].loss;  // NaN has no order, and is the worst
+      return std::isnan(found[i].loss) ? HUGE_VAL : found[i].loss;  // NaN has no order, and is the worst
     });
     order.resize(std::min(order.size(),
                           o_.is_language_model() || (o_.own && o_.own->schema.table) ? kMostWideWorst : kMostWorst));
     for (const std::size_t i : order) describe(i);
-    for (PageResults::Scatter& s : results_.scatters) {
-      const std::size_t stride = (s.points.size() + kMostDots - 1) / kMostDots;
-      if (stride <= 1) continue;
-      std::vector<CurvePoint> some;
-      for (std::size_t i = 0; i < s.points.size(); i += stride) some.push_back(s.points[i]);
-      s.points = std::move(some);
-    }
     return std::move(results_);
   }
 
  private:
-  struct Found {
-    double loss = 0;
-    std::string truth, predicted;
-    double probability = 0;
-    std::vector<float> losses{};  // of the characters of a text
-  };
-
   std::string class_name(std::size_t c) const {
     return c < results_.classes.size() ? results_.classes[c] : fmt::format("{}", c);
   }
 
-  void add_labels(std::span<const float> logits, std::span<const std::int64_t> labels) {
-    Found found;
-    const std::size_t classes = results_.confusion.size();
-    double counted = 0;
-    for (std::size_t t = 0; t < labels.size(); ++t) {
-      const auto here = logits.subspan(t * classes, classes);
-      if (labels[t] < 0 || labels[t] >= static_cast<std::int64_t>(classes)) continue;  // kIgnoredLabel
-      const auto label = static_cast<std::size_t>(labels[t]);
-      const std::size_t said = best_of(here);
-      ++results_.confusion[label][said];
-      const double loss = cross_entropy_of(here, label);
-      found.loss += loss;
-      ++counted;
-      if (o_.is_language_model()) {
-        found.losses.push_back(static_cast<float>(loss));
-      } else {
-        found.truth = class_name(label);
-        if (said != label) found.predicted = class_name(said);
-        found.probability = std::exp(-cross_entropy_of(here, said));
+  void add_scatters() {
+    if (!o_.is_regression()) return;
+    const DataSchema& schema = o_.own->schema;
+    const std::size_t stride = (outcomes_.examples.size() + kMostDots - 1) / kMostDots;
+    for (std::size_t k = 0; k < std::min(ExampleOutcomes::kMostNumbers, static_cast<std::size_t>(schema.outputs));
+         ++k) {
+      auto& scatter = results_.scatters.emplace_back(PageResults::Scatter{
+          .name = schema.table && schema.outputs == 1 ? schema.table->target : fmt::format("output {}", k)});
+      for (std::size_t i = 0; i < outcomes_.examples.size(); i += stride) {
+        scatter.points.push_back({outcomes_.examples[i].targets[k], outcomes_.examples[i].values[k]});
       }
     }
-    if (counted > 0) found.loss /= counted;
-    found_.push_back(std::move(found));
-  }
-
-  void add_numbers(std::span<const float> values, std::span<const float> targets) {
-    const DataSchema& schema = o_.own->schema;
-    Found found;
-    for (std::size_t k = 0; k < values.size(); ++k) {
-      const auto in_units = [&](float v) {
-        return static_cast<double>(v) * schema.target_stddev.at(k) + schema.target_mean.at(k);
-      };
-      const double target = in_units(targets[k]), value = in_units(values[k]);
-      found.loss += std::abs(value - target);
-      if (k >= kMostOutputs) continue;
-      results_.scatters[k].points.push_back({target, value});
-      found.truth += fmt::format("{}{:.5g}", k == 0 ? "" : ", ", target);
-      found.predicted += fmt::format("{}{:.5g}", k == 0 ? "" : ", ", value);
-    }
-    found_.push_back(std::move(found));
   }
 
   // A file, or the number that `eval` gives it.
@@ -191,12 +150,16 @@ class Examination {
 
   void describe(std::size_t i) {
     constexpr std::int64_t kSmallPicture = 96;
-    Found& found = found_[i];
-    PageResults::Example& e = results_.worst.emplace_back(PageResults::Example{.name = name_of(i),
-                                                                               .loss = found.loss,
-                                                                               .truth = std::move(found.truth),
-                                                                               .predicted = std::move(found.predicted),
-                                                                               .probability = found.probability});
+    const ExampleOutcome& found = outcomes_.examples[i];
+    PageResults::Example& e = results_.worst.emplace_back(
+        PageResults::Example{.name = name_of(i), .loss = found.loss, .probability = found.probability});
+    if (o_.is_regression()) {
+      e.truth = numbers_text(found.targets);
+      e.predicted = numbers_text(found.values);
+    } else if (!o_.is_language_model() && found.labeled) {
+      e.truth = class_name(found.truth);
+      if (found.said != found.truth) e.predicted = class_name(found.said);
+    }
     const Example example = test_.data->get(static_cast<std::int64_t>(i));
     const Tensor& x = example.at(0);
     if (o_.is_language_model()) {
@@ -228,7 +191,7 @@ class Examination {
   const Examples& test_;
   const CommonOptions& o_;
   PageResults results_;
-  std::vector<Found> found_;
+  ExampleOutcomes outcomes_;
 };
 
 }  // namespace

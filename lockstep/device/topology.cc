@@ -40,6 +40,12 @@ std::vector<int> affinity_mask() {
   fail("topology: cannot read the affinity mask: {}", std::generic_category().message(errno));
 }
 
+// Read once: hwloc opens some hundred files, and a Runtime asks several times.
+const CpuNodes& this_machine() {
+  static const CpuNodes nodes = machine_cpus();
+  return nodes;
+}
+
 std::size_t count(const CpuNodes& nodes) {
   return std::accumulate(nodes.begin(), nodes.end(), std::size_t{0},
                          [](std::size_t sum, const auto& node) { return sum + node.size(); });
@@ -81,7 +87,7 @@ std::vector<std::vector<int>> deal_by_node(const CpuNodes& nodes, std::size_t de
 }  // namespace
 
 std::vector<int> available_cpus() {
-  return share_of_rank(group_by_node(affinity_mask()), read_cgroup_limits().cpus, read_local_rank());
+  return share_of_rank(group_by_node(affinity_mask(), this_machine()), read_cgroup_limits().cpus, read_local_rank());
 }
 
 bool limited_by_quota() {
@@ -90,11 +96,12 @@ bool limited_by_quota() {
 }
 
 std::vector<std::vector<int>> split_cpus(const std::vector<int>& cpus, int devices, int cores_per_device) {
-  return split_nodes(group_by_node(cpus), devices, cores_per_device);
+  return split_nodes(group_by_node(cpus, this_machine()), devices, cores_per_device);
 }
 
 std::string cpu_model_name() {
-  if (std::string model = machine_model(); !model.empty()) return model;
+  static const std::string model = machine_model();
+  if (!model.empty()) return model;
   utsname system;
   return ::uname(&system) == 0 ? system.machine : "unknown";
 }
@@ -115,10 +122,10 @@ std::string binding_notice() {
   return {};
 }
 
-CpuNodes group_by_node(const std::vector<int>& cpus) {
+CpuNodes group_by_node(const std::vector<int>& cpus, const CpuNodes& machine) {
   std::vector<int> left = cpus;
   CpuNodes nodes;
-  for (const std::vector<int>& all : machine_cpus()) {
+  for (const std::vector<int>& all : machine) {
     std::vector<int> node;
     for (const int cpu : all) {
       const auto found = std::find(left.begin(), left.end(), cpu);

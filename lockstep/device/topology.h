@@ -39,7 +39,8 @@ std::string binding_notice();
 
 // The functions above, with the caller's inputs.
 
-CpuNodes group_by_node(const std::vector<int>& cpus);
+// These CPUs in the order of all CPUs of a machine.
+CpuNodes group_by_node(const std::vector<int>& cpus, const CpuNodes& machine);
 
 std::vector<std::vector<int>> split_nodes(const CpuNodes& nodes, int devices, int cores_per_device = 0);
 

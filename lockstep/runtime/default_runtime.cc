@@ -9,9 +9,21 @@
 #include <memory>
 #include <mutex>
 
+#include "lockstep/base/environment.h"
 #include "lockstep/runtime/living_runtimes.h"
 
 namespace lockstep {
+namespace {
+
+WantedDevices devices_of_environment() {
+  constexpr const char* kName = "LOCKSTEP_DEVICES";
+  const std::string text = environment(kName).value_or("");
+  if (text.empty()) return "auto";
+  if (text.find_first_not_of("0123456789") != std::string::npos) return text;
+  return static_cast<int>(parse_integer(kName, text, 1, 1024));
+}
+
+}  // namespace
 
 // The Runtimes of this process. Made at first use, and never destroyed: a Runtime may be a global object.
 class ProcessRuntimes {
@@ -30,14 +42,14 @@ class ProcessRuntimes {
     std::erase(own_, &runtime);
   }
 
-  // With `count` devices if it is made; 0: as many as there are.
-  Runtime& default_runtime(int count) {
+  // With these devices if it is made.
+  Runtime& default_runtime(const WantedDevices& wanted) {
     std::scoped_lock lock(mutex_);
     if (!own_.empty()) return only("default runtime", "the devices by name");
     if (!made_) {
       check(!ended_, "default runtime: the program is exiting");
       RuntimeOptions options;
-      options.devices = count > 0 ? WantedDevices(count) : WantedDevices("auto");
+      options.devices = wanted.list() == "auto" ? devices_of_environment() : wanted;
       made_.reset(new Runtime(std::move(options), random_));
       process_ = ::getpid();
       std::atexit([] { get().end(); });
@@ -119,18 +131,28 @@ const std::shared_ptr<RandomState>& process_random() { return ProcessRuntimes::g
 RandomState& current_random(std::string_view what) { return ProcessRuntimes::get().current_random(what); }
 std::uint64_t default_seed(std::string_view what) { return ProcessRuntimes::get().seed(what); }
 
-Runtime& default_runtime() { return ProcessRuntimes::get().default_runtime(0); }
+Runtime& default_runtime() { return ProcessRuntimes::get().default_runtime("auto"); }
 
 void synchronize() { default_runtime().synchronize(); }
 
 std::vector<Device> devices() { return default_runtime().devices(); }
 
-std::vector<Device> devices(int count) {
-  check(count >= 1, "devices: {} devices, expected at least 1", count);
-  const std::vector<Device> all = ProcessRuntimes::get().default_runtime(count).devices();
-  check(static_cast<int>(all.size()) == count,
-        "devices({}): the Runtime has {} already, {}: call devices({}) before anything else needs a device", count,
-        all.size(), str(all), count);
+std::vector<Device> devices(const WantedDevices& wanted) {
+  check(wanted.given() && (!wanted.list().empty() || wanted.count() >= 1),
+        "devices: {} devices, expected at least 1, or a list", wanted.count());
+  Runtime& runtime = ProcessRuntimes::get().default_runtime(wanted);
+  const std::vector<Device> all = runtime.devices();
+  if (wanted.list() == "auto") return all;
+  if (wanted.list().empty()) {
+    check(static_cast<int>(all.size()) == wanted.count(),
+          "devices({}): the Runtime has {} already, {}: call devices({}) before anything else needs a device",
+          wanted.count(), all.size(), str(all), wanted.count());
+  } else {
+    check(
+        static_cast<int>(all.size()) == parse_device_list(wanted.list()).count && runtime.devices(wanted.list()) == all,
+        "devices(\"{}\"): the Runtime has {} already: call it before anything else needs a device", wanted.list(),
+        str(all));
+  }
   return all;
 }
 

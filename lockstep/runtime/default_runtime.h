@@ -3,7 +3,9 @@
 //   Tensor x = randn({64, 784}).to(devices()[0]);  // all GPUs, or one CPU device with all cores
 //
 // The default is the program's own Runtime while one lives, a Job's included. Otherwise it is the process's, which is
-// made when something first asks for it, has the default options, and lives until the program exits.
+// made when something first asks for it, has the default options, and lives until the program exits. Its devices are
+// those of devices(wanted), or of the environment variable LOCKSTEP_DEVICES, a number or a list, or all GPUs, or one CPU
+// device.
 #pragma once
 
 #include <cstdint>
@@ -22,9 +24,10 @@ Runtime& default_runtime();
 
 // The devices of default_runtime().
 std::vector<Device> devices();
-// The same. If there is no Runtime yet, makes the process's with `count` devices: GPUs, or CPU devices if there is no
-// GPU (see find_devices). Throws if the default Runtime has another number of devices: what asks first decides.
-std::vector<Device> devices(int count);
+// The same. If there is no Runtime yet, makes the process's with these devices: a number of GPUs, or of CPU devices if
+// there is no GPU (see find_devices), or a list, "cpu:0,cpu:1". Throws if the default Runtime has others: what asks
+// first decides.
+std::vector<Device> devices(const WantedDevices& wanted);
 
 // Waits for all work of default_runtime(), as torch.cuda.synchronize() does. Throws the first failure that no wait has
 // thrown yet.

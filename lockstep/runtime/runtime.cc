@@ -16,8 +16,7 @@ constexpr int kMostRuntimeDevices = 1024;
 
 // The cores of copy lanes. A copy should not take time from computation: it runs on cores where no device computes or,
 // if there are none, on any core that the scheduler finds idle.
-std::vector<int> cpus_for_copies(const std::vector<std::vector<int>>& device_cpus) {
-  const std::vector<int> all = available_cpus();
+std::vector<int> cpus_for_copies(const std::vector<int>& all, const std::vector<std::vector<int>>& device_cpus) {
   std::vector<int> spare = all;
   for (const std::vector<int>& cpus : device_cpus) {
     std::erase_if(spare, [&](int cpu) { return std::ranges::find(cpus, cpu) != cpus.end(); });
@@ -74,11 +73,12 @@ Runtime::Runtime(RuntimeOptions given, std::shared_ptr<RandomState> random) : ra
         "runtime: {} CPU devices, expected 1 to {}", options.cpu_devices, kMostRuntimeDevices);
   check(options.threads_per_shard.value_or(0) >= 0, "runtime: {} threads per shard, expected at least 1",
         options.threads_per_shard.value_or(0));
+  const std::vector<int> available = available_cpus();
   engine_ = std::make_shared<Engine>(EngineOptions{.serial = options.serial,
-                                                   .cores = static_cast<int>(available_cpus().size()),
+                                                   .cores = static_cast<int>(available.size()),
                                                    .slow_wait = options.slow_wait,
                                                    .on_slow_wait = options.on_slow_wait});
-  auto cpus = split_cpus(available_cpus(), options.cpu_devices, options.cores_per_device);
+  auto cpus = split_cpus(available, options.cpu_devices, options.cores_per_device);
   fixed_threads_ = options.threads_per_shard.has_value();
   threads_per_shard_ = options.threads_per_shard.value_or(1);
   if (threads_per_shard_ == 0) threads_per_shard_ = static_cast<int>(cpus.front().size());
@@ -97,7 +97,7 @@ Runtime::Runtime(RuntimeOptions given, std::shared_ptr<RandomState> random) : ra
                           random_,
                           options,
                           fixed_threads_ ? std::optional(threads_per_shard_) : std::nullopt,
-                          cpus_for_copies(cpus),
+                          cpus_for_copies(available, cpus),
                           std::make_shared<SharedHostMemory>(host_bytes, std::move(usage))};
   for (int i = 0; i < options.cpu_devices; ++i) {
     states_.push_back(make_cpu_device(parts, i, cpus[static_cast<std::size_t>(i)], backend));

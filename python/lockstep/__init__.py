@@ -8,4 +8,15 @@ torch.Size([2, 3])
 
 from ._core import *  # noqa: F401,F403
 from ._core import __version__  # noqa: F401
+from .grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled  # noqa: F401
 from .size import Size  # noqa: F401
+
+double = float64
+float = float32  # noqa: A001
+half = float16
+long = int64
+bool = uint8  # noqa: A001
+inf = __import__("math").inf
+nan = __import__("math").nan
+pi = __import__("math").pi
+e = __import__("math").e

@@ -13,7 +13,9 @@
 
 #include "casters.h"
 #include "lockstep/lockstep.h"
+#include "operand.h"
 #include "parameter.h"
+#include "tensor_holder.h"
 
 namespace lockstep::python {
 
@@ -24,7 +26,7 @@ using released = py::call_guard<py::gil_scoped_release>;
 using WithoutLock = py::gil_scoped_release;
 using WithLock = py::gil_scoped_acquire;
 
-using TensorClass = py::class_<Tensor>;
+using TensorClass = py::class_<Tensor, TensorHolder<Tensor>>;
 
 // The order matters: a signature names only classes that exist already.
 void add_errors(py::module_& m);
@@ -32,6 +34,9 @@ void add_types(py::module_& m);    // dtype, Size
 void add_devices(py::module_& m);  // device, set_devices, synchronize, manual_seed
 TensorClass add_tensor(py::module_& m);
 void add_creation(py::module_& m);
+void add_grad_mode(py::module_& m);
+void add_numpy(py::module_& m, TensorClass& tensor);  // NumPy, DLPack
+void add_operators(TensorClass& tensor);
 void add_functions(py::module_& m, TensorClass& tensor);  // functions and methods of tensors
 void add_functional(py::module_& m);                      // nn.functional
 void add_parameters(py::module_& m);                      // Parameter, buffers, init

@@ -1,17 +1,203 @@
-// Functions that create tensors.
+// Functions that create tensors, with PyTorch's arguments: sizes one by one or as one sequence, dtype, device,
+// requires_grad.
+#include "creation.h"
 #include "bindings.h"
 
 namespace lockstep::python {
+namespace {
+
+// zeros(2, 3), zeros((2, 3)), zeros([2, 3]), zeros(size=(2, 3)).
+Shape shape_of(const py::args& sizes, const py::object& size) {
+  if (!size.is_none()) return size.cast<Shape>();
+  if (sizes.size() == 1) return py::object(sizes[0]).cast<Shape>();
+  return py::object(sizes).cast<Shape>();
+}
+
+struct Made {
+  std::optional<DType> dtype;
+  Device device;
+  bool requires_grad = false;
+};
+
+Made made(std::optional<DType> dtype, std::optional<Device> device, bool requires_grad) {
+  return {dtype, device.value_or(kHost), requires_grad};
+}
+
+Tensor as_leaf(Tensor x, bool requires_grad) {
+  if (requires_grad) x.set_requires_grad(true);
+  return x;
+}
+
+template <typename F>
+void def_sized(py::module_& m, const char* name, const F& f, const char* doc) {
+  m.def(
+      name,
+      [f](const py::args& sizes, const py::object& size, std::optional<DType> dtype, std::optional<Device> device,
+          bool requires_grad) {
+        const Shape shape = shape_of(sizes, size);
+        const WithoutLock describing;
+        return as_leaf(f(shape, dtype, device.value_or(kHost)), requires_grad);
+      },
+      py::kw_only(), "size"_a = py::none(), "dtype"_a = py::none(), "device"_a = py::none(), "requires_grad"_a = false,
+      doc);
+}
+
+// Like x, or with another type or on another device.
+template <typename F>
+void def_like(py::module_& m, const char* name, const F& f) {
+  m.def(
+      name,
+      [f](const Tensor& x, std::optional<DType> dtype, std::optional<Device> device, bool requires_grad) {
+        Tensor made = f(x, dtype.value_or(x.dtype()));
+        if (device) made = made.to(*device);
+        return as_leaf(made, requires_grad);
+      },
+      "input"_a, py::kw_only(), "dtype"_a = py::none(), "device"_a = py::none(), "requires_grad"_a = false, released(),
+      "A tensor with input's shape, type, and place.");
+}
+
+Tensor full_of(const Shape& shape, const Number& value, std::optional<DType> dtype, Device device) {
+  const DType type = dtype.value_or(value.is_bool ? DType::u8 : value.is_whole ? DType::i64 : DType::f32);
+  return full(shape, value.value, {.dtype = type, .device = device});
+}
+
+Tensor arange_of_numbers(const Number& start, const Number& end, const Number& step, std::optional<DType> dtype,
+                         Device device) {
+  return lockstep::arange_of(start.value, end.value, step.value, start.is_whole && end.is_whole && step.is_whole,
+                             {.dtype = dtype, .device = device});
+}
+
+constexpr Number kZero{.value = 0, .whole = 0}, kOne{.value = 1, .whole = 1};
+
+}  // namespace
 
 void add_creation(py::module_& m) {
-  m.def(
-      "randn",
-      [](const py::args& size, std::optional<DType> dtype) {
-        const Shape shape = (size.size() == 1 ? py::object(size[0]) : py::object(size)).cast<Shape>();
-        const WithoutLock describing;
-        return randn(shape, {.dtype = dtype});
+  const auto dtype = "dtype"_a = py::none();
+  const auto device = "device"_a = py::none();
+  const auto requires_grad = "requires_grad"_a = false;
+  def_sized(
+      m, "zeros",
+      [](const Shape& s, std::optional<DType> t, Device d) {
+        return zeros(s, {t, d});
       },
-      "dtype"_a = py::none());
+      "Zeros.");
+  def_sized(
+      m, "ones",
+      [](const Shape& s, std::optional<DType> t, Device d) {
+        return ones(s, {t, d});
+      },
+      "Ones.");
+  def_sized(
+      m, "empty",
+      [](const Shape& s, std::optional<DType> t, Device d) {
+        return zeros(s, {t, d});
+      },
+      "Zeros: no tensor shows memory that nobody has written.");
+  def_sized(
+      m, "rand", [](const Shape& s, std::optional<DType> t, Device d) { return rand(s, {.dtype = t, .device = d}); },
+      "Uniform in [0, 1), from manual_seed()'s stream.");
+  def_sized(
+      m, "randn", [](const Shape& s, std::optional<DType> t, Device d) { return randn(s, {.dtype = t, .device = d}); },
+      "Normal, of mean 0 and standard deviation 1, from manual_seed()'s stream.");
+  m.def(
+      "full",
+      [](const Shape& size, const Number& value, std::optional<DType> type, std::optional<Device> d, bool grad) {
+        return as_leaf(full_of(size, value, type, d.value_or(kHost)), grad);
+      },
+      "size"_a, "fill_value"_a, py::kw_only(), dtype, device, requires_grad, released(), "The value everywhere.");
+  def_like(m, "zeros_like", [](const Tensor& x, DType type) { return full_like(x, 0).to(type); });
+  def_like(m, "ones_like", [](const Tensor& x, DType type) { return full_like(x, 1).to(type); });
+  def_like(m, "empty_like", [](const Tensor& x, DType type) { return full_like(x, 0).to(type); });
+  def_like(m, "rand_like", [](const Tensor& x, DType type) { return rand_like(x, type); });
+  def_like(m, "randn_like", [](const Tensor& x, DType type) { return randn_like(x, type); });
+  m.def(
+      "full_like",
+      [](const Tensor& x, const Number& value, std::optional<DType> type, std::optional<Device> d, bool grad) {
+        Tensor made = full_like(type ? x.detach().to(*type) : x, value.value);
+        if (d) made = made.to(*d);
+        return as_leaf(made, grad);
+      },
+      "input"_a, "fill_value"_a, py::kw_only(), dtype, device, requires_grad, released());
+
+  m.def(
+      "arange",
+      [](const Number& end, std::optional<DType> type, std::optional<Device> d, bool grad) {
+        return as_leaf(arange_of_numbers(kZero, end, kOne, type, d.value_or(kHost)), grad);
+      },
+      "end"_a, py::kw_only(), dtype, device, requires_grad, released(),
+      "start, start + step, ..., excluding end: int64 if all are whole.");
+  m.def(
+      "arange",
+      [](const Number& start, const Number& end, const Number& step, std::optional<DType> type, std::optional<Device> d,
+         bool grad) { return as_leaf(arange_of_numbers(start, end, step, type, d.value_or(kHost)), grad); },
+      "start"_a, "end"_a, "step"_a = kOne, py::kw_only(), dtype, device, requires_grad, released());
+  m.def(
+      "linspace",
+      [](double start, double end, std::int64_t steps, std::optional<DType> type, std::optional<Device> d, bool grad) {
+        return as_leaf(linspace(start, end, steps, {type, d.value_or(kHost)}), grad);
+      },
+      "start"_a, "end"_a, "steps"_a, py::kw_only(), dtype, device, requires_grad, released(),
+      "Evenly spaced numbers from start to end, both among them.");
+  m.def(
+      "logspace",
+      [](double start, double end, std::int64_t steps, double base, std::optional<DType> type, std::optional<Device> d,
+         bool grad) {
+        const Tensor exponents = linspace(start, end, steps, {DType::f64, d.value_or(kHost)});
+        return as_leaf(pow(base, exponents).to(type.value_or(DType::f32)), grad);
+      },
+      "start"_a, "end"_a, "steps"_a, "base"_a = 10.0, py::kw_only(), dtype, device, requires_grad, released());
+  m.def(
+      "eye",
+      [](std::int64_t n, std::optional<std::int64_t> columns, std::optional<DType> type, std::optional<Device> d,
+         bool grad) {
+        return as_leaf(eye(n, columns.value_or(n), {type, d.value_or(kHost)}), grad);
+      },
+      "n"_a, "m"_a = py::none(), py::kw_only(), dtype, device, requires_grad, released(), "Ones on the diagonal.");
+  m.def(
+      "randint",
+      [](std::int64_t high, const Shape& size, std::optional<DType> type, std::optional<Device> d, bool grad) {
+        return as_leaf(randint(high, size, {.dtype = type, .device = d.value_or(kHost)}), grad);
+      },
+      "high"_a, "size"_a, py::kw_only(), dtype, device, requires_grad, released(),
+      "Whole numbers from low to high - 1, from manual_seed()'s stream.");
+  m.def(
+      "randint",
+      [](std::int64_t low, std::int64_t high, const Shape& size, std::optional<DType> type, std::optional<Device> d,
+         bool grad) { return as_leaf(randint(low, high, size, {.dtype = type, .device = d.value_or(kHost)}), grad); },
+      "low"_a, "high"_a, "size"_a, py::kw_only(), dtype, device, requires_grad, released());
+  m.def(
+      "randperm",
+      [](std::int64_t n, std::optional<DType> type, std::optional<Device> d) {
+        return randperm(n, {.dtype = type, .device = d.value_or(kHost)});
+      },
+      "n"_a, py::kw_only(), dtype, device, released(), "0 to n - 1 in random order, from manual_seed()'s stream.");
+  m.def(
+      "tensor",
+      [](const py::object& data, std::optional<DType> type, std::optional<Device> d, bool grad) {
+        Tensor x = tensor_of_data(data, type, true);
+        const WithoutLock describing;
+        if (d) x = x.to(*d);
+        return as_leaf(x, grad);
+      },
+      "data"_a, py::kw_only(), dtype, device, requires_grad,
+      "A copy of numbers, nested lists of them, or an array. Fractions make float32, whole numbers int64, bools "
+      "uint8.");
+  m.def(
+      "as_tensor",
+      [](const py::object& data, std::optional<DType> type, std::optional<Device> d) -> py::object {
+        py::object result = py::isinstance<Tensor>(data) ? data : py::cast(tensor_of_data(data, type, false));
+        const Tensor x = result.cast<const Tensor&>();
+        if ((!type || x.dtype() == *type) && !d) return result;
+        Tensor moved = x;
+        {
+          const WithoutLock describing;
+          if (type) moved = moved.to(*type);
+          if (d) moved = moved.to(*d);
+        }
+        return moved.operator->() == x.operator->() ? result : py::cast(moved);
+      },
+      "data"_a, "dtype"_a = py::none(), "device"_a = py::none(),
+      "The tensor itself, an array without a copy where that is possible, or tensor(data).");
 }
 
 }  // namespace lockstep::python

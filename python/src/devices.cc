@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "bindings.h"
+#include "interruptible.h"
 
 namespace lockstep::python {
 namespace {
@@ -77,10 +78,13 @@ void add_devices(py::module_& m) {
   m.def(
       "devices", [] { return devices(); }, "All devices of the program.");
   m.def(
-      "set_devices", [](int count) { devices(count); }, "count"_a, released(),
-      "Makes so many devices. Call it before anything needs a device: what asks first decides.");
-  m.def("synchronize", &synchronize, released(),
-        "Waits for all work. Raises the first failure that no wait has raised.");
+      "set_devices", [](int count) { devices(count); }, "devices"_a, released(),
+      "Makes so many devices, or those of a list, \"cpu:0,cpu:1\". Call it before anything needs a device.");
+  m.def(
+      "set_devices", [](const std::string& list) { devices(WantedDevices(list)); }, "devices"_a, released());
+  m.def(
+      "synchronize", [] { interruptible([] { synchronize(); }); },
+      "Waits for all work. Raises the first failure that no wait has raised.");
   m.def("manual_seed", &manual_seed, "seed"_a,
         "Sets the seed of initial weights, shuffling, dropout, rand, and randn.");
 }

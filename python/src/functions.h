@@ -24,12 +24,31 @@ struct FunctionsOf {
   void method(const char* name, F&& f, const Extra&... extra) const {
     tensor.def(name, std::forward<F>(f), extra..., released());
   }
-  // The first argument is the tensor, "input"_a.
+  // The first argument is the tensor, "input"_a. The method is the function itself.
   template <typename F, typename... Extra>
-  void both(const char* name, F&& f, const py::arg& input, const Extra&... extra) const {
-    function(name, f, input, extra...);
-    method(name, f, extra...);
+  void both(const char* name, F&& f, const Extra&... extra) const {
+    function(name, std::forward<F>(f), extra...);
+    also_method(name);
+  }
+  // x.name(…) for a function that is bound already; it may have another name.
+  void also_method(const char* name, const char* function = nullptr) const {
+    const py::object bound = m.attr(function == nullptr ? name : function);
+    tensor.attr(name) = py::reinterpret_steal<py::object>(PyInstanceMethod_New(bound.ptr()));
   }
 };
+
+// The parts of functions.cc.
+void add_elementwise(const FunctionsOf& f);
+void add_reductions(const FunctionsOf& f);
+void add_shapes(const FunctionsOf& f);
+void add_indexed(const FunctionsOf& f);  // gather, scatter, sort, unique
+void add_network(const FunctionsOf& f);  // activations, convolutions, pools, norms, attention
+void add_losses(const FunctionsOf& f);
+
+// A result over all axes, as PyTorch gives it: without axes.
+inline Tensor scalar(const Tensor& x) { return x.dim() == 1 && x.numel() == 1 ? x.reshape({}) : x; }
+
+// A named tuple of two, such as max's (values, indices). Call it with the interpreter lock.
+py::object named_pair(const char* name, const char* first, const char* second, const Tensor& a, const Tensor& b);
 
 }  // namespace lockstep::python

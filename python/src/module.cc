@@ -10,6 +10,9 @@ PYBIND11_MODULE(_core, m) {
   add_devices(m);
   TensorClass tensor = add_tensor(m);
   add_creation(m);
+  add_grad_mode(m);
+  add_numpy(m, tensor);
+  add_operators(tensor);
   add_functions(m, tensor);
   add_functional(m);
   add_module(m);

@@ -1,39 +1,263 @@
-// lockstep.Tensor: its properties, its gradient, and how it prints. functions.cc adds the functions.
+// lockstep.Tensor: its properties, its gradient, its elements as numbers. Other files add the functions.
 #include "bindings.h"
+#include "in_place.h"
+#include "interruptible.h"
+#include "lockstep/autograd/node.h"
+#include "lockstep/autograd/tensor_impl.h"
 
 namespace lockstep::python {
+namespace {
+
+py::object item_of(const Tensor& x) {
+  check(x.defined() && x.numel() == 1, "item: {} elements, expected 1", x.defined() ? x.numel() : 0);
+  wait_for(x);
+  if (is_floating(x.dtype())) {
+    double value = 0;
+    {
+      const WithoutLock waiting;
+      value = x.item();
+    }
+    return py::float_(value);
+  }
+  std::int64_t value = 0;
+  {
+    const WithoutLock waiting;
+    value = x.dtype() == DType::u8 ? x.item<std::uint8_t>() : x.item<std::int64_t>();
+  }
+  return py::int_(value);
+}
+
+template <typename T>
+py::object nested(const std::vector<T>& values, const Shape& shape, int axis, std::size_t& next) {
+  if (axis == shape.dim()) {
+    const T value = values[next++];
+    if constexpr (std::is_integral_v<T>) {
+      return py::int_(value);
+    } else {
+      return py::float_(static_cast<double>(value));
+    }
+  }
+  py::list list(static_cast<std::size_t>(shape[axis]));
+  for (std::size_t i = 0; i < list.size(); ++i) list[i] = nested(values, shape, axis + 1, next);
+  return std::move(list);
+}
+
+py::object list_of(const Tensor& x) {
+  check(x.defined(), "tolist: undefined tensor");
+  wait_for(x);
+  const auto read = [&]<typename T>(T) {
+    std::vector<T> values;
+    {
+      const WithoutLock waiting;
+      values = x.to_vector<T>();
+    }
+    std::size_t next = 0;
+    return nested(values, x.shape(), 0, next);
+  };
+  switch (x.dtype()) {
+    case DType::f64: return read(double{});
+    case DType::i64: return read(std::int64_t{});
+    case DType::u8: return read(std::uint8_t{});
+    default: return read(float{});
+  }
+}
+
+bool is_first_cpu(Device device) { return device.kind() == DeviceKind::cpu && device.index() <= 0; }
+
+// The same object if nothing changes.
+py::object moved(const py::object& self, std::optional<Device> device, std::optional<DType> dtype, bool non_blocking,
+                 bool copy) {
+  const Tensor x = self.cast<const Tensor&>();
+  Tensor y = x;
+  {
+    const WithoutLock describing;
+    if (dtype) y = y.to(*dtype);
+    // Host memory is "cpu", and so is a CPU device, which reads it where it is.
+    if (device && !(x.device().is_host() && is_first_cpu(*device))) {
+      y = y.to(*device, {.non_blocking = non_blocking});
+    }
+    if (copy && y.operator->() == x.operator->()) y = clone(y);
+  }
+  return y.operator->() == x.operator->() ? self : py::cast(y);
+}
+
+void set_grad(Tensor& x, const std::optional<Tensor>& grad) {
+  if (!grad || !grad->defined()) return x.zero_grad();
+  check(x.requires_grad() && x->grad->node == nullptr, "grad: {} is no leaf that requires a gradient", x);
+  check(grad->shape() == x.shape(), "grad: a gradient of shape {} for {}", grad->shape(), x);
+  const Tensor before = x.grad();
+  if (before.defined() && before->storage() == (*grad)->storage()) return;
+  const Tensor value = clone(grad->detach());
+  x.zero_grad();
+  backward({x}, {value});
+}
+
+void run_backward(const Tensor& x, const std::optional<Tensor>& gradient, const py::object& inputs) {
+  BackwardOptions options;
+  std::vector<Tensor> leaves;
+  if (!inputs.is_none()) {
+    leaves = py::isinstance<Tensor>(inputs) ? std::vector{inputs.cast<Tensor>()} : inputs.cast<std::vector<Tensor>>();
+    options.inputs = leaves;
+  }
+  const WithoutLock describing;
+  const Tensor seed = gradient.value_or(Tensor());
+  backward(std::span(&x, 1), std::span(&seed, 1), options);
+}
+
+}  // namespace
 
 TensorClass add_tensor(py::module_& m) {
-  TensorClass tensor(m, "Tensor", "One logical array, wherever its parts lie.");
+  TensorClass tensor(m, "Tensor", "One logical array, wherever its parts lie.", py::dynamic_attr());
   tensor.def_property_readonly("shape", &Tensor::shape);
   tensor.def_property_readonly("dtype", &Tensor::dtype);
   tensor.def_property_readonly("device", &Tensor::device);
+  tensor.def_property_readonly("ndim", &Tensor::dim);
+  tensor.def_property_readonly("is_cuda", [](const Tensor& x) { return x.device().kind() == DeviceKind::cuda; });
+  tensor.def_property("requires_grad", &Tensor::requires_grad,
+                      [](Tensor& x, bool value) { x.set_requires_grad(value); });
+  tensor.def_property_readonly("is_leaf",
+                               [](const Tensor& x) { return !x.requires_grad() || x->grad->node == nullptr; });
+  tensor.def_property_readonly("grad_fn", [](const Tensor& x) -> py::object {
+    const bool history = x.requires_grad() && x->grad->node != nullptr;
+    return history ? py::object(py::str("<grad_fn>")) : py::object(py::none());
+  });
+  tensor.def_property(
+      "grad",
+      [](const Tensor& x) -> py::object {
+        const Tensor grad = x.grad();
+        return grad.defined() ? py::cast(grad) : py::none();
+      },
+      &set_grad, "The gradient that backward() has added up, or None.");
+  tensor.def_property_readonly("T", [](const Tensor& x) {
+    std::vector<int> order;
+    for (int i = x.dim() - 1; i >= 0; --i) order.push_back(i);
+    const WithoutLock describing;
+    return permute(x, std::span<const int>(order));
+  });
+  tensor.def_property_readonly("mT", [](const Tensor& x) { return transpose(x, -2, -1); });
+  tensor.def_property(
+      "data", [](const Tensor& x) { return x.detach(); },
+      [](Tensor& x, const Tensor& value) { x.detach().copy_from(value.detach()); });
   tensor.def("size", [](const Tensor& x) { return x.shape(); });
   tensor.def("size", &Tensor::size, "dim"_a);
   tensor.def("dim", &Tensor::dim);
+  tensor.def("ndimension", &Tensor::dim);
   tensor.def("numel", &Tensor::numel);
+  tensor.def("nelement", &Tensor::numel);
+  tensor.def("element_size", [](const Tensor& x) { return item_size(x.dtype()); });
+  tensor.def("is_floating_point", [](const Tensor& x) { return is_floating(x.dtype()); });
+  tensor.def("is_contiguous", [](const Tensor& x) { return x.layout() == Layout::plain; });
   tensor.def(
-      "backward", [](const Tensor& x) { x.backward(); }, released());
-  tensor.def("__repr__", &Tensor::str, released());
-  tensor.def(
-      "item",
-      [](const Tensor& x) -> py::object {
-        if (is_floating(x.dtype())) {
-          double value = 0;
-          {
-            const WithoutLock waiting;
-            value = x.item();
-          }
-          return py::float_(value);
-        }
-        std::int64_t value = 0;
-        {
-          const WithoutLock waiting;
-          value = x.dtype() == DType::u8 ? x.item<std::uint8_t>() : x.item<std::int64_t>();
-        }
-        return py::int_(value);
+      "backward",
+      [](const Tensor& x, const std::optional<Tensor>& gradient, bool retain_graph, bool create_graph,
+         const py::object& inputs) {
+        check(!retain_graph && !create_graph,
+              "backward: retain_graph and create_graph are not supported: a graph serves one backward pass, and "
+              "gradients have no history");
+        run_backward(x, gradient, inputs);
       },
-      "The only element as a number. Waits.");
+      "gradient"_a = py::none(), "retain_graph"_a = false, "create_graph"_a = false, "inputs"_a = py::none(),
+      "Adds the gradients of all leaves, or of the inputs alone, to their grad. Consumes the graph.");
+  tensor.def("detach", &Tensor::detach, "The same elements without a history.");
+  tensor.def(
+      "requires_grad_",
+      [](const py::object& self, bool value) {
+        self.cast<Tensor&>().set_requires_grad(value);
+        return self;
+      },
+      "requires_grad"_a = true);
+  tensor.def("retain_grad", [](const Tensor& x) {
+    check(!x.requires_grad() || x->grad->node == nullptr,
+          "retain_grad: {} has a history, and only leaves keep gradients: add x * 1 of a leaf", x);
+  });
+  tensor.def("__repr__", &Tensor::str, released());
+  tensor.def("item", &item_of, "The only element as a number. Waits.");
+  tensor.def("tolist", &list_of, "The elements as nested lists, or the only one of a tensor without axes. Waits.");
+
+  tensor.def(
+      "to",
+      [](const py::object& self, Device device, std::optional<DType> dtype, bool non_blocking, bool copy) {
+        return moved(self, device, dtype, non_blocking, copy);
+      },
+      "device"_a, "dtype"_a = py::none(), "non_blocking"_a = false, "copy"_a = false,
+      "The tensor on a device, in a type, or both; itself if nothing changes.");
+  tensor.def(
+      "to",
+      [](const py::object& self, DType dtype, bool non_blocking, bool copy) {
+        return moved(self, {}, dtype, non_blocking, copy);
+      },
+      "dtype"_a, "non_blocking"_a = false, "copy"_a = false);
+  tensor.def(
+      "to",
+      [](const py::object& self, const Tensor& other, bool non_blocking, bool copy) {
+        return moved(self, other.device(), other.dtype(), non_blocking, copy);
+      },
+      "other"_a, "non_blocking"_a = false, "copy"_a = false);
+  tensor.def(
+      "cpu", [](const py::object& self) { return moved(self, kHost, {}, false, false); }, "The tensor in host memory.");
+  tensor.def(
+      "wait", [](const Tensor& x) { wait_for(x); }, "Waits until the elements are there.");
+  for (const auto& [name, dtype] : {std::pair<const char*, DType>{"float", DType::f32},
+                                    {"double", DType::f64},
+                                    {"half", DType::f16},
+                                    {"bfloat16", DType::bf16},
+                                    {"long", DType::i64},
+                                    {"int", DType::i64},
+                                    {"byte", DType::u8}}) {
+    tensor.def(name, [dtype = dtype](const py::object& self) { return moved(self, {}, dtype, false, false); });
+  }
+  tensor.def(
+      "bool", [](const Tensor& x) { return ne(x, 0); }, released(), "A mask: whether each element is not 0.");
+  tensor.def("type_as",
+             [](const py::object& self, const Tensor& other) { return moved(self, {}, other.dtype(), false, false); });
+  tensor.def("contiguous", [](const py::object& self) {
+    const Tensor x = self.cast<const Tensor&>();
+    return x.layout() == Layout::plain ? self : py::cast(x.contiguous());
+  });
+
+  tensor.def("__len__", [](const Tensor& x) {
+    if (x.dim() == 0) throw py::type_error("len() of a tensor without axes");
+    return x.size(0);
+  });
+  tensor.def("__iter__", [](const Tensor& x) {
+    if (x.dim() == 0) throw py::type_error("iteration over a tensor without axes");
+    std::vector<Tensor> rows;
+    {
+      const WithoutLock describing;
+      if (x.size(0) > 0) rows = unbind(x, 0);
+    }
+    return py::iter(py::cast(std::move(rows)));
+  });
+  tensor.def("__bool__", [](const Tensor& x) {
+    check(x.numel() == 1, "bool: a tensor of {} elements has no truth value, expected 1: use any() or all()",
+          x.numel());
+    return py::cast<bool>(py::bool_(item_of(x)));
+  });
+  tensor.def("__float__", [](const Tensor& x) { return py::float_(item_of(x)); });
+  tensor.def("__int__", [](const Tensor& x) { return py::int_(item_of(x)); });
+  tensor.def("__index__", [](const Tensor& x) {
+    if (is_floating(x.dtype()) || x.numel() != 1) {
+      throw py::type_error("only a whole tensor of one element is an index");
+    }
+    return item_of(x);
+  });
+  tensor.def("__format__", [](const py::object& self, const py::str& format) -> py::object {
+    if (self.cast<const Tensor&>().dim() == 0) {
+      return py::module_::import("builtins").attr("format")(item_of(self.cast<const Tensor&>()), format);
+    }
+    return py::module_::import("builtins").attr("object").attr("__format__")(self, format);
+  });
+  tensor.def("__hash__", [](const py::object& self) {
+    return static_cast<Py_hash_t>(reinterpret_cast<std::uintptr_t>(self.ptr()) >> 4);
+  });
+  tensor.def("__contains__", [](const Tensor& x, const Number& number) {
+    Tensor found;
+    {
+      const WithoutLock describing;
+      found = any(eq(x, number.value));
+    }
+    return py::cast<bool>(py::bool_(item_of(found)));
+  });
   return tensor;
 }
 

@@ -365,6 +365,7 @@ TEST(TrainingCheckpoint, ChangedBytesAreReadOrAreErrors) {
   const auto below = [&](std::size_t n) { return std::uniform_int_distribution<std::size_t>(0, n - 1)(random); };
   constexpr std::string_view kBytes = "{}[]\",:0123456789-.eE+ntf\\ \0\xff";
   int refused = 0;
+  Runtime runtime;
   for (int i = 0; i < 500; ++i) {
     std::string state = good;
     for (std::size_t n = 1 + below(3); n > 0; --n) {
@@ -377,8 +378,11 @@ TEST(TrainingCheckpoint, ChangedBytesAreReadOrAreErrors) {
     }
     std::filesystem::remove_all(folder / "changed");
     change_state(folder, state);
+    Linear net({.in_features = 3, .out_features = 2});
+    net.initialize(Normal{1}, runtime.devices(), {.seed = 0});
+    AdamW optimizer(net.parameters(), {.lr = 0.1});
     try {
-      Job().load(folder / "changed");
+      load_checkpoint(folder / "changed", net, optimizer, kRecipe);
     } catch (const Error&) {
       ++refused;
     }

@@ -13,10 +13,11 @@ using Split = std::vector<std::vector<int>>;
 TEST(GroupByNode, ReadsNodesAndCoreOrder) {
   // Two nodes of two cores of two hardware threads; the system numbers one thread of each core first.
   EnvironmentVariable synthetic("HWLOC_SYNTHETIC", "node:2 core:2 pu:2(indexes=0,4,1,5,2,6,3,7)");
-  EXPECT_EQ(group_by_node({0, 1, 2, 3, 4, 5, 6, 7}), (CpuNodes{{0, 4, 1, 5}, {2, 6, 3, 7}}));
-  EXPECT_EQ(group_by_node({7, 1, 4}), (CpuNodes{{4, 1}, {7}}));
-  EXPECT_EQ(group_by_node({100, 0}), (CpuNodes{{0}, {100}})) << "a CPU that hwloc does not know";
-  EXPECT_EQ(split_cpus({0, 1, 2, 3, 4, 5, 6, 7}, 4), (Split{{0, 4}, {1, 5}, {2, 6}, {3, 7}}))
+  EXPECT_EQ(group_by_node({0, 1, 2, 3, 4, 5, 6, 7}, machine_cpus()), (CpuNodes{{0, 4, 1, 5}, {2, 6, 3, 7}}));
+  EXPECT_EQ(group_by_node({7, 1, 4}, machine_cpus()), (CpuNodes{{4, 1}, {7}}));
+  EXPECT_EQ(group_by_node({100, 0}, machine_cpus()), (CpuNodes{{0}, {100}})) << "a CPU that hwloc does not know";
+  EXPECT_EQ(split_nodes(group_by_node({0, 1, 2, 3, 4, 5, 6, 7}, machine_cpus()), 4),
+            (Split{{0, 4}, {1, 5}, {2, 6}, {3, 7}}))
       << "devices do not share a core";
 }
 
@@ -31,7 +32,7 @@ TEST(GroupByNode, IsWhatTheKernelsFilesSay) {
     std::ranges::copy_if(node, std::back_inserter(mine), [&](int cpu) { return std::ranges::count(cpus, cpu) > 0; });
     if (!mine.empty()) expected.push_back(mine);
   }
-  EXPECT_EQ(group_by_node(cpus), expected);
+  EXPECT_EQ(group_by_node(cpus, machine_cpus()), expected);
 }
 
 }  // namespace

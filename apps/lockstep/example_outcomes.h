@@ -1,0 +1,52 @@
+// What a model makes of labeled examples: which classes it confuses, and how wrong it is in each example.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "lockstep/task/data_schema.h"
+
+namespace lockstep::app {
+
+struct ExampleOutcome {
+  // Of classes: minus the logarithm of the right one's probability; of a text: its mean over the characters. Of
+  // numbers: the sum of absolute errors.
+  double loss = 0;
+  bool labeled = false;                     // of classes: the others have no label
+  std::size_t truth = 0, said = 0;          // classes; of a text: of its last character
+  double probability = 0;                   // of the class that the model said
+  std::vector<double> targets{}, values{};  // the first numbers
+  std::vector<float> losses{};              // of each label
+};
+
+class ExampleOutcomes {
+ public:
+  static constexpr std::size_t kMostNumbers = 4;  // of ExampleOutcome::targets and values
+
+  // Row i, column j: labels of class i where the model said j. Empty for numbers.
+  std::vector<std::vector<double>> confusion;
+  std::vector<ExampleOutcome> examples;
+  double loss = 0, labels = 0;                    // the sum over all labels, and how many there are
+  double absolute = 0, squared = 0, numbers = 0;  // sums of errors over all numbers, and how many there are
+
+  explicit ExampleOutcomes(std::size_t classes = 0) : confusion(classes, std::vector<double>(classes)) {}
+
+  double right() const;  // labels
+
+  // Adds examples of classes: logarithms of probabilities [examples, labels of each, classes], and all labels. One that
+  // is no class is not counted.
+  void add(std::size_t count, std::span<const double> log_probabilities, std::span<const std::int64_t> labels);
+  // Adds examples of numbers [examples, numbers of each] in the units of the data.
+  void add(std::size_t count, std::span<const double> values, std::span<const double> targets);
+
+ private:
+  void add_labels(std::span<const double> log_probabilities, std::span<const std::int64_t> labels);
+  void add_numbers(std::span<const double> values, std::span<const double> targets);
+};
+
+// Normalized numbers [examples, outputs] in the units of the data.
+std::vector<double> in_units(std::vector<double> numbers, const DataSchema& schema);
+
+}  // namespace lockstep::app

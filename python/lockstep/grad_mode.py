@@ -1,0 +1,90 @@
+"""Whether gradients are recorded: no_grad, enable_grad, set_grad_enabled, each a context manager and a decorator."""
+
+import functools
+import inspect
+
+from ._core import _set_grad_enabled, is_grad_enabled
+
+
+class _Mode:
+    """A scope in which gradients are recorded, or not."""
+
+    def __init__(self, mode):
+        self.mode = mode
+        self._outer = []
+
+    def __enter__(self):
+        self._outer.append(is_grad_enabled())
+        _set_grad_enabled(self.mode)
+        return self
+
+    def __exit__(self, *exception):
+        _set_grad_enabled(self._outer.pop())
+
+    def __call__(self, function):
+        if inspect.isgeneratorfunction(function):
+            # Each step of the generator is a scope of its own.
+            @functools.wraps(function)
+            def generate(*args, **kwargs):
+                generator = function(*args, **kwargs)
+                step, value = generator.send, None
+                while True:
+                    try:
+                        with _Mode(self.mode):
+                            item = step(value)
+                    except StopIteration as end:
+                        return end.value
+                    try:
+                        step, value = generator.send, (yield item)
+                    except GeneratorExit:
+                        generator.close()
+                        raise
+                    except BaseException as error:
+                        step, value = generator.throw, error
+
+            return generate
+
+        @functools.wraps(function)
+        def call(*args, **kwargs):
+            with _Mode(self.mode):
+                return function(*args, **kwargs)
+
+        return call
+
+
+class no_grad(_Mode):
+    """Records no gradients, in a `with` statement or in the function that it decorates."""
+
+    def __init__(self, function=None):
+        super().__init__(False)
+
+    def __new__(cls, function=None):
+        scope = super().__new__(cls)
+        if function is None:
+            return scope
+        scope.__init__()
+        return scope(function)
+
+
+class enable_grad(no_grad):
+    """Records gradients, also within no_grad()."""
+
+    def __init__(self, function=None):
+        _Mode.__init__(self, True)
+
+
+inference_mode = no_grad
+
+
+class set_grad_enabled(_Mode):
+    """Sets the mode at once, as a function; in a `with` statement, until its end."""
+
+    def __init__(self, mode):
+        super().__init__(bool(mode))
+        self._before = is_grad_enabled()
+        _set_grad_enabled(self.mode)
+
+    def __enter__(self):
+        self._outer.append(self._before)
+        _set_grad_enabled(self.mode)
+        return self

@@ -1,0 +1,55 @@
+#include "deferred_release.h"
+
+#include <mutex>
+#include <utility>
+#include <vector>
+
+namespace lockstep::python {
+namespace {
+
+// Never destroyed: tensors may outlive static objects.
+struct Waiting {
+  std::mutex mutex;
+  std::vector<std::function<void()>> releases;
+};
+Waiting& waiting() {
+  static auto& list = *new Waiting;
+  return list;
+}
+
+bool is_over() {
+#if PY_VERSION_HEX >= 0x030d0000
+  return !Py_IsInitialized() || Py_IsFinalizing();
+#else
+  return !Py_IsInitialized() || _Py_IsFinalizing();
+#endif
+}
+
+}  // namespace
+
+void release_now() {
+  std::vector<std::function<void()>> releases;
+  {
+    const std::lock_guard lock(waiting().mutex);
+    releases.swap(waiting().releases);
+  }
+  for (const auto& release : releases) release();
+}
+
+void release_later(std::function<void()> release) {
+  if (is_over()) return;
+  if (PyGILState_Check() != 0) return release();
+  {
+    const std::lock_guard lock(waiting().mutex);
+    waiting().releases.push_back(std::move(release));
+  }
+  // If the interpreter's own list is full, those before it empty ours.
+  Py_AddPendingCall(
+      [](void*) {
+        release_now();
+        return 0;
+      },
+      nullptr);
+}
+
+}  // namespace lockstep::python

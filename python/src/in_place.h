@@ -1,0 +1,25 @@
+// Functions that write to a tensor: x += y, x.add_(y), x[i] = y.
+#pragma once
+
+#include "bindings.h"
+
+namespace lockstep::python {
+
+// Gives the Python tensor `self` the elements of `result`, in self's type and memory, so that its views see them, too.
+// If a gradient is recorded, self becomes the result, with its history, in memory of its own. Throws where PyTorch
+// does: for a leaf that requires a gradient, and where whole numbers would have to hold others.
+py::object assign_in_place(const char* what, py::handle self, const Tensor& result);
+
+// The same for f(x, ...).
+template <typename F>
+py::object write_in_place(const char* what, py::handle self, const F& f) {
+  const Tensor x = self.cast<const Tensor&>();
+  Tensor result;
+  {
+    const WithoutLock describing;
+    result = f(x);
+  }
+  return assign_in_place(what, self, result);
+}
+
+}  // namespace lockstep::python

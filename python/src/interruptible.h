@@ -1,0 +1,21 @@
+// Waits that Ctrl-C ends. The wait runs in a thread of its own, while this one looks for signals.
+//
+//   wait_for(x);                                   // until x's elements are there
+//   interruptible([] { synchronize(); });          // any wait
+//
+// Call them with the interpreter lock, which they release. A signal's exception, such as KeyboardInterrupt, is thrown as
+// py::error_already_set; the work goes on, and `wait` runs to its end in its thread: what it captures must stay valid, so
+// it captures by value. It sees none of this thread's modes, such as no_grad().
+#pragma once
+
+#include <functional>
+
+#include "lockstep/autograd/tensor.h"
+
+namespace lockstep::python {
+
+void interruptible(std::function<void()> wait);
+// Throws the failure of the task that computes x.
+void wait_for(const Tensor& x);
+
+}  // namespace lockstep::python

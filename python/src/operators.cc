@@ -1,0 +1,195 @@
+// Python's operators of tensors, with tensors and numbers on either side.
+#include <cmath>
+
+#include "bindings.h"
+#include "in_place.h"
+#include "operators.h"
+
+namespace lockstep::python {
+namespace {
+
+// Beyond this, a double does not hold every whole number.
+constexpr double kExact = 0x1p53;
+
+bool is_exact(const Number& b) { return !b.is_whole || std::abs(b.value) <= kExact; }
+
+// f(a, b), where f takes a tensor or a double as its second operand.
+template <typename F>
+Tensor arithmetic(const Tensor& a, const Operand& b, const F& f) {
+  if (b.tensor.defined()) {
+    if (a.dtype() == DType::u8 && b.tensor.dtype() == DType::u8) return f(counted(a), counted(b.tensor));
+    return f(a, b.tensor);
+  }
+  const Tensor x = beside_number(a, b.number);
+  if (!is_floating(x.dtype()) && !is_exact(b.number)) return f(x, as_tensor_beside(x, b.number));
+  return f(x, b.number.value);
+}
+
+// f(b, a) for a number b.
+template <typename F>
+Tensor reflected(const Tensor& a, const Number& b, const F& f) {
+  const Tensor x = beside_number(a, b);
+  if (!is_floating(x.dtype()) && !is_exact(b)) return f(as_tensor_beside(x, b), x);
+  return f(b.value, x);
+}
+
+template <typename F>
+Tensor compared(const Tensor& a, const Operand& b, const F& f) {
+  if (b.tensor.defined()) return f(a, b.tensor);
+  if (is_floating(a.dtype())) return f(a, b.number.value);
+  if (b.number.is_whole && is_exact(b.number)) return f(a, b.number.value);
+  const Tensor x = beside_number(a, b.number);
+  return is_floating(x.dtype()) ? f(x, b.number.value) : f(x, as_tensor_beside(x, b.number));
+}
+
+Tensor as_mask(const Tensor& x) { return x.dtype() == DType::u8 ? x : ne(x, 0); }
+// Masks alone: PyTorch's operators on numbers work bit by bit.
+template <typename F>
+Tensor of_masks(const char* what, const Tensor& a, const Operand& b, const F& f) {
+  if (b.tensor.defined()) return f(a, b.tensor);
+  check(b.number.is_bool, "{}: a number, expected a mask or a bool", what);
+  return f(a, full_like(a, b.number.value));
+}
+
+struct Named {
+  const char* symbol;
+  Tensor (*f)(const Tensor&, const Operand&);
+};
+
+}  // namespace
+
+Tensor add(const Tensor& a, const Operand& b) {
+  return arithmetic(a, b, [](const Tensor& x, const auto& y) { return x + y; });
+}
+Tensor sub(const Tensor& a, const Operand& b) {
+  return arithmetic(a, b, [](const Tensor& x, const auto& y) { return x - y; });
+}
+Tensor mul(const Tensor& a, const Operand& b) {
+  return arithmetic(a, b, [](const Tensor& x, const auto& y) { return x * y; });
+}
+Tensor true_divide(const Tensor& a, const Operand& b) {
+  return divide(a, b, Rounding::none);
+}
+Tensor floor_divide(const Tensor& a, const Operand& b) { return divide(a, b, Rounding::floor); }
+Tensor divide(const Tensor& a, const Operand& b, Rounding rounding) {
+  return arithmetic(a, b,
+                    [rounding](const Tensor& x, const auto& y) { return div(x, y, {.rounding_mode = rounding}); });
+}
+Tensor remainder(const Tensor& a, const Operand& b) {
+  return arithmetic(a, b, [](const Tensor& x, const auto& y) { return lockstep::remainder(x, y); });
+}
+
+Tensor power(const Tensor& a, const Operand& b) {
+  if (!b.tensor.defined()) {
+    const Tensor x = beside_number(a, b.number);
+    if (is_floating(x.dtype())) return pow(x, b.number.value);
+    check(b.number.whole >= 0, "pow: a whole number to the power of {}, expected a power of at least 0",
+          b.number.whole);
+    Tensor result = ones_like(x), square = x;
+    for (std::int64_t power = b.number.whole; power > 0; power /= 2) {
+      if (power % 2 == 1) result = power == b.number.whole ? square : result * square;
+      if (power > 1) square = square * square;
+    }
+    return result;
+  }
+  const Tensor x = counted(a), y = counted(b.tensor);
+  if (is_floating(x.dtype()) || is_floating(y.dtype())) return pow(x, y);
+  // Whole powers, exact up to 2^53.
+  return round(pow(x.to(DType::f64), y.to(DType::f64))).to(DType::i64);
+}
+Tensor power_of(const Number& a, const Tensor& b) {
+  const Tensor x = beside_number(b, a);
+  if (is_floating(x.dtype())) return pow(a.value, x);
+  return round(pow(a.value, x.to(DType::f64))).to(DType::i64);
+}
+
+#define LOCKSTEP_COMPARISON(f) \
+  Tensor f(const Tensor& a, const Operand& b) { \
+    return compared(a, b, [](const Tensor& x, const auto& y) { return lockstep::f(x, y); }); \
+  }
+LOCKSTEP_COMPARISON(eq)
+LOCKSTEP_COMPARISON(ne)
+LOCKSTEP_COMPARISON(lt)
+LOCKSTEP_COMPARISON(le)
+LOCKSTEP_COMPARISON(gt)
+LOCKSTEP_COMPARISON(ge)
+#undef LOCKSTEP_COMPARISON
+
+Tensor mask_and(const Tensor& a, const Operand& b) {
+  return of_masks("&", a, b, [](const Tensor& x, const Tensor& y) { return x & y; });
+}
+Tensor mask_or(const Tensor& a, const Operand& b) {
+  return of_masks("|", a, b, [](const Tensor& x, const Tensor& y) { return x | y; });
+}
+Tensor mask_xor(const Tensor& a, const Operand& b) {
+  return of_masks("^", a, b, [](const Tensor& x, const Tensor& y) { return x ^ y; });
+}
+
+Tensor where_of(const Tensor& condition, const Operand& a, const Operand& b) {
+  const auto made = [&](const Operand& x, const Operand& other) {
+    if (x.tensor.defined()) return x.tensor;
+    if (other.tensor.defined()) return as_tensor_beside(other.tensor, x.number);
+    return as_tensor_beside(condition, x.number);
+  };
+  return where(condition, made(a, b), made(b, a));
+}
+
+void add_operators(TensorClass& tensor) {
+  for (const auto& [symbol, f] : {Named{"__add__", add}, Named{"__radd__", add}, Named{"__sub__", sub},
+                                  Named{"__mul__", mul}, Named{"__rmul__", mul}, Named{"__truediv__", true_divide},
+                                  Named{"__floordiv__", floor_divide}, Named{"__mod__", remainder},
+                                  Named{"__pow__", power}, Named{"__eq__", eq}, Named{"__ne__", ne},
+                                  Named{"__lt__", lt}, Named{"__le__", le}, Named{"__gt__", gt}, Named{"__ge__", ge},
+                                  Named{"__and__", mask_and}, Named{"__rand__", mask_and}, Named{"__or__", mask_or},
+                                  Named{"__ror__", mask_or}, Named{"__xor__", mask_xor}, Named{"__rxor__", mask_xor}}) {
+    tensor.def(symbol, f, py::is_operator(), released());
+  }
+  using Reflected = Tensor (*)(const Tensor&, const Number&);
+  for (const auto& [symbol, f] : {
+           std::pair<const char*, Reflected>{"__rsub__",
+                                             [](const Tensor& a, const Number& b) {
+                                               return reflected(a, b, [](const auto& x, const auto& y) { return x - y; });
+                                             }},
+           {"__rtruediv__",
+            [](const Tensor& a, const Number& b) {
+              return reflected(a, b, [](const auto& x, const auto& y) { return x / y; });
+            }},
+           {"__rfloordiv__",
+            [](const Tensor& a, const Number& b) {
+              const Tensor x = beside_number(a, b);
+              return div(as_tensor_beside(x, b), x, {.rounding_mode = Rounding::floor});
+            }},
+           {"__rmod__",
+            [](const Tensor& a, const Number& b) {
+              const Tensor x = beside_number(a, b);
+              return lockstep::remainder(as_tensor_beside(x, b), x);
+            }},
+           {"__rpow__", [](const Tensor& a, const Number& b) { return power_of(b, a); }},
+       }) {
+    tensor.def(symbol, f, py::is_operator(), released());
+  }
+  tensor.def("__matmul__", [](const Tensor& a, const Tensor& b) { return matmul(a, b); }, py::is_operator(), released());
+  using Unary = Tensor (*)(const Tensor&);
+  for (const auto& [symbol, f] :
+       {std::pair<const char*, Unary>{"__neg__", [](const Tensor& x) { return -x; }},
+        {"__pos__", [](const Tensor& x) { return x; }},
+        {"__abs__", [](const Tensor& x) { return abs(x); }},
+        {"__invert__", [](const Tensor& x) { return ~x; }}}) {
+    tensor.def(symbol, f, released());
+  }
+  for (const auto& [symbol, f] :
+       {Named{"__iadd__", add}, Named{"__isub__", sub}, Named{"__imul__", mul}, Named{"__itruediv__", true_divide},
+        Named{"__ifloordiv__", floor_divide}, Named{"__imod__", remainder}, Named{"__ipow__", power},
+        Named{"__iand__", mask_and}, Named{"__ior__", mask_or}, Named{"__ixor__", mask_xor}, Named{"add_", add},
+        Named{"sub_", sub}, Named{"mul_", mul}, Named{"div_", true_divide}, Named{"floor_divide_", floor_divide},
+        Named{"remainder_", remainder}, Named{"pow_", power}}) {
+    tensor.def(
+        symbol,
+        [f = f, symbol = symbol](const py::object& self, const Operand& b) {
+          return write_in_place(symbol, self, [&](const Tensor& x) { return f(x, b); });
+        },
+        py::is_operator());
+  }
+}
+
+}  // namespace lockstep::python

@@ -1,0 +1,28 @@
+// Internal: a Python tensor and what it knows of other tensors' memory: see views.h.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include <memory>
+
+#include "lockstep/autograd/tensor.h"
+
+namespace lockstep::python {
+
+struct Views;  // views.h
+
+// What pybind11 keeps beside a Tensor.
+template <typename T>
+class TensorHolder {
+ public:
+  explicit TensorHolder(T* tensor) : tensor_(tensor) {}
+  T* get() const { return tensor_.get(); }
+  std::shared_ptr<Views> views;
+
+ private:
+  std::unique_ptr<T> tensor_;
+};
+
+}  // namespace lockstep::python
+
+PYBIND11_DECLARE_HOLDER_TYPE(T, lockstep::python::TensorHolder<T>)

@@ -1,0 +1,91 @@
+#include <cstring>
+
+#include "creation.h"
+#include "numpy.h"
+
+namespace lockstep::python {
+namespace {
+
+// Nested lists, read in plain order.
+struct Numbers {
+  std::vector<std::int64_t> extents;
+  std::vector<Number> all;
+  bool fractions = false, whole = false;  // otherwise bools
+  DType widest = DType::u8;               // of tensors among them
+
+  void add(const Number& number) {
+    fractions |= !number.is_whole;
+    whole |= number.is_whole && !number.is_bool;
+    all.push_back(number);
+  }
+
+  void read(py::handle item, std::size_t depth) {
+    Number number;
+    if (read_number(item, number)) {
+      check(depth == extents.size(), "tensor: a number beside a list, expected lists of one extent at each level");
+      return add(number);
+    }
+    if (py::isinstance<Tensor>(item) || is_array(item)) {
+      const Tensor x = py::isinstance<Tensor>(item) ? item.cast<const Tensor&>() : tensor_of_array(item, true);
+      check(x.numel() == 1 && x.dim() == 0, "tensor: a list has {}, expected tensors without axes: use stack()", x);
+      number.is_whole = !is_floating(x.dtype());
+      number.is_bool = x.dtype() == DType::u8;
+      number.value = x.item();
+      if (x.dtype() == DType::i64) number.whole = x.item<std::int64_t>();
+      if (x.dtype() == DType::u8) number.whole = static_cast<std::int64_t>(number.value);
+      check(depth == extents.size(), "tensor: a number beside a list, expected lists of one extent at each level");
+      return add(number);
+    }
+    if (py::isinstance<py::str>(item) || !py::isinstance<py::sequence>(item)) {
+      throw py::type_error(fmt::format("tensor: data has a {}, expected numbers, lists of numbers, or an array",
+                                       Py_TYPE(item.ptr())->tp_name));
+    }
+    const auto list = py::reinterpret_borrow<py::sequence>(item);
+    const auto extent = static_cast<std::int64_t>(list.size());
+    if (depth == extents.size()) {
+      check(all.empty() || depth == 0, "tensor: a list beside a number, expected lists of one extent at each level");
+      extents.push_back(extent);
+    }
+    check(extents[depth] == extent, "tensor: a list of {} beside one of {}, expected one extent at each level", extent,
+          extents[depth]);
+    for (const py::handle inner : list) read(inner, depth + 1);
+  }
+
+  DType type() const { return fractions || all.empty() ? DType::f32 : whole ? DType::i64 : DType::u8; }
+};
+
+}  // namespace
+
+Tensor tensor_of_data(py::handle data, std::optional<DType> dtype, bool copied) {
+  if (py::isinstance<Tensor>(data)) {
+    const Tensor x = data.cast<const Tensor&>();
+    const WithoutLock describing;
+    const Tensor y = copied ? clone(x.detach()) : x;
+    return dtype ? y.to(*dtype) : y;
+  }
+  if (is_array(data)) {
+    const Tensor x = tensor_of_array(data, copied);
+    return dtype ? x.to(*dtype) : x;
+  }
+  Numbers numbers;
+  numbers.read(data, 0);
+  const Shape shape{std::span<const std::int64_t>(numbers.extents)};
+  const DType type = dtype.value_or(numbers.type());
+  return visit_dtype(type, [&](auto zero) -> Tensor {
+    using T = decltype(zero);
+    std::vector<T> values;
+    values.reserve(numbers.all.size());
+    for (const Number& n : numbers.all) {
+      if constexpr (std::is_integral_v<T>) {
+        values.push_back(n.is_whole ? static_cast<T>(n.whole) : static_cast<T>(static_cast<std::int64_t>(n.value)));
+      } else if constexpr (std::is_same_v<T, double>) {
+        values.push_back(n.value);
+      } else {
+        values.push_back(static_cast<T>(static_cast<float>(n.value)));
+      }
+    }
+    return Tensor::from(values, shape);
+  });
+}
+
+}  // namespace lockstep::python
