@@ -9,6 +9,8 @@ import datetime
 import os
 
 from . import _core
+from ._core import internal as _internal
+from .grad_mode import no_grad as _no_grad
 from ._core import RankLost  # noqa: F401
 
 _job = None
@@ -116,7 +118,7 @@ def init_process_group(backend=None, init_method=None, timeout=None, world_size=
     count, names = (int(wanted), "") if str(wanted).isdigit() else (0, str(wanted))
     # Of a launcher, "cpu:0,cpu:1" are the devices of all ranks of a host.
     with _environment(environment):
-        _job = _core.Job("auto" if backend is None else backend.lower(), rank, world_size, _seconds(timeout), 0.0, names,
+        _job = _internal.Job("auto" if backend is None else backend.lower(), rank, world_size, _seconds(timeout), 0.0, names,
                          count)
     _backend = backend
 
@@ -172,7 +174,7 @@ def all_reduce(tensor, op=ReduceOp.SUM, group=None, async_op=False):
     job = _of(group)
     if op == ReduceOp.AVG:
         job.all_reduce(tensor, ReduceOp.SUM)
-        with _core.no_grad():
+        with _no_grad():
             tensor.div_(job.world_size)
     else:
         job.all_reduce(tensor, op)
@@ -199,7 +201,7 @@ def all_gather(tensor_list, tensor, group=None, async_op=False):
     if len(tensor_list) != job.world_size:
         raise ValueError(f"all_gather: {len(tensor_list)} tensors for the results, expected {job.world_size}")
     every = job.all_gather(tensor)
-    with _core.no_grad():
+    with _no_grad():
         for rank, out in enumerate(tensor_list):
             out.copy_(every[rank])
     return _done(async_op)
@@ -208,7 +210,7 @@ def all_gather(tensor_list, tensor, group=None, async_op=False):
 def all_gather_into_tensor(output_tensor, input_tensor, group=None, async_op=False):
     """Write all ranks' tensors to output_tensor, in the order of ranks."""
     every = _of(group).all_gather(input_tensor)
-    with _core.no_grad():
+    with _no_grad():
         output_tensor.copy_(every.reshape(tuple(output_tensor.shape)))
     return _done(async_op)
 
@@ -219,7 +221,7 @@ def gather(tensor, gather_list=None, dst=0, group=None, async_op=False):
     if get_rank(group) == dst:
         if gather_list is None or len(gather_list) != get_world_size(group):
             raise ValueError(f"gather: rank {dst} needs a gather_list of {get_world_size(group)} tensors")
-        with _core.no_grad():
+        with _no_grad():
             for rank, out in enumerate(gather_list):
                 out.copy_(every[rank])
     return _done(async_op)

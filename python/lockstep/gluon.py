@@ -15,6 +15,8 @@ import contextlib
 import types
 
 from . import _core, nn as _nn, optim as _optim
+from ._core import internal as _internal
+from .grad_mode import no_grad as _no_grad
 from .nn import functional as _F
 
 
@@ -80,7 +82,7 @@ class Block(_nn.Module):
         """Give all parameters their initial values, the same on all devices (ctx)."""
         devices = _list(ctx if ctx is not None else device) if (ctx is not None or device is not None) else []
         kind, values = (init or Uniform())._text
-        _core.initialize(self, kind, values, devices, force_reinit)
+        _internal.initialize(self, kind, values, devices, force_reinit)
 
     # Outside autograd.record(), a block predicts: batch norm and dropout are in evaluation mode, and nothing is recorded.
     def __call__(self, *args):
@@ -88,7 +90,7 @@ class Block(_nn.Module):
             self.train(_state.recording)
         if _state.recording:
             return super().__call__(*args)
-        with _core.no_grad():
+        with _no_grad():
             return super().__call__(*args)
 
     def collect_params(self):
@@ -120,7 +122,7 @@ class GluonParameter:
 
     def data(self, ctx=None):
         """Return the value on a device; without one, on the CPU. Raises where the parameter is not initialized."""
-        return _core.parameter_on(self._parameter, ctx)
+        return _internal.parameter_on(self._parameter, ctx)
 
     def grad(self, ctx=None):
         """Return the gradient."""
@@ -128,7 +130,7 @@ class GluonParameter:
 
     def list_ctx(self):
         """Return the devices that hold the parameter."""
-        return _core.parameter_devices(self._parameter)
+        return _internal.parameter_devices(self._parameter)
 
     list_device = list_ctx
 
@@ -347,7 +349,7 @@ class Trainer:
 
     def step(self, batch_size):
         """Divide the gradients, summed over all devices, by batch_size, and update every replica."""
-        _core.scale_gradients(self.optimizer, 1 / batch_size)
+        _internal.scale_gradients(self.optimizer, 1 / batch_size)
         self.optimizer.step()
 
 

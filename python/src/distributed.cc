@@ -77,7 +77,8 @@ Tensor all_gather(Job& job, const Tensor& x) {
 
 }  // namespace
 
-void add_distributed(py::module_& m) {
+void add_distributed(py::module_& package) {
+  py::module_ m = package.def_submodule("internal");
   py::class_<Job> job(m, "Job");
   job.def(py::init(&make_job), "backend"_a, "rank"_a, "world_size"_a, "timeout"_a, "progress_timeout"_a, "devices"_a,
           "count"_a, released());
@@ -114,7 +115,7 @@ void add_distributed(py::module_& m) {
     if (!found) return py::none();
     return py::make_tuple(found->rank, found->world_size, found->local_rank);
   });
-  m.def("weights_sha256", &weights_sha256, "module"_a, released(),
+  package.def("weights_sha256", &weights_sha256, "module"_a, released(),
         "SHA-256 over all parameters and floating-point buffers, by name. Waits.");
 
   // For multiprocessing.spawn().

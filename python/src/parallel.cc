@@ -50,8 +50,9 @@ std::vector<Tensor> split_own(BatchSplitter& splitter, const std::vector<Tensor>
 
 }  // namespace
 
-void add_parallel(py::module_& m) {
-  m.def("default_shards", &default_shards, "batch_size"_a,
+void add_parallel(py::module_& package) {
+  py::module_ m = package.def_submodule("internal");
+  package.def("default_shards", &default_shards, "batch_size"_a,
         "The number of shards that `lockstep train` cuts such a batch into: at most 8, of at least 16 samples each.");
   m.def(
       "split_and_load",
