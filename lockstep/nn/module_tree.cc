@@ -85,6 +85,11 @@ void ModuleTree::set_child(const std::string& name, const std::shared_ptr<Module
   old->owner = child;
 }
 
+void ModuleTree::pass_on(const std::shared_ptr<Module>& inner) const {
+  module_.children_.push_back({"", inner.get(), inner});
+  if (inner->link_->parent.expired()) inner->link_->parent = module_.link_;
+}
+
 void ModuleTree::erase(const std::string& name) const {
   const Entry kind = find(name);
   check(kind != Entry::none, "module: {} has no '{}'", module_.kind(), name);

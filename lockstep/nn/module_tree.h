@@ -42,6 +42,8 @@ class ModuleTree {
   void set_parameter(const std::string& name, const Parameter& parameter) const;
   void set_buffer(const std::string& name, const Parameter& buffer) const;
   void set_child(const std::string& name, const std::shared_ptr<Module>& child) const;
+  // Makes the parts of `inner` also those of this module, under the same names.
+  void pass_on(const std::shared_ptr<Module>& inner) const;
   // Removes it. Throws for an unknown name, and for a part of a class that computes with it.
   void erase(const std::string& name) const;
 

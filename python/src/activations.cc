@@ -35,7 +35,7 @@ void add_over_dim(py::module_& m, const char* name) {
 template <typename M, std::size_t sides>
 void add_padding(py::module_& m, const char* name) {
   add_layer<M>(
-      m, name, [](Extents<sides> widths) { return std::make_unique<M>(widths); }, "padding"_a);
+      m, name, [](Extents<sides> widths) { return std::make_unique<M>(widths.values); }, "padding"_a);
 }
 template <typename M, std::size_t sides>
 void add_constant_padding(py::module_& m, const char* name) {
@@ -141,15 +141,11 @@ void add_activations(py::module_& m) {
                 factor->values[0], factor->values[1]);
           o.scale_factor = static_cast<double>(factor->values[0]);
         }
-        if (mode == "bilinear") {
-          o.mode = Interpolation::bilinear;
-        } else if (mode == "bicubic") {
-          o.mode = Interpolation::bicubic;
-        } else if (mode == "area") {
-          o.mode = Interpolation::area;
-        } else {
-          check(mode == "nearest", "upsample: mode '{}', expected 'nearest', 'bilinear', 'bicubic', or 'area'", mode);
-        }
+        o.mode = value_of<Interpolation>("upsample: mode", mode,
+                                         {{"nearest", Interpolation::nearest},
+                                          {"bilinear", Interpolation::bilinear},
+                                          {"bicubic", Interpolation::bicubic},
+                                          {"area", Interpolation::area}});
         return o;
       },
       "size"_a = py::none(), "scale_factor"_a = py::none(), "mode"_a = "nearest", "align_corners"_a = py::none());

@@ -14,6 +14,7 @@
 #include "casters.h"
 #include "lockstep/lockstep.h"
 #include "operand.h"
+#include "optimizers.h"
 #include "parameter.h"
 #include "tensor_holder.h"
 
@@ -40,7 +41,7 @@ void add_operators(TensorClass& tensor);
 void add_functions(py::module_& m, TensorClass& tensor);  // functions and methods of tensors
 void add_functional(py::module_& m);                      // nn.functional
 void add_parameters(py::module_& m);                      // Parameter, buffers, init
-void add_module(py::module_& m);                          // Module
+void add_module(py::module_& m);                          // Module, Parameter, hooks, state_dict
 void add_layers(py::module_& m);
 void add_optimizers(py::module_& m);
 void add_data(py::module_& m);

@@ -4,33 +4,26 @@
 namespace lockstep::python {
 namespace {
 
-template <typename E>
-E padding_of(const auto& padding) {
-  if (padding.same) return E(kSame);
-  return E(*padding.same_or_widths);
-}
-
 PadMode pad_mode(const std::string& name) {
-  if (name == "zeros") return PadMode::zeros;
-  if (name == "reflect") return PadMode::reflect;
-  if (name == "replicate") return PadMode::replicate;
-  check(name == "circular", "conv: padding_mode '{}', expected 'zeros', 'reflect', 'replicate', or 'circular'", name);
-  return PadMode::circular;
+  return value_of<PadMode>("conv: padding_mode", name,
+                           {{"zeros", PadMode::zeros},
+                            {"reflect", PadMode::reflect},
+                            {"replicate", PadMode::replicate},
+                            {"circular", PadMode::circular}});
 }
 
 template <typename M, std::size_t N>
 void add_conv(py::module_& m, const char* name) {
-  using E = decltype(typename M::Options{}.stride);
   add_layer<M>(
       m, name,
       [](std::int64_t in_channels, std::int64_t out_channels, Extents<N> kernel_size, Extents<N> stride,
-         Padding<N> padding, Extents<N> dilation, std::int64_t groups, bool bias, const std::string& padding_mode) {
+         ConvPadding<N> padding, Extents<N> dilation, std::int64_t groups, bool bias, const std::string& padding_mode) {
         return typename M::Options{.in_channels = in_channels,
                                    .out_channels = out_channels,
-                                   .kernel_size = E(kernel_size),
-                                   .stride = E(stride),
-                                   .padding = padding_of<E>(padding),
-                                   .dilation = E(dilation),
+                                   .kernel_size = kernel_size.in_options(),
+                                   .stride = stride.in_options(),
+                                   .padding = padding.in_options(),
+                                   .dilation = dilation.in_options(),
                                    .groups = groups,
                                    .bias = bias,
                                    .padding_mode = pad_mode(padding_mode)};
@@ -41,7 +34,6 @@ void add_conv(py::module_& m, const char* name) {
 
 template <typename M, std::size_t N>
 void add_conv_transpose(py::module_& m, const char* name) {
-  using E = decltype(typename M::Options{}.stride);
   add_layer<M>(
       m, name,
       [](std::int64_t in_channels, std::int64_t out_channels, Extents<N> kernel_size, Extents<N> stride,
@@ -50,13 +42,13 @@ void add_conv_transpose(py::module_& m, const char* name) {
         check(padding_mode == "zeros", "conv transpose: padding_mode '{}', expected 'zeros'", padding_mode);
         return typename M::Options{.in_channels = in_channels,
                                    .out_channels = out_channels,
-                                   .kernel_size = E(kernel_size),
-                                   .stride = E(stride),
-                                   .padding = E(padding),
-                                   .output_padding = E(output_padding),
+                                   .kernel_size = kernel_size.in_options(),
+                                   .stride = stride.in_options(),
+                                   .padding = padding.in_options(),
+                                   .output_padding = output_padding.in_options(),
                                    .groups = groups,
                                    .bias = bias,
-                                   .dilation = E(dilation)};
+                                   .dilation = dilation.in_options()};
       },
       "in_channels"_a, "out_channels"_a, "kernel_size"_a, "stride"_a = 1, "padding"_a = 0, "output_padding"_a = 0,
       "groups"_a = 1, "bias"_a = true, "dilation"_a = 1, "padding_mode"_a = "zeros");
@@ -94,17 +86,16 @@ void refuse_indices(bool return_indices) {
 
 template <typename M, std::size_t N>
 void add_max_pool(py::module_& m, const char* name) {
-  using E = decltype(typename M::Options{}.stride);
   add_layer<M>(
       m, name,
       [](Extents<N> kernel_size, std::optional<Extents<N>> stride, Extents<N> padding, Extents<N> dilation,
          bool return_indices, bool ceil_mode) {
         refuse_indices(return_indices);
-        return typename M::Options{.kernel_size = E(kernel_size),
-                                   .stride = E(stride.value_or(kernel_size)),
-                                   .padding = E(padding),
+        return typename M::Options{.kernel_size = kernel_size.in_options(),
+                                   .stride = stride.value_or(kernel_size).in_options(),
+                                   .padding = padding.in_options(),
                                    .ceil_mode = ceil_mode,
-                                   .dilation = E(dilation)};
+                                   .dilation = dilation.in_options()};
       },
       "kernel_size"_a, "stride"_a = py::none(), "padding"_a = 0, "dilation"_a = 1, "return_indices"_a = false,
       "ceil_mode"_a = false);
@@ -112,15 +103,14 @@ void add_max_pool(py::module_& m, const char* name) {
 
 template <typename M, std::size_t N>
 void add_avg_pool(py::module_& m, const char* name) {
-  using E = decltype(typename M::Options{}.stride);
   add_layer<M>(
       m, name,
       [](Extents<N> kernel_size, std::optional<Extents<N>> stride, Extents<N> padding, bool ceil_mode,
          bool count_include_pad, const std::optional<int>& divisor_override) {
         check(!divisor_override, "avg pool: divisor_override, expected None: multiply the result");
-        return typename M::Options{.kernel_size = E(kernel_size),
-                                   .stride = E(stride.value_or(kernel_size)),
-                                   .padding = E(padding),
+        return typename M::Options{.kernel_size = kernel_size.in_options(),
+                                   .stride = stride.value_or(kernel_size).in_options(),
+                                   .padding = padding.in_options(),
                                    .count_include_pad = count_include_pad,
                                    .ceil_mode = ceil_mode};
       },
@@ -128,17 +118,26 @@ void add_avg_pool(py::module_& m, const char* name) {
       "divisor_override"_a = py::none());
 }
 
+template <std::size_t N>
+auto in_options(const OutputSize<N>& size) {
+  if constexpr (N == 1) {
+    return size.values[0];
+  } else {
+    return size.values;
+  }
+}
+
 template <typename M, std::size_t N>
 void add_adaptive_avg(py::module_& m, const char* name) {
-  add_layer<M>(m, name, [](Extents<N> size) { return std::make_unique<M>(size); }, "output_size"_a);
+  add_layer<M>(m, name, [](OutputSize<N> size) { return std::make_unique<M>(in_options(size)); }, "output_size"_a);
 }
 template <typename M, std::size_t N>
 void add_adaptive_max(py::module_& m, const char* name) {
   add_layer<M>(
       m, name,
-      [](Extents<N> size, bool return_indices) {
+      [](OutputSize<N> size, bool return_indices) {
         refuse_indices(return_indices);
-        return std::make_unique<M>(size);
+        return std::make_unique<M>(in_options(size));
       },
       "output_size"_a, "return_indices"_a = false);
 }
@@ -149,6 +148,7 @@ void add_layers(py::module_& m) {
   add_containers(m);
   add_activations(m);
   add_recurrent_layers(m);
+  add_models(m);
 
   add_layer<Linear>(
       m, "Linear",
@@ -216,13 +216,6 @@ void add_layers(py::module_& m) {
   add_adaptive_max<AdaptiveMaxPool1d, 1>(m, "AdaptiveMaxPool1d");
   add_adaptive_max<AdaptiveMaxPool2d, 2>(m, "AdaptiveMaxPool2d");
   add_layer<GlobalAvgPool2d>(m, "GlobalAvgPool2d", [] { return std::make_unique<GlobalAvgPool2d>(); });
-
-  add_layer<Embedding>(
-      m, "Embedding",
-      [](std::int64_t rows, std::int64_t columns, std::optional<std::int64_t> padding_idx) {
-        return EmbeddingOptions{.num_embeddings = rows, .embedding_dim = columns, .padding_idx = padding_idx};
-      },
-      "num_embeddings"_a, "embedding_dim"_a, "padding_idx"_a = py::none());
 }
 
 }  // namespace lockstep::python

@@ -195,6 +195,8 @@ void add_module(py::module_& m) {
   module.def("_set_child", [](Module& self, const std::string& name, const std::shared_ptr<Module>& child) {
     ModuleTree(self).set_child(name, child);
   });
+  module.def("pass_on", [](Module& self, const std::shared_ptr<Module>& inner) { ModuleTree(self).pass_on(inner); },
+             "inner"_a, "Makes the parts of `inner` also those of this module, under the same names.");
   module.def("_erase", [](Module& self, const std::string& name) { ModuleTree(self).erase(name); });
   module.def("_children_names", [](Module& self) {
     std::vector<std::string> all;

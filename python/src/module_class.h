@@ -27,6 +27,15 @@ using Arguments = std::vector<std::pair<const char*, py::object>>;
 void finish_module(Module& module, py::handle self, const Arguments& arguments, const py::object& device,
                    const py::object& dtype);
 
+template <typename T>
+py::object object_of(const T& argument) {
+  if constexpr (std::is_base_of_v<py::handle, T>) {
+    return argument;
+  } else {
+    return py::cast(argument);
+  }
+}
+
 // def_constructor(c, [](int a, bool b) { return Options{…}; }, "a"_a, "b"_a = true): __init__(a, b=True, device=None,
 // dtype=None). The function returns options or an owning pointer.
 template <typename Class, typename Make, typename R, typename F, typename... Args, typename... Names>
@@ -38,7 +47,7 @@ void def_constructor_as(Class& c, Make make, R (F::*)(Args...) const, const Name
           py::detail::value_and_holder& place, Args... args, const py::object& device, const py::object& dtype) {
         Arguments arguments;
         std::size_t i = 0;
-        (arguments.emplace_back(keys[i++], py::cast(args)), ...);
+        (arguments.emplace_back(keys[i++], object_of(args)), ...);
         std::unique_ptr<M> made;
         if constexpr (requires { M(make(std::move(args)...)); }) {
           made = std::make_unique<M>(make(std::move(args)...));

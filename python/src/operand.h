@@ -5,6 +5,7 @@
 #include <pybind11/pybind11.h>
 
 #include "lockstep/autograd/functions.h"
+#include "parameter.h"
 
 namespace lockstep::python {
 

@@ -99,9 +99,9 @@ void add_parallel(py::module_& package) {
       },
       released());
   m.def(
-      "parameter_on", [](const Parameter& p, std::optional<Device> device) { return p.data(device.value_or(kHost)); },
+      "parameter_on", [](const LiveTensor& p, std::optional<Device> device) { return p.parameter.data(device.value_or(kHost)); },
       released());
-  m.def("parameter_devices", [](const Parameter& p) { return p.devices(); });
+  m.def("parameter_devices", [](const LiveTensor& p) { return p.parameter.devices(); });
   m.def(
       "scale_gradients",
       [](Optimizer& optimizer, double factor) {

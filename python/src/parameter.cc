@@ -84,7 +84,7 @@ void def_init(py::module_& m, const char* name, T&& f, auto... extra) {
 }
 
 void add_initializers(py::module_& core) {
-  py::module_ m = core.def_submodule("init", "Initial values of parameters, keyed by the seed and the parameter.");
+  py::module_ m = core.def_submodule("_init", "Initial values of parameters, keyed by the seed and the parameter.");
   using P = const ParameterTensor&;
   const auto mode = [](const std::string& name) {
     check(name == "fan_in" || name == "fan_out", "init: mode '{}', expected 'fan_in' or 'fan_out'", name);
@@ -117,7 +117,7 @@ void add_initializers(py::module_& core) {
 }  // namespace
 
 void add_parameters(py::module_& m) {
-  py::class_<LiveTensor, Tensor> live(m, "LiveTensor", py::dynamic_attr());
+  py::class_<LiveTensor, Tensor, TensorHolder<LiveTensor>> live(m, "LiveTensor", py::dynamic_attr());
   live_tensor_type = reinterpret_cast<PyTypeObject*>(live.ptr());
   live.def_property_readonly("shape", [](const LiveTensor& x) { return x.parameter.shape(); });
   live.def_property_readonly("dtype", [](const LiveTensor& x) { return x.parameter.dtype(); });
@@ -163,7 +163,7 @@ void add_parameters(py::module_& m) {
         x.parameter.set_data(value.detach());
       });
 
-  py::class_<ParameterTensor, LiveTensor> parameter(
+  py::class_<ParameterTensor, LiveTensor, TensorHolder<ParameterTensor>> parameter(
       m, "Parameter", "A tensor that a module trains: it registers itself where a module's attribute becomes one.");
   parameter.def(py::init([](const Tensor& data, bool requires_grad) {
                   return new ParameterTensor(parameter_of(data, requires_grad));
@@ -219,7 +219,7 @@ void add_parameters(py::module_& m) {
       },
       "hook"_a, "From now on, hook(grad) maps each gradient that backward() leaves; None keeps it. Returns a handle.");
 
-  py::class_<BufferTensor, LiveTensor> buffer(m, "Buffer", "A tensor of a module's state that is not trained.");
+  py::class_<BufferTensor, LiveTensor, TensorHolder<BufferTensor>> buffer(m, "Buffer", "A tensor of a module's state that is not trained.");
   buffer.def(py::init([](const Tensor& data) { return new BufferTensor(parameter_of(data, false)); }), "data"_a);
   buffer.def_property_readonly("requires_grad", [](const BufferTensor&) { return false; });
   buffer.def_property_readonly("grad", [](const BufferTensor&) { return py::none(); });

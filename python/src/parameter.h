@@ -51,4 +51,18 @@ struct type_caster<lockstep::Tensor> : type_caster_base<lockstep::Tensor> {
   }
 };
 
+// A lockstep::Parameter is a Parameter or a buffer of Python.
+template <>
+struct type_caster<lockstep::Parameter> {
+  PYBIND11_TYPE_CASTER(lockstep::Parameter, const_name("Parameter"));
+  bool load(handle source, bool) {
+    if (!PyObject_TypeCheck(source.ptr(), lockstep::python::live_tensor_type)) return false;
+    value = source.cast<const lockstep::python::LiveTensor&>().parameter;
+    return true;
+  }
+  static handle cast(const lockstep::Parameter& p, return_value_policy, handle) {
+    return (p.trainable() ? lockstep::python::parameter_object(p) : lockstep::python::buffer_object(p)).release();
+  }
+};
+
 }  // namespace pybind11::detail

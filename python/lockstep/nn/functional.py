@@ -7,7 +7,7 @@ tensor([0., 2.])
 """
 
 from .. import _core
-from .._core import no_grad
+from ..grad_mode import no_grad
 from .._core.functional import *  # noqa: F401,F403
 from .._core.functional import _instance_norm, softmax
 

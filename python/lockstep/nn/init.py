@@ -1,0 +1,118 @@
+"""Initial values of parameters.
+
+The values follow from the seed and the parameter's name, and are the same on all devices; they are made with the
+parameter's other ones, so that calling these in a constructor places nothing.
+"""
+
+import math
+
+from .. import _core
+from .._core import Parameter, _init
+
+_FANS = ("fan_in", "fan_out")
+
+
+def _of(tensor, function, *args):
+    if not isinstance(tensor, Parameter):
+        raise TypeError(f"init: a {type(tensor).__name__}, expected an nn.Parameter (for other tensors: x.normal_(), "
+                        "x.uniform_(), x.fill_())")
+    function(tensor, *args)
+    return tensor
+
+
+def uniform_(tensor, a=0.0, b=1.0):
+    """Fill with numbers in [a, b)."""
+    return _of(tensor, _init.uniform_, a, b)
+
+
+def normal_(tensor, mean=0.0, std=1.0):
+    """Fill from a normal distribution."""
+    return _of(tensor, _init.normal_, mean, std)
+
+
+def trunc_normal_(tensor, mean=0.0, std=1.0, a=-2.0, b=2.0):
+    """Fill from a normal distribution limited to [a, b]."""
+    return _of(tensor, _init.trunc_normal_, mean, std, a, b)
+
+
+def constant_(tensor, val):
+    """Fill with one number."""
+    return _of(tensor, _init.constant_, val)
+
+
+def ones_(tensor):
+    """Fill with ones."""
+    return constant_(tensor, 1.0)
+
+
+def zeros_(tensor):
+    """Fill with zeros."""
+    return constant_(tensor, 0.0)
+
+
+def eye_(tensor):
+    """Fill with the identity matrix."""
+    if tensor.dim() != 2:
+        raise ValueError("Only tensors with 2 dimensions are supported")
+    tensor.data = _core.eye(*tensor.shape)
+    return tensor
+
+
+def calculate_gain(nonlinearity, param=None):
+    """Return the gain of xavier and orthogonal for this nonlinearity."""
+    if nonlinearity in ("linear", "sigmoid") or nonlinearity.startswith("conv"):
+        return 1
+    if nonlinearity == "tanh":
+        return 5.0 / 3
+    if nonlinearity == "relu":
+        return math.sqrt(2.0)
+    if nonlinearity == "leaky_relu":
+        return math.sqrt(2.0 / (1 + (0.01 if param is None else param) ** 2))
+    if nonlinearity == "selu":
+        return 3.0 / 4
+    raise ValueError(f"Unsupported nonlinearity {nonlinearity}")
+
+
+def _matrix(tensor):
+    if tensor.dim() < 2:
+        raise ValueError("Fan in and fan out can not be computed for tensor with fewer than 2 dimensions")
+
+
+def xavier_uniform_(tensor, gain=1.0):
+    """Glorot and Bengio, uniform."""
+    _matrix(tensor)
+    return _of(tensor, _init.xavier_uniform_, gain)
+
+
+def xavier_normal_(tensor, gain=1.0):
+    """Glorot and Bengio, normal."""
+    _matrix(tensor)
+    return _of(tensor, _init.xavier_normal_, gain)
+
+
+def _slope(nonlinearity, a):
+    """The slope of a leaky ReLU with this gain."""
+    gain = calculate_gain(nonlinearity, a)
+    if gain > math.sqrt(2):
+        raise _core.Error(f"init: kaiming for {nonlinearity}, whose gain {gain} is above that of a ReLU: expected "
+                          "'relu', 'leaky_relu', or 'linear'")
+    return math.sqrt(2 / gain**2 - 1) if nonlinearity != "leaky_relu" else a
+
+
+def kaiming_uniform_(tensor, a=0, mode="fan_in", nonlinearity="leaky_relu"):
+    """He et al., uniform."""
+    _matrix(tensor)
+    return _of(tensor, _init.kaiming_uniform_, _slope(nonlinearity, a), mode)
+
+
+def kaiming_normal_(tensor, a=0, mode="fan_in", nonlinearity="leaky_relu"):
+    """He et al., normal."""
+    _matrix(tensor)
+    return _of(tensor, _init.kaiming_normal_, _slope(nonlinearity, a), mode)
+
+
+def orthogonal_(tensor, gain=1):
+    """Saxe et al.: orthonormal rows or columns."""
+    if tensor.dim() < 2:
+        raise ValueError("Only tensors with 2 or more dimensions are supported")
+    return _of(tensor, _init.orthogonal_, gain)

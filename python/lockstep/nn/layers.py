@@ -1,0 +1,93 @@
+"""Layers that are made of others or of functions, and what layers of the library need in Python."""
+
+from .. import _core
+from .._core import BatchNorm, Embedding, Identity, Linear, Module, Parameter, RecurrentModule
+from . import functional as F, init
+
+_make_identity = Identity.__init__
+Identity.__init__ = lambda self, *args, **kwargs: _make_identity(self)
+
+# Sizes of layers follow from the weight: the first batch may decide them, or C++ made the layer.
+Linear.in_features = property(lambda self: self.weight.shape[1])
+Linear.out_features = property(lambda self: self.weight.shape[0])
+
+
+
+def _from_pretrained(cls, embeddings, freeze=True, padding_idx=None, **options):
+    """Make an embedding with these rows."""
+    rows, columns = embeddings.shape
+    layer = cls(rows, columns, padding_idx=padding_idx, **options)
+    layer.weight = Parameter(embeddings, requires_grad=not freeze)
+    return layer
+
+
+Embedding.from_pretrained = classmethod(_from_pretrained)
+RecurrentModule.flatten_parameters = lambda self: None
+
+
+class SyncBatchNorm(BatchNorm):
+    """Batch norm over the batch of all devices and ranks: convert_sync_batchnorm() makes it of a model's layers."""
+
+    @classmethod
+    def convert_sync_batchnorm(cls, module, process_group=None):
+        """Make every batch norm of the model synchronized, in place."""
+        if process_group is not None:
+            raise _core.Error("convert_sync_batchnorm: a process_group, expected None")
+        _core.convert_sync_batchnorm(module)
+        return module
+
+
+class Bilinear(Module):
+    """x1^T A x2 + b for each output feature."""
+
+    def __init__(self, in1_features, in2_features, out_features, bias=True, device=None, dtype=None):
+        super().__init__(device=device, dtype=dtype)
+        self.in1_features, self.in2_features, self.out_features = in1_features, in2_features, out_features
+        bound = in1_features**-0.5
+        self.weight = Parameter(_core.zeros(out_features, in1_features, in2_features))
+        init.uniform_(self.weight, -bound, bound)
+        self.bias = Parameter(_core.zeros(out_features)) if bias else None
+        if bias:
+            init.uniform_(self.bias, -bound, bound)
+
+    def forward(self, input1, input2):
+        return F.bilinear(input1, input2, self.weight, self.bias)
+
+    def extra_repr(self):
+        return (f"in1_features={self.in1_features}, in2_features={self.in2_features}, "
+                f"out_features={self.out_features}, bias={self.bias is not None}")
+
+
+class LocalResponseNorm(Module):
+    """Divides by the sum of squares of neighboring channels."""
+
+    def __init__(self, size, alpha=1e-4, beta=0.75, k=1.0):
+        super().__init__()
+        self.size, self.alpha, self.beta, self.k = size, alpha, beta, k
+
+    def forward(self, input):
+        return F.local_response_norm(input, self.size, self.alpha, self.beta, self.k)
+
+    def extra_repr(self):
+        return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"
+
+
+class Softmax2d(Module):
+    """Softmax over the channels of pictures."""
+
+    def forward(self, input):
+        return F.softmax(input, -3)
+
+
+class UpsamplingNearest2d(_core.Upsample):
+    """Upsample with mode nearest."""
+
+    def __init__(self, size=None, scale_factor=None):
+        super().__init__(size, scale_factor, mode="nearest")
+
+
+class UpsamplingBilinear2d(_core.Upsample):
+    """Upsample with mode bilinear, where corners stay corners."""
+
+    def __init__(self, size=None, scale_factor=None):
+        super().__init__(size, scale_factor, mode="bilinear", align_corners=True)

@@ -1,0 +1,62 @@
+"""Helpers for parameters and sequences."""
+
+import math
+
+from ... import _core
+from ..._core import Parameter, Tensor
+from . import rnn  # noqa: F401
+
+
+def _parameters(parameters):
+    parameters = [parameters] if isinstance(parameters, Tensor) else list(parameters)
+    return [p for p in parameters if p.grad is not None]
+
+
+def clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=False):
+    """Multiply all gradients so that their common norm is at most max_norm. Returns the norm before; waits for it."""
+    parameters = _parameters(parameters)
+    if not parameters:
+        return _core.tensor(0.0)
+    norms = [_norm(p.grad, norm_type) for p in parameters]
+    total = max(norms) if norm_type == math.inf else sum(n**norm_type for n in norms) ** (1 / norm_type)
+    if error_if_nonfinite and not math.isfinite(total):
+        raise RuntimeError(f"The total norm of order {norm_type} for gradients from `parameters` is non-finite, so it "
+                           "cannot be clipped.")
+    factor = max_norm / (total + 1e-6)
+    if factor < 1:
+        for p in parameters:
+            _scale(p, factor)
+    return _core.tensor(total)
+
+
+def _norm(x, p):
+    return x.abs().max().item() if p == math.inf else (x * x).sum().item() ** 0.5 if p == 2 else x.norm(p).item()
+
+
+def _scale(p, factor):
+    if isinstance(p, Parameter):
+        p._map_grad(factor)
+    else:
+        p.grad.mul_(factor)
+
+
+def clip_grad_value_(parameters, clip_value):
+    """Limit each element of the gradients to [-clip_value, clip_value]."""
+    for p in _parameters(parameters):
+        if isinstance(p, Parameter):
+            p.grad = p.grad.clamp(-clip_value, clip_value)
+        else:
+            p.grad.copy_(p.grad.clamp(-clip_value, clip_value))
+
+
+def parameters_to_vector(parameters):
+    """Return all elements of the parameters as one vector."""
+    return _core.cat([p.reshape(-1) for p in parameters])
+
+
+def vector_to_parameters(vec, parameters):
+    """Set the parameters from a vector."""
+    start = 0
+    for p in parameters:
+        p.data = vec[start:start + p.numel()].reshape(p.shape).detach()
+        start += p.numel()

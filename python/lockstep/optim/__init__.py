@@ -1,0 +1,284 @@
+"""Optimizers with PyTorch's names, arguments, and defaults.
+
+>>> optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+>>> optimizer.zero_grad()
+>>> loss.backward()
+>>> optimizer.step()
+
+step() also clears the gradients, so zero_grad() is not needed.
+"""
+
+from collections import defaultdict
+from itertools import chain
+
+from .. import _core
+from .._core import Parameter, Tensor
+from ..grad_mode import enable_grad
+from . import lr_scheduler, swa_utils  # noqa: F401
+
+
+class Optimizer:
+    """The base of all optimizers: groups of parameters with options, of which `lr` may change between steps.
+
+    A subclass may compute its step() with the tensors of `param_groups`, as in PyTorch.
+    """
+
+    def __init__(self, params, defaults):
+        if isinstance(params, Tensor):
+            raise TypeError("params argument given to the optimizer should be an iterable of Tensors or dicts, but "
+                            "got " + type(params).__name__)
+        self.defaults = defaults
+        self.state = defaultdict(dict)
+        self.param_groups = []
+        self._engine = None
+        groups = list(params)
+        if not groups:
+            raise ValueError("optimizer got an empty parameter list")
+        if not isinstance(groups[0], dict):
+            groups = [{"params": groups}]
+        for group in groups:
+            self.add_param_group(group)
+
+    def add_param_group(self, param_group):
+        """Add a group of parameters, before the first step."""
+        if self._engine is not None:
+            raise _core.Error("optimizer: add_param_group() after the first step, expected before it")
+        group = dict(param_group)
+        params = [group["params"]] if isinstance(group["params"], Tensor) else list(group["params"])
+        known = {id(p) for p in chain(*(g["params"] for g in self.param_groups))}
+        for p in params:
+            if not isinstance(p, Tensor):
+                raise TypeError(f"optimizer can only optimize Tensors, but one of the params is {type(p).__name__}")
+            if id(p) in known:
+                raise ValueError("some parameters appear in more than one parameter group")
+            known.add(id(p))
+        group["params"] = params
+        for name, value in self.defaults.items():
+            group.setdefault(name, value)
+        self.param_groups.append(group)
+
+    def zero_grad(self, set_to_none=True):
+        """Drop the gradients of all parameters."""
+        for group in self.param_groups:
+            for p in group["params"]:
+                p.grad = None
+
+    def step(self, closure=None):
+        """Update all parameters from their gradients, and clear those. Returns the closure's loss."""
+        raise NotImplementedError
+
+    def state_dict(self):
+        """Return the state and the options as a dict for lockstep.save()."""
+        groups, number = [], 0
+        for group in self.param_groups:
+            groups.append({k: v for k, v in group.items() if k != "params"})
+            groups[-1]["params"] = list(range(number, number + len(group["params"])))
+            number += len(group["params"])
+        return {"state": self._state(), "param_groups": groups}
+
+    def load_state_dict(self, state_dict):
+        """Continue from a state of state_dict()."""
+        groups = state_dict["param_groups"]
+        if [len(g["params"]) for g in groups] != [len(g["params"]) for g in self.param_groups]:
+            raise ValueError("loaded state dict contains a parameter group that doesn't match the size of "
+                             "optimizer's group")
+        for own, group in zip(self.param_groups, groups):
+            own.update({k: tuple(v) if isinstance(v, list) else v for k, v in group.items() if k != "params"})
+        self._load_state(state_dict["state"])
+
+    def _state(self):
+        numbers = {id(p): i for i, p in enumerate(chain(*(g["params"] for g in self.param_groups)))}
+        return {numbers.get(id(p), p): dict(values) for p, values in self.state.items()}
+
+    def _load_state(self, state):
+        parameters = list(chain(*(g["params"] for g in self.param_groups)))
+        for number, values in state.items():
+            self.state[parameters[int(number)]] = dict(values)
+
+    def __repr__(self):
+        text = type(self).__name__ + " ("
+        for i, group in enumerate(self.param_groups):
+            text += f"\nParameter Group {i}\n"
+            text += "".join(f"    {key}: {group[key]}\n" for key in sorted(group) if key != "params")
+        return text + ")"
+
+
+class _Fused(Optimizer):
+    """An optimizer whose rule is the library's."""
+
+    # Options of a group; the others are the optimizer's.
+    _OF_GROUPS = ("params", "lr", "weight_decay")
+
+    def __init__(self, params, defaults, refused=()):
+        for name, value, expected in refused:
+            if value != expected:
+                raise _core.Error(f"{type(self).__name__}: {name}={value}, expected {expected}")
+        super().__init__(params, defaults)
+
+    def add_param_group(self, param_group):
+        super().add_param_group(param_group)
+        for p in self.param_groups[-1]["params"]:
+            if not isinstance(p, Parameter):
+                raise TypeError(f"optimizer: a {type(p).__name__}, expected an nn.Parameter: nn.Parameter(tensor)")
+
+    def _make(self, groups, options):
+        raise NotImplementedError
+
+    def _options(self):
+        first = {k: v for k, v in self.param_groups[0].items() if k in self.defaults and k not in self._OF_GROUPS}
+        for i, group in enumerate(self.param_groups):
+            for key, value in first.items():
+                if group[key] != value:
+                    raise _core.Error(f"{type(self).__name__}: group {i} has {key}={group[key]}, and group 0 {value}: "
+                                      "groups may differ in lr and weight_decay")
+        return first
+
+    @property
+    def engine(self):
+        """The library's optimizer, made at the first use."""
+        options = self._options()
+        decays = [group.get("weight_decay", 0) for group in self.param_groups]
+        if self._engine is None:
+            groups = [(g["params"], float(g["lr"]), float(d)) for g, d in zip(self.param_groups, decays)]
+            self._engine = self._make(groups, options)
+            self._made_with = (options, decays)
+        elif self._made_with != (options, decays):
+            raise _core.Error(f"{type(self).__name__}: options other than lr changed after the first step, from "
+                              f"{self._made_with} to {(options, decays)}: expected a new optimizer")
+        return self._engine
+
+    def step(self, closure=None):
+        loss = None
+        if closure is not None:
+            with enable_grad():
+                loss = closure()
+        engine = self.engine
+        engine.set_learning_rates([group["lr"] for group in self.param_groups])
+        engine.step()
+        return loss
+
+    def clip_grad_norm(self, max_norm):
+        """In the next step, limit the norm of all gradients to max_norm. Returns the norm, and does not wait."""
+        return self.engine.clip_grad_norm(max_norm)
+
+    def _state(self):
+        return dict(self.engine.state_dict())
+
+    def _load_state(self, state):
+        engine = self.engine
+        engine.load_state_dict(list(state.items()))
+
+
+def _positive(**values):
+    for name, value in values.items():
+        if not 0.0 <= value:
+            raise ValueError(f"Invalid {name} value: {value}")
+
+
+class SGD(_Fused):
+    """Stochastic gradient descent, with momentum."""
+
+    def __init__(self, params, lr=1e-3, momentum=0, dampening=0, weight_decay=0, nesterov=False, *, maximize=False,
+                 foreach=None, differentiable=False):
+        _positive(lr=lr, momentum=momentum, weight_decay=weight_decay)
+        if nesterov and (momentum <= 0 or dampening != 0):
+            raise ValueError("Nesterov momentum requires a momentum and zero dampening")
+        super().__init__(params, dict(lr=lr, momentum=momentum, dampening=dampening, weight_decay=weight_decay,
+                                      nesterov=nesterov),
+                         [("maximize", maximize, False), ("differentiable", differentiable, False)])
+
+    def _make(self, groups, options):
+        return _core.SgdEngine(groups, **options)
+
+
+class Adam(_Fused):
+    """Adam (Kingma and Ba 2015)."""
+
+    _DECOUPLED = False
+
+    def __init__(self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, amsgrad=False, *, foreach=None,
+                 maximize=False, capturable=False, differentiable=False, fused=None):
+        _positive(lr=lr, eps=eps, weight_decay=weight_decay)
+        for i, beta in enumerate(betas):
+            if not 0.0 <= beta < 1.0:
+                raise ValueError(f"Invalid beta parameter at index {i}: {beta}")
+        super().__init__(params, dict(lr=lr, betas=tuple(betas), eps=eps, weight_decay=weight_decay, amsgrad=amsgrad),
+                         [("maximize", maximize, False), ("differentiable", differentiable, False)])
+
+    def _make(self, groups, options):
+        return _core.AdamEngine(groups, decoupled=self._DECOUPLED, **options)
+
+
+class AdamW(Adam):
+    """Adam with decoupled weight decay (Loshchilov and Hutter 2019)."""
+
+    _DECOUPLED = True
+
+    def __init__(self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=1e-2, amsgrad=False, **more):
+        super().__init__(params, lr, betas, eps, weight_decay, amsgrad, **more)
+
+
+class RMSprop(_Fused):
+    """Divides gradients by a moving average of their size."""
+
+    def __init__(self, params, lr=1e-2, alpha=0.99, eps=1e-8, weight_decay=0, momentum=0, centered=False, foreach=None,
+                 maximize=False, differentiable=False):
+        _positive(lr=lr, eps=eps, momentum=momentum, weight_decay=weight_decay, alpha=alpha)
+        super().__init__(params, dict(lr=lr, momentum=momentum, alpha=alpha, eps=eps, centered=centered,
+                                      weight_decay=weight_decay),
+                         [("maximize", maximize, False), ("differentiable", differentiable, False)])
+
+    def _make(self, groups, options):
+        return _core.RMSpropEngine(groups, **options)
+
+
+class Adagrad(_Fused):
+    """Divides gradients by the root of the sum of their squares."""
+
+    def __init__(self, params, lr=1e-2, lr_decay=0, weight_decay=0, initial_accumulator_value=0, eps=1e-10,
+                 foreach=None, *, maximize=False, differentiable=False):
+        _positive(lr=lr, lr_decay=lr_decay, weight_decay=weight_decay, epsilon=eps)
+        super().__init__(params, dict(lr=lr, lr_decay=lr_decay, eps=eps, weight_decay=weight_decay),
+                         [("initial_accumulator_value", initial_accumulator_value, 0), ("maximize", maximize, False),
+                          ("differentiable", differentiable, False)])
+
+    def _make(self, groups, options):
+        return _core.AdagradEngine(groups, **options)
+
+
+class Adadelta(_Fused):
+    """Adadelta (Zeiler 2012)."""
+
+    def __init__(self, params, lr=1.0, rho=0.9, eps=1e-6, weight_decay=0, foreach=None, *, maximize=False,
+                 differentiable=False):
+        _positive(lr=lr, rho=rho, epsilon=eps, weight_decay=weight_decay)
+        super().__init__(params, dict(lr=lr, rho=rho, eps=eps, weight_decay=weight_decay),
+                         [("maximize", maximize, False), ("differentiable", differentiable, False)])
+
+    def _make(self, groups, options):
+        return _core.AdadeltaEngine(groups, **options)
+
+
+class LBFGS(Optimizer):
+    """L-BFGS, for small problems whose loss is a smooth function of the whole data."""
+
+    def __init__(self, params, lr=1, max_iter=20, max_eval=None, tolerance_grad=1e-7, tolerance_change=1e-9,
+                 history_size=100, line_search_fn=None):
+        super().__init__(params, dict(lr=lr, max_iter=max_iter, max_eval=max_eval, tolerance_grad=tolerance_grad,
+                                      tolerance_change=tolerance_change, history_size=history_size,
+                                      line_search_fn=line_search_fn))
+        if len(self.param_groups) != 1:
+            raise ValueError("LBFGS doesn't support per-parameter options (parameter groups)")
+        options = {k: v for k, v in self.param_groups[0].items() if k != "params"}
+        self._lbfgs = _core.LBFGSEngine(self.param_groups[0]["params"], **options)
+        self._lr = lr
+
+    def step(self, closure):
+        if self.param_groups[0]["lr"] != self._lr:
+            raise _core.Error("LBFGS: its lr changed, expected a new optimizer")
+
+        def with_gradients():
+            with enable_grad():
+                return closure()
+
+        return self._lbfgs.step(with_gradients)

@@ -1,0 +1,299 @@
+import copy
+import gc
+from collections import OrderedDict
+
+import pytest
+
+import lockstep as torch
+import lockstep.nn as nn
+import lockstep.nn.functional as F
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.hidden = nn.Linear(4, 8)
+        self.out = nn.Linear(8, 2)
+        self.scale = nn.Parameter(torch.ones(2))
+        self.register_buffer("shift", torch.zeros(2))
+
+    def forward(self, x):
+        return self.out(F.relu(self.hidden(x))) * self.scale + self.shift
+
+
+def test_attributes_register_themselves_in_order():
+    net = Net()
+    assert [n for n, _ in net.named_parameters()] == ["scale", "hidden.weight", "hidden.bias", "out.weight", "out.bias"]
+    assert [n for n, _ in net.named_buffers()] == ["shift"]
+    assert [n for n, _ in net.named_modules()] == ["", "hidden", "out"]
+    assert [type(m) for m in net.children()] == [nn.Linear, nn.Linear]
+    assert list(net.state_dict()) == ["scale", "shift", "hidden.weight", "hidden.bias", "out.weight", "out.bias"]
+    assert sum(p.numel() for p in net.parameters()) == 4 * 8 + 8 + 8 * 2 + 2 + 2
+
+
+def test_parameters_are_the_same_objects_each_time():
+    net = Net()
+    assert net.hidden.weight is next(iter(net.hidden.parameters()))
+    ids = {id(p) for p in net.parameters()}
+    gc.collect()
+    assert {id(p) for p in net.parameters()} == ids
+    assert isinstance(net.hidden.weight, torch.Tensor) and isinstance(net.hidden.weight, nn.Parameter)
+    assert not isinstance(net.shift, nn.Parameter)
+
+
+def test_training_an_mlp_lowers_the_loss_and_no_zero_grad_is_needed():
+    torch.manual_seed(1)
+    net = Net()
+    x, y = torch.randn(64, 4), torch.arange(64) % 2
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    loss_fn = nn.CrossEntropyLoss()
+    losses = []
+    for _ in range(30):
+        optimizer.zero_grad()
+        loss = loss_fn(net(x), y)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < losses[0] - 0.01
+
+
+def test_gradients_add_up_over_two_backwards():
+    net = nn.Linear(3, 1)
+    x = torch.randn(5, 3)
+    net(x).sum().backward()
+    once = net.weight.grad.tolist()
+    net(x).sum().backward()
+    assert net.weight.grad.tolist() == pytest.approx([[2 * g for g in row] for row in once][0]) or \
+        net.weight.grad.tolist()[0] == pytest.approx([2 * g for g in once[0]])
+    net.zero_grad()
+    assert net.weight.grad is None
+
+
+def test_forward_may_take_and_return_anything():
+    class Two(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fc = nn.Linear(2, 3)
+
+        def forward(self, a, b=None, *, scale=1.0):
+            return {"sum": self.fc(a), "b": b, "pair": (a, scale)}
+
+    out = Two()(torch.ones(1, 2), scale=2.0)
+    assert out["b"] is None and out["pair"][1] == 2.0 and tuple(out["sum"].shape) == (1, 3)
+
+
+def test_library_containers_call_modules_of_python():
+    class Twice(nn.Module):
+        def forward(self, x):
+            return x * 2
+
+    net = nn.Sequential(nn.Linear(2, 2), Twice(), nn.ReLU())
+    x = torch.ones(1, 2)
+    expected = F.relu(net[0](x) * 2)
+    assert net(x).tolist() == expected.tolist()
+    assert repr(net) == ("Sequential(\n  (0): Linear(in_features=2, out_features=2, bias=True)\n  (1): Twice()\n"
+                         "  (2): ReLU()\n)")
+    # The library calls it, too: it runs this container's children.
+    assert nn.Module.forward(net, net[0].weight.data).shape == (2, 2)
+
+
+def test_a_layer_of_another_class_replaces_one():
+    net = Net()
+    net.out = nn.Linear(8, 5)
+    assert net(torch.ones(3, 4)[:, :4]).shape[1] == 5 if False else net.out(torch.ones(3, 8)).shape == (3, 5)
+    assert [n for n, _ in net.named_modules()] == ["", "hidden", "out"]
+    del net.out
+    assert not hasattr(net, "out") and [n for n, _ in net.named_children()] == ["hidden"]
+
+
+def test_tied_weights_are_one_parameter():
+    class Tied(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.encoder = nn.Embedding(7, 4)
+            self.decoder = nn.Linear(4, 7, bias=False)
+            self.decoder.weight = self.encoder.weight
+
+        def forward(self, x):
+            return self.decoder(self.encoder(x))
+
+    net = Tied()
+    assert len(list(net.parameters())) == 1 and net.decoder.weight is net.encoder.weight
+    with torch.no_grad():
+        net.encoder.weight.fill_(1.0)
+    assert net(torch.arange(2)).tolist() == [[4.0] * 7] * 2
+    assert list(net.state_dict()) == ["encoder.weight", "decoder.weight"]
+
+
+def test_state_dict_round_trip_and_errors():
+    a, b = Net(), Net()
+    b.load_state_dict(a.state_dict())
+    x = torch.randn(3, 4)
+    assert a(x).tolist() == b(x).tolist()
+    state = a.state_dict()
+    state["other"] = state.pop("out.bias")
+    with pytest.raises(torch.Error, match='Missing key.*"out.bias"'):
+        b.load_state_dict(state)
+    result = b.load_state_dict(state, strict=False)
+    assert result.missing_keys == ["out.bias"] and result.unexpected_keys == ["other"]
+    state["scale"] = torch.ones(3)
+    with pytest.raises(torch.Error, match="size mismatch for scale"):
+        b.load_state_dict(state, strict=False)
+    assert str(a.load_state_dict(b.state_dict())) == "<All keys matched successfully>"
+
+
+def test_parameter_behaves_as_a_tensor():
+    w = nn.Parameter(torch.tensor([1.0, 2.0]))
+    x = torch.tensor([3.0, 4.0])
+    (w * x).sum().backward()
+    assert w.grad.tolist() == [3.0, 4.0]
+    with torch.no_grad():
+        w -= 0.5 * w.grad
+    assert w.tolist() == [-0.5, 0.0]
+    w.data[1] = 5.0
+    assert w.tolist() == [-0.5, 5.0] and w.requires_grad and w.is_leaf and w.shape == (2,)
+    w.grad = None
+    assert w.grad is None
+    handle = w.register_hook(lambda g: g * 10)
+    w.sum().backward()
+    assert w.grad.tolist() == [10.0, 10.0]
+    handle.remove()
+    frozen = nn.Parameter(torch.ones(2), requires_grad=False)
+    assert not frozen.requires_grad
+
+
+def test_buffers_follow_assignments():
+    net = Net()
+    net.shift = torch.ones(2)
+    assert net.state_dict()["shift"].tolist() == [1.0, 1.0]
+    net.shift += 1
+    assert net.state_dict()["shift"].tolist() == [2.0, 2.0]
+    with pytest.raises(TypeError, match="cannot assign 'int' as buffer"):
+        net.shift = 1
+
+
+def test_train_eval_and_overridden_train():
+    class Frozen(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.bn = nn.BatchNorm1d(2)
+            self.fc = nn.Linear(2, 2)
+
+        def train(self, mode=True):
+            super().train(mode)
+            self.bn.eval()
+            return self
+
+    net = nn.Sequential(Frozen())
+    assert net.train() is net and net[0].fc.training and not net[0].bn.training
+    net.eval()
+    assert not net[0].fc.training
+
+
+def test_hooks_see_and_replace_outputs():
+    net = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
+    seen = []
+    handle = net[0].register_forward_hook(lambda m, args, out: seen.append(tuple(out.shape)))
+    net(torch.ones(3, 2))
+    assert seen == [(3, 2)]
+    handle.remove()
+    net(torch.ones(3, 2))
+    assert len(seen) == 1
+    net[1].register_forward_hook(lambda m, args, out: out + 1)
+    assert min(min(row) for row in net(torch.ones(3, 2)).tolist()) >= 1
+
+
+def test_sequential_and_lists():
+    net = nn.Sequential(OrderedDict([("a", nn.Linear(2, 3)), ("b", nn.ReLU())]))
+    assert net.a is net[0] and len(net) == 2 and [type(m) for m in net] == [nn.Linear, nn.ReLU]
+    assert len(net[:1]) == 1
+    net.append(nn.Linear(3, 1))
+    assert net(torch.ones(4, 2)).shape == (4, 1)
+    layers = nn.ModuleList([nn.Linear(2, 2) for _ in range(3)])
+    assert len(layers) == 3 and layers[-1] is layers[2] and len(list(layers.parameters())) == 6
+    table = nn.ModuleDict({"x": nn.ReLU()})
+    assert "x" in table and list(table.keys()) == ["x"]
+    rows = nn.ParameterList([nn.Parameter(torch.ones(2)) for _ in range(2)])
+    assert len(rows) == 2 and [n for n, _ in rows.named_parameters()] == ["0", "1"]
+
+
+def test_deepcopy_has_the_values_and_its_own_memory():
+    net = nn.Sequential(Net(), nn.BatchNorm1d(2))
+    net(torch.randn(8, 4))
+    other = copy.deepcopy(net).eval()
+    net.eval()
+    x = torch.randn(3, 4)
+    assert other(x).tolist() == net(x).tolist()
+    with torch.no_grad():
+        other[0].scale.zero_()
+    assert net[0].scale.tolist() == [1.0, 1.0]
+
+
+def test_initial_values_follow_from_seed_and_name():
+    def values():
+        torch.manual_seed(7)
+        net = Net()
+        nn.init.xavier_uniform_(net.hidden.weight)
+        return net.state_dict()["hidden.weight"].tolist()
+
+    nn.init.zeros_(Net().out.bias)
+    with pytest.raises(TypeError, match="expected an nn.Parameter"):
+        nn.init.zeros_(torch.ones(2))
+    assert len(values()) == 8
+
+
+def test_lazy_layers_and_device_and_dtype():
+    lazy = nn.LazyLinear(3)
+    assert repr(lazy).startswith("LazyLinear(in_features=0")
+    lazy(torch.ones(2, 5))
+    assert repr(lazy) == "Linear(in_features=5, out_features=3, bias=True)"
+    assert nn.Linear(2, 2, device="cpu", dtype=torch.float64).weight.dtype == torch.float64
+    with pytest.raises(RuntimeError):
+        nn.Linear(2, 2, device="cuda:7")
+
+
+def test_recurrent_layers_and_attention_have_pytorchs_results():
+    y, (h, c) = nn.LSTM(3, 4, num_layers=2, batch_first=True)(torch.randn(2, 5, 3))
+    assert y.shape == (2, 5, 4) and h.shape == c.shape == (2, 2, 4)
+    y, w = nn.MultiheadAttention(8, 2)(*[torch.randn(5, 2, 8)] * 3)
+    assert y.shape == (5, 2, 8) and w.shape == (2, 5, 5)
+    model = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0), 2)
+    assert model(torch.randn(5, 2, 8)).shape == (5, 2, 8)
+    assert "layers.1.self_attn.in_proj_weight" in model.state_dict()
+
+
+def test_errors_say_what_to_do():
+    class NoForward(nn.Module):
+        pass
+
+    with pytest.raises(RuntimeError, match="NoForward has no forward"):
+        NoForward()(torch.ones(1))
+
+    class Early(nn.Module):
+        def __init__(self):
+            self.fc = nn.Linear(1, 1)
+
+    with pytest.raises(AttributeError, match="before Module.__init__"):
+        Early()
+    with pytest.raises(AttributeError, match="'Net' object has no attribute 'missing'"):
+        Net().missing
+
+
+def test_ten_steps_keep_no_objects():
+    net = Net()
+    optimizer = torch.optim.Adam(net.parameters())
+    x = torch.randn(4, 4)
+
+    def step():
+        net(x).sum().backward()
+        optimizer.step()
+
+    step()
+    gc.collect()
+    gc.disable()
+    before = len(gc.get_objects())
+    for _ in range(10):
+        step()
+    after = len(gc.get_objects())
+    gc.enable()
+    assert after - before < 20

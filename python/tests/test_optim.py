@@ -1,0 +1,167 @@
+import math
+
+import pytest
+
+import lockstep as torch
+import lockstep.nn as nn
+from lockstep.optim import lr_scheduler
+
+
+def quadratic(make):
+    w = nn.Parameter(torch.tensor([1.0, -2.0]))
+    optimizer = make([w])
+    for _ in range(3):
+        (w * w).sum().backward()
+        optimizer.step()
+    return w.tolist()
+
+
+def test_sgd_with_momentum_is_the_formula():
+    w, m = [1.0, -2.0], [0.0, 0.0]
+    for _ in range(3):
+        m = [0.9 * b + 2 * a for a, b in zip(w, m)]
+        w = [a - 0.1 * b for a, b in zip(w, m)]
+    assert quadratic(lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9)) == pytest.approx(w)
+
+
+@pytest.mark.parametrize("name", ["Adam", "AdamW", "RMSprop", "Adagrad", "Adadelta"])
+def test_others_go_downhill_with_their_defaults(name):
+    w = quadratic(getattr(torch.optim, name))
+    assert abs(w[0]) < 1 and abs(w[1]) < 2
+
+
+def test_groups_have_rates_that_change():
+    a, b = nn.Parameter(torch.ones(1)), nn.Parameter(torch.ones(1))
+    optimizer = torch.optim.SGD([{"params": [a]}, {"params": b, "lr": 0.5}], lr=0.1)
+    assert [g["lr"] for g in optimizer.param_groups] == [0.1, 0.5]
+    (a + b).sum().backward()
+    optimizer.step()
+    assert a.item() == pytest.approx(0.9) and b.item() == pytest.approx(0.5)
+    optimizer.param_groups[0]["lr"] = 0.2
+    (a + b).sum().backward()
+    optimizer.step()
+    assert a.item() == pytest.approx(0.7) and b.item() == pytest.approx(0.0)
+    optimizer.param_groups[0]["momentum"] = 0.9
+    with pytest.raises(torch.Error, match="momentum"):
+        optimizer.step()
+
+
+def test_a_subclass_steps_with_tensors():
+    class Plain(torch.optim.Optimizer):
+        def __init__(self, params, lr):
+            super().__init__(params, dict(lr=lr))
+
+        def step(self, closure=None):
+            for group in self.param_groups:
+                for p in group["params"]:
+                    if p.grad is not None:
+                        self.state[p]["steps"] = self.state[p].get("steps", 0) + 1
+                        p.data.add_(p.grad, alpha=-group["lr"])
+
+    w = nn.Parameter(torch.ones(2))
+    optimizer = Plain([w], lr=0.25)
+    (w * 2).sum().backward()
+    optimizer.step()
+    assert w.tolist() == [0.5, 0.5] and optimizer.state[w]["steps"] == 1
+    optimizer.zero_grad()
+    assert w.grad is None
+
+
+def test_state_continues_a_run():
+    def run(stop):
+        torch.manual_seed(3)
+        w = nn.Parameter(torch.tensor([1.0, -2.0]))
+        optimizer = torch.optim.Adam([w], lr=0.1)
+        for step in range(6):
+            if step == stop:
+                state, values = optimizer.state_dict(), w.data.clone()
+                w = nn.Parameter(values)
+                optimizer = torch.optim.Adam([w], lr=0.7)
+                optimizer.load_state_dict(state)
+            (w * w).sum().backward()
+            optimizer.step()
+        return w.tolist()
+
+    assert run(3) == run(None)
+
+
+def test_lbfgs_solves_a_small_problem():
+    w = nn.Parameter(torch.tensor([3.0, -2.0]))
+    optimizer = torch.optim.LBFGS([w], line_search_fn="strong_wolfe")
+
+    def closure():
+        optimizer.zero_grad()
+        loss = ((w - 1) ** 2).sum()
+        loss.backward()
+        return loss
+
+    optimizer.step(closure)
+    assert w.tolist() == pytest.approx([1.0, 1.0], abs=1e-4)
+
+
+def test_clipping():
+    w = nn.Parameter(torch.tensor([3.0, 4.0]))
+    (w * w).sum().backward()
+    norm = nn.utils.clip_grad_norm_([w], 1.0)
+    assert norm.item() == pytest.approx(10.0)
+    assert w.grad.tolist() == pytest.approx([0.6, 0.8], rel=1e-5)
+    nn.utils.clip_grad_value_([w], 0.7)
+    assert w.grad.tolist() == pytest.approx([0.6, 0.7], rel=1e-5)
+
+
+SCHEDULES = [
+    ("StepLR", dict(step_size=7, gamma=0.5)), ("MultiStepLR", dict(milestones=[5, 11, 11], gamma=0.3)),
+    ("ExponentialLR", dict(gamma=0.9)), ("CosineAnnealingLR", dict(T_max=20, eta_min=0.01)), ("LinearLR", dict(total_iters=8)),
+    ("ConstantLR", dict(factor=0.5, total_iters=4)), ("LambdaLR", dict(lr_lambda=lambda t: 1 / (t + 1))),
+    ("MultiplicativeLR", dict(lr_lambda=lambda t: 0.95)), ("PolynomialLR", dict(total_iters=30, power=2.0)),
+    ("CosineAnnealingWarmRestarts", dict(T_0=6, T_mult=2, eta_min=0.001)),
+    ("OneCycleLR", dict(max_lr=0.4, total_steps=60, cycle_momentum=False)),
+    ("OneCycleLR", dict(max_lr=0.4, total_steps=60, cycle_momentum=False, three_phase=True, anneal_strategy="linear")),
+]
+
+
+@pytest.mark.parametrize("name,options", SCHEDULES)
+def test_schedules_have_pytorchs_rates(name, options):
+    theirs = pytest.importorskip("torch")
+
+    def rates(module, tensor):
+        optimizer = module.optim.SGD([tensor], lr=0.2)
+        schedule = getattr(module.optim.lr_scheduler, name)(optimizer, **options)
+        all_rates = []
+        for _ in range(50):
+            optimizer.step()
+            all_rates.append(optimizer.param_groups[0]["lr"])
+            schedule.step()
+        return all_rates
+
+    expected = rates(theirs, theirs.nn.Parameter(theirs.ones(1)))
+    assert rates(torch, nn.Parameter(torch.ones(1))) == pytest.approx(expected, rel=1e-9)
+
+
+def test_plateau_and_sequential_schedules():
+    w = nn.Parameter(torch.ones(1))
+    optimizer = torch.optim.SGD([w], lr=1.0)
+    plateau = lr_scheduler.ReduceLROnPlateau(optimizer, patience=1, factor=0.5)
+    for value in (1.0, 0.9, 0.9, 0.9, 0.8):
+        plateau.step(value)
+    assert optimizer.param_groups[0]["lr"] == 0.5
+    optimizer = torch.optim.SGD([w], lr=1.0)
+    warm = lr_scheduler.LinearLR(optimizer, start_factor=0.5, total_iters=2)
+    then = lr_scheduler.ExponentialLR(optimizer, gamma=0.5)
+    schedule = lr_scheduler.SequentialLR(optimizer, [warm, then], milestones=[2])
+    rates = []
+    for _ in range(4):
+        rates.append(optimizer.param_groups[0]["lr"])
+        schedule.step()
+    assert rates == pytest.approx([0.5, 0.75, 1.0, 0.5])
+    assert math.isclose(schedule.get_last_lr()[0], optimizer.param_groups[0]["lr"])
+
+
+def test_refused_options_are_errors():
+    w = nn.Parameter(torch.ones(1))
+    with pytest.raises(torch.Error, match="maximize=True, expected False"):
+        torch.optim.SGD([w], lr=0.1, maximize=True)
+    with pytest.raises(TypeError, match="expected an nn.Parameter"):
+        torch.optim.SGD([torch.ones(1)], lr=0.1)
+    with pytest.raises(ValueError, match="Invalid lr"):
+        torch.optim.Adam([w], lr=-1)
