@@ -23,10 +23,16 @@ def lenet():
         nn.Linear(84, 10))
 
 
+def init_weights(module):
+    if type(module) in (nn.Linear, nn.Conv2d):
+        nn.init.xavier_uniform_(module.weight)
+        nn.init.zeros_(module.bias)
+
+
 def train(epochs=3, examples=1024, batch_size=128, lr=0.1):
     torch.manual_seed(0)
     net = lenet()
-    nn.init.xavier_uniform_(net)
+    net.apply(init_weights)
     ddp = nn.parallel.DistributedDataParallel(net, shards=8) if dist.is_initialized() else None
     optimizer = torch.optim.SGD(net.parameters(), lr=lr)
     data = Subset(datasets.FashionMNIST(), range(examples))

@@ -29,7 +29,9 @@ def data(n=48):
 def make_net():
     torch.manual_seed(0)
     net = nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Linear(8, 4))
-    nn.init.xavier_uniform_(net)
+    for layer in (net[0], net[2]):
+        nn.init.xavier_uniform_(layer.weight)
+        nn.init.zeros_(layer.bias)
     return net
 
 

@@ -6,7 +6,14 @@ from .._core import Tensor
 from ..utils.data import _Structure
 
 
-class DataParallel(_internal.ModelWrapper):
+class _Wrapper(_internal.ModelWrapper):
+    """A module with the parameters, names, and mode of another, `module`."""
+
+    def __repr__(self):
+        return f"{type(self).__name__}(\n  (module): " + repr(self.module).replace("\n", "\n  ") + "\n)"
+
+
+class DataParallel(_Wrapper):
     """Split each batch over the devices, run the model on each part, and gather the outputs on the first device.
 
     Without device_ids, all devices of the program. The model has replicas on all of them; nothing is copied in a call.
@@ -79,7 +86,7 @@ def data_parallel(module, inputs, device_ids=None, output_device=None, dim=0, mo
     return DataParallel(module, device_ids, output_device, dim)(*inputs, **(module_kwargs or {}))
 
 
-class DistributedDataParallel(_internal.ModelWrapper):
+class DistributedDataParallel(_Wrapper):
     """A model of several processes: its gradients are the mean of all ranks', summed while backward runs.
 
     The output of a call is that of this rank's rows, and so is a loss computed from it. Every rank passes as many rows;
