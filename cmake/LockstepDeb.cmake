@@ -1,5 +1,5 @@
-# `cpack -G DEB` in the folder of a build that was configured with -DCMAKE_INSTALL_PREFIX=/usr makes two packages for the
-# Debian that it was built on: `lockstep`, the tool, and `liblockstep-dev`, the library.
+# `cpack -G DEB` in the folder of a build that was configured with -DCMAKE_INSTALL_PREFIX=/usr makes packages for the Debian
+# that it was built on: `lockstep`, the tool, `liblockstep-dev`, the library, and `python3-lockstep`, the Python package.
 #
 #   cmake --preset release -B build-deb -DCMAKE_INSTALL_PREFIX=/usr -DLOCKSTEP_CUDA=OFF -DLOCKSTEP_TESTS=OFF \
 #     -DLOCKSTEP_EXAMPLES=OFF
@@ -24,7 +24,7 @@ set(CPACK_STRIP_FILES ON)
 set(CPACK_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS
     OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
 set(CPACK_COMPONENTS_ALL tool library deb_tool deb_library)
-# Two packages: CPack makes one of each group.
+# CPack makes one of each group.
 set(CPACK_COMPONENTS_GROUPING ONE_PER_GROUP)
 set(CPACK_DEB_COMPONENT_INSTALL ON)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
@@ -63,11 +63,31 @@ optimizers, data sets, checkpoints, and training on many devices and processes
 with the same bits. This package has the headers, an archive, and the files
 for CMake's find_package(Lockstep) and for pkg-config.")
 
+set(packages tool=lockstep library=liblockstep-dev)
+if(LOCKSTEP_PYTHON_KIND)
+  list(APPEND packages python=python3-lockstep)
+  list(APPEND CPACK_COMPONENTS_ALL python deb_python)
+  set(minor ${Python3_VERSION_MINOR})
+  math(EXPR next "${minor} + 1")
+  set(CPACK_DEBIAN_PYTHON_PACKAGE_NAME python3-lockstep)
+  set(CPACK_DEBIAN_PYTHON_PACKAGE_SECTION python)
+  set(CPACK_DEBIAN_PYTHON_PACKAGE_SHLIBDEPS ON)
+  set(CPACK_DEBIAN_PYTHON_PACKAGE_DEPENDS "python3 (>= 3.${minor}~), python3 (<< 3.${next})")
+  set(CPACK_DEBIAN_PYTHON_PACKAGE_RECOMMENDS "python3-numpy, dataset-fashion-mnist")
+  set(CPACK_DEBIAN_PYTHON_PACKAGE_SUGGESTS lockstep)
+  set(CPACK_DEBIAN_PYTHON_PACKAGE_CONTROL_EXTRA
+      "${PROJECT_SOURCE_DIR}/packaging/debian/python3-lockstep/postinst;${PROJECT_SOURCE_DIR}/packaging/debian/python3-lockstep/prerm")
+  set(CPACK_DEBIAN_PYTHON_DESCRIPTION
+"The Python package: PyTorch's names for tensors, layers, optimizers, data
+sets, and training on many devices and processes. The trained weights have the
+bits that the tool and programs in C++ get.")
+endif()
+
 # What Debian wants beside the files that are installed everywhere.
 set(folder ${PROJECT_BINARY_DIR}/debian)
 string(TIMESTAMP date "%a, %d %b %Y %H:%M:%S +0000" UTC)
 string(TIMESTAMP year "%Y" UTC)
-foreach(item tool=lockstep library=liblockstep-dev)
+foreach(item ${packages})
   string(REGEX MATCH "(.*)=(.*)" item ${item})
   set(component ${CMAKE_MATCH_1})
   set(package ${CMAKE_MATCH_2})
@@ -99,3 +119,8 @@ cpack_add_component(tool GROUP tool)
 cpack_add_component(deb_tool GROUP tool)
 cpack_add_component(library GROUP library)
 cpack_add_component(deb_library GROUP library)
+if(LOCKSTEP_PYTHON_KIND)
+  cpack_add_component_group(python)
+  cpack_add_component(python GROUP python)
+  cpack_add_component(deb_python GROUP python)
+endif()

@@ -1,5 +1,5 @@
 # `cmake --install` installs headers, the library, and its files for find_package(Lockstep) and for pkg-config (component
-# "library"), and the tool (component "tool").
+# "library"), the tool (component "tool"), and the Python package (component "python").
 include(CMakePackageConfigHelpers)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Lockstep)
 

@@ -147,7 +147,7 @@ int eval_run(const EvalRunOptions& o) {
     return 0;
   }
   check(!text || outcomes.labels > 0, "a text without an example, expected a longer one");
-  fmt::print("test acc: {:.4f} ({:.0f} of {:.0f})\n", outcomes.right() / outcomes.labels, outcomes.right(),
+  fmt::print("test acc: {:.4f} ({:.0f} of {:.0f})\n", outcomes.right / outcomes.labels, outcomes.right,
              outcomes.labels);
   if (text) {
     fmt::print("perplexity: {:.4f}\n", std::exp(outcomes.loss / outcomes.labels));

@@ -5,10 +5,8 @@
 
 namespace lockstep::app {
 
-double ExampleOutcomes::right() const {
-  double sum = 0;
-  for (std::size_t c = 0; c < confusion.size(); ++c) sum += confusion[c][c];
-  return sum;
+ExampleOutcomes::ExampleOutcomes(std::size_t classes, std::size_t most_in_table) : classes_(classes) {
+  if (classes <= most_in_table) confusion.assign(classes, std::vector<double>(classes));
 }
 
 void ExampleOutcomes::add(std::size_t count, std::span<const double> log_probabilities,
@@ -28,14 +26,14 @@ void ExampleOutcomes::add(std::size_t count, std::span<const double> values, std
 
 void ExampleOutcomes::add_labels(std::span<const double> log_probabilities, std::span<const std::int64_t> given) {
   ExampleOutcome outcome;
-  const std::size_t classes = confusion.size();
   for (std::size_t t = 0; t < given.size(); ++t) {
-    const auto here = log_probabilities.subspan(t * classes, classes);
-    if (given[t] < 0 || given[t] >= std::ssize(confusion)) continue;  // kIgnoredLabel
+    const auto here = log_probabilities.subspan(t * classes_, classes_);
+    if (given[t] < 0 || given[t] >= static_cast<std::int64_t>(classes_)) continue;
     outcome.truth = static_cast<std::size_t>(given[t]);
     outcome.said = static_cast<std::size_t>(std::ranges::max_element(here) - here.begin());
     outcome.probability = std::exp(here[outcome.said]);
-    ++confusion[outcome.truth][outcome.said];
+    if (!confusion.empty()) ++confusion[outcome.truth][outcome.said];
+    right += outcome.said == outcome.truth ? 1 : 0;
     outcome.losses.push_back(static_cast<float>(-here[outcome.truth]));
     outcome.loss -= here[outcome.truth];
   }

@@ -25,18 +25,17 @@ class ExampleOutcomes {
  public:
   static constexpr std::size_t kMostNumbers = 4;  // of ExampleOutcome::targets and values
 
-  // Row i, column j: labels of class i where the model said j. Empty for numbers.
+  // Row i, column j: labels of class i where the model said j. Empty for numbers, and for too many classes.
   std::vector<std::vector<double>> confusion;
   std::vector<ExampleOutcome> examples;
-  double loss = 0, labels = 0;                    // the sum over all labels, and how many there are
+  double loss = 0, labels = 0, right = 0;         // the sum over all labels, how many they are, and how many are right
   double absolute = 0, squared = 0, numbers = 0;  // sums of errors over all numbers, and how many there are
 
-  explicit ExampleOutcomes(std::size_t classes = 0) : confusion(classes, std::vector<double>(classes)) {}
-
-  double right() const;  // labels
+  // 0 classes: numbers. Of more than `most_in_table`, there is no table, whose size is their square.
+  explicit ExampleOutcomes(std::size_t classes = 0, std::size_t most_in_table = SIZE_MAX);
 
   // Adds examples of classes: logarithms of probabilities [examples, labels of each, classes], and all labels. One that
-  // is no class is not counted.
+  // is no class, such as kIgnoredLabel, is not counted.
   void add(std::size_t count, std::span<const double> log_probabilities, std::span<const std::int64_t> labels);
   // Adds examples of numbers [examples, numbers of each] in the units of the data.
   void add(std::size_t count, std::span<const double> values, std::span<const double> targets);
@@ -44,6 +43,8 @@ class ExampleOutcomes {
  private:
   void add_labels(std::span<const double> log_probabilities, std::span<const std::int64_t> labels);
   void add_numbers(std::span<const double> values, std::span<const double> targets);
+
+  std::size_t classes_;
 };
 
 // Normalized numbers [examples, outputs] in the units of the data.

@@ -18,7 +18,8 @@ namespace lockstep::app {
 namespace {
 
 constexpr std::int64_t kMostExamples = 10'000;
-constexpr std::size_t kMostWorst = 24, kMostWideWorst = 12, kMostDots = 1500;
+constexpr std::size_t kMostWorst = 24, kMostWideWorst = 12, kMostDots = 1500,
+                      kMostClasses = 2000;  // of the confusion matrix, which has 32 MB then
 
 // The logarithms of each row's softmax.
 std::vector<double> log_probabilities(std::span<const float> logits, std::size_t classes) {
@@ -91,7 +92,7 @@ class Examination {
   Examination(const Examples& test, const CommonOptions& o) : test_(test), o_(o) {
     results_.of = test.data->size();
     results_.classes = test.class_names;
-    if (!o.is_regression()) outcomes_ = ExampleOutcomes(static_cast<std::size_t>(test.classes));
+    if (!o.is_regression()) outcomes_ = ExampleOutcomes(static_cast<std::size_t>(test.classes), kMostClasses);
   }
 
   void add(const Tensor& outputs, const Tensor& targets) {
@@ -103,7 +104,8 @@ class Examination {
                                 expected = in_units(targets.to(DType::f64).to_vector<double>(), schema);
       outcomes_.add(examples, predicted, expected);
     } else {
-      outcomes_.add(examples, log_probabilities(values, outcomes_.confusion.size()), targets.to_vector<std::int64_t>());
+      outcomes_.add(examples, log_probabilities(values, static_cast<std::size_t>(test_.classes)),
+                    targets.to_vector<std::int64_t>());
     }
   }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "lockstep/autograd/functions.h"
+#include "lockstep/autograd/index_list.h"
 #include "lockstep/autograd/lift.h"
 #include "lockstep/autograd/no_grad.h"
 #include "lockstep/autograd/tensor_impl.h"
@@ -165,40 +166,50 @@ void Tensor::index_put_(std::initializer_list<TensorIndex> indices, double value
   index_put_(indices, full({}, value, {.dtype = dtype(), .device = device()}));
 }
 
-void Tensor::index_put_(std::initializer_list<TensorIndex> list, const Tensor& value) const {
-  check(defined() && value.defined(), "index_put_: undefined tensor");
-  check_in_place(kIndexPut);
-  if (grad_enabled()) {
-    check(!value.requires_grad(),
-          "index_put_: {} needs a gradient, but a write in place records none: detach() it, or use where()", value);
-  }
-  if (impl_->kind == Kind::cut) {
-    fail_across_batch(kIndexPut, *this, "and a write would need them in one piece");
-  }
-  const std::span<const TensorIndex> indices(list.begin(), list.size());
-  const NoGradGuard no_grad;
-  const Tensor x = impl_->array();  // the first replica
-  const auto fitted = [&](const Shape& shape) {
-    const Tensor v = beside(x, value.detach());
-    return lockstep::expand(v.dtype() == x.dtype() ? v : cast(v, x.dtype()), shape);
-  };
-  const bool basic = Indexer::is_basic(indices);
-  if (basic && impl_->parts.size() == 1) {
-    const Tensor part = Indexer::read(x, indices);
-    if (part.numel() == 0) return;
-    if (part->storage() == x->storage()) return part.copy_from(fitted(part.shape()));
-  }
-  if (!basic) refuse_recording(kIndexPut);
+void Tensor::index_put_(std::initializer_list<TensorIndex> indices, const Tensor& value) const {
+  lockstep::index_put_(*this, {indices.begin(), indices.size()}, value);
+}
+
+Tensor index(const Tensor& x, std::span<const TensorIndex> indices) { return Indexer::read(x, indices); }
+
+Tensor index_put(const Tensor& x, std::span<const TensorIndex> indices, const Tensor& value) {
+  check(x.defined() && value.defined(), "index_put: undefined tensor");
+  check(x->kind != Kind::cut, "index_put: {} is cut over the batch, expected it in one piece: gather() it", x);
+  if (!Indexer::is_basic(indices)) refuse_recording(kIndexPut);
   const Tensor places = Indexer::read(arange(x.numel(), {.device = x.device()}).reshape(x.shape()), indices);
-  if (places.numel() == 0) return;
+  if (places.numel() == 0) return x;
   const std::vector<std::int64_t> to = places.to_vector<std::int64_t>();
   // For each element of x the element of the value that it gets.
   std::vector<std::int64_t> from(static_cast<std::size_t>(x.numel()), -1);
   for (std::size_t i = 0; i < to.size(); ++i) from[static_cast<std::size_t>(to[i])] = static_cast<std::int64_t>(i);
   const Tensor source = beside(x, Tensor::from(from, {x.numel()}));
-  const Tensor values = fitted(places.shape()).reshape({places.numel()});
+  const Tensor values = lockstep::expand(cast(beside(x, value), x.dtype()), places.shape()).reshape({places.numel()});
   const Tensor written = lockstep::index_select(values, 0, lockstep::maximum(source, lockstep::zeros_like(source)));
-  copy_from(lockstep::where(lockstep::lt(source, 0), x.reshape({x.numel()}), written).reshape(x.shape()));
+  return lockstep::where(lockstep::lt(source, 0), x.reshape({x.numel()}), written).reshape(x.shape());
+}
+
+void index_put_(const Tensor& to, std::span<const TensorIndex> indices, const Tensor& value) {
+  check(to.defined() && value.defined(), "index_put_: undefined tensor");
+  if (grad_enabled()) {
+    check(!to.requires_grad(),
+          "index_put_: {} requires a gradient, but a write in place records none: detach() it, or write under a "
+          "NoGradGuard",
+          to);
+    check(!value.requires_grad(),
+          "index_put_: {} needs a gradient, but a write in place records none: detach() it, or use where()", value);
+  }
+  if (to->kind == Kind::cut) fail_across_batch(kIndexPut, to, "and a write would need them in one piece");
+  const NoGradGuard no_grad;
+  const Tensor x = to->array();  // the first replica
+  if (Indexer::is_basic(indices) && to->parts.size() == 1) {
+    const Tensor part = Indexer::read(x, indices);
+    if (part.numel() == 0) return;
+    if (part->storage() == x->storage()) {
+      return part.copy_from(lockstep::expand(cast(beside(x, value.detach()), x.dtype()), part.shape()));
+    }
+  }
+  const Tensor written = index_put(x, indices, value.detach());
+  if (written->storage() != x->storage()) to.copy_from(written);
 }
 
 const Tensor& IndexedTensor::written() const {

@@ -173,7 +173,8 @@ class Parameter {
   class Reference {
    public:
     Reference() = default;
-    explicit Reference(std::shared_ptr<State> state) : place_(std::make_shared<std::shared_ptr<State>>(std::move(state))) {}
+    explicit Reference(std::shared_ptr<State> state)
+        : place_(std::make_shared<std::shared_ptr<State>>(std::move(state))) {}
     std::shared_ptr<State> get() const { return place_ ? *place_ : nullptr; }
     State* operator->() const { return place_->get(); }
     State& operator*() const { return **place_; }

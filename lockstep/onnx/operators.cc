@@ -122,6 +122,7 @@ class OperatorWriter {
   void expand(const Op& op) { give(op, expanded(op, in(op, 0), shape(op.inputs[0]), shape(op.outputs[0]))); }
   void cat(const Op& op) { simple(op, "Concat", {{"axis", op.has("axis") ? op.whole("axis") : std::int64_t{0}}}); }
   void slice(const Op& op);
+  std::vector<std::int64_t> masked_axes(const Op& op) const;
   void flip(const Op& op);
   void pad(const Op& op);
   void triangle(const Op& op) {
@@ -132,6 +133,7 @@ class OperatorWriter {
     simple(op, op.kind == "softmax" ? "Softmax" : "LogSoftmax", {{"axis", op.whole("axis")}});
   }
   void linear(const Op& op);
+  OnnxAttributes conv_attributes(const Op& op) const;
   void conv(const Op& op);
   void conv_transpose(const Op& op);
   void batch_norm(const Op& op);
@@ -139,6 +141,7 @@ class OperatorWriter {
   struct Windows {
     std::vector<std::int64_t> kernel, stride, pads;
     bool beyond = false;  // the last window reaches beyond the padding
+    OnnxAttributes attributes() const { return {{"kernel_shape", kernel}, {"strides", stride}, {"pads", pads}}; }
   };
   Windows windows(const Op& op) const;
   void max_pool(const Op& op);
@@ -491,11 +494,17 @@ void OperatorWriter::slice(const Op& op) {
        node("Slice", {in(op, 0), shape_input(op.where(), {start}), end, file_.wholes({axis}), file_.wholes({step})}));
 }
 
-void OperatorWriter::flip(const Op& op) {
+// Bit i of "axes" says whether axis i is one of them.
+std::vector<std::int64_t> OperatorWriter::masked_axes(const Op& op) const {
   std::vector<std::int64_t> axes;
   for (int i = 0; i < rank(op.inputs[0]); ++i) {
     if ((op.whole("axes") >> i & 1) != 0) axes.push_back(i);
   }
+  return axes;
+}
+
+void OperatorWriter::flip(const Op& op) {
+  const std::vector<std::int64_t> axes = masked_axes(op);
   const std::vector<std::int64_t> from(axes.size(), -1), to(axes.size(), kToStart), steps(axes.size(), -1);
   if (axes.empty()) return give(op, in(op, 0));
   give(op, node("Slice", {in(op, 0), file_.wholes(from), file_.wholes(to), file_.wholes(axes), file_.wholes(steps)}));
@@ -516,35 +525,33 @@ void OperatorWriter::linear(const Op& op) {
   give(op, bias.empty() ? y : node("Add", {y, bias}));
 }
 
-void OperatorWriter::conv(const Op& op) {
+OnnxAttributes OperatorWriter::conv_attributes(const Op& op) const {
   const std::vector<std::int64_t> padding = op.numbers("padding"), w = fixed_shape(op, op.inputs[1]);
   std::vector<std::int64_t> pads = padding;
   pads.insert(pads.end(), padding.begin(), padding.end());
-  give(op, node("Conv", {in(op, 0), in_type(op, 1), in_type(op, 2)},
-                {{"kernel_shape", std::vector(w.begin() + 2, w.end())},
-                 {"strides", op.numbers("stride")},
-                 {"pads", pads},
-                 {"dilations", op.numbers("dilation")},
-                 {"group", op.whole("groups")}}));
+  return {{"kernel_shape", std::vector(w.begin() + 2, w.end())},
+          {"strides", op.numbers("stride")},
+          {"pads", pads},
+          {"dilations", op.numbers("dilation")},
+          {"group", op.whole("groups")}};
+}
+
+void OperatorWriter::conv(const Op& op) {
+  give(op, node("Conv", {in(op, 0), in_type(op, 1), in_type(op, 2)}, conv_attributes(op)));
 }
 
 void OperatorWriter::conv_transpose(const Op& op) {
   const std::vector<std::int64_t> padding = op.numbers("padding"), stride = op.numbers("stride"),
                                   dilation = op.numbers("dilation"), w = fixed_shape(op, op.inputs[1]);
-  std::vector<std::int64_t> pads = padding, more;
-  pads.insert(pads.end(), padding.begin(), padding.end());
+  std::vector<std::int64_t> more;
   for (std::size_t i = 0; i < stride.size(); ++i) {
     const std::int64_t from = fixed(op, shape(op.inputs[0])[2 + i], "shape"),
                        to = fixed(op, shape(op.outputs[0])[2 + i], "shape");
     more.push_back(to - ((from - 1) * stride[i] - 2 * padding[i] + dilation[i] * (w[2 + i] - 1) + 1));
   }
-  give(op, node("ConvTranspose", {in(op, 0), in_type(op, 1)},
-                {{"kernel_shape", std::vector(w.begin() + 2, w.end())},
-                 {"strides", stride},
-                 {"pads", pads},
-                 {"dilations", dilation},
-                 {"output_padding", more},
-                 {"group", op.whole("groups")}}));
+  OnnxAttributes attributes = conv_attributes(op);
+  attributes.emplace_back("output_padding", more);
+  give(op, node("ConvTranspose", {in(op, 0), in_type(op, 1)}, attributes));
 }
 
 void OperatorWriter::batch_norm(const Op& op) {
@@ -602,14 +609,13 @@ OperatorWriter::Windows OperatorWriter::windows(const Op& op) const {
 
 void OperatorWriter::max_pool(const Op& op) {
   const Windows w = windows(op);
-  simple(op, "MaxPool", {{"kernel_shape", w.kernel}, {"strides", w.stride}, {"pads", w.pads}});
+  simple(op, "MaxPool", w.attributes());
 }
 
 // ONNX counts places in the whole batch.
 void OperatorWriter::max_pool_places(const Op& op) {
   const Windows w = windows(op);
-  const OnnxNames found =
-      file_.nodes("MaxPool", {in(op, 0)}, {{"kernel_shape", w.kernel}, {"strides", w.stride}, {"pads", w.pads}}, 2);
+  const OnnxNames found = file_.nodes("MaxPool", {in(op, 0)}, w.attributes(), 2);
   const std::vector<Extent>& from = shape(op.inputs[0]);
   give(op, node("Mod", {found[1], file_.whole(from[2].value * from[3].value)}));
 }
@@ -625,19 +631,16 @@ void OperatorWriter::avg_pool(const Op& op) {
     w.pads = {0, 0, w.pads[2] - p[0], w.pads[3] - p[1]};
     counts = false;
   }
-  give(op, node("AveragePool", {x},
-                {{"kernel_shape", w.kernel},
-                 {"strides", w.stride},
-                 {"pads", w.pads},
-                 {"count_include_pad", std::int64_t{counts}}}));
+  OnnxAttributes attributes = w.attributes();
+  attributes.emplace_back("count_include_pad", std::int64_t{counts});
+  give(op, node("AveragePool", {x}, attributes));
 }
 
 // ONNX's LpPool takes absolute values.
 void OperatorWriter::lp_pool(const Op& op) {
   const Windows w = windows(op);
   const double norm = op.real("norm");
-  const std::string mean = node("AveragePool", {node("Pow", {in(op, 0), number(op, norm)})},
-                                {{"kernel_shape", w.kernel}, {"strides", w.stride}, {"pads", w.pads}});
+  const std::string mean = node("AveragePool", {node("Pow", {in(op, 0), number(op, norm)})}, w.attributes());
   const std::string sum = node("Mul", {mean, number(op, static_cast<double>(w.kernel[0] * w.kernel[1]))});
   give(op, node("Pow", {sum, number(op, 1 / norm)}));
 }
@@ -656,10 +659,7 @@ void OperatorWriter::causal(const Op& op) {
 }
 
 void OperatorWriter::reduce(const Op& op) {
-  std::vector<std::int64_t> axes;
-  for (int i = 0; i < rank(op.inputs[0]); ++i) {
-    if ((op.whole("axes") >> i & 1) != 0) axes.push_back(i);
-  }
+  const std::vector<std::int64_t> axes = masked_axes(op);
   if (axes.empty()) return give(op, in(op, 0));
   const std::int64_t keepdims = op.whole("keepdim");
   if (op.kind == "reduce_sum")

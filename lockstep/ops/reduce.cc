@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "lockstep/backend/sum_grain.h"
 #include "lockstep/ops/copy.h"
 #include "lockstep/ops/elementwise.h"
 #include "lockstep/ops/joined_scope.h"
@@ -26,9 +27,7 @@ Array reduce_to(std::string_view what, const Array& x, const Shape& shape) {
   check(fits, "{}: {} does not broadcast to {}", what, shape, x.shape());
   Array in = to_layout(x, Layout::plain);
   Array y = empty(shape, x.dtype(), x.device());
-  // Kernels cut more elements into partial sums, by their places.
-  constexpr std::int64_t kOneSum = 65536;
-  const std::int64_t calls = in.numel() > kOneSum ? JoinedScope::calls() : 1;
+  const std::int64_t calls = in.numel() > kSumGrain ? JoinedScope::calls() : 1;
   const std::int64_t rows = in.shape().dim() == shape.dim() && in.size(0) == shape[0] ? in.size(0) / calls : 0;
   if (calls == 1 || rows == 0 || rows * calls != in.size(0)) {
     launch(what, {in}, {y}, Call{in.view(), y.view()});

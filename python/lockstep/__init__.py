@@ -7,9 +7,22 @@ torch.Size([2, 3])
 """
 
 from ._core import *  # noqa: F401,F403
+from . import _core
 from ._core import __version__  # noqa: F401
 from .grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled  # noqa: F401
 from .size import Size  # noqa: F401
+from . import tensors  # noqa: F401
+
+for _name in (
+    "avg_pool1d adaptive_avg_pool1d adaptive_max_pool1d bilinear binary_cross_entropy_with_logits cdist celu conv1d "
+    "conv2d conv3d conv_transpose1d conv_transpose2d cosine_embedding_loss cosine_similarity ctc_loss dropout "
+    "embedding group_norm hardshrink hinge_embedding_loss kl_div layer_norm margin_ranking_loss max_pool1d max_pool2d "
+    "max_pool3d pairwise_distance pixel_shuffle pixel_unshuffle poisson_nll_loss prelu rms_norm selu threshold "
+    "triplet_margin_loss"
+).split():
+    if hasattr(_core.functional, _name):
+        globals()[_name] = getattr(_core.functional, _name)
+del _name
 
 double = float64
 float = float32  # noqa: A001

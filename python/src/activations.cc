@@ -11,16 +11,18 @@ void add_plain(py::module_& m, const char* name) {
 // `inplace` is accepted; the result is a new tensor.
 template <typename M>
 void add_inplace(py::module_& m, const char* name) {
-  add_layer<M>(m, name, [](bool) { return std::make_unique<M>(); }, "inplace"_a = false);
+  add_layer<M>(
+      m, name, [](bool) { return std::make_unique<M>(); }, "inplace"_a = false);
 }
 template <typename M>
 void add_number(py::module_& m, const char* name, const char* argument, double usual) {
-  add_layer<M>(m, name, [](double x) { return std::make_unique<M>(x); }, py::arg(argument) = usual);
+  add_layer<M>(
+      m, name, [](double x) { return std::make_unique<M>(x); }, py::arg(argument) = usual);
 }
 template <typename M>
 void add_number_inplace(py::module_& m, const char* name, const char* argument, double usual) {
-  add_layer<M>(m, name, [](double x, bool) { return std::make_unique<M>(x); }, py::arg(argument) = usual,
-               "inplace"_a = false);
+  add_layer<M>(
+      m, name, [](double x, bool) { return std::make_unique<M>(x); }, py::arg(argument) = usual, "inplace"_a = false);
 }
 template <typename M>
 void add_over_dim(py::module_& m, const char* name) {
@@ -71,7 +73,8 @@ void add_activations(py::module_& m) {
   add_over_dim<Softmax>(m, "Softmax");
   add_over_dim<LogSoftmax>(m, "LogSoftmax");
   add_over_dim<Softmin>(m, "Softmin");
-  add_layer<GLU>(m, "GLU", [](int dim) { return std::make_unique<GLU>(dim); }, "dim"_a = -1);
+  add_layer<GLU>(
+      m, "GLU", [](int dim) { return std::make_unique<GLU>(dim); }, "dim"_a = -1);
   add_layer<Softplus>(
       m, "Softplus", [](double beta, double threshold) { return std::make_unique<Softplus>(beta, threshold); },
       "beta"_a = 1.0, "threshold"_a = 20.0);

@@ -38,6 +38,7 @@ void add_creation(py::module_& m);
 void add_grad_mode(py::module_& m);
 void add_numpy(py::module_& m, TensorClass& tensor);  // NumPy, DLPack
 void add_operators(TensorClass& tensor);
+void add_indexing(TensorClass& tensor);
 void add_functions(py::module_& m, TensorClass& tensor);  // functions and methods of tensors
 void add_functional(py::module_& m);                      // nn.functional
 void add_parameters(py::module_& m);                      // Parameter, buffers, init

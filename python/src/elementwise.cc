@@ -1,5 +1,8 @@
 // Functions of each element: arithmetic, comparisons, masks.
+#include <cmath>
+
 #include "functions.h"
+#include "in_place.h"
 #include "operators.h"
 
 namespace lockstep::python {
@@ -16,12 +19,35 @@ Tensor of_any(const Tensor& x) {
 
 Tensor with_alpha(const Tensor& a, const Operand& b, const Number& alpha, Binary f) {
   if (alpha.value == 1) return f(a, b);
-  if (!b.tensor.defined()) return f(a, {.tensor = {}, .number = {.value = b.number.value * alpha.value,
-                                                                  .whole = b.number.whole * alpha.whole,
-                                                                  .is_whole = b.number.is_whole && alpha.is_whole}});
+  if (!b.tensor.defined())
+    return f(a, {.tensor = {},
+                 .number = {.value = b.number.value * alpha.value,
+                            .whole = b.number.whole * alpha.whole,
+                            .is_whole = b.number.is_whole && alpha.is_whole}});
   check(alpha.is_whole || is_floating(b.tensor.dtype()), "add: alpha is {}, expected a whole number for whole numbers",
         alpha.value);
   return f(a, {.tensor = mul(b.tensor, {.tensor = {}, .number = alpha}), .number = {}});
+}
+
+// The bounds are tensors or numbers; of whole tensors, fractions round the result to float32 as PyTorch does.
+Tensor clamped(const Tensor& input, const std::optional<Operand>& low, const std::optional<Operand>& high) {
+  check(low || high, "clamp: no bound, expected min, max, or both");
+  Tensor x = input;
+  for (const auto& bound : {low, high})
+    if (bound && !bound->tensor.defined()) x = beside_number(x, bound->number);
+  const bool tensors = (low && low->tensor.defined()) || (high && high->tensor.defined());
+  if (!tensors && is_floating(x.dtype())) {
+    return clamp(x, low ? std::optional(low->number.value) : std::nullopt,
+                 high ? std::optional(high->number.value) : std::nullopt);
+  }
+  const auto made = [&](const std::optional<Operand>& bound) {
+    if (!bound) return Tensor();
+    return bound->tensor.defined() ? bound->tensor : as_tensor_beside(x, bound->number);
+  };
+  const Tensor least = made(low), most = made(high);
+  if (is_floating(x.dtype())) return clamp(x, least, most);
+  if (least.defined()) x = maximum(x, least);
+  return most.defined() ? minimum(x, most) : x;
 }
 
 Rounding rounding_of(const std::optional<std::string>& mode) {
@@ -68,6 +94,10 @@ void add_elementwise(const FunctionsOf& f) {
            {"bitwise_not", [](const Tensor& x) { return ~x; }},
        }) {
     f.both(name, function, "input"_a);
+    const std::string in_place = std::string(name) + "_";
+    f.tensor.def(in_place.c_str(), [function = function, in_place](const py::object& self) {
+      return write_in_place(in_place.c_str(), self, function);
+    });
   }
   for (const auto& [name, function] : {std::pair<const char*, Binary>{"mul", mul},
                                        {"multiply", mul},
@@ -92,14 +122,21 @@ void add_elementwise(const FunctionsOf& f) {
     f.both(name, function, "input"_a, "other"_a);
   }
   f.function("pow", power_of, "self"_a, "exponent"_a);
-  for (const auto& [name, function] :
-       {std::pair<const char*, Binary>{"add", add}, {"sub", sub}, {"subtract", sub}}) {
+  for (const auto& [name, function] : {std::pair<const char*, Binary>{"add", add}, {"sub", sub}, {"subtract", sub}}) {
     f.both(
         name,
         [function = function](const Tensor& a, const Operand& b, const Number& alpha) {
           return with_alpha(a, b, alpha, function);
         },
         "input"_a, "other"_a, py::kw_only(), "alpha"_a = 1);
+    const std::string in_place = std::string(name) + "_";
+    f.tensor.def(
+        in_place.c_str(),
+        [function = function, in_place](const py::object& self, const Operand& b, const Number& alpha) {
+          return write_in_place(in_place.c_str(), self,
+                                [&](const Tensor& x) { return with_alpha(x, b, alpha, function); });
+        },
+        "other"_a, py::kw_only(), "alpha"_a = 1);
   }
   for (const char* name : {"div", "divide"}) {
     f.both(
@@ -108,9 +145,125 @@ void add_elementwise(const FunctionsOf& f) {
           return divide(a, b, rounding_of(mode));
         },
         "input"_a, "other"_a, py::kw_only(), "rounding_mode"_a = py::none());
+    f.tensor.def(
+        name == std::string("div") ? "div_" : "divide_",
+        [](const py::object& self, const Operand& b, const std::optional<std::string>& mode) {
+          return write_in_place("div_", self, [&](const Tensor& x) { return divide(x, b, rounding_of(mode)); });
+        },
+        "other"_a, py::kw_only(), "rounding_mode"_a = py::none());
   }
-  f.function("where", [](const Tensor& c, const Operand& a, const Operand& b) { return where_of(c, a, b); },
-             "condition"_a, "input"_a, "other"_a);
+  using OfTensors = Tensor (*)(const Tensor&, const Tensor&);
+  for (const auto& [name, function] : {std::pair<const char*, OfTensors>{"maximum", maximum},
+                                       {"minimum", minimum},
+                                       {"atan2", atan2},
+                                       {"logical_and", logical_and},
+                                       {"logical_or", logical_or},
+                                       {"logical_xor", logical_xor}}) {
+    f.both(name, function, "input"_a, "other"_a);
+  }
+  f.function("where", where_of, "condition"_a, "input"_a, "other"_a);
+  f.m.def(
+      "where",
+      [](const Tensor& condition) {
+        std::vector<Tensor> places;
+        {
+          const WithoutLock waiting;
+          places = unbind(nonzero(condition), 1);
+        }
+        return py::tuple(py::cast(places));
+      },
+      "condition"_a);
+  f.tensor.def(
+      "where",
+      [](const Tensor& x, const Tensor& condition, const Operand& other) {
+        return where_of(condition, {.tensor = x, .number = {}}, other);
+      },
+      "condition"_a, "other"_a, released());
+  for (const char* name : {"clamp", "clip"}) {
+    f.both(name, clamped, "input"_a, "min"_a = py::none(), "max"_a = py::none());
+    f.tensor.def(
+        name == std::string("clamp") ? "clamp_" : "clip_",
+        [](const py::object& self, const std::optional<Operand>& low, const std::optional<Operand>& high) {
+          return write_in_place("clamp_", self, [&](const Tensor& x) { return clamped(x, low, high); });
+        },
+        "min"_a = py::none(), "max"_a = py::none());
+  }
+  f.both(
+      "nan_to_num",
+      [](const Tensor& x, double nan, std::optional<double> most, std::optional<double> least) {
+        return is_floating(x.dtype()) ? nan_to_num(x, nan, most, least) : clone(x);
+      },
+      "input"_a, "nan"_a = 0.0, "posinf"_a = py::none(), "neginf"_a = py::none());
+  f.both(
+      "round",
+      [](const Tensor& x, std::int64_t decimals) {
+        if (decimals == 0) return round(x);
+        const double scale = std::pow(10.0, static_cast<double>(decimals));
+        return round(x * scale) / scale;
+      },
+      "input"_a, py::kw_only(), "decimals"_a = 0);
+  using Scaled = Tensor (*)(const Tensor&, const Operand&);
+  for (const auto& [name, product] : {std::pair<const char*, Scaled>{"addcmul", mul}, {"addcdiv", true_divide}}) {
+    const auto sum = [product = product](const Tensor& x, const Tensor& a, const Tensor& b, const Number& value) {
+      return with_alpha(x, {.tensor = product(a, {.tensor = b, .number = {}}), .number = {}}, value, add);
+    };
+    f.both(name, sum, "input"_a, "tensor1"_a, "tensor2"_a, py::kw_only(), "value"_a = 1);
+    const std::string in_place = std::string(name) + "_";
+    f.tensor.def(
+        in_place.c_str(),
+        [sum, in_place](const py::object& self, const Tensor& a, const Tensor& b, const Number& value) {
+          return write_in_place(in_place.c_str(), self, [&](const Tensor& x) { return sum(x, a, b, value); });
+        },
+        "tensor1"_a, "tensor2"_a, py::kw_only(), "value"_a = 1);
+  }
+  const auto lerp = [](const Tensor& x, const Tensor& end, const Operand& weight) { return x + mul(end - x, weight); };
+  f.both("lerp", lerp, "input"_a, "end"_a, "weight"_a);
+  f.tensor.def(
+      "lerp_",
+      [lerp](const py::object& self, const Tensor& end, const Operand& weight) {
+        return write_in_place("lerp_", self, [&](const Tensor& x) { return lerp(x, end, weight); });
+      },
+      "end"_a, "weight"_a);
+  f.both("outer", outer, "input"_a, "vec2"_a);
+
+  // Writes of values, and of random numbers from manual_seed()'s stream.
+  f.tensor.def("zero_", [](const py::object& self) {
+    return write_in_place("zero_", self, [](const Tensor& x) { return full_like(x.detach(), 0); });
+  });
+  f.tensor.def(
+      "fill_",
+      [](const py::object& self, const Operand& value) {
+        return write_in_place("fill_", self, [&](const Tensor& x) {
+          if (!value.tensor.defined()) return full_like(x.detach(), value.number.value);
+          return value.tensor.to(x.dtype()).expand(x.shape());
+        });
+      },
+      "value"_a);
+  f.tensor.def(
+      "copy_",
+      [](const py::object& self, const Tensor& src, bool) {
+        return write_in_place("copy_", self, [&](const Tensor& x) { return src.to(x.dtype()).expand(x.shape()); });
+      },
+      "src"_a, "non_blocking"_a = false);
+  f.tensor.def(
+      "normal_",
+      [](const py::object& self, double mean, double std) {
+        return write_in_place("normal_", self, [&](const Tensor& x) { return randn_like(x.detach()) * std + mean; });
+      },
+      "mean"_a = 0.0, "std"_a = 1.0);
+  f.tensor.def(
+      "uniform_",
+      [](const py::object& self, double from, double to) {
+        return write_in_place("uniform_", self,
+                              [&](const Tensor& x) { return rand_like(x.detach()) * (to - from) + from; });
+      },
+      "from"_a = 0.0, "to"_a = 1.0);
+  f.tensor.def(
+      "bernoulli_",
+      [](const py::object& self, double p) {
+        return write_in_place("bernoulli_", self, [&](const Tensor& x) { return bernoulli(full_like(x.detach(), p)); });
+      },
+      "p"_a = 0.5);
 }
 
 }  // namespace lockstep::python

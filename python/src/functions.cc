@@ -8,6 +8,7 @@ void add_functions(py::module_& m, TensorClass& tensor) {
   add_elementwise(f);
   add_reductions(f);
   add_shapes(f);
+  add_indexed(f);
   add_network(f);
 }
 

@@ -10,6 +10,11 @@ namespace lockstep::python {
 // does: for a leaf that requires a gradient, and where whole numbers would have to hold others.
 py::object assign_in_place(const char* what, py::handle self, const Tensor& result);
 
+// Whether a write to x records a gradient.
+bool records_write(const Tensor& x, bool value_requires_grad);
+// self is the result from now on, with its history. Throws for a leaf, and if views would not see it.
+void become(const char* what, py::handle self, const Tensor& result);
+
 // The same for f(x, ...).
 template <typename F>
 py::object write_in_place(const char* what, py::handle self, const F& f) {

@@ -60,11 +60,8 @@ ModuleClass<M, BatchNorm> add_batch_norm(py::module_& m, const char* name) {
   def_constructor(
       c,
       [](std::int64_t num_features, double eps, std::optional<double> momentum, bool affine, bool track) {
-        return BatchNormLayerOptions{.channels = num_features,
-                                     .eps = eps,
-                                     .momentum = momentum,
-                                     .affine = affine,
-                                     .track_running_stats = track};
+        return BatchNormLayerOptions{
+            .channels = num_features, .eps = eps, .momentum = momentum, .affine = affine, .track_running_stats = track};
       },
       "num_features"_a, "eps"_a = 1e-5, "momentum"_a = 0.1, "affine"_a = true, "track_running_stats"_a = true);
   return c;
@@ -129,7 +126,8 @@ auto in_options(const OutputSize<N>& size) {
 
 template <typename M, std::size_t N>
 void add_adaptive_avg(py::module_& m, const char* name) {
-  add_layer<M>(m, name, [](OutputSize<N> size) { return std::make_unique<M>(in_options(size)); }, "output_size"_a);
+  add_layer<M>(
+      m, name, [](OutputSize<N> size) { return std::make_unique<M>(in_options(size)); }, "output_size"_a);
 }
 template <typename M, std::size_t N>
 void add_adaptive_max(py::module_& m, const char* name) {
@@ -173,7 +171,8 @@ void add_layers(py::module_& m) {
   add_batch_norm<BatchNorm1d>(m, "BatchNorm1d");
   add_batch_norm<BatchNorm2d>(m, "BatchNorm2d");
   add_batch_norm<BatchNorm3d>(m, "BatchNorm3d");
-  m.def("convert_sync_batchnorm", [](Module& module) { convert_sync_batchnorm(module); }, "module"_a);
+  m.def(
+      "convert_sync_batchnorm", [](Module& module) { convert_sync_batchnorm(module); }, "module"_a);
   add_instance_norm<InstanceNorm1d>(m, "InstanceNorm1d");
   add_instance_norm<InstanceNorm2d>(m, "InstanceNorm2d");
   add_instance_norm<InstanceNorm3d>(m, "InstanceNorm3d");

@@ -7,7 +7,9 @@ void add_models(py::module_& core) {
   py::module_ m = core.def_submodule("_models", "Models of the library.");
   m.def(
       "make_model",
-      [](const std::string& name, std::int64_t classes) { return std::shared_ptr<Sequential>(make_model(name, classes)); },
+      [](const std::string& name, std::int64_t classes) {
+        return std::shared_ptr<Sequential>(make_model(name, classes));
+      },
       "name"_a, "classes"_a = 10, "The model of this name that the tool trains: \"lenet\", \"mlp\", \"resnet18\".");
   m.def("model_names", &model_names, "The names for make_model().");
   m.def(
@@ -24,8 +26,8 @@ void add_models(py::module_& core) {
   ModuleClass<GPT> gpt(m, "GPT", "A language model like GPT-2, int64 [N, T] -> logits [N, T, vocab_size].");
   def_constructor(
       gpt,
-      [](std::int64_t vocab_size, std::int64_t block_size, std::int64_t n_layer, std::int64_t n_head, std::int64_t n_embd,
-         double dropout, bool tie_weights) {
+      [](std::int64_t vocab_size, std::int64_t block_size, std::int64_t n_layer, std::int64_t n_head,
+         std::int64_t n_embd, double dropout, bool tie_weights) {
         return GPTOptions{.vocab_size = vocab_size,
                           .block_size = block_size,
                           .n_layer = n_layer,

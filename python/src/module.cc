@@ -13,6 +13,7 @@ PYBIND11_MODULE(_core, m) {
   add_grad_mode(m);
   add_numpy(m, tensor);
   add_operators(tensor);
+  add_indexing(tensor);
   add_functions(m, tensor);
   add_functional(m);
   add_module(m);

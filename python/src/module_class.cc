@@ -53,7 +53,8 @@ py::object call_python(Module& module, const py::object& self, const py::tuple& 
   for (const auto& [key, value] : kwargs) named[key] = placed(module, value);
   const ModuleCall call(module);
   const bool hooked = PyDict_Contains(self.attr(names->dict).ptr(), names->hooked.ptr()) == 1;
-  py::object result = hooked ? self.attr("_call_with_hooks")(inputs, named) : self.attr(names->forward)(*inputs, **named);
+  py::object result =
+      hooked ? self.attr("_call_with_hooks")(inputs, named) : self.attr(names->forward)(*inputs, **named);
   if (is_tensor(result)) call.report(result.cast<const Tensor&>());
   return result;
 }
@@ -86,8 +87,15 @@ py::object call(const py::object& self, const py::args& args, const py::kwargs& 
   return call_python(module, self, args, kwargs);
 }
 
+// pybind11 gives memory that nobody constructed to the methods of an object whose __init__() has not run.
+void check_constructed(py::handle self) {
+  auto* const instance = reinterpret_cast<py::detail::instance*>(self.ptr());
+  if (!instance->get_value_and_holder().holder_constructed()) throw py::type_error("Module.__init__() has not run");
+}
+
 // A parameter, buffer, or child that has no attribute of Python yet.
 py::object part(const py::object& self, const std::string& name) {
+  check_constructed(self);
   const auto module = self.cast<std::shared_ptr<Module>>();
   const ModuleTree tree(*module);
   switch (tree.find(name)) {
@@ -152,8 +160,7 @@ void finish_module(Module& module, py::handle self, const Arguments& arguments, 
   if (const auto* info = py::detail::get_type_info(type); !info || info->type != type) {
     tree.set_kind(py::handle(reinterpret_cast<PyObject*>(type)).attr("__name__").cast<std::string>());
   }
-  if (!computes_in_library(type))
-    tree.set_call([&module](const Tensor& x) { return call_from_library(module, x); });
+  if (!computes_in_library(type)) tree.set_call([&module](const Tensor& x) { return call_from_library(module, x); });
   const py::dict attributes = own.attr(names->dict);
   py::dict given;
   for (const auto& [name, value] : arguments) {
@@ -185,7 +192,10 @@ void add_module(py::module_& m) {
       "training", [](const Module& self) { return self.training(); },
       [](Module& self, bool on) { ModuleTree(self).set_training(on); });
   module.def("_part", &part, "name"_a);
-  module.def("_kind_of", [](Module& self, const std::string& name) { return entry_name(ModuleTree(self).find(name)); });
+  module.def("_kind_of", [](const py::object& self, const std::string& name) {
+    check_constructed(self);
+    return entry_name(ModuleTree(self.cast<Module&>()).find(name));
+  });
   module.def("_set_parameter", [](Module& self, const std::string& name, const ParameterTensor& p) {
     ModuleTree(self).set_parameter(name, p.parameter);
   });
@@ -195,8 +205,9 @@ void add_module(py::module_& m) {
   module.def("_set_child", [](Module& self, const std::string& name, const std::shared_ptr<Module>& child) {
     ModuleTree(self).set_child(name, child);
   });
-  module.def("pass_on", [](Module& self, const std::shared_ptr<Module>& inner) { ModuleTree(self).pass_on(inner); },
-             "inner"_a, "Makes the parts of `inner` also those of this module, under the same names.");
+  module.def(
+      "pass_on", [](Module& self, const std::shared_ptr<Module>& inner) { ModuleTree(self).pass_on(inner); }, "inner"_a,
+      "Makes the parts of `inner` also those of this module, under the same names.");
   module.def("_erase", [](Module& self, const std::string& name) { ModuleTree(self).erase(name); });
   module.def("_children_names", [](Module& self) {
     std::vector<std::string> all;
@@ -222,12 +233,17 @@ void add_module(py::module_& m) {
   });
   module.def("_set_hooked", &set_hooked, "hooked"_a);
   module.def("_kind", &Module::kind);
-  module.def("extra_repr", [](Module& self) { return ModuleTree(self).extra_repr(); },
-             "The text between the parentheses of repr().");
-  module.def("_place", [](const Module& self) { (void)self.devices(); }, released());
-  module.def("_to_devices", [](Module& self, const std::vector<Device>& devices) { self.to(devices); }, released());
-  module.def("_to_dtype", [](Module& self, DType dtype) { self.to(dtype); }, released());
-  module.def("_devices", [](const Module& self) { return self.devices(); }, released());
+  module.def(
+      "extra_repr", [](Module& self) { return ModuleTree(self).extra_repr(); },
+      "The text between the parentheses of repr().");
+  module.def(
+      "_place", [](const Module& self) { (void)self.devices(); }, released());
+  module.def(
+      "_to_devices", [](Module& self, const std::vector<Device>& devices) { self.to(devices); }, released());
+  module.def(
+      "_to_dtype", [](Module& self, DType dtype) { self.to(dtype); }, released());
+  module.def(
+      "_devices", [](const Module& self) { return self.devices(); }, released());
 }
 
 }  // namespace lockstep::python

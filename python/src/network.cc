@@ -12,9 +12,29 @@ void add_network(const FunctionsOf& f) {
         {"mv", mv},
         {"dot", dot}}) {
     f.both(
-        name, [product = product](const Tensor& a, const Tensor& b) { return a.dim() == 1 && b.dim() == 1 ? scalar(product(a, b)) : product(a, b); },
+        name,
+        [product = product](const Tensor& a, const Tensor& b) {
+          return a.dim() == 1 && b.dim() == 1 ? scalar(product(a, b)) : product(a, b);
+        },
         input, "other"_a);
   }
+  const auto sum_of = [](const Tensor& x, const Tensor& product, const Number& beta, const Number& alpha) {
+    const Tensor scaled = alpha.value == 1 ? product : product * alpha.value;
+    if (beta.value == 0) return scaled;
+    return (beta.value == 1 ? x : x * beta.value) + scaled;
+  };
+  f.both(
+      "addmm",
+      [sum_of](const Tensor& x, const Tensor& a, const Tensor& b, const Number& beta, const Number& alpha) {
+        return sum_of(x, mm(a, b), beta, alpha);
+      },
+      input, "mat1"_a, "mat2"_a, py::kw_only(), "beta"_a = 1, "alpha"_a = 1);
+  f.both(
+      "baddbmm",
+      [sum_of](const Tensor& x, const Tensor& a, const Tensor& b, const Number& beta, const Number& alpha) {
+        return sum_of(x, bmm(a, b), beta, alpha);
+      },
+      input, "batch1"_a, "batch2"_a, py::kw_only(), "beta"_a = 1, "alpha"_a = 1);
   using Soft = Tensor (*)(const Tensor&, int, std::optional<DType>);
   for (const auto& [name, soft] : {std::pair<const char*, Soft>{"softmax", softmax}, {"log_softmax", log_softmax}}) {
     f.both(name, soft, input, "dim"_a, "dtype"_a = py::none());

@@ -57,7 +57,8 @@ std::int64_t whole_number(const char* from, const BufferType& type) {
     default: break;
   }
   const std::int64_t value = read(std::int64_t{});
-  check(!natural || value >= 0, "tensor: an element is {}, expected it within int64", static_cast<std::uint64_t>(value));
+  check(!natural || value >= 0, "tensor: an element is {}, expected it within int64",
+        static_cast<std::uint64_t>(value));
   return value;
 }
 
@@ -110,9 +111,8 @@ Tensor tensor_of_buffer(py::handle source, bool copied) {
     // The array itself is kept, not its buffer: NumPy's arrays stay where they are.
     PyObject* const keep = PyMemoryView_FromObject(source.ptr());
     if (keep == nullptr) throw py::error_already_set();
-    return from_blob_of(view.buf, shape, *type.dtype, view.readonly == 0, [keep](const void*) {
-      release_later([keep] { Py_DECREF(keep); });
-    });
+    return from_blob_of(view.buf, shape, *type.dtype, view.readonly == 0,
+                        [keep](const void*) { release_later([keep] { Py_DECREF(keep); }); });
   }
   const Tensor result = Tensor::host(shape, type.dtype.value_or(DType::i64));
   auto* const to = static_cast<char*>(result->array().view().data);
@@ -231,11 +231,13 @@ Tensor tensor_of_array(py::handle source, bool copied) {
 
 void add_numpy(py::module_& m, TensorClass& tensor) {
   py::class_<Memory>(m, "_Memory", py::dynamic_attr());
-  m.def("from_numpy", [](const py::object& array) { return tensor_of_array(array, false); }, "array"_a,
-        "A tensor of the array's memory. An array of another type, or that is not contiguous, is converted: such a "
-        "tensor must not be written.");
-  tensor.def("numpy", [](const Tensor& x, bool force) { return numpy_of(x, force); }, py::kw_only(), "force"_a = false,
-             "An array of the tensor's memory. Waits. The array of a batch that is cut must not be written.");
+  m.def(
+      "from_numpy", [](const py::object& array) { return tensor_of_array(array, false); }, "array"_a,
+      "A tensor of the array's memory. An array of another type, or that is not contiguous, is converted: such a "
+      "tensor must not be written.");
+  tensor.def(
+      "numpy", [](const Tensor& x, bool force) { return numpy_of(x, force); }, py::kw_only(), "force"_a = false,
+      "An array of the tensor's memory. Waits. The array of a batch that is cut must not be written.");
   tensor.def(
       "__array__",
       [](const Tensor& x, const py::object& dtype, const py::object& copy) -> py::object {

@@ -12,7 +12,8 @@ constexpr std::int64_t kExact = std::int64_t{1} << 53;
 bool read_whole(PyObject* source, Number& number) {
   const long long whole = PyLong_AsLongLong(source);
   if (whole == -1 && PyErr_Occurred()) throw py::error_already_set();
-  number = {.value = static_cast<double>(whole), .whole = whole, .is_whole = true, .is_bool = PyBool_Check(source) != 0};
+  number = {
+      .value = static_cast<double>(whole), .whole = whole, .is_whole = true, .is_bool = PyBool_Check(source) != 0};
   return true;
 }
 
@@ -27,7 +28,8 @@ bool read_number(py::handle handle, Number& number) {
   if (PyLong_Check(source)) return read_whole(source, number);
   // NumPy's scalars. What has a length, such as an array or a tensor, is no number.
   const PyTypeObject* const type = Py_TYPE(source);
-  if (type->tp_as_number == nullptr || (type->tp_as_sequence != nullptr && type->tp_as_sequence->sq_length != nullptr)) {
+  if (type->tp_as_number == nullptr ||
+      (type->tp_as_sequence != nullptr && type->tp_as_sequence->sq_length != nullptr)) {
     return false;
   }
   const std::string_view name = type->tp_name;
@@ -60,8 +62,9 @@ Tensor beside_number(const Tensor& x, const Number& number) {
 }
 
 Tensor as_tensor_beside(const Tensor& x, const Number& number) {
-  const Tensor made = number.is_whole ? Tensor::from({number.whole}, {})
-                      : Tensor::from({number.value}, {}).to(is_floating(x.dtype()) ? x.dtype() : DType::f32);
+  const Tensor made = number.is_whole
+                          ? Tensor::from({number.whole}, {})
+                          : Tensor::from({number.value}, {}).to(is_floating(x.dtype()) ? x.dtype() : DType::f32);
   return x.device().is_host() ? made : made.to(x.device());
 }
 

@@ -67,9 +67,7 @@ Tensor sub(const Tensor& a, const Operand& b) {
 Tensor mul(const Tensor& a, const Operand& b) {
   return arithmetic(a, b, [](const Tensor& x, const auto& y) { return x * y; });
 }
-Tensor true_divide(const Tensor& a, const Operand& b) {
-  return divide(a, b, Rounding::none);
-}
+Tensor true_divide(const Tensor& a, const Operand& b) { return divide(a, b, Rounding::none); }
 Tensor floor_divide(const Tensor& a, const Operand& b) { return divide(a, b, Rounding::floor); }
 Tensor divide(const Tensor& a, const Operand& b, Rounding rounding) {
   return arithmetic(a, b,
@@ -103,8 +101,8 @@ Tensor power_of(const Number& a, const Tensor& b) {
   return round(pow(a.value, x.to(DType::f64))).to(DType::i64);
 }
 
-#define LOCKSTEP_COMPARISON(f) \
-  Tensor f(const Tensor& a, const Operand& b) { \
+#define LOCKSTEP_COMPARISON(f)                                                               \
+  Tensor f(const Tensor& a, const Operand& b) {                                              \
     return compared(a, b, [](const Tensor& x, const auto& y) { return lockstep::f(x, y); }); \
   }
 LOCKSTEP_COMPARISON(eq)
@@ -135,60 +133,84 @@ Tensor where_of(const Tensor& condition, const Operand& a, const Operand& b) {
 }
 
 void add_operators(TensorClass& tensor) {
-  for (const auto& [symbol, f] : {Named{"__add__", add}, Named{"__radd__", add}, Named{"__sub__", sub},
-                                  Named{"__mul__", mul}, Named{"__rmul__", mul}, Named{"__truediv__", true_divide},
-                                  Named{"__floordiv__", floor_divide}, Named{"__mod__", remainder},
-                                  Named{"__pow__", power}, Named{"__eq__", eq}, Named{"__ne__", ne},
-                                  Named{"__lt__", lt}, Named{"__le__", le}, Named{"__gt__", gt}, Named{"__ge__", ge},
-                                  Named{"__and__", mask_and}, Named{"__rand__", mask_and}, Named{"__or__", mask_or},
-                                  Named{"__ror__", mask_or}, Named{"__xor__", mask_xor}, Named{"__rxor__", mask_xor}}) {
+  for (const auto& [symbol, f] : {Named{"__add__", add},
+                                  Named{"__radd__", add},
+                                  Named{"__sub__", sub},
+                                  Named{"__mul__", mul},
+                                  Named{"__rmul__", mul},
+                                  Named{"__truediv__", true_divide},
+                                  Named{"__floordiv__", floor_divide},
+                                  Named{"__mod__", remainder},
+                                  Named{"__pow__", power},
+                                  Named{"__eq__", eq},
+                                  Named{"__ne__", ne},
+                                  Named{"__lt__", lt},
+                                  Named{"__le__", le},
+                                  Named{"__gt__", gt},
+                                  Named{"__ge__", ge},
+                                  Named{"__and__", mask_and},
+                                  Named{"__rand__", mask_and},
+                                  Named{"__or__", mask_or},
+                                  Named{"__ror__", mask_or},
+                                  Named{"__xor__", mask_xor},
+                                  Named{"__rxor__", mask_xor}}) {
     tensor.def(symbol, f, py::is_operator(), released());
   }
   using Reflected = Tensor (*)(const Tensor&, const Number&);
   for (const auto& [symbol, f] : {
            std::pair<const char*, Reflected>{"__rsub__",
-                                             [](const Tensor& a, const Number& b) {
-                                               return reflected(a, b, [](const auto& x, const auto& y) { return x - y; });
+                                             [](const Tensor&a, const Number&b) {
+                                               return reflected(a, b,
+                                                                [](const auto& x, const auto& y) { return x - y; });
                                              }},
            {"__rtruediv__",
-            [](const Tensor& a, const Number& b) {
+            [](const Tensor&a, const Number&b) {
               return reflected(a, b, [](const auto& x, const auto& y) { return x / y; });
             }},
            {"__rfloordiv__",
-            [](const Tensor& a, const Number& b) {
+            [](const Tensor&a, const Number&b) {
               const Tensor x = beside_number(a, b);
               return div(as_tensor_beside(x, b), x, {.rounding_mode = Rounding::floor});
             }},
            {"__rmod__",
-            [](const Tensor& a, const Number& b) {
+            [](const Tensor&a, const Number&b) {
               const Tensor x = beside_number(a, b);
               return lockstep::remainder(as_tensor_beside(x, b), x);
             }},
-           {"__rpow__", [](const Tensor& a, const Number& b) { return power_of(b, a); }},
+           {"__rpow__", [](const Tensor&a, const Number&b) { return power_of(b, a); }},
        }) {
     tensor.def(symbol, f, py::is_operator(), released());
   }
-  tensor.def("__matmul__", [](const Tensor& a, const Tensor& b) { return matmul(a, b); }, py::is_operator(), released());
+  tensor.def(
+      "__matmul__", [](const Tensor& a, const Tensor& b) { return matmul(a, b); }, py::is_operator(), released());
   using Unary = Tensor (*)(const Tensor&);
-  for (const auto& [symbol, f] :
-       {std::pair<const char*, Unary>{"__neg__", [](const Tensor& x) { return -x; }},
-        {"__pos__", [](const Tensor& x) { return x; }},
-        {"__abs__", [](const Tensor& x) { return abs(x); }},
-        {"__invert__", [](const Tensor& x) { return ~x; }}}) {
+  for (const auto& [symbol, f] : {std::pair<const char*, Unary>{"__neg__", [](const Tensor& x) { return -x; }},
+                                  {"__pos__", [](const Tensor& x) { return x; }},
+                                  {"__abs__", [](const Tensor& x) { return abs(x); }},
+                                  {"__invert__", [](const Tensor& x) { return ~x; }}}) {
     tensor.def(symbol, f, released());
   }
   for (const auto& [symbol, f] :
        {Named{"__iadd__", add}, Named{"__isub__", sub}, Named{"__imul__", mul}, Named{"__itruediv__", true_divide},
         Named{"__ifloordiv__", floor_divide}, Named{"__imod__", remainder}, Named{"__ipow__", power},
-        Named{"__iand__", mask_and}, Named{"__ior__", mask_or}, Named{"__ixor__", mask_xor}, Named{"add_", add},
-        Named{"sub_", sub}, Named{"mul_", mul}, Named{"div_", true_divide}, Named{"floor_divide_", floor_divide},
-        Named{"remainder_", remainder}, Named{"pow_", power}}) {
+        Named{"__iand__", mask_and}, Named{"__ior__", mask_or}, Named{"__ixor__", mask_xor}}) {
     tensor.def(
         symbol,
         [f = f, symbol = symbol](const py::object& self, const Operand& b) {
           return write_in_place(symbol, self, [&](const Tensor& x) { return f(x, b); });
         },
         py::is_operator());
+  }
+  for (const auto& [name, f] :
+       {Named{"mul_", mul}, Named{"multiply_", mul}, Named{"true_divide_", true_divide},
+        Named{"floor_divide_", floor_divide}, Named{"remainder_", remainder}, Named{"pow_", power}, Named{"eq_", eq},
+        Named{"ne_", ne}, Named{"lt_", lt}, Named{"le_", le}, Named{"gt_", gt}, Named{"ge_", ge}}) {
+    tensor.def(
+        name,
+        [f = f, name = name](const py::object& self, const Operand& b) {
+          return write_in_place(name, self, [&](const Tensor& x) { return f(x, b); });
+        },
+        "other"_a);
   }
 }
 

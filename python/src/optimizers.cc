@@ -30,7 +30,6 @@ void add_optimizer(py::module_& m, const char* name, auto make, const auto&... n
   c.def(py::init(make), "groups"_a, names...);
 }
 
-
 }  // namespace
 
 void add_optimizers(py::module_& m) {
@@ -91,10 +90,9 @@ void add_optimizers(py::module_& m) {
   add_optimizer<Adagrad>(
       m, "AdagradEngine",
       [](const std::vector<Group>& groups, double lr_decay, double eps) {
-        return new Adagrad(groups_of(groups), {.lr = rate_of(groups),
-                                               .lr_decay = lr_decay,
-                                               .eps = eps,
-                                               .weight_decay = std::get<2>(groups.at(0))});
+        return new Adagrad(
+            groups_of(groups),
+            {.lr = rate_of(groups), .lr_decay = lr_decay, .eps = eps, .weight_decay = std::get<2>(groups.at(0))});
       },
       "lr_decay"_a, "eps"_a);
   add_optimizer<Adadelta>(

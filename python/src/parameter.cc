@@ -23,7 +23,8 @@ const void* identity(const Parameter& parameter) { return &parameter.gradient_st
 template <typename T>
 py::object object_of(const Parameter& parameter) {
   const auto known = live_tensors().find(identity(parameter));
-  if (known != live_tensors().end()) return py::cast(static_cast<T*>(known->second), py::return_value_policy::reference);
+  if (known != live_tensors().end())
+    return py::cast(static_cast<T*>(known->second), py::return_value_policy::reference);
   return py::cast(new T(parameter), py::return_value_policy::take_ownership);
 }
 
@@ -40,7 +41,9 @@ void place(const Parameter& p) {
 
 }  // namespace
 
-LiveTensor::LiveTensor(const Parameter& p) : parameter(ModuleTree::own_handle(p)) { live_tensors()[identity(p)] = this; }
+LiveTensor::LiveTensor(const Parameter& p) : parameter(ModuleTree::own_handle(p)) {
+  live_tensors()[identity(p)] = this;
+}
 LiveTensor::~LiveTensor() { live_tensors().erase(identity(parameter)); }
 
 void LiveTensor::refresh() {
@@ -90,7 +93,8 @@ void add_initializers(py::module_& core) {
     check(name == "fan_in" || name == "fan_out", "init: mode '{}', expected 'fan_in' or 'fan_out'", name);
     return name == "fan_in" ? FanMode::fan_in : FanMode::fan_out;
   };
-  def_init(m, "uniform_", [](P p, double a, double b) { init::uniform_(p.parameter, a, b); }, "a"_a = 0, "b"_a = 1);
+  def_init(
+      m, "uniform_", [](P p, double a, double b) { init::uniform_(p.parameter, a, b); }, "a"_a = 0, "b"_a = 1);
   def_init(
       m, "normal_", [](P p, double mean, double std) { init::normal_(p.parameter, mean, std); }, "mean"_a = 0,
       "std"_a = 1);
@@ -100,18 +104,26 @@ void add_initializers(py::module_& core) {
         init::trunc_normal_(p.parameter, {.mean = mean, .stddev = std, .a = a, .b = b});
       },
       "mean"_a = 0, "std"_a = 1, "a"_a = -2, "b"_a = 2);
-  def_init(m, "constant_", [](P p, double value) { init::constant_(p.parameter, value); }, "val"_a);
-  def_init(m, "xavier_uniform_", [](P p, double gain) { init::xavier_uniform_(p.parameter, gain); }, "gain"_a = 1);
-  def_init(m, "xavier_normal_", [](P p, double gain) { init::xavier_normal_(p.parameter, gain); }, "gain"_a = 1);
+  def_init(
+      m, "constant_", [](P p, double value) { init::constant_(p.parameter, value); }, "val"_a);
+  def_init(
+      m, "xavier_uniform_", [](P p, double gain) { init::xavier_uniform_(p.parameter, gain); }, "gain"_a = 1);
+  def_init(
+      m, "xavier_normal_", [](P p, double gain) { init::xavier_normal_(p.parameter, gain); }, "gain"_a = 1);
   def_init(
       m, "kaiming_uniform_",
-      [mode](P p, double a, const std::string& fan) { init::kaiming_uniform_(p.parameter, {a, mode(fan)}); }, "a"_a = 0,
-      "mode"_a = "fan_in");
+      [mode](P p, double a, const std::string& fan) {
+        init::kaiming_uniform_(p.parameter, {a, mode(fan)});
+      },
+      "a"_a = 0, "mode"_a = "fan_in");
   def_init(
       m, "kaiming_normal_",
-      [mode](P p, double a, const std::string& fan) { init::kaiming_normal_(p.parameter, {a, mode(fan)}); }, "a"_a = 0,
-      "mode"_a = "fan_in");
-  def_init(m, "orthogonal_", [](P p, double gain) { init::orthogonal_(p.parameter, gain); }, "gain"_a = 1);
+      [mode](P p, double a, const std::string& fan) {
+        init::kaiming_normal_(p.parameter, {a, mode(fan)});
+      },
+      "a"_a = 0, "mode"_a = "fan_in");
+  def_init(
+      m, "orthogonal_", [](P p, double gain) { init::orthogonal_(p.parameter, gain); }, "gain"_a = 1);
 }
 
 }  // namespace
@@ -129,7 +141,8 @@ void add_parameters(py::module_& m) {
   live.def("numel", [](const LiveTensor& x) { return x.parameter.shape().numel(); });
   live.def("nelement", [](const LiveTensor& x) { return x.parameter.shape().numel(); });
   live.def("size", [](const LiveTensor& x) { return x.parameter.shape(); });
-  live.def("size", [](const LiveTensor& x, int dim) { return x.parameter.shape()[dim]; }, "dim"_a);
+  live.def(
+      "size", [](const LiveTensor& x, int dim) { return x.parameter.shape()[dim]; }, "dim"_a);
   live.def("__hash__", [](const py::object& self) { return reinterpret_cast<std::size_t>(self.ptr()) >> 4; });
   live.def("__len__", [](const LiveTensor& x) {
     check(x.parameter.shape().dim() > 0, "len() of a 0-d tensor");
@@ -144,11 +157,10 @@ void add_parameters(py::module_& m) {
       "_set", [](const LiveTensor& x, const Tensor& value) { x.parameter.set_data(value); }, "value"_a, released());
   live.def("_begin_with", [](const LiveTensor& x, const LiveTensor& other) {
     if (!other.parameter.initialized()) return;
-    x.parameter.set_default_initializer(
-        [copy = clone(other.parameter.host_data())](const Array& to, RandomKey) {
-          const NoGradGuard writing;
-          Tensor(to).copy_from(copy);
-        });
+    x.parameter.set_default_initializer([copy = clone(other.parameter.host_data())](const Array& to, RandomKey) {
+      const NoGradGuard writing;
+      Tensor(to).copy_from(copy);
+    });
   });
   // The memory of the values, without a history: in-place operations change the parameter.
   live.def_property(
@@ -219,7 +231,8 @@ void add_parameters(py::module_& m) {
       },
       "hook"_a, "From now on, hook(grad) maps each gradient that backward() leaves; None keeps it. Returns a handle.");
 
-  py::class_<BufferTensor, LiveTensor, TensorHolder<BufferTensor>> buffer(m, "Buffer", "A tensor of a module's state that is not trained.");
+  py::class_<BufferTensor, LiveTensor, TensorHolder<BufferTensor>> buffer(
+      m, "Buffer", "A tensor of a module's state that is not trained.");
   buffer.def(py::init([](const Tensor& data) { return new BufferTensor(parameter_of(data, false)); }), "data"_a);
   buffer.def_property_readonly("requires_grad", [](const BufferTensor&) { return false; });
   buffer.def_property_readonly("grad", [](const BufferTensor&) { return py::none(); });

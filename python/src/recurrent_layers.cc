@@ -28,7 +28,8 @@ ModuleClass<M> add_cell(py::module_& m, const char* name) {
 
 // A name, a function of the library, or one of the program.
 std::function<Tensor(const Tensor&)> activation_of(const py::object& activation) {
-  const py::object name = py::isinstance<py::str>(activation) ? activation : py::getattr(activation, "__name__", py::none());
+  const py::object name =
+      py::isinstance<py::str>(activation) ? activation : py::getattr(activation, "__name__", py::none());
   if (name.equal(py::str("relu"))) return [](const Tensor& x) { return relu(x); };
   if (name.equal(py::str("gelu"))) return [](const Tensor& x) { return gelu(x); };
   check(PyCallable_Check(activation.ptr()) == 1, "transformer: activation '{}', expected 'relu', 'gelu', or a function",
@@ -69,7 +70,8 @@ ModuleClass<M> add_gated(py::module_& m, const char* name) {
       m, name,
       [](std::int64_t input_size, std::int64_t hidden_size, std::int64_t num_layers, bool bias, bool batch_first,
          double dropout, bool bidirectional, std::int64_t proj_size) {
-        return RecurrentOptions{input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, proj_size};
+        return RecurrentOptions{input_size,  hidden_size, num_layers,    bias,
+                                batch_first, dropout,     bidirectional, proj_size};
       },
       "input_size"_a, "hidden_size"_a, "num_layers"_a = 1, "bias"_a = true, "batch_first"_a = false, "dropout"_a = 0.0,
       "bidirectional"_a = false, "proj_size"_a = 0);
@@ -99,8 +101,8 @@ void add_recurrent_layers(py::module_& m) {
       m, "RNN",
       [](std::int64_t input_size, std::int64_t hidden_size, std::int64_t num_layers, const std::string& nonlinearity,
          bool bias, bool batch_first, double dropout, bool bidirectional) {
-        return RNNOptions{input_size, hidden_size, num_layers,   nonlinearity_of(nonlinearity),
-                          bias,       batch_first, dropout, bidirectional};
+        return RNNOptions{input_size, hidden_size, num_layers, nonlinearity_of(nonlinearity),
+                          bias,       batch_first, dropout,    bidirectional};
       },
       "input_size"_a, "hidden_size"_a, "num_layers"_a = 1, "nonlinearity"_a = "tanh", "bias"_a = true,
       "batch_first"_a = false, "dropout"_a = 0.0, "bidirectional"_a = false);
@@ -122,8 +124,8 @@ void add_recurrent_layers(py::module_& m) {
       "input"_a, "hx"_a = py::none(), released());
   auto gru_cell = add_cell<GRUCell>(m, "GRUCell");
   gru_cell.def(
-      "forward", [](GRUCell& self, const Tensor& x, const Maybe& hx) { return self.forward(x, or_none(hx)); }, "input"_a,
-      "hx"_a = py::none(), released());
+      "forward", [](GRUCell& self, const Tensor& x, const Maybe& hx) { return self.forward(x, or_none(hx)); },
+      "input"_a, "hx"_a = py::none(), released());
   auto rnn_cell = add_layer<RNNCell>(
       m, "RNNCell",
       [](std::int64_t input_size, std::int64_t hidden_size, bool bias, const std::string& nonlinearity) {
@@ -131,13 +133,13 @@ void add_recurrent_layers(py::module_& m) {
       },
       "input_size"_a, "hidden_size"_a, "bias"_a = true, "nonlinearity"_a = "tanh");
   rnn_cell.def(
-      "forward", [](RNNCell& self, const Tensor& x, const Maybe& hx) { return self.forward(x, or_none(hx)); }, "input"_a,
-      "hx"_a = py::none(), released());
+      "forward", [](RNNCell& self, const Tensor& x, const Maybe& hx) { return self.forward(x, or_none(hx)); },
+      "input"_a, "hx"_a = py::none(), released());
 
   auto attention = add_layer<MultiheadAttention>(
       m, "MultiheadAttention",
-      [](std::int64_t embed_dim, std::int64_t num_heads, double dropout, bool bias, bool add_bias_kv, bool add_zero_attn,
-         std::optional<std::int64_t> kdim, std::optional<std::int64_t> vdim, bool batch_first) {
+      [](std::int64_t embed_dim, std::int64_t num_heads, double dropout, bool bias, bool add_bias_kv,
+         bool add_zero_attn, std::optional<std::int64_t> kdim, std::optional<std::int64_t> vdim, bool batch_first) {
         check(!add_bias_kv && !add_zero_attn, "multihead attention: add_bias_kv or add_zero_attn, expected False");
         return MultiheadAttentionOptions{embed_dim,   num_heads,        dropout,         bias,
                                          batch_first, kdim.value_or(0), vdim.value_or(0)};

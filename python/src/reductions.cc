@@ -13,13 +13,6 @@ Tensor shaped(const Tensor& result, const Tensor& x, const Dims& dims, bool keep
   return !keepdim && (reduced == 0 || reduced == x.dim()) && result.dim() != 0 ? result.reshape({}) : result;
 }
 
-py::object pair_class(const char* name, const char* first, const char* second) {
-  const py::object make = py::module_::import("collections").attr("namedtuple");
-  py::object type = make(name, py::make_tuple(first, second));
-  type.attr("__module__") = "lockstep.return_types";
-  return type;
-}
-
 double order_of(const py::object& p) {
   if (py::isinstance<py::str>(p)) {
     const auto name = p.cast<std::string>();
@@ -39,7 +32,9 @@ py::object named_pair(const char* name, const char* first, const char* second, c
   // The classes live as long as the process.
   static auto& classes = *new std::vector<std::pair<std::string, py::object>>;
   auto found = std::find_if(classes.begin(), classes.end(), [&](const auto& known) { return known.first == name; });
-  if (found == classes.end()) found = classes.insert(found, {name, pair_class(name, first, second)});
+  if (found == classes.end())
+    found = classes.insert(
+        found, {name, py::module_::import("lockstep.return_types").attr("pair_class")(name, first, second)});
   return found->second(a, b);
 }
 
@@ -49,8 +44,8 @@ void add_reductions(const FunctionsOf& f) {
   const auto keepdim = "keepdim"_a = false;
   const auto dtype = "dtype"_a = py::none();
   for (const auto& [name, reduce] :
-       {std::pair<const char*, Reduce>{"sum", [](const Tensor& x, const Dims& d, bool k) { return sum(x, d, k); }},
-        {"mean", [](const Tensor& x, const Dims& d, bool k) { return mean(x, d, k); }}}) {
+       {std::pair<const char*, Reduce>{"sum", [](const Tensor&x, const Dims&d, bool k) { return sum(x, d, k); }},
+        {"mean", [](const Tensor&x, const Dims&d, bool k) { return mean(x, d, k); }}}) {
     f.both(
         name,
         [reduce = reduce](const Tensor& x, const Dims& d, bool k, std::optional<DType> t) {
@@ -77,7 +72,8 @@ void add_reductions(const FunctionsOf& f) {
   for (const auto& [name, all_of, along, pairwise] :
        {Extreme{"max", max, max, maximum}, Extreme{"min", min, min, minimum},
         Extreme{"median", median, median, nullptr}}) {
-    f.both(name, [all_of = all_of](const Tensor& x) { return scalar(all_of(x)); }, input);
+    f.both(
+        name, [all_of = all_of](const Tensor& x) { return scalar(all_of(x)); }, input);
     f.m.def(
         name,
         [name = name, along = along](const Tensor& x, int d, bool k) {
@@ -100,8 +96,6 @@ void add_reductions(const FunctionsOf& f) {
         },
         input, dim, keepdim);
   }
-  f.both("maximum", [](const Tensor& a, const Tensor& b) { return maximum(a, b); }, input, "other"_a);
-  f.both("minimum", [](const Tensor& a, const Tensor& b) { return minimum(a, b); }, input, "other"_a);
   using Spread = Tensor (*)(const Tensor&, const Dims&, const VarOptions&);
   for (const auto& [name, spread] : {std::pair<const char*, Spread>{"var", var}, {"std", std}}) {
     f.both(
@@ -119,8 +113,33 @@ void add_reductions(const FunctionsOf& f) {
         },
         input, dim, "unbiased"_a = py::none(), keepdim, py::kw_only(), "correction"_a = py::none());
   }
-  f.both("prod", [](const Tensor& x, std::optional<DType> t) { return scalar(prod(t ? x.to(*t) : x)); }, input,
-         py::kw_only(), dtype);
+  f.m.def(
+      "std_mean",
+      [](const Tensor& x, const Dims& d, bool unbiased, bool k) {
+        StdMean both;
+        {
+          const WithoutLock describing;
+          both = std_mean(x, d, {.correction = unbiased ? 1.0 : 0.0, .keepdim = k});
+          both = {shaped(both.std, x, d, k), shaped(both.mean, x, d, k)};
+        }
+        return py::make_tuple(both.std, both.mean);
+      },
+      input, dim, "unbiased"_a = true, keepdim);
+  f.m.def(
+      "var_mean",
+      [](const Tensor& x, const Dims& d, bool unbiased, bool k) {
+        VarMean both;
+        {
+          const WithoutLock describing;
+          both = var_mean(x, d, {.correction = unbiased ? 1.0 : 0.0, .keepdim = k});
+          both = {shaped(both.var, x, d, k), shaped(both.mean, x, d, k)};
+        }
+        return py::make_tuple(both.var, both.mean);
+      },
+      input, dim, "unbiased"_a = true, keepdim);
+  f.both(
+      "prod", [](const Tensor& x, std::optional<DType> t) { return scalar(prod(t ? x.to(*t) : x)); }, input,
+      py::kw_only(), dtype);
   f.both(
       "prod",
       [](const Tensor& x, int d, bool k, std::optional<DType> t) {
@@ -140,9 +159,8 @@ void add_reductions(const FunctionsOf& f) {
   for (const auto& [name, along] :
        {std::pair<const char*, Tensor (*)(const Tensor&, int)>{"cumsum", cumsum}, {"cumprod", cumprod}}) {
     f.both(
-        name,
-        [along = along](const Tensor& x, int d, std::optional<DType> t) { return along(t ? x.to(*t) : x, d); }, input,
-        "dim"_a, py::kw_only(), dtype);
+        name, [along = along](const Tensor& x, int d, std::optional<DType> t) { return along(t ? x.to(*t) : x, d); },
+        input, "dim"_a, py::kw_only(), dtype);
   }
 }
 

@@ -1,7 +1,9 @@
-// Shapes: views, axes, parts, and joins.
+// Shapes: views, axes, parts, and joins. What is a view in PyTorch takes and returns Python's tensors: see views.h.
 #include <algorithm>
 
 #include "functions.h"
+#include "lockstep/autograd/index_list.h"
+#include "views.h"
 
 namespace lockstep::python {
 namespace {
@@ -14,49 +16,360 @@ T all_of(const py::args& numbers) {
 
 std::vector<int> ints(const Dims& dims) { return {dims.begin(), dims.end()}; }
 
-template <typename F>
-void def_shaped(const FunctionsOf& f, const char* name, const F& g) {
-  f.tensor.def(name, [g](const Tensor& x, const py::args& sizes) {
-    const auto shape = all_of<Shape>(sizes);
-    const WithoutLock describing;
-    return g(x, shape);
-  });
+int axis_of(int dim, int axes) {
+  if (dim < -axes || dim >= axes) {
+    throw py::index_error(fmt::format("axis {} is out of range, expected {} to {}", dim, -axes, axes - 1));
+  }
+  return dim < 0 ? dim + axes : dim;
 }
+
+// Views with other extents, but the elements in the same order.
+template <typename F>
+py::object reshaped(py::handle self, const F& f) {
+  const Tensor x = self.cast<const Tensor&>();
+  Tensor y;
+  {
+    const WithoutLock describing;
+    y = f(x);
+  }
+  return reshaped_view(self, y);
+}
+
+py::object permuted(py::handle self, const std::vector<int>& order) {
+  std::vector<int> inverse(order.size());
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    const int axis = axis_of(order[i], static_cast<int>(order.size()));
+    inverse[static_cast<std::size_t>(axis)] = static_cast<int>(i);
+  }
+  return viewed(
+      self, [&](const Tensor& x) { return permute(x, std::span<const int>(order)); },
+      [inverse](const Tensor& original, const Tensor& elements) {
+        original.copy_from(permute(elements, std::span<const int>(inverse)));
+      });
+}
+
+py::object swapped(py::handle self, int a, int b) {
+  return viewed(
+      self, [&](const Tensor& x) { return transpose(x, a, b); },
+      [a, b](const Tensor& original, const Tensor& elements) { original.copy_from(transpose(elements, a, b)); });
+}
+
+py::object expanded(py::handle self, const Shape& shape) {
+  return viewed(
+      self, [&](const Tensor& x) { return x.expand(shape); },
+      [](const Tensor& original, const Tensor& elements) {
+        check(original.numel() == elements.numel(),
+              "expand: a write to {} elements that repeat {}, expected a clone() of them", elements.numel(),
+              original.numel());
+        original.copy_from(elements.reshape(original.shape()));
+      });
+}
+
+// Elements [start, start + length) of an axis.
+WriteBack back_to_slice(int axis, std::int64_t start, std::int64_t stop) {
+  return [=](const Tensor& original, const Tensor& elements) {
+    std::vector<TensorIndex> indices(static_cast<std::size_t>(axis), Slice());
+    indices.emplace_back(Slice(start, stop));
+    index_put_(original, indices, elements);
+  };
+}
+
+py::object narrowed(py::handle self, int dim, std::int64_t start, std::int64_t length) {
+  const Tensor x = self.cast<const Tensor&>();
+  const int axis = axis_of(dim, x.dim());
+  const std::int64_t first = start < 0 ? start + x.size(axis) : start;
+  return viewed(
+      self, [&](const Tensor& t) { return t.narrow(axis, first, length); }, back_to_slice(axis, first, first + length));
+}
+
+py::object selected(py::handle self, int dim, std::int64_t index) {
+  const Tensor x = self.cast<const Tensor&>();
+  const int axis = axis_of(dim, x.dim());
+  return viewed(
+      self, [&](const Tensor& t) { return t.select(axis, index); },
+      [=](const Tensor& original, const Tensor& elements) {
+        std::vector<TensorIndex> indices(static_cast<std::size_t>(axis), Slice());
+        indices.emplace_back(index);
+        index_put_(original, indices, elements);
+      });
+}
+
+// A tuple of views, one after the other along an axis.
+template <typename F>
+py::tuple parts(py::handle self, int dim, const F& f, bool removes_axis = false) {
+  const Tensor x = self.cast<const Tensor&>();
+  const int axis = axis_of(dim, x.dim());
+  std::vector<Tensor> all;
+  {
+    const WithoutLock describing;
+    all = f(x, axis);
+  }
+  py::tuple views(all.size());
+  std::int64_t start = 0;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const std::int64_t stop = start + (removes_axis ? 1 : all[i].size(axis));
+    if (removes_axis) {
+      views[i] = view_of(self, all[i], [=](const Tensor& original, const Tensor& elements) {
+        std::vector<TensorIndex> indices(static_cast<std::size_t>(axis), Slice());
+        indices.emplace_back(start);
+        index_put_(original, indices, elements);
+      });
+    } else {
+      views[i] = view_of(self, all[i], back_to_slice(axis, start, stop));
+    }
+    start = stop;
+  }
+  return views;
+}
+
+// A view's function and method: f(input, ...).
+template <typename F, typename... Extra>
+void def_view(const FunctionsOf& f, const char* name, const F& g, const Extra&... extra) {
+  f.m.def(name, g, "input"_a, extra...);
+  f.also_method(name);
+}
+
+template <typename F>
+void def_sized(const FunctionsOf& f, const char* name, const F& g) {
+  f.tensor.def(name, [g](const py::object& self, const py::args& sizes) { return g(self, all_of<Shape>(sizes)); });
+}
+
+using Join = Tensor (*)(std::span<const Tensor>, int);
 
 }  // namespace
 
+py::tuple rows_of(py::handle self) {
+  const bool none = self.cast<const Tensor&>().size(0) == 0;
+  return none ? py::tuple()
+              : parts(
+                    self, 0, [](const Tensor& x, int axis) { return unbind(x, axis); }, true);
+}
+
 void add_shapes(const FunctionsOf& f) {
   const auto input = "input"_a;
-  def_shaped(f, "view", [](const Tensor& x, const Shape& shape) { return x.view(shape); });
-  def_shaped(f, "reshape", [](const Tensor& x, const Shape& shape) { return x.reshape(shape); });
-  def_shaped(f, "expand", [](const Tensor& x, const Shape& shape) { return x.expand(shape); });
-  def_shaped(f, "repeat", [](const Tensor& x, const Shape& shape) { return repeat(x, shape); });
-  def_shaped(f, "tile", [](const Tensor& x, const Shape& shape) { return tile(x, shape); });
-  f.function("reshape", [](const Tensor& x, const Shape& shape) { return x.reshape(shape); }, input, "shape"_a);
-  f.function("tile", [](const Tensor& x, const Shape& dims) { return tile(x, dims); }, input, "dims"_a);
-  f.tensor.def("permute", [](const Tensor& x, const py::args& dims) {
-    const std::vector<int> order = ints(all_of<Dims>(dims));
-    const WithoutLock describing;
-    return permute(x, std::span<const int>(order));
+  const auto dim = "dim"_a;
+  const auto viewed_as = [](const py::object& self, const Shape& shape) {
+    return view_of(self, self.cast<const Tensor&>().view(shape), [](const Tensor& original, const Tensor& elements) {
+      original.copy_from(elements.reshape(original.shape()));
+    });
+  };
+  const auto reshaped_as = [](const py::object& self, const Shape& shape) {
+    return reshaped(self, [&](const Tensor& x) { return x.reshape(shape); });
+  };
+  def_sized(f, "view", viewed_as);
+  def_sized(f, "reshape", reshaped_as);
+  def_sized(f, "expand", expanded);
+  f.tensor.def(
+      "view_as", [viewed_as](const py::object& self, const Tensor& other) { return viewed_as(self, other.shape()); },
+      "other"_a);
+  f.tensor.def(
+      "reshape_as",
+      [reshaped_as](const py::object& self, const Tensor& other) { return reshaped_as(self, other.shape()); },
+      "other"_a);
+  f.tensor.def(
+      "expand_as", [](const py::object& self, const Tensor& other) { return expanded(self, other.shape()); },
+      "other"_a);
+  f.tensor.def("broadcast_to", expanded, "size"_a);
+  f.m.def("broadcast_to", expanded, input, "size"_a);
+  f.m.def("reshape", reshaped_as, input, "shape"_a);
+  f.tensor.def("permute",
+               [](const py::object& self, const py::args& dims) { return permuted(self, ints(all_of<Dims>(dims))); });
+  f.m.def(
+      "permute", [](const py::object& self, const Dims& dims) { return permuted(self, ints(dims)); }, input, "dims"_a);
+  f.tensor.def_property_readonly("T", [](const py::object& self) {
+    std::vector<int> order;
+    for (int i = self.cast<const Tensor&>().dim() - 1; i >= 0; --i) order.push_back(i);
+    return permuted(self, order);
   });
-  f.function("permute", [](const Tensor& x, const Dims& dims) { return permute(x, std::span<const int>(ints(dims))); },
-             input, "dims"_a);
-  for (const char* name : {"transpose", "swapaxes", "swapdims"})
-    f.both(name, [](const Tensor& x, int a, int b) { return transpose(x, a, b); }, input, "dim0"_a, "dim1"_a);
-  f.both("t", [](const Tensor& x) { return x.dim() < 2 ? x : x.t(); }, input);
-  f.both("flatten", [](const Tensor& x, int start, int end) { return flatten(x, start, end); }, input,
-         "start_dim"_a = 0, "end_dim"_a = -1);
-  f.both("unflatten", [](const Tensor& x, int dim, const Shape& sizes) { return unflatten(x, dim, sizes); }, input,
-         "dim"_a, "sizes"_a);
-  f.both("squeeze", [](const Tensor& x, const Dims& dim) { return squeeze(x, dim); }, input, "dim"_a = py::none());
-  f.both("unsqueeze", [](const Tensor& x, int dim) { return unsqueeze(x, dim); }, input, "dim"_a);
-  f.method("view_as", [](const Tensor& x, const Tensor& other) { return x.view(other.shape()); }, "other"_a);
-  f.method("reshape_as", [](const Tensor& x, const Tensor& other) { return x.reshape(other.shape()); }, "other"_a);
-  f.method("expand_as", [](const Tensor& x, const Tensor& other) { return x.expand(other.shape()); }, "other"_a);
-  f.both("cat", [](const std::vector<Tensor>& all, int dim) { return cat(all, dim); }, "tensors"_a, "dim"_a = 0);
-  f.function("concat", [](const std::vector<Tensor>& all, int dim) { return cat(all, dim); }, "tensors"_a, "dim"_a = 0);
-  f.function("stack", [](const std::vector<Tensor>& all, int dim) { return stack(all, dim); }, "tensors"_a,
-             "dim"_a = 0);
+  f.tensor.def_property_readonly("mT", [](const py::object& self) { return swapped(self, -2, -1); });
+  for (const char* name : {"transpose", "swapaxes", "swapdims"}) def_view(f, name, swapped, "dim0"_a, "dim1"_a);
+  def_view(f, "t", [](const py::object& self) {
+    const int axes = self.cast<const Tensor&>().dim();
+    check(axes <= 2, "t: {} axes, expected at most 2: use transpose()", axes);
+    return axes < 2 ? self : swapped(self, 0, 1);
+  });
+  for (const char* name : {"movedim", "moveaxis"}) {
+    def_view(
+        f, name,
+        [](const py::object& self, const Dims& source, const Dims& destination) {
+          return viewed(
+              self, [&](const Tensor& x) { return movedim(x, source, destination); },
+              [=](const Tensor& original, const Tensor& elements) {
+                original.copy_from(movedim(elements, destination, source));
+              });
+        },
+        "source"_a, "destination"_a);
+  }
+  def_view(
+      f, "flatten",
+      [](const py::object& self, int start, int end) {
+        return reshaped(self, [&](const Tensor& x) { return x.dim() == 0 ? x.reshape({1}) : flatten(x, start, end); });
+      },
+      "start_dim"_a = 0, "end_dim"_a = -1);
+  for (const char* name : {"ravel"}) {
+    def_view(f, name,
+             [](const py::object& self) { return reshaped(self, [&](const Tensor& x) { return x.reshape({-1}); }); });
+  }
+  def_view(
+      f, "unflatten",
+      [](const py::object& self, int axis, const Shape& sizes) {
+        return reshaped(self, [&](const Tensor& x) { return unflatten(x, axis, sizes); });
+      },
+      dim, "sizes"_a);
+  def_view(
+      f, "squeeze",
+      [](const py::object& self, const Dims& dims) {
+        const Tensor x = self.cast<const Tensor&>();
+        if (!dims.empty()) {
+          // PyTorch leaves axes of other extents.
+          std::vector<int> ones;
+          for (const int d : dims)
+            if (x.dim() > 0 && x.size(axis_of(d, x.dim())) == 1) ones.push_back(d);
+          if (ones.empty()) return py::object(self);
+          return reshaped(self, [&](const Tensor& t) { return squeeze(t, ones); });
+        }
+        return reshaped(self, [&](const Tensor& t) { return squeeze(t); });
+      },
+      "dim"_a = py::none());
+  def_view(
+      f, "unsqueeze",
+      [](const py::object& self, int axis) {
+        return reshaped(self, [&](const Tensor& x) { return unsqueeze(x, axis); });
+      },
+      dim);
+  def_view(f, "narrow", narrowed, dim, "start"_a, "length"_a);
+  def_view(f, "select", selected, dim, "index"_a);
+  for (const char* name : {"split", "split_with_sizes"}) {
+    def_view(
+        f, name,
+        [](const py::object& self, std::int64_t size, int axis) {
+          return parts(self, axis, [&](const Tensor& x, int a) { return split(x, size, a); });
+        },
+        "split_size_or_sections"_a, dim = 0);
+    def_view(
+        f, name,
+        [](const py::object& self, const std::vector<std::int64_t>& sizes, int axis) {
+          return parts(self, axis, [&](const Tensor& x, int a) { return split(x, sizes, a); });
+        },
+        "split_size_or_sections"_a, dim = 0);
+  }
+  def_view(
+      f, "chunk",
+      [](const py::object& self, int chunks, int axis) {
+        return parts(self, axis, [&](const Tensor& x, int a) { return chunk(x, chunks, a); });
+      },
+      "chunks"_a, dim = 0);
+  def_view(
+      f, "unbind",
+      [](const py::object& self, int axis) {
+        return parts(
+            self, axis, [](const Tensor& x, int a) { return unbind(x, a); }, true);
+      },
+      dim = 0);
+  f.tensor.def("contiguous", [](const py::object& self) {
+    const Tensor x = self.cast<const Tensor&>();
+    if (x.layout() == Layout::plain && !holder_of(self).views) return self;
+    return independent_of(self, x.layout() == Layout::plain ? x : x.contiguous());
+  });
+  f.tensor.def(
+      "detach",
+      [](const py::object& self) {
+        return view_of(self, self.cast<const Tensor&>().detach(), [](const Tensor&, const Tensor&) {});
+      },
+      "The same elements without a history.");
+  f.tensor.def_property(
+      "data",
+      [](const py::object& self) {
+        return view_of(self, self.cast<const Tensor&>().detach(), [](const Tensor&, const Tensor&) {});
+      },
+      [](const Tensor& x, const Tensor& value) {
+        const WithoutLock writing;
+        x.detach().copy_from(value.detach());
+      });
+
+  def_sized(f, "repeat",
+            [](const py::object& self, const Shape& sizes) { return repeat(self.cast<const Tensor&>(), sizes); });
+  def_sized(f, "tile",
+            [](const py::object& self, const Shape& dims) { return tile(self.cast<const Tensor&>(), dims); });
+  f.function(
+      "tile", [](const Tensor& x, const Shape& dims) { return tile(x, dims); }, input, "dims"_a);
+  f.both(
+      "repeat_interleave",
+      [](const Tensor& x, std::int64_t repeats, std::optional<int> axis) {
+        return repeat_interleave(x, repeats, axis);
+      },
+      input, "repeats"_a, dim = py::none());
+  f.both(
+      "repeat_interleave",
+      [](const Tensor& x, const Tensor& repeats, std::optional<int> axis) {
+        return axis ? repeat_interleave(x, repeats, *axis) : repeat_interleave(x.reshape({-1}), repeats, 0);
+      },
+      input, "repeats"_a, dim = py::none());
+  f.tensor.def("flip", [](const Tensor& x, const py::args& dims) {
+    const auto all = all_of<Dims>(dims);
+    const WithoutLock describing;
+    return flip(x, all);
+  });
+  f.function(
+      "flip", [](const Tensor& x, const Dims& dims) { return flip(x, dims); }, input, "dims"_a);
+  f.function(
+      "fliplr", [](const Tensor& x) { return flip(x, 1); }, input);
+  f.function(
+      "flipud", [](const Tensor& x) { return flip(x, 0); }, input);
+  f.both(
+      "roll",
+      [](const Tensor& x, const Dims& shifts, const Dims& dims) {
+        const std::vector<int> by = ints(shifts);
+        if (dims.empty()) {
+          check(by.size() == 1, "roll: {} shifts without axes, expected one", by.size());
+          return roll(x, by[0]);
+        }
+        return roll(x, {by.begin(), by.end()}, dims);
+      },
+      input, "shifts"_a, "dims"_a = py::none());
+  f.both(
+      "triu", [](const Tensor& x, std::int64_t diagonal) { return triu(x, diagonal); }, input, "diagonal"_a = 0);
+  f.both(
+      "tril", [](const Tensor& x, std::int64_t diagonal) { return tril(x, diagonal); }, input, "diagonal"_a = 0);
+
+  for (const auto& [name, join] :
+       {std::pair<const char*, Join>{"cat", cat}, {"concat", cat}, {"concatenate", cat}, {"stack", stack}}) {
+    f.function(
+        name,
+        [join = join](const std::vector<Tensor>& all, int axis) {
+          check(!all.empty(), "cat: no tensors, expected at least one");
+          return join(all, axis);
+        },
+        "tensors"_a, dim = 0);
+  }
+  const auto at_least = [](int axes) {
+    return [axes](const Tensor& x) {
+      return x.dim() >= axes ? x : axes == 1 ? x.reshape({1}) : x.dim() == 0 ? x.reshape({1, 1}) : unsqueeze(x, 0);
+    };
+  };
+  f.function(
+      "vstack",
+      [at_least](const std::vector<Tensor>& all) {
+        std::vector<Tensor> rows;
+        std::ranges::transform(all, std::back_inserter(rows), at_least(2));
+        return cat(rows, 0);
+      },
+      "tensors"_a);
+  f.function(
+      "hstack",
+      [at_least](const std::vector<Tensor>& all) {
+        std::vector<Tensor> columns;
+        std::ranges::transform(all, std::back_inserter(columns), at_least(1));
+        return cat(columns, columns.at(0).dim() == 1 ? 0 : 1);
+      },
+      "tensors"_a);
+  f.function(
+      "meshgrid",
+      [](const std::vector<Tensor>& tensors, const std::string& indexing) {
+        check(indexing == "ij" || indexing == "xy", "meshgrid: indexing is '{}', expected 'ij' or 'xy'", indexing);
+        return meshgrid(tensors, indexing == "ij" ? GridIndexing::ij : GridIndexing::xy);
+      },
+      "tensors"_a, py::kw_only(), "indexing"_a = "ij");
 }
 
 }  // namespace lockstep::python

@@ -4,6 +4,7 @@
 #include "interruptible.h"
 #include "lockstep/autograd/node.h"
 #include "lockstep/autograd/tensor_impl.h"
+#include "views.h"
 
 namespace lockstep::python {
 namespace {
@@ -128,16 +129,6 @@ TensorClass add_tensor(py::module_& m) {
         return grad.defined() ? py::cast(grad) : py::none();
       },
       &set_grad, "The gradient that backward() has added up, or None.");
-  tensor.def_property_readonly("T", [](const Tensor& x) {
-    std::vector<int> order;
-    for (int i = x.dim() - 1; i >= 0; --i) order.push_back(i);
-    const WithoutLock describing;
-    return permute(x, std::span<const int>(order));
-  });
-  tensor.def_property_readonly("mT", [](const Tensor& x) { return transpose(x, -2, -1); });
-  tensor.def_property(
-      "data", [](const Tensor& x) { return x.detach(); },
-      [](Tensor& x, const Tensor& value) { x.detach().copy_from(value.detach()); });
   tensor.def("size", [](const Tensor& x) { return x.shape(); });
   tensor.def("size", &Tensor::size, "dim"_a);
   tensor.def("dim", &Tensor::dim);
@@ -158,7 +149,6 @@ TensorClass add_tensor(py::module_& m) {
       },
       "gradient"_a = py::none(), "retain_graph"_a = false, "create_graph"_a = false, "inputs"_a = py::none(),
       "Adds the gradients of all leaves, or of the inputs alone, to their grad. Consumes the graph.");
-  tensor.def("detach", &Tensor::detach, "The same elements without a history.");
   tensor.def(
       "requires_grad_",
       [](const py::object& self, bool value) {
@@ -170,7 +160,15 @@ TensorClass add_tensor(py::module_& m) {
     check(!x.requires_grad() || x->grad->node == nullptr,
           "retain_grad: {} has a history, and only leaves keep gradients: add x * 1 of a leaf", x);
   });
-  tensor.def("__repr__", &Tensor::str, released());
+  tensor.attr("__module__") = "lockstep";
+  tensor.def(
+      "to_host",
+      [](const Tensor& x) {
+        wait_for(x);
+        const WithoutLock waiting;
+        return x.to_host();
+      },
+      "The elements in host memory, without a history; those of a batch that is cut together. Waits.");
   tensor.def("item", &item_of, "The only element as a number. Waits.");
   tensor.def("tolist", &list_of, "The elements as nested lists, or the only one of a tensor without axes. Waits.");
 
@@ -210,23 +208,13 @@ TensorClass add_tensor(py::module_& m) {
       "bool", [](const Tensor& x) { return ne(x, 0); }, released(), "A mask: whether each element is not 0.");
   tensor.def("type_as",
              [](const py::object& self, const Tensor& other) { return moved(self, {}, other.dtype(), false, false); });
-  tensor.def("contiguous", [](const py::object& self) {
-    const Tensor x = self.cast<const Tensor&>();
-    return x.layout() == Layout::plain ? self : py::cast(x.contiguous());
-  });
-
   tensor.def("__len__", [](const Tensor& x) {
     if (x.dim() == 0) throw py::type_error("len() of a tensor without axes");
     return x.size(0);
   });
-  tensor.def("__iter__", [](const Tensor& x) {
-    if (x.dim() == 0) throw py::type_error("iteration over a tensor without axes");
-    std::vector<Tensor> rows;
-    {
-      const WithoutLock describing;
-      if (x.size(0) > 0) rows = unbind(x, 0);
-    }
-    return py::iter(py::cast(std::move(rows)));
+  tensor.def("__iter__", [](const py::object& self) {
+    if (self.cast<const Tensor&>().dim() == 0) throw py::type_error("iteration over a tensor without axes");
+    return py::iter(rows_of(self));
   });
   tensor.def("__bool__", [](const Tensor& x) {
     check(x.numel() == 1, "bool: a tensor of {} elements has no truth value, expected 1: use any() or all()",

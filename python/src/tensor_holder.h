@@ -18,6 +18,10 @@ class TensorHolder {
   explicit TensorHolder(T* tensor) : tensor_(tensor) {}
   T* get() const { return tensor_.get(); }
   std::shared_ptr<Views> views;
+  // Held by all Python tensors of the same memory.
+  std::shared_ptr<int> memory;
+  // PyTorch would have copied the elements: a write must not reach the others of this memory.
+  bool independent = false;
 
  private:
   std::unique_ptr<T> tensor_;

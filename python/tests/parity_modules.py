@@ -2,17 +2,24 @@
 
     PYTHONPATH=build/python python3 python/tests/parity_modules.py [NAME...]
 
-With equal weights: outputs, gradients of inputs and of parameters, in training and evaluation, and repr(). Prints a line
+With equal weights: outputs, gradients of inputs and of parameters, in training and evaluation, and repr(). Prints a
+line
 for each module that this package lacks or that differs.
 """
 
 import sys
+import types
+import unittest
 import warnings
 
 import torch
-from torch.testing._internal.common_modules import module_db
 
-import lockstep
+# A module that PyTorch's own tests import, and that nothing here uses.
+sys.modules.setdefault("expecttest", types.ModuleType("expecttest")).__dict__.setdefault("TestCase", unittest.TestCase)
+
+from torch.testing._internal.common_modules import module_db  # noqa: E402
+
+import lockstep  # noqa: E402
 
 warnings.filterwarnings("ignore")
 
@@ -62,7 +69,8 @@ def tensors(value):
 
 def close(what, theirs, mine):
     """Raise where values or shapes differ."""
-    assert tuple(theirs.shape) == tuple(mine.shape), f"{what}: shape {tuple(mine.shape)}, expected {tuple(theirs.shape)}"
+    shapes = tuple(mine.shape), tuple(theirs.shape)
+    assert shapes[0] == shapes[1], f"{what}: shape {shapes[0]}, expected {shapes[1]}"
     mine = torch.from_numpy(mine.detach().cpu().numpy()).to(theirs.dtype)
     assert torch.allclose(theirs.detach(), mine, rtol=2e-4, atol=2e-5, equal_nan=True), \
         f"{what}: differ by {(theirs.detach() - mine).abs().max().item():.3g}"

@@ -56,7 +56,7 @@ def test_a_subclass_steps_with_tensors():
                 for p in group["params"]:
                     if p.grad is not None:
                         self.state[p]["steps"] = self.state[p].get("steps", 0) + 1
-                        p.data.add_(p.grad, alpha=-group["lr"])
+                        p.data.sub_(p.grad * group["lr"])
 
     w = nn.Parameter(torch.ones(2))
     optimizer = Plain([w], lr=0.25)
@@ -111,7 +111,8 @@ def test_clipping():
 
 SCHEDULES = [
     ("StepLR", dict(step_size=7, gamma=0.5)), ("MultiStepLR", dict(milestones=[5, 11, 11], gamma=0.3)),
-    ("ExponentialLR", dict(gamma=0.9)), ("CosineAnnealingLR", dict(T_max=20, eta_min=0.01)), ("LinearLR", dict(total_iters=8)),
+    ("ExponentialLR", dict(gamma=0.9)), ("CosineAnnealingLR", dict(T_max=20, eta_min=0.01)),
+    ("LinearLR", dict(total_iters=8)),
     ("ConstantLR", dict(factor=0.5, total_iters=4)), ("LambdaLR", dict(lr_lambda=lambda t: 1 / (t + 1))),
     ("MultiplicativeLR", dict(lr_lambda=lambda t: 0.95)), ("PolynomialLR", dict(total_iters=30, power=2.0)),
     ("CosineAnnealingWarmRestarts", dict(T_0=6, T_mult=2, eta_min=0.001)),

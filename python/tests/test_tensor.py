@@ -1,3 +1,6 @@
+import copy
+import pickle
+
 import numpy as np
 import pytest
 
@@ -56,3 +59,87 @@ def test_no_grad_is_a_scope_and_a_decorator():
             assert torch.is_grad_enabled()
         assert not torch.is_grad_enabled()
     assert not mode() and torch.is_grad_enabled()
+
+
+def _pair():
+    a = np.arange(2 * 3 * 4, dtype=np.float32).reshape(2, 3, 4)
+    return a, torch.tensor(a)
+
+
+@pytest.mark.parametrize("key", [0, -1, (0, 1), slice(1), (slice(None), 0), (Ellipsis, 0), (Ellipsis, slice(1, 3)), None,
+                                 (0, None, 1), [0, 1], ([0, 1], [1, 2]), (slice(None), [0, 2]), np.array([0, 1]),
+                                 (slice(None), np.array([True, False, True])), (1, Ellipsis, -1),
+                                 (slice(None), slice(1, None), slice(0, 4, 3))], ids=repr)
+def test_index_reads_and_writes_as_numpy(key):
+    a, x = _pair()
+    assert np.array_equal(x[key].numpy(), a[key])
+    x[key] += 1
+    a[key] += 1
+    assert np.array_equal(x.numpy(), a)
+    x[key] = -2
+    a[key] = -2
+    assert np.array_equal(x.numpy(), a)
+
+
+def test_mask_and_position_outside():
+    a, x = _pair()
+    x[x > 10] = 0
+    a[a > 10] = 0
+    assert np.array_equal(x.numpy(), a)
+    with pytest.raises(IndexError):
+        x[2]
+    with pytest.raises(ValueError, match="step"):
+        x[::-1]
+
+
+def test_write_to_a_view_reaches_the_tensor():
+    for write in [lambda x: x[:, 0], lambda x: x.transpose(0, 1)[1], lambda x: x.permute(2, 0, 1), lambda x: x[:, 1].T,
+                  lambda x: x.view(-1)[3:9], lambda x: x.split(1, 1)[2], lambda x: list(x)[1], lambda x: x.detach()]:
+        a, x = _pair()
+        view = write(x)
+        view += 100
+        assert (x >= 100).sum().item() == view.numel()
+    a, x = _pair()
+    copy = x.transpose(0, 1).contiguous()
+    copy += 1
+    assert np.array_equal(x.numpy(), a)
+
+
+def test_index_write_has_a_gradient():
+    x = torch.ones(3, requires_grad=True)
+    y = x * 2
+    y[0] = x[1] * 5
+    y.sum().backward()
+    assert x.grad.tolist() == [0, 7, 2]
+    z = x * 2
+    row = z.view(3, 1)
+    with pytest.raises(torch.Error, match="views"):
+        z += 1
+    assert row.shape == (3, 1)
+
+
+def test_prints_as_pytorch():
+    assert str(torch.tensor([1.0, 2.5])) == "tensor([1.0000, 2.5000])"
+    assert str(torch.tensor([[1.0], [float("inf")]])) == "tensor([[1.],\n        [inf]])"
+    assert str(torch.tensor([1e-5, 1.0])) == "tensor([1.0000e-05, 1.0000e+00])"
+    assert str(torch.arange(2000)) == "tensor([   0,    1,    2,  ..., 1997, 1998, 1999])"
+    assert str(torch.zeros(2, 0)) == "tensor([], size=(2, 0))"
+    assert str(torch.ones(1, requires_grad=True)) == "tensor([1.], requires_grad=True)"
+    assert repr(torch.ones(1, 2).max(1)).startswith("torch.return_types.max(\nvalues=tensor([1.]),\n")
+
+
+def test_copies_and_pickles():
+    x = torch.tensor([1.0, 2.0], requires_grad=True)
+    for y in (copy.deepcopy(x), pickle.loads(pickle.dumps(x))):
+        assert y is not x and y.requires_grad and y.tolist() == [1, 2]
+    assert x in [x] and {x: 1}[x] == 1
+
+
+def test_in_place_methods():
+    x = torch.zeros(3)
+    assert x.add_(torch.ones(3), alpha=-0.5) is x and x.tolist() == [-0.5] * 3
+    x.fill_(4).sqrt_().clamp_(max=1)
+    assert x.tolist() == [1] * 3
+    assert x.zero_().tolist() == [0] * 3 and x.copy_(torch.arange(3)).tolist() == [0, 1, 2]
+    with pytest.raises(TypeError):
+        x.add_(1, beta=2)

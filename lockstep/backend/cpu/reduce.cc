@@ -13,6 +13,7 @@
 #include "lockstep/backend/cpu/families.h"
 #include "lockstep/backend/cpu/lanes.h"
 #include "lockstep/backend/formulas.h"
+#include "lockstep/backend/sum_grain.h"
 
 namespace lockstep {
 namespace {
@@ -86,7 +87,7 @@ void reduce_as(KernelContext& ctx, const View& x, const View& y) {
   T* out = y.as<T>();
   const std::int64_t width = y.numel();
   // Every chunk of x has its own results, at most an eighth as many as its elements.
-  const std::int64_t grain = std::max<std::int64_t>(65536, 8 * width);
+  const std::int64_t grain = std::max(kSumGrain, 8 * width);
   const std::int64_t chunks = (x.numel() + grain - 1) / grain;
   using Total = typename Fold::Total;
   auto* results = static_cast<Total*>(ctx.scratch.get(chunks * width * sizeof(Total)));

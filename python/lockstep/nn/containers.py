@@ -2,10 +2,10 @@
 
 from collections import OrderedDict, abc
 
-from .. import _core
 from .._core import Module, Parameter, Sequential, Tensor
+from .module import _construct
 
-_make_sequential = Sequential.__init__
+_make_sequential = _construct[Sequential] = Sequential.__init__
 
 
 class _Numbered:

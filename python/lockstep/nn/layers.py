@@ -3,8 +3,9 @@
 from .. import _core
 from .._core import BatchNorm, Embedding, Identity, Linear, Module, Parameter, RecurrentModule
 from . import functional as F, init
+from .module import _construct
 
-_make_identity = Identity.__init__
+_make_identity = _construct[Identity] = Identity.__init__
 Identity.__init__ = lambda self, *args, **kwargs: _make_identity(self)
 
 # Sizes of layers follow from the weight: the first batch may decide them, or C++ made the layer.

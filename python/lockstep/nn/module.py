@@ -4,6 +4,7 @@ The library has the tree: names of parameters, buffers, and children, in their o
 objects of Python for them, so that reading one is as quick as any attribute.
 """
 
+import copy
 from collections import OrderedDict, namedtuple
 
 from .. import _core
@@ -35,7 +36,10 @@ def _getattr(self, name):
     """Find a parameter, buffer, or child that no attribute names yet."""
     if name.startswith("__"):
         raise AttributeError(name)
-    part = Module._part(self, name)
+    try:
+        part = Module._part(self, name)
+    except TypeError:
+        part = None
     if part is not None:
         _set(self, name, part)
         return part
@@ -510,42 +514,57 @@ def _dir(self):
 
 def _deepcopy(self, memo):
     """Make another module with the same values."""
-    import copy
-
     base = _library_class(self)
-    arguments = self.__dict__.get("_arguments")
+    arguments = self.__dict__.get("_arguments", {} if base in (Module, _core.Sequential) else None)
     if arguments is None:
         raise _core.Error(f"deepcopy: {self._get_name()} was not made in Python, expected a new model and "
                           "load_state_dict()")
     new = type(self).__new__(type(self))
     memo[id(self)] = new
-    base.__init__(new, **arguments)
-    for name, value in self.__dict__.items():
-        if name in ("_arguments", "_call_hooked"):
-            continue
-        if not Module._kind_of(self, name):
-            _set(new, name, copy.deepcopy(value, memo))
-    for name, p in [*((n, getattr(self, n)) for n in Module._parameter_names(self)),
-                    *((n, getattr(self, n)) for n in Module._buffer_names(self))]:
+    _construct[base](new, **arguments)
+    _copy_parts(new, self, memo)
+    return new
+
+
+# Constructors of the library by class; those of some classes are replaced in Python.
+class _Constructors(dict):
+    def __missing__(self, cls):
+        return cls.__init__
+
+
+_construct = _Constructors()
+
+
+def _copy_parts(new, old, memo):
+    for name, value in old.__dict__.items():
+        if name not in ("_arguments", "_call_hooked") and not Module._kind_of(old, name):
+            new.__dict__[name] = copy.deepcopy(value, memo)
+    for name in (*Module._parameter_names(old), *Module._buffer_names(old)):
+        p = getattr(old, name)
         if id(p) in memo:
             setattr(new, name, memo[id(p)])
         elif Module._kind_of(new, name):
-            theirs = getattr(new, name)
-            theirs._begin_with(p)
+            memo[id(p)] = copied = getattr(new, name)
+            copied._begin_with(p)
             if isinstance(p, Parameter):
-                theirs.requires_grad_(p.requires_grad)
-            memo[id(p)] = theirs
+                copied.requires_grad_(p.requires_grad)
         elif isinstance(p, Parameter):
-            memo[id(p)] = copied = Parameter(p.data, p.requires_grad)
-            new.register_parameter(name, copied)
+            new.register_parameter(name, copy.deepcopy(p, memo))
         else:
             memo[id(p)] = copied = Buffer(p.data)
             Module._set_buffer(new, name, copied)
             _set(new, name, copied)
-    for name in Module._children_names(self):
-        new.add_module(name, copy.deepcopy(getattr(self, name), memo))
-    new.training = self.training
-    return new
+    for name in Module._children_names(old):
+        child = getattr(old, name)
+        if Module._kind_of(new, name):
+            memo[id(child)] = copied = getattr(new, name)
+            _copy_parts(copied, child, memo)
+        else:
+            new.add_module(name, copy.deepcopy(child, memo))
+    if "_hooks" in new.__dict__ or "_pre_hooks" in new.__dict__:
+        _set(new, "_call_hooked", True)
+        Module._set_hooked(new, True)
+    new.training = old.training
 
 
 def _parameter_deepcopy(self, memo):

@@ -165,8 +165,9 @@ class _Fused(Optimizer):
         return dict(self.engine.state_dict())
 
     def _load_state(self, state):
-        engine = self.engine
-        engine.load_state_dict(list(state.items()))
+        for p in chain(*(g["params"] for g in self.param_groups)):
+            p.data  # gives it its name, which the state has
+        self.engine.load_state_dict(list(state.items()))
 
 
 def _positive(**values):

@@ -4,6 +4,7 @@ import math
 
 from ... import _core
 from ..._core import Parameter, Tensor
+from ..functional import hardtanh
 from . import rnn  # noqa: F401
 
 
@@ -43,10 +44,7 @@ def _scale(p, factor):
 def clip_grad_value_(parameters, clip_value):
     """Limit each element of the gradients to [-clip_value, clip_value]."""
     for p in _parameters(parameters):
-        if isinstance(p, Parameter):
-            p.grad = p.grad.clamp(-clip_value, clip_value)
-        else:
-            p.grad.copy_(p.grad.clamp(-clip_value, clip_value))
+        p.grad = hardtanh(p.grad, -clip_value, clip_value)
 
 
 def parameters_to_vector(parameters):

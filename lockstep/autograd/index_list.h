@@ -1,0 +1,17 @@
+// Internal: Tensor::index() and index_put_() for lists of indices that are known at run time, as those of Python, and
+// their differentiable form.
+#pragma once
+
+#include <span>
+
+#include "lockstep/autograd/indexing.h"
+
+namespace lockstep {
+
+Tensor index(const Tensor& x, std::span<const TensorIndex> indices);
+void index_put_(const Tensor& x, std::span<const TensorIndex> indices, const Tensor& value);
+// x with `value`, which broadcasts and is cast to x's type, at the indices. Differentiable in both. Waits for the
+// indices.
+Tensor index_put(const Tensor& x, std::span<const TensorIndex> indices, const Tensor& value);
+
+}  // namespace lockstep

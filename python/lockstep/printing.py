@@ -1,0 +1,102 @@
+"""How tensors print: as PyTorch's do, without grad_fn. Tensors of more than 1,000 elements show the edges of each axis."""
+
+import math
+
+from . import _core
+
+_PRECISION, _MOST, _EDGE, _WIDTH = 4, 1000, 3, 80
+
+
+class _Format:
+    """One width and notation for all elements."""
+
+    def __init__(self, values, floating):
+        self.floating = floating
+        self.scientific = False
+        self.whole = True
+        self.width = 1
+        if not floating:
+            self.width = max(len(str(value)) for value in values)
+            return
+        finite = [value for value in values if math.isfinite(value) and value != 0]
+        if not finite:
+            return
+        least, most = min(map(abs, finite)), max(map(abs, finite))
+        self.whole = all(value == math.floor(value) for value in finite)
+        self.scientific = most / least > 1000 or most > 1e8 or (not self.whole and least < 1e-4)
+        self.width = max(len(self._text(value)) for value in finite)
+
+    def _text(self, value):
+        if not self.floating:
+            return str(value)
+        if self.scientific:
+            return f"{value:.{_PRECISION}e}"
+        if self.whole:
+            return f"{value:.0f}" + ("." if math.isfinite(value) else "")
+        return f"{value:.{_PRECISION}f}"
+
+    def __call__(self, value):
+        return self._text(value).rjust(self.width)
+
+
+def _edges(x):
+    """Keep the elements that show."""
+    for axis in range(x.dim()):
+        if x.size(axis) > 2 * _EDGE:
+            last = x.narrow(axis, x.size(axis) - _EDGE, _EDGE)
+            x = _core.cat([x.narrow(axis, 0, _EDGE), last], axis)
+    return x
+
+
+def _flat(items):
+    for item in items:
+        if isinstance(item, list):
+            yield from _flat(item)
+        else:
+            yield item
+
+
+def _nested(items, shape, indent, form):
+    """Text of nested lists, of which those of a summary lack the middle of the axes in `shape`."""
+    cut = shape[0] > len(items)
+    if len(shape) == 1:
+        texts = [form(item) for item in items]
+        if cut:
+            texts.insert(_EDGE, " ...")
+        per_line = max(1, (_WIDTH - indent) // (form.width + 2))
+        lines = [", ".join(texts[i:i + per_line]) for i in range(0, len(texts), per_line)]
+        return "[" + (",\n" + " " * (indent + 1)).join(lines) + "]"
+    texts = [_nested(item, shape[1:], indent + 1, form) for item in items]
+    if cut:
+        texts.insert(_EDGE, "...")
+    return "[" + ("," + "\n" * (len(shape) - 1) + " " * (indent + 1)).join(texts) + "]"
+
+
+def text_of(x):
+    """Return the elements as nested brackets, then what is not the default. Waits."""
+    suffixes = [f"device='{x.device}'"] if x.device.type != "cpu" else []
+    shape = tuple(x.shape)
+    if x.numel() == 0:
+        text = "tensor([]"
+        if len(shape) != 1:
+            suffixes.append(f"size={shape}")
+        if x.dtype != _core.float32:
+            suffixes.append(f"dtype={x.dtype}")
+    else:
+        if x.dtype not in (_core.float32, _core.int64):
+            suffixes.append(f"dtype={x.dtype}")
+        shown = x.to_host()
+        items = (_edges(shown) if x.numel() > _MOST else shown).tolist()
+        form = _Format(list(_flat(items)) if shape else [items], x.dtype.is_floating_point)
+        text = "tensor(" + (_nested(items, shape, len("tensor("), form) if shape else form(items))
+    if x.requires_grad and x.is_leaf:
+        suffixes.append("requires_grad=True")
+    line = len(text) - text.rfind("\n") + 1
+    for suffix in suffixes:
+        if line + len(suffix) + 2 > _WIDTH:
+            text += ",\n" + " " * len("tensor(") + suffix
+            line = len("tensor(") + len(suffix)
+        else:
+            text += ", " + suffix
+            line += len(suffix) + 2
+    return text + ")"

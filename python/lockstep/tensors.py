@@ -1,0 +1,37 @@
+"""What Tensor has beside the methods of _core: how it prints, copies, and pickles."""
+
+from . import _core
+from .printing import text_of
+
+
+def _rebuild(array, dtype, requires_grad):
+    return _core.tensor(array, dtype=dtype, requires_grad=requires_grad)
+
+
+def _reduce(self, protocol=None):
+    """Pickle the elements, the type, and whether the tensor is a leaf that requires a gradient."""
+    if not self.is_leaf:
+        raise _core.Error("pickle: the tensor has a history, which a copy would lose: detach() it")
+    host = self.to_host()
+    data = host.float().numpy() if host.dtype == _core.bfloat16 else host.numpy()
+    return _rebuild, (data.copy(), self.dtype, self.requires_grad)
+
+
+def _deepcopy(self, memo):
+    if not self.is_leaf:
+        raise _core.Error("deepcopy: the tensor has a history, which a copy would lose: detach() it")
+    copy = self.detach().clone()
+    if self.requires_grad:
+        copy.requires_grad_()
+    memo[id(self)] = copy
+    return copy
+
+
+def _dtype(name):
+    return getattr(_core, name)
+
+
+_core.dtype.__reduce__ = lambda self: (_dtype, (repr(self).split(".")[1],))
+_core.Tensor.__repr__ = text_of
+_core.Tensor.__reduce_ex__ = _reduce
+_core.Tensor.__deepcopy__ = _deepcopy

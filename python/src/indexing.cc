@@ -1,0 +1,151 @@
+// x[...] as Python writes it: positions, slices, ..., None, masks, index tensors, lists, tuples, and NumPy's arrays.
+#include "creation.h"
+#include "functions.h"
+#include "in_place.h"
+#include "lockstep/autograd/index_list.h"
+#include "numpy.h"
+#include "views.h"
+
+namespace lockstep::python {
+namespace {
+
+using Indices = std::vector<TensorIndex>;
+
+std::optional<std::int64_t> bound(PyObject* bound) {
+  if (bound == Py_None) return {};
+  const Py_ssize_t value = PyNumber_AsSsize_t(bound, nullptr);
+  if (value == -1 && PyErr_Occurred()) throw py::error_already_set();
+  return value;
+}
+
+// Indices of a list: positions, or truth values.
+Tensor index_tensor(py::handle item) {
+  const Tensor index = py::isinstance<Tensor>(item) ? item.cast<Tensor>() : tensor_of_data(item, {}, false);
+  // A list of nothing has fractions by default.
+  const bool is_nothing = index.numel() == 0 && !py::isinstance<Tensor>(item) && !is_array(item);
+  return is_nothing ? index.to(DType::i64) : index;
+}
+
+void add_index(py::handle item, Indices& indices) {
+  PyObject* const object = item.ptr();
+  if (PyLong_CheckExact(object)) {
+    const long long position = PyLong_AsLongLong(object);
+    if (position == -1 && PyErr_Occurred()) throw py::error_already_set();
+    indices.emplace_back(static_cast<std::int64_t>(position));
+  } else if (PySlice_Check(object)) {
+    const auto* const slice = reinterpret_cast<PySliceObject*>(object);
+    const std::int64_t step = bound(slice->step).value_or(1);
+    if (step < 1) throw py::value_error(fmt::format("a slice has step {}, expected at least 1: use flip()", step));
+    indices.emplace_back(Slice(bound(slice->start), bound(slice->stop), step));
+  } else if (object == Py_Ellipsis) {
+    indices.emplace_back(Ellipsis);
+  } else if (item.is_none() || object == Py_True) {
+    indices.emplace_back(None);
+  } else if (object == Py_False) {
+    throw py::index_error("False as an index, which chooses nothing, expected a position, a slice, or a mask");
+  } else if (py::isinstance<Tensor>(item) || PyList_Check(object) || PyTuple_Check(object) || PyRange_Check(object)) {
+    indices.emplace_back(index_tensor(item));
+  } else if (PyIndex_Check(object) && !(is_array(item) && Py_TYPE(object)->tp_as_sequence != nullptr &&
+                                        Py_TYPE(object)->tp_as_sequence->sq_length != nullptr)) {
+    const auto position = py::reinterpret_steal<py::object>(PyNumber_Index(object));
+    if (!position) throw py::error_already_set();
+    indices.emplace_back(position.cast<std::int64_t>());
+  } else if (is_array(item)) {
+    indices.emplace_back(index_tensor(item));
+  } else {
+    throw py::type_error(fmt::format("a {} as an index, expected positions, slices, ..., None, masks, or tensors",
+                                     Py_TYPE(object)->tp_name));
+  }
+}
+
+Indices indices_of(py::handle key) {
+  Indices indices;
+  if (PyTuple_Check(key.ptr())) {
+    const auto items = py::reinterpret_borrow<py::tuple>(key);
+    indices.reserve(items.size());
+    for (const py::handle item : items) add_index(item, indices);
+  } else {
+    add_index(key, indices);
+  }
+  return indices;
+}
+
+// Positions outside the first axis end Python's loops.
+void check_position(const Tensor& x, py::handle key) {
+  if (!PyLong_CheckExact(key.ptr())) return;
+  const long long position = PyLong_AsLongLong(key.ptr());
+  const std::int64_t n = x.dim() > 0 ? x.size(0) : 0;
+  if (position < -n || position >= n) {
+    throw py::index_error(fmt::format("index {} is out of bounds for {}", position, x.describe()));
+  }
+}
+
+bool has_tensors(py::handle key) {
+  const auto is_tensor = [](py::handle item) {
+    return PyBool_Check(item.ptr()) || !(PyLong_Check(item.ptr()) || PySlice_Check(item.ptr()) || item.ptr() == Py_Ellipsis || item.is_none());
+  };
+  if (!PyTuple_Check(key.ptr())) return is_tensor(key);
+  for (const py::handle item : py::reinterpret_borrow<py::tuple>(key)) {
+    if (is_tensor(item)) return true;
+  }
+  return false;
+}
+
+py::object get_item(const py::object& self, const py::object& key) {
+  const Tensor x = self.cast<const Tensor&>();
+  check_position(x, key);
+  Indices indices = indices_of(key);
+  Tensor y;
+  {
+    const WithoutLock describing;
+    y = index(x, indices);
+  }
+  // PyTorch's result of index tensors is no view.
+  if (has_tensors(key)) return py::cast(y);
+  return view_of(self, y, [indices = std::move(indices)](const Tensor& original, const Tensor& elements) {
+    index_put_(original, indices, elements);
+  });
+}
+
+void set_item(const py::object& self, const py::object& key, const py::object& value) {
+  const Tensor x = self.cast<const Tensor&>();
+  check_position(x, key);
+  const Indices indices = indices_of(key);
+  Tensor elements;
+  Number number;
+  const bool is_number = read_number(value, number);
+  if (!is_number) {
+    py::detail::make_caster<Tensor> tensor;
+    elements = !value.is_none() && tensor.load(value, true) ? py::detail::cast_op<const Tensor&>(tensor)
+                                                            : tensor_of_data(value, {}, false);
+  }
+  const auto put = [&](const Tensor& to) {
+    if (!is_number) return elements;
+    const Tensor made = number.is_whole ? Tensor::from({number.whole}, {}) : Tensor::from({number.value}, {});
+    return made.to(to.dtype()).to(to.device());
+  };
+  if (records_write(x, elements.requires_grad())) {
+    Tensor result;
+    {
+      const WithoutLock describing;
+      result = index_put(x, indices, put(x));
+    }
+    return become("x[i] = ...", self, result);
+  }
+  before_write(self);
+  const Tensor to = self.cast<const Tensor&>();
+  {
+    const WithoutLock describing;
+    index_put_(to, indices, put(to));
+  }
+  after_write(self);
+}
+
+}  // namespace
+
+void add_indexing(TensorClass& tensor) {
+  tensor.def("__getitem__", &get_item, "index"_a);
+  tensor.def("__setitem__", &set_item, "index"_a, "value"_a);
+}
+
+}  // namespace lockstep::python
