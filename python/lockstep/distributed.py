@@ -4,9 +4,11 @@ init_process_group() makes this process a rank of a job: from then on its device
 same bits in every run and on every number of ranks that adds the same numbers.
 """
 
+import atexit
 import contextlib
 import datetime
 import os
+import sys
 
 from . import _core
 from ._core import internal as _internal
@@ -129,6 +131,22 @@ def destroy_process_group(group=None):
     _of(group)
     job, _job = _job, None
     job.close()
+
+
+# A program that ends without destroy_process_group(): the other ranks are told why.
+@atexit.register
+def _leave():
+    global _job
+    job, _job = _job, None
+    if job is None:
+        return
+    error = getattr(sys, "last_value", None)
+    try:
+        if error is not None:
+            job.abort(f"{type(error).__name__}: {error}")
+        job.close()
+    except _core.Error:
+        pass  # the other ranks report their own
 
 
 def _of(group=None):

@@ -52,8 +52,9 @@ std::vector<Tensor> split_own(BatchSplitter& splitter, const std::vector<Tensor>
 
 void add_parallel(py::module_& package) {
   py::module_ m = package.def_submodule("internal");
-  package.def("default_shards", &default_shards, "batch_size"_a,
-        "The number of shards that `lockstep train` cuts such a batch into: at most 8, of at least 16 samples each.");
+  package.def(
+      "default_shards", &default_shards, "batch_size"_a,
+      "The number of shards that `lockstep train` cuts such a batch into: at most 8, of at least 16 samples each.");
   m.def(
       "split_and_load",
       [](const Tensor& x, const std::vector<Device>& devices, int shards, std::vector<double> weights) {
@@ -99,7 +100,8 @@ void add_parallel(py::module_& package) {
       },
       released());
   m.def(
-      "parameter_on", [](const LiveTensor& p, std::optional<Device> device) { return p.parameter.data(device.value_or(kHost)); },
+      "parameter_on",
+      [](const LiveTensor& p, std::optional<Device> device) { return p.parameter.data(device.value_or(kHost)); },
       released());
   m.def("parameter_devices", [](const LiveTensor& p) { return p.parameter.devices(); });
   m.def(

@@ -225,7 +225,7 @@ def test_refused():
 TOOL = os.environ.get("LOCKSTEP_TOOL", "")
 
 
-@pytest.mark.skipif(not TOOL, reason="LOCKSTEP_TOOL is not set")
+@pytest.mark.skipif(not os.path.exists(TOOL), reason="LOCKSTEP_TOOL names no program")
 @pytest.mark.skipif(not os.path.isdir("/usr/share/datasets/fashion-mnist"), reason="Fashion-MNIST is missing")
 def test_one_hash(tmp_path):
     """Three epochs of LeNet end with one hash: in the tool, in Python on 1 to 3 devices, with spawn, under the tool."""
