@@ -124,6 +124,18 @@ void add_reductions(const FunctionsOf& f) {
   }
   f.m.def(
       "std_mean",
+      [](const Tensor& x, bool unbiased) {
+        StdMean both;
+        {
+          const WithoutLock describing;
+          both = std_mean(x, {}, {.correction = unbiased ? 1.0 : 0.0});
+          both = {scalar(both.std), scalar(both.mean)};
+        }
+        return py::make_tuple(both.std, both.mean);
+      },
+      input, "unbiased"_a);
+  f.m.def(
+      "std_mean",
       [](const Tensor& x, const Dims& d, std::optional<bool> unbiased, bool k, std::optional<double> correction) {
         StdMean both;
         {
@@ -135,6 +147,18 @@ void add_reductions(const FunctionsOf& f) {
         return py::make_tuple(both.std, both.mean);
       },
       input, dim, "unbiased"_a = py::none(), keepdim, py::kw_only(), "correction"_a = py::none());
+  f.m.def(
+      "var_mean",
+      [](const Tensor& x, bool unbiased) {
+        VarMean both;
+        {
+          const WithoutLock describing;
+          both = var_mean(x, {}, {.correction = unbiased ? 1.0 : 0.0});
+          both = {scalar(both.var), scalar(both.mean)};
+        }
+        return py::make_tuple(both.var, both.mean);
+      },
+      input, "unbiased"_a);
   f.m.def(
       "var_mean",
       [](const Tensor& x, const Dims& d, std::optional<bool> unbiased, bool k, std::optional<double> correction) {
