@@ -10,7 +10,8 @@ interrupted=false
 clock() { printf '%d:%02d' $(($1 / 60)) $(($1 % 60)); }
 
 # run_tests FOLDER OPTION...: ctest's options choose the tests. Four tests more than cores, because many mostly wait.
-# Goes on after failures: `report` tells them.
+# OpenMP's threads sleep while they wait, instead of taking the cores from other tests. Goes on after failures: `report`
+# tells them.
 run_tests() {
   local log=$1/tests.log begin=$SECONDS number=1
   while [[ " ${runs[*]-} " == *" $log "* ]]; do
@@ -19,7 +20,7 @@ run_tests() {
   done
   runs+=("$log")
   say "running the tests in $1/; all output goes to $log"
-  follow "$log" < <(ctest --test-dir "$1" --output-on-failure -j"$(($(nproc) + 4))" \
+  follow "$log" < <(OMP_WAIT_POLICY=passive ctest --test-dir "$1" --output-on-failure -j"$(($(nproc) + 4))" \
     --output-junit "$PWD/${log%.log}.xml" "${@:2}" 2>&1 < /dev/null)
   wait $! || tests_failed=true
   test_seconds=$((test_seconds + SECONDS - begin))

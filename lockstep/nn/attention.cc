@@ -4,6 +4,7 @@
 
 #include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/lift.h"
+#include "lockstep/autograd/tensor_impl.h"
 #include "lockstep/nn/output_observer.h"
 #include "lockstep/nn/sizes.h"
 
@@ -31,6 +32,9 @@ MultiheadAttentionOptions checked(MultiheadAttentionOptions options) {
   if (options.vdim == 0) options.vdim = features;
   return options;
 }
+
+// Without a batch; an axis of a cut batch has the samples.
+bool is_alone(const Tensor& x) { return x.defined() && x.dim() == 2 && x->kind != Kind::cut; }
 
 bool has_one_weight(const MultiheadAttentionOptions& o) { return o.kdim == o.embed_dim && o.vdim == o.embed_dim; }
 
@@ -122,14 +126,28 @@ Tensor MultiheadAttention::output(const Tensor& weights, const Tensor& value) {
   return OutputObserver::reported(*this, out_proj(joined));
 }
 
+int MultiheadAttention::batch_axis() const { return options_.batch_first ? 0 : 1; }
+Tensor MultiheadAttention::as_batch(const Tensor& x) const { return is_alone(x) ? unsqueeze(x, batch_axis()) : x; }
+MultiheadMasks MultiheadAttention::as_batch(MultiheadMasks masks) const {
+  Tensor& mask = masks.key_padding_mask;
+  if (mask.defined() && mask.dim() == 1) mask = unsqueeze(mask, 0);
+  return masks;
+}
+
 std::pair<Tensor, Tensor> MultiheadAttention::forward(const Tensor& query, const Tensor& key, const Tensor& value,
                                                       const MultiheadMasks& masks) {
+  if (is_alone(query)) {
+    const auto [y, w] = forward(as_batch(query), as_batch(key), as_batch(value), as_batch(masks));
+    return {squeeze(y, batch_axis()), squeeze(w, 0)};
+  }
   const Tensor w = weights(query, key, masks);
   return {output(w, value), mean(w, 1)};
 }
 
 Tensor MultiheadAttention::attend(const Tensor& query, const Tensor& key, const Tensor& value,
                                   const MultiheadMasks& masks) {
+  if (is_alone(query))
+    return squeeze(attend(as_batch(query), as_batch(key), as_batch(value), as_batch(masks)), batch_axis());
   return output(weights(query, key, masks), value);
 }
 

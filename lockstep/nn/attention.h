@@ -30,9 +30,10 @@ struct MultiheadMasks {
   bool is_causal = false;        // query i sees keys 0 to i only; needs no mask in memory
 };
 
-// Multi-head attention: queries [L, N, E] attend to keys and values [S, N, E]. Each head uses its own part of the E
-// features. Names and order of parameters are PyTorch's: in_proj_weight stacks the weights for queries, keys, and
-// values. With another kdim or vdim, each has a weight of its own instead.
+// Multi-head attention: queries [L, N, E] attend to keys and values [S, N, E]; without a batch, [L, E] and [S, E] with
+// results [L, E] and [L, S]. Each head uses its own part of the E features. Names and order of parameters are
+// PyTorch's: in_proj_weight stacks the weights for queries, keys, and values. With another kdim or vdim, each has a
+// weight of its own instead.
 class MultiheadAttention : public Module {
  public:
   using Options = MultiheadAttentionOptions;
@@ -63,6 +64,10 @@ class MultiheadAttention : public Module {
  private:
   // The options are complete.
   MultiheadAttention(const MultiheadAttentionOptions& options, int);
+  int batch_axis() const;
+  // Inputs without a batch as a batch of one.
+  Tensor as_batch(const Tensor& x) const;
+  MultiheadMasks as_batch(MultiheadMasks masks) const;
   Tensor heads(const Tensor& x, int part) const;
   Tensor weights(const Tensor& query, const Tensor& key, const MultiheadMasks& masks) const;
   Tensor output(const Tensor& weights, const Tensor& value);

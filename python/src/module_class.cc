@@ -183,7 +183,7 @@ void add_module(py::module_& m) {
   def_constructor(module, [] { return std::make_unique<Module>(); });
   module.def("__call__", &call);
   module.def(
-      "forward", [](Module& self, const Tensor& x) { return self.forward(x); }, "x"_a, released());
+      "forward", [](Module& self, const Tensor& x) { return self.forward(x); }, "input"_a, released());
   names = new Names;
   names->base_forward = module.attr("forward");
   names->types = PyDict_New();

@@ -18,7 +18,8 @@ using ModuleClass = py::class_<M, Base, std::shared_ptr<M>>;
 
 // The object of Python for a module below `parent`, whose memory the module may be part of.
 py::object module_object(const ModuleTree::Child& child, const std::shared_ptr<Module>& parent);
-// For objects of C++ that keep a model: a pointer that keeps its object of Python, too, as forward() may be written there.
+// For objects of C++ that keep a model: a pointer that keeps its object of Python, too, as forward() may be written
+// there.
 std::shared_ptr<Module> held_module(const py::object& module);
 
 // The end of every constructor: tells the library the name of a class of Python, and its forward(); sets the arguments

@@ -1,5 +1,5 @@
-// Layers with several inputs or outputs: recurrent ones, attention, transformers, bags of embeddings. Their forward() has
-// PyTorch's arguments and results.
+// Layers with several inputs or outputs: recurrent ones, attention, transformers, bags of embeddings. Their forward()
+// has PyTorch's arguments and results.
 #include "layers.h"
 
 namespace lockstep::python {

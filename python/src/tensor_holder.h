@@ -11,17 +11,21 @@ namespace lockstep::python {
 
 struct Views;  // views.h
 
-// What pybind11 keeps beside a Tensor.
-template <typename T>
-class TensorHolder {
- public:
-  explicit TensorHolder(T* tensor) : tensor_(tensor) {}
-  T* get() const { return tensor_.get(); }
+// The same for the classes that derive from Tensor, such as parameters.
+struct TensorMemory {
   std::shared_ptr<Views> views;
   // Held by all Python tensors of the same memory.
   std::shared_ptr<int> memory;
   // PyTorch would have copied the elements: a write must not reach the others of this memory.
   bool independent = false;
+};
+
+// What pybind11 keeps beside a Tensor.
+template <typename T>
+class TensorHolder : public TensorMemory {
+ public:
+  explicit TensorHolder(T* tensor) : tensor_(tensor) {}
+  T* get() const { return tensor_.get(); }
 
  private:
   std::unique_ptr<T> tensor_;

@@ -17,27 +17,25 @@ std::shared_ptr<int>& memory_of(py::handle self) {
 
 }  // namespace
 
-TensorHolder<Tensor>& holder_of(py::handle self) {
-  static const py::detail::type_info* const type = py::detail::get_type_info(typeid(Tensor));
+TensorMemory& holder_of(py::handle self) {
   auto* const instance = reinterpret_cast<py::detail::instance*>(self.ptr());
-  return instance->get_value_and_holder(type).holder<TensorHolder<Tensor>>();
+  return instance->get_value_and_holder().holder<TensorMemory>();
 }
 
 py::object view_of(py::handle self, const Tensor& y, WriteBack back) {
   const Tensor& x = self.cast<const Tensor&>();
   if (x.operator->() == y.operator->()) return py::reinterpret_borrow<py::object>(self);
   py::object result = py::cast(y);
-  TensorHolder<Tensor>& holder = holder_of(result);
+  TensorMemory& holder = holder_of(result);
   if (shares_memory(x, y)) {
     holder.memory = memory_of(self);
     holder.views = holder_of(self).views;
     holder.independent = holder_of(self).independent;
   } else {
-    holder.views = std::make_shared<Views>(
-        Views{.parent = holder_of(self).views,
-              .write_back = [original = x.detach(), elements = y.detach(), back = std::move(back)] {
-                back(original, elements);
-              }});
+    holder.views = std::make_shared<Views>(Views{.parent = holder_of(self).views,
+                                                 .write_back = [original = x.detach(), elements = y.detach(),
+                                                                back = std::move(back)] { back(original, elements); },
+                                                 .original = memory_of(self)});
   }
   return result;
 }
@@ -64,8 +62,13 @@ py::object independent_of(py::handle self, const Tensor& y) {
 
 bool is_shared(py::handle self) { return holder_of(self).memory.use_count() > 1; }
 
+bool has_views(py::handle self) {
+  const std::shared_ptr<Views>& views = holder_of(self).views;
+  return is_shared(self) || (views && views->shows());
+}
+
 void before_write(py::handle self) {
-  TensorHolder<Tensor>& holder = holder_of(self);
+  TensorMemory& holder = holder_of(self);
   if (!holder.independent || !is_shared(self)) return;
   auto& x = self.cast<Tensor&>();
   Tensor copy;

@@ -235,8 +235,13 @@ def test_initial_values_follow_from_seed_and_name():
         return net.state_dict()["hidden.weight"].tolist()
 
     nn.init.zeros_(Net().out.bias)
+    layer = nn.Linear(3, 4)
+    nn.init.normal_(layer.weight.data, 5.0, 0.0)
+    assert layer.weight.tolist() == [[5.0] * 3] * 4
+    nn.init.kaiming_uniform_(layer.weight.data, nonlinearity="relu")
+    assert layer.weight.abs().max().item() <= 2**0.5
     with pytest.raises(TypeError, match="expected an nn.Parameter"):
-        nn.init.zeros_(torch.ones(2))
+        nn.init.orthogonal_(torch.ones(2, 2))
     assert len(values()) == 8
 
 

@@ -81,8 +81,12 @@ TEST_F(SequenceLayersTest, MultiheadAttentionHasPyTorchsParametersAndRules) {
   EXPECT_EQ(values(attention.attend(x, x, x, {.key_padding_mask = hidden})),
             values(attention.attend(x, x, x, {.key_padding_mask = added})));
   EXPECT_EQ(values(attention(x, x, x, {.key_padding_mask = hidden}).second.select(0, 1).select(1, 1)), Doubles(3, 0));
-  EXPECT_ERROR(attention(random({2, 4})),
-               "multihead attention: query is [2, 4] f32 on cpu:0, expected 3 axes (N, L, 4)");
+  // Without a batch.
+  const Tensor one = x.select(0, 1);
+  EXPECT_EQ(values(attention.attend(one, one, one, {.key_padding_mask = hidden.select(0, 1)})),
+            values(attention.attend(x, x, x, {.key_padding_mask = hidden}).select(0, 1)));
+  EXPECT_EQ(attention(one, one, one).second.shape(), (Shape{3, 3}));
+  EXPECT_ERROR(attention(random({4})), "multihead attention: query is [4] f32 on cpu:0, expected 3 axes (N, L, 4)");
   EXPECT_ERROR(attention(x, x, x, {.key_padding_mask = x}),
                "key_padding_mask is [2, 3, 4] f32 on cpu:0, expected [2, 3]");
   EXPECT_ERROR(attention(x, x, x, {.attn_mask = hidden}),

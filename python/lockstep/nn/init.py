@@ -8,26 +8,34 @@ import math
 
 from .. import _core
 from .._core import Parameter, _init
+from ..grad_mode import no_grad
 
 _FANS = ("fan_in", "fan_out")
 
 
 def _of(tensor, function, *args):
     if not isinstance(tensor, Parameter):
-        raise TypeError(f"init: a {type(tensor).__name__}, expected an nn.Parameter (for other tensors: x.normal_(), "
-                        "x.uniform_(), x.fill_())")
+        raise TypeError(f"init: a {type(tensor).__name__}, expected an nn.Parameter")
     function(tensor, *args)
     return tensor
 
 
+def _of_any(tensor, function, method, *args):
+    """Of a parameter as the others; another tensor, such as p.data, draws from the stream of manual_seed()."""
+    if isinstance(tensor, Parameter):
+        return _of(tensor, function, *args)
+    with no_grad():
+        return getattr(tensor, method)(*args)
+
+
 def uniform_(tensor, a=0.0, b=1.0):
     """Fill with numbers in [a, b)."""
-    return _of(tensor, _init.uniform_, a, b)
+    return _of_any(tensor, _init.uniform_, "uniform_", a, b)
 
 
 def normal_(tensor, mean=0.0, std=1.0):
     """Fill from a normal distribution."""
-    return _of(tensor, _init.normal_, mean, std)
+    return _of_any(tensor, _init.normal_, "normal_", mean, std)
 
 
 def trunc_normal_(tensor, mean=0.0, std=1.0, a=-2.0, b=2.0):
@@ -37,7 +45,7 @@ def trunc_normal_(tensor, mean=0.0, std=1.0, a=-2.0, b=2.0):
 
 def constant_(tensor, val):
     """Fill with one number."""
-    return _of(tensor, _init.constant_, val)
+    return _of_any(tensor, _init.constant_, "fill_", val)
 
 
 def ones_(tensor):
@@ -73,6 +81,13 @@ def calculate_gain(nonlinearity, param=None):
     raise ValueError(f"Unsupported nonlinearity {nonlinearity}")
 
 
+def _fans(tensor):
+    """Return the numbers of inputs and outputs of a weight [out, in, kernel...]."""
+    _matrix(tensor)
+    window = math.prod(tensor.shape[2:])
+    return tensor.shape[1] * window, tensor.shape[0] * window
+
+
 def _matrix(tensor):
     if tensor.dim() < 2:
         raise ValueError("Fan in and fan out can not be computed for tensor with fewer than 2 dimensions")
@@ -80,12 +95,17 @@ def _matrix(tensor):
 
 def xavier_uniform_(tensor, gain=1.0):
     """Glorot and Bengio, uniform."""
+    if not isinstance(tensor, Parameter):
+        bound = gain * math.sqrt(6 / sum(_fans(tensor)))
+        return uniform_(tensor, -bound, bound)
     _matrix(tensor)
     return _of(tensor, _init.xavier_uniform_, gain)
 
 
 def xavier_normal_(tensor, gain=1.0):
     """Glorot and Bengio, normal."""
+    if not isinstance(tensor, Parameter):
+        return normal_(tensor, 0.0, gain * math.sqrt(2 / sum(_fans(tensor))))
     _matrix(tensor)
     return _of(tensor, _init.xavier_normal_, gain)
 
@@ -101,12 +121,18 @@ def _slope(nonlinearity, a):
 
 def kaiming_uniform_(tensor, a=0, mode="fan_in", nonlinearity="leaky_relu"):
     """He et al., uniform."""
+    if not isinstance(tensor, Parameter):
+        bound = calculate_gain(nonlinearity, a) * math.sqrt(3 / _fans(tensor)[_FANS.index(mode)])
+        return uniform_(tensor, -bound, bound)
     _matrix(tensor)
     return _of(tensor, _init.kaiming_uniform_, _slope(nonlinearity, a), mode)
 
 
 def kaiming_normal_(tensor, a=0, mode="fan_in", nonlinearity="leaky_relu"):
     """He et al., normal."""
+    if not isinstance(tensor, Parameter):
+        std = calculate_gain(nonlinearity, a) / math.sqrt(_fans(tensor)[_FANS.index(mode)])
+        return normal_(tensor, 0.0, std)
     _matrix(tensor)
     return _of(tensor, _init.kaiming_normal_, _slope(nonlinearity, a), mode)
 

@@ -362,6 +362,10 @@ def float(self):
     return self.to(_core.float32)
 
 
+def _refuse_half(self):
+    raise _core.Error(f"module: {self._get_name()} in half precision, expected float32 or float64")
+
+
 # ---- State
 
 
@@ -580,7 +584,8 @@ def _complete():
     for name, method in dict(
             __getattr__=_getattr, __setattr__=_setattr, __delattr__=_delattr, __repr__=_repr, __dir__=_dir,
             __deepcopy__=_deepcopy, register_backward_hook=_refuse_backward_hook,
-            register_full_backward_hook=_refuse_backward_hook, register_module=add_module, _forward=_forward_unknown,
+            register_full_backward_hook=_refuse_backward_hook, half=_refuse_half, bfloat16=_refuse_half,
+            register_module=add_module, _forward=_forward_unknown,
             named_children_with_repeats=_own_children,
             _modules=property(lambda self: OrderedDict(_own_children(self))),
             _parameters=property(lambda self: OrderedDict(self.named_parameters("", False, False))),
