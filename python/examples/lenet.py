@@ -2,6 +2,7 @@
 last bit, on any number of devices and ranks.
 
     LOCKSTEP_DEVICES=3 python3 lenet.py
+    python3 lenet.py spawn
     lockstep launch -n 2 -- python3 lenet.py
     lockstep train --model lenet --epochs 3 --limit-train 1024 --batch-size 128 --log log.jsonl
 """
@@ -10,6 +11,7 @@ import sys
 
 import lockstep as torch
 import lockstep.distributed as dist
+import lockstep.multiprocessing as mp
 from lockstep import datasets, nn
 from lockstep.utils.data import DataLoader, Subset
 
@@ -45,9 +47,17 @@ def train(epochs=3, examples=1024, batch_size=128, lr=0.1):
     return torch.weights_sha256(net)
 
 
+def run_rank(rank, *sizes):
+    dist.init_process_group()
+    print(train(*sizes))
+    dist.destroy_process_group()
+
+
 if __name__ == "__main__":
-    if dist.is_torchelastic_launched():
-        dist.init_process_group()
-    print(train(*(int(a) for a in sys.argv[1:])))
-    if dist.is_initialized():
-        dist.destroy_process_group()
+    sizes = [int(a) for a in sys.argv[1:] if a != "spawn"]
+    if "spawn" in sys.argv:
+        mp.spawn(run_rank, args=sizes, nprocs=2)
+    elif dist.is_torchelastic_launched():
+        run_rank(None, *sizes)
+    else:
+        print(train(*sizes))

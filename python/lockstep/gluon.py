@@ -372,7 +372,7 @@ def split_and_load(data, ctx_list, batch_axis=0, even_split=True):
     if batch_axis != 0:
         raise ValueError(f"split_and_load: batch_axis {batch_axis}, expected 0")
     ctx_list = _list(ctx_list)
-    return [piece.to(device) for piece, device in zip(split_data(data, len(ctx_list), even_split), ctx_list)]
+    return [_internal.on_device(piece, device) for piece, device in zip(split_data(data, len(ctx_list), even_split), ctx_list)]
 
 
 def clip_global_norm(arrays, max_norm):

@@ -87,6 +87,8 @@ void add_parallel(py::module_& package) {
 
   // Gluon's words.
   m.def(
+      "on_device", [](const Tensor& x, Device device) { return x.to(device); }, released());
+  m.def(
       "initialize",
       [](Module& module, const std::string& kind, const std::map<std::string, double>& values,
          const std::vector<Device>& devices, bool force_reinit) {

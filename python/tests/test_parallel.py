@@ -243,5 +243,6 @@ def test_one_hash(tmp_path):
     python = [sys.executable, program, "3", "512"]
     for count in "123":
         assert run(*python, LOCKSTEP_DEVICES=count) == [expected]
+    assert run(*python, "spawn", LOCKSTEP_DEVICES="2") == [expected] * 2
     found = run(TOOL, "launch", "-n", "2", "--", *python)
     assert [word for word in found if len(word) == 64] == [expected] * 2

@@ -9,6 +9,12 @@ from ..utils.data import _Structure
 class _Wrapper(_internal.ModelWrapper):
     """A module with the parameters, names, and mode of another, `module`."""
 
+    def train(self, mode=True):
+        """Switch the model to training mode, or with mode=False to evaluation."""
+        super().train(mode)
+        self.module.train(mode)
+        return self
+
     def __repr__(self):
         return f"{type(self).__name__}(\n  (module): " + repr(self.module).replace("\n", "\n  ") + "\n)"
 
