@@ -50,14 +50,13 @@ class GPT(nn.Module):
     def __init__(self):
         super().__init__()
         self.token = nn.Embedding(len(characters), width)
-        self.position = nn.Embedding(context, width)
+        self.position = nn.Parameter(0.02 * torch.randn(context, width))
         self.blocks = nn.Sequential(*(Block() for _ in range(layers)))
         self.norm = nn.LayerNorm(width)
         self.head = nn.Linear(width, len(characters))
 
     def forward(self, x):
-        place = torch.arange(x.shape[1])
-        return self.head(self.norm(self.blocks(self.token(x) + self.position(place))))
+        return self.head(self.norm(self.blocks(self.token(x) + self.position[:x.shape[1]])))
 
 
 @torch.no_grad()

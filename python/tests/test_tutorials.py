@@ -13,8 +13,10 @@ needs_data = pytest.mark.skipif(not DATA, reason="Fashion-MNIST is missing")
 
 
 def run(program, *arguments, devices=1, folder=None):
+    environment = {**os.environ, "LOCKSTEP_DEVICES": str(devices)}
+    environment.pop("PYTHONUNBUFFERED", None)  # lines of two processes would mix
     done = subprocess.run([sys.executable, os.path.join(EXAMPLES, program), *map(str, arguments)], capture_output=True,
-                          text=True, env={**os.environ, "LOCKSTEP_DEVICES": str(devices)}, cwd=folder)
+                          text=True, env=environment, cwd=folder)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
