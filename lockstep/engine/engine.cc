@@ -1,6 +1,7 @@
 #include "lockstep/engine/engine.h"
 
 #include <fmt/ranges.h>
+#include <pthread.h>
 #include <sched.h>
 
 #include <algorithm>
@@ -72,12 +73,28 @@ void check_outside_tasks(const char* operation) {
   check(!task, "{}: called inside task {}", operation, task ? *task : "");
 }
 
+// How often fork() has made this process: an engine of before has none of its threads.
+std::atomic<int> forks{0};
+
+void count_forks() {
+  static const int registered =
+      ::pthread_atfork(nullptr, nullptr, [] { forks.fetch_add(1, std::memory_order_relaxed); });
+  (void)registered;
+}
+
 }  // namespace
 
 // The threads around the state machine of dependency_graph.h: one lock, and one worker for each lane.
 struct Engine::Impl {
   explicit Impl(EngineOptions engine_options);
   bool finished() const { return stopping && graph.unfinished() == 0; }
+  bool has_threads() const { return options.serial || made_after == forks.load(std::memory_order_relaxed); }
+  void check_threads(const char* operation) const {
+    check(has_threads(),
+          "{}: fork() made this process after the devices were made, and copied none of their threads: fork before "
+          "anything needs a device",
+          operation);
+  }
 
   using Lock = std::unique_lock<AdaptiveLock>;
   Lock lock() const { return Lock(mutex); }
@@ -163,6 +180,7 @@ struct Engine::Impl {
   FailurePtr first_loss(const std::vector<DeviceWait>& waits) const;
 
   const EngineOptions options;
+  const int made_after = forks.load(std::memory_order_relaxed);
   SpinPolicy spin;
   std::atomic<std::uint64_t> reports{0};
   // Used when a task fails and there is no memory left to describe the failure.
@@ -197,6 +215,7 @@ Engine::Impl::Impl(EngineOptions engine_options)
         graph.log(std::move(entry));
         return failure;
       }) {
+  count_forks();
   check(options.max_pending_tasks > 0, "engine: max_pending_tasks is {}", options.max_pending_tasks);
   spin.limit = std::chrono::microseconds(options.spin_microseconds);
   spin.cores = options.cores > 0 ? options.cores : cores_of_process();
@@ -641,6 +660,7 @@ LaneId Engine::choose_lane(std::span<const LaneId> lanes, const Task& task) cons
 
 void Engine::push(Task&& task) {
   check_outside_tasks("push");
+  impl_->check_threads("push");
   if (impl_->options.serial) {
     // The task's closure may own the engine.
     const std::shared_ptr<Impl> impl = impl_;
@@ -685,6 +705,7 @@ bool Engine::run_here(Task& task, void* lane_data) {
 
 void Engine::wait_readable(const Resource& resource) {
   check_outside_tasks("wait_readable");
+  impl_->check_threads("wait_readable");
   HostWaiter waiter;
   Impl::Lock guard = impl_->wait(waiter, [&] {
     if (impl_->observer) impl_->observer->waiting();
@@ -699,12 +720,14 @@ void Engine::wait_readable(const Resource& resource) {
 
 void Engine::wait_unused(const Resource& resource) {
   check_outside_tasks("wait_unused");
+  if (!impl_->has_threads()) return;
   HostWaiter waiter;
   impl_->wait(waiter, [&] { impl_->graph.wait_unused(resource, waiter); });
 }
 
 void Engine::wait_all() {
   check_outside_tasks("wait_all");
+  impl_->check_threads("wait_all");
   HostWaiter waiter;
   Impl::Lock guard = impl_->wait(waiter, [&] { impl_->graph.wait_all(waiter); });
   if (FailurePtr first = impl_->graph.first_unreported()) impl_->report(std::move(first), std::move(guard));

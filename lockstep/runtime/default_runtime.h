@@ -4,8 +4,8 @@
 //
 // The default is the program's own Runtime while one lives, a Job's included. Otherwise it is the process's, which is
 // made when something first asks for it, has the default options, and lives until the program exits. Its devices are
-// those of devices(wanted), or of the environment variable LOCKSTEP_DEVICES, a number or a list, or all GPUs, or one CPU
-// device.
+// those of devices(wanted), or of the environment variable LOCKSTEP_DEVICES, a number or a list, or all GPUs, or one
+// CPU device.
 #pragma once
 
 #include <cstdint>

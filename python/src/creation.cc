@@ -1,6 +1,8 @@
 // Functions that create tensors, with PyTorch's arguments: sizes one by one or as one sequence, dtype, device,
 // requires_grad.
 #include "creation.h"
+#include <cmath>
+
 #include "bindings.h"
 
 namespace lockstep::python {
@@ -63,6 +65,11 @@ Tensor full_of(const Shape& shape, const Number& value, std::optional<DType> dty
 
 Tensor arange_of_numbers(const Number& start, const Number& end, const Number& step, std::optional<DType> dtype,
                          Device device) {
+  if (dtype && !is_floating(*dtype)) {
+    // As in PyTorch, fractions are cut first.
+    return lockstep::arange_of(std::trunc(start.value), std::trunc(end.value), std::trunc(step.value), true,
+                               {.dtype = dtype, .device = device});
+  }
   return lockstep::arange_of(start.value, end.value, step.value, start.is_whole && end.is_whole && step.is_whole,
                              {.dtype = dtype, .device = device});
 }

@@ -14,11 +14,12 @@ void become(const char* what, py::handle self, const Tensor& result) {
   auto& x = self.cast<Tensor&>();
   check(!x.requires_grad() || x->grad->node != nullptr,
         "{}: {} is a leaf that requires a gradient, and a write in place has none: write under no_grad()", what, x);
-  check(!is_shared(self) && !holder_of(self).views,
+  check(!has_views(self),
         "{}: {} is a view, or has views, and a write in place that a gradient flows through would not reach all of "
         "them: compute a new tensor",
         what, x);
   x = result;
+  holder_of(self).views = nullptr;
 }
 
 py::object assign_in_place(const char* what, py::handle self, const Tensor& result) {

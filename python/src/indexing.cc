@@ -82,7 +82,8 @@ void check_position(const Tensor& x, py::handle key) {
 
 bool has_tensors(py::handle key) {
   const auto is_tensor = [](py::handle item) {
-    return PyBool_Check(item.ptr()) || !(PyLong_Check(item.ptr()) || PySlice_Check(item.ptr()) || item.ptr() == Py_Ellipsis || item.is_none());
+    return PyBool_Check(item.ptr()) ||
+           !(PyLong_Check(item.ptr()) || PySlice_Check(item.ptr()) || item.ptr() == Py_Ellipsis || item.is_none());
   };
   if (!PyTuple_Check(key.ptr())) return is_tensor(key);
   for (const py::handle item : py::reinterpret_borrow<py::tuple>(key)) {

@@ -17,6 +17,8 @@ namespace {
 constexpr const char* kConverted =
     "from_numpy: the tensor is a converted copy of an array, so that the array would not change: write to a clone()";
 
+constexpr const char* kCopied = "the tensor is a copy where PyTorch has a view: write to a clone()";
+
 struct BufferType {
   enum Kind { whole, natural, floating } kind = whole;
   std::size_t bytes = 0;
@@ -231,6 +233,10 @@ Tensor tensor_of_array(py::handle source, bool copied) {
 
 void add_numpy(py::module_& m, TensorClass& tensor) {
   py::class_<Memory>(m, "_Memory", py::dynamic_attr());
+  m.def("_read_only", [](const Tensor& x) {
+    for (const Array& part : x->parts) part.storage()->read_only = kCopied;
+    return x;
+  });
   m.def(
       "from_numpy", [](const py::object& array) { return tensor_of_array(array, false); }, "array"_a,
       "A tensor of the array's memory. An array of another type, or that is not contiguous, is converted: such a "

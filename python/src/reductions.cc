@@ -74,6 +74,16 @@ void add_reductions(const FunctionsOf& f) {
         Extreme{"median", median, median, nullptr}}) {
     f.both(
         name, [all_of = all_of](const Tensor& x) { return scalar(all_of(x)); }, input);
+    // Before the axis: a tensor of one whole number is an index, too.
+    if (pairwise != nullptr) {
+      f.both(
+          name,
+          [pairwise = pairwise](const Tensor& a, const Tensor& b) {
+            if (a.dtype() != DType::u8 || b.dtype() != DType::u8) return pairwise(a, b);
+            return pairwise(a.to(DType::i64), b.to(DType::i64)).to(DType::u8);
+          },
+          input, "other"_a);
+    }
     f.m.def(
         name,
         [name = name, along = along](const Tensor& x, int d, bool k) {
@@ -85,7 +95,6 @@ void add_reductions(const FunctionsOf& f) {
           return named_pair(name, "values", "indices", result.values, result.indices);
         },
         input, "dim"_a, keepdim, "(values, indices) along the axis.");
-    if (pairwise != nullptr) f.both(name, pairwise, input, "other"_a);
   }
   for (const auto& [name, index] : {std::pair<const char*, Index>{"argmax", argmax}, {"argmin", argmin}}) {
     f.both(
@@ -115,28 +124,30 @@ void add_reductions(const FunctionsOf& f) {
   }
   f.m.def(
       "std_mean",
-      [](const Tensor& x, const Dims& d, bool unbiased, bool k) {
+      [](const Tensor& x, const Dims& d, std::optional<bool> unbiased, bool k, std::optional<double> correction) {
         StdMean both;
         {
           const WithoutLock describing;
-          both = std_mean(x, d, {.correction = unbiased ? 1.0 : 0.0, .keepdim = k});
+          const double less = correction.value_or(unbiased.value_or(true) ? 1 : 0);
+          both = std_mean(x, d, {.correction = less, .keepdim = k});
           both = {shaped(both.std, x, d, k), shaped(both.mean, x, d, k)};
         }
         return py::make_tuple(both.std, both.mean);
       },
-      input, dim, "unbiased"_a = true, keepdim);
+      input, dim, "unbiased"_a = py::none(), keepdim, py::kw_only(), "correction"_a = py::none());
   f.m.def(
       "var_mean",
-      [](const Tensor& x, const Dims& d, bool unbiased, bool k) {
+      [](const Tensor& x, const Dims& d, std::optional<bool> unbiased, bool k, std::optional<double> correction) {
         VarMean both;
         {
           const WithoutLock describing;
-          both = var_mean(x, d, {.correction = unbiased ? 1.0 : 0.0, .keepdim = k});
+          const double less = correction.value_or(unbiased.value_or(true) ? 1 : 0);
+          both = var_mean(x, d, {.correction = less, .keepdim = k});
           both = {shaped(both.var, x, d, k), shaped(both.mean, x, d, k)};
         }
         return py::make_tuple(both.var, both.mean);
       },
-      input, dim, "unbiased"_a = true, keepdim);
+      input, dim, "unbiased"_a = py::none(), keepdim, py::kw_only(), "correction"_a = py::none());
   f.both(
       "prod", [](const Tensor& x, std::optional<DType> t) { return scalar(prod(t ? x.to(*t) : x)); }, input,
       py::kw_only(), dtype);

@@ -49,6 +49,9 @@ py::object permuted(py::handle self, const std::vector<int>& order) {
 }
 
 py::object swapped(py::handle self, int a, int b) {
+  if (self.cast<const Tensor&>().dim() == 0 && (a == 0 || a == -1) && (b == 0 || b == -1)) {
+    return py::reinterpret_borrow<py::object>(self);
+  }
   return viewed(
       self, [&](const Tensor& x) { return transpose(x, a, b); },
       [a, b](const Tensor& original, const Tensor& elements) { original.copy_from(transpose(elements, a, b)); });
@@ -305,11 +308,14 @@ void add_shapes(const FunctionsOf& f) {
         return axis ? repeat_interleave(x, repeats, *axis) : repeat_interleave(x.reshape({-1}), repeats, 0);
       },
       input, "repeats"_a, dim = py::none());
-  f.tensor.def("flip", [](const Tensor& x, const py::args& dims) {
-    const auto all = all_of<Dims>(dims);
-    const WithoutLock describing;
-    return flip(x, all);
-  });
+  f.tensor.def(
+      "flip",
+      [](const Tensor& x, const py::args& dims, const py::object& named) {
+        const auto all = named.is_none() ? all_of<Dims>(dims) : named.cast<Dims>();
+        const WithoutLock describing;
+        return flip(x, all);
+      },
+      "dims"_a = py::none());
   f.function(
       "flip", [](const Tensor& x, const Dims& dims) { return flip(x, dims); }, input, "dims"_a);
   f.function(
@@ -363,13 +369,16 @@ void add_shapes(const FunctionsOf& f) {
         return cat(columns, columns.at(0).dim() == 1 ? 0 : 1);
       },
       "tensors"_a);
-  f.function(
+  f.m.def(
       "meshgrid",
-      [](const std::vector<Tensor>& tensors, const std::string& indexing) {
+      [](const py::args& tensors, const std::string& indexing) {
         check(indexing == "ij" || indexing == "xy", "meshgrid: indexing is '{}', expected 'ij' or 'xy'", indexing);
-        return meshgrid(tensors, indexing == "ij" ? GridIndexing::ij : GridIndexing::xy);
+        const bool listed = tensors.size() == 1 && !py::isinstance<Tensor>(tensors[0]);
+        const auto all = (listed ? py::object(tensors[0]) : py::object(tensors)).cast<std::vector<Tensor>>();
+        const WithoutLock describing;
+        return meshgrid(all, indexing == "ij" ? GridIndexing::ij : GridIndexing::xy);
       },
-      "tensors"_a, py::kw_only(), "indexing"_a = "ij");
+      py::kw_only(), "indexing"_a = "ij");
 }
 
 }  // namespace lockstep::python

@@ -34,7 +34,8 @@ py::object view_of(py::handle self, const Tensor& y, WriteBack back) {
   } else {
     holder.views = std::make_shared<Views>(Views{.parent = holder_of(self).views,
                                                  .write_back = [original = x.detach(), elements = y.detach(),
-                                                                back = std::move(back)] { back(original, elements); }});
+                                                                back = std::move(back)] { back(original, elements); },
+                                                 .original = memory_of(self)});
   }
   return result;
 }
@@ -60,6 +61,11 @@ py::object independent_of(py::handle self, const Tensor& y) {
 }
 
 bool is_shared(py::handle self) { return holder_of(self).memory.use_count() > 1; }
+
+bool has_views(py::handle self) {
+  const std::shared_ptr<Views>& views = holder_of(self).views;
+  return is_shared(self) || (views && views->shows());
+}
 
 void before_write(py::handle self) {
   TensorMemory& holder = holder_of(self);

@@ -15,6 +15,8 @@ namespace lockstep::python {
 struct Views {
   std::shared_ptr<Views> parent;     // of the tensor that was copied
   std::function<void()> write_back;  // without the interpreter lock
+  std::weak_ptr<int> original;       // lives as long as a Python tensor of the memory that was copied
+  bool shows() const { return !original.expired() || (parent && parent->shows()); }
   void written() const {
     write_back();
     if (parent) parent->written();
@@ -38,6 +40,8 @@ void before_write(py::handle self);
 void after_write(py::handle self);
 // Whether another Python tensor shares self's memory.
 bool is_shared(py::handle self);
+// Whether another Python tensor shares self's memory or, in PyTorch, would.
+bool has_views(py::handle self);
 
 // view_of(self, f(x), back) for x, the tensor of `self`.
 template <typename F>

@@ -23,6 +23,8 @@ def batch_norm(input, running_mean, running_var, weight=None, bias=None, trainin
     With `training`, the running statistics, unless they are None, take the batch's share `momentum`. Each shard of a
     batch that is cut over devices counts: nn.BatchNorm2d normalizes each shard by its own statistics.
     """
+    if input.dim() < 2:
+        raise _core.Error(f"batch_norm: input is {list(input.shape)}, expected [N, C, ..]")
     if training:
         axes = [0] + list(range(2, input.dim()))
         mean = input.mean(axes)

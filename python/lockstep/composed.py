@@ -1,0 +1,111 @@
+"""Functions of PyTorch that are a line of others."""
+
+import math
+
+from . import _core
+
+
+def is_tensor(obj):
+    """Tell whether obj is a tensor."""
+    return isinstance(obj, _core.Tensor)
+
+
+def numel(input):
+    """Return the number of elements."""
+    return input.numel()
+
+
+def count_nonzero(input, dim=None):
+    """Count the elements that are not 0: int64."""
+    return (input != 0).sum(dim)
+
+
+def trace(input):
+    """Return the sum of a matrix's diagonal."""
+    return _core.einsum("ii->", input)
+
+
+def diagonal(input, offset=0, dim1=0, dim2=1):
+    """Return the diagonal of two axes, as the last axis. A copy, which cannot be written."""
+    if offset:
+        raise _core.Error(f"diagonal: offset is {offset}, expected 0")
+    moved = input.movedim((dim1, dim2), (-2, -1))
+    n = min(moved.size(-2), moved.size(-1))
+    return _core._read_only(_core.einsum("...ii->...i", moved.narrow(-2, 0, n).narrow(-1, 0, n)))
+
+
+def diag(input, diagonal=0):
+    """Return the diagonal of a matrix, or the matrix with this diagonal."""
+    if diagonal:
+        raise _core.Error(f"diag: diagonal is {diagonal}, expected 0")
+    if input.dim() == 2:
+        return globals()["diagonal"](input)
+    return _core.eye(input.size(0), dtype=input.dtype, device=input.device) * input
+
+
+def diff(input, n=1, dim=-1):
+    """Return the differences of neighbors along an axis."""
+    for _ in range(n):
+        input = input.narrow(dim, 1, input.size(dim) - 1) - input.narrow(dim, 0, input.size(dim) - 1)
+    return input
+
+
+def get_default_dtype():
+    """Return the type of new tensors of fractions: float32."""
+    return _core.float32
+
+
+def set_default_dtype(d):
+    """Accept float32 alone."""
+    if d != _core.float32:
+        raise _core.Error(f"set_default_dtype: {d}, expected torch.float32: name the type of each tensor")
+
+
+class finfo:
+    """The limits of a floating type."""
+
+    def __init__(self, type=_core.float32):
+        bits, tiny, largest = {
+            _core.float32: (23, -126, 128), _core.float64: (52, -1022, 1024),
+            _core.float16: (10, -14, 16), _core.bfloat16: (7, -126, 128)}[type]
+        self.bits = type.itemsize * 8
+        self.eps = 2.0**-bits
+        self.tiny = self.smallest_normal = 2.0**tiny
+        self.max = (2 - self.eps) * math.ldexp(1.0, largest - 1)
+        self.min = -self.max
+
+
+class iinfo:
+    """The limits of a whole type."""
+
+    def __init__(self, type):
+        self.bits = type.itemsize * 8
+        self.min, self.max = (0, 255) if type == _core.uint8 else (-(2**63), 2**63 - 1)
+
+
+def _like(make):
+    def method(self, *size, dtype=None, device=None, requires_grad=False):
+        return make(*size, dtype=dtype or self.dtype, device=device or self.device, requires_grad=requires_grad)
+
+    return method
+
+
+def _new_full(self, size, fill_value, *, dtype=None, device=None, requires_grad=False):
+    return _core.full(size, fill_value, dtype=dtype or self.dtype, device=device or self.device,
+                      requires_grad=requires_grad)
+
+
+def _new_tensor(self, data, *, dtype=None, device=None, requires_grad=False):
+    return _core.tensor(data, dtype=dtype or self.dtype, device=device or self.device, requires_grad=requires_grad)
+
+
+_core.Tensor.new_zeros = _like(_core.zeros)
+_core.Tensor.new_ones = _like(_core.ones)
+_core.Tensor.new_empty = _like(_core.empty)
+_core.Tensor.new_full = _new_full
+_core.Tensor.new_tensor = _new_tensor
+_core.Tensor.count_nonzero = count_nonzero
+_core.Tensor.diagonal = diagonal
+_core.Tensor.diag = diag
+_core.Tensor.diff = diff
+_core.Tensor.trace = trace

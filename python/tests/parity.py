@@ -1,0 +1,266 @@
+"""Compares lockstep's functions and methods with PyTorch's, on the sample inputs of PyTorch's own tests (OpInfo).
+
+  PYTHONPATH=build/python /usr/bin/python3 python/tests/parity.py             # all samples, a table of counts
+  PYTHONPATH=build/python /usr/bin/python3 python/tests/parity.py matmul sum  # these functions, with each disagreement
+
+Each function that both libraries have, under one name, is called with float32, int64, and bool inputs (bool is uint8 in
+Lockstep). Values, shapes, types, and the gradients of all floating inputs are compared. test_parity.py runs a part.
+"""
+
+import collections
+import sys
+import types
+import unittest
+import warnings
+
+import numpy as np
+
+# PyTorch's tests import it, but nothing here calls it.
+sys.modules.setdefault("expecttest", types.SimpleNamespace(ACCEPT=False, TestCase=unittest.TestCase))
+
+import torch  # noqa: E402
+from torch.testing._internal.common_methods_invocations import op_db  # noqa: E402
+
+import lockstep  # noqa: E402
+
+# What draws random numbers, or shows memory that nobody has written.
+RANDOM = {
+    "bernoulli", "multinomial", "normal", "rand_like", "randn_like", "randint_like", "randn", "uniform", "empty_like",
+    "new_empty", "empty", "nn.functional.dropout", "nn.functional.dropout2d", "nn.functional.dropout3d",
+    "nn.functional.feature_alpha_dropout", "nn.functional.alpha_dropout", "nn.functional.rrelu", "rand", "randperm",
+    "randint", "nn.functional.gumbel_softmax", "cauchy", "exponential", "geometric", "log_normal", "normal_",
+}
+# Why results of a function differ: see docs/python.md.
+REASONS = {
+    "topk": "of equal elements, the first ones count",
+    "unique": "always in ascending order",
+    "int": "int32 is int64",
+    "__getitem__": "a list of lists is one index, as in NumPy and PyTorch 2",
+    "linspace": "whole types: computed in float64 and cut once",
+    "logspace": "whole types: computed in float64 and cut once",
+    "nn.functional.max_unpool2d": "of elements with one place, the last one alone has the gradient",
+    "nn.functional.ctc_loss": "impossible targets have no gradient",
+    "nn.functional.pad": "circular with negative widths: cut first, as in the other modes",
+}
+
+
+def documented(name, dtype):
+    """Why results differ under one name, or None."""
+    if dtype == torch.bool:
+        return "masks are uint8: their arithmetic counts in int64"
+    return REASONS.get(name)
+
+
+def convert(x, seen):
+    """PyTorch's arguments as Lockstep's. `seen` gets the pairs of tensors that require a gradient."""
+    if isinstance(x, torch.Tensor):
+        if x.dtype.is_complex or x.is_sparse or x.dtype in (torch.int32, torch.int16, torch.int8):
+            raise NotImplementedError("a type that Lockstep does not have")
+        made = lockstep.tensor(np.array(x.detach().contiguous().numpy()))
+        if x.requires_grad:
+            made.requires_grad_()
+            seen.append((x, made))
+        return made
+    if isinstance(x, torch.Size):
+        return tuple(x)
+    if isinstance(x, (list, tuple)):
+        return type(x)(convert(item, seen) for item in x) if not hasattr(x, "_fields") else tuple(
+            convert(item, seen) for item in x)
+    if isinstance(x, dict):
+        return {key: convert(value, seen) for key, value in x.items()}
+    if isinstance(x, torch.dtype):
+        name = str(x).split(".")[1]
+        if name not in ("float32", "float64", "int64", "uint8", "bool", "float16", "bfloat16"):
+            raise NotImplementedError("a type that Lockstep does not have")
+        return getattr(lockstep, name)
+    if isinstance(x, torch.device):
+        return lockstep.device(str(x))
+    if isinstance(x, (torch.layout, torch.memory_format, torch.Generator, complex)):
+        raise NotImplementedError(f"a {type(x).__name__}")
+    return x
+
+
+def leaves(x):
+    """All tensors and numbers of a result, in order."""
+    if isinstance(x, (list, tuple)) and not isinstance(x, torch.Size):
+        for item in x:
+            yield from leaves(item)
+    else:
+        yield x
+
+
+def array(x):
+    x = x.detach() if isinstance(x, torch.Tensor) else x.to_host()
+    if str(x.dtype) == "torch.bfloat16":
+        x = x.float()
+    x = x.contiguous() if isinstance(x, torch.Tensor) else x
+    return np.asarray(x.numpy())
+
+
+def difference(ours, theirs, tolerance=1e-4):
+    """Why two results differ, or None."""
+    ours, theirs = list(leaves(ours)), list(leaves(theirs))
+    if len(ours) != len(theirs):
+        return f"{len(ours)} results for {len(theirs)}"
+    for a, b in zip(ours, theirs):
+        if not isinstance(b, torch.Tensor):
+            if not isinstance(a, type(b)) and not (isinstance(a, (int, float)) and isinstance(b, (int, float))):
+                return f"a {type(a).__name__} for a {type(b).__name__}"
+            if a != b and not (isinstance(b, float) and abs(a - b) < 1e-5):
+                return f"{a} for {b}"
+            continue
+        if not isinstance(a, lockstep.Tensor):
+            return f"a {type(a).__name__} for a tensor"
+        if tuple(a.shape) != tuple(b.shape):
+            return f"shape {tuple(a.shape)} for {tuple(b.shape)}"
+        if str(a.dtype).replace("uint8", "bool") != str(b.dtype).replace("uint8", "bool"):
+            return f"type {a.dtype} for {b.dtype}"
+        x, y = array(a), array(b)
+        if y.dtype.kind == "f":
+            if not np.allclose(x.astype("f8"), y.astype("f8"), rtol=tolerance, atol=tolerance, equal_nan=True):
+                return "values"
+        elif not np.array_equal(x.astype("i8"), y.astype("i8")):
+            return "values"
+    return None
+
+
+def function_of(name, module):
+    for part in name.split("."):
+        module = getattr(module, part, None)
+        if module is None:
+            return None
+    return module if callable(module) else None
+
+
+def calls_of(op):
+    """(kind, Lockstep's function, PyTorch's) for the function and the method of an OpInfo."""
+    ours, theirs = function_of(op.name, lockstep), function_of(op.name, torch)
+    if ours and theirs and (op.op is theirs or getattr(op.op, "__name__", "") != "<lambda>"):
+        yield "function", ours, op.op
+    elif op.name == "einsum":
+        yield "function", lambda tensors, equation: lockstep.einsum(equation, tensors), op.op
+    name = getattr(op.method_variant, "__name__", None)
+    # Python calls a reflected operator with numbers alone.
+    if name and hasattr(lockstep.Tensor, name) and not (name.startswith("__r") and name != "__radd__"):
+        method = getattr(torch.Tensor, name)
+        yield "method", getattr(lockstep.Tensor, name), method
+
+
+def gradients(result, seen, side, seeds):
+    """Gradients of all inputs for fixed gradients of the floating results."""
+    outputs = [x for x in leaves(result) if hasattr(x, "requires_grad") and x.requires_grad]
+    if not outputs or not seen:
+        return None
+    library = torch if side == 0 else lockstep
+    total = None
+    for i, x in enumerate(outputs):
+        seed = seeds.setdefault(i, np.random.default_rng(i).uniform(0.5, 1.5, tuple(x.shape)).astype("f4"))
+        weight = library.tensor(seed)
+        part = (x * (weight if x.dtype == library.float32 else weight.to(x.dtype))).sum()
+        total = part if total is None else total + part
+    total.backward()
+    return [pair[side].grad for pair in seen]
+
+
+def compare(call, op_name, sample, dtype):
+    """The category of one sample, and a text."""
+    _, ours_f, theirs_f = call
+    seen = []
+    try:
+        sample = sample.transform(lambda t: t.detach().clone().requires_grad_(t.requires_grad)
+                                  if isinstance(t, torch.Tensor) else t)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            theirs = theirs_f(sample.input, *sample.args, **sample.kwargs)
+    except Exception as error:  # PyTorch refuses it
+        return "skipped", str(error)
+    try:
+        args = convert((sample.input, tuple(sample.args), dict(sample.kwargs)), seen)
+    except (NotImplementedError, TypeError) as error:
+        return "error: type", str(error)
+    if any(isinstance(x, torch.Tensor) and x.dtype.is_complex for x in leaves(theirs)):
+        return "error: type", "complex"
+    try:
+        ours = ours_f(args[0], *args[1], **args[2])
+        text = difference(ours, theirs)
+    except TypeError as error:
+        return "error: arguments", str(error).split("\nInvoked")[0][-300:]
+    except (lockstep.Error, ValueError, IndexError, NotImplementedError, OverflowError) as error:
+        return "error: other", str(error)
+    if text is None and dtype == torch.float32 and seen:
+        seeds = {}
+        try:
+            expected = gradients(theirs, seen, 0, seeds)
+        except RuntimeError:
+            expected = None
+        if expected is not None:
+            try:
+                found = gradients(ours, seen, 1, seeds)
+            except lockstep.Error as error:
+                return "error: other", f"gradient: {error}"
+            if found is None:
+                text = "no gradient"
+            else:
+                for i, (a, b) in enumerate(zip(found, expected)):
+                    if b is None or a is None:
+                        zero = b if a is None else a
+                        if zero is not None and np.any(np.nan_to_num(array(zero), nan=1)):
+                            text = f"gradient {i}: one is None"
+                    elif difference(a, b, 1e-3):
+                        text = f"gradient {i}: {difference(a, b, 1e-3)}"
+    if text is None:
+        return "agree", ""
+    reason = documented(op_name, dtype)
+    if reason:
+        return "documented", reason
+    return "disagree", text
+
+
+def run(names=None, most=None, kinds=("function", "method")):
+    """Compare. Returns {category: count} of each function, and the lines that say what is wrong."""
+    counts, lines = collections.defaultdict(collections.Counter), []
+    for op in op_db:
+        if op.name in RANDOM or (names and op.name not in names):
+            continue
+        calls = [call for call in calls_of(op) if call[0] in kinds]
+        for dtype in (torch.float32, torch.int64, torch.bool):
+            if not calls or not op.supports_dtype(dtype, "cpu"):
+                continue
+            torch.manual_seed(0)
+            np.random.seed(0)
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    samples = list(op.sample_inputs("cpu", dtype, requires_grad=dtype == torch.float32
+                                                    and op.supports_autograd))
+            except Exception as error:
+                print(f"{op.name}: no samples: {error}", file=sys.stderr)
+                continue
+            for sample in samples[:most]:
+                for call in calls:
+                    kind, text = compare(call, op.name, sample, dtype)
+                    if kind == "skipped":
+                        continue
+                    counts[op.name][kind] += 1
+                    if kind != "agree":
+                        shapes = [tuple(x.shape) if isinstance(x, torch.Tensor) else x
+                                  for x in [sample.input, *sample.args]]
+                        lines.append((op.name, call[0], str(dtype), kind, text, f"{shapes} {sample.kwargs}"[:200]))
+    return counts, lines
+
+
+def main(names):
+    counts, lines = run(names)
+    shown = set()
+    for line in lines:
+        key = (line[0], line[1], line[3], line[4][:60])
+        if names or key not in shown:
+            print(" | ".join(line).replace("\n", " "))
+        shown.add(key)
+    total = sum(counts.values(), collections.Counter())
+    print(f"{len(counts)} functions, {sum(total.values())} cases: {dict(total)}")
+    return 1 if total["disagree"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,109 @@
+"""Signals, forks, the end of the interpreter, and memory."""
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+import lockstep as torch
+
+
+def run(program):
+    return subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=120)
+
+
+def test_interrupt_ends_a_wait():
+    result = run("""
+        import os, signal, threading
+        import lockstep as torch
+        net = torch.nn.Linear(1000, 1000)
+        with torch.no_grad():
+            x = net(torch.randn(1000, 1000))
+            x.sum().item()
+            for _ in range(400):
+                x = net(x)
+        threading.Timer(0.1, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+        try:
+            x.sum().item()
+        except KeyboardInterrupt:
+            print("interrupted")
+        os._exit(0)
+    """)
+    assert result.stdout == "interrupted\n"
+
+
+def test_exit_with_work_in_flight():
+    result = run("""
+        import lockstep as torch
+        net = torch.nn.Linear(300, 300)
+        x = torch.randn(300, 300)
+        for _ in range(30):
+            x = net(x)
+        x.sum().backward()
+    """)
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+def test_fork_after_use_is_an_error():
+    result = run("""
+        import os
+        import lockstep as torch
+        net = torch.nn.Linear(3, 3)
+        print(net(torch.randn(2, 3)).shape, flush=True)
+        if os.fork() == 0:
+            try:
+                net(torch.randn(2, 3)).sum().item()
+            except torch.Error as error:
+                print("fork() " in str(error), flush=True)
+            os._exit(0)
+        os.wait()
+    """)
+    assert result.stdout == "torch.Size([2, 3])\nTrue\n", result.stderr
+
+
+def test_memory_stays_flat():
+    def resident():
+        with open("/proc/self/statm") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGESIZE")
+
+    x = torch.randn(64, 64, requires_grad=True)
+
+    def step():
+        y = (x * 2).transpose(0, 1)
+        y[0] = 1
+        col = x.detach()[:, 0]
+        col.mul_(0.5)
+        y.sum().backward()
+        x.grad = None
+
+    for _ in range(200):
+        step()
+    before = resident()
+    for _ in range(2000):
+        step()
+    assert resident() - before < 8 << 20
+
+
+def test_array_is_released():
+    np = pytest.importorskip("numpy")
+    import gc
+    import weakref
+
+    class Array(np.ndarray):
+        pass
+
+    array = np.zeros(1000, np.float32).view(Array)
+    alive = weakref.ref(array)
+    x = torch.from_numpy(array)
+    del array
+    assert alive() is not None and x.sum().item() == 0
+    y = x + 1
+    del x
+    y.sum().item()
+    gc.collect()
+    for _ in range(1000):
+        if alive() is None:
+            break
+    assert alive() is None
