@@ -144,8 +144,8 @@ traverseproc bound_traverse = nullptr;
 
 // For a class of Python, the interpreter visits the attributes, too. To visit them twice would hide cycles from the
 // collector.
-extern "C" int traverse_module(PyObject* self, visitproc visit, void* argument) {
-  if (Py_TYPE(self)->tp_traverse == &traverse_module) return bound_traverse(self, visit, argument);
+extern "C" int traverse_module(PyObject* self, visitproc visit, void* arg) {
+  if (Py_TYPE(self)->tp_traverse == &traverse_module) return bound_traverse(self, visit, arg);
   Py_VISIT(Py_TYPE(self));
   return 0;
 }

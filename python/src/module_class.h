@@ -22,9 +22,6 @@ py::object module_object(const ModuleTree::Child& child, const std::shared_ptr<M
 // there.
 std::shared_ptr<Module> held_module(const py::object& module);
 
-// Call it once all classes of modules are there.
-void complete_modules(py::module_& m);
-
 // The end of every constructor: tells the library the name of a class of Python, and its forward(); sets the arguments
 // as attributes, as PyTorch's layers do; honors device and dtype.
 using Arguments = std::vector<std::pair<const char*, py::object>>;
