@@ -143,3 +143,27 @@ def test_in_place_methods():
     assert x.zero_().tolist() == [0] * 3 and x.copy_(torch.arange(3)).tolist() == [0, 1, 2]
     with pytest.raises(TypeError):
         x.add_(1, beta=2)
+
+
+def test_dlpack_both_ways():
+    theirs = pytest.importorskip("torch")
+    x = torch.arange(3).float()
+    y = theirs.from_dlpack(x)
+    y += 1
+    assert x.tolist() == [1, 2, 3]
+    a = theirs.ones(2, 2)
+    b = torch.from_dlpack(a)
+    b += 1
+    assert a.sum().item() == 8 and torch.tensor(a).tolist() == [[2, 2], [2, 2]]
+    assert torch.from_dlpack(np.ones(3, np.float32)).sum().item() == 3
+
+
+def test_a_write_that_a_gradient_needs_keeps_views():
+    x = torch.ones(2, 2, requires_grad=True)
+    y = (x * 3).t()
+    y[0] = 0  # nobody else sees the product
+    y.sum().backward()
+    assert x.grad.tolist() == [[0, 3], [0, 3]]
+    with torch.no_grad():
+        x[:, 0] = 7
+    assert x.tolist() == [[7, 1], [7, 1]] and x.requires_grad
