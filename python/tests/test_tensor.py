@@ -135,6 +135,11 @@ def test_copies_and_pickles():
     assert x in [x] and {x: 1}[x] == 1
 
 
+def test_constructor():
+    assert torch.Tensor([1, 2]).tolist() == [1, 2] and torch.Tensor(2, 3).shape == (2, 3)
+    assert torch.Tensor([1, 2]).dtype == torch.float32 and torch.LongTensor([1]).dtype == torch.int64
+
+
 def test_in_place_methods():
     x = torch.zeros(3)
     assert x.add_(torch.ones(3), alpha=-0.5) is x and x.tolist() == [-0.5] * 3
