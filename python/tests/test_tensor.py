@@ -135,6 +135,13 @@ def test_copies_and_pickles():
     assert x in [x] and {x: 1}[x] == 1
 
 
+def test_words_of_numpy():
+    x = torch.arange(6, dtype=torch.float32).reshape(2, 3)
+    assert x.sum(axis=0).tolist() == [3, 5, 7] and x.mean(1, keepdims=True).shape == (2, 1)
+    assert x.argmax(axis=1).tolist() == [2, 2] and torch.cat([x, x], axis=1).shape == (2, 6)
+    assert torch.normal(0, 0.01, (2, 3), requires_grad=True).abs().max().item() < 1
+
+
 def test_constructor():
     assert torch.Tensor([1, 2]).tolist() == [1, 2] and torch.Tensor(2, 3).shape == (2, 3)
     assert torch.Tensor([1, 2]).dtype == torch.float32 and torch.LongTensor([1]).dtype == torch.int64
