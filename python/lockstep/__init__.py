@@ -11,8 +11,8 @@ from . import _core
 from ._core import __version__  # noqa: F401
 from .grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled  # noqa: F401
 from .composed import (  # noqa: F401
-    count_nonzero, diag, diagonal, diff, finfo, get_default_dtype, iinfo, is_floating_point, is_tensor, numel,
-    set_default_dtype, trace)
+    FloatTensor, LongTensor, count_nonzero, diag, diagonal, diff, finfo, get_default_dtype, iinfo, is_floating_point,
+    is_tensor, numel, set_default_dtype, trace)
 from .size import Size  # noqa: F401
 from . import tensors  # noqa: F401
 

@@ -50,6 +50,16 @@ def diff(input, n=1, dim=-1):
     return input
 
 
+def FloatTensor(data):
+    """Return a float32 tensor of numbers."""
+    return _core.tensor(data, dtype=_core.float32)
+
+
+def LongTensor(data):
+    """Return an int64 tensor of numbers."""
+    return _core.tensor(data, dtype=_core.int64)
+
+
 def get_default_dtype():
     """Return the type of new tensors of fractions: float32."""
     return _core.float32

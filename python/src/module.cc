@@ -23,4 +23,5 @@ PYBIND11_MODULE(_core, m) {
   add_data(m);
   add_distributed(m);
   add_save(m);
+  complete_modules(m);
 }

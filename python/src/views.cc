@@ -6,7 +6,7 @@ namespace lockstep::python {
 namespace {
 
 bool shares_memory(const Tensor& a, const Tensor& b) {
-  return a.defined() && b.defined() && a->storage() == b->storage();
+  return a.defined() && b.defined() && a->parts[0].storage() == b->parts[0].storage();
 }
 
 std::shared_ptr<int>& memory_of(py::handle self) {
