@@ -11,7 +11,8 @@ from . import _core
 from ._core import __version__  # noqa: F401
 from .grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled  # noqa: F401
 from .composed import (  # noqa: F401
-    count_nonzero, diag, diagonal, diff, finfo, get_default_dtype, iinfo, is_tensor, numel, set_default_dtype, trace)
+    FloatTensor, LongTensor, count_nonzero, diag, diagonal, diff, finfo, get_default_dtype, iinfo, is_floating_point,
+    is_tensor, numel, set_default_dtype, trace)
 from .size import Size  # noqa: F401
 from . import tensors  # noqa: F401
 
@@ -37,6 +38,9 @@ pi = __import__("math").pi
 e = __import__("math").e
 
 from . import models, nn, optim  # noqa: F401,E402
+from . import cuda, datasets, distributed, gluon, multiprocessing, transforms, utils  # noqa: F401,E402
+from .generator import Generator  # noqa: F401,E402
+from .serialization import load, save  # noqa: F401,E402
 from . import metrics, notebook  # noqa: F401,E402
 from .notebook import Timeline, plot, progress, summary  # noqa: F401,E402
 from .training import (  # noqa: F401,E402

@@ -50,6 +50,16 @@ def diff(input, n=1, dim=-1):
     return input
 
 
+def FloatTensor(data):
+    """Return a float32 tensor of numbers."""
+    return _core.tensor(data, dtype=_core.float32)
+
+
+def LongTensor(data):
+    """Return an int64 tensor of numbers."""
+    return _core.tensor(data, dtype=_core.int64)
+
+
 def get_default_dtype():
     """Return the type of new tensors of fractions: float32."""
     return _core.float32
@@ -83,6 +93,23 @@ class iinfo:
         self.min, self.max = (0, 255) if type == _core.uint8 else (-(2**63), 2**63 - 1)
 
 
+def is_floating_point(input):
+    """Tell whether the elements are fractions."""
+    return input.is_floating_point()
+
+
+def _cuda(self, device=None, non_blocking=False):
+    name = "cuda" if device is None else f"cuda:{device}" if isinstance(device, int) else device
+    return self.to(name, non_blocking=non_blocking)
+
+
+def _index_put(self, indices, values, accumulate=False):
+    if accumulate:
+        raise _core.Error("index_put_: accumulate, expected False: use index_add_() or scatter_add_()")
+    self[tuple(indices)] = values
+    return self
+
+
 def _like(make):
     def method(self, *size, dtype=None, device=None, requires_grad=False):
         return make(*size, dtype=dtype or self.dtype, device=device or self.device, requires_grad=requires_grad)
@@ -104,6 +131,8 @@ _core.Tensor.new_ones = _like(_core.ones)
 _core.Tensor.new_empty = _like(_core.empty)
 _core.Tensor.new_full = _new_full
 _core.Tensor.new_tensor = _new_tensor
+_core.Tensor.cuda = _cuda
+_core.Tensor.index_put_ = _index_put
 _core.Tensor.count_nonzero = count_nonzero
 _core.Tensor.diagonal = diagonal
 _core.Tensor.diag = diag

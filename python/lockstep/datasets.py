@@ -5,7 +5,7 @@
 
 import os
 
-from . import _core
+from ._core import internal as _internal
 from .transforms import ToTensor
 from .utils.data import Dataset
 
@@ -22,7 +22,7 @@ class FashionMNIST(Dataset):
 
     def __init__(self, root="", train=True, transform=None, target_transform=None, download=False):
         folder = next((f for f in (str(root), os.path.join(root, type(self).__name__, "raw")) if _has_idx(f)), "")
-        self._files = _core.fashion_mnist(folder, train)
+        self._files = _internal.fashion_mnist(folder, train)
         self.root = root
         self.train = train
         self.transform = transform
@@ -65,7 +65,7 @@ class ImageFolder(Dataset):
     """
 
     def __init__(self, root, transform=None, target_transform=None, channels=3):
-        self._files = _core.CoreImageFolder(str(root), channels)
+        self._files = _internal.CoreImageFolder(str(root), channels)
         self.root = root
         self.transform = transform
         self.target_transform = target_transform

@@ -4,12 +4,15 @@ init_process_group() makes this process a rank of a job: from then on its device
 same bits in every run and on every number of ranks that adds the same numbers.
 """
 
+import atexit
 import contextlib
 import datetime
 import os
+import sys
 
 from . import _core
-from .grad_mode import no_grad
+from ._core import internal as _internal
+from .grad_mode import no_grad as _no_grad
 from ._core import RankLost  # noqa: F401
 
 _job = None
@@ -117,7 +120,7 @@ def init_process_group(backend=None, init_method=None, timeout=None, world_size=
     count, names = (int(wanted), "") if str(wanted).isdigit() else (0, str(wanted))
     # Of a launcher, "cpu:0,cpu:1" are the devices of all ranks of a host.
     with _environment(environment):
-        _job = _core.Job("auto" if backend is None else backend.lower(), rank, world_size, _seconds(timeout), 0.0, names,
+        _job = _internal.Job("auto" if backend is None else backend.lower(), rank, world_size, _seconds(timeout), 0.0, names,
                          count)
     _backend = backend
 
@@ -128,6 +131,22 @@ def destroy_process_group(group=None):
     _of(group)
     job, _job = _job, None
     job.close()
+
+
+# A program that ends without destroy_process_group(): the other ranks are told why.
+@atexit.register
+def _leave():
+    global _job
+    job, _job = _job, None
+    if job is None:
+        return
+    error = getattr(sys, "last_value", None)
+    try:
+        if error is not None:
+            job.abort(f"{type(error).__name__}: {error}")
+        job.close()
+    except _core.Error:
+        pass  # the other ranks report their own
 
 
 def _of(group=None):
@@ -173,7 +192,7 @@ def all_reduce(tensor, op=ReduceOp.SUM, group=None, async_op=False):
     job = _of(group)
     if op == ReduceOp.AVG:
         job.all_reduce(tensor, ReduceOp.SUM)
-        with no_grad():
+        with _no_grad():
             tensor.div_(job.world_size)
     else:
         job.all_reduce(tensor, op)
@@ -200,7 +219,7 @@ def all_gather(tensor_list, tensor, group=None, async_op=False):
     if len(tensor_list) != job.world_size:
         raise ValueError(f"all_gather: {len(tensor_list)} tensors for the results, expected {job.world_size}")
     every = job.all_gather(tensor)
-    with no_grad():
+    with _no_grad():
         for rank, out in enumerate(tensor_list):
             out.copy_(every[rank])
     return _done(async_op)
@@ -209,7 +228,7 @@ def all_gather(tensor_list, tensor, group=None, async_op=False):
 def all_gather_into_tensor(output_tensor, input_tensor, group=None, async_op=False):
     """Write all ranks' tensors to output_tensor, in the order of ranks."""
     every = _of(group).all_gather(input_tensor)
-    with no_grad():
+    with _no_grad():
         output_tensor.copy_(every.reshape(tuple(output_tensor.shape)))
     return _done(async_op)
 
@@ -220,7 +239,7 @@ def gather(tensor, gather_list=None, dst=0, group=None, async_op=False):
     if get_rank(group) == dst:
         if gather_list is None or len(gather_list) != get_world_size(group):
             raise ValueError(f"gather: rank {dst} needs a gather_list of {get_world_size(group)} tensors")
-        with no_grad():
+        with _no_grad():
             for rank, out in enumerate(gather_list):
                 out.copy_(every[rank])
     return _done(async_op)

@@ -15,7 +15,8 @@ import contextlib
 import types
 
 from . import _core, nn as _nn, optim as _optim
-from .grad_mode import no_grad
+from ._core import internal as _internal
+from .grad_mode import no_grad as _no_grad
 from .nn import functional as _F
 
 
@@ -81,7 +82,7 @@ class Block(_nn.Module):
         """Give all parameters their initial values, the same on all devices (ctx)."""
         devices = _list(ctx if ctx is not None else device) if (ctx is not None or device is not None) else []
         kind, values = (init or Uniform())._text
-        _core.initialize(self, kind, values, devices, force_reinit)
+        _internal.initialize(self, kind, values, devices, force_reinit)
 
     # Outside autograd.record(), a block predicts: batch norm and dropout are in evaluation mode, and nothing is recorded.
     def __call__(self, *args):
@@ -89,7 +90,7 @@ class Block(_nn.Module):
             self.train(_state.recording)
         if _state.recording:
             return super().__call__(*args)
-        with no_grad():
+        with _no_grad():
             return super().__call__(*args)
 
     def collect_params(self):
@@ -121,7 +122,7 @@ class GluonParameter:
 
     def data(self, ctx=None):
         """Return the value on a device; without one, on the CPU. Raises where the parameter is not initialized."""
-        return _core.parameter_on(self._parameter, ctx)
+        return _internal.parameter_on(self._parameter, ctx)
 
     def grad(self, ctx=None):
         """Return the gradient."""
@@ -129,7 +130,7 @@ class GluonParameter:
 
     def list_ctx(self):
         """Return the devices that hold the parameter."""
-        return _core.parameter_devices(self._parameter)
+        return _internal.parameter_devices(self._parameter)
 
     list_device = list_ctx
 
@@ -348,7 +349,7 @@ class Trainer:
 
     def step(self, batch_size):
         """Divide the gradients, summed over all devices, by batch_size, and update every replica."""
-        _core.scale_gradients(self.optimizer, 1 / batch_size)
+        _internal.scale_gradients(self.optimizer, 1 / batch_size)
         self.optimizer.step()
 
 
@@ -371,7 +372,7 @@ def split_and_load(data, ctx_list, batch_axis=0, even_split=True):
     if batch_axis != 0:
         raise ValueError(f"split_and_load: batch_axis {batch_axis}, expected 0")
     ctx_list = _list(ctx_list)
-    return [piece.to(device) for piece, device in zip(split_data(data, len(ctx_list), even_split), ctx_list)]
+    return [_internal.on_device(piece, device) for piece, device in zip(split_data(data, len(ctx_list), even_split), ctx_list)]
 
 
 def clip_global_norm(arrays, max_norm):

@@ -10,6 +10,7 @@ from multiprocessing import *  # noqa: F401,F403
 from multiprocessing import connection
 
 from . import _core
+from ._core import internal as _internal
 
 _GRACE_SECONDS = 5.0
 # In a child: where its ranks meet.
@@ -54,7 +55,7 @@ def _is_consequence(error):
 
 def _run(fn, rank, args, place, errors, parent):
     global _place
-    if not _core.die_with_parent(parent):
+    if not _internal.die_with_parent(parent):
         os._exit(1)
     _place = dict(place, rank=rank)
     try:
@@ -168,8 +169,8 @@ def spawn(fn, args=(), nprocs=1, join=True, daemon=False, start_method="spawn"):
     if not isinstance(nprocs, int) or nprocs < 1:
         raise ValueError(f"spawn: nprocs is {nprocs}, expected at least 1 (device_count() counts GPUs)")
     context = _python.get_context("spawn")
-    secret = _core.make_secret()
-    server = _core.StoreServer(secret)
+    secret = _internal.make_secret()
+    server = _internal.StoreServer(secret)
     place = {"nprocs": nprocs, "port": server.port, "secret": secret}
     processes, errors = [], []
     sys.stdout.flush()

@@ -9,6 +9,7 @@ import zipfile
 from collections.abc import Mapping
 
 from . import _core
+from ._core import internal as _internal
 from ._core import Tensor
 
 _KEY = "lockstep.structure"
@@ -24,9 +25,9 @@ def save(obj, f):
     structure = _describe(obj, "", tensors)
     metadata = {"format": "pt", _KEY: json.dumps(structure)}
     if hasattr(f, "write"):
-        f.write(_core.safetensors_bytes(tensors, metadata))
+        f.write(_internal.safetensors_bytes(tensors, metadata))
     else:
-        _core.write_safetensors(os.fspath(f), tensors, metadata)
+        _internal.write_safetensors(os.fspath(f), tensors, metadata)
 
 
 def _describe(value, path, tensors):
@@ -89,8 +90,8 @@ def load(f, map_location=None, *, weights_only=True):
     if head[:1] == b"\x80":
         raise _core.Error(f"load: {origin} is a pickle or a file of PyTorch before 1.6, expected safetensors or a file of "
                           "torch.save()")
-    entries, metadata = (_core.read_safetensors(origin) if data is None
-                         else _core.parse_safetensors(data, str(origin)))
+    entries, metadata = (_internal.read_safetensors(origin) if data is None
+                         else _internal.parse_safetensors(data, str(origin)))
     tensors = {name: move(x) for name, x in entries}
     return _restore(json.loads(metadata[_KEY]), tensors) if _KEY in metadata else tensors
 
@@ -138,7 +139,7 @@ def _load_pytorch(archive, origin, move):
         data = archive.read(names["data/" + key])[offset * width : (offset + expected) * width]
         header = json.dumps({"x": {"dtype": _SAFETENSORS[dtype], "shape": list(extents), "data_offsets": [0, len(data)]}})
         header += " " * (-len(header) % 8)
-        made = _core.parse_safetensors(len(header).to_bytes(8, "little") + header.encode() + data, str(origin))[0][0][1]
+        made = _internal.parse_safetensors(len(header).to_bytes(8, "little") + header.encode() + data, str(origin))[0][0][1]
         if not plain:
             made = made.permute([order.index(axis) for axis in range(len(size))]).contiguous()
         return move(made)

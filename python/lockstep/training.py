@@ -17,7 +17,7 @@ from ._core import EpochReport, Metric, StepReport, Tensor, TrainingResult, dtyp
 
 
 class Trainer:
-    """Trains a model where it is: shards over devices and ranks, evaluation after each epoch, checkpoints, exact resume.
+    """Trains a model where it is: shards over devices and ranks, evaluation after each epoch, checkpoints, resume.
 
     train and test are data sets: of lockstep.datasets, or with __len__ and __getitem__, whose examples are (input,
     label). Options have the names and defaults of the C++ class (lockstep/train/trainer.h):

@@ -44,7 +44,7 @@ class Normalize:
 
 
 class Resize:
-    """Resizes to (height, width); an int is the shorter edge's new length."""
+    """Resizes to (height, width), bilinearly without antialiasing; an int is the shorter edge's new length."""
 
     def __init__(self, size):
         self.size = size
@@ -59,7 +59,9 @@ class Resize:
         if size == (height, width):
             return image
         image = image if image.dtype.is_floating_point else image.to(_core.float32)
-        return _core.interpolate(image[None], size=size, mode="bilinear", antialias=True)[0]
+        from .nn.functional import interpolate
+
+        return interpolate(image[None], size=size, mode="bilinear")[0]
 
 
 class Lambda:

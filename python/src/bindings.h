@@ -44,6 +44,7 @@ void add_functional(py::module_& m);                      // nn.functional
 void add_parameters(py::module_& m);                      // Parameter, buffers, init
 void add_module(py::module_& m);                          // Module, Parameter, hooks, state_dict
 void add_layers(py::module_& m);
+void complete_modules(py::module_& m);  // once all classes of modules are there
 void add_optimizers(py::module_& m);
 void add_data(py::module_& m);
 void add_parallel(py::module_& m);     // split_and_load, what DataParallel and DistributedDataParallel are made of

@@ -1,5 +1,6 @@
-// How arguments of Python become small values of the library, and back: Shape (an int or a sequence of ints; Python gets
-// lockstep.Size), Dims (None, an int, or a sequence of ints), Device (a name such as "cpu:1", or a lockstep.device).
+// How arguments of Python become small values of the library, and back: Shape (an int or a sequence of ints; Python
+// gets lockstep.Size), Dims (None, an int, or a sequence of ints), Device (a name such as "cpu:1", or a
+// lockstep.device).
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -16,8 +17,8 @@ namespace lockstep::python {
 bool read_ints(pybind11::handle source, std::vector<std::int64_t>& ints);
 // A lockstep.Size with these extents.
 pybind11::object size_object(const Shape& shape);
-// Reads a name or a lockstep.device, and finds the device in the default Runtime, which it makes if there is none. Throws
-// for a name of no device. False: `source` is something else.
+// Reads a name or a lockstep.device, and finds the device in the default Runtime, which it makes if there is none.
+// Throws for a name of no device. False: `source` is something else.
 bool read_device(pybind11::handle source, Device& device);
 // A lockstep.device.
 pybind11::object device_object(Device device);

@@ -107,6 +107,15 @@ void add_creation(py::module_& m) {
       m, "randn", [](const Shape& s, std::optional<DType> t, Device d) { return randn(s, {.dtype = t, .device = d}); },
       "Normal, of mean 0 and standard deviation 1, from manual_seed()'s stream.");
   m.def(
+      "normal",
+      [](double mean, double std, const Shape& size, std::optional<DType> type, std::optional<Device> d, bool grad) {
+        check(std >= 0, "normal: std is {}, expected at least 0", std);
+        const Tensor drawn = randn(size, {.dtype = type, .device = d.value_or(kHost)});
+        return as_leaf(drawn * std + mean, grad);
+      },
+      "mean"_a, "std"_a, "size"_a, py::kw_only(), dtype, device, requires_grad, released(),
+      "Normal, of this mean and standard deviation, from manual_seed()'s stream.");
+  m.def(
       "full",
       [](const Shape& size, const Number& value, std::optional<DType> type, std::optional<Device> d, bool grad) {
         return as_leaf(full_of(size, value, type, d.value_or(kHost)), grad);

@@ -196,7 +196,8 @@ std::shared_ptr<const Dataset> as_dataset(py::handle object) {
   return std::make_shared<PythonDataset>(py::reinterpret_borrow<py::object>(object));
 }
 
-void add_data(py::module_& m) {
+void add_data(py::module_& package) {
+  py::module_ m = package.def_submodule("internal");
   add_datasets(m);
   add_orders(m);
   m.def(

@@ -41,11 +41,28 @@ Device find_device(const DeviceName& wanted) {
   fail("device: there is no '{}', expected one of: {}", wanted.str(), names);
 }
 
+// Device i of the program. A rank of a job calls its own device by its number on this host.
+Device numbered_device(long number) {
+  const std::vector<Device> all = devices();
+  const auto job = find_job(all);
+  if (job && !job->alone()) {
+    const auto launched = read_launched_rank();
+    if (number == (launched ? launched->local_rank.value_or(job->rank()) : job->rank())) return all[0];
+  }
+  check(number >= 0 && number < std::ssize(all), "device: number {}, expected one of the program's {} devices{}",
+        number, all.size(), job && !job->alone() ? ", or this rank's number on its host" : "");
+  return all[static_cast<std::size_t>(number)];
+}
+
 }  // namespace
 
 bool read_device(py::handle source, Device& device) {
   if (py::isinstance<py::str>(source)) {
     device = find_device(parse_device(source.cast<std::string>()));
+    return true;
+  }
+  if (PyLong_Check(source.ptr()) && !PyBool_Check(source.ptr())) {
+    device = numbered_device(source.cast<long>());
     return true;
   }
   if (!py::isinstance<DeviceName>(source)) return false;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "bindings.h"
+#include "interruptible.h"
 #include "lockstep/autograd/tensor_impl.h"
 #include "lockstep/launch/child_process.h"
 #include "lockstep/net/secret.h"
@@ -29,55 +30,69 @@ std::unique_ptr<Job> make_job(const std::string& backend, int rank, int world_si
   return std::make_unique<Job>(std::move(options));
 }
 
-// A copy in host memory that a collective reads and writes.
-struct HostCopy {
-  explicit HostCopy(const Tensor& x) : tensor(Tensor::host(x.shape(), x.dtype())) {
-    const NoGradGuard no_grad;
-    tensor.copy_from(x);
-    tensor.wait();
-  }
-  CommBuffer buffer() const { return {tensor->view().data, static_cast<std::size_t>(tensor.numel()), tensor.dtype()}; }
-  void write_to(const Tensor& x) const {
-    const NoGradGuard no_grad;
-    x.copy_from(tensor);
-    x.wait();
-  }
-  Tensor tensor;
-};
-
-const CollectiveOptions kWait{.wait = true};
-
-void all_reduce(Job& job, const Tensor& x, const std::string& op) {
-  check(op == "sum" || op == "min" || op == "max", "all_reduce: op {}, expected sum, min, or max", op);
-  const HostCopy copy(x);
-  job.group()
-      ->all_reduce(copy.buffer(),
-                   op == "sum"   ? ReduceOp::sum
-                   : op == "min" ? ReduceOp::min
-                                 : ReduceOp::max,
-                   kWait)
-      .wait();
-  copy.write_to(x);
+// A copy in host memory that a collective reads and writes. Without the interpreter lock.
+Tensor host_copy(const Tensor& x) {
+  const NoGradGuard no_grad;
+  Tensor copy = Tensor::host(x.shape(), x.dtype());
+  copy.copy_from(x);
+  copy.wait();
+  return copy;
 }
 
-void broadcast(Job& job, const Tensor& x, int root) {
-  const HostCopy copy(x);
-  job.group()->broadcast(copy.buffer(), root, kWait).wait();
-  if (job.rank() != root) copy.write_to(x);
+void write_to(const Tensor& x, const Tensor& copy) {
+  const NoGradGuard no_grad;
+  x.copy_from(copy);
+  x.wait();
+}
+
+CommBuffer buffer(const Tensor& x) { return {x->view().data, static_cast<std::size_t>(x.numel()), x.dtype()}; }
+
+// Waits, until a signal ends the wait: the operation then keeps the memory. With the interpreter lock.
+void finish(const Work& work, std::vector<Tensor> held) {
+  interruptible([work, held = std::move(held)] { work.wait(); });
+}
+
+ReduceOp reduce_op(const std::string& op) {
+  if (op == "min") return ReduceOp::min;
+  if (op == "max") return ReduceOp::max;
+  check(op == "sum", "all_reduce: op {}, expected sum, avg, min, or max", op);
+  return ReduceOp::sum;
+}
+
+// Copies x, runs start(copy), waits for it, and writes the copy back if `writes`.
+template <typename Start>
+void on_copy(const Tensor& x, bool writes, const Start& start) {
+  Tensor copy;
+  Work work;
+  {
+    const WithoutLock copying;
+    copy = host_copy(x);
+    work = start(copy);
+  }
+  finish(work, {copy});
+  const WithoutLock writing;
+  if (writes) write_to(x, copy);
 }
 
 Tensor all_gather(Job& job, const Tensor& x) {
-  const HostCopy copy(x);
-  std::vector<std::int64_t> all{job.world_size()};
-  for (const std::int64_t extent : x.shape()) all.push_back(extent);
-  const HostCopy out(Tensor::host(Shape(std::span<const std::int64_t>(all)), x.dtype()));
-  job.group()->all_gather(copy.buffer(), out.buffer(), kWait).wait();
-  return out.tensor;
+  std::vector<std::int64_t> shape{job.world_size()};
+  for (const std::int64_t extent : x.shape()) shape.push_back(extent);
+  const Tensor all = Tensor::host(Shape(std::span<const std::int64_t>(shape)), x.dtype());
+  Tensor copy;
+  Work work;
+  {
+    const WithoutLock copying;
+    copy = host_copy(x);
+    work = job.group()->all_gather(buffer(copy), buffer(all));
+  }
+  finish(work, {copy, all});
+  return all;
 }
 
 }  // namespace
 
-void add_distributed(py::module_& m) {
+void add_distributed(py::module_& package) {
+  py::module_ m = package.def_submodule("internal");
   py::class_<Job> job(m, "Job");
   job.def(py::init(&make_job), "backend"_a, "rank"_a, "world_size"_a, "timeout"_a, "progress_timeout"_a, "devices"_a,
           "count"_a, released());
@@ -88,34 +103,29 @@ void add_distributed(py::module_& m) {
   job.def_property_readonly("world_size", &Job::world_size);
   job.def_property_readonly("backend", [](const Job& j) { return std::string(j.communicator()->backend_name()); });
   job.def_property_readonly("devices", &Job::devices);
-  job.def("all_reduce", &all_reduce, released());
-  job.def("broadcast", &broadcast, released());
-  job.def("all_gather", &all_gather, released());
-  job.def(
-      "barrier", [](Job& j) { j.group()->barrier(kWait).wait(); }, released());
-  job.def(
-      "send",
-      [](Job& j, const Tensor& x, int destination, int tag) {
-        const HostCopy copy(x);
-        j.group()->send(copy.buffer(), destination, tag).wait();
-      },
-      released());
-  job.def(
-      "receive",
-      [](Job& j, const Tensor& x, int source, int tag) {
-        const HostCopy copy(x);
-        j.group()->receive(copy.buffer(), source, tag).wait();
-        copy.write_to(x);
-      },
-      released());
+  job.def("all_reduce", [](Job& j, const Tensor& x, const std::string& op) {
+    const ReduceOp reduce = reduce_op(op);
+    on_copy(x, true, [&](const Tensor& copy) { return j.group()->all_reduce(buffer(copy), reduce); });
+  });
+  job.def("broadcast", [](Job& j, const Tensor& x, int root) {
+    on_copy(x, j.rank() != root, [&](const Tensor& copy) { return j.group()->broadcast(buffer(copy), root); });
+  });
+  job.def("all_gather", &all_gather);
+  job.def("barrier", [](Job& j) { finish(j.group()->barrier(), {}); });
+  job.def("send", [](Job& j, const Tensor& x, int destination, int tag) {
+    on_copy(x, false, [&](const Tensor& copy) { return j.group()->send(buffer(copy), destination, tag); });
+  });
+  job.def("receive", [](Job& j, const Tensor& x, int source, int tag) {
+    on_copy(x, true, [&](const Tensor& copy) { return j.group()->receive(buffer(copy), source, tag); });
+  });
 
   m.def("launched_rank", []() -> py::object {
     const auto found = read_launched_rank();
     if (!found) return py::none();
     return py::make_tuple(found->rank, found->world_size, found->local_rank);
   });
-  m.def("weights_sha256", &weights_sha256, "module"_a, released(),
-        "SHA-256 over all parameters and floating-point buffers, by name. Waits.");
+  package.def("weights_sha256", &weights_sha256, "module"_a, released(),
+              "SHA-256 over all parameters and floating-point buffers, by name. Waits.");
 
   // For multiprocessing.spawn().
   py::class_<TcpStoreServer>(m, "StoreServer")

@@ -266,7 +266,7 @@ void add_elementwise(const FunctionsOf& f) {
         return write_in_place("uniform_", self,
                               [&](const Tensor& x) { return rand_like(x.detach()) * (to - from) + from; });
       },
-      "from"_a = 0.0, "to"_a = 1.0);
+      "from_"_a = 0.0, "to"_a = 1.0);
   f.tensor.def(
       "bernoulli_",
       [](const py::object& self, double p) {

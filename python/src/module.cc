@@ -23,6 +23,7 @@ PYBIND11_MODULE(_core, m) {
   add_data(m);
   add_distributed(m);
   add_save(m);
+  complete_modules(m);
   add_training(m);
   add_predictor(m);
   add_watching(m);

@@ -138,6 +138,31 @@ void set_hooked(const py::object& self, bool hooked) {
 
 }  // namespace
 
+namespace {
+
+traverseproc bound_traverse = nullptr;
+
+// For a class of Python, the interpreter visits the attributes, too. To visit them twice would hide cycles from the
+// collector.
+extern "C" int traverse_module(PyObject* self, visitproc visit, void* arg) {
+  if (Py_TYPE(self)->tp_traverse == &traverse_module) return bound_traverse(self, visit, arg);
+  Py_VISIT(Py_TYPE(self));
+  return 0;
+}
+
+void set_traverse(py::handle type) {
+  reinterpret_cast<PyTypeObject*>(type.ptr())->tp_traverse = &traverse_module;
+  for (const py::handle derived : type.attr("__subclasses__")()) set_traverse(derived);
+}
+
+}  // namespace
+
+void complete_modules(py::module_& m) {
+  const py::object type = m.attr("Module");
+  bound_traverse = reinterpret_cast<PyTypeObject*>(type.ptr())->tp_traverse;
+  set_traverse(type);
+}
+
 py::object module_object(const ModuleTree::Child& child, const std::shared_ptr<Module>& parent) {
   return py::cast(child.owner ? child.owner : std::shared_ptr<Module>(parent, child.module));
 }

@@ -18,6 +18,11 @@ void add_network(const FunctionsOf& f) {
         },
         input, "other"_a);
   }
+  f.function(
+      "cdist", [](const Tensor& x1, const Tensor& x2, double p, const py::object&) { return cdist(x1, x2, p); }, "x1"_a,
+      "x2"_a, "p"_a = 2.0, "compute_mode"_a = py::none(),
+      "The distance of each row of x1 from each row of x2: [.., m, k], [.., n, k] -> [.., m, n]. All modes compute the "
+      "differences, without a matrix product.");
   const auto sum_of = [](const Tensor& x, const Tensor& product, const Number& beta, const Number& alpha) {
     const Tensor scaled = alpha.value == 1 ? product : product * alpha.value;
     if (beta.value == 0) return scaled;

@@ -4,6 +4,7 @@
 
 #include "bindings.h"
 #include "lockstep/autograd/tensor_impl.h"
+#include "module_class.h"
 
 namespace lockstep::python {
 namespace {
@@ -12,7 +13,12 @@ namespace {
 // Python.
 class ModelWrapper : public Module {
  public:
-  explicit ModelWrapper(Module& module) { pass_on(module); }
+  explicit ModelWrapper(std::shared_ptr<Module> module) : module_(std::move(module)) { pass_on(*module_); }
+  // The wrapper moves its inputs itself.
+  Tensor placed(const Tensor& x) const override { return x; }
+
+ private:
+  std::shared_ptr<Module> module_;
 };
 
 SplitOptions split_options(int shards, std::vector<double> weights) {
@@ -44,9 +50,11 @@ std::vector<Tensor> split_own(BatchSplitter& splitter, const std::vector<Tensor>
 
 }  // namespace
 
-void add_parallel(py::module_& m) {
-  m.def("default_shards", &default_shards, "batch_size"_a,
-        "The number of shards that `lockstep train` cuts such a batch into: at most 8, of at least 16 samples each.");
+void add_parallel(py::module_& package) {
+  py::module_ m = package.def_submodule("internal");
+  package.def(
+      "default_shards", &default_shards, "batch_size"_a,
+      "The number of shards that `lockstep train` cuts such a batch into: at most 8, of at least 16 samples each.");
   m.def(
       "split_and_load",
       [](const Tensor& x, const std::vector<Device>& devices, int shards, std::vector<double> weights) {
@@ -79,6 +87,8 @@ void add_parallel(py::module_& m) {
 
   // Gluon's words.
   m.def(
+      "on_device", [](const Tensor& x, Device device) { return x.to(device); }, released());
+  m.def(
       "initialize",
       [](Module& module, const std::string& kind, const std::map<std::string, double>& values,
          const std::vector<Device>& devices, bool force_reinit) {
@@ -92,9 +102,10 @@ void add_parallel(py::module_& m) {
       },
       released());
   m.def(
-      "parameter_on", [](const Parameter& p, std::optional<Device> device) { return p.data(device.value_or(kHost)); },
+      "parameter_on",
+      [](const LiveTensor& p, std::optional<Device> device) { return p.parameter.data(device.value_or(kHost)); },
       released());
-  m.def("parameter_devices", [](const Parameter& p) { return p.devices(); });
+  m.def("parameter_devices", [](const LiveTensor& p) { return p.parameter.devices(); });
   m.def(
       "scale_gradients",
       [](Optimizer& optimizer, double factor) {
@@ -102,8 +113,9 @@ void add_parallel(py::module_& m) {
       },
       released());
 
-  py::class_<ModelWrapper, Module, std::shared_ptr<ModelWrapper>> wrapper(m, "ModelWrapper");
-  wrapper.def(py::init<Module&>(), "module"_a, py::keep_alive<1, 2>());
+  ModuleClass<ModelWrapper> wrapper(m, "ModelWrapper");
+  def_constructor(
+      wrapper, [](const py::object& model) { return std::make_unique<ModelWrapper>(held_module(model)); }, "module"_a);
 
   py::class_<BatchSplitter, std::shared_ptr<BatchSplitter>> splitter(m, "BatchSplitter");
   splitter.def(py::init([](const Module& model, int shards, std::vector<double> weights) {

@@ -46,13 +46,13 @@ void add_reductions(const FunctionsOf& f) {
   for (const auto& [name, reduce] :
        {std::pair<const char*, Reduce>{"sum", [](const Tensor&x, const Dims&d, bool k) { return sum(x, d, k); }},
         {"mean", [](const Tensor&x, const Dims&d, bool k) { return mean(x, d, k); }}}) {
-    f.both(
-        name,
-        [reduce = reduce](const Tensor& x, const Dims& d, bool k, std::optional<DType> t) {
-          const Tensor y = t ? x.to(*t) : x;
-          return shaped(reduce(y, d, k), x, d, k);
-        },
-        input, dim, keepdim, py::kw_only(), dtype);
+    const auto reduced = [reduce = reduce](const Tensor& x, const Dims& d, bool k, std::optional<DType> t) {
+      const Tensor y = t ? x.to(*t) : x;
+      return shaped(reduce(y, d, k), x, d, k);
+    };
+    f.both(name, reduced, input, dim, keepdim, py::kw_only(), dtype);
+    // NumPy's words, which PyTorch also takes.
+    f.both(name, reduced, input, "axis"_a = py::none(), "keepdims"_a = false, py::kw_only(), dtype);
   }
   for (const auto& [name, reduce] : {std::pair<const char*, Reduce>{"amax", amax},
                                      {"amin", amin},
@@ -97,13 +97,12 @@ void add_reductions(const FunctionsOf& f) {
         input, "dim"_a, keepdim, "(values, indices) along the axis.");
   }
   for (const auto& [name, index] : {std::pair<const char*, Index>{"argmax", argmax}, {"argmin", argmin}}) {
-    f.both(
-        name,
-        [index = index](const Tensor& x, std::optional<int> d, bool k) {
-          const Tensor y = index(x, d, k);
-          return d || k ? shaped(y, x, d ? Dims(*d) : Dims(), k) : scalar(y);
-        },
-        input, dim, keepdim);
+    const auto found = [index = index](const Tensor& x, std::optional<int> d, bool k) {
+      const Tensor y = index(x, d, k);
+      return d || k ? shaped(y, x, d ? Dims(*d) : Dims(), k) : scalar(y);
+    };
+    f.both(name, found, input, dim, keepdim);
+    f.both(name, found, input, "axis"_a, "keepdims"_a = false);
   }
   using Spread = Tensor (*)(const Tensor&, const Dims&, const VarOptions&);
   for (const auto& [name, spread] : {std::pair<const char*, Spread>{"var", var}, {"std", std}}) {
@@ -124,6 +123,18 @@ void add_reductions(const FunctionsOf& f) {
   }
   f.m.def(
       "std_mean",
+      [](const Tensor& x, bool unbiased) {
+        StdMean both;
+        {
+          const WithoutLock describing;
+          both = std_mean(x, {}, {.correction = unbiased ? 1.0 : 0.0});
+          both = {scalar(both.std), scalar(both.mean)};
+        }
+        return py::make_tuple(both.std, both.mean);
+      },
+      input, "unbiased"_a);
+  f.m.def(
+      "std_mean",
       [](const Tensor& x, const Dims& d, std::optional<bool> unbiased, bool k, std::optional<double> correction) {
         StdMean both;
         {
@@ -135,6 +146,18 @@ void add_reductions(const FunctionsOf& f) {
         return py::make_tuple(both.std, both.mean);
       },
       input, dim, "unbiased"_a = py::none(), keepdim, py::kw_only(), "correction"_a = py::none());
+  f.m.def(
+      "var_mean",
+      [](const Tensor& x, bool unbiased) {
+        VarMean both;
+        {
+          const WithoutLock describing;
+          both = var_mean(x, {}, {.correction = unbiased ? 1.0 : 0.0});
+          both = {scalar(both.var), scalar(both.mean)};
+        }
+        return py::make_tuple(both.var, both.mean);
+      },
+      input, "unbiased"_a);
   f.m.def(
       "var_mean",
       [](const Tensor& x, const Dims& d, std::optional<bool> unbiased, bool k, std::optional<double> correction) {
@@ -169,9 +192,11 @@ void add_reductions(const FunctionsOf& f) {
   for (const char* name : {"max", "min", "median"}) f.also_method(name);
   for (const auto& [name, along] :
        {std::pair<const char*, Tensor (*)(const Tensor&, int)>{"cumsum", cumsum}, {"cumprod", cumprod}}) {
-    f.both(
-        name, [along = along](const Tensor& x, int d, std::optional<DType> t) { return along(t ? x.to(*t) : x, d); },
-        input, "dim"_a, py::kw_only(), dtype);
+    const auto summed = [along = along](const Tensor& x, int d, std::optional<DType> t) {
+      return along(t ? x.to(*t) : x, d);
+    };
+    f.both(name, summed, input, "dim"_a, py::kw_only(), dtype);
+    f.both(name, summed, input, "axis"_a, py::kw_only(), dtype);
   }
 }
 

@@ -25,7 +25,8 @@ Loaded loaded(const SafetensorsFile& file, const std::string& origin) {
 
 }  // namespace
 
-void add_save(py::module_& m) {
+void add_save(py::module_& package) {
+  py::module_ m = package.def_submodule("internal");
   m.def(
       "write_safetensors",
       [](const std::string& path, const StateDict& tensors, const SafetensorsMetadata& metadata) {
@@ -58,10 +59,10 @@ void add_save(py::module_& m) {
         return loaded(parse_safetensors(std::move(bytes), origin), origin);
       },
       "bytes"_a, "origin"_a, released());
-  m.def(
+  package.def(
       "save_weights", [](const std::string& path, const Module& module) { save_weights(path, module); }, "path"_a,
       "module"_a, released(), "Writes a safetensors file that the same model in PyTorch loads.");
-  m.def(
+  package.def(
       "load_weights", [](const std::string& path, Module& module) { load_weights(path, module); }, "path"_a, "module"_a,
       released(), "Loads a safetensors file, a checkpoint, or the newest checkpoint of a run's folder.");
 }

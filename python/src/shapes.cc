@@ -340,13 +340,12 @@ void add_shapes(const FunctionsOf& f) {
 
   for (const auto& [name, join] :
        {std::pair<const char*, Join>{"cat", cat}, {"concat", cat}, {"concatenate", cat}, {"stack", stack}}) {
-    f.function(
-        name,
-        [join = join](const std::vector<Tensor>& all, int axis) {
-          check(!all.empty(), "cat: no tensors, expected at least one");
-          return join(all, axis);
-        },
-        "tensors"_a, dim = 0);
+    const auto joined = [join = join](const std::vector<Tensor>& all, int axis) {
+      check(!all.empty(), "cat: no tensors, expected at least one");
+      return join(all, axis);
+    };
+    f.function(name, joined, "tensors"_a, dim = 0);
+    f.function(name, joined, "tensors"_a, "axis"_a);
   }
   const auto at_least = [](int axes) {
     return [axes](const Tensor& x) {

@@ -1,5 +1,6 @@
 // lockstep.Tensor: its properties, its gradient, its elements as numbers. Other files add the functions.
 #include "bindings.h"
+#include "creation.h"
 #include "in_place.h"
 #include "interruptible.h"
 #include "lockstep/autograd/node.h"
@@ -87,7 +88,7 @@ void set_grad(Tensor& x, const std::optional<Tensor>& grad) {
   check(x.requires_grad() && x->grad->node == nullptr, "grad: {} is no leaf that requires a gradient", x);
   check(grad->shape() == x.shape(), "grad: a gradient of shape {} for {}", grad->shape(), x);
   const Tensor before = x.grad();
-  if (before.defined() && before->storage() == (*grad)->storage()) return;
+  if (before.defined() && before->parts[0].storage() == (*grad)->parts[0].storage()) return;
   const Tensor value = clone(grad->detach());
   x.zero_grad();
   backward({x}, {value});
@@ -109,6 +110,12 @@ void run_backward(const Tensor& x, const std::optional<Tensor>& gradient, const 
 
 TensorClass add_tensor(py::module_& m) {
   TensorClass tensor(m, "Tensor", "One logical array, wherever its parts lie.", py::dynamic_attr());
+  tensor.def(
+      py::init([](const py::args& data) -> Tensor {
+        if (data.size() == 1 && !PyLong_Check(data[0].ptr())) return tensor_of_data(data[0], DType::f32, true);
+        return zeros(py::object(data).cast<Shape>());
+      }),
+      "Tensor([1, 2]) has these numbers, Tensor(2, 3) zeros of this shape: float32. Prefer tensor() and zeros().");
   tensor.def_property_readonly("shape", &Tensor::shape);
   tensor.def_property_readonly("dtype", &Tensor::dtype);
   tensor.def_property_readonly("device", &Tensor::device);

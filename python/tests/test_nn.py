@@ -1,5 +1,6 @@
 import copy
 import gc
+import weakref
 from collections import OrderedDict
 
 import pytest
@@ -280,6 +281,15 @@ def test_errors_say_what_to_do():
         Early()
     with pytest.raises(AttributeError, match="'Net' object has no attribute 'missing'"):
         Net().missing
+
+
+def test_a_cycle_of_attributes_is_collected():
+    net = Net()
+    net.everything = [net]
+    gone = weakref.ref(net), weakref.ref(net.hidden)
+    del net
+    gc.collect()
+    assert gone[0]() is None and gone[1]() is None
 
 
 def test_ten_steps_keep_no_objects():

@@ -42,8 +42,21 @@ def test_groups_have_rates_that_change():
     optimizer.step()
     assert a.item() == pytest.approx(0.7) and b.item() == pytest.approx(0.0)
     optimizer.param_groups[0]["momentum"] = 0.9
-    with pytest.raises(torch.Error, match="momentum"):
+    with pytest.raises(torch.Error, match="group 1 has momentum=0"):
         optimizer.step()
+
+
+def test_momentum_and_decay_may_change():
+    w = nn.Parameter(torch.tensor([1.0, -2.0]))
+    optimizer = torch.optim.SGD([w], lr=0.1, momentum=0.9)
+    expected, m = [1.0, -2.0], [0.0, 0.0]
+    for momentum, decay in ((0.9, 0.0), (0.5, 0.0), (0.5, 0.1), (0.8, 0.1)):
+        optimizer.param_groups[0].update(momentum=momentum, weight_decay=decay)
+        (w * w).sum().backward()
+        optimizer.step()
+        m = [momentum * b + 2 * a + decay * a for a, b in zip(expected, m)]
+        expected = [a - 0.1 * b for a, b in zip(expected, m)]
+    assert w.tolist() == pytest.approx(expected)
 
 
 def test_a_subclass_steps_with_tensors():
@@ -116,7 +129,7 @@ SCHEDULES = [
     ("ConstantLR", dict(factor=0.5, total_iters=4)), ("LambdaLR", dict(lr_lambda=lambda t: 1 / (t + 1))),
     ("MultiplicativeLR", dict(lr_lambda=lambda t: 0.95)), ("PolynomialLR", dict(total_iters=30, power=2.0)),
     ("CosineAnnealingWarmRestarts", dict(T_0=6, T_mult=2, eta_min=0.001)),
-    ("OneCycleLR", dict(max_lr=0.4, total_steps=60, cycle_momentum=False)),
+    ("OneCycleLR", dict(max_lr=0.4, total_steps=60)),
     ("OneCycleLR", dict(max_lr=0.4, total_steps=60, cycle_momentum=False, three_phase=True, anneal_strategy="linear")),
 ]
 
@@ -131,7 +144,7 @@ def test_schedules_have_pytorchs_rates(name, options):
         all_rates = []
         for _ in range(50):
             optimizer.step()
-            all_rates.append(optimizer.param_groups[0]["lr"])
+            all_rates += [optimizer.param_groups[0]["lr"], optimizer.param_groups[0]["momentum"]]
             schedule.step()
         return all_rates
 

@@ -135,6 +135,18 @@ def test_copies_and_pickles():
     assert x in [x] and {x: 1}[x] == 1
 
 
+def test_words_of_numpy():
+    x = torch.arange(6, dtype=torch.float32).reshape(2, 3)
+    assert x.sum(axis=0).tolist() == [3, 5, 7] and x.mean(1, keepdims=True).shape == (2, 1)
+    assert x.argmax(axis=1).tolist() == [2, 2] and torch.cat([x, x], axis=1).shape == (2, 6)
+    assert torch.normal(0, 0.01, (2, 3), requires_grad=True).abs().max().item() < 1
+
+
+def test_constructor():
+    assert torch.Tensor([1, 2]).tolist() == [1, 2] and torch.Tensor(2, 3).shape == (2, 3)
+    assert torch.Tensor([1, 2]).dtype == torch.float32 and torch.LongTensor([1]).dtype == torch.int64
+
+
 def test_in_place_methods():
     x = torch.zeros(3)
     assert x.add_(torch.ones(3), alpha=-0.5) is x and x.tolist() == [-0.5] * 3
@@ -143,3 +155,27 @@ def test_in_place_methods():
     assert x.zero_().tolist() == [0] * 3 and x.copy_(torch.arange(3)).tolist() == [0, 1, 2]
     with pytest.raises(TypeError):
         x.add_(1, beta=2)
+
+
+def test_dlpack_both_ways():
+    theirs = pytest.importorskip("torch")
+    x = torch.arange(3).float()
+    y = theirs.from_dlpack(x)
+    y += 1
+    assert x.tolist() == [1, 2, 3]
+    a = theirs.ones(2, 2)
+    b = torch.from_dlpack(a)
+    b += 1
+    assert a.sum().item() == 8 and torch.tensor(a).tolist() == [[2, 2], [2, 2]]
+    assert torch.from_dlpack(np.ones(3, np.float32)).sum().item() == 3
+
+
+def test_a_write_that_a_gradient_needs_keeps_views():
+    x = torch.ones(2, 2, requires_grad=True)
+    y = (x * 3).t()
+    y[0] = 0  # nobody else sees the product
+    y.sum().backward()
+    assert x.grad.tolist() == [[0, 3], [0, 3]]
+    with torch.no_grad():
+        x[:, 0] = 7
+    assert x.tolist() == [[7, 1], [7, 1]] and x.requires_grad

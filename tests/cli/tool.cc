@@ -71,7 +71,7 @@ void Tool::send(int signal) { ::kill(process_, signal); }
 ToolResult Tool::wait() {
   using namespace std::chrono_literals;
   int status = 0;
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(LOCKSTEP_TEST_TIMEOUT / 5);
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(LOCKSTEP_TEST_TIMEOUT / 3);
   while (::waitpid(process_, &status, WNOHANG) == 0) {
     if (std::chrono::steady_clock::now() > deadline) ::kill(process_, SIGKILL);
     std::this_thread::sleep_for(2ms);

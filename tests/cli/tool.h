@@ -35,7 +35,7 @@ class Tool {
 
   void send(int signal);
   pid_t process() const { return process_; }
-  // Kills the process after a fifth of a test's time limit: a minute, more under sanitizers.
+  // Kills the process after a third of a test's time limit: 100 seconds, more under sanitizers.
   ToolResult wait();
 
  private:

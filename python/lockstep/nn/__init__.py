@@ -20,3 +20,4 @@ from .lazy import *  # noqa: F401,F403
 from .loss import *  # noqa: F401,F403
 from .transformer import Transformer, TransformerDecoder, TransformerEncoder  # noqa: F401
 from . import functional, init, parallel, utils  # noqa: F401,E402
+from .parallel import DataParallel  # noqa: F401,E402

@@ -333,8 +333,6 @@ def to(self, device=None, dtype=None, non_blocking=False):
     elif isinstance(device, Tensor):
         device, dtype = device.device, device.dtype
     if device is not None:
-        if isinstance(device, int):
-            device = _core.device("cuda", device)
         Module._to_devices(self, [device])
     if dtype is not None:
         if not dtype.is_floating_point:

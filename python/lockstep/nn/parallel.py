@@ -1,21 +1,22 @@
 """Models on several devices and in several processes, as torch.nn.parallel."""
 
 from .. import _core, distributed
+from .._core import internal as _internal
 from .._core import Tensor
 from ..utils.data import _Structure
 
 
-class _Wrapper(_core.ModelWrapper):
-    """A module with the parameters, names, and mode of another, which it calls `module`."""
+class _Wrapper(_internal.ModelWrapper):
+    """A module with the parameters, names, and mode of another, `module`."""
 
-    def __init__(self, module):
-        super().__init__(module)
-        object.__setattr__(self, "_wrapped", module)
+    def train(self, mode=True):
+        """Switch the model to training mode, or with mode=False to evaluation."""
+        super().train(mode)
+        self.module.train(mode)
+        return self
 
-    @property
-    def module(self):
-        """The model."""
-        return self._wrapped
+    def __repr__(self):
+        return f"{type(self).__name__}(\n  (module): " + repr(self.module).replace("\n", "\n  ") + "\n)"
 
 
 class DataParallel(_Wrapper):
@@ -33,7 +34,7 @@ class DataParallel(_Wrapper):
         chosen = all_devices if device_ids is None else [_device(d, all_devices) for d in device_ids]
         if not chosen:
             raise ValueError("DataParallel: no devices")
-        _core.place_on(module, chosen)
+        _internal.place_on(module, chosen)
         super().__init__(module)
         self._set("device_ids", chosen)
         self._set("output_device", chosen[0] if output_device is None else _device(output_device, all_devices))
@@ -64,7 +65,7 @@ class DataParallel(_Wrapper):
         arguments = _Structure((inputs, kwargs))
         if not arguments.tensors:
             raise ValueError("DataParallel: no tensor among the inputs, expected a batch to split")
-        cut = [_core.split_and_load(x, self.device_ids, self._shards, self._weights) for x in arguments.tensors]
+        cut = [_internal.split_and_load(x, self.device_ids, self._shards, self._weights) for x in arguments.tensors]
         shape = None
 
         def replica(shard):
@@ -73,8 +74,8 @@ class DataParallel(_Wrapper):
             shape = _Structure(self.module(*args, **kw))
             return shape.tensors
 
-        outputs = _core.per_shard(replica, cut)
-        return shape.with_tensors([_core.gather(y, self.output_device) for y in outputs])
+        outputs = _internal.per_shard(replica, cut)
+        return shape.with_tensors([_internal.gather(y, self.output_device) for y in outputs])
 
 
 def _device(device, all_devices):
@@ -118,13 +119,13 @@ class DistributedDataParallel(_Wrapper):
                                  "its devices")
         super().__init__(module)
         object.__setattr__(self, "device_ids", device_ids)
-        object.__setattr__(self, "_splitter", _core.DistributedModel(
+        object.__setattr__(self, "_splitter", _internal.DistributedModel(
             module, shards, list(weights), _core.float32 if gradients is None else gradients,
             max(1, int(bucket_cap_mb * (1 << 20))), recipe))
 
     def forward(self, *inputs, **kwargs):
         arguments = _Structure((inputs, kwargs))
-        if any(_core.is_cut(x) for x in arguments.tensors):
+        if any(_internal.is_cut(x) for x in arguments.tensors):
             return self.module(*inputs, **kwargs)
         # Without gradients, each rank computes what it wants to.
         if not arguments.tensors or not (_core.is_grad_enabled() or self.training):
@@ -134,7 +135,7 @@ class DistributedDataParallel(_Wrapper):
         outputs = _Structure(self.module(*args, **kw))
         share = 1 / distributed.get_world_size()
         device = self._splitter.devices[0]
-        return outputs.with_tensors([_core.own_rows(y, device, share) if _core.is_cut(y) else y for y in outputs.tensors])
+        return outputs.with_tensors([_internal.own_rows(y, device, share) if _internal.is_cut(y) else y for y in outputs.tensors])
 
     def no_sync(self):
         """In its scope, backward() adds up gradients without summing them over the ranks; the next one outside does."""

@@ -138,13 +138,14 @@ class _Fused(Optimizer):
         """The library's optimizer, made at the first use."""
         options = self._options()
         decays = [group.get("weight_decay", 0) for group in self.param_groups]
-        if self._engine is None:
+        if self._engine is None or self._made_with != (options, decays):
+            # Options other than lr are the engine's for good: another one continues from its state.
+            state = None if self._engine is None else self._engine.state_dict()
             groups = [(g["params"], float(g["lr"]), float(d)) for g, d in zip(self.param_groups, decays)]
-            self._engine = self._make(groups, options)
-            self._made_with = (options, decays)
-        elif self._made_with != (options, decays):
-            raise _core.Error(f"{type(self).__name__}: options other than lr changed after the first step, from "
-                              f"{self._made_with} to {(options, decays)}: expected a new optimizer")
+            engine = self._make(groups, options)
+            if state is not None:
+                engine.load_state_dict(state)
+            self._engine, self._made_with = engine, (options, decays)
         return self._engine
 
     def step(self, closure=None):

@@ -185,7 +185,10 @@ class CosineAnnealingWarmRestarts(LRScheduler):
 
 
 class OneCycleLR(LRScheduler):
-    """Up to max_lr and down again (Smith and Topin 2018). The momentum stays: cycle_momentum=True is an error."""
+    """Up to max_lr and down again (Smith and Topin 2018); cycle_momentum: the momentum goes the other way.
+
+    A step of the library's optimizers that follows a change of the momentum waits, and copies the states.
+    """
 
     def __init__(self, optimizer, max_lr, total_steps=None, epochs=None, steps_per_epoch=None, pct_start=0.3,
                  anneal_strategy="cos", cycle_momentum=True, base_momentum=0.85, max_momentum=0.95, div_factor=25.0,
@@ -194,8 +197,12 @@ class OneCycleLR(LRScheduler):
             raise ValueError("You must define either total_steps OR (epochs AND steps_per_epoch)")
         if anneal_strategy not in ("cos", "linear"):
             raise ValueError(f"anneal_strategy must by one of 'cos' or 'linear', instead got {anneal_strategy}")
-        if cycle_momentum:
-            raise ValueError("OneCycleLR: cycle_momentum=True, expected False: an optimizer's momentum stays as it is")
+        self._momentum = next((name for name in ("betas", "momentum") if name in optimizer.defaults), None)
+        if cycle_momentum and self._momentum is None:
+            raise ValueError("optimizer must support momentum with `cycle_momentum` option enabled")
+        if not cycle_momentum:
+            self._momentum = None
+        self._momenta = (max_momentum, base_momentum, max_momentum)
         self.total_steps = total_steps if total_steps is not None else epochs * steps_per_epoch
         peak = pct_start * self.total_steps - 1
         self._phases = [(peak, 0, 1), (self.total_steps - 1, 1, 2)]
@@ -218,8 +225,14 @@ class OneCycleLR(LRScheduler):
                 share = (self.last_epoch - start) / (end - start)
                 if self._cosine:
                     share = (1 - math.cos(math.pi * share)) / 2
+                m = self._momenta
+                self._set_momentum(m[a] + (m[b] - m[a]) * share)
                 return [r[a] + (r[b] - r[a]) * share for r in self._rates]
             start = end
+
+    def _set_momentum(self, value):
+        for group in self.optimizer.param_groups if self._momentum else ():
+            group[self._momentum] = (value, *group["betas"][1:]) if self._momentum == "betas" else value
 
 
 class SequentialLR:

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from ... import _core
+from ..._core import internal as _internal
 from ..._core import Tensor
 
 
@@ -42,7 +43,7 @@ class TensorDataset(Dataset):
         if not tensors or any(x.size(0) != tensors[0].size(0) for x in tensors):
             raise AssertionError("Size mismatch between tensors")
         self.tensors = tensors
-        self._core_dataset = _core.tensor_dataset(list(tensors))
+        self._core_dataset = _internal.tensor_dataset(list(tensors))
 
     def __getitem__(self, index):
         return tuple(x[index] for x in self.tensors)
@@ -65,7 +66,7 @@ class ConcatDataset(Dataset):
             end += len(d)
             self.cumulative_sizes.append(end)
         cores = [_core_of(d) for d in self.datasets]
-        self._core_dataset = None if None in cores else _core.concat_dataset(cores)
+        self._core_dataset = None if None in cores else _internal.concat_dataset(cores)
 
     def __len__(self):
         return self.cumulative_sizes[-1]
@@ -85,7 +86,7 @@ class Subset(Dataset):
         self.dataset = dataset
         self.indices = indices
         core = _core_of(dataset)
-        self._core_dataset = None if core is None else _core.subset(core, [int(i) for i in indices])
+        self._core_dataset = None if core is None else _internal.subset(core, [int(i) for i in indices])
 
     def __getitem__(self, index):
         return self.dataset[self.indices[index]]
@@ -96,12 +97,12 @@ class Subset(Dataset):
 
 def random_split(dataset, lengths, generator=None):
     """Return disjoint random Subsets: `lengths` are numbers of examples, or shares that add up to 1."""
-    parts = _core.random_split_indices(_core.as_dataset(dataset), [float(n) for n in lengths], _seed_of(generator))
+    parts = _internal.random_split_indices(_internal.as_dataset(dataset), [float(n) for n in lengths], _seed_of(generator))
     return [Subset(dataset, indices) for indices in parts]
 
 
 def _core_of(dataset):
-    return dataset if isinstance(dataset, _core.CoreDataset) else getattr(dataset, "_core_dataset", None)
+    return dataset if isinstance(dataset, _internal.CoreDataset) else getattr(dataset, "_core_dataset", None)
 
 
 def _seed_of(generator):
@@ -171,8 +172,8 @@ class RandomSampler(_EpochSampler):
     def order(self, epoch):
         seed, n = _seed_of(self.generator), len(self.data_source)
         if self.replacement:
-            return _core.weighted_order([1.0] * n, self.num_samples, True, seed, epoch)
-        return _core.random_order(n, seed, epoch)[: self.num_samples]
+            return _internal.weighted_order([1.0] * n, self.num_samples, True, seed, epoch)
+        return _internal.random_order(n, seed, epoch)[: self.num_samples]
 
     def __len__(self):
         return self.num_samples
@@ -186,7 +187,7 @@ class SubsetRandomSampler(_EpochSampler):
         self.indices = indices
 
     def order(self, epoch):
-        return [self.indices[i] for i in _core.random_order(len(self.indices), _seed_of(self.generator), epoch)]
+        return [self.indices[i] for i in _internal.random_order(len(self.indices), _seed_of(self.generator), epoch)]
 
     def __len__(self):
         return len(self.indices)
@@ -202,7 +203,7 @@ class WeightedRandomSampler(_EpochSampler):
         self.replacement = replacement
 
     def order(self, epoch):
-        return _core.weighted_order(self.weights, self.num_samples, self.replacement, _seed_of(self.generator), epoch)
+        return _internal.weighted_order(self.weights, self.num_samples, self.replacement, _seed_of(self.generator), epoch)
 
     def __len__(self):
         return self.num_samples
@@ -275,7 +276,7 @@ class DistributedSampler(Sampler):
     def _whole_order(self):
         """Return the order of all ranks, with as many examples for each."""
         n = len(self.dataset)
-        order = _core.random_order(n, self.seed, self.epoch) if self.shuffle else list(range(n))
+        order = _internal.random_order(n, self.seed, self.epoch) if self.shuffle else list(range(n))
         while 0 < len(order) < self.total_size:
             order += order[: self.total_size - len(order)]
         return order[: self.total_size]
@@ -335,7 +336,7 @@ def default_collate(batch):
     first = batch[0]
     if isinstance(first, Tensor):
         if all(x.device.type == "cpu" and not x.requires_grad for x in batch):
-            return _core.stack_parts([x.cpu().detach() for x in batch])
+            return _internal.stack_parts([x.cpu().detach() for x in batch])
         return _core.stack(batch)
     if _is_array(first):
         return default_collate([_from_array(x) for x in batch]) if getattr(first, "ndim", 0) else _tensor(
@@ -524,7 +525,7 @@ class DataLoader:
             raise ValueError("loader.on: expected a loader with batch_size of a data set with __getitem__")
         splitter = getattr(model, "_splitter", None)
         if splitter is None:
-            splitter = _core.BatchSplitter(model, shards, list(weights))
+            splitter = _internal.BatchSplitter(model, shards, list(weights))
         elif shards or weights:
             raise ValueError("loader.on: the DistributedDataParallel has its shards already: give them to it")
         return self._loop(splitter)
@@ -548,7 +549,7 @@ class DataLoader:
             # No code of Python runs in these threads, so one works ahead also where PyTorch would make batches in the
             # loop itself.
             workers = max(self.num_workers, 1)
-            loop = _core.BatchLoop(core, self._order(), self.batch_size, self.drop_last, _seed_of(self.generator), epoch,
+            loop = _internal.BatchLoop(core, self._order(), self.batch_size, self.drop_last, _seed_of(self.generator), epoch,
                                    workers, workers * (self.prefetch_factor or 2), self._pin_for(), splitter)
             return _CoreLoop(loop)
         if self._iterable:
@@ -649,7 +650,7 @@ def _ahead(loader, jobs, make, max_ahead=None):
     lock = threading.Lock()
 
     def work(job):
-        with _core.WorkerScope():
+        with _internal.WorkerScope():
             if max_ahead is None:
                 return make(job)
             with lock:
@@ -678,7 +679,7 @@ def _ahead(loader, jobs, make, max_ahead=None):
 
 def _make_pool(loader):
     numbers = iter(range(loader.num_workers))
-    seed = _core.default_seed()
+    seed = _internal.default_seed()
 
     def begin():
         number = next(numbers)

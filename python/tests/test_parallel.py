@@ -1,0 +1,248 @@
+"""Several devices and several processes: DataParallel, loader.on, DistributedDataParallel, spawn, collectives."""
+
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+import lockstep as torch
+import lockstep.distributed as dist
+import lockstep.multiprocessing as mp
+import lockstep.nn.functional as F
+from lockstep import nn
+from lockstep.nn.parallel import DistributedDataParallel as DDP
+from lockstep.utils.data import DataLoader, DistributedSampler, TensorDataset
+
+
+@pytest.fixture(scope="module", autouse=True)
+def devices():
+    torch.set_devices(3)
+
+
+def data(n=48):
+    x = torch.arange(float(n * 3)).reshape(n, 3) % 7 - 3
+    return TensorDataset(x, (torch.arange(n) * 5) % 4)
+
+
+def make_net():
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Linear(8, 4))
+    for layer in (net[0], net[2]):
+        nn.init.xavier_uniform_(layer.weight)
+        nn.init.zeros_(layer.bias)
+    return net
+
+
+def train(net, batches, epochs=2, call=None):
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+    for _ in range(epochs):
+        for x, y in batches():
+            optimizer.zero_grad()
+            F.cross_entropy((call or net)(x), y).backward()
+            optimizer.step()
+    return torch.weights_sha256(net)
+
+
+# Two epochs of batches of 16, in eight shards, on the devices of this process.
+def trained_alone(count=1, parallel=False):
+    net = make_net()
+    wrapped = nn.DataParallel(net, device_ids=range(count), shards=8)
+    loader = DataLoader(data(), 16, shuffle=True)
+    return train(net, lambda: loader, call=wrapped) if parallel else train(net, lambda: loader.on(net, shards=8))
+
+
+def test_bits_do_not_depend_on_devices():
+    assert len({trained_alone(count, parallel) for count in (1, 2, 3) for parallel in (False, True)}) == 1
+
+
+def test_data_parallel():
+    seen = []
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fc = nn.Linear(5, 2)
+
+        def forward(self, x, scale=1, mask=None):
+            seen.append(x.size(0))
+            y = self.fc(x) * scale
+            return {"y": y, "more": (x, mask)}
+
+    net = Model()
+    model = nn.DataParallel(net)
+    assert repr(model).startswith("DataParallel(\n  (module): Model(\n    (fc): Linear(")
+    assert [name for name, _ in model.named_parameters()] == ["fc.weight", "fc.bias"] and model.module is net
+    assert model.to(torch.devices()[0]) is model
+    with pytest.raises(ValueError, match="expected the first"):
+        model.to(torch.devices()[1])
+    x = torch.randn(10, 5)
+    out = model(x, scale=2, mask=torch.arange(10))
+    assert seen == [4, 4, 2] and out["y"].shape == (10, 2) and out["more"][1].tolist() == list(range(10))
+    assert out["y"].device == torch.devices()[0] and out["more"][0].tolist() == x.tolist()
+    out["y"].sum().backward()
+    # Of a row of ones, with the scale.
+    assert torch.allclose(net.fc.weight.grad.cpu(), (2 * x.sum(0)).expand(2, 5), atol=1e-5)
+    model.eval()
+    assert not net.training
+    with pytest.raises(ValueError, match="dim is 1"):
+        nn.DataParallel(net, dim=1)
+    with pytest.raises(ValueError, match="expected one of the program's 3"):
+        nn.DataParallel(net, device_ids=[3])
+
+
+def in_rank(rank, world_size, results):
+    dist.init_process_group("gloo", rank=rank, world_size=world_size, timeout=20)
+    assert dist.is_initialized() and (dist.get_rank(), dist.get_world_size()) == (rank, world_size)
+    check_collectives(rank)
+    # As a program for PyTorch: this rank's examples, its own loss.
+    net = make_net()
+    ddp = DDP(net, shards=8)
+    assert ddp.module is net and [n for n, _ in ddp.named_parameters()][0] == "0.weight"
+    loader = DataLoader(data(), 8, sampler=DistributedSampler(data(), seed=0))
+
+    def batches():
+        loader.sampler.set_epoch(batches.epoch)
+        batches.epoch += 1
+        return loader
+
+    batches.epoch = 0
+    hashes = [train(ddp, batches)]
+    # As a program of this library.
+    net = make_net()
+    ddp = DDP(net, shards=8)
+    whole = DataLoader(data(), 16, shuffle=True)
+    hashes.append(train(ddp, lambda: whole.on(ddp)))
+    hashes += check_average(rank)
+    with open(results + str(rank), "w") as file:
+        file.write("\n".join(hashes))
+    dist.destroy_process_group()
+    assert not dist.is_initialized()
+
+
+def check_collectives(rank):
+    x = torch.tensor([1.0 + rank, 2.0])
+    dist.all_reduce(x)
+    assert x.tolist() == [3, 4]
+    dist.all_reduce(x, op=dist.ReduceOp.AVG)
+    assert x.tolist() == [3, 4]
+    dist.all_reduce(y := torch.tensor(rank), dist.ReduceOp.MAX)
+    assert y.item() == 1
+    dist.broadcast(z := torch.tensor([5 * rank]), src=1)
+    assert z.tolist() == [5]
+    every = [torch.zeros(1), torch.zeros(1)]
+    dist.all_gather(every, torch.tensor([float(rank)]))
+    assert [e.item() for e in every] == [0, 1]
+    if rank == 0:
+        dist.send(torch.tensor([7.0]), 1)
+    else:
+        dist.recv(w := torch.zeros(1), 0)
+        assert w.item() == 7
+    dist.barrier()
+
+
+# The gradient is the mean of the ranks' gradients, also over no_sync(); a rank with more rows is an error.
+def check_average(rank):
+    net = nn.Linear(2, 1, bias=False)
+    ddp = DDP(net)
+    rows = torch.tensor([[1.0, 2.0], [3.0, 4.0]]) * (rank + 1)
+    loss = ddp(rows).sum()
+    loss.backward()
+    assert net.weight.grad.tolist() == [[(4 + 8) / 2, (6 + 12) / 2]]
+    assert torch.allclose(loss.detach().cpu(), (rows @ net.weight.detach().cpu().t()).sum())
+    with ddp.no_sync():
+        ddp(rows).sum().backward()
+    ddp(rows).sum().backward()
+    assert net.weight.grad.tolist() == [[18, 27]]
+    with pytest.raises(torch.Error, match="rank 0 has 2 rows of this batch, rank 1 has 1"):
+        ddp(rows[: 2 - rank])
+    ddp.eval()
+    with torch.no_grad():
+        if rank == 0:  # alone
+            assert ddp(rows[:1]).shape == (1, 1)
+    return []
+
+
+def test_ranks_have_the_bits_of_one_process(tmp_path):
+    mp.spawn(in_rank, args=(2, str(tmp_path / "hash")), nprocs=2)
+    hashes = (tmp_path / "hash0").read_text().split() + (tmp_path / "hash1").read_text().split()
+    assert hashes == [trained_alone()] * 4
+
+
+def failing(rank, how):
+    dist.init_process_group("gloo", timeout=20)
+    if rank == 1 and how == "raise":
+        raise ValueError("the second rank")
+    if rank == 1:
+        os._exit(3)
+    try:
+        dist.barrier()
+    except dist.RankLost as error:
+        assert "rank 1" in str(error)
+        raise
+
+
+@pytest.mark.parametrize("how", ["raise", "exit"])
+def test_a_failure_of_a_rank_is_raised(how):
+    begin = time.monotonic()
+    expected = mp.ProcessRaisedException if how == "raise" else mp.ProcessExitedException
+    with pytest.raises(expected, match="ValueError: the second rank" if how == "raise" else "exit code 3") as found:
+        mp.spawn(failing, args=(how,), nprocs=2)
+    assert found.value.error_index == 1
+    assert time.monotonic() - begin < 19
+
+
+def hanging(rank):
+    if rank == 0:
+        raise ValueError("at once")
+    time.sleep(100)
+
+
+def test_others_are_ended(monkeypatch):
+    monkeypatch.setattr(mp, "_GRACE_SECONDS", 0.1)
+    spawned = mp.spawn(hanging, nprocs=2, join=False)
+    assert len(spawned.pids()) == 2
+    with pytest.raises(mp.ProcessRaisedException, match="at once"):
+        while not spawned.join(timeout=30):
+            pass
+    assert not any(p.is_alive() for p in spawned.processes)
+
+
+def test_refused():
+    with pytest.raises(RuntimeError, match="has not been initialized"):
+        dist.get_rank()
+    with pytest.raises(RuntimeError, match="has not been initialized"):
+        DDP(nn.Linear(2, 2))
+    with pytest.raises(ValueError, match="fork"):
+        mp.spawn(print, nprocs=2, start_method="fork")
+    with pytest.raises(ValueError, match="nprocs is 0"):
+        mp.spawn(print, nprocs=0)
+    with pytest.raises(ValueError, match="tcp://"):
+        dist.init_process_group("gloo", init_method="file:///tmp/x", rank=0, world_size=1)
+
+
+TOOL = os.environ.get("LOCKSTEP_TOOL", "")
+
+
+@pytest.mark.skipif(not os.path.exists(TOOL), reason="LOCKSTEP_TOOL names no program")
+@pytest.mark.skipif(not os.path.isdir("/usr/share/datasets/fashion-mnist"), reason="Fashion-MNIST is missing")
+def test_one_hash(tmp_path):
+    """Three epochs of LeNet end with one hash: in the tool, in Python on 1 to 3 devices, with spawn, under the tool."""
+    program = os.path.join(os.path.dirname(__file__), "..", "examples", "lenet.py")
+    log = tmp_path / "log.jsonl"
+    subprocess.run([TOOL, "train", "--model", "lenet", "--epochs", "3", "--limit-train", "512", "--limit-test", "16",
+                    "--batch-size", "128", "--log", str(log)], check=True, capture_output=True)
+    expected = log.read_text().split('"weights_sha256":"')[-1].split('"')[0]
+
+    def run(*command, **variables):
+        done = subprocess.run(command, env={**os.environ, **variables}, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.split()
+
+    python = [sys.executable, program, "3", "512"]
+    for count in "123":
+        assert run(*python, LOCKSTEP_DEVICES=count) == [expected]
+    assert run(*python, "spawn", LOCKSTEP_DEVICES="2") == [expected] * 2
+    found = run(TOOL, "launch", "-n", "2", "--", *python)
+    assert [word for word in found if len(word) == 64] == [expected] * 2
