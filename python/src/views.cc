@@ -26,8 +26,6 @@ py::object view_of(py::handle self, const Tensor& y, WriteBack back) {
   const Tensor& x = self.cast<const Tensor&>();
   if (x.operator->() == y.operator->()) return py::reinterpret_borrow<py::object>(self);
   py::object result = py::cast(y);
-  // Parts on several devices share no memory, and nobody writes to them.
-  if (x->kind != Kind::whole || y->kind != Kind::whole) return result;
   TensorMemory& holder = holder_of(result);
   if (shares_memory(x, y)) {
     holder.memory = memory_of(self);

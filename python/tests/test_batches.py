@@ -19,7 +19,7 @@ def main():
     torch.set_devices(3)
     x = torch.randn(6, 4)
     net = torch.nn.Linear(4, 5)
-    y = net(_core.split_and_load(x, torch.devices()))
+    y = net(_core.internal.split_and_load(x, torch.devices()))
     whole = y.to_host()
     assert y.shape == (6, 5) and str(y.detach()) == str(whole)
     assert y.tolist() == whole.tolist() and (y.detach().numpy() == whole.numpy()).all()
