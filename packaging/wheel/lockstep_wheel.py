@@ -2,6 +2,8 @@
 packages of scripts/packages.txt, and no other Python package. CMAKE_ARGS has more options for CMake:
 
     CMAKE_ARGS=-DLOCKSTEP_MPI=OFF pip install .
+
+The setting build-dir is a folder for the build, such as that of another one: pip wheel . -C build-dir=build
 """
 
 import base64
@@ -50,9 +52,9 @@ def wheel_file():
     return f"Wheel-Version: 1.0\nGenerator: lockstep_wheel\nRoot-Is-Purelib: false\nTag: {tag()}\n"
 
 
-def compile_package(prefix):
+def compile_package(prefix, settings):
     """Builds the package and installs it into the folder `prefix`."""
-    build = ROOT / f"build-wheel-{tag()}"
+    build = ROOT / settings.get("build-dir", f"build-wheel-{tag()}")
     options = ["-DCMAKE_BUILD_TYPE=Release", "-DLOCKSTEP_UNITY=ON", "-DLOCKSTEP_TOOL=OFF", "-DLOCKSTEP_TESTS=OFF",
                "-DLOCKSTEP_EXAMPLES=OFF", "-DLOCKSTEP_PYTHON=ON", f"-DPython3_EXECUTABLE={sys.executable}",
                "-DLOCKSTEP_PYTHON_DESTINATION=."]
@@ -71,7 +73,7 @@ def compile_package(prefix):
 
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     with tempfile.TemporaryDirectory() as folder:
-        compile_package(folder)
+        compile_package(folder, config_settings or {})
         files = {path.relative_to(folder).as_posix(): path.read_bytes()
                  for path in pathlib.Path(folder).rglob("*") if path.is_file()}
     files[f"{INFO}/METADATA"] = metadata().encode()

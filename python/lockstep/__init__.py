@@ -41,3 +41,9 @@ from . import models, nn, optim  # noqa: F401,E402
 from . import cuda, datasets, distributed, gluon, multiprocessing, transforms, utils  # noqa: F401,E402
 from .generator import Generator  # noqa: F401,E402
 from .serialization import load, save  # noqa: F401,E402
+from . import metrics, notebook  # noqa: F401,E402
+from .notebook import Timeline, plot, progress, summary  # noqa: F401,E402
+from .training import (  # noqa: F401,E402
+    Trainer, evaluate, export_onnx, find_learning_rate, verify)
+
+notebook.install()

@@ -1,5 +1,5 @@
 // lockstep._core, which the files of python/lockstep/ give PyTorch's names.
-#include "bindings.h"
+#include "training.h"
 
 PYBIND11_MODULE(_core, m) {
   using namespace lockstep::python;  // NOLINT(google-build-using-namespace)
@@ -24,4 +24,7 @@ PYBIND11_MODULE(_core, m) {
   add_distributed(m);
   add_save(m);
   complete_modules(m);
+  add_training(m);
+  add_predictor(m);
+  add_watching(m);
 }

@@ -1,0 +1,331 @@
+"""What notebooks show: tensors, models, curves, timelines, and a progress bar that works in terminals and pipes, too."""
+
+import base64
+import html
+import json
+import math
+import os
+import struct
+import sys
+import tempfile
+import time
+import typing
+import zlib
+
+from . import _core
+from ._core import Tensor
+
+_STYLE = "border-collapse:collapse;font-size:90%"
+_COLORS = ["#4c78a8", "#f58518", "#54a24b", "#b279a2", "#e45756", "#72b7b2"]
+
+
+def _table(head: list[str], rows: list[list[str]]) -> str:
+    cells = "".join(f"<th style='text-align:left'>{html.escape(h)}</th>" for h in head)
+    body = "".join("<tr>" + "".join(f"<td style='text-align:left'>{html.escape(c)}</td>" for c in row) + "</tr>"
+                   for row in rows)
+    return f"<table style='{_STYLE}'><thead><tr>{cells}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _png(rows: list[list[tuple[int, int, int]]], scale: int) -> str:
+    """Pixels as an element img."""
+    data = b"".join(b"\0" + bytes(value for pixel in row for value in pixel) for row in rows)
+
+    def chunk(kind: bytes, content: bytes) -> bytes:
+        return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+
+    head = struct.pack(">IIBBBBB", len(rows[0]), len(rows), 8, 2, 0, 0, 0)
+    file = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(data)) + chunk(b"IEND", b"")
+    return (f"<img style='image-rendering:pixelated;margin-right:4px' width='{scale * len(rows[0])}' "
+            f"height='{scale * len(rows)}' src='data:image/png;base64,{base64.b64encode(file).decode()}'>")
+
+
+def _byte(share: float) -> int:
+    return 0 if math.isnan(share) else round(255 * min(max(share, 0.0), 1.0))
+
+
+def _heat(share: float) -> tuple[int, int, int]:
+    """From blue over white to red; gray for NaN."""
+    if math.isnan(share):
+        return 128, 128, 128
+    share = min(max(share, 0.0), 1.0)
+    if share < 0.5:
+        return round(255 * (0.23 + 1.54 * share)), round(255 * (0.3 + 1.4 * share)), round(255 * (0.75 + 0.5 * share))
+    return 255 - round(150 * (share - 0.5)), round(255 * (1.7 - 1.4 * share)), round(255 * (1.77 - 1.54 * share))
+
+
+def _is_pictures(x: Tensor) -> bool:
+    """[C, H, W] or [N, C, H, W] of one or three channels."""
+    return x.dim() in (3, 4) and x.size(-3) in (1, 3) and x.size(-1) >= 8 and x.size(-2) >= 8
+
+
+def _picture(x: Tensor, low: float, high: float) -> str:
+    step = max(1, math.ceil(max(x.size(-1), x.size(-2)) / 96))
+    values = x[:, ::step, ::step].float().tolist()
+    width = (high - low) or 1.0
+    channels = [[[_byte((v - low) / width) for v in row] for row in channel] for channel in values]
+    if len(channels) == 1:
+        channels = channels * 3
+    rows = [list(zip(*row)) for row in zip(*channels)]
+    return _png(rows, max(1, 84 // max(len(rows), len(rows[0]))))
+
+
+def _heat_map(x: Tensor, low: float, high: float) -> str:
+    while x.dim() > 2:
+        x = x[0]
+    x = x.reshape([1, -1]) if x.dim() < 2 else x
+    steps = [max(1, math.ceil(x.size(i) / (32, 64)[i])) for i in (0, 1)]
+    width = (high - low) or 1.0
+    rows = [[_heat((v - low) / width) for v in row] for row in x[::steps[0], ::steps[1]].float().tolist()]
+    return _png(rows, max(2, min(12, 256 // len(rows[0]))))
+
+
+def tensor_html(x: Tensor) -> str:
+    """A tensor's shape, type, and place, a few statistics, and a picture. Waits for its elements."""
+    x = x.detach()
+    title = f"<b>tensor</b> {list(x.shape)} {str(x.dtype).removeprefix('torch.')} on {x.device}"
+    if x.numel() == 0:
+        return f"<div>{title}</div>"
+    values = x.float().reshape([-1])
+    if str(x.device) != "cpu":
+        values = values.cpu()
+    low, high = values.min().item(), values.max().item()
+    numbers = {"min": low, "max": high, "mean": values.mean().item()}
+    if x.numel() > 1:
+        numbers["std"] = values.std().item()
+    text = ", ".join(f"{name} {value:.4g}" for name, value in numbers.items())
+    host = values.reshape(list(x.shape))
+    if x.numel() == 1:
+        return f"<div>{title}: {html.escape(str(x.item()))}</div>"
+    if not math.isfinite(high - low):
+        picture = ""
+    elif _is_pictures(host):
+        shown = [host] if host.dim() == 3 else [host[i] for i in range(min(8, host.size(0)))]
+        picture = "".join(_picture(one, low, high) for one in shown)
+    else:
+        picture = _heat_map(host, low, high)
+    return f"<div>{title}<br>{text}<br>{picture}</div>"
+
+
+class Summary:
+    """The layers of a model: print() shows a table, and so does a notebook."""
+
+    def __init__(self, text: str, rows: list[tuple[typing.Any, ...]]) -> None:
+        self.text = text
+        self.rows = rows
+
+    def __repr__(self) -> str:
+        return self.text
+
+    def _repr_html_(self) -> str:
+        rows = [[name, kind, "" if shape is None else str(list(shape)), "" if count is None else f"{count:,}", state]
+                for name, kind, shape, count, state in self.rows]
+        foot = html.escape("\n".join(line for line in self.text.splitlines()[-2:]))
+        return _table(["Layer", "Kind", "Output shape", "Parameters", ""], rows) + f"<pre>{foot}</pre>"
+
+
+def summary(model: typing.Any, *inputs: typing.Any) -> Summary:
+    """The layers of a model with the shapes of their outputs: summary(net, [32, 1, 28, 28]), or summary(net, x).
+
+    Calls the model once, in evaluation mode and without a history.
+    """
+    given = [x if isinstance(x, Tensor) else _core.zeros(list(x)) for x in inputs]
+
+    def call() -> None:
+        model(*given)
+
+    return Summary(_core._summary_text(model, call), _core._summarize(model, call))
+
+
+def module_html(model: typing.Any) -> str:
+    """The modules of a model, and how many parameters each has of its own. Does not call the model."""
+    rows, total = [], 0
+    for name, module in model.named_modules():
+        try:
+            count = sum(math.prod(p.shape) for _, p in module.named_parameters(recurse=False))
+            total += count
+            shown = f"{count:,}" if count else ""
+        except _core.Error:  # a shape that the first batch decides
+            shown = "?"
+        rows.append([name or "(model)", type(module).__name__, shown])
+    return _table(["Layer", "Kind", "Parameters"], rows) + f"<div>{total:,} parameters</div>"
+
+
+class Picture:
+    """A picture that notebooks show: the text of an SVG file."""
+
+    def __init__(self, svg: str) -> None:
+        self.svg = svg
+
+    def _repr_svg_(self) -> str:
+        return self.svg
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        with open(path, "w") as file:
+            file.write(self.svg)
+
+
+def plot(curves: dict[str, typing.Any], title: str = "", x: str = "epoch") -> Picture:
+    """Curves by name: a list of values, which are those at 1, 2, ..., or of pairs (x, value).
+
+    A dict of dicts makes a panel of each.
+    """
+    panels = list(curves.values()) if all(isinstance(v, dict) for v in curves.values()) else [curves]
+
+    def points(values: typing.Any) -> list[tuple[float, float]]:
+        values = list(values)
+        if values and isinstance(values[0], (tuple, list)):
+            return [(float(a), float(b)) for a, b in values]
+        return [(float(i), float(v)) for i, v in enumerate(values, 1)]
+
+    return Picture(_core.plot_svg([[(name, points(v)) for name, v in panel.items()] for panel in panels], title, x))
+
+
+class Timeline:
+    """Records which task ran where and when. Show it, or write() it for Perfetto.
+
+    >>> with lockstep.Timeline() as timeline:
+    ...     step()
+    >>> timeline
+    """
+
+    def __init__(self) -> None:
+        self.events: list[dict[str, typing.Any]] = []
+
+    def __enter__(self) -> "Timeline":
+        self._engine = _core._Timeline()
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        handle, path = tempfile.mkstemp(suffix=".json")
+        os.close(handle)
+        try:
+            if kind is None:
+                self._engine.write(path)
+                with open(path) as file:
+                    self.events = json.load(file)["traceEvents"]
+        finally:
+            del self._engine
+            os.unlink(path)
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Write the timeline in Chrome's trace-event format."""
+        with open(path, "w") as file:
+            json.dump({"traceEvents": self.events}, file)
+
+    def _repr_svg_(self) -> str:
+        tasks = [e for e in self.events if e["ph"] == "X"]
+        names = {(e["name"], e["pid"], e.get("tid")): e["args"]["name"] for e in self.events
+                 if e["ph"] == "M" and "name" in e["args"]}
+        rows = sorted({(e["pid"], e["tid"]) for e in tasks})
+        kinds = list(dict.fromkeys(e["name"] for e in tasks))
+        begin = min((e["ts"] for e in tasks), default=0)
+        length = max((e["ts"] + e["dur"] for e in tasks), default=1) - begin or 1
+        left, width, row, height = 130, 830, 24, 24 * len(rows) + 44
+        parts = []
+        for i, (pid, tid) in enumerate(rows):
+            device = next((name for (kind, p, _), name in names.items() if kind == "process_name" and p == pid), "")
+            text = f"{device} {names.get(('thread_name', pid, tid), tid)}"
+            parts.append(f"<text x='4' y='{row * i + 16}'>{html.escape(text)}</text>")
+        for e in tasks:
+            y = row * rows.index((e["pid"], e["tid"])) + 3
+            at, span = left + (e["ts"] - begin) / length * width, max(e["dur"] / length * width, 0.5)
+            number = kinds.index(e["name"])
+            color = _COLORS[number] if number < len(_COLORS) else f"hsl({number * 137.508 % 360:.0f},55%,55%)"
+            parts.append(f"<rect x='{at:.1f}' y='{y}' width='{span:.1f}' height='{row - 6}' fill='{color}'>"
+                         f"<title>{html.escape(e['name'])}, {e['dur']:.0f} µs</title></rect>")
+        y = row * len(rows) + 12
+        parts.append(f"<path d='M{left} {y - 6}h{width}' stroke='gray'/><text x='{left}' y='{y + 10}'>0</text>"
+                     f"<text x='{left + width}' y='{y + 10}' text-anchor='end'>{length / 1000:.3g} ms</text>")
+        return (f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {left + width + 10} {height}' "
+                f"font-family='sans-serif' font-size='12'><rect width='100%' height='100%' fill='white'/>"
+                + "".join(parts) + "</svg>")
+
+
+def _in_notebook() -> bool:
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return shell is not None and hasattr(shell, "kernel")
+
+
+class progress:
+    """Loop with a bar: for x, y in lockstep.progress(loader, "epoch 1"): ...
+
+    A terminal shows one line, a notebook one box; a pipe or a file gets a line for each tenth. set_postfix(loss=...)
+    adds values.
+    """
+
+    def __init__(self, iterable: typing.Iterable[typing.Any], desc: str = "", total: int | None = None,
+                 file: typing.Any = None) -> None:
+        self.iterable = iterable
+        self.desc = desc
+        self.total = total if total is not None else len(iterable) if hasattr(iterable, "__len__") else None
+        self.file = file if file is not None else sys.stderr
+        self.done = 0
+        self._values = ""
+        self._shown = -math.inf
+        self._tenths = 0
+        self._display: typing.Any = None
+
+    def set_postfix(self, **values: typing.Any) -> None:
+        """Show these values behind the bar: numbers with four digits, or text."""
+        self._values = "".join(f", {name} {value:.4g}" if isinstance(value, (int, float)) else f", {name} {value}"
+                               for name, value in values.items())
+
+    def __len__(self) -> int:
+        if self.total is None:
+            raise TypeError("progress: the iterable has no length")
+        return self.total
+
+    def __iter__(self) -> typing.Iterator[typing.Any]:
+        self._begin = time.monotonic()
+        try:
+            for item in self.iterable:
+                yield item
+                self.done += 1
+                self._show(False)
+        finally:
+            self._show(True)
+
+    def _text(self) -> str:
+        seconds = time.monotonic() - self._begin
+        rate = f", {self.done / seconds:.3g}/s" if seconds > 0 and self.done else ""
+        count = f"{self.done}" if self.total is None else f"{self.done}/{self.total}"
+        return f"{self.desc + ': ' if self.desc else ''}{count}, {seconds:.1f} s{rate}{self._values}"
+
+    def _show(self, last: bool) -> None:
+        now = time.monotonic()
+        terminal = self.file.isatty() if hasattr(self.file, "isatty") else False
+        if _in_notebook():
+            if not last and now - self._shown < 0.2:
+                return
+            from IPython.display import HTML, display  # type: ignore[import]
+            bar = "" if not self.total else f"<progress max='{self.total}' value='{self.done}'></progress> "
+            content = HTML(bar + html.escape(self._text()))
+            if self._display is None:
+                self._display = display(content, display_id=True)
+            else:
+                self._display.update(content)
+        elif terminal:
+            if not last and now - self._shown < 0.1:
+                return
+            bar = ""
+            if self.total:
+                full = 20 * self.done // self.total
+                bar = "[" + "#" * full + " " * (20 - full) + "] "
+            self.file.write("\r" + (bar + self._text())[:119] + "\x1b[K" + ("\n" if last else ""))
+            self.file.flush()
+        else:
+            tenths = 10 * self.done // self.total if self.total else 0
+            if not last and tenths <= self._tenths and (self.total or now - self._shown < 10):
+                return
+            if last and tenths == self._tenths and self.done == self.total:
+                return
+            self._tenths = tenths
+            self.file.write(self._text() + "\n")
+            self.file.flush()
+        self._shown = now
+
+
+def install() -> None:
+    """Give tensors and modules their pictures."""
+    Tensor._repr_html_ = tensor_html  # type: ignore[attr-defined]
+    _core.Module._repr_html_ = module_html  # type: ignore[attr-defined]

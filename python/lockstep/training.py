@@ -1,0 +1,201 @@
+"""Training loops of the library: Trainer, evaluate, and the learning-rate finder.
+
+>>> trainer = lockstep.Trainer(net, optimizer, train_data, test_data, batch_size=256, epochs=10)
+>>> trainer.on_epoch = print
+>>> trainer.train()
+
+A Trainer of C++ and `lockstep train` with the same recipe end with the same weights, to the last bit.
+"""
+
+import os
+import shutil
+import subprocess
+import typing
+
+from . import _core
+from ._core import EpochReport, Metric, StepReport, Tensor, TrainingResult, dtype, float32
+
+
+class Trainer:
+    """Trains a model where it is: shards over devices and ranks, evaluation after each epoch, checkpoints, resume.
+
+    train and test are data sets: of lockstep.datasets, or with __len__ and __getitem__, whose examples are (input,
+    label). Options have the names and defaults of the C++ class (lockstep/train/trainer.h):
+
+    shards, balance: V of the recipe, and who computes them: "auto", or a weight for each device.
+    accumulate: the number of micro-batches in a step.
+    loss(outputs, labels): a mean; cross entropy if missing. forward(batch): for examples of other parts; it returns
+    (loss, outputs), or a dict with loss, outputs, targets, and log.
+    schedule: "cosine" or another kind, or a dict: {"kind": "cosine", "warmup": 100}.
+    metrics: of lockstep.metrics, or a Metric.
+    save_folder, save_every, resume, keep_checkpoints: checkpoints, and going on from the newest one.
+    watch: {"metric": "accuracy", "patience": 3, "save_best": True}.
+    tensorboard: a folder, or {"folder": ..., "histogram_every": ...}. log_file: a line of JSON for each step.
+    recipe: names and values of what else decides the bits: model, data, loss.
+
+    on_step(StepReport), on_epoch(EpochReport), and on_update(step) are called while it trains.
+    """
+
+    def __init__(self, model: typing.Any, optimizer: typing.Any, train: typing.Any, test: typing.Any = None, *,
+                 devices: typing.Any = None, shards: int = 0, balance: typing.Any = None, batch_size: int = 256,
+                 accumulate: int = 1, record_steps: bool = False, epochs: int = 10, max_steps: int = 0,
+                 shuffle: bool = True, workers: int = 1, seed: int | None = None, dtype: dtype = float32,
+                 gradients: dtype = float32, loss_scaling: dict[str, typing.Any] | None = None,
+                 loss: typing.Callable[[Tensor, Tensor], Tensor] | None = None, label_smoothing: float = 0,
+                 forward: typing.Callable[..., typing.Any] | None = None,
+                 loss_weight: typing.Callable[..., float] | None = None,
+                 metrics: typing.Sequence[Metric] = (), clip_norm: float = 0,
+                 schedule: str | dict[str, typing.Any] | None = None,
+                 save_folder: str | os.PathLike[str] | None = None, save_every: int = 0, resume: bool = False,
+                 keep_checkpoints: int = 2, log_file: str | os.PathLike[str] | None = None,
+                 tensorboard: typing.Any = None, watch: dict[str, typing.Any] | None = None,
+                 average_decay: float = 0, recipe: dict[str, typing.Any] | None = None) -> None:
+        if isinstance(schedule, str):
+            schedule = {"kind": schedule}
+        if isinstance(tensorboard, (str, os.PathLike)):
+            tensorboard = {"folder": tensorboard}
+        options = dict(devices=devices, shards=shards, balance=balance, batch_size=batch_size, accumulate=accumulate,
+                       record_steps=record_steps, epochs=epochs, max_steps=max_steps, shuffle=shuffle, workers=workers,
+                       seed=seed, dtype=dtype, gradients=gradients, loss_scaling=loss_scaling, loss=loss,
+                       label_smoothing=label_smoothing, forward=forward, loss_weight=loss_weight,
+                       metrics=list(metrics), clip_norm=clip_norm, schedule=schedule, save_folder=save_folder,
+                       save_every=save_every, resume=resume, keep_checkpoints=keep_checkpoints, log_file=log_file,
+                       tensorboard=tensorboard, watch=watch, average_decay=average_decay, recipe=recipe)
+        self._optimizer = optimizer
+        self._take_rates()
+        self._trainer = _core._Trainer(model, optimizer, train, test, options)
+        self.on_step: typing.Callable[[StepReport], typing.Any] | None = None
+        self.on_epoch: typing.Callable[[EpochReport], typing.Any] | None = None
+        self.on_update: typing.Callable[[int], typing.Any] | None = None
+
+    def train(self) -> TrainingResult:
+        """Train to the end, or until request_stop(); a second call goes on. Raises if a loss is not finite."""
+        self._take_rates()
+        try:
+            return self._trainer.train(self._callback(self.on_step), self._callback(self.on_epoch),
+                                       self._callback(self.on_update))
+        finally:
+            self._show_rates()
+
+    # The rates of param_groups are those of the optimizer, also in callbacks.
+    def _take_rates(self) -> None:
+        groups = self._optimizer.param_groups
+        _core._set_rates(self._optimizer.engine, [group["lr"] for group in groups])
+
+    def _show_rates(self) -> None:
+        for i, group in enumerate(self._optimizer.param_groups):
+            group["lr"] = self._optimizer.engine.learning_rate(i)
+
+    def _callback(self, function: typing.Callable[..., typing.Any] | None) -> typing.Callable[..., None] | None:
+        if function is None:
+            return None
+        call = function
+
+        def called(report: typing.Any) -> None:
+            self._show_rates()
+            call(report)
+            self._take_rates()
+
+        return called
+
+    def resume(self, folder: str | os.PathLike[str]) -> os.PathLike[str]:
+        """Continue from the newest checkpoint in the folder, with the same bits. Returns its path."""
+        return self._trainer.resume(folder)
+
+    def resume_or_start(self) -> os.PathLike[str] | None:
+        """Continue from the newest checkpoint in save_folder. Returns its path, or None if the run starts."""
+        return self._trainer.resume_or_start()
+
+    def request_stop(self) -> None:
+        """End training after the step in progress. Any thread may call it."""
+        self._trainer.request_stop()
+
+    @property
+    def recipe(self) -> str:
+        """All that decides the bits, as JSON."""
+        return self._trainer.recipe()
+
+    @property
+    def recipe_hash(self) -> str:
+        return self._trainer.recipe_hash()
+
+
+def evaluate(model: typing.Any, data: typing.Any, metrics: typing.Sequence[Metric] = (), *, batch_size: int = 256,
+             workers: int = 1, shards: int = 0, dtype: dtype = float32,
+             forward: typing.Callable[..., typing.Any] | None = None) -> typing.Any:
+    """Measure a model on a data set, or on that of a DataLoader, on all of the model's devices.
+
+    Each example counts once. Returns the Accuracy for examples (input, label), or with `metrics` a dict of their names
+    and values.
+    """
+    if hasattr(data, "dataset"):
+        batch_size = getattr(data, "batch_size", None) or batch_size
+        data = data.dataset
+    return _core._evaluate(model, data, list(metrics), batch_size, workers, shards, dtype, forward)
+
+
+class LearningRateCurve:
+    """What find_learning_rate() found. A notebook shows the curve.
+
+    points: (rate, loss, smoothed loss) of each step. suggestion: where the loss falls most steeply.
+    """
+
+    def __init__(self, points: list[tuple[float, float, float]], suggestion: float, diverged: bool, svg: str) -> None:
+        self.points = points
+        self.suggestion = suggestion
+        self.diverged = diverged
+        self._svg = svg
+
+    def __repr__(self) -> str:
+        return f"LearningRateCurve(suggestion={self.suggestion:g}, {len(self.points)} points)"
+
+    def _repr_svg_(self) -> str:
+        return self._svg
+
+
+def find_learning_rate(model: typing.Any, optimizer: typing.Any, train: typing.Any, *, first: float = 1e-7,
+                       last: float = 1, steps: int = 100, smoothing: float = 0.98, stop_factor: float = 4,
+                       **options: typing.Any) -> LearningRateCurve:
+    """Train with rates that rise from `first` to `last` (Smith 2017), and put everything back.
+
+    Other options are those of Trainer.
+    """
+    return LearningRateCurve(*_core._find_learning_rate(model, optimizer, train, first, last, steps, smoothing,
+                                                        stop_factor, options))
+
+
+def export_onnx(path: str | os.PathLike[str], model: typing.Any, example: typing.Any,
+                forward: typing.Callable[..., typing.Any] | None = None, *, dynamic_batch: bool = True,
+                batch_axes: typing.Sequence[int] = (), input_names: typing.Sequence[str] = (),
+                output_names: typing.Sequence[str] = (), metadata: dict[str, str] | None = None) -> None:
+    """Write what model(example) computes in evaluation mode as an ONNX file (opset 17).
+
+    example: a tensor with a batch as axis 0, or several, which model(*example) takes. forward(*example): any function
+    that calls the model, and returns a tensor or several.
+    """
+    examples = list(example) if isinstance(example, (list, tuple)) else [example]
+
+    def call(inputs: list[Tensor]) -> list[Tensor]:
+        result = (forward or model)(*inputs)
+        return list(result) if isinstance(result, (list, tuple)) else [result]
+
+    _core._export_onnx(path, model, examples, call, dynamic_batch, list(batch_axes), list(input_names),
+                       list(output_names), list((metadata or {}).items()))
+
+
+def verify(*arguments: str, tool: str | None = None, **options: typing.Any) -> str:
+    """Run `lockstep verify`, which trains in several layouts and compares all weights. Returns what it printed.
+
+    verify(model="lenet", layouts="1,2,2x1") is `lockstep verify --model lenet --layouts 1,2,2x1`. The tool is the
+    program `lockstep` on the path, or `tool`. Raises Error if weights differ.
+    """
+    program = tool or shutil.which("lockstep")
+    if program is None:
+        raise _core.Error("verify: there is no program lockstep on the path, expected it there, or verify(tool=PATH)")
+    command = [program, "verify", *arguments]
+    for name, value in options.items():
+        command += ["--" + name.replace("_", "-"), str(value)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise _core.Error(f"verify: {' '.join(command)} failed:\n{done.stdout}{done.stderr}")
+    return done.stdout

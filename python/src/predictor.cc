@@ -1,0 +1,102 @@
+// Trained models in use: Predictor, runs of the tool, and ONNX files.
+#include <pybind11/stl/filesystem.h>
+
+#include <string>
+#include <utility>
+
+#include "module_class.h"
+#include "training.h"
+
+namespace lockstep::python {
+namespace {
+
+using Path = std::filesystem::path;
+
+// Waits for calls without the interpreter lock, which they may need.
+template <typename T>
+struct EndsWithoutLock {
+  void operator()(T* object) const {
+    const WithoutLock ending;
+    delete object;
+  }
+};
+using PredictorHolder = std::unique_ptr<Predictor<Module>, EndsWithoutLock<Predictor<Module>>>;
+
+void add_runs(py::module_& m) {
+  py::class_<Run, std::shared_ptr<Run>> run(
+      m, "Run", "A model that `lockstep train --save DIR` or Trainer has left in a folder. Threads may call it.");
+  run.def(
+      "__call__", [](const Run& r, const Tensor& inputs) { return r(inputs); }, "inputs"_a, released(),
+      "Inputs [N, ...] -> probabilities [N, classes], values [N, outputs], or those of each next character.");
+  run.def_property_readonly(
+      "model", [](const Run& r) { return &r.model(); }, py::return_value_policy::reference_internal,
+      "The network alone, for logits or normalized values.");
+  run.def_property_readonly("classes", [](const Run& r) { return r.schema().classes; });
+  run.def_property_readonly(
+      "input", [](const Run& r) { return r.schema().input; }, "The extents of an example.");
+  run.def_property_readonly(
+      "name", [](const Run& r) { return r.description().name; }, "As `--model` names it.");
+  run.def(
+      "open",
+      [](const Run& r, const Path& path, bool labels) {
+        DataExamples examples = open_examples(path, r.schema(), {.labels = labels});
+        return std::make_pair(std::const_pointer_cast<Dataset>(examples.data), std::move(examples.names));
+      },
+      "path"_a, "labels"_a = true, released(), "The examples of a path as the model takes them, and their names.");
+  m.def(
+      "load_run", [](const Path& folder) { return std::shared_ptr<Run>(new Run(load_run(folder))); }, "folder"_a,
+      released(),
+      "The model of a run's folder, with the weights of the best epoch if it has them, else the newest ones.");
+}
+
+}  // namespace
+
+void add_predictor(py::module_& m) {
+  py::class_<Predictor<Module>, PredictorHolder> predictor(
+      m, "Predictor",
+      "A model for inference: made once, then called from any number of threads. While it exists, the model is not "
+      "trained.");
+  predictor.def(
+      py::init([](const py::object& model, const std::optional<Path>& weights, std::int64_t max_batch, double wait) {
+        const std::shared_ptr<Module> held = held_module(model);
+        const PredictorOptions options{
+            .max_batch = max_batch,
+            .wait = std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(wait))};
+        const WithoutLock loading;
+        return weights ? PredictorHolder(new Predictor<Module>(held, *weights, options))
+                       : PredictorHolder(new Predictor<Module>(held, options));
+      }),
+      "model"_a, "weights"_a = py::none(), "max_batch"_a = 1, "wait"_a = 0.001,
+      "weights: a file, a checkpoint, or a folder of checkpoints. max_batch above 1 joins calls at the same "
+      "time whose inputs are in host memory; a call waits at most `wait` seconds for others.");
+  predictor.def(
+      "__call__", [](const Predictor<Module>& p, const Tensor& x) { return p(x); }, "input"_a, released(),
+      "The model's result for a batch. Of an input in host memory, it is there, too.");
+  predictor.def(
+      "load", [](const Predictor<Module>& p, const Path& weights) { p.load(weights); }, "weights"_a, released(),
+      "Replaces the weights while other threads predict.");
+
+  m.def(
+      "_export_onnx",
+      [](const Path& path, const py::object& model, const std::vector<Tensor>& examples,
+         const std::function<std::vector<Tensor>(const std::vector<Tensor>&)>& forward, bool dynamic_batch,
+         std::vector<int> batch_axes, std::vector<std::string> input_names, std::vector<std::string> output_names,
+         std::vector<std::pair<std::string, std::string>> metadata) {
+        const std::shared_ptr<Module> held = held_module(model);
+        const OnnxOptions options{.dynamic_batch = dynamic_batch,
+                                  .batch_axes = std::move(batch_axes),
+                                  .input_names = std::move(input_names),
+                                  .output_names = std::move(output_names),
+                                  .metadata = std::move(metadata)};
+        const WithoutLock tracing;
+        export_onnx(
+            path, *held, examples,
+            [&](std::span<const Tensor> inputs) { return forward(std::vector<Tensor>(inputs.begin(), inputs.end())); },
+            options);
+      },
+      "path"_a, "model"_a, "examples"_a, "forward"_a, "dynamic_batch"_a, "batch_axes"_a, "input_names"_a,
+      "output_names"_a, "metadata"_a);
+  add_runs(m);
+}
+
+}  // namespace lockstep::python

@@ -1,0 +1,12 @@
+// The parts of `lockstep._core` that train, use, and show whole models.
+#pragma once
+
+#include "bindings.h"
+
+namespace lockstep::python {
+
+void add_training(py::module_& m);   // Trainer, evaluate, metrics
+void add_predictor(py::module_& m);  // Predictor, load_run, export_onnx
+void add_watching(py::module_& m);   // TensorBoardWriter, summary, plots, Timeline
+
+}  // namespace lockstep::python
