@@ -1,5 +1,5 @@
-// Numbers for the axes of a kernel as Python gives them: 3 or (3, 5); sizes of results, where None keeps the input's; and
-// the padding of convolutions, where 'same' and 'valid' are words.
+// Numbers for the axes of a kernel as Python gives them: 3 or (3, 5); sizes of results, where None keeps the input's;
+// and the padding of convolutions, where 'same' and 'valid' are words.
 #pragma once
 
 #include <pybind11/pybind11.h>

@@ -3,9 +3,9 @@
 //   wait_for(x);                                   // until x's elements are there
 //   interruptible([] { synchronize(); });          // any wait
 //
-// Call them with the interpreter lock, which they release. A signal's exception, such as KeyboardInterrupt, is thrown as
-// py::error_already_set; the work goes on, and `wait` runs to its end in its thread: what it captures must stay valid, so
-// it captures by value. It sees none of this thread's modes, such as no_grad().
+// Call them with the interpreter lock, which they release. A signal's exception, such as KeyboardInterrupt, is thrown
+// as py::error_already_set; the work goes on, and `wait` runs to its end in its thread: what it captures must stay
+// valid, so it captures by value. It sees none of this thread's modes, such as no_grad().
 #pragma once
 
 #include <functional>
