@@ -28,7 +28,7 @@ def test_interrupt_ends_a_wait():
         try:
             x.sum().item()
         except KeyboardInterrupt:
-            print("interrupted")
+            print("interrupted", flush=True)
         os._exit(0)
     """)
     assert result.stdout == "interrupted\n"
