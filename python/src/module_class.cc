@@ -142,8 +142,8 @@ namespace {
 
 traverseproc bound_traverse = nullptr;
 
-// For a class of Python, the interpreter visits the attributes, too. To visit them twice would hide cycles from the
-// collector.
+// For a class of Python, the interpreter visits the attributes, too, before version 3.13. To visit them twice would hide
+// cycles from the collector.
 extern "C" int traverse_module(PyObject* self, visitproc visit, void* arg) {
   if (Py_TYPE(self)->tp_traverse == &traverse_module) return bound_traverse(self, visit, arg);
   Py_VISIT(Py_TYPE(self));
@@ -158,6 +158,7 @@ void set_traverse(py::handle type) {
 }  // namespace
 
 void complete_modules(py::module_& m) {
+  if (PY_VERSION_HEX >= 0x030D0000) return;
   const py::object type = m.attr("Module");
   bound_traverse = reinterpret_cast<PyTypeObject*>(type.ptr())->tp_traverse;
   set_traverse(type);
