@@ -76,7 +76,8 @@ py::object call(const py::object& self, const py::args& args, const py::kwargs& 
   auto& module = self.cast<Module&>();
   if (args.size() == 1 && kwargs.empty() && is_tensor(args[0]) && computes_in_library(Py_TYPE(self.ptr())) &&
       !ModuleTree::has_call(module)) {
-    const auto& x = args[0].cast<const Tensor&>();
+    const py::object input = args[0];
+    const auto& x = input.cast<const Tensor&>();
     Tensor result;
     {
       const WithoutLock computing;
@@ -142,8 +143,8 @@ namespace {
 
 traverseproc bound_traverse = nullptr;
 
-// For a class of Python, the interpreter visits the attributes, too, before version 3.13. To visit them twice would hide
-// cycles from the collector.
+// For a class of Python, the interpreter visits the attributes, too, before version 3.13. To visit them twice would
+// hide cycles from the collector.
 extern "C" int traverse_module(PyObject* self, visitproc visit, void* arg) {
   if (Py_TYPE(self)->tp_traverse == &traverse_module) return bound_traverse(self, visit, arg);
   Py_VISIT(Py_TYPE(self));
