@@ -4,6 +4,8 @@
 
 #include "bindings.h"
 #include "extents.h"
+#include "lockstep/autograd/node.h"
+#include "lockstep/autograd/tensor_impl.h"
 #include "words.h"
 
 namespace lockstep::python {
@@ -23,8 +25,11 @@ Tensor loss_of(const Tensor& loss, Reduction reduction) {
   return reduction == Reduction::none ? loss : loss.reshape({});
 }
 
-// With `inplace`, x is the result from now on. Other handles keep the old tensor.
+// With `inplace`, x is the result from now on. Other handles keep the old tensor. Throws for a leaf that requires a
+// gradient, which would be lost.
 Tensor result_of(Tensor& x, Tensor y, bool inplace) {
+  check(!inplace || !grad_enabled() || !x.requires_grad() || x->grad->node != nullptr,
+        "inplace=True: {} is a leaf that requires a gradient, expected a result", x);
   if (inplace) x = kept_type(x, y);
   return y;
 }
