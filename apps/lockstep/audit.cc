@@ -111,9 +111,10 @@ int audit_run(const AuditCommand& o, const std::optional<TrainingLayout>& layout
       std::fflush(stdout);
     };
     say(fmt::format("receipt: {} links to step {}, {}", receipt.links().size(), receipt.steps(),
-                    found.key_id.empty()     ? "not signed"
-                    : o.public_key.empty() ? fmt::format("signature of key {:.16} not checked (--public-key)", found.key_id)
-                                           : fmt::format("signed with key {:.16}", found.key_id)));
+                    found.key_id.empty() ? "not signed"
+                    : o.public_key.empty()
+                        ? fmt::format("signature of key {:.16} not checked (--public-key)", found.key_id)
+                        : fmt::format("signed with key {:.16}", found.key_id)));
     TrainingSetup setup = set_up_training(options, *job);
     AuditOptions audit_options = plan;
     audit_options.on_equal = [&](const std::string& what) { say(what + ": equal"); };
@@ -135,7 +136,8 @@ Command add_audit(CLI::App& parent) {
   auto* app = parent.add_subcommand("audit", "Check the receipt of a run: train some of its steps again, anywhere");
   auto o = std::make_shared<AuditCommand>();
   app->add_option("RECEIPT", o->receipt, "The receipt that `train` wrote")->required()->check(CLI::ExistingFile);
-  app->add_option("--run", o->run, "The folder --save of the run: its options, and its checkpoints [that of the receipt]")
+  app->add_option("--run", o->run,
+                  "The folder --save of the run: its options, and its checkpoints [that of the receipt]")
       ->check(CLI::ExistingDirectory);
   app->add_option("--data", o->data, "The data of the run [where the run had them]");
   app->add_option("--steps", o->steps, "Steps to train again: so many random ones; FIRST:LAST; all")

@@ -51,8 +51,7 @@ std::string from_base64(const std::string& text, std::string_view what) {
 }
 
 const std::string& text_at(const json& object, const char* name) {
-  check(object.is_object() && object.contains(name) && object.at(name).is_string(), "{}: expected a text",
-        name);
+  check(object.is_object() && object.contains(name) && object.at(name).is_string(), "{}: expected a text", name);
   return object.at(name).get_ref<const std::string&>();
 }
 

@@ -31,7 +31,8 @@ Key read_key(std::string_view pem, std::string_view origin, bool is_private) {
                      : PEM_read_bio_PUBKEY(bio.get(), nullptr, no_password, nullptr));
   const char* kind = is_private ? "private" : "public";
   check(key != nullptr, "{}: not a {} key in PEM without a password, expected one of Ed25519", origin, kind);
-  check(EVP_PKEY_id(key.get()) == EVP_PKEY_ED25519, "{}: a {} key of another algorithm, expected Ed25519", origin, kind);
+  check(EVP_PKEY_id(key.get()) == EVP_PKEY_ED25519, "{}: a {} key of another algorithm, expected Ed25519", origin,
+        kind);
   return key;
 }
 
@@ -54,10 +55,9 @@ Signature sign_ed25519(std::string_view private_key, std::string_view origin, st
   const OpenSsl<EVP_MD_CTX> context(EVP_MD_CTX_new());
   Signature signature{id_of(key.get()), std::string(64, '\0')};
   std::size_t size = signature.bytes.size();
-  const bool ok =
-      context != nullptr && EVP_DigestSignInit(context.get(), nullptr, nullptr, nullptr, key.get()) == 1 &&
-      EVP_DigestSign(context.get(), reinterpret_cast<unsigned char*>(signature.bytes.data()), &size, bytes_of(message),
-                     message.size()) == 1;
+  const bool ok = context != nullptr && EVP_DigestSignInit(context.get(), nullptr, nullptr, nullptr, key.get()) == 1 &&
+                  EVP_DigestSign(context.get(), reinterpret_cast<unsigned char*>(signature.bytes.data()), &size,
+                                 bytes_of(message), message.size()) == 1;
   check(ok && size == signature.bytes.size(), "{}: cannot sign with this key", origin);
   return signature;
 }

@@ -28,10 +28,10 @@ constexpr std::size_t kShown = 16;                          // digits of a link'
 std::string data_text(const DataDigest& data) { return fmt::format("{} {}", data.examples, hex(data.root)); }
 
 Digest first_hash(const Receipt::Head& head) {
-  const std::string text = fmt::format(
-      "lockstep receipt 1\nversion {}\nkernels {}\ndevice {}\nrecipe {}\ntrain {}\ntest {}\nstart {} {}\n", head.version,
-      head.kernel_revision, head.device, recipe_hash(head.recipe), data_text(head.train),
-      head.test ? data_text(*head.test) : "none", head.start_step, hex(head.start));
+  const std::string text =
+      fmt::format("lockstep receipt 1\nversion {}\nkernels {}\ndevice {}\nrecipe {}\ntrain {}\ntest {}\nstart {} {}\n",
+                  head.version, head.kernel_revision, head.device, recipe_hash(head.recipe), data_text(head.train),
+                  head.test ? data_text(*head.test) : "none", head.start_step, hex(head.start));
   Sha256 hash;
   hash.update(std::as_bytes(std::span(text)));
   return digest_of(hash);
@@ -126,9 +126,10 @@ Receipt receipt_from(const Json& statement) {
     receipt.add_link(step, digest_in(line[2], "a state"), loss_in(line[1]));
     if (text_in(line[3], "a hash") == hex(receipt.links().back().hash).substr(0, kShown)) continue;
     if (first) {
-      fail("the first link, of step {}, does not follow from version, device, recipe, data, and start: one of these, "
-           "or the link, was changed",
-           step);
+      fail(
+          "the first link, of step {}, does not follow from version, device, recipe, data, and start: one of these, "
+          "or the link, was changed",
+          step);
     }
     fail("the link of step {} does not follow from that of step {}: it was changed", step, before);
   }
@@ -201,10 +202,11 @@ std::string Receipt::json() const {
   const Json start = {{"step", head_.start_step}, {"state", hex(head_.start)}};
   return fmt::format(
       "{{\n\"_type\": \"{}\",\n\"subject\": [{}],\n\"predicateType\": \"{}\",\n\"predicate\": {{\n\"lockstep\": "
-      "\"{}\",\n\"kernelRevision\": {},\n\"device\": \"{}\",\n\"recipe\": {},\n\"data\": {},\n\"start\": {},\n\"links\": "
+      "\"{}\",\n\"kernelRevision\": {},\n\"device\": \"{}\",\n\"recipe\": {},\n\"data\": {},\n\"start\": "
+      "{},\n\"links\": "
       "[{}],\n\"final\": \"{}\"\n}}\n}}\n",
-      kStatementType, subjects, kPredicateType, head_.version, head_.kernel_revision, head_.device,
-      head_.recipe.json(), data.dump(), start.dump(), links, hex(final_hash()));
+      kStatementType, subjects, kPredicateType, head_.version, head_.kernel_revision, head_.device, head_.recipe.json(),
+      data.dump(), start.dump(), links, hex(final_hash()));
 }
 
 Receipt Receipt::from_json(std::string_view text, std::string_view origin) {

@@ -90,7 +90,8 @@ void ReceiptWriter::set_checkpoints(const std::vector<std::filesystem::path>& fo
   }
   const std::vector<ReceiptSubject> before = receipt_->subjects();
   for (const ReceiptSubject& subject : before) {
-    if (subject.name.ends_with(kCheckpointFile) && !names.contains(subject.name)) receipt_->remove_subject(subject.name);
+    if (subject.name.ends_with(kCheckpointFile) && !names.contains(subject.name))
+      receipt_->remove_subject(subject.name);
   }
   for (const std::filesystem::path& folder : folders) {
     const std::string name = folder.filename().string() + std::string(kCheckpointFile);

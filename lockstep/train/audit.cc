@@ -56,7 +56,8 @@ std::string difference_of(const Dataset& data, const DataDigest& expected, const
   }
   const std::vector<Digest> leaves = example_digests(data);
   if (merkle_root(leaves) == expected.root) return "";
-  const auto known = o.receipt_file.empty() ? std::nullopt : read_leaves(leaf_file(o.receipt_file, kind), expected.root);
+  const auto known =
+      o.receipt_file.empty() ? std::nullopt : read_leaves(leaf_file(o.receipt_file, kind), expected.root);
   if (!known) {
     return fmt::format("the {} data are not those of the receipt; without {} it is unknown which example differs", kind,
                        leaf_file("receipt", kind).string());
@@ -137,8 +138,8 @@ std::vector<std::int64_t> chosen_steps(const Receipt& receipt, const AuditOption
   std::set<std::int64_t> steps;
   if (o.range) {
     const auto [from, to] = *o.range;
-    check(from >= first && from <= to && to <= last, "audit: steps {} to {}, expected some of {} to {}", from, to, first,
-          last);
+    check(from >= first && from <= to && to <= last, "audit: steps {} to {}, expected some of {} to {}", from, to,
+          first, last);
     for (std::int64_t step = from; step <= to; ++step) steps.insert(step);
     return {steps.begin(), steps.end()};
   }

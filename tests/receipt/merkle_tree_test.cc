@@ -16,7 +16,7 @@ Digest leaf(std::string_view text) {
 // The roots of RFC 6962's reference implementation for its eight inputs (certificate-transparency, merkle_tree_test.cc).
 TEST(MerkleTree, RootsAreThoseOfRfc6962) {
   using namespace std::string_view_literals;
-  const std::string_view inputs[] = {""sv,         "\0"sv,           "\x10"sv,           " !"sv,
+  const std::string_view inputs[] = {""sv,   "\0"sv,   "\x10"sv,     " !"sv,
                                      "01"sv, "@ABC"sv, "PQRSTUVW"sv, "`abcdefghijklmno"sv};
   std::vector<Digest> leaves;
   for (const std::string_view text : inputs) leaves.push_back(leaf(text));

@@ -142,8 +142,10 @@ TEST(Receipt, ExportedFilesJoinIt) {
 
 TEST(Receipt, DamagedReceiptsAreReadOrRefused) {
   const std::string plain = made(3).json(), wrapped = sign_envelope(plain, kPrivate, "key");
-  constexpr std::string_view kPieces[] = {"{", "}", "[", "]", ",", ":", "\"", "-1", "0", "1e400", "null", "[[]]",
-                                          "\"sha256\"", "\\u0000", "18446744073709551616", "\xc3", "=", "A==="};
+  constexpr std::string_view kPieces[] = {"{",    "}",    "[",          "]",       ",",
+                                          ":",    "\"",   "-1",         "0",       "1e400",
+                                          "null", "[[]]", "\"sha256\"", "\\u0000", "18446744073709551616",
+                                          "\xc3", "=",    "A==="};
   int refused = 0;
   for (int round = 0; round < 4000; ++round) {
     Dice dice(static_cast<std::uint64_t>(round));
@@ -165,10 +167,10 @@ TEST(DataDigest, LeavesAreOfUntransformedExamples) {
   const std::vector<Digest> leaves = example_digests(*data);
   ASSERT_EQ(leaves.size(), 3u);
   EXPECT_EQ(leaves[1], example_digest(data->get(1)));
-  const HeadDataset changed(
-      std::make_shared<TransformedDataset>(std::shared_ptr<const Dataset>(data) |
-                                           ImageTransform("Negative", [](const Tensor& x, RandomKey) { return 0 - x; })),
-      2);
+  const HeadDataset changed(std::make_shared<TransformedDataset>(
+                                std::shared_ptr<const Dataset>(data) |
+                                ImageTransform("Negative", [](const Tensor& x, RandomKey) { return 0 - x; })),
+                            2);
   EXPECT_EQ(example_digests(changed), std::vector(leaves.begin(), leaves.begin() + 2));
   const TensorDataset other(std::vector<Tensor>{images, labels(10)});
   const std::vector<Digest> others = example_digests(other);
