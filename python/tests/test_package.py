@@ -141,6 +141,7 @@ def test_the_back_end_makes_a_valid_wheel(monkeypatch, tmp_path):
     def compiled(prefix, settings):
         (pathlib.Path(prefix) / "lockstep").mkdir()
         (pathlib.Path(prefix) / "lockstep/__init__.py").write_text("made = True\n")
+        return pathlib.Path(prefix)
 
     monkeypatch.setattr(back_end, "compile_package", compiled)
     name = back_end.build_wheel(str(tmp_path))
