@@ -1,0 +1,56 @@
+// A command that trains, and what its Trainers write for `lockstep bisect`: see train/step_watch.h.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lockstep/launch/child_process.h"
+
+namespace lockstep::app {
+
+class WatchedRun {
+ public:
+  // The lines of one Trainer of one rank.
+  struct Lines {
+    nlohmann::json start;  // rank, ranks, shards, recipe
+    std::deque<nlohmann::json> events;
+    std::int64_t read = 0;  // bytes of the file
+  };
+  using Place = std::pair<std::int64_t, std::int64_t>;  // trainer, rank
+
+  // Starts the command. `label` is "A" or "B"; `folder` is made.
+  WatchedRun(std::string label, std::vector<std::string> command, std::filesystem::path folder,
+             const nlohmann::json& request);
+
+  // Reads what is new. Throws if the command has failed, with the last line of its output.
+  void poll();
+  bool ended() const { return !child_.running(); }
+  // Kills it with all that it started.
+  void stop();
+
+  const std::string& label() const { return label_; }
+  std::map<Place, Lines>& files() { return files_; }
+  // Null until all ranks of this Trainer have begun.
+  bool complete(std::int64_t trainer) const;
+  // Throws the error of a command that ended without what was expected.
+  [[noreturn]] void fail_without(const std::string& expected) const;
+
+ private:
+  void read(const std::filesystem::path& file);
+  std::string last_words() const;
+
+  std::string label_;
+  std::vector<std::string> command_;
+  std::filesystem::path folder_;
+  ChildProcesses child_{true};
+  std::map<Place, Lines> files_;
+};
+
+}  // namespace lockstep::app
