@@ -105,8 +105,8 @@ std::vector<std::string> differences(const json& a, const json& b) {
 void check_names(const json& a, const json& b) {
   const auto check_all_in = [](const json& these, const json& others, const char* one, const char* other) {
     for (const auto& [name, hash] : these.items()) {
-      if (!others.contains(name)) fail("bisect: {} has {}, and {} has not: expected two trainings of one model", one,
-                                       name, other);
+      if (!others.contains(name))
+        fail("bisect: {} has {}, and {} has not: expected two trainings of one model", one, name, other);
     }
   };
   check_all_in(a, b, "A", "B");
@@ -116,7 +116,9 @@ void check_names(const json& a, const json& b) {
 std::string recipe_differences(const json& a, const json& b) {
   std::string text;
   const auto add = [&](const std::string& name) {
-    const auto of = [&](const json& recipe) { return recipe.contains(name) ? recipe[name].get<std::string>() : "none"; };
+    const auto of = [&](const json& recipe) {
+      return recipe.contains(name) ? recipe[name].get<std::string>() : "none";
+    };
     text += fmt::format("{}{} is {} in A, {} in B", text.empty() ? "" : "; ", name, of(a), of(b));
   };
   for (const auto& [name, value] : a.items()) {
@@ -163,7 +165,8 @@ struct OperationKey {
     } else if (direction == "state") {
       text = fmt::format("{} after the step", module);
     } else {
-      text = fmt::format("{} of {}, {} pass", operation, module.empty() ? "no module" : module, direction);
+      text = fmt::format("{} {}, {} pass", operation, module.empty() ? "outside of modules" : "of module " + module,
+                         direction);
       if (occurrence > 0) text += fmt::format(", call {}", occurrence + 1);
       if (output > 0) text += fmt::format(", result {}", output + 1);
     }
@@ -206,11 +209,6 @@ class ObservedStep {
       }
     }
     return std::nullopt;
-  }
-
-  std::size_t compared() const {
-    return static_cast<std::size_t>(
-        std::ranges::count_if(written_, [&](const auto& entry) { return comparable(entry.first); }));
   }
 
  private:
@@ -287,6 +285,10 @@ std::optional<ElementDifference> compare_values(const json& a, const json& b) {
   return found.count > 0 ? std::optional(found) : std::nullopt;
 }
 
+std::string shape_text(const json& shape) {
+  return fmt::format("[{}]", fmt::join(shape.get<std::vector<std::int64_t>>(), ", "));
+}
+
 std::vector<std::int64_t> index_of(std::int64_t flat, const json& shape) {
   std::vector<std::int64_t> index(shape.size());
   for (std::size_t axis = shape.size(); axis-- > 0;) {
@@ -317,8 +319,8 @@ class Bisection {
     if (step.what.empty()) return 1;  // one run is longer
     const std::optional<OperationDifference> found = compare_operations(step);
     if (!found) {
-      fail("bisect: step {}: {} differ, and nothing in a second run of that step: the commands do not repeat", step.step,
-           fmt::join(step.what, ", "));
+      fail("bisect: step {}: {} differ, and nothing in a second run of that step: the commands do not repeat",
+           step.step, fmt::join(step.what, ", "));
     }
     compare_elements(step, *found);
     return 1;
@@ -343,7 +345,8 @@ class Bisection {
     });
     if (found.difference) return found;
     for (auto& run : runs.all()) {
-      if (!run->complete(0)) run->fail_without("a step of a Trainer, which `lockstep train` and programs with one have");
+      if (!run->complete(0))
+        run->fail_without("a step of a Trainer, which `lockstep train` and programs with one have");
     }
     if (!flip_.is_null() && !flipped_) {
       fail("bisect: --inject-flip: step {} has no operation '{}' of module '{}' in shard {}",
@@ -481,13 +484,13 @@ class Bisection {
     std::string text = fmt::format("step {}: {}: ", step.step, found.key.text(shards_));
     const json other = found.b.record.at("shape");
     if (shape != other || found.a.record.at("dtype") != found.b.record.at("dtype")) {
-      text += fmt::format("{} {} in {}, {} {} in {}", shape.dump(), found.a.record.at("dtype").get<std::string>(),
-                          labels[0], other.dump(), found.b.record.at("dtype").get<std::string>(), labels[1]);
+      text += fmt::format("{} {} in {}, {} {} in {}", shape_text(shape), found.a.record.at("dtype").get<std::string>(),
+                          labels[0], shape_text(other), found.b.record.at("dtype").get<std::string>(), labels[1]);
     } else if (const auto e = a.is_null() || b.is_null() ? std::nullopt : compare_values(a, b)) {
       const auto index = index_of(e->first, shape);
-      text += fmt::format("element [{}] is {} ({}) in {}, {} ({}) in {}; {} of {} elements differ", fmt::join(index, ", "),
-                          e->values[0], e->bits[0], labels[0], e->values[1], e->bits[1], labels[1], e->count,
-                          e->elements);
+      text += fmt::format("element [{}] is {} ({}) in {}, {} ({}) in {}; {} of {} elements of {} differ",
+                          fmt::join(index, ", "), e->values[0], e->bits[0], labels[0], e->values[1], e->bits[1],
+                          labels[1], e->count, e->elements, shape_text(shape));
       result_["element"] = index;
       result_["values"] = {e->values[0], e->values[1]};
       result_["bits"] = {e->bits[0], e->bits[1]};
@@ -598,7 +601,8 @@ Command add_bisect(CLI::App& parent) {
       ->type_name("STEP:MODULE:OPERATION:SHARD:ELEMENT");
   app->add_option("COMMAND", o->words, "Two commands that train, each after --, such as lockstep train --model lenet");
   app->footer(
-      "Both commands train with a Trainer, as `lockstep train` does, and run up to three times: give them no --save, or "
+      "Both commands train with a Trainer, as `lockstep train` does, and run up to three times: give them no --save, "
+      "or "
       "different folders. Exit status: 0 if all bits are equal, 1 if not.");
   return [o] { return run(*o); };
 }

@@ -42,8 +42,8 @@ void hash_plain(const View& x, Sha256& hash) {
   std::vector<std::byte> plane(static_cast<std::size_t>(pixels) * size);
   for (std::int64_t n = 0; n < x.shape[0]; ++n) {
     for (std::int64_t c = 0; c < x.shape[1]; ++c) {
-      const auto* from =
-          static_cast<const std::byte*>(x.data) + static_cast<std::size_t>(offset4(x.layout, x.shape, n, c, 0, 0)) * size;
+      const auto* from = static_cast<const std::byte*>(x.data) +
+                         static_cast<std::size_t>(offset4(x.layout, x.shape, n, c, 0, 0)) * size;
       for (std::int64_t i = 0; i < pixels; ++i) {
         std::memcpy(plane.data() + static_cast<std::size_t>(i) * size,
                     from + static_cast<std::size_t>(i * apart) * size, size);
@@ -84,8 +84,8 @@ bool is_prepared(const Array& x, std::span<const Array> reads) {
     if (!w.defined()) return false;
     const std::lock_guard lock(w.storage()->mutex);
     const auto* of_w = dynamic_cast<const ops::PreparedWeights*>(w.storage()->extension.get());
-    return of_w && std::ranges::find(of_w->results, x.storage(), &ops::PreparedWeights::Result::storage) !=
-                       of_w->results.end();
+    return of_w &&
+           std::ranges::find(of_w->results, x.storage(), &ops::PreparedWeights::Result::storage) != of_w->results.end();
   });
 }
 
@@ -305,8 +305,7 @@ void StepWatch::record(const Key& key, int output, const Array& array) {
 void StepWatch::write_records() {
   for (const Record& r : records_) {
     log_->write(
-        {{"operation",
-          {r.key.direction, r.key.module, r.key.operation, r.key.occurrence, r.key.shard, r.output}},
+        {{"operation", {r.key.direction, r.key.module, r.key.operation, r.key.occurrence, r.key.shard, r.output}},
          {"shape", shape_of(r.value)},
          {"dtype", name(r.value.dtype())},
          {"device", r.device},
@@ -318,11 +317,11 @@ void StepWatch::write_records() {
     write_file_atomically(path, bytes_of(host.view()));
     Json inputs = Json::array();
     for (const Record& in : inputs_) {
-      inputs.push_back({{"shape", shape_of(in.value)},
-                        {"dtype", name(in.value.dtype())},
-                        {"hash", hex_of_digest(in.digest)}});
+      inputs.push_back(
+          {{"shape", shape_of(in.value)}, {"dtype", name(in.value.dtype())}, {"hash", hex_of_digest(in.digest)}});
     }
-    log_->write({{"value", path.string()}, {"shape", shape_of(host)}, {"dtype", name(host.dtype())}, {"inputs", inputs}});
+    log_->write(
+        {{"value", path.string()}, {"shape", shape_of(host)}, {"dtype", name(host.dtype())}, {"inputs", inputs}});
   }
   log_->write({{"observed", step_}});
   abandon();
