@@ -29,6 +29,13 @@ using WithLock = py::gil_scoped_acquire;
 
 using TensorClass = py::class_<Tensor, TensorHolder<Tensor>>;
 
+// A Tensor of Python, for functions that return or change the object itself. Signatures call it Tensor.
+inline bool is_tensor(PyObject* object) { return py::isinstance<Tensor>(object); }
+class TensorObject : public py::object {
+ public:
+  PYBIND11_OBJECT(TensorObject, object, is_tensor)
+};
+
 // The order matters: a signature names only classes that exist already.
 void add_errors(py::module_& m);
 void add_types(py::module_& m);    // dtype, Size
@@ -53,3 +60,8 @@ void add_save(py::module_& m);         // save, load, weights
 void add_distributed(py::module_& m);  // process groups, what multiprocessing.spawn() needs
 
 }  // namespace lockstep::python
+
+template <>
+struct pybind11::detail::handle_type_name<lockstep::python::TensorObject> {
+  static constexpr auto name = const_name("Tensor");
+};
