@@ -179,3 +179,36 @@ def test_a_write_that_a_gradient_needs_keeps_views():
     with torch.no_grad():
         x[:, 0] = 7
     assert x.tolist() == [[7, 1], [7, 1]] and x.requires_grad
+
+
+def test_names_of_the_package_are_pytorchs_and_its_own():
+    classes = {name for name in dir(torch) if isinstance(getattr(torch, name), type) and not name.startswith("_")}
+    assert classes == set(
+        "Accuracy CancelledError EpochReport Error Generator Metric Predictor RankLost Run Size StepReport TaskError Tensor "
+        "TensorBoardWriter Timeline Trainer TrainingResult device dtype enable_grad finfo iinfo inference_mode no_grad progress "
+        "set_grad_enabled".split())
+    assert not hasattr(torch, "internal") and not hasattr(torch, "default_shards")
+
+
+@pytest.mark.parametrize("name, args", [
+    ("relu", ()), ("relu6", ()), ("selu", ()), ("silu", ()), ("mish", ()), ("hardsigmoid", ()), ("hardswish", ()),
+    ("leaky_relu", ()), ("elu", ()), ("celu", ()), ("hardtanh", ()), ("threshold", (0.5, 0.0)), ("dropout", (0.5,)),
+    ("dropout1d", (0.5,)), ("dropout2d", (0.5,))])
+def test_functions_in_place(name, args):
+    f = getattr(torch.nn.functional, name)
+    w = torch.randn(2, 3, 4, 5)[..., 0] if name == "dropout1d" else torch.randn(2, 3, 4, 5)
+    w = w.clone().requires_grad_()
+    with pytest.raises(torch.Error, match="leaf"):
+        f(w, *args, inplace=True)
+    torch.manual_seed(1)
+    expected = f(w.detach(), *args)
+    x = torch.zeros_like(w)
+    view = x[1:]
+    x.copy_(w.detach())
+    torch.manual_seed(1)
+    assert f(x, *args, inplace=True) is x  # and what shares its memory sees it
+    assert x.tolist() == expected.tolist() and view.tolist() == expected[1:].tolist()
+    y = w * 1
+    torch.manual_seed(1)
+    f(y, *args, inplace=True)
+    assert y.requires_grad and y.tolist() == expected.tolist()
