@@ -3,20 +3,16 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
-#include <cstring>
-#include <fstream>
 #include <functional>
 #include <memory>
-#include <set>
 #include <system_error>
-#include <thread>
 
+#include "bit_difference.h"
 #include "commands.h"
 #include "common_options.h"
 #include "lockstep/base/environment.h"
 #include "lockstep/base/file.h"
-#include "lockstep/tensor/dtype.h"
+#include "observed_step.h"
 #include "ranks.h"
 #include "temporary_folder.h"
 #include "unexpected_arguments.h"
@@ -33,49 +29,6 @@ struct BisectOptions {
   CommandWords words;
   std::string flip;
   std::string result;
-};
-
-// Both runs of one pass.
-class RunPair {
- public:
-  RunPair(const CommandWords& a, const CommandWords& b, const fs::path& folder, const json& request, const json& flip) {
-    json of_b = request;
-    if (!flip.is_null()) of_b["flip"] = flip;
-    runs_.push_back(std::make_unique<WatchedRun>("A", a, folder / "a", request));
-    runs_.push_back(std::make_unique<WatchedRun>("B", b, folder / "b", of_b));
-  }
-
-  std::vector<std::unique_ptr<WatchedRun>>& all() { return runs_; }
-  WatchedRun& a() { return *runs_[0]; }
-  WatchedRun& b() { return *runs_[1]; }
-
-  // Reads until done() says so, or both have ended. Kills what still runs.
-  void read_until(const std::function<bool()>& done) {
-    while (true) {
-      const bool ended = a().ended() && b().ended();
-      for (auto& run : runs_) run->poll();
-      if (done() || ended) break;
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    }
-    for (auto& run : runs_) run->stop();
-  }
-
- private:
-  std::vector<std::unique_ptr<WatchedRun>> runs_;
-};
-
-// A run, and the rank if there are several.
-struct Source {
-  std::string run;
-  std::int64_t rank = 0, ranks = 1;
-  std::string device = {};
-
-  std::string name(const Source& beside) const {
-    std::string text = run;
-    if (ranks > 1 && run == beside.run) text += fmt::format(", rank {}", rank);
-    if (run == beside.run && rank == beside.rank) text += fmt::format(", {}", device);
-    return text;
-  }
 };
 
 // The first step that differs.
@@ -130,175 +83,6 @@ std::string recipe_differences(const json& a, const json& b) {
   return text;
 }
 
-// What an operation wrote, in one place.
-struct Written {
-  Source source;
-  json record;
-  std::string hash() const { return record.at("hash"); }
-};
-
-// Direction, module, operation, occurrence, shard, output: see train/step_watch.h.
-struct OperationKey {
-  std::string direction, module, operation;
-  int occurrence = 0, shard = -1, output = 0;
-  auto operator<=>(const OperationKey&) const = default;
-
-  static OperationKey of(const json& record) {
-    const json& k = record.at("operation");
-    return {k.at(0).get<std::string>(), k.at(1).get<std::string>(), k.at(2).get<std::string>(),
-            k.at(3).get<int>(),         k.at(4).get<int>(),         k.at(5).get<int>()};
-  }
-  json value() const { return {direction, module, operation, occurrence, shard, output}; }
-  // The same operation of all shards.
-  OperationKey stage() const { return {direction, module, operation, occurrence, shard < 0 ? -1 : 0, 0}; }
-  // All calls of one shard.
-  OperationKey calls() const { return {direction, module, operation, 0, shard, 0}; }
-
-  std::string text(int shards) const {
-    std::string text;
-    if (direction == "batch") {
-      text = fmt::format("the data, {} of the batch", module);
-    } else if (direction == "loss") {
-      text = "the loss";
-    } else if (direction == "gradient") {
-      text = fmt::format("the sum of the gradients of {} over all shards", module);
-    } else if (direction == "state") {
-      text = fmt::format("{} after the step", module);
-    } else {
-      text = fmt::format("{} {}, {} pass", operation, module.empty() ? "outside of modules" : "of module " + module,
-                         direction);
-      if (occurrence > 0) text += fmt::format(", call {}", occurrence + 1);
-      if (output > 0) text += fmt::format(", result {}", output + 1);
-    }
-    if (shard >= 0) text += fmt::format(", shard {} of {}", shard, shards);
-    return text;
-  }
-};
-
-struct OperationDifference {
-  OperationKey key;
-  Written a, b;
-};
-
-// All records of the observed step in both runs.
-class ObservedStep {
- public:
-  void add(const Source& source, const json& record) {
-    const OperationKey key = OperationKey::of(record);
-    Source place = source;
-    place.device = record.at("device");
-    written_[key].push_back({place, record});
-    int& calls = calls_[key.calls()][{place.run, place.rank, place.device}];
-    calls = std::max(calls, key.occurrence + 1);
-    stages_.try_emplace(key.stage(), stages_.size());
-  }
-
-  // The first that differs, in the order of operations and then of shards, which is one of every layout.
-  std::optional<OperationDifference> first_difference() const {
-    std::vector<const std::pair<const OperationKey, std::vector<Written>>*> order;
-    for (const auto& entry : written_) {
-      if (comparable(entry.first)) order.push_back(&entry);
-    }
-    std::ranges::sort(order, {}, [&](const auto* entry) {
-      return std::tuple(stages_.at(entry->first.stage()), entry->first.shard, entry->first.output);
-    });
-    for (const auto* entry : order) {
-      const std::vector<Written>& all = entry->second;
-      for (const Written& other : all) {
-        if (other.hash() != all[0].hash()) return OperationDifference{entry->first, all[0], other};
-      }
-    }
-    return std::nullopt;
-  }
-
- private:
-  // Both runs make the same number of calls wherever they make any. Other layouts' copies are not compared.
-  bool comparable(const OperationKey& key) const {
-    const auto& calls = calls_.at(key.calls());
-    std::set<std::string> runs;
-    std::set<int> counts;
-    for (const auto& [place, count] : calls) {
-      runs.insert(std::get<0>(place));
-      counts.insert(count);
-    }
-    return runs.size() == 2 && counts.size() == 1;
-  }
-
-  std::map<OperationKey, std::vector<Written>> written_;
-  std::map<OperationKey, std::map<std::tuple<std::string, std::int64_t, std::string>, int>> calls_;
-  std::map<OperationKey, std::size_t> stages_;  // in order of appearance
-};
-
-// The elements of one result in both runs.
-struct ElementDifference {
-  std::int64_t first = 0, count = 0, elements = 0;
-  std::string values[2], bits[2];
-};
-
-std::string value_text(DType dtype, const std::byte* at) {
-  return visit_dtype(dtype, [&]<typename T>(T value) {
-    std::memcpy(&value, at, sizeof(T));
-    if constexpr (is_half<T>) {
-      return fmt::format("{}", static_cast<float>(value));
-    } else {
-      return fmt::format("{}", value);
-    }
-  });
-}
-
-std::string bits_text(const std::byte* at, std::size_t size) {
-  std::string text;
-  for (std::size_t i = size; i-- > 0;) text += fmt::format("{:02x}", static_cast<unsigned>(at[i]));
-  return text;
-}
-
-DType dtype_named(const std::string& text) {
-  for (const DType dtype : {DType::f32, DType::bf16, DType::f64, DType::i64, DType::u8, DType::f16}) {
-    if (name(dtype) == text) return dtype;
-  }
-  fail("bisect: found type {}", text);
-}
-
-std::string bytes_in(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  check(file.is_open(), "cannot open {}", path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
-std::optional<ElementDifference> compare_values(const json& a, const json& b) {
-  const DType dtype = dtype_named(a.at("dtype"));
-  const std::size_t size = item_size(dtype);
-  const std::string of[] = {bytes_in(a.at("value")), bytes_in(b.at("value"))};
-  if (a.at("dtype") != b.at("dtype") || of[0].size() != of[1].size()) return std::nullopt;
-  ElementDifference found{.elements = static_cast<std::int64_t>(of[0].size() / size)};
-  for (std::int64_t i = 0; i < found.elements; ++i) {
-    const std::size_t at = static_cast<std::size_t>(i) * size;
-    if (std::memcmp(of[0].data() + at, of[1].data() + at, size) == 0) continue;
-    if (found.count++ > 0) continue;
-    found.first = i;
-    for (std::size_t k = 0; k < 2; ++k) {
-      const auto* bytes = reinterpret_cast<const std::byte*>(of[k].data() + at);
-      found.values[k] = value_text(dtype, bytes);
-      found.bits[k] = bits_text(bytes, size);
-    }
-  }
-  return found.count > 0 ? std::optional(found) : std::nullopt;
-}
-
-std::string shape_text(const json& shape) {
-  return fmt::format("[{}]", fmt::join(shape.get<std::vector<std::int64_t>>(), ", "));
-}
-
-std::vector<std::int64_t> index_of(std::int64_t flat, const json& shape) {
-  std::vector<std::int64_t> index(shape.size());
-  for (std::size_t axis = shape.size(); axis-- > 0;) {
-    const std::int64_t extent = shape[axis];
-    index[axis] = flat % extent;
-    flat /= extent;
-  }
-  return index;
-}
-
 // Both runs of the whole search.
 class Bisection {
  public:
@@ -332,7 +116,7 @@ class Bisection {
   json request(const StepDifference& step) const { return {{"trainer", step.trainer}, {"step", step.step}}; }
 
   StepComparison compare_steps() {
-    RunPair runs(a_, b_, folder_ / "steps", json::object(), flip_);
+    WatchedPair runs(a_, b_, folder_ / "steps", json::object(), flip_);
     StepComparison found;
     std::map<std::int64_t, bool> begun;  // trainers
     runs.read_until([&] {
@@ -341,7 +125,7 @@ class Bisection {
         while (!found.difference && compare_step(runs, trainer, found)) ++found.steps;
         if (found.difference) return true;
       }
-      return false;
+      return (runs.a().ended() && has_steps(runs.b())) || (runs.b().ended() && has_steps(runs.a()));
     });
     if (found.difference) return found;
     for (auto& run : runs.all()) {
@@ -353,22 +137,25 @@ class Bisection {
            flip_["step"].get<std::int64_t>(), flip_["operation"].get<std::string>(), flip_["module"].get<std::string>(),
            flip_["shard"].get<int>());
     }
-    // The steps that only one has.
     for (auto& run : runs.all()) {
-      for (auto& [place, lines] : run->files()) {
-        drop_notes(lines);
-        if (lines.events.empty()) continue;
-        fmt::print("equal through step {}; {} has {} more step{}\n", found.steps, run->label(), lines.events.size(),
-                   lines.events.size() == 1 ? "" : "s");
-        result_["steps"] = found.steps;
-        found.difference = StepDifference{};
-        return found;
-      }
+      if (!has_steps(*run)) continue;
+      fmt::print("{} step{} equal, and {} has more\n", found.steps, found.steps == 1 ? " is" : "s are", run->label());
+      result_["steps"] = found.steps;
+      found.difference = StepDifference{};
+      break;
     }
     return found;
   }
 
-  void compare_recipes(RunPair& runs, std::int64_t trainer) {
+  // Steps that were not compared, because the other run does not have them yet.
+  bool has_steps(WatchedRun& run) {
+    return std::ranges::any_of(run.files(), [&](auto& file) {
+      drop_notes(file.second);
+      return !file.second.events.empty();
+    });
+  }
+
+  void compare_recipes(WatchedPair& runs, std::int64_t trainer) {
     const json& a = runs.a().files().at({trainer, 0}).start;
     shards_ = a.at("shards");
     const std::string text = recipe_differences(a.at("recipe"), runs.b().files().at({trainer, 0}).start.at("recipe"));
@@ -387,7 +174,7 @@ class Bisection {
   }
 
   // Takes the next step of a Trainer. False if a rank has not written it yet.
-  bool compare_step(RunPair& runs, std::int64_t trainer, StepComparison& found) {
+  bool compare_step(WatchedPair& runs, std::int64_t trainer, StepComparison& found) {
     std::vector<std::pair<Source, WatchedRun::Lines*>> all;
     for (auto& run : runs.all()) {
       const std::int64_t ranks = run->files().at({trainer, 0}).start.at("ranks");
@@ -415,9 +202,9 @@ class Bisection {
     return !found.difference;
   }
 
-  // Runs both to the end of that step again, and returns what rank 0 of each writes there.
+  // Runs both to the end of that step again, and returns the first operation that differs.
   std::optional<OperationDifference> compare_operations(const StepDifference& step) {
-    RunPair runs(a_, b_, folder_ / "operations", request(step), flip_);
+    WatchedPair runs(a_, b_, folder_ / "operations", request(step), flip_);
     wait_for_step(runs, step);
     ObservedStep observed;
     for (std::size_t r = 0; r < 2; ++r) {
@@ -442,7 +229,7 @@ class Bisection {
          key.module, step.step);
   }
 
-  void wait_for_step(RunPair& runs, const StepDifference& step) {
+  void wait_for_step(WatchedPair& runs, const StepDifference& step) {
     const auto observed = [&](WatchedRun& run) {
       if (!run.complete(step.trainer)) return false;
       return std::ranges::all_of(run.files(), [&](const auto& file) {
@@ -451,8 +238,15 @@ class Bisection {
       });
     };
     runs.read_until([&] {
-      // The other may still compute that step: it needs no help to come there.
-      return observed(runs.a()) && observed(runs.b());
+      bool both = true;
+      for (auto& run : runs.all()) {
+        if (observed(*run)) {
+          run->stop();  // it would go on while the other comes to the step
+        } else {
+          both = false;
+        }
+      }
+      return both;
     });
     for (auto& run : runs.all()) {
       if (!observed(*run)) run->fail_without(fmt::format("step {}, which its first run had", step.step));
@@ -462,7 +256,7 @@ class Bisection {
   void compare_elements(const StepDifference& step, const OperationDifference& found) {
     json wanted = request(step);
     wanted["value"] = found.key.value();
-    RunPair runs(a_, b_, folder_ / "value", wanted, flip_);
+    WatchedPair runs(a_, b_, folder_ / "value", wanted, flip_);
     wait_for_step(runs, step);
     const auto value_of = [&](const Source& source) -> json {
       for (const json& event : runs.all()[source.run == "A" ? 0 : 1]->files().at({step.trainer, source.rank}).events) {
@@ -486,7 +280,7 @@ class Bisection {
     if (shape != other || found.a.record.at("dtype") != found.b.record.at("dtype")) {
       text += fmt::format("{} {} in {}, {} {} in {}", shape_text(shape), found.a.record.at("dtype").get<std::string>(),
                           labels[0], shape_text(other), found.b.record.at("dtype").get<std::string>(), labels[1]);
-    } else if (const auto e = a.is_null() || b.is_null() ? std::nullopt : compare_values(a, b)) {
+    } else if (const auto e = a.is_null() || b.is_null() ? std::nullopt : compare_bits(a, b)) {
       const auto index = index_of(e->first, shape);
       text += fmt::format("element [{}] is {} ({}) in {}, {} ({}) in {}; {} of {} elements of {} differ",
                           fmt::join(index, ", "), e->values[0], e->bits[0], labels[0], e->values[1], e->bits[1],
@@ -504,7 +298,7 @@ class Bisection {
 
   // All that was computed before is equal, as far as both runs have it.
   std::string inputs_text(const OperationKey& key, const json& a, const json& b) {
-    if (key.direction == "gradient") return "; the gradients of each shard are equal";
+    if (key.direction == "gradient") return "; nothing before it differs";
     if (key.direction == "state") return "; all gradients are equal";
     if (key.direction == "batch" || key.direction == "loss" || a.is_null() || b.is_null()) return "";
     const json &of_a = a.at("inputs"), &of_b = b.at("inputs");
@@ -601,9 +395,8 @@ Command add_bisect(CLI::App& parent) {
       ->type_name("STEP:MODULE:OPERATION:SHARD:ELEMENT");
   app->add_option("COMMAND", o->words, "Two commands that train, each after --, such as lockstep train --model lenet");
   app->footer(
-      "Both commands train with a Trainer, as `lockstep train` does, and run up to three times: give them no --save, "
-      "or "
-      "different folders. Exit status: 0 if all bits are equal, 1 if not.");
+      "Both commands train with a Trainer, as `lockstep train` does, and run up to three times: give them no "
+      "--save, or different folders. Exit status: 0 if all bits are equal, 1 if not.");
   return [o] { return run(*o); };
 }
 

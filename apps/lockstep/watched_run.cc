@@ -43,13 +43,15 @@ void WatchedRun::poll() {
   for (const auto& entry : fs::directory_iterator(folder_)) {
     if (entry.path().extension() == ".jsonl") read(entry.path());
   }
-  for (const ChildExit& exit : exits) {
-    if (exit.ok()) continue;
-    fail("bisect: command {} ({}) {}{}", label_, fmt::join(command_, " "),
-         exit.by_signal() ? fmt::format("was ended by signal {}", exit.exit_status() - 128)
-                          : fmt::format("exited with status {}", exit.exit_status()),
-         last_words());
-  }
+  if (!exits.empty()) exit_ = exits.front();
+}
+
+void WatchedRun::check_success() const {
+  if (!exit_ || exit_->ok() || stopped_) return;
+  fail("bisect: command {} ({}) {}{}", label_, fmt::join(command_, " "),
+       exit_->by_signal() ? fmt::format("was ended by signal {}", exit_->exit_status() - 128)
+                          : fmt::format("exited with status {}", exit_->exit_status()),
+       last_words());
 }
 
 void WatchedRun::read(const fs::path& path) {
@@ -83,9 +85,10 @@ bool WatchedRun::complete(std::int64_t trainer) const {
 }
 
 void WatchedRun::stop() {
+  stopped_ = true;
   child_.send(SIGKILL);
   while (child_.running()) {
-    child_.reap();
+    for (const ChildExit& exit : child_.reap()) exit_ = exit;
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
 }
@@ -103,6 +106,25 @@ std::string WatchedRun::last_words() const {
   constexpr std::string_view kPrefix = "lockstep: ";
   if (last.starts_with(kPrefix)) last = last.substr(kPrefix.size());
   return last.empty() ? ", and printed nothing" : ": " + last;
+}
+
+WatchedPair::WatchedPair(const std::vector<std::string>& a, const std::vector<std::string>& b, const fs::path& folder,
+                         const nlohmann::json& request, const nlohmann::json& flip) {
+  nlohmann::json of_b = request;
+  if (!flip.is_null()) of_b["flip"] = flip;
+  runs_.push_back(std::make_unique<WatchedRun>("A", a, folder / "a", request));
+  runs_.push_back(std::make_unique<WatchedRun>("B", b, folder / "b", of_b));
+}
+
+void WatchedPair::read_until(const std::function<bool()>& done) {
+  while (true) {
+    for (auto& run : runs_) run->poll();
+    if (done()) break;
+    for (auto& run : runs_) run->check_success();
+    if (a().ended() && b().ended()) break;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  for (auto& run : runs_) run->stop();
 }
 
 }  // namespace lockstep::app

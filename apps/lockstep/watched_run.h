@@ -4,7 +4,9 @@
 #include <cstdint>
 #include <deque>
 #include <filesystem>
+#include <functional>
 #include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -29,9 +31,12 @@ class WatchedRun {
   WatchedRun(std::string label, std::vector<std::string> command, std::filesystem::path folder,
              const nlohmann::json& request);
 
-  // Reads what is new. Throws if the command has failed, with the last line of its output.
+  // Reads what is new.
   void poll();
-  bool ended() const { return !child_.running(); }
+  // Throws if the command has failed, with the last line of its output.
+  void check_success() const;
+  // All that it wrote has then been read.
+  bool ended() const { return exit_.has_value(); }
   // Kills it with all that it started.
   void stop();
 
@@ -50,7 +55,26 @@ class WatchedRun {
   std::vector<std::string> command_;
   std::filesystem::path folder_;
   ChildProcesses child_{true};
+  std::optional<ChildExit> exit_;
+  bool stopped_ = false;
   std::map<Place, Lines> files_;
+};
+
+// Two commands, side by side.
+class WatchedPair {
+ public:
+  // `flip` is for B, if it is not null.
+  WatchedPair(const std::vector<std::string>& a, const std::vector<std::string>& b, const std::filesystem::path& folder,
+              const nlohmann::json& request, const nlohmann::json& flip);
+
+  std::vector<std::unique_ptr<WatchedRun>>& all() { return runs_; }
+  WatchedRun& a() { return *runs_[0]; }
+  WatchedRun& b() { return *runs_[1]; }
+  // Reads until done() says so, or both have ended. Kills what still runs. Throws if a command fails before.
+  void read_until(const std::function<bool()>& done);
+
+ private:
+  std::vector<std::unique_ptr<WatchedRun>> runs_;
 };
 
 }  // namespace lockstep::app

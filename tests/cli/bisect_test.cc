@@ -64,7 +64,7 @@ TEST_F(Bisect, RecipesDiffer) {
   EXPECT_THAT(seeds.out, HasSubstr("step 1: the data, part 0 of the batch, shard 0 of 4: element [0, 0, "));
   const ToolResult lengths = bisect({}, lenet(), lenet({}, "lenet", "2"));
   EXPECT_EQ(lengths.status, 1) << lengths.err;
-  EXPECT_EQ(lengths.out, "equal through step 2; A has 1 more step\n");
+  EXPECT_EQ(lengths.out, "2 steps are equal, and A has more\n");
 }
 
 TEST_F(Bisect, CommandsThatDoNotFit) {
