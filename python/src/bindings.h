@@ -43,6 +43,7 @@ void add_devices(py::module_& m);  // device, set_devices, synchronize, manual_s
 TensorClass add_tensor(py::module_& m);
 void add_creation(py::module_& m);
 void add_grad_mode(py::module_& m);
+void add_amp(py::module_& m);                         // autocast, loss scaling
 void add_numpy(py::module_& m, TensorClass& tensor);  // NumPy, DLPack
 void add_operators(TensorClass& tensor);
 void add_indexing(TensorClass& tensor);

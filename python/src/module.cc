@@ -25,6 +25,7 @@ PYBIND11_MODULE(_core, m) {
   add_module(m);
   add_layers(m);
   add_optimizers(m);
+  add_amp(m);
   add_parallel(m);
   add_data(m);
   add_distributed(m);

@@ -185,12 +185,10 @@ def failing(rank, how):
 
 @pytest.mark.parametrize("how", ["raise", "exit"])
 def test_a_failure_of_a_rank_is_raised(how):
-    begin = time.monotonic()
     expected = mp.ProcessRaisedException if how == "raise" else mp.ProcessExitedException
     with pytest.raises(expected, match="ValueError: the second rank" if how == "raise" else "exit code 3") as found:
         mp.spawn(failing, args=(how,), nprocs=2)
     assert found.value.error_index == 1
-    assert time.monotonic() - begin < 19
 
 
 def hanging(rank):
