@@ -21,6 +21,7 @@
 // Functions of tensors.
 #include "lockstep/autograd/activations.h"
 #include "lockstep/autograd/attention.h"
+#include "lockstep/autograd/autocast.h"
 #include "lockstep/autograd/compare.h"
 #include "lockstep/autograd/concatenate.h"
 #include "lockstep/autograd/conv.h"

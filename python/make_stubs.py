@@ -386,10 +386,7 @@ def modules():
     package = importlib.import_module("lockstep")
     found = {"lockstep": package}
     for info in pkgutil.walk_packages(package.__path__, "lockstep."):
-        try:
-            found[info.name] = importlib.import_module(info.name)
-        except ImportError as error:
-            print(f"make_stubs: {info.name} has no stub: {error}", file=sys.stderr)
+        found[info.name] = importlib.import_module(info.name)
     pending = [found["lockstep._core"]]
     while pending:
         module = pending.pop()

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # ./test bare SUITE: makes a new minimal Debian system, clones the tree's last commit into it, and runs ./run and ./test
-# there as first commands. The system is a folder below TMPDIR (/var/tmp), or LOCKSTEP_BARE_FOLDER, which must not exist.
-# It and all that runs in it are gone at the end, also after an interruption: they live in namespaces of their own, so
-# that the kernel ends the processes and takes the mounts away with the first of them.
+# there as first commands, then ./test wheel. The system is a folder below TMPDIR (/var/tmp), or LOCKSTEP_BARE_FOLDER,
+# which must not exist. It and all that runs in it are gone at the end, also after an interruption: they live in
+# namespaces of their own, so that the kernel ends the processes and takes the mounts away with the first of them.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . scripts/common.sh
@@ -62,6 +62,8 @@ inside() {
   local status=0
   timed "./run --yes" in_system "$logs-run.log" ./run --yes || { status=1; show_end "./run" "$logs-run.log"; }
   timed "./test --yes" in_system "$logs-test.log" ./test --yes || { status=1; show_end "./test" "$logs-test.log"; }
+  timed "./test --yes wheel" in_system "$logs-wheel.log" ./test --yes wheel ||
+    { status=1; show_end "./test wheel" "$logs-wheel.log"; }
   say "bare $suite: $(grep -E '^[0-9]+ passed, ' "$logs-test.log" | tail -n 1 || true)"
   return $status
 }

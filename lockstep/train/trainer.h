@@ -38,6 +38,7 @@ class DataWait;        // train/data_wait.h
 class FolderClaim;     // checkpoint/folder_claim.h
 class RateMeter;       // train/rate_meter.h
 class ReceiptWriter;   // receipt/receipt_writer.h
+class StepWatch;       // train/step_watch.h
 class TrainingBoard;   // train/training_board.h
 class TrainingLog;     // train/training_log.h
 class TrainingReplay;  // train/audit.cc
@@ -385,6 +386,7 @@ class Trainer {
   std::unique_ptr<ReceiptWriter> receipt_;  // the same
   std::string receipt_error_;
   std::pair<std::int64_t, double> last_loss_{};  // of the latest step whose loss was read
+  std::unique_ptr<StepWatch> watch_;             // of `lockstep bisect`
   std::int64_t saved_step_ = -1;
   std::filesystem::path resumed_from_;
   // The epochs that the checkpoint in "best" is the best of: the one that it holds, and those of this run.

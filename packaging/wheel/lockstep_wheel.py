@@ -3,7 +3,9 @@ packages of scripts/packages.txt, and no other Python package. CMAKE_ARGS has mo
 
     CMAKE_ARGS=-DLOCKSTEP_MPI=OFF pip install .
 
-The setting build-dir is a folder for the build, such as that of another one: pip wheel . -C build-dir=build
+The setting build-dir is a folder for the build, which keeps its options if it is configured:
+
+    pip wheel . --config-settings build-dir=build
 """
 
 import base64
@@ -53,13 +55,14 @@ def wheel_file():
 
 
 def compile_package(prefix, settings):
-    """Builds the package and installs it into the folder `prefix`."""
+    """Builds the package, installs it into the folder `prefix`, and returns the folder in which it is there."""
     build = ROOT / settings.get("build-dir", f"build-wheel-{tag()}")
-    options = ["-DCMAKE_BUILD_TYPE=Release", "-DLOCKSTEP_UNITY=ON", "-DLOCKSTEP_TOOL=OFF", "-DLOCKSTEP_TESTS=OFF",
-               "-DLOCKSTEP_EXAMPLES=OFF", "-DLOCKSTEP_PYTHON=ON", f"-DPython3_EXECUTABLE={sys.executable}",
-               "-DLOCKSTEP_PYTHON_DESTINATION=."]
-    if shutil.which("ccache"):
-        options.append("-DCMAKE_CXX_COMPILER_LAUNCHER=ccache")
+    options = []
+    if not (build / "CMakeCache.txt").exists():
+        options += ["-DCMAKE_BUILD_TYPE=Release", "-DLOCKSTEP_UNITY=ON", "-DLOCKSTEP_TOOL=OFF", "-DLOCKSTEP_TESTS=OFF",
+                    "-DLOCKSTEP_EXAMPLES=OFF", "-DLOCKSTEP_PYTHON=ON", f"-DPython3_EXECUTABLE={sys.executable}"]
+        if shutil.which("ccache"):
+            options.append("-DCMAKE_CXX_COMPILER_LAUNCHER=ccache")
     options += shlex.split(os.environ.get("CMAKE_ARGS", ""))
     # What the back end prints is pip's, which shows it with --verbose and after a failure.
     for command in (["cmake", "-S", ROOT, "-B", build, "-G", "Ninja", *options],
@@ -69,13 +72,14 @@ def compile_package(prefix, settings):
             subprocess.run(command, check=True)
         except FileNotFoundError:
             raise SystemExit(f"lockstep: {command[0]} is missing; scripts/packages.txt lists what the build needs")
+    return next(pathlib.Path(prefix).rglob("lockstep/_core*.so")).parents[1]
 
 
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     with tempfile.TemporaryDirectory() as folder:
-        compile_package(folder, config_settings or {})
+        folder = compile_package(folder, config_settings or {})
         files = {path.relative_to(folder).as_posix(): path.read_bytes()
-                 for path in pathlib.Path(folder).rglob("*") if path.is_file()}
+                 for path in folder.rglob("*") if path.is_file()}
     files[f"{INFO}/METADATA"] = metadata().encode()
     files[f"{INFO}/WHEEL"] = wheel_file().encode()
     files[f"{INFO}/LICENSE"] = (ROOT / "LICENSE").read_bytes()

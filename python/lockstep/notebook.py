@@ -80,7 +80,7 @@ def _heat_map(x: Tensor, low: float, high: float) -> str:
 
 
 def tensor_html(x: Tensor) -> str:
-    """A tensor's shape, type, and place, a few statistics, and a picture. Waits for its elements."""
+    """A tensor's shape, type, and place, statistics of its finite elements, and a picture. Waits for its elements."""
     x = x.detach()
     title = f"<b>tensor</b> {list(x.shape)} {str(x.dtype).removeprefix('torch.')} on {x.device}"
     if x.numel() == 0:
@@ -88,17 +88,21 @@ def tensor_html(x: Tensor) -> str:
     values = x.float().reshape([-1])
     if str(x.device) != "cpu":
         values = values.cpu()
-    low, high = values.min().item(), values.max().item()
-    numbers = {"min": low, "max": high, "mean": values.mean().item()}
-    if x.numel() > 1:
+    host, finite = values, values.isfinite()
+    values = values[finite]
+    numbers, low, high = {}, 0.0, 0.0
+    if values.numel() > 0:
+        low, high = values.min().item(), values.max().item()
+        numbers = {"min": low, "max": high, "mean": values.mean().item()}
+    if values.numel() > 1:
         numbers["std"] = values.std().item()
     text = ", ".join(f"{name} {value:.4g}" for name, value in numbers.items())
-    host = values.reshape(list(x.shape))
+    if values.numel() < x.numel():
+        text += f"{', ' if text else ''}<b>{x.numel() - values.numel():,} not finite</b>"
+    host = host.reshape(list(x.shape))
     if x.numel() == 1:
         return f"<div>{title}: {html.escape(str(x.item()))}</div>"
-    if not math.isfinite(high - low):
-        picture = ""
-    elif _is_pictures(host):
+    if _is_pictures(host):
         shown = [host] if host.dim() == 3 else [host[i] for i in range(min(8, host.size(0)))]
         picture = "".join(_picture(one, low, high) for one in shown)
     else:

@@ -15,16 +15,6 @@ Shape shape_of(const py::args& sizes, const py::object& size) {
   return py::object(sizes).cast<Shape>();
 }
 
-struct Made {
-  std::optional<DType> dtype;
-  Device device;
-  bool requires_grad = false;
-};
-
-Made made(std::optional<DType> dtype, std::optional<Device> device, bool requires_grad) {
-  return {dtype, device.value_or(kHost), requires_grad};
-}
-
 Tensor as_leaf(Tensor x, bool requires_grad) {
   if (requires_grad) x.set_requires_grad(true);
   return x;

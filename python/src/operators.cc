@@ -42,7 +42,6 @@ Tensor compared(const Tensor& a, const Operand& b, const F& f) {
   return is_floating(x.dtype()) ? f(x, b.number.value) : f(x, as_tensor_beside(x, b.number));
 }
 
-Tensor as_mask(const Tensor& x) { return x.dtype() == DType::u8 ? x : ne(x, 0); }
 // Masks alone: PyTorch's operators on numbers work bit by bit.
 template <typename F>
 Tensor of_masks(const char* what, const Tensor& a, const Operand& b, const F& f) {

@@ -158,6 +158,11 @@ class _Fused(Optimizer):
         engine.step()
         return loss
 
+    def zero_grad(self, set_to_none=True):
+        if self._engine is None:
+            return super().zero_grad()
+        self._engine.zero_grad()  # and what a GradScaler or clip_grad_norm() left for the next step
+
     def clip_grad_norm(self, max_norm):
         """In the next step, limit the norm of all gradients to max_norm. Returns the norm, and does not wait."""
         return self.engine.clip_grad_norm(max_norm)
