@@ -33,12 +33,9 @@ TrainerOptions replay_options(TrainerOptions options) {
 
 std::string shown(const Recipe::Value* value) { return value ? value->json() : "none"; }
 
-std::string difference_of(const Recipe& receipt, const Recipe& mine) {
-  std::string text;
-  const auto add = [&](const std::string& name) {
-    text += fmt::format("{}{} {} in the receipt, {} here", text.empty() ? "" : "; ", name, shown(receipt.find(name)),
-                        shown(mine.find(name)));
-  };
+// Calls `add` with the name of each entry that differs.
+void for_each_difference(const Recipe& receipt, const Recipe& mine,
+                         const std::function<void(const std::string&)>& add) {
   for (const auto& [name, value] : receipt) {
     const Recipe::Value* other = mine.find(name);
     if (!other || *other != value) add(name);
@@ -46,7 +43,6 @@ std::string difference_of(const Recipe& receipt, const Recipe& mine) {
   for (const auto& [name, value] : mine) {
     if (!receipt.contains(name)) add(name);
   }
-  return text;
 }
 
 // Empty: they are those of the receipt.
@@ -181,8 +177,13 @@ AuditResult audit(Module& module, Optimizer& optimizer, std::shared_ptr<const Da
     // The data first: what the recipe says of them follows.
     std::string data = difference_of(replay.data(), head.train, o, "train");
     if (data.empty() && head.test) data = difference_of(*test, *head.test, o, "test");
-    const std::string recipe = difference_of(head.recipe, replay.recipe());
-    expect(data.empty(), "{}{}", data, recipe.empty() ? "" : "; the recipe differs: " + recipe);
+    std::string recipe, names;
+    for_each_difference(head.recipe, replay.recipe(), [&](const std::string& name) {
+      names += (names.empty() ? "" : ", ") + name;
+      recipe += fmt::format("{}{} {} in the receipt, {} here", recipe.empty() ? "" : "; ", name,
+                            shown(head.recipe.find(name)), shown(replay.recipe().find(name)));
+    });
+    expect(data.empty(), "{}{}", data, names.empty() ? "" : "; so the recipe differs, too: " + names);
     expect(recipe.empty(), "the recipe differs: {}", recipe);
     equal(fmt::format("recipe: {:.8}", recipe_hash(head.recipe)));
     equal(fmt::format("data: {} training examples{}", head.train.examples,
