@@ -22,8 +22,8 @@ struct DataDigest {
   bool operator==(const DataDigest&) const = default;
 };
 
-// The leaf of an example: SHA-256 of a zero byte, the number of parts, and for each part its type's name, its shape, and
-// its elements. docs/receipts.md has the bytes.
+// The leaf of an example: SHA-256 of a zero byte, the number of parts, and for each part its type's name, its shape,
+// and its elements. docs/receipts.md has the bytes.
 Digest example_digest(const Example& example);
 // Of all examples, in order. Reads them all, with a thread for each core.
 std::vector<Digest> example_digests(const Dataset& data);

@@ -1,5 +1,5 @@
-// Internal: the Merkle leaves beside a receipt. Without them a receipt says that data or a state differ; with them, also
-// which example or which parameter. They need no trust: their root is in the receipt.
+// Internal: the Merkle leaves beside a receipt. Without them a receipt says that data or a state differ; with them,
+// also which example or which parameter. They need no trust: their root is in the receipt.
 #pragma once
 
 #include <cstdint>

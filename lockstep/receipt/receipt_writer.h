@@ -18,9 +18,9 @@ namespace lockstep {
 
 class ReceiptWriter {
  public:
-  // `head` without data and start. `step` and `state`: where the run stands. If it has made steps, continues the receipt
-  // in the file, or else that of the same name in `resumed_from`; a receipt of another run is an error. Without one, the
-  // receipt begins at this step.
+  // `head` without data and start. `step` and `state`: where the run stands. If it has made steps, continues the
+  // receipt in the file, or else that of the same name in `resumed_from`; a receipt of another run is an error. Without
+  // one, the receipt begins at this step.
   ReceiptWriter(ReceiptOptions options, Receipt::Head head, const Dataset& train, const Dataset* test,
                 std::int64_t step, const StateDigest& state, const std::filesystem::path& resumed_from);
 

@@ -1,8 +1,9 @@
 // Checks a receipt by training some of its steps again, in whatever layout and on whatever processor this is.
 //
 //   Sgd sgd(net.parameters(), {.lr = 0.1});
-//   const AuditResult result = audit(net, sgd, train, test, options, read_receipt("run/receipt.json", "key.pem").receipt,
-//                                    {.run = "run", .receipt_file = "run/receipt.json"});
+//   const Receipt receipt = read_receipt("run/receipt.json", "public.pem").receipt;
+//   const AuditResult result =
+//       audit(net, sgd, train, test, options, receipt, {.run = "run", .receipt_file = "run/receipt.json"});
 //   fmt::print("{} of {} steps equal\n", result.steps, result.steps);
 //
 // Everything is made as for the training: the model with its initial weights, the optimizer, the data, the options.
@@ -27,7 +28,8 @@
 namespace LOCKSTEP_API lockstep {
 
 struct AuditOptions {
-  // The folder of the run's checkpoints. A step is trained from the nearest checkpoint before it. Empty: from the start.
+  // The folder of the run's checkpoints. A step is trained from the nearest checkpoint before it. Empty: from the
+  // start.
   std::filesystem::path run{};
   // The receipt's file, whose leaves beside it tell which example or parameter differs. Empty: only that one does.
   std::filesystem::path receipt_file{};
@@ -45,8 +47,8 @@ struct AuditResult {
   std::int64_t checkpoints = 0;  // that have the state of their link
 };
 
-// What audit() throws if something is not as the receipt says: names the recipe's entry, the example, the checkpoint, or
-// the first link and the parameter.
+// What audit() throws if something is not as the receipt says: names the recipe's entry, the example, the checkpoint,
+// or the first link and the parameter.
 class AuditFailure : public Error {
  public:
   using Error::Error;

@@ -173,7 +173,7 @@ struct TrainerOptions {
   std::filesystem::path log_file{};
   // Rank 0 writes a file for TensorBoard: loss, rate, and speed of each step, test results of each epoch, the recipe.
   TensorBoardLogOptions tensorboard{};
-  // The receipt of the run, with which audit() can check any of its steps. At the start, rank 0 reads all examples once.
+  // The receipt of the run, with which audit() can check any of its steps. First, rank 0 reads all examples once.
   // A resumed run continues it. All ranks need the same `every`. train() throws if it cannot begin the receipt; a later
   // failure ends it, not the run: see TrainingResult::receipt_error.
   ReceiptOptions receipt{};

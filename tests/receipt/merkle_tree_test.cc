@@ -13,7 +13,7 @@ Digest leaf(std::string_view text) {
   return digest_of(hash);
 }
 
-// The roots of RFC 6962's reference implementation for its eight inputs (certificate-transparency, merkle_tree_test.cc).
+// The roots that Certificate Transparency's merkle_tree_test.cc expects of its eight inputs.
 TEST(MerkleTree, RootsAreThoseOfRfc6962) {
   using namespace std::string_view_literals;
   const std::string_view inputs[] = {""sv,   "\0"sv,   "\x10"sv,     " !"sv,
