@@ -125,12 +125,16 @@ class Bisection {
         while (!found.difference && compare_step(runs, trainer, found)) ++found.steps;
         if (found.difference) return true;
       }
-      return (runs.a().ended() && has_steps(runs.b())) || (runs.b().ended() && has_steps(runs.a()));
+      const auto is_longer = [&](WatchedRun& run, WatchedRun& other) {
+        if (!other.ended()) return false;
+        other.check_success();
+        return has_steps(run) && !has_steps(other);
+      };
+      return is_longer(runs.a(), runs.b()) || is_longer(runs.b(), runs.a());
     });
     if (found.difference) return found;
     for (auto& run : runs.all()) {
-      if (!run->complete(0))
-        run->fail_without("a step of a Trainer, which `lockstep train` and programs with one have");
+      if (!run->complete(0)) run->fail_without("a step of a Trainer that `bisect` can watch");
     }
     if (!flip_.is_null() && !flipped_) {
       fail("bisect: --inject-flip: step {} has no operation '{}' of module '{}' in shard {}",
