@@ -54,11 +54,11 @@ std::vector<std::string> differences(const json& a, const json& b) {
   return all;
 }
 
-// Names that only one has make a comparison pointless.
+// Two models make a comparison pointless. Two optimizers may have states of their own.
 void check_names(const json& a, const json& b) {
   const auto check_all_in = [](const json& these, const json& others, const char* one, const char* other) {
     for (const auto& [name, hash] : these.items()) {
-      if (!others.contains(name))
+      if (!others.contains(name) && !name.starts_with("optimizer: "))
         fail("bisect: {} has {}, and {} has not: expected two trainings of one model", one, name, other);
     }
   };
@@ -125,12 +125,16 @@ class Bisection {
         while (!found.difference && compare_step(runs, trainer, found)) ++found.steps;
         if (found.difference) return true;
       }
-      return (runs.a().ended() && has_steps(runs.b())) || (runs.b().ended() && has_steps(runs.a()));
+      const auto is_longer = [&](WatchedRun& run, WatchedRun& other) {
+        if (!other.ended()) return false;
+        other.check_success();
+        return has_steps(run) && !has_steps(other);
+      };
+      return is_longer(runs.a(), runs.b()) || is_longer(runs.b(), runs.a());
     });
     if (found.difference) return found;
     for (auto& run : runs.all()) {
-      if (!run->complete(0))
-        run->fail_without("a step of a Trainer, which `lockstep train` and programs with one have");
+      if (!run->complete(0)) run->fail_without("a step of a Trainer that `bisect` can watch");
     }
     if (!flip_.is_null() && !flipped_) {
       fail("bisect: --inject-flip: step {} has no operation '{}' of module '{}' in shard {}",
