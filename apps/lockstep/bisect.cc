@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <functional>
 #include <memory>
 #include <system_error>
@@ -30,6 +31,14 @@ struct BisectOptions {
   std::string flip;
   std::string result;
 };
+
+// A signal ends the tool after it has removed its files. The commands end with it.
+volatile std::sig_atomic_t bisect_signal = 0;
+struct EndedBySignal {};
+
+void check_signal() {
+  if (bisect_signal != 0) throw EndedBySignal();
+}
 
 // The first step that differs.
 struct StepDifference {
@@ -120,6 +129,7 @@ class Bisection {
     StepComparison found;
     std::map<std::int64_t, bool> begun;  // trainers
     runs.read_until([&] {
+      check_signal();
       for (std::int64_t trainer = 0; runs.a().complete(trainer) && runs.b().complete(trainer); ++trainer) {
         if (!std::exchange(begun[trainer], true)) compare_recipes(runs, trainer);
         while (!found.difference && compare_step(runs, trainer, found)) ++found.steps;
@@ -242,6 +252,7 @@ class Bisection {
       });
     };
     runs.read_until([&] {
+      check_signal();
       bool both = true;
       for (auto& run : runs.all()) {
         if (observed(*run)) {
@@ -377,14 +388,21 @@ int run(const BisectOptions& o) {
   }
   const json flip = read_flip(o.flip);
   const fs::path folder = temporary_folder() / fmt::format("lockstep-bisect-{}", ::getpid());
-  const std::unique_ptr<const fs::path, void (*)(const fs::path*)> made(&folder, [](const fs::path* path) {
-    std::error_code left;
-    fs::remove_all(*path, left);
-  });
-  Bisection search(commands[0], commands[1], flip, folder);
-  const int status = search.run();
-  if (!o.result.empty()) write_file_atomically(o.result, search.result().dump(1) + "\n");
-  return status;
+  for (const int signal : {SIGINT, SIGTERM}) std::signal(signal, [](int found) { bisect_signal = found; });
+  try {
+    const std::unique_ptr<const fs::path, void (*)(const fs::path*)> made(&folder, [](const fs::path* path) {
+      std::error_code left;
+      fs::remove_all(*path, left);
+    });
+    Bisection search(commands[0], commands[1], flip, folder);
+    const int status = search.run();
+    if (!o.result.empty()) write_file_atomically(o.result, search.result().dump(1) + "\n");
+    return status;
+  } catch (const EndedBySignal&) {
+    std::signal(bisect_signal, SIG_DFL);
+    std::raise(bisect_signal);
+    return 128 + bisect_signal;
+  }
 }
 
 }  // namespace
