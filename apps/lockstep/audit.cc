@@ -121,6 +121,11 @@ int audit_run(const AuditCommand& o, const std::optional<TrainingLayout>& layout
     const AuditResult result = audit(*setup.net, *setup.optimizer, setup.train.data, setup.test.data,
                                      std::move(setup.options), receipt, audit_options);
     job->close();
+    if (!result.final_weights) {
+      say(fmt::format(
+          "the final weights were not compared: there is no checkpoint of the last link; --steps {0}:{0} does",
+          receipt.steps()));
+    }
     say(fmt::format("{} of {} steps equal", result.steps, result.steps));
     return 0;
   } catch (const std::exception& error) {
