@@ -85,7 +85,7 @@ Digest weights_digest(const CheckpointContents& checkpoint) {
 
 // Compares the files that the receipt names with those of the run's folder. Returns what was found.
 std::string compare_files(const Receipt& receipt, const std::filesystem::path& run) {
-  std::string equal, absent;
+  std::string compared, absent;
   for (const ReceiptSubject& subject : receipt.subjects()) {
     if (subject.name == kWeights) continue;
     const std::filesystem::path name = subject.name;
@@ -93,13 +93,14 @@ std::string compare_files(const Receipt& receipt, const std::filesystem::path& r
     // Only files below the folder.
     const bool below = name.is_relative() && std::ranges::find(name, std::filesystem::path("..")) == name.end();
     const bool exists = below && std::filesystem::is_regular_file(run / name, unknown);
-    std::string& names = exists ? equal : absent;
+    std::string& names = exists ? compared : absent;
     names += (names.empty() ? "" : ", ") + subject.name;
     expect(!exists || file_digest(run / name) == subject.sha256, "{}: is not the file that the receipt names",
            (run / name).string());
   }
-  if (!absent.empty()) absent = fmt::format("{}not there: {}", equal.empty() ? "" : "; ", absent);
-  return equal + absent;
+  if (!compared.empty()) compared += ": equal";
+  if (!absent.empty()) compared += fmt::format("{}not there: {}", compared.empty() ? "" : "; ", absent);
+  return compared;
 }
 
 void compare_weights(const Receipt& receipt, const Digest& mine, const std::string& where) {
@@ -205,7 +206,7 @@ AuditResult audit(Module& module, Optimizer& optimizer, std::shared_ptr<const Da
   const std::vector<ReceiptLink>& links = receipt.links();
   AuditResult result;
   const auto equal = [&](const std::string& what) {
-    if (o.on_equal) o.on_equal(what);
+    if (o.on_equal) o.on_equal(what + ": equal");
   };
   replay.settle();
   std::vector<std::filesystem::path> checkpoints;  // by step
@@ -259,8 +260,9 @@ AuditResult audit(Module& module, Optimizer& optimizer, std::shared_ptr<const Da
       steps_of_checkpoints.push_back(contents.step);
     }
     result.checkpoints = std::ssize(checkpoints);
-    equal(fmt::format("checkpoints: {}", result.checkpoints));
-    if (const std::string files = compare_files(receipt, o.run); !files.empty()) equal("files: " + files);
+    if (result.checkpoints > 0) equal(fmt::format("checkpoints: {}", result.checkpoints));
+    const std::string files = compare_files(receipt, o.run);
+    if (o.on_equal && !files.empty()) o.on_equal("files: " + files);
   });
   result.checkpoints = ranks.gather_on_host(result.checkpoints, "checkpoints")[0];
   steps_of_checkpoints.resize(static_cast<std::size_t>(result.checkpoints));

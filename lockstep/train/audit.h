@@ -37,7 +37,7 @@ struct AuditOptions {
   std::int64_t random_steps = 3;
   // These steps instead, from first to last.
   std::optional<std::pair<std::int64_t, std::int64_t>> range{};
-  // Called in rank 0 with what was found to be equal: "data: 60000 training examples".
+  // Called in rank 0 with what was found to be equal: "data: 60000 training examples: equal".
   std::function<void(const std::string& equal)> on_equal{};
 };
 
