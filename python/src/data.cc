@@ -2,9 +2,11 @@
 // background threads.
 #include "data.h"
 
+#include <atomic>
 #include <filesystem>
 #include <utility>
 
+#include "interruptible.h"
 #include "lockstep/runtime/living_runtimes.h"
 #include "lockstep/runtime/random_state.h"
 
@@ -30,8 +32,10 @@ class PythonDataset : public Dataset {
   using Dataset::get;
   Example get(std::int64_t index) const override {
     const WithLock lock;
+    check(!stopped, "dataset: the loop has ended");
     return (*parts_of_)(object_->attr("__getitem__")(index)).cast<Example>();
   }
+  mutable std::atomic<bool> stopped = false;
 
  private:
   std::int64_t size_;
@@ -64,6 +68,7 @@ class BatchLoop {
   BatchLoop& operator=(const BatchLoop&) = delete;
 
   std::optional<std::vector<Tensor>> next() {
+    const SignalScope scope;
     if (at_) {
       ++*at_;
     } else {
@@ -194,6 +199,10 @@ std::shared_ptr<const Dataset> as_dataset(py::handle object) {
     throw py::type_error(fmt::format("dataset: found {}, expected an object with __len__ and __getitem__",
                                      py::str(py::type::of(object)).cast<std::string>()));
   return std::make_shared<PythonDataset>(py::reinterpret_borrow<py::object>(object));
+}
+
+void stop_examples(const Dataset* dataset, bool stop) {
+  if (const auto* made_in_python = dynamic_cast<const PythonDataset*>(dataset)) made_in_python->stopped = stop;
 }
 
 void add_data(py::module_& package) {

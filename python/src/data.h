@@ -12,4 +12,8 @@ namespace lockstep::python {
 // them: the parts of an example, in their order. Call it with the interpreter lock.
 std::shared_ptr<const Dataset> as_dataset(py::handle object);
 
+// For a data set of Python whose loop is ending: from now on (or not any more) it throws instead of making an example,
+// so that threads that make batches end soon. Other data sets are left alone.
+void stop_examples(const Dataset* dataset, bool stop);
+
 }  // namespace lockstep::python
