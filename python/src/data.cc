@@ -29,7 +29,10 @@ class PythonDataset : public Dataset {
       : size_(static_cast<std::int64_t>(py::len(object))), object_(shared(std::move(object))),
         parts_of_(shared(py::module_::import("lockstep.utils.data").attr("_parts_of_item"))) {}
   std::int64_t size() const override { return size_; }
-  using Dataset::get;
+  Example get(std::int64_t index, RandomKey key) const override {
+    const ExampleScope scope(key);
+    return get(index);
+  }
   Example get(std::int64_t index) const override {
     const WithLock lock;
     check(!stopped, "dataset: the loop has ended");
@@ -209,6 +212,7 @@ void add_data(py::module_& package) {
   py::module_ m = package.def_submodule("internal");
   add_datasets(m);
   add_orders(m);
+  add_transforms(m);
   m.def(
       "stack_parts", [](const std::vector<Tensor>& tensors) { return stack_parts(tensors); }, released(),
       "Host tensors of one shape and type, stacked along a new axis 0.");

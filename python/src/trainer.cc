@@ -146,6 +146,20 @@ TrainerOptions trainer_options(const py::dict& arguments) {
   given.read("forward", forward);
   o.forward = forward_of(std::move(forward));
   given.read("loss_weight", o.loss_weight);
+  py::object transform = py::none();
+  given.read("batch_transform", transform);
+  if (!transform.is_none()) {
+    // Threads without the interpreter lock may drop it.
+    const std::shared_ptr<py::object> held(new py::object(std::move(transform)), [](py::object* object) {
+      const WithLock lock;
+      delete object;
+    });
+    o.batch_transform = [held](const Example& batch, RandomKey key) {
+      const ExampleScope scope(key);
+      const WithLock lock;
+      return (*held)(*py::tuple(py::cast(batch))).cast<Example>();
+    };
+  }
   given.read("metrics", o.metrics);
   given.read("clip_norm", o.clip_norm);
   given.nested("schedule", [&](Options& inner) {

@@ -10,7 +10,7 @@ import pytest
 import lockstep as torch
 from lockstep import metrics, nn
 from lockstep import distributed, multiprocessing
-from lockstep.utils.data import DataLoader, Dataset, TensorDataset
+from lockstep.utils.data import DataLoader, Dataset, TensorDataset, default_collate
 
 
 def data(n=128):
@@ -51,6 +51,18 @@ def test_trainer_has_the_bits_of_the_loop():
     other, own = model()
     for x, y in DataLoader(examples, batch_size=32, shuffle=True).on(other, shards=2):
         nn.functional.cross_entropy(other(x), y).backward()
+        own.step()
+    assert weights(net) == weights(other)
+
+
+def test_mixup_has_the_bits_of_the_loop():
+    mix = torch.transforms.MixUp(alpha=0.4, num_classes=2)
+    net, sgd = model()
+    torch.Trainer(net, sgd, data(), batch_size=32, epochs=1, shards=2, batch_transform=mix, recipe={"mixup": 0.4}).train()
+    other, own = model()
+    loader = DataLoader(data(), batch_size=32, shuffle=True, collate_fn=lambda items: mix(*default_collate(items)))
+    for x, chances in loader.on(other, shards=2):
+        nn.functional.cross_entropy(other(x), chances).backward()
         own.step()
     assert weights(net) == weights(other)
 
@@ -118,16 +130,16 @@ def test_two_ranks_have_the_bits_of_one_process(tmp_path):
 
 
 class Slow(Dataset):
-    """Its batches take minutes."""
+    """Its batches take a minute."""
 
     seconds = 0.0
 
     def __len__(self):
-        return 4096
+        return 512
 
     def __getitem__(self, i):
         time.sleep(self.seconds)
-        return torch.full((2,), i / 4096), i % 2
+        return torch.full((2,), i / 512), i % 2
 
 
 @pytest.mark.parametrize("task", ["train", "evaluate", "find_learning_rate", "step"])
@@ -135,18 +147,18 @@ def test_ctrl_c_ends_training(task):
     net, sgd = model()
     slow = Slow()
     slow.seconds = 0.0 if task == "step" else 0.1
-    trainer = torch.Trainer(net, sgd, slow, batch_size=1024, epochs=1 << 30)
+    trainer = torch.Trainer(net, sgd, slow, batch_size=512, epochs=1 << 30)
 
     def interrupt():
         os.kill(os.getpid(), signal.SIGINT)
 
-    timer = threading.Timer(0.5, interrupt)
+    timer = threading.Timer(0.3, interrupt)
     timer.start()
     with pytest.raises(KeyboardInterrupt):
         if task == "evaluate":
             torch.evaluate(net, slow)
         elif task == "find_learning_rate":
-            torch.find_learning_rate(net, sgd, slow, batch_size=1024)
+            torch.find_learning_rate(net, sgd, slow, batch_size=512)
         else:
             trainer.train()
     # Everything goes on.
@@ -156,7 +168,7 @@ def test_ctrl_c_ends_training(task):
     sgd.step()
     trainer.on_update = lambda step: trainer.request_stop()
     assert trainer.train().stopped
-    assert torch.evaluate(net, slow).total == 4096
+    assert torch.evaluate(net, slow).total == 512
 
 
 def test_a_callback_may_stop_and_raise():
