@@ -6,9 +6,7 @@
 
 #include <functional>
 
-#include "lockstep/base/export.h"
-
-namespace LOCKSTEP_API lockstep {
+namespace lockstep {
 
 // While it lives, waits of this thread call `check` now and then. What it throws ends the wait.
 class InterruptionScope {

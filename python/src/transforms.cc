@@ -66,8 +66,8 @@ void add_image_transforms(py::module_& m) {
         });
   using Pair = std::pair<double, double>;
   m.def("random_resized_crop",
-        [](std::int64_t height, std::int64_t width, Pair scale, Pair ratio, const std::string& interpolation)
-            -> ImageTransform {
+        [](std::int64_t height, std::int64_t width, Pair scale, Pair ratio,
+           const std::string& interpolation) -> ImageTransform {
           return RandomResizedCrop(ImageSize{height, width}, {.min_scale = scale.first,
                                                               .max_scale = scale.second,
                                                               .min_ratio = ratio.first,
@@ -94,8 +94,7 @@ void add_image_transforms(py::module_& m) {
   m.def(
       "transformed",
       [](std::shared_ptr<Dataset> inner, const ImageTransform& transform) {
-        return std::shared_ptr<Dataset>(
-            std::make_shared<TransformedDataset>(std::move(inner), std::vector{transform}));
+        return std::shared_ptr<Dataset>(std::make_shared<TransformedDataset>(std::move(inner), std::vector{transform}));
       },
       "dataset"_a, "transform"_a);
   add_mix<MixUp>(m, "MixUp");
@@ -130,14 +129,12 @@ void add_transforms(py::module_& m) {
       [](const std::filesystem::path& folder, bool train) {
         const CifarFiles files = read_cifar(folder);
         check(train || files.test.has_value(), "{}: no file of tests", folder.string());
-        const ArraySchema schema =
-            make_array_schema(files.train.images, files.train.labels,
-                              split_rows(files.train.images, files.train.labels, 0),
-                              {.task = TaskKind::classification, .class_names = files.class_names});
+        const ArraySchema schema = make_array_schema(
+            files.train.images, files.train.labels, split_rows(files.train.images, files.train.labels, 0),
+            {.task = TaskKind::classification, .class_names = files.class_names});
         const CifarPart& part = train ? files.train : *files.test;
         return std::make_pair(
-            std::shared_ptr<Dataset>(std::make_shared<ArrayDataset>(part.images, part.labels, schema)),
-            schema.classes);
+            std::shared_ptr<Dataset>(std::make_shared<ArrayDataset>(part.images, part.labels, schema)), schema.classes);
       },
       "folder"_a, "train"_a, released());
 
@@ -153,12 +150,12 @@ void add_transforms(py::module_& m) {
   m.def(
       "table",
       [](const std::filesystem::path& path, std::shared_ptr<TableSchema> schema, const std::string& target,
-         const std::vector<std::string>& ignore, const std::vector<std::string>& categories, std::optional<bool> header) {
+         const std::vector<std::string>& ignore, const std::vector<std::string>& categories,
+         std::optional<bool> header) {
         const Table table = read_csv(path, {.header = header});
         if (!schema) {
-          schema = std::make_shared<TableSchema>(
-              make_table_schema(table, split_rows(table, 0),
-                                {.target = target, .ignore = ignore, .categories = categories}));
+          schema = std::make_shared<TableSchema>(make_table_schema(
+              table, split_rows(table, 0), {.target = target, .ignore = ignore, .categories = categories}));
         }
         return std::make_pair(std::shared_ptr<Dataset>(std::make_shared<TableDataset>(table, *schema)), schema);
       },
