@@ -12,6 +12,6 @@ int main(int argc, char** argv) {
     return {{"train", add_train(app)},     {"eval", add_eval(app)},   {"predict", add_predict(app)},
             {"launch", add_launch(app)},   {"sweep", add_sweep(app)}, {"verify", add_verify(app)},
             {"devices", add_devices(app)}, {"graph", add_graph(app)}, {"export", add_export(app)},
-            {"bench", add_bench(app)}};
+            {"bisect", add_bisect(app)},   {"bench", add_bench(app)}};
   });
 }

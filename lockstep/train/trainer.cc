@@ -33,6 +33,7 @@
 #include "lockstep/runtime/random_state.h"
 #include "lockstep/train/data_wait.h"
 #include "lockstep/train/rate_meter.h"
+#include "lockstep/train/step_watch.h"
 #include "lockstep/train/training_board.h"
 #include "lockstep/train/training_log.h"
 #include "lockstep/train/watch.h"
@@ -413,6 +414,7 @@ TrainingResult Trainer::train() {
 // Drops what an exception left of a step.
 void Trainer::abandon_step() {
   current_ = {};
+  if (watch_) watch_->abandon();
   agreed_stop_ = false;
   optimizer_.zero_grad();
   const std::int64_t steps = position_.step - position_.epoch * steps_of(loader_.size());
@@ -437,6 +439,7 @@ TrainingResult Trainer::run() {
   const auto claim = claim_save_folder();
   settle_best();
   open_log();
+  if (!watch_) watch_ = StepWatch::from_environment(rank(), ranks().world_size(), splitter_->shards(), options_.recipe);
   data_wait_ = std::make_unique<DataWait>(options_.devices);
   while (!finished() && !stopping() && !stops_early(position_.epochs, options_.watch)) {
     loader_.set_epoch(position_.epoch);
@@ -651,6 +654,7 @@ void Trainer::run_step(std::span<Example> step) {
     check(options_.forward ? !batch.empty() : batch.size() == 2,
           "trainer: examples have {} parts, expected inputs and labels, or TrainerOptions::forward", batch.size());
   }
+  if (watch_) watch_->begin(position_.step + 1, module_);
   const std::vector<double> shares = step.size() == 1 ? std::vector<double>{1} : shares_of(step);
   const auto last = static_cast<std::size_t>(
       shares.rend() - std::ranges::find_if(shares.rbegin(), shares.rend(), [](double share) { return share != 0; }));
@@ -665,6 +669,7 @@ void Trainer::run_step(std::span<Example> step) {
 
 void Trainer::run_micro_batch(Example& batch, std::int64_t samples, double share, bool last) {
   const std::vector<Tensor> parts = splitter_->split(batch, samples);
+  if (watch_) watch_->batch(parts);
   // The scale that this step uses, read before the update and outside a recording.
   if (scaler_ && !current_.loss_scale.defined()) current_.loss_scale = scaler_->current();
   // Processes stop between steps, so they vote with the last micro-batch.
@@ -685,7 +690,7 @@ void Trainer::run_micro_batch(Example& batch, std::int64_t samples, double share
 // Histograms want the gradients before the update, in the middle of a step.
 bool Trainer::records() const {
   return options_.record_steps && ranks().alone() && options_.accumulate == 1 && !(balancer_ && on_gpu()) &&
-         !shows_gradients();
+         !shows_gradients() && !(watch_ && watch_->observes(position_.step + 1));
 }
 
 bool Trainer::shows_gradients() const {
@@ -801,6 +806,7 @@ std::vector<Tensor> Trainer::recorded_step(std::span<const Tensor> parts) {
 }
 
 void Trainer::finish_step(std::int64_t batches) {
+  if (watch_) watch_->end_backward(module_);
   const bool shows_values = board_ && board_->has_histograms(position_.step + 1);
   if (!records()) {
     schedule_learning_rate();
@@ -815,6 +821,11 @@ void Trainer::finish_step(std::int64_t batches) {
   ++position_.step;
   if (shows_values) board_->weights(module_, position_.step);
   if (on_update) on_update(position_.step);
+  if (watch_) {
+    std::vector<Tensor> losses;
+    for (const auto& [share, scalars] : current_.losses) losses.push_back(scalars[0]);
+    watch_->end(module_, optimizer_, losses);
+  }
   StepReport& report = current_.report;
   report.step = position_.step;
   report.epoch = position_.epoch + 1;

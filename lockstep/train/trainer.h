@@ -36,6 +36,7 @@ namespace LOCKSTEP_API lockstep {
 class DataWait;       // train/data_wait.h
 class FolderClaim;    // checkpoint/folder_claim.h
 class RateMeter;      // train/rate_meter.h
+class StepWatch;      // train/step_watch.h
 class TrainingBoard;  // train/training_board.h
 class TrainingLog;    // train/training_log.h
 
@@ -368,6 +369,7 @@ class Trainer {
   std::unique_ptr<DataWait> data_wait_;
   std::unique_ptr<TrainingLog> log_;      // of train(), in rank 0
   std::unique_ptr<TrainingBoard> board_;  // the same
+  std::unique_ptr<StepWatch> watch_;      // of `lockstep bisect`
   std::int64_t saved_step_ = -1;
   std::filesystem::path resumed_from_;
   // The epochs that the checkpoint in "best" is the best of: the one that it holds, and those of this run.
