@@ -92,6 +92,16 @@ def test_data_parallel():
         nn.DataParallel(net, device_ids=[3])
 
 
+def test_per_shard_gives_whole_tensors():
+    net = nn.Linear(3, 2)
+    for x, y in DataLoader(data(), 16).on(net, shards=4):
+        with pytest.raises(torch.Error):
+            x[0]
+        first, labels = torch.per_shard(lambda a, b: (a - a[0], b), x, y)
+        assert first.shape == (16, 3) and torch.gather(first)[4].tolist() == [0, 0, 0]
+        assert torch.gather(torch.per_shard(lambda b: b + 1, labels)).tolist() == (torch.gather(y) + 1).tolist()
+
+
 def in_rank(rank, world_size, results):
     dist.init_process_group("gloo", rank=rank, world_size=world_size, timeout=20)
     assert dist.is_initialized() and (dist.get_rank(), dist.get_world_size()) == (rank, world_size)
