@@ -1,4 +1,5 @@
-// Internal: the tasks of a part of a program and their dependencies, recorded while they are pushed and simplified for a picture.
+// Internal: the tasks of a part of a program and their dependencies, recorded while they are pushed and simplified for
+// a picture.
 //
 //   auto recorder = std::make_shared<TaskGraphRecorder>();
 //   engine.set_push_observer(recorder);
