@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <functional>
 #include <memory>
 #include <system_error>
@@ -31,6 +32,14 @@ struct BisectOptions {
   std::string result;
 };
 
+// A signal ends the tool after it has removed its files. The commands end with it.
+volatile std::sig_atomic_t bisect_signal = 0;
+struct EndedBySignal {};
+
+void check_signal() {
+  if (bisect_signal != 0) throw EndedBySignal();
+}
+
 // The first step that differs.
 struct StepDifference {
   std::int64_t trainer = 0, step = 0;
@@ -54,11 +63,11 @@ std::vector<std::string> differences(const json& a, const json& b) {
   return all;
 }
 
-// Names that only one has make a comparison pointless.
+// Two models make a comparison pointless. Two optimizers may have states of their own.
 void check_names(const json& a, const json& b) {
   const auto check_all_in = [](const json& these, const json& others, const char* one, const char* other) {
     for (const auto& [name, hash] : these.items()) {
-      if (!others.contains(name))
+      if (!others.contains(name) && !name.starts_with("optimizer: "))
         fail("bisect: {} has {}, and {} has not: expected two trainings of one model", one, name, other);
     }
   };
@@ -120,17 +129,22 @@ class Bisection {
     StepComparison found;
     std::map<std::int64_t, bool> begun;  // trainers
     runs.read_until([&] {
+      check_signal();
       for (std::int64_t trainer = 0; runs.a().complete(trainer) && runs.b().complete(trainer); ++trainer) {
         if (!std::exchange(begun[trainer], true)) compare_recipes(runs, trainer);
         while (!found.difference && compare_step(runs, trainer, found)) ++found.steps;
         if (found.difference) return true;
       }
-      return (runs.a().ended() && has_steps(runs.b())) || (runs.b().ended() && has_steps(runs.a()));
+      const auto is_longer = [&](WatchedRun& run, WatchedRun& other) {
+        if (!other.ended()) return false;
+        other.check_success();
+        return has_steps(run) && !has_steps(other);
+      };
+      return is_longer(runs.a(), runs.b()) || is_longer(runs.b(), runs.a());
     });
     if (found.difference) return found;
     for (auto& run : runs.all()) {
-      if (!run->complete(0))
-        run->fail_without("a step of a Trainer, which `lockstep train` and programs with one have");
+      if (!run->complete(0)) run->fail_without("a step of a Trainer that `bisect` can watch");
     }
     if (!flip_.is_null() && !flipped_) {
       fail("bisect: --inject-flip: step {} has no operation '{}' of module '{}' in shard {}",
@@ -238,6 +252,7 @@ class Bisection {
       });
     };
     runs.read_until([&] {
+      check_signal();
       bool both = true;
       for (auto& run : runs.all()) {
         if (observed(*run)) {
@@ -373,14 +388,21 @@ int run(const BisectOptions& o) {
   }
   const json flip = read_flip(o.flip);
   const fs::path folder = temporary_folder() / fmt::format("lockstep-bisect-{}", ::getpid());
-  const std::unique_ptr<const fs::path, void (*)(const fs::path*)> made(&folder, [](const fs::path* path) {
-    std::error_code left;
-    fs::remove_all(*path, left);
-  });
-  Bisection search(commands[0], commands[1], flip, folder);
-  const int status = search.run();
-  if (!o.result.empty()) write_file_atomically(o.result, search.result().dump(1) + "\n");
-  return status;
+  for (const int signal : {SIGINT, SIGTERM}) std::signal(signal, [](int found) { bisect_signal = found; });
+  try {
+    const std::unique_ptr<const fs::path, void (*)(const fs::path*)> made(&folder, [](const fs::path* path) {
+      std::error_code left;
+      fs::remove_all(*path, left);
+    });
+    Bisection search(commands[0], commands[1], flip, folder);
+    const int status = search.run();
+    if (!o.result.empty()) write_file_atomically(o.result, search.result().dump(1) + "\n");
+    return status;
+  } catch (const EndedBySignal&) {
+    std::signal(bisect_signal, SIG_DFL);
+    std::raise(bisect_signal);
+    return 128 + bisect_signal;
+  }
 }
 
 }  // namespace

@@ -54,9 +54,10 @@ TEST_F(Bisect, InstructionSetsAndLayoutsAreEqual) {
 }
 
 TEST_F(Bisect, RecipesDiffer) {
-  const ToolResult rates = bisect({}, lenet(), lenet({"--lr", "0.2"}));
+  const ToolResult rates = bisect({}, lenet(), lenet({"--lr", "0.2", "--momentum", "0.9"}));
   EXPECT_EQ(rates.status, 1) << rates.err;
-  EXPECT_THAT(rates.out, HasSubstr("recipes differ: learning_rate is 0.1 in A, 0.2 in B\n"));
+  EXPECT_THAT(rates.out,
+              HasSubstr("recipes differ: learning_rate is 0.1 in A, 0.2 in B; momentum is 0.0 in A, 0.9 in B"));
   EXPECT_THAT(rates.out, HasSubstr("step 1: 0.weight after the step: element [0, 0, 0, 0] is "));
   EXPECT_THAT(rates.out, HasSubstr("; all gradients are equal\n"));
   const ToolResult seeds = bisect({}, lenet(), lenet({"--no-shuffle"}));
