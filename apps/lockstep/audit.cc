@@ -117,10 +117,15 @@ int audit_run(const AuditCommand& o, const std::optional<TrainingLayout>& layout
                         : fmt::format("signed with key {:.16}", found.key_id)));
     TrainingSetup setup = set_up_training(options, *job);
     AuditOptions audit_options = plan;
-    audit_options.on_equal = [&](const std::string& what) { say(what + ": equal"); };
+    audit_options.on_equal = say;
     const AuditResult result = audit(*setup.net, *setup.optimizer, setup.train.data, setup.test.data,
                                      std::move(setup.options), receipt, audit_options);
     job->close();
+    if (!result.final_weights) {
+      say(fmt::format(
+          "the final weights were not compared: there is no checkpoint of the last link; --steps {0}:{0} does",
+          receipt.steps()));
+    }
     say(fmt::format("{} of {} steps equal", result.steps, result.steps));
     return 0;
   } catch (const std::exception& error) {

@@ -237,10 +237,13 @@ SignedReceipt read_receipt(const std::filesystem::path& file, const std::filesys
                        public_key.empty() ? "" : read_file(public_key, kMostKeyBytes));
 }
 
+std::string receipt_text(const Receipt& receipt, const std::filesystem::path& sign_key) {
+  if (sign_key.empty()) return receipt.json();
+  return sign_envelope(receipt.json(), read_file(sign_key, kMostKeyBytes), sign_key.string());
+}
+
 void write_receipt(const std::filesystem::path& file, const Receipt& receipt, const std::filesystem::path& sign_key) {
-  const std::string text = receipt.json();
-  if (sign_key.empty()) return write_file_atomically(file, text);
-  write_file_atomically(file, sign_envelope(text, read_file(sign_key, kMostKeyBytes), sign_key.string()));
+  write_file_atomically(file, receipt_text(receipt, sign_key));
 }
 
 void add_to_receipt(const ReceiptOptions& options, const std::filesystem::path& made) {

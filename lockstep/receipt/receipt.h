@@ -106,7 +106,9 @@ struct SignedReceipt {
 SignedReceipt read_receipt(const std::filesystem::path& file, const std::filesystem::path& public_key = {});
 // The same for text. `public_key` is PEM itself, not a file.
 SignedReceipt parse_receipt(std::string_view text, std::string_view origin, std::string_view public_key = {});
-// Replaces the file at once. With a private key (PEM), signs it.
+// The text of a file. With a private key (PEM), signed.
+std::string receipt_text(const Receipt& receipt, const std::filesystem::path& sign_key = {});
+// Replaces the file at once.
 void write_receipt(const std::filesystem::path& file, const Receipt& receipt,
                    const std::filesystem::path& sign_key = {});
 

@@ -15,16 +15,24 @@ namespace {
 constexpr std::string_view kCheckpointFile = "/weights.safetensors";
 
 // The receipt that the run continues, with its leaves beside `file`.
-std::optional<Receipt> found_receipt(const std::filesystem::path& file, const std::filesystem::path& resumed_from) {
+std::optional<Receipt> found_receipt(const ReceiptOptions& options, const std::filesystem::path& resumed_from) {
+  const std::filesystem::path& file = options.file;
   std::error_code error;
+  std::filesystem::path found = file;
   if (!std::filesystem::exists(file, error)) {
-    const std::filesystem::path other = resumed_from / file.filename();
-    if (resumed_from.empty() || !std::filesystem::exists(other, error)) return std::nullopt;
-    std::filesystem::copy_file(leaf_file(other, "state"), leaf_file(file, "state"),
+    found = resumed_from / file.filename();
+    if (resumed_from.empty() || !std::filesystem::exists(found, error)) return std::nullopt;
+    std::filesystem::copy_file(leaf_file(found, "state"), leaf_file(file, "state"),
                                std::filesystem::copy_options::overwrite_existing, error);  // they are a convenience
-    return read_receipt(other).receipt;
   }
-  return read_receipt(file).receipt;
+  Receipt receipt = read_receipt(found).receipt;
+  // Signing vouches for the earlier links, too. A key has one signature for a text.
+  const std::string text = receipt_text(receipt, options.sign_key);
+  check(options.sign_key.empty() ||
+            (std::filesystem::file_size(found) == text.size() && read_file(found, text.size()) == text),
+        "{}: the receipt of the earlier steps is not signed with {}: name another file to continue it", found.string(),
+        options.sign_key.string());
+  return receipt;
 }
 
 // Whether the receipt is of the run whose head this is.
@@ -37,7 +45,7 @@ void check_continues(const Receipt& receipt, const Receipt::Head& mine, const st
                          ? "another version of Lockstep"
                      : found.device != mine.device ? "another kind of device"
                                                    : nullptr;
-  check(what == nullptr, "{}: the receipt has {}, expected that of the run that is resumed: name another file", file,
+  check(what == nullptr, "{}: the receipt has {} than the run that goes on: name another file to continue it", file,
         what ? what : "");
 }
 
@@ -59,7 +67,7 @@ ReceiptWriter::ReceiptWriter(ReceiptOptions options, Receipt::Head head, const D
   };
   head.train = digest(train, "train");
   if (test != nullptr) head.test = digest(*test, "test");
-  std::optional<Receipt> found = step > 0 ? found_receipt(file, resumed_from) : std::nullopt;
+  std::optional<Receipt> found = step > 0 ? found_receipt(options_, resumed_from) : std::nullopt;
   if (found && found->head().start_step <= step) {
     check_continues(*found, head, file.string());
     found->cut_back(step);

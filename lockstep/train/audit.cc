@@ -9,11 +9,15 @@
 
 #include "lockstep/base/version.h"
 #include "lockstep/checkpoint/checkpoint_directory.h"
+#include "lockstep/checkpoint/weights.h"
+#include "lockstep/receipt/digest.h"
 #include "lockstep/receipt/leaf_files.h"
 #include "lockstep/receipt/state_digest.h"
 
 namespace lockstep {
 namespace {
+
+constexpr std::string_view kWeights = "weights";
 
 template <typename... Args>
 void expect(bool ok, fmt::format_string<Args...> message, Args&&... args) {
@@ -67,6 +71,46 @@ std::string difference_of(const Dataset& data, const DataDigest& expected, const
                      count == 1 ? ", all others are" : fmt::format("; {} of {} differ", count, leaves.size()));
 }
 
+// weights_sha256() of a checkpoint, without a model.
+Digest weights_digest(const CheckpointContents& checkpoint) {
+  const SafetensorsFile file = parse_safetensors(checkpoint.file("weights.safetensors"), checkpoint.path.string());
+  std::vector<TensorBytes> tensors = file.tensors;
+  std::ranges::sort(tensors, {}, &TensorBytes::name);
+  Sha256 hash;
+  for (const TensorBytes& t : tensors) {
+    if (is_floating(t.dtype)) hash.update(t.bytes);
+  }
+  return digest_of(hash);
+}
+
+// Compares the files that the receipt names with those of the run's folder. Returns what was found.
+std::string compare_files(const Receipt& receipt, const std::filesystem::path& run) {
+  std::string compared, absent;
+  for (const ReceiptSubject& subject : receipt.subjects()) {
+    if (subject.name == kWeights) continue;
+    const std::filesystem::path name = subject.name;
+    std::error_code unknown;
+    // Only files below the folder.
+    const bool below = name.is_relative() && std::ranges::find(name, std::filesystem::path("..")) == name.end();
+    const bool exists = below && std::filesystem::is_regular_file(run / name, unknown);
+    std::string& names = exists ? compared : absent;
+    names += (names.empty() ? "" : ", ") + subject.name;
+    expect(!exists || file_digest(run / name) == subject.sha256, "{}: is not the file that the receipt names",
+           (run / name).string());
+  }
+  if (!compared.empty()) compared += ": equal";
+  if (!absent.empty()) compared += fmt::format("{}not there: {}", compared.empty() ? "" : "; ", absent);
+  return compared;
+}
+
+void compare_weights(const Receipt& receipt, const Digest& mine, const std::string& where) {
+  for (const ReceiptSubject& subject : receipt.subjects()) {
+    expect(subject.name != kWeights || subject.sha256 == mine,
+           "{}: weights are {}, which the receipt names as the last ones, expected {}", where, hex(subject.sha256),
+           hex(mine));
+  }
+}
+
 // "parameter 0.weight", or how to learn it.
 std::string differing_part(const StateDigest& state, std::int64_t step, const Digest& expected,
                            const std::filesystem::path& receipt_file) {
@@ -104,6 +148,7 @@ class TrainingReplay {
           step);
   }
   StateDigest state() const { return trainer_.state_now(); }
+  Digest weights() const { return *parse_digest(weights_sha256(trainer_.module_)); }
   double loss() const { return trainer_.last_loss_.second; }
 
  private:
@@ -161,7 +206,7 @@ AuditResult audit(Module& module, Optimizer& optimizer, std::shared_ptr<const Da
   const std::vector<ReceiptLink>& links = receipt.links();
   AuditResult result;
   const auto equal = [&](const std::string& what) {
-    if (o.on_equal) o.on_equal(what);
+    if (o.on_equal) o.on_equal(what + ": equal");
   };
   replay.settle();
   std::vector<std::filesystem::path> checkpoints;  // by step
@@ -207,11 +252,17 @@ AuditResult audit(Module& module, Optimizer& optimizer, std::shared_ptr<const Da
       const StateDigest state = state_digest(contents);
       expect(state.root == expected, "{}: {} is not that of the receipt", folder.string(),
              differing_part(state, contents.step, expected, o.receipt_file));
+      if (contents.step == receipt.steps()) {
+        compare_weights(receipt, weights_digest(contents), folder.string());
+        result.final_weights = true;
+      }
       checkpoints.push_back(folder);
       steps_of_checkpoints.push_back(contents.step);
     }
     result.checkpoints = std::ssize(checkpoints);
-    equal(fmt::format("checkpoints: {}", result.checkpoints));
+    if (result.checkpoints > 0) equal(fmt::format("checkpoints: {}", result.checkpoints));
+    const std::string files = compare_files(receipt, o.run);
+    if (o.on_equal && !files.empty()) o.on_equal("files: " + files);
   });
   result.checkpoints = ranks.gather_on_host(result.checkpoints, "checkpoints")[0];
   steps_of_checkpoints.resize(static_cast<std::size_t>(result.checkpoints));
@@ -241,6 +292,9 @@ AuditResult audit(Module& module, Optimizer& optimizer, std::shared_ptr<const Da
                differing_part(state, link->step, link->state, o.receipt_file));
         expect(std::bit_cast<std::uint64_t>(replay.loss()) == std::bit_cast<std::uint64_t>(link->loss),
                "{}: the loss of step {} is {}, {} in the receipt", where, link->step, replay.loss(), link->loss);
+        if (link->step != receipt.steps()) return;
+        compare_weights(receipt, replay.weights(), where);
+        result.final_weights = true;
       });
     }
   }

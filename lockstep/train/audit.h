@@ -37,7 +37,7 @@ struct AuditOptions {
   std::int64_t random_steps = 3;
   // These steps instead, from first to last.
   std::optional<std::pair<std::int64_t, std::int64_t>> range{};
-  // Called in rank 0 with what was found to be equal: "data: 60000 training examples".
+  // Called in rank 0 with what was found to be equal: "data: 60000 training examples: equal".
   std::function<void(const std::string& equal)> on_equal{};
 };
 
@@ -45,6 +45,9 @@ struct AuditResult {
   std::int64_t steps = 0;        // that were asked for; all are equal
   std::int64_t trained = 0;      // to reach them, up to the link behind each
   std::int64_t checkpoints = 0;  // that have the state of their link
+  // In rank 0: whether the weights that the receipt names were compared. They are if `run` has a checkpoint of the last
+  // link, or if the steps reach it.
+  bool final_weights = false;
 };
 
 // What audit() throws if something is not as the receipt says: names the recipe's entry, the example, the checkpoint,
@@ -54,9 +57,10 @@ class AuditFailure : public Error {
   using Error::Error;
 };
 
-// Collective, as Trainer::train(); only rank 0 needs the files. Compares version, recipe, data, the start, and the
-// checkpoints, then the steps: the state and the loss of every link on the way. `test` may be null if the run had no
-// test data. Of the options, those that write, watch, or stop are ignored. Afterwards the model has some later weights.
+// Collective, as Trainer::train(); only rank 0 needs the files. Compares version, recipe, data, the start, the
+// checkpoints, and the files that the receipt names and `run` has; then the steps: the state and the loss of every link
+// on the way, and the weights at the end. `test` may be null if the run had no test data. Of the options, those that
+// write, watch, or stop are ignored. Afterwards the model has some later weights.
 AuditResult audit(Module& module, Optimizer& optimizer, std::shared_ptr<const Dataset> train,
                   std::shared_ptr<const Dataset> test, TrainerOptions options, const Receipt& receipt,
                   const AuditOptions& audit = {});

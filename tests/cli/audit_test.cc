@@ -103,6 +103,11 @@ TEST_F(AuditTool, WhatWasChangedIsNamed) {
   // A line of the receipt, which is in the signed payload.
   replace_in(receipt(), "\"payload\": \"", "\"payload\": \"ICAg");
   EXPECT_THAT(error({"--public-key", folder_ / "public-key.pem"}), HasSubstr("was changed after it was signed"));
+  // Nobody signs it again by going on.
+  const ToolResult resumed =
+      train({"--model", "lenet", "--save", run(), "--sign-key", key, "--max-steps", "5", "--resume", "auto"});
+  EXPECT_EQ(resumed.status, 1);
+  EXPECT_THAT(resumed.err, HasSubstr("the receipt of the earlier steps is not signed with"));
 }
 
 TEST_F(AuditTool, UnusableArgumentsAreRefused) {

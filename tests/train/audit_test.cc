@@ -110,6 +110,14 @@ TEST_F(Audit, WhatDiffersIsNamed) {
     forged.add_link(link.step, state, link.loss);
   }
   EXPECT_ERROR(audited(1, {.range = {{1, 10}}}, forged, options()), "step 4: the state");
+  // Other final weights, in a receipt whose final hash follows: found in the checkpoint, and where the steps end.
+  Receipt renamed = made;
+  renamed.set_subject("weights", Digest{});
+  EXPECT_ERROR(audited(1, all, renamed, options()), "step-00000010: weights are 0000");
+  EXPECT_ERROR(audited(1, {.range = {{9, 10}}}, renamed, options()), "step 10: weights are 0000");
+  renamed = made;
+  renamed.set_subject("step-00000010/weights.safetensors", Digest{});
+  EXPECT_ERROR(audited(1, all, renamed, options()), "step-00000010/weights.safetensors: is not the file");
   // One bit of a weight in a checkpoint.
   const std::filesystem::path weights = folder_ / "run/step-00000010/weights.safetensors";
   std::fstream stream(weights, std::ios::in | std::ios::out | std::ios::binary);
