@@ -294,3 +294,69 @@ def test_a_recorded_write_that_a_copied_view_would_not_see():
     with pytest.raises(ValueError, match="read-only"):
         x.t().numpy()[0, 0] = 0
     torch.ones(2, 2).t().numpy()[0, 0] = 0  # nobody else has it
+
+
+def test_grad_as_pytorch():
+    def found(library):
+        a = library.arange(6).float().reshape(2, 3).requires_grad_()
+        b = (library.ones(3) * 2).requires_grad_()
+        h = (a * b).sin()
+        k = h * a
+        loss = (k * h).sum() + b.sum()
+        yield from library.autograd.grad(loss, [h, b, a, k])
+        yield from library.autograd.grad([a * b, b], (b, a), [library.ones(2, 3), library.arange(3).float()])
+        y = a * 3
+        yield from library.autograd.grad(y, [y, a], library.ones(2, 3))
+        yield from library.autograd.grad(y.exp().sum(), y)
+        z = library.nn.Parameter(library.ones(2, 3))
+        yield from library.autograd.grad((z * a).sum(), [z, a, b], allow_unused=True)
+        assert a.grad is None and b.grad is None and z.grad is None
+        (a * z + y.detach()).sum().backward()  # what leaves get afterwards is as before
+        yield from (a.grad.clone(), z.grad.clone())
+        library.autograd.backward([a.sum(), (b * 2).sum()])
+        yield from (a.grad, b.grad)
+
+    ours, theirs = list(found(torch)), list(found(pytest.importorskip("torch")))
+    assert len(ours) == len(theirs)
+    for x, y in zip(ours, theirs):
+        assert (x is None) == (y is None) and (x is None or np.allclose(x.tolist(), y.tolist(), atol=1e-6))
+    x = torch.ones(2, requires_grad=True)
+    with pytest.raises(torch.Error, match="allow_unused"):
+        torch.autograd.grad((x * 2).sum(), [x, torch.ones(2, requires_grad=True)])
+    with pytest.raises(torch.Error, match="create_graph"):
+        torch.autograd.grad(x.sum(), x, create_graph=True)
+    with pytest.raises(torch.Error, match="twice"):
+        torch.autograd.grad(x.sum(), [x, x])
+
+
+def test_generators():
+    def draws(seed):
+        g = torch.Generator().manual_seed(seed)
+        x = torch.zeros(4)
+        return [d.tolist() for d in (
+            torch.randn(2, 2, generator=g), torch.rand((3,), generator=g), torch.rand(3, generator=g),
+            torch.randint(10, (5,), generator=g), torch.randint(5, 10, (5,), generator=g), torch.randperm(9, generator=g),
+            torch.normal(1, 2, (3,), generator=g), torch.bernoulli(torch.full((9,), 0.5), generator=g),
+            x.normal_(generator=g), x.clone().uniform_(-1, 1, generator=g), x.clone().bernoulli_(0.5, generator=g))]
+
+    torch.manual_seed(3)
+    before = torch.rand(1).item()
+    torch.manual_seed(3)
+    first = draws(1)
+    assert torch.rand(1).item() == before  # the program's stream goes on as if nothing had been drawn
+    assert first == draws(1) != draws(2) and first[1] != first[2] and sorted(first[5]) == list(range(9))
+    with pytest.raises(TypeError, match="Generator"):
+        torch.rand(1, generator=5)
+
+
+def test_whole_products_are_exact():
+    rng = np.random.default_rng(0)
+    for a, b in [((3,), (3,)), ((2, 3), (3,)), ((3,), (3, 4)), ((2, 3), (3, 4)), ((5, 2, 3), (3, 4)), ((5, 2, 3), (5, 3, 4)),
+                 ((1, 6, 2, 3), (5, 1, 3, 4)), ((2, 0), (0, 2)), ((300, 200), (200, 100))]:
+        a, b = (rng.integers(-2**40, 2**20, shape) for shape in (a, b))
+        found = torch.tensor(a) @ torch.tensor(b)
+        assert found.dtype == torch.int64 and np.array_equal(found.numpy(), a @ b)
+    with pytest.raises(torch.Error, match="columns"):
+        torch.ones(2, 3).long() @ torch.ones(2, 3).long()
+    assert torch.mm(torch.eye(2).long(), torch.eye(2).long()).tolist() == [[1, 0], [0, 1]]
+    assert (~torch.tensor([0, 5, -3])).tolist() == [-1, -6, 2]
