@@ -152,6 +152,11 @@
 #include "lockstep/checkpoint/training_checkpoint.h"
 #include "lockstep/checkpoint/weights.h"
 
+// Receipts: how a model was made, for others to check.
+#include "lockstep/receipt/data_digest.h"
+#include "lockstep/receipt/merkle_tree.h"
+#include "lockstep/receipt/receipt.h"
+
 // Files for other programs.
 #include "lockstep/onnx/export_onnx.h"
 
@@ -171,6 +176,7 @@
 #include "lockstep/parallel/split.h"
 
 // Training loops.
+#include "lockstep/train/audit.h"
 #include "lockstep/train/evaluate.h"
 #include "lockstep/train/lr_finder.h"
 #include "lockstep/train/metrics.h"

@@ -15,6 +15,7 @@
 #include "lockstep/autograd/tensor_impl.h"
 #include "lockstep/ops/copy.h"
 #include "lockstep/ops/launch.h"
+#include "lockstep/ops/origin.h"
 
 namespace lockstep {
 namespace {
@@ -93,6 +94,7 @@ class BackwardWalk {
   void run() try {
     pass_.failures = std::make_shared<FailureGroup>(std::move(losses_));
     const FailureScope scope(pass_.failures);
+    const ops::OriginScope of_no_node({});  // trees of gradients
     // Consumers come before what they consume.
     std::ranges::sort(nodes_, std::greater(), [](const std::shared_ptr<Node>& node) { return node->order; });
     if (selects()) prune();
@@ -138,6 +140,9 @@ class BackwardWalk {
 
  private:
   static bool is_cut(const Node& node) { return node.kind == Kind::cut && !node.mix; }
+
+  // Whether backward functions, and the sums of their results, are seen: they do not depend on the layout.
+  static ops::Origin origin_of(const Node& node) { return {node.module, ops::Origin::Direction::backward}; }
 
   static void check_history(const Node& node) {
     check(!node.used(),
@@ -271,9 +276,12 @@ class BackwardWalk {
   }
 
   // Delivers one shard's gradient of an input. A leaf that has all of the shard's gradients takes their sum at once.
-  void deliver_addend(const Edge& edge, int shard, const Array& g, bool counts) {
+  void deliver_addend(const Node& node, const Edge& edge, int shard, const Array& g, bool counts) {
     if (!edge.target) return;
-    gradient_of(edge).add_addend(shard, g, counts);
+    {
+      const ops::OriginScope origin(origin_of(node));
+      gradient_of(edge).add_addend(shard, g, counts);
+    }
     if (edge.target->node || !edge.target->takes_shards()) return;
     PendingLeaf& leaf = leaves_.at(edge.target);
     const auto place = static_cast<std::size_t>(shard);
@@ -300,6 +308,7 @@ class BackwardWalk {
 
   Arrays run_part(Node& node, std::size_t part, int lane, int shard, const Array& dy) {
     ops::ShardScope scope(lane);
+    const ops::OriginScope origin(origin_of(node));
     Arrays found = node.parts[part]({node, pass_, shard}, dy);
     check(found.size() == node.inputs.size(), "backward of {}: {} gradients, expected one for each of {} inputs",
           node.name, found.size(), node.inputs.size());
@@ -322,7 +331,7 @@ class BackwardWalk {
           Arrays found = run_part(*node, s, shard, counts ? shard : -1, addend->sum.value);
           node->parts[s] = nullptr;
           for (std::size_t i = 0; i < node->inputs.size(); ++i)
-            deliver_addend(node->inputs[i], shard, found[i], counts);
+            deliver_addend(*node, node->inputs[i], shard, found[i], counts);
         }
       }
     }
@@ -332,6 +341,7 @@ class BackwardWalk {
     std::vector<Gradient>& grads = gradients_.at(&node);
     if (std::ranges::none_of(grads, &Gradient::defined)) return;
     std::vector<Gradient> dx(node.inputs.size());
+    const ops::OriginScope origin(origin_of(node));
     node.mix ? run_mix(node, grads, dx) : run_parts(node, grads[0], dx);
     for (std::size_t i = 0; i < dx.size(); ++i) {
       if (node.inputs[i].target && dx[i].defined()) gradient_of(node.inputs[i]).add(std::move(dx[i]));
