@@ -26,8 +26,8 @@ def _seeds(name, outputs, seeds):
 
 def _refuse(name, retain_graph, create_graph):
     if retain_graph or create_graph:
-        raise _core.Error(f"{name}: retain_graph and create_graph are not supported: a graph serves one backward pass, and "
-                          "gradients have no history")
+        raise _core.Error(f"{name}: retain_graph and create_graph are not supported: a graph serves one backward pass, "
+                          "and gradients have no history")
 
 
 def grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=False, only_inputs=True,
@@ -41,7 +41,7 @@ def grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=Fal
     found = _core._autograd.grad(outputs, inputs, _seeds("grad", outputs, grad_outputs))
     for i, gradient in enumerate(found):
         if gradient is None and not allow_unused:
-            raise _core.Error(f"grad: no output depends on input {i}, expected allow_unused=True, which gives None for it")
+            raise _core.Error(f"grad: no output depends on input {i}, expected allow_unused=True, which gives None")
     return tuple(found)
 
 

@@ -1,4 +1,4 @@
-"""What notebooks show: tensors, models, curves, timelines, and a progress bar that works in terminals and pipes, too."""
+"""What notebooks show: tensors, models, curves, timelines, and a progress bar, which works in terminals, too."""
 
 import base64
 import html

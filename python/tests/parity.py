@@ -51,22 +51,23 @@ def _getitem(x, key):
     return x[torch.tensor(key)] if isinstance(key, list) else x[key]
 
 
+def _even_numbers(start, end, steps):
+    step = (end - start) / (steps - 1) if steps > 1 else 0
+    return [start + step * i if i < (steps + 1) // 2 else end - step * (steps - 1 - i) for i in range(steps)]
+
+
 def _linspace(start, end, steps, dtype=None, **options):
     """Whole types: computed in float64 and cut once."""
     if dtype is None or dtype.is_floating_point:
         return torch.linspace(start, end, steps, dtype=dtype, **options)
-    step = (end - start) / (steps - 1) if steps > 1 else 0
-    return torch.tensor([int(start + step * i if i < (steps + 1) // 2 else end - step * (steps - 1 - i))
-                         for i in range(steps)], dtype=dtype)
+    return torch.tensor([int(number) for number in _even_numbers(start, end, steps)], dtype=dtype)
 
 
 def _logspace(start, end, steps, base=10.0, dtype=None, **options):
     """Whole types: computed in float64 and cut once."""
     if dtype is None or dtype.is_floating_point:
         return torch.logspace(start, end, steps, base, dtype=dtype, **options)
-    step = (end - start) / (steps - 1) if steps > 1 else 0
-    return torch.tensor([int(float(base) ** (start + step * i if i < (steps + 1) // 2 else end - step * (steps - 1 - i)))
-                         for i in range(steps)], dtype=dtype)
+    return torch.tensor([int(float(base) ** power) for power in _even_numbers(start, end, steps)], dtype=dtype)
 
 
 def _max_unpool2d(x, indices, *args, **options):

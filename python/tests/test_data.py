@@ -156,7 +156,8 @@ def test_worker_info():
     assert next(iter(DataLoader(Who()))).tolist() == [-1] and set(begun) <= {0, 1}
 
 
-@pytest.mark.parametrize("options", [{"timeout": 3}, {"num_workers": -1}, {"batch_size": 0}, {"shuffle": True, "sampler": []},
+@pytest.mark.parametrize("options", [{"timeout": 3}, {"num_workers": -1}, {"batch_size": 0},
+                                     {"shuffle": True, "sampler": []},
                                      {"persistent_workers": True}, {"multiprocessing_context": "fork"}, {"bad": 1}])
 def test_refused(options):
     with pytest.raises((ValueError, TypeError)):

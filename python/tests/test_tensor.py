@@ -66,8 +66,8 @@ def _pair():
     return a, torch.tensor(a)
 
 
-@pytest.mark.parametrize("key", [0, -1, (0, 1), slice(1), (slice(None), 0), (Ellipsis, 0), (Ellipsis, slice(1, 3)), None,
-                                 (0, None, 1), [0, 1], ([0, 1], [1, 2]), (slice(None), [0, 2]), np.array([0, 1]),
+@pytest.mark.parametrize("key", [0, -1, (0, 1), slice(1), (slice(None), 0), (Ellipsis, 0), (Ellipsis, slice(1, 3)),
+                                 None, (0, None, 1), [0, 1], ([0, 1], [1, 2]), (slice(None), [0, 2]), np.array([0, 1]),
                                  (slice(None), np.array([True, False, True])), (1, Ellipsis, -1),
                                  (slice(None), slice(1, None), slice(0, 4, 3))], ids=repr)
 def test_index_reads_and_writes_as_numpy(key):
@@ -219,31 +219,43 @@ VIEWS = {
     "base": "x[:, 0]; x += 1; v = x[:, 0]; w = x[:, 1:]; x *= 2; show(v, w)",
     "chain": "v = x[:, 0].t()[0]; w = x[1].t()[::2]; u = x.permute(2, 0, 1)[1][:, 1]; x.add_(1); show(v, w, u)",
     "sibling": "v = x[:, 0]; w = x[..., 0]; v += 10; show(w, x); w.mul_(2); show(v, x)",
-    "view of a view": "v = x[:, 1]; w = v.t(); u = w[0]; x[0] = 5; show(u); u.zero_(); show(x, v, w); v += 1; show(u, w, x)",
+    "view of a view": "v = x[:, 1]; w = v.t(); u = w[0]; x[0] = 5; show(u); u.zero_(); show(x, v, w); v += 1; "
+                      "show(u, w, x)",
     "rows of a view": "v = x[:, 1]; row = v[0]; x.mul_(3); show(row); row -= 1; show(x, v); v[1] = 0; show(x, row)",
     "x[...] = y": "v = x[:, ::2]; x[...] = 7; show(v); x[:, 0] = 1; show(v); v[0, 0] = 2; show(x)",
-    "squeeze": "v = x[:, 0].unsqueeze(1); v += 1; show(x); w = v.squeeze(1); x[0] = 0; show(v, w); w.fill_(3); show(x, v)",
-    "reshape": "v = x[:, 0].reshape(-1, 1, 4); w = x[:, :, 1].reshape(-1); x += 1; show(v, w); v *= 2; w[0] = 9; show(x)",
+    "squeeze": "v = x[:, 0].unsqueeze(1); v += 1; show(x); w = v.squeeze(1); x[0] = 0; show(v, w); w.fill_(3); "
+               "show(x, v)",
+    "reshape": "v = x[:, 0].reshape(-1, 1, 4); w = x[:, :, 1].reshape(-1); x += 1; show(v, w); v *= 2; w[0] = 9; "
+               "show(x)",
     "reshape that copies": "v = x.transpose(0, 1).reshape(-1); w = x[:, :2].flatten(); x += 1; v += 5; show(v, w, x)",
-    "contiguous": "t = x.permute(2, 0, 1); v = t.contiguous(); t += 1; show(v, t, x); v.zero_(); show(t, x); x += 1; show(v, t)",
-    "contiguous of a view": "t = x.transpose(0, 1); r = t[1]; v = r.contiguous(); w = v[0]; r += 1; w += 5; show(t, r, v, w, x)",
+    "contiguous": "t = x.permute(2, 0, 1); v = t.contiguous(); t += 1; show(v, t, x); v.zero_(); show(t, x); "
+                  "x += 1; show(v, t)",
+    "contiguous of a view": "t = x.transpose(0, 1); r = t[1]; v = r.contiguous(); w = v[0]; r += 1; w += 5; "
+                            "show(t, r, v, w, x)",
     "twice transposed": "v = x.transpose(0, 2).transpose(0, 2).contiguous(); v += 1; show(x)",
     "expand": "v = x[:, :1].expand(2, 3, 4); x += 1; show(v, v.reshape(-1)); u = x[0, 0].expand(2, 4); x *= 2; show(u)",
     "detach and data": "v = x[:, 1].detach(); w = v.data; x += 1; show(v, w); w *= 2; show(x, v)",
-    "parts": "a, b, c = x.unbind(1); d, e = x.split(2, 2); f = x.chunk(3, 1)[2]; x += 1; show(a, b, c, d, e, f); e.zero_(); show(a, f)",
+    "parts": "a, b, c = x.unbind(1); d, e = x.split(2, 2); f = x.chunk(3, 1)[2]; x += 1; show(a, b, c, d, e, f); "
+             "e.zero_(); show(a, f)",
     "as an index, in a list": "i = (x[:, 0, 0] * 0).long(); v = x[:, 1]; x += 1; show(torch.cat([v, v]), x[i], v[i])",
-    "narrow and movedim": "v = x.movedim(2, 0); w = v.narrow(1, 0, 1); u = x.select(1, 2); x -= 1; show(v, w, u); u += 9; show(w, v, x)",
+    "narrow and movedim": "v = x.movedim(2, 0); w = v.narrow(1, 0, 1); u = x.select(1, 2); x -= 1; show(v, w, u); "
+                          "u += 9; show(w, v, x)",
     "the base is gone": "v = (x * 2).permute(2, 1, 0); w = v[1]; v += 1; show(w, v, v.reshape(-1)); w += 1; show(v)",
     "a loop": "v = x\nfor _ in range(6): v = v.transpose(0, 1)\nx += 1; show(v); v += 1; show(x)",
-    "a swap": "x[:, 0], x[:, 1] = x[:, 1].clone(), x[:, 0].clone(); v = x[0]; w = x[:, 2]; x[:, 2] = v[:2]; show(x, v, w)",
+    "a swap": "x[:, 0], x[:, 1] = x[:, 1].clone(), x[:, 0].clone(); v = x[0]; w = x[:, 2]; x[:, 2] = v[:2]; "
+              "show(x, v, w)",
     "numbers": "v = x[:, 0, 0]; x += 1; show(v.tolist(), v[1].item(), float(v[0]), v.numpy().copy(), len(v), list(v))",
-    "parameters": "p = torch.nn.Parameter(x); v = p.data[:, 0]; sgd = torch.optim.SGD([p], lr=1.0); p.sum().backward()\n"
+    "parameters": "p = torch.nn.Parameter(x); v = p.data[:, 0]; sgd = torch.optim.SGD([p], lr=1.0); "
+                  "p.sum().backward()\n"
                   "sgd.step(); show(v)\nwith torch.no_grad(): p.copy_(torch.ones(2, 3, 4))\nshow(v)",
-    "no_grad": "p = torch.nn.Parameter(x); v = p[:, 0]\nwith torch.no_grad(): p.mul_(2); w = p[:, 1]; p.add_(1); w += 1\n"
+    "no_grad": "p = torch.nn.Parameter(x); v = p[:, 0]\nwith torch.no_grad(): p.mul_(2); w = p[:, 1]; p.add_(1); "
+               "w += 1\n"
                "show(v, w, p.data); v.square().sum().backward(); show(p.grad)",
-    "a gradient": "p = x.clone().requires_grad_(); y = p * 1; v = y.transpose(0, 1)[1]\nwith torch.no_grad(): y.mul_(3)\n"
+    "a gradient": "p = x.clone().requires_grad_(); y = p * 1; "
+                  "v = y.transpose(0, 1)[1]\nwith torch.no_grad(): y.mul_(3)\n"
                   "(v * v).sum().backward(); show(v, p.grad)",
-    "a leaf": "v = x[:, 0].requires_grad_(); (v * 2).sum().backward(); x[0] = 3; v.square().sum().backward(); show(v, v.grad)",
+    "a leaf": "v = x[:, 0].requires_grad_(); (v * 2).sum().backward(); x[0] = 3; v.square().sum().backward(); "
+              "show(v, v.grad)",
 }
 
 
@@ -335,9 +347,10 @@ def test_generators():
         x = torch.zeros(4)
         return [d.tolist() for d in (
             torch.randn(2, 2, generator=g), torch.rand((3,), generator=g), torch.rand(3, generator=g),
-            torch.randint(10, (5,), generator=g), torch.randint(5, 10, (5,), generator=g), torch.randperm(9, generator=g),
-            torch.normal(1, 2, (3,), generator=g), torch.bernoulli(torch.full((9,), 0.5), generator=g),
-            x.normal_(generator=g), x.clone().uniform_(-1, 1, generator=g), x.clone().bernoulli_(0.5, generator=g))]
+            torch.randint(10, (5,), generator=g), torch.randint(5, 10, (5,), generator=g),
+            torch.randperm(9, generator=g), torch.normal(1, 2, (3,), generator=g),
+            torch.bernoulli(torch.full((9,), 0.5), generator=g), x.normal_(generator=g),
+            x.clone().uniform_(-1, 1, generator=g), x.clone().bernoulli_(0.5, generator=g))]
 
     torch.manual_seed(3)
     before = torch.rand(1).item()
@@ -351,8 +364,8 @@ def test_generators():
 
 def test_whole_products_are_exact():
     rng = np.random.default_rng(0)
-    for a, b in [((3,), (3,)), ((2, 3), (3,)), ((3,), (3, 4)), ((2, 3), (3, 4)), ((5, 2, 3), (3, 4)), ((5, 2, 3), (5, 3, 4)),
-                 ((1, 6, 2, 3), (5, 1, 3, 4)), ((2, 0), (0, 2)), ((300, 200), (200, 100))]:
+    for a, b in [((3,), (3,)), ((2, 3), (3,)), ((3,), (3, 4)), ((2, 3), (3, 4)), ((5, 2, 3), (3, 4)),
+                 ((5, 2, 3), (5, 3, 4)), ((1, 6, 2, 3), (5, 1, 3, 4)), ((2, 0), (0, 2)), ((300, 200), (200, 100))]:
         a, b = (rng.integers(-2**40, 2**20, shape) for shape in (a, b))
         found = torch.tensor(a) @ torch.tensor(b)
         assert found.dtype == torch.int64 and np.array_equal(found.numpy(), a @ b)
