@@ -48,6 +48,13 @@ class BackwardWalk {
     }
   }
 
+  // Also if add_root() throws: edges lead to the captured leaves again.
+  ~BackwardWalk() {
+    if (!captured_leaves_.empty()) restore();
+  }
+  BackwardWalk(const BackwardWalk&) = delete;
+  BackwardWalk& operator=(const BackwardWalk&) = delete;
+
   // The gradient of `input` goes to `to`, a leaf that is like it. Before add_root().
   void capture(const Tensor& input, const Tensor& to) {
     const auto& meta = input->grad;
@@ -127,7 +134,6 @@ class BackwardWalk {
     }
     for (const auto& observer : pass_.observers) observer->end_backward(pass_);
     for (const auto& [leaf, visit] : leaves_) leaf->passed(pass_);
-    if (!captured_leaves_.empty()) restore();
   } catch (...) {
     for (const auto& [leaf, visit] : leaves_) leaf->abandon(pass_);
     restore();

@@ -335,6 +335,11 @@ def test_grad_as_pytorch():
     x = torch.ones(2, requires_grad=True)
     with pytest.raises(torch.Error, match="allow_unused"):
         torch.autograd.grad((x * 2).sum(), [x, torch.ones(2, requires_grad=True)])
+    y = (x * 2).sum()
+    with pytest.raises(torch.Error, match="scalar"):
+        torch.autograd.grad([y, x * 3], x)
+    y.backward()  # the leaf gets its gradient in spite of the error
+    assert x.grad.tolist() == [2, 2]
     with pytest.raises(torch.Error, match="create_graph"):
         torch.autograd.grad(x.sum(), x, create_graph=True)
     with pytest.raises(torch.Error, match="twice"):
