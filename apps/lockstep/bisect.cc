@@ -102,8 +102,8 @@ class Bisection {
   int run() {
     const StepComparison steps = compare_steps();
     if (!steps.difference) {
-      fmt::print("equal: {} step{}: loss, weights, buffers, and optimizer state\n", steps.steps,
-                 steps.steps == 1 ? "" : "s");
+      fmt::print("equal: {} step{}: loss, weights, buffers, and optimizer state{}\n", steps.steps,
+                 steps.steps == 1 ? "" : "s", flip_.is_null() ? "" : "; the flipped bit changes none of them");
       result_ = {{"equal", true}, {"steps", steps.steps}};
       return 0;
     }

@@ -42,10 +42,11 @@ e = __import__("math").e
 from . import models, nn, optim  # noqa: F401,E402
 from . import amp, autograd, cuda, datasets, distributed, gluon, multiprocessing, transforms, utils  # noqa: F401,E402
 from .amp import autocast, get_autocast_dtype, is_autocast_enabled  # noqa: F401,E402
+from .nn.parallel import per_shard  # noqa: F401,E402
 from .generator import Generator  # noqa: F401,E402
 from .serialization import load, save  # noqa: F401,E402
 from . import metrics, notebook  # noqa: F401,E402
-from .notebook import Timeline, plot, progress, summary  # noqa: F401,E402
+from .notebook import StepGraph, Timeline, plot, progress, summary  # noqa: F401,E402
 from .training import (  # noqa: F401,E402
     Trainer, evaluate, export_onnx, find_learning_rate, verify)
 

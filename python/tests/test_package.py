@@ -115,6 +115,19 @@ def test_curves_and_timelines_are_pictures():
     assert "<title>" in timeline._repr_svg_()
 
 
+def test_the_tasks_of_a_step_are_a_picture():
+    net = nn.Sequential(nn.Linear(8, 4), nn.ReLU())
+    net(torch.rand(2, 8))
+    with torch.StepGraph() as graph:
+        net(torch.rand(2, 8)).sum().backward()
+        with pytest.raises(torch.Error, match="already"), torch.StepGraph():
+            pass
+    tasks = [name for _, names in graph.nodes for name in names]
+    assert "matmul" in tasks and len(graph.edges) >= 2 and {device for device, _ in graph.nodes} <= {"cpu:0", "host"}
+    assert all(start < end for start, end, _ in graph.edges)
+    assert graph._repr_svg_().count("<rect") == len(graph.nodes) + 1
+
+
 def test_progress_in_a_pipe_and_a_terminal():
     pipe = io.StringIO()
     for _ in torch.progress(range(20), "epoch 1", file=pipe):

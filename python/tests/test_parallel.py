@@ -92,6 +92,16 @@ def test_data_parallel():
         nn.DataParallel(net, device_ids=[3])
 
 
+def test_per_shard_gives_whole_tensors():
+    net = nn.Linear(3, 2)
+    for x, y in DataLoader(data(), 16).on(net, shards=4):
+        with pytest.raises(torch.Error):
+            x[0]
+        first, labels = torch.per_shard(lambda a, b: (a - a[0], b), x, y)
+        assert first.shape == (16, 3) and torch.gather(first)[4].tolist() == [0, 0, 0]
+        assert torch.gather(torch.per_shard(lambda b: b + 1, labels)).tolist() == (torch.gather(y) + 1).tolist()
+
+
 def in_rank(rank, world_size, results):
     dist.init_process_group("gloo", rank=rank, world_size=world_size, timeout=20)
     assert dist.is_initialized() and (dist.get_rank(), dist.get_world_size()) == (rank, world_size)
@@ -140,6 +150,27 @@ def check_collectives(rank):
         dist.recv(w := torch.zeros(1), 0)
         assert w.item() == 7
     dist.barrier()
+    # Composed of these.
+    dist.all_reduce(p := torch.tensor([2.0, 3.0 + rank]), dist.ReduceOp.PRODUCT)
+    assert p.tolist() == [4, 12]
+    pair = [torch.tensor([1.0 + rank]), torch.tensor([10.0 * rank])]
+    dist.reduce_scatter(s := torch.zeros(1), pair)
+    dist.reduce_scatter_tensor(t := torch.zeros(1), torch.cat(pair), dist.ReduceOp.MAX)
+    assert (s.item(), t.item()) == ((3, 2) if rank == 0 else (10, 10))
+    dist.scatter(s, pair if rank == 1 else None, src=1)
+    assert s.item() == [2, 10][rank]
+    dist.all_to_all(every, pair)
+    assert [e.item() for e in every] == ([1, 2] if rank == 0 else [0, 10])
+    objects = [None, None]
+    dist.all_gather_object(objects, {"rank": rank, "text": "x" * 100 * rank})
+    assert objects == [{"rank": 0, "text": ""}, {"rank": 1, "text": "x" * 100}]
+    some = ["a", 1] if rank == 1 else [None, None]
+    dist.broadcast_object_list(some, src=1)
+    dist.scatter_object_list(one := [None], ["left", "right"] if rank == 0 else None)
+    assert some == ["a", 1] and one == [["left", "right"][rank]]
+    assert dist.get_rank(dist.new_group([0, 1])) == rank
+    with pytest.raises(torch.Error, match="new_group: ranks"):
+        dist.new_group([1])
 
 
 # The gradient is the mean of the ranks' gradients, also over no_sync(); a rank with more rows is an error.

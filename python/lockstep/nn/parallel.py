@@ -78,6 +78,21 @@ class DataParallel(_Wrapper):
         return shape.with_tensors([_internal.gather(y, self.output_device) for y in outputs])
 
 
+def per_shard(f, *inputs):
+    """Call f for each shard of a batch that is cut over devices, with that shard's rows of each input as whole tensors,
+    and join the results along axis 0. f returns a tensor, or a tuple of tensors. For what is an error on cut tensors."""
+    several = False
+
+    def call(shard):
+        nonlocal several
+        result = f(*shard)
+        several = isinstance(result, (tuple, list))
+        return list(result) if several else [result]
+
+    joined = _internal.per_shard(call, list(inputs))
+    return tuple(joined) if several else joined[0]
+
+
 def _device(device, all_devices):
     if isinstance(device, int):
         if not 0 <= device < len(all_devices):

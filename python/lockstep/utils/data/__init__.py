@@ -211,6 +211,17 @@ class WeightedRandomSampler(_EpochSampler):
         return self.num_samples
 
 
+def _in_batches(items, batch_size, drop_last):
+    batch = []
+    for item in items:
+        batch.append(item)
+        if len(batch) == batch_size:
+            yield batch
+            batch = []
+    if batch and not drop_last:
+        yield batch
+
+
 class BatchSampler(Sampler):
     """Lists of `batch_size` numbers of `sampler`."""
 
@@ -220,14 +231,7 @@ class BatchSampler(Sampler):
         self.drop_last = drop_last
 
     def __iter__(self):
-        batch = []
-        for index in self.sampler:
-            batch.append(index)
-            if len(batch) == self.batch_size:
-                yield batch
-                batch = []
-        if batch and not self.drop_last:
-            yield batch
+        return _in_batches(self.sampler, self.batch_size, self.drop_last)
 
     def __len__(self):
         n = len(self.sampler)
@@ -558,22 +562,30 @@ class DataLoader:
         if self._iterable:
             jobs = self._iterable_batches()
             return _ahead(self, jobs, self._finish, max_ahead=1)
+        seed = _internal.default_seed() if self.generator is None else _seed_of(self.generator)
+
+        def example(i):
+            with _internal.ExampleScope("transform", seed, epoch, int(i)):
+                return self.dataset[i]
+
+        def fetch(job):
+            number, indices = job
+            fetch_items = getattr(self.dataset, "__getitems__", None)
+            items = None if fetch_items else [example(i) for i in indices]
+            with _internal.ExampleScope("batch transform", seed, epoch, number):
+                return self._finish(fetch_items(indices) if fetch_items else items)
+
         if not self._auto:
-            return _ahead(self, iter(self.sampler), lambda i: self._finish(self.dataset[i]))
+            return _ahead(self, iter(self.sampler), lambda i: self._finish(example(i)))
         if self._own_batches:
             order, n = self._order(), self.batch_size
             batches = (order[i : i + n] for i in range(0, len(order), n) if not self.drop_last or i + n <= len(order))
             if splitter is not None:
                 _compare_orders(splitter, order, n, self.drop_last)
-                return self._cut(splitter, batches)
+                return self._cut(splitter, batches, fetch)
         else:
             batches = iter(self.batch_sampler)
-        return _ahead(self, batches, self._fetch)
-
-    def _fetch(self, indices):
-        fetch = getattr(self.dataset, "__getitems__", None)
-        items = fetch(indices) if fetch else [self.dataset[i] for i in indices]
-        return self._finish(items)
+        return _ahead(self, enumerate(batches), fetch)
 
     def _finish(self, items):
         batch = self.collate_fn(items)
@@ -585,27 +597,20 @@ class DataLoader:
 
     def _iterable_batches(self):
         if self.batch_size is None:
-            yield from iter(self.dataset)
-            return
-        items = []
-        for item in self.dataset:
-            items.append(item)
-            if len(items) == self.batch_size:
-                yield items
-                items = []
-        if items and not self.drop_last:
-            yield items
+            return iter(self.dataset)
+        return _in_batches(self.dataset, self.batch_size, self.drop_last)
 
     # This rank's rows of each batch, cut over its devices. A rank without rows makes one example for the shapes.
-    def _cut(self, splitter, batches):
-        def fetch(indices):
+    def _cut(self, splitter, batches, fetch):
+        def fetch_rows(job):
+            number, indices = job
             first, last = splitter.rows_of(len(indices))
             none = first == last
-            structure = _Structure(self._fetch(indices[:1] if none else indices[first:last]))
+            structure = _Structure(fetch((number, indices[:1] if none else indices[first:last])))
             rows = [x.narrow(0, 0, 0) for x in structure.tensors] if none else structure.tensors
             return structure, rows, len(indices)
 
-        for structure, rows, n in _ahead(self, batches, fetch):
+        for structure, rows, n in _ahead(self, enumerate(batches), fetch_rows):
             yield structure.with_tensors(splitter.split(rows, n))
 
 
