@@ -80,7 +80,8 @@ class DataParallel(_Wrapper):
 
 def per_shard(f, *inputs):
     """Call f for each shard of a batch that is cut over devices, with that shard's rows of each input as whole tensors,
-    and join the results along axis 0. f returns a tensor, or a tuple of tensors. For what is an error on cut tensors."""
+    and join the results along axis 0. f returns a tensor, or a tuple of tensors. For what is an error on cut tensors.
+    """
     several = False
 
     def call(shard):
