@@ -72,7 +72,8 @@ class MNIST(FashionMNIST):
 
 
 def _has_idx(folder):
-    return os.path.isdir(folder) and any(name.startswith(("train-images", "t10k-images")) for name in os.listdir(folder))
+    prefixes = ("train-images", "t10k-images")
+    return os.path.isdir(folder) and any(name.startswith(prefixes) for name in os.listdir(folder))
 
 
 class CIFAR10(_Floats):

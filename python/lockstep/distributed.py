@@ -93,9 +93,9 @@ def init_process_group(backend=None, init_method=None, timeout=None, world_size=
     """Join the job. Collective: returns when all ranks have joined.
 
     backend: "gloo" (or "host"), "nccl", "mpi", or None for the best one. rank and world_size may come from the
-    environment, as MASTER_ADDR and MASTER_PORT do (init_method "env://"), or from "tcp://host:port". timeout: seconds or
-    a timedelta; a rank whose process is silent for so long is lost. devices: the number of CPU devices of this rank, or a
-    list such as "cuda:0,cuda:1", of which rank r of a host takes entry r; otherwise LOCKSTEP_DEVICES.
+    environment, as MASTER_ADDR and MASTER_PORT do (init_method "env://"), or from "tcp://host:port". timeout: seconds
+    or a timedelta; a rank whose process is silent for so long is lost. devices: the number of CPU devices of this rank,
+    or a list such as "cuda:0,cuda:1", of which rank r of a host takes entry r; otherwise LOCKSTEP_DEVICES.
     """
     global _job, _backend
     if _job is not None:
@@ -122,13 +122,16 @@ def init_process_group(backend=None, init_method=None, timeout=None, world_size=
     count, names = (int(wanted), "") if str(wanted).isdigit() else (0, str(wanted))
     # Of a launcher, "cpu:0,cpu:1" are the devices of all ranks of a host.
     with _environment(environment):
-        _job = _internal.Job("auto" if backend is None else backend.lower(), rank, world_size, _seconds(timeout), 0.0, names,
-                         count)
+        _job = _internal.Job("auto" if backend is None else backend.lower(), rank, world_size, _seconds(timeout), 0.0,
+                         names, count)
     _backend = backend
 
 
 def destroy_process_group(group=None):
-    """Leave the job. Collective: waits for this rank's work and for all ranks. Raises if work failed or a rank is lost."""
+    """Leave the job. Collective: waits for this rank's work and for all ranks.
+
+    Raises if work failed or a rank is lost.
+    """
     global _job
     _of(group)
     job, _job = _job, None

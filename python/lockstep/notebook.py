@@ -1,4 +1,4 @@
-"""What notebooks show: tensors, models, curves, timelines, and a progress bar that works in terminals and pipes, too."""
+"""What notebooks show: tensors, models, curves, timelines, and a progress bar, which works in terminals, too."""
 
 import base64
 import html
@@ -252,8 +252,8 @@ class StepGraph:
     ...     step()
     >>> graph  # in a notebook
 
-    nodes: (device, {name of a task: how many}). edges: (from, to, whether `to` reads what `from` wrote). Of more than 90
-    tasks, those of one name on one device are one node where this makes no circle.
+    nodes: (device, {name of a task: how many}). edges: (from, to, whether `to` reads what `from` wrote). Of more than
+    90 tasks, those of one name on one device are one node where this makes no circle.
     """
 
     def __init__(self) -> None:
@@ -295,7 +295,8 @@ class StepGraph:
             (x, y), text = at[i], ", ".join(f"{name} x {n}" if n > 1 else name for name, n in tasks.items())
             hue = names.index(next(iter(tasks))) * 137.508 % 360
             parts.append(f"<g><title>{html.escape(text)}</title><rect x='{x}' y='{y}' width='136' height='24' rx='4' "
-                         f"fill='hsl({hue:.0f},60%,82%)'/><text x='{x + 6}' y='{y + 16}'>{html.escape(text[:20])}</text></g>")
+                         f"fill='hsl({hue:.0f},60%,82%)'/><text x='{x + 6}' y='{y + 16}'>{html.escape(text[:20])}"
+                         "</text></g>")
         height = 30 + high * (max(level, default=0) + 1)
         return (f"<svg xmlns='http://www.w3.org/2000/svg' width='{width}' viewBox='0 0 {width} {height}' "
                 "font-family='sans-serif' font-size='12'><rect width='100%' height='100%' fill='white'/>"

@@ -173,7 +173,7 @@ class RandomRotation(_RandomTransform):
 
 
 class ColorJitter(_RandomTransform):
-    """Random factors for brightness, contrast, and saturation, each in [max(0, 1 - x), 1 + x], and a shift of the hue."""
+    """Random factors for brightness, contrast, and saturation, each in [max(0, 1 - x), 1 + x], and a shift of hue."""
 
     def __init__(self, brightness=0, contrast=0, saturation=0, hue=0):
         numbers = (brightness, contrast, saturation, hue)
@@ -212,7 +212,7 @@ class _Mix:
 
 
 class MixUp(_Mix):
-    """Mixes each example of a batch with the one before it: in the loop, in a collate_fn, or Trainer(batch_transform=)."""
+    """Mixes each example of a batch with the one before it: in a loop, a collate_fn, or Trainer(batch_transform=)."""
 
     _CORE = _internal.MixUp
 

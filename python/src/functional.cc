@@ -437,7 +437,20 @@ void add_windows(py::module_& m) {
                                               {"replicate", PadMode::replicate},
                                               {"circular", PadMode::circular}});
         check(in == PadMode::constant || !value, "pad: value is given with mode '{}', expected with 'constant'", mode);
-        return pad(x, widths, in, value.value_or(0));
+        if (in != PadMode::circular) return pad(x, widths, in, value.value_or(0));
+        // As in PyTorch, what negative widths cut does not come back on the other side.
+        Tensor kept = x;
+        std::vector<std::int64_t> added = widths;
+        for (std::size_t i = 0; i + 1 < widths.size() && i / 2 < static_cast<std::size_t>(x.dim()); i += 2) {
+          const std::int64_t begin = std::max<std::int64_t>(-widths[i], 0);
+          const std::int64_t end = std::max<std::int64_t>(-widths[i + 1], 0);
+          if (begin == 0 && end == 0) continue;
+          const int axis = x.dim() - 1 - static_cast<int>(i / 2);
+          kept = kept.narrow(axis, begin, x.size(axis) - begin - end);
+          added[i] += begin;
+          added[i + 1] += end;
+        }
+        return pad(kept, added, in);
       },
       "input"_a, "pad"_a, "mode"_a = "constant", "value"_a = py::none(), released());
   m.def(

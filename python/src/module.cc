@@ -1,6 +1,10 @@
 // lockstep._core, which the files of python/lockstep/ give PyTorch's names.
 #include "training.h"
 
+namespace lockstep::python {
+void add_autograd(py::module_& package);
+}
+
 PYBIND11_MODULE(_core, m) {
   using namespace lockstep::python;  // NOLINT(google-build-using-namespace)
   m.doc() = "The engine of the package lockstep.";
@@ -26,6 +30,7 @@ PYBIND11_MODULE(_core, m) {
   add_layers(m);
   add_optimizers(m);
   add_amp(m);
+  add_autograd(m);
   add_parallel(m);
   add_data(m);
   add_distributed(m);

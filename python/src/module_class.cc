@@ -225,10 +225,11 @@ void add_module(py::module_& m) {
         auto& layer = self.cast<Module&>();
         const auto compute = [&layer](const Tensor& input) { return layer.forward(input); };
         if (writes_input(self)) return TensorObject(write_in_place(layer.kind().c_str(), x, compute));
+        const Tensor input = x.cast<const Tensor&>();
         Tensor result;
         {
           const WithoutLock computing;
-          result = compute(x.cast<const Tensor&>());
+          result = compute(input);
         }
         return TensorObject(py::cast(std::move(result)));
       },

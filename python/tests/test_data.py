@@ -156,7 +156,8 @@ def test_worker_info():
     assert next(iter(DataLoader(Who()))).tolist() == [-1] and set(begun) <= {0, 1}
 
 
-@pytest.mark.parametrize("options", [{"timeout": 3}, {"num_workers": -1}, {"batch_size": 0}, {"shuffle": True, "sampler": []},
+@pytest.mark.parametrize("options", [{"timeout": 3}, {"num_workers": -1}, {"batch_size": 0},
+                                     {"shuffle": True, "sampler": []},
                                      {"persistent_workers": True}, {"multiprocessing_context": "fork"}, {"bad": 1}])
 def test_refused(options):
     with pytest.raises((ValueError, TypeError)):
@@ -206,8 +207,9 @@ def test_load_of_pytorchs_files(tmp_path):
 
 def chain():
     t = torch.transforms
-    return t.Compose([t.RandomCrop(6, padding=2), t.RandomHorizontalFlip(), t.RandomVerticalFlip(0.3), t.RandomRotation(20),
-                      t.ColorJitter(0.2, 0.2, 0.2, 0.02), t.ToTensor(), t.Normalize([0.5] * 3, [0.25] * 3),
+    return t.Compose([t.RandomCrop(6, padding=2), t.RandomHorizontalFlip(), t.RandomVerticalFlip(0.3),
+                      t.RandomRotation(20), t.ColorJitter(0.2, 0.2, 0.2, 0.02), t.ToTensor(),
+                      t.Normalize([0.5] * 3, [0.25] * 3),
                       t.RandomErasing(0.5)])
 
 
@@ -242,7 +244,8 @@ def test_random_transforms_follow_epoch_and_example(tmp_path):
     for name in ["data_batch_1.bin", "test_batch.bin"]:
         (tmp_path / name).write_bytes(b"".join(rows))
     resize = torch.transforms.CenterCrop(6)
-    data = torch.datasets.CIFAR10(tmp_path, transform=torch.transforms.Compose([resize, torch.transforms.RandomCrop(4)]))
+    crop = torch.transforms.RandomCrop(4)
+    data = torch.datasets.CIFAR10(tmp_path, transform=torch.transforms.Compose([resize, crop]))
     assert data._core_dataset is not None and data[3][0].shape == (3, 4, 4) and len(data) == 30
     in_python = torch.datasets.CIFAR10(tmp_path, transform=data.transform, target_transform=lambda y: y)
     assert in_python._core_dataset is None and epochs(in_python, 2) == epochs(data, 2)

@@ -24,7 +24,8 @@ def test_stubs_name_what_the_modules_have():
     if not (PACKAGE / "__init__.pyi").exists():
         pytest.skip("a build with sanitizers has no stubs")
     tree = ast.parse((PACKAGE / "__init__.pyi").read_text())
-    named = {alias.asname or alias.name for node in tree.body if isinstance(node, ast.ImportFrom) for alias in node.names}
+    named = {alias.asname or alias.name
+             for node in tree.body if isinstance(node, ast.ImportFrom) for alias in node.names}
     named |= {node.name for node in tree.body if isinstance(node, (ast.ClassDef, ast.FunctionDef))}
     assert {"Tensor", "Trainer", "manual_seed", "nn", "optim"} <= named
 
@@ -158,7 +159,8 @@ def test_the_back_end_makes_a_valid_wheel(monkeypatch, tmp_path):
 
     monkeypatch.setattr(back_end, "compile_package", compiled)
     name = back_end.build_wheel(str(tmp_path))
-    command = [sys.executable, "-m", "pip", "install", "--no-index", "--no-deps", "--target", tmp_path / "site", tmp_path / name]
+    command = [sys.executable, "-m", "pip", "install", "--no-index", "--no-deps", "--target", tmp_path / "site",
+               tmp_path / name]
     if subprocess.run([sys.executable, "-m", "pip", "--version"], capture_output=True).returncode != 0:
         pytest.skip("pip is missing")
     subprocess.run(command, check=True, capture_output=True)

@@ -58,7 +58,8 @@ def test_trainer_has_the_bits_of_the_loop():
 def test_mixup_has_the_bits_of_the_loop():
     mix = torch.transforms.MixUp(alpha=0.4, num_classes=2)
     net, sgd = model()
-    torch.Trainer(net, sgd, data(), batch_size=32, epochs=1, shards=2, batch_transform=mix, recipe={"mixup": 0.4}).train()
+    torch.Trainer(net, sgd, data(), batch_size=32, epochs=1, shards=2, batch_transform=mix,
+                  recipe={"mixup": 0.4}).train()
     other, own = model()
     loader = DataLoader(data(), batch_size=32, shuffle=True, collate_fn=lambda items: mix(*default_collate(items)))
     for x, chances in loader.on(other, shards=2):
@@ -291,8 +292,8 @@ def test_a_run_of_the_tool_is_loaded(tmp_path):
     table = tmp_path / "points.csv"
     table.write_text("a,b,side\n" + "".join(f"{i % 8},{i // 8},{'right' if i % 8 > i // 8 else 'left'}\n"
                                            for i in range(64)))
-    subprocess.run([TOOL, "train", "--data", table, "--target", "side", "--model", "mlp", "--hidden", "8", "--epochs", "1",
-                    "--save", tmp_path / "run"], check=True, capture_output=True)
+    subprocess.run([TOOL, "train", "--data", table, "--target", "side", "--model", "mlp", "--hidden", "8", "--epochs",
+                    "1", "--save", tmp_path / "run"], check=True, capture_output=True)
     run = torch.load_run(tmp_path / "run")
     assert (run.name, run.classes, run.input) == ("mlp", ["left", "right"], [2])
     examples, names = run.open(table)

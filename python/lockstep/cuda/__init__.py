@@ -1,5 +1,5 @@
-"""GPUs, as torch.cuda. On a machine without any, is_available() is False, and the CPU devices of the program do the same
-work: lockstep.devices()."""
+"""GPUs, as torch.cuda. On a machine without any, is_available() is False, and the CPU devices of the program do the
+same work: lockstep.devices()."""
 
 from .. import _core
 from . import amp  # noqa: F401
