@@ -13,6 +13,8 @@
 #include "lockstep/receipt/digest.h"
 #include "lockstep/receipt/leaf_files.h"
 #include "lockstep/receipt/state_digest.h"
+#include "lockstep/runtime/device_state.h"
+#include "lockstep/runtime/random_state.h"
 
 namespace lockstep {
 namespace {
@@ -56,8 +58,9 @@ std::string difference_of(const Dataset& data, const DataDigest& expected, const
   }
   const std::vector<Digest> leaves = example_digests(data);
   if (merkle_root(leaves) == expected.root) return "";
-  const auto known =
-      o.receipt_file.empty() ? std::nullopt : read_leaves(leaf_file(o.receipt_file, kind), expected.root);
+  const auto known = o.receipt_file.empty()
+                         ? std::nullopt
+                         : read_leaves(leaf_file(o.receipt_file, kind), expected.examples, expected.root);
   if (!known) {
     return fmt::format("the {} data are not those of the receipt; without {} it is unknown which example differs", kind,
                        leaf_file("receipt", kind).string());
@@ -103,12 +106,13 @@ std::string compare_files(const Receipt& receipt, const std::filesystem::path& r
   return compared;
 }
 
-void compare_weights(const Receipt& receipt, const Digest& mine, const std::string& where) {
-  for (const ReceiptSubject& subject : receipt.subjects()) {
-    expect(subject.name != kWeights || subject.sha256 == mine,
-           "{}: weights are {}, which the receipt names as the last ones, expected {}", where, hex(subject.sha256),
-           hex(mine));
-  }
+// Returns whether the receipt names the last weights.
+bool compare_weights(const Receipt& receipt, const Digest& mine, const std::string& where) {
+  const auto named = std::ranges::find(receipt.subjects(), kWeights, &ReceiptSubject::name);
+  if (named == receipt.subjects().end()) return false;
+  expect(named->sha256 == mine, "{}: weights are {}, which the receipt names as the last ones, expected {}", where,
+         hex(named->sha256), hex(mine));
+  return true;
 }
 
 // "parameter 0.weight", or how to learn it.
@@ -141,6 +145,14 @@ class TrainingReplay {
   Communicator& ranks() const { return trainer_.ranks(); }
   std::int64_t step() const { return trainer_.position_.step; }
   void resume(const std::filesystem::path& checkpoint) { trainer_.resume(checkpoint); }
+  // Whether the position, which no digest has, is that of its step: the examples, and the draws of dropout. With f16,
+  // skipped steps have none.
+  bool position_follows() const {
+    const TrainingPosition& p = trainer_.position_;
+    const std::shared_ptr<RandomState> random = state_of(trainer_.options_.devices[0], "audit").random;
+    return p.epoch * trainer_.steps_of(trainer_.loader_.size()) + trainer_.steps_of(p.batch) == p.step &&
+           (trainer_.scaler_ || random->step() == static_cast<std::uint64_t>(p.step));
+  }
   void train_to(std::int64_t step) {
     trainer_.options_.max_steps = step;
     trainer_.train();
@@ -253,8 +265,7 @@ AuditResult audit(Module& module, Optimizer& optimizer, std::shared_ptr<const Da
       expect(state.root == expected, "{}: {} is not that of the receipt", folder.string(),
              differing_part(state, contents.step, expected, o.receipt_file));
       if (contents.step == receipt.steps()) {
-        compare_weights(receipt, weights_digest(contents), folder.string());
-        result.final_weights = true;
+        result.final_weights = compare_weights(receipt, weights_digest(contents), folder.string());
       }
       checkpoints.push_back(folder);
       steps_of_checkpoints.push_back(contents.step);
@@ -278,7 +289,21 @@ AuditResult audit(Module& module, Optimizer& optimizer, std::shared_ptr<const Da
     check(std::max(nearest, replay.step()) >= head.start_step,
           "audit: step {} has no checkpoint before it in {}, and the receipt begins at step {}", step,
           o.run.empty() ? "no folder" : o.run.string(), head.start_step);
-    if (nearest > replay.step()) replay.resume(checkpoints[static_cast<std::size_t>(index)]);
+    if (nearest > replay.step()) {
+      const std::filesystem::path& folder = checkpoints[static_cast<std::size_t>(index)];
+      replay.resume(folder);
+      in_rank_0(ranks, [&] {
+        expect(replay.position_follows(),
+               "{}: its state.json has the position of another step, expected that of step {}", folder.string(),
+               nearest);
+        // The position may bring another rate.
+        const auto link = std::ranges::find(links, nearest, &ReceiptLink::step);
+        const Digest& expected = link == links.end() ? head.start : link->state;
+        const StateDigest state = replay.state();
+        expect(state.root == expected, "{}: training that goes on from it has another state than the receipt: {}",
+               folder.string(), differing_part(state, nearest, expected, o.receipt_file));
+      });
+    }
     while (replay.step() < step) {
       const auto link = std::ranges::upper_bound(links, replay.step(), {}, &ReceiptLink::step);
       const std::int64_t before = replay.step();
@@ -293,8 +318,7 @@ AuditResult audit(Module& module, Optimizer& optimizer, std::shared_ptr<const Da
         expect(std::bit_cast<std::uint64_t>(replay.loss()) == std::bit_cast<std::uint64_t>(link->loss),
                "{}: the loss of step {} is {}, {} in the receipt", where, link->step, replay.loss(), link->loss);
         if (link->step != receipt.steps()) return;
-        compare_weights(receipt, replay.weights(), where);
-        result.final_weights = true;
+        result.final_weights = compare_weights(receipt, replay.weights(), where);
       });
     }
   }
