@@ -43,7 +43,8 @@ std::uintmax_t for_each_record(std::ifstream& in, const std::function<bool(State
 
 std::filesystem::path leaf_file(const std::filesystem::path& receipt, std::string_view kind) {
   std::filesystem::path file = receipt;
-  return file.replace_extension("." + std::string(kind) + ".leaves");
+  if (file.extension() == ".json") file.replace_extension();
+  return file += "." + std::string(kind) + ".leaves";
 }
 
 void write_leaves(const std::filesystem::path& file, std::span<const Digest> leaves) {

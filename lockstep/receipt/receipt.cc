@@ -254,8 +254,16 @@ void write_receipt(const std::filesystem::path& file, const Receipt& receipt, co
   write_file_atomically(file, receipt_text(receipt, sign_key));
 }
 
+bool is_signed_with(const std::filesystem::path& file, const Receipt& receipt, const std::filesystem::path& sign_key) {
+  // A key has one signature for a text.
+  return read_file(file, kMostReceiptBytes) == receipt_text(receipt, sign_key);
+}
+
 void add_to_receipt(const ReceiptOptions& options, const std::filesystem::path& made) {
   Receipt receipt = read_receipt(options.file).receipt;
+  check(options.sign_key.empty() || is_signed_with(options.file, receipt, options.sign_key),
+        "{}: is not signed with {}, expected the receipt of this run", options.file.string(),
+        options.sign_key.string());
   receipt.set_subject(made.filename().string(), file_digest(made));
   write_receipt(options.file, receipt, options.sign_key);
 }

@@ -184,8 +184,14 @@ void in_rank_0(Communicator& ranks, const std::function<void()>& work) {
   if (!failure.empty()) throw AuditFailure(failure);
 }
 
+// The steps that were asked for; of a range, its first one and all links behind it, through which the others are found.
+struct ChosenSteps {
+  std::vector<std::int64_t> targets;
+  std::int64_t count = 0;
+};
+
 // Rank 0 chooses.
-std::vector<std::int64_t> chosen_steps(const Receipt& receipt, const AuditOptions& o, Communicator& ranks) {
+ChosenSteps chosen_steps(const Receipt& receipt, const AuditOptions& o, Communicator& ranks) {
   const std::int64_t first = receipt.head().start_step + 1, last = receipt.steps();
   check(first <= last, "audit: the receipt has no steps");
   std::set<std::int64_t> steps;
@@ -193,8 +199,11 @@ std::vector<std::int64_t> chosen_steps(const Receipt& receipt, const AuditOption
     const auto [from, to] = *o.range;
     check(from >= first && from <= to && to <= last, "audit: steps {} to {}, expected some of {} to {}", from, to,
           first, last);
-    for (std::int64_t step = from; step <= to; ++step) steps.insert(step);
-    return {steps.begin(), steps.end()};
+    steps = {from, to};
+    for (const ReceiptLink& link : receipt.links()) {
+      if (link.step > from && link.step < to) steps.insert(link.step);
+    }
+    return {{steps.begin(), steps.end()}, to - from + 1};
   }
   check(o.random_steps >= 1, "audit: {} steps, expected at least 1", o.random_steps);
   std::random_device random;
@@ -204,7 +213,7 @@ std::vector<std::int64_t> chosen_steps(const Receipt& receipt, const AuditOption
     const auto offset = static_cast<std::int64_t>(bits % static_cast<std::uint64_t>(last - first + 1));
     steps.insert(ranks.gather_on_host(first + offset, "step to audit")[0]);
   }
-  return {steps.begin(), steps.end()};
+  return {{steps.begin(), steps.end()}, std::ssize(steps)};
 }
 
 }  // namespace
@@ -249,7 +258,10 @@ AuditResult audit(Module& module, Optimizer& optimizer, std::shared_ptr<const Da
       const StateDigest start = replay.state();
       expect(start.root == head.start, "start: {} is not that of the receipt",
              differing_part(start, 0, head.start, o.receipt_file));
-      equal("start: the initial weights");
+      equal(head.recipe.contains("init_from") ? "start: the weights that the run was given"
+                                              : "start: the initial weights");
+    } else if (o.on_equal) {
+      o.on_equal(fmt::format("start: step {}; nothing is known of the steps before", head.start_step));
     }
     if (o.run.empty()) return;
     std::vector<std::filesystem::path> folders = checkpoints_in(o.run);
@@ -280,9 +292,9 @@ AuditResult audit(Module& module, Optimizer& optimizer, std::shared_ptr<const Da
   checkpoints.resize(steps_of_checkpoints.size());
   for (std::int64_t& step : steps_of_checkpoints) step = ranks.gather_on_host(step, "step of a checkpoint")[0];
 
-  const std::vector<std::int64_t> steps = chosen_steps(receipt, o, ranks);
-  result.steps = std::ssize(steps);
-  for (const std::int64_t step : steps) {
+  const ChosenSteps chosen = chosen_steps(receipt, o, ranks);
+  result.steps = chosen.count;
+  for (const std::int64_t step : chosen.targets) {
     // From the nearest checkpoint, unless the replay stands behind it.
     const auto index = std::ranges::lower_bound(steps_of_checkpoints, step) - steps_of_checkpoints.begin() - 1;
     const std::int64_t nearest = index < 0 ? 0 : steps_of_checkpoints[static_cast<std::size_t>(index)];

@@ -130,8 +130,7 @@ TEST_F(Audit, WhatDiffersIsNamed) {
   EXPECT_ERROR(audited(1, all, renamed, options()), "step-00000010/weights.safetensors: is not the file");
   // Positions of a checkpoint that lead to other steps: another rate, other examples, other draws.
   for (const auto& [what, with, error] :
-       {std::array{"\"learning_rate\": 0.01", "\"learning_rate\": 0.5",
-                   "than the receipt: optimizer/learning_rates"},
+       {std::array{"\"learning_rate\": 0.01", "\"learning_rate\": 0.5", "than the receipt: optimizer/learning_rates"},
         {"\"epoch\": 1", "\"epoch\": 0", "the position of another step"},
         {"\"random_step\": 9", "\"random_step\": 8", "the position of another step"}}) {
     CheckpointContents contents = read_checkpoint(folder_ / "run/step-00000009");
