@@ -139,6 +139,8 @@ TEST(Receipt, ExportedFilesJoinIt) {
   write_receipt(file, made(2), key);
   add_to_receipt({.file = file, .sign_key = key}, made_file);
   const Receipt receipt = read_receipt(file, folder.write("public.pem", kPublic)).receipt;
+  write_receipt(folder / "foreign.json", made(2));
+  EXPECT_ERROR(add_to_receipt({.file = folder / "foreign.json", .sign_key = key}, made_file), "is not signed with");
   EXPECT_ERROR(read_receipt(file, folder.write("none.pem", "")), "none.pem: is empty, expected a public key");
   EXPECT_EQ(receipt.subjects().back().name, "net.onnx");
   EXPECT_EQ(hex(receipt.subjects().back().sha256), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
