@@ -122,9 +122,10 @@ int audit_run(const AuditCommand& o, const std::optional<TrainingLayout>& layout
                                      std::move(setup.options), receipt, audit_options);
     job->close();
     if (!result.final_weights) {
-      say(fmt::format(
-          "the final weights were not compared: there is no checkpoint of the last link; --steps {0}:{0} does",
-          receipt.steps()));
+      say(
+          fmt::format("the final weights were not compared: the receipt names none, or there is no checkpoint of the "
+                      "last link and --steps does not reach it, as {0}:{0} does",
+                      receipt.steps()));
     }
     say(fmt::format("{} of {} steps equal", result.steps, result.steps));
     return 0;

@@ -380,12 +380,17 @@ json read_flip(const std::string& text) {
 int run(const BisectOptions& o) {
   check_single_process("bisect");
   const std::vector<CommandWords> commands = split_commands(o.words);
-  if (commands.size() != 2 || commands[0].empty() || commands[1].empty()) {
+  for (std::size_t i = 0; i < commands.size() && commands.size() == 2; ++i) {
+    if (commands[i].empty()) throw UsageError(fmt::format("bisect: command {} is empty", "AB"[i]));
+  }
+  if (commands.size() != 2) {
     throw UsageError(
         fmt::format("bisect: found {} command{}, expected two: lockstep bisect -- COMMAND A -- COMMAND B; if one has a "
                     "-- of its own, write --- between them",
                     o.words.empty() ? 0 : commands.size(), commands.size() == 1 && !o.words.empty() ? "" : "s"));
   }
+  // A file that cannot be written is an error now, not after the runs.
+  if (!o.result.empty()) write_file_atomically(o.result, "{}\n");
   const json flip = read_flip(o.flip);
   const fs::path folder = temporary_folder() / fmt::format("lockstep-bisect-{}", ::getpid());
   for (const int signal : {SIGINT, SIGTERM}) std::signal(signal, [](int found) { bisect_signal = found; });

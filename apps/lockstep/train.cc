@@ -20,6 +20,7 @@
 #include "lockstep/engine/engine.h"
 #include "lockstep/nn/summary.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
+#include "lockstep/receipt/leaf_files.h"
 #include "lockstep/runtime/timeline.h"
 #include "lockstep/train/lr_finder.h"
 #include "metrics_file.h"
@@ -74,7 +75,11 @@ void check_apart(const TrainOptions& o) {
                                                                    {"--weights-log", o.weights_log},
                                                                    {"--receipt", o.receipt_options().file}};
   std::map<std::filesystem::path, const char*> users;
-  for (const auto& [option, path] : outputs) {
+  std::vector<std::pair<const char*, std::filesystem::path>> all(std::begin(outputs), std::end(outputs));
+  if (const std::filesystem::path receipt = o.receipt_options().file; !receipt.empty()) {
+    for (const char* kind : {"train", "test", "state"}) all.emplace_back("--receipt", leaf_file(receipt, kind));
+  }
+  for (const auto& [option, path] : all) {
     std::error_code unknown;
     if (path.empty() || (std::filesystem::exists(path, unknown) && !std::filesystem::is_regular_file(path, unknown)))
       continue;

@@ -13,7 +13,6 @@
 namespace lockstep {
 namespace {
 
-constexpr std::size_t kMostLeafBytes = std::size_t{1} << 40;
 constexpr std::uint64_t kMostTensors = 1 << 24;
 
 std::vector<Digest> leaves_of(const std::string& bytes) {
@@ -44,19 +43,25 @@ std::uintmax_t for_each_record(std::ifstream& in, const std::function<bool(State
 
 std::filesystem::path leaf_file(const std::filesystem::path& receipt, std::string_view kind) {
   std::filesystem::path file = receipt;
-  return file.replace_extension("." + std::string(kind) + ".leaves");
+  if (file.extension() == ".json") file.replace_extension();
+  return file += "." + std::string(kind) + ".leaves";
 }
 
 void write_leaves(const std::filesystem::path& file, std::span<const Digest> leaves) {
   write_file_atomically(file, std::as_bytes(leaves));
 }
 
-std::optional<std::vector<Digest>> read_leaves(const std::filesystem::path& file, const Digest& root) {
+std::optional<std::vector<Digest>> read_leaves(const std::filesystem::path& file, std::int64_t count,
+                                               const Digest& root) {
   std::error_code unknown;
-  if (!std::filesystem::is_regular_file(file, unknown)) return std::nullopt;
-  const std::string bytes = read_file(file, kMostLeafBytes);
+  const std::size_t expected = static_cast<std::size_t>(count) * sizeof(Digest);
+  if (!std::filesystem::is_regular_file(file, unknown) || std::filesystem::file_size(file, unknown) != expected) {
+    return std::nullopt;
+  }
+  const std::string bytes = read_file(file, expected);
+  if (bytes.size() != expected) return std::nullopt;
   std::vector<Digest> leaves = leaves_of(bytes);
-  if (bytes.size() % sizeof(Digest) != 0 || merkle_root(leaves) != root) return std::nullopt;
+  if (merkle_root(leaves) != root) return std::nullopt;
   return leaves;
 }
 

@@ -17,8 +17,9 @@ std::filesystem::path leaf_file(const std::filesystem::path& receipt, std::strin
 
 // 32 bytes for each leaf.
 void write_leaves(const std::filesystem::path& file, std::span<const Digest> leaves);
-// Nothing if there is no file whose leaves have this root.
-std::optional<std::vector<Digest>> read_leaves(const std::filesystem::path& file, const Digest& root);
+// Nothing if there is no file of `count` leaves with this root: a tree's inner nodes have it, too.
+std::optional<std::vector<Digest>> read_leaves(const std::filesystem::path& file, std::int64_t count,
+                                               const Digest& root);
 
 // The leaves of the state at each link: step, count, leaves; then those of the next one.
 class StateLeaves {

@@ -140,6 +140,10 @@ Receipt receipt_from(const Json& statement) {
     check_names(subject, "a subject", {"name", "digest"});
     check_names(subject.at("digest"), "a digest", {"sha256"});
     const std::string& name = text_in(subject.at("name"), "a name");
+    // Names are printed.
+    check(!name.empty() && name.size() <= 4096 &&
+              std::ranges::none_of(name, [](unsigned char c) { return c < ' ' || c == 0x7f; }),
+          "a subject is named {}, expected a file's name", excerpt(subject.at("name")));
     check(names.insert(name).second, "two subjects are named {}", excerpt(name));
     receipt.set_subject(name, digest_in(subject.at("digest").at("sha256"), "a digest"));
   }
@@ -233,8 +237,12 @@ SignedReceipt parse_receipt(std::string_view text, std::string_view origin, std:
 }
 
 SignedReceipt read_receipt(const std::filesystem::path& file, const std::filesystem::path& public_key) {
-  return parse_receipt(read_file(file, kMostReceiptBytes), file.string(),
-                       public_key.empty() ? "" : read_file(public_key, kMostKeyBytes));
+  std::string key;
+  if (!public_key.empty()) {
+    key = read_file(public_key, kMostKeyBytes);
+    check(!key.empty(), "{}: is empty, expected a public key in PEM", public_key.string());
+  }
+  return parse_receipt(read_file(file, kMostReceiptBytes), file.string(), key);
 }
 
 std::string receipt_text(const Receipt& receipt, const std::filesystem::path& sign_key) {
@@ -246,8 +254,16 @@ void write_receipt(const std::filesystem::path& file, const Receipt& receipt, co
   write_file_atomically(file, receipt_text(receipt, sign_key));
 }
 
+bool is_signed_with(const std::filesystem::path& file, const Receipt& receipt, const std::filesystem::path& sign_key) {
+  // A key has one signature for a text.
+  return read_file(file, kMostReceiptBytes) == receipt_text(receipt, sign_key);
+}
+
 void add_to_receipt(const ReceiptOptions& options, const std::filesystem::path& made) {
   Receipt receipt = read_receipt(options.file).receipt;
+  check(options.sign_key.empty() || is_signed_with(options.file, receipt, options.sign_key),
+        "{}: is not signed with {}, expected the receipt of this run", options.file.string(),
+        options.sign_key.string());
   receipt.set_subject(made.filename().string(), file_digest(made));
   write_receipt(options.file, receipt, options.sign_key);
 }

@@ -112,7 +112,11 @@ std::string receipt_text(const Receipt& receipt, const std::filesystem::path& si
 void write_receipt(const std::filesystem::path& file, const Receipt& receipt,
                    const std::filesystem::path& sign_key = {});
 
-// Adds a file that was made after the run, such as exported weights, to its receipt, and signs it again.
+// Whether the file is this receipt with the signature of this private key (PEM).
+bool is_signed_with(const std::filesystem::path& file, const Receipt& receipt, const std::filesystem::path& sign_key);
+
+// Adds a file that was made after the run, such as exported weights, to its receipt, and signs it again. Throws if the
+// receipt is not signed with the key of `receipt`.
 void add_to_receipt(const ReceiptOptions& receipt, const std::filesystem::path& made);
 
 }  // namespace lockstep

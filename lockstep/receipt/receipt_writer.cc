@@ -25,14 +25,16 @@ std::optional<Receipt> found_receipt(const ReceiptOptions& options, const std::f
     std::filesystem::copy_file(leaf_file(found, "state"), leaf_file(file, "state"),
                                std::filesystem::copy_options::overwrite_existing, error);  // they are a convenience
   }
-  Receipt receipt = read_receipt(found).receipt;
-  // Signing vouches for the earlier links, too. A key has one signature for a text.
-  const std::string text = receipt_text(receipt, options.sign_key);
-  check(options.sign_key.empty() ||
-            (std::filesystem::file_size(found) == text.size() && read_file(found, text.size()) == text),
+  SignedReceipt earlier = read_receipt(found);
+  check(!options.sign_key.empty() || earlier.key_id.empty(),
+        "{}: the receipt of the earlier steps is signed with the key {:.16}…, expected this key to continue it, or "
+        "another file",
+        found.string(), earlier.key_id);
+  // Signing vouches for the earlier links, too.
+  check(options.sign_key.empty() || is_signed_with(found, earlier.receipt, options.sign_key),
         "{}: the receipt of the earlier steps is not signed with {}: name another file to continue it", found.string(),
         options.sign_key.string());
-  return receipt;
+  return std::move(earlier.receipt);
 }
 
 // Whether the receipt is of the run whose head this is.
@@ -78,6 +80,9 @@ ReceiptWriter::ReceiptWriter(ReceiptOptions options, Receipt::Head head, const D
     states_.emplace(leaf_file(file, "state"), step);
     return;
   }
+  // Nobody shall take an older file for the receipt of this run if it ends before its first link.
+  std::error_code none;
+  std::filesystem::remove(file, none);
   head.start_step = step;
   head.start = state.root;
   receipt_.emplace(std::move(head));

@@ -13,6 +13,8 @@
 #include "lockstep/receipt/digest.h"
 #include "lockstep/receipt/leaf_files.h"
 #include "lockstep/receipt/state_digest.h"
+#include "lockstep/runtime/device_state.h"
+#include "lockstep/runtime/random_state.h"
 
 namespace lockstep {
 namespace {
@@ -56,8 +58,9 @@ std::string difference_of(const Dataset& data, const DataDigest& expected, const
   }
   const std::vector<Digest> leaves = example_digests(data);
   if (merkle_root(leaves) == expected.root) return "";
-  const auto known =
-      o.receipt_file.empty() ? std::nullopt : read_leaves(leaf_file(o.receipt_file, kind), expected.root);
+  const auto known = o.receipt_file.empty()
+                         ? std::nullopt
+                         : read_leaves(leaf_file(o.receipt_file, kind), expected.examples, expected.root);
   if (!known) {
     return fmt::format("the {} data are not those of the receipt; without {} it is unknown which example differs", kind,
                        leaf_file("receipt", kind).string());
@@ -103,12 +106,13 @@ std::string compare_files(const Receipt& receipt, const std::filesystem::path& r
   return compared;
 }
 
-void compare_weights(const Receipt& receipt, const Digest& mine, const std::string& where) {
-  for (const ReceiptSubject& subject : receipt.subjects()) {
-    expect(subject.name != kWeights || subject.sha256 == mine,
-           "{}: weights are {}, which the receipt names as the last ones, expected {}", where, hex(subject.sha256),
-           hex(mine));
-  }
+// Returns whether the receipt names the last weights.
+bool compare_weights(const Receipt& receipt, const Digest& mine, const std::string& where) {
+  const auto named = std::ranges::find(receipt.subjects(), kWeights, &ReceiptSubject::name);
+  if (named == receipt.subjects().end()) return false;
+  expect(named->sha256 == mine, "{}: weights are {}, which the receipt names as the last ones, expected {}", where,
+         hex(named->sha256), hex(mine));
+  return true;
 }
 
 // "parameter 0.weight", or how to learn it.
@@ -141,6 +145,14 @@ class TrainingReplay {
   Communicator& ranks() const { return trainer_.ranks(); }
   std::int64_t step() const { return trainer_.position_.step; }
   void resume(const std::filesystem::path& checkpoint) { trainer_.resume(checkpoint); }
+  // Whether the position, which no digest has, is that of its step: the examples, and the draws of dropout. With f16,
+  // skipped steps have none.
+  bool position_follows() const {
+    const TrainingPosition& p = trainer_.position_;
+    const std::shared_ptr<RandomState> random = state_of(trainer_.options_.devices[0], "audit").random;
+    return p.epoch * trainer_.steps_of(trainer_.loader_.size()) + trainer_.steps_of(p.batch) == p.step &&
+           (trainer_.scaler_ || random->step() == static_cast<std::uint64_t>(p.step));
+  }
   void train_to(std::int64_t step) {
     trainer_.options_.max_steps = step;
     trainer_.train();
@@ -172,8 +184,14 @@ void in_rank_0(Communicator& ranks, const std::function<void()>& work) {
   if (!failure.empty()) throw AuditFailure(failure);
 }
 
+// The steps that were asked for; of a range, its first one and all links behind it, through which the others are found.
+struct ChosenSteps {
+  std::vector<std::int64_t> targets;
+  std::int64_t count = 0;
+};
+
 // Rank 0 chooses.
-std::vector<std::int64_t> chosen_steps(const Receipt& receipt, const AuditOptions& o, Communicator& ranks) {
+ChosenSteps chosen_steps(const Receipt& receipt, const AuditOptions& o, Communicator& ranks) {
   const std::int64_t first = receipt.head().start_step + 1, last = receipt.steps();
   check(first <= last, "audit: the receipt has no steps");
   std::set<std::int64_t> steps;
@@ -181,8 +199,11 @@ std::vector<std::int64_t> chosen_steps(const Receipt& receipt, const AuditOption
     const auto [from, to] = *o.range;
     check(from >= first && from <= to && to <= last, "audit: steps {} to {}, expected some of {} to {}", from, to,
           first, last);
-    for (std::int64_t step = from; step <= to; ++step) steps.insert(step);
-    return {steps.begin(), steps.end()};
+    steps = {from, to};
+    for (const ReceiptLink& link : receipt.links()) {
+      if (link.step > from && link.step < to) steps.insert(link.step);
+    }
+    return {{steps.begin(), steps.end()}, to - from + 1};
   }
   check(o.random_steps >= 1, "audit: {} steps, expected at least 1", o.random_steps);
   std::random_device random;
@@ -192,7 +213,7 @@ std::vector<std::int64_t> chosen_steps(const Receipt& receipt, const AuditOption
     const auto offset = static_cast<std::int64_t>(bits % static_cast<std::uint64_t>(last - first + 1));
     steps.insert(ranks.gather_on_host(first + offset, "step to audit")[0]);
   }
-  return {steps.begin(), steps.end()};
+  return {{steps.begin(), steps.end()}, std::ssize(steps)};
 }
 
 }  // namespace
@@ -237,7 +258,10 @@ AuditResult audit(Module& module, Optimizer& optimizer, std::shared_ptr<const Da
       const StateDigest start = replay.state();
       expect(start.root == head.start, "start: {} is not that of the receipt",
              differing_part(start, 0, head.start, o.receipt_file));
-      equal("start: the initial weights");
+      equal(head.recipe.contains("init_from") ? "start: the weights that the run was given"
+                                              : "start: the initial weights");
+    } else if (o.on_equal) {
+      o.on_equal(fmt::format("start: step {}; nothing is known of the steps before", head.start_step));
     }
     if (o.run.empty()) return;
     std::vector<std::filesystem::path> folders = checkpoints_in(o.run);
@@ -253,8 +277,7 @@ AuditResult audit(Module& module, Optimizer& optimizer, std::shared_ptr<const Da
       expect(state.root == expected, "{}: {} is not that of the receipt", folder.string(),
              differing_part(state, contents.step, expected, o.receipt_file));
       if (contents.step == receipt.steps()) {
-        compare_weights(receipt, weights_digest(contents), folder.string());
-        result.final_weights = true;
+        result.final_weights = compare_weights(receipt, weights_digest(contents), folder.string());
       }
       checkpoints.push_back(folder);
       steps_of_checkpoints.push_back(contents.step);
@@ -269,16 +292,30 @@ AuditResult audit(Module& module, Optimizer& optimizer, std::shared_ptr<const Da
   checkpoints.resize(steps_of_checkpoints.size());
   for (std::int64_t& step : steps_of_checkpoints) step = ranks.gather_on_host(step, "step of a checkpoint")[0];
 
-  const std::vector<std::int64_t> steps = chosen_steps(receipt, o, ranks);
-  result.steps = std::ssize(steps);
-  for (const std::int64_t step : steps) {
+  const ChosenSteps chosen = chosen_steps(receipt, o, ranks);
+  result.steps = chosen.count;
+  for (const std::int64_t step : chosen.targets) {
     // From the nearest checkpoint, unless the replay stands behind it.
     const auto index = std::ranges::lower_bound(steps_of_checkpoints, step) - steps_of_checkpoints.begin() - 1;
     const std::int64_t nearest = index < 0 ? 0 : steps_of_checkpoints[static_cast<std::size_t>(index)];
     check(std::max(nearest, replay.step()) >= head.start_step,
           "audit: step {} has no checkpoint before it in {}, and the receipt begins at step {}", step,
           o.run.empty() ? "no folder" : o.run.string(), head.start_step);
-    if (nearest > replay.step()) replay.resume(checkpoints[static_cast<std::size_t>(index)]);
+    if (nearest > replay.step()) {
+      const std::filesystem::path& folder = checkpoints[static_cast<std::size_t>(index)];
+      replay.resume(folder);
+      in_rank_0(ranks, [&] {
+        expect(replay.position_follows(),
+               "{}: its state.json has the position of another step, expected that of step {}", folder.string(),
+               nearest);
+        // The position may bring another rate.
+        const auto link = std::ranges::find(links, nearest, &ReceiptLink::step);
+        const Digest& expected = link == links.end() ? head.start : link->state;
+        const StateDigest state = replay.state();
+        expect(state.root == expected, "{}: training that goes on from it has another state than the receipt: {}",
+               folder.string(), differing_part(state, nearest, expected, o.receipt_file));
+      });
+    }
     while (replay.step() < step) {
       const auto link = std::ranges::upper_bound(links, replay.step(), {}, &ReceiptLink::step);
       const std::int64_t before = replay.step();
@@ -293,8 +330,7 @@ AuditResult audit(Module& module, Optimizer& optimizer, std::shared_ptr<const Da
         expect(std::bit_cast<std::uint64_t>(replay.loss()) == std::bit_cast<std::uint64_t>(link->loss),
                "{}: the loss of step {} is {}, {} in the receipt", where, link->step, replay.loss(), link->loss);
         if (link->step != receipt.steps()) return;
-        compare_weights(receipt, replay.weights(), where);
-        result.final_weights = true;
+        result.final_weights = compare_weights(receipt, replay.weights(), where);
       });
     }
   }

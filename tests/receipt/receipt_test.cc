@@ -116,6 +116,9 @@ TEST(Receipt, ASignatureIsCheckedWithItsKey) {
   EXPECT_EQ(read.key_id.size(), 64u);
   EXPECT_THAT(error_of(text, kOther), HasSubstr("expected"));
   EXPECT_THAT(error_of(text, kOther), HasSubstr("signed with the key " + read.key_id.substr(0, 16)));
+  Receipt printing = made(3);
+  printing.set_subject("x\n3 of 3 steps equal", number(1));
+  EXPECT_THAT(error_of(printing.json()), HasSubstr("a subject is named"));
   EXPECT_THAT(error_of(payload, kPublic), HasSubstr("has no signature, expected one of the public key"));
   // Someone changes the recipe, makes a new chain, and leaves the signature.
   Receipt::Head head = made(0).head();
@@ -136,6 +139,9 @@ TEST(Receipt, ExportedFilesJoinIt) {
   write_receipt(file, made(2), key);
   add_to_receipt({.file = file, .sign_key = key}, made_file);
   const Receipt receipt = read_receipt(file, folder.write("public.pem", kPublic)).receipt;
+  write_receipt(folder / "foreign.json", made(2));
+  EXPECT_ERROR(add_to_receipt({.file = folder / "foreign.json", .sign_key = key}, made_file), "is not signed with");
+  EXPECT_ERROR(read_receipt(file, folder.write("none.pem", "")), "none.pem: is empty, expected a public key");
   EXPECT_EQ(receipt.subjects().back().name, "net.onnx");
   EXPECT_EQ(hex(receipt.subjects().back().sha256), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
 }

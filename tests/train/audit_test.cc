@@ -3,9 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+#include <cstring>
 #include <fstream>
 
+#include "lockstep/checkpoint/checkpoint_directory.h"
 #include "lockstep/parallel/communicator.h"
+#include "lockstep/receipt/leaf_files.h"
 #include "tests/expect_error.h"
 #include "tests/processes.h"
 #include "tests/temporary_folder.h"
@@ -92,6 +96,12 @@ TEST_F(Audit, WhatDiffersIsNamed) {
   const auto other = std::make_shared<OtherLabel>();
   other->inner = pictures;
   EXPECT_ERROR(audited(1, all, receipt(), options(), other), "train example 17 (counted from 0) is not that of the");
+  // Leaves with the right root that are not the examples'.
+  const std::filesystem::path leaves = folder_ / "run/receipt.train.leaves", kept = folder_ / "kept";
+  std::filesystem::rename(leaves, kept);
+  write_leaves(leaves, {{receipt().head().train.root}});
+  EXPECT_ERROR(audited(1, all, receipt(), options(), other), "it is unknown which example differs");
+  std::filesystem::rename(kept, leaves);
   // Another rate.
   TrainerOptions faster = options();
   faster.schedule.base_lr = 0.02;
@@ -118,6 +128,19 @@ TEST_F(Audit, WhatDiffersIsNamed) {
   renamed = made;
   renamed.set_subject("step-00000010/weights.safetensors", Digest{});
   EXPECT_ERROR(audited(1, all, renamed, options()), "step-00000010/weights.safetensors: is not the file");
+  // Positions of a checkpoint that lead to other steps: another rate, other examples, other draws.
+  for (const auto& [what, with, error] :
+       {std::array{"\"learning_rate\": 0.01", "\"learning_rate\": 0.5", "than the receipt: optimizer/learning_rates"},
+        {"\"epoch\": 1", "\"epoch\": 0", "the position of another step"},
+        {"\"random_step\": 9", "\"random_step\": 8", "the position of another step"}}) {
+    CheckpointContents contents = read_checkpoint(folder_ / "run/step-00000009");
+    std::string& state = contents.files.at("state.json");
+    const std::size_t at = state.find(what);
+    ASSERT_NE(at, state.npos) << what << " in " << state;
+    state.replace(at, std::strlen(what), with);
+    copy_checkpoint(contents, folder_ / "changed");
+    EXPECT_ERROR(audited(1, {.run = folder_ / "changed", .range = {{10, 10}}}, made, options()), error);
+  }
   // One bit of a weight in a checkpoint.
   const std::filesystem::path weights = folder_ / "run/step-00000010/weights.safetensors";
   std::fstream stream(weights, std::ios::in | std::ios::out | std::ios::binary);
