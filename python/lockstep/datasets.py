@@ -83,12 +83,16 @@ class CIFAR10(_Floats):
     """
 
     _FOLDER = "cifar-10-batches-bin"
+    _FILES = {True: [f"data_batch_{i}.bin" for i in range(1, 6)], False: ["test_batch.bin"]}
 
     def __init__(self, root, train=True, transform=None, target_transform=None, download=False):
         folders = (str(root), os.path.join(root, self._FOLDER))
         folder = next((f for f in folders if _internal.is_cifar(f)), None)
         if folder is None:
             raise RuntimeError(f"{type(self).__name__}: no files of the binary version in {folders[0]} or {folders[1]}")
+        missing = [name for name in self._FILES[bool(train)] if not os.path.isfile(os.path.join(folder, name))]
+        if missing:
+            raise RuntimeError(f"{type(self).__name__}: {folder} has no {', '.join(missing)}: it is incomplete")
         self.train = train
         files, self.classes = _internal.cifar(folder, train)
         self.class_to_idx = {name: i for i, name in enumerate(self.classes)}
@@ -99,6 +103,7 @@ class CIFAR100(CIFAR10):
     """As CIFAR10, with a hundred classes, in cifar-100-binary."""
 
     _FOLDER = "cifar-100-binary"
+    _FILES = {True: ["train.bin"], False: ["test.bin"]}
 
 
 class ImageFolder(_Pictures):

@@ -8,13 +8,18 @@ def _rebuild(array, dtype, requires_grad):
     return _core.tensor(array, dtype=dtype, requires_grad=requires_grad)
 
 
+def _rebuild_parameter(array, dtype, requires_grad):
+    return _core.Parameter(_core.tensor(array, dtype=dtype), requires_grad)
+
+
 def _reduce(self, protocol=None):
     """Pickle the elements, the type, and whether the tensor is a leaf that requires a gradient."""
     if not self.is_leaf:
         raise _core.Error("pickle: the tensor has a history, which a copy would lose: detach() it")
     host = self.to_host()
     data = host.float().numpy() if host.dtype == _core.bfloat16 else host.numpy()
-    return _rebuild, (data.copy(), self.dtype, self.requires_grad)
+    rebuild = _rebuild_parameter if isinstance(self, _core.Parameter) else _rebuild
+    return rebuild, (data.copy(), self.dtype, self.requires_grad)
 
 
 def _deepcopy(self, memo):

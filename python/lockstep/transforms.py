@@ -186,6 +186,8 @@ class RandomErasing(_RandomTransform):
     """Paints over a random rectangle with probability p."""
 
     def __init__(self, p=0.5, scale=(0.02, 0.33), ratio=(0.3, 3.3), value=0, inplace=False):
+        if inplace:
+            raise _core.Error("RandomErasing: inplace=True, expected False")
         if not isinstance(value, (int, float)):
             raise _core.Error(f"RandomErasing: value={value!r}, expected a number")
         self._core = _internal.random_erasing(p, tuple(scale), tuple(ratio), value)

@@ -9,6 +9,7 @@
 #include "lockstep/launch/child_process.h"
 #include "lockstep/net/secret.h"
 #include "lockstep/net/tcp_store_server.h"
+#include "views.h"
 
 namespace lockstep::python {
 namespace {
@@ -39,10 +40,15 @@ Tensor host_copy(const Tensor& x) {
   return copy;
 }
 
-void write_to(const Tensor& x, const Tensor& copy) {
-  const NoGradGuard no_grad;
-  x.copy_from(copy);
-  x.wait();
+// `self` is x's object in Python: what it is a view of sees the write, too. With the interpreter lock.
+void write_to(py::handle self, const Tensor& x, const Tensor& copy) {
+  {
+    const WithoutLock writing;
+    const NoGradGuard no_grad;
+    x.copy_from(copy);
+    x.wait();
+  }
+  after_write(self);
 }
 
 CommBuffer buffer(const Tensor& x) { return {x->view().data, static_cast<std::size_t>(x.numel()), x.dtype()}; }
@@ -59,9 +65,10 @@ ReduceOp reduce_op(const std::string& op) {
   return ReduceOp::sum;
 }
 
-// Copies x, runs start(copy), waits for it, and writes the copy back if `writes`.
+// Copies the tensor, runs start(copy), waits for it, and writes the copy back if `writes`.
 template <typename Start>
-void on_copy(const Tensor& x, bool writes, const Start& start) {
+void on_copy(py::handle self, bool writes, const Start& start) {
+  const Tensor x = self.cast<const Tensor&>();
   Tensor copy;
   Work work;
   {
@@ -70,8 +77,7 @@ void on_copy(const Tensor& x, bool writes, const Start& start) {
     work = start(copy);
   }
   finish(work, {copy});
-  const WithoutLock writing;
-  if (writes) write_to(x, copy);
+  if (writes) write_to(self, x, copy);
 }
 
 Tensor all_gather(Job& job, const Tensor& x) {
@@ -103,19 +109,19 @@ void add_distributed(py::module_& package) {
   job.def_property_readonly("world_size", &Job::world_size);
   job.def_property_readonly("backend", [](const Job& j) { return std::string(j.communicator()->backend_name()); });
   job.def_property_readonly("devices", &Job::devices);
-  job.def("all_reduce", [](Job& j, const Tensor& x, const std::string& op) {
+  job.def("all_reduce", [](Job& j, const py::object& x, const std::string& op) {
     const ReduceOp reduce = reduce_op(op);
     on_copy(x, true, [&](const Tensor& copy) { return j.group()->all_reduce(buffer(copy), reduce); });
   });
-  job.def("broadcast", [](Job& j, const Tensor& x, int root) {
+  job.def("broadcast", [](Job& j, const py::object& x, int root) {
     on_copy(x, j.rank() != root, [&](const Tensor& copy) { return j.group()->broadcast(buffer(copy), root); });
   });
   job.def("all_gather", &all_gather);
   job.def("barrier", [](Job& j) { finish(j.group()->barrier(), {}); });
-  job.def("send", [](Job& j, const Tensor& x, int destination, int tag) {
+  job.def("send", [](Job& j, const py::object& x, int destination, int tag) {
     on_copy(x, false, [&](const Tensor& copy) { return j.group()->send(buffer(copy), destination, tag); });
   });
-  job.def("receive", [](Job& j, const Tensor& x, int source, int tag) {
+  job.def("receive", [](Job& j, const py::object& x, int source, int tag) {
     on_copy(x, true, [&](const Tensor& copy) { return j.group()->receive(buffer(copy), source, tag); });
   });
 

@@ -1,13 +1,75 @@
 // The library's errors as exceptions: lockstep.Error and what derives from it.
+#include <utility>
+
 #include "bindings.h"
 
 namespace lockstep::python {
+namespace {
+
+// What messages name that is called otherwise in Python, or is not there.
+constexpr std::pair<std::string_view, std::string_view> kWords[] = {
+    {"set_gradient(), map_gradient(), or register_hook() of the parameter, or map_gradients() of the optimizer",
+     "p.grad = t, p.register_hook(f), or nn.utils.clip_grad_norm_()"},
+    {"loader.on(net) or split_and_load(), or turn gradients off (NoGradGuard)",
+     "loader.on(net), wrap the model by nn.DataParallel(net), or turn gradients off (torch.no_grad())"},
+    {", or a backward() with scaler.scales() for each optimizer", ""},
+    {"the key of get(index, key) as {.key = key}", "DataLoader(num_workers=0)"},
+    {"NoGradGuard", "torch.no_grad()"},
+    {"TrainerOptions::", "the Trainer's "},
+    {"expected one: Parameter::data()", "expected one: to_host()"},
+    {"skip_broken leaves such rows out", "leave such rows out of the file"},
+    {" (`unseen` can permit it)", ""},
+    {" (`unseen` can count it as missing)", ""},
+    {"; skip_broken leaves such files out", ""},
+};
+
+std::string in_python(std::string message) {
+  for (const auto& [theirs, ours] : kWords) {
+    if (const auto at = message.find(theirs); at != std::string::npos) message.replace(at, theirs.size(), ours);
+  }
+  return message;
+}
+
+template <typename E>
+void throw_in_python(py::handle type, const E& error) {
+  PyErr_SetString(type.ptr(), in_python(error.what()).c_str());
+}
+
+// Not destroyed: errors may come while the interpreter ends.
+struct ErrorTypes {
+  PyObject *error, *task, *cancelled, *lost;
+};
+ErrorTypes types{};
+
+void translate(std::exception_ptr thrown) {
+  if (!thrown) return;
+  try {
+    std::rethrow_exception(std::move(thrown));
+  } catch (const CommError& e) {
+    throw_in_python(types.lost, e);
+  } catch (const CancelledError& e) {
+    throw_in_python(types.cancelled, e);
+  } catch (const TaskError& e) {
+    throw_in_python(types.task, e);
+  } catch (const Error& e) {
+    throw_in_python(types.error, e);
+  }
+}
+
+}  // namespace
 
 void add_errors(py::module_& m) {
-  const auto error = py::register_exception<Error>(m, "Error", PyExc_RuntimeError);
-  const auto task_error = py::register_exception<TaskError>(m, "TaskError", error);
-  py::register_exception<CancelledError>(m, "CancelledError", task_error);
-  py::register_exception<CommError>(m, "RankLost", error);
+  const auto make = [&](const char* name, PyObject* base) {
+    PyObject* const type = PyErr_NewException(("lockstep._core." + std::string(name)).c_str(), base, nullptr);
+    if (type == nullptr) throw py::error_already_set();
+    m.attr(name) = py::handle(type);
+    return type;
+  };
+  types.error = make("Error", PyExc_RuntimeError);
+  types.task = make("TaskError", types.error);
+  types.cancelled = make("CancelledError", types.task);
+  types.lost = make("RankLost", types.error);
+  py::register_exception_translator(&translate);
 }
 
 }  // namespace lockstep::python

@@ -2,6 +2,7 @@
 
 #include "lockstep/autograd/node.h"
 #include "lockstep/autograd/tensor_impl.h"
+#include "lockstep/tensor/storage.h"
 #include "views.h"
 
 namespace lockstep::python {
@@ -40,6 +41,12 @@ py::object assign_in_place(const char* what, py::handle self, const Tensor& resu
     after_write(self);
   }
   return py::reinterpret_borrow<py::object>(self);
+}
+
+void check_not_shared(py::handle self, const Tensor& value) {
+  const Tensor& x = self.cast<const Tensor&>();
+  check(!has_views(self) || value->parts[0].storage() == x->parts[0].storage(),
+        "data: {} shares its memory with another tensor, which would change, too: use p.data.clone() for the other", x);
 }
 
 }  // namespace lockstep::python

@@ -15,6 +15,9 @@ bool records_write(const Tensor& x, bool value_requires_grad);
 // self is the result from now on, with its history. Throws for a leaf, and if views would not see it.
 void become(const char* what, py::handle self, const Tensor& result);
 
+// Before self.data = value: throws if another tensor, which PyTorch leaves its elements, shares self's memory.
+void check_not_shared(py::handle self, const Tensor& value);
+
 // The same for f(x, ...).
 template <typename F>
 py::object write_in_place(const char* what, py::handle self, const F& f) {

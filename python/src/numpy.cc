@@ -158,10 +158,12 @@ py::object numpy_of(const Tensor& x, bool force, bool is_copy) {
   const char* const type = typestr(x.dtype());
   wait_for(x);
   ArrayMemory memory{.tensor = x.detach()};
-  if (!here || x->kind == Kind::cut || x.layout() != Layout::plain) {
-    // Nobody would see a write.
+  const bool has_replicas = x->parts.size() > 1;
+  if (!here || has_replicas || x.layout() != Layout::plain) {
+    // Nobody would see a write, or one replica alone.
     const WithoutLock waiting;
-    memory = {.tensor = x.to_host().contiguous(), .read_only = true};
+    const Tensor host = memory.tensor.to_host().contiguous();
+    memory = {.tensor = has_replicas ? clone(host) : host, .read_only = true};
     memory.tensor.wait();
   }
   const Array array = memory.tensor->array();
@@ -247,8 +249,8 @@ void add_numpy(py::module_& m, TensorClass& tensor) {
       "numpy",
       [](const TensorObject& self, bool force) { return numpy_of(self.cast<const Tensor&>(), force, is_copy(self)); },
       py::kw_only(), "force"_a = false,
-      "An array of the tensor's memory. Waits. The array of a batch that is cut, and of a view that is not contiguous, "
-      "must not be written.");
+      "An array of the tensor's memory. Waits. The array of a tensor on several devices, and of a view that is not "
+      "contiguous, must not be written.");
   tensor.def(
       "__array__",
       [](const TensorObject& self, const py::object& dtype, const py::object& copy) -> py::object {

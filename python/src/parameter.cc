@@ -4,7 +4,9 @@
 #include <unordered_map>
 
 #include "bindings.h"
+#include "in_place.h"
 #include "lockstep/nn/init.h"
+#include "views.h"
 
 namespace lockstep::python {
 
@@ -156,6 +158,9 @@ void add_parameters(py::module_& m) {
   live.def(
       "_set", [](const LiveTensor& x, const Tensor& value) { x.parameter.set_data(value); }, "value"_a, released());
   live.def("_begin_with", [](const LiveTensor& x, const LiveTensor& other) {
+    const WithoutLock making;
+    // Values follow from the path, which the copy does not share: they must be there.
+    other.parameter.place();
     if (!other.parameter.initialized()) return;
     x.parameter.set_default_initializer([copy = clone(other.parameter.host_data())](const Array& to, RandomKey) {
       const NoGradGuard writing;
@@ -163,17 +168,21 @@ void add_parameters(py::module_& m) {
     });
   });
   // The memory of the values, without a history: in-place operations change the parameter.
-  live.def_property(
-      "data",
-      [](LiveTensor& x) {
-        x.refresh();
-        return x.detach();
-      },
-      [](const LiveTensor& x, const Tensor& value) {
-        const WithoutLock writing;
-        place(x.parameter);
-        x.parameter.set_data(value.detach());
-      });
+  // The object of the parameter lives as long as the result, so that it knows who shares the memory.
+  const auto detached = [](const py::object& self) {
+    const Tensor x = self.cast<const Tensor&>();
+    bool is_linked = false;
+    return unlinked_view(self, x.detach(), is_linked);
+  };
+  live.def("detach", detached, py::keep_alive<0, 1>());
+  live.def_property("data", py::cpp_function(detached, py::keep_alive<0, 1>()),
+                    [](const py::object& self, const Tensor& value) {
+                      check_not_shared(self, value);
+                      const Parameter& parameter = self.cast<const LiveTensor&>().parameter;
+                      const WithoutLock writing;
+                      place(parameter);
+                      parameter.set_data(value.detach());
+                    });
 
   py::class_<ParameterTensor, LiveTensor, TensorHolder<ParameterTensor>> parameter(
       m, "Parameter", "A tensor that a module trains: it registers itself where a module's attribute becomes one.");

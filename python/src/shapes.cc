@@ -3,6 +3,7 @@
 #include <functional>
 
 #include "functions.h"
+#include "in_place.h"
 #include "lockstep/autograd/index_list.h"
 #include "views.h"
 
@@ -203,7 +204,16 @@ void add_shapes(const FunctionsOf& f) {
   const auto input = "input"_a;
   const auto dim = "dim"_a;
   const auto viewed_as = [](const py::object& self, const Shape& shape) {
-    return reshaped(self, [&](const Tensor& x) { return x.view(shape); });
+    const Tensor x = self.cast<const Tensor&>();
+    Tensor y;
+    {
+      const WithoutLock describing;
+      y = x.view(shape);
+    }
+    check(reshaped_strides(x.shape(), strides_of(self), y.shape()).has_value(),
+          "view: {} as {}, but at least one dimension spans across two parts of its memory: use reshape()", x,
+          y.shape());
+    return reshaped_view(self, y);
   };
   const auto reshaped_as = [](const py::object& self, const Shape& shape) {
     return reshaped(self, [&](const Tensor& x) { return x.reshape(shape); });
@@ -328,6 +338,7 @@ void add_shapes(const FunctionsOf& f) {
   f.tensor.def("detach", detached, "The same elements without a history.");
   f.tensor.def_property("data", detached, [](const py::object& self, const Tensor& value) {
     const Tensor x = self.cast<const Tensor&>();
+    check_not_shared(self, value);
     {
       const WithoutLock writing;
       x.detach().copy_from(value.detach());

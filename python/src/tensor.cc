@@ -144,7 +144,10 @@ TensorClass add_tensor(py::module_& m) {
   tensor.def("nelement", &Tensor::numel);
   tensor.def("element_size", [](const Tensor& x) { return item_size(x.dtype()); });
   tensor.def("is_floating_point", [](const Tensor& x) { return is_floating(x.dtype()); });
-  tensor.def("is_contiguous", [](const Tensor& x) { return x.layout() == Layout::plain; });
+  tensor.def("is_contiguous", [](const py::object& self) {
+    const Tensor& x = self.cast<const Tensor&>();
+    return x.layout() == Layout::plain && is_plain(x.shape(), strides_of(self));
+  });
   tensor.def(
       "backward",
       [](const Tensor& x, const std::optional<Tensor>& gradient, bool retain_graph, bool create_graph,

@@ -141,7 +141,12 @@ def test_ranks_share_each_batch():
 def test_parts():
     train, test = random_split(Squares(), [7, 3])
     assert sorted(train.indices + test.indices) == list(range(10)) and len(test) == 3
-    assert [len(p) for p in random_split(Squares(), [0.5, 0.5], generator=torch.Generator().manual_seed(1))] == [5, 5]
+    g = torch.Generator()
+    halves = [[part.indices for part in random_split(Squares(), [0.5, 0.5], generator=g.manual_seed(1))]
+              for _ in range(2)]
+    assert halves[0] == halves[1] and [len(part) for part in halves[0]] == [5, 5]
+    assert random_split(Squares(), [5, 5], generator=g)[0].indices != halves[0][0]
+    assert random_split(Squares(), [5, 5])[0].indices != random_split(Squares(), [5, 5])[0].indices
     both = ConcatDataset([Squares(2), Subset(Squares(), [9])])
     assert len(both) == 3 and both[-1][1] == 81 and (Squares(1) + Squares(2))[2][1] == 1
 
@@ -241,8 +246,11 @@ def test_random_transforms_follow_epoch_and_example(tmp_path):
     # CIFAR's files of the same pictures, in C++ threads without the interpreter.
     pictures = np.array(Colors(None).pictures.tolist(), np.uint8)
     rows = [bytes([i % 10]) + pictures[i % 12].repeat(6, 1).repeat(6, 2)[:, :32, :32].tobytes() for i in range(30)]
-    for name in ["data_batch_1.bin", "test_batch.bin"]:
-        (tmp_path / name).write_bytes(b"".join(rows))
+    for i, name in enumerate(["test_batch.bin", *[f"data_batch_{i}.bin" for i in range(1, 6)]]):
+        (tmp_path / name).write_bytes(b"".join(rows[:6]))
+        if i == 4:
+            with pytest.raises(RuntimeError, match="has no data_batch_5.bin"):
+                torch.datasets.CIFAR10(tmp_path)
     resize = torch.transforms.CenterCrop(6)
     crop = torch.transforms.RandomCrop(4)
     data = torch.datasets.CIFAR10(tmp_path, transform=torch.transforms.Compose([resize, crop]))

@@ -226,6 +226,30 @@ def test_deepcopy_has_the_values_and_its_own_memory():
     assert other(x).tolist() == net(x).tolist()
     other[0].scale.data = torch.zeros(2)
     assert net[0].scale.tolist() == [1.0, 1.0]
+    for unused in (nn.Linear(2, 2), Net(), nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3))):
+        other = copy.deepcopy(unused)
+        assert [p.tolist() for p in other.parameters()] == [p.tolist() for p in unused.parameters()]
+    assert copy.deepcopy(nn.LazyLinear(2))(torch.ones(1, 3)).shape == (1, 2)
+
+
+def test_data_of_a_parameter_that_another_tensor_shares():
+    net = nn.Linear(1, 1, bias=False)
+    backup = net.weight.data
+    with pytest.raises(torch.Error, match=r"use p.data.clone\(\)"):
+        net.weight.data = torch.ones(1, 1)
+    before = backup.tolist()
+    net.weight.data = backup
+    backup = net.weight.data.clone()
+    net.weight.data = torch.ones(1, 1)
+    assert backup.tolist() == before and net.weight.tolist() == [[1]]
+    net.weight.data = net.weight.data * 2
+    x = torch.zeros(2)
+    y = x.detach()
+    with pytest.raises(torch.Error, match="shares its memory"):
+        x.data = torch.ones(2)
+    del y
+    x.data = torch.ones(2)
+    assert net.weight.tolist() == [[2]] and x.tolist() == [1, 1]
 
 
 def test_initial_values_follow_from_seed_and_name():

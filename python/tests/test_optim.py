@@ -171,6 +171,15 @@ def test_plateau_and_sequential_schedules():
     assert math.isclose(schedule.get_last_lr()[0], optimizer.param_groups[0]["lr"])
 
 
+def test_a_schedule_takes_groups_that_are_added():
+    optimizer = torch.optim.SGD([nn.Parameter(torch.ones(1))], lr=0.1)
+    schedule = lr_scheduler.StepLR(optimizer, 1)
+    schedule.step()
+    optimizer.add_param_group({"params": nn.Parameter(torch.ones(1)), "lr": 1.0})
+    schedule.step()
+    assert [g["lr"] for g in optimizer.param_groups] == pytest.approx([0.001, 0.1])
+
+
 def test_refused_options_are_errors():
     w = nn.Parameter(torch.ones(1))
     with pytest.raises(torch.Error, match="maximize=True, expected False"):

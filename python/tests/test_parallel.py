@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
 
 import lockstep as torch
@@ -93,6 +94,19 @@ def test_data_parallel():
         nn.DataParallel(net, device_ids=[3])
 
 
+def test_numpy_of_replicas_cannot_be_written():
+    net = nn.Linear(2, 1, bias=False)
+    array = net.weight.data.numpy()
+    for one in (array, np.asarray(net.weight.data), net.weight.data[0].numpy(),
+                net.state_dict()["weight"].view(-1).numpy()):
+        with pytest.raises(ValueError, match="read-only"):
+            one.fill(9)
+    before = array.tolist()
+    with torch.no_grad():
+        net.weight.fill_(3.0)
+    assert array.tolist() == before and net.weight.data.numpy().tolist() == [[3, 3]]
+
+
 def test_per_shard_gives_whole_tensors():
     net = nn.Linear(3, 2)
     for x, y in DataLoader(data(), 16).on(net, shards=4):
@@ -150,6 +164,12 @@ def check_collectives(rank):
     else:
         dist.recv(w := torch.zeros(1), 0)
         assert w.item() == 7
+    # Views that are copies here reach what they are views of.
+    base = torch.full((2, 3), float(rank))
+    dist.all_reduce(base[:, 0])
+    dist.broadcast(base[:, 1], src=1)
+    dist.send(base[:, 0], 1) if rank == 0 else dist.recv(base[:, 2], 0)
+    assert base.tolist() == [[1, 1, rank]] * 2
     dist.barrier()
     # Composed of these.
     dist.all_reduce(p := torch.tensor([2.0, 3.0 + rank]), dist.ReduceOp.PRODUCT)

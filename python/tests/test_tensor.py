@@ -132,7 +132,25 @@ def test_copies_and_pickles():
     x = torch.tensor([1.0, 2.0], requires_grad=True)
     for y in (copy.deepcopy(x), pickle.loads(pickle.dumps(x))):
         assert y is not x and y.requires_grad and y.tolist() == [1, 2]
+    p = pickle.loads(pickle.dumps(torch.nn.Parameter(x.detach())))
+    assert isinstance(p, torch.nn.Parameter) and p.tolist() == [1, 2]
     assert x in [x] and {x: 1}[x] == 1
+
+
+def test_view_of_what_is_not_contiguous_is_an_error():
+    x = torch.arange(6).reshape(2, 3)
+    assert x.is_contiguous() and x.view(3, -1).is_contiguous() and not x.t().is_contiguous()
+    with pytest.raises(torch.Error, match=r"use reshape\(\)"):
+        x.t().view(-1)
+    assert x.t().view(3, 2, 1).shape == (3, 2, 1) and x.t().contiguous().view(-1).tolist() == [0, 3, 1, 4, 2, 5]
+
+
+def test_messages_have_words_of_python():
+    p = torch.nn.Parameter(torch.ones(2))
+    p.sum().backward()
+    with pytest.raises(torch.Error, match=r"use p.grad = t, p.register_hook\(f\)"):
+        p.grad.mul_(2)
+    assert issubclass(torch.TaskError, torch.Error) and issubclass(torch.Error, RuntimeError)
 
 
 def test_words_of_numpy():

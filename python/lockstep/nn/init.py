@@ -62,7 +62,8 @@ def eye_(tensor):
     """Fill with the identity matrix."""
     if tensor.dim() != 2:
         raise ValueError("Only tensors with 2 dimensions are supported")
-    tensor.data = _core.eye(*tensor.shape)
+    with no_grad():
+        tensor.copy_(_core.eye(*tensor.shape))
     return tensor
 
 

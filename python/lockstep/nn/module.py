@@ -543,13 +543,16 @@ def _copy_parts(new, old, memo):
     for name, value in old.__dict__.items():
         if name not in ("_arguments", "_call_hooked") and not Module._kind_of(old, name):
             new.__dict__[name] = copy.deepcopy(value, memo)
-    for name in (*Module._parameter_names(old), *Module._buffer_names(old)):
+    names = [*Module._parameter_names(old), *Module._buffer_names(old)]
+    has_values = all(getattr(old, name)._shape_known() for name in names)  # a lazy layer gets them in its first pass
+    for name in names:
         p = getattr(old, name)
         if id(p) in memo:
             setattr(new, name, memo[id(p)])
         elif Module._kind_of(new, name):
             memo[id(p)] = copied = getattr(new, name)
-            copied._begin_with(p)
+            if has_values:
+                copied._begin_with(p)
             if isinstance(p, Parameter):
                 copied.requires_grad_(p.requires_grad)
         elif isinstance(p, Parameter):

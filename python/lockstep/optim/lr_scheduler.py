@@ -57,6 +57,14 @@ _LRScheduler = LRScheduler
 class _Factor(LRScheduler):
     """The first rate of each group, times self._factor(number of steps)."""
 
+    def step(self, epoch=None):
+        """Go on by one, or to this epoch, and set the rates, also of groups that were added since."""
+        for group in self.optimizer.param_groups[len(self.base_lrs):]:
+            # Its rate is the one of now.
+            group.setdefault("initial_lr", group["lr"] / (self._factor(max(self.last_epoch, 0)) or 1))
+            self.base_lrs.append(group["initial_lr"])
+        super().step(epoch)
+
     def get_lr(self):
         factor = self._factor(self.last_epoch)
         return [lr * factor for lr in self.base_lrs]

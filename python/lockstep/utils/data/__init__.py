@@ -96,9 +96,12 @@ class Subset(Dataset):
 
 
 def random_split(dataset, lengths, generator=None):
-    """Return disjoint random Subsets: `lengths` are numbers of examples, or shares that add up to 1."""
-    parts = _internal.random_split_indices(_internal.as_dataset(dataset), [float(n) for n in lengths],
-                                           _seed_of(generator))
+    """Return disjoint random Subsets: `lengths` are numbers of examples, or shares that add up to 1.
+
+    Each split is another draw from the stream of manual_seed(), or from `generator`.
+    """
+    seed = _core.randint(0, 1 << 62, (1,), generator=generator).item()
+    parts = _internal.random_split_indices(_internal.as_dataset(dataset), [float(n) for n in lengths], seed)
     return [Subset(dataset, indices) for indices in parts]
 
 
