@@ -260,6 +260,11 @@ def test_random_transforms_follow_epoch_and_example(tmp_path):
     assert len(by_example) == 12
 
 
+def test_random_erasing_in_place_is_refused():
+    with pytest.raises(torch.Error, match="inplace=True, expected False"):
+        torch.transforms.RandomErasing(inplace=True)
+
+
 def test_transforms_are_torchvisions():
     t, x = torch.transforms, torch.arange(48).to(torch.uint8).reshape(3, 4, 4)
     assert t.ToTensor()(x).tolist() == t.Compose([t.ToTensor()])(x).tolist() == (x.float() / 255).tolist()
