@@ -21,6 +21,7 @@
 // Functions of tensors.
 #include "lockstep/autograd/activations.h"
 #include "lockstep/autograd/attention.h"
+#include "lockstep/autograd/autocast.h"
 #include "lockstep/autograd/compare.h"
 #include "lockstep/autograd/concatenate.h"
 #include "lockstep/autograd/conv.h"
@@ -151,6 +152,11 @@
 #include "lockstep/checkpoint/training_checkpoint.h"
 #include "lockstep/checkpoint/weights.h"
 
+// Receipts: how a model was made, for others to check.
+#include "lockstep/receipt/data_digest.h"
+#include "lockstep/receipt/merkle_tree.h"
+#include "lockstep/receipt/receipt.h"
+
 // Files for other programs.
 #include "lockstep/onnx/export_onnx.h"
 
@@ -170,6 +176,7 @@
 #include "lockstep/parallel/split.h"
 
 // Training loops.
+#include "lockstep/train/audit.h"
 #include "lockstep/train/evaluate.h"
 #include "lockstep/train/lr_finder.h"
 #include "lockstep/train/metrics.h"

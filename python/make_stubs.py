@@ -18,10 +18,11 @@ BUILTINS = {"int", "float", "bool", "str", "bytes", "list", "dict", "tuple", "se
 GENERIC = {"List": "list", "Dict": "dict", "Tuple": "tuple", "Set": "set", "Type": "type"}
 TYPING = {"Any", "Callable", "Sequence", "Iterable", "Iterator", "Mapping", "Literal", "Generator", "Self"}
 # Those of object have the right types already.
-SPECIAL = {"__doc__", "__module__", "__dict__", "__weakref__", "__slots__", "__repr__", "__str__", "__hash__", "__new__",
-           "__annotations__", "__reduce__", "__reduce_ex__", "__class_getitem__", "__init_subclass__", "__match_args__",
-           "__getstate__", "__dir__", "__setattr__", "__delattr__", "__abstractmethods__", "__parameters__",
-           "__orig_bases__", "__firstlineno__", "__static_attributes__", "__dataclass_fields__", "__dataclass_params__"}
+SPECIAL = {"__doc__", "__module__", "__dict__", "__weakref__", "__slots__", "__repr__", "__str__", "__hash__",
+           "__new__", "__annotations__", "__reduce__", "__reduce_ex__", "__class_getitem__", "__init_subclass__",
+           "__match_args__", "__getstate__", "__dir__", "__setattr__", "__delattr__", "__abstractmethods__",
+           "__parameters__", "__orig_bases__", "__firstlineno__", "__static_attributes__", "__dataclass_fields__",
+           "__dataclass_params__"}
 
 
 class Types(ast.NodeTransformer):
@@ -64,7 +65,8 @@ class Types(ast.NodeTransformer):
             return ast.parse(f"typing.Literal[{ast.unparse(node.slice)}]", mode="eval").body
         if name in ("Optional", "Union"):
             parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-            text = " | ".join(ast.unparse(self.visit(part)) for part in parts) + (" | None" if name == "Optional" else "")
+            text = " | ".join(ast.unparse(self.visit(part)) for part in parts)
+            text += " | None" if name == "Optional" else ""
             return ast.parse(text, mode="eval").body
         value = self.visit(node.value)
         if ast.unparse(value) == "typing.Any":
@@ -238,7 +240,8 @@ class Stub:
         # Without types that Python knows, two overloads may be one.
         unique = []
         for signature, text in found:
-            signature = signature or (("self, " if in_class else "") + "*args: typing.Any, **kwargs: typing.Any", "typing.Any")
+            signature = signature or (
+                ("self, " if in_class else "") + "*args: typing.Any, **kwargs: typing.Any", "typing.Any")
             if signature[0] not in [known[0] for known, _ in unique]:
                 unique.append((signature, text))
         for (arguments, result), text in unique:
@@ -325,7 +328,9 @@ class Stub:
         begin = len(self.lines)
         for name, value in list(vars(module).items()):
             # Bases of public classes may be private.
-            if name.startswith("_") and name != "__version__" and not isinstance(value, type) or not name.isidentifier():
+            if name.startswith("_") and name != "__version__" and not isinstance(value, type):
+                continue
+            if not name.isidentifier():
                 continue
             origin = getattr(value, "__module__", None)
             if isinstance(value, types.ModuleType):
@@ -386,10 +391,7 @@ def modules():
     package = importlib.import_module("lockstep")
     found = {"lockstep": package}
     for info in pkgutil.walk_packages(package.__path__, "lockstep."):
-        try:
-            found[info.name] = importlib.import_module(info.name)
-        except ImportError as error:
-            print(f"make_stubs: {info.name} has no stub: {error}", file=sys.stderr)
+        found[info.name] = importlib.import_module(info.name)
     pending = [found["lockstep._core"]]
     while pending:
         module = pending.pop()

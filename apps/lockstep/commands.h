@@ -11,8 +11,10 @@ Command add_predict(CLI::App& parent);
 Command add_export(CLI::App& parent);
 Command add_sweep(CLI::App& parent);
 Command add_verify(CLI::App& parent);
+Command add_audit(CLI::App& parent);
 Command add_devices(CLI::App& parent);
 Command add_launch(CLI::App& parent);
+Command add_bisect(CLI::App& parent);
 Command add_bench(CLI::App& parent);
 Command add_graph(CLI::App& parent);
 

@@ -17,8 +17,8 @@
 #include "lockstep/autograd/tensor_impl.h"
 #include "lockstep/base/file.h"
 #include "lockstep/engine/engine.h"
+#include "lockstep/engine/task_graph.h"
 #include "ranks.h"
-#include "task_graph.h"
 #include "task_graph_dot.h"
 #include "train_options.h"
 

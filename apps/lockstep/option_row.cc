@@ -270,6 +270,14 @@ std::vector<OptionGroup> make_groups() {
             "Write a page about the run to report.html in this folder: curves, results, worst examples, timeline, "
             "model, recipe. none: no page [the folder --save]",
             {.value = "DIR", .refused = one_file}),
+        row("--receipt", &O::receipt,
+            "Write a receipt of the run to this file, with which `audit` can check any step: recipe, digests of data, "
+            "a chain of hashes over the steps. none: no receipt [receipt.json in the folder --save]",
+            {.value = "FILE", .refused = one_file}),
+        row("--receipt-every", &O::receipt_every, "Steps between two links of the receipt's chain",
+            {.check = from(1, kMost), .refused = one_file}),
+        row("--sign-key", &O::sign_key, "Sign the receipt with this Ed25519 key, in PEM [no signature]",
+            {.check = CLI::ExistingFile, .refused = one_file}),
         row("--metrics-file", &O::metrics_file,
             "Write how the run is doing to this file, as text for Prometheus, at most once a second; rank 1 writes "
             "FILE with .rank1 before its extension",

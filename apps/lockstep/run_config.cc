@@ -103,7 +103,7 @@ std::string run_config(const TrainOptions& options, const ToolJob& job, const Re
   return text;
 }
 
-TrainOptions read_run_config(const std::string& folder) {
+TrainOptions read_run_config(const std::string& folder, const std::vector<std::string>& more, bool with_weights) {
   const std::string file = (std::filesystem::path(folder) / "run.toml").string();
   std::error_code unknown;
   check(std::filesystem::exists(file, unknown), "run {}: has no run.toml, which says what its data were", folder);
@@ -113,10 +113,12 @@ TrainOptions read_run_config(const std::string& folder) {
   options.add_to(*train);
   add_config_option(app);
   try {
-    Arguments arguments = with_config(app, {"train", "--config", file});
-    // What training began from does not matter to its data, and the file may be gone.
-    std::erase_if(arguments.words,
-                  [](const std::string& word) { return word.starts_with("--init-from=") || word == "--partial"; });
+    std::vector<std::string> words{"train", "--config", file};
+    words.insert(words.end(), more.begin(), more.end());
+    Arguments arguments = with_config(app, words);
+    std::erase_if(arguments.words, [&](const std::string& word) {
+      return !with_weights && (word.starts_with("--init-from=") || word == "--partial");
+    });
     app.parse(std::vector<std::string>{arguments.words.rbegin(), arguments.words.rend()});
   } catch (const CLI::ParseError& error) {
     fail("{}: {}", file, error.what());

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "train_options.h"
 
@@ -14,7 +15,10 @@ std::string run_config(const TrainOptions& options, const ToolJob& job, const Re
 // which names them.
 void write_run_config(const TrainOptions& options, const ToolJob& job, const Recipe& recipe);
 
-// The options of the run in a folder, as `train --config` reads them, with its data opened.
-TrainOptions read_run_config(const std::string& folder);
+// The options of the run in a folder, as `train --config` reads them, with its data opened. `more`: words of a command
+// line that count instead of those of the file. Unless `with_weights`, without those of --init-from, whose file may be
+// gone.
+TrainOptions read_run_config(const std::string& folder, const std::vector<std::string>& more = {},
+                             bool with_weights = false);
 
 }  // namespace lockstep::app

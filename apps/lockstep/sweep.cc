@@ -448,7 +448,8 @@ Command add_sweep(CLI::App& parent) {
     for (const char* name : {"--save", "--resume", "--log", "--keep", "--dry-run", "--find-lr"}) {
       if (names_option(o->command, name)) throw UsageError(fmt::format("sweep: {} is its own: see --results", name));
     }
-    for (const char* name : {"--export", "--plot", "--trace", "--weights-log", "--tensorboard", "--metrics-file"}) {
+    for (const char* name :
+         {"--export", "--plot", "--trace", "--weights-log", "--tensorboard", "--metrics-file", "--receipt"}) {
       if (names_option(o->command, name)) {
         throw UsageError(fmt::format("sweep: takes no {}: each run would replace or mix the others'", name));
       }

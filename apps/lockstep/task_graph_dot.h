@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "task_graph.h"
+#include "lockstep/engine/task_graph.h"
 
 namespace lockstep::app {
 

@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "commands.h"
-#include "fine_tuning.h"
 #include "learning_task.h"
 #include "lockstep/base/file.h"
 #include "lockstep/base/sha256.h"
@@ -19,9 +18,9 @@
 #include "lockstep/checkpoint/weights.h"
 #include "lockstep/device/topology.h"
 #include "lockstep/engine/engine.h"
-#include "lockstep/nn/batch_norm.h"
 #include "lockstep/nn/summary.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
+#include "lockstep/receipt/leaf_files.h"
 #include "lockstep/runtime/timeline.h"
 #include "lockstep/train/lr_finder.h"
 #include "metrics_file.h"
@@ -32,6 +31,7 @@
 #include "run_report.h"
 #include "stop_signals.h"
 #include "temporary_folder.h"
+#include "training_setup.h"
 #include "weights_log.h"
 
 namespace lockstep::app {
@@ -72,9 +72,14 @@ void check_apart(const TrainOptions& o) {
                                                                    {"--trace", o.trace},
                                                                    {"--report", page_file(o)},
                                                                    {"--metrics-file", o.metrics_file},
-                                                                   {"--weights-log", o.weights_log}};
+                                                                   {"--weights-log", o.weights_log},
+                                                                   {"--receipt", o.receipt_options().file}};
   std::map<std::filesystem::path, const char*> users;
-  for (const auto& [option, path] : outputs) {
+  std::vector<std::pair<const char*, std::filesystem::path>> all(std::begin(outputs), std::end(outputs));
+  if (const std::filesystem::path receipt = o.receipt_options().file; !receipt.empty()) {
+    for (const char* kind : {"train", "test", "state"}) all.emplace_back("--receipt", leaf_file(receipt, kind));
+  }
+  for (const auto& [option, path] : all) {
     std::error_code unknown;
     if (path.empty() || (std::filesystem::exists(path, unknown) && !std::filesystem::is_regular_file(path, unknown)))
       continue;
@@ -119,13 +124,6 @@ void check_replicas(const ToolJob& job, const Module& net) {
   std::string mine = weights_sha256(net);
   bool same = ranks.broadcast_on_host(mine, "weights at the end") == mine;
   ranks.agree(same ? "" : "the weights at the end differ from rank 0's", "weights at the end");
-}
-
-// A batch of one.
-Tensor example_input(const Dataset& data, std::uint64_t seed) {
-  const std::int64_t index = 0;
-  const RandomKey key = random_key(seed, {});
-  return data.batch({&index, 1}, {&key, 1}).at(0);
 }
 
 // The number of steps of the whole run, of which a resumed run makes the last ones.
@@ -210,35 +208,23 @@ void find_rate(const TrainOptions& o, Module& net, Optimizer& optimizer, std::sh
 int run(TrainOptions o, ToolJob& job, Start chosen, StopSignals& signals) {
   bool first = job.rank() == 0;
   auto [flip_step, flip_parameter] = o.flip();
-  const Examples train_data = load_examples(o, MnistPart::train), test_data = load_examples(o, MnistPart::test);
-  auto net = make_initialized_model(o, job, train_data.classes);
-  // Weights missing from the file may still have unknown shapes.
-  if (!o.init_from.empty() && !std::ranges::all_of(net->parameters(), &Parameter::shape_known))
-    settle_shapes(*net, example_input(*train_data.data, o.seed), job.devices()[0]);
-  if (!o.init_from.empty()) o.start_weights = weights_sha256(*net);
-  if (o.sync_bn) convert_sync_batchnorm(*net);
-  if (!o.freeze.empty()) freeze_parts(*net, o.freeze);
-  if (o.summary && first) fmt::print("{}", summary(*net, example_input(*train_data.data, o.seed)));
-  auto optimizer =
-      o.make_optimizer(o.head_lr ? groups_with_head(*net, *o.head_lr) : ParameterGroups(net->parameters()));
-  TrainerOptions options = o.trainer_options(job);
+  TrainingSetup setup = set_up_training(o, job);
+  const Examples &train_data = setup.train, &test_data = setup.test;
+  Module& net = *setup.net;
+  TrainerOptions& options = setup.options;
+  if (o.summary && first) fmt::print("{}", summary(net, example_input(*train_data.data, o.seed)));
   if (first) notice_options(o, job, train_data, test_data);
-  options.recipe.set("data", train_data.sha256());
-  options.metrics = make_metrics(o, train_data.classes);
-  if (!train_data.transforms.empty()) options.recipe.set("transforms", train_data.transforms);
-  o.mix_examples(options, train_data.classes);
-  if (o.class_weights == "balanced") o.balance_classes(options, train_data.counts());
   if (const std::string holder = first && !o.save.empty() ? FolderClaim::holder_elsewhere(o.save) : "";
       !holder.empty()) {
     notice(fmt::format("--save {}: waiting for {}, which has this folder, up to 100 s", o.save, holder));
   }
   if (o.find_lr > 0) {
     if (first && o.own) fmt::print("{}\n", o.own->description);
-    find_rate(o, *net, *optimizer, train_data.data, std::move(options), first);
+    find_rate(o, net, *setup.optimizer, train_data.data, std::move(options), first);
     job.close();
     return 0;
   }
-  Trainer trainer(*net, *optimizer, train_data.data, test_data.data, std::move(options));
+  Trainer trainer(net, *setup.optimizer, train_data.data, test_data.data, std::move(options));
   TrainingPosition start;
   if (chosen.resumes) {
     ResumedRun run = resume(trainer, std::move(chosen.checkpoint));
@@ -257,7 +243,7 @@ int run(TrainOptions o, ToolJob& job, Start chosen, StopSignals& signals) {
   }
   if (first && o.own) fmt::print("{}\n", o.own->description);
   std::optional<RunReport> report;
-  if (first) report.emplace(o, job, *net, trainer, train_data, test_data, start, cores);
+  if (first) report.emplace(o, job, net, trainer, train_data, test_data, start, cores);
   if (o.dry_run) {
     if (first) fmt::print("run {}\n", run_key(o, trainer.recipe(), test_data));
     job.close();
@@ -267,8 +253,8 @@ int run(TrainOptions o, ToolJob& job, Start chosen, StopSignals& signals) {
   if (first && !o.weights_log.empty()) weights.emplace(o.weights_log);
   if (!o.weights_log.empty()) {
     trainer.on_update = [&](std::int64_t step) {
-      if (step == flip_step && first) flip_bit(*net, flip_parameter);
-      if (weights) weights->write(step, *net);
+      if (step == flip_step && first) flip_bit(net, flip_parameter);
+      if (weights) weights->write(step, net);
     };
   }
 
@@ -315,6 +301,7 @@ int run(TrainOptions o, ToolJob& job, Start chosen, StopSignals& signals) {
   if (!result.tensorboard_error.empty()) {
     notice("the file for TensorBoard is incomplete: " + result.tensorboard_error);
   }
+  if (!result.receipt_error.empty()) notice("the receipt is incomplete: " + result.receipt_error);
   if (first && result.lost_best > 0) {
     notice(
         fmt::format("--save-best: the checkpoint of epoch {}, the best, was damaged or gone when this run was resumed; "
@@ -326,15 +313,18 @@ int run(TrainOptions o, ToolJob& job, Start chosen, StopSignals& signals) {
                        o.patience == 1 ? "" : "s"));
   }
   // If the run was stopped before its first step, even the weights' shapes may be unknown.
-  const bool has_weights = !result.stopped || net->parameters()[0].shape_known();
+  const bool has_weights = !result.stopped || net.parameters()[0].shape_known();
   const bool exports = !o.export_file.empty() && has_weights;
   if (first && exports) {
     std::optional<AveragedWeights> averaged;
     if (trainer.average()) averaged.emplace(*trainer.average());
-    export_weights(o, *net);
+    export_weights(o, net);
+    if (const ReceiptOptions receipt = o.receipt_options(); std::filesystem::exists(receipt.file)) {
+      add_to_receipt(receipt, o.export_file);
+    }
   }
   // A flipped bit must stay for others to see.
-  if (flip_step == 0) check_replicas(job, *net);
+  if (flip_step == 0) check_replicas(job, net);
   job.close();
   if (result.stopped) {
     if (first) {
@@ -363,6 +353,7 @@ int train(TrainOptions o) {
     }
     check_writable(o.trace);
     check_writable(o.metrics_file);
+    if (!o.receipt.empty() && o.receipt != "none") check_writable(o.receipt);
     check_log_writable("--log", o.log);
     check_log_writable("--weights-log", o.weights_log);
   }

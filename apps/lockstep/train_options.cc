@@ -135,6 +135,11 @@ void TrainOptions::choose_defaults(const CLI::App& app) {
       if (!text.empty() && !is_given(app, row.name)) set_field(*this, row, text);
     }
   }
+  for (const char* name : {"--receipt-every", "--sign-key"}) {
+    if (is_given(app, name) && receipt_options().file.empty()) {
+      throw UsageError(fmt::format("{}: only with --receipt or --save", name));
+    }
+  }
   if (!inject_flip.empty() && weights_log.empty()) throw UsageError("--inject-flip: only with --weights-log");
   for (const char* name : {"--watch", "--min-delta"}) {
     if (patience == 0 && !save_best && is_given(app, name)) {
@@ -169,8 +174,8 @@ void TrainOptions::check_watch() const {
 
 void TrainOptions::check_finder(const CLI::App& app) {
   if (find_lr == 0) return;
-  for (const char* name :
-       {"--save", "--resume", "--export", "--trace", "--tensorboard", "--weights-log", "--report", "--metrics-file"}) {
+  for (const char* name : {"--save", "--resume", "--export", "--trace", "--tensorboard", "--weights-log", "--report",
+                           "--metrics-file", "--receipt"}) {
     if (is_given(app, name)) throw UsageError(fmt::format("{}: not with --find-lr, which keeps nothing", name));
   }
   if (dry_run || patience > 0 || average > 0) {
@@ -250,6 +255,13 @@ void TrainOptions::balance_classes(TrainerOptions& t, const std::vector<std::int
   };
 }
 
+ReceiptOptions TrainOptions::receipt_options() const {
+  if (receipt == "none" || (receipt.empty() && save.empty())) return {};
+  return {.file = receipt.empty() ? std::filesystem::path(save) / "receipt.json" : std::filesystem::path(receipt),
+          .every = receipt_every,
+          .sign_key = sign_key};
+}
+
 bool TrainOptions::has_momentum() const { return optimizer_row(*this).has_momentum; }
 
 void TrainOptions::mix_examples(TrainerOptions& t, std::int64_t classes) const {
@@ -285,6 +297,7 @@ TrainerOptions TrainOptions::trainer_options(const ToolJob& job) const {
                    .save_every = o.save_every,
                    .keep_checkpoints = o.keep,
                    .tensorboard = {.folder = o.tensorboard, .histogram_every = o.histograms},
+                   .receipt = o.receipt_options(),
                    .average_decay = o.average};
   if (o.patience > 0 || o.save_best) {
     const std::string metric = o.watch.empty() ? o.default_watch() : o.watch;

@@ -31,7 +31,8 @@ struct TrainOptions : CommonOptions {
   bool summary = false;
   bool dry_run = false;
   std::int64_t find_lr = 0;  // the steps of the learning-rate finder; 0: train
-  std::string export_file, save, resume, log, plot, trace, tensorboard, report, metrics_file;
+  std::string export_file, save, resume, log, plot, trace, tensorboard, report, metrics_file, receipt, sign_key;
+  std::int64_t receipt_every = 100;
   std::int64_t histograms = 0;
   std::int64_t save_every = 0;
   int keep = 2;
@@ -63,6 +64,8 @@ struct TrainOptions : CommonOptions {
   void choose_defaults(const CLI::App& app);
   // The folder of the page of the run: --report, or else --save. Empty: there is none.
   std::string report_folder() const { return report == "none" ? "" : report.empty() ? save : report; }
+  // --receipt, or else receipt.json in --save.
+  ReceiptOptions receipt_options() const;
   bool has_batch_norm() const;
   bool has_momentum() const;
   void check_watch() const;

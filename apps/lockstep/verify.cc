@@ -20,33 +20,11 @@
 #include "ranks.h"
 #include "temporary_folder.h"
 #include "train_options.h"
+#include "training_layout.h"
 #include "weights_log.h"
 
 namespace lockstep::app {
 namespace {
-
-// "3": three devices in one process. "2x1": two processes of one device each.
-struct TrainingLayout {
-  std::string text;
-  int processes = 1;
-  int devices = 1;
-};
-
-TrainingLayout parse_layout(const std::string& text) {
-  auto number = [&](std::string_view part) {
-    return static_cast<int>(parse_integer(fmt::format("--layouts: '{}'", text), part, 1, 1024));
-  };
-  try {
-    std::size_t x = text.find('x');
-    if (x == std::string::npos) return {text, 1, number(text)};
-    return {text, number(std::string_view(text).substr(0, x)), number(std::string_view(text).substr(x + 1))};
-  } catch (const Error&) {
-    throw UsageError(
-        fmt::format("--layouts: '{}', expected D (devices in one process) or PxD (P processes of D devices), "
-                    "each from 1 to 1024",
-                    text));
-  }
-}
 
 // Whether `words` have the option as `--name VALUE` or as `--name=VALUE`.
 bool has_option(const std::vector<std::string>& words, std::string_view name) {
@@ -67,7 +45,7 @@ class Verification {
  public:
   Verification(const VerifyOptions& options, std::vector<std::string> train_options)
       : options_(options), train_options_(std::move(train_options)) {
-    for (const std::string& text : options_.layouts) layouts_.push_back(parse_layout(text));
+    for (const std::string& text : options_.layouts) layouts_.push_back(parse_layout("--layouts", text));
     balance_ = parse_balance(options_.balance, 0);
     if (options_.steps == 0) options_.steps = balance_.automatic ? 42 : 4;
     if (layouts_.size() < 2) throw UsageError("--layouts: one layout, expected at least two to compare");

@@ -9,10 +9,13 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "lockstep/autograd/grad.h"
 #include "lockstep/autograd/no_grad.h"
 #include "lockstep/autograd/node.h"
+#include "lockstep/autograd/tensor_impl.h"
 #include "lockstep/ops/copy.h"
 #include "lockstep/ops/launch.h"
+#include "lockstep/ops/origin.h"
 
 namespace lockstep {
 namespace {
@@ -45,8 +48,27 @@ class BackwardWalk {
     }
   }
 
+  // Also if add_root() throws: edges lead to the captured leaves again.
+  ~BackwardWalk() {
+    if (!captured_leaves_.empty()) restore();
+  }
+  BackwardWalk(const BackwardWalk&) = delete;
+  BackwardWalk& operator=(const BackwardWalk&) = delete;
+
+  // The gradient of `input` goes to `to`, a leaf that is like it. Before add_root().
+  void capture(const Tensor& input, const Tensor& to) {
+    const auto& meta = input->grad;
+    check(meta != nullptr, "grad: the input {} requires no gradient", input);
+    if (meta->node) {
+      captured_nodes_[meta->node.get()].emplace_back(meta->output, to->grad);
+    } else {
+      captured_leaves_[meta.get()] = to->grad;
+      wanted_.insert(to->grad.get());
+    }
+  }
+
   void add_root(const Tensor& root, const Tensor& seed) {
-    const auto& meta = root->grad;
+    const auto& meta = captured(root->grad);
     check(meta != nullptr, "backward: no input of {} requires a gradient", root);
     Gradient g;
     if (!seed.defined()) {
@@ -79,9 +101,10 @@ class BackwardWalk {
   void run() try {
     pass_.failures = std::make_shared<FailureGroup>(std::move(losses_));
     const FailureScope scope(pass_.failures);
+    const ops::OriginScope of_no_node({});  // trees of gradients
     // Consumers come before what they consume.
     std::ranges::sort(nodes_, std::greater(), [](const std::shared_ptr<Node>& node) { return node->order; });
-    if (!wanted_.empty()) prune();
+    if (selects()) prune();
     count_edges();
     for (auto& [edge, gradient] : roots_) gradient_of(edge).add(std::move(gradient));
     for (const auto& [edge, gradient] : roots_) {
@@ -91,7 +114,16 @@ class BackwardWalk {
     for (std::size_t i = 0; i < nodes_.size();) {
       // Nodes that do not mix shards run one shard after the other, while that shard's memory is still in the cache.
       std::size_t end = i;
-      while (end < nodes_.size() && is_cut(*nodes_[end]) && nodes_[end]->at == nodes_[i]->at) ++end;
+      while (end < nodes_.size() && is_cut(*nodes_[end]) && nodes_[end]->at == nodes_[i]->at &&
+             !captured_nodes_.contains(nodes_[end].get())) {
+        ++end;
+      }
+      if (end == i) deliver_captured(*nodes_[i]);
+      if (unused_.contains(nodes_[i].get())) {
+        ++i;
+        continue;
+      }
+      if (end == i && is_cut(*nodes_[i])) ++end;
       if (end > i) {
         run_cut(std::span(nodes_).subspan(i, end - i));
       } else {
@@ -104,8 +136,7 @@ class BackwardWalk {
     for (const auto& [leaf, visit] : leaves_) leaf->passed(pass_);
   } catch (...) {
     for (const auto& [leaf, visit] : leaves_) leaf->abandon(pass_);
-    // A later pass may need other gradients.
-    for (auto& [edge, target] : pruned_) edge->target = std::move(target);
+    restore();
     // A node whose backward function has run for some shards cannot run again for any shard.
     for (const auto& node : nodes_) {
       if (std::ranges::any_of(node->parts, [](const PartBackward& part) { return !part; })) node->clear();
@@ -116,7 +147,45 @@ class BackwardWalk {
  private:
   static bool is_cut(const Node& node) { return node.kind == Kind::cut && !node.mix; }
 
-  bool is_wanted(const GradMeta& leaf) const { return wanted_.empty() || wanted_.contains(&leaf); }
+  // Whether backward functions, and the sums of their results, are seen: they do not depend on the layout.
+  static ops::Origin origin_of(const Node& node) { return {node.module, ops::Origin::Direction::backward}; }
+
+  static void check_history(const Node& node) {
+    check(!node.used(),
+          "backward: the history of {} was used by an earlier backward(): compute the loss again, or add the losses "
+          "before one backward()",
+          node.name);
+  }
+
+  bool selects() const { return !wanted_.empty() || !captured_nodes_.empty(); }
+  bool is_wanted(const GradMeta& leaf) const { return !selects() || wanted_.contains(&leaf); }
+
+  // What takes a gradient in place of `target`.
+  const std::shared_ptr<GradMeta>& captured(const std::shared_ptr<GradMeta>& target) const {
+    const auto at = captured_leaves_.find(target.get());
+    return at == captured_leaves_.end() ? target : at->second;
+  }
+
+  // All consumers of the node's outputs have run.
+  void deliver_captured(const Node& node) {
+    const auto at = captured_nodes_.find(&node);
+    if (at == captured_nodes_.end()) return;
+    for (const auto& [output, to] : at->second) {
+      Gradient gradient = gradients_.at(&node)[static_cast<std::size_t>(output)];
+      if (!gradient.defined()) continue;
+      // The node's backward function reads the same arrays.
+      gradient.single.own = false;
+      for (Accumulator& part : gradient.parts) part.own = false;
+      for (Gradient::Addend& addend : gradient.addends) addend.sum.own = false;
+      to->accumulate(pass_, std::move(gradient));
+    }
+  }
+
+  // A later pass may need other gradients.
+  void restore() {
+    for (auto& [edge, target] : std::views::reverse(pruned_)) edge->target = std::move(target);
+    pruned_.clear();
+  }
 
   // Keeps the nodes on the way to a leaf of `inputs`. The edges of these nodes to others are cut, as if what they lead
   // to needed no gradient.
@@ -124,19 +193,28 @@ class BackwardWalk {
     std::unordered_set<const Node*> useful;
     const auto leads = [&](const Edge& edge) {
       if (!edge.target) return false;
-      return edge.target->node ? useful.contains(edge.target->node.get()) : is_wanted(*edge.target);
+      const Node* const node = edge.target->node.get();
+      return node ? useful.contains(node) || captured_nodes_.contains(node) : is_wanted(*edge.target);
     };
     for (const auto& node : nodes_ | std::views::reverse) {
       if (std::ranges::any_of(node->inputs, leads)) useful.insert(node.get());
     }
     std::erase_if(roots_, [&](const auto& root) { return !leads(root.first); });
     check(!roots_.empty(), "backward: the loss depends on none of the {} tensors of inputs (the first is {})",
-          options_.inputs.leaves().size(), options_.inputs.leaves()[0]);
+          wanted_.size() + captured_nodes_.size(),
+          options_.inputs.set() ? options_.inputs.leaves()[0].describe() : "a result");
+    // What is captured there is an end of the walk.
     for (const auto& node : nodes_) {
-      if (!useful.contains(node.get())) gradients_.erase(node.get());
+      if (!useful.contains(node.get()) && captured_nodes_.contains(node.get())) unused_.insert(node.get());
     }
-    std::erase_if(nodes_, [&](const auto& node) { return !useful.contains(node.get()); });
+    const auto is_left = [&](const auto& node) { return useful.contains(node.get()) || unused_.contains(node.get()); };
     for (const auto& node : nodes_) {
+      if (!is_left(node)) gradients_.erase(node.get());
+    }
+    std::erase_if(nodes_, [&](const auto& node) { return !is_left(node); });
+    for (const auto& node : nodes_) {
+      if (unused_.contains(node.get())) continue;
+      check_history(*node);
       for (Edge& edge : node->inputs) {
         if (edge.target && !leads(edge)) pruned_.emplace_back(&edge, std::exchange(edge.target, nullptr));
       }
@@ -160,14 +238,18 @@ class BackwardWalk {
       const std::shared_ptr<Node>& node = edge.target->node;
       auto [it, is_new] = gradients_.try_emplace(node.get());
       if (!is_new) continue;
-      check(!node->used(),
-            "backward: the history of {} was used by an earlier backward(): compute the loss again, or add the losses "
-            "before one backward()",
-            node->name);
+      // The walk may end at what is captured.
+      if (!captured_nodes_.contains(node.get())) check_history(*node);
       if (node->at && (!pass_.at || (!pass_.at->exchange() && node->at->exchange()))) pass_.at = node->at;
       it->second.resize(static_cast<std::size_t>(node->outputs));
       nodes_.push_back(node);
-      for (const Edge& input : node->inputs) pending.push_back(input);
+      for (Edge& input : node->inputs) {
+        if (!captured_leaves_.empty() && input.target && captured(input.target) != input.target) {
+          const std::shared_ptr<GradMeta> to = captured(input.target);
+          pruned_.emplace_back(&input, std::exchange(input.target, to));
+        }
+        pending.push_back(input);
+      }
     }
   }
 
@@ -177,6 +259,7 @@ class BackwardWalk {
     std::unordered_set<const Node*> by_shard;
     for (const auto& [edge, gradient] : roots_) count_edge(edge, !gradient.addends.empty(), by_shard);
     for (const auto& node : nodes_) {
+      if (unused_.contains(node.get())) continue;
       const bool of_shard = node->kind == Kind::whole && node->at;
       const bool batch = node->mix || node->kind == Kind::cut || of_shard || by_shard.contains(node.get());
       for (const Edge& input : node->inputs) count_edge(input, batch, by_shard);
@@ -199,9 +282,12 @@ class BackwardWalk {
   }
 
   // Delivers one shard's gradient of an input. A leaf that has all of the shard's gradients takes their sum at once.
-  void deliver_addend(const Edge& edge, int shard, const Array& g, bool counts) {
+  void deliver_addend(const Node& node, const Edge& edge, int shard, const Array& g, bool counts) {
     if (!edge.target) return;
-    gradient_of(edge).add_addend(shard, g, counts);
+    {
+      const ops::OriginScope origin(origin_of(node));
+      gradient_of(edge).add_addend(shard, g, counts);
+    }
     if (edge.target->node || !edge.target->takes_shards()) return;
     PendingLeaf& leaf = leaves_.at(edge.target);
     const auto place = static_cast<std::size_t>(shard);
@@ -228,6 +314,7 @@ class BackwardWalk {
 
   Arrays run_part(Node& node, std::size_t part, int lane, int shard, const Array& dy) {
     ops::ShardScope scope(lane);
+    const ops::OriginScope origin(origin_of(node));
     Arrays found = node.parts[part]({node, pass_, shard}, dy);
     check(found.size() == node.inputs.size(), "backward of {}: {} gradients, expected one for each of {} inputs",
           node.name, found.size(), node.inputs.size());
@@ -250,7 +337,7 @@ class BackwardWalk {
           Arrays found = run_part(*node, s, shard, counts ? shard : -1, addend->sum.value);
           node->parts[s] = nullptr;
           for (std::size_t i = 0; i < node->inputs.size(); ++i)
-            deliver_addend(node->inputs[i], shard, found[i], counts);
+            deliver_addend(*node, node->inputs[i], shard, found[i], counts);
         }
       }
     }
@@ -260,6 +347,7 @@ class BackwardWalk {
     std::vector<Gradient>& grads = gradients_.at(&node);
     if (std::ranges::none_of(grads, &Gradient::defined)) return;
     std::vector<Gradient> dx(node.inputs.size());
+    const ops::OriginScope origin(origin_of(node));
     node.mix ? run_mix(node, grads, dx) : run_parts(node, grads[0], dx);
     for (std::size_t i = 0; i < dx.size(); ++i) {
       if (node.inputs[i].target && dx[i].defined()) gradient_of(node.inputs[i]).add(std::move(dx[i]));
@@ -361,11 +449,16 @@ class BackwardWalk {
   std::vector<std::pair<Edge, Gradient>> roots_;
   std::vector<Resource> losses_;  // the roots' data
   std::vector<std::shared_ptr<Node>> nodes_;
-  std::unordered_map<Node*, std::vector<Gradient>> gradients_;  // of outputs
+  std::unordered_map<const Node*, std::vector<Gradient>> gradients_;  // of outputs
   std::map<std::shared_ptr<GradMeta>, PendingLeaf> leaves_;
   std::deque<InUse::Scope> held_;  // of the leaves
-  // With BackwardOptions::inputs: these leaves, and the edges that were cut.
+  // With BackwardOptions::inputs or grad(): these leaves, and the edges that were cut or lead to others.
   std::unordered_set<const GradMeta*> wanted_;
+  // With grad(): what takes the gradients of leaves, and those of nodes' outputs. Nodes that nothing else needs do not
+  // run.
+  std::unordered_map<const GradMeta*, std::shared_ptr<GradMeta>> captured_leaves_;
+  std::unordered_map<const Node*, std::vector<std::pair<int, std::shared_ptr<GradMeta>>>> captured_nodes_;
+  std::unordered_set<const Node*> unused_;
   std::vector<std::pair<Edge*, std::shared_ptr<GradMeta>>> pruned_;
 };
 
@@ -378,6 +471,31 @@ void backward(std::span<const Tensor> roots, std::span<const Tensor> seeds, cons
   BackwardWalk walk(options);
   for (std::size_t i = 0; i < roots.size(); ++i) walk.add_root(roots[i], seeds[i]);
   walk.run();
+}
+
+std::vector<Tensor> grad(std::span<const Tensor> outputs, std::span<const Tensor> inputs,
+                         std::span<const Tensor> seeds) {
+  check(!outputs.empty() && !inputs.empty(), "grad: {} outputs and {} inputs, expected at least one of each",
+        outputs.size(), inputs.size());
+  check(outputs.size() == seeds.size(), "grad: {} outputs and {} gradients of them, expected as many", outputs.size(),
+        seeds.size());
+  NoGradGuard no_grad;
+  const BackwardOptions options;
+  BackwardWalk walk(options);
+  std::vector<Tensor> leaves;
+  for (const Tensor& input : inputs) {
+    leaves.push_back(input.detach());
+    leaves.back().set_requires_grad(true);
+    const auto same = std::ranges::find_if(inputs.first(leaves.size() - 1),
+                                           [&](const Tensor& other) { return other->grad == input->grad; });
+    check(same == inputs.begin() + static_cast<std::ptrdiff_t>(leaves.size() - 1), "grad: {} is an input twice", input);
+    walk.capture(input, leaves.back());
+  }
+  for (std::size_t i = 0; i < outputs.size(); ++i) walk.add_root(outputs[i], seeds[i]);
+  walk.run();
+  std::vector<Tensor> found;
+  for (const Tensor& leaf : leaves) found.push_back(leaf.grad());
+  return found;
 }
 
 }  // namespace lockstep

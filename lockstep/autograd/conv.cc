@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "lockstep/autograd/autocast.h"
 #include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/lift.h"
 #include "lockstep/autograd/saved_array.h"
@@ -50,7 +51,7 @@ OpTraits conv_traits(std::string_view kind, const auto& o) {
 
 Tensor convolution(std::string_view name, const Tensor& input, const Tensor& weight, const Tensor& bias_or_none,
                    const Conv2dOptions& given) {
-  const PaddedInput padded = padded_input(name, input, weight, given);
+  const PaddedInput padded = padded_input(name, autocast(input), weight, given);
   const Tensor& x = padded.x;
   const Conv2dOptions& options = padded.options;
   const Tensor w = as_weight(x, weight), bias = as_weight(x, bias_or_none);
@@ -130,8 +131,10 @@ Shape transposed_shape(const Tensor& x, const Tensor& w, const ConvTranspose2dOp
 
 }  // namespace
 
-Tensor conv_transpose2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvTranspose2dOptions& o) {
-  if (is_one_image(x, 3)) return squeeze(conv_transpose2d(unsqueeze(x, 0), weight, bias, o), 0);
+Tensor conv_transpose2d(const Tensor& input, const Tensor& weight, const Tensor& bias,
+                        const ConvTranspose2dOptions& o) {
+  if (is_one_image(input, 3)) return squeeze(conv_transpose2d(unsqueeze(input, 0), weight, bias, o), 0);
+  const Tensor x = autocast(input);
   const Tensor w = as_weight(x, weight);
   const Shape whole = transposed_shape(x, w, o);
   const std::array<std::int64_t, 2> more{o.output_padding[0] / o.stride[0], o.output_padding[1] / o.stride[1]};

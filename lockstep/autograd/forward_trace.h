@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "lockstep/autograd/tensor.h"
+#include "lockstep/ops/origin.h"
 
 namespace lockstep {
 
@@ -87,10 +88,10 @@ class TracePause {
   ForwardTrace* paused_;
 };
 
-// The module whose forward() runs.
+// The module whose forward() runs. It is the origin of what it describes, traced or not.
 class TracedModule {
  public:
-  explicit TracedModule(const void* module) : trace_(ForwardTrace::current()) {
+  explicit TracedModule(const void* module) : origin_(ops::OriginScope::in(module)), trace_(ForwardTrace::current()) {
     if (trace_) trace_->enter(module);
   }
   ~TracedModule() {
@@ -100,6 +101,7 @@ class TracedModule {
   TracedModule& operator=(const TracedModule&) = delete;
 
  private:
+  const ops::OriginScope origin_;
   ForwardTrace* trace_;
 };
 

@@ -39,7 +39,9 @@ Tensor near_input(std::string_view what, const Tensor& x, const Tensor& target) 
 void check_pair(std::string_view what, const Tensor& x, const Tensor& target) {
   check(x.defined() && target.defined() && x.shape() == target.shape(), "{}: {} and {}, expected the same shape", what,
         x, target);
-  check(is_floating(x.dtype()) && x.dtype() == target.dtype(), "{}: {} and {}, expected one floating type", what, x,
+  // Half types are computed in f32.
+  const auto computed = [](const Tensor& t) { return is_half_dtype(t.dtype()) ? DType::f32 : t.dtype(); };
+  check(is_floating(x.dtype()) && computed(x) == computed(target), "{}: {} and {}, expected one floating type", what, x,
         target);
   if ((x->kind == Kind::cut) != (target->kind == Kind::cut)) {
     fail("{}: one of {} and {} is cut over the batch, the other is not: split_and_load() both", what, x.describe(),
@@ -201,7 +203,9 @@ Tensor mse_loss(const Tensor& x, const Tensor& given_target, const LossOptions& 
   const Tensor target = near_input("mse_loss", x, given_target);
   check_pair("mse_loss", x, target);
   // The kernel's mean of no elements would be 0.
-  if (options.reduction == Reduction::mean && x.numel() > 0) return fused_mse(x, target);
+  if (options.reduction == Reduction::mean && x.numel() > 0) {
+    return x.dtype() == target.dtype() ? fused_mse(x, target) : fused_mse(widened(x), widened(target));
+  }
   return reduced("mse_loss", square(widened(x) - widened(target)), options.reduction);
 }
 

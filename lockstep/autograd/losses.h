@@ -5,8 +5,8 @@
 //   Tensor loss = cross_entropy(net(x), labels, {.weight = rare_counts_more, .label_smoothing = 0.1});
 //   loss.backward();
 //
-// Inputs must be floating. Losses of bf16 and f16 inputs are computed and returned in f32. Inputs and targets must have
-// equal shapes; only weights broadcast.
+// Inputs must be floating. Losses of bf16 and f16 inputs are computed and returned in f32, also beside f32 targets.
+// Inputs and targets must have equal shapes; only weights broadcast.
 #pragma once
 
 #include <cstdint>

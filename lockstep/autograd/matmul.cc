@@ -1,5 +1,6 @@
 #include "lockstep/autograd/matmul.h"
 
+#include "lockstep/autograd/autocast.h"
 #include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/lift.h"
 #include "lockstep/autograd/saved_array.h"
@@ -18,7 +19,9 @@ Array as_rows(const Array& x) {
   return ops::reshape(ops::to_layout(x, Layout::plain), {rows, x.size(-1)});
 }
 
-Tensor product(const Tensor& a, const Tensor& b) {
+// A matrix of f32 beside a half type is read in it, and gets an f32 gradient.
+Tensor product(const Tensor& left, const Tensor& right) {
+  const Tensor a = autocast(left), b = right.dtype() == DType::f32 && right.dim() == 2 ? right : autocast(right);
   const bool saves_a = b.requires_grad(), saves_b = a.requires_grad();
   return lift("matmul", place_matmul("matmul", a, b), {a, b}, [=](const Arrays& in) -> Lifted {
     return {ops::matmul(in[0], in[1]),
@@ -97,7 +100,8 @@ Tensor outer(const Tensor& a, const Tensor& b) {
   return unsqueeze(a, 1) * b;
 }
 
-Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias) {
+Tensor linear(const Tensor& input, const Tensor& w, const Tensor& bias) {
+  const Tensor x = autocast(input);
   check(x.defined() && x.shape().dim() >= 1, "linear: input is {}, expected at least one axis (.., features)",
         x.shape());
   check(w.defined() && w.shape().dim() == 2, "linear: weight is {}, expected 2 axes (out, in)", w.shape());

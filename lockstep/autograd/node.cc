@@ -6,6 +6,7 @@
 
 #include "lockstep/autograd/forward_trace.h"
 #include "lockstep/autograd/no_grad.h"
+#include "lockstep/ops/origin.h"
 
 namespace lockstep {
 namespace {
@@ -91,6 +92,7 @@ std::shared_ptr<Node> make_node(std::string_view name, std::span<const Tensor> i
     if (output->at) node->at = output->at;
   }
   node->kind = outputs[0]->kind;
+  node->module = ops::OriginScope::current().module;
   return node;
 }
 

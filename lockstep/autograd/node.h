@@ -117,6 +117,8 @@ struct Node {
   // One for each part of the only output, or `mix`. Empty after it has run, which frees what it saved.
   std::vector<PartBackward> parts;
   MixBackward mix;
+  // ops::Origin of the operation, and of its backward function.
+  const void* module = nullptr;
   bool needs(std::size_t input) const { return inputs[input].target != nullptr; }
   bool used() const { return parts.empty() && !mix; }
   void clear();

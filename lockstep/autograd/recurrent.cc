@@ -4,6 +4,7 @@
 
 #include <functional>
 
+#include "lockstep/autograd/autocast.h"
 #include "lockstep/autograd/forward_trace.h"
 #include "lockstep/autograd/function.h"
 #include "lockstep/autograd/functions.h"
@@ -22,9 +23,10 @@ Tensor in_f32(const Tensor& x) { return is_half_dtype(x.dtype()) ? cast(x, DType
 std::vector<Tensor> by_gate(const Tensor& x, int gates) { return unbind(unflatten(x, -1, {gates, -1}), -2); }
 
 // step(inputs' part for one step, states' part) returns the next h. `states` hold the initial states.
-Tensor over_steps(std::string_view what, const Tensor& x, std::initializer_list<Tensor*> states,
+Tensor over_steps(std::string_view what, const Tensor& input, std::initializer_list<Tensor*> states,
                   const RecurrentWeights& w, const RecurrentPass& pass, int gates,
                   const std::function<Tensor(const Tensor& from_x, const Tensor& from_h)>& step) {
+  const Tensor x = autocast(input);
   const bool projects = w.weight_hr.defined();
   check(!projects || w.weight_hr.shape().dim() == 2, "{}: projection is {}, expected [P, H]", what, w.weight_hr);
   check(w.weight_ih.defined() && w.weight_hh.defined() && w.weight_hh.shape().dim() == 2 &&
@@ -41,6 +43,7 @@ Tensor over_steps(std::string_view what, const Tensor& x, std::initializer_list<
   for (Tensor* state : states) {
     const std::int64_t features = state == *states.begin() ? w.weight_hh.size(1) : hidden;
     if (!state->defined()) *state = zeros_like(narrow(from_x[0].detach(), 1, 0, features));
+    *state = autocast(*state);
     check(state->shape() == Shape{samples, features}, "{}: state is {}, expected [{}, {}]", what, state->describe(),
           samples, features);
   }

@@ -193,6 +193,12 @@ const std::string& CheckpointContents::file(const std::string& name) const {
   return found->second;
 }
 
+std::vector<fs::path> checkpoints_in(const fs::path& folder) {
+  std::vector<fs::path> paths;
+  for (const std::int64_t step : steps_in(folder)) paths.push_back(folder / folder_name(step));
+  return paths;
+}
+
 fs::path Checkpoint::file(std::string_view name) const {
   check(std::ranges::find(files, name) != files.end(), "checkpoint: {} has no file {}", path.string(), name);
   return path / name;

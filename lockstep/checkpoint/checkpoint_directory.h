@@ -55,6 +55,9 @@ std::optional<CheckpointContents> find_checkpoint(const std::filesystem::path& f
 // The same, but throws if there is none.
 CheckpointContents read_checkpoint(const std::filesystem::path& folder);
 
+// The paths of the checkpoints in `folder`, newest first. Reads none of them.
+std::vector<std::filesystem::path> checkpoints_in(const std::filesystem::path& folder);
+
 struct CheckpointWriterOptions {
   int keep = 2;  // number of checkpoints to keep in the folder, including the new one
   // Replaces checkpoints of later steps, too, instead of refusing to write. For a folder whose content follows from the

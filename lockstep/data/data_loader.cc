@@ -1,12 +1,14 @@
 #include "lockstep/data/data_loader.h"
 
 #include <algorithm>
+#include <chrono>
 #include <condition_variable>
 #include <exception>
 #include <map>
 #include <mutex>
 #include <thread>
 
+#include "lockstep/base/interruption.h"
 #include "lockstep/runtime/living_runtimes.h"
 
 namespace lockstep {
@@ -46,12 +48,22 @@ class DataLoader::Prefetcher {
   // Returns false at the end.
   bool next(Example& batch) {
     if (next_used_ >= count_) return false;
+    check_interruption();
     if (workers_.empty()) {
       batch = make(next_used_++);
       return true;
     }
     std::unique_lock lock(mutex_);
-    made_.wait(lock, [&] { return results_.contains(next_used_); });
+    const auto made = [&] { return results_.contains(next_used_); };
+    if (can_be_interrupted()) {
+      while (!made_.wait_for(lock, std::chrono::milliseconds(50), made)) {
+        lock.unlock();
+        check_interruption();
+        lock.lock();
+      }
+    } else {
+      made_.wait(lock, made);
+    }
     Result result = std::move(results_.extract(next_used_).mapped());
     ++next_used_;
     lock.unlock();

@@ -25,6 +25,7 @@ class HeadDataset : public Dataset {
   Example batch(std::span<const std::int64_t> indices, std::span<const RandomKey> keys) const override {
     return inner_->batch(indices, keys);
   }
+  const Dataset& inner() const { return *inner_; }
 
  private:
   std::shared_ptr<const Dataset> inner_;

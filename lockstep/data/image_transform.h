@@ -59,6 +59,8 @@ class TransformedDataset : public Dataset {
   Example get(std::int64_t index, RandomKey key) const override;
   // The chain's text, for TrainerOptions::recipe: it decides the bits.
   const std::string& str() const { return chain_.str(); }
+  // The data before the transforms.
+  const Dataset& inner() const { return *inner_; }
 
  private:
   friend TransformedDataset operator|(const TransformedDataset& data, ImageTransform next);

@@ -121,8 +121,7 @@ struct ModuleCall::Trace {
   TracedModule traced;
 };
 
-ModuleCall::ModuleCall(Module& module)
-    : module_(module), trace_(ForwardTrace::current() ? std::make_unique<Trace>(&module) : nullptr) {}
+ModuleCall::ModuleCall(Module& module) : module_(module), trace_(std::make_unique<Trace>(&module)) {}
 ModuleCall::~ModuleCall() = default;
 void ModuleCall::report(const Tensor& output) const { OutputObserver::report(module_, output); }
 

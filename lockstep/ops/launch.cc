@@ -1,5 +1,7 @@
 #include "lockstep/ops/launch.h"
 
+#include <vector>
+
 #include "lockstep/ops/inter_op_parallel_guard.h"
 #include "lockstep/runtime/step_recorder.h"
 #include "lockstep/tensor/storage.h"
@@ -163,6 +165,25 @@ template Task make_task(std::string_view, DeviceState&, std::span<const Array>, 
                         const LaunchOptions&, std::shared_ptr<const void>&);
 template Task make_task(std::string_view, DeviceState&, std::span<const Operand>, std::span<const Operand>,
                         const LaunchOptions&, std::shared_ptr<const void>&);
+
+template <typename A>
+LaunchObserver* tell_launching(std::string_view name, std::span<const A> reads, std::span<const A> writes) {
+  LaunchObserver* const observer = LaunchObserver::current();
+  if (observer) [[unlikely]] {
+    observer->launching(name, std::vector<Array>(reads.begin(), reads.end()),
+                        std::vector<Array>(writes.begin(), writes.end()));
+  }
+  return observer;
+}
+template LaunchObserver* tell_launching(std::string_view, std::span<const Array>, std::span<const Array>);
+template LaunchObserver* tell_launching(std::string_view, std::span<const Operand>, std::span<const Operand>);
+
+template <typename A>
+void tell_launched(LaunchObserver& observer, std::string_view name, std::span<const A> writes) {
+  observer.launched(name, std::vector<Array>(writes.begin(), writes.end()));
+}
+template void tell_launched(LaunchObserver&, std::string_view, std::span<const Array>);
+template void tell_launched(LaunchObserver&, std::string_view, std::span<const Operand>);
 
 void check_defined(std::string_view what, const Array& t) { check(t.defined(), "{}: an input is undefined", what); }
 

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include "lockstep/ops/launch_observer.h"
 #include "lockstep/runtime/caller_contexts.h"
 #include "lockstep/runtime/device_state.h"
 #include "lockstep/runtime/host_compute.h"
@@ -108,6 +109,12 @@ void push_task(DeviceState& device, Task&& task);
 // Call it when the task that writes the array has been pushed.
 void count_write(const Array& t);
 
+// Tells this thread's observer. The first returns it, so that an operation without one looks once.
+template <typename A>
+LaunchObserver* tell_launching(std::string_view name, std::span<const A> reads, std::span<const A> writes);
+template <typename A>
+void tell_launched(LaunchObserver& observer, std::string_view name, std::span<const A> writes);
+
 // Waits until this thread may read and write the arrays, all of which must be in host memory.
 template <typename A>
 void enter_host(std::string_view name, std::span<const A> reads, std::span<const A> writes);
@@ -125,6 +132,7 @@ void launch_task(std::string_view name, std::span<const A> reads, std::span<cons
       backend.run(context, kernel);
     }
   };
+  LaunchObserver* const observer = tell_launching(name, reads, writes);
   const Array& first = writes.front();
   if (first.device().is_host()) {
     enter_host(name, reads, writes);
@@ -142,6 +150,7 @@ void launch_task(std::string_view name, std::span<const A> reads, std::span<cons
     push_task(device, std::move(task));
   }
   for (const Array& t : writes) count_write(t);
+  if (observer) tell_launched(*observer, name, writes);
 }
 template <typename Kernel>
 void launch(std::string_view name, std::span<const Array> reads, std::span<const Array> writes, Kernel&& kernel,

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "lockstep/ops/launch.h"
+#include "lockstep/ops/origin.h"
 #include "lockstep/runtime/step_recorder.h"
 
 namespace lockstep::ops {
@@ -48,6 +49,7 @@ Array shared(const Array& w, const PreparedWeights::Key& key, std::int64_t size,
   if (!found->storage) found->storage = empty({size}, DType::f32, w.device()).storage();
   const Array prepared(found->storage, View{found->storage->data, DType::f32, Layout::plain, {size}});
   if (found->version == version) return prepared;
+  const OriginScope of_machine({});  // the order is the instruction set's
   launch("prepare weights", {w}, {prepared},
          [prepare, w = w.view(), out = prepared.view()](Backend& b, KernelContext& c) { prepare(b, c, w, out); });
   found->version = version;

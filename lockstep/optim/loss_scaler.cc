@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "lockstep/autograd/elementwise.h"
+#include "lockstep/autograd/tensor_impl.h"
 #include "lockstep/ops/copy.h"
 #include "lockstep/ops/launch.h"
 #include "lockstep/ops/optimizer.h"
@@ -40,6 +42,17 @@ std::vector<Device> devices_of(const Optimizer& optimizer) {
 
 LossScaler::LossScaler(const Optimizer& optimizer, LossScalerOptions options)
     : LossScaler(devices_of(optimizer), options) {}
+
+Tensor LossScaler::scale(const Tensor& loss) const {
+  check(loss.defined() && loss->kind != Kind::cut && is_floating(loss.dtype()),
+        "loss scaler: the loss is {}, expected a floating type that is not cut over the batch", loss);
+  adjusted_ = false;
+  std::vector<Array> scales;
+  for (const Array& scale : scales_) scales.push_back(ops::reshape(scale, {}));
+  if (loss->kind == Kind::replicated) return loss * replicated_tensor(std::move(scales), loss->at);
+  const auto near = std::ranges::find(scales, loss.device(), &Array::device);
+  return loss * Tensor(near != scales.end() ? *near : ops::to_device(scales[0], loss.device()));
+}
 
 Array LossScaler::current() const {
   Array copy = ops::empty_like(scales_[0]);

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "lockstep/tensor/array.h"
+#include "lockstep/autograd/tensor.h"
 
 namespace LOCKSTEP_API lockstep {
 
@@ -30,7 +30,7 @@ struct LossScalerState {
 // many good steps in a row, the scale is doubled.
 //
 //     LossScaler scaler(optimizer);
-//     loss.backward({.scales = scaler.scales()});
+//     scaler.scale(loss).backward();
 //     optimizer.unscale(scaler);
 //     optimizer.step();
 //
@@ -45,7 +45,10 @@ class LossScaler {
   // On the devices of the optimizer's parameters, whose models are placed if nobody did.
   explicit LossScaler(const Optimizer& optimizer, LossScalerOptions options = {});
 
-  // One f32 [1] for each device: BackwardOptions::scales. Call it for each backward().
+  // The loss, which is not cut over the batch, times the scale. Call it for each backward().
+  Tensor scale(const Tensor& loss) const;
+  // The same without an operation: one f32 [1] for each device, as BackwardOptions::scales. Call it for each
+  // backward().
   std::span<const Array> scales() const {
     adjusted_ = false;
     return scales_;
@@ -55,7 +58,7 @@ class LossScaler {
 
   // For Optimizer::unscale(): adjusts the scale, given the squared norm of the scaled gradients. Returns for each
   // device the factor, f64 [1], by which the optimizer multiplies the gradients. Throws if it has adjusted the scale
-  // since the last call of scales(): the gradients have the former scale.
+  // since the last call of scale() or scales(): the gradients have the former scale.
   std::vector<Array> update(const Array& squared_norm, double max_norm);
 
   // Waits.
@@ -66,7 +69,7 @@ class LossScaler {
 
  private:
   std::vector<Array> states_, scales_;  // a scale shares the memory of its state
-  mutable bool adjusted_ = false;       // since the last call of scales()
+  mutable bool adjusted_ = false;       // since the last call of scale() or scales()
   std::int64_t growth_interval_;
 };
 

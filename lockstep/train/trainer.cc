@@ -18,8 +18,10 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/sha256.h"
 #include "lockstep/base/tree.h"
+#include "lockstep/base/version.h"
 #include "lockstep/checkpoint/checkpoint_directory.h"
 #include "lockstep/checkpoint/folder_claim.h"
+#include "lockstep/checkpoint/weights.h"
 #include "lockstep/net/comm_error.h"
 #include "lockstep/nn/parameter_change.h"
 #include "lockstep/ops/elementwise.h"
@@ -29,10 +31,13 @@
 #include "lockstep/parallel/job.h"
 #include "lockstep/parallel/split.h"
 #include "lockstep/parallel/stop_votes.h"
+#include "lockstep/receipt/receipt_writer.h"
+#include "lockstep/receipt/state_digest.h"
 #include "lockstep/runtime/device_state.h"
 #include "lockstep/runtime/random_state.h"
 #include "lockstep/train/data_wait.h"
 #include "lockstep/train/rate_meter.h"
+#include "lockstep/train/step_watch.h"
 #include "lockstep/train/training_board.h"
 #include "lockstep/train/training_log.h"
 #include "lockstep/train/watch.h"
@@ -183,6 +188,8 @@ Trainer::Trainer(Module& module, Optimizer& optimizer, std::shared_ptr<const Dat
         "trainer: epochs {}, steps {}, a checkpoint every {} steps, {} shards, norm {}: expected at least 0", o.epochs,
         o.max_steps, o.save_every, o.split.shards, o.clip_norm);
   check(loader_.dataset().size() > 0, "trainer: the data set is empty");
+  check(o.receipt.every >= 1, "trainer: receipt.every is {}, expected at least 1", o.receipt.every);
+  check(!o.receipt.file.empty() || o.receipt.sign_key.empty(), "trainer: receipt.sign_key without receipt.file");
   check(o.tensorboard.histogram_every >= 0, "trainer: tensorboard.histogram_every is {}, expected 0 or more",
         o.tensorboard.histogram_every);
   check(o.keep_checkpoints >= 1 && o.watch.patience >= 0 && o.watch.min_delta >= 0,
@@ -348,6 +355,7 @@ void Trainer::join_ranks() {
     recipe += fmt::format("watch {}, smallest {}, min_delta {}, patience {}, save_best {}\n", o.watch.metric,
                           *o.watch.smallest, o.watch.min_delta, o.watch.patience, o.watch.save_best);
   }
+  if (!o.receipt.file.empty()) recipe += fmt::format("receipt every {} steps\n", o.receipt.every);
   if (o.split.balance.automatic) recipe += fmt::format("balance auto, every {} steps\n", o.balancer.every);
   splitter_ = std::make_unique<DistributedModel>(
       module_, o.devices, *o.communicator,
@@ -413,6 +421,7 @@ TrainingResult Trainer::train() {
 // Drops what an exception left of a step.
 void Trainer::abandon_step() {
   current_ = {};
+  if (watch_) watch_->abandon();
   agreed_stop_ = false;
   optimizer_.zero_grad();
   const std::int64_t steps = position_.step - position_.epoch * steps_of(loader_.size());
@@ -437,6 +446,8 @@ TrainingResult Trainer::run() {
   const auto claim = claim_save_folder();
   settle_best();
   open_log();
+  open_receipt();
+  if (!watch_) watch_ = StepWatch::from_environment(rank(), ranks().world_size(), splitter_->shards(), options_.recipe);
   data_wait_ = std::make_unique<DataWait>(options_.devices);
   while (!finished() && !stopping() && !stops_early(position_.epochs, options_.watch)) {
     loader_.set_epoch(position_.epoch);
@@ -458,6 +469,11 @@ TrainingResult Trainer::run() {
       }
       run_step(step);
       finish_step(batches);
+      // All ranks read the losses here, because they also tell who was asked to stop.
+      if (!options_.receipt.file.empty() && position_.step % options_.receipt.every == 0) {
+        read_losses(0);
+        continue_receipt([](ReceiptWriter& receipt) { receipt.write_sometimes(); });
+      }
       if (finished() || stopping()) break;
       if (options_.save_every > 0 && position_.step % options_.save_every == 0 && position_.batch < batches) {
         read_losses(0);
@@ -511,6 +527,9 @@ TrainingResult Trainer::run() {
     if (best) save_best();
   }
   if (!options_.save_folder.empty() && saved_step_ != position_.step) save();
+  continue_receipt([](ReceiptWriter& receipt) { receipt.write(); });
+  result.receipt_error = receipt_error_;
+  receipt_ = nullptr;
   result.steps = position_.step;
   result.stopped = stopping();
   if (result.stopped) stop_ = false;
@@ -560,6 +579,48 @@ void Trainer::open_log() {
                                                  .backend = std::string(ranks().backend_name()),
                                                  .module = &module_,
                                                  .recipe = &o.recipe});
+}
+
+// Of rank 0: replicas are equal. Waits for the values.
+StateDigest Trainer::state_now() const {
+  return state_digest({.weights = state_dict(module_),
+                       .optimizer = optimizer_.state_dict(),
+                       .average = average_ ? average_->state_dict() : StateDict(),
+                       .loss_scaler = scaler_ ? std::optional(scaler_->state()) : std::nullopt});
+}
+
+void Trainer::open_receipt() {
+  receipt_ = nullptr;
+  receipt_error_.clear();
+  const TrainerOptions& o = options_;
+  if (o.receipt.file.empty() || rank() != 0) return;
+  if (!std::ranges::all_of(module_.parameters(), &Parameter::shape_known)) settle_model();
+  receipt_ = std::make_unique<ReceiptWriter>(o.receipt,
+                                             Receipt::Head{.version = LOCKSTEP_VERSION,
+                                                           .kernel_revision = LOCKSTEP_KERNEL_REVISION,
+                                                           .device = on_gpu() ? "cuda" : "cpu",
+                                                           .recipe = o.recipe},
+                                             loader_.dataset(), test_.get(), position_.step, state_now(),
+                                             resumed_from_.parent_path());
+}
+
+// After the losses of all steps have been read.
+void Trainer::continue_receipt(const std::function<void(ReceiptWriter&)>& write) {
+  if (!receipt_) return;
+  const auto [step, loss] = last_loss_;
+  std::optional<StateDigest> state;
+  std::string weights;
+  if (receipt_->steps() < step && step == position_.step) {
+    state = state_now();
+    weights = weights_sha256(module_);
+  }
+  try {
+    if (state) receipt_->add_link(step, *state, loss, *parse_digest(weights));
+    write(*receipt_);
+  } catch (const Error& error) {
+    receipt_error_ = error.what();
+    receipt_ = nullptr;
+  }
 }
 
 std::pair<DataLoader, EvaluateOptions> Trainer::test_data() const {
@@ -651,6 +712,7 @@ void Trainer::run_step(std::span<Example> step) {
     check(options_.forward ? !batch.empty() : batch.size() == 2,
           "trainer: examples have {} parts, expected inputs and labels, or TrainerOptions::forward", batch.size());
   }
+  if (watch_) watch_->begin(position_.step + 1, module_);
   const std::vector<double> shares = step.size() == 1 ? std::vector<double>{1} : shares_of(step);
   const auto last = static_cast<std::size_t>(
       shares.rend() - std::ranges::find_if(shares.rbegin(), shares.rend(), [](double share) { return share != 0; }));
@@ -665,6 +727,7 @@ void Trainer::run_step(std::span<Example> step) {
 
 void Trainer::run_micro_batch(Example& batch, std::int64_t samples, double share, bool last) {
   const std::vector<Tensor> parts = splitter_->split(batch, samples);
+  if (watch_) watch_->batch(parts);
   // The scale that this step uses, read before the update and outside a recording.
   if (scaler_ && !current_.loss_scale.defined()) current_.loss_scale = scaler_->current();
   // Processes stop between steps, so they vote with the last micro-batch.
@@ -685,7 +748,7 @@ void Trainer::run_micro_batch(Example& batch, std::int64_t samples, double share
 // Histograms want the gradients before the update, in the middle of a step.
 bool Trainer::records() const {
   return options_.record_steps && ranks().alone() && options_.accumulate == 1 && !(balancer_ && on_gpu()) &&
-         !shows_gradients();
+         !shows_gradients() && !(watch_ && watch_->observes(position_.step + 1));
 }
 
 bool Trainer::shows_gradients() const {
@@ -801,6 +864,7 @@ std::vector<Tensor> Trainer::recorded_step(std::span<const Tensor> parts) {
 }
 
 void Trainer::finish_step(std::int64_t batches) {
+  if (watch_) watch_->end_backward(module_);
   const bool shows_values = board_ && board_->has_histograms(position_.step + 1);
   if (!records()) {
     schedule_learning_rate();
@@ -815,6 +879,11 @@ void Trainer::finish_step(std::int64_t batches) {
   ++position_.step;
   if (shows_values) board_->weights(module_, position_.step);
   if (on_update) on_update(position_.step);
+  if (watch_) {
+    std::vector<Tensor> losses;
+    for (const auto& [share, scalars] : current_.losses) losses.push_back(scalars[0]);
+    watch_->end(module_, optimizer_, losses);
+  }
   StepReport& report = current_.report;
   report.step = position_.step;
   report.epoch = position_.epoch + 1;
@@ -877,6 +946,7 @@ void Trainer::read_losses(std::size_t leave) {
     }
     report.images_per_second = rate_->add(RateMeter::now(), report.samples);
     report.seconds = rate_->seconds();
+    last_loss_ = {report.step, report.loss};
     position_.loss_sum += report.loss * static_cast<double>(report.samples);
     position_.samples += report.samples;
     if (position_.log_sums.empty()) position_.log_sums = NamedScalars(report.log.size());
@@ -1057,20 +1127,28 @@ std::string Trainer::last_good_checkpoint() const {
 void Trainer::save(const std::filesystem::path& folder, int keep) {
   if (scaler_) position_.loss_scaler = scaler_->state();
   if (keeps_learning_rate()) position_.learning_rate = optimizer_.learning_rate();
+  const bool in_save_folder = folder == options_.save_folder;
   ranks().agree("checkpoint", [&] {
     if (rank() != 0) return;
     try {
       // A process that is alone may have been asked to stop before its first step.
       if (!std::ranges::all_of(module_.parameters(), &Parameter::shape_known)) settle_model();
-      save_checkpoint(folder, module_, optimizer_, position_, options_.recipe,
-                      {.keep = keep,
-                       .average = average_ ? average_->state_dict() : StateDict(),
-                       .replace_later = folder != options_.save_folder});
+      // The receipt is never behind the checkpoints: a run that is resumed from one finds its link.
+      if (in_save_folder) continue_receipt([](ReceiptWriter& receipt) { receipt.write(); });
+      save_checkpoint(
+          folder, module_, optimizer_, position_, options_.recipe,
+          {.keep = keep, .average = average_ ? average_->state_dict() : StateDict(), .replace_later = !in_save_folder});
+      if (in_save_folder) {
+        continue_receipt([&](ReceiptWriter& receipt) {
+          receipt.set_checkpoints(checkpoints_in(folder));
+          receipt.write();
+        });
+      }
     } catch (const std::exception& error) {
       fail("{}{}", error.what(), last_good_checkpoint());
     }
   });
-  if (folder == options_.save_folder) saved_step_ = position_.step;
+  if (in_save_folder) saved_step_ = position_.step;
 }
 
 }  // namespace lockstep

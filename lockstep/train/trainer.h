@@ -29,15 +29,20 @@
 #include "lockstep/parallel/balancer.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
 #include "lockstep/parallel/recorded_step.h"
+#include "lockstep/receipt/receipt.h"
 #include "lockstep/train/evaluate.h"
 
 namespace LOCKSTEP_API lockstep {
 
-class DataWait;       // train/data_wait.h
-class FolderClaim;    // checkpoint/folder_claim.h
-class RateMeter;      // train/rate_meter.h
-class TrainingBoard;  // train/training_board.h
-class TrainingLog;    // train/training_log.h
+class DataWait;        // train/data_wait.h
+class FolderClaim;     // checkpoint/folder_claim.h
+class RateMeter;       // train/rate_meter.h
+class ReceiptWriter;   // receipt/receipt_writer.h
+class StepWatch;       // train/step_watch.h
+class TrainingBoard;   // train/training_board.h
+class TrainingLog;     // train/training_log.h
+class TrainingReplay;  // train/audit.cc
+struct StateDigest;    // receipt/state_digest.h
 
 // What Trainer::train() throws for a loss that is not finite. All ranks throw it at the same step and may go on.
 class NonFiniteLoss : public Error {
@@ -168,6 +173,10 @@ struct TrainerOptions {
   std::filesystem::path log_file{};
   // Rank 0 writes a file for TensorBoard: loss, rate, and speed of each step, test results of each epoch, the recipe.
   TensorBoardLogOptions tensorboard{};
+  // The receipt of the run, with which audit() can check any of its steps. First, rank 0 reads all examples once.
+  // A resumed run continues it. All ranks need the same `every`. train() throws if it cannot begin the receipt; a later
+  // failure ends it, not the run: see TrainingResult::receipt_error.
+  ReceiptOptions receipt{};
   // Early stopping, and the best checkpoint.
   WatchOptions watch{};
   // The decay of a moving average of the weights, which is then what tests measure. 0: no average.
@@ -211,8 +220,9 @@ struct TrainingResult {
   std::optional<ResumedRun> resumed = {};
   // Why TrainerOptions::log_file is incomplete. Empty: it is complete.
   std::string log_error{};
-  // The same for TrainerOptions::tensorboard.
+  // The same for TrainerOptions::tensorboard, and for TrainerOptions::receipt.
   std::string tensorboard_error{};
+  std::string receipt_error{};
   // The best epoch before this run was resumed, if its checkpoint was damaged or gone everywhere: `best` then holds the
   // best of the other epochs. 0: nothing was lost. Of rank 0.
   std::int64_t lost_best = 0;
@@ -347,7 +357,12 @@ class Trainer {
   void settle_model();
   TrainingResult run();
   void open_log();
+  StateDigest state_now() const;
+  void open_receipt();
+  // The rest of the step's link, and the file. Does nothing without a receipt, or after it failed.
+  void continue_receipt(const std::function<void(ReceiptWriter&)>& write);
 
+  friend class TrainingReplay;
   Module& module_;
   Optimizer& optimizer_;
   TrainerOptions options_;
@@ -366,8 +381,12 @@ class Trainer {
   std::deque<PendingLoss> pending_;
   std::unique_ptr<RateMeter> rate_;
   std::unique_ptr<DataWait> data_wait_;
-  std::unique_ptr<TrainingLog> log_;      // of train(), in rank 0
-  std::unique_ptr<TrainingBoard> board_;  // the same
+  std::unique_ptr<TrainingLog> log_;        // of train(), in rank 0
+  std::unique_ptr<TrainingBoard> board_;    // the same
+  std::unique_ptr<ReceiptWriter> receipt_;  // the same
+  std::string receipt_error_;
+  std::pair<std::int64_t, double> last_loss_{};  // of the latest step whose loss was read
+  std::unique_ptr<StepWatch> watch_;             // of `lockstep bisect`
   std::int64_t saved_step_ = -1;
   std::filesystem::path resumed_from_;
   // The epochs that the checkpoint in "best" is the best of: the one that it holds, and those of this run.

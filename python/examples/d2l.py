@@ -95,8 +95,10 @@ def load_data_fashion_mnist(batch_size, resize=None):
     if resize:
         trans.insert(0, transforms.Resize(resize))
     trans = transforms.Compose(trans) if resize else trans[0]
-    parts = [datasets.FashionMNIST(root="../data", train=train, transform=trans, download=True) for train in (True, False)]
-    parts = [part if limit is None else Subset(part, range(limit)) for part, limit in zip(parts, (limit_train, limit_test))]
+    parts = [datasets.FashionMNIST(root="../data", train=train, transform=trans, download=True)
+             for train in (True, False)]
+    parts = [part if limit is None else Subset(part, range(limit))
+             for part, limit in zip(parts, (limit_train, limit_test))]
     return (DataLoader(parts[0], batch_size, shuffle=True, num_workers=1),
             DataLoader(parts[1], batch_size, shuffle=False, num_workers=1))
 

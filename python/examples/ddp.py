@@ -40,14 +40,7 @@ class ToyModel(nn.Module):
         return self.net2(self.relu(self.net1(x)))
 
 
-def demo_basic(rank, world_size):
-    print(f"Running basic DDP example on rank {rank}.")
-    setup(rank, world_size)
-
-    # create model and move it to GPU with id rank
-    model = ToyModel().to(rank)
-    ddp_model = DDP(model, device_ids=[rank])
-
+def train_one_step(ddp_model, rank):
     loss_fn = nn.MSELoss()
     optimizer = optim.SGD(ddp_model.parameters(), lr=0.001)
 
@@ -56,6 +49,16 @@ def demo_basic(rank, world_size):
     labels = torch.randn(20, 5).to(rank)
     loss_fn(outputs, labels).backward()
     optimizer.step()
+
+
+def demo_basic(rank, world_size):
+    print(f"Running basic DDP example on rank {rank}.")
+    setup(rank, world_size)
+
+    # create model and move it to GPU with id rank
+    model = ToyModel().to(rank)
+    ddp_model = DDP(model, device_ids=[rank])
+    train_one_step(ddp_model, rank)
 
     cleanup()
     print(f"Finished running basic DDP example on rank {rank}.")
@@ -89,16 +92,7 @@ def demo_checkpoint(rank, world_size):
     map_location = {'cuda:%d' % 0: 'cuda:%d' % rank}
     ddp_model.load_state_dict(
         torch.load(CHECKPOINT_PATH, map_location=map_location, weights_only=True))
-
-    loss_fn = nn.MSELoss()
-    optimizer = optim.SGD(ddp_model.parameters(), lr=0.001)
-
-    optimizer.zero_grad()
-    outputs = ddp_model(torch.randn(20, 10))
-    labels = torch.randn(20, 5).to(rank)
-
-    loss_fn(outputs, labels).backward()
-    optimizer.step()
+    train_one_step(ddp_model, rank)
 
     # Not necessary to use a dist.barrier() to guard the file deletion below
     # as the AllReduce ops in the backward pass of DDP already served as

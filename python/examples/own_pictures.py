@@ -15,7 +15,7 @@ torch.manual_seed(0)
 photos = datasets.ImageFolder(folder, transforms.Compose([
     transforms.Resize((32, 32)),
     transforms.ToTensor(),
-    transforms.Normalize([127.5, 127.5, 127.5], [63.75, 63.75, 63.75]),
+    transforms.Normalize([0.5, 0.5, 0.5], [0.25, 0.25, 0.25]),
 ]))
 train, test = random_split(photos, [0.8, 0.2])
 print(f"{len(photos)} pictures, classes: {', '.join(photos.classes)}")

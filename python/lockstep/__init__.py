@@ -8,7 +8,9 @@ torch.Size([2, 3])
 
 from ._core import *  # noqa: F401,F403
 from . import _core
-from ._core import __version__  # noqa: F401
+from ._core import (  # noqa: F401
+    Accuracy, EpochReport, Metric, Predictor, Run, StepReport, TensorBoardWriter, TrainingResult, __version__, load_run,
+    load_weights, save_weights, weights_sha256)
 from .grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled  # noqa: F401
 from .composed import (  # noqa: F401
     FloatTensor, LongTensor, count_nonzero, diag, diagonal, diff, finfo, get_default_dtype, iinfo, is_floating_point,
@@ -38,11 +40,13 @@ pi = __import__("math").pi
 e = __import__("math").e
 
 from . import models, nn, optim  # noqa: F401,E402
-from . import cuda, datasets, distributed, gluon, multiprocessing, transforms, utils  # noqa: F401,E402
+from . import amp, autograd, cuda, datasets, distributed, gluon, multiprocessing, transforms, utils  # noqa: F401,E402
+from .amp import autocast, get_autocast_dtype, is_autocast_enabled  # noqa: F401,E402
+from .nn.parallel import per_shard  # noqa: F401,E402
 from .generator import Generator  # noqa: F401,E402
 from .serialization import load, save  # noqa: F401,E402
 from . import metrics, notebook  # noqa: F401,E402
-from .notebook import Timeline, plot, progress, summary  # noqa: F401,E402
+from .notebook import StepGraph, Timeline, plot, progress, summary  # noqa: F401,E402
 from .training import (  # noqa: F401,E402
     Trainer, evaluate, export_onnx, find_learning_rate, verify)
 

@@ -10,25 +10,18 @@ from .transforms import ToTensor
 from .utils.data import Dataset
 
 
-class FashionMNIST(Dataset):
-    """Items are (image f32 [1, 28, 28] in 0 to 1, label int).
+class _Pictures(Dataset):
+    """Items are (image, label int). `transform` gets the image as a tensor."""
 
-    Reads the IDX files in `root`, in root/FashionMNIST/raw, or, if neither has any, where find_fashion_mnist() of the
-    C++ library looks: in LOCKSTEP_DATA, and in the folder of Debian's package dataset-fashion-mnist. `transform` gets
-    the image as a tensor.
-    """
-
-    classes = ["T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"]
-
-    def __init__(self, root="", train=True, transform=None, target_transform=None, download=False):
-        folder = next((f for f in (str(root), os.path.join(root, type(self).__name__, "raw")) if _has_idx(f)), "")
-        self._files = _internal.fashion_mnist(folder, train)
+    def __init__(self, files, root, transform, target_transform):
+        self._files = files
         self.root = root
-        self.train = train
         self.transform = transform
         self.target_transform = target_transform
-        plain = (transform is None or type(transform) is ToTensor) and target_transform is None
-        self._core_dataset = self._files if plain else None
+        core = getattr(transform, "_core", None)
+        self._core_dataset = None
+        if target_transform is None and (transform is None or core is not None):
+            self._core_dataset = files if transform is None else _internal.transformed(files, core)
 
     def __len__(self):
         return len(self._files)
@@ -41,6 +34,30 @@ class FashionMNIST(Dataset):
         if self.target_transform is not None:
             label = self.target_transform(label)
         return image, label
+
+
+class _Floats(_Pictures):
+    """Pictures that are f32 in 0 to 1 already."""
+
+    def __init__(self, files, root, transform, target_transform):
+        super().__init__(files, root, transform, target_transform)
+        if type(transform) is ToTensor and target_transform is None:
+            self._core_dataset = files
+
+
+class FashionMNIST(_Floats):
+    """Items are (image f32 [1, 28, 28] in 0 to 1, label int).
+
+    Reads the IDX files in `root`, in root/FashionMNIST/raw, or, if neither has any, where find_fashion_mnist() of the
+    C++ library looks: in LOCKSTEP_DATA, and in the folder of Debian's package dataset-fashion-mnist.
+    """
+
+    classes = ["T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"]
+
+    def __init__(self, root="", train=True, transform=None, target_transform=None, download=False):
+        folder = next((f for f in (str(root), os.path.join(root, type(self).__name__, "raw")) if _has_idx(f)), "")
+        self.train = train
+        super().__init__(_internal.fashion_mnist(folder, train), root, transform, target_transform)
 
 
 class MNIST(FashionMNIST):
@@ -55,36 +72,70 @@ class MNIST(FashionMNIST):
 
 
 def _has_idx(folder):
-    return os.path.isdir(folder) and any(name.startswith(("train-images", "t10k-images")) for name in os.listdir(folder))
+    prefixes = ("train-images", "t10k-images")
+    return os.path.isdir(folder) and any(name.startswith(prefixes) for name in os.listdir(folder))
 
 
-class ImageFolder(Dataset):
+class CIFAR10(_Floats):
+    """Items are (image f32 [3, 32, 32] in 0 to 1, label int), of the binary version of the files.
+
+    Reads `root`, or its folder cifar-10-batches-bin. Nothing is downloaded.
+    """
+
+    _FOLDER = "cifar-10-batches-bin"
+
+    def __init__(self, root, train=True, transform=None, target_transform=None, download=False):
+        folders = (str(root), os.path.join(root, self._FOLDER))
+        folder = next((f for f in folders if _internal.is_cifar(f)), None)
+        if folder is None:
+            raise RuntimeError(f"{type(self).__name__}: no files of the binary version in {folders[0]} or {folders[1]}")
+        self.train = train
+        files, self.classes = _internal.cifar(folder, train)
+        self.class_to_idx = {name: i for i, name in enumerate(self.classes)}
+        super().__init__(files, root, transform, target_transform)
+
+
+class CIFAR100(CIFAR10):
+    """As CIFAR10, with a hundred classes, in cifar-100-binary."""
+
+    _FOLDER = "cifar-100-binary"
+
+
+class ImageFolder(_Pictures):
     """A folder of pictures with a folder for each class. Items are (image u8 [channels, height, width], label int).
 
-    `transform` gets the image as a tensor. `channels` is 1 for gray and 3 for color pictures; 0: 1 if all are gray.
+    `channels` is 1 for gray and 3 for color pictures; 0: 1 if all are gray.
     """
 
     def __init__(self, root, transform=None, target_transform=None, channels=3):
-        self._files = _internal.CoreImageFolder(str(root), channels)
-        self.root = root
-        self.transform = transform
-        self.target_transform = target_transform
-        self.classes = self._files.classes
+        files = _internal.CoreImageFolder(str(root), channels)
+        super().__init__(files, root, transform, target_transform)
+        self.classes = files.classes
         self.class_to_idx = {name: i for i, name in enumerate(self.classes)}
-        self._core_dataset = self._files if transform is None and target_transform is None else None
 
     @property
     def targets(self):
         return [self._files.label(i) for i in range(len(self))]
 
+
+class TableDataset(Dataset):
+    """The rows of a CSV or TSV file. Items are (features f32 [n], label).
+
+    A number is (value - mean) / standard deviation, a category the number of its text. The label of classes is an i64,
+    that of numbers f32 [1], normalized, too. target: the column to predict, else the last one. `schema` is that of the
+    table that a model was trained with, so that a table for tests is encoded alike:
+
+    >>> train = TableDataset("train.csv", target="species")
+    >>> test = TableDataset("test.csv", schema=train.schema)
+    """
+
+    def __init__(self, path, target="", schema=None, ignore=(), categories=(), header=None):
+        self._core_dataset, self.schema = _internal.table(str(path), schema, target, list(ignore), list(categories),
+                                                          header)
+        self.classes = self.schema.classes
+
     def __len__(self):
-        return len(self._files)
+        return len(self._core_dataset)
 
     def __getitem__(self, index):
-        image, label = self._files[index]
-        label = label.item()
-        if self.transform is not None:
-            image = self.transform(image)
-        if self.target_transform is not None:
-            label = self.target_transform(label)
-        return image, label
+        return self._core_dataset[index]

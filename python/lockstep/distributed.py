@@ -8,6 +8,7 @@ import atexit
 import contextlib
 import datetime
 import os
+import pickle
 import sys
 
 from . import _core
@@ -23,6 +24,7 @@ class ReduceOp:
     """What a collective does with the ranks' numbers."""
 
     SUM = "sum"
+    PRODUCT = "product"
     AVG = "avg"
     MIN = "min"
     MAX = "max"
@@ -91,9 +93,9 @@ def init_process_group(backend=None, init_method=None, timeout=None, world_size=
     """Join the job. Collective: returns when all ranks have joined.
 
     backend: "gloo" (or "host"), "nccl", "mpi", or None for the best one. rank and world_size may come from the
-    environment, as MASTER_ADDR and MASTER_PORT do (init_method "env://"), or from "tcp://host:port". timeout: seconds or
-    a timedelta; a rank whose process is silent for so long is lost. devices: the number of CPU devices of this rank, or a
-    list such as "cuda:0,cuda:1", of which rank r of a host takes entry r; otherwise LOCKSTEP_DEVICES.
+    environment, as MASTER_ADDR and MASTER_PORT do (init_method "env://"), or from "tcp://host:port". timeout: seconds
+    or a timedelta; a rank whose process is silent for so long is lost. devices: the number of CPU devices of this rank,
+    or a list such as "cuda:0,cuda:1", of which rank r of a host takes entry r; otherwise LOCKSTEP_DEVICES.
     """
     global _job, _backend
     if _job is not None:
@@ -120,13 +122,16 @@ def init_process_group(backend=None, init_method=None, timeout=None, world_size=
     count, names = (int(wanted), "") if str(wanted).isdigit() else (0, str(wanted))
     # Of a launcher, "cpu:0,cpu:1" are the devices of all ranks of a host.
     with _environment(environment):
-        _job = _internal.Job("auto" if backend is None else backend.lower(), rank, world_size, _seconds(timeout), 0.0, names,
-                         count)
+        _job = _internal.Job("auto" if backend is None else backend.lower(), rank, world_size, _seconds(timeout), 0.0,
+                         names, count)
     _backend = backend
 
 
 def destroy_process_group(group=None):
-    """Leave the job. Collective: waits for this rank's work and for all ranks. Raises if work failed or a rank is lost."""
+    """Leave the job. Collective: waits for this rank's work and for all ranks.
+
+    Raises if work failed or a rank is lost.
+    """
     global _job
     _of(group)
     job, _job = _job, None
@@ -167,6 +172,14 @@ group = _World()
 group.WORLD = _WORLD
 
 
+def new_group(ranks=None, timeout=None, backend=None, pg_options=None):
+    """Return the group of all ranks. Groups of some ranks are not supported."""
+    if ranks is not None and sorted(ranks) != list(range(_of().world_size)):
+        raise _core.Error(f"new_group: ranks {list(ranks)}, expected all {_of().world_size}: groups of some ranks are "
+                          "not supported")
+    return _WORLD
+
+
 def get_rank(group=None):
     """Return this process's rank."""
     return _of(group).rank
@@ -188,8 +201,15 @@ def _done(async_op):
 
 
 def all_reduce(tensor, op=ReduceOp.SUM, group=None, async_op=False):
-    """Replace `tensor` by the ranks' sum (or mean, least, greatest)."""
+    """Replace `tensor` by the ranks' sum (or mean, product, least, greatest)."""
     job = _of(group)
+    if op == ReduceOp.PRODUCT:
+        product, *others = job.all_gather(tensor)
+        with _no_grad():
+            for other in others:
+                product = product * other
+            tensor.copy_(product)
+        return _done(async_op)
     if op == ReduceOp.AVG:
         job.all_reduce(tensor, ReduceOp.SUM)
         with _no_grad():
@@ -243,6 +263,93 @@ def gather(tensor, gather_list=None, dst=0, group=None, async_op=False):
             for rank, out in enumerate(gather_list):
                 out.copy_(every[rank])
     return _done(async_op)
+
+
+def scatter(tensor, scatter_list=None, src=0, group=None, async_op=False):
+    """Write entry r of rank src's scatter_list to `tensor` of rank r."""
+    job = _of(group)
+    if job.rank == src and len(scatter_list or ()) != job.world_size:
+        raise ValueError(f"scatter: rank {src} needs a scatter_list of {job.world_size} tensors")
+    with _no_grad():
+        every = _core.stack(list(scatter_list) if job.rank == src else [tensor] * job.world_size).detach()
+        job.broadcast(every, src)
+        tensor.copy_(every[job.rank])
+    return _done(async_op)
+
+
+def reduce_scatter(output, input_list, op=ReduceOp.SUM, group=None, async_op=False):
+    """Write the ranks' sum of entry r of their input_lists to `output` of rank r."""
+    job = _of(group)
+    if len(input_list) != job.world_size:
+        raise ValueError(f"reduce_scatter: {len(input_list)} tensors, expected {job.world_size}")
+    with _no_grad():
+        every = _core.stack(list(input_list)).detach()
+        all_reduce(every, op, group)
+        output.copy_(every[job.rank])
+    return _done(async_op)
+
+
+def reduce_scatter_tensor(output, input, op=ReduceOp.SUM, group=None, async_op=False):
+    """As reduce_scatter(), of one tensor that is cut along axis 0."""
+    parts = input.reshape((_of(group).world_size, *output.shape))
+    return reduce_scatter(output, list(parts), op, group, async_op)
+
+
+def all_to_all(output_tensor_list, input_tensor_list, group=None, async_op=False):
+    """Write entry r of rank s's inputs to entry s of rank r's outputs. All have one shape."""
+    job = _of(group)
+    if len(input_tensor_list) != job.world_size or len(output_tensor_list) != job.world_size:
+        raise ValueError(f"all_to_all: {len(input_tensor_list)} inputs and {len(output_tensor_list)} outputs, expected "
+                         f"{job.world_size}")
+    with _no_grad():
+        every = job.all_gather(_core.stack(list(input_tensor_list)).detach())
+        for rank, output in enumerate(output_tensor_list):
+            output.copy_(every[rank, job.rank])
+    return _done(async_op)
+
+
+def all_gather_object(object_list, obj, group=None):
+    """Write every rank's object, which is pickled, to object_list."""
+    job = _of(group)
+    if len(object_list) != job.world_size:
+        raise ValueError(f"all_gather_object: a list of {len(object_list)}, expected {job.world_size}")
+    data = pickle.dumps(obj)
+    sizes = job.all_gather(_core.tensor([len(data)])).reshape(-1).tolist()
+    padded = data + bytes(max(sizes) - len(data))
+    every = job.all_gather(_core.tensor(list(padded), dtype=_core.uint8))
+    for rank, size in enumerate(sizes):
+        object_list[rank] = pickle.loads(bytes(every[rank].tolist()[:size]))
+
+
+def gather_object(obj, object_gather_list=None, dst=0, group=None):
+    """Write every rank's object to object_gather_list of rank `dst`."""
+    every = [None] * get_world_size(group)
+    all_gather_object(every, obj, group)
+    if get_rank(group) == dst:
+        if object_gather_list is None or len(object_gather_list) != len(every):
+            raise ValueError(f"gather_object: rank {dst} needs an object_gather_list of {len(every)}")
+        object_gather_list[:] = every
+
+
+def broadcast_object_list(object_list, src=0, group=None, device=None):
+    """Replace the objects of the list by those of rank `src`."""
+    job = _of(group)
+    data = pickle.dumps(list(object_list)) if job.rank == src else b""
+    size = _core.tensor([len(data)])
+    job.broadcast(size, src)
+    bytes_ = _core.tensor(list(data) if job.rank == src else [0] * size.item(), dtype=_core.uint8)
+    job.broadcast(bytes_, src)
+    found = pickle.loads(bytes(bytes_.tolist()))
+    if len(found) != len(object_list):
+        raise ValueError(f"broadcast_object_list: a list of {len(object_list)}, but rank {src} has {len(found)}")
+    object_list[:] = found
+
+
+def scatter_object_list(scatter_object_output_list, scatter_object_input_list, src=0, group=None):
+    """Write entry r of rank src's inputs to the first entry of rank r's outputs."""
+    every = list(scatter_object_input_list) if get_rank(group) == src else [None] * get_world_size(group)
+    broadcast_object_list(every, src, group)
+    scatter_object_output_list[0] = every[get_rank(group)]
 
 
 def send(tensor, dst, group=None, tag=0):

@@ -84,7 +84,8 @@ class Block(_nn.Module):
         kind, values = (init or Uniform())._text
         _internal.initialize(self, kind, values, devices, force_reinit)
 
-    # Outside autograd.record(), a block predicts: batch norm and dropout are in evaluation mode, and nothing is recorded.
+    # Outside autograd.record(), a block predicts: batch norm and dropout are in evaluation mode, and nothing is
+    # recorded.
     def __call__(self, *args):
         if self.training != _state.recording:
             self.train(_state.recording)
@@ -169,7 +170,7 @@ class Sequential(Block):
 
 
 def _activated(y, activation):
-    return y if activation is None else getattr(_F, activation)(y) if hasattr(_F, activation) else getattr(_core, activation)(y)
+    return y if activation is None else getattr(_F if hasattr(_F, activation) else _core, activation)(y)
 
 
 class _Layer(Block):
@@ -204,8 +205,8 @@ class Dense(_Layer):
 class Conv2D(_Layer):
     """A convolution of pictures."""
 
-    def __init__(self, channels, kernel_size, strides=(1, 1), padding=(0, 0), dilation=(1, 1), groups=1, activation=None,
-                 use_bias=True, in_channels=0):
+    def __init__(self, channels, kernel_size, strides=(1, 1), padding=(0, 0), dilation=(1, 1), groups=1,
+                 activation=None, use_bias=True, in_channels=0):
         options = dict(kernel_size=kernel_size, stride=strides, padding=padding, dilation=dilation, groups=groups,
                        bias=use_bias)
         layer = _nn.Conv2d(in_channels, channels, **options) if in_channels else _nn.LazyConv2d(channels, **options)
@@ -270,9 +271,9 @@ class AvgPool2D(_Layer):
         super().__init__(_nn.AvgPool2d(_one(pool_size), stride=_one(strides), padding=_one(padding)))
 
 
-nn = types.SimpleNamespace(Block=Block, HybridBlock=Block, Sequential=Sequential, HybridSequential=Sequential, Dense=Dense,
-                           Conv2D=Conv2D, BatchNorm=BatchNorm, Dropout=Dropout, Activation=Activation, Flatten=Flatten,
-                           GlobalAvgPool2D=GlobalAvgPool2D, MaxPool2D=MaxPool2D, AvgPool2D=AvgPool2D)
+nn = types.SimpleNamespace(Block=Block, HybridBlock=Block, Sequential=Sequential, HybridSequential=Sequential,
+                           Dense=Dense, Conv2D=Conv2D, BatchNorm=BatchNorm, Dropout=Dropout, Activation=Activation,
+                           Flatten=Flatten, GlobalAvgPool2D=GlobalAvgPool2D, MaxPool2D=MaxPool2D, AvgPool2D=AvgPool2D)
 
 
 # ---- gluon.loss: the loss of each sample, whose backward() is that of their sum
@@ -360,7 +361,8 @@ def split_data(data, num_slice, even_split=True):
     """Cut axis 0 into num_slice tensors. With even_split, it must come out even."""
     n = data.shape[0]
     if even_split and n % num_slice:
-        raise ValueError(f"data with shape {tuple(data.shape)} cannot be evenly split into {num_slice} slices along axis 0")
+        raise ValueError(f"data with shape {tuple(data.shape)} cannot be evenly split into {num_slice} slices along "
+                         "axis 0")
     # As Gluon: every slice but the last has n // num_slice rows.
     rows = n // num_slice
     ends = [(i + 1) * rows for i in range(num_slice - 1)] + [n]
@@ -372,7 +374,8 @@ def split_and_load(data, ctx_list, batch_axis=0, even_split=True):
     if batch_axis != 0:
         raise ValueError(f"split_and_load: batch_axis {batch_axis}, expected 0")
     ctx_list = _list(ctx_list)
-    return [_internal.on_device(piece, device) for piece, device in zip(split_data(data, len(ctx_list), even_split), ctx_list)]
+    pieces = split_data(data, len(ctx_list), even_split)
+    return [_internal.on_device(piece, device) for piece, device in zip(pieces, ctx_list)]
 
 
 def clip_global_norm(arrays, max_norm):
@@ -418,8 +421,9 @@ def _num_gpus():
     return sum(d.type == "cuda" for d in _core.devices())
 
 
-npx = types.SimpleNamespace(waitall=waitall, set_np=lambda *args, **kwargs: None, cpu=_cpu, gpu=_gpu, num_gpus=_num_gpus,
-                            relu=lambda x: _core.relu(x), softmax=lambda x, axis=-1: _core.softmax(x, axis))
+npx = types.SimpleNamespace(waitall=waitall, set_np=lambda *args, **kwargs: None, cpu=_cpu, gpu=_gpu,
+                            num_gpus=_num_gpus, relu=lambda x: _core.relu(x),
+                            softmax=lambda x, axis=-1: _core.softmax(x, axis))
 
 
 def _uniform(low=0.0, high=1.0, size=(), ctx=None, device=None):

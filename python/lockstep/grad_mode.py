@@ -6,20 +6,27 @@ import inspect
 from ._core import _set_grad_enabled, is_grad_enabled
 
 
-class _Mode:
-    """A scope in which gradients are recorded, or not."""
+class Mode:
+    """A scope in which a mode of this thread has a value, also as a decorator: gradients are recorded, or not."""
+
+    _current, _set = staticmethod(is_grad_enabled), staticmethod(_set_grad_enabled)
 
     def __init__(self, mode):
         self.mode = mode
         self._outer = []
 
     def __enter__(self):
-        self._outer.append(is_grad_enabled())
-        _set_grad_enabled(self.mode)
+        self._outer.append(self._current())
+        self._set(self.mode)
         return self
 
     def __exit__(self, *exception):
-        _set_grad_enabled(self._outer.pop())
+        self._set(self._outer.pop())
+
+    def _again(self):
+        scope = object.__new__(type(self))
+        Mode.__init__(scope, self.mode)
+        return scope
 
     def __call__(self, function):
         if inspect.isgeneratorfunction(function):
@@ -30,7 +37,7 @@ class _Mode:
                 step, value = generator.send, None
                 while True:
                     try:
-                        with _Mode(self.mode):
+                        with self._again():
                             item = step(value)
                     except StopIteration as end:
                         return end.value
@@ -46,13 +53,13 @@ class _Mode:
 
         @functools.wraps(function)
         def call(*args, **kwargs):
-            with _Mode(self.mode):
+            with self._again():
                 return function(*args, **kwargs)
 
         return call
 
 
-class no_grad(_Mode):
+class no_grad(Mode):
     """Records no gradients, in a `with` statement or in the function that it decorates."""
 
     def __init__(self, function=None):
@@ -70,13 +77,13 @@ class enable_grad(no_grad):
     """Records gradients, also within no_grad()."""
 
     def __init__(self, function=None):
-        _Mode.__init__(self, True)
+        Mode.__init__(self, True)
 
 
 inference_mode = no_grad
 
 
-class set_grad_enabled(_Mode):
+class set_grad_enabled(Mode):
     """Sets the mode at once, as a function; in a `with` statement, until its end."""
 
     def __init__(self, mode):

@@ -101,7 +101,8 @@ class ProcessContext:
             wait = None
             for end in (until, self._deadline):
                 if end is not None:
-                    wait = max(0.0, end - time.monotonic()) if wait is None else min(wait, max(0.0, end - time.monotonic()))
+                    left = max(0.0, end - time.monotonic())
+                    wait = left if wait is None else min(wait, left)
             # A signal's handler runs between the slices.
             connection.wait([p.sentinel for p in self._running.values()], 1.0 if wait is None else min(wait, 1.0))
             for rank, process in list(self._running.items()):
@@ -138,11 +139,11 @@ class ProcessContext:
         code = process.exitcode
         if code < 0:
             name = signal.Signals(-code).name
-            self._failure = ProcessExitedException(f"process {rank} terminated with signal {name}", rank, process.pid, code,
-                                                   name)
+            self._failure = ProcessExitedException(f"process {rank} terminated with signal {name}", rank, process.pid,
+                                                   code, name)
         else:
-            self._failure = ProcessExitedException(f"process {rank} terminated with exit code {code}", rank, process.pid,
-                                                   code)
+            self._failure = ProcessExitedException(f"process {rank} terminated with exit code {code}", rank,
+                                                   process.pid, code)
 
     def _end_others(self):
         for process in self._running.values():
@@ -161,11 +162,12 @@ def spawn(fn, args=(), nprocs=1, join=True, daemon=False, start_method="spawn"):
     """Call fn(rank, *args) in nprocs new processes, which can form a process group: init_process_group("gloo").
 
     The processes are new interpreters: fn and args are pickled, so fn is a function of a module, and a program calls
-    spawn() under `if __name__ == "__main__":`. An exception of a process is raised here, with its traceback. The processes
-    never outlive this one. Returns None, or a ProcessContext if join is False.
+    spawn() under `if __name__ == "__main__":`. An exception of a process is raised here, with its traceback. The
+    processes never outlive this one. Returns None, or a ProcessContext if join is False.
     """
     if start_method != "spawn":
-        raise ValueError(f"spawn: start_method {start_method!r}, expected 'spawn': a fork would lose the engine's threads")
+        raise ValueError(f"spawn: start_method {start_method!r}, expected 'spawn': a fork would lose the engine's "
+                         "threads")
     if not isinstance(nprocs, int) or nprocs < 1:
         raise ValueError(f"spawn: nprocs is {nprocs}, expected at least 1 (device_count() counts GPUs)")
     context = _python.get_context("spawn")

@@ -1,4 +1,4 @@
-"""What notebooks show: tensors, models, curves, timelines, and a progress bar that works in terminals and pipes, too."""
+"""What notebooks show: tensors, models, curves, timelines, and a progress bar, which works in terminals, too."""
 
 import base64
 import html
@@ -242,6 +242,64 @@ class Timeline:
                      f"<text x='{left + width}' y='{y + 10}' text-anchor='end'>{length / 1000:.3g} ms</text>")
         return (f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {left + width + 10} {height}' "
                 f"font-family='sans-serif' font-size='12'><rect width='100%' height='100%' fill='white'/>"
+                + "".join(parts) + "</svg>")
+
+
+class StepGraph:
+    """Records the tasks of a step, and which of them wait for which:
+
+    >>> with lockstep.StepGraph() as graph:
+    ...     step()
+    >>> graph  # in a notebook
+
+    nodes: (device, {name of a task: how many}). edges: (from, to, whether `to` reads what `from` wrote). Of more than
+    90 tasks, those of one name on one device are one node where this makes no circle.
+    """
+
+    def __init__(self) -> None:
+        self.nodes: list[tuple[str, dict[str, int]]] = []
+        self.edges: list[tuple[int, int, bool]] = []
+
+    def __enter__(self) -> "StepGraph":
+        self._recording = _core._StepRecording()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        nodes, self.edges = self._recording.end(90)
+        self.nodes = [(device, dict(tasks)) for device, tasks in nodes]
+        del self._recording
+
+    def _repr_svg_(self) -> str:
+        # A column for each device, and a row for each task of the longest chain. Edges lead to later nodes.
+        level = [0] * len(self.nodes)
+        for start, end, _ in sorted(self.edges, key=lambda edge: edge[1]):
+            level[end] = max(level[end], level[start] + 1)
+        devices = list(dict.fromkeys(device for device, _ in self.nodes))
+        cells: dict[tuple[str, int], list[int]] = {}
+        for i, (device, _) in enumerate(self.nodes):
+            cells.setdefault((device, level[i]), []).append(i)
+        wide, high, left = 150, 44, {}
+        width = 10
+        for device in devices:
+            left[device] = width
+            width += wide * max(len(found) for (d, _), found in cells.items() if d == device) + 30
+        at = {i: (left[device] + wide * k, 30 + high * row) for (device, row), found in cells.items()
+              for k, i in enumerate(found)}
+        names = list(dict.fromkeys(next(iter(tasks)) for _, tasks in self.nodes))
+        parts = [f"<text x='{left[device]}' y='18'>{html.escape(device)}</text>" for device in devices]
+        for start, end, data in self.edges:
+            (x, y), (to_x, to_y) = at[start], at[end]
+            dashes = "" if data else " stroke-dasharray='3'"
+            parts.append(f"<path d='M{x + 68} {y + 24}L{to_x + 68} {to_y}' stroke='gray'{dashes}/>")
+        for i, (_, tasks) in enumerate(self.nodes):
+            (x, y), text = at[i], ", ".join(f"{name} x {n}" if n > 1 else name for name, n in tasks.items())
+            hue = names.index(next(iter(tasks))) * 137.508 % 360
+            parts.append(f"<g><title>{html.escape(text)}</title><rect x='{x}' y='{y}' width='136' height='24' rx='4' "
+                         f"fill='hsl({hue:.0f},60%,82%)'/><text x='{x + 6}' y='{y + 16}'>{html.escape(text[:20])}"
+                         "</text></g>")
+        height = 30 + high * (max(level, default=0) + 1)
+        return (f"<svg xmlns='http://www.w3.org/2000/svg' width='{width}' viewBox='0 0 {width} {height}' "
+                "font-family='sans-serif' font-size='12'><rect width='100%' height='100%' fill='white'/>"
                 + "".join(parts) + "</svg>")
 
 

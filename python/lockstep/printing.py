@@ -1,4 +1,4 @@
-"""How tensors print: as PyTorch's do, without grad_fn. Tensors of more than 1,000 elements show the edges of each axis."""
+"""How tensors print: as PyTorch's do, without grad_fn. Those of more than 1,000 elements show each axis's edges."""
 
 import math
 

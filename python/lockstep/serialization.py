@@ -18,8 +18,8 @@ _KEY = "lockstep.structure"
 def save(obj, f):
     """Write an object: a tensor, a number, a string, None, or dicts, lists, and tuples of them, such as a state_dict.
 
-    f: a path, or a file that is open for writing bytes. The file is a safetensors file. A state_dict has its names there,
-    so `lockstep train --init-from` and PyTorch's safetensors read it.
+    f: a path, or a file that is open for writing bytes. The file is a safetensors file. A state_dict has its names
+    there, so `lockstep train --init-from` and PyTorch's safetensors read it.
     """
     tensors = []
     structure = _describe(obj, "", tensors)
@@ -51,8 +51,8 @@ def _describe(value, path, tensors):
         return {kind: [_describe(v, below + str(i), tensors) for i, v in enumerate(value)]}
     if type(value).__module__ == "numpy" and getattr(value, "ndim", 1) == 0:
         return {"value": value.item()}
-    raise TypeError(f"save: {path or 'the object'} is {type(value)}, expected tensors, numbers, strings, None, and dicts, "
-                    "lists, and tuples of them: a file holds data, no code. Save a model's state_dict()")
+    raise TypeError(f"save: {path or 'the object'} is {type(value)}, expected tensors, numbers, strings, None, and "
+                    "dicts, lists, and tuples of them: a file holds data, no code. Save a model's state_dict()")
 
 
 def _restore(structure, tensors):
@@ -88,8 +88,8 @@ def load(f, map_location=None, *, weights_only=True):
         with zipfile.ZipFile(io.BytesIO(data) if data is not None else origin) as archive:
             return _load_pytorch(archive, origin, move)
     if head[:1] == b"\x80":
-        raise _core.Error(f"load: {origin} is a pickle or a file of PyTorch before 1.6, expected safetensors or a file of "
-                          "torch.save()")
+        raise _core.Error(f"load: {origin} is a pickle or a file of PyTorch before 1.6, expected safetensors or a file "
+                          "of torch.save()")
     entries, metadata = (_internal.read_safetensors(origin) if data is None
                          else _internal.parse_safetensors(data, str(origin)))
     tensors = {name: move(x) for name, x in entries}
@@ -111,8 +111,8 @@ _STORAGES = {"FloatStorage": ("float32", 4), "DoubleStorage": ("float64", 8), "H
              "BFloat16Storage": ("bfloat16", 2), "LongStorage": ("int64", 8), "IntStorage": ("int32", 4),
              "ShortStorage": ("int16", 2), "CharStorage": ("int8", 1), "ByteStorage": ("uint8", 1),
              "BoolStorage": ("bool", 1)}
-_SAFETENSORS = {"float32": "F32", "float64": "F64", "float16": "F16", "bfloat16": "BF16", "int64": "I64", "int32": "I32",
-                "int16": "I16", "int8": "I8", "uint8": "U8", "bool": "BOOL"}
+_SAFETENSORS = {"float32": "F32", "float64": "F64", "float16": "F16", "bfloat16": "BF16", "int64": "I64",
+                "int32": "I32", "int16": "I16", "int8": "I8", "uint8": "U8", "bool": "BOOL"}
 
 
 def _load_pytorch(archive, origin, move):
@@ -133,13 +133,15 @@ def _load_pytorch(archive, origin, move):
             extents, span = tuple(size[axis] for axis in order), 1
             for axis in reversed(order):
                 if size[axis] != 1 and stride[axis] != span:
-                    raise _core.Error(f"load: {origin} has a tensor with strides {tuple(stride)} of shape {tuple(size)}, "
-                                      "expected a contiguous one")
+                    raise _core.Error(f"load: {origin} has a tensor with strides {tuple(stride)} of shape "
+                                      f"{tuple(size)}, expected a contiguous one")
                 span *= size[axis]
         data = archive.read(names["data/" + key])[offset * width : (offset + expected) * width]
-        header = json.dumps({"x": {"dtype": _SAFETENSORS[dtype], "shape": list(extents), "data_offsets": [0, len(data)]}})
+        entry = {"dtype": _SAFETENSORS[dtype], "shape": list(extents), "data_offsets": [0, len(data)]}
+        header = json.dumps({"x": entry})
         header += " " * (-len(header) % 8)
-        made = _internal.parse_safetensors(len(header).to_bytes(8, "little") + header.encode() + data, str(origin))[0][0][1]
+        file = len(header).to_bytes(8, "little") + header.encode() + data
+        made = _internal.parse_safetensors(file, str(origin))[0][0][1]
         if not plain:
             made = made.permute([order.index(axis) for axis in range(len(size))]).contiguous()
         return move(made)
@@ -156,8 +158,8 @@ def _load_pytorch(archive, origin, move):
                 return tuple
             if module in ("torch", "torch.storage") and name in _STORAGES:
                 return _STORAGES[name][0]
-            raise _core.Error(f"load: {origin} has an object of {module}.{name}, expected tensors, numbers, strings, and "
-                              "dicts, lists, and tuples of them: loading runs no code from a file. Save a model's "
+            raise _core.Error(f"load: {origin} has an object of {module}.{name}, expected tensors, numbers, strings, "
+                              "and dicts, lists, and tuples of them: loading runs no code from a file. Save a model's "
                               "state_dict()")
 
         def persistent_load(self, pid):

@@ -26,6 +26,7 @@ class Trainer:
     accumulate: the number of micro-batches in a step.
     loss(outputs, labels): a mean; cross entropy if missing. forward(batch): for examples of other parts; it returns
     (loss, outputs), or a dict with loss, outputs, targets, and log.
+    batch_transform(inputs, labels): such as transforms.MixUp; name it in `recipe`, too.
     schedule: "cosine" or another kind, or a dict: {"kind": "cosine", "warmup": 100}.
     metrics: of lockstep.metrics, or a Metric.
     save_folder, save_every, resume, keep_checkpoints: checkpoints, and going on from the newest one.
@@ -44,6 +45,7 @@ class Trainer:
                  loss: typing.Callable[[Tensor, Tensor], Tensor] | None = None, label_smoothing: float = 0,
                  forward: typing.Callable[..., typing.Any] | None = None,
                  loss_weight: typing.Callable[..., float] | None = None,
+                 batch_transform: typing.Callable[..., typing.Any] | None = None,
                  metrics: typing.Sequence[Metric] = (), clip_norm: float = 0,
                  schedule: str | dict[str, typing.Any] | None = None,
                  save_folder: str | os.PathLike[str] | None = None, save_every: int = 0, resume: bool = False,
@@ -58,9 +60,10 @@ class Trainer:
                        record_steps=record_steps, epochs=epochs, max_steps=max_steps, shuffle=shuffle, workers=workers,
                        seed=seed, dtype=dtype, gradients=gradients, loss_scaling=loss_scaling, loss=loss,
                        label_smoothing=label_smoothing, forward=forward, loss_weight=loss_weight,
-                       metrics=list(metrics), clip_norm=clip_norm, schedule=schedule, save_folder=save_folder,
-                       save_every=save_every, resume=resume, keep_checkpoints=keep_checkpoints, log_file=log_file,
-                       tensorboard=tensorboard, watch=watch, average_decay=average_decay, recipe=recipe)
+                       batch_transform=batch_transform, metrics=list(metrics), clip_norm=clip_norm, schedule=schedule,
+                       save_folder=save_folder, save_every=save_every, resume=resume, keep_checkpoints=keep_checkpoints,
+                       log_file=log_file, tensorboard=tensorboard, watch=watch, average_decay=average_decay,
+                       recipe=recipe)
         self._optimizer = optimizer
         self._take_rates()
         self._trainer = _core._Trainer(model, optimizer, train, test, options)

@@ -29,6 +29,13 @@ using WithLock = py::gil_scoped_acquire;
 
 using TensorClass = py::class_<Tensor, TensorHolder<Tensor>>;
 
+// A Tensor of Python, for functions that return or change the object itself. Signatures call it Tensor.
+inline bool is_tensor(PyObject* object) { return py::isinstance<Tensor>(object); }
+class TensorObject : public py::object {
+ public:
+  PYBIND11_OBJECT(TensorObject, object, is_tensor)
+};
+
 // The order matters: a signature names only classes that exist already.
 void add_errors(py::module_& m);
 void add_types(py::module_& m);    // dtype, Size
@@ -36,6 +43,7 @@ void add_devices(py::module_& m);  // device, set_devices, synchronize, manual_s
 TensorClass add_tensor(py::module_& m);
 void add_creation(py::module_& m);
 void add_grad_mode(py::module_& m);
+void add_amp(py::module_& m);                         // autocast, loss scaling
 void add_numpy(py::module_& m, TensorClass& tensor);  // NumPy, DLPack
 void add_operators(TensorClass& tensor);
 void add_indexing(TensorClass& tensor);
@@ -52,3 +60,8 @@ void add_save(py::module_& m);         // save, load, weights
 void add_distributed(py::module_& m);  // process groups, what multiprocessing.spawn() needs
 
 }  // namespace lockstep::python
+
+template <>
+struct pybind11::detail::handle_type_name<lockstep::python::TensorObject> {
+  static constexpr auto name = const_name("Tensor");
+};

@@ -15,16 +15,6 @@ Shape shape_of(const py::args& sizes, const py::object& size) {
   return py::object(sizes).cast<Shape>();
 }
 
-struct Made {
-  std::optional<DType> dtype;
-  Device device;
-  bool requires_grad = false;
-};
-
-Made made(std::optional<DType> dtype, std::optional<Device> device, bool requires_grad) {
-  return {dtype, device.value_or(kHost), requires_grad};
-}
-
 Tensor as_leaf(Tensor x, bool requires_grad) {
   if (requires_grad) x.set_requires_grad(true);
   return x;
@@ -42,6 +32,21 @@ void def_sized(py::module_& m, const char* name, const F& f, const char* doc) {
       },
       py::kw_only(), "size"_a = py::none(), "dtype"_a = py::none(), "device"_a = py::none(), "requires_grad"_a = false,
       doc);
+}
+
+template <typename F>
+void def_random(py::module_& m, const char* name, const F& f, const char* doc) {
+  m.def(
+      name,
+      [f](const py::args& sizes, const py::object& size, const py::object& generator, std::optional<DType> dtype,
+          std::optional<Device> device, bool requires_grad) {
+        const Shape shape = shape_of(sizes, size);
+        const RandomOptions options{.dtype = dtype, .device = device.value_or(kHost), .key = next_key_of(generator)};
+        const WithoutLock describing;
+        return as_leaf(f(shape, options), requires_grad);
+      },
+      py::kw_only(), "size"_a = py::none(), "generator"_a = py::none(), "dtype"_a = py::none(), "device"_a = py::none(),
+      "requires_grad"_a = false, doc);
 }
 
 // Like x, or with another type or on another device.
@@ -74,9 +79,26 @@ Tensor arange_of_numbers(const Number& start, const Number& end, const Number& s
                              {.dtype = dtype, .device = device});
 }
 
+Tensor whole_draws(std::int64_t low, std::int64_t high, const Shape& size, const py::object& generator,
+                   std::optional<DType> type, std::optional<Device> device, bool requires_grad) {
+  const RandomOptions options{.dtype = type, .device = device.value_or(kHost), .key = next_key_of(generator)};
+  const WithoutLock describing;
+  return as_leaf(randint(low, high, size, options), requires_grad);
+}
+
 constexpr Number kZero{.value = 0, .whole = 0}, kOne{.value = 1, .whole = 1};
 
 }  // namespace
+
+std::optional<RandomKey> next_key_of(const py::object& generator) {
+  if (generator.is_none()) return {};
+  if (!py::hasattr(generator, "_next")) {
+    throw py::type_error(
+        fmt::format("generator is a {}, expected a lockstep.Generator", Py_TYPE(generator.ptr())->tp_name));
+  }
+  const auto [seed, draw] = generator.attr("_next")().cast<std::pair<std::uint64_t, std::uint64_t>>();
+  return random_key(seed, {hash_name("generator"), draw});
+}
 
 void add_creation(py::module_& m) {
   const auto dtype = "dtype"_a = py::none();
@@ -100,21 +122,24 @@ void add_creation(py::module_& m) {
         return zeros(s, {t, d});
       },
       "Zeros: no tensor shows memory that nobody has written.");
-  def_sized(
-      m, "rand", [](const Shape& s, std::optional<DType> t, Device d) { return rand(s, {.dtype = t, .device = d}); },
-      "Uniform in [0, 1), from manual_seed()'s stream.");
-  def_sized(
-      m, "randn", [](const Shape& s, std::optional<DType> t, Device d) { return randn(s, {.dtype = t, .device = d}); },
-      "Normal, of mean 0 and standard deviation 1, from manual_seed()'s stream.");
+  def_random(
+      m, "rand", [](const Shape& s, const RandomOptions& options) { return rand(s, options); },
+      "Uniform in [0, 1), from the generator, or from manual_seed()'s stream.");
+  def_random(
+      m, "randn", [](const Shape& s, const RandomOptions& options) { return randn(s, options); },
+      "Normal, of mean 0 and standard deviation 1, from the generator, or from manual_seed()'s stream.");
+  const auto generator = "generator"_a = py::none();
   m.def(
       "normal",
-      [](double mean, double std, const Shape& size, std::optional<DType> type, std::optional<Device> d, bool grad) {
+      [](double mean, double std, const Shape& size, const py::object& from, std::optional<DType> type,
+         std::optional<Device> d, bool grad) {
         check(std >= 0, "normal: std is {}, expected at least 0", std);
-        const Tensor drawn = randn(size, {.dtype = type, .device = d.value_or(kHost)});
-        return as_leaf(drawn * std + mean, grad);
+        const RandomOptions options{.dtype = type, .device = d.value_or(kHost), .key = next_key_of(from)};
+        const WithoutLock describing;
+        return as_leaf(randn(size, options) * std + mean, grad);
       },
-      "mean"_a, "std"_a, "size"_a, py::kw_only(), dtype, device, requires_grad, released(),
-      "Normal, of this mean and standard deviation, from manual_seed()'s stream.");
+      "mean"_a, "std"_a, "size"_a, py::kw_only(), generator, dtype, device, requires_grad,
+      "Normal, of this mean and standard deviation, from the generator, or from manual_seed()'s stream.");
   m.def(
       "full",
       [](const Shape& size, const Number& value, std::optional<DType> type, std::optional<Device> d, bool grad) {
@@ -171,22 +196,20 @@ void add_creation(py::module_& m) {
       "n"_a, "m"_a = py::none(), py::kw_only(), dtype, device, requires_grad, released(), "Ones on the diagonal.");
   m.def(
       "randint",
-      [](std::int64_t high, const Shape& size, std::optional<DType> type, std::optional<Device> d, bool grad) {
-        return as_leaf(randint(high, size, {.dtype = type, .device = d.value_or(kHost)}), grad);
-      },
-      "high"_a, "size"_a, py::kw_only(), dtype, device, requires_grad, released(),
-      "Whole numbers from low to high - 1, from manual_seed()'s stream.");
-  m.def(
-      "randint",
-      [](std::int64_t low, std::int64_t high, const Shape& size, std::optional<DType> type, std::optional<Device> d,
-         bool grad) { return as_leaf(randint(low, high, size, {.dtype = type, .device = d.value_or(kHost)}), grad); },
-      "low"_a, "high"_a, "size"_a, py::kw_only(), dtype, device, requires_grad, released());
+      [](std::int64_t high, const Shape& size, const py::object& from, std::optional<DType> type,
+         std::optional<Device> d, bool grad) { return whole_draws(0, high, size, from, type, d, grad); },
+      "high"_a, "size"_a, py::kw_only(), generator, dtype, device, requires_grad,
+      "Whole numbers from low to high - 1, from the generator, or from manual_seed()'s stream.");
+  m.def("randint", whole_draws, "low"_a, "high"_a, "size"_a, py::kw_only(), generator, dtype, device, requires_grad);
   m.def(
       "randperm",
-      [](std::int64_t n, std::optional<DType> type, std::optional<Device> d) {
-        return randperm(n, {.dtype = type, .device = d.value_or(kHost)});
+      [](std::int64_t n, const py::object& from, std::optional<DType> type, std::optional<Device> d) {
+        const RandomOptions options{.dtype = type, .device = d.value_or(kHost), .key = next_key_of(from)};
+        const WithoutLock describing;
+        return randperm(n, options);
       },
-      "n"_a, py::kw_only(), dtype, device, released(), "0 to n - 1 in random order, from manual_seed()'s stream.");
+      "n"_a, py::kw_only(), generator, dtype, device,
+      "0 to n - 1 in random order, from the generator, or from manual_seed()'s stream.");
   m.def(
       "tensor",
       [](const py::object& data, std::optional<DType> type, std::optional<Device> d, bool grad) {

@@ -2,9 +2,11 @@
 // background threads.
 #include "data.h"
 
+#include <atomic>
 #include <filesystem>
 #include <utility>
 
+#include "interruptible.h"
 #include "lockstep/runtime/living_runtimes.h"
 #include "lockstep/runtime/random_state.h"
 
@@ -27,11 +29,16 @@ class PythonDataset : public Dataset {
       : size_(static_cast<std::int64_t>(py::len(object))), object_(shared(std::move(object))),
         parts_of_(shared(py::module_::import("lockstep.utils.data").attr("_parts_of_item"))) {}
   std::int64_t size() const override { return size_; }
-  using Dataset::get;
+  Example get(std::int64_t index, RandomKey key) const override {
+    const ExampleScope scope(key);
+    return get(index);
+  }
   Example get(std::int64_t index) const override {
     const WithLock lock;
+    check(!stopped, "dataset: the loop has ended");
     return (*parts_of_)(object_->attr("__getitem__")(index)).cast<Example>();
   }
+  mutable std::atomic<bool> stopped = false;
 
  private:
   std::int64_t size_;
@@ -64,6 +71,7 @@ class BatchLoop {
   BatchLoop& operator=(const BatchLoop&) = delete;
 
   std::optional<std::vector<Tensor>> next() {
+    const SignalScope scope;
     if (at_) {
       ++*at_;
     } else {
@@ -196,10 +204,15 @@ std::shared_ptr<const Dataset> as_dataset(py::handle object) {
   return std::make_shared<PythonDataset>(py::reinterpret_borrow<py::object>(object));
 }
 
+void stop_examples(const Dataset* dataset, bool stop) {
+  if (const auto* made_in_python = dynamic_cast<const PythonDataset*>(dataset)) made_in_python->stopped = stop;
+}
+
 void add_data(py::module_& package) {
   py::module_ m = package.def_submodule("internal");
   add_datasets(m);
   add_orders(m);
+  add_transforms(m);
   m.def(
       "stack_parts", [](const std::vector<Tensor>& tensors) { return stack_parts(tensors); }, released(),
       "Host tensors of one shape and type, stacked along a new axis 0.");

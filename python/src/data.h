@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "bindings.h"
 
@@ -11,5 +12,23 @@ namespace lockstep::python {
 // calls the object's __len__ and __getitem__, whose items are tensors, arrays, numbers, or tuples, lists, or dicts of
 // them: the parts of an example, in their order. Call it with the interpreter lock.
 std::shared_ptr<const Dataset> as_dataset(py::handle object);
+
+// While it lives, random transforms of this thread have the key of this example, or of this batch.
+class ExampleScope {
+ public:
+  explicit ExampleScope(RandomKey key);
+  ~ExampleScope();
+  ExampleScope(const ExampleScope&) = delete;
+  ExampleScope& operator=(const ExampleScope&) = delete;
+
+ private:
+  std::optional<RandomKey> outer_;
+  std::uint64_t outer_used_;
+};
+void add_transforms(py::module_& m);
+
+// For a data set of Python whose loop is ending: from now on (or not any more) it throws instead of making an example,
+// so that threads that make batches end soon. Other data sets are left alone.
+void stop_examples(const Dataset* dataset, bool stop);
 
 }  // namespace lockstep::python

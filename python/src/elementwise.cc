@@ -1,8 +1,11 @@
 // Functions of each element: arithmetic, comparisons, masks.
 #include <cmath>
+#include <limits>
 
+#include "creation.h"
 #include "functions.h"
 #include "in_place.h"
+#include "lockstep/autograd/tensor_impl.h"
 #include "operators.h"
 
 namespace lockstep::python {
@@ -56,6 +59,22 @@ Rounding rounding_of(const std::optional<std::string>& mode) {
   return *mode == "trunc" ? Rounding::trunc : Rounding::floor;
 }
 
+// Random numbers in x's shape and type, where x lies.
+using Draws = Tensor (*)(const Shape&, const RandomOptions&);
+Tensor drawn(const Tensor& x, Draws draws, const std::optional<RandomKey>& key) {
+  if (!key) return draws == static_cast<Draws>(randn) ? randn_like(x.detach()) : rand_like(x.detach());
+  check(x->kind != Kind::cut, "generator: {} is cut over devices, expected one memory", x);
+  return draws(x.shape(), {.dtype = x.dtype(), .device = x.device(), .key = key});
+}
+
+Tensor bernoulli_of(const Tensor& x, const std::optional<RandomKey>& key) {
+  if (!key) return bernoulli(x);
+  check(is_floating(x.dtype()), "bernoulli: {}, expected probabilities of a floating type", x);
+  const Tensor p = x.detach().to(x.dtype() == DType::f64 ? DType::f64 : DType::f32);
+  const Tensor ones = lt(drawn(p, rand, key), p).to(x.dtype());
+  return where(logical_and(ge(p, 0), le(p, 1)), ones, std::numeric_limits<double>::quiet_NaN());
+}
+
 }  // namespace
 
 void add_elementwise(const FunctionsOf& f) {
@@ -91,7 +110,7 @@ void add_elementwise(const FunctionsOf& f) {
            {"isinf", isinf},
            {"isfinite", isfinite},
            {"logical_not", logical_not},
-           {"bitwise_not", [](const Tensor& x) { return ~x; }},
+           {"bitwise_not", inverted_bits},
        }) {
     f.both(name, function, "input"_a);
     const std::string in_place = std::string(name) + "_";
@@ -254,25 +273,39 @@ void add_elementwise(const FunctionsOf& f) {
         return write_in_place("copy_", self, [&](const Tensor& x) { return src.to(x.dtype()).expand(x.shape()); });
       },
       "src"_a, "non_blocking"_a = false);
+  const auto generator = "generator"_a = py::none();
   f.tensor.def(
       "normal_",
-      [](const py::object& self, double mean, double std) {
-        return write_in_place("normal_", self, [&](const Tensor& x) { return randn_like(x.detach()) * std + mean; });
+      [](const py::object& self, double mean, double std, const py::object& from) {
+        const auto key = next_key_of(from);
+        return write_in_place("normal_", self, [&](const Tensor& x) { return drawn(x, randn, key) * std + mean; });
       },
-      "mean"_a = 0.0, "std"_a = 1.0);
+      "mean"_a = 0.0, "std"_a = 1.0, py::kw_only(), generator);
   f.tensor.def(
       "uniform_",
-      [](const py::object& self, double from, double to) {
+      [](const py::object& self, double from, double to, const py::object& source) {
+        const auto key = next_key_of(source);
         return write_in_place("uniform_", self,
-                              [&](const Tensor& x) { return rand_like(x.detach()) * (to - from) + from; });
+                              [&](const Tensor& x) { return drawn(x, rand, key) * (to - from) + from; });
       },
-      "from_"_a = 0.0, "to"_a = 1.0);
+      "from_"_a = 0.0, "to"_a = 1.0, py::kw_only(), generator);
   f.tensor.def(
       "bernoulli_",
-      [](const py::object& self, double p) {
-        return write_in_place("bernoulli_", self, [&](const Tensor& x) { return bernoulli(full_like(x.detach(), p)); });
+      [](const py::object& self, double p, const py::object& from) {
+        const auto key = next_key_of(from);
+        return write_in_place("bernoulli_", self,
+                              [&](const Tensor& x) { return bernoulli_of(full_like(x.detach(), p), key); });
       },
-      "p"_a = 0.5);
+      "p"_a = 0.5, py::kw_only(), generator);
+  f.m.def(
+      "bernoulli",
+      [](const Tensor& x, const py::object& from) {
+        const auto key = next_key_of(from);
+        const WithoutLock describing;
+        return bernoulli_of(x, key);
+      },
+      "input"_a, py::kw_only(), generator, "1 with the probability that input has, otherwise 0.");
+  f.also_method("bernoulli");
 }
 
 }  // namespace lockstep::python

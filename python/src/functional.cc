@@ -4,8 +4,7 @@
 
 #include "bindings.h"
 #include "extents.h"
-#include "lockstep/autograd/node.h"
-#include "lockstep/autograd/tensor_impl.h"
+#include "in_place.h"
 #include "words.h"
 
 namespace lockstep::python {
@@ -25,16 +24,19 @@ Tensor loss_of(const Tensor& loss, Reduction reduction) {
   return reduction == Reduction::none ? loss : loss.reshape({});
 }
 
-// With `inplace`, x is the result from now on. Other handles keep the old tensor. Throws for a leaf that requires a
-// gradient, which would be lost.
-Tensor result_of(Tensor& x, Tensor y, bool inplace) {
-  check(!inplace || !grad_enabled() || !x.requires_grad() || x->grad->node != nullptr,
-        "inplace=True: {} is a leaf that requires a gradient, expected a result", x);
-  if (inplace) x = kept_type(x, y);
-  return y;
+// Functions of one tensor with PyTorch's `inplace`: f(x), or x, which becomes f(x) as x += y becomes the sum.
+template <typename F>
+TensorObject result_of(const char* name, const TensorObject& x, bool inplace, const F& f) {
+  if (inplace) return TensorObject(write_in_place(name, x, f));
+  const Tensor input = x.cast<const Tensor&>();
+  Tensor y;
+  {
+    const WithoutLock describing;
+    y = f(input);
+  }
+  return TensorObject(py::cast(y));
 }
 
-// Functions of one tensor with PyTorch's `inplace`.
 using Unary = Tensor (*)(const Tensor&);
 void add_activations(py::module_& m) {
   for (const auto& [name, f] : {std::pair<const char*, Unary>{"relu", relu},
@@ -45,8 +47,8 @@ void add_activations(py::module_& m) {
                                 {"hardsigmoid", hardsigmoid},
                                 {"hardswish", hardswish}}) {
     m.def(
-        name, [f = f](Tensor& x, bool inplace) { return result_of(x, f(x), inplace); }, "input"_a, "inplace"_a = false,
-        released());
+        name, [f = f, name = name](const TensorObject& x, bool inplace) { return result_of(name, x, inplace, f); },
+        "input"_a, "inplace"_a = false);
   }
   for (const auto& [name, f] : {std::pair<const char*, Unary>{"logsigmoid", logsigmoid},
                                 {"softsign", softsign},
@@ -59,8 +61,11 @@ void add_activations(py::module_& m) {
   using WithNumber = Tensor (*)(const Tensor&, double);
   const auto with_number = [&](const char* name, WithNumber f, const char* number, double usual) {
     m.def(
-        name, [f](Tensor& x, double value, bool inplace) { return result_of(x, f(x, value), inplace); }, "input"_a,
-        py::arg(number) = usual, "inplace"_a = false, released());
+        name,
+        [f, name](const TensorObject& self, double value, bool inplace) {
+          return result_of(name, self, inplace, [&](const Tensor& x) { return f(x, value); });
+        },
+        "input"_a, py::arg(number) = usual, "inplace"_a = false);
   };
   with_number("leaky_relu", leaky_relu, "negative_slope", 0.01);
   with_number("elu", elu, "alpha", 1);
@@ -72,14 +77,16 @@ void add_activations(py::module_& m) {
   m.def("prelu", prelu, "input"_a, "weight"_a, released());
   m.def(
       "hardtanh",
-      [](Tensor& x, double low, double high, bool inplace) { return result_of(x, hardtanh(x, low, high), inplace); },
-      "input"_a, "min_val"_a = -1.0, "max_val"_a = 1.0, "inplace"_a = false, released());
+      [](const TensorObject& self, double low, double high, bool inplace) {
+        return result_of("hardtanh", self, inplace, [&](const Tensor& x) { return hardtanh(x, low, high); });
+      },
+      "input"_a, "min_val"_a = -1.0, "max_val"_a = 1.0, "inplace"_a = false);
   m.def(
       "threshold",
-      [](Tensor& x, double limit, double value, bool inplace) {
-        return result_of(x, threshold(x, limit, value), inplace);
+      [](const TensorObject& self, double limit, double value, bool inplace) {
+        return result_of("threshold", self, inplace, [&](const Tensor& x) { return threshold(x, limit, value); });
       },
-      "input"_a, "threshold"_a, "value"_a, "inplace"_a = false, released());
+      "input"_a, "threshold"_a, "value"_a, "inplace"_a = false);
   m.def(
       "gelu",
       [](const Tensor& x, const std::string& approximate) {
@@ -107,11 +114,12 @@ void add_dropout(py::module_& m) {
                                 {"dropout2d", dropout2d}}) {
     m.def(
         name,
-        [f = f](Tensor& x, double p, bool training, bool inplace) {
+        [f = f, name = name](const TensorObject& self, double p, bool training, bool inplace) {
           check(p >= 0 && p <= 1, "dropout: p is {}, expected 0 to 1", p);
-          return training && p > 0 ? result_of(x, f(x, p), inplace) : x;
+          if (!training || p == 0) return self;
+          return result_of(name, self, inplace, [&](const Tensor& x) { return f(x, p); });
         },
-        "input"_a, "p"_a = 0.5, "training"_a = true, "inplace"_a = false, released());
+        "input"_a, "p"_a = 0.5, "training"_a = true, "inplace"_a = false);
   }
 }
 
@@ -429,7 +437,20 @@ void add_windows(py::module_& m) {
                                               {"replicate", PadMode::replicate},
                                               {"circular", PadMode::circular}});
         check(in == PadMode::constant || !value, "pad: value is given with mode '{}', expected with 'constant'", mode);
-        return pad(x, widths, in, value.value_or(0));
+        if (in != PadMode::circular) return pad(x, widths, in, value.value_or(0));
+        // As in PyTorch, what negative widths cut does not come back on the other side.
+        Tensor kept = x;
+        std::vector<std::int64_t> added = widths;
+        for (std::size_t i = 0; i + 1 < widths.size() && i / 2 < static_cast<std::size_t>(x.dim()); i += 2) {
+          const std::int64_t begin = std::max<std::int64_t>(-widths[i], 0);
+          const std::int64_t end = std::max<std::int64_t>(-widths[i + 1], 0);
+          if (begin == 0 && end == 0) continue;
+          const int axis = x.dim() - 1 - static_cast<int>(i / 2);
+          kept = kept.narrow(axis, begin, x.size(axis) - begin - end);
+          added[i] += begin;
+          added[i + 1] += end;
+        }
+        return pad(kept, added, in);
       },
       "input"_a, "pad"_a, "mode"_a = "constant", "value"_a = py::none(), released());
   m.def(

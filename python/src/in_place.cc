@@ -19,7 +19,7 @@ void become(const char* what, py::handle self, const Tensor& result) {
         "them: compute a new tensor",
         what, x);
   x = result;
-  holder_of(self).views = nullptr;
+  forget_views(self);
 }
 
 py::object assign_in_place(const char* what, py::handle self, const Tensor& result) {
@@ -33,11 +33,9 @@ py::object assign_in_place(const char* what, py::handle self, const Tensor& resu
   if (records_write(x, kept.requires_grad())) {
     become(what, self, kept);
   } else {
-    before_write(self);
-    const Tensor to = self.cast<const Tensor&>();
     {
       const WithoutLock describing;
-      to.copy_(kept);
+      x.copy_(kept);
     }
     after_write(self);
   }

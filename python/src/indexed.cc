@@ -38,6 +38,14 @@ Tensor close_of(const Tensor& a, const Tensor& b, double rtol, double atol, bool
   return equal_nan ? logical_or(close, logical_and(isnan(x), isnan(y))) : close;
 }
 
+// Slices compare as in PyTorch, which swaps the axis with the first one.
+UniqueResult unique_slices(const Tensor& x, int dim) {
+  if (x.dim() < 3) return unique(x, dim);
+  UniqueResult all = unique(transpose(x, 0, dim), 0);
+  all.values = transpose(all.values, 0, dim);
+  return all;
+}
+
 }  // namespace
 
 void add_indexed(const FunctionsOf& f) {
@@ -167,7 +175,7 @@ void add_indexed(const FunctionsOf& f) {
         UniqueResult all;
         {
           const WithoutLock waiting;
-          all = d ? unique(x, *d) : unique(x);
+          all = d ? unique_slices(x, *d) : unique(x);
         }
         if (!inverse && !counts) return py::cast(all.values);
         if (!counts) return py::make_tuple(all.values, all.inverse);
@@ -183,8 +191,6 @@ void add_indexed(const FunctionsOf& f) {
         return bincount(x, weights.value_or(Tensor()), least);
       },
       input, "weights"_a = py::none(), "minlength"_a = 0);
-  f.both(
-      "bernoulli", [](const Tensor& x) { return bernoulli(x); }, input);
   f.both(
       "multinomial", [](const Tensor& x, std::int64_t n, bool replacement) { return multinomial(x, n, replacement); },
       input, "num_samples"_a, "replacement"_a = false);

@@ -1,4 +1,6 @@
 // x[...] as Python writes it: positions, slices, ..., None, masks, index tensors, lists, tuples, and NumPy's arrays.
+#include <algorithm>
+
 #include "creation.h"
 #include "functions.h"
 #include "in_place.h"
@@ -10,6 +12,9 @@ namespace lockstep::python {
 namespace {
 
 using Indices = std::vector<TensorIndex>;
+
+// What each index does to PyTorch's strides: the step of a slice, or one of these.
+constexpr std::int64_t kPosition = 0, kRest = -1, kNew = -2;
 
 std::optional<std::int64_t> bound(PyObject* bound) {
   if (bound == Py_None) return {};
@@ -58,6 +63,37 @@ void add_index(py::handle item, Indices& indices) {
   }
 }
 
+std::int64_t step_of(py::handle item) {
+  if (PySlice_Check(item.ptr())) return bound(reinterpret_cast<PySliceObject*>(item.ptr())->step).value_or(1);
+  if (item.ptr() == Py_Ellipsis) return kRest;
+  return item.is_none() ? kNew : kPosition;
+}
+
+// Of a key without tensors.
+Strides indexed_strides(py::handle key, const Shape& shape, const Strides& strides) {
+  std::vector<std::int64_t> steps;
+  if (PyTuple_Check(key.ptr())) {
+    for (const py::handle item : py::reinterpret_borrow<py::tuple>(key)) steps.push_back(step_of(item));
+  } else {
+    steps.push_back(step_of(key));
+  }
+  if (std::ranges::find(steps, kRest) == steps.end()) steps.push_back(kRest);
+  const auto chosen = static_cast<std::size_t>(std::ranges::count_if(steps, [](std::int64_t s) { return s >= 0; }));
+  Strides result;
+  std::size_t axis = 0;
+  for (const std::int64_t step : steps) {
+    if (step == kNew) {
+      result.push_back(axis < strides.size() ? shape[static_cast<int>(axis)] * strides[axis] : 1);
+    } else if (step == kRest) {
+      for (std::size_t rest = strides.size() - chosen; rest > 0; --rest) result.push_back(strides[axis++]);
+    } else {
+      if (step != kPosition) result.push_back(strides[axis] * step);
+      ++axis;
+    }
+  }
+  return result;
+}
+
 Indices indices_of(py::handle key) {
   Indices indices;
   if (PyTuple_Check(key.ptr())) {
@@ -95,7 +131,7 @@ bool has_tensors(py::handle key) {
 py::object get_item(const py::object& self, const py::object& key) {
   const Tensor x = self.cast<const Tensor&>();
   check_position(x, key);
-  Indices indices = indices_of(key);
+  const Indices indices = indices_of(key);
   Tensor y;
   {
     const WithoutLock describing;
@@ -103,8 +139,10 @@ py::object get_item(const py::object& self, const py::object& key) {
   }
   // PyTorch's result of index tensors is no view.
   if (has_tensors(key)) return py::cast(y);
-  return view_of(self, y, [indices = std::move(indices)](const Tensor& original, const Tensor& elements) {
-    index_put_(original, indices, elements);
+  return view_of(self, y, [&](const Strides& strides) {
+    return ViewKind{.read = [indices](const Tensor& t) { return index(t, indices); },
+                    .back = [indices](const Tensor& t, const Tensor& elements) { index_put_(t, indices, elements); },
+                    .strides = indexed_strides(key, x.shape(), strides)};
   });
 }
 
@@ -133,11 +171,9 @@ void set_item(const py::object& self, const py::object& key, const py::object& v
     }
     return become("x[i] = ...", self, result);
   }
-  before_write(self);
-  const Tensor to = self.cast<const Tensor&>();
   {
     const WithoutLock describing;
-    index_put_(to, indices, put(to));
+    index_put_(x, indices, put(x));
   }
   after_write(self);
 }

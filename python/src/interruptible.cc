@@ -92,4 +92,13 @@ void wait_for(const Tensor& x) {
   x.wait();
 }
 
+SignalScope::SignalScope(std::function<void()> on_signal)
+    : scope_([on_signal = std::move(on_signal)] {
+        const WithLock lock;
+        if (PyErr_CheckSignals() == 0) return;
+        py::error_already_set error;  // takes it, so that on_signal may use Python
+        if (on_signal) on_signal();
+        throw error;
+      }) {}
+
 }  // namespace lockstep::python

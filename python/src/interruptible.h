@@ -11,11 +11,21 @@
 #include <functional>
 
 #include "lockstep/autograd/tensor.h"
+#include "lockstep/base/interruption.h"
 
 namespace lockstep::python {
 
 void interruptible(std::function<void()> wait);
 // Throws the failure of the task that computes x.
 void wait_for(const Tensor& x);
+
+// While it lives, a signal ends waits for batches in this thread. `on_signal` is called before they end.
+class SignalScope {
+ public:
+  explicit SignalScope(std::function<void()> on_signal = {});
+
+ private:
+  InterruptionScope scope_;
+};
 
 }  // namespace lockstep::python

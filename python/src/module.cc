@@ -1,6 +1,10 @@
 // lockstep._core, which the files of python/lockstep/ give PyTorch's names.
 #include "training.h"
 
+namespace lockstep::python {
+void add_autograd(py::module_& package);
+}
+
 PYBIND11_MODULE(_core, m) {
   using namespace lockstep::python;  // NOLINT(google-build-using-namespace)
   m.doc() = "The engine of the package lockstep.";
@@ -15,10 +19,18 @@ PYBIND11_MODULE(_core, m) {
   add_operators(tensor);
   add_indexing(tensor);
   add_functions(m, tensor);
+  // What `import lockstep` has of its own; classes of other modules, such as lockstep.nn, are theirs alone.
+  py::list names;
+  for (const auto& [name, value] : m.attr("__dict__").cast<py::dict>()) {
+    if (!name.cast<std::string_view>().starts_with('_')) names.append(name);
+  }
+  m.attr("__all__") = names;
   add_functional(m);
   add_module(m);
   add_layers(m);
   add_optimizers(m);
+  add_amp(m);
+  add_autograd(m);
   add_parallel(m);
   add_data(m);
   add_distributed(m);

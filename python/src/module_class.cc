@@ -2,12 +2,15 @@
 // need no C++ are in lockstep/nn/module.py.
 #include "module_class.h"
 
+#include "in_place.h"
+
 namespace lockstep::python {
 namespace {
 
 // Kept until the process ends: a static object would be destroyed after the interpreter.
 struct Names {
-  py::object forward = py::str("forward"), hooked = py::str("_call_hooked"), dict = py::str("__dict__");
+  py::object forward = py::str("forward"), hooked = py::str("_call_hooked"), dict = py::str("__dict__"),
+             inplace = py::str("inplace");
   py::object base_forward;  // Module.forward
   PyObject* types;          // dict: type -> whether forward() is the library's
 };
@@ -31,6 +34,12 @@ bool is_tensor(py::handle x) { return py::isinstance<Tensor>(x); }
 
 bool in_host_memory(const Tensor& x) { return x.defined() && x.device().is_host(); }
 
+// Whether it is a layer of the library with inplace=True.
+bool writes_input(const py::object& self) {
+  if (!computes_in_library(Py_TYPE(self.ptr()))) return false;
+  return PyDict_GetItem(self.attr(names->dict).ptr(), names->inplace.ptr()) == Py_True;
+}
+
 // What Module::operator() gives forward(): whole tensors in host memory go to the module's device.
 py::object placed(Module& module, py::handle x) {
   if (!is_tensor(x)) return py::reinterpret_borrow<py::object>(x);
@@ -48,7 +57,8 @@ py::object placed(Module& module, py::handle x) {
 // forward() of Python, with what operator() does around it.
 py::object call_python(Module& module, const py::object& self, const py::tuple& args, const py::dict& kwargs) {
   py::tuple inputs(args.size());
-  for (std::size_t i = 0; i < args.size(); ++i) inputs[i] = placed(module, args[i]);
+  const bool stays = writes_input(self);
+  for (std::size_t i = 0; i < args.size(); ++i) inputs[i] = stays ? py::object(args[i]) : placed(module, args[i]);
   py::dict named;
   for (const auto& [key, value] : kwargs) named[key] = placed(module, value);
   const ModuleCall call(module);
@@ -75,7 +85,7 @@ Tensor call_from_library(Module& module, const Tensor& x) {
 py::object call(const py::object& self, const py::args& args, const py::kwargs& kwargs) {
   auto& module = self.cast<Module&>();
   if (args.size() == 1 && kwargs.empty() && is_tensor(args[0]) && computes_in_library(Py_TYPE(self.ptr())) &&
-      !ModuleTree::has_call(module)) {
+      !ModuleTree::has_call(module) && !writes_input(self)) {
     const py::object input = args[0];
     const auto& x = input.cast<const Tensor&>();
     Tensor result;
@@ -210,7 +220,20 @@ void add_module(py::module_& m) {
   def_constructor(module, [] { return std::make_unique<Module>(); });
   module.def("__call__", &call);
   module.def(
-      "forward", [](Module& self, const Tensor& x) { return self.forward(x); }, "input"_a, released());
+      "forward",
+      [](const py::object& self, const TensorObject& x) {
+        auto& layer = self.cast<Module&>();
+        const auto compute = [&layer](const Tensor& input) { return layer.forward(input); };
+        if (writes_input(self)) return TensorObject(write_in_place(layer.kind().c_str(), x, compute));
+        const Tensor input = x.cast<const Tensor&>();
+        Tensor result;
+        {
+          const WithoutLock computing;
+          result = compute(input);
+        }
+        return TensorObject(py::cast(std::move(result)));
+      },
+      "input"_a);
   names = new Names;
   names->base_forward = module.attr("forward");
   names->types = PyDict_New();

@@ -1,20 +1,57 @@
 // Functions of networks: products, activations, convolutions, pools, norms, attention.
+#include <algorithm>
+
 #include "functions.h"
+#include "operators.h"
 
 namespace lockstep::python {
+namespace {
+
+// Products of whole numbers, exact: the library's kernels are those of floating types.
+Tensor whole_matmul(const Tensor& a, const Tensor& b) {
+  check(a.dim() > 0 && b.dim() > 0, "matmul: {} and {}, expected at least one axis", a, b);
+  const Tensor x = a.dim() == 1 ? unsqueeze(a, 0) : a;
+  const Tensor y = b.dim() == 1 ? unsqueeze(b, -1) : b;
+  const std::int64_t n = x.size(x.dim() - 2), k = x.size(x.dim() - 1), m = y.size(y.dim() - 1);
+  check(k == y.size(y.dim() - 2), "matmul: {} and {}, expected as many columns as rows", a, b);
+  // One sum of products where they take little memory.
+  const std::int64_t products = std::max(x.numel() * m, y.numel() * n);
+  Tensor result;
+  if (k == 0 ||
+      (std::max(x.dim(), y.dim()) < 6 && products <= std::max<std::int64_t>(1 << 22, a.numel() + b.numel()))) {
+    result = sum(unsqueeze(x, -1) * unsqueeze(y, -3), -2);
+  } else {
+    for (std::int64_t i = 0; i < k; ++i) {
+      const Tensor product = x.narrow(-1, i, 1) * y.narrow(-2, i, 1);
+      result = i == 0 ? product : result + product;
+    }
+  }
+  if (a.dim() == 1) result = result.squeeze(-2);
+  return b.dim() == 1 ? result.squeeze(-1) : result;
+}
+
+}  // namespace
+
+Tensor matrix_product(const Tensor& a, const Tensor& b) {
+  return a.dtype() == DType::i64 && b.dtype() == DType::i64 ? whole_matmul(a, b) : matmul(a, b);
+}
 
 void add_network(const FunctionsOf& f) {
   const auto input = "input"_a;
-  for (const auto& [name, product] :
-       {std::pair<const char*, Tensor (*)(const Tensor&, const Tensor&)>{"matmul", matmul},
-        {"mm", mm},
-        {"bmm", bmm},
-        {"mv", mv},
-        {"dot", dot}}) {
+  struct Product {
+    const char* name;
+    Tensor (*f)(const Tensor&, const Tensor&);
+    int axes, other_axes;  // 0: any
+  };
+  for (const Product& product : {Product{"matmul", matmul, 0, 0}, Product{"mm", mm, 2, 2}, Product{"bmm", bmm, 3, 3},
+                                 Product{"mv", mv, 2, 1}, Product{"dot", dot, 1, 1}}) {
     f.both(
-        name,
-        [product = product](const Tensor& a, const Tensor& b) {
-          return a.dim() == 1 && b.dim() == 1 ? scalar(product(a, b)) : product(a, b);
+        product.name,
+        [product](const Tensor& a, const Tensor& b) {
+          const bool fits = product.axes == 0 || (a.dim() == product.axes && b.dim() == product.other_axes);
+          const bool whole = a.dtype() == DType::i64 && b.dtype() == DType::i64;
+          const Tensor y = whole && fits ? whole_matmul(a, b) : product.f(a, b);
+          return a.dim() == 1 && b.dim() == 1 ? scalar(y) : y;
         },
         input, "other"_a);
   }

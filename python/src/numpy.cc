@@ -10,6 +10,7 @@
 #include "lockstep/autograd/dlpack_abi.h"
 #include "lockstep/autograd/tensor_impl.h"
 #include "lockstep/tensor/storage.h"
+#include "views.h"
 
 namespace lockstep::python {
 namespace {
@@ -130,7 +131,7 @@ Tensor tensor_of_buffer(py::handle source, bool copied) {
 }
 
 // What numpy.asarray() reads; it lives as long as the array.
-struct Memory {
+struct ArrayMemory {
   Tensor tensor;
   bool read_only = false;
 };
@@ -147,7 +148,8 @@ const char* typestr(DType dtype) {
   throw py::type_error("numpy: NumPy has no bfloat16, expected another type: to(lockstep.float32)");
 }
 
-py::object numpy_of(const Tensor& x, bool force) {
+// `is_copy`: of another tensor, which would not see a write.
+py::object numpy_of(const Tensor& x, bool force, bool is_copy) {
   check(x.defined(), "numpy: undefined tensor");
   check(force || !(x.requires_grad() && grad_enabled()),
         "numpy: the tensor requires a gradient, which an array does not have: use detach().numpy()");
@@ -155,7 +157,7 @@ py::object numpy_of(const Tensor& x, bool force) {
   check(force || here, "numpy: the tensor is on {}, expected host memory: use cpu()", x.device());
   const char* const type = typestr(x.dtype());
   wait_for(x);
-  Memory memory{.tensor = x.detach()};
+  ArrayMemory memory{.tensor = x.detach()};
   if (!here || x->kind == Kind::cut || x.layout() != Layout::plain) {
     // Nobody would see a write.
     const WithoutLock waiting;
@@ -163,7 +165,7 @@ py::object numpy_of(const Tensor& x, bool force) {
     memory.tensor.wait();
   }
   const Array array = memory.tensor->array();
-  memory.read_only |= array.storage()->read_only != nullptr;
+  memory.read_only |= is_copy || array.storage()->read_only != nullptr;
   py::dict interface;
   interface["shape"] = py::tuple(size_object(x.shape()));
   interface["typestr"] = type;
@@ -232,7 +234,7 @@ Tensor tensor_of_array(py::handle source, bool copied) {
 }
 
 void add_numpy(py::module_& m, TensorClass& tensor) {
-  py::class_<Memory>(m, "_Memory", py::dynamic_attr());
+  py::class_<ArrayMemory>(m, "_Memory", py::dynamic_attr());
   m.def("_read_only", [](const Tensor& x) {
     for (const Array& part : x->parts) part.storage()->read_only = kCopied;
     return x;
@@ -242,12 +244,15 @@ void add_numpy(py::module_& m, TensorClass& tensor) {
       "A tensor of the array's memory. An array of another type, or that is not contiguous, is converted: such a "
       "tensor must not be written.");
   tensor.def(
-      "numpy", [](const Tensor& x, bool force) { return numpy_of(x, force); }, py::kw_only(), "force"_a = false,
-      "An array of the tensor's memory. Waits. The array of a batch that is cut must not be written.");
+      "numpy",
+      [](const TensorObject& self, bool force) { return numpy_of(self.cast<const Tensor&>(), force, is_copy(self)); },
+      py::kw_only(), "force"_a = false,
+      "An array of the tensor's memory. Waits. The array of a batch that is cut, and of a view that is not contiguous, "
+      "must not be written.");
   tensor.def(
       "__array__",
-      [](const Tensor& x, const py::object& dtype, const py::object& copy) -> py::object {
-        py::object array = numpy_of(x.detach(), false);
+      [](const TensorObject& self, const py::object& dtype, const py::object& copy) -> py::object {
+        py::object array = numpy_of(self.cast<const Tensor&>().detach(), false, is_copy(self));
         const bool converts = !dtype.is_none() && !py::object(array.attr("dtype")).equal(dtype);
         if (converts) return array.attr("astype")(dtype);
         return !copy.is_none() && copy.cast<bool>() ? array.attr("copy")() : array;

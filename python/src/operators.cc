@@ -42,7 +42,6 @@ Tensor compared(const Tensor& a, const Operand& b, const F& f) {
   return is_floating(x.dtype()) ? f(x, b.number.value) : f(x, as_tensor_beside(x, b.number));
 }
 
-Tensor as_mask(const Tensor& x) { return x.dtype() == DType::u8 ? x : ne(x, 0); }
 // Masks alone: PyTorch's operators on numbers work bit by bit.
 template <typename F>
 Tensor of_masks(const char* what, const Tensor& a, const Operand& b, const F& f) {
@@ -113,6 +112,7 @@ LOCKSTEP_COMPARISON(gt)
 LOCKSTEP_COMPARISON(ge)
 #undef LOCKSTEP_COMPARISON
 
+Tensor inverted_bits(const Tensor& x) { return x.dtype() == DType::i64 ? -1 - x : ~x; }
 Tensor mask_and(const Tensor& a, const Operand& b) {
   return of_masks("&", a, b, [](const Tensor& x, const Tensor& y) { return x & y; });
 }
@@ -181,13 +181,12 @@ void add_operators(TensorClass& tensor) {
        }) {
     tensor.def(symbol, f, py::is_operator(), released());
   }
-  tensor.def(
-      "__matmul__", [](const Tensor& a, const Tensor& b) { return matmul(a, b); }, py::is_operator(), released());
+  tensor.def("__matmul__", matrix_product, py::is_operator(), released());
   using Unary = Tensor (*)(const Tensor&);
   for (const auto& [symbol, f] : {std::pair<const char*, Unary>{"__neg__", [](const Tensor& x) { return -x; }},
                                   {"__pos__", [](const Tensor& x) { return x; }},
                                   {"__abs__", [](const Tensor& x) { return abs(x); }},
-                                  {"__invert__", [](const Tensor& x) { return ~x; }}}) {
+                                  {"__invert__", inverted_bits}}) {
     tensor.def(symbol, f, released());
   }
   for (const auto& [symbol, f] :

@@ -21,9 +21,13 @@ Tensor lt(const Tensor& a, const Operand& b);
 Tensor le(const Tensor& a, const Operand& b);
 Tensor gt(const Tensor& a, const Operand& b);
 Tensor ge(const Tensor& a, const Operand& b);
+// ~x of a mask, or all bits of whole numbers.
+Tensor inverted_bits(const Tensor& x);
 Tensor mask_and(const Tensor& a, const Operand& b);
 Tensor mask_or(const Tensor& a, const Operand& b);
 Tensor mask_xor(const Tensor& a, const Operand& b);
+// matmul(a, b), also of whole numbers.
+Tensor matrix_product(const Tensor& a, const Tensor& b);
 // condition ? a : b.
 Tensor where_of(const Tensor& condition, const Operand& a, const Operand& b);
 

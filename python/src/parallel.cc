@@ -66,6 +66,10 @@ void add_parallel(py::module_& package) {
       "gather", [](const Tensor& x, std::optional<Device> device) { return device ? gather(x, *device) : gather(x); },
       "x"_a, "device"_a = py::none(), released(),
       "All rows of a cut tensor, of all ranks, as one whole tensor. Collective. Differentiable.");
+  // Beside torch.gather(x, dim, index).
+  package.def(
+      "gather", [](const Tensor& x) { return gather(x); }, "input"_a, released(),
+      "All rows of a batch that is cut over devices, as one whole tensor. Collective. Differentiable.");
   m.def("own_rows", &own_rows, "x"_a, "device"_a, "share"_a, released());
   m.def(
       "per_shard",

@@ -1,11 +1,12 @@
 // lockstep.nn.Parameter and buffers: tensors in Python that follow a lockstep::Parameter. Such a tensor is made of the
 // parameter each time that a function takes it, so that the first use places its model, as in C++, and a move of the
-// model changes what it is.
+// model changes what it is. The same place brings the copies that stand for PyTorch's views up to date: see views.h.
 #pragma once
 
 #include <pybind11/pybind11.h>
 
 #include "lockstep/nn/parameter.h"
+#include "tensor_holder.h"
 
 namespace lockstep::python {
 
@@ -43,10 +44,15 @@ template <>
 struct type_caster<lockstep::Tensor> : type_caster_base<lockstep::Tensor> {
   bool load(handle source, bool convert) {
     if (!type_caster_base::load(source, convert)) return false;
-    if (source.is_none() || !lockstep::python::live_tensor_type ||
-        !PyObject_TypeCheck(source.ptr(), lockstep::python::live_tensor_type))
-      return true;
-    static_cast<lockstep::python::LiveTensor*>(static_cast<lockstep::Tensor*>(value))->refresh();
+    if (source.is_none()) return true;
+    auto* const tensor = static_cast<lockstep::Tensor*>(value);
+    const auto& view = lockstep::python::memory_beside(source).view;
+    if (view) {
+      lockstep::python::follow(*tensor, *view);
+    } else if (lockstep::python::live_tensor_type &&
+               PyObject_TypeCheck(source.ptr(), lockstep::python::live_tensor_type)) {
+      static_cast<lockstep::python::LiveTensor*>(tensor)->refresh();
+    }
     return true;
   }
 };

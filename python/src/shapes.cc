@@ -1,5 +1,6 @@
 // Shapes: views, axes, parts, and joins. What is a view in PyTorch takes and returns Python's tensors: see views.h.
 #include <algorithm>
+#include <functional>
 
 #include "functions.h"
 #include "lockstep/autograd/index_list.h"
@@ -23,6 +24,8 @@ int axis_of(int dim, int axes) {
   return dim < 0 ? dim + axes : dim;
 }
 
+std::size_t at(int axis, std::size_t axes) { return static_cast<std::size_t>(axis_of(axis, static_cast<int>(axes))); }
+
 // Views with other extents, but the elements in the same order.
 template <typename F>
 py::object reshaped(py::handle self, const F& f) {
@@ -42,10 +45,35 @@ py::object permuted(py::handle self, const std::vector<int>& order) {
     inverse[static_cast<std::size_t>(axis)] = static_cast<int>(i);
   }
   return viewed(
-      self, [&](const Tensor& x) { return permute(x, std::span<const int>(order)); },
+      self, [order](const Tensor& x) { return permute(x, std::span<const int>(order)); },
       [inverse](const Tensor& original, const Tensor& elements) {
         original.copy_from(permute(elements, std::span<const int>(inverse)));
+      },
+      [&](const Strides& before) {
+        Strides strides;
+        for (const int axis : order) strides.push_back(before[at(axis, before.size())]);
+        return strides;
       });
+}
+
+Strides moved_strides(const Strides& before, const Dims& source, const Dims& destination) {
+  const std::vector<int> from = ints(source), to = ints(destination);
+  std::vector<std::size_t> order(before.size(), before.size());
+  std::vector<bool> moves(before.size());
+  for (std::size_t i = 0; i < from.size(); ++i) {
+    const std::size_t axis = at(from[i], before.size());
+    order[at(to[i], before.size())] = axis;
+    moves[axis] = true;
+  }
+  std::size_t next = 0;
+  for (std::size_t& axis : order) {
+    if (axis < before.size()) continue;
+    while (moves[next]) ++next;
+    axis = next++;
+  }
+  Strides strides;
+  for (const std::size_t axis : order) strides.push_back(before[axis]);
+  return strides;
 }
 
 py::object swapped(py::handle self, int a, int b) {
@@ -53,18 +81,30 @@ py::object swapped(py::handle self, int a, int b) {
     return py::reinterpret_borrow<py::object>(self);
   }
   return viewed(
-      self, [&](const Tensor& x) { return transpose(x, a, b); },
-      [a, b](const Tensor& original, const Tensor& elements) { original.copy_from(transpose(elements, a, b)); });
+      self, [a, b](const Tensor& x) { return transpose(x, a, b); },
+      [a, b](const Tensor& original, const Tensor& elements) { original.copy_from(transpose(elements, a, b)); },
+      [&](Strides strides) {
+        std::swap(strides[at(a, strides.size())], strides[at(b, strides.size())]);
+        return strides;
+      });
 }
 
 py::object expanded(py::handle self, const Shape& shape) {
+  const Shape before = self.cast<const Tensor&>().shape();
   return viewed(
-      self, [&](const Tensor& x) { return x.expand(shape); },
+      self, [shape](const Tensor& x) { return x.expand(shape); },
       [](const Tensor& original, const Tensor& elements) {
         check(original.numel() == elements.numel(),
               "expand: a write to {} elements that repeat {}, expected a clone() of them", elements.numel(),
               original.numel());
         original.copy_from(elements.reshape(original.shape()));
+      },
+      [&](const Strides& strides) {
+        Strides repeated(static_cast<std::size_t>(shape.dim()));
+        for (std::size_t i = 0, first = repeated.size() - strides.size(); i < strides.size(); ++i) {
+          if (before[static_cast<int>(i)] != 1) repeated[first + i] = strides[i];
+        }
+        return repeated;
       });
 }
 
@@ -77,24 +117,34 @@ WriteBack back_to_slice(int axis, std::int64_t start, std::int64_t stop) {
   };
 }
 
+WriteBack back_to_position(int axis, std::int64_t index) {
+  return [=](const Tensor& original, const Tensor& elements) {
+    std::vector<TensorIndex> indices(static_cast<std::size_t>(axis), Slice());
+    indices.emplace_back(index);
+    index_put_(original, indices, elements);
+  };
+}
+
+Strides without(Strides strides, int axis) {
+  strides.erase(strides.begin() + axis);
+  return strides;
+}
+
 py::object narrowed(py::handle self, int dim, std::int64_t start, std::int64_t length) {
   const Tensor x = self.cast<const Tensor&>();
   const int axis = axis_of(dim, x.dim());
   const std::int64_t first = start < 0 ? start + x.size(axis) : start;
   return viewed(
-      self, [&](const Tensor& t) { return t.narrow(axis, first, length); }, back_to_slice(axis, first, first + length));
+      self, [=](const Tensor& t) { return t.narrow(axis, first, length); }, back_to_slice(axis, first, first + length),
+      std::identity());
 }
 
 py::object selected(py::handle self, int dim, std::int64_t index) {
   const Tensor x = self.cast<const Tensor&>();
   const int axis = axis_of(dim, x.dim());
   return viewed(
-      self, [&](const Tensor& t) { return t.select(axis, index); },
-      [=](const Tensor& original, const Tensor& elements) {
-        std::vector<TensorIndex> indices(static_cast<std::size_t>(axis), Slice());
-        indices.emplace_back(index);
-        index_put_(original, indices, elements);
-      });
+      self, [=](const Tensor& t) { return t.select(axis, index); }, back_to_position(axis, index),
+      [&](const Strides& strides) { return without(strides, axis); });
 }
 
 // A tuple of views, one after the other along an axis.
@@ -111,15 +161,16 @@ py::tuple parts(py::handle self, int dim, const F& f, bool removes_axis = false)
   std::int64_t start = 0;
   for (std::size_t i = 0; i < all.size(); ++i) {
     const std::int64_t stop = start + (removes_axis ? 1 : all[i].size(axis));
-    if (removes_axis) {
-      views[i] = view_of(self, all[i], [=](const Tensor& original, const Tensor& elements) {
-        std::vector<TensorIndex> indices(static_cast<std::size_t>(axis), Slice());
-        indices.emplace_back(start);
-        index_put_(original, indices, elements);
-      });
-    } else {
-      views[i] = view_of(self, all[i], back_to_slice(axis, start, stop));
-    }
+    views[i] = view_of(self, all[i], [&](const Strides& strides) {
+      if (removes_axis) {
+        return ViewKind{.read = [=](const Tensor& t) { return t.select(axis, start); },
+                        .back = back_to_position(axis, start),
+                        .strides = without(strides, axis)};
+      }
+      return ViewKind{.read = [=](const Tensor& t) { return t.narrow(axis, start, stop - start); },
+                      .back = back_to_slice(axis, start, stop),
+                      .strides = strides};
+    });
     start = stop;
   }
   return views;
@@ -152,9 +203,7 @@ void add_shapes(const FunctionsOf& f) {
   const auto input = "input"_a;
   const auto dim = "dim"_a;
   const auto viewed_as = [](const py::object& self, const Shape& shape) {
-    return view_of(self, self.cast<const Tensor&>().view(shape), [](const Tensor& original, const Tensor& elements) {
-      original.copy_from(elements.reshape(original.shape()));
-    });
+    return reshaped(self, [&](const Tensor& x) { return x.view(shape); });
   };
   const auto reshaped_as = [](const py::object& self, const Shape& shape) {
     return reshaped(self, [&](const Tensor& x) { return x.reshape(shape); });
@@ -196,10 +245,11 @@ void add_shapes(const FunctionsOf& f) {
         f, name,
         [](const py::object& self, const Dims& source, const Dims& destination) {
           return viewed(
-              self, [&](const Tensor& x) { return movedim(x, source, destination); },
+              self, [=](const Tensor& x) { return movedim(x, source, destination); },
               [=](const Tensor& original, const Tensor& elements) {
                 original.copy_from(movedim(elements, destination, source));
-              });
+              },
+              [&](const Strides& strides) { return moved_strides(strides, source, destination); });
         },
         "source"_a, "destination"_a);
   }
@@ -269,26 +319,21 @@ void add_shapes(const FunctionsOf& f) {
             self, axis, [](const Tensor& x, int a) { return unbind(x, a); }, true);
       },
       dim = 0);
-  f.tensor.def("contiguous", [](const py::object& self) {
+  f.tensor.def("contiguous", contiguous_of);
+  const auto detached = [](const py::object& self) {
+    return viewed(
+        self, [](const Tensor& x) { return x.detach(); },
+        [](const Tensor& original, const Tensor& elements) { original.copy_from(elements); }, std::identity());
+  };
+  f.tensor.def("detach", detached, "The same elements without a history.");
+  f.tensor.def_property("data", detached, [](const py::object& self, const Tensor& value) {
     const Tensor x = self.cast<const Tensor&>();
-    if (x.layout() == Layout::plain && !holder_of(self).views) return self;
-    return independent_of(self, x.layout() == Layout::plain ? x : x.contiguous());
+    {
+      const WithoutLock writing;
+      x.detach().copy_from(value.detach());
+    }
+    after_write(self);
   });
-  f.tensor.def(
-      "detach",
-      [](const py::object& self) {
-        return view_of(self, self.cast<const Tensor&>().detach(), [](const Tensor&, const Tensor&) {});
-      },
-      "The same elements without a history.");
-  f.tensor.def_property(
-      "data",
-      [](const py::object& self) {
-        return view_of(self, self.cast<const Tensor&>().detach(), [](const Tensor&, const Tensor&) {});
-      },
-      [](const Tensor& x, const Tensor& value) {
-        const WithoutLock writing;
-        x.detach().copy_from(value.detach());
-      });
 
   def_sized(f, "repeat",
             [](const py::object& self, const Shape& sizes) { return repeat(self.cast<const Tensor&>(), sizes); });

@@ -41,7 +41,7 @@ py::object nested(const std::vector<T>& values, const Shape& shape, int axis, st
   }
   py::list list(static_cast<std::size_t>(shape[axis]));
   for (std::size_t i = 0; i < list.size(); ++i) list[i] = nested(values, shape, axis + 1, next);
-  return std::move(list);
+  return list;
 }
 
 py::object list_of(const Tensor& x) {

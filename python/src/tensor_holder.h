@@ -9,15 +9,19 @@
 
 namespace lockstep::python {
 
-struct Views;  // views.h
+struct ViewLink;  // views.h
+
+// The memory of a tensor without a ViewLink, as Python's tensors see it.
+struct Memory {
+  int copies = 0;  // of living Views that were read from it
+};
 
 // The same for the classes that derive from Tensor, such as parameters.
 struct TensorMemory {
-  std::shared_ptr<Views> views;
+  // Of a tensor whose elements were copied from another one's; null for others.
+  std::shared_ptr<ViewLink> view;
   // Held by all Python tensors of the same memory.
-  std::shared_ptr<int> memory;
-  // PyTorch would have copied the elements: a write must not reach the others of this memory.
-  bool independent = false;
+  std::shared_ptr<Memory> memory;
 };
 
 // What pybind11 keeps beside a Tensor.
@@ -30,6 +34,16 @@ class TensorHolder : public TensorMemory {
  private:
   std::unique_ptr<T> tensor_;
 };
+
+// A Python tensor's.
+inline TensorMemory& memory_beside(pybind11::handle self) {
+  auto* const instance = reinterpret_cast<pybind11::detail::instance*>(self.ptr());
+  return instance->get_value_and_holder().holder<TensorMemory>();
+}
+
+// Before a use of x, the tensor of `view`: reads its elements anew if the tensor that they come from has been written.
+// Call it with the interpreter lock.
+void follow(Tensor& x, ViewLink& view);
 
 }  // namespace lockstep::python
 

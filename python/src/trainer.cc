@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "data.h"
+#include "interruptible.h"
 #include "module_class.h"
 #include "optimizers.h"
 #include "training.h"
@@ -145,6 +146,20 @@ TrainerOptions trainer_options(const py::dict& arguments) {
   given.read("forward", forward);
   o.forward = forward_of(std::move(forward));
   given.read("loss_weight", o.loss_weight);
+  py::object transform = py::none();
+  given.read("batch_transform", transform);
+  if (!transform.is_none()) {
+    // Threads without the interpreter lock may drop it.
+    const std::shared_ptr<py::object> held(new py::object(std::move(transform)), [](py::object* object) {
+      const WithLock lock;
+      delete object;
+    });
+    o.batch_transform = [held](const Example& batch, RandomKey key) {
+      const ExampleScope scope(key);
+      const WithLock lock;
+      return (*held)(*py::tuple(py::cast(batch))).cast<Example>();
+    };
+  }
   given.read("metrics", o.metrics);
   given.read("clip_norm", o.clip_norm);
   given.nested("schedule", [&](Options& inner) {
@@ -207,12 +222,12 @@ class PythonTrainer {
   PythonTrainer(const py::object& model, const py::object& optimizer, const py::object& train, const py::object& test,
                 const py::dict& options)
       : optimizer_(optimizer), model_(held_module(model)) {
-    auto data = as_dataset(train);
-    auto tests = test.is_none() ? std::shared_ptr<const Dataset>() : as_dataset(test);
+    data_ = as_dataset(train);
+    if (!test.is_none()) tests_ = as_dataset(test);
     TrainerOptions o = trainer_options(options);
     auto& rule = optimizer.cast<Optimizer&>();
     const WithoutLock placing;
-    trainer_ = std::make_unique<Trainer>(*model_, rule, std::move(data), std::move(tests), std::move(o));
+    trainer_ = std::make_unique<Trainer>(*model_, rule, data_, tests_, std::move(o));
   }
   ~PythonTrainer() {
     const WithoutLock ending;
@@ -221,10 +236,14 @@ class PythonTrainer {
   PythonTrainer(const PythonTrainer&) = delete;
   PythonTrainer& operator=(const PythonTrainer&) = delete;
   Trainer& get() { return *trainer_; }
+  void stop_data(bool stop) const {
+    for (const auto& data : {data_, tests_}) stop_examples(data.get(), stop);
+  }
 
  private:
   py::object optimizer_;
   std::shared_ptr<Module> model_;
+  std::shared_ptr<const Dataset> data_, tests_;
   std::unique_ptr<Trainer> trainer_;
 };
 
@@ -333,7 +352,9 @@ void add_training(py::module_& m) {
                           const std::function<void(const EpochReport&)>& on_epoch,
                           const std::function<void(std::int64_t)>& on_update) {
     const WithoutLock training;
-    // Between steps, Ctrl-C ends training as an exception does.
+    // Between steps, and while it waits for a batch, Ctrl-C ends training as an exception does.
+    const SignalScope scope([&t] { t.stop_data(true); });
+    t.stop_data(false);
     t.get().on_update = [&on_update](std::int64_t step) {
       const WithLock lock;
       if (on_update) on_update(step);
@@ -379,7 +400,8 @@ void add_training(py::module_& m) {
         std::vector<MetricResult> results;
         {
           const WithoutLock measuring;
-          DataLoader loader(std::move(examples), {.batch_size = batch_size, .workers = workers});
+          const SignalScope scope([&] { stop_examples(examples.get(), true); });
+          DataLoader loader(examples, {.batch_size = batch_size, .workers = workers});
           if (metrics.empty() && !options.forward) {
             accuracy = evaluate(*held, loader, options);
           } else {
@@ -401,8 +423,9 @@ void add_training(py::module_& m) {
           std::string svg;
           {
             const WithoutLock training;
+            const SignalScope scope([&] { stop_examples(data.get(), true); });
             curve = find_learning_rate(
-                *held, rule, std::move(data), std::move(options),
+                *held, rule, data, std::move(options),
                 {.first = first, .last = last, .steps = steps, .smoothing = smoothing, .stop_factor = stop_factor});
             const PlotPanel panels[] = {learning_rate_panel(curve)};
             svg = plot_svg(panels, learning_rate_axis());

@@ -1,6 +1,9 @@
 #include "views.h"
 
+#include "lockstep/autograd/grad_mode.h"
+#include "lockstep/autograd/node.h"
 #include "lockstep/autograd/tensor_impl.h"
+#include "lockstep/tensor/storage.h"
 
 namespace lockstep::python {
 namespace {
@@ -9,84 +12,222 @@ bool shares_memory(const Tensor& a, const Tensor& b) {
   return a.defined() && b.defined() && a->parts[0].storage() == b->parts[0].storage();
 }
 
-std::shared_ptr<int>& memory_of(py::handle self) {
-  std::shared_ptr<int>& memory = holder_of(self).memory;
-  if (!memory) memory = std::make_shared<int>(0);
+std::shared_ptr<Memory>& memory_of(py::handle self) {
+  std::shared_ptr<Memory>& memory = memory_beside(self).memory;
+  if (!memory) memory = std::make_shared<Memory>();
   return memory;
+}
+
+std::uint64_t writes_to(const Tensor& x) {
+  std::uint64_t writes = 0;
+  for (const Array& part : x->parts) writes += part.storage()->written();
+  return writes;
+}
+
+// Another handle of the same elements and history.
+Tensor alias(const Tensor& x) { return TensorImpl::tensor(std::make_shared<TensorImpl>(*x.operator->())); }
+
+bool has_history(const Tensor& x) { return x.requires_grad() && x->grad->node != nullptr; }
+
+// Whether somebody beside this handle can write the memory.
+bool is_used_elsewhere(const Tensor& x) {
+  const std::shared_ptr<Storage>& storage = x->parts[0].storage();
+  return TensorImpl::handles(x) > 1 || storage.use_count() > 1 || storage->host != nullptr;
+}
+
+class GradMode {
+ public:
+  explicit GradMode(bool enabled) : before_(grad_enabled()) { set_grad_enabled(enabled); }
+  ~GradMode() { set_grad_enabled(before_); }
+  GradMode(const GradMode&) = delete;
+  GradMode& operator=(const GradMode&) = delete;
+
+ private:
+  const bool before_;
+};
+
+// A tensor of its own with self's elements, if self is a copy: it takes the copy's memory.
+Tensor own_elements(py::handle self) {
+  const Tensor& x = self.cast<const Tensor&>();
+  const bool is_leaf = x.requires_grad() && !has_history(x);
+  if (!is_leaf && memory_beside(self).view->give_memory()) return alias(x);
+  const WithoutLock describing;
+  return clone(x);
 }
 
 }  // namespace
 
-TensorMemory& holder_of(py::handle self) {
-  auto* const instance = reinterpret_cast<py::detail::instance*>(self.ptr());
-  return instance->get_value_and_holder().holder<TensorMemory>();
+ViewLink::ViewLink(std::shared_ptr<ViewLink> of, Tensor from, std::optional<Parameter> of_parameter, Tensor now,
+                   ViewKind how, const std::shared_ptr<Memory>& seen)
+    : strides(std::move(how.strides)), elements(std::move(now)), shares(of && shares_memory(of->elements, elements)),
+      parent_(std::move(of)), parameter_(std::move(of_parameter)), original_(std::move(from)),
+      read_(std::move(how.read)), back_(std::move(how.back)), shown_(seen) {
+  ++seen->copies;
+  note(base());
 }
 
-py::object view_of(py::handle self, const Tensor& y, WriteBack back) {
-  const Tensor& x = self.cast<const Tensor&>();
-  if (x.operator->() == y.operator->()) return py::reinterpret_borrow<py::object>(self);
-  py::object result = py::cast(y);
-  TensorMemory& holder = holder_of(result);
-  if (shares_memory(x, y)) {
-    holder.memory = memory_of(self);
-    holder.views = holder_of(self).views;
-    holder.independent = holder_of(self).independent;
-  } else {
-    holder.views = std::make_shared<Views>(Views{.parent = holder_of(self).views,
-                                                 .write_back = [original = x.detach(), elements = y.detach(),
-                                                                back = std::move(back)] { back(original, elements); },
-                                                 .original = memory_of(self)});
+ViewLink::~ViewLink() {
+  if (const std::shared_ptr<Memory> seen = shown_.lock()) --seen->copies;
+}
+
+Tensor ViewLink::base() const { return parent_ ? parent_->elements : parameter_ ? parameter_->tensor() : original_; }
+
+bool ViewLink::stale(const Tensor& base) const {
+  if (shares) return !shares_memory(elements, base);
+  return source_.lock() != base->parts[0].storage() || version_ != writes_to(base);
+}
+
+void ViewLink::note(const Tensor& base) {
+  source_ = base->parts[0].storage();
+  version_ = writes_to(base);
+}
+
+void ViewLink::refresh() {
+  if (!has_base()) return;
+  if (parent_) parent_->refresh();
+  const Tensor from = base();
+  if (!stale(from)) return;
+  const Tensor before = elements;
+  Tensor now;
+  {
+    const WithoutLock describing;
+    const GradMode mode(has_history(before));
+    now = read_(has_history(before) ? from : from.detach());
+    if (before.requires_grad() && !has_history(before)) {
+      now = now.detach();
+      TensorImpl::of(now).grad = before->grad;  // the same leaf
+    }
   }
-  return result;
+  elements = now;
+  note(from);
+}
+
+void ViewLink::written() {
+  if (!has_base()) return;
+  if (!shares) {
+    const Tensor to = base();
+    back_(to.detach(), elements.detach());
+    note(to);
+  }
+  if (parent_) parent_->written();
+}
+
+bool ViewLink::give_memory() {
+  ViewLink* owner = this;
+  while (owner->shares && owner->has_base()) owner = owner->parent_.get();
+  if (!owner->has_base()) return false;
+  owner->source_.reset();
+  return true;
+}
+
+bool ViewLink::is_reachable() const {
+  if (!has_base()) return false;
+  if (parameter_) return true;
+  if (!parent_) return is_used_elsewhere(original_);
+  return parent_->is_reachable() || (!shares && is_used_elsewhere(parent_->elements));
+}
+
+void ViewLink::cut_if_unreachable() {
+  if (is_reachable()) return;
+  parent_ = nullptr;
+  original_ = Tensor();
+}
+
+void follow(Tensor& x, ViewLink& view) {
+  view.refresh();
+  if (x.operator->() != view.elements.operator->()) x = view.elements;
+}
+
+py::object unlinked_view(py::handle self, const Tensor& y, bool& is_linked) {
+  const Tensor& x = self.cast<const Tensor&>();
+  is_linked = true;
+  if (x.operator->() == y.operator->()) return py::reinterpret_borrow<py::object>(self);
+  py::object view = py::cast(y);
+  const bool shares = shares_memory(x, y);
+  if (shares) memory_beside(view).memory = memory_of(self);
+  is_linked = shares && !memory_beside(self).view;
+  return view;
+}
+
+Strides strides_of(py::handle self) {
+  const std::shared_ptr<ViewLink>& link = memory_beside(self).view;
+  return link ? link->strides : plain_strides(self.cast<const Tensor&>().shape());
+}
+
+void link(py::handle self, py::handle view, ViewKind kind) {
+  const Tensor& x = self.cast<const Tensor&>();
+  const Tensor& y = view.cast<const Tensor&>();
+  const std::shared_ptr<ViewLink>& parent = memory_beside(self).view;
+  std::optional<Parameter> parameter;
+  Tensor original;
+  if (parent) {
+    parent->cut_if_unreachable();
+  } else if (PyObject_TypeCheck(self.ptr(), live_tensor_type)) {
+    parameter = self.cast<const LiveTensor&>().parameter;
+  } else {
+    original = y.requires_grad() ? x : x.detach();
+  }
+  memory_beside(view).view =
+      std::make_shared<ViewLink>(parent, original, parameter, y, std::move(kind), memory_of(self));
 }
 
 py::object reshaped_view(py::handle self, const Tensor& y) {
-  const Tensor& x = self.cast<const Tensor&>();
-  if (holder_of(self).views && shares_memory(x, y)) return independent_of(self, y);
-  return view_of(self, y, [](const Tensor& original, const Tensor& elements) {
-    original.copy_from(elements.reshape(original.shape()));
+  const Shape shape = y.shape();
+  const Shape before = self.cast<const Tensor&>().shape();
+  bool is_linked = false;
+  py::object view = unlinked_view(self, y, is_linked);
+  if (is_linked) return view;
+  const auto strides = reshaped_strides(before, strides_of(self), shape);
+  if (!strides) {
+    Tensor own = own_elements(self);
+    {
+      const WithoutLock describing;
+      own = own.reshape(shape);
+    }
+    return py::cast(own);
+  }
+  link(self, view,
+       {.read = [shape](const Tensor& x) { return x.reshape(shape); },
+        .back = [](const Tensor& x, const Tensor& elements) { x.copy_from(elements.reshape(x.shape())); },
+        .strides = *strides});
+  return view;
+}
+
+py::object contiguous_of(py::handle self) {
+  const Tensor x = self.cast<const Tensor&>();
+  const std::shared_ptr<ViewLink>& view = memory_beside(self).view;
+  if (x.layout() == Layout::plain && (!view || is_plain(x.shape(), view->strides))) {
+    return py::reinterpret_borrow<py::object>(self);
+  }
+  if (view) return py::cast(own_elements(self).contiguous());
+  return view_of(self, x.contiguous(), [](const Strides& strides) {
+    return ViewKind{.read = [](const Tensor& t) { return t.contiguous(); },
+                    .back = [](const Tensor& t, const Tensor& elements) { t.copy_from(elements); },
+                    .strides = strides};
   });
 }
 
-py::object independent_of(py::handle self, const Tensor& y) {
-  if (!holder_of(self).views) {
-    return view_of(self, y, [](const Tensor&, const Tensor&) {});
-  }
-  py::object result = py::cast(y);
-  if (shares_memory(self.cast<const Tensor&>(), y)) {
-    holder_of(result).memory = memory_of(self);
-    holder_of(result).independent = true;
-  }
-  return result;
-}
-
-bool is_shared(py::handle self) { return holder_of(self).memory.use_count() > 1; }
-
 bool has_views(py::handle self) {
-  const std::shared_ptr<Views>& views = holder_of(self).views;
-  return is_shared(self) || (views && views->shows());
+  const TensorMemory& holder = memory_beside(self);
+  return (holder.memory && (holder.memory.use_count() > 1 || holder.memory->copies > 0)) ||
+         (holder.view && holder.view->shows());
 }
 
-void before_write(py::handle self) {
-  TensorMemory& holder = holder_of(self);
-  if (!holder.independent || !is_shared(self)) return;
-  auto& x = self.cast<Tensor&>();
-  Tensor copy;
-  {
-    const WithoutLock describing;
-    copy = clone(x.detach());
-  }
-  x = copy;
-  holder.independent = false;
-  holder.memory = nullptr;
+void forget_views(py::handle self) { memory_beside(self) = {}; }
+
+bool is_copy(py::handle self) {
+  const std::shared_ptr<ViewLink>& view = memory_beside(self).view;
+  if (!view) return false;
+  view->cut_if_unreachable();
+  return view->has_base();
 }
 
 void after_write(py::handle self) {
-  const std::shared_ptr<Views> views = holder_of(self).views;
-  if (!views) return;
+  const std::shared_ptr<ViewLink> view = memory_beside(self).view;
+  if (!view) return;
   const WithoutLock describing;
   const NoGradGuard no_grad;
-  views->written();
+  view->written();
 }
 
 }  // namespace lockstep::python

@@ -1,58 +1,112 @@
-// PyTorch's views. Where PyTorch's result is a view that a program may write through, the library's shares the memory,
-// or is a copy. Python tensors know which: a write to a copy also goes to the tensor that it was copied from.
+// PyTorch's views. Where PyTorch's result is a view, the library's shares the memory, or is a copy, because every array
+// is dense. A copy behaves as a view does: what is written to it goes to the tensor that it was read from, too, and its
+// next use reads that tensor anew if it has been written since.
 //
-//   col = x[:, 0]; col += 1      # a copy: col is written back to x
-//   row = x[0]; row += 1         # shares x's memory
+//   row = x[0]           # shares x's memory
+//   col = x[:, 0]        # a copy, with a ViewLink
+//   col += 1             # ... is written back to x
+//   x.zero_(); col       # ... reads x anew
 //
-// A copy does not follow what is written to x later.
+// Writes are those that the memory counts (tensor/storage.h): all of the library's, but not another library's.
 #pragma once
 
 #include "bindings.h"
+#include "strides.h"
 
 namespace lockstep::python {
 
-// How a Python tensor's elements get to the tensor that PyTorch would have written.
-struct Views {
-  std::shared_ptr<Views> parent;     // of the tensor that was copied
-  std::function<void()> write_back;  // without the interpreter lock
-  std::weak_ptr<int> original;       // lives as long as a Python tensor of the memory that was copied
-  bool shows() const { return !original.expired() || (parent && parent->shows()); }
-  void written() const {
-    write_back();
-    if (parent) parent->written();
-  }
+// y from x.
+using Read = std::function<Tensor(const Tensor& x)>;
+// Takes x's elements and y's, both without a history, and writes the second to the first.
+using WriteBack = std::function<void(const Tensor& x, const Tensor& y)>;
+
+struct ViewKind {
+  Read read;
+  WriteBack back;
+  Strides strides;  // in PyTorch
 };
 
-TensorMemory& holder_of(py::handle self);
-// The Python tensor of y, a view of `self` where PyTorch has one. `back` takes self's elements and y's, both without a
-// history, and writes the second to the first; it is called if y is a copy that has been written.
-using WriteBack = std::function<void(const Tensor& original, const Tensor& elements)>;
-py::object view_of(py::handle self, const Tensor& y, WriteBack back);
-// For views that only have another shape.
+// How a Python tensor's elements come from another tensor's, and get there.
+struct ViewLink {
+  ViewLink(std::shared_ptr<ViewLink> of, Tensor from, std::optional<Parameter> of_parameter, Tensor now, ViewKind how,
+           const std::shared_ptr<Memory>& seen);
+  ~ViewLink();
+  ViewLink(const ViewLink&) = delete;
+  ViewLink& operator=(const ViewLink&) = delete;
+
+  // Reads the elements anew if they are not those of the tensor that they come from. With the interpreter lock.
+  void refresh();
+  // After a write to the elements. Without the lock.
+  void written();
+  // Whether a Python tensor sees a write.
+  bool shows() const { return !shown_.expired() || (parent_ && parent_->shows()); }
+  // Somebody else has the memory from now on: the next use reads it anew. False if it cannot.
+  bool give_memory();
+  bool has_base() const { return parent_ || parameter_ || original_.defined(); }
+  // Forgets the tensor that the elements come from if nobody can write it any more: x = x.t() in a loop keeps no chain.
+  void cut_if_unreachable();
+
+  const Strides strides;
+  Tensor elements;  // the Python tensor is this handle, once it is used
+  // Whether the elements are the parent's own.
+  const bool shares;
+
+ private:
+  Tensor base() const;
+  bool stale(const Tensor& base) const;
+  void note(const Tensor& base);
+  bool is_reachable() const;
+
+  std::shared_ptr<ViewLink> parent_;
+  std::optional<Parameter> parameter_;
+  Tensor original_;
+  const Read read_;
+  const WriteBack back_;
+  std::weak_ptr<Memory> shown_;
+  // What the elements are a copy of: the base's memory after this many writes.
+  std::weak_ptr<Storage> source_;
+  std::uint64_t version_ = 0;
+};
+
+// The Python tensor of y, a view of `self`; with `is_linked` = false, it needs a ViewLink.
+py::object unlinked_view(py::handle self, const Tensor& y, bool& is_linked);
+void link(py::handle self, py::handle view, ViewKind kind);
+// PyTorch's.
+Strides strides_of(py::handle self);
+// The Python tensor of y, which kind(strides of self) tells how to read from `self`, a view where PyTorch has one.
+template <typename K>
+py::object view_of(py::handle self, const Tensor& y, const K& kind) {
+  bool is_linked = false;
+  py::object view = unlinked_view(self, y, is_linked);
+  if (!is_linked) link(self, view, kind(strides_of(self)));
+  return view;
+}
+// The same for the same elements in another shape, or, if PyTorch would have to copy them, a tensor of its own.
 py::object reshaped_view(py::handle self, const Tensor& y);
-// The Python tensor of y, which PyTorch would have copied from `self` if self's elements lie as here: y shares memory,
-// but a write to it is not one to self.
-py::object independent_of(py::handle self, const Tensor& y);
+// x.contiguous(): self, or a tensor of its own.
+py::object contiguous_of(py::handle self);
 // The views x[0], x[1], ...
 py::tuple rows_of(py::handle self);
-// Before a write to self's memory, and after it.
-void before_write(py::handle self);
+// After a write to self's memory.
 void after_write(py::handle self);
-// Whether another Python tensor shares self's memory.
-bool is_shared(py::handle self);
 // Whether another Python tensor shares self's memory or, in PyTorch, would.
 bool has_views(py::handle self);
+// From now on, self is a tensor of its own.
+void forget_views(py::handle self);
+// Whether a write to self's memory that the library does not see would be lost.
+bool is_copy(py::handle self);
 
-// view_of(self, f(x), back) for x, the tensor of `self`.
-template <typename F>
-py::object viewed(py::handle self, const F& f, WriteBack back) {
+// view_of(self, f(x), ...) for x, the tensor of `self`. `strides` takes those of x.
+template <typename F, typename S>
+py::object viewed(py::handle self, const F& f, const WriteBack& back, const S& strides) {
   const Tensor x = self.cast<const Tensor&>();
   Tensor y;
   {
     const WithoutLock describing;
     y = f(x);
   }
-  return view_of(self, y, std::move(back));
+  return view_of(self, y,
+                 [&](const Strides& before) { return ViewKind{.read = f, .back = back, .strides = strides(before)}; });
 }
 
 }  // namespace lockstep::python

@@ -4,6 +4,8 @@
 #include <string>
 #include <utility>
 
+#include "lockstep/engine/engine.h"
+#include "lockstep/engine/task_graph.h"
 #include "module_class.h"
 #include "training.h"
 
@@ -54,9 +56,53 @@ void add_tensorboard(py::module_& m) {
       "close", [](const TensorBoardWriter&) {}, "Does nothing: each event is in the file at once.");
 }
 
+// The tasks that the default runtime pushes, until end().
+class StepRecording {
+ public:
+  StepRecording() {
+    check(engine().try_set_push_observer(recorder_), "StepGraph: the program records its tasks already");
+  }
+  ~StepRecording() { stop(); }
+  StepRecording(const StepRecording&) = delete;
+  StepRecording& operator=(const StepRecording&) = delete;
+
+  // Of more than `readable` tasks, those of one name on one device are one node.
+  using Node = std::tuple<std::string, std::vector<std::pair<std::string, int>>>;  // device, tasks
+  std::pair<std::vector<Node>, std::vector<std::tuple<int, int, bool>>> end(std::size_t readable) {
+    stop();
+    const std::vector<LaneCounters> lanes = engine().lane_counters();
+    const auto device = [&](const TaskGraph::Node& node) {
+      return lanes.at(static_cast<std::size_t>(node.lane)).device;
+    };
+    TaskGraph graph = recorder_->graph();
+    if (graph.nodes.size() > readable) {
+      std::erase_if(graph.edges, [](const TaskGraph::Edge& edge) { return !edge.data; });
+      graph = merge_nodes(graph, [&](const TaskGraph::Node& node) { return device(node) + node.tasks[0].first; });
+    }
+    graph = without_implied_edges(graph);
+    std::vector<Node> nodes;
+    for (const TaskGraph::Node& node : graph.nodes) nodes.emplace_back(device(node), node.tasks);
+    std::vector<std::tuple<int, int, bool>> edges;
+    for (const TaskGraph::Edge& edge : graph.edges) edges.emplace_back(edge.from, edge.to, edge.data);
+    return {nodes, edges};
+  }
+
+ private:
+  static Engine& engine() { return default_runtime().engine(); }
+  void stop() {
+    if (std::exchange(observes_, false)) engine().set_push_observer(nullptr);
+  }
+
+  std::shared_ptr<TaskGraphRecorder> recorder_ = std::make_shared<TaskGraphRecorder>();
+  bool observes_ = true;
+};
+
 }  // namespace
 
 void add_watching(py::module_& m) {
+  py::class_<StepRecording>(m, "_StepRecording", "Records which tasks follow from which, from now on.")
+      .def(py::init(), released())
+      .def("end", &StepRecording::end, "readable"_a, released());
   add_tensorboard(m);
   m.def(
       "_summarize",

@@ -30,25 +30,98 @@ RANDOM = {
     "nn.functional.feature_alpha_dropout", "nn.functional.alpha_dropout", "nn.functional.rrelu", "rand", "randperm",
     "randint", "nn.functional.gumbel_softmax", "cauchy", "exponential", "geometric", "log_normal", "normal_",
 }
-# Why results of a function differ: see docs/python.md.
-REASONS = {
-    "topk": "of equal elements, the first ones count",
-    "unique": "always in ascending order",
-    "int": "int32 is int64",
-    "__getitem__": "a list of lists is one index, as in NumPy and PyTorch 2",
-    "linspace": "whole types: computed in float64 and cut once",
-    "logspace": "whole types: computed in float64 and cut once",
-    "nn.functional.max_unpool2d": "of elements with one place, the last one alone has the gradient",
-    "nn.functional.ctc_loss": "impossible targets have no gradient",
-    "nn.functional.pad": "circular with negative widths: cut first, as in the other modes",
+
+
+# Where results differ from PyTorch's, as docs/python.md says: what they are instead, of PyTorch's own functions.
+def _topk(x, k, dim=-1, largest=True, sorted=True):
+    """Of equal elements, the first ones."""
+    if x.dim() == 0:
+        return x.clone(), torch.zeros((), dtype=torch.int64)
+    values, indices = torch.sort(x, dim=dim, descending=largest, stable=True)
+    return values.narrow(dim, 0, k), indices.narrow(dim, 0, k)
+
+
+def _unique(x, sorted=True, **options):
+    """Always in ascending order."""
+    return torch.unique(x, **options)
+
+
+def _getitem(x, key):
+    """A list of lists is one index, as in NumPy and PyTorch 2."""
+    return x[torch.tensor(key)] if isinstance(key, list) else x[key]
+
+
+def _even_numbers(start, end, steps):
+    step = (end - start) / (steps - 1) if steps > 1 else 0
+    return [start + step * i if i < (steps + 1) // 2 else end - step * (steps - 1 - i) for i in range(steps)]
+
+
+def _linspace(start, end, steps, dtype=None, **options):
+    """Whole types: computed in float64 and cut once."""
+    if dtype is None or dtype.is_floating_point:
+        return torch.linspace(start, end, steps, dtype=dtype, **options)
+    return torch.tensor([int(number) for number in _even_numbers(start, end, steps)], dtype=dtype)
+
+
+def _logspace(start, end, steps, base=10.0, dtype=None, **options):
+    """Whole types: computed in float64 and cut once."""
+    if dtype is None or dtype.is_floating_point:
+        return torch.logspace(start, end, steps, base, dtype=dtype, **options)
+    return torch.tensor([int(float(base) ** power) for power in _even_numbers(start, end, steps)], dtype=dtype)
+
+
+def _max_unpool2d(x, indices, *args, **options):
+    """Of elements with one place, the last one alone has the gradient."""
+    y = torch.nn.functional.max_unpool2d(x.detach(), indices, *args, **options)
+    places = indices.reshape(-1, x.shape[-2] * x.shape[-1])
+    last = [[place not in row[i + 1:] for i, place in enumerate(row)] for row in places.tolist()]
+    kept = x.reshape(places.shape) * torch.tensor(last).reshape(places.shape)
+    sums = torch.zeros(places.shape[0], y.shape[-2] * y.shape[-1]).scatter_add(1, places, kept)
+    return sums.reshape(y.shape)
+
+
+def _ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reduction="mean", zero_infinity=False):
+    """The gradient of log_probs is the exact one, without the exp(log_probs) that PyTorch adds and log_softmax() takes
+    away. Impossible targets have none."""
+    lengths = torch.as_tensor(input_lengths), torch.as_tensor(target_lengths)
+    losses = torch.nn.functional.ctc_loss(log_probs, targets, *lengths, blank, "none")
+    impossible = torch.isinf(losses.detach())
+    times = torch.arange(log_probs.shape[0])[:, None] < lengths[0]
+    added = (log_probs.exp() * times[..., None]).sum([0, 2])
+    losses = torch.nn.functional.ctc_loss(log_probs, targets, *lengths, blank, "none", True) - added + added.detach()
+    losses = torch.where(impossible, torch.full_like(losses, 0 if zero_infinity else float("inf")), losses)
+    if reduction == "mean":
+        return (losses / lengths[1].clamp(min=1).to(losses.dtype)).mean()
+    return losses.sum() if reduction == "sum" else losses
+
+
+def _add(x, y, *, alpha=1):
+    return torch.add(x, y, alpha=int(alpha) if isinstance(alpha, bool) else alpha)
+
+
+DOCUMENTED = {
+    "topk": _topk,
+    "unique": _unique,
+    "int": lambda x: x.long(),  # int32 is int64
+    "__getitem__": _getitem,
+    "linspace": _linspace,
+    "logspace": _logspace,
+    "nn.functional.max_unpool2d": _max_unpool2d,
+    "nn.functional.ctc_loss": _ctc_loss,
+    "add": _add,  # of masks with alpha=True
+    "sort": lambda x, *args, **options: torch.sort(x, **options, **dict(zip(("dim", "descending"), args)), stable=True),
+    "argsort": lambda x, *args, **options: torch.sort(
+        x, **options, **dict(zip(("dim", "descending"), args)), stable=True).indices,
 }
 
 
-def documented(name, dtype):
-    """Why results differ under one name, or None."""
-    if dtype == torch.bool:
-        return "masks are uint8: their arithmetic counts in int64"
-    return REASONS.get(name)
+def documented(op_name, dtype, theirs_f):
+    """What PyTorch's function is in Lockstep's documents, and the types whose results are those of bool inputs: masks
+    are uint8, and arithmetic of masks counts in int64."""
+    f = DOCUMENTED.get(op_name, theirs_f)
+    if dtype != torch.bool:
+        return [(f, torch.bool)] if f is not theirs_f else []
+    return [(f, torch.int64), (f, torch.uint8), (f, torch.bool)]
 
 
 def convert(x, seen):
@@ -162,24 +235,62 @@ def gradients(result, seen, side, seeds):
     return [pair[side].grad for pair in seen]
 
 
+def mapped(x, f):
+    """x with f of its tensors."""
+    if isinstance(x, torch.Tensor):
+        return f(x)
+    if isinstance(x, dict):
+        return {key: mapped(value, f) for key, value in x.items()}
+    if isinstance(x, (list, tuple)) and not hasattr(x, "_fields") and not isinstance(x, torch.Size):
+        return type(x)(mapped(item, f) for item in x)
+    return x
+
+
+def arguments_of(sample):
+    """A copy of the arguments, with leaves of its own."""
+    return mapped((sample.input, tuple(sample.args), dict(sample.kwargs)),
+                  lambda x: x.detach().clone().requires_grad_(x.requires_grad))
+
+
+def called(f, arguments):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return f(arguments[0], *arguments[1], **arguments[2])
+
+
 def compare(call, op_name, sample, dtype):
     """The category of one sample, and a text."""
     _, ours_f, theirs_f = call
-    seen = []
+    arguments = arguments_of(sample)
     try:
-        sample = sample.transform(lambda t: t.detach().clone().requires_grad_(t.requires_grad)
-                                  if isinstance(t, torch.Tensor) else t)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            theirs = theirs_f(sample.input, *sample.args, **sample.kwargs)
+        theirs = called(theirs_f, arguments)
     except Exception as error:  # PyTorch refuses it
         return "skipped", str(error)
     try:
-        args = convert((sample.input, tuple(sample.args), dict(sample.kwargs)), seen)
+        convert(arguments, [])
     except (NotImplementedError, TypeError) as error:
         return "error: type", str(error)
     if any(isinstance(x, torch.Tensor) and x.dtype.is_complex for x in leaves(theirs)):
         return "error: type", "complex"
+    kind, text = against(ours_f, theirs_f, sample, torch.bool, dtype)
+    if kind != "disagree":
+        return kind, text
+    for f, bools in documented(op_name, dtype, theirs_f):
+        if against(ours_f, f, sample, bools, dtype)[0] == "agree":
+            return "documented", text
+    return kind, text
+
+
+def against(ours_f, theirs_f, sample, bools, dtype):
+    """Compare with PyTorch's function of the same arguments, where its bools are in another type."""
+    seen = []
+    arguments = arguments_of(sample)
+    args = convert(arguments, seen)
+    arguments = mapped(arguments, lambda x: x.to(bools) if x.dtype == torch.bool else x)
+    try:
+        theirs = called(theirs_f, arguments)
+    except Exception as error:
+        return "disagree", f"PyTorch: {error}"
     try:
         ours = ours_f(args[0], *args[1], **args[2])
         text = difference(ours, theirs)
@@ -208,12 +319,7 @@ def compare(call, op_name, sample, dtype):
                             text = f"gradient {i}: one is None"
                     elif difference(a, b, 1e-3):
                         text = f"gradient {i}: {difference(a, b, 1e-3)}"
-    if text is None:
-        return "agree", ""
-    reason = documented(op_name, dtype)
-    if reason:
-        return "documented", reason
-    return "disagree", text
+    return ("agree", "") if text is None else ("disagree", text)
 
 
 def run(names=None, most=None, kinds=("function", "method")):

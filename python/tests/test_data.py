@@ -156,7 +156,8 @@ def test_worker_info():
     assert next(iter(DataLoader(Who()))).tolist() == [-1] and set(begun) <= {0, 1}
 
 
-@pytest.mark.parametrize("options", [{"timeout": 3}, {"num_workers": -1}, {"batch_size": 0}, {"shuffle": True, "sampler": []},
+@pytest.mark.parametrize("options", [{"timeout": 3}, {"num_workers": -1}, {"batch_size": 0},
+                                     {"shuffle": True, "sampler": []},
                                      {"persistent_workers": True}, {"multiprocessing_context": "fork"}, {"bad": 1}])
 def test_refused(options):
     with pytest.raises((ValueError, TypeError)):
@@ -202,3 +203,84 @@ def test_load_of_pytorchs_files(tmp_path):
     assert list(read["m"]) == ["weight", "bias"] and read["m"]["weight"].shape == (3, 2)
     with pytest.raises(torch.Error, match="loading runs no code"):
         torch.load(files[1])
+
+
+def chain():
+    t = torch.transforms
+    return t.Compose([t.RandomCrop(6, padding=2), t.RandomHorizontalFlip(), t.RandomVerticalFlip(0.3),
+                      t.RandomRotation(20), t.ColorJitter(0.2, 0.2, 0.2, 0.02), t.ToTensor(),
+                      t.Normalize([0.5] * 3, [0.25] * 3),
+                      t.RandomErasing(0.5)])
+
+
+class Colors(Dataset):
+    """Pictures of bytes, transformed in __getitem__."""
+
+    def __init__(self, transform):
+        torch.manual_seed(1)
+        self.pictures, self.transform = torch.randint(0, 256, (12, 3, 6, 6)).to(torch.uint8), transform
+
+    def __len__(self):
+        return 12
+
+    def __getitem__(self, i):
+        return self.transform(self.pictures[i]), i
+
+
+def epochs(dataset, workers):
+    torch.manual_seed(7)
+    loader = DataLoader(dataset, 4, shuffle=True, num_workers=workers)
+    return [[(x.tolist(), y.tolist()) for x, y in loader] for _ in range(2)]
+
+
+def test_random_transforms_follow_epoch_and_example(tmp_path):
+    np = pytest.importorskip("numpy")
+    first, second = epochs(Colors(chain()), 0)
+    assert first != second and epochs(Colors(chain()), 3) == [first, second]
+    by_example = dict(zip(sum((y for _, y in first), []), sum((x for x, _ in first), [])))
+    # CIFAR's files of the same pictures, in C++ threads without the interpreter.
+    pictures = np.array(Colors(None).pictures.tolist(), np.uint8)
+    rows = [bytes([i % 10]) + pictures[i % 12].repeat(6, 1).repeat(6, 2)[:, :32, :32].tobytes() for i in range(30)]
+    for name in ["data_batch_1.bin", "test_batch.bin"]:
+        (tmp_path / name).write_bytes(b"".join(rows))
+    resize = torch.transforms.CenterCrop(6)
+    crop = torch.transforms.RandomCrop(4)
+    data = torch.datasets.CIFAR10(tmp_path, transform=torch.transforms.Compose([resize, crop]))
+    assert data._core_dataset is not None and data[3][0].shape == (3, 4, 4) and len(data) == 30
+    in_python = torch.datasets.CIFAR10(tmp_path, transform=data.transform, target_transform=lambda y: y)
+    assert in_python._core_dataset is None and epochs(in_python, 2) == epochs(data, 2)
+    assert len(by_example) == 12
+
+
+def test_transforms_are_torchvisions():
+    t, x = torch.transforms, torch.arange(48).to(torch.uint8).reshape(3, 4, 4)
+    assert t.ToTensor()(x).tolist() == t.Compose([t.ToTensor()])(x).tolist() == (x.float() / 255).tolist()
+    assert t.RandomHorizontalFlip(1.0)(x).tolist() == x.flip(2).tolist()
+    assert t.RandomVerticalFlip(1.0)(x).tolist() == x.flip(1).tolist() and t.RandomRotation(0)(x).tolist() == x.tolist()
+    assert t.CenterCrop(2)(x).tolist() == x[:, 1:3, 1:3].tolist() and t.Resize(2)(x).shape == (3, 2, 2)
+    assert t.Normalize([0.5] * 3, [0.5] * 3)(x[None].float()).shape == (1, 3, 4, 4)
+    # Elsewhere than in a loader, they draw from the program's stream.
+    torch.manual_seed(0)
+    crops = [t.RandomCrop(2)(x).tolist() for _ in range(8)]
+    torch.manual_seed(0)
+    assert [t.RandomCrop(2)(x).tolist() for _ in range(8)] == crops and len(set(map(str, crops))) > 1
+    with pytest.raises(torch.Error, match="padding_mode"):
+        t.RandomCrop(2, padding_mode="reflect")
+    mix = t.MixUp(alpha=0.5, num_classes=3)
+    loader = DataLoader(TensorDataset(torch.eye(4), torch.tensor([0, 1, 2, 0])), 4, num_workers=1,
+                        collate_fn=lambda items: mix(*torch.utils.data.default_collate(items)))
+    (images, chances), = loader
+    assert chances.sum(1).tolist() == pytest.approx([1] * 4) and images.sum(1).tolist() == pytest.approx([1] * 4)
+    assert images[1, 1].item() == pytest.approx(chances[1, 1].item()) and 0 < chances[1, 1].item() < 1
+
+
+def test_a_table_is_a_data_set(tmp_path):
+    lines = [f"{i % 7},{'red' if i % 2 else 'blue'},{'big' if i % 7 > 3 else 'small'}" for i in range(40)]
+    (tmp_path / "a.csv").write_text("\n".join(["size,color,kind", *lines]))
+    (tmp_path / "b.csv").write_text("\n".join(["size,color,kind", *lines[:4]]))
+    train = torch.datasets.TableDataset(tmp_path / "a.csv", target="kind")
+    test = torch.datasets.TableDataset(tmp_path / "b.csv", schema=train.schema)
+    assert train.classes == ["big", "small"] and train.schema.columns == ["size", "color"]
+    x, y = next(iter(DataLoader(test, 4)))
+    assert x[:, 1].tolist() == [1, 2, 1, 2] and y.tolist() == [1, 1, 1, 1]
+    assert x[0].tolist() == train[0][0].tolist()

@@ -310,3 +310,32 @@ def test_ten_steps_keep_no_objects():
     after = len(gc.get_objects())
     gc.enable()
     assert after - before < 20
+
+
+def test_layers_in_place_change_their_input():
+    layers = [nn.ReLU(inplace=True), nn.ReLU6(True), nn.LeakyReLU(0.1, True), nn.Threshold(0, 2, True),
+              nn.Hardtanh(inplace=True), nn.ELU(inplace=True), nn.Hardswish(True), nn.Dropout(1.0, True)]
+    for layer in layers:
+        x = torch.tensor([[-1.0, 0.5], [2.0, -3.0]])
+        row = x[0]
+        expected = type(layer)(*([1.0] if isinstance(layer, nn.Dropout) else
+                                 [0.1] if isinstance(layer, nn.LeakyReLU) else
+                                 [0, 2] if isinstance(layer, nn.Threshold) else []))(x)
+        assert x.tolist() == [[-1, 0.5], [2, -3]]
+        assert layer(x) is x and x.tolist() == expected.tolist() and row.tolist() == expected[0].tolist()
+    # With a history, in a Sequential, without any effect, with hooks.
+    w = torch.tensor([-1.0, 2.0], requires_grad=True)
+    y = w * 3
+    nn.ReLU(inplace=True)(y).sum().backward()
+    assert y.tolist() == [0, 6] and w.grad.tolist() == [0, 3]
+    with pytest.raises(torch.Error, match="leaf"):
+        nn.ReLU(inplace=True)(w)
+    x = torch.tensor([[-1.0, 2.0]])
+    assert nn.Sequential(nn.ReLU(True))(x).tolist() == [[0, 2]]  # out of place, as its documentation says
+    nn.Dropout(0.5, True).eval()(x)
+    assert x.tolist() == [[-1, 2]]
+    relu = nn.ReLU(True)
+    relu.register_forward_hook(lambda module, inputs, output: seen.append(output))
+    seen = []
+    relu(x)
+    assert seen[0] is x and x.tolist() == [[0, 2]]

@@ -179,3 +179,64 @@ def test_refused_options_are_errors():
         torch.optim.SGD([torch.ones(1)], lr=0.1)
     with pytest.raises(ValueError, match="Invalid lr"):
         torch.optim.Adam([w], lr=-1)
+
+
+def test_a_group_is_added_between_steps():
+    a, b = nn.Linear(1, 1, bias=False), nn.Linear(1, 1, bias=False)
+    layers = nn.ModuleList([a, b])
+    a.weight.data.fill_(1.0)
+    b.weight.data.fill_(1.0)
+    optimizer = torch.optim.SGD(a.parameters(), lr=0.5, momentum=0.5)
+    for step in range(3):
+        if step == 1:
+            optimizer.add_param_group({"params": b.parameters(), "lr": 0.25})
+        (a.weight + b.weight).sum().backward()
+        optimizer.step()
+        if step == 0:
+            b.weight.grad = None
+    # Momentum 1, 1.5, 1.75 of a; 1, 1.5 of b.
+    assert a.weight.item() == 1 - 0.5 * (1 + 1.5 + 1.75) and b.weight.item() == 1 - 0.25 * (1 + 1.5)
+    state = optimizer.state_dict()
+    optimizer.load_state_dict(state)
+    assert [g["lr"] for g in state["param_groups"]] == [0.5, 0.25] and len(layers) == 2
+
+
+class SignedSGD(torch.optim.Optimizer):
+    """As a program for PyTorch writes one."""
+
+    def __init__(self, params, lr=0.1, momentum=0.5):
+        super().__init__(params, dict(lr=lr, momentum=momentum))
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        for group in self.param_groups:
+            for p in group["params"]:
+                if p.grad is None:
+                    continue
+                state = self.state[p]
+                if not state:
+                    state["sum"] = torch.zeros_like(p)
+                state["sum"].mul_(group["momentum"]).add_(p.grad)
+                p.add_(torch.sign(state["sum"]), alpha=-group["lr"])
+
+
+def test_an_optimizer_of_python_trains():
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(2, 16), nn.Tanh(), nn.Linear(16, 2))
+    optimizer = SignedSGD(net.parameters(), lr=0.02)
+    rates = torch.optim.lr_scheduler.StepLR(optimizer, 20, 0.5)
+    x = torch.rand(128, 2)
+    y = (x.sum(1) > 1).long()
+    losses = []
+    for _ in range(40):
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(net(x), y)
+        loss.backward()
+        optimizer.step()
+        rates.step()
+        losses.append(loss.item())
+    assert losses[-1] < 0.5 * losses[0] and optimizer.param_groups[0]["lr"] == 0.005
+    state = optimizer.state_dict()
+    other = SignedSGD(net.parameters())
+    other.load_state_dict(state)
+    assert other.state[net[0].weight]["sum"].tolist() == optimizer.state[net[0].weight]["sum"].tolist()

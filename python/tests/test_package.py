@@ -24,7 +24,8 @@ def test_stubs_name_what_the_modules_have():
     if not (PACKAGE / "__init__.pyi").exists():
         pytest.skip("a build with sanitizers has no stubs")
     tree = ast.parse((PACKAGE / "__init__.pyi").read_text())
-    named = {alias.asname or alias.name for node in tree.body if isinstance(node, ast.ImportFrom) for alias in node.names}
+    named = {alias.asname or alias.name
+             for node in tree.body if isinstance(node, ast.ImportFrom) for alias in node.names}
     named |= {node.name for node in tree.body if isinstance(node, (ast.ClassDef, ast.FunctionDef))}
     assert {"Tensor", "Trainer", "manual_seed", "nn", "optim"} <= named
 
@@ -114,6 +115,19 @@ def test_curves_and_timelines_are_pictures():
     assert "<title>" in timeline._repr_svg_()
 
 
+def test_the_tasks_of_a_step_are_a_picture():
+    net = nn.Sequential(nn.Linear(8, 4), nn.ReLU())
+    net(torch.rand(2, 8))
+    with torch.StepGraph() as graph:
+        net(torch.rand(2, 8)).sum().backward()
+        with pytest.raises(torch.Error, match="already"), torch.StepGraph():
+            pass
+    tasks = [name for _, names in graph.nodes for name in names]
+    assert "matmul" in tasks and len(graph.edges) >= 2 and {device for device, _ in graph.nodes} <= {"cpu:0", "host"}
+    assert all(start < end for start, end, _ in graph.edges)
+    assert graph._repr_svg_().count("<rect") == len(graph.nodes) + 1
+
+
 def test_progress_in_a_pipe_and_a_terminal():
     pipe = io.StringIO()
     for _ in torch.progress(range(20), "epoch 1", file=pipe):
@@ -145,7 +159,8 @@ def test_the_back_end_makes_a_valid_wheel(monkeypatch, tmp_path):
 
     monkeypatch.setattr(back_end, "compile_package", compiled)
     name = back_end.build_wheel(str(tmp_path))
-    command = [sys.executable, "-m", "pip", "install", "--no-index", "--no-deps", "--target", tmp_path / "site", tmp_path / name]
+    command = [sys.executable, "-m", "pip", "install", "--no-index", "--no-deps", "--target", tmp_path / "site",
+               tmp_path / name]
     if subprocess.run([sys.executable, "-m", "pip", "--version"], capture_output=True).returncode != 0:
         pytest.skip("pip is missing")
     subprocess.run(command, check=True, capture_output=True)

@@ -1,6 +1,7 @@
 """Several devices and several processes: DataParallel, loader.on, DistributedDataParallel, spawn, collectives."""
 
 import os
+import re
 import subprocess
 import sys
 import time
@@ -92,6 +93,16 @@ def test_data_parallel():
         nn.DataParallel(net, device_ids=[3])
 
 
+def test_per_shard_gives_whole_tensors():
+    net = nn.Linear(3, 2)
+    for x, y in DataLoader(data(), 16).on(net, shards=4):
+        with pytest.raises(torch.Error):
+            x[0]
+        first, labels = torch.per_shard(lambda a, b: (a - a[0], b), x, y)
+        assert first.shape == (16, 3) and torch.gather(first)[4].tolist() == [0, 0, 0]
+        assert torch.gather(torch.per_shard(lambda b: b + 1, labels)).tolist() == (torch.gather(y) + 1).tolist()
+
+
 def in_rank(rank, world_size, results):
     dist.init_process_group("gloo", rank=rank, world_size=world_size, timeout=20)
     assert dist.is_initialized() and (dist.get_rank(), dist.get_world_size()) == (rank, world_size)
@@ -140,6 +151,27 @@ def check_collectives(rank):
         dist.recv(w := torch.zeros(1), 0)
         assert w.item() == 7
     dist.barrier()
+    # Composed of these.
+    dist.all_reduce(p := torch.tensor([2.0, 3.0 + rank]), dist.ReduceOp.PRODUCT)
+    assert p.tolist() == [4, 12]
+    pair = [torch.tensor([1.0 + rank]), torch.tensor([10.0 * rank])]
+    dist.reduce_scatter(s := torch.zeros(1), pair)
+    dist.reduce_scatter_tensor(t := torch.zeros(1), torch.cat(pair), dist.ReduceOp.MAX)
+    assert (s.item(), t.item()) == ((3, 2) if rank == 0 else (10, 10))
+    dist.scatter(s, pair if rank == 1 else None, src=1)
+    assert s.item() == [2, 10][rank]
+    dist.all_to_all(every, pair)
+    assert [e.item() for e in every] == ([1, 2] if rank == 0 else [0, 10])
+    objects = [None, None]
+    dist.all_gather_object(objects, {"rank": rank, "text": "x" * 100 * rank})
+    assert objects == [{"rank": 0, "text": ""}, {"rank": 1, "text": "x" * 100}]
+    some = ["a", 1] if rank == 1 else [None, None]
+    dist.broadcast_object_list(some, src=1)
+    dist.scatter_object_list(one := [None], ["left", "right"] if rank == 0 else None)
+    assert some == ["a", 1] and one == [["left", "right"][rank]]
+    assert dist.get_rank(dist.new_group([0, 1])) == rank
+    with pytest.raises(torch.Error, match="new_group: ranks"):
+        dist.new_group([1])
 
 
 # The gradient is the mean of the ranks' gradients, also over no_sync(); a rank with more rows is an error.
@@ -185,12 +217,10 @@ def failing(rank, how):
 
 @pytest.mark.parametrize("how", ["raise", "exit"])
 def test_a_failure_of_a_rank_is_raised(how):
-    begin = time.monotonic()
     expected = mp.ProcessRaisedException if how == "raise" else mp.ProcessExitedException
     with pytest.raises(expected, match="ValueError: the second rank" if how == "raise" else "exit code 3") as found:
         mp.spawn(failing, args=(how,), nprocs=2)
     assert found.value.error_index == 1
-    assert time.monotonic() - begin < 19
 
 
 def hanging(rank):
@@ -238,12 +268,11 @@ def test_one_hash(tmp_path):
     def run(*command, **variables):
         done = subprocess.run(command, env={**os.environ, **variables}, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
-        return done.stdout.split()
+        return re.findall("[0-9a-f]{64}", done.stdout)  # lines of two processes may mix
 
     assert run(os.environ["LOCKSTEP_LENET"], "3", "512", LOCKSTEP_DEVICES="2") == [expected]
     python = [sys.executable, program, "3", "512"]
     for count in "123":
         assert run(*python, LOCKSTEP_DEVICES=count) == [expected]
     assert run(*python, "spawn", LOCKSTEP_DEVICES="2") == [expected] * 2
-    found = run(TOOL, "launch", "-n", "2", "--", *python)
-    assert [word for word in found if len(word) == 64] == [expected] * 2
+    assert run(TOOL, "launch", "-n", "2", "--", *python) == [expected] * 2

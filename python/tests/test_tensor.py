@@ -66,8 +66,8 @@ def _pair():
     return a, torch.tensor(a)
 
 
-@pytest.mark.parametrize("key", [0, -1, (0, 1), slice(1), (slice(None), 0), (Ellipsis, 0), (Ellipsis, slice(1, 3)), None,
-                                 (0, None, 1), [0, 1], ([0, 1], [1, 2]), (slice(None), [0, 2]), np.array([0, 1]),
+@pytest.mark.parametrize("key", [0, -1, (0, 1), slice(1), (slice(None), 0), (Ellipsis, 0), (Ellipsis, slice(1, 3)),
+                                 None, (0, None, 1), [0, 1], ([0, 1], [1, 2]), (slice(None), [0, 2]), np.array([0, 1]),
                                  (slice(None), np.array([True, False, True])), (1, Ellipsis, -1),
                                  (slice(None), slice(1, None), slice(0, 4, 3))], ids=repr)
 def test_index_reads_and_writes_as_numpy(key):
@@ -179,3 +179,202 @@ def test_a_write_that_a_gradient_needs_keeps_views():
     with torch.no_grad():
         x[:, 0] = 7
     assert x.tolist() == [[7, 1], [7, 1]] and x.requires_grad
+
+
+def test_names_of_the_package_are_pytorchs_and_its_own():
+    classes = {name for name in dir(torch) if isinstance(getattr(torch, name), type) and not name.startswith("_")}
+    assert classes == set(
+        "Accuracy CancelledError EpochReport Error Generator Metric Predictor RankLost Run Size StepGraph StepReport "
+        "TaskError Tensor TensorBoardWriter Timeline Trainer TrainingResult autocast device dtype enable_grad finfo "
+        "iinfo inference_mode no_grad progress set_grad_enabled".split())
+    assert not hasattr(torch, "internal") and not hasattr(torch, "default_shards")
+
+
+@pytest.mark.parametrize("name, args", [
+    ("relu", ()), ("relu6", ()), ("selu", ()), ("silu", ()), ("mish", ()), ("hardsigmoid", ()), ("hardswish", ()),
+    ("leaky_relu", ()), ("elu", ()), ("celu", ()), ("hardtanh", ()), ("threshold", (0.5, 0.0)), ("dropout", (0.5,)),
+    ("dropout1d", (0.5,)), ("dropout2d", (0.5,))])
+def test_functions_in_place(name, args):
+    f = getattr(torch.nn.functional, name)
+    w = torch.randn(2, 3, 4, 5)[..., 0] if name == "dropout1d" else torch.randn(2, 3, 4, 5)
+    w = w.clone().requires_grad_()
+    with pytest.raises(torch.Error, match="leaf"):
+        f(w, *args, inplace=True)
+    torch.manual_seed(1)
+    expected = f(w.detach(), *args)
+    x = torch.zeros_like(w)
+    view = x[1:]
+    x.copy_(w.detach())
+    torch.manual_seed(1)
+    assert f(x, *args, inplace=True) is x  # and what shares its memory sees it
+    assert x.tolist() == expected.tolist() and view.tolist() == expected[1:].tolist()
+    y = w * 1
+    torch.manual_seed(1)
+    f(y, *args, inplace=True)
+    assert y.requires_grad and y.tolist() == expected.tolist()
+
+
+# What a program prints with either library.
+VIEWS = {
+    "base": "x[:, 0]; x += 1; v = x[:, 0]; w = x[:, 1:]; x *= 2; show(v, w)",
+    "chain": "v = x[:, 0].t()[0]; w = x[1].t()[::2]; u = x.permute(2, 0, 1)[1][:, 1]; x.add_(1); show(v, w, u)",
+    "sibling": "v = x[:, 0]; w = x[..., 0]; v += 10; show(w, x); w.mul_(2); show(v, x)",
+    "view of a view": "v = x[:, 1]; w = v.t(); u = w[0]; x[0] = 5; show(u); u.zero_(); show(x, v, w); v += 1; "
+                      "show(u, w, x)",
+    "rows of a view": "v = x[:, 1]; row = v[0]; x.mul_(3); show(row); row -= 1; show(x, v); v[1] = 0; show(x, row)",
+    "x[...] = y": "v = x[:, ::2]; x[...] = 7; show(v); x[:, 0] = 1; show(v); v[0, 0] = 2; show(x)",
+    "squeeze": "v = x[:, 0].unsqueeze(1); v += 1; show(x); w = v.squeeze(1); x[0] = 0; show(v, w); w.fill_(3); "
+               "show(x, v)",
+    "reshape": "v = x[:, 0].reshape(-1, 1, 4); w = x[:, :, 1].reshape(-1); x += 1; show(v, w); v *= 2; w[0] = 9; "
+               "show(x)",
+    "reshape that copies": "v = x.transpose(0, 1).reshape(-1); w = x[:, :2].flatten(); x += 1; v += 5; show(v, w, x)",
+    "contiguous": "t = x.permute(2, 0, 1); v = t.contiguous(); t += 1; show(v, t, x); v.zero_(); show(t, x); "
+                  "x += 1; show(v, t)",
+    "contiguous of a view": "t = x.transpose(0, 1); r = t[1]; v = r.contiguous(); w = v[0]; r += 1; w += 5; "
+                            "show(t, r, v, w, x)",
+    "twice transposed": "v = x.transpose(0, 2).transpose(0, 2).contiguous(); v += 1; show(x)",
+    "expand": "v = x[:, :1].expand(2, 3, 4); x += 1; show(v, v.reshape(-1)); u = x[0, 0].expand(2, 4); x *= 2; show(u)",
+    "detach and data": "v = x[:, 1].detach(); w = v.data; x += 1; show(v, w); w *= 2; show(x, v)",
+    "parts": "a, b, c = x.unbind(1); d, e = x.split(2, 2); f = x.chunk(3, 1)[2]; x += 1; show(a, b, c, d, e, f); "
+             "e.zero_(); show(a, f)",
+    "as an index, in a list": "i = (x[:, 0, 0] * 0).long(); v = x[:, 1]; x += 1; show(torch.cat([v, v]), x[i], v[i])",
+    "narrow and movedim": "v = x.movedim(2, 0); w = v.narrow(1, 0, 1); u = x.select(1, 2); x -= 1; show(v, w, u); "
+                          "u += 9; show(w, v, x)",
+    "the base is gone": "v = (x * 2).permute(2, 1, 0); w = v[1]; v += 1; show(w, v, v.reshape(-1)); w += 1; show(v)",
+    "a loop": "v = x\nfor _ in range(6): v = v.transpose(0, 1)\nx += 1; show(v); v += 1; show(x)",
+    "a swap": "x[:, 0], x[:, 1] = x[:, 1].clone(), x[:, 0].clone(); v = x[0]; w = x[:, 2]; x[:, 2] = v[:2]; "
+              "show(x, v, w)",
+    "numbers": "v = x[:, 0, 0]; x += 1; show(v.tolist(), v[1].item(), float(v[0]), v.numpy().copy(), len(v), list(v))",
+    "parameters": "p = torch.nn.Parameter(x); v = p.data[:, 0]; sgd = torch.optim.SGD([p], lr=1.0); "
+                  "p.sum().backward()\n"
+                  "sgd.step(); show(v)\nwith torch.no_grad(): p.copy_(torch.ones(2, 3, 4))\nshow(v)",
+    "no_grad": "p = torch.nn.Parameter(x); v = p[:, 0]\nwith torch.no_grad(): p.mul_(2); w = p[:, 1]; p.add_(1); "
+               "w += 1\n"
+               "show(v, w, p.data); v.square().sum().backward(); show(p.grad)",
+    "a gradient": "p = x.clone().requires_grad_(); y = p * 1; "
+                  "v = y.transpose(0, 1)[1]\nwith torch.no_grad(): y.mul_(3)\n"
+                  "(v * v).sum().backward(); show(v, p.grad)",
+    "a leaf": "v = x[:, 0].requires_grad_(); (v * 2).sum().backward(); x[0] = 3; v.square().sum().backward(); "
+              "show(v, v.grad)",
+}
+
+
+@pytest.mark.parametrize("program", VIEWS.values(), ids=VIEWS)
+def test_views_follow_as_pytorchs(program):
+    def shown(library):
+        found = []
+
+        def number(x):
+            return np.array(x.detach().tolist()) if hasattr(x, "detach") else x
+
+        def show(*values):
+            found.extend(np.array([number(item) for item in x] if isinstance(x, list) else number(x)) for x in values)
+
+        exec(program, {"torch": library, "show": show, "x": library.arange(24).float().reshape(2, 3, 4)})
+        return found
+
+    ours, theirs = shown(torch), shown(pytest.importorskip("torch"))
+    assert len(ours) == len(theirs)
+    for a, b in zip(ours, theirs):
+        assert np.array_equal(a, b)
+
+
+def test_views_do_not_keep_memory():
+    def size():
+        with open("/proc/self/statm") as pages:
+            return int(pages.read().split()[1]) * 4
+
+    x = torch.ones(64, 64)
+    for i in range(10_000):
+        if i == 1_000:
+            before = size()
+        x = x.t()
+        column = x[:, 1]
+        x.mul_(1)
+        column += 0
+    assert size() < before + 8_000  # KiB
+
+
+def test_a_recorded_write_that_a_copied_view_would_not_see():
+    y = torch.ones(2, 2, requires_grad=True) * 2
+    column = y[:, 0]
+    with pytest.raises(torch.Error, match="views"):
+        y += 1
+    del column
+    y += 1
+    x = torch.ones(2, 2)
+    with pytest.raises(ValueError, match="read-only"):
+        x.t().numpy()[0, 0] = 0
+    torch.ones(2, 2).t().numpy()[0, 0] = 0  # nobody else has it
+
+
+def test_grad_as_pytorch():
+    def found(library):
+        a = library.arange(6).float().reshape(2, 3).requires_grad_()
+        b = (library.ones(3) * 2).requires_grad_()
+        h = (a * b).sin()
+        k = h * a
+        loss = (k * h).sum() + b.sum()
+        yield from library.autograd.grad(loss, [h, b, a, k])
+        yield from library.autograd.grad([a * b, b], (b, a), [library.ones(2, 3), library.arange(3).float()])
+        y = a * 3
+        yield from library.autograd.grad(y, [y, a], library.ones(2, 3))
+        yield from library.autograd.grad(y.exp().sum(), y)
+        z = library.nn.Parameter(library.ones(2, 3))
+        yield from library.autograd.grad((z * a).sum(), [z, a, b], allow_unused=True)
+        assert a.grad is None and b.grad is None and z.grad is None
+        (a * z + y.detach()).sum().backward()  # what leaves get afterwards is as before
+        yield from (a.grad.clone(), z.grad.clone())
+        library.autograd.backward([a.sum(), (b * 2).sum()])
+        yield from (a.grad, b.grad)
+
+    ours, theirs = list(found(torch)), list(found(pytest.importorskip("torch")))
+    assert len(ours) == len(theirs)
+    for x, y in zip(ours, theirs):
+        assert (x is None) == (y is None) and (x is None or np.allclose(x.tolist(), y.tolist(), atol=1e-6))
+    x = torch.ones(2, requires_grad=True)
+    with pytest.raises(torch.Error, match="allow_unused"):
+        torch.autograd.grad((x * 2).sum(), [x, torch.ones(2, requires_grad=True)])
+    y = (x * 2).sum()
+    with pytest.raises(torch.Error, match="scalar"):
+        torch.autograd.grad([y, x * 3], x)
+    y.backward()  # the leaf gets its gradient in spite of the error
+    assert x.grad.tolist() == [2, 2]
+    with pytest.raises(torch.Error, match="create_graph"):
+        torch.autograd.grad(x.sum(), x, create_graph=True)
+    with pytest.raises(torch.Error, match="twice"):
+        torch.autograd.grad(x.sum(), [x, x])
+
+
+def test_generators():
+    def draws(seed):
+        g = torch.Generator().manual_seed(seed)
+        x = torch.zeros(4)
+        return [d.tolist() for d in (
+            torch.randn(2, 2, generator=g), torch.rand((3,), generator=g), torch.rand(3, generator=g),
+            torch.randint(10, (5,), generator=g), torch.randint(5, 10, (5,), generator=g),
+            torch.randperm(9, generator=g), torch.normal(1, 2, (3,), generator=g),
+            torch.bernoulli(torch.full((9,), 0.5), generator=g), x.normal_(generator=g),
+            x.clone().uniform_(-1, 1, generator=g), x.clone().bernoulli_(0.5, generator=g))]
+
+    torch.manual_seed(3)
+    before = torch.rand(1).item()
+    torch.manual_seed(3)
+    first = draws(1)
+    assert torch.rand(1).item() == before  # the program's stream goes on as if nothing had been drawn
+    assert first == draws(1) != draws(2) and first[1] != first[2] and sorted(first[5]) == list(range(9))
+    with pytest.raises(TypeError, match="Generator"):
+        torch.rand(1, generator=5)
+
+
+def test_whole_products_are_exact():
+    rng = np.random.default_rng(0)
+    for a, b in [((3,), (3,)), ((2, 3), (3,)), ((3,), (3, 4)), ((2, 3), (3, 4)), ((5, 2, 3), (3, 4)),
+                 ((5, 2, 3), (5, 3, 4)), ((1, 6, 2, 3), (5, 1, 3, 4)), ((2, 0), (0, 2)), ((300, 200), (200, 100))]:
+        a, b = (rng.integers(-2**40, 2**20, shape) for shape in (a, b))
+        found = torch.tensor(a) @ torch.tensor(b)
+        assert found.dtype == torch.int64 and np.array_equal(found.numpy(), a @ b)
+    with pytest.raises(torch.Error, match="columns"):
+        torch.ones(2, 3).long() @ torch.ones(2, 3).long()
+    assert torch.mm(torch.eye(2).long(), torch.eye(2).long()).tolist() == [[1, 0], [0, 1]]
+    assert (~torch.tensor([0, 5, -3])).tolist() == [-1, -6, 2]

@@ -1,11 +1,16 @@
 import json
 import os
+import signal
+import subprocess
+import threading
+import time
 
 import pytest
 
 import lockstep as torch
 from lockstep import metrics, nn
-from lockstep.utils.data import DataLoader, TensorDataset
+from lockstep import distributed, multiprocessing
+from lockstep.utils.data import DataLoader, Dataset, TensorDataset, default_collate
 
 
 def data(n=128):
@@ -50,6 +55,19 @@ def test_trainer_has_the_bits_of_the_loop():
     assert weights(net) == weights(other)
 
 
+def test_mixup_has_the_bits_of_the_loop():
+    mix = torch.transforms.MixUp(alpha=0.4, num_classes=2)
+    net, sgd = model()
+    torch.Trainer(net, sgd, data(), batch_size=32, epochs=1, shards=2, batch_transform=mix,
+                  recipe={"mixup": 0.4}).train()
+    other, own = model()
+    loader = DataLoader(data(), batch_size=32, shuffle=True, collate_fn=lambda items: mix(*default_collate(items)))
+    for x, chances in loader.on(other, shards=2):
+        nn.functional.cross_entropy(other(x), chances).backward()
+        own.step()
+    assert weights(net) == weights(other)
+
+
 def test_a_run_resumes_from_its_folder(tmp_path):
     def run(**options):
         net, sgd = model()
@@ -62,6 +80,96 @@ def test_a_run_resumes_from_its_folder(tmp_path):
     trainer, resumed = run(save_folder=tmp_path / "run", resume=True)
     assert weights(resumed) == weights(whole)
     assert json.loads(trainer.recipe)["model"] == "small" and len(trainer.recipe_hash) >= 8
+
+
+def test_resume_continues_a_folder_or_starts(tmp_path):
+    def trainer(**options):
+        net, sgd = model()
+        return net, torch.Trainer(net, sgd, data(), batch_size=32, epochs=2, recipe={"model": "small"}, **options)
+
+    whole, first = trainer()
+    first.train()
+    _, part = trainer(save_folder=tmp_path, max_steps=3)
+    assert part.resume_or_start() is None
+    part.train()
+    net, resumed = trainer()
+    assert resumed.resume(tmp_path).name == "step-00000003"
+    assert resumed.train().steps == 8 and weights(net) == weights(whole)
+    net, resumed = trainer(save_folder=tmp_path)
+    assert resumed.resume_or_start().parent == tmp_path
+    resumed.train()
+    assert weights(net) == weights(whole)
+    net, sgd = model()
+    with pytest.raises(torch.Error, match="batch_size"):
+        torch.Trainer(net, sgd, data(), batch_size=16, epochs=2, recipe={"model": "small"}).resume(tmp_path)
+
+
+def test_logs_are_written(tmp_path):
+    net, sgd = model()
+    result = torch.Trainer(net, sgd, data(), data(32), batch_size=32, epochs=1, log_file=tmp_path / "log.jsonl",
+                           tensorboard={"folder": tmp_path / "board", "histogram_every": 2}).train()
+    assert result.log_error == "" and result.tensorboard_error == ""
+    lines = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines if "loss" in line] == [1, 2, 3, 4]
+    [events] = (tmp_path / "board").iterdir()
+    assert b"gradients/" in events.read_bytes()
+
+
+def in_rank(rank, folder):
+    distributed.init_process_group("gloo", rank=rank, world_size=2, timeout=20)
+    net, sgd = model()
+    result = torch.Trainer(net, sgd, data(), data(30), batch_size=32, epochs=1, shards=4).train()
+    (folder / str(rank)).write_text(f"{torch.weights_sha256(net)} {result.epochs[0].test.total}")
+    distributed.destroy_process_group()
+
+
+def test_two_ranks_have_the_bits_of_one_process(tmp_path):
+    net, sgd = model()
+    torch.Trainer(net, sgd, data(), batch_size=32, epochs=1, shards=4).train()
+    multiprocessing.spawn(in_rank, (tmp_path,), nprocs=2)
+    assert {(tmp_path / rank).read_text() for rank in "01"} == {f"{torch.weights_sha256(net)} 30"}
+
+
+class Slow(Dataset):
+    """Its batches take a minute."""
+
+    seconds = 0.0
+
+    def __len__(self):
+        return 512
+
+    def __getitem__(self, i):
+        time.sleep(self.seconds)
+        return torch.full((2,), i / 512), i % 2
+
+
+@pytest.mark.parametrize("task", ["train", "evaluate", "find_learning_rate", "step"])
+def test_ctrl_c_ends_training(task):
+    net, sgd = model()
+    slow = Slow()
+    slow.seconds = 0.0 if task == "step" else 0.1
+    trainer = torch.Trainer(net, sgd, slow, batch_size=512, epochs=1 << 30)
+
+    def interrupt():
+        os.kill(os.getpid(), signal.SIGINT)
+
+    timer = threading.Timer(0.3, interrupt)
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        if task == "evaluate":
+            torch.evaluate(net, slow)
+        elif task == "find_learning_rate":
+            torch.find_learning_rate(net, sgd, slow, batch_size=512)
+        else:
+            trainer.train()
+    # Everything goes on.
+    slow.seconds = 0.0
+    sgd.zero_grad()
+    torch.nn.functional.cross_entropy(net(torch.rand(4, 2)), torch.tensor([0, 1, 0, 1])).backward()
+    sgd.step()
+    trainer.on_update = lambda step: trainer.request_stop()
+    assert trainer.train().stopped
+    assert torch.evaluate(net, slow).total == 512
 
 
 def test_a_callback_may_stop_and_raise():
@@ -154,6 +262,49 @@ def test_predictor_gives_results_of_the_model(tmp_path):
     other, _ = model()
     predict = torch.Predictor(other, tmp_path / "w.safetensors")
     assert predict(x).tolist() == expected
+
+
+def test_predictor_joins_calls_of_threads(tmp_path):
+    net, _ = model()
+    x = torch.rand(16, 2)
+    expected = net(x).tolist()
+    torch.save_weights(str(tmp_path / "w.safetensors"), net)
+    other, _ = model()
+    predict = torch.Predictor(other, tmp_path / "w.safetensors", max_batch=4, wait=0.01)
+    found = [None] * 16
+
+    def call(i):
+        found[i] = predict(x[i:i + 1]).tolist()[0]
+
+    threads = [threading.Thread(target=call, args=(i,)) for i in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == expected
+
+
+TOOL = os.environ.get("LOCKSTEP_TOOL", "")
+
+
+@pytest.mark.skipif(not os.path.exists(TOOL), reason="LOCKSTEP_TOOL names no program")
+def test_a_run_of_the_tool_is_loaded(tmp_path):
+    table = tmp_path / "points.csv"
+    table.write_text("a,b,side\n" + "".join(f"{i % 8},{i // 8},{'right' if i % 8 > i // 8 else 'left'}\n"
+                                           for i in range(64)))
+    subprocess.run([TOOL, "train", "--data", table, "--target", "side", "--model", "mlp", "--hidden", "8", "--epochs",
+                    "1", "--save", tmp_path / "run"], check=True, capture_output=True)
+    run = torch.load_run(tmp_path / "run")
+    assert (run.name, run.classes, run.input) == ("mlp", ["left", "right"], [2])
+    examples, names = run.open(table)
+    assert len(examples) == 64 and names[0] == "1"
+    x = torch.stack([examples[i][0] for i in range(64)])
+    chances = run(x)
+    assert torch.allclose(chances, torch.softmax(run.model(x), 1), atol=1e-6)
+    correct = sum(chances[i].argmax().item() == examples[i][1].item() for i in range(64))
+    assert torch.evaluate(run.model, examples).correct == correct
+    unlabeled, _ = run.open(table, labels=False)
+    assert len(unlabeled[0]) == 1
 
 
 def test_export_onnx_writes_a_file(tmp_path):

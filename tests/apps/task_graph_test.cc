@@ -1,4 +1,4 @@
-#include "apps/lockstep/task_graph.h"
+#include "lockstep/engine/task_graph.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,11 +9,15 @@
 #include "apps/lockstep/task_graph_dot.h"
 #include "lockstep/engine/engine.h"
 
-namespace lockstep::app {
+namespace lockstep {
 
 void PrintTo(const TaskGraph::Edge& edge, std::ostream* out) {
   *out << edge.from << (edge.data ? " -> " : " - -> ") << edge.to;
 }
+
+}  // namespace lockstep
+
+namespace lockstep::app {
 
 namespace {
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "lockstep/autograd/autocast.h"
 #include "lockstep/autograd/backward.h"
 #include "lockstep/autograd/functions.h"
 #include "lockstep/runtime/runtime.h"
@@ -27,6 +28,36 @@ class PyTorchRulesTest : public ::testing::Test {
   Runtime runtime_{{.cpu_devices = 1, .cores_per_device = 1}};
   Device device_ = runtime_.devices()[0];
 };
+
+// Products read their inputs in the type; weights keep f32 gradients, with the bits of an input that was cast.
+TEST_F(PyTorchRulesTest, AutocastComputesProductsInItsType) {
+  const auto run = [&](bool autocasts) {
+    Tensor w = as_leaf(tensor({0.1, 0.2, 0.3, 0.4}, {2, 2})), k = as_leaf(tensor({0.3, 0.7}, {1, 2, 1, 1}));
+    const Tensor x = tensor({1.01, 2.02, 3.03, 4.04}, {2, 2});
+    const AutocastGuard mode(autocasts ? std::optional(DType::bf16) : std::nullopt);
+    const Tensor h = relu(linear(autocasts ? x : x.to(DType::bf16), w, {}));
+    const Tensor y = conv2d(reshape(h, {1, 2, 1, 2}), k, {}), z = matmul(h, w);
+    for (const Tensor* t : {&h, &y, &z}) EXPECT_EQ(t->dtype(), DType::bf16);
+    const Tensor loss = sum(mse_loss(reshape(z, {4}), tensor({1, 2, 3, 4}, {4})) + mean(y.to(DType::f32)));
+    EXPECT_EQ(loss.dtype(), DType::f32);
+    loss.backward();
+    EXPECT_EQ(w.grad().dtype(), DType::f32);
+    std::vector<Doubles> all{values(loss), values(w.grad()), values(k.grad())};
+    return all;
+  };
+  EXPECT_EQ(run(true), run(false));
+  EXPECT_FALSE(autocast_dtype());
+  {
+    const AutocastGuard mode(DType::f16);
+    const Tensor x = tensor({1, 2}, {1, 2});
+    EXPECT_EQ(softmax(x).dtype(), DType::f32);
+    EXPECT_EQ(bmm(x.reshape({1, 1, 2}), x.reshape({1, 2, 1})).dtype(), DType::f16);
+    EXPECT_EQ(matmul(x.to(DType::f64), x.to(DType::f64).t()).dtype(), DType::f64);
+    const AutocastGuard off(std::nullopt);
+    EXPECT_EQ(matmul(x, x.t()).dtype(), DType::f32);
+  }
+  EXPECT_ERROR(AutocastGuard(DType::f64), "autocast: type f64, expected bf16 or f16");
+}
 
 // Overlapping windows have one largest element.
 TEST_F(PyTorchRulesTest, UnpoolingKeepsOneOfEqualPlaces) {

@@ -65,6 +65,24 @@ TEST_F(LossScalerTest, GradientsAreScaledAndTheStepIsTheSame) {
   EXPECT_EQ(scaler.state().good_steps, 3);
 }
 
+// scale(loss).backward() is backward() with the scales, for a loss of a batch and for one of whole tensors.
+TEST_F(LossScalerTest, AScaledLossGivesScaledGradients) {
+  const LossScaler scaler(runtime_.devices(), {.initial_scale = 1024});
+  const auto at = std::make_shared<Placement>(
+      std::vector<std::int64_t>{1, 1}, std::vector<Slot>{{0, runtime_.devices()[0]}, {1, runtime_.devices()[1]}});
+  const Tensor rows = scatter(make_tensor({0.1, 0.7}, {2, 1}, runtime_.devices()[0]), at);
+  const Parameter p = parameter({1, 2, 3}), q = parameter({1, 2, 3});
+  sum(rows * p).backward({.scales = scaler.scales()});
+  const Tensor scaled = scaler.scale(sum(rows * q));
+  scaled.backward();
+  EXPECT_EQ(values(q.gradient()), values(p.gradient()));
+  EXPECT_NEAR(values(scaled)[0], 0.8 * 6 * 1024, 1e-2);
+  Tensor x = as_leaf(ones({2}));
+  scaler.scale(mean(x)).backward();
+  EXPECT_EQ(values(x.grad()), (Numbers{512, 512}));
+  EXPECT_ERROR(scaler.scale(rows), "expected a floating type that is not cut over the batch");
+}
+
 // PyTorch's order: first unscale, then clip.
 TEST_F(LossScalerTest, ClippingSeesUnscaledGradients) {
   Parameter plain = parameter({1, 2, 3}), scaled = parameter({1, 2, 3});

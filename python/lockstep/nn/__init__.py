@@ -15,7 +15,8 @@ from .._core import (  # noqa: F401
     Softshrink, Softsign, Tanh, Tanhshrink, Threshold, TransformerDecoderLayer, TransformerEncoderLayer,
     Unflatten, Unfold, Upsample, ZeroPad1d, ZeroPad2d)
 from .layers import (  # noqa: F401
-    Bilinear, LocalResponseNorm, Softmax2d, SyncBatchNorm, UpsamplingBilinear2d, UpsamplingNearest2d)
+    AdaptiveMaxPool3d, Bilinear, LocalResponseNorm, MaxUnpool2d, Softmax2d, SyncBatchNorm, UpsamplingBilinear2d,
+    UpsamplingNearest2d)
 from .lazy import *  # noqa: F401,F403
 from .loss import *  # noqa: F401,F403
 from .transformer import Transformer, TransformerDecoder, TransformerEncoder  # noqa: F401

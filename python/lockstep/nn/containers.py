@@ -2,7 +2,7 @@
 
 from collections import OrderedDict, abc
 
-from .._core import Module, Parameter, Sequential, Tensor
+from .._core import Module, Parameter, Sequential
 from .module import _construct
 
 _make_sequential = _construct[Sequential] = Sequential.__init__
@@ -78,23 +78,6 @@ def _init_sequential(self, *args):
     by_name = len(args) == 1 and isinstance(args[0], OrderedDict)
     for name, module in args[0].items() if by_name else enumerate(args):
         self.add_module(str(name), module)
-
-
-def _is_plain(module):
-    """Whether the library runs the module as a part of a Sequential: one tensor in, one out."""
-    return type(module).forward is Module.forward or isinstance(module, Sequential) and type(module).forward is _run
-
-
-_forward_in_library = Module.forward
-
-
-def _run(self, input):
-    """Run the modules one after the other."""
-    if all(map(_is_plain, self)) and isinstance(input, Tensor):
-        return _forward_in_library(self, input)
-    for module in self:
-        input = module(input)
-    return input
 
 
 Sequential.__init__ = _init_sequential

@@ -80,6 +80,37 @@ class Softmax2d(Module):
         return F.softmax(input, -3)
 
 
+class AdaptiveMaxPool3d(Module):
+    """The largest elements of as many windows as the output has."""
+
+    def __init__(self, output_size, return_indices=False):
+        super().__init__()
+        if return_indices:
+            raise _core.Error("AdaptiveMaxPool3d: return_indices=True, expected False")
+        self.output_size = output_size
+
+    def forward(self, input):
+        return F.adaptive_max_pool3d(input, self.output_size)
+
+    def extra_repr(self):
+        return f"output_size={self.output_size}"
+
+
+class MaxUnpool2d(Module):
+    """Puts elements where F.max_pool2d(return_indices=True) found them."""
+
+    def __init__(self, kernel_size, stride=None, padding=0):
+        super().__init__()
+        pair = [x if isinstance(x, tuple) else (x, x) for x in (kernel_size, stride or kernel_size, padding)]
+        self.kernel_size, self.stride, self.padding = pair
+
+    def forward(self, input, indices, output_size=None):
+        return F.max_unpool2d(input, indices, self.kernel_size, self.stride, self.padding, output_size)
+
+    def extra_repr(self):
+        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+
+
 class UpsamplingNearest2d(_core.Upsample):
     """Upsample with mode nearest."""
 

@@ -55,8 +55,8 @@ class DataParallel(_Wrapper):
             first = self.device_ids[0]
             found = _device(wanted, _core.devices())
             if found.type != first.type or found.index not in (None, first.index):
-                raise ValueError(f"DataParallel: to({wanted!r}), but the model is on {self.device_ids}: expected the first "
-                                 "of them, or DataParallel(module, device_ids=...)")
+                raise ValueError(f"DataParallel: to({wanted!r}), but the model is on {self.device_ids}: expected the "
+                                 "first of them, or DataParallel(module, device_ids=...)")
         if rest or kwargs:
             self.module.to(*rest, **kwargs)
         return self
@@ -76,6 +76,22 @@ class DataParallel(_Wrapper):
 
         outputs = _internal.per_shard(replica, cut)
         return shape.with_tensors([_internal.gather(y, self.output_device) for y in outputs])
+
+
+def per_shard(f, *inputs):
+    """Call f for each shard of a batch that is cut over devices, with that shard's rows of each input as whole tensors,
+    and join the results along axis 0. f returns a tensor, or a tuple of tensors. For what is an error on cut tensors.
+    """
+    several = False
+
+    def call(shard):
+        nonlocal several
+        result = f(*shard)
+        several = isinstance(result, (tuple, list))
+        return list(result) if several else [result]
+
+    joined = _internal.per_shard(call, list(inputs))
+    return tuple(joined) if several else joined[0]
 
 
 def _device(device, all_devices):
@@ -111,12 +127,12 @@ class DistributedDataParallel(_Wrapper):
         if dim != 0:
             raise ValueError(f"DistributedDataParallel: dim is {dim}, expected 0: a batch is cut along axis 0")
         if not broadcast_buffers:
-            raise ValueError("DistributedDataParallel: broadcast_buffers=False is not supported: buffers are equal on all "
-                             "ranks")
+            raise ValueError("DistributedDataParallel: broadcast_buffers=False is not supported: buffers are equal on "
+                             "all ranks")
         for name, ids in (("device_ids", device_ids), ("output_device", output_device)):
             if isinstance(ids, (list, tuple)) and len(ids) > 1:
-                raise ValueError(f"DistributedDataParallel: {name} {ids}, expected one, or None: a rank trains on all of "
-                                 "its devices")
+                raise ValueError(f"DistributedDataParallel: {name} {ids}, expected one, or None: a rank trains on all "
+                                 "of its devices")
         super().__init__(module)
         object.__setattr__(self, "device_ids", device_ids)
         object.__setattr__(self, "_splitter", _internal.DistributedModel(
@@ -135,7 +151,8 @@ class DistributedDataParallel(_Wrapper):
         outputs = _Structure(self.module(*args, **kw))
         share = 1 / distributed.get_world_size()
         device = self._splitter.devices[0]
-        return outputs.with_tensors([_internal.own_rows(y, device, share) if _internal.is_cut(y) else y for y in outputs.tensors])
+        return outputs.with_tensors([_internal.own_rows(y, device, share) if _internal.is_cut(y) else y
+                                     for y in outputs.tensors])
 
     def no_sync(self):
         """In its scope, backward() adds up gradients without summing them over the ranks; the next one outside does."""

@@ -40,9 +40,7 @@ class Optimizer:
             self.add_param_group(group)
 
     def add_param_group(self, param_group):
-        """Add a group of parameters, before the first step."""
-        if self._engine is not None:
-            raise _core.Error("optimizer: add_param_group() after the first step, expected before it")
+        """Add a group of parameters: {"params": ..., "lr": ...}."""
         group = dict(param_group)
         params = [group["params"]] if isinstance(group["params"], Tensor) else list(group["params"])
         known = {id(p) for p in chain(*(g["params"] for g in self.param_groups))}
@@ -139,8 +137,10 @@ class _Fused(Optimizer):
         options = self._options()
         decays = [group.get("weight_decay", 0) for group in self.param_groups]
         if self._engine is None or self._made_with != (options, decays):
-            # Options other than lr are the engine's for good: another one continues from its state.
+            # Groups, and options other than lr, are the engine's for good: another one continues from its state.
             state = None if self._engine is None else self._engine.state_dict()
+            if state is not None and len(self._made_with[1]) != len(decays):
+                state = [(name, value) for name, value in state if name != "learning_rates"]
             groups = [(g["params"], float(g["lr"]), float(d)) for g, d in zip(self.param_groups, decays)]
             engine = self._make(groups, options)
             if state is not None:
@@ -157,6 +157,11 @@ class _Fused(Optimizer):
         engine.set_learning_rates([group["lr"] for group in self.param_groups])
         engine.step()
         return loss
+
+    def zero_grad(self, set_to_none=True):
+        if self._engine is None:
+            return super().zero_grad()
+        self._engine.zero_grad()  # and what a GradScaler or clip_grad_norm() left for the next step
 
     def clip_grad_norm(self, max_norm):
         """In the next step, limit the norm of all gradients to max_norm. Returns the norm, and does not wait."""

@@ -1,8 +1,8 @@
 """Data sets and the loader, as torch.utils.data.
 
-The order of the examples follows from manual_seed() (or from `generator`) and the epoch, as in the C++ library: a loader
-of C++ with the same seed has the same batches. Workers are threads. A data set of the C++ library (lockstep.datasets,
-TensorDataset) makes its batches without the interpreter.
+The order of the examples follows from manual_seed() (or from `generator`) and the epoch, as in the C++ library: a
+loader of C++ with the same seed has the same batches. Workers are threads. A data set of the C++ library
+(lockstep.datasets, TensorDataset) makes its batches without the interpreter.
 """
 
 import bisect
@@ -97,7 +97,8 @@ class Subset(Dataset):
 
 def random_split(dataset, lengths, generator=None):
     """Return disjoint random Subsets: `lengths` are numbers of examples, or shares that add up to 1."""
-    parts = _internal.random_split_indices(_internal.as_dataset(dataset), [float(n) for n in lengths], _seed_of(generator))
+    parts = _internal.random_split_indices(_internal.as_dataset(dataset), [float(n) for n in lengths],
+                                           _seed_of(generator))
     return [Subset(dataset, indices) for indices in parts]
 
 
@@ -203,10 +204,22 @@ class WeightedRandomSampler(_EpochSampler):
         self.replacement = replacement
 
     def order(self, epoch):
-        return _internal.weighted_order(self.weights, self.num_samples, self.replacement, _seed_of(self.generator), epoch)
+        return _internal.weighted_order(self.weights, self.num_samples, self.replacement, _seed_of(self.generator),
+                                        epoch)
 
     def __len__(self):
         return self.num_samples
+
+
+def _in_batches(items, batch_size, drop_last):
+    batch = []
+    for item in items:
+        batch.append(item)
+        if len(batch) == batch_size:
+            yield batch
+            batch = []
+    if batch and not drop_last:
+        yield batch
 
 
 class BatchSampler(Sampler):
@@ -218,14 +231,7 @@ class BatchSampler(Sampler):
         self.drop_last = drop_last
 
     def __iter__(self):
-        batch = []
-        for index in self.sampler:
-            batch.append(index)
-            if len(batch) == self.batch_size:
-                yield batch
-                batch = []
-        if batch and not self.drop_last:
-            yield batch
+        return _in_batches(self.sampler, self.batch_size, self.drop_last)
 
     def __len__(self):
         n = len(self.sampler)
@@ -235,10 +241,10 @@ class BatchSampler(Sampler):
 class DistributedSampler(Sampler):
     """This rank's part of the data: numbers rank, rank + num_replicas, ... of an order that all ranks share.
 
-    As in PyTorch, the first examples are repeated until all ranks have equally many (or the last ones are left out, with
-    `drop_last`), and the order changes with set_epoch() alone. A DataLoader of this sampler takes consecutive rows of the
-    batches of the whole job instead: rank 0 the first `batch_size` of them, rank 1 the next, and so on. The examples of a
-    step are the same, and so are the bits of a single process with the whole batch.
+    As in PyTorch, the first examples are repeated until all ranks have equally many (or the last ones are left out,
+    with `drop_last`), and the order changes with set_epoch() alone. A DataLoader of this sampler takes consecutive rows
+    of the batches of the whole job instead: rank 0 the first `batch_size` of them, rank 1 the next, and so on. The
+    examples of a step are the same, and so are the bits of a single process with the whole batch.
     """
 
     def __init__(self, dataset, num_replicas=None, rank=None, shuffle=True, seed=0, drop_last=False):
@@ -332,7 +338,7 @@ def default_convert(data):
 
 
 def default_collate(batch):
-    """Stack the items of a batch: tensors, arrays, and numbers along a new axis 0, and the values of dicts and lists."""
+    """Stack the items of a batch: tensors, arrays, numbers along a new axis 0, and the values of dicts and lists."""
     first = batch[0]
     if isinstance(first, Tensor):
         if all(x.device.type == "cpu" and not x.requires_grad for x in batch):
@@ -467,7 +473,8 @@ class DataLoader:
             batch_size = None
         elif batch_size is None:
             if drop_last:
-                raise ValueError("batch_size=None option disables auto-batching and is mutually exclusive with drop_last")
+                raise ValueError("batch_size=None option disables auto-batching and is mutually exclusive with "
+                                 "drop_last")
         elif batch_size < 1:
             raise ValueError(f"batch_size is {batch_size}, expected a positive integer")
         self.dataset = dataset
@@ -519,8 +526,8 @@ class DataLoader:
         each batch of the whole job, of any number; all ranks have the same loader, without a DistributedSampler.
         """
         if isinstance(self.sampler, DistributedSampler):
-            raise ValueError("loader.on: the loader has a DistributedSampler, expected one of the whole data set, whose "
-                             "batches are cut over the ranks")
+            raise ValueError("loader.on: the loader has a DistributedSampler, expected one of the whole data set, "
+                             "whose batches are cut over the ranks")
         if self._iterable or not self._own_batches:
             raise ValueError("loader.on: expected a loader with batch_size of a data set with __getitem__")
         splitter = getattr(model, "_splitter", None)
@@ -549,28 +556,36 @@ class DataLoader:
             # No code of Python runs in these threads, so one works ahead also where PyTorch would make batches in the
             # loop itself.
             workers = max(self.num_workers, 1)
-            loop = _internal.BatchLoop(core, self._order(), self.batch_size, self.drop_last, _seed_of(self.generator), epoch,
-                                   workers, workers * (self.prefetch_factor or 2), self._pin_for(), splitter)
+            loop = _internal.BatchLoop(core, self._order(), self.batch_size, self.drop_last, _seed_of(self.generator),
+                                   epoch, workers, workers * (self.prefetch_factor or 2), self._pin_for(), splitter)
             return _CoreLoop(loop)
         if self._iterable:
             jobs = self._iterable_batches()
             return _ahead(self, jobs, self._finish, max_ahead=1)
+        seed = _internal.default_seed() if self.generator is None else _seed_of(self.generator)
+
+        def example(i):
+            with _internal.ExampleScope("transform", seed, epoch, int(i)):
+                return self.dataset[i]
+
+        def fetch(job):
+            number, indices = job
+            fetch_items = getattr(self.dataset, "__getitems__", None)
+            items = None if fetch_items else [example(i) for i in indices]
+            with _internal.ExampleScope("batch transform", seed, epoch, number):
+                return self._finish(fetch_items(indices) if fetch_items else items)
+
         if not self._auto:
-            return _ahead(self, iter(self.sampler), lambda i: self._finish(self.dataset[i]))
+            return _ahead(self, iter(self.sampler), lambda i: self._finish(example(i)))
         if self._own_batches:
             order, n = self._order(), self.batch_size
             batches = (order[i : i + n] for i in range(0, len(order), n) if not self.drop_last or i + n <= len(order))
             if splitter is not None:
                 _compare_orders(splitter, order, n, self.drop_last)
-                return self._cut(splitter, batches)
+                return self._cut(splitter, batches, fetch)
         else:
             batches = iter(self.batch_sampler)
-        return _ahead(self, batches, self._fetch)
-
-    def _fetch(self, indices):
-        fetch = getattr(self.dataset, "__getitems__", None)
-        items = fetch(indices) if fetch else [self.dataset[i] for i in indices]
-        return self._finish(items)
+        return _ahead(self, enumerate(batches), fetch)
 
     def _finish(self, items):
         batch = self.collate_fn(items)
@@ -582,27 +597,20 @@ class DataLoader:
 
     def _iterable_batches(self):
         if self.batch_size is None:
-            yield from iter(self.dataset)
-            return
-        items = []
-        for item in self.dataset:
-            items.append(item)
-            if len(items) == self.batch_size:
-                yield items
-                items = []
-        if items and not self.drop_last:
-            yield items
+            return iter(self.dataset)
+        return _in_batches(self.dataset, self.batch_size, self.drop_last)
 
     # This rank's rows of each batch, cut over its devices. A rank without rows makes one example for the shapes.
-    def _cut(self, splitter, batches):
-        def fetch(indices):
+    def _cut(self, splitter, batches, fetch):
+        def fetch_rows(job):
+            number, indices = job
             first, last = splitter.rows_of(len(indices))
             none = first == last
-            structure = _Structure(self._fetch(indices[:1] if none else indices[first:last]))
+            structure = _Structure(fetch((number, indices[:1] if none else indices[first:last])))
             rows = [x.narrow(0, 0, 0) for x in structure.tensors] if none else structure.tensors
             return structure, rows, len(indices)
 
-        for structure, rows, n in _ahead(self, batches, fetch):
+        for structure, rows, n in _ahead(self, enumerate(batches), fetch_rows):
             yield structure.with_tensors(splitter.split(rows, n))
 
 

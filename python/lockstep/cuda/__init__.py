@@ -1,7 +1,8 @@
-"""GPUs, as torch.cuda. On a machine without any, is_available() is False, and the CPU devices of the program do the same
-work: lockstep.devices()."""
+"""GPUs, as torch.cuda. On a machine without any, is_available() is False, and the CPU devices of the program do the
+same work: lockstep.devices()."""
 
-from . import _core
+from .. import _core
+from . import amp  # noqa: F401
 
 
 def _gpus():

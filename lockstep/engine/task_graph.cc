@@ -1,4 +1,4 @@
-#include "task_graph.h"
+#include "lockstep/engine/task_graph.h"
 
 #include <algorithm>
 #include <map>
@@ -6,7 +6,7 @@
 #include <set>
 #include <tuple>
 
-namespace lockstep::app {
+namespace lockstep {
 namespace {
 
 void add_subject(TaskGraph::Node& node, const std::string& subject) {
@@ -213,4 +213,4 @@ TaskGraph merge_nodes(const TaskGraph& graph, const std::function<std::string(co
   return result;
 }
 
-}  // namespace lockstep::app
+}  // namespace lockstep

@@ -1,4 +1,5 @@
-// The tasks of a part of a program and their dependencies, recorded while they are pushed and simplified for a picture.
+// Internal: the tasks of a part of a program and their dependencies, recorded while they are pushed and simplified for
+// a picture.
 //
 //   auto recorder = std::make_shared<TaskGraphRecorder>();
 //   engine.set_push_observer(recorder);
@@ -17,7 +18,7 @@
 
 #include "lockstep/engine/push_observer.h"
 
-namespace lockstep::app {
+namespace lockstep {
 
 struct TaskGraph {
   // A task, or several shown as one.
@@ -78,4 +79,4 @@ TaskGraph without_implied_edges(const TaskGraph& graph);
 // Merges nodes of the same key, in order, unless that makes a cycle.
 TaskGraph merge_nodes(const TaskGraph& graph, const std::function<std::string(const TaskGraph::Node&)>& key);
 
-}  // namespace lockstep::app
+}  // namespace lockstep

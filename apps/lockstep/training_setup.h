@@ -1,0 +1,24 @@
+// What `train` trains, made of its options: `audit` makes the same again.
+#pragma once
+
+#include <memory>
+
+#include "learning_task.h"
+#include "train_options.h"
+
+namespace lockstep::app {
+
+struct TrainingSetup {
+  Examples train, test;
+  std::unique_ptr<Module> net;  // with its initial weights
+  std::unique_ptr<Optimizer> optimizer;
+  TrainerOptions options;  // with the whole recipe that Trainer cannot know
+};
+
+// A batch of one.
+Tensor example_input(const Dataset& data, std::uint64_t seed);
+
+// Sets options.start_weights if there is --init-from.
+TrainingSetup set_up_training(TrainOptions& options, const ToolJob& job);
+
+}  // namespace lockstep::app

@@ -1,0 +1,17 @@
+// Internal: gradients as results, which leaves' grad() does not see: torch.autograd.grad.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "lockstep/autograd/tensor.h"
+
+namespace lockstep {
+
+// The gradients of sum(outputs[i] * seeds[i]) with respect to `inputs`, which are leaves, parameters, or results with a
+// history. An undefined seed means 1, for a scalar. An input that no output depends on has an undefined gradient; it is
+// an error if that is so for all. Consumes the graph between outputs and inputs.
+std::vector<Tensor> grad(std::span<const Tensor> outputs, std::span<const Tensor> inputs,
+                         std::span<const Tensor> seeds);
+
+}  // namespace lockstep

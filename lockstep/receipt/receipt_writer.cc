@@ -1,0 +1,128 @@
+#include "lockstep/receipt/receipt_writer.h"
+
+#include <algorithm>
+#include <set>
+#include <system_error>
+#include <utility>
+
+#include "lockstep/base/file.h"
+#include "lockstep/receipt/digest.h"
+#include "lockstep/receipt/signature.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::string_view kCheckpointFile = "/weights.safetensors";
+
+// The receipt that the run continues, with its leaves beside `file`.
+std::optional<Receipt> found_receipt(const ReceiptOptions& options, const std::filesystem::path& resumed_from) {
+  const std::filesystem::path& file = options.file;
+  std::error_code error;
+  std::filesystem::path found = file;
+  if (!std::filesystem::exists(file, error)) {
+    found = resumed_from / file.filename();
+    if (resumed_from.empty() || !std::filesystem::exists(found, error)) return std::nullopt;
+    std::filesystem::copy_file(leaf_file(found, "state"), leaf_file(file, "state"),
+                               std::filesystem::copy_options::overwrite_existing, error);  // they are a convenience
+  }
+  SignedReceipt earlier = read_receipt(found);
+  check(!options.sign_key.empty() || earlier.key_id.empty(),
+        "{}: the receipt of the earlier steps is signed with the key {:.16}…, expected this key to continue it, or "
+        "another file",
+        found.string(), earlier.key_id);
+  // Signing vouches for the earlier links, too.
+  check(options.sign_key.empty() || is_signed_with(found, earlier.receipt, options.sign_key),
+        "{}: the receipt of the earlier steps is not signed with {}: name another file to continue it", found.string(),
+        options.sign_key.string());
+  return std::move(earlier.receipt);
+}
+
+// Whether the receipt is of the run whose head this is.
+void check_continues(const Receipt& receipt, const Receipt::Head& mine, const std::string& file) {
+  const Receipt::Head& found = receipt.head();
+  const char* what = recipe_hash(found.recipe) != recipe_hash(mine.recipe) ? "another recipe"
+                     : found.train != mine.train                           ? "other training data"
+                     : found.test != mine.test                             ? "other test data"
+                     : found.version != mine.version || found.kernel_revision != mine.kernel_revision
+                         ? "another version of Lockstep"
+                     : found.device != mine.device ? "another kind of device"
+                                                   : nullptr;
+  check(what == nullptr, "{}: the receipt has {} than the run that goes on: name another file to continue it", file,
+        what ? what : "");
+}
+
+}  // namespace
+
+ReceiptWriter::ReceiptWriter(ReceiptOptions options, Receipt::Head head, const Dataset& train, const Dataset* test,
+                             std::int64_t step, const StateDigest& state, const std::filesystem::path& resumed_from)
+    : options_(std::move(options)) {
+  const std::filesystem::path& file = options_.file;
+  if (file.has_parent_path()) std::filesystem::create_directories(file.parent_path());
+  // An unusable key is an error now, not after the first steps.
+  if (!options_.sign_key.empty()) {
+    sign_ed25519(read_file(options_.sign_key, 1 << 16), options_.sign_key.string(), "");
+  }
+  const auto digest = [&](const Dataset& data, const char* kind) {
+    const std::vector<Digest> leaves = example_digests(data);
+    write_leaves(leaf_file(file, kind), leaves);
+    return data_digest(leaves);
+  };
+  head.train = digest(train, "train");
+  if (test != nullptr) head.test = digest(*test, "test");
+  std::optional<Receipt> found = step > 0 ? found_receipt(options_, resumed_from) : std::nullopt;
+  if (found && found->head().start_step <= step) {
+    check_continues(*found, head, file.string());
+    found->cut_back(step);
+    check(found->steps() < step || found->links().empty() || found->links().back().state == state.root,
+          "{}: the state of step {} is not that of the checkpoint: the receipt is of another run: name another file",
+          file.string(), step);
+    receipt_ = std::move(found);
+    states_.emplace(leaf_file(file, "state"), step);
+    return;
+  }
+  // Nobody shall take an older file for the receipt of this run if it ends before its first link.
+  std::error_code none;
+  std::filesystem::remove(file, none);
+  head.start_step = step;
+  head.start = state.root;
+  receipt_.emplace(std::move(head));
+  states_.emplace(leaf_file(file, "state"), -1);
+  states_->add(step, state.leaves);
+}
+
+void ReceiptWriter::add_link(std::int64_t step, const StateDigest& state, double loss, const Digest& weights) {
+  receipt_->add_link(step, state.root, loss);
+  receipt_->set_subject("weights", weights);
+  states_->add(step, state.leaves);
+}
+
+void ReceiptWriter::set_checkpoints(const std::vector<std::filesystem::path>& folders) {
+  std::set<std::string> names;
+  for (const std::filesystem::path& folder : folders) {
+    names.insert(folder.filename().string() + std::string(kCheckpointFile));
+  }
+  const std::vector<ReceiptSubject> before = receipt_->subjects();
+  for (const ReceiptSubject& subject : before) {
+    if (subject.name.ends_with(kCheckpointFile) && !names.contains(subject.name))
+      receipt_->remove_subject(subject.name);
+  }
+  for (const std::filesystem::path& folder : folders) {
+    const std::string name = folder.filename().string() + std::string(kCheckpointFile);
+    if (std::ranges::find(before, name, &ReceiptSubject::name) != before.end()) continue;
+    receipt_->set_subject(name, file_digest(folder / "weights.safetensors"));
+  }
+}
+
+void ReceiptWriter::write() {
+  // in-toto has no statement about nothing.
+  if (receipt_->subjects().empty()) return;
+  write_receipt(options_.file, *receipt_, options_.sign_key);
+  written_ = std::chrono::steady_clock::now();
+}
+
+void ReceiptWriter::write_sometimes() {
+  constexpr std::chrono::seconds kApart{10};
+  if (std::chrono::steady_clock::now() - written_ >= kApart) write();
+}
+
+}  // namespace lockstep

@@ -1,0 +1,42 @@
+// Internal: the receipt of a run in progress. A killed run leaves a receipt that is valid up to its last link, and a
+// resumed one continues it.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/data/dataset.h"
+#include "lockstep/receipt/leaf_files.h"
+#include "lockstep/receipt/receipt.h"
+#include "lockstep/receipt/state_digest.h"
+
+namespace lockstep {
+
+class ReceiptWriter {
+ public:
+  // `head` without data and start. `step` and `state`: where the run stands. If it has made steps, continues the
+  // receipt in the file, or else that of the same name in `resumed_from`; a receipt of another run is an error. Without
+  // one, the receipt begins at this step.
+  ReceiptWriter(ReceiptOptions options, Receipt::Head head, const Dataset& train, const Dataset* test,
+                std::int64_t step, const StateDigest& state, const std::filesystem::path& resumed_from);
+
+  std::int64_t steps() const { return receipt_->steps(); }
+  void add_link(std::int64_t step, const StateDigest& state, double loss, const Digest& weights);
+  // The checkpoints that are there, newest first: their weights become subjects, and those of removed ones go.
+  void set_checkpoints(const std::vector<std::filesystem::path>& folders);
+  void write();
+  // Unless that was a moment ago: the file grows with each link.
+  void write_sometimes();
+
+ private:
+  ReceiptOptions options_;
+  std::optional<Receipt> receipt_;
+  std::optional<StateLeaves> states_;
+  std::chrono::steady_clock::time_point written_{};
+};
+
+}  // namespace lockstep

@@ -1,0 +1,35 @@
+// Internal: the state of a training as a Merkle tree: parameters, buffers, the optimizer's state, the average of the
+// weights, and the loss scale, a leaf each, sorted by name.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/nn/state_dict.h"
+#include "lockstep/optim/loss_scaler.h"
+#include "lockstep/receipt/merkle_tree.h"
+
+namespace lockstep {
+
+struct CheckpointContents;  // checkpoint/checkpoint_directory.h
+
+struct TrainingStateParts {
+  StateDict weights, optimizer, average;
+  std::optional<LossScalerState> loss_scaler;
+};
+
+struct StateDigest {
+  std::vector<std::string> names;  // sorted: "fc.weight", "optimizer/momentum.fc.weight"
+  std::vector<Digest> leaves;
+  Digest root{};
+};
+
+StateDigest state_digest(const TrainingStateParts& parts);
+// Of a checkpoint on disk, without a model.
+StateDigest state_digest(const CheckpointContents& checkpoint);
+
+// The first name whose leaf differs. Empty if there is none, or if there are not as many leaves.
+std::string first_difference(const StateDigest& state, const std::vector<Digest>& leaves);
+
+}  // namespace lockstep

@@ -1,0 +1,340 @@
+#include "lockstep/train/audit.h"
+
+#include <algorithm>
+#include <bit>
+#include <random>
+#include <set>
+#include <system_error>
+#include <vector>
+
+#include "lockstep/base/version.h"
+#include "lockstep/checkpoint/checkpoint_directory.h"
+#include "lockstep/checkpoint/weights.h"
+#include "lockstep/receipt/digest.h"
+#include "lockstep/receipt/leaf_files.h"
+#include "lockstep/receipt/state_digest.h"
+#include "lockstep/runtime/device_state.h"
+#include "lockstep/runtime/random_state.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::string_view kWeights = "weights";
+
+template <typename... Args>
+void expect(bool ok, fmt::format_string<Args...> message, Args&&... args) {
+  if (!ok) throw AuditFailure("audit: " + fmt::format(message, std::forward<Args>(args)...));
+}
+
+// A Trainer that only trains.
+TrainerOptions replay_options(TrainerOptions options) {
+  options.save_folder.clear();
+  options.resume = false;
+  options.log_file.clear();
+  options.tensorboard = {};
+  options.receipt = {};
+  options.watch = {};
+  return options;
+}
+
+std::string shown(const Recipe::Value* value) { return value ? value->json() : "none"; }
+
+// Calls `add` with the name of each entry that differs.
+void for_each_difference(const Recipe& receipt, const Recipe& mine,
+                         const std::function<void(const std::string&)>& add) {
+  for (const auto& [name, value] : receipt) {
+    const Recipe::Value* other = mine.find(name);
+    if (!other || *other != value) add(name);
+  }
+  for (const auto& [name, value] : mine) {
+    if (!receipt.contains(name)) add(name);
+  }
+}
+
+// Empty: they are those of the receipt.
+std::string difference_of(const Dataset& data, const DataDigest& expected, const AuditOptions& o, const char* kind) {
+  if (data.size() != expected.examples) {
+    return fmt::format("{} {} examples, expected {} as in the receipt", data.size(), kind, expected.examples);
+  }
+  const std::vector<Digest> leaves = example_digests(data);
+  if (merkle_root(leaves) == expected.root) return "";
+  const auto known = o.receipt_file.empty()
+                         ? std::nullopt
+                         : read_leaves(leaf_file(o.receipt_file, kind), expected.examples, expected.root);
+  if (!known) {
+    return fmt::format("the {} data are not those of the receipt; without {} it is unknown which example differs", kind,
+                       leaf_file("receipt", kind).string());
+  }
+  std::int64_t count = 0, first = -1;
+  for (std::size_t i = 0; i < leaves.size(); ++i) {
+    if (leaves[i] == (*known)[i]) continue;
+    if (count++ == 0) first = static_cast<std::int64_t>(i);
+  }
+  return fmt::format("{} example {} (counted from 0) is not that of the receipt{}", kind, first,
+                     count == 1 ? ", all others are" : fmt::format("; {} of {} differ", count, leaves.size()));
+}
+
+// weights_sha256() of a checkpoint, without a model.
+Digest weights_digest(const CheckpointContents& checkpoint) {
+  const SafetensorsFile file = parse_safetensors(checkpoint.file("weights.safetensors"), checkpoint.path.string());
+  std::vector<TensorBytes> tensors = file.tensors;
+  std::ranges::sort(tensors, {}, &TensorBytes::name);
+  Sha256 hash;
+  for (const TensorBytes& t : tensors) {
+    if (is_floating(t.dtype)) hash.update(t.bytes);
+  }
+  return digest_of(hash);
+}
+
+// Compares the files that the receipt names with those of the run's folder. Returns what was found.
+std::string compare_files(const Receipt& receipt, const std::filesystem::path& run) {
+  std::string compared, absent;
+  for (const ReceiptSubject& subject : receipt.subjects()) {
+    if (subject.name == kWeights) continue;
+    const std::filesystem::path name = subject.name;
+    std::error_code unknown;
+    // Only files below the folder.
+    const bool below = name.is_relative() && std::ranges::find(name, std::filesystem::path("..")) == name.end();
+    const bool exists = below && std::filesystem::is_regular_file(run / name, unknown);
+    std::string& names = exists ? compared : absent;
+    names += (names.empty() ? "" : ", ") + subject.name;
+    expect(!exists || file_digest(run / name) == subject.sha256, "{}: is not the file that the receipt names",
+           (run / name).string());
+  }
+  if (!compared.empty()) compared += ": equal";
+  if (!absent.empty()) compared += fmt::format("{}not there: {}", compared.empty() ? "" : "; ", absent);
+  return compared;
+}
+
+// Returns whether the receipt names the last weights.
+bool compare_weights(const Receipt& receipt, const Digest& mine, const std::string& where) {
+  const auto named = std::ranges::find(receipt.subjects(), kWeights, &ReceiptSubject::name);
+  if (named == receipt.subjects().end()) return false;
+  expect(named->sha256 == mine, "{}: weights are {}, which the receipt names as the last ones, expected {}", where,
+         hex(named->sha256), hex(mine));
+  return true;
+}
+
+// "parameter 0.weight", or how to learn it.
+std::string differing_part(const StateDigest& state, std::int64_t step, const Digest& expected,
+                           const std::filesystem::path& receipt_file) {
+  const auto leaves =
+      receipt_file.empty() ? std::nullopt : read_state_leaves(leaf_file(receipt_file, "state"), step, expected);
+  const std::string name = leaves ? first_difference(state, *leaves) : "";
+  if (name.empty()) {
+    return fmt::format("the state (without {} it is unknown which parameter)", leaf_file("receipt", "state").string());
+  }
+  return (name.find('/') == std::string::npos ? "parameter " : "") + name;
+}
+
+}  // namespace
+
+// Trains from any state to a step.
+class TrainingReplay {
+ public:
+  TrainingReplay(Module& module, Optimizer& optimizer, std::shared_ptr<const Dataset> train, TrainerOptions options)
+      : trainer_(module, optimizer, std::move(train), std::shared_ptr<const Dataset>(),
+                 replay_options(std::move(options))) {}
+
+  void settle() {
+    if (!std::ranges::all_of(trainer_.module_.parameters(), &Parameter::shape_known)) trainer_.settle_model();
+  }
+  const Recipe& recipe() const { return trainer_.recipe(); }
+  const Dataset& data() const { return trainer_.loader_.dataset(); }
+  const char* device() const { return trainer_.on_gpu() ? "cuda" : "cpu"; }
+  Communicator& ranks() const { return trainer_.ranks(); }
+  std::int64_t step() const { return trainer_.position_.step; }
+  void resume(const std::filesystem::path& checkpoint) { trainer_.resume(checkpoint); }
+  // Whether the position, which no digest has, is that of its step: the examples, and the draws of dropout. With f16,
+  // skipped steps have none.
+  bool position_follows() const {
+    const TrainingPosition& p = trainer_.position_;
+    const std::shared_ptr<RandomState> random = state_of(trainer_.options_.devices[0], "audit").random;
+    return p.epoch * trainer_.steps_of(trainer_.loader_.size()) + trainer_.steps_of(p.batch) == p.step &&
+           (trainer_.scaler_ || random->step() == static_cast<std::uint64_t>(p.step));
+  }
+  void train_to(std::int64_t step) {
+    trainer_.options_.max_steps = step;
+    trainer_.train();
+    check(this->step() == step, "audit: the run ends at step {}, expected a step {}, as in the receipt", this->step(),
+          step);
+  }
+  StateDigest state() const { return trainer_.state_now(); }
+  Digest weights() const { return *parse_digest(weights_sha256(trainer_.module_)); }
+  double loss() const { return trainer_.last_loss_.second; }
+
+ private:
+  Trainer trainer_;
+};
+
+namespace {
+
+// All ranks throw what rank 0 throws.
+void in_rank_0(Communicator& ranks, const std::function<void()>& work) {
+  std::string failure;
+  ranks.agree("audit", [&] {
+    if (ranks.rank() != 0) return;
+    try {
+      work();
+    } catch (const AuditFailure& error) {
+      failure = error.what();
+    }
+  });
+  failure = ranks.broadcast_on_host(failure, "audit");
+  if (!failure.empty()) throw AuditFailure(failure);
+}
+
+// The steps that were asked for; of a range, its first one and all links behind it, through which the others are found.
+struct ChosenSteps {
+  std::vector<std::int64_t> targets;
+  std::int64_t count = 0;
+};
+
+// Rank 0 chooses.
+ChosenSteps chosen_steps(const Receipt& receipt, const AuditOptions& o, Communicator& ranks) {
+  const std::int64_t first = receipt.head().start_step + 1, last = receipt.steps();
+  check(first <= last, "audit: the receipt has no steps");
+  std::set<std::int64_t> steps;
+  if (o.range) {
+    const auto [from, to] = *o.range;
+    check(from >= first && from <= to && to <= last, "audit: steps {} to {}, expected some of {} to {}", from, to,
+          first, last);
+    steps = {from, to};
+    for (const ReceiptLink& link : receipt.links()) {
+      if (link.step > from && link.step < to) steps.insert(link.step);
+    }
+    return {{steps.begin(), steps.end()}, to - from + 1};
+  }
+  check(o.random_steps >= 1, "audit: {} steps, expected at least 1", o.random_steps);
+  std::random_device random;
+  const auto count = static_cast<std::size_t>(std::min(o.random_steps, last - first + 1));
+  while (steps.size() < count) {
+    const std::uint64_t bits = std::uint64_t{random()} << 32 | random();
+    const auto offset = static_cast<std::int64_t>(bits % static_cast<std::uint64_t>(last - first + 1));
+    steps.insert(ranks.gather_on_host(first + offset, "step to audit")[0]);
+  }
+  return {{steps.begin(), steps.end()}, std::ssize(steps)};
+}
+
+}  // namespace
+
+AuditResult audit(Module& module, Optimizer& optimizer, std::shared_ptr<const Dataset> train,
+                  std::shared_ptr<const Dataset> test, TrainerOptions options, const Receipt& receipt,
+                  const AuditOptions& o) {
+  TrainingReplay replay(module, optimizer, std::move(train), std::move(options));
+  Communicator& ranks = replay.ranks();
+  const Receipt::Head& head = receipt.head();
+  const std::vector<ReceiptLink>& links = receipt.links();
+  AuditResult result;
+  const auto equal = [&](const std::string& what) {
+    if (o.on_equal) o.on_equal(what + ": equal");
+  };
+  replay.settle();
+  std::vector<std::filesystem::path> checkpoints;  // by step
+  std::vector<std::int64_t> steps_of_checkpoints;
+  in_rank_0(ranks, [&] {
+    expect(head.kernel_revision == LOCKSTEP_KERNEL_REVISION,
+           "the receipt has kernel revision {} (Lockstep {}), this is {} (Lockstep {}), with other bits",
+           head.kernel_revision, head.version, LOCKSTEP_KERNEL_REVISION, LOCKSTEP_VERSION);
+    expect(head.device == replay.device(), "the receipt is of a {}, expected a {}: their bits differ", head.device,
+           replay.device());
+    expect(head.test.has_value() == (test != nullptr), "{}",
+           head.test ? "the receipt has test data, expected these, too" : "test data, of which the receipt has none");
+    // The data first: what the recipe says of them follows.
+    std::string data = difference_of(replay.data(), head.train, o, "train");
+    if (data.empty() && head.test) data = difference_of(*test, *head.test, o, "test");
+    std::string recipe, names;
+    for_each_difference(head.recipe, replay.recipe(), [&](const std::string& name) {
+      names += (names.empty() ? "" : ", ") + name;
+      recipe += fmt::format("{}{} {} in the receipt, {} here", recipe.empty() ? "" : "; ", name,
+                            shown(head.recipe.find(name)), shown(replay.recipe().find(name)));
+    });
+    expect(data.empty(), "{}{}", data, names.empty() ? "" : "; so the recipe differs, too: " + names);
+    expect(recipe.empty(), "the recipe differs: {}", recipe);
+    equal(fmt::format("recipe: {:.8}", recipe_hash(head.recipe)));
+    equal(fmt::format("data: {} training examples{}", head.train.examples,
+                      head.test ? fmt::format(", {} test examples", head.test->examples) : ""));
+    if (head.start_step == 0) {
+      const StateDigest start = replay.state();
+      expect(start.root == head.start, "start: {} is not that of the receipt",
+             differing_part(start, 0, head.start, o.receipt_file));
+      equal(head.recipe.contains("init_from") ? "start: the weights that the run was given"
+                                              : "start: the initial weights");
+    } else if (o.on_equal) {
+      o.on_equal(fmt::format("start: step {}; nothing is known of the steps before", head.start_step));
+    }
+    if (o.run.empty()) return;
+    std::vector<std::filesystem::path> folders = checkpoints_in(o.run);
+    std::ranges::reverse(folders);
+    for (const std::filesystem::path& folder : folders) {
+      const CheckpointContents contents = read_checkpoint(folder);
+      if (contents.step < head.start_step) continue;
+      const auto link = std::ranges::find(links, contents.step, &ReceiptLink::step);
+      const bool begins = contents.step == head.start_step;
+      expect(link != links.end() || begins, "{}: the receipt has no link of step {}", folder.string(), contents.step);
+      const Digest& expected = begins ? head.start : link->state;
+      const StateDigest state = state_digest(contents);
+      expect(state.root == expected, "{}: {} is not that of the receipt", folder.string(),
+             differing_part(state, contents.step, expected, o.receipt_file));
+      if (contents.step == receipt.steps()) {
+        result.final_weights = compare_weights(receipt, weights_digest(contents), folder.string());
+      }
+      checkpoints.push_back(folder);
+      steps_of_checkpoints.push_back(contents.step);
+    }
+    result.checkpoints = std::ssize(checkpoints);
+    if (result.checkpoints > 0) equal(fmt::format("checkpoints: {}", result.checkpoints));
+    const std::string files = compare_files(receipt, o.run);
+    if (o.on_equal && !files.empty()) o.on_equal("files: " + files);
+  });
+  result.checkpoints = ranks.gather_on_host(result.checkpoints, "checkpoints")[0];
+  steps_of_checkpoints.resize(static_cast<std::size_t>(result.checkpoints));
+  checkpoints.resize(steps_of_checkpoints.size());
+  for (std::int64_t& step : steps_of_checkpoints) step = ranks.gather_on_host(step, "step of a checkpoint")[0];
+
+  const ChosenSteps chosen = chosen_steps(receipt, o, ranks);
+  result.steps = chosen.count;
+  for (const std::int64_t step : chosen.targets) {
+    // From the nearest checkpoint, unless the replay stands behind it.
+    const auto index = std::ranges::lower_bound(steps_of_checkpoints, step) - steps_of_checkpoints.begin() - 1;
+    const std::int64_t nearest = index < 0 ? 0 : steps_of_checkpoints[static_cast<std::size_t>(index)];
+    check(std::max(nearest, replay.step()) >= head.start_step,
+          "audit: step {} has no checkpoint before it in {}, and the receipt begins at step {}", step,
+          o.run.empty() ? "no folder" : o.run.string(), head.start_step);
+    if (nearest > replay.step()) {
+      const std::filesystem::path& folder = checkpoints[static_cast<std::size_t>(index)];
+      replay.resume(folder);
+      in_rank_0(ranks, [&] {
+        expect(replay.position_follows(),
+               "{}: its state.json has the position of another step, expected that of step {}", folder.string(),
+               nearest);
+        // The position may bring another rate.
+        const auto link = std::ranges::find(links, nearest, &ReceiptLink::step);
+        const Digest& expected = link == links.end() ? head.start : link->state;
+        const StateDigest state = replay.state();
+        expect(state.root == expected, "{}: training that goes on from it has another state than the receipt: {}",
+               folder.string(), differing_part(state, nearest, expected, o.receipt_file));
+      });
+    }
+    while (replay.step() < step) {
+      const auto link = std::ranges::upper_bound(links, replay.step(), {}, &ReceiptLink::step);
+      const std::int64_t before = replay.step();
+      replay.train_to(link->step);
+      result.trained += link->step - before;
+      in_rank_0(ranks, [&] {
+        const StateDigest state = replay.state();
+        const std::string where = link->step == before + 1 ? fmt::format("step {}", link->step)
+                                                           : fmt::format("steps {} to {}", before + 1, link->step);
+        expect(state.root == link->state, "{}: {} differs", where,
+               differing_part(state, link->step, link->state, o.receipt_file));
+        expect(std::bit_cast<std::uint64_t>(replay.loss()) == std::bit_cast<std::uint64_t>(link->loss),
+               "{}: the loss of step {} is {}, {} in the receipt", where, link->step, replay.loss(), link->loss);
+        if (link->step != receipt.steps()) return;
+        result.final_weights = compare_weights(receipt, replay.weights(), where);
+      });
+    }
+  }
+  return result;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,21 @@
+// Internal: the strides that PyTorch's views have. Where they decide whether PyTorch's result is a view or a copy, the
+// library's is the same, although its own arrays are dense.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "lockstep/tensor/shape.h"
+
+namespace lockstep::python {
+
+using Strides = std::vector<std::int64_t>;
+
+// Those of a tensor in plain order.
+Strides plain_strides(const Shape& shape);
+bool is_plain(const Shape& shape, const Strides& strides);
+// Those of the view with another shape; none if PyTorch would have to copy.
+std::optional<Strides> reshaped_strides(const Shape& shape, const Strides& strides, const Shape& to);
+
+}  // namespace lockstep::python
