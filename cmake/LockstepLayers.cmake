@@ -3,6 +3,8 @@
 # where the CUDA back end is (LockstepCuda.cmake), else no_cuda.cc. oneDNN (onednn_*, no_onednn.cc) and MPI (folder `mpi`,
 # no_mpi.cc) are chosen in the same way, and so are hwloc (hwloc_*, no_hwloc.cc), the library for PNG (spng_*, libpng_*), and signatures (openssl_*; no_signature.cc in static builds). USES names the layers right below it; it may include those and what they use in turn.
 # COLD: not performance-critical, but slow to optimize; compiled with -O1.
+# With LOCKSTEP_OTHER_LAYERS, the layers outside LOCKSTEP_SANITIZED_LAYERS are the objects of that build, which has a file
+# with their names for each layer.
 # The property LOCKSTEP_USES lists the layers that a layer may use, itself included, and LOCKSTEP_DIRECT_USES those right
 # below it; a test checks the includes against both.
 # The global property LOCKSTEP_CUDA_LAYERS lists the layers that have a part for CUDA.
@@ -60,10 +62,20 @@ function(lockstep_layer NAME)
     file(CONFIGURE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/empty.cc CONTENT "")
     set(sources ${CMAKE_CURRENT_BINARY_DIR}/empty.cc)
   endif()
-  add_library(lockstep_${NAME} OBJECT ${sources})
-  target_link_libraries(lockstep_${NAME} PUBLIC lockstep_flags ${LOCKSTEP_FMT} ${ARG_LIBRARIES} PRIVATE lockstep_options)
-  if(ARG_COLD)
-    target_compile_options(lockstep_${NAME} PRIVATE $<$<CONFIG:Release>:-O1>)
+  set(objects ${LOCKSTEP_OTHER_LAYERS}/layers/${NAME}.txt)
+  if(LOCKSTEP_OTHER_LAYERS AND NOT NAME IN_LIST LOCKSTEP_SANITIZED_LAYERS)
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${objects})
+    file(READ ${objects} objects)
+    add_library(lockstep_${NAME} OBJECT IMPORTED GLOBAL)
+    set_target_properties(lockstep_${NAME} PROPERTIES IMPORTED_OBJECTS "${objects}")
+    target_link_libraries(lockstep_${NAME} INTERFACE lockstep_flags ${LOCKSTEP_FMT} ${ARG_LIBRARIES})
+  else()
+    add_library(lockstep_${NAME} OBJECT ${sources})
+    target_link_libraries(lockstep_${NAME} PUBLIC lockstep_flags ${LOCKSTEP_FMT} ${ARG_LIBRARIES} PRIVATE lockstep_options)
+    file(GENERATE OUTPUT ${PROJECT_BINARY_DIR}/layers/${NAME}.txt CONTENT "$<TARGET_OBJECTS:lockstep_${NAME}>")
+    if(ARG_COLD)
+      target_compile_options(lockstep_${NAME} PRIVATE $<$<CONFIG:Release>:-O1>)
+    endif()
   endif()
   set(closure ${NAME})
   foreach(layer ${ARG_USES})
