@@ -38,7 +38,7 @@ TensorObject result_of(const char* name, const TensorObject& x, bool inplace, co
 }
 
 using Unary = Tensor (*)(const Tensor&);
-void add_activations(py::module_& m) {
+void add_activation_functions(py::module_& m) {
   for (const auto& [name, f] : {std::pair<const char*, Unary>{"relu", relu},
                                 {"relu6", relu6},
                                 {"selu", selu},
@@ -576,7 +576,7 @@ void add_lookups(py::module_& m) {
 
 void add_functional(py::module_& m) {
   py::module_ f = m.def_submodule("functional", "Functions that layers are made of.");
-  add_activations(f);
+  add_activation_functions(f);
   add_dropout(f);
   add_losses(f);
   add_windows(f);

@@ -9,9 +9,9 @@ namespace lockstep::python {
 namespace {
 
 // Beyond this, a double does not hold every whole number.
-constexpr double kExact = 0x1p53;
+constexpr double kMostExact = 0x1p53;
 
-bool is_exact(const Number& b) { return !b.is_whole || std::abs(b.value) <= kExact; }
+bool is_exact(const Number& b) { return !b.is_whole || std::abs(b.value) <= kMostExact; }
 
 // f(a, b), where f takes a tensor or a double as its second operand.
 template <typename F>
