@@ -23,8 +23,8 @@ for round in $(seq "$rounds"); do
   tool resnet18 64 24 4 >> "$results/resnet18.tool"
   tool mlp 128 2340 400 >> "$results/mlp.tool"
   for model in resnet18 mlp; do
-    loop $model >> "$results/$model.python"
-    loop $model --torch >> "$results/$model.torch"
+    loop $model --rounds 4 >> "$results/$model.python"
+    loop $model --rounds 4 --torch >> "$results/$model.torch"
   done
 done
 for model in resnet18 mlp; do
