@@ -158,6 +158,19 @@ class Indexer {
     return std::ranges::none_of(indices, [](const TensorIndex& i) { return std::holds_alternative<Tensor>(i.index_); });
   }
 
+  // The mask that is the only index, with x's number of axes; undefined for other indices.
+  static Tensor mask_of(const Tensor& x, std::span<const TensorIndex> indices) {
+    const auto* mask = indices.size() == 1 ? std::get_if<Tensor>(&indices[0].index_) : nullptr;
+    if (!mask || !mask->defined() || mask->dtype() != DType::u8 || (*mask)->kind == Kind::cut) return {};
+    Shape shape = x.shape();
+    if (mask->dim() == 0 || mask->dim() > shape.dim()) return {};
+    for (int axis = 0; axis < shape.dim(); ++axis) {
+      if (axis >= mask->dim()) shape[axis] = 1;
+      if (axis < mask->dim() && mask->size(axis) != shape[axis]) return {};
+    }
+    return mask->reshape(shape);
+  }
+
   // What basic indices, which fit the shape, choose along each axis.
   static std::vector<ops::SliceRange> ranges(const Shape& shape, std::span<const TensorIndex> indices) {
     std::vector<ops::SliceRange> ranges;
@@ -201,6 +214,10 @@ Tensor index(const Tensor& x, std::span<const TensorIndex> indices) { return Ind
 Tensor index_put(const Tensor& x, std::span<const TensorIndex> indices, const Tensor& value) {
   check(x.defined() && value.defined(), "index_put: undefined tensor");
   check(x->kind != Kind::cut, "index_put: {} is cut over the batch, expected it in one piece: gather() it", x);
+  // One value for all elements of a mask: nobody has to know their places, so nothing waits.
+  if (const Tensor mask = Indexer::mask_of(x, indices); mask.defined() && value.numel() == 1) {
+    return masked_fill(x, beside(x, mask), cast(beside(x, value), x.dtype()).reshape({}));
+  }
   if (!Indexer::is_basic(indices)) refuse_recording(kIndexPut);
   const Tensor places = Indexer::read(arange(x.numel(), {.device = x.device()}).reshape(x.shape()), indices);
   if (places.numel() == 0) return x;

@@ -123,6 +123,20 @@ TEST_F(IndexingTest, SlicesAreWrittenAtTheirPlaces) {
   EXPECT_EQ(values(x), (Numbers{0, 0, 2, 3, 1, 5, 6, 2, 8}));
 }
 
+TEST_F(IndexingTest, AMaskTakesOneValueForAll) {
+  const Tensor x = counting({2, 3});
+  x.index_put_({gt(x, 3)}, 9);
+  EXPECT_EQ(values(x), (Numbers{0, 1, 2, 3, 9, 9}));
+  x.index_put_({lt(ids({1, 0}), 1)}, Tensor::from({-1.0}, {1}));
+  EXPECT_EQ(values(x), (Numbers{0, 1, 2, -1, -1, -1}));
+  x.index_put_({gt(x, 100)}, 5);
+  EXPECT_EQ(values(x), (Numbers{0, 1, 2, -1, -1, -1}));
+  EXPECT_ERROR(x.index_put_({gt(counting({1, 3}), 0)}, 1), "a mask of [1, 3] for axes 0 to 1 of [2, 3]");
+  const Tensor whole = ids({1, 2, 3});
+  whole.index_put_({gt(whole, 1)}, Tensor::from({2.7F}, {}));
+  EXPECT_EQ(values(whole), (Numbers{1, 2, 2}));
+}
+
 TEST_F(IndexingTest, AWriteThatNobodyWouldSeeIsAnError) {
   Tensor x = Tensor::from<float>({1, 2, 3, 4}, {2, 2});
   const Tensor before = x + 0;
