@@ -208,7 +208,8 @@ void add_shapes(const FunctionsOf& f) {
     Tensor y;
     {
       const WithoutLock describing;
-      y = x.view(shape);
+      // What a convolution returns is contiguous for PyTorch, in whatever layout it lies.
+      y = x.reshape(shape);
     }
     check(reshaped_strides(x.shape(), strides_of(self), y.shape()).has_value(),
           "view: {} as {}, but at least one dimension spans across two parts of its memory: use reshape()", x,

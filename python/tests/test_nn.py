@@ -82,6 +82,19 @@ def test_forward_may_take_and_return_anything():
     assert out["b"] is None and out["pair"][1] == 2.0 and tuple(out["sum"].shape) == (1, 3)
 
 
+def test_what_convolutions_return_has_views():
+    net = nn.Sequential(nn.Conv2d(1, 16, 3), nn.ReLU(), nn.Conv2d(16, 16, 3), nn.MaxPool2d(2))
+    x = torch.randn(2, 1, 8, 8)
+    y = net(x)
+    assert y.view(-1, 64).tolist() == y.flatten(1).tolist() and y.view(-1).shape == (128,)
+    y.view(2, -1).sum().backward()
+    assert net[0].weight.grad.abs().sum() > 0
+    with torch.no_grad():
+        y = net(x)
+        y.view(2, 64)[1] = 7
+    assert y[1].tolist() == torch.full((16, 2, 2), 7.0).tolist() and y[0].max() != 7
+
+
 def test_library_containers_call_modules_of_python():
     class Twice(nn.Module):
         def forward(self, x):
