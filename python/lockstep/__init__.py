@@ -9,8 +9,8 @@ torch.Size([2, 3])
 from ._core import *  # noqa: F401,F403
 from . import _core
 from ._core import (  # noqa: F401
-    Accuracy, EpochReport, Metric, Predictor, Run, StepReport, TensorBoardWriter, TrainingResult, __version__, load_run,
-    load_weights, save_weights, weights_sha256)
+    Accuracy, AuditResult, EpochReport, Metric, Predictor, Run, StepReport, TensorBoardWriter, TrainingResult,
+    __version__, load_run, load_weights, save_weights, weights_sha256)
 from .grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled  # noqa: F401
 from .composed import (  # noqa: F401
     FloatTensor, LongTensor, count_nonzero, diag, diagonal, diff, finfo, get_default_dtype, iinfo, is_floating_point,

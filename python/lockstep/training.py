@@ -13,7 +13,7 @@ import subprocess
 import typing
 
 from . import _core
-from ._core import EpochReport, Metric, StepReport, Tensor, TrainingResult, dtype, float32
+from ._core import AuditResult, EpochReport, Metric, StepReport, Tensor, TrainingResult, dtype, float32
 
 
 class Trainer:
@@ -32,6 +32,7 @@ class Trainer:
     save_folder, save_every, resume, keep_checkpoints: checkpoints, and going on from the newest one.
     watch: {"metric": "accuracy", "patience": 3, "save_best": True}.
     tensorboard: a folder, or {"folder": ..., "histogram_every": ...}. log_file: a line of JSON for each step.
+    receipt: a file, or {"file": ..., "every": 100, "sign_key": ...}; audit() checks it.
     recipe: names and values of what else decides the bits: model, data, loss.
 
     on_step(StepReport), on_epoch(EpochReport), and on_update(step) are called while it trains.
@@ -50,20 +51,22 @@ class Trainer:
                  schedule: str | dict[str, typing.Any] | None = None,
                  save_folder: str | os.PathLike[str] | None = None, save_every: int = 0, resume: bool = False,
                  keep_checkpoints: int = 2, log_file: str | os.PathLike[str] | None = None,
-                 tensorboard: typing.Any = None, watch: dict[str, typing.Any] | None = None,
+                 tensorboard: typing.Any = None, receipt: typing.Any = None, watch: dict[str, typing.Any] | None = None,
                  average_decay: float = 0, recipe: dict[str, typing.Any] | None = None) -> None:
         if isinstance(schedule, str):
             schedule = {"kind": schedule}
         if isinstance(tensorboard, (str, os.PathLike)):
             tensorboard = {"folder": tensorboard}
+        if isinstance(receipt, (str, os.PathLike)):
+            receipt = {"file": receipt}
         options = dict(devices=devices, shards=shards, balance=balance, batch_size=batch_size, accumulate=accumulate,
                        record_steps=record_steps, epochs=epochs, max_steps=max_steps, shuffle=shuffle, workers=workers,
                        seed=seed, dtype=dtype, gradients=gradients, loss_scaling=loss_scaling, loss=loss,
                        label_smoothing=label_smoothing, forward=forward, loss_weight=loss_weight,
                        batch_transform=batch_transform, metrics=list(metrics), clip_norm=clip_norm, schedule=schedule,
                        save_folder=save_folder, save_every=save_every, resume=resume, keep_checkpoints=keep_checkpoints,
-                       log_file=log_file, tensorboard=tensorboard, watch=watch, average_decay=average_decay,
-                       recipe=recipe)
+                       log_file=log_file, tensorboard=tensorboard, receipt=receipt, watch=watch,
+                       average_decay=average_decay, recipe=recipe)
         self._optimizer = optimizer
         self._take_rates()
         self._trainer = _core._Trainer(model, optimizer, train, test, options)
@@ -108,6 +111,18 @@ class Trainer:
     def resume_or_start(self) -> os.PathLike[str] | None:
         """Continue from the newest checkpoint in save_folder. Returns its path, or None if the run starts."""
         return self._trainer.resume_or_start()
+
+    def audit(self, receipt: str | os.PathLike[str], *, public_key: str | os.PathLike[str] = "",
+              run: str | os.PathLike[str] = "", random_steps: int = 3, steps: tuple[int, int] | None = None,
+              on_equal: typing.Callable[[str], typing.Any] | None = None) -> AuditResult:
+        """Check a run's receipt: train some of its steps again, on any devices. Raises AuditFailure for a difference.
+
+        Model, optimizer, data, and options are made as for the run, and not used yet. With public_key (PEM), the
+        receipt must have the signature of this key. run: the folder of the checkpoints, from which steps are reached;
+        otherwise from the start. steps: first and last, instead of random ones. on_equal(text) tells what is equal.
+        """
+        self._take_rates()
+        return self._trainer.audit(receipt, public_key, run, random_steps, steps, on_equal)
 
     def request_stop(self) -> None:
         """End training after the step in progress. Any thread may call it."""

@@ -188,6 +188,11 @@ TrainerOptions trainer_options(const py::dict& arguments) {
     inner.read("folder", o.tensorboard.folder);
     inner.read("histogram_every", o.tensorboard.histogram_every);
   });
+  given.nested("receipt", [&](Options& inner) {
+    inner.read("file", o.receipt.file);
+    inner.read("every", o.receipt.every);
+    inner.read("sign_key", o.receipt.sign_key);
+  });
   given.nested("watch", [&](Options& inner) {
     inner.read("metric", o.watch.metric);
     inner.read("smallest", o.watch.smallest);
@@ -224,11 +229,12 @@ class PythonTrainer {
       : optimizer_(optimizer), model_(held_module(model)) {
     data_ = as_dataset(train);
     if (!test.is_none()) tests_ = as_dataset(test);
-    TrainerOptions o = trainer_options(options);
-    auto& rule = optimizer.cast<Optimizer&>();
+    options_ = trainer_options(options);
+    rule_ = &optimizer.cast<Optimizer&>();
     const WithoutLock placing;
-    trainer_ = std::make_unique<Trainer>(*model_, rule, data_, tests_, std::move(o));
+    trainer_ = std::make_unique<Trainer>(*model_, *rule_, data_, tests_, options_);
   }
+  // Functions of Python in the options need the lock to end, the Trainer must not have it.
   ~PythonTrainer() {
     const WithoutLock ending;
     trainer_.reset();
@@ -236,6 +242,9 @@ class PythonTrainer {
   PythonTrainer(const PythonTrainer&) = delete;
   PythonTrainer& operator=(const PythonTrainer&) = delete;
   Trainer& get() { return *trainer_; }
+  AuditResult audit(const Receipt& receipt, const AuditOptions& how) {
+    return lockstep::audit(*model_, *rule_, data_, tests_, options_, receipt, how);
+  }
   void stop_data(bool stop) const {
     for (const auto& data : {data_, tests_}) stop_examples(data.get(), stop);
   }
@@ -244,6 +253,8 @@ class PythonTrainer {
   py::object optimizer_;
   std::shared_ptr<Module> model_;
   std::shared_ptr<const Dataset> data_, tests_;
+  Optimizer* rule_ = nullptr;
+  TrainerOptions options_;
   std::unique_ptr<Trainer> trainer_;
 };
 
@@ -334,11 +345,33 @@ void add_reports(py::module_& m) {
   result.def_property_readonly("best_path", [](const TrainingResult& r) { return r.best.path; });
   result.def_readonly("log_error", &TrainingResult::log_error, "Why the log is incomplete; empty if it is not.");
   result.def_readonly("tensorboard_error", &TrainingResult::tensorboard_error);
+  result.def_readonly("receipt_error", &TrainingResult::receipt_error);
   result.def(
       "svg",
       [](const TrainingResult& r, const std::string& title) { return training_plot_svg(r.epochs, {.title = title}); },
       "title"_a = "", "The curves of the epochs, as the text of an SVG file.");
   result.def("_repr_svg_", [](const TrainingResult& r) { return training_plot_svg(r.epochs); });
+}
+
+void add_audit(py::class_<PythonTrainer>& trainer, py::module_& m) {
+  py::class_<AuditResult> result(m, "AuditResult", "What an audit found to be equal.");
+  result.def_readonly("steps", &AuditResult::steps, "That were asked for; all are equal.");
+  result.def_readonly("trained", &AuditResult::trained, "To reach them, up to the link behind each.");
+  result.def_readonly("checkpoints", &AuditResult::checkpoints, "That have the state of their link.");
+  result.def_readonly("final_weights", &AuditResult::final_weights, "Whether the weights at the end were compared.");
+  trainer.def("audit", [](PythonTrainer& t, const std::filesystem::path& file, const std::filesystem::path& public_key,
+                          const std::filesystem::path& run, std::int64_t random_steps,
+                          std::optional<std::pair<std::int64_t, std::int64_t>> steps,
+                          std::function<void(const std::string&)> on_equal) {
+    const WithoutLock training;
+    const SignalScope scope([&t] { t.stop_data(true); });
+    t.stop_data(false);
+    return t.audit(read_receipt(file, public_key).receipt, {.run = run,
+                                                            .receipt_file = file,
+                                                            .random_steps = random_steps,
+                                                            .range = steps,
+                                                            .on_equal = std::move(on_equal)});
+  });
 }
 
 }  // namespace
@@ -385,6 +418,7 @@ void add_training(py::module_& m) {
       }
     }
   });
+  add_audit(trainer, m);
   trainer.def("request_stop", [](PythonTrainer& t) { t.get().request_stop(); });
   trainer.def("recipe", [](PythonTrainer& t) { return t.get().recipe().json(); });
   trainer.def("recipe_hash", [](PythonTrainer& t) { return recipe_hash(t.get().recipe()); });

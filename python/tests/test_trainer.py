@@ -55,6 +55,31 @@ def test_trainer_has_the_bits_of_the_loop():
     assert weights(net) == weights(other)
 
 
+def test_an_audit_trains_steps_of_a_receipt(tmp_path):
+    def trainer(examples, **options):
+        net, sgd = model()
+        return torch.Trainer(net, sgd, examples, batch_size=32, epochs=2, **options)
+
+    receipt = tmp_path / "receipt.json"
+    assert trainer(data(), receipt={"file": receipt, "every": 2}).train().receipt_error == ""
+    equal = []
+    result = trainer(data()).audit(receipt, steps=(3, 6), on_equal=equal.append)
+    assert (result.steps, result.trained, result.final_weights) == (4, 6, False) and equal
+    other = data()
+    other.tensors[0][5, 1] += 1
+    with pytest.raises(torch.AuditFailure, match="train example 5"):
+        trainer(other).audit(receipt)
+    with pytest.raises(torch.AuditFailure, match="label_smoothing"):
+        trainer(data(), label_smoothing=0.1).audit(receipt)
+    with pytest.raises(torch.Error, match="not signed|no signature"):
+        key = tmp_path / "public.pem"
+        key.write_text("-----BEGIN PUBLIC KEY-----\n"
+                       "MCowBQYDK2VwAyEAGb9ECWmEzf6FQbrBZ9w7lshQhqowtrbLDFw4rXAxZuE=\n-----END PUBLIC KEY-----\n")
+        trainer(data()).audit(receipt, public_key=key)
+    with pytest.raises(TypeError, match="receipt: unknown option evry"):
+        trainer(data(), receipt={"file": receipt, "evry": 2})
+
+
 def test_mixup_has_the_bits_of_the_loop():
     mix = torch.transforms.MixUp(alpha=0.4, num_classes=2)
     net, sgd = model()
