@@ -23,6 +23,16 @@ bool read_device(pybind11::handle source, Device& device);
 // A lockstep.device.
 pybind11::object device_object(Device device);
 
+// Throws if `self`, an object of a bound class, is one whose __init__() has not run: pybind11 would give its methods
+// memory that nobody constructed.
+void check_constructed(pybind11::handle self);
+template <typename T>
+void check_if_constructed(pybind11::handle source) {
+  static PyTypeObject* const type =
+      reinterpret_cast<PyTypeObject*>(pybind11::detail::get_type_handle(typeid(T), false).ptr());
+  if (type != nullptr && PyObject_TypeCheck(source.ptr(), type)) check_constructed(source);
+}
+
 }  // namespace lockstep::python
 
 namespace pybind11::detail {

@@ -38,7 +38,7 @@ Device device_of(const LiveTensor& x) {
 // A parameter of no module is on the program's devices.
 void place(const Parameter& p) {
   p.place();
-  if (!p.initialized()) p.initialize("parameter", devices(), Constant(0), 0);
+  if (!p.initialized()) p.place_alone(devices());
 }
 
 }  // namespace
@@ -152,6 +152,8 @@ void add_parameters(py::module_& m) {
   });
   // What the functions of nn.Module need.
   live.def_property_readonly("_made", [](const LiveTensor& x) { return x.parameter.initialized(); });
+  live.def(
+      "_reset", [](const LiveTensor& x) { x.parameter.reset(); }, released());
   live.def("_path", [](const LiveTensor& x) { return x.parameter.name(); });
   live.def("_shape_known", [](const LiveTensor& x) { return x.parameter.shape_known(); });
   live.def("_fits", [](const LiveTensor& x, const Shape& shape) { return x.parameter.fits(shape); });

@@ -202,9 +202,9 @@ def test_a_write_that_a_gradient_needs_keeps_views():
 def test_names_of_the_package_are_pytorchs_and_its_own():
     classes = {name for name in dir(torch) if isinstance(getattr(torch, name), type) and not name.startswith("_")}
     assert classes == set(
-        "Accuracy CancelledError EpochReport Error Generator Metric Predictor RankLost Run Size StepGraph StepReport "
-        "TaskError Tensor TensorBoardWriter Timeline Trainer TrainingResult autocast device dtype enable_grad finfo "
-        "iinfo inference_mode no_grad progress set_grad_enabled".split())
+        "Accuracy AuditFailure AuditResult CancelledError EpochReport Error Generator Metric Predictor RankLost Run "
+        "Size StepGraph StepReport TaskError Tensor TensorBoardWriter Timeline Trainer TrainingResult autocast device dtype "
+        "enable_grad finfo iinfo inference_mode no_grad progress set_grad_enabled".split())
     assert not hasattr(torch, "internal") and not hasattr(torch, "default_shards")
 
 
@@ -396,3 +396,17 @@ def test_whole_products_are_exact():
         torch.ones(2, 3).long() @ torch.ones(2, 3).long()
     assert torch.mm(torch.eye(2).long(), torch.eye(2).long()).tolist() == [[1, 0], [0, 1]]
     assert (~torch.tensor([0, 5, -3])).tolist() == [-1, -6, 2]
+
+
+def test_a_whole_number_in_a_tensor_is_a_position():
+    a = torch.zeros(3, 2)
+    for i in torch.tensor([0, 2]):
+        a[i][0] = 7
+    a[:, np.int64(1)].add_(1)
+    a[np.array(2), torch.tensor(1)] = 5
+    assert a.tolist() == [[7, 1], [0, 1], [7, 5]]
+    row = a[torch.tensor(-1)]
+    a.zero_()
+    assert row.tolist() == [0, 0]
+    with pytest.raises(IndexError):
+        a[torch.tensor(3)]
