@@ -6,7 +6,7 @@
 import os
 
 from ._core import internal as _internal
-from .transforms import ToTensor
+from .transforms import ToTensor, _core_of
 from .utils.data import Dataset
 
 
@@ -18,17 +18,28 @@ class _Pictures(Dataset):
         self.root = root
         self.transform = transform
         self.target_transform = target_transform
-        core = getattr(transform, "_core", None)
-        self._core_dataset = None
-        if target_transform is None and (transform is None or core is not None):
-            self._core_dataset = files if transform is None else _internal.transformed(files, core)
+
+    # The C++ data set of the examples before the transforms, and one of them.
+    def _source(self):
+        return self._files
+
+    def _example(self, index):
+        return self._files[index]
+
+    def _make_core(self):
+        if self.target_transform is not None:
+            return None
+        if self.transform is None:
+            return self._source()
+        core = _core_of(self.transform)
+        return None if core is None else _internal.transformed(self._source(), core)
 
     def __len__(self):
         return len(self._files)
 
     def __getitem__(self, index):
-        image, label = self._files[index]
-        label = label.item()
+        image, label = self._example(index)
+        label = int(label)
         if self.transform is not None:
             image = self.transform(image)
         if self.target_transform is not None:
@@ -39,10 +50,10 @@ class _Pictures(Dataset):
 class _Floats(_Pictures):
     """Pictures that are f32 in 0 to 1 already."""
 
-    def __init__(self, files, root, transform, target_transform):
-        super().__init__(files, root, transform, target_transform)
-        if type(transform) is ToTensor and target_transform is None:
-            self._core_dataset = files
+    def _make_core(self):
+        if type(self.transform) is ToTensor and self.target_transform is None:
+            return self._source()
+        return super()._make_core()
 
 
 class FashionMNIST(_Floats):
@@ -58,6 +69,10 @@ class FashionMNIST(_Floats):
         folder = next((f for f in (str(root), os.path.join(root, type(self).__name__, "raw")) if _has_idx(f)), "")
         self.train = train
         super().__init__(_internal.fashion_mnist(folder, train), root, transform, target_transform)
+
+    @property
+    def class_to_idx(self):
+        return {name: i for i, name in enumerate(self.classes)}
 
 
 class MNIST(FashionMNIST):
@@ -120,7 +135,7 @@ class ImageFolder(_Pictures):
 
     @property
     def targets(self):
-        return [self._files.label(i) for i in range(len(self))]
+        return [self._files.label(i) for i in range(len(self._files))]
 
 
 class TableDataset(Dataset):
@@ -135,12 +150,14 @@ class TableDataset(Dataset):
     """
 
     def __init__(self, path, target="", schema=None, ignore=(), categories=(), header=None):
-        self._core_dataset, self.schema = _internal.table(str(path), schema, target, list(ignore), list(categories),
-                                                          header)
+        self._rows, self.schema = _internal.table(str(path), schema, target, list(ignore), list(categories), header)
         self.classes = self.schema.classes
 
+    def _make_core(self):
+        return self._rows
+
     def __len__(self):
-        return len(self._core_dataset)
+        return len(self._rows)
 
     def __getitem__(self, index):
-        return self._core_dataset[index]
+        return self._rows[index]

@@ -20,7 +20,8 @@ class Trainer:
     """Trains a model where it is: shards over devices and ranks, evaluation after each epoch, checkpoints, resume.
 
     train and test are data sets: of lockstep.datasets, or with __len__ and __getitem__, whose examples are (input,
-    label). Options have the names and defaults of the C++ class (lockstep/train/trainer.h):
+    label). Their attributes count as they are when train() begins; the number of examples stays. Options have the
+    names and defaults of the C++ class (lockstep/train/trainer.h):
 
     shards, balance: V of the recipe, and who computes them: "auto", or a weight for each device.
     accumulate: the number of micro-batches in a step.

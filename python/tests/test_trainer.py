@@ -10,7 +10,7 @@ import pytest
 import lockstep as torch
 from lockstep import metrics, nn
 from lockstep import distributed, multiprocessing
-from lockstep.utils.data import DataLoader, Dataset, TensorDataset, default_collate
+from lockstep.utils.data import DataLoader, Dataset, Subset, TensorDataset, default_collate
 
 
 def data(n=128):
@@ -269,6 +269,22 @@ def test_evaluate_counts_each_example():
     found = torch.evaluate(net, data(70), [metrics.accuracy(), metrics.confusion_matrix(2)])
     assert found["accuracy"] == pytest.approx(accuracy.value)
     assert sum(map(sum, found["confusion_matrix"])) == 70
+
+
+def test_trainer_sees_attributes_of_its_data_when_it_begins():
+    examples = data()
+    test = Subset(examples, range(32))
+    net, sgd = model()
+    trainer = torch.Trainer(net, sgd, examples, test, batch_size=32, epochs=1)
+    other, other_sgd = model()
+    examples.tensors = (examples.tensors[0] * 2, examples.tensors[1])
+    torch.Trainer(other, other_sgd, examples, test, batch_size=32, epochs=1).train()
+    trainer.train()
+    assert weights(net) == weights(other) and weights(net) != weights(model()[0])
+    trainer = torch.Trainer(net, sgd, examples, test, batch_size=32, epochs=1)
+    test.indices = [1, 2]
+    with pytest.raises(torch.Error, match="data set of 2 examples, expected 32"):
+        trainer.train()
 
 
 def test_find_learning_rate_puts_everything_back():
