@@ -5,9 +5,12 @@
 
 import os
 
+from . import _core
 from ._core import internal as _internal
 from .transforms import ToTensor, _core_of
 from .utils.data import Dataset
+
+_TO_TENSOR = ToTensor()
 
 
 class _Pictures(Dataset):
@@ -50,10 +53,56 @@ class _Pictures(Dataset):
 class _Floats(_Pictures):
     """Pictures that are f32 in 0 to 1 already."""
 
+    # [data, targets] when the program has asked for one of them: from then on, the examples are those of these two,
+    # which the program may change.
+    _arrays = None
+
+    def _read(self):
+        if self._arrays is None:
+            n, parts = len(self._files), []
+            for first in range(0, n, 4096):
+                x, y = self._files.batch(list(range(first, min(first + 4096, n))))
+                parts.append(((x * 255).round().to(_core.uint8).cpu(), y))
+            x, y = (_core.cat(part).cpu() for part in zip(*parts))
+            self._arrays = [self._data_of(x), self._targets_of(y)]
+        return self._arrays
+
+    @property
+    def data(self):
+        """The bytes of all pictures, as torchvision has them. The examples follow what is changed here."""
+        return self._read()[0]
+
+    @data.setter
+    def data(self, data):
+        self._read()[0] = data
+
+    @property
+    def targets(self):
+        """The labels of all pictures. The examples follow what is changed here."""
+        return self._read()[1]
+
+    @targets.setter
+    def targets(self, targets):
+        self._read()[1] = targets
+
+    def _source(self):
+        if self._arrays is None:
+            return self._files
+        labels = _core.as_tensor(self.targets, dtype=_core.int64)
+        return _internal.byte_pictures(self._pictures_of(self.data), labels)
+
+    def _example(self, index):
+        if self._arrays is None:
+            return self._files[index]
+        return _TO_TENSOR(self._pictures_of(self.data[index])), self.targets[index]
+
     def _make_core(self):
         if type(self.transform) is ToTensor and self.target_transform is None:
             return self._source()
         return super()._make_core()
+
+    def __len__(self):
+        return len(self._files) if self._arrays is None else len(self.data)
 
 
 class FashionMNIST(_Floats):
@@ -61,6 +110,8 @@ class FashionMNIST(_Floats):
 
     Reads the IDX files in `root`, in root/FashionMNIST/raw, or, if neither has any, where find_fashion_mnist() of the
     C++ library looks: in LOCKSTEP_DATA, and in the folder of Debian's package dataset-fashion-mnist.
+
+    data: u8 [n, 28, 28], targets: i64 [n]. A program may change both.
     """
 
     classes = ["T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"]
@@ -73,6 +124,15 @@ class FashionMNIST(_Floats):
     @property
     def class_to_idx(self):
         return {name: i for i, name in enumerate(self.classes)}
+
+    def _data_of(self, pictures):
+        return pictures.squeeze(1)
+
+    def _targets_of(self, labels):
+        return labels
+
+    def _pictures_of(self, data):
+        return _core.as_tensor(data).unsqueeze(-3)
 
 
 class MNIST(FashionMNIST):
@@ -95,6 +155,8 @@ class CIFAR10(_Floats):
     """Items are (image f32 [3, 32, 32] in 0 to 1, label int), of the binary version of the files.
 
     Reads `root`, or its folder cifar-10-batches-bin. Nothing is downloaded.
+
+    data: a NumPy array u8 [n, 32, 32, 3], targets: a list. A program may change both.
     """
 
     _FOLDER = "cifar-10-batches-bin"
@@ -112,6 +174,17 @@ class CIFAR10(_Floats):
         files, self.classes = _internal.cifar(folder, train)
         self.class_to_idx = {name: i for i, name in enumerate(self.classes)}
         super().__init__(files, root, transform, target_transform)
+
+    def _data_of(self, pictures):
+        return pictures.permute(0, 2, 3, 1).contiguous().numpy()
+
+    def _targets_of(self, labels):
+        return labels.tolist()
+
+    def _pictures_of(self, data):
+        import numpy
+
+        return _core.from_numpy(numpy.ascontiguousarray(numpy.moveaxis(data, -1, -3)))
 
 
 class CIFAR100(CIFAR10):

@@ -2,6 +2,7 @@
 // background threads.
 #include "data.h"
 
+#include <algorithm>
 #include <atomic>
 #include <filesystem>
 #include <utility>
@@ -53,6 +54,27 @@ class PythonDataset : public Dataset {
   std::int64_t size_;
   bool in_lists_;
   std::shared_ptr<py::object> object_, parts_of_;
+};
+
+// Pictures u8 [n, channels, height, width], as f32 in 0 to 1, and labels.
+class BytePictures : public TensorDataset {
+ public:
+  using TensorDataset::get, TensorDataset::TensorDataset;
+  Example get(std::int64_t index) const override { return to_float(TensorDataset::get(index)); }
+  Example batch(std::span<const std::int64_t> indices, std::span<const RandomKey> keys) const override {
+    return to_float(TensorDataset::batch(indices, keys));
+  }
+
+ private:
+  static Example to_float(Example example) {
+    const Tensor bytes = example[0];
+    if (bytes.dtype() != DType::u8) return example;
+    example[0] = Tensor::host(bytes.shape());
+    const auto* in = bytes.data_ptr<const std::uint8_t>();
+    std::transform(in, in + bytes.numel(), example[0].data_ptr<float>(),
+                   [](std::uint8_t shade) { return static_cast<float>(shade) / 255.0f; });
+    return example;
+  }
 };
 
 class GivenOrder : public Sampler {
@@ -142,6 +164,13 @@ void add_datasets(py::module_& m) {
       [](std::vector<Tensor> tensors) {
         for (Tensor& x : tensors) x = x.to_host();
         return std::shared_ptr<Dataset>(std::make_shared<TensorDataset>(std::move(tensors)));
+      },
+      released());
+  m.def(
+      "byte_pictures",
+      [](const Tensor& pictures, const Tensor& labels) {
+        return std::shared_ptr<Dataset>(
+            std::make_shared<BytePictures>(std::vector{pictures.to_host(), labels.to_host()}));
       },
       released());
   m.def(

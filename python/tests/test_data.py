@@ -269,6 +269,22 @@ def test_transforms_may_change(digits):
     assert next(iter(DataLoader(other, 2)))[1].tolist() == [50, 51] and next(iter(part))[1].tolist() == [1, 2]
 
 
+def test_data_and_targets_are_the_examples(digits):
+    before = next(iter(DataLoader(digits, 6)))
+    assert digits.data.shape == (6, 28, 28) and digits.data.dtype == torch.uint8 and digits.class_to_idx["5"] == 5
+    assert digits.targets.tolist() == list(range(6)) and digits.targets.dtype == torch.int64
+    assert digits.data.flatten().tolist() == [i % 251 for i in range(6 * 784)]
+    after = next(iter(DataLoader(digits, 6)))
+    assert [x.tolist() for x in after] == [x.tolist() for x in before]
+    assert digits[5][0].tolist() == before[0][5].tolist()
+    chosen = digits.targets >= 4
+    digits.data, digits.targets = digits.data[chosen], digits.targets[chosen]
+    digits.targets[0] = 9
+    x, y = next(iter(DataLoader(digits, 6)))
+    assert len(digits) == 2 and x.tolist() == before[0][4:].tolist() and y.tolist() == [9, 5]
+    assert digits[0][1] == 9 and digits[-1][0].tolist() == x[1].tolist() and [y for _, y in digits] == [9, 5]
+
+
 def test_worker_info():
     class Who(Squares):
         def __getitem__(self, i):
@@ -375,6 +391,11 @@ def test_random_transforms_follow_epoch_and_example(tmp_path):
     assert torch.utils.data._core_of(data) is not None and data[3][0].shape == (3, 4, 4) and len(data) == 30
     in_python = torch.datasets.CIFAR10(tmp_path, transform=data.transform, target_transform=lambda y: y)
     assert torch.utils.data._core_of(in_python) is None and epochs(in_python, 2) == epochs(data, 2)
+    expected = epochs(data, 2)
+    assert data.data.shape == (30, 32, 32, 3) and data.data.dtype == np.uint8
+    assert data.targets == [i % 6 for i in range(6)] * 5 and epochs(data, 2) == epochs(in_python, 2) == expected
+    data.data[:] = 255
+    assert data[7][0].mean().item() == 1 and next(iter(DataLoader(data, 30)))[0].mean().item() == 1
     assert len(by_example) == 12
 
 
