@@ -582,6 +582,22 @@ class DataLoader:
         n = self.batch_size
         return (order[i : i + n] for i in range(0, len(order), n) if not self.drop_last or i + n <= len(order))
 
+    def _examples(self, use):
+        """Return the data set of a loop's examples, for `use`, which makes batches of its own."""
+        found = ("an IterableDataset" if self._iterable else "batch_size=None" if not self._auto else
+                 "a collate_fn" if self.collate_fn is not default_collate else
+                 "a worker_init_fn" if self.worker_init_fn is not None else None)
+        if found is not None:
+            raise ValueError(f"{use}: a DataLoader with {found}, expected one without, or a data set")
+        if not self._own_batches:
+            return Subset(self.dataset, [i for batch in self.batch_sampler for i in batch])
+        sampler, n = self.sampler, len(self.dataset)
+        whole = type(sampler) is SequentialSampler or (type(sampler) is RandomSampler and not sampler.replacement
+                                                       and sampler.num_samples == n)
+        if whole and sampler.data_source is self.dataset and not (self.drop_last and n % self.batch_size):
+            return self.dataset
+        return Subset(self.dataset, [i for batch in self._batches(self._order()) for i in batch])
+
     def _pin_for(self):
         if not self.pin_memory:
             return None
