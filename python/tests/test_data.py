@@ -127,6 +127,8 @@ def test_samplers():
     parts = [list(DistributedSampler(range(7), num_replicas=3, rank=r, shuffle=False)) for r in range(3)]
     assert parts == [[0, 3, 6], [1, 4, 0], [2, 5, 1]]
     assert [len(DistributedSampler(range(7), 3, r, drop_last=True)) for r in range(3)] == [2, 2, 2]
+    own = type("Own", (DistributedSampler,), {"__iter__": lambda self: iter([5, 6])})(range(10), 2, 0)
+    assert values(DataLoader(Squares(), 4, sampler=own)) == [[5, 6]]
     sampler = DistributedSampler(range(50), 2, 0)
     first = list(sampler)
     assert first == list(sampler)
@@ -224,7 +226,7 @@ def test_a_loop_sees_the_attributes_of_its_data_set():
     assert values(loader) == [[0, 1]] and len(whole) == 1 and len(both) == 8
     part.indices.append(torch.tensor(5))
     assert values(loader) == [[0, 1, 5]] and len(both) == 9 and values(whole) == [[0, 1, 5, 0, 1, 2, 3, 4, 5]]
-    part.indices = torch.tensor([3, 2])
+    part.indices = torch.tensor([3, -4])
     data.tensors[0][3] = 30
     assert values(loader) == [[30, 2]] and both[0][0].item() == 30
     data.tensors = (data.tensors[0] + 100, data.tensors[1])

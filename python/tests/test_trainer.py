@@ -293,6 +293,8 @@ def test_evaluate_takes_the_examples_of_a_loader():
     for name, options in loaders.items():
         with pytest.raises(ValueError, match=f"evaluate: a DataLoader with a? ?{name}"):
             found(DataLoader(examples, **options))
+    with pytest.raises(ValueError, match="an __iter__ of its own"):
+        found(type("Own", (DataLoader,), {"__iter__": lambda self: iter([])})(examples))
     sgd = torch.optim.SGD(net.parameters(), lr=0.5)
     for take in (torch.Trainer, torch.find_learning_rate):
         with pytest.raises(TypeError, match="found a DataLoader, expected its data set"):

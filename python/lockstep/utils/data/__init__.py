@@ -96,7 +96,7 @@ class Subset(Dataset):
 
     def _make_core(self):
         core = _core_of(self.dataset)
-        return None if core is None else _internal.subset(core, _numbers(self.indices))
+        return None if core is None else _internal.subset(core, _numbers(self.indices, len(core)))
 
     def __getitem__(self, index):
         return self.dataset[self.indices[index]]
@@ -132,8 +132,10 @@ def _is_unchanged(cls, make, *methods):
     return make in known
 
 
-def _numbers(indices):
-    return [operator.index(i) for i in (indices.tolist() if hasattr(indices, "tolist") else indices)]
+def _numbers(indices, n):
+    """Return the indices as a list of ints; negative ones count from the end of n."""
+    whole = map(operator.index, indices.tolist() if hasattr(indices, "tolist") else indices)
+    return [i + n if i < 0 else i for i in whole]
 
 
 def _seed_of(generator):
@@ -534,7 +536,7 @@ class DataLoader:
 
     def __setattr__(self, name, value):
         fixed = ("dataset", "batch_size", "sampler", "batch_sampler", "drop_last", "persistent_workers")
-        if name in fixed and name in self.__dict__:
+        if name in fixed and "_pool" in self.__dict__:  # after the constructor
             raise ValueError(f"{name} attribute should not be set after {type(self).__name__} is initialized")
         super().__setattr__(name, value)
 
@@ -574,7 +576,7 @@ class DataLoader:
 
     # The order of this loop, as numbers of examples.
     def _order(self):
-        if isinstance(self.sampler, DistributedSampler) and self._own_batches:
+        if getattr(type(self.sampler), "__iter__", None) is DistributedSampler.__iter__ and self._own_batches:
             return self.sampler._batches(self.batch_size)
         return [int(i) for i in self.sampler]
 
@@ -586,7 +588,8 @@ class DataLoader:
         """Return the data set of a loop's examples, for `use`, which makes batches of its own."""
         found = ("an IterableDataset" if self._iterable else "batch_size=None" if not self._auto else
                  "a collate_fn" if self.collate_fn is not default_collate else
-                 "a worker_init_fn" if self.worker_init_fn is not None else None)
+                 "a worker_init_fn" if self.worker_init_fn is not None else
+                 "an __iter__ of its own" if type(self).__iter__ is not DataLoader.__iter__ else None)
         if found is not None:
             raise ValueError(f"{use}: a DataLoader with {found}, expected one without, or a data set")
         if not self._own_batches:
