@@ -14,13 +14,15 @@ import typing
 
 from . import _core
 from ._core import AuditResult, EpochReport, Metric, StepReport, Tensor, TrainingResult, dtype, float32
+from .utils.data import DataLoader
 
 
 class Trainer:
     """Trains a model where it is: shards over devices and ranks, evaluation after each epoch, checkpoints, resume.
 
     train and test are data sets: of lockstep.datasets, or with __len__ and __getitem__, whose examples are (input,
-    label). Options have the names and defaults of the C++ class (lockstep/train/trainer.h):
+    label). Their attributes count as they are when train() begins; the number of examples stays. Options have the
+    names and defaults of the C++ class (lockstep/train/trainer.h):
 
     shards, balance: V of the recipe, and who computes them: "auto", or a weight for each device.
     accumulate: the number of micro-batches in a step.
@@ -141,14 +143,15 @@ class Trainer:
 def evaluate(model: typing.Any, data: typing.Any, metrics: typing.Sequence[Metric] = (), *, batch_size: int = 256,
              workers: int = 1, shards: int = 0, dtype: dtype = float32,
              forward: typing.Callable[..., typing.Any] | None = None) -> typing.Any:
-    """Measure a model on a data set, or on that of a DataLoader, on all of the model's devices.
+    """Measure a model on a data set, or on the examples of a DataLoader's loop, on all of the model's devices.
 
-    Each example counts once. Returns the Accuracy for examples (input, label), or with `metrics` a dict of their names
+    Each example counts once. A DataLoader has its sampler, batch_size, and drop_last; one with a collate_fn or a
+    worker_init_fn is refused. Returns the Accuracy for examples (input, label), or with `metrics` a dict of their names
     and values.
     """
-    if hasattr(data, "dataset"):
-        batch_size = getattr(data, "batch_size", None) or batch_size
-        data = data.dataset
+    if isinstance(data, DataLoader):
+        batch_size = data.batch_size or batch_size
+        data = data._examples("evaluate")
     return _core._evaluate(model, data, list(metrics), batch_size, workers, shards, dtype, forward)
 
 

@@ -221,14 +221,38 @@ py::dict dict_of(const NamedScalars& scalars) {
   return values;
 }
 
+// The data set of an object as it is when a run begins: a program may change the object's attributes in between.
+class CurrentDataset : public Dataset {
+ public:
+  explicit CurrentDataset(py::object object)
+      : object_(std::move(object)), now_(as_dataset(object_)), size_(now_->size()) {}
+  void begin() {
+    now_ = as_dataset(object_);
+    check(now_->size() == size_, "Trainer: a data set of {} examples, expected {} as when the Trainer was made",
+          now_->size(), size_);
+  }
+  const Dataset& now() const { return *now_; }
+  std::int64_t size() const override { return size_; }
+  Example get(std::int64_t index) const override { return now_->get(index); }
+  Example get(std::int64_t index, RandomKey key) const override { return now_->get(index, key); }
+  Example batch(std::span<const std::int64_t> indices, std::span<const RandomKey> keys) const override {
+    return now_->batch(indices, keys);
+  }
+
+ private:
+  py::object object_;
+  std::shared_ptr<const Dataset> now_;
+  std::int64_t size_;
+};
+
 // Everything that a Trainer refers to lives as long as it does.
 class PythonTrainer {
  public:
   PythonTrainer(const py::object& model, const py::object& optimizer, const py::object& train, const py::object& test,
                 const py::dict& options)
       : optimizer_(optimizer), model_(held_module(model)) {
-    data_ = as_dataset(train);
-    if (!test.is_none()) tests_ = as_dataset(test);
+    data_ = std::make_shared<CurrentDataset>(train);
+    if (!test.is_none()) tests_ = std::make_shared<CurrentDataset>(test);
     options_ = trainer_options(options);
     rule_ = &optimizer.cast<Optimizer&>();
     const WithoutLock placing;
@@ -245,14 +269,20 @@ class PythonTrainer {
   AuditResult audit(const Receipt& receipt, const AuditOptions& how) {
     return lockstep::audit(*model_, *rule_, data_, tests_, options_, receipt, how);
   }
+  // With the interpreter lock.
+  void begin_data() {
+    for (const auto& data : {data_, tests_})
+      if (data) data->begin();
+  }
   void stop_data(bool stop) const {
-    for (const auto& data : {data_, tests_}) stop_examples(data.get(), stop);
+    for (const auto& data : {data_, tests_})
+      if (data) stop_examples(&data->now(), stop);
   }
 
  private:
   py::object optimizer_;
   std::shared_ptr<Module> model_;
-  std::shared_ptr<const Dataset> data_, tests_;
+  std::shared_ptr<CurrentDataset> data_, tests_;
   Optimizer* rule_ = nullptr;
   TrainerOptions options_;
   std::unique_ptr<Trainer> trainer_;
@@ -363,6 +393,7 @@ void add_audit(py::class_<PythonTrainer>& trainer, py::module_& m) {
                           const std::filesystem::path& run, std::int64_t random_steps,
                           std::optional<std::pair<std::int64_t, std::int64_t>> steps,
                           std::function<void(const std::string&)> on_equal) {
+    t.begin_data();
     const WithoutLock training;
     const SignalScope scope([&t] { t.stop_data(true); });
     t.stop_data(false);
@@ -384,6 +415,7 @@ void add_training(py::module_& m) {
   trainer.def("train", [](PythonTrainer& t, const std::function<void(const StepReport&)>& on_step,
                           const std::function<void(const EpochReport&)>& on_epoch,
                           const std::function<void(std::int64_t)>& on_update) {
+    t.begin_data();
     const WithoutLock training;
     // Between steps, and while it waits for a batch, Ctrl-C ends training as an exception does.
     const SignalScope scope([&t] { t.stop_data(true); });

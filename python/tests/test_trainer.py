@@ -10,7 +10,8 @@ import pytest
 import lockstep as torch
 from lockstep import metrics, nn
 from lockstep import distributed, multiprocessing
-from lockstep.utils.data import DataLoader, Dataset, TensorDataset, default_collate
+from lockstep.utils.data import (BatchSampler, DataLoader, Dataset, RandomSampler, SequentialSampler, Subset,
+                                 SubsetRandomSampler, TensorDataset, default_collate)
 
 
 def data(n=128):
@@ -269,6 +270,51 @@ def test_evaluate_counts_each_example():
     found = torch.evaluate(net, data(70), [metrics.accuracy(), metrics.confusion_matrix(2)])
     assert found["accuracy"] == pytest.approx(accuracy.value)
     assert sum(map(sum, found["confusion_matrix"])) == 70
+
+
+def test_evaluate_takes_the_examples_of_a_loader():
+    net = nn.Linear(2, 2)
+    net.load_state_dict({"weight": torch.zeros(2, 2), "bias": torch.tensor([1.0, 0.0])})
+    examples = TensorDataset(torch.rand(10, 2), torch.arange(10) % 2)  # the even ones are right
+
+    def found(data):
+        accuracy = torch.evaluate(net, data)
+        return accuracy.correct, accuracy.total
+
+    assert found(Subset(examples, [0, 2, 3])) == (2, 3)
+    assert found(DataLoader(examples, 4, shuffle=True)) == (5, 10)
+    assert found(DataLoader(examples, 4, sampler=SubsetRandomSampler([0, 2, 3]))) == (2, 3)
+    assert found(DataLoader(examples, 3, drop_last=True)) == (5, 9)
+    assert found(DataLoader(examples, 4, sampler=RandomSampler(examples, num_samples=3)))[1] == 3
+    batches = BatchSampler(SequentialSampler(range(5)), 2, drop_last=False)
+    assert found(DataLoader(examples, batch_sampler=batches)) == (3, 5)
+    loaders = {"collate_fn": {"collate_fn": lambda items: items}, "batch_size=None": {"batch_size": None},
+               "worker_init_fn": {"num_workers": 1, "worker_init_fn": print}}
+    for name, options in loaders.items():
+        with pytest.raises(ValueError, match=f"evaluate: a DataLoader with a? ?{name}"):
+            found(DataLoader(examples, **options))
+    with pytest.raises(ValueError, match="an __iter__ of its own"):
+        found(type("Own", (DataLoader,), {"__iter__": lambda self: iter([])})(examples))
+    sgd = torch.optim.SGD(net.parameters(), lr=0.5)
+    for take in (torch.Trainer, torch.find_learning_rate):
+        with pytest.raises(TypeError, match="found a DataLoader, expected its data set"):
+            take(net, sgd, DataLoader(examples))
+
+
+def test_trainer_sees_attributes_of_its_data_when_it_begins():
+    examples = data()
+    test = Subset(examples, range(32))
+    net, sgd = model()
+    trainer = torch.Trainer(net, sgd, examples, test, batch_size=32, epochs=1)
+    other, other_sgd = model()
+    examples.tensors = (examples.tensors[0] * 2, examples.tensors[1])
+    torch.Trainer(other, other_sgd, examples, test, batch_size=32, epochs=1).train()
+    trainer.train()
+    assert weights(net) == weights(other) and weights(net) != weights(model()[0])
+    trainer = torch.Trainer(net, sgd, examples, test, batch_size=32, epochs=1)
+    test.indices = [1, 2]
+    with pytest.raises(torch.Error, match="data set of 2 examples, expected 32"):
+        trainer.train()
 
 
 def test_find_learning_rate_puts_everything_back():
