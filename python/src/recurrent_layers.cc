@@ -65,8 +65,8 @@ ModuleClass<M> add_transformer_layer(py::module_& m, const char* name) {
 }
 
 template <typename M>
-ModuleClass<M> add_gated(py::module_& m, const char* name) {
-  return add_layer<M>(
+ModuleClass<M, RecurrentModule> add_gated(py::module_& m, const char* name) {
+  return add_layer<M, RecurrentModule>(
       m, name,
       [](std::int64_t input_size, std::int64_t hidden_size, std::int64_t num_layers, bool bias, bool batch_first,
          double dropout, bool bidirectional, std::int64_t proj_size) {
@@ -80,7 +80,7 @@ ModuleClass<M> add_gated(py::module_& m, const char* name) {
 }  // namespace
 
 void add_recurrent_layers(py::module_& m) {
-  ModuleClass<RecurrentModule>(m, "RecurrentModule");
+  ModuleClass<RecurrentModule>(m, "RNNBase");
   auto lstm = add_gated<LSTM>(m, "LSTM");
   lstm.def(
       "forward",
@@ -97,7 +97,7 @@ void add_recurrent_layers(py::module_& m) {
         return Pair(y.output, y.h);
       },
       "input"_a, "hx"_a = py::none(), released(), "Returns the outputs and h after the last step.");
-  auto rnn = add_layer<RNN>(
+  auto rnn = add_layer<RNN, RecurrentModule>(
       m, "RNN",
       [](std::int64_t input_size, std::int64_t hidden_size, std::int64_t num_layers, const std::string& nonlinearity,
          bool bias, bool batch_first, double dropout, bool bidirectional) {
