@@ -317,6 +317,7 @@ def test_changes_of_groups_count_or_are_errors():
     with pytest.raises(torch.Error, match="the library has the states"):
         optimizer.state = {a: 1}
     optimizer, a, net = made()
+    a.sum().backward()
     optimizer.clip_grad_norm(0.1)
     optimizer.param_groups[0]["momentum"] = 0.9
     with pytest.raises(torch.Error, match="would not clip"):
