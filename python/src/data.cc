@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <filesystem>
+#include <mutex>
 #include <utility>
 
 #include "interruptible.h"
@@ -16,20 +18,12 @@ namespace {
 
 using Seed = std::optional<std::uint64_t>;
 
-// A reference that any thread may drop.
-std::shared_ptr<py::object> shared(py::object object) {
-  return {new py::object(std::move(object)), [](py::object* o) {
-            const WithLock lock;
-            delete o;
-          }};
-}
-
 class PythonDataset : public Dataset {
  public:
   explicit PythonDataset(py::object object)
       : size_(static_cast<std::int64_t>(py::len(object))), in_lists_(py::hasattr(object, "__getitems__")),
-        object_(shared(std::move(object))),
-        parts_of_(shared(py::module_::import("lockstep.utils.data").attr("_parts_of_item"))) {}
+        object_(held(std::move(object))),
+        parts_of_(held(py::module_::import("lockstep.utils.data").attr("_parts_of_item"))) {}
   std::int64_t size() const override { return size_; }
   Example get(std::int64_t index, RandomKey key) const override {
     const ExampleScope scope(key);
@@ -102,8 +96,11 @@ class BatchLoop {
   BatchLoop(const BatchLoop&) = delete;
   BatchLoop& operator=(const BatchLoop&) = delete;
 
+  // Threads take turns.
   std::optional<std::vector<Tensor>> next() {
     const SignalScope scope;
+    std::unique_lock turn(mutex_, std::defer_lock);
+    while (!turn.try_lock_for(std::chrono::milliseconds(50))) check_interruption();
     if (at_) {
       ++*at_;
     } else {
@@ -122,6 +119,7 @@ class BatchLoop {
 
   std::shared_ptr<BatchSplitter> splitter_;
   DataLoader loader_;
+  std::timed_mutex mutex_;
   std::optional<DataLoader::Iterator> at_;
 };
 

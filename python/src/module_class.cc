@@ -62,6 +62,7 @@ py::object call_python(Module& module, const py::object& self, const py::tuple& 
   py::dict named;
   for (const auto& [key, value] : kwargs) named[key] = placed(module, value);
   const ModuleCall call(module);
+  const InPython computing;
   const bool hooked = PyDict_Contains(self.attr(names->dict).ptr(), names->hooked.ptr()) == 1;
   py::object result =
       hooked ? self.attr("_call_with_hooks")(inputs, named) : self.attr(names->forward)(*inputs, **named);
@@ -182,11 +183,7 @@ void check_constructed(py::handle self) {
 
 std::shared_ptr<Module> held_module(const py::object& module) {
   auto& pointer = module.cast<Module&>();
-  const std::shared_ptr<py::object> held(new py::object(module), [](py::object* object) {
-    const WithLock lock;
-    delete object;
-  });
-  return {held, &pointer};
+  return {held(module), &pointer};
 }
 
 namespace {

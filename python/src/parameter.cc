@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "bindings.h"
+#include "callbacks.h"
 #include "in_place.h"
 #include "lockstep/nn/init.h"
 #include "views.h"
@@ -230,14 +231,10 @@ void add_parameters(py::module_& m) {
   parameter.def(
       "register_hook",
       [](const ParameterTensor& x, const py::function& hook) {
-        const std::shared_ptr<py::function> held(new py::function(hook), [](py::function* f) {
+        return x.parameter.register_hook([call = held(hook)](const Tensor& gradient) {
           const WithLock lock;
-          delete f;
-        });
-        return x.parameter.register_hook([held](const Tensor& gradient) {
-          const WithLock lock;
-          const py::object result = (*held)(gradient);
-          return result.is_none() ? gradient : result.cast<Tensor>();
+          const py::object result = (*call)(gradient);
+          return result.is_none() ? gradient : returned_as<Tensor>("hook", result, "a tensor or None");
         });
       },
       "hook"_a, "From now on, hook(grad) maps each gradient that backward() leaves; None keeps it. Returns a handle.");

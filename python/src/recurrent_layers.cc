@@ -1,5 +1,6 @@
 // Layers with several inputs or outputs: recurrent ones, attention, transformers, bags of embeddings. Their forward()
 // has PyTorch's arguments and results.
+#include "callbacks.h"
 #include "layers.h"
 
 namespace lockstep::python {
@@ -34,14 +35,7 @@ std::function<Tensor(const Tensor&)> activation_of(const py::object& activation)
   if (name.equal(py::str("gelu"))) return [](const Tensor& x) { return gelu(x); };
   check(PyCallable_Check(activation.ptr()) == 1, "transformer: activation '{}', expected 'relu', 'gelu', or a function",
         std::string(py::str(activation)));
-  const std::shared_ptr<py::object> held(new py::object(activation), [](py::object* f) {
-    const WithLock lock;
-    delete f;
-  });
-  return [held](const Tensor& x) {
-    const WithLock lock;
-    return (*held)(x).cast<Tensor>();
-  };
+  return function_of<Tensor(const Tensor&)>("activation", activation);
 }
 
 template <typename M>

@@ -1,9 +1,11 @@
+import gc
 import json
 import os
 import signal
 import subprocess
 import threading
 import time
+import weakref
 
 import pytest
 
@@ -315,6 +317,86 @@ def test_trainer_sees_attributes_of_its_data_when_it_begins():
     test.indices = [1, 2]
     with pytest.raises(torch.Error, match="data set of 2 examples, expected 32"):
         trainer.train()
+
+
+def test_an_optimizer_that_changes_is_an_error():
+    net, sgd = model()
+    trainer = torch.Trainer(net, sgd, data(), batch_size=32)
+
+    def change(step):
+        sgd.param_groups[0]["weight_decay"] = 0.1
+
+    trainer.on_update = change
+    for begin in (trainer.train, trainer.train, trainer.resume_or_start, lambda: trainer.audit("none")):
+        with pytest.raises(torch.Error, match="options of the optimizer other than lr have changed"):
+            begin()
+    trainer = torch.Trainer(net, sgd, data(), batch_size=32, epochs=1)
+    assert trainer.train().steps == 4
+
+    def loss(y, t):
+        sgd.param_groups[0]["momentum"] = 0.5
+        return nn.functional.cross_entropy(y, t)
+
+    with pytest.raises(torch.Error, match="find_learning_rate: options"):
+        torch.find_learning_rate(net, sgd, data(), steps=20, loss=loss)
+
+
+def test_a_trainer_ends_with_its_last_reference():
+    net, sgd = model()
+    trainer = torch.Trainer(net, sgd, data(), batch_size=32, epochs=1)
+    trainer.on_step = trainer.on_update = lambda report: None
+    trainer.train()
+    alive = weakref.ref(trainer)
+    del trainer
+    gc.collect()
+    assert alive() is None
+
+
+def test_wrong_results_of_functions_name_them():
+    x = torch.rand(8, 2)
+    for wrong, words in ((None, "None"), (3.0, "3.0")):
+        def bad(*inputs):
+            return wrong
+
+        calls = {"metric 'm'": lambda net, sgd: torch.evaluate(net, data(), [torch.Metric("m", bad)]),
+                 "loss": lambda net, sgd: torch.Trainer(net, sgd, data(), loss=bad).train(),
+                 "forward": lambda net, sgd: torch.Trainer(net, sgd, data(), forward=bad).train(),
+                 "batch_transform": lambda net, sgd: torch.Trainer(net, sgd, data(), batch_transform=bad).train()}
+        for name, call in calls.items():
+            with pytest.raises(TypeError, match=f"{name}: returned {words}, expected"):
+                call(*model())
+    net, sgd = model()
+    with pytest.raises(TypeError, match="forward: returned 3.0, expected a tensor as loss"):
+        torch.Trainer(net, sgd, data(), forward=lambda batch: (3.0, net(batch[0]))).train()
+    with pytest.raises(TypeError, match="loss_weight: returned 'a', expected a number"):
+        torch.Trainer(net, sgd, data(), forward=lambda batch: (net(batch[0]).sum(), net(batch[0])),
+                      accumulate=2, batch_size=64, loss_weight=lambda batch: "a").train()
+    with pytest.raises(TypeError, match="loss: 3, expected a function"):
+        torch.Trainer(net, sgd, data(), loss=3)
+    net[0].weight.register_hook(lambda gradient: 3.0)
+    with pytest.raises(TypeError, match="hook: returned 3.0, expected a tensor or None"):
+        net(x).sum().backward()
+        net[0].weight.grad
+    net, _ = model()
+    lbfgs = torch.optim.LBFGS(net.parameters(), lr=0.1)
+    with pytest.raises(TypeError, match="closure: returned None, expected a tensor or a number"):
+        lbfgs.step(lambda: None)
+
+    def closure():
+        lbfgs.zero_grad()
+        loss = (net(x) ** 2).mean()
+        loss.backward()
+        return loss.item()
+
+    first = lbfgs.step(closure)
+    assert isinstance(first, float) and closure() < first
+
+
+def test_options_of_one_value_are_those_of_trainer():
+    net, sgd = model()
+    for name, value in (("schedule", "cosine"), ("tensorboard", "folder"), ("receipt", "file")):
+        with pytest.raises(torch.Error, match=f"find_learning_rate: .*{name}.*expected none"):
+            torch.find_learning_rate(net, sgd, data(), steps=20, **{name: value})
 
 
 def test_find_learning_rate_puts_everything_back():
