@@ -4,6 +4,7 @@ import collections
 import copy
 import random
 import struct
+import threading
 
 import pytest
 
@@ -60,6 +61,10 @@ def test_order_follows_from_seed_and_epoch():
     assert values(DataLoader(Squares(), 10, shuffle=True, num_workers=2)) == first
     generator = torch.Generator().manual_seed(3)
     assert values(DataLoader(Squares(), 10, shuffle=True, generator=generator)) != first
+    batches = DataLoader(Squares(), batch_sampler=BatchSampler(RandomSampler(Squares()), 10, False))
+    assert values(batches) == first and values(batches) != first
+    batches.set_epoch(0)
+    assert values(batches) == first
     torch.manual_seed(1)
     assert values(DataLoader(Squares(), 10, shuffle=True)) != first
 
@@ -74,6 +79,7 @@ def test_collate_as_pytorch():
     assert isinstance(batch["d"], Point) and batch["d"].x.shape == (3,)
     with pytest.raises(TypeError, match="found <class 'object'>"):
         default_collate([object()])
+    assert default_collate([numpy.str_("a"), numpy.str_("b")]) == ["a", "b"]
     with pytest.raises(RuntimeError, match="equal size"):
         default_collate([(1, 2), (1,)])
     loader = DataLoader(Squares(), 3, collate_fn=lambda items: [y for _, y in items])
@@ -295,6 +301,32 @@ def test_worker_info():
     begun = []
     assert set(sum((b.tolist() for b in DataLoader(Who(), 2, num_workers=2, worker_init_fn=begun.append)), [])) == {2}
     assert next(iter(DataLoader(Who()))).tolist() == [-1] and set(begun) <= {0, 1}
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+def test_an_exception_of_worker_init_fn_comes_out(persistent):
+    failing = [True]
+
+    def begin(number):
+        if failing:
+            raise KeyError("no worker")
+
+    loader = DataLoader(Squares(), 5, num_workers=2, worker_init_fn=begin, persistent_workers=persistent)
+    with pytest.raises(KeyError, match="no worker"):
+        list(loader)
+    failing.clear()
+    assert len(list(loader)) == 2
+
+
+def test_threads_share_an_iterator():
+    for _ in range(20):
+        seen, batches = [], iter(DataLoader(TensorDataset(torch.arange(100)), 1, num_workers=2))
+        threads = [threading.Thread(target=lambda: seen.extend(x.item() for x, in batches)) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert sorted(seen) == list(range(100))
 
 
 @pytest.mark.parametrize("options", [{"timeout": 3}, {"num_workers": -1}, {"batch_size": 0},

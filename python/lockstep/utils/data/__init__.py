@@ -376,6 +376,8 @@ def default_collate(batch):
         if all(x.device.type == "cpu" and not x.requires_grad for x in batch):
             return _internal.stack_parts([x.cpu().detach() for x in batch])
         return _core.stack(batch)
+    if isinstance(first, (str, bytes)):  # also numpy.str_
+        return batch
     if _is_array(first):
         return default_collate([_from_array(x) for x in batch]) if getattr(first, "ndim", 0) else _tensor(
             [x.item() for x in batch], _from_array(first.reshape(1)).dtype)
@@ -383,8 +385,6 @@ def default_collate(batch):
         return _tensor(batch, _core.float64)
     if isinstance(first, (bool, int)):
         return _tensor(batch)
-    if isinstance(first, (str, bytes)):
-        return batch
     if isinstance(first, Mapping):
         return {key: default_collate([item[key] for item in batch]) for key in first}
     if isinstance(first, tuple) and hasattr(first, "_fields"):
@@ -551,8 +551,11 @@ class DataLoader:
     def set_epoch(self, epoch):
         """Set the epoch of the next loop, which decides its order and the random transforms of C++ data sets."""
         self._epoch = epoch
-        if hasattr(self.sampler, "set_epoch"):
-            self.sampler.set_epoch(epoch)
+        sampler = self.sampler if self.batch_sampler is None else self.batch_sampler
+        while not hasattr(sampler, "set_epoch") and hasattr(sampler, "sampler"):
+            sampler = sampler.sampler
+        if hasattr(sampler, "set_epoch"):
+            sampler.set_epoch(epoch)
 
     def __iter__(self):
         return self._loop(None)
@@ -717,6 +720,7 @@ def _ahead(loader, jobs, make, max_ahead=None):
     lock = threading.Lock()
 
     def work(job):
+        _begin_worker()
         with _internal.WorkerScope():
             if max_ahead is None:
                 return make(job)
@@ -751,7 +755,13 @@ def _make_pool(loader):
     def begin():
         number = next(numbers)
         _worker.info = WorkerInfo(id=number, num_workers=loader.num_workers, seed=seed + number, dataset=loader.dataset)
-        if loader.worker_init_fn is not None:
-            loader.worker_init_fn(number)
+        _worker.init_fn = loader.worker_init_fn
 
     return ThreadPoolExecutor(loader.num_workers, "lockstep-loader", initializer=begin)
+
+
+def _begin_worker():
+    """Call worker_init_fn before the first batch of this worker, so that its error comes out as that of a batch."""
+    if _worker.init_fn is not None:
+        _worker.init_fn(_worker.info.id)
+        _worker.init_fn = None
