@@ -606,7 +606,7 @@ def _copy_parts(new, old, memo):
             memo[id(child)] = copied = getattr(new, name)
             _copy_parts(copied, child, memo)
         else:
-            new.add_module(name, copy.deepcopy(child, memo))
+            _set_child(new, name, copy.deepcopy(child, memo))
     if "_hooks" in new.__dict__ or "_pre_hooks" in new.__dict__:
         _set(new, "_call_hooked", True)
     if "_call_hooked" in new.__dict__ or "forward" in new.__dict__:
