@@ -30,7 +30,8 @@ struct ResNetOptions {
 
 // A residual net for large images (He et al. 2015), [N, in_channels, H, W] -> [N, num_classes]. H and W may be any,
 // usually 224. Its children are torchvision's, and it loads torchvision's weight files: conv1, bn1, relu, maxpool,
-// layer1 to layer4, avgpool, fc; layer2.0.downsample.0 is the convolution on a shortcut. Throws if an option is below 1.
+// layer1 to layer4, avgpool, fc; layer2.0.downsample.0 is the convolution on a shortcut. Throws if an option is below
+// 1.
 //
 //   net->replace("maxpool", Identity());  // for small images
 class ResNet : public Module {
