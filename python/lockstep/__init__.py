@@ -13,7 +13,8 @@ from ._core import (  # noqa: F401
     __version__, load_run, load_weights, save_weights, weights_sha256)
 from .grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled  # noqa: F401
 from .composed import (  # noqa: F401
-    FloatTensor, LongTensor, count_nonzero, diag, diagonal, diff, finfo, get_default_dtype, iinfo, is_floating_point,
+    BoolTensor, ByteTensor, DoubleTensor, FloatTensor, IntTensor, LongTensor, count_nonzero, diag, diagonal, diff,
+    finfo, get_default_dtype, iinfo, is_floating_point,
     is_tensor, numel, set_default_dtype, trace)
 from .size import Size  # noqa: F401
 from . import tensors  # noqa: F401
@@ -33,6 +34,7 @@ double = float64
 float = float32  # noqa: A001
 half = float16
 long = int64
+int = int32 = short = int16 = int8 = int64  # noqa: A001
 bool = uint8  # noqa: A001
 inf = __import__("math").inf
 nan = __import__("math").nan

@@ -58,6 +58,9 @@ struct type_caster<lockstep::Dims> {
     if (source.is_none()) return true;
     std::vector<std::int64_t> ints;
     if (!lockstep::python::read_ints(source, ints)) return false;
+    for (const std::int64_t dim : ints) {
+      if (dim != static_cast<int>(dim)) throw index_error("an axis that no tensor has");
+    }
     value = lockstep::Dims(std::vector<int>(ints.begin(), ints.end()));
     return true;
   }

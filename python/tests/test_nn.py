@@ -471,6 +471,21 @@ def test_reset_parameters():
     assert copy.deepcopy(Ones(3.0)).weight.tolist() == [[3.0, 3.0]] and Own().w.tolist() == [1.0, 1.0]
 
 
+def test_children_of_residual_nets_are_torchvisions():
+    net, x = torch.models.resnet18(num_classes=5).eval(), torch.rand(1, 3, 32, 32)
+    assert [n for n, _ in net.named_children()] == ["conv1", "bn1", "relu", "maxpool", "layer1", "layer2", "layer3",
+                                                    "layer4", "avgpool", "fc"]
+    with torch.no_grad():
+        y = net(x)
+        features = nn.Sequential(*list(net.children())[:-1])(x)
+        assert features.shape == (1, 512, 1, 1)
+        assert net.fc(features.flatten(1))[0].tolist() == pytest.approx(y[0].tolist(), rel=1e-3, abs=1e-4)
+        net.maxpool = nn.Identity()
+        assert net(x).tolist() != y.tolist()
+        net.maxpool, net.relu = nn.MaxPool2d(3, 2, 1), nn.Tanh()
+        assert net(x).tolist() != y.tolist()
+
+
 def test_parameters_of_no_module_have_own_values():
     def made():
         torch.manual_seed(5)
@@ -514,6 +529,21 @@ def test_what_transformer_layers_do_not_call_is_refused():
         layer.norm_first = True
     with pytest.raises(TypeError, match="_sa_block"):
         type("Own", (nn.TransformerEncoderLayer,), {"_sa_block": print})
+
+
+def test_names_that_are_taken():
+    for add in (nn.Sequential().add_module, nn.Linear(2, 2).register_parameter):
+        with pytest.raises(KeyError, match="already exists"):
+            add("train", None)
+
+    class Net(nn.Module):
+        fc = None
+
+        def __init__(self):
+            super().__init__()
+            self.fc, self.device = nn.Linear(2, 2), torch.device("cpu")
+
+    assert list(Net()._modules) == ["fc"] and copy.deepcopy(Net()).device == torch.device("cpu")
 
 
 def test_methods_before_init_are_errors():

@@ -56,7 +56,7 @@ def _setattr(self, name, value):
         self.register_parameter(name, value)
         return
     if isinstance(value, Module):
-        self.add_module(name, value)
+        _set_child(self, name, value)
         return
     try:
         kind = Module._kind_of(self, name)
@@ -128,6 +128,8 @@ def _delattr(self, name):
 
 
 def _check_name(self, name, what):
+    if isinstance(name, str) and hasattr(type(self), name):
+        raise KeyError(f"attribute '{name}' already exists")
     if not isinstance(name, str):
         raise TypeError(f"{what} name should be a string. Got {type(name).__name__}")
     if "." in name:
@@ -168,6 +170,10 @@ def add_module(self, name, module):
     if module is None:
         _set_none(self, name)
         return
+    _set_child(self, name, module)
+
+
+def _set_child(self, name, module):
     _take_name(self, name, "child")
     Module._set_child(self, name, module)
     _set(self, name, module)
@@ -600,7 +606,7 @@ def _copy_parts(new, old, memo):
             memo[id(child)] = copied = getattr(new, name)
             _copy_parts(copied, child, memo)
         else:
-            new.add_module(name, copy.deepcopy(child, memo))
+            _set_child(new, name, copy.deepcopy(child, memo))
     if "_hooks" in new.__dict__ or "_pre_hooks" in new.__dict__:
         _set(new, "_call_hooked", True)
     if "_call_hooked" in new.__dict__ or "forward" in new.__dict__:
