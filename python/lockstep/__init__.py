@@ -54,3 +54,5 @@ from .training import (  # noqa: F401,E402
     Trainer, evaluate, export_onnx, find_learning_rate, verify)
 
 notebook.install()
+# Before destroy_process_group() of lockstep.distributed: what runs stops first.
+__import__("atexit").register(_core._leave)

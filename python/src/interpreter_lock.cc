@@ -143,6 +143,6 @@ std::shared_ptr<py::object> held(py::object object) {
           }};
 }
 
-void add_interpreter_lock() { py::module_::import("atexit").attr("register")(py::cpp_function(&leave)); }
+void add_interpreter_lock(py::module_& m) { m.def("_leave", &leave); }
 
 }  // namespace lockstep::python

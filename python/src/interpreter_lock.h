@@ -75,6 +75,7 @@ bool interpreter_is_over();
 // A reference that any thread may drop. After the interpreter's end the object stays: the memory goes with the process.
 std::shared_ptr<py::object> held(py::object object);
 
-void add_interpreter_lock();
+// `_leave`, for atexit.
+void add_interpreter_lock(py::module_& m);
 
 }  // namespace lockstep::python
