@@ -176,7 +176,7 @@ py::object module_object(const ModuleTree::Child& child, const std::shared_ptr<M
 
 void check_constructed(py::handle self) {
   auto* const instance = reinterpret_cast<py::detail::instance*>(self.ptr());
-  if (!instance->get_value_and_holder().holder_constructed()) {
+  if (instance->get_value_and_holder().value_ptr() == nullptr) {
     throw py::type_error(fmt::format("{}: __init__() of its base class has not run", Py_TYPE(self.ptr())->tp_name));
   }
 }
