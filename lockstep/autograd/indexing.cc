@@ -1,4 +1,4 @@
-// Indexing is composed of slices, index_select(), and, for writing, where().
+// Indexing is composed of slices, index_select(), and, for writing at index tensors, where().
 #include "lockstep/autograd/indexing.h"
 
 #include <algorithm>
@@ -6,11 +6,13 @@
 #include <numeric>
 #include <vector>
 
+#include "lockstep/autograd/forward_trace.h"
 #include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/index_list.h"
 #include "lockstep/autograd/lift.h"
 #include "lockstep/autograd/no_grad.h"
 #include "lockstep/autograd/tensor_impl.h"
+#include "lockstep/ops/shape.h"
 #include "lockstep/runtime/step_recorder.h"
 #include "lockstep/tensor/storage.h"
 
@@ -155,6 +157,43 @@ class Indexer {
   static bool is_basic(std::span<const TensorIndex> indices) {
     return std::ranges::none_of(indices, [](const TensorIndex& i) { return std::holds_alternative<Tensor>(i.index_); });
   }
+
+  // The mask that is the only index, with x's number of axes; undefined for other indices.
+  static Tensor mask_of(const Tensor& x, std::span<const TensorIndex> indices) {
+    const auto* mask = indices.size() == 1 ? std::get_if<Tensor>(&indices[0].index_) : nullptr;
+    if (!mask || !mask->defined() || mask->dtype() != DType::u8 || (*mask)->kind == Kind::cut) return {};
+    Shape shape = x.shape();
+    if (mask->dim() == 0 || mask->dim() > shape.dim()) return {};
+    for (int axis = 0; axis < shape.dim(); ++axis) {
+      if (axis >= mask->dim()) shape[axis] = 1;
+      if (axis < mask->dim() && mask->size(axis) != shape[axis]) return {};
+    }
+    return mask->reshape(shape);
+  }
+
+  // What basic indices, which fit the shape, choose along each axis.
+  static std::vector<ops::SliceRange> ranges(const Shape& shape, std::span<const TensorIndex> indices) {
+    std::vector<ops::SliceRange> ranges;
+    const auto take_all = [&](int count) {
+      for (; count > 0; --count) ranges.push_back({.count = shape[static_cast<int>(ranges.size())]});
+    };
+    const auto used = std::ranges::count_if(indices, [](const TensorIndex& i) {
+      return std::holds_alternative<Slice>(i.index_) || std::holds_alternative<std::int64_t>(i.index_);
+    });
+    for (const TensorIndex& i : indices) {
+      if (std::holds_alternative<EllipsisIndex>(i.index_)) take_all(shape.dim() - static_cast<int>(used));
+      if (!std::holds_alternative<Slice>(i.index_) && !std::holds_alternative<std::int64_t>(i.index_)) continue;
+      const std::int64_t size = shape[static_cast<int>(ranges.size())];
+      if (const auto* s = std::get_if<Slice>(&i.index_)) {
+        ranges.push_back(ops::resolve_slice(size, s->start, s->stop, s->step));
+      } else {
+        const std::int64_t place = std::get<std::int64_t>(i.index_);
+        ranges.push_back({.start = place < 0 ? place + size : place, .count = 1});
+      }
+    }
+    take_all(shape.dim() - static_cast<int>(ranges.size()));
+    return ranges;
+  }
 };
 
 Tensor Tensor::index(std::initializer_list<TensorIndex> indices) const {
@@ -175,6 +214,10 @@ Tensor index(const Tensor& x, std::span<const TensorIndex> indices) { return Ind
 Tensor index_put(const Tensor& x, std::span<const TensorIndex> indices, const Tensor& value) {
   check(x.defined() && value.defined(), "index_put: undefined tensor");
   check(x->kind != Kind::cut, "index_put: {} is cut over the batch, expected it in one piece: gather() it", x);
+  // One value for all elements of a mask: nobody has to know their places, so nothing waits.
+  if (const Tensor mask = Indexer::mask_of(x, indices); mask.defined() && value.numel() == 1) {
+    return masked_fill(x, beside(x, mask), cast(beside(x, value), x.dtype()).reshape({}));
+  }
   if (!Indexer::is_basic(indices)) refuse_recording(kIndexPut);
   const Tensor places = Indexer::read(arange(x.numel(), {.device = x.device()}).reshape(x.shape()), indices);
   if (places.numel() == 0) return x;
@@ -204,8 +247,11 @@ void index_put_(const Tensor& to, std::span<const TensorIndex> indices, const Te
   if (Indexer::is_basic(indices) && to->parts.size() == 1) {
     const Tensor part = Indexer::read(x, indices);
     if (part.numel() == 0) return;
-    if (part->storage() == x->storage()) {
-      return part.copy_from(lockstep::expand(cast(beside(x, value.detach()), x.dtype()), part.shape()));
+    const auto values = [&] { return lockstep::expand(cast(beside(x, value.detach()), x.dtype()), part.shape()); };
+    if (part->storage() == x->storage()) return part.copy_from(values());
+    // A trace knows no operation that writes some elements.
+    if (!ForwardTrace::current() && x.layout() == Layout::plain) {
+      return ops::write_slices_(values()->array(), x->array(), Indexer::ranges(x.shape(), indices));
     }
   }
   const Tensor written = index_put(x, indices, value.detach());

@@ -75,11 +75,8 @@ Tensor select(const Tensor& x, int dim, std::int64_t index) {
 Tensor slice(const Tensor& x, int dim, std::optional<std::int64_t> start, std::optional<std::int64_t> end,
              std::int64_t step) {
   const int axis = ops::resolve_axis("slice", x.shape(), dim);
-  check(step > 0, "slice: step {}, expected at least 1", step);
-  const std::int64_t size = x.size(axis);
-  const auto place = [size](std::int64_t i) { return std::clamp<std::int64_t>(i < 0 ? i + size : i, 0, size); };
-  const std::int64_t first = place(start.value_or(0)), last = place(end.value_or(size));
-  return take_slice("slice", x, axis, first, last > first ? (last - first + step - 1) / step : 0, step);
+  const ops::SliceRange range = ops::resolve_slice(x.size(axis), start, end, step);
+  return take_slice("slice", x, axis, range.start, range.count, range.step);
 }
 
 std::vector<Tensor> split(const Tensor& x, const std::vector<std::int64_t>& sizes, int dim) {

@@ -1,7 +1,10 @@
 #include "lockstep/models/resnet.h"
 
+#include <typeinfo>
+
 #include "lockstep/nn/activations.h"
 #include "lockstep/nn/flatten.h"
+#include "lockstep/nn/module_tree.h"
 #include "lockstep/nn/pooling.h"
 #include "lockstep/nn/residual.h"
 
@@ -26,6 +29,9 @@ std::shared_ptr<Conv2d> conv(std::int64_t in, std::int64_t out, std::int64_t ker
                                                    .bias = false});
 }
 
+// Whether it computes what relu() does, so that a batch norm can do it in one pass.
+bool is_relu(const Module& module) { return typeid(module) == typeid(ReLU) && !ModuleTree::has_call(module); }
+
 // The stride is that of the first 3x3 convolution, as in torchvision.
 class Block : public Module {
  public:
@@ -38,6 +44,7 @@ class Block : public Module {
       append(conv(o.in, o.channels, 3, o.stride), o.channels);
       append(conv(o.channels, o.channels, 3), o.channels);
     }
+    relu_ = make_slot<ReLU>("relu");
     if (o.stride == 1 && o.in == o.out()) return;
     downsample_ = std::make_shared<Sequential>();
     downsample_->append(conv(o.in, o.out(), 1, o.stride)).append<BatchNorm2d>(BatchNorm2dOptions{.channels = o.out()});
@@ -46,10 +53,12 @@ class Block : public Module {
 
   Tensor forward(const Tensor& x) override {
     const Tensor shortcut = downsample_ ? (*downsample_)(x) : x;
+    const bool fuses = is_relu(*relu_);
     Tensor y = x;
     for (std::size_t i = 0; i < convs_.size(); ++i) {
       const bool last = i + 1 == convs_.size();
-      y = norms_[i]->forward_fused((*convs_[i])(y), last ? shortcut : Tensor(), true);
+      y = norms_[i]->forward_fused((*convs_[i])(y), last ? shortcut : Tensor(), fuses);
+      if (!fuses) y = relu_(y);
     }
     return y;
   }
@@ -64,6 +73,7 @@ class Block : public Module {
 
   std::vector<std::shared_ptr<Conv2d>> convs_;
   std::vector<std::shared_ptr<BatchNorm2d>> norms_;
+  ModuleSlot relu_;
   std::shared_ptr<Sequential> downsample_;
 };
 
@@ -104,11 +114,14 @@ ResNet::ResNet(const ResNetOptions& options)
   check(options.in_channels > 0, "resnet: {} input channels, expected at least 1", options.in_channels);
   add("conv1", conv1_);
   add("bn1", bn1_);
+  relu_ = make_slot<ReLU>("relu");
+  maxpool_ = make_slot<MaxPool2d>("maxpool", Pool2dOptions{.kernel_size = {3, 3}, .stride = {2, 2}, .padding = {1, 1}});
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     check(options.layers[i] > 0, "resnet: {} blocks in layer{}, expected at least 1", options.layers[i], i + 1);
     layers_[i] = layer(options.layers[i], std::int64_t{64} << i, i == 0 ? 1 : 2, options.bottleneck);
     add(fmt::format("layer{}", i + 1), layers_[i]);
   }
+  avgpool_ = make_slot<AdaptiveAvgPool2d>("avgpool", 1);
   fc_ = make_slot<Linear>("fc", options.bottleneck ? 512 * kExpansion : 512, options.num_classes);
 }
 
@@ -123,10 +136,12 @@ std::shared_ptr<Sequential> ResNet::layer(int blocks, std::int64_t channels, std
 }
 
 Tensor ResNet::forward(const Tensor& x) {
-  Tensor y = bn1_.forward_fused(conv1_(x), {}, true);
-  y = max_pool2d(y, {.kernel_size = {3, 3}, .stride = {2, 2}, .padding = {1, 1}});
+  const bool fuses = is_relu(*relu_);
+  Tensor y = bn1_.forward_fused(conv1_(x), {}, fuses);
+  if (!fuses) y = relu_(y);
+  y = maxpool_(y);
   for (const auto& layer : layers_) y = (*layer)(y);
-  return fc_(flatten(global_avg_pool2d(y), 1));
+  return fc_(flatten(avgpool_(y), 1));
 }
 
 namespace torchvision {

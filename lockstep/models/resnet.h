@@ -29,8 +29,11 @@ struct ResNetOptions {
 };
 
 // A residual net for large images (He et al. 2015), [N, in_channels, H, W] -> [N, num_classes]. H and W may be any,
-// usually 224. It loads torchvision's weight files: parameters are conv1, bn1, layer1 to layer4, fc, and
-// layer2.0.downsample.0 is the convolution on a shortcut. Throws if an option is below 1.
+// usually 224. Its children are torchvision's, and it loads torchvision's weight files: conv1, bn1, relu, maxpool,
+// layer1 to layer4, avgpool, fc; layer2.0.downsample.0 is the convolution on a shortcut. Throws if an option is below
+// 1.
+//
+//   net->replace("maxpool", Identity());  // for small images
 class ResNet : public Module {
  public:
   explicit ResNet(const ResNetOptions& options);
@@ -42,6 +45,7 @@ class ResNet : public Module {
   std::int64_t channels_ = 64;  // of the last block so far
   Conv2d conv1_;
   BatchNorm2d bn1_;
+  ModuleSlot relu_, maxpool_, avgpool_;
   std::array<std::shared_ptr<Sequential>, 4> layers_;
   ModuleSlot fc_;
 };

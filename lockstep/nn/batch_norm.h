@@ -55,6 +55,10 @@ class BatchNorm : public Module {
 
   void set_synchronized(bool on) { options_.synchronized = on; }
   bool synchronized() const { return options_.synchronized; }
+  void set_eps(double eps) { options_.eps = eps; }
+  double eps() const { return options_.eps; }
+  void set_momentum(std::optional<double> momentum) { options_.momentum = momentum; }
+  std::optional<double> momentum() const { return options_.momentum; }
 
   const Parameter weight;               // gamma [C], with `affine`
   const Parameter bias;                 // beta [C]

@@ -12,15 +12,18 @@ namespace LOCKSTEP_API lockstep {
 // What layers of dropout share. Throws unless 0 <= p <= 1.
 class DropoutLayer : public Module {
  public:
-  explicit DropoutLayer(double p = 0.5) : p_(p) {
+  explicit DropoutLayer(double p = 0.5) { set_p(p); }
+  double p() const { return p_; }
+  void set_p(double p) {
     check(p >= 0 && p <= 1, "dropout: probability {}, expected 0 to 1", p);
+    p_ = p;
   }
 
  protected:
   bool drops() const { return training() && p_ > 0; }
   std::string extra_repr() const override;
 
-  double p_;
+  double p_ = 0;
 };
 
 // In training, drops each element with probability p and multiplies the others by 1 / (1 - p) (Srivastava et al. 2014).

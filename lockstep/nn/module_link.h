@@ -13,7 +13,7 @@
 
 namespace lockstep {
 
-struct DefaultModel;
+class DefaultModel;
 
 // A module's place in its tree. It moves along with the module, and its end tells children and parameters that the
 // module is gone.
@@ -29,13 +29,18 @@ struct ModuleLink {
 };
 
 // A model whose values are made by default.
-struct DefaultModel {
+class DefaultModel {
+ public:
   // The model's number among those of its devices' Runtime whose values were made by default, in the order of their
   // first uses: two models of one class begin with different values. The first has number 0. Making a Trainer is a use,
   // because the recipe has the number.
   std::uint64_t number(Device device);
 
+  // That of a parameter of no module, which has a number of its own kind.
+  explicit DefaultModel(bool lone_parameter = false) : lone_parameter_(lone_parameter) {}
+
  private:
+  const bool lone_parameter_;
   std::mutex mutex_;
   std::optional<std::uint64_t> number_;
 };

@@ -26,6 +26,11 @@ Parameter ModuleTree::own_handle(const Parameter& parameter) {
   return own;
 }
 
+Module* ModuleTree::parent() const {
+  const auto parent = module_.link_->parent.lock();
+  return parent ? parent->module : nullptr;
+}
+
 // Whether no class computes with its parts.
 bool ModuleTree::is_open() const { return typeid(module_) == typeid(Module) || module_.takes_any_child(); }
 

@@ -56,6 +56,9 @@ class ModuleTree {
   };
   std::vector<Child> children() const;
 
+  // The first module that it was added to; null if there is none.
+  Module* parent() const;
+
   // Of this module alone.
   void set_training(bool on) const;
   std::string extra_repr() const { return module_.extra_repr(); }

@@ -248,6 +248,14 @@ struct Parameter::State : std::enable_shared_from_this<State> {
     settle(options.shape, initial_values());
   }
 
+  // Overwrites the values, if they are there. Call it with the lock.
+  void make_anew(const Initializer& from) const {
+    if (replicas.empty()) return;
+    const auto values =
+        make_replicas(options.shape, options.dtype, devices, {.initializer = from, .key = own_key(), .label = label});
+    for (std::size_t i = 0; i < values.size(); ++i) assign(replicas[i], values[i]);
+  }
+
   Contents initial_values() const {
     if (!model || chosen)
       return {.initializer = chosen ? chosen : initializer(fallback), .key = own_key(), .label = label};
@@ -412,15 +420,21 @@ void Parameter::set_default_initializer(Initializer initializer) const {
   s.options.default_initializer = std::move(initializer);
 }
 
+void Parameter::reset() const {
+  State& s = *state_;
+  const Initializer own = s.options.default_initializer ? s.options.default_initializer : s.options.initializer;
+  check(own != nullptr, "{}: reset() without an initializer", s.label);
+  const std::lock_guard lock(s.mutex);
+  s.make_anew(own);
+  s.chosen = nullptr;
+  s.chosen_text.clear();
+}
+
 void Parameter::reset(Initializer initializer, std::string text) const {
   check(initializer != nullptr, "{}: reset() without an initializer", state_->label);
   State& s = *state_;
   const std::lock_guard lock(s.mutex);
-  if (!s.replicas.empty()) {
-    const auto values = s.make_replicas(s.options.shape, s.options.dtype, s.devices,
-                                        {.initializer = initializer, .key = s.own_key(), .label = s.label});
-    for (std::size_t i = 0; i < values.size(); ++i) State::assign(s.replicas[i], values[i]);
-  }
+  s.make_anew(initializer);
   s.chosen = std::move(initializer);
   s.chosen_text = std::move(text);
 }
@@ -432,8 +446,16 @@ std::string Parameter::reset_text() const {
 
 std::uint64_t DefaultModel::number(Device device) {
   const std::lock_guard lock(mutex_);
-  if (!number_) number_ = state_of(device, "initialize").random->next_model();
+  if (!number_) {
+    RandomState& random = *state_of(device, "initialize").random;
+    constexpr std::uint64_t kLone = std::uint64_t{1} << 32U;  // more models than there are
+    number_ = lone_parameter_ ? kLone + random.next_parameter() : random.next_model();
+  }
   return *number_;
+}
+
+void Parameter::place_alone(const std::vector<Device>& devices) const {
+  ParameterChange::place(*this, "parameter", devices, std::make_shared<DefaultModel>(true)).commit();
 }
 
 void Parameter::initialize(std::string name, const std::vector<Device>& devices, const Initializer& fallback,

@@ -18,7 +18,7 @@
 namespace LOCKSTEP_API lockstep {
 
 class HookHandle;
-struct DefaultModel;      // nn/module_link.h
+class DefaultModel;       // nn/module_link.h
 struct ModuleLink;        // nn/module_link.h
 class ParameterGradient;  // autograd/parameter_gradient.h
 class Resource;           // engine/resource.h
@@ -96,6 +96,9 @@ class Parameter {
   bool initialized() const { return !devices().empty(); }
   // Places its model, as Module::devices() does, if nobody did. Does nothing for a parameter of no module.
   void place() const;
+  // Gives a parameter of no module these devices. Its initial values are those of ParameterOptions or reset(), drawn
+  // from the seed and the number of such parameters before it.
+  void place_alone(const std::vector<Device>& devices) const;
   // Whether its values began, or will begin, as the default initial ones: nobody initialized it or loaded weights. A
   // checkpoint that continues a run changes nothing.
   bool by_default() const;
@@ -105,6 +108,8 @@ class Parameter {
   // them. Made at once if the parameter has values, otherwise with them, with the same bits. `text` names the
   // initializer in recipes. nn/init.h has PyTorch's names for it.
   void reset(Initializer initializer, std::string text) const;
+  // The initial values of the layer again, those of ParameterOptions: the same bits.
+  void reset() const;
   // The text of reset(), while the initial values are its.
   std::string reset_text() const;
   // Moves the replicas to these devices, with the first one's values. Drops the gradient. Throws if the parameter is

@@ -128,6 +128,30 @@ Array slice(const Array& x, int axis, std::int64_t start, std::int64_t count, st
   return y;
 }
 
+SliceRange resolve_slice(std::int64_t size, std::optional<std::int64_t> start, std::optional<std::int64_t> end,
+                         std::int64_t step) {
+  check(step > 0, "slice: step {}, expected at least 1", step);
+  const auto place = [size](std::int64_t i) { return std::clamp<std::int64_t>(i < 0 ? i + size : i, 0, size); };
+  const std::int64_t first = place(start.value_or(0)), last = place(end.value_or(size));
+  return {.start = first, .count = last > first ? (last - first - 1) / step + 1 : 0, .step = step};
+}
+
+void write_slices_(const Array& x, const Array& y, std::span<const SliceRange> ranges) {
+  StridedCopy copy{.extent = y.shape(), .to = strides_of(y.shape())};
+  for (std::size_t axis = 0; axis < ranges.size(); ++axis) {
+    copy.extent[static_cast<int>(axis)] = ranges[axis].count;
+    copy.to_first += ranges[axis].start * copy.to[axis];
+    // The stride of one place is never used; that of a large step may not fit.
+    copy.to[axis] = ranges[axis].count > 1 ? copy.to[axis] * ranges[axis].step : 0;
+  }
+  copy.from = strides_of(copy.extent);
+  check(x.numel() == copy.extent.numel() && x.dtype() == y.dtype() && y.layout() == Layout::plain,
+        "write_slices_: {} for {} places of {}, expected its type and as many elements, and a plain array", x,
+        copy.extent, y);
+  // Reading must not see what is written.
+  copy_strided("write slices", copy, to_layout(x.storage() == y.storage() ? copy_of(x) : x, Layout::plain), y);
+}
+
 Array flip(const Array& x, unsigned axes) {
   const Array plain = to_layout(x, Layout::plain);
   StridedCopy copy{.extent = x.shape(), .from = strides_of(x.shape()), .to = strides_of(x.shape())};

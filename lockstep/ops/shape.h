@@ -1,6 +1,7 @@
 // Internal: operations that reorder or select elements. Negative axes count from the end.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -23,6 +24,15 @@ Array move_axis(const Array& x, int from, int to);
 Array expand(const Array& x, const Shape& shape);
 // `count` elements of the axis from `start` on, `step` apart. Shares x's memory if they are contiguous.
 Array slice(const Array& x, int axis, std::int64_t start, std::int64_t count, std::int64_t step = 1);
+// The places of a slice start:end:step along an axis of extent `size`, as in Python.
+struct SliceRange {
+  std::int64_t start = 0, count = 0, step = 1;
+};
+SliceRange resolve_slice(std::int64_t size, std::optional<std::int64_t> start, std::optional<std::int64_t> end,
+                         std::int64_t step);
+// Writes x to the places of y that have, along each axis, one of ranges[axis]. y is plain; x has y's type, and its
+// elements, in plain order, are those of the places.
+void write_slices_(const Array& x, const Array& y, std::span<const SliceRange> ranges);
 // x in the reverse order along the axes for which the mask has a bit.
 Array flip(const Array& x, unsigned axes);
 // The reverse of slice(): zeros of `shape`, except y at the position of the slice. Along other axes, y is at the start.

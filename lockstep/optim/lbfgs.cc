@@ -97,6 +97,7 @@ LBFGS::Point LBFGS::evaluate(const Closure& closure, State& state) {
   at.loss = loss.item();
   std::vector<Tensor> parts;
   for (const Parameter& p : parameters_) {
+    check(p.initialized(), "lbfgs: a parameter has no values, expected that the closure calls its model");
     const Tensor gradient = p.gradient(p.devices().at(0));
     const Tensor part = gradient.defined() ? gradient : zeros_like(p.data(p.devices().at(0)));
     parts.push_back(flatten(part.to(parameters_[0].devices().at(0))));

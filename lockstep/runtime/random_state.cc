@@ -32,7 +32,7 @@ void RandomState::restart(std::uint64_t seed) {
   std::scoped_lock lock(mutex_);
   seed_ = seed;
   step_ = 0;
-  models_ = 0;
+  models_ = parameters_ = 0;
   draws_.clear();
   updates_.clear();
 }
@@ -99,6 +99,11 @@ void RandomState::set_position(Position position) {
 std::uint64_t RandomState::next_model() {
   std::scoped_lock lock(mutex_);
   return models_++;
+}
+
+std::uint64_t RandomState::next_parameter() {
+  const std::lock_guard lock(mutex_);
+  return parameters_++;
 }
 
 RandomKey RandomState::next(int shard) {

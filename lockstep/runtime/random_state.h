@@ -42,6 +42,8 @@ class RandomState {
   void set_position(Position position);
   // The number of calls before: models that begin with default values ask once each.
   std::uint64_t next_model();
+  // The same of parameters that belong to no module.
+  std::uint64_t next_parameter();
   // Shard -1 stands for tensors that are the same for all shards; it has its own draws.
   RandomKey next(int shard);
 
@@ -55,7 +57,7 @@ class RandomState {
   mutable std::vector<std::uint64_t> draws_;  // by shard, from -1
   mutable PendingUpdates updates_;
   mutable std::uint64_t left_out_ = 0;
-  std::uint64_t models_ = 0;
+  std::uint64_t models_ = 0, parameters_ = 0;
 };
 
 // In its scope, operations of this thread must not draw from a random state, because the order of the draws would

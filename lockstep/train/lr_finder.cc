@@ -22,8 +22,10 @@ void check_options(const TrainerOptions& o, const LearningRateFinderOptions& f) 
   check(f.smoothing >= 0 && f.smoothing < 1 && f.stop_factor > 1,
         "find_learning_rate: smoothing {}, stop_factor {}, expected at least 0 and below 1, and above 1", f.smoothing,
         f.stop_factor);
-  check(o.save_folder.empty() && !o.resume && o.log_file.empty() && o.tensorboard.folder.empty(),
-        "find_learning_rate: save_folder, resume, log_file, or tensorboard is set, expected none: it keeps nothing");
+  check(o.save_folder.empty() && !o.resume && o.log_file.empty() && o.tensorboard.folder.empty() &&
+            o.receipt.file.empty(),
+        "find_learning_rate: save_folder, resume, log_file, tensorboard, or receipt is set, expected none: it keeps "
+        "nothing");
   check(o.watch.metric.empty() && o.average_decay == 0,
         "find_learning_rate: watch or average_decay is set, expected none: it tests nothing");
   check(!is_scheduled(o.schedule), "find_learning_rate: schedule is set, expected none: the rates are its own");

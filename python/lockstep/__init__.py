@@ -9,11 +9,12 @@ torch.Size([2, 3])
 from ._core import *  # noqa: F401,F403
 from . import _core
 from ._core import (  # noqa: F401
-    Accuracy, EpochReport, Metric, Predictor, Run, StepReport, TensorBoardWriter, TrainingResult, __version__, load_run,
-    load_weights, save_weights, weights_sha256)
+    Accuracy, AuditResult, EpochReport, Metric, Predictor, Run, StepReport, TensorBoardWriter, TrainingResult,
+    __version__, load_run, load_weights, save_weights, weights_sha256)
 from .grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled  # noqa: F401
 from .composed import (  # noqa: F401
-    FloatTensor, LongTensor, count_nonzero, diag, diagonal, diff, finfo, get_default_dtype, iinfo, is_floating_point,
+    BoolTensor, ByteTensor, DoubleTensor, FloatTensor, IntTensor, LongTensor, count_nonzero, diag, diagonal, diff,
+    finfo, get_default_dtype, iinfo, is_floating_point,
     is_tensor, numel, set_default_dtype, trace)
 from .size import Size  # noqa: F401
 from . import tensors  # noqa: F401
@@ -33,6 +34,7 @@ double = float64
 float = float32  # noqa: A001
 half = float16
 long = int64
+int = int32 = short = int16 = int8 = int64  # noqa: A001
 bool = uint8  # noqa: A001
 inf = __import__("math").inf
 nan = __import__("math").nan
@@ -40,7 +42,8 @@ pi = __import__("math").pi
 e = __import__("math").e
 
 from . import models, nn, optim  # noqa: F401,E402
-from . import amp, autograd, cuda, datasets, distributed, gluon, multiprocessing, transforms, utils  # noqa: F401,E402
+from . import accelerator, amp, autograd, cuda, datasets, distributed  # noqa: F401,E402
+from . import gluon, multiprocessing, transforms, utils  # noqa: F401,E402
 from .amp import autocast, get_autocast_dtype, is_autocast_enabled  # noqa: F401,E402
 from .nn.parallel import per_shard  # noqa: F401,E402
 from .generator import Generator  # noqa: F401,E402
@@ -51,3 +54,5 @@ from .training import (  # noqa: F401,E402
     Trainer, evaluate, export_onnx, find_learning_rate, verify)
 
 notebook.install()
+# Before destroy_process_group() of lockstep.distributed: what runs stops first.
+__import__("atexit").register(_core._leave)

@@ -50,14 +50,26 @@ def diff(input, n=1, dim=-1):
     return input
 
 
-def FloatTensor(data):
-    """Return a float32 tensor of numbers."""
-    return _core.tensor(data, dtype=_core.float32)
+class _TypeOfTensors(type):
+    def __instancecheck__(cls, x):
+        return isinstance(x, _core.Tensor) and x.dtype == cls._dtype
+
+    def __call__(cls, *data):
+        """Return a tensor of numbers, or of zeros with these extents."""
+        if all(isinstance(extent, int) for extent in data):
+            return _core.zeros(*data, dtype=cls._dtype) if data else _core.tensor([], dtype=cls._dtype)
+        return _core.tensor(*data, dtype=cls._dtype)
 
 
-def LongTensor(data):
-    """Return an int64 tensor of numbers."""
-    return _core.tensor(data, dtype=_core.int64)
+def _type_of_tensors(name, dtype):
+    return _TypeOfTensors(name, (), {"_dtype": dtype, "__module__": "lockstep"})
+
+
+FloatTensor = _type_of_tensors("FloatTensor", _core.float32)
+DoubleTensor = _type_of_tensors("DoubleTensor", _core.float64)
+LongTensor = _type_of_tensors("LongTensor", _core.int64)
+ByteTensor = _type_of_tensors("ByteTensor", _core.uint8)
+IntTensor, BoolTensor = LongTensor, ByteTensor
 
 
 def get_default_dtype():

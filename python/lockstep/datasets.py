@@ -5,9 +5,12 @@
 
 import os
 
+from . import _core
 from ._core import internal as _internal
-from .transforms import ToTensor
+from .transforms import ToTensor, _core_of
 from .utils.data import Dataset
+
+_TO_TENSOR = ToTensor()
 
 
 class _Pictures(Dataset):
@@ -18,17 +21,28 @@ class _Pictures(Dataset):
         self.root = root
         self.transform = transform
         self.target_transform = target_transform
-        core = getattr(transform, "_core", None)
-        self._core_dataset = None
-        if target_transform is None and (transform is None or core is not None):
-            self._core_dataset = files if transform is None else _internal.transformed(files, core)
+
+    # The C++ data set of the examples before the transforms, and one of them.
+    def _source(self):
+        return self._files
+
+    def _example(self, index):
+        return self._files[index]
+
+    def _make_core(self):
+        if self.target_transform is not None:
+            return None
+        if self.transform is None:
+            return self._source()
+        core = _core_of(self.transform)
+        return None if core is None else _internal.transformed(self._source(), core)
 
     def __len__(self):
         return len(self._files)
 
     def __getitem__(self, index):
-        image, label = self._files[index]
-        label = label.item()
+        image, label = self._example(index)
+        label = int(label)
         if self.transform is not None:
             image = self.transform(image)
         if self.target_transform is not None:
@@ -39,10 +53,56 @@ class _Pictures(Dataset):
 class _Floats(_Pictures):
     """Pictures that are f32 in 0 to 1 already."""
 
-    def __init__(self, files, root, transform, target_transform):
-        super().__init__(files, root, transform, target_transform)
-        if type(transform) is ToTensor and target_transform is None:
-            self._core_dataset = files
+    # [data, targets] when the program has asked for one of them: from then on, the examples are those of these two,
+    # which the program may change.
+    _arrays = None
+
+    def _read(self):
+        if self._arrays is None:
+            n, parts = len(self._files), []
+            for first in range(0, n, 4096):
+                x, y = self._files.batch(list(range(first, min(first + 4096, n))))
+                parts.append(((x * 255).round().to(_core.uint8).cpu(), y))
+            x, y = (_core.cat(part).cpu() for part in zip(*parts))
+            self._arrays = [self._data_of(x), self._targets_of(y)]
+        return self._arrays
+
+    @property
+    def data(self):
+        """The bytes of all pictures, as torchvision has them. The examples follow what is changed here."""
+        return self._read()[0]
+
+    @data.setter
+    def data(self, data):
+        self._read()[0] = data
+
+    @property
+    def targets(self):
+        """The labels of all pictures. The examples follow what is changed here."""
+        return self._read()[1]
+
+    @targets.setter
+    def targets(self, targets):
+        self._read()[1] = targets
+
+    def _source(self):
+        if self._arrays is None:
+            return self._files
+        labels = _core.as_tensor(self.targets, dtype=_core.int64)
+        return _internal.byte_pictures(self._pictures_of(self.data), labels)
+
+    def _example(self, index):
+        if self._arrays is None:
+            return self._files[index]
+        return _TO_TENSOR(self._pictures_of(self.data[index])), self.targets[index]
+
+    def _make_core(self):
+        if type(self.transform) is ToTensor and self.target_transform is None:
+            return self._source()
+        return super()._make_core()
+
+    def __len__(self):
+        return len(self._files) if self._arrays is None else len(self.data)
 
 
 class FashionMNIST(_Floats):
@@ -50,6 +110,8 @@ class FashionMNIST(_Floats):
 
     Reads the IDX files in `root`, in root/FashionMNIST/raw, or, if neither has any, where find_fashion_mnist() of the
     C++ library looks: in LOCKSTEP_DATA, and in the folder of Debian's package dataset-fashion-mnist.
+
+    data: u8 [n, 28, 28], targets: i64 [n]. A program may change both.
     """
 
     classes = ["T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"]
@@ -58,6 +120,19 @@ class FashionMNIST(_Floats):
         folder = next((f for f in (str(root), os.path.join(root, type(self).__name__, "raw")) if _has_idx(f)), "")
         self.train = train
         super().__init__(_internal.fashion_mnist(folder, train), root, transform, target_transform)
+
+    @property
+    def class_to_idx(self):
+        return {name: i for i, name in enumerate(self.classes)}
+
+    def _data_of(self, pictures):
+        return pictures.squeeze(1)
+
+    def _targets_of(self, labels):
+        return labels
+
+    def _pictures_of(self, data):
+        return _core.as_tensor(data).unsqueeze(-3)
 
 
 class MNIST(FashionMNIST):
@@ -80,6 +155,8 @@ class CIFAR10(_Floats):
     """Items are (image f32 [3, 32, 32] in 0 to 1, label int), of the binary version of the files.
 
     Reads `root`, or its folder cifar-10-batches-bin. Nothing is downloaded.
+
+    data: a NumPy array u8 [n, 32, 32, 3], targets: a list. A program may change both.
     """
 
     _FOLDER = "cifar-10-batches-bin"
@@ -97,6 +174,17 @@ class CIFAR10(_Floats):
         files, self.classes = _internal.cifar(folder, train)
         self.class_to_idx = {name: i for i, name in enumerate(self.classes)}
         super().__init__(files, root, transform, target_transform)
+
+    def _data_of(self, pictures):
+        return pictures.permute(0, 2, 3, 1).contiguous().numpy()
+
+    def _targets_of(self, labels):
+        return labels.tolist()
+
+    def _pictures_of(self, data):
+        import numpy
+
+        return _core.from_numpy(numpy.ascontiguousarray(numpy.moveaxis(data, -1, -3)))
 
 
 class CIFAR100(CIFAR10):
@@ -120,7 +208,7 @@ class ImageFolder(_Pictures):
 
     @property
     def targets(self):
-        return [self._files.label(i) for i in range(len(self))]
+        return [self._files.label(i) for i in range(len(self._files))]
 
 
 class TableDataset(Dataset):
@@ -135,12 +223,14 @@ class TableDataset(Dataset):
     """
 
     def __init__(self, path, target="", schema=None, ignore=(), categories=(), header=None):
-        self._core_dataset, self.schema = _internal.table(str(path), schema, target, list(ignore), list(categories),
-                                                          header)
+        self._rows, self.schema = _internal.table(str(path), schema, target, list(ignore), list(categories), header)
         self.classes = self.schema.classes
 
+    def _make_core(self):
+        return self._rows
+
     def __len__(self):
-        return len(self._core_dataset)
+        return len(self._rows)
 
     def __getitem__(self, index):
-        return self._core_dataset[index]
+        return self._rows[index]

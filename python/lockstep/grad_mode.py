@@ -80,7 +80,14 @@ class enable_grad(no_grad):
         Mode.__init__(self, True)
 
 
-inference_mode = no_grad
+class inference_mode(no_grad):
+    """no_grad(); with mode=False, records gradients."""
+
+    def __init__(self, mode=True):
+        Mode.__init__(self, not (mode if isinstance(mode, bool) else True))
+
+    def __new__(cls, mode=True):
+        return no_grad.__new__(cls, mode if callable(mode) else None)
 
 
 class set_grad_enabled(Mode):

@@ -7,19 +7,22 @@
 
 from . import nn
 from ._core._models import GPT, lenet, make_model, mlp, model_names  # noqa: F401
-from .nn import functional as F
 
 
 def _conv(inputs, outputs, kernel, stride=1):
     return nn.Conv2d(inputs, outputs, kernel, stride=stride, padding=kernel // 2, bias=False)
 
 
-def _normalized(norm, x, residual=None):
-    """relu(norm(x) + residual), in one pass where the layer is the library's."""
-    if type(norm) is nn.BatchNorm2d and "_call_hooked" not in norm.__dict__:
+def _is_plain(module, kind):
+    return type(module) is kind and not {"_call_hooked", "forward"} & module.__dict__.keys()
+
+
+def _normalized(norm, relu, x, residual=None):
+    """relu(norm(x) + residual), in one pass where the layers are the library's."""
+    if _is_plain(norm, nn.BatchNorm2d) and _is_plain(relu, nn.ReLU):
         return norm.forward_fused(x, residual, True)
     y = norm(x)
-    return F.relu(y if residual is None else y + residual)
+    return relu(y if residual is None else y + residual)
 
 
 class _Block(nn.Module):
@@ -28,6 +31,7 @@ class _Block(nn.Module):
         for i, conv in enumerate(convs, 1):
             setattr(self, f"conv{i}", conv)
             setattr(self, f"bn{i}", nn.BatchNorm2d(conv.weight.shape[0]))
+        self.relu = nn.ReLU(inplace=True)
         self._count = len(convs)
         self.downsample = None
         if stride != 1 or inputs != outputs:
@@ -37,7 +41,7 @@ class _Block(nn.Module):
         shortcut = x if self.downsample is None else self.downsample(x)
         for i in range(1, self._count + 1):
             last = shortcut if i == self._count else None
-            x = _normalized(getattr(self, f"bn{i}"), getattr(self, f"conv{i}")(x), last)
+            x = _normalized(getattr(self, f"bn{i}"), self.relu, getattr(self, f"conv{i}")(x), last)
         return x
 
 
@@ -67,6 +71,7 @@ class ResNet(nn.Module):
         super().__init__()
         self.conv1 = nn.Conv2d(3, 64, kernel_size=7, stride=2, padding=3, bias=False)
         self.bn1 = nn.BatchNorm2d(64)
+        self.relu, self.maxpool = nn.ReLU(inplace=True), nn.MaxPool2d(kernel_size=3, stride=2, padding=1)
         inputs = 64
         for i, blocks in enumerate(layers):
             planes, group = 64 << i, []
@@ -74,12 +79,12 @@ class ResNet(nn.Module):
                 group.append(block(inputs, planes, stride=2 if i > 0 and k == 0 else 1))
                 inputs = planes * block.expansion
             setattr(self, f"layer{i + 1}", nn.Sequential(*group))
-        self.fc = nn.Linear(inputs, num_classes)
+        self.avgpool, self.fc = nn.AdaptiveAvgPool2d((1, 1)), nn.Linear(inputs, num_classes)
 
     def forward(self, x):
-        x = F.max_pool2d(_normalized(self.bn1, self.conv1(x)), 3, 2, 1)
+        x = self.maxpool(_normalized(self.bn1, self.relu, self.conv1(x)))
         x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
-        return self.fc(F.adaptive_avg_pool2d(x, 1).flatten(1))
+        return self.fc(self.avgpool(x).flatten(1))
 
 
 def _resnet(name, block, layers, weights, num_classes):

@@ -13,5 +13,12 @@ class Size(tuple):
             n *= extent
         return n
 
+    def __getitem__(self, i):
+        extents = super().__getitem__(i)
+        return Size(extents) if isinstance(i, slice) else extents
+
+    def __add__(self, other):
+        return Size(super().__add__(tuple(other)))
+
     def __repr__(self):
         return "torch.Size([" + ", ".join(map(str, self)) + "])"

@@ -36,6 +36,30 @@ def _dtype(name):
     return getattr(_core, name)
 
 
+_TYPES = {"FloatTensor": "float32", "DoubleTensor": "float64", "HalfTensor": "float16", "BFloat16Tensor": "bfloat16",
+          "LongTensor": "int64", "IntTensor": "int64", "ByteTensor": "uint8", "BoolTensor": "uint8"}
+
+
+def _type(self, dtype=None, non_blocking=False):
+    """Cast to a type, which may be a name such as "torch.FloatTensor"; without one, return the name of this one."""
+    if dtype is None:
+        return "torch." + next(name for name, of in _TYPES.items() if getattr(_core, of) == self.dtype)
+    if isinstance(dtype, str):
+        name = dtype.removeprefix("torch.")
+        if name not in _TYPES:
+            raise ValueError(f"invalid type: '{dtype}'")
+        dtype = getattr(_core, _TYPES[name])
+    return self.to(getattr(dtype, "_dtype", dtype))
+
+
+def _contains(self, element):
+    return bool((self == element).any())
+
+
+_core.Tensor.type = _type
+_core.Tensor.__contains__ = _contains
+_core.device.__reduce__ = lambda self: (_core.device, (str(self),))
+_core.device.__deepcopy__ = lambda self, memo: self
 _core.dtype.__reduce__ = lambda self: (_dtype, (repr(self).split(".")[1],))
 _core.Tensor.__repr__ = text_of
 _core.Tensor.__reduce_ex__ = _reduce

@@ -13,14 +13,16 @@ import subprocess
 import typing
 
 from . import _core
-from ._core import EpochReport, Metric, StepReport, Tensor, TrainingResult, dtype, float32
+from ._core import AuditResult, EpochReport, Metric, StepReport, Tensor, TrainingResult, dtype, float32
+from .utils.data import DataLoader
 
 
 class Trainer:
     """Trains a model where it is: shards over devices and ranks, evaluation after each epoch, checkpoints, resume.
 
     train and test are data sets: of lockstep.datasets, or with __len__ and __getitem__, whose examples are (input,
-    label). Options have the names and defaults of the C++ class (lockstep/train/trainer.h):
+    label). Their attributes count as they are when train() begins; the number of examples stays. Options have the
+    names and defaults of the C++ class (lockstep/train/trainer.h):
 
     shards, balance: V of the recipe, and who computes them: "auto", or a weight for each device.
     accumulate: the number of micro-batches in a step.
@@ -32,6 +34,7 @@ class Trainer:
     save_folder, save_every, resume, keep_checkpoints: checkpoints, and going on from the newest one.
     watch: {"metric": "accuracy", "patience": 3, "save_best": True}.
     tensorboard: a folder, or {"folder": ..., "histogram_every": ...}. log_file: a line of JSON for each step.
+    receipt: a file, or {"file": ..., "every": 100, "sign_key": ...}; audit() checks it.
     recipe: names and values of what else decides the bits: model, data, loss.
 
     on_step(StepReport), on_epoch(EpochReport), and on_update(step) are called while it trains.
@@ -50,23 +53,19 @@ class Trainer:
                  schedule: str | dict[str, typing.Any] | None = None,
                  save_folder: str | os.PathLike[str] | None = None, save_every: int = 0, resume: bool = False,
                  keep_checkpoints: int = 2, log_file: str | os.PathLike[str] | None = None,
-                 tensorboard: typing.Any = None, watch: dict[str, typing.Any] | None = None,
+                 tensorboard: typing.Any = None, receipt: typing.Any = None, watch: dict[str, typing.Any] | None = None,
                  average_decay: float = 0, recipe: dict[str, typing.Any] | None = None) -> None:
-        if isinstance(schedule, str):
-            schedule = {"kind": schedule}
-        if isinstance(tensorboard, (str, os.PathLike)):
-            tensorboard = {"folder": tensorboard}
         options = dict(devices=devices, shards=shards, balance=balance, batch_size=batch_size, accumulate=accumulate,
                        record_steps=record_steps, epochs=epochs, max_steps=max_steps, shuffle=shuffle, workers=workers,
                        seed=seed, dtype=dtype, gradients=gradients, loss_scaling=loss_scaling, loss=loss,
                        label_smoothing=label_smoothing, forward=forward, loss_weight=loss_weight,
                        batch_transform=batch_transform, metrics=list(metrics), clip_norm=clip_norm, schedule=schedule,
                        save_folder=save_folder, save_every=save_every, resume=resume, keep_checkpoints=keep_checkpoints,
-                       log_file=log_file, tensorboard=tensorboard, watch=watch, average_decay=average_decay,
-                       recipe=recipe)
-        self._optimizer = optimizer
+                       log_file=log_file, tensorboard=tensorboard, receipt=receipt, watch=watch,
+                       average_decay=average_decay, recipe=recipe)
+        self._optimizer, self._engine = optimizer, _engine_of(optimizer, "Trainer")
         self._take_rates()
-        self._trainer = _core._Trainer(model, optimizer, train, test, options)
+        self._trainer = _core._Trainer(model, self._engine, train, test, _in_full(options))
         self.on_step: typing.Callable[[StepReport], typing.Any] | None = None
         self.on_epoch: typing.Callable[[EpochReport], typing.Any] | None = None
         self.on_update: typing.Callable[[int], typing.Any] | None = None
@@ -80,14 +79,17 @@ class Trainer:
         finally:
             self._show_rates()
 
-    # The rates of param_groups are those of the optimizer, also in callbacks.
+    # The rates of param_groups are those of the optimizer, also in callbacks. Other options are the run's for good.
     def _take_rates(self) -> None:
-        groups = self._optimizer.param_groups
-        _core._set_rates(self._optimizer.engine, [group["lr"] for group in groups])
+        if self._optimizer.engine is not self._engine:
+            raise _core.Error("Trainer: options of the optimizer other than lr have changed since the Trainer was "
+                              "made, expected a new Trainer")
+        _core._set_rates(self._engine, [group["lr"] for group in self._optimizer.param_groups])
 
     def _show_rates(self) -> None:
-        for i, group in enumerate(self._optimizer.param_groups):
-            group["lr"] = self._optimizer.engine.learning_rate(i)
+        if self._optimizer.engine is self._engine:
+            for i, group in enumerate(self._optimizer.param_groups):
+                group["lr"] = self._engine.learning_rate(i)
 
     def _callback(self, function: typing.Callable[..., typing.Any] | None) -> typing.Callable[..., None] | None:
         if function is None:
@@ -103,11 +105,25 @@ class Trainer:
 
     def resume(self, folder: str | os.PathLike[str]) -> os.PathLike[str]:
         """Continue from the newest checkpoint in the folder, with the same bits. Returns its path."""
+        self._take_rates()
         return self._trainer.resume(folder)
 
     def resume_or_start(self) -> os.PathLike[str] | None:
         """Continue from the newest checkpoint in save_folder. Returns its path, or None if the run starts."""
+        self._take_rates()
         return self._trainer.resume_or_start()
+
+    def audit(self, receipt: str | os.PathLike[str], *, public_key: str | os.PathLike[str] = "",
+              run: str | os.PathLike[str] = "", random_steps: int = 3, steps: tuple[int, int] | None = None,
+              on_equal: typing.Callable[[str], typing.Any] | None = None) -> AuditResult:
+        """Check a run's receipt: train some of its steps again, on any devices. Raises AuditFailure for a difference.
+
+        Model, optimizer, data, and options are made as for the run, and not used yet. With public_key (PEM), the
+        receipt must have the signature of this key. run: the folder of the checkpoints, from which steps are reached;
+        otherwise from the start. steps: first and last, instead of random ones. on_equal(text) tells what is equal.
+        """
+        self._take_rates()
+        return self._trainer.audit(receipt, public_key, run, random_steps, steps, on_equal)
 
     def request_stop(self) -> None:
         """End training after the step in progress. Any thread may call it."""
@@ -123,17 +139,35 @@ class Trainer:
         return self._trainer.recipe_hash()
 
 
+def _engine_of(optimizer: typing.Any, use: str) -> typing.Any:
+    """Return the library's optimizer, which another one replaces when options change."""
+    engine = getattr(optimizer, "engine", None)
+    if engine is None:
+        raise TypeError(f"{use}: {type(optimizer).__name__} computes its steps in Python, expected SGD, Adam, or "
+                        "another optimizer of the library")
+    return engine
+
+
+def _in_full(options: dict[str, typing.Any]) -> dict[str, typing.Any]:
+    """Return the options of a Trainer with dicts for those that may be one value."""
+    names = {"schedule": ("kind", str), "tensorboard": ("folder", (str, os.PathLike)),
+             "receipt": ("file", (str, os.PathLike))}
+    return {name: {names[name][0]: value} if name in names and isinstance(value, names[name][1]) else value
+            for name, value in options.items()}
+
+
 def evaluate(model: typing.Any, data: typing.Any, metrics: typing.Sequence[Metric] = (), *, batch_size: int = 256,
              workers: int = 1, shards: int = 0, dtype: dtype = float32,
              forward: typing.Callable[..., typing.Any] | None = None) -> typing.Any:
-    """Measure a model on a data set, or on that of a DataLoader, on all of the model's devices.
+    """Measure a model on a data set, or on the examples of a DataLoader's loop, on all of the model's devices.
 
-    Each example counts once. Returns the Accuracy for examples (input, label), or with `metrics` a dict of their names
+    Each example counts once. A DataLoader has its sampler, batch_size, and drop_last; one with a collate_fn or a
+    worker_init_fn is refused. Returns the Accuracy for examples (input, label), or with `metrics` a dict of their names
     and values.
     """
-    if hasattr(data, "dataset"):
-        batch_size = getattr(data, "batch_size", None) or batch_size
-        data = data.dataset
+    if isinstance(data, DataLoader):
+        batch_size = data.batch_size or batch_size
+        data = data._examples("evaluate")
     return _core._evaluate(model, data, list(metrics), batch_size, workers, shards, dtype, forward)
 
 
@@ -161,10 +195,15 @@ def find_learning_rate(model: typing.Any, optimizer: typing.Any, train: typing.A
                        **options: typing.Any) -> LearningRateCurve:
     """Train with rates that rise from `first` to `last` (Smith 2017), and put everything back.
 
-    Other options are those of Trainer.
+    Other options are those of Trainer, without those that write files or set the rate.
     """
-    return LearningRateCurve(*_core._find_learning_rate(model, optimizer, train, first, last, steps, smoothing,
-                                                        stop_factor, options))
+    engine = _engine_of(optimizer, "find_learning_rate")
+    found = _core._find_learning_rate(model, engine, train, first, last, steps, smoothing, stop_factor,
+                                      _in_full(options))
+    if optimizer.engine is not engine:
+        raise _core.Error("find_learning_rate: options of the optimizer other than lr have changed meanwhile, expected "
+                          "to change them before or after it")
+    return LearningRateCurve(*found)
 
 
 def export_onnx(path: str | os.PathLike[str], model: typing.Any, example: typing.Any,

@@ -11,6 +11,7 @@ stream of manual_seed(). Pictures have one or three channels, of bytes or of flo
 
 from . import _core
 from ._core import Tensor, internal as _internal
+from .utils.data import _is_unchanged
 
 
 def _drawn():
@@ -28,16 +29,25 @@ def _picture(image):
     return _core.from_numpy(numpy.ascontiguousarray(array.transpose(2, 0, 1)))
 
 
+def _core_of(transform):
+    """Return the C++ transform that does the same, as the attributes are now; None if only Python does it."""
+    return transform._make_core() if _is_unchanged(type(transform), "_make_core", "__call__") else None
+
+
 class _Transform:
-    """A transform of the C++ library."""
+    """A transform of the C++ library, which _make_core() makes of the attributes."""
 
     _random = False
 
+    def _set(self, **attributes):
+        self.__dict__.update(attributes)
+        self._make_core()  # throws for values that it does not take
+
     def __call__(self, image):
-        return self._core(_picture(image), _drawn() if self._random else None)
+        return self._make_core()(_picture(image), _drawn() if self._random else None)
 
     def __repr__(self):
-        return str(self._core)
+        return str(self._make_core())
 
 
 class _RandomTransform(_Transform):
@@ -49,13 +59,19 @@ class Compose:
 
     def __init__(self, transforms):
         self.transforms = list(transforms)
-        cores = [getattr(t, "_core", None) for t in self.transforms]
-        self._core = None if None in cores else _internal.compose(cores)
-        self._random = any(getattr(t, "_random", False) for t in self.transforms)
+
+    @property
+    def _random(self):
+        return any(getattr(t, "_random", False) for t in self.transforms)
+
+    def _make_core(self):
+        cores = [_core_of(t) for t in self.transforms]
+        return None if None in cores else _internal.compose(cores)
 
     def __call__(self, image):
-        if self._core is not None:
-            return _Transform.__call__(self, image)
+        core = self._make_core()
+        if core is not None:
+            return core(_picture(image), _drawn() if self._random else None)
         for transform in self.transforms:
             image = transform(image)
         return image
@@ -70,8 +86,8 @@ class ToTensor(_Transform):
     A tensor of f32, such as lockstep.datasets gives, stays as it is.
     """
 
-    def __init__(self):
-        self._core = _internal.to_float()
+    def _make_core(self):
+        return _internal.to_float()
 
     def __call__(self, image):
         image = _picture(image)
@@ -87,8 +103,10 @@ class Normalize(_Transform):
     def __init__(self, mean, std, inplace=False):
         if inplace:
             raise _core.Error("Normalize: inplace=True, expected False")
-        self.mean, self.std = [float(m) for m in mean], [float(s) for s in std]
-        self._core = _internal.normalize(self.mean, self.std)
+        self._set(mean=[float(m) for m in mean], std=[float(s) for s in std])
+
+    def _make_core(self):
+        return _internal.normalize(list(self.mean), list(self.std))
 
     def __call__(self, image):
         image = _picture(image)
@@ -112,16 +130,21 @@ class Resize(_Transform):
     def __init__(self, size, interpolation="bilinear", max_size=None, antialias=True):
         if max_size is not None or not antialias:
             raise _core.Error(f"Resize: max_size={max_size}, antialias={antialias}, expected None and True")
-        self.size = size
-        self._core = _internal.resize([size] if isinstance(size, int) else list(size), _interpolation(interpolation))
+        self._set(size=size, interpolation=interpolation)
+
+    def _make_core(self):
+        size = [self.size] if isinstance(self.size, int) else list(self.size)
+        return _internal.resize(size, _interpolation(self.interpolation))
 
 
 class CenterCrop(_Transform):
     """The window in the middle. A smaller picture is surrounded by 0."""
 
     def __init__(self, size):
-        self.size = _size(size)
-        self._core = _internal.center_crop(*self.size)
+        self._set(size=_size(size))
+
+    def _make_core(self):
+        return _internal.center_crop(*_size(self.size))
 
 
 class RandomCrop(_RandomTransform):
@@ -131,8 +154,10 @@ class RandomCrop(_RandomTransform):
         if padding_mode != "constant" or not isinstance(padding, (int, type(None))):
             raise _core.Error(f"RandomCrop: padding={padding}, padding_mode='{padding_mode}', expected one number and "
                               "'constant'")
-        self.size = _size(size)
-        self._core = _internal.random_crop(*self.size, padding or 0, pad_if_needed, fill)
+        self._set(size=_size(size), padding=padding, pad_if_needed=pad_if_needed, fill=fill)
+
+    def _make_core(self):
+        return _internal.random_crop(*_size(self.size), self.padding or 0, self.pad_if_needed, self.fill)
 
 
 class RandomResizedCrop(_RandomTransform):
@@ -141,25 +166,31 @@ class RandomResizedCrop(_RandomTransform):
     def __init__(self, size, scale=(0.08, 1.0), ratio=(3 / 4, 4 / 3), interpolation="bilinear", antialias=True):
         if not antialias:
             raise _core.Error("RandomResizedCrop: antialias=False, expected True")
-        self.size = _size(size)
-        self._core = _internal.random_resized_crop(*self.size, tuple(scale), tuple(ratio),
-                                                   _interpolation(interpolation))
+        self._set(size=_size(size), scale=scale, ratio=ratio, interpolation=interpolation)
+
+    def _make_core(self):
+        return _internal.random_resized_crop(*_size(self.size), tuple(self.scale), tuple(self.ratio),
+                                             _interpolation(self.interpolation))
 
 
 class RandomHorizontalFlip(_RandomTransform):
     """Swaps left and right with probability p."""
 
     def __init__(self, p=0.5):
-        self.p = p
-        self._core = _internal.random_horizontal_flip(p)
+        self._set(p=p)
+
+    def _make_core(self):
+        return _internal.random_horizontal_flip(self.p)
 
 
 class RandomVerticalFlip(_RandomTransform):
     """Swaps top and bottom with probability p."""
 
     def __init__(self, p=0.5):
-        self.p = p
-        self._core = _internal.random_vertical_flip(p)
+        self._set(p=p)
+
+    def _make_core(self):
+        return _internal.random_vertical_flip(self.p)
 
 
 class RandomRotation(_RandomTransform):
@@ -168,18 +199,24 @@ class RandomRotation(_RandomTransform):
     def __init__(self, degrees, interpolation="nearest", expand=False, center=None, fill=0):
         if expand or center is not None:
             raise _core.Error(f"RandomRotation: expand={expand}, center={center}, expected False and None")
-        self.degrees = (-degrees, degrees) if isinstance(degrees, (int, float)) else tuple(degrees)
-        self._core = _internal.random_rotation(self.degrees, _interpolation(interpolation), fill)
+        degrees = (-degrees, degrees) if isinstance(degrees, (int, float)) else tuple(degrees)
+        self._set(degrees=degrees, interpolation=interpolation, fill=fill)
+
+    def _make_core(self):
+        return _internal.random_rotation(tuple(self.degrees), _interpolation(self.interpolation), self.fill)
 
 
 class ColorJitter(_RandomTransform):
     """Random factors for brightness, contrast, and saturation, each in [max(0, 1 - x), 1 + x], and a shift of hue."""
 
     def __init__(self, brightness=0, contrast=0, saturation=0, hue=0):
-        numbers = (brightness, contrast, saturation, hue)
+        self._set(brightness=brightness, contrast=contrast, saturation=saturation, hue=hue)
+
+    def _make_core(self):
+        numbers = (self.brightness, self.contrast, self.saturation, self.hue)
         if not all(isinstance(x, (int, float)) for x in numbers):
             raise _core.Error(f"ColorJitter: {numbers}, expected numbers")
-        self._core = _internal.color_jitter(*numbers)
+        return _internal.color_jitter(*numbers)
 
 
 class RandomErasing(_RandomTransform):
@@ -188,9 +225,12 @@ class RandomErasing(_RandomTransform):
     def __init__(self, p=0.5, scale=(0.02, 0.33), ratio=(0.3, 3.3), value=0, inplace=False):
         if inplace:
             raise _core.Error("RandomErasing: inplace=True, expected False")
-        if not isinstance(value, (int, float)):
-            raise _core.Error(f"RandomErasing: value={value!r}, expected a number")
-        self._core = _internal.random_erasing(p, tuple(scale), tuple(ratio), value)
+        self._set(p=p, scale=scale, ratio=ratio, value=value)
+
+    def _make_core(self):
+        if not isinstance(self.value, (int, float)):
+            raise _core.Error(f"RandomErasing: value={self.value!r}, expected a number")
+        return _internal.random_erasing(self.p, tuple(self.scale), tuple(self.ratio), self.value)
 
 
 class Lambda:

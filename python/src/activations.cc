@@ -25,6 +25,12 @@ void add_number_inplace(py::module_& m, const char* name, const char* argument, 
       m, name, [](double x, bool) { return std::make_unique<M>(x); }, py::arg(argument) = usual, "inplace"_a = false);
 }
 template <typename M>
+void add_dropout(py::module_& m, const char* name) {
+  add_layer<M>(
+      m, name, [](double p, bool) { return std::make_unique<M>(p); }, "p"_a = 0.5, "inplace"_a = false)
+      .def_property("p", &M::p, &M::set_p, "May be changed.");
+}
+template <typename M>
 void add_over_dim(py::module_& m, const char* name) {
   add_layer<M>(
       m, name,
@@ -67,9 +73,9 @@ void add_activations(py::module_& m) {
   add_number_inplace<LeakyReLU>(m, "LeakyReLU", "negative_slope", 0.01);
   add_number_inplace<ELU>(m, "ELU", "alpha", 1);
   add_number_inplace<CELU>(m, "CELU", "alpha", 1);
-  add_number_inplace<Dropout>(m, "Dropout", "p", 0.5);
-  add_number_inplace<Dropout1d>(m, "Dropout1d", "p", 0.5);
-  add_number_inplace<Dropout2d>(m, "Dropout2d", "p", 0.5);
+  add_dropout<Dropout>(m, "Dropout");
+  add_dropout<Dropout1d>(m, "Dropout1d");
+  add_dropout<Dropout2d>(m, "Dropout2d");
   add_over_dim<Softmax>(m, "Softmax");
   add_over_dim<LogSoftmax>(m, "LogSoftmax");
   add_over_dim<Softmin>(m, "Softmin");

@@ -7,11 +7,11 @@
 // with WithoutLock, around the call of the library.
 #pragma once
 
-#include <pybind11/functional.h>
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
 #include "casters.h"
+#include "interpreter_lock.h"
 #include "lockstep/lockstep.h"
 #include "operand.h"
 #include "optimizers.h"
@@ -20,12 +20,7 @@
 
 namespace lockstep::python {
 
-namespace py = pybind11;
 using namespace py::literals;  // NOLINT(google-build-using-namespace): "dim"_a
-
-using released = py::call_guard<py::gil_scoped_release>;
-using WithoutLock = py::gil_scoped_release;
-using WithLock = py::gil_scoped_acquire;
 
 using TensorClass = py::class_<Tensor, TensorHolder<Tensor>>;
 

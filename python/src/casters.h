@@ -23,6 +23,16 @@ bool read_device(pybind11::handle source, Device& device);
 // A lockstep.device.
 pybind11::object device_object(Device device);
 
+// Throws if `self`, an object of a bound class, is one whose __init__() has not run: pybind11 would give its methods
+// memory that nobody constructed.
+void check_constructed(pybind11::handle self);
+template <typename T>
+void check_if_constructed(pybind11::handle source) {
+  static PyTypeObject* const type =
+      reinterpret_cast<PyTypeObject*>(pybind11::detail::get_type_handle(typeid(T), false).ptr());
+  if (type != nullptr && PyObject_TypeCheck(source.ptr(), type)) check_constructed(source);
+}
+
 }  // namespace lockstep::python
 
 namespace pybind11::detail {
@@ -48,6 +58,9 @@ struct type_caster<lockstep::Dims> {
     if (source.is_none()) return true;
     std::vector<std::int64_t> ints;
     if (!lockstep::python::read_ints(source, ints)) return false;
+    for (const std::int64_t dim : ints) {
+      if (dim != static_cast<int>(dim)) throw index_error("an axis that no tensor has");
+    }
     value = lockstep::Dims(std::vector<int>(ints.begin(), ints.end()));
     return true;
   }

@@ -2,8 +2,11 @@
 // background threads.
 #include "data.h"
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <filesystem>
+#include <mutex>
 #include <utility>
 
 #include "interruptible.h"
@@ -15,19 +18,12 @@ namespace {
 
 using Seed = std::optional<std::uint64_t>;
 
-// A reference that any thread may drop.
-std::shared_ptr<py::object> shared(py::object object) {
-  return {new py::object(std::move(object)), [](py::object* o) {
-            const WithLock lock;
-            delete o;
-          }};
-}
-
 class PythonDataset : public Dataset {
  public:
   explicit PythonDataset(py::object object)
-      : size_(static_cast<std::int64_t>(py::len(object))), object_(shared(std::move(object))),
-        parts_of_(shared(py::module_::import("lockstep.utils.data").attr("_parts_of_item"))) {}
+      : size_(static_cast<std::int64_t>(py::len(object))), in_lists_(py::hasattr(object, "__getitems__")),
+        object_(held(std::move(object))),
+        parts_of_(held(py::module_::import("lockstep.utils.data").attr("_parts_of_item"))) {}
   std::int64_t size() const override { return size_; }
   Example get(std::int64_t index, RandomKey key) const override {
     const ExampleScope scope(key);
@@ -36,13 +32,43 @@ class PythonDataset : public Dataset {
   Example get(std::int64_t index) const override {
     const WithLock lock;
     check(!stopped, "dataset: the loop has ended");
-    return (*parts_of_)(object_->attr("__getitem__")(index)).cast<Example>();
+    return (*parts_of_)(item(index)).cast<Example>();
   }
   mutable std::atomic<bool> stopped = false;
 
  private:
+  py::object item(std::int64_t index) const {
+    if (!in_lists_) return object_->attr("__getitem__")(index);
+    // One at a time, so that an example depends on no other one.
+    py::list one;
+    one.append(index);
+    return object_->attr("__getitems__")(one)[py::int_(0)];
+  }
+
   std::int64_t size_;
+  bool in_lists_;
   std::shared_ptr<py::object> object_, parts_of_;
+};
+
+// Pictures u8 [n, channels, height, width], as f32 in 0 to 1, and labels.
+class BytePictures : public TensorDataset {
+ public:
+  using TensorDataset::get, TensorDataset::TensorDataset;
+  Example get(std::int64_t index) const override { return to_float(TensorDataset::get(index)); }
+  Example batch(std::span<const std::int64_t> indices, std::span<const RandomKey> keys) const override {
+    return to_float(TensorDataset::batch(indices, keys));
+  }
+
+ private:
+  static Example to_float(Example example) {
+    const Tensor bytes = example[0];
+    if (bytes.dtype() != DType::u8) return example;
+    example[0] = Tensor::host(bytes.shape());
+    const auto* in = bytes.data_ptr<const std::uint8_t>();
+    std::transform(in, in + bytes.numel(), example[0].data_ptr<float>(),
+                   [](std::uint8_t shade) { return static_cast<float>(shade) / 255.0f; });
+    return example;
+  }
 };
 
 class GivenOrder : public Sampler {
@@ -70,8 +96,11 @@ class BatchLoop {
   BatchLoop(const BatchLoop&) = delete;
   BatchLoop& operator=(const BatchLoop&) = delete;
 
+  // Threads take turns.
   std::optional<std::vector<Tensor>> next() {
     const SignalScope scope;
+    std::unique_lock turn(mutex_, std::defer_lock);
+    while (!turn.try_lock_for(std::chrono::milliseconds(50))) check_interruption();
     if (at_) {
       ++*at_;
     } else {
@@ -90,6 +119,7 @@ class BatchLoop {
 
   std::shared_ptr<BatchSplitter> splitter_;
   DataLoader loader_;
+  std::timed_mutex mutex_;
   std::optional<DataLoader::Iterator> at_;
 };
 
@@ -103,6 +133,7 @@ using DatasetClass = py::class_<Dataset, std::shared_ptr<Dataset>>;
 void add_datasets(py::module_& m) {
   DatasetClass dataset(m, "CoreDataset", "A data set of the C++ library. Items are tuples of tensors.");
   dataset.def("__len__", &Dataset::size);
+  dataset.def("__deepcopy__", [](const std::shared_ptr<Dataset>& data, const py::dict&) { return data; });
   dataset.def("__getitem__", [](const Dataset& data, std::int64_t index) {
     const std::int64_t size = data.size();
     if (index < -size || index >= size)
@@ -131,6 +162,13 @@ void add_datasets(py::module_& m) {
       [](std::vector<Tensor> tensors) {
         for (Tensor& x : tensors) x = x.to_host();
         return std::shared_ptr<Dataset>(std::make_shared<TensorDataset>(std::move(tensors)));
+      },
+      released());
+  m.def(
+      "byte_pictures",
+      [](const Tensor& pictures, const Tensor& labels) {
+        return std::shared_ptr<Dataset>(
+            std::make_shared<BytePictures>(std::vector{pictures.to_host(), labels.to_host()}));
       },
       released());
   m.def(
@@ -193,12 +231,13 @@ void add_orders(py::module_& m) {
 }  // namespace
 
 std::shared_ptr<const Dataset> as_dataset(py::handle object) {
-  if (py::isinstance<Dataset>(object)) return object.cast<std::shared_ptr<Dataset>>();
-  if (py::hasattr(object, "_core_dataset")) {
-    const py::object core = object.attr("_core_dataset");
-    if (!core.is_none()) return core.cast<std::shared_ptr<Dataset>>();
-  }
-  if (!py::hasattr(object, "__len__") || !py::hasattr(object, "__getitem__"))
+  const py::module_ package = py::module_::import("lockstep.utils.data");
+  const py::object core = package.attr("_core_of")(object);
+  if (!core.is_none()) return core.cast<std::shared_ptr<Dataset>>();
+  if (py::isinstance(object, package.attr("DataLoader")))
+    throw py::type_error("dataset: found a DataLoader, expected its data set: batches have options of their own here");
+  const bool has_items = py::hasattr(object, "__len__") && py::hasattr(object, "__getitem__");
+  if (!has_items || py::isinstance(object, package.attr("IterableDataset")))
     throw py::type_error(fmt::format("dataset: found {}, expected an object with __len__ and __getitem__",
                                      py::str(py::type::of(object)).cast<std::string>()));
   return std::make_shared<PythonDataset>(py::reinterpret_borrow<py::object>(object));

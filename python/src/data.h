@@ -8,9 +8,9 @@
 
 namespace lockstep::python {
 
-// The C++ data set of an object of lockstep.datasets or lockstep.utils.data, if it has one; otherwise a data set that
-// calls the object's __len__ and __getitem__, whose items are tensors, arrays, numbers, or tuples, lists, or dicts of
-// them: the parts of an example, in their order. Call it with the interpreter lock.
+// The C++ data set of an object of lockstep.datasets or lockstep.utils.data as it is now, if it has one; otherwise a
+// data set that calls the object's __len__ and __getitem__ (or __getitems__), whose items are tensors, arrays, numbers,
+// or tuples, lists, or dicts of them: the parts of an example, in their order. Call it with the interpreter lock.
 std::shared_ptr<const Dataset> as_dataset(py::handle object);
 
 // While it lives, random transforms of this thread have the key of this example, or of this batch.

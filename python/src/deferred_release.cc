@@ -4,6 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include "interpreter_lock.h"
+
 namespace lockstep::python {
 namespace {
 
@@ -15,14 +17,6 @@ struct Waiting {
 Waiting& waiting() {
   static auto& list = *new Waiting;
   return list;
-}
-
-bool is_over() {
-#if PY_VERSION_HEX >= 0x030d0000
-  return !Py_IsInitialized() || Py_IsFinalizing();
-#else
-  return !Py_IsInitialized() || _Py_IsFinalizing();
-#endif
 }
 
 }  // namespace
@@ -37,7 +31,7 @@ void release_now() {
 }
 
 void release_later(std::function<void()> release) {
-  if (is_over()) return;
+  if (interpreter_is_over()) return;
   if (PyGILState_Check() != 0) return release();
   {
     const std::lock_guard lock(waiting().mutex);

@@ -37,7 +37,7 @@ void throw_in_python(py::handle type, const E& error) {
 
 // Not destroyed: errors may come while the interpreter ends.
 struct ErrorTypes {
-  PyObject *error, *task, *cancelled, *lost;
+  PyObject *error, *task, *cancelled, *lost, *audit;
 };
 ErrorTypes types{};
 
@@ -51,6 +51,8 @@ void translate(std::exception_ptr thrown) {
     throw_in_python(types.cancelled, e);
   } catch (const TaskError& e) {
     throw_in_python(types.task, e);
+  } catch (const AuditFailure& e) {
+    throw_in_python(types.audit, e);
   } catch (const Error& e) {
     throw_in_python(types.error, e);
   }
@@ -69,6 +71,7 @@ void add_errors(py::module_& m) {
   types.task = make("TaskError", types.error);
   types.cancelled = make("CancelledError", types.task);
   types.lost = make("RankLost", types.error);
+  types.audit = make("AuditFailure", types.error);
   py::register_exception_translator(&translate);
 }
 

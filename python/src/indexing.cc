@@ -4,6 +4,7 @@
 #include "creation.h"
 #include "functions.h"
 #include "in_place.h"
+#include "lockstep/autograd/forward_trace.h"
 #include "lockstep/autograd/index_list.h"
 #include "numpy.h"
 #include "views.h"
@@ -50,17 +51,43 @@ void add_index(py::handle item, Indices& indices) {
     throw py::index_error("False as an index, which chooses nothing, expected a position, a slice, or a mask");
   } else if (py::isinstance<Tensor>(item) || PyList_Check(object) || PyTuple_Check(object) || PyRange_Check(object)) {
     indices.emplace_back(index_tensor(item));
-  } else if (PyIndex_Check(object) && !(is_array(item) && Py_TYPE(object)->tp_as_sequence != nullptr &&
-                                        Py_TYPE(object)->tp_as_sequence->sq_length != nullptr)) {
-    const auto position = py::reinterpret_steal<py::object>(PyNumber_Index(object));
-    if (!position) throw py::error_already_set();
-    indices.emplace_back(position.cast<std::int64_t>());
   } else if (is_array(item)) {
     indices.emplace_back(index_tensor(item));
   } else {
     throw py::type_error(fmt::format("a {} as an index, expected positions, slices, ..., None, masks, or tensors",
                                      Py_TYPE(object)->tp_name));
   }
+}
+
+// Whether a whole number, or a tensor or an array of one without axes, stands for a position.
+bool is_position(py::handle item) {
+  if (py::isinstance<Tensor>(item)) {
+    const auto& x = item.cast<const Tensor&>();
+    // An exported model takes it from the tensor.
+    return x.dim() == 0 && x.dtype() == DType::i64 && !ForwardTrace::current();
+  }
+  if (PyIndex_Check(item.ptr()) == 0) return false;
+  return !is_array(item) || py::getattr(item, "ndim", py::int_(1)).cast<int>() == 0;
+}
+
+// With a Python int for each position.
+py::object plain_item(py::handle item) {
+  PyObject* const object = item.ptr();
+  if (PyLong_CheckExact(object) || PyBool_Check(object) || PySlice_Check(object) || !is_position(item)) {
+    return py::reinterpret_borrow<py::object>(item);
+  }
+  if (py::isinstance<Tensor>(item)) return item.attr("item")();
+  auto position = py::reinterpret_steal<py::object>(PyNumber_Index(object));
+  if (!position) throw py::error_already_set();
+  return position;
+}
+
+py::object plain_key(const py::object& key) {
+  if (!PyTuple_Check(key.ptr())) return plain_item(key);
+  const auto items = py::reinterpret_borrow<py::tuple>(key);
+  py::tuple plain(items.size());
+  for (std::size_t i = 0; i < items.size(); ++i) plain[i] = plain_item(items[i]);
+  return plain;
 }
 
 std::int64_t step_of(py::handle item) {
@@ -128,7 +155,8 @@ bool has_tensors(py::handle key) {
   return false;
 }
 
-py::object get_item(const py::object& self, const py::object& key) {
+py::object get_item(const py::object& self, const py::object& given) {
+  const py::object key = plain_key(given);
   const Tensor x = self.cast<const Tensor&>();
   check_position(x, key);
   const Indices indices = indices_of(key);
@@ -146,7 +174,8 @@ py::object get_item(const py::object& self, const py::object& key) {
   });
 }
 
-void set_item(const py::object& self, const py::object& key, const py::object& value) {
+void set_item(const py::object& self, const py::object& given, const py::object& value) {
+  const py::object key = plain_key(given);
   const Tensor x = self.cast<const Tensor&>();
   check_position(x, key);
   const Indices indices = indices_of(key);

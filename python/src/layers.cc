@@ -162,6 +162,8 @@ void add_layers(py::module_& m) {
 
   ModuleClass<BatchNorm> batch_norm(m, "BatchNorm");
   batch_norm.def_property("synchronized", &BatchNorm::synchronized, &BatchNorm::set_synchronized);
+  batch_norm.def_property("eps", &BatchNorm::eps, &BatchNorm::set_eps, "May be changed.");
+  batch_norm.def_property("momentum", &BatchNorm::momentum, &BatchNorm::set_momentum, "May be changed.");
   batch_norm.def(
       "forward_fused",
       [](BatchNorm& self, const Tensor& x, const std::optional<Tensor>& residual, bool relu) {

@@ -23,9 +23,9 @@ ModuleClass<M> layer_class(py::module_& m, const char* name, const char* text = 
   return ModuleClass<M>(m, name, text);
 }
 // A layer that one constructor makes.
-template <typename M, typename Make, typename... Names>
-ModuleClass<M> add_layer(py::module_& m, const char* name, Make make, const Names&... names) {
-  ModuleClass<M> c(m, name);
+template <typename M, typename Base = Module, typename Make, typename... Names>
+ModuleClass<M, Base> add_layer(py::module_& m, const char* name, Make make, const Names&... names) {
+  ModuleClass<M, Base> c(m, name);
   def_constructor(c, make, names...);
   return c;
 }

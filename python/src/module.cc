@@ -9,6 +9,7 @@ PYBIND11_MODULE(_core, m) {
   using namespace lockstep::python;  // NOLINT(google-build-using-namespace)
   m.doc() = "The engine of the package lockstep.";
   m.attr("__version__") = LOCKSTEP_VERSION;
+  add_interpreter_lock(m);
   add_errors(m);
   add_types(m);
   add_devices(m);

@@ -10,7 +10,7 @@ namespace {
 // Kept until the process ends: a static object would be destroyed after the interpreter.
 struct Names {
   py::object forward = py::str("forward"), hooked = py::str("_call_hooked"), dict = py::str("__dict__"),
-             inplace = py::str("inplace");
+             inplace = py::str("inplace"), options_changed = py::str("_options_changed");
   py::object base_forward;  // Module.forward
   PyObject* types;          // dict: type -> whether forward() is the library's
 };
@@ -62,6 +62,7 @@ py::object call_python(Module& module, const py::object& self, const py::tuple& 
   py::dict named;
   for (const auto& [key, value] : kwargs) named[key] = placed(module, value);
   const ModuleCall call(module);
+  const InPython computing;
   const bool hooked = PyDict_Contains(self.attr(names->dict).ptr(), names->hooked.ptr()) == 1;
   py::object result =
       hooked ? self.attr("_call_with_hooks")(inputs, named) : self.attr(names->forward)(*inputs, **named);
@@ -72,8 +73,9 @@ py::object call_python(Module& module, const py::object& self, const py::tuple& 
 Tensor call_from_library(Module& module, const Tensor& x) {
   const WithLock lock;
   const py::object self = find_object(module);
-  const bool alive = !computes_in_library(Py_TYPE(self.ptr())) ||
-                     PyDict_Contains(self.attr(names->dict).ptr(), names->hooked.ptr()) == 1;
+  const py::dict attributes = self.attr(names->dict);
+  const bool alive = !computes_in_library(Py_TYPE(self.ptr())) || attributes.contains(names->hooked) ||
+                     attributes.contains(names->forward);
   check(alive, "module: {}, a class of Python, is called after the end of its object: expected that Python keeps it",
         module.kind());
   const py::object result = call_python(module, self, py::make_tuple(x), py::dict());
@@ -98,15 +100,8 @@ py::object call(const py::object& self, const py::args& args, const py::kwargs& 
   return call_python(module, self, args, kwargs);
 }
 
-// pybind11 gives memory that nobody constructed to the methods of an object whose __init__() has not run.
-void check_constructed(py::handle self) {
-  auto* const instance = reinterpret_cast<py::detail::instance*>(self.ptr());
-  if (!instance->get_value_and_holder().holder_constructed()) throw py::type_error("Module.__init__() has not run");
-}
-
 // A parameter, buffer, or child that has no attribute of Python yet.
 py::object part(const py::object& self, const std::string& name) {
-  check_constructed(self);
   const auto module = self.cast<std::shared_ptr<Module>>();
   const ModuleTree tree(*module);
   switch (tree.find(name)) {
@@ -179,14 +174,31 @@ py::object module_object(const ModuleTree::Child& child, const std::shared_ptr<M
   return py::cast(child.owner ? child.owner : std::shared_ptr<Module>(parent, child.module));
 }
 
+void check_constructed(py::handle self) {
+  auto* const instance = reinterpret_cast<py::detail::instance*>(self.ptr());
+  if (instance->get_value_and_holder().value_ptr() == nullptr) {
+    throw py::type_error(fmt::format("{}: __init__() of its base class has not run", Py_TYPE(self.ptr())->tp_name));
+  }
+}
+
 std::shared_ptr<Module> held_module(const py::object& module) {
   auto& pointer = module.cast<Module&>();
-  const std::shared_ptr<py::object> held(new py::object(module), [](py::object* object) {
-    const WithLock lock;
-    delete object;
-  });
-  return {held, &pointer};
+  return {held(module), &pointer};
 }
+
+namespace {
+
+// Whether a class of Python replaces reset_parameters() of a layer, which PyTorch's constructors call.
+bool overrides_reset(const py::object& self) {
+  const py::object own = py::getattr(py::type::of(self), "reset_parameters", py::none());
+  if (own.is_none() || py::hasattr(own, "of_library")) return false;
+  for (const py::handle type : py::reinterpret_borrow<py::tuple>(Py_TYPE(self.ptr())->tp_mro)) {
+    if (py::hasattr(py::getattr(type, "reset_parameters", py::none()), "of_library")) return true;
+  }
+  return false;
+}
+
+}  // namespace
 
 void finish_module(Module& module, py::handle self, const Arguments& arguments, const py::object& device,
                    const py::object& dtype) {
@@ -202,7 +214,10 @@ void finish_module(Module& module, py::handle self, const Arguments& arguments, 
   py::dict given;
   for (const auto& [name, value] : arguments) {
     given[name] = value;
-    if (tree.find(name) == ModuleTree::Entry::none) attributes[name] = value;
+    if (tree.find(name) != ModuleTree::Entry::none) continue;
+    // layer.bias is the parameter; of recurrent layers, whether there are such parameters.
+    const bool no_bias = std::string_view(name) == "bias" && value.is(py::bool_(false));
+    attributes[name] = no_bias && dynamic_cast<RecurrentModule*>(&module) == nullptr ? py::none() : value;
   }
   attributes["_arguments"] = given;
   if (!device.is_none()) {
@@ -210,6 +225,7 @@ void finish_module(Module& module, py::handle self, const Arguments& arguments, 
     if (devices() != std::vector{wanted}) module.to(std::vector{wanted});
   }
   if (!dtype.is_none() && dtype.cast<DType>() != DType::f32) module.to(dtype.cast<DType>());
+  if (overrides_reset(own) && !attributes.contains("_is_copied")) own.attr("reset_parameters")();
 }
 
 void add_module(py::module_& m) {
@@ -223,6 +239,11 @@ void add_module(py::module_& m) {
       "forward",
       [](const py::object& self, const TensorObject& x) {
         auto& layer = self.cast<Module&>();
+        const py::dict attributes = self.attr(names->dict);
+        if (attributes.contains(names->options_changed)) {
+          fail("module: forward() of {} after a change of {}, which the layer has from its constructor", layer.kind(),
+               py::cast<std::string>(py::str(attributes[names->options_changed])));
+        }
         const auto compute = [&layer](const Tensor& input) { return layer.forward(input); };
         if (writes_input(self)) return TensorObject(write_in_place(layer.kind().c_str(), x, compute));
         const Tensor input = x.cast<const Tensor&>();
@@ -243,7 +264,6 @@ void add_module(py::module_& m) {
       [](Module& self, bool on) { ModuleTree(self).set_training(on); });
   module.def("_part", &part, "name"_a);
   module.def("_kind_of", [](const py::object& self, const std::string& name) {
-    check_constructed(self);
     return entry_name(ModuleTree(self.cast<Module&>()).find(name));
   });
   module.def("_set_parameter", [](Module& self, const std::string& name, const ParameterTensor& p) {
@@ -282,6 +302,12 @@ void add_module(py::module_& m) {
     return all;
   });
   module.def("_set_hooked", &set_hooked, "hooked"_a);
+  // A transformer layer computes its attention with the weights, and does not call the module.
+  module.def("_in_transformer_layer", [](Module& self) {
+    const Module* const parent = ModuleTree(self).parent();
+    return dynamic_cast<const TransformerEncoderLayer*>(parent) != nullptr ||
+           dynamic_cast<const TransformerDecoderLayer*>(parent) != nullptr;
+  });
   module.def("_kind", &Module::kind);
   module.def(
       "extra_repr", [](Module& self) { return ModuleTree(self).extra_repr(); },

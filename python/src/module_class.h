@@ -57,6 +57,7 @@ void def_constructor_as(Class& c, Make make, R (F::*)(Args...) const, const Name
         }
         Module& module = *made;
         place.value_ptr() = made.release();
+        place.type->init_instance(place.inst, nullptr);
         finish_module(module, reinterpret_cast<PyObject*>(place.inst), arguments, device, dtype);
       },
       py::detail::is_new_style_constructor(), names..., "device"_a = py::none(), "dtype"_a = py::none());

@@ -159,8 +159,8 @@ py::object numpy_of(const Tensor& x, bool force, bool is_copy) {
   wait_for(x);
   ArrayMemory memory{.tensor = x.detach()};
   const bool has_replicas = x->parts.size() > 1;
-  if (!here || has_replicas || x.layout() != Layout::plain) {
-    // Nobody would see a write, or one replica alone.
+  if (!x.device().is_host() || has_replicas || x.layout() != Layout::plain) {
+    // Tasks that come write a device's memory at any time, and nobody would see a write, or one replica alone.
     const WithoutLock waiting;
     const Tensor host = memory.tensor.to_host().contiguous();
     memory = {.tensor = has_replicas ? clone(host) : host, .read_only = true};
@@ -249,12 +249,12 @@ void add_numpy(py::module_& m, TensorClass& tensor) {
       "numpy",
       [](const TensorObject& self, bool force) { return numpy_of(self.cast<const Tensor&>(), force, is_copy(self)); },
       py::kw_only(), "force"_a = false,
-      "An array of the tensor's memory. Waits. The array of a tensor on several devices, and of a view that is not "
-      "contiguous, must not be written.");
+      "An array of the memory of a tensor in host memory. Waits. That of a tensor on devices, and of a view that is "
+      "not contiguous, is a copy that must not be written.");
   tensor.def(
       "__array__",
       [](const TensorObject& self, const py::object& dtype, const py::object& copy) -> py::object {
-        py::object array = numpy_of(self.cast<const Tensor&>().detach(), false, is_copy(self));
+        py::object array = numpy_of(self.cast<const Tensor&>(), false, is_copy(self));
         const bool converts = !dtype.is_none() && !py::object(array.attr("dtype")).equal(dtype);
         if (converts) return array.attr("astype")(dtype);
         return !copy.is_none() && copy.cast<bool>() ? array.attr("copy")() : array;
@@ -268,8 +268,11 @@ void add_numpy(py::module_& m, TensorClass& tensor) {
   });
   tensor.def(
       "__dlpack__",
-      [](const Tensor& x, const py::object&, const py::object& max_version, const py::object&, const py::object&) {
-        wait_for(x);
+      [](const Tensor& tensor, const py::object&, const py::object& max_version, const py::object&, const py::object&) {
+        wait_for(tensor);
+        // Of a CPU device's memory a copy, as numpy() does.
+        const Tensor x =
+            tensor.device().kind() == DeviceKind::cpu && !tensor.device().is_host() ? tensor.to_host() : tensor;
         if (!max_version.is_none() && py::object(max_version[py::int_(0)]).cast<int>() >= 1) {
           return py::reinterpret_steal<py::object>(
               PyCapsule_New(to_dlpack_versioned(x), kVersioned, [](PyObject* capsule) {

@@ -54,6 +54,8 @@ bool read_number(py::handle handle, Number& number) {
   return true;
 }
 
+bool is_numpy_array(py::handle source) { return PyObject_HasAttrString(source.ptr(), "__array_interface__") == 1; }
+
 Tensor counted(const Tensor& x) { return x.dtype() == DType::u8 ? x.to(DType::i64) : x; }
 
 Tensor beside_number(const Tensor& x, const Number& number) {

@@ -17,6 +17,9 @@ struct Number {
   bool is_bool = false;
 };
 
+// Whether it is an array of NumPy, whatever its number of axes.
+bool is_numpy_array(pybind11::handle source);
+Tensor tensor_of_array(pybind11::handle source, bool copied);  // numpy.h
 // False: `source` is no number. An int that does not fit is an OverflowError.
 bool read_number(pybind11::handle source, Number& number);
 
@@ -55,7 +58,10 @@ struct type_caster<lockstep::python::Operand> {
       value.tensor = cast_op<const lockstep::Tensor&>(tensor);
       return true;
     }
-    return lockstep::python::read_number(source, value.number);
+    if (lockstep::python::read_number(source, value.number)) return true;
+    if (!lockstep::python::is_numpy_array(source)) return false;
+    value.tensor = lockstep::python::tensor_of_array(source, true);
+    return true;
   }
 };
 

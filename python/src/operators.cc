@@ -156,30 +156,40 @@ void add_operators(TensorClass& tensor) {
                                   Named{"__rxor__", mask_xor}}) {
     tensor.def(symbol, f, py::is_operator(), released());
   }
-  using Reflected = Tensor (*)(const Tensor&, const Number&);
-  for (const auto& [symbol, f] : {
-           std::pair<const char*, Reflected>{"__rsub__",
-                                             [](const Tensor&a, const Number&b) {
-                                               return reflected(a, b,
-                                                                [](const auto& x, const auto& y) { return x - y; });
-                                             }},
-           {"__rtruediv__",
+  // With a number, or an array of NumPy, on the left.
+  using Of = Tensor (*)(const Tensor&, const Number&);
+  struct Reflected {
+    const char* symbol;
+    decltype(&add) of_tensors;
+    Of of_number;
+  };
+  for (const auto& [symbol, of_tensors, of_number] : {
+           Reflected{"__rsub__", sub,
+                     [](const Tensor&a, const Number&b) {
+                       return reflected(a, b, [](const auto& x, const auto& y) { return x - y; });
+                     }},
+           {"__rtruediv__", true_divide,
             [](const Tensor&a, const Number&b) {
               return reflected(a, b, [](const auto& x, const auto& y) { return x / y; });
             }},
-           {"__rfloordiv__",
+           {"__rfloordiv__", floor_divide,
             [](const Tensor&a, const Number&b) {
               const Tensor x = beside_number(a, b);
               return div(as_tensor_beside(x, b), x, {.rounding_mode = Rounding::floor});
             }},
-           {"__rmod__",
+           {"__rmod__", remainder,
             [](const Tensor&a, const Number&b) {
               const Tensor x = beside_number(a, b);
               return lockstep::remainder(as_tensor_beside(x, b), x);
             }},
-           {"__rpow__", [](const Tensor&a, const Number&b) { return power_of(b, a); }},
+           {"__rpow__", power, [](const Tensor&a, const Number&b) { return power_of(b, a); }},
        }) {
-    tensor.def(symbol, f, py::is_operator(), released());
+    tensor.def(
+        symbol,
+        [of_tensors = of_tensors, of_number = of_number](const Tensor& a, const Operand& b) {
+          return b.tensor.defined() ? of_tensors(b.tensor, {.tensor = a}) : of_number(a, b.number);
+        },
+        py::is_operator(), released());
   }
   tensor.def("__matmul__", matrix_product, py::is_operator(), released());
   using Unary = Tensor (*)(const Tensor&);

@@ -2,6 +2,7 @@
 #include "optimizers.h"
 
 #include "bindings.h"
+#include "callbacks.h"
 
 namespace lockstep::python {
 namespace {
@@ -120,13 +121,24 @@ void add_optimizers(py::module_& m) {
             }),
             "parameters"_a, "lr"_a, "max_iter"_a, "max_eval"_a, "tolerance_grad"_a, "tolerance_change"_a,
             "history_size"_a, "line_search_fn"_a);
+  // Returns what the closure returned first.
   lbfgs.def("step", [](LBFGS& self, const py::function& closure) {
-    const auto call = [&closure] {
+    py::object first;
+    const auto call = [&closure, &first] {
       const WithLock lock;
-      return closure().cast<Tensor>();
+      const py::object loss = closure();
+      if (!first) first = loss;
+      Number number;
+      if (!read_number(loss, number)) return returned_as<Tensor>("closure", loss, "a tensor or a number");
+      Tensor value = Tensor::host({}, DType::f64);
+      *value.data_ptr<double>() = number.value;
+      return value;
     };
-    const WithoutLock stepping;
-    return self.step(call);
+    {
+      const WithoutLock stepping;
+      self.step(call);
+    }
+    return first;
   });
   lbfgs.def("zero_grad", &LBFGS::zero_grad);
 }

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "bindings.h"
+#include "callbacks.h"
 #include "lockstep/autograd/tensor_impl.h"
 #include "module_class.h"
 
@@ -76,7 +77,7 @@ void add_parallel(py::module_& package) {
       [](const py::function& f, const std::vector<Tensor>& inputs) {
         const auto call = [&f](std::span<const Tensor> shard) {
           const WithLock lock;
-          return f(std::vector<Tensor>(shard.begin(), shard.end())).cast<std::vector<Tensor>>();
+          return returned_as<std::vector<Tensor>>("per_shard", f(std::vector<Tensor>(shard.begin(), shard.end())));
         };
         const WithoutLock describing;
         return per_shard(call, inputs);

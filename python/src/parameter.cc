@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "bindings.h"
+#include "callbacks.h"
 #include "in_place.h"
 #include "lockstep/nn/init.h"
 #include "views.h"
@@ -38,7 +39,7 @@ Device device_of(const LiveTensor& x) {
 // A parameter of no module is on the program's devices.
 void place(const Parameter& p) {
   p.place();
-  if (!p.initialized()) p.initialize("parameter", devices(), Constant(0), 0);
+  if (!p.initialized()) p.place_alone(devices());
 }
 
 }  // namespace
@@ -152,6 +153,8 @@ void add_parameters(py::module_& m) {
   });
   // What the functions of nn.Module need.
   live.def_property_readonly("_made", [](const LiveTensor& x) { return x.parameter.initialized(); });
+  live.def(
+      "_reset", [](const LiveTensor& x) { x.parameter.reset(); }, released());
   live.def("_path", [](const LiveTensor& x) { return x.parameter.name(); });
   live.def("_shape_known", [](const LiveTensor& x) { return x.parameter.shape_known(); });
   live.def("_fits", [](const LiveTensor& x, const Shape& shape) { return x.parameter.fits(shape); });
@@ -228,14 +231,10 @@ void add_parameters(py::module_& m) {
   parameter.def(
       "register_hook",
       [](const ParameterTensor& x, const py::function& hook) {
-        const std::shared_ptr<py::function> held(new py::function(hook), [](py::function* f) {
+        return x.parameter.register_hook([call = held(hook)](const Tensor& gradient) {
           const WithLock lock;
-          delete f;
-        });
-        return x.parameter.register_hook([held](const Tensor& gradient) {
-          const WithLock lock;
-          const py::object result = (*held)(gradient);
-          return result.is_none() ? gradient : result.cast<Tensor>();
+          const py::object result = (*call)(gradient);
+          return result.is_none() ? gradient : returned_as<Tensor>("hook", result, "a tensor or None");
         });
       },
       "hook"_a, "From now on, hook(grad) maps each gradient that backward() leaves; None keeps it. Returns a handle.");

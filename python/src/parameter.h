@@ -5,6 +5,10 @@
 
 #include <pybind11/pybind11.h>
 
+#include <memory>
+
+#include "casters.h"
+#include "lockstep/nn/module.h"
 #include "lockstep/nn/parameter.h"
 #include "tensor_holder.h"
 
@@ -43,6 +47,7 @@ namespace pybind11::detail {
 template <>
 struct type_caster<lockstep::Tensor> : type_caster_base<lockstep::Tensor> {
   bool load(handle source, bool convert) {
+    lockstep::python::check_if_constructed<lockstep::Tensor>(source);
     if (!type_caster_base::load(source, convert)) return false;
     if (source.is_none()) return true;
     auto* const tensor = static_cast<lockstep::Tensor*>(value);
@@ -54,6 +59,22 @@ struct type_caster<lockstep::Tensor> : type_caster_base<lockstep::Tensor> {
       static_cast<lockstep::python::LiveTensor*>(tensor)->refresh();
     }
     return true;
+  }
+};
+
+template <>
+struct type_caster<lockstep::Module> : type_caster_base<lockstep::Module> {
+  bool load(handle source, bool convert) {
+    lockstep::python::check_if_constructed<lockstep::Module>(source);
+    return type_caster_base::load(source, convert);
+  }
+};
+template <>
+struct type_caster<std::shared_ptr<lockstep::Module>>
+    : copyable_holder_caster<lockstep::Module, std::shared_ptr<lockstep::Module>> {
+  bool load(handle source, bool convert) {
+    lockstep::python::check_if_constructed<lockstep::Module>(source);
+    return copyable_holder_caster::load(source, convert);
   }
 };
 

@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "callbacks.h"
 #include "module_class.h"
 #include "training.h"
 
@@ -78,20 +79,20 @@ void add_predictor(py::module_& m) {
 
   m.def(
       "_export_onnx",
-      [](const Path& path, const py::object& model, const std::vector<Tensor>& examples,
-         const std::function<std::vector<Tensor>(const std::vector<Tensor>&)>& forward, bool dynamic_batch,
-         std::vector<int> batch_axes, std::vector<std::string> input_names, std::vector<std::string> output_names,
-         std::vector<std::pair<std::string, std::string>> metadata) {
+      [](const Path& path, const py::object& model, const std::vector<Tensor>& examples, const py::object& forward,
+         bool dynamic_batch, std::vector<int> batch_axes, std::vector<std::string> input_names,
+         std::vector<std::string> output_names, std::vector<std::pair<std::string, std::string>> metadata) {
         const std::shared_ptr<Module> held = held_module(model);
         const OnnxOptions options{.dynamic_batch = dynamic_batch,
                                   .batch_axes = std::move(batch_axes),
                                   .input_names = std::move(input_names),
                                   .output_names = std::move(output_names),
                                   .metadata = std::move(metadata)};
+        const auto call = function_of<std::vector<Tensor>(const std::vector<Tensor>&)>("forward", forward);
         const WithoutLock tracing;
         export_onnx(
             path, *held, examples,
-            [&](std::span<const Tensor> inputs) { return forward(std::vector<Tensor>(inputs.begin(), inputs.end())); },
+            [&](std::span<const Tensor> inputs) { return call(std::vector<Tensor>(inputs.begin(), inputs.end())); },
             options);
       },
       "path"_a, "model"_a, "examples"_a, "forward"_a, "dynamic_batch"_a, "batch_axes"_a, "input_names"_a,

@@ -1,5 +1,6 @@
 // Layers with several inputs or outputs: recurrent ones, attention, transformers, bags of embeddings. Their forward()
 // has PyTorch's arguments and results.
+#include "callbacks.h"
 #include "layers.h"
 
 namespace lockstep::python {
@@ -34,14 +35,7 @@ std::function<Tensor(const Tensor&)> activation_of(const py::object& activation)
   if (name.equal(py::str("gelu"))) return [](const Tensor& x) { return gelu(x); };
   check(PyCallable_Check(activation.ptr()) == 1, "transformer: activation '{}', expected 'relu', 'gelu', or a function",
         std::string(py::str(activation)));
-  const std::shared_ptr<py::object> held(new py::object(activation), [](py::object* f) {
-    const WithLock lock;
-    delete f;
-  });
-  return [held](const Tensor& x) {
-    const WithLock lock;
-    return (*held)(x).cast<Tensor>();
-  };
+  return function_of<Tensor(const Tensor&)>("activation", activation);
 }
 
 template <typename M>
@@ -65,8 +59,8 @@ ModuleClass<M> add_transformer_layer(py::module_& m, const char* name) {
 }
 
 template <typename M>
-ModuleClass<M> add_gated(py::module_& m, const char* name) {
-  return add_layer<M>(
+ModuleClass<M, RecurrentModule> add_gated(py::module_& m, const char* name) {
+  return add_layer<M, RecurrentModule>(
       m, name,
       [](std::int64_t input_size, std::int64_t hidden_size, std::int64_t num_layers, bool bias, bool batch_first,
          double dropout, bool bidirectional, std::int64_t proj_size) {
@@ -80,7 +74,7 @@ ModuleClass<M> add_gated(py::module_& m, const char* name) {
 }  // namespace
 
 void add_recurrent_layers(py::module_& m) {
-  ModuleClass<RecurrentModule>(m, "RecurrentModule");
+  ModuleClass<RecurrentModule>(m, "RNNBase");
   auto lstm = add_gated<LSTM>(m, "LSTM");
   lstm.def(
       "forward",
@@ -97,7 +91,7 @@ void add_recurrent_layers(py::module_& m) {
         return Pair(y.output, y.h);
       },
       "input"_a, "hx"_a = py::none(), released(), "Returns the outputs and h after the last step.");
-  auto rnn = add_layer<RNN>(
+  auto rnn = add_layer<RNN, RecurrentModule>(
       m, "RNN",
       [](std::int64_t input_size, std::int64_t hidden_size, std::int64_t num_layers, const std::string& nonlinearity,
          bool bias, bool batch_first, double dropout, bool bidirectional) {

@@ -5,6 +5,7 @@
 #include "functions.h"
 #include "in_place.h"
 #include "lockstep/autograd/index_list.h"
+#include "lockstep/autograd/promote.h"
 #include "views.h"
 
 namespace lockstep::python {
@@ -191,6 +192,23 @@ void def_sized(const FunctionsOf& f, const char* name, const F& g) {
 
 using Join = Tensor (*)(std::span<const Tensor>, int);
 
+// In one type; where parts are joined, without those of shape [0], as of tensor([]), beside others of several axes.
+std::vector<Tensor> joinable(std::vector<Tensor> all, bool drops_nothing) {
+  const auto is_nothing = [](const Tensor& x) { return x.dim() == 1 && x.numel() == 0; };
+  if (drops_nothing && std::ranges::any_of(all, [](const Tensor& x) { return x.dim() > 1; })) {
+    std::erase_if(all, is_nothing);
+  }
+  Tensor type = all[0];
+  for (const Tensor& x : all) {
+    const bool axes = x.dim() > 0;
+    if (x.dtype() != type.dtype()) type = axes == (type.dim() > 0) ? promoted(x, type).first : axes ? x : type;
+  }
+  for (Tensor& x : all) {
+    if (x.dtype() != type.dtype()) x = x.to(type.dtype());
+  }
+  return all;
+}
+
 }  // namespace
 
 py::tuple rows_of(py::handle self) {
@@ -208,7 +226,8 @@ void add_shapes(const FunctionsOf& f) {
     Tensor y;
     {
       const WithoutLock describing;
-      y = x.view(shape);
+      // What a convolution returns is contiguous for PyTorch, in whatever layout it lies.
+      y = x.reshape(shape);
     }
     check(reshaped_strides(x.shape(), strides_of(self), y.shape()).has_value(),
           "view: {} as {}, but at least one dimension spans across two parts of its memory: use reshape()", x,
@@ -398,7 +417,7 @@ void add_shapes(const FunctionsOf& f) {
        {std::pair<const char*, Join>{"cat", cat}, {"concat", cat}, {"concatenate", cat}, {"stack", stack}}) {
     const auto joined = [join = join](const std::vector<Tensor>& all, int axis) {
       check(!all.empty(), "cat: no tensors, expected at least one");
-      return join(all, axis);
+      return join(joinable(all, join == static_cast<Join>(cat)), axis);
     };
     f.function(name, joined, "tensors"_a, dim = 0);
     f.function(name, joined, "tensors"_a, "axis"_a);

@@ -27,7 +27,7 @@ struct Numbers {
     }
     if (py::isinstance<Tensor>(item) || is_array(item)) {
       const Tensor x = py::isinstance<Tensor>(item) ? item.cast<const Tensor&>() : tensor_of_array(item, true);
-      check(x.numel() == 1 && x.dim() == 0, "tensor: a list has {}, expected tensors without axes: use stack()", x);
+      check(x.numel() == 1, "tensor: a list has {}, expected tensors of one element: use stack()", x);
       number.is_whole = !is_floating(x.dtype());
       number.is_bool = x.dtype() == DType::u8;
       number.value = x.item();
@@ -54,6 +54,14 @@ struct Numbers {
   DType type() const { return fractions || all.empty() ? DType::f32 : whole ? DType::i64 : DType::u8; }
 };
 
+// Whether the first element, or its first element, is an array of NumPy with axes.
+bool is_list_of_arrays(py::handle data) {
+  while ((PyList_Check(data.ptr()) || PyTuple_Check(data.ptr())) && py::len(data) > 0) {
+    data = PyList_Check(data.ptr()) ? PyList_GET_ITEM(data.ptr(), 0) : PyTuple_GET_ITEM(data.ptr(), 0);
+  }
+  return is_numpy_array(data) && py::len(data.attr("shape")) > 0;
+}
+
 }  // namespace
 
 Tensor tensor_of_data(py::handle data, std::optional<DType> dtype, bool copied) {
@@ -66,6 +74,9 @@ Tensor tensor_of_data(py::handle data, std::optional<DType> dtype, bool copied) 
   if (is_array(data)) {
     const Tensor x = tensor_of_array(data, copied);
     return dtype ? x.to(*dtype) : x;
+  }
+  if (is_list_of_arrays(data)) {
+    return tensor_of_data(py::module_::import("numpy").attr("array")(data), dtype, copied);
   }
   Numbers numbers;
   numbers.read(data, 0);

@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "callbacks.h"
 #include "data.h"
 #include "interruptible.h"
 #include "module_class.h"
@@ -31,7 +32,7 @@ class Options {
     try {
       member = value.cast<T>();
     } catch (const py::cast_error&) {
-      throw py::type_error(fmt::format("{}: {} is {}", what_, name, std::string(py::repr(value))));
+      throw py::type_error(fmt::format("{}: {} is {}", what_, name, short_repr(value)));
     }
   }
   template <typename F>
@@ -41,6 +42,13 @@ class Options {
     Options inner(name, values);
     f(inner);
     inner.finish();
+  }
+  // A function, or None.
+  template <typename Signature>
+  void function(const char* name, std::function<Signature>& member) {
+    py::object value = py::none();
+    read(name, value);
+    member = function_of<Signature>(name, value);
   }
   void finish() const {
     if (!values_.empty()) throw py::type_error(fmt::format("{}: unknown option {}", what_, values_.begin()->first));
@@ -89,15 +97,17 @@ Recipe recipe_of(const py::dict& entries) {
 }
 
 // (loss, outputs), or a dict with the members of BatchOutputs.
-BatchFunction forward_of(std::function<py::object(const Example&)> forward) {
+BatchFunction forward_of(const py::object& function) {
+  auto forward = function_of<py::object(const Example&)>("forward", function);
   if (!forward) return {};
   return [forward = std::move(forward)](const Example& batch) {
     const WithLock lock;
     const py::object result = forward(batch);
     BatchOutputs outputs;
     if (py::isinstance<py::tuple>(result) && py::len(result) == 2) {
-      outputs.loss = result[py::int_(0)].cast<Tensor>();
-      outputs.outputs = result[py::int_(1)].cast<Tensor>();
+      const py::object loss = result[py::int_(0)], outputs_of = result[py::int_(1)];
+      outputs.loss = returned_as<Tensor>("forward", loss, "a tensor as loss");
+      outputs.outputs = returned_as<Tensor>("forward", outputs_of, "a tensor as outputs");
     } else if (py::isinstance<py::dict>(result)) {
       Options members("forward", result);
       py::dict log;
@@ -106,9 +116,12 @@ BatchFunction forward_of(std::function<py::object(const Example&)> forward) {
       members.read("targets", outputs.targets);
       members.read("log", log);
       members.finish();
-      for (const auto& [name, value] : log) outputs.log.emplace_back(name.cast<std::string>(), value.cast<Tensor>());
+      for (const auto& [name, value] : log)
+        outputs.log.emplace_back(name.cast<std::string>(), returned_as<Tensor>("forward", value, "tensors in log"));
     } else {
-      throw py::type_error("forward: expected (loss, outputs), or a dict with loss, outputs, targets, and log");
+      throw py::type_error(
+          fmt::format("forward: returned {}, expected (loss, outputs), or a dict with loss, outputs, targets, and log",
+                      short_repr(result)));
     }
     return outputs;
   };
@@ -140,24 +153,20 @@ TrainerOptions trainer_options(const py::dict& arguments) {
     inner.read("initial_scale", o.loss_scaling.initial_scale);
     inner.read("growth_interval", o.loss_scaling.growth_interval);
   });
-  given.read("loss", o.loss);
+  given.function("loss", o.loss);
   given.read("label_smoothing", o.label_smoothing);
-  std::function<py::object(const Example&)> forward;
+  py::object forward = py::none();
   given.read("forward", forward);
-  o.forward = forward_of(std::move(forward));
-  given.read("loss_weight", o.loss_weight);
+  o.forward = forward_of(forward);
+  given.function("loss_weight", o.loss_weight);
   py::object transform = py::none();
   given.read("batch_transform", transform);
   if (!transform.is_none()) {
-    // Threads without the interpreter lock may drop it.
-    const std::shared_ptr<py::object> held(new py::object(std::move(transform)), [](py::object* object) {
-      const WithLock lock;
-      delete object;
-    });
-    o.batch_transform = [held](const Example& batch, RandomKey key) {
+    o.batch_transform = [function = held(transform)](const Example& batch, RandomKey key) {
       const ExampleScope scope(key);
       const WithLock lock;
-      return (*held)(*py::tuple(py::cast(batch))).cast<Example>();
+      const py::object result = (*function)(*py::tuple(py::cast(batch)));
+      return returned_as<Example>("batch_transform", result);
     };
   }
   given.read("metrics", o.metrics);
@@ -170,7 +179,7 @@ TrainerOptions trainer_options(const py::dict& arguments) {
     inner.read("warmup", o.schedule.warmup);
     inner.read("step_size", o.schedule.step_size);
     inner.read("gamma", o.schedule.gamma);
-    inner.read("lr_lambda", o.schedule.lr_lambda);
+    inner.function("lr_lambda", o.schedule.lr_lambda);
     inner.read("min_lr", o.schedule.min_lr);
     inner.read("milestones", o.schedule.milestones);
     inner.read("restart_steps", o.schedule.restart_steps);
@@ -187,6 +196,11 @@ TrainerOptions trainer_options(const py::dict& arguments) {
   given.nested("tensorboard", [&](Options& inner) {
     inner.read("folder", o.tensorboard.folder);
     inner.read("histogram_every", o.tensorboard.histogram_every);
+  });
+  given.nested("receipt", [&](Options& inner) {
+    inner.read("file", o.receipt.file);
+    inner.read("every", o.receipt.every);
+    inner.read("sign_key", o.receipt.sign_key);
   });
   given.nested("watch", [&](Options& inner) {
     inner.read("metric", o.watch.metric);
@@ -216,50 +230,119 @@ py::dict dict_of(const NamedScalars& scalars) {
   return values;
 }
 
+// The data set of an object as it is when a run begins: a program may change the object's attributes in between.
+class CurrentDataset : public Dataset {
+ public:
+  explicit CurrentDataset(py::object object)
+      : object_(std::move(object)), now_(as_dataset(object_)), size_(now_->size()) {}
+  void begin() {
+    now_ = as_dataset(object_);
+    check(now_->size() == size_, "Trainer: a data set of {} examples, expected {} as when the Trainer was made",
+          now_->size(), size_);
+  }
+  const Dataset& now() const { return *now_; }
+  std::int64_t size() const override { return size_; }
+  Example get(std::int64_t index) const override { return now_->get(index); }
+  Example get(std::int64_t index, RandomKey key) const override { return now_->get(index, key); }
+  Example batch(std::span<const std::int64_t> indices, std::span<const RandomKey> keys) const override {
+    return now_->batch(indices, keys);
+  }
+
+ private:
+  py::object object_;
+  std::shared_ptr<const Dataset> now_;
+  std::int64_t size_;
+};
+
 // Everything that a Trainer refers to lives as long as it does.
 class PythonTrainer {
  public:
-  PythonTrainer(const py::object& model, const py::object& optimizer, const py::object& train, const py::object& test,
+  PythonTrainer(const py::object& model, const py::object& engine, const py::object& train, const py::object& test,
                 const py::dict& options)
-      : optimizer_(optimizer), model_(held_module(model)) {
-    data_ = as_dataset(train);
-    if (!test.is_none()) tests_ = as_dataset(test);
-    TrainerOptions o = trainer_options(options);
-    auto& rule = optimizer.cast<Optimizer&>();
+      : engine_(engine), rule_(engine.cast<Optimizer*>()), model_(held_module(model)) {
+    data_ = std::make_shared<CurrentDataset>(train);
+    if (!test.is_none()) tests_ = std::make_shared<CurrentDataset>(test);
+    options_ = trainer_options(options);
     const WithoutLock placing;
-    trainer_ = std::make_unique<Trainer>(*model_, rule, data_, tests_, std::move(o));
+    trainer_ = std::make_unique<Trainer>(*model_, *rule_, data_, tests_, options_);
   }
+  // Functions of Python in the options need the lock to end, the Trainer must not have it.
   ~PythonTrainer() {
+    // Its threads may be in Python for good.
+    if (left_threads_behind()) {
+      (void)trainer_.release();
+      return;
+    }
     const WithoutLock ending;
     trainer_.reset();
   }
   PythonTrainer(const PythonTrainer&) = delete;
   PythonTrainer& operator=(const PythonTrainer&) = delete;
   Trainer& get() { return *trainer_; }
+  AuditResult audit(const Receipt& receipt, const AuditOptions& how) {
+    return lockstep::audit(*model_, *rule_, data_, tests_, options_, receipt, how);
+  }
+  // With the interpreter lock.
+  void begin_data() {
+    for (const auto& data : {data_, tests_})
+      if (data) data->begin();
+  }
   void stop_data(bool stop) const {
-    for (const auto& data : {data_, tests_}) stop_examples(data.get(), stop);
+    for (const auto& data : {data_, tests_})
+      if (data) stop_examples(&data->now(), stop);
   }
 
  private:
-  py::object optimizer_;
+  py::object engine_;  // an optimizer of Python makes another one when its options change
+  Optimizer* rule_;
   std::shared_ptr<Module> model_;
-  std::shared_ptr<const Dataset> data_, tests_;
+  std::shared_ptr<CurrentDataset> data_, tests_;
+  TrainerOptions options_;
   std::unique_ptr<Trainer> trainer_;
+};
+
+// The functions of Python that a run calls. They often refer to the Trainer, which must not keep them.
+class Callbacks {
+ public:
+  Callbacks(Trainer& trainer, const py::object& on_step, const py::object& on_epoch, const py::object& on_update)
+      : trainer_(trainer) {
+    trainer.on_step = function_of<void(const StepReport&)>("on_step", on_step);
+    trainer.on_epoch = function_of<void(const EpochReport&)>("on_epoch", on_epoch);
+    trainer.on_update = [call = function_of<void(std::int64_t)>("on_update", on_update)](std::int64_t step) {
+      const WithLock lock;
+      if (call) call(step);
+      if (PyErr_CheckSignals() != 0) throw py::error_already_set();
+    };
+  }
+  ~Callbacks() {
+    trainer_.on_step = nullptr;
+    trainer_.on_epoch = nullptr;
+    trainer_.on_update = nullptr;
+  }
+  Callbacks(const Callbacks&) = delete;
+  Callbacks& operator=(const Callbacks&) = delete;
+
+ private:
+  Trainer& trainer_;
 };
 
 void add_metrics(py::module_& m) {
   py::class_<Metric> metric(m, "Metric", "A mean of values, one or several from each example.");
-  metric.def(py::init([](std::string name, std::function<Tensor(const Tensor&, const Tensor&)> values,
-                         std::function<Tensor(const Tensor&)> counted, std::function<double(double)> result, bool table,
-                         bool smaller_is_better) {
-               return Metric{.name = std::move(name),
-                             .values = std::move(values),
-                             .counted = std::move(counted),
-                             .result = std::move(result),
+  using Function = std::optional<py::function>;
+  metric.def(py::init([](const std::string& name, const py::function& values, const Function& counted,
+                         const Function& result, bool table, bool smaller_is_better) {
+               const std::string what = fmt::format("metric '{}'", name);
+               const auto given = [](const Function& function) {
+                 return function ? py::object(*function) : py::object(py::none());
+               };
+               return Metric{.name = name,
+                             .values = function_of<Tensor(const Tensor&, const Tensor&)>(what, values),
+                             .counted = function_of<Tensor(const Tensor&)>(what + ", counted", given(counted)),
+                             .result = function_of<double(double)>(what + ", result", given(result)),
                              .table = table,
                              .smaller_is_better = smaller_is_better};
              }),
-             "name"_a, "values"_a, "counted"_a = nullptr, "result"_a = nullptr, "table"_a = false,
+             "name"_a, "values"_a, "counted"_a = py::none(), "result"_a = py::none(), "table"_a = false,
              "smaller_is_better"_a = false,
              "values(outputs, targets) returns the values to average; counted(targets), a mask of those that count.");
   metric.def_readonly("name", &Metric::name);
@@ -334,11 +417,32 @@ void add_reports(py::module_& m) {
   result.def_property_readonly("best_path", [](const TrainingResult& r) { return r.best.path; });
   result.def_readonly("log_error", &TrainingResult::log_error, "Why the log is incomplete; empty if it is not.");
   result.def_readonly("tensorboard_error", &TrainingResult::tensorboard_error);
+  result.def_readonly("receipt_error", &TrainingResult::receipt_error);
   result.def(
       "svg",
       [](const TrainingResult& r, const std::string& title) { return training_plot_svg(r.epochs, {.title = title}); },
       "title"_a = "", "The curves of the epochs, as the text of an SVG file.");
   result.def("_repr_svg_", [](const TrainingResult& r) { return training_plot_svg(r.epochs); });
+}
+
+void add_audit(py::class_<PythonTrainer>& trainer, py::module_& m) {
+  py::class_<AuditResult> result(m, "AuditResult", "What an audit found to be equal.");
+  result.def_readonly("steps", &AuditResult::steps, "That were asked for; all are equal.");
+  result.def_readonly("trained", &AuditResult::trained, "To reach them, up to the link behind each.");
+  result.def_readonly("checkpoints", &AuditResult::checkpoints, "That have the state of their link.");
+  result.def_readonly("final_weights", &AuditResult::final_weights, "Whether the weights at the end were compared.");
+  trainer.def("audit", [](PythonTrainer& t, const std::filesystem::path& file, const std::filesystem::path& public_key,
+                          const std::filesystem::path& run, std::int64_t random_steps,
+                          std::optional<std::pair<std::int64_t, std::int64_t>> steps, const py::object& on_equal) {
+    auto tell = function_of<void(const std::string&)>("on_equal", on_equal);
+    t.begin_data();
+    const WithoutLock training;
+    const SignalScope scope([&t] { t.stop_data(true); });
+    t.stop_data(false);
+    return t.audit(
+        read_receipt(file, public_key).receipt,
+        {.run = run, .receipt_file = file, .random_steps = random_steps, .range = steps, .on_equal = std::move(tell)});
+  });
 }
 
 }  // namespace
@@ -348,22 +452,17 @@ void add_training(py::module_& m) {
   add_reports(m);
   py::class_<PythonTrainer> trainer(m, "_Trainer", "The training loop of the library.");
   trainer.def(py::init<const py::object&, const py::object&, const py::object&, const py::object&, const py::dict&>());
-  trainer.def("train", [](PythonTrainer& t, const std::function<void(const StepReport&)>& on_step,
-                          const std::function<void(const EpochReport&)>& on_epoch,
-                          const std::function<void(std::int64_t)>& on_update) {
-    const WithoutLock training;
-    // Between steps, and while it waits for a batch, Ctrl-C ends training as an exception does.
-    const SignalScope scope([&t] { t.stop_data(true); });
-    t.stop_data(false);
-    t.get().on_update = [&on_update](std::int64_t step) {
-      const WithLock lock;
-      if (on_update) on_update(step);
-      if (PyErr_CheckSignals() != 0) throw py::error_already_set();
-    };
-    t.get().on_step = on_step;
-    t.get().on_epoch = on_epoch;
-    return t.get().train();
-  });
+  trainer.def("train",
+              [](PythonTrainer& t, const py::object& on_step, const py::object& on_epoch, const py::object& on_update) {
+                t.begin_data();
+                const Callbacks callbacks(t.get(), on_step, on_epoch, on_update);
+                const WithoutLock training;
+                const LeavingRun run([&t] { t.get().request_stop(); });
+                // Between steps, and while it waits for a batch, Ctrl-C ends training as an exception does.
+                const SignalScope scope([&t] { t.stop_data(true); });
+                t.stop_data(false);
+                return t.get().train();
+              });
   trainer.def("resume", [](PythonTrainer& t, const std::filesystem::path& folder) {
     const WithoutLock reading;
     return t.get().resume(folder).path;
@@ -385,6 +484,7 @@ void add_training(py::module_& m) {
       }
     }
   });
+  add_audit(trainer, m);
   trainer.def("request_stop", [](PythonTrainer& t) { t.get().request_stop(); });
   trainer.def("recipe", [](PythonTrainer& t) { return t.get().recipe().json(); });
   trainer.def("recipe_hash", [](PythonTrainer& t) { return recipe_hash(t.get().recipe()); });
@@ -392,10 +492,10 @@ void add_training(py::module_& m) {
   m.def(
       "_evaluate",
       [](const py::object& model, const py::object& data, const std::vector<Metric>& metrics, std::int64_t batch_size,
-         int workers, int shards, DType dtype, std::function<py::object(const Example&)> forward) -> py::object {
+         int workers, int shards, DType dtype, const py::object& forward) -> py::object {
         const std::shared_ptr<Module> held = held_module(model);
         auto examples = as_dataset(data);
-        EvaluateOptions options{.split = {.shards = shards}, .dtype = dtype, .forward = forward_of(std::move(forward))};
+        EvaluateOptions options{.split = {.shards = shards}, .dtype = dtype, .forward = forward_of(forward)};
         std::optional<Accuracy> accuracy;
         std::vector<MetricResult> results;
         {
@@ -413,12 +513,11 @@ void add_training(py::module_& m) {
       "model"_a, "data"_a, "metrics"_a, "batch_size"_a, "workers"_a, "shards"_a, "dtype"_a, "forward"_a);
 
   m.def("_find_learning_rate",
-        [](const py::object& model, const py::object& optimizer, const py::object& train, double first, double last,
+        [](const py::object& model, Optimizer& rule, const py::object& train, double first, double last,
            std::int64_t steps, double smoothing, double stop_factor, const py::dict& arguments) {
           const std::shared_ptr<Module> held = held_module(model);
           auto data = as_dataset(train);
           TrainerOptions options = trainer_options(arguments);
-          auto& rule = optimizer.cast<Optimizer&>();
           LearningRateCurve curve;
           std::string svg;
           {

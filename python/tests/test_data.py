@@ -1,7 +1,10 @@
 """lockstep.utils.data: data sets, orders, collate, workers."""
 
 import collections
+import copy
 import random
+import struct
+import threading
 
 import pytest
 
@@ -58,6 +61,10 @@ def test_order_follows_from_seed_and_epoch():
     assert values(DataLoader(Squares(), 10, shuffle=True, num_workers=2)) == first
     generator = torch.Generator().manual_seed(3)
     assert values(DataLoader(Squares(), 10, shuffle=True, generator=generator)) != first
+    batches = DataLoader(Squares(), batch_sampler=BatchSampler(RandomSampler(Squares()), 10, False))
+    assert values(batches) == first and values(batches) != first
+    batches.set_epoch(0)
+    assert values(batches) == first
     torch.manual_seed(1)
     assert values(DataLoader(Squares(), 10, shuffle=True)) != first
 
@@ -72,6 +79,7 @@ def test_collate_as_pytorch():
     assert isinstance(batch["d"], Point) and batch["d"].x.shape == (3,)
     with pytest.raises(TypeError, match="found <class 'object'>"):
         default_collate([object()])
+    assert default_collate([numpy.str_("a"), numpy.str_("b")]) == ["a", "b"]
     with pytest.raises(RuntimeError, match="equal size"):
         default_collate([(1, 2), (1,)])
     loader = DataLoader(Squares(), 3, collate_fn=lambda items: [y for _, y in items])
@@ -125,6 +133,8 @@ def test_samplers():
     parts = [list(DistributedSampler(range(7), num_replicas=3, rank=r, shuffle=False)) for r in range(3)]
     assert parts == [[0, 3, 6], [1, 4, 0], [2, 5, 1]]
     assert [len(DistributedSampler(range(7), 3, r, drop_last=True)) for r in range(3)] == [2, 2, 2]
+    own = type("Own", (DistributedSampler,), {"__iter__": lambda self: iter([5, 6])})(range(10), 2, 0)
+    assert values(DataLoader(Squares(), 4, sampler=own)) == [[5, 6]]
     sampler = DistributedSampler(range(50), 2, 0)
     first = list(sampler)
     assert first == list(sampler)
@@ -151,6 +161,138 @@ def test_parts():
     assert len(both) == 3 and both[-1][1] == 81 and (Squares(1) + Squares(2))[2][1] == 1
 
 
+class Rows:
+    """Overrides, beside a data set of the library."""
+
+    def __getitem__(self, i):
+        x, y = super().__getitem__(i)
+        return -x, y
+
+
+class Lists(TensorDataset):
+    def __getitems__(self, indices):
+        return [(-x, y) for x, y in (self[i] for i in indices)]
+
+
+class Wrapper:
+    """Has the attributes of what it holds, and items of its own."""
+
+    def __init__(self, inner):
+        self.inner = inner
+
+    def __getattr__(self, name):
+        return getattr(self.inner, name)
+
+    def __len__(self):
+        return len(self.inner)
+
+    def __getitem__(self, i):
+        return -self.inner[i][0], 0
+
+
+def numbers():
+    return TensorDataset(torch.arange(6.0), torch.arange(6))
+
+
+@pytest.mark.parametrize("make", [
+    lambda: type("Own", (Rows, TensorDataset), {})(*numbers().tensors),
+    lambda: type("Own", (Rows, Subset), {})(numbers(), range(6)),
+    lambda: type("Own", (Rows, ConcatDataset), {})([numbers()]),
+    lambda: Subset(type("Own", (Rows, TensorDataset), {})(*numbers().tensors), range(6)),
+    lambda: type("Derived", (Lists,), {})(*numbers().tensors),
+    lambda: Wrapper(numbers())], ids=["tensors", "subset", "concat", "inner", "getitems", "wrapper"])
+def test_methods_of_a_derived_class_win(make):
+    assert values(DataLoader(make(), 4)) == [[0, -1, -2, -3], [-4, -5]]
+    # The data set that Trainer and evaluate() get.
+    core = torch.utils.data._internal.as_dataset(make())
+    assert core.batch([1, 2])[0].tolist() == [-1, -2]
+
+
+def test_a_derived_length_wins():
+    class Short(TensorDataset):
+        def __len__(self):
+            return 3
+
+    class Named(TensorDataset):
+        """Overrides nothing of the library's, whose batches C++ makes."""
+
+        def name(self):
+            return "own"
+
+    short, named = Short(*numbers().tensors), Named(*numbers().tensors)
+    assert values(DataLoader(short, 2)) == [[0, 1], [2]] and len(torch.utils.data._internal.as_dataset(short)) == 3
+    assert torch.utils.data._core_of(short) is None and torch.utils.data._core_of(named) is not None
+
+
+def test_a_loop_sees_the_attributes_of_its_data_set():
+    data = numbers()
+    part = Subset(data, [0, 1])
+    both = ConcatDataset([part, numbers()])
+    loader, whole = DataLoader(part, 4), DataLoader(both, 20)
+    assert values(loader) == [[0, 1]] and len(whole) == 1 and len(both) == 8
+    part.indices.append(torch.tensor(5))
+    assert values(loader) == [[0, 1, 5]] and len(both) == 9 and values(whole) == [[0, 1, 5, 0, 1, 2, 3, 4, 5]]
+    part.indices = torch.tensor([3, -4])
+    data.tensors[0][3] = 30
+    assert values(loader) == [[30, 2]] and both[0][0].item() == 30
+    data.tensors = (data.tensors[0] + 100, data.tensors[1])
+    both.datasets.append(TensorDataset(torch.tensor([7.0]), torch.tensor([7])))
+    assert values(loader) == [[130, 102]] and values(whole) == [[130, 102, 0, 1, 2, 3, 4, 5, 7]]
+    for name in ("batch_size", "dataset", "sampler", "drop_last"):
+        with pytest.raises(ValueError, match=f"{name} attribute should not be set"):
+            setattr(loader, name, 2)
+    loader.collate_fn = lambda items: [y.item() for _, y in items]
+    assert list(loader) == [[3, 2]]
+
+
+@pytest.fixture
+def digits(tmp_path):
+    pixels = bytes(i % 251 for i in range(6 * 784))
+    (tmp_path / "train-images-idx3-ubyte").write_bytes(struct.pack(">4i", 2051, 6, 28, 28) + pixels)
+    (tmp_path / "train-labels-idx1-ubyte").write_bytes(struct.pack(">2i", 2049, 6) + bytes(range(6)))
+    return torch.datasets.MNIST(tmp_path, transform=torch.transforms.ToTensor())
+
+
+def test_transforms_may_change(digits):
+    t = torch.transforms
+    plain = next(iter(DataLoader(digits, 6)))[0]
+    part, chain = DataLoader(Subset(digits, [1, 2]), 2), t.Compose([t.ToTensor()])
+    digits.transform = chain
+    assert next(iter(part))[0].tolist() == plain[1:3].tolist()
+    chain.transforms.append(t.Normalize([1.0], [0.5]))
+    expected = (plain[1:3] - 1) / 0.5
+    assert next(iter(part))[0].tolist() == expected.tolist() and digits[1][0].tolist() == expected[0].tolist()
+    chain.transforms[1] = t.RandomHorizontalFlip(0.0)
+    chain.transforms[1].p = 1.0
+    assert next(iter(part))[0].tolist() == plain[1:3].flip(3).tolist() == [digits[i][0].tolist() for i in (1, 2)]
+
+    class Dark(t.ToTensor):
+        def __call__(self, image):
+            return super().__call__(image) * 0
+
+    chain.transforms[1] = Dark()
+    assert next(iter(part))[0].sum().item() == 0
+    other = copy.deepcopy(digits)
+    other.target_transform = lambda y: y + 50
+    assert next(iter(DataLoader(other, 2)))[1].tolist() == [50, 51] and next(iter(part))[1].tolist() == [1, 2]
+
+
+def test_data_and_targets_are_the_examples(digits):
+    before = next(iter(DataLoader(digits, 6)))
+    assert digits.data.shape == (6, 28, 28) and digits.data.dtype == torch.uint8 and digits.class_to_idx["5"] == 5
+    assert digits.targets.tolist() == list(range(6)) and digits.targets.dtype == torch.int64
+    assert digits.data.flatten().tolist() == [i % 251 for i in range(6 * 784)]
+    after = next(iter(DataLoader(digits, 6)))
+    assert [x.tolist() for x in after] == [x.tolist() for x in before]
+    assert digits[5][0].tolist() == before[0][5].tolist()
+    chosen = digits.targets >= 4
+    digits.data, digits.targets = digits.data[chosen], digits.targets[chosen]
+    digits.targets[0] = 9
+    x, y = next(iter(DataLoader(digits, 6)))
+    assert len(digits) == 2 and x.tolist() == before[0][4:].tolist() and y.tolist() == [9, 5]
+    assert digits[0][1] == 9 and digits[-1][0].tolist() == x[1].tolist() and [y for _, y in digits] == [9, 5]
+
+
 def test_worker_info():
     class Who(Squares):
         def __getitem__(self, i):
@@ -159,6 +301,32 @@ def test_worker_info():
     begun = []
     assert set(sum((b.tolist() for b in DataLoader(Who(), 2, num_workers=2, worker_init_fn=begun.append)), [])) == {2}
     assert next(iter(DataLoader(Who()))).tolist() == [-1] and set(begun) <= {0, 1}
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+def test_an_exception_of_worker_init_fn_comes_out(persistent):
+    failing = [True]
+
+    def begin(number):
+        if failing:
+            raise KeyError("no worker")
+
+    loader = DataLoader(Squares(), 5, num_workers=2, worker_init_fn=begin, persistent_workers=persistent)
+    with pytest.raises(KeyError, match="no worker"):
+        list(loader)
+    failing.clear()
+    assert len(list(loader)) == 2
+
+
+def test_threads_share_an_iterator():
+    for _ in range(20):
+        seen, batches = [], iter(DataLoader(TensorDataset(torch.arange(100)), 1, num_workers=2))
+        threads = [threading.Thread(target=lambda: seen.extend(x.item() for x, in batches)) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert sorted(seen) == list(range(100))
 
 
 @pytest.mark.parametrize("options", [{"timeout": 3}, {"num_workers": -1}, {"batch_size": 0},
@@ -254,9 +422,14 @@ def test_random_transforms_follow_epoch_and_example(tmp_path):
     resize = torch.transforms.CenterCrop(6)
     crop = torch.transforms.RandomCrop(4)
     data = torch.datasets.CIFAR10(tmp_path, transform=torch.transforms.Compose([resize, crop]))
-    assert data._core_dataset is not None and data[3][0].shape == (3, 4, 4) and len(data) == 30
+    assert torch.utils.data._core_of(data) is not None and data[3][0].shape == (3, 4, 4) and len(data) == 30
     in_python = torch.datasets.CIFAR10(tmp_path, transform=data.transform, target_transform=lambda y: y)
-    assert in_python._core_dataset is None and epochs(in_python, 2) == epochs(data, 2)
+    assert torch.utils.data._core_of(in_python) is None and epochs(in_python, 2) == epochs(data, 2)
+    expected = epochs(data, 2)
+    assert data.data.shape == (30, 32, 32, 3) and data.data.dtype == np.uint8
+    assert data.targets == [i % 6 for i in range(6)] * 5 and epochs(data, 2) == epochs(in_python, 2) == expected
+    data.data[:] = 255
+    assert data[7][0].mean().item() == 1 and next(iter(DataLoader(data, 30)))[0].mean().item() == 1
     assert len(by_example) == 12
 
 

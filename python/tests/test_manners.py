@@ -46,6 +46,52 @@ def test_exit_with_work_in_flight():
     assert (result.returncode, result.stderr) == (0, "")
 
 
+# A daemon thread is not waited for: what it does in the library must neither abort nor hold up the end.
+@pytest.mark.parametrize("work", ["Trainer(net, sgd, rows, batch_size=16, epochs=10**6).train()",
+                                  "evaluate(net, rows)", "loop(DataLoader(rows, 16))", "loop(DataLoader(cores, 16))",
+                                  "calls()"])
+def test_exit_while_a_daemon_thread_works(work):
+    result = run(f"""
+        import threading, time
+        import lockstep as torch
+        from lockstep import Trainer, evaluate, nn
+        from lockstep.utils.data import DataLoader, Dataset, TensorDataset
+
+        class Rows(Dataset):
+            def __len__(self):
+                return 10**6
+            def __getitem__(self, i):
+                began.set()
+                return torch.ones(2), 0
+
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.linear = nn.Linear(2, 2)
+            def forward(self, x):
+                began.set()
+                return self.linear(x)
+
+        def loop(loader):
+            while True:
+                for x, y in loader:
+                    net(x)
+
+        def calls():
+            while True:
+                net(torch.ones(2, 2))
+
+        began = threading.Event()
+        net, rows, cores = nn.Sequential(Net()), Rows(), TensorDataset(torch.ones(64, 2), torch.zeros(64).long())
+        sgd = torch.optim.SGD(net.parameters(), lr=0.5)
+        threading.Thread(target=lambda: {work}, daemon=True).start()
+        began.wait()
+        time.sleep(0.05)
+        print("leaving", flush=True)
+    """)
+    assert (result.returncode, result.stdout, result.stderr) == (0, "leaving\n", "")
+
+
 def test_fork_after_use_is_an_error():
     result = run("""
         import os

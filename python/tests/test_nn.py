@@ -82,6 +82,19 @@ def test_forward_may_take_and_return_anything():
     assert out["b"] is None and out["pair"][1] == 2.0 and tuple(out["sum"].shape) == (1, 3)
 
 
+def test_what_convolutions_return_has_views():
+    net = nn.Sequential(nn.Conv2d(1, 16, 3), nn.ReLU(), nn.Conv2d(16, 16, 3), nn.MaxPool2d(2))
+    x = torch.randn(2, 1, 8, 8)
+    y = net(x)
+    assert y.view(-1, 64).tolist() == y.flatten(1).tolist() and y.view(-1).shape == (128,)
+    y.view(2, -1).sum().backward()
+    assert net[0].weight.grad.abs().sum() > 0
+    with torch.no_grad():
+        y = net(x)
+        y.view(2, 64)[1] = 7
+    assert y[1].tolist() == torch.full((16, 2, 2), 7.0).tolist() and y[0].max() != 7
+
+
 def test_library_containers_call_modules_of_python():
     class Twice(nn.Module):
         def forward(self, x):
@@ -363,3 +376,183 @@ def test_layers_in_place_change_their_input():
     seen = []
     relu(x)
     assert seen[0] is x and x.tolist() == [[0, 2]]
+
+
+def test_options_of_layers_change_or_refuse():
+    x = torch.arange(20.0).reshape(10, 2)
+    dropout, norm = nn.Dropout(0.5), nn.BatchNorm1d(2)
+    dropout.p, norm.momentum = 0.0, 1.0
+    assert dropout(x).tolist() == x.tolist() and repr(dropout) == "Dropout(p=0.0, inplace=False)"
+    norm(x)
+    assert norm.running_mean.tolist() == x.mean(0).tolist()
+    norm.eps = 1e6
+    assert norm(x).abs().max() < 0.1
+    copied = copy.deepcopy(norm)
+    assert (copied.eps, copied.momentum) == (1e6, 1.0)
+    conv = nn.Conv2d(1, 1, 3)
+    conv.stride = conv.stride
+    with pytest.raises(torch.Error, match=r"Conv2d: stride = \(2, 2\), but the layer has"):
+        conv.stride = (2, 2)
+    for layer, name in ((nn.LeakyReLU(), "negative_slope"), (nn.LSTM(2, 2), "num_layers"), (nn.Softmax(0), "dim")):
+        with pytest.raises(torch.Error, match="expected a new layer"):
+            setattr(layer, name, 3)
+
+    class Padded(nn.Conv2d):
+        def forward(self, x, library=False):
+            return super().forward(x) if library else F.conv2d(x, self.weight, None, self.stride, self.padding)
+
+    padded = Padded(1, 1, 3, bias=False)
+    padded.padding = 1
+    assert padded(torch.ones(1, 1, 4, 4)).shape == (1, 1, 4, 4)
+    with pytest.raises(torch.Error, match="after a change of padding"):
+        padded(torch.ones(1, 1, 4, 4), library=True)
+
+
+def test_parts_become_none():
+    net = Net()
+    net.register_buffer("mean", torch.ones(2))
+    net.register_parameter("scale", nn.Parameter(torch.ones(2)))
+    net.register_parameter("scale", None)
+    net.register_buffer("mean", None)
+    net.add_module("out", None)
+    assert (net.scale, net.mean, net.out) == (None, None, None)
+    assert list(net.state_dict()) == ["shift", "hidden.weight", "hidden.bias"]
+    with pytest.raises(torch.Error, match="'bias', which stays"):
+        net.hidden.register_parameter("bias", None)
+    assert nn.Linear(2, 2, bias=False).bias is None and nn.LSTM(2, 2, bias=False).bias is False
+    assert nn.BatchNorm1d(2, affine=False).weight is None
+    assert not hasattr(nn.ReLU(), "weight") and not hasattr(nn.Sequential(), "bias")
+
+
+def test_copies_have_the_types():
+    net = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2)).double()
+    for model in (net, nn.Linear(2, 2).double()):
+        model(torch.ones(3, 2).double())
+        model = copy.deepcopy(model)
+        assert {p.dtype for p in model.parameters()} == {torch.float64}
+    assert copy.deepcopy(net).state_dict()["0.weight"].tolist() == net[0].weight.tolist()
+
+
+def test_reset_parameters():
+    net = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3), nn.ReLU(), nn.LSTMCell(3, 2))
+    x = torch.randn(4, 2)
+    begin = {k: v.clone() for k, v in net.state_dict().items()}
+    net[1](net[0](x))
+    with torch.no_grad():
+        for p in net.parameters():
+            p.add_(1)
+    for layer in net:
+        if hasattr(layer, "reset_parameters"):
+            layer.reset_parameters()
+    assert {k: v.tolist() for k, v in net.state_dict().items()} == {k: v.tolist() for k, v in begin.items()}
+    assert not hasattr(net, "reset_parameters") and not hasattr(net[2], "reset_parameters")
+    net[1](net[0](x))
+    net[1].reset_running_stats()
+    assert net[1].running_mean.tolist() == [0, 0, 0] and net[1].num_batches_tracked == 0
+
+    class Ones(nn.Linear):
+        def __init__(self, value):
+            self.__dict__["value"] = value
+            super().__init__(2, 1)
+
+        def reset_parameters(self):
+            super().reset_parameters()
+            nn.init.constant_(self.weight, self.value)
+
+    class Own(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.w = nn.Parameter(torch.empty(2))
+            self.reset_parameters()
+
+        def reset_parameters(self):
+            nn.init.ones_(self.w)
+
+    assert copy.deepcopy(Ones(3.0)).weight.tolist() == [[3.0, 3.0]] and Own().w.tolist() == [1.0, 1.0]
+
+
+def test_children_of_residual_nets_are_torchvisions():
+    net, x = torch.models.resnet18(num_classes=5).eval(), torch.rand(1, 3, 32, 32)
+    assert [n for n, _ in net.named_children()] == ["conv1", "bn1", "relu", "maxpool", "layer1", "layer2", "layer3",
+                                                    "layer4", "avgpool", "fc"]
+    with torch.no_grad():
+        y = net(x)
+        features = nn.Sequential(*list(net.children())[:-1])(x)
+        assert features.shape == (1, 512, 1, 1)
+        assert net.fc(features.flatten(1))[0].tolist() == pytest.approx(y[0].tolist(), rel=1e-3, abs=1e-4)
+        net.maxpool = nn.Identity()
+        assert net(x).tolist() != y.tolist()
+        net.maxpool, net.relu = nn.MaxPool2d(3, 2, 1), nn.Tanh()
+        assert net(x).tolist() != y.tolist()
+
+
+def test_parameters_of_no_module_have_own_values():
+    def made():
+        torch.manual_seed(5)
+        a, b = nn.Parameter(torch.empty(4, 4)), nn.Parameter(torch.empty(4, 4))
+        for p in (a, b):
+            nn.init.kaiming_normal_(p, nonlinearity="relu")
+        return a.tolist(), b.tolist()
+
+    a, b = made()
+    assert a != b and made() == (a, b)
+    torch.manual_seed(6)
+    c = nn.Parameter(torch.empty(4, 4))
+    assert nn.init.kaiming_normal_(c, nonlinearity="relu").tolist() not in (a, b)
+
+
+def test_a_dropped_layer_leaves_initial_values():
+    assert nn.Linear(20, 10).weight.std() > 0.05 and nn.Embedding(4, 4).weight.std() > 0.1
+    layer = nn.Module()
+    layer.w = nn.Parameter(nn.Linear(4, 4).weight)
+    assert layer.w.std() > 0.05
+
+
+def test_forward_of_one_object():
+    net = nn.Sequential(nn.ReLU(), nn.Linear(2, 2))
+    net[0].forward = lambda x: x * 0
+    x = torch.ones(1, 2)
+    assert net[0](x).tolist() == [[0, 0]] and net(x).tolist() == [net[1].bias.tolist()]
+    assert copy.deepcopy(net)(x).tolist() == net(x).tolist()
+    net[0].register_forward_hook(lambda module, args, out: out + 1).remove()
+    assert net(x).tolist() == [net[1].bias.tolist()]
+    del net[0].forward
+    assert net[0](x).tolist() == [[1, 1]]
+
+
+def test_what_transformer_layers_do_not_call_is_refused():
+    layer = nn.TransformerEncoderLayer(4, 2, 8)
+    with pytest.raises(torch.Error, match="does not call it as a module"):
+        layer.self_attn.register_forward_hook(print)
+    nn.MultiheadAttention(4, 2).register_forward_hook(print)
+    with pytest.raises(torch.Error, match="norm_first = True"):
+        layer.norm_first = True
+    with pytest.raises(TypeError, match="_sa_block"):
+        type("Own", (nn.TransformerEncoderLayer,), {"_sa_block": print})
+
+
+def test_names_that_are_taken():
+    for add in (nn.Sequential().add_module, nn.Linear(2, 2).register_parameter):
+        with pytest.raises(KeyError, match="already exists"):
+            add("train", None)
+
+    class Net(nn.Module):
+        fc = None
+
+        def __init__(self):
+            super().__init__()
+            self.fc, self.device = nn.Linear(2, 2), torch.device("cpu")
+
+    assert list(Net()._modules) == ["fc"] and copy.deepcopy(Net()).device == torch.device("cpu")
+
+
+def test_methods_before_init_are_errors():
+    class Early(nn.Module):
+        def __init__(self):
+            self.train()
+
+    for early in (Early, lambda: list(nn.Linear.__new__(nn.Linear).parameters()),
+                  lambda: torch.Tensor.__new__(torch.Tensor).shape,
+                  lambda: torch.relu(torch.Tensor.__new__(torch.Tensor))):
+        with pytest.raises((TypeError, AttributeError), match=r"has not run|before Module.__init__\(\)"):
+            early()

@@ -249,3 +249,110 @@ def test_an_optimizer_of_python_trains():
     other = SignedSGD(net.parameters())
     other.load_state_dict(state)
     assert other.state[net[0].weight]["sum"].tolist() == optimizer.state[net[0].weight]["sum"].tolist()
+
+
+@pytest.mark.parametrize("make", [
+    lambda o: lr_scheduler.StepLR(o, 2, 0.5), lambda o: lr_scheduler.MultiStepLR(o, [2, 3, 3], 0.5),
+    lambda o: lr_scheduler.ExponentialLR(o, 0.5), lambda o: lr_scheduler.CosineAnnealingLR(o, 9, 0.01)])
+def test_schedules_continue(make, tmp_path):
+    def optimizer():
+        return torch.optim.SGD([nn.Parameter(torch.ones(1))], lr=0.8)
+
+    def rates(schedule, n):
+        all_rates = []
+        for _ in range(n):
+            schedule.step()
+            all_rates.append(schedule.optimizer.param_groups[0]["lr"])
+        return all_rates
+
+    first = make(optimizer())
+    rates(first, 3)
+    torch.save({"schedule": first.state_dict(), "optimizer": first.optimizer.state_dict()}, tmp_path / "state")
+    state = torch.load(tmp_path / "state")
+    second = optimizer()
+    second.load_state_dict(state["optimizer"])
+    second = make(second)
+    assert second.optimizer.param_groups[0]["lr"] == first.optimizer.param_groups[0]["lr"]
+    second.load_state_dict(state["schedule"])
+    assert second.get_last_lr() == first.get_last_lr() and rates(second, 4) == rates(first, 4)
+    # A rate that the program sets, and one of another schedule.
+    theirs = pytest.importorskip("torch")
+    both = []
+    for module in (torch, theirs):
+        sgd = module.optim.SGD([module.nn.Parameter(module.ones(1))], lr=0.8)
+        a, b = (module.optim.lr_scheduler.ExponentialLR(sgd, 0.9), module.optim.lr_scheduler.CosineAnnealingLR(sgd, 9))
+        seen = []
+        for step in range(6):
+            sgd.step()
+            if step == 3:
+                sgd.param_groups[0]["lr"] = 2.0
+            a.step()
+            b.step()
+            seen.append(sgd.param_groups[0]["lr"])
+        both.append(seen)
+    assert both[0] == pytest.approx(both[1], rel=1e-9)
+
+
+def test_changes_of_groups_count_or_are_errors():
+    def made():
+        net = nn.ParameterList([torch.ones(1) for _ in range(3)])
+        optimizer = torch.optim.SGD([net[0], net[1]], lr=0.1, momentum=0.5)
+        step(optimizer)
+        return optimizer, net[0], net
+
+    def step(optimizer):
+        sum(p.sum() for p in optimizer.param_groups[0]["params"]).backward()
+        optimizer.step()
+
+    optimizer, a, net = made()
+    optimizer.param_groups[0]["params"].pop()
+    with pytest.raises(torch.Error, match="other parameters in param_groups"):
+        step(optimizer)
+    for begin_anew in (lambda o: o.state.clear(), lambda o: setattr(o, "state", {}),
+                       lambda o: o.load_state_dict({"state": {}, "param_groups": o.state_dict()["param_groups"]})):
+        optimizer, a, net = made()
+        begin_anew(optimizer)
+        step(optimizer)
+        assert a.item() == pytest.approx(0.8)
+    with pytest.raises(torch.Error, match="the library has the states"):
+        optimizer.state = {a: 1}
+    optimizer, a, net = made()
+    a.sum().backward()
+    optimizer.clip_grad_norm(0.1)
+    optimizer.param_groups[0]["momentum"] = 0.9
+    with pytest.raises(torch.Error, match="would not clip"):
+        step(optimizer)
+    optimizer, a, net = made()
+    c = net[2]
+    optimizer.add_param_group({"params": [c], "lr": 1.0})
+    (c * 3).sum().backward()
+    optimizer.zero_grad()
+    (c * 1).sum().backward()
+    optimizer.step()
+    assert c.item() == 0
+
+
+def test_lbfgs_refuses_what_it_does_not_do():
+    w = nn.Parameter(torch.ones(1))
+    optimizer = torch.optim.LBFGS([w])
+    optimizer.param_groups[0]["max_iter"] = 50
+    with pytest.raises(torch.Error, match="max_iter changed"):
+        optimizer.step(lambda: w.sum())
+    with pytest.raises(torch.Error, match="history"):
+        optimizer.state_dict()
+
+
+def test_averages_continue():
+    def average(values, model):
+        for value in values:
+            model[0].weight.data.fill_(value)
+            averaged.update_parameters(model)
+
+    model = nn.Sequential(nn.Linear(1, 1))
+    averaged = torch.optim.swa_utils.AveragedModel(model)
+    average([1.0, 2.0], model)
+    state = averaged.state_dict()
+    averaged = torch.optim.swa_utils.AveragedModel(model)
+    averaged.load_state_dict(state)
+    average([6.0], model)
+    assert averaged.module[0].weight.item() == 3.0 and averaged.n_averaged == 3

@@ -201,10 +201,11 @@ def test_a_write_that_a_gradient_needs_keeps_views():
 
 def test_names_of_the_package_are_pytorchs_and_its_own():
     classes = {name for name in dir(torch) if isinstance(getattr(torch, name), type) and not name.startswith("_")}
+    classes -= {name for name in classes if name.endswith("Tensor") and name != "Tensor"}
     assert classes == set(
-        "Accuracy CancelledError EpochReport Error Generator Metric Predictor RankLost Run Size StepGraph StepReport "
-        "TaskError Tensor TensorBoardWriter Timeline Trainer TrainingResult autocast device dtype enable_grad finfo "
-        "iinfo inference_mode no_grad progress set_grad_enabled".split())
+        "Accuracy AuditFailure AuditResult CancelledError EpochReport Error Generator Metric Predictor RankLost Run "
+        "Size StepGraph StepReport TaskError Tensor TensorBoardWriter Timeline Trainer TrainingResult autocast device "
+        "dtype enable_grad finfo iinfo inference_mode no_grad progress set_grad_enabled".split())
     assert not hasattr(torch, "internal") and not hasattr(torch, "default_shards")
 
 
@@ -396,3 +397,61 @@ def test_whole_products_are_exact():
         torch.ones(2, 3).long() @ torch.ones(2, 3).long()
     assert torch.mm(torch.eye(2).long(), torch.eye(2).long()).tolist() == [[1, 0], [0, 1]]
     assert (~torch.tensor([0, 5, -3])).tolist() == [-1, -6, 2]
+
+
+def test_a_whole_number_in_a_tensor_is_a_position():
+    a = torch.zeros(3, 2)
+    for i in torch.tensor([0, 2]):
+        a[i][0] = 7
+    a[:, np.int64(1)].add_(1)
+    a[np.array(2), torch.tensor(1)] = 5
+    assert a.tolist() == [[7, 1], [0, 1], [7, 5]]
+    row = a[torch.tensor(-1)]
+    a.zero_()
+    assert row.tolist() == [0, 0]
+    with pytest.raises(IndexError):
+        a[torch.tensor(3)]
+
+
+def test_arrays_are_operands():
+    p, a = torch.ones(3, requires_grad=True), np.arange(3.0, dtype=np.float32)
+    ((p * a).sum() + (a - p).sum()).backward()
+    assert p.grad.tolist() == [-1, 0, 1]
+    with pytest.raises(torch.Error, match="use detach"):
+        np.asarray(p)
+    x = torch.ones(3)
+    x += a
+    assert x.tolist() == [1, 2, 3] and (a / x).dtype == torch.float32 and (x > a).tolist() == [1, 1, 1]
+    assert torch.tensor([a, a]).shape == (2, 3) and torch.tensor([torch.ones(1), 2.0]).tolist() == [1, 2]
+
+
+def test_the_array_of_a_device_is_a_copy():
+    net = torch.nn.Linear(2, 2)
+    net(torch.ones(1, 2)).sum().backward()
+    before = net.weight.detach().numpy()
+    kept = before.copy()
+    torch.optim.SGD(net.parameters(), lr=1.0).step()
+    assert not before.flags.writeable and (before == kept).all()
+    assert (net.weight.detach().numpy() != kept).all()
+
+
+def test_joining_promotes():
+    x = torch.ones(2, 3)
+    assert torch.cat([torch.tensor([]), x]).shape == (2, 3)
+    assert torch.cat([torch.ones(1), torch.arange(2)]).dtype == torch.float32
+    assert torch.stack([torch.ones(1), torch.ones(1).double()]).dtype == torch.float64
+    assert isinstance(x, torch.FloatTensor) and not isinstance(x, torch.LongTensor) and x.type() == "torch.FloatTensor"
+    assert x.shape[:-1].numel() == 2 and torch.FloatTensor(2, 3).shape == x.shape
+    with pytest.raises(IndexError):
+        x.sum(2**40)
+    with torch.inference_mode(False):
+        assert (torch.ones(1, requires_grad=True) * 2).requires_grad
+
+
+def test_affine_grid_is_pytorchs():
+    theirs = pytest.importorskip("torch")
+    theta = [[[1.0, 0.2, 0.1], [0.0, 0.9, -0.3]]]
+    for corners in (True, False):
+        expected = theirs.nn.functional.affine_grid(theirs.tensor(theta), (1, 1, 2, 3), align_corners=corners)
+        grid = torch.nn.functional.affine_grid(torch.tensor(theta), (1, 1, 2, 3), align_corners=corners)
+        assert grid.flatten().tolist() == pytest.approx(expected.flatten().tolist(), abs=1e-6)

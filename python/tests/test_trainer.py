@@ -1,16 +1,19 @@
+import gc
 import json
 import os
 import signal
 import subprocess
 import threading
 import time
+import weakref
 
 import pytest
 
 import lockstep as torch
 from lockstep import metrics, nn
 from lockstep import distributed, multiprocessing
-from lockstep.utils.data import DataLoader, Dataset, TensorDataset, default_collate
+from lockstep.utils.data import (BatchSampler, DataLoader, Dataset, RandomSampler, SequentialSampler, Subset,
+                                 SubsetRandomSampler, TensorDataset, default_collate)
 
 
 def data(n=128):
@@ -53,6 +56,31 @@ def test_trainer_has_the_bits_of_the_loop():
         nn.functional.cross_entropy(other(x), y).backward()
         own.step()
     assert weights(net) == weights(other)
+
+
+def test_an_audit_trains_steps_of_a_receipt(tmp_path):
+    def trainer(examples, **options):
+        net, sgd = model()
+        return torch.Trainer(net, sgd, examples, batch_size=32, epochs=2, **options)
+
+    receipt = tmp_path / "receipt.json"
+    assert trainer(data(), receipt={"file": receipt, "every": 2}).train().receipt_error == ""
+    equal = []
+    result = trainer(data()).audit(receipt, steps=(3, 6), on_equal=equal.append)
+    assert (result.steps, result.trained, result.final_weights) == (4, 6, False) and equal
+    other = data()
+    other.tensors[0][5, 1] += 1
+    with pytest.raises(torch.AuditFailure, match="train example 5"):
+        trainer(other).audit(receipt)
+    with pytest.raises(torch.AuditFailure, match="label_smoothing"):
+        trainer(data(), label_smoothing=0.1).audit(receipt)
+    with pytest.raises(torch.Error, match="not signed|no signature"):
+        key = tmp_path / "public.pem"
+        key.write_text("-----BEGIN PUBLIC KEY-----\n"
+                       "MCowBQYDK2VwAyEAGb9ECWmEzf6FQbrBZ9w7lshQhqowtrbLDFw4rXAxZuE=\n-----END PUBLIC KEY-----\n")
+        trainer(data()).audit(receipt, public_key=key)
+    with pytest.raises(TypeError, match="receipt: unknown option evry"):
+        trainer(data(), receipt={"file": receipt, "evry": 2})
 
 
 def test_mixup_has_the_bits_of_the_loop():
@@ -244,6 +272,131 @@ def test_evaluate_counts_each_example():
     found = torch.evaluate(net, data(70), [metrics.accuracy(), metrics.confusion_matrix(2)])
     assert found["accuracy"] == pytest.approx(accuracy.value)
     assert sum(map(sum, found["confusion_matrix"])) == 70
+
+
+def test_evaluate_takes_the_examples_of_a_loader():
+    net = nn.Linear(2, 2)
+    net.load_state_dict({"weight": torch.zeros(2, 2), "bias": torch.tensor([1.0, 0.0])})
+    examples = TensorDataset(torch.rand(10, 2), torch.arange(10) % 2)  # the even ones are right
+
+    def found(data):
+        accuracy = torch.evaluate(net, data)
+        return accuracy.correct, accuracy.total
+
+    assert found(Subset(examples, [0, 2, 3])) == (2, 3)
+    assert found(DataLoader(examples, 4, shuffle=True)) == (5, 10)
+    assert found(DataLoader(examples, 4, sampler=SubsetRandomSampler([0, 2, 3]))) == (2, 3)
+    assert found(DataLoader(examples, 3, drop_last=True)) == (5, 9)
+    assert found(DataLoader(examples, 4, sampler=RandomSampler(examples, num_samples=3)))[1] == 3
+    batches = BatchSampler(SequentialSampler(range(5)), 2, drop_last=False)
+    assert found(DataLoader(examples, batch_sampler=batches)) == (3, 5)
+    loaders = {"collate_fn": {"collate_fn": lambda items: items}, "batch_size=None": {"batch_size": None},
+               "worker_init_fn": {"num_workers": 1, "worker_init_fn": print}}
+    for name, options in loaders.items():
+        with pytest.raises(ValueError, match=f"evaluate: a DataLoader with a? ?{name}"):
+            found(DataLoader(examples, **options))
+    with pytest.raises(ValueError, match="an __iter__ of its own"):
+        found(type("Own", (DataLoader,), {"__iter__": lambda self: iter([])})(examples))
+    sgd = torch.optim.SGD(net.parameters(), lr=0.5)
+    for take in (torch.Trainer, torch.find_learning_rate):
+        with pytest.raises(TypeError, match="found a DataLoader, expected its data set"):
+            take(net, sgd, DataLoader(examples))
+
+
+def test_trainer_sees_attributes_of_its_data_when_it_begins():
+    examples = data()
+    test = Subset(examples, range(32))
+    net, sgd = model()
+    trainer = torch.Trainer(net, sgd, examples, test, batch_size=32, epochs=1)
+    other, other_sgd = model()
+    examples.tensors = (examples.tensors[0] * 2, examples.tensors[1])
+    torch.Trainer(other, other_sgd, examples, test, batch_size=32, epochs=1).train()
+    trainer.train()
+    assert weights(net) == weights(other) and weights(net) != weights(model()[0])
+    trainer = torch.Trainer(net, sgd, examples, test, batch_size=32, epochs=1)
+    test.indices = [1, 2]
+    with pytest.raises(torch.Error, match="data set of 2 examples, expected 32"):
+        trainer.train()
+
+
+def test_an_optimizer_that_changes_is_an_error():
+    net, sgd = model()
+    trainer = torch.Trainer(net, sgd, data(), batch_size=32)
+
+    def change(step):
+        sgd.param_groups[0]["weight_decay"] = 0.1
+
+    trainer.on_update = change
+    for begin in (trainer.train, trainer.train, trainer.resume_or_start, lambda: trainer.audit("none")):
+        with pytest.raises(torch.Error, match="options of the optimizer other than lr have changed"):
+            begin()
+    trainer = torch.Trainer(net, sgd, data(), batch_size=32, epochs=1)
+    assert trainer.train().steps == 4
+
+    def loss(y, t):
+        sgd.param_groups[0]["momentum"] = 0.5
+        return nn.functional.cross_entropy(y, t)
+
+    with pytest.raises(torch.Error, match="find_learning_rate: options"):
+        torch.find_learning_rate(net, sgd, data(), steps=20, loss=loss)
+
+
+def test_a_trainer_ends_with_its_last_reference():
+    net, sgd = model()
+    trainer = torch.Trainer(net, sgd, data(), batch_size=32, epochs=1)
+    trainer.on_step = trainer.on_update = lambda report: None
+    trainer.train()
+    alive = weakref.ref(trainer)
+    del trainer
+    gc.collect()
+    assert alive() is None
+
+
+def test_wrong_results_of_functions_name_them():
+    x = torch.rand(8, 2)
+    for wrong, words in ((None, "None"), (3.0, "3.0")):
+        def bad(*inputs):
+            return wrong
+
+        calls = {"metric 'm'": lambda net, sgd: torch.evaluate(net, data(), [torch.Metric("m", bad)]),
+                 "loss": lambda net, sgd: torch.Trainer(net, sgd, data(), loss=bad).train(),
+                 "forward": lambda net, sgd: torch.Trainer(net, sgd, data(), forward=bad).train(),
+                 "batch_transform": lambda net, sgd: torch.Trainer(net, sgd, data(), batch_transform=bad).train()}
+        for name, call in calls.items():
+            with pytest.raises(TypeError, match=f"{name}: returned {words}, expected"):
+                call(*model())
+    net, sgd = model()
+    with pytest.raises(TypeError, match="forward: returned 3.0, expected a tensor as loss"):
+        torch.Trainer(net, sgd, data(), forward=lambda batch: (3.0, net(batch[0]))).train()
+    with pytest.raises(TypeError, match="loss_weight: returned 'a', expected a number"):
+        torch.Trainer(net, sgd, data(), forward=lambda batch: (net(batch[0]).sum(), net(batch[0])),
+                      accumulate=2, batch_size=64, loss_weight=lambda batch: "a").train()
+    with pytest.raises(TypeError, match="loss: 3, expected a function"):
+        torch.Trainer(net, sgd, data(), loss=3)
+    net[0].weight.register_hook(lambda gradient: 3.0)
+    with pytest.raises(TypeError, match="hook: returned 3.0, expected a tensor or None"):
+        net(x).sum().backward()
+        net[0].weight.grad
+    net, _ = model()
+    lbfgs = torch.optim.LBFGS(net.parameters(), lr=0.1)
+    with pytest.raises(TypeError, match="closure: returned None, expected a tensor or a number"):
+        lbfgs.step(lambda: None)
+
+    def closure():
+        lbfgs.zero_grad()
+        loss = (net(x) ** 2).mean()
+        loss.backward()
+        return loss.item()
+
+    first = lbfgs.step(closure)
+    assert isinstance(first, float) and closure() < first
+
+
+def test_options_of_one_value_are_those_of_trainer():
+    net, sgd = model()
+    for name, value in (("schedule", "cosine"), ("tensorboard", "folder"), ("receipt", "file")):
+        with pytest.raises(torch.Error, match=f"find_learning_rate: .*{name}.*expected none"):
+            torch.find_learning_rate(net, sgd, data(), steps=20, **{name: value})
 
 
 def test_find_learning_rate_puts_everything_back():

@@ -3,9 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <type_traits>
 
 #include "lockstep/autograd/functions.h"
+#include "lockstep/autograd/index_list.h"
 #include "lockstep/autograd/no_grad.h"
 #include "lockstep/autograd/placement.h"
 #include "tests/autograd/gradient_testing.h"
@@ -94,6 +96,47 @@ TEST_F(IndexingTest, AssignmentWrites) {
 }
 
 // A temporary that is a copy would take the change along.
+TEST_F(IndexingTest, SlicesAreWrittenAtTheirPlaces) {
+  const std::vector<std::vector<TensorIndex>> lists = {
+      {Slice(), 1},
+      {Ellipsis, -1},
+      {Slice(), None, Slice(1, 3), None, Slice(None, None, 3)},
+      {-1, Ellipsis, Slice(-3, -1), Slice(1, None, 2)},
+      {Slice(None, None, std::numeric_limits<std::int64_t>::max()), Slice(2, 9)},
+      {Slice(), Slice(4, 2)},
+  };
+  const Shape shape{3, 4, 5};
+  for (const Device device : {device_, kHost}) {
+    for (const std::vector<TensorIndex>& list : lists) {
+      const Tensor x = arange(static_cast<double>(shape.numel()), {.device = device}).reshape(shape);
+      const Tensor places = index(x, list);
+      Numbers expected = values(x);
+      const Numbers at = values(places);
+      for (const double place : at) expected[static_cast<std::size_t>(place)] = -1 - place;
+      index_put_(x, list, -1 - places);
+      EXPECT_EQ(values(x), expected) << "list " << &list - lists.data() << " on " << device.name();
+    }
+  }
+  // Reads the memory that it writes.
+  const Tensor x = counting({3, 3});
+  x.index_put_({Slice(), 1}, x.reshape({9}).index({Slice(0, 3)}));
+  EXPECT_EQ(values(x), (Numbers{0, 0, 2, 3, 1, 5, 6, 2, 8}));
+}
+
+TEST_F(IndexingTest, AMaskTakesOneValueForAll) {
+  const Tensor x = counting({2, 3});
+  x.index_put_({gt(x, 3)}, 9);
+  EXPECT_EQ(values(x), (Numbers{0, 1, 2, 3, 9, 9}));
+  x.index_put_({lt(ids({1, 0}), 1)}, Tensor::from({-1.0}, {1}));
+  EXPECT_EQ(values(x), (Numbers{0, 1, 2, -1, -1, -1}));
+  x.index_put_({gt(x, 100)}, 5);
+  EXPECT_EQ(values(x), (Numbers{0, 1, 2, -1, -1, -1}));
+  EXPECT_ERROR(x.index_put_({gt(counting({1, 3}), 0)}, 1), "a mask of [1, 3] for axes 0 to 1 of [2, 3]");
+  const Tensor whole = ids({1, 2, 3});
+  whole.index_put_({gt(whole, 1)}, Tensor::from({2.7F}, {}));
+  EXPECT_EQ(values(whole), (Numbers{1, 2, 2}));
+}
+
 TEST_F(IndexingTest, AWriteThatNobodyWouldSeeIsAnError) {
   Tensor x = Tensor::from<float>({1, 2, 3, 4}, {2, 2});
   const Tensor before = x + 0;

@@ -11,7 +11,7 @@ from .._core import (  # noqa: F401
     Hardsigmoid, Hardswish, Hardtanh, Identity, InstanceNorm1d, InstanceNorm2d, InstanceNorm3d, LayerNorm,
     LeakyReLU, Linear, LogSigmoid, LogSoftmax, LPPool2d, LSTM, LSTMCell, MaxPool1d, MaxPool2d, MaxPool3d, Mish,
     MultiheadAttention, PixelShuffle, PixelUnshuffle, PReLU, ReflectionPad1d, ReflectionPad2d, ReLU, ReLU6,
-    ReplicationPad1d, ReplicationPad2d, RMSNorm, RNN, RNNCell, SELU, Sigmoid, SiLU, Softmax, Softmin, Softplus,
+    ReplicationPad1d, ReplicationPad2d, RMSNorm, RNN, RNNBase, RNNCell, SELU, Sigmoid, SiLU, Softmax, Softmin, Softplus,
     Softshrink, Softsign, Tanh, Tanhshrink, Threshold, TransformerDecoderLayer, TransformerEncoderLayer,
     Unflatten, Unfold, Upsample, ZeroPad1d, ZeroPad2d)
 from .layers import (  # noqa: F401

@@ -52,6 +52,22 @@ def instance_norm(input, running_mean=None, running_var=None, weight=None, bias=
     return _instance_norm(input, weight, bias, eps)
 
 
+def affine_grid(theta, size, align_corners=False):
+    """Return the places [N, H, W, 2] for grid_sample() of matrices [N, 2, 3]; size is [N, C, H, W]."""
+    if len(size) != 4:
+        raise _core.Error(f"affine_grid: size is {list(size)}, expected [N, C, H, W]")
+    n, _, height, width = size
+
+    def line(count):
+        if align_corners:
+            return _core.linspace(-1, 1, count) if count > 1 else _core.zeros(1)
+        return (2 * _core.arange(count) + 1) / count - 1
+
+    x, y = line(width).reshape(1, width).expand(height, width), line(height).reshape(height, 1).expand(height, width)
+    places = _core.stack([x, y, _core.ones(height, width)], -1).reshape(1, height * width, 3)
+    return (places.to(theta.device, theta.dtype) @ theta.transpose(1, 2)).reshape(n, height, width, 2)
+
+
 def bilinear(input1, input2, weight, bias=None):
     """Return input1 weight input2 + bias: [.., a], [.., b], [out, a, b] -> [.., out]."""
     y = _core.einsum("...a,oab,...b->...o", input1, weight, input2)

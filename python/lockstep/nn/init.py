@@ -117,7 +117,7 @@ def _slope(nonlinearity, a):
     if gain > math.sqrt(2):
         raise _core.Error(f"init: kaiming for {nonlinearity}, whose gain {gain} is above that of a ReLU: expected "
                           "'relu', 'leaky_relu', or 'linear'")
-    return math.sqrt(2 / gain**2 - 1) if nonlinearity != "leaky_relu" else a
+    return math.sqrt(max(2 / gain**2 - 1, 0)) if nonlinearity != "leaky_relu" else a
 
 
 def kaiming_uniform_(tensor, a=0, mode="fan_in", nonlinearity="leaky_relu"):

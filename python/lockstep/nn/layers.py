@@ -1,7 +1,7 @@
 """Layers that are made of others or of functions, and what layers of the library need in Python."""
 
 from .. import _core
-from .._core import BatchNorm, Embedding, Identity, Linear, Module, Parameter, RecurrentModule
+from .._core import BatchNorm, Embedding, Identity, Linear, Module, Parameter, RNNBase
 from . import functional as F, init
 from .module import _construct
 
@@ -23,7 +23,30 @@ def _from_pretrained(cls, embeddings, freeze=True, padding_idx=None, **options):
 
 
 Embedding.from_pretrained = classmethod(_from_pretrained)
-RecurrentModule.flatten_parameters = lambda self: None
+RNNBase.flatten_parameters = lambda self: None
+
+
+def _reset_parameters(self):
+    """Give the parameters, and the running statistics, their initial values again. A class may define its own."""
+    for part in (*self.parameters(False), *self.buffers(False)):
+        part._reset()
+
+
+def _reset_running_stats(self):
+    """Give the running statistics their initial values again."""
+    for buffer in self.buffers(False):
+        buffer._reset()
+
+
+_reset_parameters.of_library = True
+_NORMS = (BatchNorm, _core.InstanceNorm1d, _core.InstanceNorm2d, _core.InstanceNorm3d)
+for _class in (Linear, Embedding, _core.EmbeddingBag, RNNBase, _core.LSTMCell, _core.GRUCell, _core.RNNCell,
+               _core.Conv1d, _core.Conv2d, _core.Conv3d, _core.ConvTranspose1d, _core.ConvTranspose2d, _core.LayerNorm,
+               _core.GroupNorm, _core.RMSNorm, *_NORMS):
+    _class.reset_parameters = _reset_parameters
+for _class in _NORMS:
+    _class.reset_running_stats = _reset_running_stats
+del _class, _NORMS
 
 
 class SyncBatchNorm(BatchNorm):

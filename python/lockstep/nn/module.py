@@ -23,8 +23,10 @@ class IncompatibleKeys(namedtuple("IncompatibleKeys", ["missing_keys", "unexpect
         return super().__repr__()
 
 
-# Of layers of the library that have the parameter only with some options.
-_OPTIONAL = {"weight", "bias", "running_mean", "running_var", "num_batches_tracked", "in_proj_bias"}
+# Parameters and buffers that layers of the library have only with some options, by arguments of their constructors.
+_OPTIONAL = {"bias": ("bias", "affine", "elementwise_affine"), "weight": ("affine", "elementwise_affine"),
+             "running_mean": ("track_running_stats",), "running_var": ("track_running_stats",),
+             "num_batches_tracked": ("track_running_stats",), "in_proj_bias": ("bias",)}
 
 
 def _library_class(self):
@@ -43,7 +45,8 @@ def _getattr(self, name):
     if part is not None:
         _set(self, name, part)
         return part
-    if name in _OPTIONAL and _library_class(self) is not Module:
+    arguments = self.__dict__.get("_arguments", ())
+    if any(option in arguments for option in _OPTIONAL.get(name, ())):
         return None
     raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
 
@@ -53,7 +56,7 @@ def _setattr(self, name, value):
         self.register_parameter(name, value)
         return
     if isinstance(value, Module):
-        self.add_module(name, value)
+        _set_child(self, name, value)
         return
     try:
         kind = Module._kind_of(self, name)
@@ -62,14 +65,32 @@ def _setattr(self, name, value):
     if kind == "buffer" and isinstance(value, Tensor):
         _assign_buffer(self, name, value)
     elif kind and value is None:
-        _forget(self, name)
-        _set(self, name, None)
+        _set_none(self, name)
     elif kind:
         expected = {"parameter": "torch.nn.Parameter or None", "child": "torch.nn.Module or None",
                     "buffer": "torch.Tensor or None"}[kind]
         raise TypeError(f"cannot assign '{type(value).__name__}' as {kind} '{name}' ({expected} expected)")
     else:
+        arguments = self.__dict__.get("_arguments", ())
+        if name in arguments:
+            _change_option(self, arguments, name, value)
         _set(self, name, value)
+        if name == "forward":
+            Module._set_hooked(self, True)
+
+
+def _change_option(self, arguments, name, value):
+    """Tell the layer, which computes with its constructor's options, or raise."""
+    if name == "inplace" or isinstance(getattr(type(self), name, None), property):
+        arguments[name] = value
+        return
+    defines = next(c for c in type(self).__mro__ if "forward" in c.__dict__)
+    if defines.__module__ in (Module.__module__, _core.__name__):
+        if value != getattr(self, name):
+            raise _core.Error(f"{self._get_name()}: {name} = {value!r}, but the layer has {getattr(self, name)!r} from "
+                              "its constructor, expected a new layer")
+    else:  # a forward() that reads its attributes
+        _set(self, "_options_changed", name)
 
 
 def _assign_buffer(self, name, value):
@@ -93,6 +114,12 @@ def _forget(self, name):
     self.__dict__.pop(name, None)
 
 
+def _set_none(self, name):
+    if Module._kind_of(self, name):
+        _forget(self, name)
+    _set(self, name, None)
+
+
 def _delattr(self, name):
     if Module._kind_of(self, name):
         _forget(self, name)
@@ -101,6 +128,8 @@ def _delattr(self, name):
 
 
 def _check_name(self, name, what):
+    if isinstance(name, str) and hasattr(type(self), name):
+        raise KeyError(f"attribute '{name}' already exists")
     if not isinstance(name, str):
         raise TypeError(f"{what} name should be a string. Got {type(name).__name__}")
     if "." in name:
@@ -123,7 +152,7 @@ def register_parameter(self, name, param):
     """Add a parameter under this name, or None."""
     _check_name(self, name, "parameter")
     if param is None:
-        _set(self, name, None)
+        _set_none(self, name)
         return
     if not isinstance(param, Parameter):
         raise TypeError(f"cannot assign '{type(param).__name__}' object to parameter '{name}' "
@@ -139,8 +168,12 @@ def add_module(self, name, module):
     if module is not None and not isinstance(module, Module):
         raise TypeError(f"{type(module).__name__} is not a Module subclass")
     if module is None:
-        _set(self, name, None)
+        _set_none(self, name)
         return
+    _set_child(self, name, module)
+
+
+def _set_child(self, name, module):
     _take_name(self, name, "child")
     Module._set_child(self, name, module)
     _set(self, name, module)
@@ -152,7 +185,7 @@ def register_buffer(self, name, tensor, persistent=True):
     if name in self.__dict__ and not Module._kind_of(self, name):
         raise KeyError(f"attribute '{name}' already exists")
     if tensor is None:
-        _set(self, name, None)
+        _set_none(self, name)
         return
     if not isinstance(tensor, Tensor):
         raise TypeError(f"cannot assign '{type(tensor).__name__}' object to buffer '{name}' "
@@ -442,10 +475,13 @@ class _Handle:
             hooks.remove(self._hook)
         if not any(self._module.__dict__.get(kind) for kind in ("_pre_hooks", "_hooks")):
             self._module.__dict__.pop("_call_hooked", None)
-            Module._set_hooked(self._module, False)
+            Module._set_hooked(self._module, "forward" in self._module.__dict__)
 
 
 def _register(self, kind, hook):
+    if isinstance(self, _core.MultiheadAttention) and Module._in_transformer_layer(self):
+        raise _core.Error("module: a hook of the attention in a transformer layer, which does not call it as a module: "
+                          "expected a hook of the layer, or of its other modules")
     self.__dict__.setdefault(kind, []).append(hook)
     _set(self, "_call_hooked", True)
     Module._set_hooked(self, True)
@@ -525,7 +561,9 @@ def _deepcopy(self, memo):
                           "load_state_dict()")
     new = type(self).__new__(type(self))
     memo[id(self)] = new
+    new.__dict__["_is_copied"] = True  # its reset_parameters() needs attributes that come later
     _construct[base](new, **arguments)
+    del new.__dict__["_is_copied"]
     _copy_parts(new, self, memo)
     return new
 
@@ -543,13 +581,14 @@ def _copy_parts(new, old, memo):
     for name, value in old.__dict__.items():
         if name not in ("_arguments", "_call_hooked") and not Module._kind_of(old, name):
             new.__dict__[name] = copy.deepcopy(value, memo)
+    _cast_like(new, old)
     names = [*Module._parameter_names(old), *Module._buffer_names(old)]
     has_values = all(getattr(old, name)._shape_known() for name in names)  # a lazy layer gets them in its first pass
     for name in names:
         p = getattr(old, name)
         if id(p) in memo:
             setattr(new, name, memo[id(p)])
-        elif Module._kind_of(new, name):
+        elif Module._kind_of(new, name) and _is_like(getattr(new, name), p):
             memo[id(p)] = copied = getattr(new, name)
             if has_values:
                 copied._begin_with(p)
@@ -567,11 +606,22 @@ def _copy_parts(new, old, memo):
             memo[id(child)] = copied = getattr(new, name)
             _copy_parts(copied, child, memo)
         else:
-            new.add_module(name, copy.deepcopy(child, memo))
+            _set_child(new, name, copy.deepcopy(child, memo))
     if "_hooks" in new.__dict__ or "_pre_hooks" in new.__dict__:
         _set(new, "_call_hooked", True)
+    if "_call_hooked" in new.__dict__ or "forward" in new.__dict__:
         Module._set_hooked(new, True)
     new.training = old.training
+
+
+def _cast_like(new, old):
+    types = {p.dtype for p in (*old.parameters(False), *old.buffers(False)) if p.dtype.is_floating_point}
+    if types == {_core.float64}:
+        new.double()
+
+
+def _is_like(new, old):
+    return new.dtype == old.dtype and (not (new._shape_known() and old._shape_known()) or new.shape == old.shape)
 
 
 def _parameter_deepcopy(self, memo):

@@ -8,6 +8,18 @@ from . import init
 from .containers import ModuleList
 
 
+def _refuse_blocks(cls, **more):
+    super(Module, cls).__init_subclass__(**more)
+    for name in ("_sa_block", "_mha_block", "_ff_block"):
+        if name in cls.__dict__:
+            raise TypeError(f"{cls.__name__}.{name}: the library's layer does not call it, expected forward()")
+
+
+for _class in (TransformerEncoderLayer, TransformerDecoderLayer):
+    _class.__init_subclass__ = classmethod(_refuse_blocks)
+del _class
+
+
 def _copies(layer, n):
     return ModuleList([copy.deepcopy(layer) for _ in range(n)])
 

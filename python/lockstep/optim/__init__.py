@@ -8,6 +8,7 @@
 step() also clears the gradients, so zero_grad() is not needed.
 """
 
+import copy
 from collections import defaultdict
 from itertools import chain
 
@@ -90,8 +91,9 @@ class Optimizer:
 
     def _load_state(self, state):
         parameters = list(chain(*(g["params"] for g in self.param_groups)))
+        self.state.clear()
         for number, values in state.items():
-            self.state[parameters[int(number)]] = dict(values)
+            self.state[parameters[int(number)]] = copy.deepcopy(dict(values))
 
     def __repr__(self):
         text = type(self).__name__ + " ("
@@ -101,17 +103,50 @@ class Optimizer:
         return text + ")"
 
 
+class _NoState(dict):
+    """What `state` of an optimizer of the library shows: nothing. clear() is PyTorch's way to begin anew."""
+
+    def __init__(self, optimizer):
+        super().__init__()
+        self._optimizer = optimizer
+
+    def clear(self):
+        self._optimizer._begin_anew()
+
+    def __setitem__(self, key, value):
+        raise _core.Error("optimizer: state[p] = ..., but the library has the states: expected load_state_dict()")
+
+    def __deepcopy__(self, memo):
+        return {}
+
+
 class _Fused(Optimizer):
     """An optimizer whose rule is the library's."""
 
     # Options of a group; the others are the optimizer's.
     _OF_GROUPS = ("params", "lr", "weight_decay")
+    # Whether the engine's next step clips or unscales the gradients.
+    _changes_gradients = False
 
     def __init__(self, params, defaults, refused=()):
         for name, value, expected in refused:
             if value != expected:
                 raise _core.Error(f"{type(self).__name__}: {name}={value}, expected {expected}")
         super().__init__(params, defaults)
+
+    @property
+    def state(self):
+        """Empty: the library has the states. clear(), or assigning an empty dict, makes the optimizer begin anew."""
+        return _NoState(self)
+
+    @state.setter
+    def state(self, value):
+        if value:
+            raise _core.Error("optimizer: state = ..., but the library has the states: expected load_state_dict()")
+        self._begin_anew()
+
+    def _begin_anew(self):
+        self._engine = self._made_with = None
 
     def add_param_group(self, param_group):
         super().add_param_group(param_group)
@@ -136,16 +171,26 @@ class _Fused(Optimizer):
         """The library's optimizer, made at the first use."""
         options = self._options()
         decays = [group.get("weight_decay", 0) for group in self.param_groups]
-        if self._engine is None or self._made_with != (options, decays):
+        params = [list(group["params"]) for group in self.param_groups]
+        if self._engine is None or self._made_with[:2] != (options, decays) or not _same(self._made_with[2], params):
             # Groups, and options other than lr, are the engine's for good: another one continues from its state.
-            state = None if self._engine is None else self._engine.state_dict()
-            if state is not None and len(self._made_with[1]) != len(decays):
-                state = [(name, value) for name, value in state if name != "learning_rates"]
+            state = None
+            if self._engine is not None:
+                if self._changes_gradients:
+                    raise _core.Error(f"{type(self).__name__}: options other than lr changed between clip_grad_norm() "
+                                      "and step(), which would not clip")
+                before = [p for group in self._made_with[2] for p in group]
+                if not _same([before], [[p for group in params for p in group][:len(before)]]):
+                    raise _core.Error(f"{type(self).__name__}: other parameters in param_groups after the first step, "
+                                      "expected add_param_group(), a new optimizer, or p.requires_grad_(False)")
+                state = self._engine.state_dict()
+                if len(self._made_with[1]) != len(decays):
+                    state = [(name, value) for name, value in state if name != "learning_rates"]
             groups = [(g["params"], float(g["lr"]), float(d)) for g, d in zip(self.param_groups, decays)]
             engine = self._make(groups, options)
             if state is not None:
                 engine.load_state_dict(state)
-            self._engine, self._made_with = engine, (options, decays)
+            self._engine, self._made_with = engine, (options, decays, params)
         return self._engine
 
     def step(self, closure=None):
@@ -156,24 +201,34 @@ class _Fused(Optimizer):
         engine = self.engine
         engine.set_learning_rates([group["lr"] for group in self.param_groups])
         engine.step()
+        self._changes_gradients = False
         return loss
 
     def zero_grad(self, set_to_none=True):
-        if self._engine is None:
-            return super().zero_grad()
-        self._engine.zero_grad()  # and what a GradScaler or clip_grad_norm() left for the next step
+        self._changes_gradients = False
+        if self._engine is not None:
+            self._engine.zero_grad()  # and what a GradScaler or clip_grad_norm() left for the next step
+        super().zero_grad()
 
     def clip_grad_norm(self, max_norm):
         """In the next step, limit the norm of all gradients to max_norm. Returns the norm, and does not wait."""
-        return self.engine.clip_grad_norm(max_norm)
+        norm = self.engine.clip_grad_norm(max_norm)
+        self._changes_gradients = True
+        return norm
 
     def _state(self):
         return dict(self.engine.state_dict())
 
     def _load_state(self, state):
+        if not state:  # of PyTorch before the first step
+            return self._begin_anew()
         for p in chain(*(g["params"] for g in self.param_groups)):
             p.data  # gives it its name, which the state has
         self.engine.load_state_dict(list(state.items()))
+
+
+def _same(groups, others):
+    return [[id(p) for p in group] for group in groups] == [[id(p) for p in group] for group in others]
 
 
 def _positive(**values):
@@ -276,13 +331,25 @@ class LBFGS(Optimizer):
                                       line_search_fn=line_search_fn))
         if len(self.param_groups) != 1:
             raise ValueError("LBFGS doesn't support per-parameter options (parameter groups)")
+        self._made_with = dict(self.param_groups[0])
         options = {k: v for k, v in self.param_groups[0].items() if k != "params"}
         self._lbfgs = _core.LBFGSEngine(self.param_groups[0]["params"], **options)
-        self._lr = lr
+
+    def add_param_group(self, param_group):
+        if self.param_groups:
+            raise ValueError("LBFGS doesn't support per-parameter options (parameter groups)")
+        super().add_param_group(param_group)
+
+    def state_dict(self):
+        raise _core.Error("LBFGS: state_dict(), but its history cannot be saved: expected a new optimizer")
+
+    def load_state_dict(self, state_dict):
+        raise _core.Error("LBFGS: load_state_dict(), but its history cannot be loaded: expected a new optimizer")
 
     def step(self, closure):
-        if self.param_groups[0]["lr"] != self._lr:
-            raise _core.Error("LBFGS: its lr changed, expected a new optimizer")
+        for name, value in self._made_with.items():
+            if self.param_groups[0][name] is not value and self.param_groups[0][name] != value:
+                raise _core.Error(f"LBFGS: its {name} changed, expected a new optimizer")
 
         def with_gradients():
             with enable_grad():

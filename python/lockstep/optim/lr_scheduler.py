@@ -1,7 +1,7 @@
 """Schedules of the learning rate with PyTorch's names. step() sets the rates of the optimizer's groups.
 
 Each rate is a function of the number of steps, so values may differ from PyTorch's, which multiplies the last rate, in
-the last digits; a rate that a program sets between two steps is overwritten.
+the last digits. Where PyTorch multiplies it, a rate that a program or another schedule sets between two steps counts.
 """
 
 import math
@@ -47,15 +47,18 @@ class LRScheduler:
         return {k: v for k, v in self.__dict__.items() if k != "optimizer" and not k.endswith("lambdas")}
 
     def load_state_dict(self, state_dict):
-        """Continue from a state."""
+        """Continue from a state, and set its rates."""
         self.__dict__.update(state_dict)
+        self._set(self._last_lr)
 
 
 _LRScheduler = LRScheduler
 
 
 class _Factor(LRScheduler):
-    """The first rate of each group, times self._factor(number of steps)."""
+    """The first rate of each group, or how far it is above self._floor, times self._factor(number of steps)."""
+
+    _floor = 0.0
 
     def step(self, epoch=None):
         """Go on by one, or to this epoch, and set the rates, also of groups that were added since."""
@@ -63,11 +66,22 @@ class _Factor(LRScheduler):
             # Its rate is the one of now.
             group.setdefault("initial_lr", group["lr"] / (self._factor(max(self.last_epoch, 0)) or 1))
             self.base_lrs.append(group["initial_lr"])
+        if epoch is None and self.last_epoch >= 0:
+            self._take_rates()
         super().step(epoch)
+
+    def _take_rates(self):
+        """Make rates that somebody else has set the ones of now."""
+        factor = self._factor(self.last_epoch)
+        for i, (group, last) in enumerate(zip(self.optimizer.param_groups, self._last_lr)):
+            if group["lr"] != last and factor != 0:
+                self.base_lrs[i] = self._floor + (group["lr"] - self._floor) / factor
 
     def get_lr(self):
         factor = self._factor(self.last_epoch)
-        return [lr * factor for lr in self.base_lrs]
+        if not hasattr(self, "_last_lr") and self.last_epoch == 0 and factor == 1:  # the optimizer may continue a run
+            return [group["lr"] for group in self.optimizer.param_groups]
+        return [self._floor + (lr - self._floor) * factor for lr in self.base_lrs]
 
 
 class LambdaLR(LRScheduler):
@@ -112,7 +126,8 @@ class MultiStepLR(_Factor):
         super().__init__(optimizer, last_epoch, verbose)
 
     def _factor(self, t):
-        return self.gamma ** bisect_right(sorted(self.milestones.elements()), t)
+        counts = self.milestones.items()  # of a file, with names
+        return self.gamma ** sum(count for milestone, count in counts if int(milestone) <= t)
 
 
 class ConstantLR(_Factor):
@@ -161,16 +176,19 @@ class PolynomialLR(_Factor):
         return (1 - min(t, self.total_iters) / self.total_iters) ** self.power
 
 
-class CosineAnnealingLR(LRScheduler):
+class CosineAnnealingLR(_Factor):
     """Half a cosine from the rate to eta_min in T_max steps, and on along the cosine."""
 
     def __init__(self, optimizer, T_max, eta_min=0, last_epoch=-1, verbose=False):
         self.T_max, self.eta_min = T_max, eta_min
         super().__init__(optimizer, last_epoch, verbose)
 
-    def get_lr(self):
-        cosine = (1 + math.cos(math.pi * self.last_epoch / self.T_max)) / 2
-        return [self.eta_min + (lr - self.eta_min) * cosine for lr in self.base_lrs]
+    @property
+    def _floor(self):
+        return self.eta_min
+
+    def _factor(self, t):
+        return (1 + math.cos(math.pi * t / self.T_max)) / 2
 
 
 class CosineAnnealingWarmRestarts(LRScheduler):
@@ -272,13 +290,17 @@ class SequentialLR:
 
     def state_dict(self):
         """Return the states of all schedules."""
-        return {"last_epoch": self.last_epoch, "schedulers": [s.state_dict() for s in self._schedulers]}
+        return {"last_epoch": self.last_epoch, "_last_lr": self._last_lr,
+                "schedulers": [s.state_dict() for s in self._schedulers]}
 
     def load_state_dict(self, state_dict):
         """Continue from a state."""
         self.last_epoch = state_dict["last_epoch"]
         for schedule, state in zip(self._schedulers, state_dict["schedulers"]):
             schedule.load_state_dict(state)
+        self._last_lr = state_dict["_last_lr"]
+        for group, lr in zip(self.optimizer.param_groups, self._last_lr):
+            group["lr"] = lr
 
 
 class ReduceLROnPlateau:

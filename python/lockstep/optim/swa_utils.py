@@ -2,7 +2,7 @@
 
 import copy
 
-from .._core import Module
+from .._core import Module, tensor
 from ..grad_mode import no_grad
 
 
@@ -14,7 +14,8 @@ class AveragedModel(Module):
         self.module = copy.deepcopy(model)
         if device is not None:
             self.module.to(device)
-        self.n_averaged, self._avg_fn, self._use_buffers = 0, avg_fn, use_buffers
+        self.register_buffer("n_averaged", tensor(0))
+        self._avg_fn, self._use_buffers = avg_fn, use_buffers
 
     def forward(self, *args, **kwargs):
         return self.module(*args, **kwargs)
@@ -24,13 +25,14 @@ class AveragedModel(Module):
         pairs = list(zip(self.module.parameters(), model.parameters()))
         if self._use_buffers:
             pairs += zip(self.module.buffers(), model.buffers())
+        count = self.n_averaged.item()
         with no_grad():
             for average, new in pairs:
                 a, b = average.data, new.data
-                if self.n_averaged == 0:
+                if count == 0:
                     a.copy_(b)
                 elif self._avg_fn is None:
-                    a.copy_(a + (b - a) / (self.n_averaged + 1))
+                    a.copy_(a + (b - a) / (count + 1))
                 else:
-                    a.copy_(self._avg_fn(a, b, self.n_averaged))
-        self.n_averaged += 1
+                    a.copy_(self._avg_fn(a, b, count))
+            self.n_averaged.fill_(count + 1)

@@ -2,11 +2,14 @@
 
 The order of the examples follows from manual_seed() (or from `generator`) and the epoch, as in the C++ library: a
 loader of C++ with the same seed has the same batches. Workers are threads. A data set of the C++ library
-(lockstep.datasets, TensorDataset) makes its batches without the interpreter.
+(lockstep.datasets, TensorDataset) makes its batches without the interpreter, unless a class derived from it defines
+__getitem__, __getitems__, or __len__. A loop sees the attributes of a data set as they are when it begins.
 """
 
 import bisect
 import collections
+import itertools
+import operator
 import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -43,7 +46,9 @@ class TensorDataset(Dataset):
         if not tensors or any(x.size(0) != tensors[0].size(0) for x in tensors):
             raise AssertionError("Size mismatch between tensors")
         self.tensors = tensors
-        self._core_dataset = _internal.tensor_dataset(list(tensors))
+
+    def _make_core(self):
+        return _internal.tensor_dataset(list(self.tensors))
 
     def __getitem__(self, index):
         return tuple(x[index] for x in self.tensors)
@@ -61,22 +66,25 @@ class ConcatDataset(Dataset):
             raise AssertionError("datasets should not be an empty iterable")
         if any(isinstance(d, IterableDataset) for d in self.datasets):
             raise AssertionError("ConcatDataset does not support IterableDataset")
-        self.cumulative_sizes, end = [], 0
-        for d in self.datasets:
-            end += len(d)
-            self.cumulative_sizes.append(end)
+
+    def _make_core(self):
         cores = [_core_of(d) for d in self.datasets]
-        self._core_dataset = None if None in cores else _internal.concat_dataset(cores)
+        return None if None in cores else _internal.concat_dataset(cores)
+
+    @property
+    def cumulative_sizes(self):
+        return list(itertools.accumulate(len(d) for d in self.datasets))
 
     def __len__(self):
-        return self.cumulative_sizes[-1]
+        return sum(len(d) for d in self.datasets)
 
     def __getitem__(self, index):
-        if not -len(self) <= index < len(self):
-            raise IndexError(f"index {index} of {len(self)} examples")
-        index %= len(self)
-        part = bisect.bisect_right(self.cumulative_sizes, index)
-        return self.datasets[part][index - (self.cumulative_sizes[part - 1] if part else 0)]
+        ends = self.cumulative_sizes
+        if not -ends[-1] <= index < ends[-1]:
+            raise IndexError(f"index {index} of {ends[-1]} examples")
+        index %= ends[-1]
+        part = bisect.bisect_right(ends, index)
+        return self.datasets[part][index - (ends[part - 1] if part else 0)]
 
 
 class Subset(Dataset):
@@ -85,8 +93,10 @@ class Subset(Dataset):
     def __init__(self, dataset, indices):
         self.dataset = dataset
         self.indices = indices
-        core = _core_of(dataset)
-        self._core_dataset = None if core is None else _internal.subset(core, [int(i) for i in indices])
+
+    def _make_core(self):
+        core = _core_of(self.dataset)
+        return None if core is None else _internal.subset(core, _numbers(self.indices, len(core)))
 
     def __getitem__(self, index):
         return self.dataset[self.indices[index]]
@@ -101,12 +111,31 @@ def random_split(dataset, lengths, generator=None):
     Each split is another draw from the stream of manual_seed(), or from `generator`.
     """
     seed = _core.randint(0, 1 << 62, (1,), generator=generator).item()
-    parts = _internal.random_split_indices(_internal.as_dataset(dataset), [float(n) for n in lengths], seed)
+    parts = _internal.random_split_indices(_internal.as_dataset(range(len(dataset))), [float(n) for n in lengths], seed)
     return [Subset(dataset, indices) for indices in parts]
 
 
 def _core_of(dataset):
-    return dataset if isinstance(dataset, _internal.CoreDataset) else getattr(dataset, "_core_dataset", None)
+    """Return a C++ data set with the examples of `dataset`, as its attributes are now; None if only Python makes them.
+
+    All that reads a data set asks this function: DataLoader, and as_dataset() of C++ for Trainer and evaluate().
+    """
+    if isinstance(dataset, _internal.CoreDataset):
+        return dataset
+    made = _is_unchanged(type(dataset), "_make_core", "__getitem__", "__getitems__", "__len__")
+    return dataset._make_core() if made else None
+
+
+def _is_unchanged(cls, make, *methods):
+    """Return whether the library's `make` tells what these methods do: no class derived from its own defines them."""
+    known = next((vars(c) for c in cls.__mro__ if vars(c).keys() & {make, *methods}), ())
+    return make in known
+
+
+def _numbers(indices, n):
+    """Return the indices as a list of ints; negative ones count from the end of n."""
+    whole = map(operator.index, indices.tolist() if hasattr(indices, "tolist") else indices)
+    return [i + n if i < 0 else i for i in whole]
 
 
 def _seed_of(generator):
@@ -347,6 +376,8 @@ def default_collate(batch):
         if all(x.device.type == "cpu" and not x.requires_grad for x in batch):
             return _internal.stack_parts([x.cpu().detach() for x in batch])
         return _core.stack(batch)
+    if isinstance(first, (str, bytes)):  # also numpy.str_
+        return batch
     if _is_array(first):
         return default_collate([_from_array(x) for x in batch]) if getattr(first, "ndim", 0) else _tensor(
             [x.item() for x in batch], _from_array(first.reshape(1)).dtype)
@@ -354,8 +385,6 @@ def default_collate(batch):
         return _tensor(batch, _core.float64)
     if isinstance(first, (bool, int)):
         return _tensor(batch)
-    if isinstance(first, (str, bytes)):
-        return batch
     if isinstance(first, Mapping):
         return {key: default_collate([item[key] for item in batch]) for key in first}
     if isinstance(first, tuple) and hasattr(first, "_fields"):
@@ -501,10 +530,15 @@ class DataLoader:
         else:
             self._own_batches = False
         self.batch_sampler = batch_sampler
-        self._collates = collate_fn is not None
         self.collate_fn = collate_fn or (default_collate if self._auto else default_convert)
         self._epoch = 0
         self._pool = None
+
+    def __setattr__(self, name, value):
+        fixed = ("dataset", "batch_size", "sampler", "batch_sampler", "drop_last", "persistent_workers")
+        if name in fixed and "_pool" in self.__dict__:  # after the constructor
+            raise ValueError(f"{name} attribute should not be set after {type(self).__name__} is initialized")
+        super().__setattr__(name, value)
 
     def __len__(self):
         if self._iterable:
@@ -517,8 +551,11 @@ class DataLoader:
     def set_epoch(self, epoch):
         """Set the epoch of the next loop, which decides its order and the random transforms of C++ data sets."""
         self._epoch = epoch
-        if hasattr(self.sampler, "set_epoch"):
-            self.sampler.set_epoch(epoch)
+        sampler = self.sampler if self.batch_sampler is None else self.batch_sampler
+        while not hasattr(sampler, "set_epoch") and hasattr(sampler, "sampler"):
+            sampler = sampler.sampler
+        if hasattr(sampler, "set_epoch"):
+            sampler.set_epoch(epoch)
 
     def __iter__(self):
         return self._loop(None)
@@ -542,9 +579,30 @@ class DataLoader:
 
     # The order of this loop, as numbers of examples.
     def _order(self):
-        if isinstance(self.sampler, DistributedSampler) and self._own_batches:
+        if getattr(type(self.sampler), "__iter__", None) is DistributedSampler.__iter__ and self._own_batches:
             return self.sampler._batches(self.batch_size)
         return [int(i) for i in self.sampler]
+
+    def _batches(self, order):
+        n = self.batch_size
+        return (order[i : i + n] for i in range(0, len(order), n) if not self.drop_last or i + n <= len(order))
+
+    def _examples(self, use):
+        """Return the data set of a loop's examples, for `use`, which makes batches of its own."""
+        found = ("an IterableDataset" if self._iterable else "batch_size=None" if not self._auto else
+                 "a collate_fn" if self.collate_fn is not default_collate else
+                 "a worker_init_fn" if self.worker_init_fn is not None else
+                 "an __iter__ of its own" if type(self).__iter__ is not DataLoader.__iter__ else None)
+        if found is not None:
+            raise ValueError(f"{use}: a DataLoader with {found}, expected one without, or a data set")
+        if not self._own_batches:
+            return Subset(self.dataset, [i for batch in self.batch_sampler for i in batch])
+        sampler, n = self.sampler, len(self.dataset)
+        whole = type(sampler) is SequentialSampler or (type(sampler) is RandomSampler and not sampler.replacement
+                                                       and sampler.num_samples == n)
+        if whole and sampler.data_source is self.dataset and not (self.drop_last and n % self.batch_size):
+            return self.dataset
+        return Subset(self.dataset, [i for batch in self._batches(self._order()) for i in batch])
 
     def _pin_for(self):
         if not self.pin_memory:
@@ -554,8 +612,9 @@ class DataLoader:
 
     def _loop(self, splitter):
         epoch, self._epoch = self._epoch, self._epoch + 1
-        core = _core_of(self.dataset)
-        if core is not None and self._own_batches and not self._collates and self.worker_init_fn is None:
+        plain = self._own_batches and self.collate_fn is default_collate and self.worker_init_fn is None
+        core = _core_of(self.dataset) if plain else None
+        if core is not None:
             # No code of Python runs in these threads, so one works ahead also where PyTorch would make batches in the
             # loop itself.
             workers = max(self.num_workers, 1)
@@ -581,10 +640,10 @@ class DataLoader:
         if not self._auto:
             return _ahead(self, iter(self.sampler), lambda i: self._finish(example(i)))
         if self._own_batches:
-            order, n = self._order(), self.batch_size
-            batches = (order[i : i + n] for i in range(0, len(order), n) if not self.drop_last or i + n <= len(order))
+            order = self._order()
+            batches = self._batches(order)
             if splitter is not None:
-                _compare_orders(splitter, order, n, self.drop_last)
+                _compare_orders(splitter, order, self.batch_size, self.drop_last)
                 return self._cut(splitter, batches, fetch)
         else:
             batches = iter(self.batch_sampler)
@@ -661,6 +720,7 @@ def _ahead(loader, jobs, make, max_ahead=None):
     lock = threading.Lock()
 
     def work(job):
+        _begin_worker()
         with _internal.WorkerScope():
             if max_ahead is None:
                 return make(job)
@@ -695,7 +755,13 @@ def _make_pool(loader):
     def begin():
         number = next(numbers)
         _worker.info = WorkerInfo(id=number, num_workers=loader.num_workers, seed=seed + number, dataset=loader.dataset)
-        if loader.worker_init_fn is not None:
-            loader.worker_init_fn(number)
+        _worker.init_fn = loader.worker_init_fn
 
     return ThreadPoolExecutor(loader.num_workers, "lockstep-loader", initializer=begin)
+
+
+def _begin_worker():
+    """Call worker_init_fn before the first batch of this worker, so that its error comes out as that of a batch."""
+    if _worker.init_fn is not None:
+        _worker.init_fn(_worker.info.id)
+        _worker.init_fn = None

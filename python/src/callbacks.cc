@@ -1,0 +1,16 @@
+#include "callbacks.h"
+
+namespace lockstep::python {
+
+std::string short_repr(py::handle object) {
+  constexpr std::size_t kLength = 80;
+  std::string text = py::repr(object);
+  if (text.size() > kLength) text = text.substr(0, kLength) + "...";
+  return text;
+}
+
+void fail_returned(const std::string& name, py::handle result, const char* expected) {
+  throw py::type_error(fmt::format("{}: returned {}, expected {}", name, short_repr(result), expected));
+}
+
+}  // namespace lockstep::python

@@ -1,0 +1,61 @@
+// Functions of the program that the library calls, from any thread. What they return in a wrong type is a TypeError
+// that names the function.
+//
+//   options.loss = function_of<Tensor(const Tensor&, const Tensor&)>("loss", object);  // empty for None
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bindings.h"
+
+namespace lockstep::python {
+
+// repr(object), of which a message shows the beginning.
+std::string short_repr(py::handle object);
+
+inline constexpr const char* words_for(const Tensor*) { return "a tensor"; }
+inline constexpr const char* words_for(const std::vector<Tensor>*) { return "a sequence of tensors"; }
+inline constexpr const char* words_for(const double*) { return "a number"; }
+
+[[noreturn]] void fail_returned(const std::string& name, py::handle result, const char* expected);
+
+// What the function `name` has returned. With the lock.
+template <typename T>
+T returned_as(const std::string& name, py::handle result, const char* expected = words_for(static_cast<T*>(nullptr))) {
+  try {
+    return result.cast<T>();
+  } catch (const py::cast_error&) {
+    fail_returned(name, result, expected);
+  } catch (const py::reference_cast_error&) {  // of None
+    fail_returned(name, result, expected);
+  }
+}
+
+template <typename Signature>
+struct FunctionOf;
+template <typename R, typename... Args>
+struct FunctionOf<R(Args...)> {
+  std::string name;
+  std::shared_ptr<py::object> function;
+  R operator()(Args... args) const {
+    const WithLock lock;
+    const py::object result = (*function)(args...);
+    if constexpr (std::is_same_v<R, py::object>) {
+      return result;
+    } else if constexpr (!std::is_void_v<R>) {
+      return returned_as<R>(name, result);
+    }
+  }
+};
+
+template <typename Signature>
+std::function<Signature> function_of(std::string name, const py::object& object) {
+  if (object.is_none()) return {};
+  if (PyCallable_Check(object.ptr()) == 0)
+    throw py::type_error(fmt::format("{}: {}, expected a function", name, short_repr(object)));
+  return FunctionOf<Signature>{std::move(name), held(object)};
+}
+
+}  // namespace lockstep::python
