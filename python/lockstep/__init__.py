@@ -42,10 +42,12 @@ pi = __import__("math").pi
 e = __import__("math").e
 
 from . import models, nn, optim  # noqa: F401,E402
-from . import accelerator, amp, autograd, cuda, datasets, distributed  # noqa: F401,E402
+from . import accelerator, amp, autograd, backends, cuda, datasets, distributed  # noqa: F401,E402
 from . import gluon, multiprocessing, transforms, utils  # noqa: F401,E402
 from .amp import autocast, get_autocast_dtype, is_autocast_enabled  # noqa: F401,E402
 from .nn.parallel import per_shard  # noqa: F401,E402
+from .backends import (  # noqa: F401,E402
+    are_deterministic_algorithms_enabled, set_float32_matmul_precision, use_deterministic_algorithms)
 from .generator import Generator  # noqa: F401,E402
 from .serialization import load, save  # noqa: F401,E402
 from . import metrics, notebook  # noqa: F401,E402

@@ -16,13 +16,15 @@ _KEY = "lockstep.structure"
 
 
 def save(obj, f):
-    """Write an object: a tensor, a number, a string, None, or dicts, lists, and tuples of them, such as a state_dict.
+    """Write an object: a tensor, an array of NumPy, a number, a string, None, or dicts, lists, and tuples of them, such
+    as a state_dict.
 
     f: a path, or a file that is open for writing bytes. The file is a safetensors file. A state_dict has its names
     there, so `lockstep train --init-from` and PyTorch's safetensors read it.
     """
-    tensors = []
+    tensors = {}
     structure = _describe(obj, "", tensors)
+    tensors = list(tensors.items())
     metadata = {"format": "pt", _KEY: json.dumps(structure)}
     if hasattr(f, "write"):
         f.write(_internal.safetensors_bytes(tensors, metadata))
@@ -33,10 +35,17 @@ def save(obj, f):
 def _describe(value, path, tensors):
     if isinstance(value, _core.Parameter) and not isinstance(value, Tensor):
         value = value.data
+    is_array = type(value).__module__ == "numpy" and getattr(value, "ndim", 0) > 0
+    if is_array:
+        array, value = value, _core.from_numpy(value)
     if isinstance(value, Tensor):
         name = path or "tensor"
-        tensors.append((name, value))
-        return {"tensor": name}
+        while name in tensors:  # of a key 1 beside "1"
+            name += "_"
+        tensors[name] = value
+        if is_array:
+            return {"array": [name, array.dtype.str]}
+        return {"leaf" if value.requires_grad and value.is_leaf else "tensor": name}
     if value is None or isinstance(value, (bool, int, float, str)):
         return {"value": value}
     below = path + "/" if path else ""
@@ -59,6 +68,11 @@ def _restore(structure, tensors):
     (kind, value), = structure.items()
     if kind == "tensor":
         return tensors[value]
+    if kind == "leaf":
+        return tensors[value].requires_grad_()
+    if kind == "array":
+        name, dtype = value
+        return tensors[name].cpu().numpy().astype(dtype)
     if kind == "value":
         return value
     if kind == "list":

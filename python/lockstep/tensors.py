@@ -58,6 +58,7 @@ def _contains(self, element):
 
 _core.Tensor.type = _type
 _core.Tensor.__contains__ = _contains
+_core.Tensor.is_mps = _core.Tensor.is_xpu = property(lambda self: False)
 _core.device.__reduce__ = lambda self: (_core.device, (str(self),))
 _core.device.__deepcopy__ = lambda self, memo: self
 _core.dtype.__reduce__ = lambda self: (_dtype, (repr(self).split(".")[1],))

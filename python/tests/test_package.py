@@ -167,3 +167,26 @@ def test_the_back_end_makes_a_valid_wheel(monkeypatch, tmp_path):
     assert (tmp_path / "site/lockstep/__init__.py").read_text() == "made = True\n"
     archive = back_end.build_sdist(str(tmp_path))
     assert archive == f"lockstep-{torch.__version__}.tar.gz"
+
+
+def test_settings_of_backends():
+    import lockstep.backends.cudnn as cudnn
+
+    cudnn.benchmark, cudnn.deterministic = True, True
+    torch.backends.cuda.matmul.allow_tf32 = True
+    torch.use_deterministic_algorithms(True)
+    assert cudnn.benchmark and not torch.backends.mps.is_available()
+    with pytest.raises(torch.Error, match="cudnn.enabled = False"):
+        cudnn.enabled = False
+    with pytest.raises(AttributeError, match="no setting benchmrk"):
+        cudnn.benchmrk = True
+
+
+def test_files_keep_arrays_and_leaves(tmp_path):
+    np = pytest.importorskip("numpy")
+    saved = {"a": np.arange(3, dtype=np.int32), "w": torch.ones(2, requires_grad=True), 1: torch.ones(1),
+             "1": torch.zeros(1)}
+    torch.save(saved, tmp_path / "x")
+    loaded = torch.load(tmp_path / "x")
+    assert loaded["a"].dtype == np.int32 and loaded["a"].tolist() == [0, 1, 2] and loaded["w"].requires_grad
+    assert (loaded[1].item(), loaded["1"].item()) == (1, 0)

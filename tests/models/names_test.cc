@@ -12,6 +12,8 @@
 #include "lockstep/models/mlp.h"
 #include "lockstep/models/models.h"
 #include "lockstep/models/resnet.h"
+#include "lockstep/nn/identity.h"
+#include "lockstep/nn/pooling.h"
 #include "lockstep/nn/sequential.h"
 #include "lockstep/nn/state_dict.h"
 #include "lockstep/runtime/runtime.h"
@@ -97,6 +99,23 @@ TEST(Models, AResnetTakesAnotherHead) {
   const NoGradGuard no_grad;
   EXPECT_EQ(net(zeros({2, 3, 32, 32})).shape(), (Shape{2, 3}));
   EXPECT_EQ(net.parameters().back().name(), "fc.2.bias");
+}
+
+TEST(Models, AResnetTakesOtherActivationsAndPools) {
+  Runtime runtime({.cores_per_device = 1, .threads_per_shard = 1});
+  ResNet net({.layers = {1, 1, 1, 1}, .num_classes = 3});
+  const NoGradGuard no_grad;
+  const Tensor x = randn({2, 3, 32, 32});
+  const auto outputs = [&] { return net(x).to_vector<float>(); };
+  const std::vector<float> first = outputs();
+  net.replace("maxpool", Identity());
+  const std::vector<float> without_pool = outputs();
+  EXPECT_NE(without_pool, first);
+  net.replace("relu", Tanh());
+  EXPECT_NE(outputs(), without_pool);
+  net.replace("relu", ReLU());
+  net.replace("maxpool", MaxPool2d(Pool2dOptions{.kernel_size = {3, 3}, .stride = {2, 2}, .padding = {1, 1}}));
+  EXPECT_EQ(outputs(), first);
 }
 
 // A file as torchvision's are: its names and shapes, made here from their rules.

@@ -316,5 +316,48 @@ TEST(Sizes, ByPositionAreThoseOfTheOptions) {
   static_assert(!std::is_constructible_v<Linear, int>);
 }
 
+TEST(DefaultValues, ComeAgain) {
+  Runtime runtime(small_devices(2));
+  Sequential net(Linear(4, 3), BatchNorm1d(3));
+  net.to(runtime.devices());
+  const Parameter weight = net["0.weight"], mean = net.buffer("1.running_mean");
+  const std::vector<float> first = values_of(weight);
+  weight.set_data(zeros({3, 4}));
+  weight.reset();
+  EXPECT_EQ(values_of(weight), first);
+  weight.reset(Constant{2}, "constant");
+  weight.reset();
+  EXPECT_EQ(values_of(weight), first);
+  EXPECT_EQ(weight.reset_text(), "");
+  mean.set_data(ones({3}));
+  mean.reset();
+  EXPECT_EQ(values_of(mean), std::vector<float>(3));
+}
+
+TEST(DefaultValues, ParametersOfNoModuleHaveTheirOwn) {
+  const auto draw = [] {
+    Runtime runtime(small_devices(2));
+    std::vector<std::vector<float>> drawn;
+    for (int i = 0; i < 2; ++i) {
+      const Parameter p({.shape = {8}, .default_initializer = Normal{1}});
+      p.place_alone(runtime.devices());
+      drawn.push_back(values_of(p));
+    }
+    // They take no number from models.
+    Linear net(2, 2);
+    net.to(runtime.devices());
+    drawn.push_back(values_of(net.weight));
+    return drawn;
+  };
+  const auto drawn = draw();
+  EXPECT_NE(drawn[0], drawn[1]);
+  EXPECT_GT(*std::ranges::max_element(drawn[0]), 0);
+  EXPECT_EQ(draw(), drawn);
+  Runtime runtime(small_devices(2));
+  Linear net(2, 2);
+  net.to(runtime.devices());
+  EXPECT_EQ(values_of(net.weight), drawn[2]);
+}
+
 }  // namespace
 }  // namespace lockstep::testing
