@@ -470,3 +470,19 @@ def test_a_table_is_a_data_set(tmp_path):
     x, y = next(iter(DataLoader(test, 4)))
     assert x[:, 1].tolist() == [1, 2, 1, 2] and y.tolist() == [1, 1, 1, 1]
     assert x[0].tolist() == train[0][0].tolist()
+
+
+def test_a_sampler_without_an_end():
+    class Endless:
+        def __iter__(self):
+            i = 0
+            while True:
+                yield i % 4
+                i += 1
+
+    data = TensorDataset(torch.arange(4))
+    for workers in (0, 2):
+        loop = iter(DataLoader(data, batch_size=3, sampler=Endless(), num_workers=workers))
+        assert [next(loop)[0].tolist() for _ in range(3)] == [[0, 1, 2], [3, 0, 1], [2, 3, 0]]
+    with pytest.raises(ValueError, match="positive integer"):
+        BatchSampler(range(5), 0, False)
