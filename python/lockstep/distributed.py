@@ -17,7 +17,6 @@ from .grad_mode import no_grad as _no_grad
 from ._core import RankLost  # noqa: F401
 
 _job = None
-_backend = None
 
 
 class ReduceOp:
@@ -97,7 +96,7 @@ def init_process_group(backend=None, init_method=None, timeout=None, world_size=
     or a timedelta; a rank whose process is silent for so long is lost. devices: the number of CPU devices of this rank,
     or a list such as "cuda:0,cuda:1", of which rank r of a host takes entry r; otherwise LOCKSTEP_DEVICES.
     """
-    global _job, _backend
+    global _job
     if _job is not None:
         raise RuntimeError("trying to initialize the default process group twice!")
     if store is not None:
@@ -124,7 +123,6 @@ def init_process_group(backend=None, init_method=None, timeout=None, world_size=
     with _environment(environment):
         _job = _internal.Job("auto" if backend is None else backend.lower(), rank, world_size, _seconds(timeout), 0.0,
                          names, count)
-    _backend = backend
 
 
 def destroy_process_group(group=None):
