@@ -444,7 +444,9 @@ def test_transforms_are_torchvisions():
     assert t.RandomHorizontalFlip(1.0)(x).tolist() == x.flip(2).tolist()
     assert t.RandomVerticalFlip(1.0)(x).tolist() == x.flip(1).tolist() and t.RandomRotation(0)(x).tolist() == x.tolist()
     assert t.CenterCrop(2)(x).tolist() == x[:, 1:3, 1:3].tolist() and t.Resize(2)(x).shape == (3, 2, 2)
-    assert t.Normalize([0.5] * 3, [0.5] * 3)(x[None].float()).shape == (1, 3, 4, 4)
+    normalize = t.Normalize([0.5] * 3, [0.5] * 3)
+    assert normalize(x[None].float()).shape == (1, 3, 4, 4)
+    assert normalize(x[None])[0].tolist() == normalize(x.float() / 255).tolist()
     # Elsewhere than in a loader, they draw from the program's stream.
     torch.manual_seed(0)
     crops = [t.RandomCrop(2)(x).tolist() for _ in range(8)]
