@@ -243,6 +243,37 @@ def test_a_failure_of_a_rank_is_raised(how):
     assert found.value.error_index == 1
 
 
+def leaving(rank):
+    dist.init_process_group("gloo", timeout=20)
+    try:
+        if rank == 1:
+            raise ValueError("in the middle")
+        dist.barrier()
+    finally:
+        dist.destroy_process_group()
+
+
+def test_an_exception_does_not_wait_for_the_others():
+    with pytest.raises(mp.ProcessRaisedException, match="ValueError: in the middle"):
+        mp.spawn(leaving, nprocs=2)
+
+
+def test_a_rank_does_not_train_alone(monkeypatch):
+    for name in dist._LAUNCHERS:
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(ValueError, match="RANK expected, but not set"):
+        dist.init_process_group("gloo")
+
+
+def test_results_of_shards_that_are_no_tensors():
+    class Sums(torch.nn.Module):
+        def forward(self, x):
+            return x, x.sum().item()
+
+    with pytest.raises(TypeError, match="expected equal results but for tensors"):
+        torch.nn.DataParallel(Sums())(torch.arange(12.0))
+
+
 def hanging(rank):
     if rank == 0:
         raise ValueError("at once")
