@@ -17,7 +17,8 @@ from .grad_mode import no_grad as _no_grad
 from ._core import RankLost  # noqa: F401
 
 _job = None
-_backend = None
+# Any of these tells that a launcher has started this process.
+_LAUNCHERS = ("RANK", "WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK", "SLURM_PROCID", "LOCAL_RANK")
 
 
 class ReduceOp:
@@ -97,7 +98,7 @@ def init_process_group(backend=None, init_method=None, timeout=None, world_size=
     or a timedelta; a rank whose process is silent for so long is lost. devices: the number of CPU devices of this rank,
     or a list such as "cuda:0,cuda:1", of which rank r of a host takes entry r; otherwise LOCKSTEP_DEVICES.
     """
-    global _job, _backend
+    global _job
     if _job is not None:
         raise RuntimeError("trying to initialize the default process group twice!")
     if store is not None:
@@ -116,6 +117,11 @@ def init_process_group(backend=None, init_method=None, timeout=None, world_size=
     from . import multiprocessing
 
     environment.update(multiprocessing._meeting_place(rank, world_size))
+    launched = any(name in os.environ or name in environment for name in _LAUNCHERS)
+    if rank < 0 and world_size < 0 and not launched:
+        raise ValueError("init_process_group: environment variable RANK expected, but not set: this process would train "
+                         "alone. Start it by multiprocessing.spawn(), `lockstep launch`, torchrun, srun, or mpirun, or "
+                         "give rank and world_size")
     if environment.get("LOCKSTEP_LAUNCHER_STORE") is None and init_method not in (None, "env://"):
         environment["LOCKSTEP_LAUNCHER_STORE"] = "0"
     wanted = devices if devices is not None else os.environ.get("LOCKSTEP_DEVICES", "")
@@ -124,18 +130,25 @@ def init_process_group(backend=None, init_method=None, timeout=None, world_size=
     with _environment(environment):
         _job = _internal.Job("auto" if backend is None else backend.lower(), rank, world_size, _seconds(timeout), 0.0,
                          names, count)
-    _backend = backend
 
 
 def destroy_process_group(group=None):
     """Leave the job. Collective: waits for this rank's work and for all ranks.
 
-    Raises if work failed or a rank is lost.
+    Raises if work failed or a rank is lost. While an exception is on its way, as in `finally`, does not wait for ranks
+    that wait for this one: they get RankLost with the exception.
     """
     global _job
     _of(group)
     job, _job = _job, None
-    job.close()
+    error = sys.exc_info()[1]
+    if error is None:
+        return job.close()
+    job.abort(f"{type(error).__name__}: {error}")
+    try:
+        job.close()
+    except _core.Error:
+        pass  # of which `error` is the cause
 
 
 # A program that ends without destroy_process_group(): the other ranks are told why.
@@ -219,8 +232,14 @@ def all_reduce(tensor, op=ReduceOp.SUM, group=None, async_op=False):
     return _done(async_op)
 
 
+def _check_rank(what, rank, group):
+    if not 0 <= rank < get_world_size(group):
+        raise ValueError(f"{what} is {rank}, expected a rank of the {get_world_size(group)}")
+
+
 def reduce(tensor, dst, op=ReduceOp.SUM, group=None, async_op=False):
     """Replace `tensor` of rank `dst` by the ranks' sum; other ranks keep theirs."""
+    _check_rank("reduce: dst", dst, group)
     if get_rank(group) == dst:
         return all_reduce(tensor, op, group, async_op)
     all_reduce(tensor.detach().clone(), op, group)
@@ -255,10 +274,11 @@ def all_gather_into_tensor(output_tensor, input_tensor, group=None, async_op=Fal
 
 def gather(tensor, gather_list=None, dst=0, group=None, async_op=False):
     """Write every rank's tensor to gather_list of rank `dst`."""
+    _check_rank("gather: dst", dst, group)
+    if get_rank(group) == dst and (gather_list is None or len(gather_list) != get_world_size(group)):
+        raise ValueError(f"gather: rank {dst} needs a gather_list of {get_world_size(group)} tensors")
     every = _of(group).all_gather(tensor)
     if get_rank(group) == dst:
-        if gather_list is None or len(gather_list) != get_world_size(group):
-            raise ValueError(f"gather: rank {dst} needs a gather_list of {get_world_size(group)} tensors")
         with _no_grad():
             for rank, out in enumerate(gather_list):
                 out.copy_(every[rank])
@@ -323,11 +343,12 @@ def all_gather_object(object_list, obj, group=None):
 
 def gather_object(obj, object_gather_list=None, dst=0, group=None):
     """Write every rank's object to object_gather_list of rank `dst`."""
+    _check_rank("gather_object: dst", dst, group)
     every = [None] * get_world_size(group)
+    if get_rank(group) == dst and (object_gather_list is None or len(object_gather_list) != len(every)):
+        raise ValueError(f"gather_object: rank {dst} needs an object_gather_list of {len(every)}")
     all_gather_object(every, obj, group)
     if get_rank(group) == dst:
-        if object_gather_list is None or len(object_gather_list) != len(every):
-            raise ValueError(f"gather_object: rank {dst} needs an object_gather_list of {len(every)}")
         object_gather_list[:] = every
 
 

@@ -182,6 +182,16 @@ class _Layer(Block):
         object.__setattr__(self, "_layer", layer)
         object.__setattr__(self, "_activation", activation)
 
+    @property
+    def weight(self):
+        """The layer's weight."""
+        return GluonParameter(self._layer.weight)
+
+    @property
+    def bias(self):
+        """The layer's bias; None without one."""
+        return None if self._layer.bias is None else GluonParameter(self._layer.bias)
+
     def forward(self, x):
         return _activated(self._layer(x), self._activation)
 
@@ -302,6 +312,17 @@ class _SampleLosses:
         return self._tensor.__array__(*args, **kwargs)
 
 
+def _forward(name):
+    def apply(self, other):
+        return _SampleLosses(getattr(self._tensor, name)(getattr(other, "_tensor", other)))
+
+    return apply
+
+
+for _name in ("__add__", "__radd__", "__sub__", "__rsub__", "__mul__", "__rmul__", "__truediv__"):
+    setattr(_SampleLosses, _name, _forward(_name))
+
+
 class SoftmaxCrossEntropyLoss:
     """Of logits [n, classes] and labels [n]."""
 
@@ -330,7 +351,11 @@ class Trainer:
             params = list(params.values())
         parameters = [p._parameter if isinstance(p, GluonParameter) else p for p in params]
         options = dict(optimizer_params or {})
-        options["lr"] = options.pop("learning_rate", 0.01 if optimizer == "sgd" else 0.001)
+        # MXNet's defaults, and its names for options.
+        usual = {"sgd": {"lr": 0.01}, "adam": {"lr": 0.001}, "adagrad": {"lr": 0.01, "eps": 1e-7},
+                 "rmsprop": {"lr": 0.001, "alpha": 0.9}, "adadelta": {"lr": 1.0, "eps": 1e-5}}
+        names = {"learning_rate": "lr", "epsilon": "eps"} | ({"rho": "alpha"} if optimizer == "rmsprop" else {})
+        options = usual.get(optimizer, {}) | {names.get(name, name): value for name, value in options.items()}
         if "wd" in options:
             options["weight_decay"] = options.pop("wd")
         kinds = {"sgd": _optim.SGD, "adam": _optim.Adam, "adagrad": _optim.Adagrad, "rmsprop": _optim.RMSprop,

@@ -63,16 +63,20 @@ def _run(fn, rank, args, place, errors, parent):
     except KeyboardInterrupt:
         pass
     except BaseException as error:
-        if isinstance(error, SystemExit) and error.code in (None, 0):
+        exits = isinstance(error, SystemExit)
+        if exits and error.code in (None, 0):
             return
-        errors.send((_is_consequence(error), traceback.format_exc()))
+        if not exits:
+            errors.send((_is_consequence(error), traceback.format_exc()))
+        elif not isinstance(error.code, int):
+            print(error.code, file=sys.stderr)
         from . import distributed
 
         if distributed.is_initialized():
             distributed._job.abort(f"{type(error).__name__}: {error}")
         sys.stdout.flush()
         sys.stderr.flush()
-        os._exit(1)
+        os._exit(error.code & 0xFF if exits and isinstance(error.code, int) else 1)
 
 
 class ProcessContext:

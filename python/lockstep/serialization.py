@@ -33,8 +33,6 @@ def save(obj, f):
 
 
 def _describe(value, path, tensors):
-    if isinstance(value, _core.Parameter) and not isinstance(value, Tensor):
-        value = value.data
     is_array = type(value).__module__ == "numpy" and getattr(value, "ndim", 0) > 0
     if is_array:
         array, value = value, _core.from_numpy(value)

@@ -55,6 +55,10 @@ class Trainer:
                  keep_checkpoints: int = 2, log_file: str | os.PathLike[str] | None = None,
                  tensorboard: typing.Any = None, receipt: typing.Any = None, watch: dict[str, typing.Any] | None = None,
                  average_decay: float = 0, recipe: dict[str, typing.Any] | None = None) -> None:
+        if label_smoothing and (loss is not None or forward is not None):
+            raise ValueError("Trainer: label_smoothing with a loss of its own, expected the loss to smooth the labels")
+        if save_every and save_folder is None:
+            raise ValueError(f"Trainer: save_every={save_every} without save_folder")
         options = dict(devices=devices, shards=shards, balance=balance, batch_size=batch_size, accumulate=accumulate,
                        record_steps=record_steps, epochs=epochs, max_steps=max_steps, shuffle=shuffle, workers=workers,
                        seed=seed, dtype=dtype, gradients=gradients, loss_scaling=loss_scaling, loss=loss,

@@ -112,6 +112,8 @@ class Normalize(_Transform):
         image = _picture(image)
         if image.dim() == 3:
             return super().__call__(image)
+        if image.dtype == _core.uint8:
+            image = image.to(_core.float32) / 255
         mean, std = (_core.tensor(x).reshape((len(x), 1, 1)) for x in (self.mean, self.std))
         return (image - mean) / std
 

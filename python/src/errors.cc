@@ -15,6 +15,7 @@ constexpr std::pair<std::string_view, std::string_view> kWords[] = {
     {", or a backward() with scaler.scales() for each optimizer", ""},
     {"the key of get(index, key) as {.key = key}", "DataLoader(num_workers=0)"},
     {"NoGradGuard", "torch.no_grad()"},
+    {"TrainerOptions::split.", "the Trainer's "},
     {"TrainerOptions::", "the Trainer's "},
     {"expected one: Parameter::data()", "expected one: to_host()"},
     {"skip_broken leaves such rows out", "leave such rows out of the file"},

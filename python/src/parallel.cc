@@ -87,8 +87,11 @@ void add_parallel(py::module_& package) {
   m.def("is_cut", [](const Tensor& x) { return x->kind == Kind::cut; });
 
   m.def(
-      "place_on", [](Module& module, const std::vector<Device>& devices) { module.to(devices); }, "module"_a,
-      "devices"_a, released(), "Moves a model to these devices: a replica on each.");
+      "place_on",
+      [](Module& module, const std::vector<Device>& devices) {
+        if (module.devices() != devices) module.to(devices);
+      },
+      "module"_a, "devices"_a, released(), "Moves a model to these devices: a replica on each.");
 
   // Gluon's words.
   m.def(

@@ -414,7 +414,10 @@ void add_reports(py::module_& m) {
   result.def_readonly("stopped_early", &TrainingResult::stopped_early, "By `watch`.");
   result.def_readonly("epochs", &TrainingResult::epochs);
   result.def_property_readonly("best_epoch", [](const TrainingResult& r) { return r.best.epoch; });
-  result.def_property_readonly("best_path", [](const TrainingResult& r) { return r.best.path; });
+  result.def_property_readonly("best_path", [](const TrainingResult& r) -> std::optional<std::filesystem::path> {
+    if (r.best.path.empty()) return {};
+    return r.best.path;
+  });
   result.def_readonly("log_error", &TrainingResult::log_error, "Why the log is incomplete; empty if it is not.");
   result.def_readonly("tensorboard_error", &TrainingResult::tensorboard_error);
   result.def_readonly("receipt_error", &TrainingResult::receipt_error);

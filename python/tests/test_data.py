@@ -444,7 +444,9 @@ def test_transforms_are_torchvisions():
     assert t.RandomHorizontalFlip(1.0)(x).tolist() == x.flip(2).tolist()
     assert t.RandomVerticalFlip(1.0)(x).tolist() == x.flip(1).tolist() and t.RandomRotation(0)(x).tolist() == x.tolist()
     assert t.CenterCrop(2)(x).tolist() == x[:, 1:3, 1:3].tolist() and t.Resize(2)(x).shape == (3, 2, 2)
-    assert t.Normalize([0.5] * 3, [0.5] * 3)(x[None].float()).shape == (1, 3, 4, 4)
+    normalize = t.Normalize([0.5] * 3, [0.5] * 3)
+    assert normalize(x[None].float()).shape == (1, 3, 4, 4)
+    assert normalize(x[None])[0].tolist() == normalize(x.float() / 255).tolist()
     # Elsewhere than in a loader, they draw from the program's stream.
     torch.manual_seed(0)
     crops = [t.RandomCrop(2)(x).tolist() for _ in range(8)]
@@ -470,3 +472,19 @@ def test_a_table_is_a_data_set(tmp_path):
     x, y = next(iter(DataLoader(test, 4)))
     assert x[:, 1].tolist() == [1, 2, 1, 2] and y.tolist() == [1, 1, 1, 1]
     assert x[0].tolist() == train[0][0].tolist()
+
+
+def test_a_sampler_without_an_end():
+    class Endless:
+        def __iter__(self):
+            i = 0
+            while True:
+                yield i % 4
+                i += 1
+
+    data = TensorDataset(torch.arange(4))
+    for workers in (0, 2):
+        loop = iter(DataLoader(data, batch_size=3, sampler=Endless(), num_workers=workers))
+        assert [next(loop)[0].tolist() for _ in range(3)] == [[0, 1, 2], [3, 0, 1], [2, 3, 0]]
+    with pytest.raises(ValueError, match="positive integer"):
+        BatchSampler(range(5), 0, False)

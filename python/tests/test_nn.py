@@ -532,6 +532,9 @@ def test_what_transformer_layers_do_not_call_is_refused():
 
 
 def test_names_that_are_taken():
+    for container in (nn.Sequential, lambda *modules: nn.ModuleList(modules)):
+        with pytest.raises(TypeError, match="module 1 is None"):
+            container(nn.ReLU(), None)
     for add in (nn.Sequential().add_module, nn.Linear(2, 2).register_parameter):
         with pytest.raises(KeyError, match="already exists"):
             add("train", None)

@@ -227,7 +227,7 @@ def failing(rank, how):
     if rank == 1 and how == "raise":
         raise ValueError("the second rank")
     if rank == 1:
-        os._exit(3)
+        sys.exit(3)
     try:
         dist.barrier()
     except dist.RankLost as error:
@@ -241,6 +241,37 @@ def test_a_failure_of_a_rank_is_raised(how):
     with pytest.raises(expected, match="ValueError: the second rank" if how == "raise" else "exit code 3") as found:
         mp.spawn(failing, args=(how,), nprocs=2)
     assert found.value.error_index == 1
+
+
+def leaving(rank):
+    dist.init_process_group("gloo", timeout=20)
+    try:
+        if rank == 1:
+            raise ValueError("in the middle")
+        dist.barrier()
+    finally:
+        dist.destroy_process_group()
+
+
+def test_an_exception_does_not_wait_for_the_others():
+    with pytest.raises(mp.ProcessRaisedException, match="ValueError: in the middle"):
+        mp.spawn(leaving, nprocs=2)
+
+
+def test_a_rank_does_not_train_alone(monkeypatch):
+    for name in dist._LAUNCHERS:
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(ValueError, match="RANK expected, but not set"):
+        dist.init_process_group("gloo")
+
+
+def test_results_of_shards_that_are_no_tensors():
+    class Sums(torch.nn.Module):
+        def forward(self, x):
+            return x, x.sum().item()
+
+    with pytest.raises(TypeError, match="expected equal results but for tensors"):
+        torch.nn.DataParallel(Sums())(torch.arange(12.0))
 
 
 def hanging(rank):

@@ -478,3 +478,27 @@ def test_verify_names_a_missing_tool(monkeypatch):
     monkeypatch.setenv("PATH", "")
     with pytest.raises(torch.Error, match="no program lockstep"):
         torch.verify(model="lenet")
+
+
+def test_options_that_would_be_ignored_are_errors():
+    net, sgd = model()
+    for options, message in ((dict(label_smoothing=0.1, loss=nn.functional.mse_loss), "label_smoothing with a loss"),
+                             (dict(save_every=1), "without save_folder")):
+        with pytest.raises(ValueError, match=message):
+            torch.Trainer(net, sgd, data(), **options)
+
+
+def test_gluon_has_mxnets_defaults():
+    from lockstep import gluon
+
+    net = gluon.nn.Dense(1, in_units=2)
+    net.initialize()
+    groups = {name: gluon.Trainer(net.collect_params(), name).optimizer.param_groups[0]
+              for name in ("sgd", "adam", "adagrad", "rmsprop", "adadelta")}
+    assert [g["lr"] for g in groups.values()] == [0.01, 0.001, 0.01, 0.001, 1.0] and groups["rmsprop"]["alpha"] == 0.9
+    assert net.weight.shape == (1, 2)
+    loss = gluon.loss.L2Loss()
+    with gluon.autograd.record():
+        both = loss(net(torch.ones(3, 2)), torch.ones(3)) + loss(net(torch.ones(3, 2)), torch.ones(3)) * 2
+    both.backward()
+    assert len(both) == 3

@@ -8,6 +8,12 @@ from .module import _construct
 _make_sequential = _construct[Sequential] = Sequential.__init__
 
 
+def _add(self, name, module):
+    if module is None:
+        raise TypeError(f"{type(self).__name__}: module {name} is None, expected a module, such as nn.Identity()")
+    self.add_module(name, module)
+
+
 class _Numbered:
     """What Sequential and ModuleList share: children in order."""
 
@@ -48,7 +54,7 @@ class _Numbered:
 
     def append(self, module):
         """Add a module at the end."""
-        self.add_module(str(len(self)), module)
+        _add(self, str(len(self)), module)
         return self
 
     def extend(self, modules):
@@ -77,7 +83,7 @@ def _init_sequential(self, *args):
     _make_sequential(self)
     by_name = len(args) == 1 and isinstance(args[0], OrderedDict)
     for name, module in args[0].items() if by_name else enumerate(args):
-        self.add_module(str(name), module)
+        _add(self, str(name), module)
 
 
 Sequential.__init__ = _init_sequential

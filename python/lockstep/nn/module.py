@@ -212,12 +212,12 @@ def _own_children(self):
             yield from _own_children(Module._wrapped(self))
 
 
-def _own(self, names, wrapped):
+def _own(self, names):
     for name in names(self):
         yield name, getattr(self, name)
     inner = Module._wrapped(self)
     if inner is not None:
-        yield from _own(inner, names, wrapped)
+        yield from _own(inner, names)
 
 
 def named_children(self):
@@ -257,7 +257,7 @@ def _named_members(self, names, prefix, recurse, remove_duplicate=True):
     seen = set()
     found = self.named_modules(prefix=prefix, remove_duplicate=remove_duplicate) if recurse else [(prefix, self)]
     for path, module in found:
-        for name, value in _own(module, names, None):
+        for name, value in _own(module, names):
             if remove_duplicate:
                 if id(value) in seen:
                     continue
@@ -411,9 +411,9 @@ def state_dict(self, *args, destination=None, prefix="", keep_vars=False):
     for path, module in self.named_modules(remove_duplicate=False):
         start = prefix + path + ("." if path else "")
         temporary = module.__dict__.get("_temporary_buffers", ())
-        for name, p in _own(module, Module._parameter_names, None):
+        for name, p in _own(module, Module._parameter_names):
             state[start + name] = p if keep_vars else p.data
-        for name, b in _own(module, Module._buffer_names, None):
+        for name, b in _own(module, Module._buffer_names):
             if name not in temporary:
                 state[start + name] = b if keep_vars else b.data
     return state
@@ -425,9 +425,9 @@ def load_state_dict(self, state_dict, strict=True):
     for path, module in self.named_modules(remove_duplicate=False):
         start = path + ("." if path else "")
         temporary = module.__dict__.get("_temporary_buffers", ())
-        for name, p in _own(module, Module._parameter_names, None):
+        for name, p in _own(module, Module._parameter_names):
             mine[start + name] = p
-        for name, b in _own(module, Module._buffer_names, None):
+        for name, b in _own(module, Module._buffer_names):
             if name not in temporary:
                 mine[start + name] = b
     missing = [name for name in mine if name not in state_dict]

@@ -66,13 +66,18 @@ class DataParallel(_Wrapper):
         if not arguments.tensors:
             raise ValueError("DataParallel: no tensor among the inputs, expected a batch to split")
         cut = [_internal.split_and_load(x, self.device_ids, self._shards, self._weights) for x in arguments.tensors]
-        shape = None
+        shape = rest = None
 
         def replica(shard):
-            nonlocal shape
+            nonlocal shape, rest
             args, kw = arguments.with_tensors(shard)
-            shape = _Structure(self.module(*args, **kw))
-            return shape.tensors
+            mine = _Structure(self.module(*args, **kw))
+            others = mine.with_tensors([None] * len(mine.tensors))
+            if shape is not None and others != rest:
+                raise TypeError(f"DataParallel: forward() gives {others!r} for one shard and {rest!r} for another, "
+                                "expected equal results but for tensors")
+            shape, rest = mine, others
+            return mine.tensors
 
         outputs = _internal.per_shard(replica, cut)
         return shape.with_tensors([_internal.gather(y, self.output_device) for y in outputs])

@@ -258,6 +258,10 @@ class BatchSampler(Sampler):
     """Lists of `batch_size` numbers of `sampler`."""
 
     def __init__(self, sampler, batch_size, drop_last):
+        if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
+            raise ValueError(f"batch_size should be a positive integer value, but got batch_size={batch_size}")
+        if not isinstance(drop_last, bool):
+            raise ValueError(f"drop_last should be a boolean value, but got drop_last={drop_last}")
         self.sampler = sampler
         self.batch_size = batch_size
         self.drop_last = drop_last
@@ -612,7 +616,9 @@ class DataLoader:
 
     def _loop(self, splitter):
         epoch, self._epoch = self._epoch, self._epoch + 1
-        plain = self._own_batches and self.collate_fn is default_collate and self.worker_init_fn is None
+        # A sampler of the program may have no end, or decide as the loop goes on.
+        lazy = self._own_batches and splitter is None and not _knows_its_order(self.sampler)
+        plain = self._own_batches and not lazy and self.collate_fn is default_collate and self.worker_init_fn is None
         core = _core_of(self.dataset) if plain else None
         if core is not None:
             # No code of Python runs in these threads, so one works ahead also where PyTorch would make batches in the
@@ -639,7 +645,7 @@ class DataLoader:
 
         if not self._auto:
             return _ahead(self, iter(self.sampler), lambda i: self._finish(example(i)))
-        if self._own_batches:
+        if self._own_batches and not lazy:
             order = self._order()
             batches = self._batches(order)
             if splitter is not None:
@@ -688,6 +694,10 @@ class _CoreLoop:
         if batch is None:
             raise StopIteration
         return batch
+
+
+def _knows_its_order(sampler):
+    return isinstance(sampler, (list, tuple, range)) or getattr(type(sampler).__iter__, "__module__", None) == __name__
 
 
 def _compare_orders(splitter, order, batch_size, drop_last):
