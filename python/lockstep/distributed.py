@@ -119,9 +119,9 @@ def init_process_group(backend=None, init_method=None, timeout=None, world_size=
     environment.update(multiprocessing._meeting_place(rank, world_size))
     launched = any(name in os.environ or name in environment for name in _LAUNCHERS)
     if rank < 0 and world_size < 0 and not launched:
-        raise ValueError("init_process_group: environment variable RANK expected, but not set: this process would train "
-                         "alone. Start it by multiprocessing.spawn(), `lockstep launch`, torchrun, srun, or mpirun, or "
-                         "give rank and world_size")
+        raise ValueError("init_process_group: environment variable RANK expected, but not set: this process would "
+                         "train alone. Start it by multiprocessing.spawn(), `lockstep launch`, torchrun, srun, or "
+                         "mpirun, or give rank and world_size")
     if environment.get("LOCKSTEP_LAUNCHER_STORE") is None and init_method not in (None, "env://"):
         environment["LOCKSTEP_LAUNCHER_STORE"] = "0"
     wanted = devices if devices is not None else os.environ.get("LOCKSTEP_DEVICES", "")
