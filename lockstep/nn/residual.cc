@@ -1,8 +1,20 @@
 #include "lockstep/nn/residual.h"
 
+#include "lockstep/autograd/functions.h"
 #include "lockstep/nn/batch_norm.h"
+#include "lockstep/nn/module_tree.h"
 
 namespace lockstep {
+namespace {
+
+// relu(norm(x) + shortcut), in one pass unless a program has put a call of its own into the norm, such as a hook.
+Tensor normalized(BatchNorm2d& norm, const Tensor& x, const Tensor& shortcut) {
+  if (!ModuleTree::has_call(norm)) return norm.forward_fused(x, shortcut, true);
+  const Tensor y = norm(x);
+  return relu(shortcut.defined() ? y + shortcut : y);
+}
+
+}  // namespace
 
 Residual::Residual(ResidualOptions options)
     : conv1_(make<Conv2d>(
@@ -16,8 +28,7 @@ Residual::Residual(ResidualOptions options)
 
 Tensor Residual::forward(const Tensor& x) {
   const Tensor shortcut = conv3_ ? (*conv3_)(x) : x;
-  const Tensor y = bn1_.forward_fused(conv1_(x), {}, true);
-  return bn2_.forward_fused(conv2_(y), shortcut, true);
+  return normalized(bn2_, conv2_(normalized(bn1_, conv1_(x), {})), shortcut);
 }
 
 }  // namespace lockstep

@@ -520,6 +520,15 @@ def test_forward_of_one_object():
     assert net[0](x).tolist() == [[1, 1]]
 
 
+def test_hooks_of_all_modules_of_a_library_model_run():
+    net, ran = torch.models.make_model("resnet18").eval(), set()
+    for name, module in net.named_modules():
+        module.register_forward_hook(lambda module, args, out, name=name: ran.add(name))
+    with torch.no_grad():
+        net(torch.rand(1, 1, 28, 28))
+    assert ran == {name for name, _ in net.named_modules()}
+
+
 def test_what_transformer_layers_do_not_call_is_refused():
     layer = nn.TransformerEncoderLayer(4, 2, 8)
     with pytest.raises(torch.Error, match="does not call it as a module"):
