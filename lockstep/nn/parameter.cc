@@ -57,6 +57,7 @@ struct Parameter::State : std::enable_shared_from_this<State> {
   std::string chosen_text;  // names it
   RandomKey key;
   std::shared_ptr<DefaultModel> model;  // whose default values it has, or will have
+  std::shared_ptr<DefaultModel> began;  // the same, kept when other values took their place; null after initialize()
   std::vector<Device> devices;
   std::vector<Array> replicas;  // one for each device, or empty
   Tensor tensor;                // made of them
@@ -425,6 +426,7 @@ void Parameter::reset() const {
   const Initializer own = s.options.default_initializer ? s.options.default_initializer : s.options.initializer;
   check(own != nullptr, "{}: reset() without an initializer", s.label);
   const std::lock_guard lock(s.mutex);
+  s.model = s.began;
   s.make_anew(own);
   s.chosen = nullptr;
   s.chosen_text.clear();
@@ -541,6 +543,7 @@ void ParameterChange::commit() {
     s.name = *std::move(name_);
     s.fallback = std::move(fallback_);
     s.key = key_;
+    s.began = model_;
   }
   s.model = std::move(model_);
   s.devices = std::move(devices_);

@@ -329,6 +329,15 @@ TEST(DefaultValues, ComeAgain) {
   weight.reset();
   EXPECT_EQ(values_of(weight), first);
   EXPECT_EQ(weight.reset_text(), "");
+  Linear second(4, 3);  // whose number is another
+  second.to(runtime.devices());
+  const std::vector<float> other = values_of(second.weight);
+  EXPECT_NE(other, first);
+  second.weight.set_data(zeros({3, 4}));
+  EXPECT_FALSE(second.weight.by_default());
+  second.weight.reset();
+  EXPECT_EQ(values_of(second.weight), other);
+  EXPECT_TRUE(second.weight.by_default());
   mean.set_data(ones({3}));
   mean.reset();
   EXPECT_EQ(values_of(mean), std::vector<float>(3));
