@@ -486,5 +486,8 @@ def test_a_sampler_without_an_end():
     for workers in (0, 2):
         loop = iter(DataLoader(data, batch_size=3, sampler=Endless(), num_workers=workers))
         assert [next(loop)[0].tolist() for _ in range(3)] == [[0, 1, 2], [3, 0, 1], [2, 3, 0]]
+    numpy = pytest.importorskip("numpy")
+    for order in ([3, 1], torch.tensor([3, 1]), numpy.array([3, 1])):
+        assert [x.tolist() for x, in DataLoader(data, sampler=order)] == [[3], [1]]
     with pytest.raises(ValueError, match="positive integer"):
         BatchSampler(range(5), 0, False)

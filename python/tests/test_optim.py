@@ -316,6 +316,9 @@ def test_changes_of_groups_count_or_are_errors():
         assert a.item() == pytest.approx(0.8)
     with pytest.raises(torch.Error, match="the library has the states"):
         optimizer.state = {a: 1}
+    with pytest.raises(TypeError):
+        optimizer.state[a] = {}
+    assert not optimizer.state and a not in optimizer.state
     optimizer, a, net = made()
     a.sum().backward()
     optimizer.clip_grad_norm(0.1)

@@ -10,6 +10,7 @@ step() also clears the gradients, so zero_grad() is not needed.
 
 import copy
 from collections import defaultdict
+from collections.abc import Mapping
 from itertools import chain
 
 from .. import _core
@@ -103,21 +104,23 @@ class Optimizer:
         return text + ")"
 
 
-class _NoState(dict):
+class _NoState(Mapping):
     """What `state` of an optimizer of the library shows: nothing. clear() is PyTorch's way to begin anew."""
 
     def __init__(self, optimizer):
-        super().__init__()
         self._optimizer = optimizer
+
+    def __getitem__(self, parameter):
+        raise KeyError("the library has the optimizer's states: see state_dict()")
+
+    def __iter__(self):
+        return iter(())
+
+    def __len__(self):
+        return 0
 
     def clear(self):
         self._optimizer._begin_anew()
-
-    def __setitem__(self, key, value):
-        raise _core.Error("optimizer: state[p] = ..., but the library has the states: expected load_state_dict()")
-
-    def __deepcopy__(self, memo):
-        return {}
 
 
 class _Fused(Optimizer):
@@ -146,6 +149,9 @@ class _Fused(Optimizer):
         self._begin_anew()
 
     def _begin_anew(self):
+        if self._changes_gradients:
+            raise _core.Error(f"{type(self).__name__}: the state is dropped between clip_grad_norm() and step(), which "
+                              "would not clip")
         self._engine = self._made_with = None
 
     def add_param_group(self, param_group):

@@ -697,7 +697,9 @@ class _CoreLoop:
 
 
 def _knows_its_order(sampler):
-    return isinstance(sampler, (list, tuple, range)) or getattr(type(sampler).__iter__, "__module__", None) == __name__
+    """Return whether a loop may list the sampler first: one of this file, or a sequence, an array, or a tensor."""
+    own = getattr(getattr(type(sampler), "__iter__", None), "__module__", None) == __name__
+    return own or hasattr(sampler, "__getitem__")
 
 
 def _compare_orders(splitter, order, batch_size, drop_last):
