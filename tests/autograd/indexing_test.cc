@@ -95,7 +95,6 @@ TEST_F(IndexingTest, AssignmentWrites) {
   EXPECT_EQ(labels.to_vector<std::int64_t>(), (std::vector<std::int64_t>{1, 5, 3}));
 }
 
-// A temporary that is a copy would take the change along.
 TEST_F(IndexingTest, SlicesAreWrittenAtTheirPlaces) {
   const std::vector<std::vector<TensorIndex>> lists = {
       {Slice(), 1},
@@ -137,6 +136,7 @@ TEST_F(IndexingTest, AMaskTakesOneValueForAll) {
   EXPECT_EQ(values(whole), (Numbers{1, 2, 2}));
 }
 
+// A temporary that is a copy would take the change along.
 TEST_F(IndexingTest, AWriteThatNobodyWouldSeeIsAnError) {
   Tensor x = Tensor::from<float>({1, 2, 3, 4}, {2, 2});
   const Tensor before = x + 0;
