@@ -130,6 +130,9 @@ SCHEDULES = [
     ("MultiplicativeLR", dict(lr_lambda=lambda t: 0.95)), ("PolynomialLR", dict(total_iters=30, power=2.0)),
     ("CosineAnnealingWarmRestarts", dict(T_0=6, T_mult=2, eta_min=0.001)),
     ("OneCycleLR", dict(max_lr=0.4, total_steps=60)),
+    ("CyclicLR", dict(base_lr=0.01, max_lr=0.1, step_size_up=5, step_size_down=3, mode="triangular2")),
+    ("CyclicLR", dict(base_lr=0.01, max_lr=0.1, step_size_up=4, mode="exp_range", gamma=0.9, cycle_momentum=False)),
+    ("CosineAnnealingLR", dict(T_max=7, eta_min=0.01)), ("LinearLR", dict(total_iters=0)),
     ("OneCycleLR", dict(max_lr=0.4, total_steps=60, cycle_momentum=False, three_phase=True, anneal_strategy="linear")),
 ]
 
@@ -169,6 +172,104 @@ def test_plateau_and_sequential_schedules():
         schedule.step()
     assert rates == pytest.approx([0.5, 0.75, 1.0, 0.5])
     assert math.isclose(schedule.get_last_lr()[0], optimizer.param_groups[0]["lr"])
+
+
+def new_sgd(lr=0.1, **options):
+    return torch.optim.SGD([nn.Parameter(torch.ones(1))], lr=lr, **options)
+
+
+def rates_of(optimizer, schedules, n):
+    rates = []
+    for _ in range(n):
+        rates.append(optimizer.param_groups[0]["lr"])
+        for schedule in schedules:
+            schedule.step()
+    return pytest.approx(rates)
+
+
+def test_a_schedule_begins_at_the_rate_that_another_one_left():
+    optimizer = new_sgd()
+    rates_of(optimizer, [lr_scheduler.StepLR(optimizer, 2, 0.1)], 4)
+    assert [0.001, 0.0009, 0.00081] == rates_of(optimizer, [lr_scheduler.ExponentialLR(optimizer, 0.9)], 3)
+    optimizer = new_sgd()
+    both = lr_scheduler.ConstantLR(optimizer, 0.1, 2), lr_scheduler.ExponentialLR(optimizer, 0.9)
+    expected = [0.01, 0.009, 0.081, 0.0729]
+    assert expected == rates_of(optimizer, both, 4)
+    optimizer = new_sgd()
+    both = lr_scheduler.ConstantLR(optimizer, 0.1, 2), lr_scheduler.ExponentialLR(optimizer, 0.9)
+    assert expected == rates_of(optimizer, [lr_scheduler.ChainedScheduler(both)], 4)
+
+
+def test_a_schedule_may_begin_at_a_later_epoch():
+    for make in (lambda o: lr_scheduler.StepLR(o, 3, last_epoch=4), lambda o: lr_scheduler.LinearLR(o, last_epoch=4),
+                 lambda o: lr_scheduler.CosineAnnealingLR(o, 9, last_epoch=4),
+                 lambda o: lr_scheduler.MultiStepLR(o, [5], last_epoch=4)):
+        optimizer = new_sgd()
+        optimizer.param_groups[0]["initial_lr"] = 1.0
+        schedule = make(optimizer)
+        assert schedule.last_epoch == 5 and schedule.get_last_lr() == [optimizer.param_groups[0]["lr"]]
+        with pytest.raises(KeyError, match="initial_lr"):
+            make(new_sgd())
+    optimizer = new_sgd()
+    assert [0.1 / 3] * 3 == rates_of(optimizer, [lr_scheduler.LinearLR(optimizer, total_iters=0)], 3)
+
+
+def test_a_state_of_a_schedule_is_a_copy_and_a_refused_one_changes_nothing():
+    optimizer = new_sgd(1.0)
+    schedule = lr_scheduler.LambdaLR(optimizer, lambda t: 1 / (1 + t))
+    state = schedule.state_dict()
+    optimizer.param_groups[0]["lr"] = 8.0
+    schedule.step()
+    schedule.base_lrs[0] = 9.0
+    assert state["base_lrs"] == state["_last_lr"] == [1.0]
+    schedule.load_state_dict(state)
+    schedule.base_lrs[0] = 9.0
+    assert state["base_lrs"] == [1.0]
+    before = schedule.state_dict(), optimizer.param_groups[0]["lr"]
+    for wrong in ({}, {"last_epoch": 3, "_last_lr": [1.0, 2.0]}, 5):
+        with pytest.raises((KeyError, ValueError, TypeError)):
+            schedule.load_state_dict(wrong)
+    with pytest.raises(ZeroDivisionError):
+        schedule.step(-1)
+    assert (schedule.state_dict(), optimizer.param_groups[0]["lr"]) == before
+    cycle = lr_scheduler.OneCycleLR(optimizer, 0.4, total_steps=4)
+    for _ in range(4):
+        cycle.step()
+    before = cycle.state_dict(), dict(optimizer.param_groups[0])
+    for _ in range(2):
+        with pytest.raises(ValueError, match="Tried to step 5 times"):
+            cycle.step()
+    assert (cycle.state_dict(), dict(optimizer.param_groups[0])) == before
+
+
+@pytest.mark.parametrize("make", [
+    lambda o: [lr_scheduler.LinearLR(o, 0.1, 1.0, 5), lr_scheduler.StepLR(o, 2, 0.5)],
+    lambda o: [lr_scheduler.ConstantLR(o, 0.5, 4)], lambda o: [lr_scheduler.CyclicLR(o, 0.1, 0.5, 3)],
+    lambda o: [lr_scheduler.OneCycleLR(o, 0.5, total_steps=20)],
+    lambda o: [lr_scheduler.SequentialLR(o, [lr_scheduler.LinearLR(o, 0.5, 1, 2), lr_scheduler.StepLR(o, 2)], [2])]])
+@pytest.mark.parametrize("order", ["optimizer, new, schedules", "optimizer, new, schedules backwards",
+                                   "new, optimizer, schedules", "new, schedules, optimizer"])
+def test_rates_continue_in_any_order_of_loading(make, order):
+    first = new_sgd(momentum=0.9)
+    schedules = make(first)
+    rates_of(first, schedules, 3)
+    first.param_groups[0]["lr"] *= 0.7
+    state, states = first.state_dict(), [s.state_dict() for s in schedules]
+    second = new_sgd(momentum=0.9)
+    for what in order.split(", "):
+        if what == "optimizer":
+            second.load_state_dict(state)
+        elif what == "new":
+            new = make(second)
+        else:
+            for schedule, saved in list(zip(new, states))[::-1 if what.endswith("backwards") else 1]:
+                schedule.load_state_dict(saved)
+    assert second.param_groups[0]["lr"] == first.param_groups[0]["lr"]
+    for _ in range(4):
+        for all_schedules in (schedules, new):
+            for schedule in all_schedules:
+                schedule.step()
+        assert second.param_groups == [dict(first.param_groups[0], params=second.param_groups[0]["params"])]
 
 
 def test_a_schedule_takes_groups_that_are_added():
@@ -359,3 +460,47 @@ def test_averages_continue():
     averaged.load_state_dict(state)
     average([6.0], model)
     assert averaged.module[0].weight.item() == 3.0 and averaged.n_averaged == 3
+
+
+def test_an_averaged_model_has_the_statistics_of_the_model():
+    net = nn.Sequential(nn.BatchNorm1d(2), nn.Linear(2, 1))
+    averaged = torch.optim.swa_utils.AveragedModel(net)
+    both = torch.optim.swa_utils.AveragedModel(net, use_buffers=True)
+    for value in (4.0, 8.0):
+        net[0].running_mean.fill_(value)
+        averaged.update_parameters(net)
+        both.update_parameters(net)
+    assert averaged.module[0].running_mean.tolist() == [8, 8] and both.module[0].running_mean.tolist() == [6, 6]
+    calls = []
+
+    def fails(average, new, count):
+        calls.append(count)
+        if len(calls) > 1:
+            raise KeyError("stop")
+        return new * 0
+
+    averaged = torch.optim.swa_utils.AveragedModel(net, avg_fn=fails)
+    averaged.update_parameters(net)
+    state = {k: v.tolist() for k, v in averaged.state_dict().items()}
+    with pytest.raises(KeyError):
+        averaged.update_parameters(net)
+    with pytest.raises(ValueError, match="other parameters than the copy"):
+        averaged.update_parameters(nn.Linear(2, 1))
+    assert {k: v.tolist() for k, v in averaged.state_dict().items()} == state
+    ema = torch.optim.swa_utils.AveragedModel(net, avg_fn=torch.optim.swa_utils.get_ema_avg_fn(0.75))
+    for value in (0.0, 8.0):
+        net[1].weight.data.fill_(value)
+        ema.update_parameters(net)
+    assert ema.module[1].weight.tolist() == [[2.0, 2.0]]
+
+
+def test_update_bn_computes_the_statistics_of_a_loader():
+    net = nn.Sequential(nn.BatchNorm1d(1, momentum=0.3), nn.Dropout(0.5)).eval()
+    net[0].running_mean.fill_(50.0)
+    batches = [(torch.tensor([[1.0], [3.0]]), None), (torch.tensor([[5.0], [9.0]]), None)]
+    torch.optim.swa_utils.update_bn(batches, net)
+    assert net[0].running_mean.tolist() == [4.5] and net[0].running_var.tolist() == [5.0]
+    assert net[0].momentum == 0.3 and not net.training and net[0].num_batches_tracked == 2
+    with pytest.raises(torch.Error):
+        torch.optim.swa_utils.update_bn([torch.zeros(2, 7)], net)
+    assert net[0].momentum == 0.3 and not net.training

@@ -25,6 +25,11 @@ class Optimizer:
     A subclass may compute its step() with the tensors of `param_groups`, as in PyTorch.
     """
 
+    # Whether the options are those of a loaded state; and what schedules that were made since have set: the options
+    # before and after. Their load_state_dict() takes that back.
+    _is_loaded = False
+    _set_by_new_schedules = None
+
     def __init__(self, params, defaults):
         if isinstance(params, Tensor):
             raise TypeError("params argument given to the optimizer should be an iterable of Tensors or dicts, but "
@@ -85,6 +90,7 @@ class Optimizer:
         for own, group in zip(self.param_groups, groups):
             own.update({k: tuple(v) if isinstance(v, list) else v for k, v in group.items() if k != "params"})
         self._load_state(state_dict["state"])
+        self._is_loaded, self._set_by_new_schedules = True, None
 
     def _state(self):
         numbers = {id(p): i for i, p in enumerate(chain(*(g["params"] for g in self.param_groups)))}
