@@ -777,3 +777,6 @@ def _begin_worker():
     if _worker.init_fn is not None:
         _worker.init_fn(_worker.info.id)
         _worker.init_fn = None
+
+
+from . import distributed  # noqa: F401,E402

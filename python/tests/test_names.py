@@ -1,0 +1,36 @@
+import importlib
+
+import pytest
+
+import lockstep as torch
+
+
+def test_submodules_are_reachable_by_attribute():
+    for name, also in [
+            ("utils.data.distributed.DistributedSampler", "utils.data.DistributedSampler"),
+            ("utils.data.dataloader.DataLoader", "utils.data.DataLoader"),
+            ("utils.data.dataset.Dataset", "utils.data.Dataset"), ("utils.data.sampler.Sampler", "utils.data.Sampler"),
+            ("nn.parameter.Parameter", "nn.Parameter"), ("nn.modules.Linear", "nn.Linear"),
+            ("nn.modules.conv.Conv2d", "nn.Conv2d"), ("nn.modules.module.Module", "nn.Module"),
+            ("nn.parallel.distributed.DistributedDataParallel", "nn.parallel.DistributedDataParallel"),
+            ("nn.utils.clip_grad.clip_grad_norm_", "nn.utils.clip_grad_norm_"),
+            ("cuda.amp.grad_scaler.GradScaler", "cuda.amp.GradScaler")]:
+        value = expected = torch
+        for part in name.split("."):
+            value = getattr(value, part)
+        for part in also.split("."):
+            expected = getattr(expected, part)
+        assert value is expected
+        module, _, key = name.rpartition(".")
+        assert getattr(importlib.import_module("lockstep." + module), key) is expected  # also by import
+    assert isinstance(torch.nn.BatchNorm1d(2), torch.nn.modules.batchnorm._BatchNorm)
+    assert torch.nn.modules.utils._pair(3) == (3, 3)
+
+
+def test_every_layer_is_in_pytorchs_submodule():
+    peer = pytest.importorskip("torch")
+    for name in dir(torch.nn):
+        other = getattr(peer.nn, name, None)
+        module = getattr(other, "__module__", "")
+        if isinstance(other, type) and module.startswith("torch.nn.modules."):
+            assert getattr(getattr(torch.nn.modules, module.split(".")[3]), name) is getattr(torch.nn, name)
