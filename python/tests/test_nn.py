@@ -568,3 +568,200 @@ def test_methods_before_init_are_errors():
                   lambda: torch.relu(torch.Tensor.__new__(torch.Tensor))):
         with pytest.raises((TypeError, AttributeError), match=r"has not run|before Module.__init__\(\)"):
             early()
+
+
+# ---- PyTorch's protocol of modules: what a class defines is called, or the class is refused
+
+
+class Counter(nn.Module):
+    def __init__(self, count=0):
+        super().__init__()
+        self.layer = nn.Linear(1, 1)
+        self.count = count
+
+    def get_extra_state(self):
+        return {"count": self.count}
+
+    def set_extra_state(self, state):
+        self.count = state["count"]
+
+
+def test_extra_state_is_saved_and_loaded(tmp_path):
+    net, other = nn.Sequential(Counter(5)), nn.Sequential(Counter())
+    assert list(net.state_dict()) == ["0._extra_state", "0.layer.weight", "0.layer.bias"]
+    torch.save(net.state_dict(), tmp_path / "net")
+    other.load_state_dict(torch.load(tmp_path / "net"))
+    assert other[0].count == 5
+    state = net.state_dict()
+    del state["0._extra_state"]
+    with pytest.raises(torch.Error, match="Missing.*0._extra_state"):
+        other.load_state_dict(state)
+    with pytest.raises(torch.Error, match="Unexpected.*_extra_state"):
+        nn.Linear(1, 1).load_state_dict({"weight": torch.ones(1, 1), "bias": torch.ones(1), "_extra_state": 1})
+
+
+def test_a_class_saves_and_loads_its_part_of_the_state():
+    class Renamed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(1, 1)
+            self.plain = torch.zeros(2)
+
+        def _save_to_state_dict(self, destination, prefix, keep_vars):
+            super()._save_to_state_dict(destination, prefix, keep_vars)
+            destination[prefix + "plain"] = self.plain
+
+        def _load_from_state_dict(self, state, prefix, *args):
+            self.plain = state.pop(prefix + "plain")
+            if prefix + "old" in state:
+                state[prefix + "layer.weight"] = state.pop(prefix + "old")
+            super()._load_from_state_dict(state, prefix, *args)
+
+    class More(nn.Linear):
+        def state_dict(self, *args, **kwargs):
+            state = super().state_dict(*args, **kwargs)
+            state[kwargs.get("prefix", "") + "more"] = torch.ones(1)
+            return state
+
+        def _load_from_state_dict(self, state, prefix, *args):
+            state.pop(prefix + "more", None)
+            super()._load_from_state_dict(state, prefix, *args)
+            self.seen = self.weight.item()
+
+    net = nn.Sequential(Renamed(), More(1, 1))
+    state = net.state_dict()
+    assert list(state) == ["0.plain", "0.layer.weight", "0.layer.bias", "1.weight", "1.bias", "1.more"]
+    state = {"0.plain": torch.ones(2), "0.old": torch.ones(1, 1), "0.layer.bias": torch.zeros(1),
+             "1.weight": torch.full((1, 1), 3.), "1.bias": torch.zeros(1)}
+    net.load_state_dict(state)
+    assert net[0].plain.tolist() == [1, 1] and net[0].layer.weight.item() == 1 and "0.old" in state
+    assert net[1].seen == 3
+
+
+def test_hooks_of_the_state():
+    net, calls = nn.Sequential(nn.Linear(1, 1)), []
+    net[0]._register_state_dict_hook(lambda module, state, prefix, metadata: calls.append(("save", prefix, metadata)))
+    net[0].register_state_dict_pre_hook(lambda module, prefix, keep_vars: calls.append(("before", prefix)))
+    assert list(net.state_dict()) == ["0.weight", "0.bias"]
+    assert calls == [("before", "0."), ("save", "0.", {"version": 1})]
+
+    def rename(state, prefix, metadata, strict, missing, unexpected, errors):
+        state[prefix + "bias"] = state.pop(prefix + "b")
+
+    handle = net[0]._register_load_state_dict_pre_hook(rename)
+    with net.register_load_state_dict_post_hook(lambda module, keys: calls.append(module[0].bias.item())):
+        net.load_state_dict({"0.weight": torch.ones(1, 1), "0.b": torch.full((1,), 4.)})
+    assert calls[-1] == 4
+    handle.remove()
+    net.register_load_state_dict_post_hook(lambda module, keys: keys.missing_keys.clear())
+    assert net.load_state_dict({"0.weight": torch.ones(1, 1)}) == ([], [])
+
+
+def test_a_refused_state_changes_nothing():
+    net = nn.Sequential(Counter(3), nn.Linear(2, 2))
+    before = [p.tolist() for p in net.parameters()]
+    state = net.state_dict()
+    state = {**{k: torch.zeros_like(v) for k, v in state.items() if "extra" not in k},
+             "0._extra_state": {"count": 9}, "1.bias": torch.zeros(3)}
+    with pytest.raises(torch.Error, match="size mismatch for 1.bias"):
+        net.load_state_dict(state)
+    assert [p.tolist() for p in net.parameters()] == before and net[0].count == 3
+
+
+def test_states_of_wrappers_and_old_states():
+    net = nn.DataParallel(nn.Sequential(Counter(4), nn.BatchNorm1d(1)))
+    state = net.state_dict()
+    assert list(state)[0] == "0._extra_state" and set(state) == set(net.module.state_dict())
+    net.module[0].count = 0
+    net.load_state_dict(state)
+    assert net.module[0].count == 4
+    with pytest.raises(torch.Error, match="Unexpected.*other"):
+        net.load_state_dict({**state, "other": torch.ones(1)})
+    old = {k: v for k, v in state.items() if "num_batches" not in k}
+    net.load_state_dict(old)  # a dict of a file has no version, as files of before 2018
+    state.pop("1.num_batches_tracked")
+    with pytest.raises(torch.Error, match="Missing.*num_batches_tracked"):
+        net.load_state_dict(state)
+
+
+def test_apply_moves_tensors_of_a_class():
+    class Anchors(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(1, 1)
+            self.plain = torch.ones(2)
+
+        def _apply(self, fn):
+            super()._apply(fn)
+            self.plain = fn(self.plain)
+            return self
+
+    net = nn.Sequential(Anchors()).double()
+    assert net[0].plain.dtype == net[0].layer.weight.dtype == torch.float64
+    net._apply(lambda t: t * 0 + 2)
+    assert net[0].plain.tolist() == [2, 2] and net[0].layer.bias.tolist() == [2]
+    with pytest.raises(torch.Error, match=r"_apply\(\) makes weight of Linear.*expected to\(\)"):
+        net[0].layer._apply(lambda t: t.float())
+
+
+def test_a_class_of_methods_that_nothing_calls_is_refused():
+    with pytest.raises(TypeError, match=r"Odd defines _call_impl\(\), which nothing calls: expected forward"):
+        class Odd(nn.Linear):
+            def _call_impl(self, *args):
+                return args
+
+    class Pickled(nn.Linear):
+        def __setstate__(self, state):
+            pass
+
+    with pytest.raises(torch.Error, match=r"deepcopy: Pickled defines __setstate__\(\)"):
+        copy.deepcopy(Pickled(1, 1))
+
+
+def test_every_method_of_pytorchs_module_is_called_refused_or_missing():
+    peer = pytest.importorskip("torch").nn.Module
+    from lockstep.nn.module import _UNCALLED
+    missing = {n for n, m in vars(peer).items() if callable(m) and n not in vars(nn.Module) and n not in _UNCALLED}
+    # A program alone calls these: without them, its call is an AttributeError.
+    users = {"ipu", "xpu", "type", "share_memory", "to_empty", "_named_members"}
+    assert missing <= users | {"__setstate__"}, missing - users
+
+
+def test_dicts_of_parts_change_the_module():
+    net = nn.Module()
+    net._modules["0"] = nn.Linear(2, 2)
+    net._parameters["scale"] = nn.Parameter(torch.ones(1))
+    net._buffers["shift"] = torch.zeros(1)
+    assert [n for n, _ in net.named_parameters()] == ["scale", "0.weight", "0.bias"] and len(net._modules) == 1
+    assert list(net.state_dict()) == ["scale", "shift", "0.weight", "0.bias"]
+    del net._modules["0"]
+    assert net._parameters.pop("scale").tolist() == [1] and list(net.parameters()) == []
+    with pytest.raises(KeyError):
+        net._buffers["scale"]
+
+
+def test_forward_hooks_with_keyword_arguments():
+    class Scaled(nn.Module):
+        def forward(self, x, scale=1):
+            return x * scale
+
+    net, calls = Scaled(), []
+    net.register_forward_pre_hook(lambda m, args, kwargs: (args, {"scale": kwargs["scale"] + 1}), with_kwargs=True)
+    net.register_forward_pre_hook(lambda m, args: calls.append("first"), prepend=True)
+    net.register_forward_hook(lambda m, args, kwargs, out: calls.append(kwargs), with_kwargs=True)
+    assert net(torch.ones(1), scale=2).item() == 3 and calls == ["first", {"scale": 3}]
+    with net.register_forward_hook(lambda m, args, out: out * 0):
+        assert net(torch.ones(1), scale=2).item() == 0
+    assert net(torch.ones(1), scale=2).item() == 3
+
+
+def test_the_state_of_a_lazy_layer():
+    lazy = nn.LazyLinear(2)
+    assert list(lazy.state_dict()) == ["weight", "bias"]
+    other = nn.LazyLinear(2)
+    other.load_state_dict(lazy.state_dict())
+    with pytest.raises(torch.Error, match="weight has no values in the state"):
+        nn.Linear(3, 2).load_state_dict(lazy.state_dict())
+    lazy(torch.ones(1, 3))
+    other.load_state_dict(lazy.state_dict())
+    assert other.weight.shape == (2, 3)
