@@ -43,7 +43,7 @@ e = __import__("math").e
 
 from . import models, nn, optim  # noqa: F401,E402
 from . import accelerator, amp, autograd, backends, cuda, datasets, distributed, distributions  # noqa: F401,E402
-from . import aliases, gluon, multiprocessing, transforms, utils  # noqa: F401,E402
+from . import aliases, gluon, linalg, multiprocessing, transforms, utils  # noqa: F401,E402
 from .amp import autocast, get_autocast_dtype, is_autocast_enabled  # noqa: F401,E402
 from .nn.parallel import per_shard  # noqa: F401,E402
 from .backends import (  # noqa: F401,E402
@@ -56,6 +56,7 @@ from .training import (  # noqa: F401,E402
     Trainer, evaluate, export_onnx, find_learning_rate, verify)
 
 aliases.install()
+linalg.install(__import__("sys").modules[__name__])
 notebook.install()
 # Before destroy_process_group() of lockstep.distributed: what runs stops first.
 __import__("atexit").register(_core._leave)
