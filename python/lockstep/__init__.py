@@ -58,5 +58,13 @@ from .training import (  # noqa: F401,E402
 aliases.install()
 linalg.install(__import__("sys").modules[__name__])
 notebook.install()
+
+
+def __getattr__(name):
+    if name in ("fft", "stft", "istft", "complex", "complex64", "complex128", "cfloat", "view_as_complex"):
+        raise AttributeError(f"module 'lockstep' has no attribute '{name}': the library has no complex numbers")
+    raise AttributeError(f"module 'lockstep' has no attribute '{name}'")
+
+
 # Before destroy_process_group() of lockstep.distributed: what runs stops first.
 __import__("atexit").register(_core._leave)

@@ -34,3 +34,12 @@ def test_every_layer_is_in_pytorchs_submodule():
         module = getattr(other, "__module__", "")
         if isinstance(other, type) and module.startswith("torch.nn.modules."):
             assert getattr(getattr(torch.nn.modules, module.split(".")[3]), name) is getattr(torch.nn, name)
+
+
+def test_names_that_need_complex_numbers_say_so():
+    for name in ("fft", "stft", "complex64"):
+        assert not hasattr(torch, name)
+        with pytest.raises(AttributeError, match=f"no attribute '{name}': the library has no complex numbers"):
+            getattr(torch, name)
+    with pytest.raises(AttributeError, match="module 'lockstep' has no attribute 'no_such_name'"):
+        torch.no_such_name
