@@ -43,7 +43,8 @@ e = __import__("math").e
 
 from . import models, nn, optim  # noqa: F401,E402
 from . import accelerator, amp, autograd, backends, cuda, datasets, distributed, distributions  # noqa: F401,E402
-from . import aliases, gluon, linalg, multiprocessing, transforms, utils  # noqa: F401,E402
+from . import aliases, arrangement, elementwise, gluon, linalg  # noqa: F401,E402
+from . import multiprocessing, order, transforms, utils  # noqa: F401,E402
 from .amp import autocast, get_autocast_dtype, is_autocast_enabled  # noqa: F401,E402
 from .nn.parallel import per_shard  # noqa: F401,E402
 from .backends import (  # noqa: F401,E402
@@ -56,7 +57,9 @@ from .training import (  # noqa: F401,E402
     Trainer, evaluate, export_onnx, find_learning_rate, verify)
 
 aliases.install()
-linalg.install(__import__("sys").modules[__name__])
+for _part in (arrangement, elementwise, linalg, order):
+    _part.install(__import__("sys").modules[__name__])
+del _part
 notebook.install()
 
 

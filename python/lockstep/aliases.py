@@ -57,6 +57,18 @@ def _add(parent, name, source, names, **more):
     return module
 
 
+def _consume_prefix_in_state_dict_if_present(state_dict, prefix):
+    """Take the prefix away from the names of a state, in place: that of a model that was in a DataParallel."""
+    for old in [key for key in state_dict if key.startswith(prefix)]:
+        state_dict[old[len(prefix):]] = state_dict.pop(old)
+    metadata = getattr(state_dict, "_metadata", None)
+    for old in list(metadata or ()):
+        if old + "." == prefix:
+            metadata[""] = metadata.pop(old)
+        elif old.startswith(prefix):
+            metadata[old[len(prefix):]] = metadata.pop(old)
+
+
 def install():
     """Make the modules."""
     data = utils.data
@@ -69,7 +81,8 @@ def install():
     for name, layers in _LAYERS.items():
         _add(modules, name, nn, layers)
     modules.batchnorm._BatchNorm = nn.BatchNorm2d.__base__
-    _add(modules, "utils", nn, "", _single=_tuple_of(1), _pair=_tuple_of(2), _triple=_tuple_of(3))
+    _add(modules, "utils", nn, "", consume_prefix_in_state_dict_if_present=_consume_prefix_in_state_dict_if_present,
+         _single=_tuple_of(1), _pair=_tuple_of(2), _triple=_tuple_of(3))
     _add(nn.parallel, "distributed", nn.parallel, "DistributedDataParallel")
     _add(nn.utils, "clip_grad", nn.utils, "clip_grad_norm_ clip_grad_value_")
     _add(nn.utils, "convert_parameters", nn.utils, "parameters_to_vector vector_to_parameters")

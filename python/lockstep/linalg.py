@@ -21,8 +21,8 @@ class LinAlgError(RuntimeError):
 
 
 _ABSENT = ("cholesky_ex cond eig eigh eigvals eigvalsh householder_product inv_ex ldl_factor ldl_factor_ex ldl_solve "
-           "lstsq lu lu_factor lu_factor_ex lu_solve matrix_exp matrix_rank pinv qr solve_ex solve_triangular svd svdvals "
-           "tensorinv tensorsolve vander").split()
+           "lstsq lu lu_factor lu_factor_ex lu_solve matrix_exp matrix_rank pinv qr solve_ex solve_triangular svd "
+           "svdvals tensorinv tensorsolve vander").split()
 
 
 def __getattr__(name):

@@ -43,3 +43,16 @@ def test_names_that_need_complex_numbers_say_so():
             getattr(torch, name)
     with pytest.raises(AttributeError, match="module 'lockstep' has no attribute 'no_such_name'"):
         torch.no_such_name
+
+
+def test_a_state_whose_names_begin_with_module():
+    net = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.BatchNorm1d(3))
+    state = {"module." + key: value + 1 for key, value in net.state_dict().items()}
+    with pytest.raises(torch.Error, match='begin with "module.".*consume_prefix_in_state_dict_if_present'):
+        net.load_state_dict(state)
+    torch.nn.modules.utils.consume_prefix_in_state_dict_if_present(state, "module.")
+    net.load_state_dict(state)
+    assert net[1].weight.tolist() == [2, 2, 2]
+    with pytest.raises(torch.Error) as error:
+        net.load_state_dict({"0.weigth": 1})
+    assert "module." not in str(error.value)

@@ -679,6 +679,9 @@ def load_state_dict(self, state_dict, strict=True):
         for keys, what in ((incompatible.missing_keys, "Missing"), (incompatible.unexpected_keys, "Unexpected")):
             if strict and keys:
                 errors.insert(0, f"{what} key(s) in state_dict: " + ", ".join(f'"{k}"' for k in keys) + ". ")
+        if errors and incompatible.missing_keys and all(f"module.{k}" in state_dict for k in incompatible.missing_keys):
+            errors.append('The names of the state begin with "module.", as those of PyTorch\'s DataParallel do: '
+                          "torch.nn.modules.utils.consume_prefix_in_state_dict_if_present(state_dict, \"module.\")")
         if errors:
             raise _core.Error(f"Error(s) in loading state_dict for {type(self).__name__}:\n\t" + "\n\t".join(errors))
         _write_now()
