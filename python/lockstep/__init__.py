@@ -51,7 +51,11 @@ from .backends import (  # noqa: F401,E402
     are_deterministic_algorithms_enabled, set_float32_matmul_precision, use_deterministic_algorithms)
 from .generator import Generator  # noqa: F401,E402
 from .serialization import load, save  # noqa: F401,E402
-from . import metrics, notebook  # noqa: F401,E402
+from . import metrics, notebook, onnx, version  # noqa: F401,E402
+from .missing import attribute as __getattr__  # noqa: F401,E402
+from .printing import set_printoptions  # noqa: F401,E402
+from .settings import (  # noqa: F401,E402
+    compile, get_default_device, get_num_threads, set_default_device, set_num_threads)
 from .notebook import StepGraph, Timeline, plot, progress, summary  # noqa: F401,E402
 from .training import (  # noqa: F401,E402
     Trainer, evaluate, export_onnx, find_learning_rate, verify)
@@ -61,13 +65,5 @@ for _part in (arrangement, elementwise, linalg, order):
     _part.install(__import__("sys").modules[__name__])
 del _part
 notebook.install()
-
-
-def __getattr__(name):
-    if name in ("fft", "stft", "istft", "complex", "complex64", "complex128", "cfloat", "view_as_complex"):
-        raise AttributeError(f"module 'lockstep' has no attribute '{name}': the library has no complex numbers")
-    raise AttributeError(f"module 'lockstep' has no attribute '{name}'")
-
-
 # Before destroy_process_group() of lockstep.distributed: what runs stops first.
 __import__("atexit").register(_core._leave)

@@ -5,6 +5,7 @@ import io
 import json
 import os
 import pickle
+import struct
 import zipfile
 from collections.abc import Mapping
 
@@ -58,6 +59,9 @@ def _describe(value, path, tensors):
         return {kind: [_describe(v, below + str(i), tensors) for i, v in enumerate(value)]}
     if type(value).__module__ == "numpy" and getattr(value, "ndim", 1) == 0:
         return {"value": value.item()}
+    if isinstance(value, _core.Module):
+        raise TypeError(f"save: {path or 'the object'} is a {type(value).__name__}, expected its state_dict(): a file "
+                        "holds data, no code. model.load_state_dict(torch.load(FILE)) takes it back")
     raise TypeError(f"save: {path or 'the object'} is {type(value)}, expected tensors, numbers, strings, None, and "
                     "dicts, lists, and tuples of them: a file holds data, no code. Save a model's state_dict()")
 
@@ -97,8 +101,14 @@ def load(f, map_location=None, *, weights_only=True):
             head = file.read(4)
     move = _mover(map_location)
     if head[:2] == b"PK":
-        with zipfile.ZipFile(io.BytesIO(data) if data is not None else origin) as archive:
-            return _load_pytorch(archive, origin, move)
+        try:
+            with zipfile.ZipFile(io.BytesIO(data) if data is not None else origin) as archive:
+                return _load_pytorch(archive, origin, move)
+        except _core.Error:
+            raise
+        except Exception as e:  # the archive and its pickle are a stranger's bytes
+            raise _core.Error(f"load: {origin} is cut or damaged ({e or type(e).__name__}), expected a whole file of "
+                              "torch.save()") from e
     if head[:1] == b"\x80":
         raise _core.Error(f"load: {origin} is a pickle or a file of PyTorch before 1.6, expected safetensors or a file "
                           "of torch.save()")
@@ -127,6 +137,22 @@ _SAFETENSORS = {"float32": "F32", "float64": "F64", "float16": "F16", "bfloat16"
                 "int32": "I32", "int16": "I16", "int8": "I8", "uint8": "U8", "bool": "BOOL"}
 
 
+class _NumberType:
+    """numpy.dtype of a number in a file."""
+
+    _CODES = {"f8": "d", "f4": "f", "f2": "e", "b1": "?", "i8": "q", "i4": "i", "i2": "h", "i1": "b", "u8": "Q",
+              "u4": "I", "u2": "H", "u1": "B"}
+
+    def __init__(self, code, *_):
+        self._code, self._order = self._CODES[code], "<"
+
+    def __setstate__(self, state):
+        self._order = state[1] if state[1] in "<>" else "<"
+
+    def number(self, data):
+        return struct.unpack(self._order + self._code, data)[0]
+
+
 def _load_pytorch(archive, origin, move):
     names = {name.split("/", 1)[1]: name for name in archive.namelist() if "/" in name}
     if "data.pkl" not in names:
@@ -137,7 +163,7 @@ def _load_pytorch(archive, origin, move):
         width = dict(_STORAGES.values())[dtype]
         expected, plain = 1, True
         for n, s in zip(reversed(size), reversed(stride)):
-            plain = plain and (n == 1 or s == expected)
+            plain = plain and (n == 1 or s == expected or 0 in size)
             expected *= n
         extents = tuple(size) if plain else None
         if not plain:  # rows of another order, such as a transposed matrix: its memory in the order of its strides
@@ -162,6 +188,14 @@ def _load_pytorch(archive, origin, move):
         def find_class(self, module, name):
             if (module, name) == ("collections", "OrderedDict"):
                 return collections.OrderedDict
+            if (module, name) == ("collections", "Counter"):
+                return collections.Counter
+            if (module, name) == ("_codecs", "encode"):
+                return lambda text, encoding: text.encode("latin1")
+            if (module, name) == ("numpy", "dtype"):
+                return _NumberType
+            if name == "scalar" and module in ("numpy.core.multiarray", "numpy._core.multiarray"):
+                return lambda dtype, data: dtype.number(data)
             if (module, name) == ("torch._utils", "_rebuild_tensor_v2"):
                 return rebuild_tensor
             if (module, name) == ("torch._utils", "_rebuild_parameter"):

@@ -926,6 +926,11 @@ def _is_like(new, old):
     return new.dtype == old.dtype and (not (new._shape_known() and old._shape_known()) or new.shape == old.shape)
 
 
+def _reduce(self, protocol):
+    raise TypeError(f"cannot pickle or copy a {self._get_name()}: expected state_dict() and load_state_dict(), or "
+                    "copy.deepcopy()")
+
+
 def _parameter_deepcopy(self, memo):
     memo[id(self)] = copied = Parameter(self.data, self.requires_grad)
     return copied
@@ -938,7 +943,7 @@ def _forward_unknown(self, *args, **kwargs):
 def _complete():
     for name, method in dict(
             __getattr__=_getattr, __setattr__=_setattr, __delattr__=_delattr, __repr__=_repr, __dir__=_dir,
-            __deepcopy__=_deepcopy, register_backward_hook=_refuse_backward_hook,
+            __deepcopy__=_deepcopy, __reduce_ex__=_reduce, register_backward_hook=_refuse_backward_hook,
             register_full_backward_hook=_refuse_backward_hook, half=_refuse_half, bfloat16=_refuse_half,
             register_module=add_module, _forward=_forward_unknown,
             named_children_with_repeats=_own_children,
