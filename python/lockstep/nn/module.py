@@ -142,6 +142,8 @@ def _setattr(self, name, value):
         _set(self, name, value)
         if name == "forward":
             Module._set_hooked(self, True)
+        elif name in ("train", "eval"):
+            Module._set_own_mode(self)
 
 
 def _change_option(self, arguments, name, value):
