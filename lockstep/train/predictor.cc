@@ -105,7 +105,7 @@ struct CallShape {
   bool operator==(const CallShape&) const = default;
 };
 
-CallShape shape_of(const PredictorState::Request& request) {
+CallShape call_shape(const PredictorState::Request& request) {
   CallShape shape{.kind = *request.kind, .sizes = request.sizes, .inputs = {}};
   for (const Tensor& x : request.inputs) shape.inputs.emplace_back(x.shape(), x.dtype());
   return shape;
@@ -118,7 +118,9 @@ CallShape shape_of(const PredictorState::Request& request) {
       "of rows, as x.size(0), or draws random numbers: set max_batch = 1");
 }
 
-bool alike(const PredictorState::Request& a, const PredictorState::Request& b) { return shape_of(a) == shape_of(b); }
+bool alike(const PredictorState::Request& a, const PredictorState::Request& b) {
+  return call_shape(a) == call_shape(b);
+}
 
 }  // namespace
 
@@ -302,7 +304,7 @@ void PredictorState::join(Request& request, const std::function<void(Requests)>&
     compute({&alone, 1});
   };
   const std::int64_t most = state.options.max_batch / request.inputs[0].size(0);
-  const CallShape shape = shape_of(request);
+  const CallShape shape = call_shape(request);
   std::unique_lock lock(state.groups_mutex);
   if (std::ranges::find(state.refused, shape) != state.refused.end()) fail_by_rows();
   const auto found = std::ranges::find_if(state.open, [&](const auto& g) { return alike(*g->calls[0], request); });

@@ -165,11 +165,11 @@ class Predictor {
   // With max_batch above 1, axis 0 of each input has the samples, and each result has them on some axis: what cannot be
   // computed for a batch that is cut (split_and_load) is an error, as are inputs and results of other classes. Models
   // that may mix samples on the way (a sum over the batch, batch norm without running statistics, a Function of your
-  // own) get a pass for each call. Of the first pass of each number of joined calls, one is also computed alone: a model
-  // whose results follow from the number of rows, as x / x.size(0) does, is an error. Results have the bits of separate
-  // calls in f32 and f64 on CPUs, except those of sums of more than 65536 elements over an axis before that of the
-  // samples. In bf16, and on GPUs, the size of a batch may change the last bits, as it does in passes of your own. Calls
-  // with inputs on a device are not joined.
+  // own) get a pass for each call. In the first pass of each number of joined calls, one is also computed alone: a
+  // model whose results follow from the number of rows, as x / x.size(0) does, is an error. Results have the bits of
+  // separate calls in f32 and f64 on CPUs, except those of sums of more than 65536 elements over an axis before that of
+  // the samples. In bf16, and on GPUs, the size of a batch may change the last bits, as it does in passes of your own.
+  // Calls with inputs on a device are not joined.
   template <typename... Xs>
   auto operator()(const Xs&... xs) const {
     using Y = std::remove_cvref_t<decltype(call_model(*net_, xs...))>;
