@@ -674,7 +674,9 @@ def test_states_of_wrappers_and_old_states():
     assert list(state)[0] == "0._extra_state" and set(state) == set(net.module.state_dict())
     net.module[0].count = 0
     net.load_state_dict(state)
-    assert net.module[0].count == 4
+    assert net.module[0].count == 4 and net.double() is net and net.module[0].layer.weight.dtype == torch.float64
+    with pytest.raises(torch.Error, match="Missing[^\n]*\n\tUnexpected.*other"):
+        net.load_state_dict({"other": torch.ones(1)})
     with pytest.raises(torch.Error, match="Unexpected.*other"):
         net.load_state_dict({**state, "other": torch.ones(1)})
     old = {k: v for k, v in state.items() if "num_batches" not in k}
