@@ -176,7 +176,7 @@ struct TrainingState {
 // The source of keys for the model's random operations; null without parameters.
 RandomState* random_of(const Module& module) {
   for (const Parameter& p : module.parameters()) {
-    if (p.initialized()) return state_of(p.devices()[0], "checkpoint").random.get();
+    if (p.initialized()) return state_of(p.devices()[0], "checkpoint").random().get();
   }
   return nullptr;
 }

@@ -108,7 +108,10 @@ Optimizer::Optimizer(const ParameterGroups& groups, const Rate& learning_rate, d
 void Optimizer::add_group(std::size_t number, const ParameterGroup& group, double weight_decay) {
   const double lr = group.lr.value_or(learning_rate_), decay = group.weight_decay.value_or(weight_decay);
   check(!group.parameters.empty(), "optimizer: no parameters{}",
-        number > 0 || group.lr || group.weight_decay ? fmt::format(" in group {}", number) : "");
+        number > 0 || group.lr || group.weight_decay ? fmt::format(" in group {}", number)
+                                                     : ", expected some: those of a model are its children's, which "
+                                                       "make<M>() or add() registers; a layer that is a "
+                                                       "plain member is no child");
   check_at_least_zero(fmt::format("learning rate of group {}", number), lr);
   check_at_least_zero(fmt::format("weight decay of group {}", number), decay);
   check(!group.lr || learning_rate_ > 0,
@@ -828,7 +831,7 @@ void Optimizer::load_state_dict(const StateDict& state, std::optional<std::int64
 std::set<RandomState*> Optimizer::random_states() const {
   std::set<RandomState*> states;
   for (const Slot& slot : slots_) {
-    for (Device device : slot.parameter.devices()) states.insert(state_of(device, "optimizer").random.get());
+    for (Device device : slot.parameter.devices()) states.insert(state_of(device, "optimizer").random().get());
   }
   return states;
 }

@@ -218,7 +218,7 @@ void BucketReducer::detach() {
 }
 
 void BucketReducer::end_backward(const BackwardPass& pass) {
-  std::uint64_t step = state_of(communicator_->device(), "reducer").random->step();
+  std::uint64_t step = state_of(communicator_->device(), "reducer").random()->step();
   backwards_ = step == step_ ? backwards_ + 1 : 1;
   step_ = step;
   waiting_ = !pass.sync || !synchronizes();

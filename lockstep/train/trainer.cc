@@ -23,6 +23,7 @@
 #include "lockstep/checkpoint/folder_claim.h"
 #include "lockstep/checkpoint/weights.h"
 #include "lockstep/net/comm_error.h"
+#include "lockstep/nn/module_tree.h"
 #include "lockstep/nn/parameter_change.h"
 #include "lockstep/ops/elementwise.h"
 #include "lockstep/ops/launch.h"
@@ -122,22 +123,29 @@ TrainerOptions completed(TrainerOptions o, Module& module) {
   } else {
     module.expect_on(o.devices, "trainer");
   }
-  if (!o.seed) o.seed = state_of(o.devices[0], "trainer").random->seed();
+  if (!o.seed) o.seed = state_of(o.devices[0], "trainer").random()->seed();
   if (!o.communicator) o.communicator = find_job(o.devices);
   if (!*o.communicator) o.communicator = std::make_shared<Communicator>(o.devices);
   return o;
 }
 
-// "default" for a model that begins with default values, and "default 1" for the second one of a Runtime, whose values
-// are others. Empty: it was initialized or loaded.
-std::string default_init(const Module& module) {
-  std::vector<std::uint64_t> numbers;
+// "default" for the first model of the recipe's seed that begins with default values, and "default 4" for one with 4
+// parameters before it, whose values are others; "default 4 of seed 7" for another seed. Empty: it was initialized or
+// loaded.
+std::string default_init(const Module& module, std::uint64_t seed) {
+  std::vector<DefaultModel::Start> starts;
   for (const auto& [name, p] : module.named_parameters()) {
-    const auto number = ParameterChange::default_number(p);
-    if (number && std::ranges::find(numbers, *number) == numbers.end()) numbers.push_back(*number);
+    const auto start = ParameterChange::default_start(p);
+    if (start && std::ranges::find(starts, *start) == starts.end()) starts.push_back(*start);
   }
-  if (numbers.empty()) return "";
-  return numbers == std::vector<std::uint64_t>{0} ? "default" : fmt::format("default {}", fmt::join(numbers, ","));
+  if (starts.empty()) return "";
+  if (starts == std::vector{DefaultModel::Start{.seed = seed}}) return "default";
+  std::string text;
+  for (const auto& start : starts) {
+    text += fmt::format("{}{}", text.empty() ? "default " : ",", start.number);
+    if (start.seed != seed) text += fmt::format(" of seed {}", start.seed);
+  }
+  return text;
 }
 
 // Identifies a sampler with its seed and weights by what it does: the orders of two epochs.
@@ -198,6 +206,7 @@ Trainer::Trainer(Module& module, Optimizer& optimizer, std::shared_ptr<const Dat
   check(!o.watch.save_best || (!o.watch.metric.empty() && !o.save_folder.empty()),
         "trainer: watch.save_best is set, expected watch.metric and save_folder to be set, too");
   check(!o.resume || !o.save_folder.empty(), "trainer: resume is set, expected save_folder to be set, too");
+  if (!o.save_folder.empty()) ModuleTree::check_no_own_state(module_, "trainer: save_folder");
   check_watched_metric(o, test_ != nullptr);
   o.watch.smallest = smallest_is_best(o);
   check(!o.forward || (!o.loss && o.label_smoothing == 0),
@@ -262,7 +271,7 @@ Recipe Trainer::make_recipe() const {
   const DeviceState& device = state_of(o.devices[0], "trainer");
   if (device.backend->threads_decide_bits(o.dtype))
     recipe.set("threads_per_shard", device.contexts.front()->threads_per_shard);
-  if (const std::uint64_t seed = device.random->seed(); seed != *o.seed) recipe.set("random_seed", seed);
+  if (const std::uint64_t seed = device.random()->seed(); seed != *o.seed) recipe.set("random_seed", seed);
   // The names of the tool's recipes.
   const Optimizer::Rule rule = optimizer_.rule();
   recipe.set("optimizer", rule.name);
@@ -287,7 +296,7 @@ Recipe Trainer::make_recipe() const {
     recipe.set("cuda_algorithms", std::filesystem::absolute(file).lexically_normal().string());
   }
   // What initialize() was called with, Trainer does not know. Ranks have rank 0's weights.
-  const std::string init = default_init(module_), first = ranks().broadcast_on_host(init, "initial weights");
+  const std::string init = default_init(module_, *o.seed), first = ranks().broadcast_on_host(init, "initial weights");
   if (!init.empty()) recipe.set("init", first.empty() ? init : first);
   std::string reset;
   for (const auto& [name, p] : module_.named_parameters()) {
@@ -427,7 +436,7 @@ void Trainer::abandon_step() {
   const std::int64_t steps = position_.step - position_.epoch * steps_of(loader_.size());
   position_.batch = std::min(steps * options_.accumulate, loader_.size());
   // A run that begins draws the same dropout masks, whatever ran before in this Runtime.
-  const std::shared_ptr<RandomState> random = state_of(options_.devices[0], "trainer").random;
+  const std::shared_ptr<RandomState> random = state_of(options_.devices[0], "trainer").random();
   random->set_step(position_.step == 0 ? 0 : random->step());
 }
 
@@ -635,7 +644,7 @@ EpochReport Trainer::test() {
   EpochReport report;
   if (!test_) return report;
   // A test that draws random numbers must not move those of the training.
-  const std::shared_ptr<RandomState> random = state_of(options_.devices[0], "trainer").random;
+  const std::shared_ptr<RandomState> random = state_of(options_.devices[0], "trainer").random();
   const RandomState::Position position = random->position();
   const auto restore = [random, position](void*) { random->set_position(position); };
   const std::unique_ptr<void, decltype(restore)> guard(this, restore);

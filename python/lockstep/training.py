@@ -146,6 +146,10 @@ class Trainer:
 def _engine_of(optimizer: typing.Any, use: str) -> typing.Any:
     """Return the library's optimizer, which another one replaces when options change."""
     engine = getattr(optimizer, "engine", None)
+    own_step = "step" in vars(optimizer) or not type(optimizer).step.__module__.startswith("lockstep.")
+    if engine is not None and own_step:
+        raise TypeError(f"{use}: {type(optimizer).__name__} has a step() of its own, which {use} does not call: "
+                        "expected a loop of your own, or an optimizer of the library")
     if engine is None:
         raise TypeError(f"{use}: {type(optimizer).__name__} computes its steps in Python, expected SGD, Adam, or "
                         "another optimizer of the library")

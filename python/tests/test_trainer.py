@@ -502,3 +502,72 @@ def test_gluon_has_mxnets_defaults():
         both = loss(net(torch.ones(3, 2)), torch.ones(3)) + loss(net(torch.ones(3, 2)), torch.ones(3)) * 2
     both.backward()
     assert len(both) == 3
+
+
+def test_a_predictor_refuses_a_model_that_counts_rows():
+    class Mean(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(2, 2)
+
+        def forward(self, x):
+            return self.layer(x) / len(x)
+
+    class Plain(Mean):
+        def forward(self, x):
+            return self.layer(x).view(x.size(0), -1)
+
+    with pytest.raises(torch.Error, match="predictor: the results of joined calls are others than those of separate"):
+        torch.Predictor(Mean(), max_batch=8)(torch.rand(1, 2))
+    assert torch.Predictor(Mean())(torch.ones(2, 2)).shape == (2, 2)
+    predict = torch.Predictor(Plain(), max_batch=8)
+    assert predict(torch.ones(1, 2)).shape == (1, 2) and predict(torch.ones(3, 2)).shape == (3, 2)
+    assert predict(torch.ones(9, 2)).shape == (9, 2)  # more than max_batch, alone
+
+
+class Flipped(Dataset):
+    def __init__(self):
+        self.pictures, self.flip = torch.rand(64, 1, 2, 2), torch.transforms.RandomHorizontalFlip()
+
+    def __len__(self):
+        return 64
+
+    def __getitem__(self, i):
+        return self.flip(self.pictures[i]), i % 2
+
+
+def test_an_honest_run_of_random_transforms_passes_its_audit(tmp_path):
+    def trainer(data, **options):
+        torch.manual_seed(3)
+        net = nn.Sequential(nn.Flatten(), nn.Linear(4, 2))
+        sgd = torch.optim.SGD(net.parameters(), lr=0.1)
+        return torch.Trainer(net, sgd, data, batch_size=16, epochs=2, workers=2, **options)
+
+    torch.manual_seed(2)
+    data = Flipped()
+    trainer(data, receipt=tmp_path / "receipt.json").train()
+    assert trainer(data).audit(tmp_path / "receipt.json").steps > 0
+
+
+def test_a_receipt_of_others_draws_says_so(tmp_path):
+    numpy = pytest.importorskip("numpy")
+
+    class Noisy(Flipped):
+        def __getitem__(self, i):
+            noise = float(numpy.random.randn()) if i == 50 else 0.
+            return self.pictures[i] + noise, i % 2
+
+    net = nn.Sequential(nn.Flatten(), nn.Linear(4, 2))
+    sgd = torch.optim.SGD(net.parameters(), lr=0.1)
+    with pytest.warns(RuntimeWarning, match=r"Noisy draws from numpy.random.randn\(\).*audit of a receipt fails"):
+        torch.Trainer(net, sgd, Noisy(), batch_size=16, epochs=1, receipt=tmp_path / "receipt.json").train()
+
+
+def test_a_step_of_a_class_is_refused():
+    class Halving(torch.optim.SGD):
+        def step(self, closure=None):
+            return super().step(closure)
+
+    net, _ = model()
+    with pytest.raises(TypeError, match=r"Trainer: Halving has a step\(\) of its own"):
+        torch.Trainer(net, Halving(net.parameters(), lr=0.1), data(), batch_size=32)

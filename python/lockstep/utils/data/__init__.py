@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from ... import _core
 from ..._core import internal as _internal
 from ..._core import Tensor
+from . import _draws
 
 
 class Dataset:
@@ -400,6 +401,21 @@ def default_collate(batch):
     raise TypeError(_NO_COLLATE.format(type(first)))
 
 
+class _Examples:
+    """The examples of a data set of Python for the C++ library, whose threads make them."""
+
+    def __init__(self, data):
+        self._data, self._in_lists = data, hasattr(data, "__getitems__")
+        self._watch = _draws.Watch(data, "data set")
+
+    def __call__(self, index, every=False):
+        """Return the tensors of an example. every: one of a pass over all examples."""
+        with _draws.watch(self._data, "data set") if every else self._watch():
+            # One at a time, so that an example depends on no other one.
+            item = self._data.__getitems__([index])[0] if self._in_lists else self._data.__getitem__(index)
+        return _parts_of_item(item)
+
+
 def _parts_of_item(item):
     """Return the tensors of an example for the C++ library."""
     if isinstance(item, Tensor):
@@ -730,10 +746,10 @@ def _ahead(loader, jobs, make, max_ahead=None):
     source = iter(jobs)
     end = object()
     lock = threading.Lock()
+    watch = _draws.Watch(loader.dataset, "DataLoader")
 
     def work(job):
-        _begin_worker()
-        with _internal.WorkerScope():
+        with _internal.WorkerScope(), watch():
             if max_ahead is None:
                 return make(job)
             with lock:
@@ -767,16 +783,23 @@ def _make_pool(loader):
     def begin():
         number = next(numbers)
         _worker.info = WorkerInfo(id=number, num_workers=loader.num_workers, seed=seed + number, dataset=loader.dataset)
-        _worker.init_fn = loader.worker_init_fn
 
-    return ThreadPoolExecutor(loader.num_workers, "lockstep-loader", initializer=begin)
+    pool = ThreadPoolExecutor(loader.num_workers, "lockstep-loader", initializer=begin)
+    if loader.worker_init_fn is not None:
+        together = threading.Barrier(loader.num_workers)  # so that each thread makes one call
 
+        def init(_):
+            together.wait()
+            return loader.worker_init_fn(_worker.info.id)
 
-def _begin_worker():
-    """Call worker_init_fn before the first batch of this worker, so that its error comes out as that of a batch."""
-    if _worker.init_fn is not None:
-        _worker.init_fn(_worker.info.id)
-        _worker.init_fn = None
+        try:
+            with _draws.kept("worker_init_fn"):
+                for done in [pool.submit(init, n) for n in range(loader.num_workers)]:
+                    done.result()
+        except BaseException:
+            pool.shutdown(wait=True)
+            raise
+    return pool
 
 
 from . import distributed  # noqa: F401,E402
