@@ -9,6 +9,7 @@
 #include <mutex>
 #include <utility>
 
+#include "held.h"
 #include "interruptible.h"
 #include "lockstep/runtime/living_runtimes.h"
 #include "lockstep/runtime/random_state.h"
@@ -22,8 +23,7 @@ class PythonDataset : public Dataset {
  public:
   explicit PythonDataset(py::object object)
       : size_(static_cast<std::int64_t>(py::len(object))), in_lists_(py::hasattr(object, "__getitems__")),
-        object_(held(std::move(object))),
-        parts_of_(held(py::module_::import("lockstep.utils.data").attr("_parts_of_item"))) {}
+        object_(std::move(object)), parts_of_(py::module_::import("lockstep.utils.data").attr("_parts_of_item")) {}
   std::int64_t size() const override { return size_; }
   Example get(std::int64_t index, RandomKey key) const override {
     const ExampleScope scope(key);
@@ -32,22 +32,23 @@ class PythonDataset : public Dataset {
   Example get(std::int64_t index) const override {
     const WithLock lock;
     check(!stopped, "dataset: the loop has ended");
-    return (*parts_of_)(item(index)).cast<Example>();
+    return parts_of_.get()(item(index)).cast<Example>();
   }
   mutable std::atomic<bool> stopped = false;
 
  private:
   py::object item(std::int64_t index) const {
-    if (!in_lists_) return object_->attr("__getitem__")(index);
+    const py::object object = object_.get();
+    if (!in_lists_) return object.attr("__getitem__")(index);
     // One at a time, so that an example depends on no other one.
     py::list one;
     one.append(index);
-    return object_->attr("__getitems__")(one)[py::int_(0)];
+    return object.attr("__getitems__")(one)[py::int_(0)];
   }
 
   std::int64_t size_;
   bool in_lists_;
-  std::shared_ptr<py::object> object_, parts_of_;
+  Held object_, parts_of_;
 };
 
 // Pictures u8 [n, channels, height, width], as f32 in 0 to 1, and labels.
