@@ -337,7 +337,7 @@ Tensor Tensor::cpu() const { return to(kHost); }
 Tensor Tensor::to(DType dtype) const { return cast(*this, dtype); }
 
 Tensor Tensor::to(Layout layout) const {
-  return lift("reorder", place_as("to", *this), {*this}, [layout](const Arrays& in) -> Lifted {
+  return lift_view("reorder", place_as("to", *this), *this, [layout](const Arrays& in) -> Lifted {
     return {ops::to_layout(in[0], layout), [](const PartPass&, const Array& dy) -> Arrays { return {dy}; }};
   });
 }

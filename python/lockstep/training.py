@@ -69,6 +69,7 @@ class Trainer:
                        average_decay=average_decay, recipe=recipe)
         self._optimizer, self._engine = optimizer, _engine_of(optimizer, "Trainer")
         self._take_rates()
+        self._metrics = options["metrics"]  # for the collector: the engine has copies
         self._trainer = _core._Trainer(model, self._engine, train, test, _in_full(options))
         self.on_step: typing.Callable[[StepReport], typing.Any] | None = None
         self.on_epoch: typing.Callable[[EpochReport], typing.Any] | None = None

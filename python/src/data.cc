@@ -9,6 +9,7 @@
 #include <mutex>
 #include <utility>
 
+#include "held.h"
 #include "interruptible.h"
 #include "lockstep/runtime/living_runtimes.h"
 #include "lockstep/runtime/random_state.h"
@@ -22,7 +23,7 @@ class PythonDataset : public Dataset {
  public:
   explicit PythonDataset(py::object object)
       : size_(static_cast<std::int64_t>(py::len(object))),
-        examples_(held(py::module_::import("lockstep.utils.data").attr("_Examples")(object))) {}
+        examples_(py::module_::import("lockstep.utils.data").attr("_Examples")(object)) {}
   std::int64_t size() const override { return size_; }
   Example get(std::int64_t index, RandomKey key) const override { return get(index, key, false); }
   // Of a pass over all examples, such as that of a receipt: random transforms have a key that depends on the index
@@ -37,11 +38,11 @@ class PythonDataset : public Dataset {
     const ExampleScope scope(key);
     const WithLock lock;
     check(!stopped, "dataset: the loop has ended");
-    return (*examples_)(index, every).cast<Example>();
+    return examples_.get()(index, every).cast<Example>();
   }
 
   std::int64_t size_;
-  std::shared_ptr<py::object> examples_;
+  Held examples_;
 };
 
 // Pictures u8 [n, channels, height, width], as f32 in 0 to 1, and labels.

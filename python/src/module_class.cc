@@ -51,7 +51,7 @@ bool writes_input(const py::object& self) {
 // What Module::operator() gives forward(): whole tensors in host memory go to the module's device.
 py::object placed(Module& module, py::handle x) {
   if (!is_tensor(x)) return py::reinterpret_borrow<py::object>(x);
-  const auto& tensor = x.cast<const Tensor&>();
+  const auto& tensor = x.cast<Tensor>();
   if (!in_host_memory(tensor)) return py::reinterpret_borrow<py::object>(x);
   Tensor moved;
   {
@@ -74,7 +74,7 @@ py::object call_python(Module& module, const py::object& self, const py::tuple& 
   const bool hooked = PyDict_Contains(self.attr(names->dict).ptr(), names->hooked.ptr()) == 1;
   py::object result =
       hooked ? self.attr("_call_with_hooks")(inputs, named) : self.attr(names->forward)(*inputs, **named);
-  if (is_tensor(result)) call.report(result.cast<const Tensor&>());
+  if (is_tensor(result)) call.report(result.cast<Tensor>());
   return result;
 }
 
@@ -98,7 +98,7 @@ py::object call(const py::object& self, const py::args& args, const py::kwargs& 
   if (args.size() == 1 && kwargs.empty() && is_tensor(args[0]) && computes_in_library(Py_TYPE(self.ptr())) &&
       !ModuleTree::has_call(module) && !writes_input(self)) {
     const py::object input = args[0];
-    const auto& x = input.cast<const Tensor&>();
+    const auto& x = input.cast<Tensor>();
     Tensor result;
     {
       const WithoutLock computing;
@@ -191,8 +191,14 @@ void check_constructed(py::handle self) {
 }
 
 std::shared_ptr<Module> held_module(const py::object& module) {
-  auto& pointer = module.cast<Module&>();
-  return {held(module), &pointer};
+  // The object may be collected with its owner.
+  struct Both {
+    Held object;
+    std::shared_ptr<Module> module;
+  };
+  auto both = std::make_shared<Both>(Both{Held(module), module.cast<std::shared_ptr<Module>>()});
+  Module* const pointer = both->module.get();
+  return {std::move(both), pointer};
 }
 
 namespace {
@@ -284,7 +290,7 @@ void add_module(py::module_& m) {
         }
         const auto compute = [&layer](const Tensor& input) { return layer.forward(input); };
         if (writes_input(self)) return TensorObject(write_in_place(layer.kind().c_str(), x, compute));
-        const Tensor input = x.cast<const Tensor&>();
+        const Tensor input = x.cast<Tensor>();
         Tensor result;
         {
           const WithoutLock computing;

@@ -3,6 +3,7 @@
 
 #include "bindings.h"
 #include "in_place.h"
+#include "lockstep/autograd/lift.h"
 #include "operators.h"
 
 namespace lockstep::python {
@@ -87,7 +88,7 @@ Tensor power(const Tensor& a, const Operand& b) {
       if (power % 2 == 1) result = power == b.number.whole ? square : result * square;
       if (power > 1) square = square * square;
     }
-    return result;
+    return owned(result, a);
   }
   const Tensor x = counted(a), y = counted(b.tensor);
   if (is_floating(x.dtype()) || is_floating(y.dtype())) return pow(x, y);

@@ -69,7 +69,7 @@ bool is_first_cpu(Device device) { return device.kind() == DeviceKind::cpu && de
 // The same object if nothing changes.
 py::object moved(const py::object& self, std::optional<Device> device, std::optional<DType> dtype, bool non_blocking,
                  bool copy) {
-  const Tensor x = self.cast<const Tensor&>();
+  const Tensor x = self.cast<Tensor>();
   Tensor y = x;
   {
     const WithoutLock describing;
@@ -145,7 +145,7 @@ TensorClass add_tensor(py::module_& m) {
   tensor.def("element_size", [](const Tensor& x) { return item_size(x.dtype()); });
   tensor.def("is_floating_point", [](const Tensor& x) { return is_floating(x.dtype()); });
   tensor.def("is_contiguous", [](const py::object& self) {
-    const Tensor& x = self.cast<const Tensor&>();
+    const Tensor& x = self.cast<Tensor>();
     return x.layout() == Layout::plain && is_plain(x.shape(), strides_of(self));
   });
   tensor.def(
@@ -162,7 +162,7 @@ TensorClass add_tensor(py::module_& m) {
   tensor.def(
       "requires_grad_",
       [](const py::object& self, bool value) {
-        self.cast<Tensor&>().set_requires_grad(value);
+        self.cast<Tensor>().set_requires_grad(value);
         return self;
       },
       "requires_grad"_a = true);
@@ -223,7 +223,7 @@ TensorClass add_tensor(py::module_& m) {
     return x.size(0);
   });
   tensor.def("__iter__", [](const py::object& self) {
-    if (self.cast<const Tensor&>().dim() == 0) throw py::type_error("iteration over a tensor without axes");
+    if (self.cast<Tensor>().dim() == 0) throw py::type_error("iteration over a tensor without axes");
     return py::iter(rows_of(self));
   });
   tensor.def("__bool__", [](const Tensor& x) {
@@ -240,8 +240,8 @@ TensorClass add_tensor(py::module_& m) {
     return item_of(x);
   });
   tensor.def("__format__", [](const py::object& self, const py::str& format) -> py::object {
-    if (self.cast<const Tensor&>().dim() == 0) {
-      return py::module_::import("builtins").attr("format")(item_of(self.cast<const Tensor&>()), format);
+    if (self.cast<Tensor>().dim() == 0) {
+      return py::module_::import("builtins").attr("format")(item_of(self.cast<Tensor>()), format);
     }
     return py::module_::import("builtins").attr("object").attr("__format__")(self, format);
   });

@@ -879,7 +879,7 @@ _construct = _Constructors()
 
 def _copy_parts(new, old, memo):
     for name, value in old.__dict__.items():
-        if name not in ("_arguments", "_call_hooked") and not Module._kind_of(old, name):
+        if name not in ("_arguments", "_call_hooked", "_kept") and not Module._kind_of(old, name):
             new.__dict__[name] = copy.deepcopy(value, memo)
     _cast_like(new, old)
     names = [*Module._parameter_names(old), *Module._buffer_names(old)]
