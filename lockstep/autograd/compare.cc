@@ -25,7 +25,7 @@ Tensor compare(std::string_view name, CompareOp op, const Tensor& left, const Te
 }
 
 // With `exchanged`: op(b, a).
-Tensor compare(std::string_view name, CompareOp op, const Tensor& a, double b, bool exchanged = false) {
+Tensor compare(std::string_view name, CompareOp op, const Tensor& a, const Scalar& b, bool exchanged = false) {
   NoGradGuard no_grad;
   const auto part = [=](const Arrays& in) -> Lifted { return {ops::compare_with(op, in[0], b, exchanged), nullptr}; };
   return lift(name, place_as(name, a), {a}, part, [&] {
@@ -34,7 +34,7 @@ Tensor compare(std::string_view name, CompareOp op, const Tensor& a, double b, b
 }
 
 // An undefined a or b stands for `value`.
-Tensor choose(std::string_view name, const Tensor& condition, const Tensor& a, const Tensor& b, double value) {
+Tensor choose(std::string_view name, const Tensor& condition, const Tensor& a, const Tensor& b, const Scalar& value) {
   if (!a.defined() || !b.defined()) ops::check_holds(name, a.defined() ? a.dtype() : b.dtype(), value);
   const auto part = [=](const Arrays& in) -> Lifted {
     const Array scalar =
@@ -70,27 +70,27 @@ Tensor lt(const Tensor& a, const Tensor& b) { return compare("lt", CompareOp::lt
 Tensor le(const Tensor& a, const Tensor& b) { return compare("le", CompareOp::le, a, b); }
 Tensor gt(const Tensor& a, const Tensor& b) { return compare("gt", CompareOp::lt, b, a); }
 Tensor ge(const Tensor& a, const Tensor& b) { return compare("ge", CompareOp::le, b, a); }
-Tensor eq(const Tensor& a, double b) { return compare("eq", CompareOp::eq, a, b); }
-Tensor ne(const Tensor& a, double b) { return compare("ne", CompareOp::ne, a, b); }
-Tensor lt(const Tensor& a, double b) { return compare("lt", CompareOp::lt, a, b); }
-Tensor le(const Tensor& a, double b) { return compare("le", CompareOp::le, a, b); }
-Tensor gt(const Tensor& a, double b) { return compare("gt", CompareOp::lt, a, b, true); }
-Tensor ge(const Tensor& a, double b) { return compare("ge", CompareOp::le, a, b, true); }
+Tensor eq(const Tensor& a, const Scalar& b) { return compare("eq", CompareOp::eq, a, b); }
+Tensor ne(const Tensor& a, const Scalar& b) { return compare("ne", CompareOp::ne, a, b); }
+Tensor lt(const Tensor& a, const Scalar& b) { return compare("lt", CompareOp::lt, a, b); }
+Tensor le(const Tensor& a, const Scalar& b) { return compare("le", CompareOp::le, a, b); }
+Tensor gt(const Tensor& a, const Scalar& b) { return compare("gt", CompareOp::lt, a, b, true); }
+Tensor ge(const Tensor& a, const Scalar& b) { return compare("ge", CompareOp::le, a, b, true); }
 
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
   check(a.defined() && b.defined(), "where: an input is undefined");
   const auto [x, y] = promoted(a, b);
   return choose("where", condition, x, y, 0);
 }
-Tensor where(const Tensor& condition, const Tensor& a, double b) {
+Tensor where(const Tensor& condition, const Tensor& a, const Scalar& b) {
   check(a.defined(), "where: an input is undefined");
   return choose("where", condition, a, {}, b);
 }
-Tensor where(const Tensor& condition, double a, const Tensor& b) {
+Tensor where(const Tensor& condition, const Scalar& a, const Tensor& b) {
   check(b.defined(), "where: an input is undefined");
   return choose("where", condition, {}, b, a);
 }
-Tensor masked_fill(const Tensor& x, const Tensor& mask, double value) {
+Tensor masked_fill(const Tensor& x, const Tensor& mask, const Scalar& value) {
   check(x.defined(), "masked_fill: an input is undefined");
   return choose("masked_fill", mask, {}, x, value);
 }

@@ -116,8 +116,8 @@ Tensor from_blob(T* data, const Shape& shape, std::function<void(const void*)> r
   return from_blob_of(data, shape, dtype_of<Element>, !std::is_const_v<T>, std::move(release));
 }
 
-Tensor full(const Shape& shape, double value, const TensorOptions& options = {});
-Tensor full(const Shape& shape, double value, const Like& like);
+Tensor full(const Shape& shape, const Scalar& value, const TensorOptions& options = {});
+Tensor full(const Shape& shape, const Scalar& value, const Like& like);
 Tensor zeros(const Shape& shape, const TensorOptions& options = {});
 Tensor zeros(const Shape& shape, const Like& like);
 Tensor ones(const Shape& shape, const TensorOptions& options = {});
@@ -153,21 +153,12 @@ Tensor multinomial(const Tensor& weights, std::int64_t num_samples, bool replace
 Tensor eye(std::int64_t n, const TensorOptions& options = {});
 Tensor eye(std::int64_t n, std::int64_t m, const TensorOptions& options = {});
 
-// start, start + step, ..., excluding `end`. Element i is start + i * step, computed in f64. `whole`: the type defaults
-// to i64 instead of f32.
-Tensor arange_of(double start, double end, double step, bool whole, const TensorOptions& options);
-template <Number A, Number B, Number C>
-Tensor arange(A start, B end, C step, const TensorOptions& options = {}) {
-  constexpr bool whole = std::integral<A> && std::integral<B> && std::integral<C>;
-  return arange_of(static_cast<double>(start), static_cast<double>(end), static_cast<double>(step), whole, options);
-}
-template <Number A, Number B>
-Tensor arange(A start, B end, const TensorOptions& options = {}) {
+// start, start + step, ..., excluding `end`. Element i is start + i * step: exact, and by default i64, if all three are
+// whole; otherwise computed in f64, and by default f32.
+Tensor arange(const Scalar& start, const Scalar& end, const Scalar& step, const TensorOptions& options = {});
+inline Tensor arange(const Scalar& start, const Scalar& end, const TensorOptions& options = {}) {
   return arange(start, end, 1, options);
 }
-template <Number T>
-Tensor arange(T end, const TensorOptions& options = {}) {
-  return arange(0, end, 1, options);
-}
+inline Tensor arange(const Scalar& end, const TensorOptions& options = {}) { return arange(0, end, 1, options); }
 
 }  // namespace lockstep

@@ -126,7 +126,7 @@ Tensor rounded_by(UnaryOp op, const Tensor& x) {
   return is_floating(x.dtype()) ? unary(op, x) : x;
 }
 
-Tensor filled_like(std::string_view name, const Tensor& x, double value) {
+Tensor filled_like(std::string_view name, const Tensor& x, const Scalar& value) {
   NoGradGuard no_grad;
   const auto part = [=](const Arrays& in) -> Lifted {
     ops::check_defined(name, in[0]);
@@ -137,10 +137,10 @@ Tensor filled_like(std::string_view name, const Tensor& x, double value) {
   return lift(name, place_as(name, x), {x}, part, [&] { return OpTraits{"fill", {{"value", value}}}; });
 }
 
-// `number` as the left operand of an operation that has no whole results.
-Tensor left_operand(std::string_view name, double number, const Tensor& right) {
-  check(!right.defined() || is_floating(right.dtype()), "{}: input is {}, expected a floating type: cast() it", name,
-        right);
+// `number` as the left operand of an operation.
+Tensor left_operand(std::string_view name, const Scalar& number, const Tensor& right) {
+  check(!right.defined() || is_floating(right.dtype()) || number.is_whole(),
+        "{}: {} with {}, expected a floating type: cast() it", name, number, right);
   return filled_like(name, right, number);
 }
 
@@ -153,10 +153,10 @@ Tensor floating_binary(BinaryOp op, const Tensor& left, const Tensor& right) {
 }
 
 // `number` as the divisor of `left`.
-Tensor right_operand(std::string_view name, const Tensor& left, double number) {
+Tensor right_operand(std::string_view name, const Tensor& left, const Scalar& number) {
   check(left.defined(), "{}: undefined tensor", name);
   ops::check_holds(name, left.dtype(), number);
-  check(is_floating(left.dtype()) || number != 0, "{}: {} by 0, expected a number that is not 0", name, left);
+  check(is_floating(left.dtype()) || !(number == 0), "{}: {} by 0, expected a number that is not 0", name, left);
   return filled_like(name, left, number);
 }
 
@@ -176,7 +176,7 @@ Tensor unary(const Unary& op, const Tensor& x) {
   });
 }
 
-Tensor affine(const Tensor& x, double scale, double shift) {
+Tensor affine(const Tensor& x, const Scalar& scale, const Scalar& shift) {
   const auto part = [=](const Arrays& in) -> Lifted {
     return {ops::affine(in[0], scale, shift),
             [scale](const PartPass&, const Array& dy) -> Arrays { return {ops::affine(dy, scale, 0)}; }};
@@ -220,10 +220,19 @@ Tensor nan_to_num(const Tensor& x, double nan, std::optional<double> posinf, std
   return masked_fill(masked_fill(numbers, eq(x, kInfinity), posinf.value_or(most)), eq(x, -kInfinity),
                      neginf.value_or(-most));
 }
-Tensor clamp(const Tensor& x, std::optional<double> min, std::optional<double> max) {
+Tensor clamp(const Tensor& x, std::optional<Scalar> min, std::optional<Scalar> max) {
+  check(x.defined(), "clamp: undefined tensor");
   check(min || max, "clamp: expected min, max, or both, found neither");
+  if (!is_floating(x.dtype())) {
+    const auto bound = [&](const Scalar& number) {
+      ops::check_holds("clamp", x.dtype(), number);
+      return filled_like("clamp", x, number);
+    };
+    const Tensor raised = min ? maximum(x, bound(*min)) : x;
+    return max ? minimum(raised, bound(*max)) : raised;
+  }
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  return unary({UnaryOp::clamp, min.value_or(-kInfinity), max.value_or(kInfinity)}, x);
+  return unary({UnaryOp::clamp, min.value_or(-kInfinity).to<double>(), max.value_or(kInfinity).to<double>()}, x);
 }
 // A bound that is NaN makes the result NaN.
 Tensor clamp(const Tensor& x, const Tensor& min, const Tensor& max) {
@@ -236,30 +245,36 @@ Tensor clamp(const Tensor& x, const Tensor& min, const Tensor& max) {
   if (min.defined()) y = where(chosen(lt(y, min), min), min, y);
   return max.defined() ? where(chosen(gt(y, max), max), max, y) : y;
 }
-Tensor pow(const Tensor& x, double exponent) { return unary({UnaryOp::pow, exponent}, x); }
+Tensor pow(const Tensor& x, const Scalar& exponent) {
+  if (!x.defined() || is_floating(x.dtype()) || !exponent.is_whole())
+    return unary({UnaryOp::pow, exponent.to<double>()}, x);
+  check(exponent.to<std::int64_t>() >= 0, "pow: a whole number to the power of {}, expected a power of at least 0",
+        exponent);
+  return pow(x, filled_like("pow", x, exponent));
+}
 Tensor pow(const Tensor& x, const Tensor& exponent) { return binary(BinaryOp::pow, x, exponent); }
-Tensor pow(double base, const Tensor& exponent) { return pow(left_operand("pow", base, exponent), exponent); }
+Tensor pow(const Scalar& base, const Tensor& exponent) { return pow(left_operand("pow", base, exponent), exponent); }
 Tensor maximum(const Tensor& a, const Tensor& b) { return binary(BinaryOp::maximum, a, b); }
 Tensor minimum(const Tensor& a, const Tensor& b) { return binary(BinaryOp::minimum, a, b); }
 Tensor operator+(const Tensor& a, const Tensor& b) { return binary(BinaryOp::add, a, b); }
 Tensor operator-(const Tensor& a, const Tensor& b) { return binary(BinaryOp::subtract, a, b); }
 Tensor operator*(const Tensor& a, const Tensor& b) { return binary(BinaryOp::multiply, a, b); }
 Tensor operator/(const Tensor& a, const Tensor& b) { return floating_binary(BinaryOp::divide, a, b); }
-Tensor operator+(const Tensor& a, double b) { return affine(a, 1, b); }
-Tensor operator-(const Tensor& a, double b) { return affine(a, 1, -b); }
-Tensor operator*(const Tensor& a, double b) { return affine(a, b, 0); }
-Tensor operator/(const Tensor& a, double b) {
-  const Unary op{UnaryOp::divide, b};
+Tensor operator+(const Tensor& a, const Scalar& b) { return affine(a, 1, b); }
+Tensor operator-(const Tensor& a, const Scalar& b) { return affine(a, 1, -1 * b); }
+Tensor operator*(const Tensor& a, const Scalar& b) { return affine(a, b, 0); }
+Tensor operator/(const Tensor& a, const Scalar& b) {
+  const Unary op{UnaryOp::divide, b.to<double>()};
   const Tensor x = promoted_to_floating(a);
   const auto part = [op](const Arrays& in) -> Lifted {
     return {ops::unary(op, in[0]), [op](const PartPass&, const Array& dy) -> Arrays { return {ops::unary(op, dy)}; }};
   };
   return lift("divide", place_as("divide", x), {x}, part, [&] { return OpTraits{"divide_by", {{"a", op.a}}}; });
 }
-Tensor operator+(double a, const Tensor& b) { return affine(b, 1, a); }
-Tensor operator-(double a, const Tensor& b) { return affine(b, -1, a); }
-Tensor operator*(double a, const Tensor& b) { return affine(b, a, 0); }
-Tensor operator/(double a, const Tensor& b) {
+Tensor operator+(const Scalar& a, const Tensor& b) { return affine(b, 1, a); }
+Tensor operator-(const Scalar& a, const Tensor& b) { return affine(b, -1, a); }
+Tensor operator*(const Scalar& a, const Tensor& b) { return affine(b, a, 0); }
+Tensor operator/(const Scalar& a, const Tensor& b) {
   const Tensor x = promoted_to_floating(b);
   return left_operand("divide", a, x) / x;
 }
@@ -273,30 +288,30 @@ Tensor div(const Tensor& a, const Tensor& b, const DivOptions& options) {
   }
   fail("div: unknown rounding mode {}", static_cast<int>(options.rounding_mode));
 }
-Tensor div(const Tensor& a, double b, const DivOptions& options) {
+Tensor div(const Tensor& a, const Scalar& b, const DivOptions& options) {
   if (options.rounding_mode == Rounding::none) return a / b;
   return div(a, right_operand("div", a, b), options);
 }
 Tensor remainder(const Tensor& a, const Tensor& b) { return binary(BinaryOp::remainder, a, b); }
-Tensor remainder(const Tensor& a, double b) { return remainder(a, right_operand("remainder", a, b)); }
+Tensor remainder(const Tensor& a, const Scalar& b) { return remainder(a, right_operand("remainder", a, b)); }
 
 namespace {
 
 // alpha b in the type of a result of a and b.
-Tensor scaled_beside(const Tensor& a, const Tensor& b, double alpha) { return promoted(a, b).second * alpha; }
+Tensor scaled_beside(const Tensor& a, const Tensor& b, const Scalar& alpha) { return promoted(a, b).second * alpha; }
 
 }  // namespace
 
-Tensor add(const Tensor& a, const Tensor& b, double alpha) {
+Tensor add(const Tensor& a, const Tensor& b, const Scalar& alpha) {
   return alpha == 1 ? a + b : a + scaled_beside(a, b, alpha);
 }
-Tensor add(const Tensor& a, double b, double alpha) { return a + alpha * b; }
-Tensor sub(const Tensor& a, const Tensor& b, double alpha) {
+Tensor add(const Tensor& a, const Scalar& b, const Scalar& alpha) { return a + alpha * b; }
+Tensor sub(const Tensor& a, const Tensor& b, const Scalar& alpha) {
   return alpha == 1 ? a - b : a - scaled_beside(a, b, alpha);
 }
-Tensor sub(const Tensor& a, double b, double alpha) { return a - alpha * b; }
+Tensor sub(const Tensor& a, const Scalar& b, const Scalar& alpha) { return a - alpha * b; }
 Tensor mul(const Tensor& a, const Tensor& b) { return a * b; }
-Tensor mul(const Tensor& a, double b) { return a * b; }
+Tensor mul(const Tensor& a, const Scalar& b) { return a * b; }
 
 Tensor kept_type(const Tensor& a, const Tensor& result) {
   check(
@@ -315,7 +330,7 @@ Tensor clone(const Tensor& x) {
   });
 }
 
-Tensor full_like(const Tensor& x, double value) {
+Tensor full_like(const Tensor& x, const Scalar& value) {
   check(x.defined(), "full_like: undefined tensor");
   ops::check_holds("full_like", x.dtype(), value);
   return filled_like("full_like", x, value);

@@ -42,9 +42,7 @@ Tensor places_of(const Tensor& mask, const Tensor& x) {
 }
 
 // Negative indices count from the end.
-Tensor from_start(const Tensor& index, std::int64_t size) {
-  return where(lt(index, 0), index + static_cast<double>(size), index);
-}
+Tensor from_start(const Tensor& index, std::int64_t size) { return where(lt(index, 0), index + size, index); }
 
 // y[.., index, ..] along one axis, which the index's axes replace.
 Tensor take_index(const Tensor& y, int axis, const Tensor& index) {
@@ -142,14 +140,13 @@ class Indexer {
     std::int64_t all = 1;
     for (std::size_t k = 0; k < chosen.size(); ++k) {
       const std::int64_t size = y.size(axes[k]);
-      const Tensor index = expand(chosen[k], shape),
-                   here = logical_and(ge(index, 0), lt(index, static_cast<double>(size)));
-      place = k == 0 ? index : place * static_cast<double>(size) + index;
+      const Tensor index = expand(chosen[k], shape), here = logical_and(ge(index, 0), lt(index, size));
+      place = k == 0 ? index : place * size + index;
       inside = k == 0 ? here : logical_and(inside, here);
       all *= size;
     }
     // One index outside its axis must not reach another row: such a place is outside, too, and fails the task.
-    place = where(inside, place, static_cast<double>(all));
+    place = where(inside, place, all);
     return take_index(lockstep::flatten(y, axes.front(), axes.back()), axes.front(), place);
   }
 
@@ -200,7 +197,7 @@ Tensor Tensor::index(std::initializer_list<TensorIndex> indices) const {
   return Indexer::read(*this, {indices.begin(), indices.size()});
 }
 
-void Tensor::index_put_(std::initializer_list<TensorIndex> indices, double value) const {
+void Tensor::index_put_(std::initializer_list<TensorIndex> indices, const Scalar& value) const {
   check(defined(), "index_put_: undefined tensor");
   index_put_(indices, full({}, value, {.dtype = dtype(), .device = device()}));
 }

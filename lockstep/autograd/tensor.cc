@@ -279,7 +279,7 @@ void Tensor::check_in_place(std::string_view what) const {
         what, describe());
 }
 
-const Tensor& Tensor::fill_(double value) const {
+const Tensor& Tensor::fill_(const Scalar& value) const {
   check_in_place("fill_");
   copy_from(full_like(*this, value));
   return *this;
@@ -296,7 +296,7 @@ const Tensor& Tensor::add_(const Tensor& b) const {
   copy_from(kept_type(*this, *this + b));
   return *this;
 }
-const Tensor& Tensor::add_(double b) const {
+const Tensor& Tensor::add_(const Scalar& b) const {
   check_in_place("add_");
   copy_from(*this + b);
   return *this;
@@ -306,7 +306,7 @@ const Tensor& Tensor::sub_(const Tensor& b) const {
   copy_from(kept_type(*this, *this - b));
   return *this;
 }
-const Tensor& Tensor::sub_(double b) const {
+const Tensor& Tensor::sub_(const Scalar& b) const {
   check_in_place("sub_");
   copy_from(*this - b);
   return *this;
@@ -316,7 +316,7 @@ const Tensor& Tensor::mul_(const Tensor& b) const {
   copy_from(kept_type(*this, *this * b));
   return *this;
 }
-const Tensor& Tensor::mul_(double b) const {
+const Tensor& Tensor::mul_(const Scalar& b) const {
   check_in_place("mul_");
   copy_from(*this * b);
   return *this;
@@ -326,7 +326,7 @@ const Tensor& Tensor::div_(const Tensor& b) const {
   copy_from(kept_type(*this, *this / b));
   return *this;
 }
-const Tensor& Tensor::div_(double b) const {
+const Tensor& Tensor::div_(const Scalar& b) const {
   check_in_place("div_");
   copy_from(kept_type(*this, *this / b));
   return *this;

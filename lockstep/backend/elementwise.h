@@ -4,6 +4,7 @@
 
 #include "lockstep/backend/formulas.h"
 #include "lockstep/backend/kernels.h"
+#include "lockstep/tensor/scalar.h"
 
 namespace lockstep {
 
@@ -72,14 +73,15 @@ struct Affine {
 
 // Every element of y becomes `value`. Any dtype.
 struct Fill {
-  double value;
+  Scalar value;
   View y;
   static void views(auto& c, const auto&, const auto& out) { out(c.y); }
 };
 
-// y[i] = start + i * step, computed in f64 and rounded once. Plain layout, any dtype.
+// y[i] = start + i * step. Exact in integer types if start and step are whole; otherwise computed in f64 and rounded
+// once. Plain layout, any dtype.
 struct Arange {
-  double start, step;
+  Scalar start, step;
   View y;
   static void views(auto& c, const auto&, const auto& out) { out(c.y); }
 };

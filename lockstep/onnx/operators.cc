@@ -51,7 +51,7 @@ class OperatorWriter {
     for (std::size_t i = 0; i < op.inputs.size(); ++i) inputs.push_back(in(op, i));
     give(op, node(type, inputs, attributes));
   }
-  std::string number(const Op& op, double x) { return file_.number(dtype(op), x); }
+  std::string number(const Op& op, const Scalar& x) { return file_.number(dtype(op), x); }
   std::string cast_to(const std::string& name, OnnxType type) {
     return node("Cast", {name}, {{"to", static_cast<std::int64_t>(type)}});
   }
@@ -370,8 +370,8 @@ std::string OperatorWriter::expanded(const Op& op, const std::string& x, const s
 
 void OperatorWriter::affine(const Op& op) {
   std::string y = in(op, 0);
-  if (op.real("scale") != 1) y = node("Mul", {y, number(op, op.real("scale"))});
-  if (op.real("shift") != 0) y = node("Add", {y, number(op, op.real("shift"))});
+  if (!(op.scalar("scale") == 1)) y = node("Mul", {y, number(op, op.scalar("scale"))});
+  if (!(op.scalar("shift") == 0)) y = node("Add", {y, number(op, op.scalar("shift"))});
   give(op, y);
 }
 
@@ -420,7 +420,7 @@ void OperatorWriter::remainder(const Op& op) {
 
 void OperatorWriter::fill(const Op& op) {
   const std::vector<Extent>& to = shape(op.outputs[0]);
-  const std::string one = number(op, op.real("value"));
+  const std::string one = number(op, op.scalar("value"));
   if (std::ranges::all_of(to, &Extent::fixed)) return give(op, node("Expand", {one, shape_input(op.where(), to)}));
   give(op, node("Expand", {one, node("Shape", {in(op, 0)})}));
 }
@@ -428,15 +428,13 @@ void OperatorWriter::fill(const Op& op) {
 void OperatorWriter::compare(const Op& op) {
   const bool equality = op.kind == "eq" || op.kind == "ne", masks = value(op.inputs[0]).dtype == DType::u8;
   const auto negated = [&](const std::string& x, bool does) { return does ? node("Not", {x}) : x; };
-  if (!has(op, 1) && masks && equality && op.real("value") == 0)
+  if (!has(op, 1) && masks && equality && op.scalar("value") == 0)
     return give_mask(op, negated(mask(op, 0), op.kind == "eq"));
   if (has(op, 1) && op.kind == "ne" && op.inputs[0] == op.inputs[1] && is_floating(value(op.inputs[0]).dtype))
     return give_mask(op, node("IsNaN", {in(op, 0)}));
   // ONNX compares no u8, and i64 holds no fraction, NaN, or number beyond it.
   DType type_of_both = masks ? DType::i64 : value(op.inputs[0]).dtype;
-  if (const double number = has(op, 1) ? 0 : op.real("value");
-      type_of_both == DType::i64 && !(number == std::trunc(number) && std::abs(number) < 0x1p63))
-    type_of_both = DType::f64;
+  if (type_of_both == DType::i64 && !has(op, 1) && !op.scalar("value").fits_int64()) type_of_both = DType::f64;
   const auto operand = [&](std::size_t i) {
     return value(op.inputs[i]).dtype == type_of_both ? in(op, i) : cast_to(in(op, i), onnx_type(type_of_both));
   };
@@ -444,7 +442,7 @@ void OperatorWriter::compare(const Op& op) {
   if (has(op, 1)) {
     b = operand(1);
   } else {
-    b = file_.number(type_of_both, op.real("value"));
+    b = file_.number(type_of_both, op.scalar("value"));
     if (op.whole("exchanged") != 0) std::swap(a, b);
   }
   const char* type = equality ? "Equal" : op.kind == "lt" ? "Less" : "LessOrEqual";
@@ -456,9 +454,9 @@ void OperatorWriter::where(const Op& op) {
   const auto is_mask = [&](std::size_t i) {
     return has(op, i) && !masks_[static_cast<std::size_t>(op.inputs[i])].empty();
   };
-  if (is_mask(1) && !has(op, 2) && op.real("value") == 0) return give_mask(op, node("And", {condition, mask(op, 1)}));
-  if (is_mask(2) && !has(op, 1) && op.real("value") == 1) return give_mask(op, node("Or", {condition, mask(op, 2)}));
-  const auto branch = [&](std::size_t i) { return has(op, i) ? in(op, i) : number(op, op.real("value")); };
+  if (is_mask(1) && !has(op, 2) && op.scalar("value") == 0) return give_mask(op, node("And", {condition, mask(op, 1)}));
+  if (is_mask(2) && !has(op, 1) && op.scalar("value") == 1) return give_mask(op, node("Or", {condition, mask(op, 2)}));
+  const auto branch = [&](std::size_t i) { return has(op, i) ? in(op, i) : number(op, op.scalar("value")); };
   give(op, node("Where", {condition, branch(1), branch(2)}));
 }
 
@@ -515,7 +513,7 @@ void OperatorWriter::pad(const Op& op) {
   const std::vector<std::int64_t> after = op.numbers("after");
   widths.insert(widths.end(), after.begin(), after.end());
   if (std::ranges::all_of(widths, [](std::int64_t n) { return n == 0; })) return give(op, in(op, 0));
-  give(op, node("Pad", {in(op, 0), file_.wholes(widths), number(op, op.real("value"))}));
+  give(op, node("Pad", {in(op, 0), file_.wholes(widths), number(op, op.scalar("value"))}));
 }
 
 void OperatorWriter::linear(const Op& op) {
@@ -728,7 +726,7 @@ void OperatorWriter::index_add(const Op& op) {
   along[static_cast<std::size_t>(axis)] = -1;
   const std::string index =
       node("Expand", {node("Reshape", {in(op, 1), file_.wholes(along)}), node("Shape", {in(op, 2)})});
-  const double alpha = op.real("alpha");
+  const Scalar& alpha = op.scalar("alpha");
   const std::string src = alpha == 1 ? in(op, 2) : node("Mul", {in(op, 2), number(op, alpha)});
   give(op, node("ScatterElements", {in(op, 0), index, src}, {{"axis", axis}, {"reduction", std::string("add")}}));
 }

@@ -248,11 +248,11 @@ TensorClass add_tensor(py::module_& m) {
   tensor.def("__hash__", [](const py::object& self) {
     return static_cast<Py_hash_t>(reinterpret_cast<std::uintptr_t>(self.ptr()) >> 4);
   });
-  tensor.def("__contains__", [](const Tensor& x, const Number& number) {
+  tensor.def("__contains__", [](const Tensor& x, const Scalar& number) {
     Tensor found;
     {
       const WithoutLock describing;
-      found = any(eq(x, number.value));
+      found = any(eq(x, number));
     }
     return py::cast<bool>(py::bool_(item_of(found)));
   });

@@ -118,7 +118,7 @@ class Elementwise final : public ElementwiseKernels {
   void run(KernelContext& ctx, const kernels::Fill& call) override {
     std::uint64_t element = 0;
     visit_dtype(call.y.dtype, [&](auto zero) {
-      zero = cpu::rounded<decltype(zero)>(call.value);
+      zero = call.value.to<decltype(zero)>();
       std::memcpy(&element, &zero, sizeof zero);
     });
     cpu::visit_bits(call.y.dtype, [&](auto bits) {
@@ -131,10 +131,16 @@ class Elementwise final : public ElementwiseKernels {
   void run(KernelContext& ctx, const kernels::Arange& call) override {
     visit_dtype(call.y.dtype, [&](auto zero) {
       using T = decltype(zero);
-      parallel_for(ctx, call.y.numel(), 16384, [&, out = call.y.as<T>()](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t i = begin; i < end; ++i)
-          out[i] = cpu::rounded<T>(call.start + static_cast<double>(i) * call.step);
-      });
+      const auto fill = [&, out = call.y.as<T>()](auto start, auto step) {
+        parallel_for(ctx, call.y.numel(), 16384, [=](std::int64_t begin, std::int64_t end) {
+          for (std::int64_t i = begin; i < end; ++i) out[i] = cpu::convert<T>(arange_element(start, step, i));
+        });
+      };
+      if (std::is_integral_v<T> && call.start.is_whole() && call.step.is_whole()) {
+        fill(call.start.to<std::int64_t>(), call.step.to<std::int64_t>());
+      } else {
+        fill(call.start.to<double>(), call.step.to<double>());
+      }
     });
   }
 

@@ -190,10 +190,10 @@ __global__ void where_kernel(const __grid_constant__ Broadcast<3> shape, const s
   out[i] = condition[at[0]] ? a[at[1]] : b[at[2]];
 }
 
-template <typename T>
-__global__ void arange_kernel(double start, double step, T* y, std::int64_t n) {
+template <typename T, typename C>
+__global__ void arange_kernel(C start, C step, T* y, std::int64_t n) {
   const std::int64_t i = thread_number();
-  if (i < n) y[i] = convert<T>(start + static_cast<double>(i) * step);
+  if (i < n) y[i] = convert<T>(arange_element(start, step, i));
 }
 
 // One thread per vector of elements.
@@ -276,7 +276,7 @@ class CudaElementwise final : public ElementwiseKernels {
   void run(KernelContext& ctx, const kernels::Fill& call) override {
     visit_dtype(call.y.dtype, [&, n = call.y.numel()](auto zero) {
       using T = decltype(zero);
-      launch_map<T>(ctx, n, fill_kernel<T>, rounded_on_host<T>(call.value), call.y.as<T>(), n, aligned(call.y.data));
+      launch_map<T>(ctx, n, fill_kernel<T>, call.value.to<T>(), call.y.as<T>(), n, aligned(call.y.data));
     });
   }
 
@@ -284,20 +284,16 @@ class CudaElementwise final : public ElementwiseKernels {
     if (call.y.numel() == 0) return;
     visit_dtype(call.y.dtype, [&, n = call.y.numel()](auto zero) {
       using T = decltype(zero);
-      launch(arange_kernel<T>, blocks_for(n), dim3(kThreads), 0, cuda_context(ctx).stream(), call.start, call.step,
-             call.y.as<T>(), n);
+      const auto fill = [&](auto start, auto step) {
+        launch(arange_kernel<T, decltype(start)>, blocks_for(n), dim3(kThreads), 0, cuda_context(ctx).stream(), start,
+               step, call.y.as<T>(), n);
+      };
+      if (std::is_integral_v<T> && call.start.is_whole() && call.step.is_whole()) {
+        fill(call.start.to<std::int64_t>(), call.step.to<std::int64_t>());
+      } else {
+        fill(call.start.to<double>(), call.step.to<double>());
+      }
     });
-  }
-
- private:
-  // To bf16 and f16 through f32.
-  template <typename T>
-  static T rounded_on_host(double value) {
-    if constexpr (is_half<T>) {
-      return T(static_cast<float>(value));
-    } else {
-      return static_cast<T>(value);
-    }
   }
 };
 

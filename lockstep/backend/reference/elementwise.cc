@@ -198,13 +198,23 @@ class Elementwise final : public ElementwiseKernels {
   }
 
   void run(KernelContext&, const kernels::Fill& call) override {
-    Elements out(call.y);
-    for (std::int64_t i = 0; i < call.y.numel(); ++i) out.set(i, call.value);
+    visit_dtype(call.y.dtype, [&](auto zero) {
+      std::fill_n(call.y.as<decltype(zero)>(), call.y.numel(), call.value.to<decltype(zero)>());
+    });
   }
 
   void run(KernelContext&, const kernels::Arange& call) override {
     Elements out(call.y);
-    for (std::int64_t i = 0; i < call.y.numel(); ++i) out.set(i, call.start + static_cast<double>(i) * call.step);
+    const bool whole = call.y.dtype == DType::i64 && call.start.is_whole() && call.step.is_whole();
+    const auto start = call.start.to<double>(), step = call.step.to<double>();
+    for (std::int64_t i = 0; i < call.y.numel(); ++i) {
+      if (whole) {
+        // f64 cannot represent every i64.
+        call.y.as<std::int64_t>()[i] = arange_element(call.start.to<std::int64_t>(), call.step.to<std::int64_t>(), i);
+      } else {
+        out.set(i, start + static_cast<double>(i) * step);
+      }
+    }
   }
 };
 
