@@ -8,6 +8,7 @@
 #include "lockstep/autograd/no_grad.h"
 #include "lockstep/autograd/promote.h"
 #include "lockstep/autograd/saved_array.h"
+#include "lockstep/autograd/unary.h"
 #include "lockstep/ops/elementwise.h"
 #include "lockstep/ops/reduce.h"
 
@@ -53,11 +54,6 @@ Tensor choose(std::string_view name, const Tensor& condition, const Tensor& a, c
   return lift("where", place_broadcast("where", {condition, a, b}), {condition, a, b}, part, [&] {
     return OpTraits{{}, {{"value", value}}};
   });
-}
-
-const Tensor& mask(std::string_view name, const Tensor& x) {
-  check(x.defined() && x.dtype() == DType::u8, "{}: {}, expected a mask (u8), as comparisons return", name, x);
-  return x;
 }
 
 Tensor holds(std::string_view name, const Tensor& x) { return compare(name, CompareOp::ne, x, 0); }
@@ -123,10 +119,10 @@ Tensor logical_xor(const Tensor& a, const Tensor& b) {
 }
 Tensor logical_not(const Tensor& x) { return compare("logical_not", CompareOp::eq, x, 0); }
 
-Tensor operator&(const Tensor& a, const Tensor& b) { return logical_and(mask("operator &", a), mask("operator &", b)); }
-Tensor operator|(const Tensor& a, const Tensor& b) { return logical_or(mask("operator |", a), mask("operator |", b)); }
-Tensor operator^(const Tensor& a, const Tensor& b) { return logical_xor(mask("operator ^", a), mask("operator ^", b)); }
-Tensor operator~(const Tensor& x) { return logical_not(mask("operator ~", x)); }
-Tensor operator!(const Tensor& x) { return logical_not(mask("operator !", x)); }
+Tensor operator~(const Tensor& x) {
+  check(x.defined() && !is_floating(x.dtype()), "operator ~: {}, expected bool or whole numbers", x);
+  return x.dtype() == DType::boolean ? logical_not(x) : affine(x, -1, -1);
+}
+Tensor operator!(const Tensor& x) { return logical_not(x); }
 
 }  // namespace lockstep

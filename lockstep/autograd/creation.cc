@@ -186,7 +186,7 @@ TensorValues::TensorValues(std::initializer_list<TensorValues> list) {
     numbers_.insert(numbers_.end(), v.numbers_.begin(), v.numbers_.end());
     whole_.insert(whole_.end(), v.whole_.begin(), v.whole_.end());
   }
-  dtype_ = floating ? DType::f32 : whole ? DType::i64 : DType::u8;
+  dtype_ = floating ? DType::f32 : whole ? DType::i64 : DType::boolean;
 }
 
 Tensor tensor(const TensorValues& values, const TensorOptions& options) {

@@ -64,7 +64,7 @@ class TensorValues {
   template <Number T>
   TensorValues(T value)  // NOLINT(google-explicit-constructor)
       : dtype_(std::floating_point<T>  ? DType::f32
-               : std::same_as<T, bool> ? DType::u8
+               : std::same_as<T, bool> ? DType::boolean
                                        : DType::i64),
         numbers_{static_cast<double>(value)}, whole_{std::floating_point<T> ? 0 : static_cast<std::int64_t>(value)} {}
   TensorValues(std::initializer_list<TensorValues> list);  // NOLINT(google-explicit-constructor)
@@ -78,20 +78,20 @@ class TensorValues {
 };
 
 // torch.tensor(values): tensor(5) has no axes, tensor({1.0, 2.5}) one, tensor({{1, 2}, {3, 4}}) two. Floating numbers
-// make f32, whole ones i64, and truth values a mask (u8); a list of several kinds has the first of these. A vector
+// make f32, whole ones i64, and truth values bool; a list of several kinds has the first of these. A vector
 // gives one axis; of std::uint8_t, u8.
 Tensor tensor(const TensorValues& values, const TensorOptions& options = {});
 template <Number T>
 Tensor tensor(const std::vector<T>& values, TensorOptions options = {}) {
   const auto n = static_cast<std::int64_t>(values.size());
-  if constexpr (std::same_as<T, float> || std::same_as<T, std::int64_t> || std::same_as<T, std::uint8_t>) {
+  if constexpr (std::same_as<T, float> || std::same_as<T, std::int64_t> || std::same_as<T, std::uint8_t> ||
+                std::same_as<T, bool>) {
     return Tensor::from(values, {n}, options);
   } else if constexpr (std::same_as<T, double>) {
     if (!options.dtype) options.dtype = DType::f32;
     return Tensor::from(values, {n}, options);
   } else {
-    using Element = std::conditional_t<std::floating_point<T>, float,
-                                       std::conditional_t<std::same_as<T, bool>, std::uint8_t, std::int64_t>>;
+    using Element = std::conditional_t<std::floating_point<T>, float, std::int64_t>;
     return Tensor::from(std::vector<Element>(values.begin(), values.end()), {n}, options);
   }
 }

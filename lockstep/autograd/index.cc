@@ -145,7 +145,7 @@ Placed place_scattered(std::string_view name, const Tensor& x, const Tensor& ind
   return placed;
 }
 
-// Whether each position of the index is the last one of its number, as u8. `all`: the shape that it selects from.
+// Whether each position of the index is the last one of its number. `all`: the shape that it selects from.
 Array is_last(const Array& index, Shape all, int axis) {
   for (int i = 0; i < all.dim(); ++i) all[i] = i == axis ? all[i] : index.size(i);
   Shape along(std::vector<std::int64_t>(static_cast<std::size_t>(all.dim()), 1));
@@ -160,7 +160,7 @@ Array is_last(const Array& index, Shape all, int axis) {
 Array overwritten(const Array& all, const Array& part) {
   std::vector<std::int64_t> zeros(static_cast<std::size_t>(all.shape().dim()));
   if (part.shape() == all.shape()) return part;
-  const Array mask = ops::pad(ops::full(part.shape(), 1, DType::u8, all.device()), all.shape(), zeros, 0);
+  const Array mask = ops::pad(ops::full(part.shape(), 1, DType::boolean, all.device()), all.shape(), zeros, 0);
   return ops::where(mask, ops::pad(part, all.shape(), zeros, 0), all);
 }
 
@@ -372,7 +372,8 @@ Tensor of_bags_at_offsets(const Tensor& input, const Tensor& weight, const Embed
       }
     }
     const Tensor index = beside(rows, Tensor::from(places, {std::ssize(places)}));
-    const Tensor is_padding = padding.defined() ? padding : cast(zeros_like(narrow(rows.detach(), 1, 0, 1)), DType::u8);
+    const Tensor is_padding =
+        padding.defined() ? padding : cast(zeros_like(narrow(rows.detach(), 1, 0, 1)), DType::boolean);
     const auto in_bags = [&](const Tensor& x, double last) {
       return unflatten(index_select(pad(x, {0, 0, 0, 1}, last), 0, index), 0, {bags, longest});
     };

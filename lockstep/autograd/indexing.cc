@@ -77,10 +77,10 @@ class Indexer {
     for (const TensorIndex& i : indices) {
       ellipses += std::holds_alternative<EllipsisIndex>(i.index_) ? 1 : 0;
       if (const auto* t = std::get_if<Tensor>(&i.index_)) {
-        check(t->defined() && (t->dtype() == DType::i64 || t->dtype() == DType::u8),
-              "index: an index is {}, expected i64, or a mask (u8)", *t);
+        check(t->defined() && (t->dtype() == DType::i64 || is_mask(t->dtype())),
+              "index: an index is {}, expected i64, or a mask (bool or u8)", *t);
         check(t->dtype() == DType::i64 || t->dim() > 0, "index: a mask of shape [], expected at least one axis");
-        used += t->dtype() == DType::u8 ? t->dim() : 1;
+        used += is_mask(t->dtype()) ? t->dim() : 1;
       } else if (std::holds_alternative<Slice>(i.index_) || std::holds_alternative<std::int64_t>(i.index_)) {
         ++used;
       }
@@ -103,7 +103,7 @@ class Indexer {
         y = select(y, axis, *position);
       } else {
         Tensor index = std::get<Tensor>(i.index_);
-        if (index.dtype() == DType::u8) {
+        if (is_mask(index.dtype())) {
           const int last = axis + index.dim() - 1;
           for (int d = axis; d <= last; ++d) {
             check(y.size(d) == index.size(d - axis),
@@ -158,7 +158,7 @@ class Indexer {
   // The mask that is the only index, with x's number of axes; undefined for other indices.
   static Tensor mask_of(const Tensor& x, std::span<const TensorIndex> indices) {
     const auto* mask = indices.size() == 1 ? std::get_if<Tensor>(&indices[0].index_) : nullptr;
-    if (!mask || !mask->defined() || mask->dtype() != DType::u8 || (*mask)->kind == Kind::cut) return {};
+    if (!mask || !mask->defined() || !is_mask(mask->dtype()) || (*mask)->kind == Kind::cut) return {};
     Shape shape = x.shape();
     if (mask->dim() == 0 || mask->dim() > shape.dim()) return {};
     for (int axis = 0; axis < shape.dim(); ++axis) {

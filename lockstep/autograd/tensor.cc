@@ -174,7 +174,8 @@ double Tensor::item() const {
   const Array x = readable("item");
   switch (x.dtype()) {
     case DType::f64: return x.item<double>();
-    case DType::u8: return x.item<std::uint8_t>();
+    case DType::u8:
+    case DType::boolean: return x.item<std::uint8_t>();
     case DType::i64: {
       const auto value = x.item<std::int64_t>();
       const auto found = static_cast<double>(value);

@@ -89,7 +89,7 @@ class Tensor {
   static Tensor host(Shape shape, DType dtype = DType::f32) { return Array::host(shape, dtype); }
 
   bool defined() const { return impl_ != nullptr; }
-  // `if (a == b)` does not compile: a comparison gives a mask. Write (a == b).all().item<std::uint8_t>().
+  // `if (a == b)` does not compile: a comparison gives a mask. Write (a == b).all().item<bool>().
   explicit operator bool() const& { return defined(); }
   explicit operator bool() const&& = delete;
   // The shape of the whole logical array: axis 0 of a cut batch has the samples of all shards of all processes.
@@ -128,7 +128,8 @@ class Tensor {
 
   // Waits until the elements are there. Throws TaskError if the task that computes them failed.
   void wait() const;
-  // Returns the elements in plain order. T must be the tensor's type, except that float also reads bf16 and f16. Waits.
+  // Returns the elements in plain order. T must be the tensor's type, except that float also reads bf16 and f16, and
+  // std::uint8_t truth values. Waits.
   // If other processes have some of the rows, throws an Error that suggests gather().
   template <typename T>
   std::vector<T> to_vector() const {

@@ -68,11 +68,14 @@ enum class BinaryOp {
   atan2,
   divide_trunc,
   divide_floor,
-  remainder
+  remainder,
+  bit_and,
+  bit_or,
+  bit_xor
 };
 inline constexpr auto kBinaryNames =
     std::to_array<std::string_view>({"add", "subtract", "multiply", "divide", "maximum", "minimum", "pow", "atan2",
-                                     "divide_trunc", "divide_floor", "remainder"});
+                                     "divide_trunc", "divide_floor", "remainder", "bit_and", "bit_or", "bit_xor"});
 
 // Greater is less with exchanged operands.
 enum class CompareOp { eq, ne, lt, le };
@@ -209,11 +212,16 @@ constexpr C formula(C a, C b) {
     const C rest = std::fmod(a, b);
     return (rest != 0) & ((rest < 0) != (b < 0)) ? rest + b : rest;
   }
+  return a;  // bits, which only whole numbers have
 }
 
-// The formula for i64, modulo 2^64, as in PyTorch. Operations without one have results that are not whole.
+// The formula for i64, modulo 2^64, and for u8, modulo 256, as in PyTorch. Operations without one have results that are
+// not whole.
 constexpr bool takes_integers(BinaryOp op) { return op != BinaryOp::divide && op != BinaryOp::atan2; }
-// Whether b must not be 0 among i64. Kernels report it.
+constexpr bool is_bitwise(BinaryOp op) {
+  return op == BinaryOp::bit_and || op == BinaryOp::bit_or || op == BinaryOp::bit_xor;
+}
+// Whether b must not be 0 among whole numbers. Kernels report it.
 constexpr bool divides(BinaryOp op) {
   return op == BinaryOp::divide_trunc || op == BinaryOp::divide_floor || op == BinaryOp::remainder;
 }
@@ -225,6 +233,9 @@ constexpr std::int64_t integer_formula(std::int64_t a, std::int64_t b) {
   if constexpr (kOp == BinaryOp::multiply) return static_cast<std::int64_t>(u * v);
   if constexpr (kOp == BinaryOp::maximum) return a > b ? a : b;
   if constexpr (kOp == BinaryOp::minimum) return a < b ? a : b;
+  if constexpr (kOp == BinaryOp::bit_and) return a & b;
+  if constexpr (kOp == BinaryOp::bit_or) return a | b;
+  if constexpr (kOp == BinaryOp::bit_xor) return a ^ b;
   if constexpr (kOp == BinaryOp::pow) {
     // 1 / a^-b, cut.
     if (b < 0) return a == 1 ? 1 : a == -1 ? (b % 2 == 0 ? 1 : -1) : 0;

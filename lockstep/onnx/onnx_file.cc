@@ -70,6 +70,7 @@ OnnxType onnx_type(DType dtype) {
     case DType::bf16: return OnnxType::bf16;
     case DType::i64: return OnnxType::i64;
     case DType::u8: return OnnxType::u8;
+    case DType::boolean: return OnnxType::boolean;
   }
   fail("export_onnx: unknown type {}", static_cast<int>(dtype));
 }

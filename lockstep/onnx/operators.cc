@@ -20,7 +20,7 @@ class OperatorWriter {
   OperatorWriter(OnnxFile& file, const TracedGraph& graph, const GraphNames& names,
                  const std::function<std::string(int)>& weight)
       : file_(file), graph_(graph), given_(names), weight_(weight), names_(graph.values.size()),
-        masks_(graph.values.size()), conditions_(graph.values.size()) {}
+        conditions_(graph.values.size()) {}
 
   void write();
 
@@ -37,12 +37,11 @@ class OperatorWriter {
   // The name of an input; empty if it is omitted.
   std::string in(const Op& op, std::size_t input) { return has(op, input) ? named(op.inputs[input]) : ""; }
   std::string named(int number);
-  // As BOOL, which is what ONNX has for masks.
+  // As BOOL.
   std::string mask(const Op& op, std::size_t input);
   void give(const Op& op, const std::string& name, std::size_t output = 0) {
     names_[static_cast<std::size_t>(op.outputs[output])] = name;
   }
-  void give_mask(const Op& op, const std::string& name) { masks_[static_cast<std::size_t>(op.outputs[0])] = name; }
   std::string node(std::string_view type, const OnnxNames& inputs, const OnnxAttributes& attributes = {}) {
     return file_.node(type, inputs, attributes);
   }
@@ -85,6 +84,12 @@ class OperatorWriter {
   };
   template <Text kType>
   void same_operator(const Op& op) {
+    simple(op, kType.text);
+  }
+  template <Text kType>
+  void truth_operator(const Op& op) {
+    check(dtype(op) == DType::boolean, "export_onnx: {} works on the bits of {}, which has no form in ONNX", op.where(),
+          lockstep::name(dtype(op)));
     simple(op, kType.text);
   }
   void affine(const Op& op);
@@ -166,8 +171,8 @@ class OperatorWriter {
   const TracedGraph& graph_;
   const GraphNames& given_;
   const std::function<std::string(int)>& weight_;
-  // By value. A mask is BOOL, and the value is 0 or 1. A condition is any u8 value as BOOL.
-  std::vector<std::string> names_, masks_, conditions_;
+  // By value. A condition is a u8 value as BOOL.
+  std::vector<std::string> names_, conditions_;
   std::string batch_size_;
 };
 
@@ -215,6 +220,9 @@ const std::map<std::string_view, OperatorWriter::Writer>& OperatorWriter::table(
                                                         {"divide_trunc", &W::divide_rounded},
                                                         {"divide_floor", &W::divide_rounded},
                                                         {"remainder", &W::remainder},
+                                                        {"bit_and", &W::truth_operator<"And">},
+                                                        {"bit_or", &W::truth_operator<"Or">},
+                                                        {"bit_xor", &W::truth_operator<"Xor">},
                                                         {"fill", &W::fill},
                                                         {"eq", &W::compare},
                                                         {"ne", &W::compare},
@@ -301,8 +309,6 @@ std::string OperatorWriter::named(int number) {
   std::string& name = names_[static_cast<std::size_t>(number)];
   if (!name.empty()) return name;
   const GraphValue& v = value(number);
-  if (const std::string& as_mask = masks_[static_cast<std::size_t>(number)]; !as_mask.empty())
-    return name = cast_to(as_mask, OnnxType::u8);
   std::vector<std::int64_t> extents;
   for (const Extent& e : v.shape) extents.push_back(e.value);
   const bool fixed = std::ranges::all_of(v.shape, &Extent::fixed);
@@ -318,7 +324,7 @@ std::string OperatorWriter::named(int number) {
 
 std::string OperatorWriter::mask(const Op& op, std::size_t input) {
   const auto number = static_cast<std::size_t>(op.inputs[input]);
-  if (!masks_[number].empty()) return masks_[number];
+  if (value(op.inputs[input]).dtype == DType::boolean) return named(op.inputs[input]);
   if (conditions_[number].empty()) conditions_[number] = cast_to(named(op.inputs[input]), OnnxType::boolean);
   return conditions_[number];
 }
@@ -426,13 +432,13 @@ void OperatorWriter::fill(const Op& op) {
 }
 
 void OperatorWriter::compare(const Op& op) {
-  const bool equality = op.kind == "eq" || op.kind == "ne", masks = value(op.inputs[0]).dtype == DType::u8;
+  const bool equality = op.kind == "eq" || op.kind == "ne", masks = is_mask(value(op.inputs[0]).dtype);
   const auto negated = [&](const std::string& x, bool does) { return does ? node("Not", {x}) : x; };
   if (!has(op, 1) && masks && equality && op.scalar("value") == 0)
-    return give_mask(op, negated(mask(op, 0), op.kind == "eq"));
+    return give(op, negated(mask(op, 0), op.kind == "eq"));
   if (has(op, 1) && op.kind == "ne" && op.inputs[0] == op.inputs[1] && is_floating(value(op.inputs[0]).dtype))
-    return give_mask(op, node("IsNaN", {in(op, 0)}));
-  // ONNX compares no u8, and i64 holds no fraction, NaN, or number beyond it.
+    return give(op, node("IsNaN", {in(op, 0)}));
+  // ONNX compares no u8, nor orders BOOL, and i64 holds no fraction, NaN, or number beyond it.
   DType type_of_both = masks ? DType::i64 : value(op.inputs[0]).dtype;
   if (type_of_both == DType::i64 && !has(op, 1) && !op.scalar("value").fits_int64()) type_of_both = DType::f64;
   const auto operand = [&](std::size_t i) {
@@ -446,24 +452,19 @@ void OperatorWriter::compare(const Op& op) {
     if (op.whole("exchanged") != 0) std::swap(a, b);
   }
   const char* type = equality ? "Equal" : op.kind == "lt" ? "Less" : "LessOrEqual";
-  give_mask(op, negated(node(type, {a, b}), op.kind == "ne"));
+  give(op, negated(node(type, {a, b}), op.kind == "ne"));
 }
 
 void OperatorWriter::where(const Op& op) {
   const std::string condition = mask(op, 0);
-  const auto is_mask = [&](std::size_t i) {
-    return has(op, i) && !masks_[static_cast<std::size_t>(op.inputs[i])].empty();
-  };
-  if (is_mask(1) && !has(op, 2) && op.scalar("value") == 0) return give_mask(op, node("And", {condition, mask(op, 1)}));
-  if (is_mask(2) && !has(op, 1) && op.scalar("value") == 1) return give_mask(op, node("Or", {condition, mask(op, 2)}));
+  const auto is_mask = [&](std::size_t i) { return has(op, i) && value(op.inputs[i]).dtype == DType::boolean; };
+  if (is_mask(1) && !has(op, 2) && op.scalar("value") == 0) return give(op, node("And", {condition, mask(op, 1)}));
+  if (is_mask(2) && !has(op, 1) && op.scalar("value") == 1) return give(op, node("Or", {condition, mask(op, 2)}));
   const auto branch = [&](std::size_t i) { return has(op, i) ? in(op, i) : number(op, op.scalar("value")); };
   give(op, node("Where", {condition, branch(1), branch(2)}));
 }
 
-void OperatorWriter::cast(const Op& op) {
-  const std::string& as_mask = masks_[static_cast<std::size_t>(op.inputs[0])];
-  give(op, cast_to(as_mask.empty() ? in(op, 0) : as_mask, onnx_type(dtype(op))));
-}
+void OperatorWriter::cast(const Op& op) { give(op, cast_to(in(op, 0), onnx_type(dtype(op)))); }
 
 void OperatorWriter::slice(const Op& op) {
   const std::int64_t axis = op.whole("axis"), step = op.whole("step");

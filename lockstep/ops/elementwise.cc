@@ -28,6 +28,14 @@ struct Operands {
   }
 };
 
+// The same memory as elements of another type of their size. Kernels take truth values as bytes, 0 and 1.
+Array retyped(const Array& x, DType dtype) {
+  View view = x.view();
+  view.dtype = dtype;
+  return Array(x.storage(), view).with_shard(x.shard());
+}
+bool is_truth(const Array& x) { return x.defined() && x.dtype() == DType::boolean; }
+
 }  // namespace
 
 Shape broadcast_shape(std::string_view what, const Shape& a, const Shape& b) {
@@ -60,18 +68,22 @@ Array unary_backward(const Unary& op, const Array& saved, const Array& dy) {
 }
 
 Array binary(BinaryOp op, const Array& a, const Array& b) {
+  if (is_bitwise(op) && is_truth(a) && is_truth(b)) {
+    return retyped(binary(op, retyped(a, DType::u8), retyped(b, DType::u8)), DType::boolean);
+  }
   const Operands in(name(op), a, b);
-  const bool integers = a.dtype() == DType::i64 && takes_integers(op);
-  check(integers || is_floating(a.dtype()), "{}: inputs are {}, expected a floating type: cast() them", name(op),
-        lockstep::name(a.dtype()));
+  const bool integers = (a.dtype() == DType::i64 || a.dtype() == DType::u8) && takes_integers(op);
+  check(integers || (is_floating(a.dtype()) && !is_bitwise(op)), "{}: inputs are {}, expected {}: cast() them",
+        name(op), lockstep::name(a.dtype()), is_bitwise(op) ? "bool or whole numbers" : "a floating type");
   Array out = empty(in.shape, a.dtype(), a.device(), in.a.layout());
   launch(name(op), {in.a, in.b}, {out}, kernels::Binary{op, in.a.view(), in.b.view(), out.view()});
   return out;
 }
 
 Array compare(CompareOp op, const Array& a, const Array& b, std::string_view what) {
+  if (is_truth(a) && is_truth(b)) return compare(op, retyped(a, DType::u8), retyped(b, DType::u8), what);
   const Operands in(what.empty() ? name(op) : what, a, b);
-  Array out = empty(in.shape, DType::u8, a.device(), in.a.layout());
+  Array out = empty(in.shape, DType::boolean, a.device(), in.a.layout());
   launch(name(op), {in.a, in.b}, {out}, kernels::Compare{op, in.a.view(), in.b.view(), out.view()});
   return out;
 }
@@ -113,12 +125,13 @@ WholeComparison whole_comparison(CompareOp op, const Scalar& scalar, bool exchan
 
 Array compare_with(CompareOp op, const Array& x, const Scalar& number, bool exchanged) {
   check_defined(name(op), x);
+  if (is_truth(x)) return compare_with(op, retyped(x, DType::u8), number, exchanged);
   Scalar bound = number;
   if (!is_floating(x.dtype())) {
     const WholeComparison whole = x.dtype() == DType::u8 ? whole_comparison<std::uint8_t>(op, number, exchanged)
                                                          : whole_comparison<std::int64_t>(op, number, exchanged);
     if (whole.always) {
-      Array out = empty(x.shape(), DType::u8, x.device(), x.layout());
+      Array out = empty(x.shape(), DType::boolean, x.device(), x.layout());
       fill_(out, *whole.always ? 1 : 0);
       return out;
     }
@@ -130,7 +143,7 @@ Array compare_with(CompareOp op, const Array& x, const Scalar& number, bool exch
 
 Array where(const Array& condition, const Array& a, const Array& b) {
   check_defined("where", condition);
-  check(condition.dtype() == DType::u8, "where: the condition is {}, expected u8, as comparisons return",
+  check(is_mask(condition.dtype()), "where: the condition is {}, expected bool, as comparisons return, or u8",
         lockstep::name(condition.dtype()));
   const Operands in("where", a, b);
   const Shape shape = broadcast_shape("where", condition.shape(), in.shape);
@@ -146,17 +159,23 @@ namespace {
 Array integer_affine(const Array& x, const Scalar& scale, const Scalar& shift) {
   for (const Scalar& number : {scale, shift}) {
     check(number.fits_int64(),
-          "affine: i64 with the number {}, expected a whole one: cast() the tensor to a floating type", number);
+          "affine: {} with the number {}, expected a whole one: cast() the tensor to a floating type",
+          lockstep::name(x.dtype()), number);
   }
-  const Array scaled = scale == 1 ? x : binary(BinaryOp::multiply, x, scalar_like(x, scale));
-  return shift == 0 ? scaled : binary(BinaryOp::add, scaled, scalar_like(x, shift));
+  // Bytes count modulo 256.
+  const auto element = [&](const Scalar& number) {
+    const auto whole = number.to<std::int64_t>();
+    return scalar_like(x, x.dtype() == DType::u8 ? Scalar(static_cast<std::uint8_t>(whole)) : Scalar(whole));
+  };
+  const Array scaled = scale == 1 ? x : binary(BinaryOp::multiply, x, element(scale));
+  return shift == 0 ? scaled : binary(BinaryOp::add, scaled, element(shift));
 }
 
 }  // namespace
 
 Array affine(const Array& x, const Scalar& scale, const Scalar& shift) {
   check_defined("affine", x);
-  if (x.dtype() == DType::i64) return integer_affine(x, scale, shift);
+  if (x.dtype() == DType::i64 || x.dtype() == DType::u8) return integer_affine(x, scale, shift);
   check(is_floating(x.dtype()), "affine: input is {}, expected a floating type: cast() it", lockstep::name(x.dtype()));
   Array y = empty_like(x);
   launch("affine", {x}, {y}, kernels::Affine{scale.to<double>(), shift.to<double>(), x.view(), y.view()});
@@ -167,7 +186,9 @@ void check_holds(std::string_view what, DType dtype, const Scalar& scalar) {
   const auto value = scalar.to<double>();
   visit_dtype(dtype, [&](auto zero) {
     using T = decltype(zero);
-    if constexpr (std::is_integral_v<T>) {
+    if constexpr (std::is_same_v<T, bool>) {
+      return;
+    } else if constexpr (std::is_integral_v<T>) {
       check(scalar.fits_int64() && std::in_range<T>(scalar.to<std::int64_t>()),
             "{}: {} in a tensor of {}, expected a whole number of its range: cast() the tensor", what, scalar,
             lockstep::name(dtype));

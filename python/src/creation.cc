@@ -64,7 +64,7 @@ void def_like(py::module_& m, const char* name, const F& f) {
 }
 
 Tensor full_of(const Shape& shape, const Scalar& value, std::optional<DType> dtype, Device device) {
-  const DType type = dtype.value_or(value.is_bool() ? DType::u8 : value.is_whole() ? DType::i64 : DType::f32);
+  const DType type = dtype.value_or(value.is_bool() ? DType::boolean : value.is_whole() ? DType::i64 : DType::f32);
   return full(shape, value, {.dtype = type, .device = device});
 }
 
@@ -222,7 +222,7 @@ void add_creation(py::module_& m) {
       },
       "data"_a, py::kw_only(), dtype, device, requires_grad,
       "A copy of numbers, nested lists of them, or an array. Fractions make float32, whole numbers int64, bools "
-      "uint8.");
+      "bool.");
   m.def(
       "as_tensor",
       [](const py::object& data, std::optional<DType> type, std::optional<Device> d) -> py::object {

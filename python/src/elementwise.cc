@@ -174,15 +174,7 @@ void add_elementwise(const FunctionsOf& f) {
                                        {"logical_or", logical_or},
                                        {"logical_xor", logical_xor}}) {
     f.both(
-        name,
-        [function = function](const Tensor& a, const Tensor& b) {
-          const bool masks = a.dtype() == DType::u8 && b.dtype() == DType::u8;
-          if (!masks || (function != static_cast<OfTensors>(maximum) && function != static_cast<OfTensors>(minimum))) {
-            return function(a, b);
-          }
-          return function(a.to(DType::i64), b.to(DType::i64)).to(DType::u8);
-        },
-        "input"_a, "other"_a);
+        name, [function = function](const Tensor& a, const Tensor& b) { return function(a, b); }, "input"_a, "other"_a);
   }
   f.function("where", where_of, "condition"_a, "input"_a, "other"_a);
   f.m.def(

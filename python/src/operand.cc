@@ -53,11 +53,12 @@ bool read_number(py::handle handle, Scalar& number) {
 
 bool is_numpy_array(py::handle source) { return PyObject_HasAttrString(source.ptr(), "__array_interface__") == 1; }
 
-Tensor counted(const Tensor& x) { return x.dtype() == DType::u8 ? x.to(DType::i64) : x; }
+Tensor counted(const Tensor& x) { return x.dtype() == DType::boolean ? x.to(DType::i64) : x; }
 
 Tensor beside_number(const Tensor& x, const Scalar& number) {
   if (is_floating(x.dtype())) return x;
-  return number.is_whole() ? counted(x) : x.to(DType::f32);
+  if (!number.is_whole()) return x.to(DType::f32);
+  return number.is_bool() ? x : counted(x);
 }
 
 Tensor as_tensor_beside(const Tensor& x, const Scalar& number) {

@@ -1,5 +1,5 @@
 // Arguments that are a tensor or a number, and PyTorch's rules for numbers: a whole number takes the tensor's type, a
-// fraction makes whole tensors float32. Masks (uint8) count in int64.
+// fraction makes whole tensors float32. Truth values beside a whole number count in int64.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -24,7 +24,7 @@ struct Operand {
 Tensor beside_number(const Tensor& x, const Scalar& number);
 // A tensor without axes, where x lies: int64 for a whole number, x's type or float32 for another one.
 Tensor as_tensor_beside(const Tensor& x, const Scalar& number);
-// Of a mask: int64. Other tensors stay as they are.
+// Truth values as int64. Other tensors stay as they are.
 Tensor counted(const Tensor& x);
 
 }  // namespace lockstep::python

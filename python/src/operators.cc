@@ -10,7 +10,6 @@ namespace {
 template <typename F>
 Tensor arithmetic(const Tensor& a, const Operand& b, const F& f) {
   if (b.tensor.defined()) {
-    if (a.dtype() == DType::u8 && b.tensor.dtype() == DType::u8) return f(counted(a), counted(b.tensor));
     return f(a, b.tensor);
   }
   return f(beside_number(a, b.number), b.number);
@@ -28,12 +27,14 @@ Tensor compared(const Tensor& a, const Operand& b, const F& f) {
   return f(b.number.is_whole() ? a : beside_number(a, b.number), b.number);
 }
 
-// Masks alone: PyTorch's operators on numbers work bit by bit.
+// &, |, ^: logical of truth values, bit by bit of whole numbers.
 template <typename F>
-Tensor of_masks(const char* what, const Tensor& a, const Operand& b, const F& f) {
+Tensor of_bits(const char* what, const Tensor& a, const Operand& b, const F& f) {
   if (b.tensor.defined()) return f(a, b.tensor);
-  check(b.number.is_bool(), "{}: a number, expected a mask or a bool", what);
-  return f(a, full_like(a, b.number));
+  check(b.number.is_whole() && !is_floating(a.dtype()), "{}: {} and {}, expected bool or whole numbers", what, a,
+        b.number);
+  const Tensor x = beside_number(a, b.number);
+  return f(x, full_like(x, b.number));
 }
 
 struct Named {
@@ -81,15 +82,15 @@ LOCKSTEP_COMPARISON(gt)
 LOCKSTEP_COMPARISON(ge)
 #undef LOCKSTEP_COMPARISON
 
-Tensor inverted_bits(const Tensor& x) { return x.dtype() == DType::i64 ? -1 - x : ~x; }
+Tensor inverted_bits(const Tensor& x) { return ~x; }
 Tensor mask_and(const Tensor& a, const Operand& b) {
-  return of_masks("&", a, b, [](const Tensor& x, const Tensor& y) { return x & y; });
+  return of_bits("&", a, b, [](const Tensor& x, const Tensor& y) { return x & y; });
 }
 Tensor mask_or(const Tensor& a, const Operand& b) {
-  return of_masks("|", a, b, [](const Tensor& x, const Tensor& y) { return x | y; });
+  return of_bits("|", a, b, [](const Tensor& x, const Tensor& y) { return x | y; });
 }
 Tensor mask_xor(const Tensor& a, const Operand& b) {
-  return of_masks("^", a, b, [](const Tensor& x, const Tensor& y) { return x ^ y; });
+  return of_bits("^", a, b, [](const Tensor& x, const Tensor& y) { return x ^ y; });
 }
 
 Tensor where_of(const Tensor& condition, const Operand& a, const Operand& b) {

@@ -11,7 +11,6 @@ struct Numbers {
   std::vector<std::int64_t> extents;
   std::vector<Scalar> all;
   bool fractions = false, whole = false;  // otherwise bools
-  DType widest = DType::u8;               // of tensors among them
 
   void add(const Scalar& number) {
     fractions |= !number.is_whole();
@@ -28,9 +27,10 @@ struct Numbers {
     if (py::isinstance<Tensor>(item) || is_array(item)) {
       const Tensor x = py::isinstance<Tensor>(item) ? item.cast<const Tensor&>() : tensor_of_array(item, true);
       check(x.numel() == 1, "tensor: a list has {}, expected tensors of one element: use stack()", x);
-      number = x.dtype() == DType::i64  ? Scalar(x.item<std::int64_t>())
-               : x.dtype() == DType::u8 ? Scalar(x.item() != 0)
-                                        : Scalar(x.item());
+      number = is_floating(x.dtype())        ? Scalar(x.item())
+               : x.dtype() == DType::boolean ? Scalar(x.item<bool>())
+               : x.dtype() == DType::u8      ? Scalar(x.item<std::uint8_t>())
+                                             : Scalar(x.item<std::int64_t>());
       check(depth == extents.size(), "tensor: a number beside a list, expected lists of one extent at each level");
       return add(number);
     }
@@ -49,7 +49,7 @@ struct Numbers {
     for (const py::handle inner : list) read(inner, depth + 1);
   }
 
-  DType type() const { return fractions || all.empty() ? DType::f32 : whole ? DType::i64 : DType::u8; }
+  DType type() const { return fractions || all.empty() ? DType::f32 : whole ? DType::i64 : DType::boolean; }
 };
 
 // Whether the first element, or its first element, is an array of NumPy with axes.
@@ -85,7 +85,9 @@ Tensor tensor_of_data(py::handle data, std::optional<DType> dtype, bool copied) 
     std::vector<T> values;
     values.reserve(numbers.all.size());
     for (const Scalar& n : numbers.all) {
-      if constexpr (std::is_integral_v<T>) {
+      if constexpr (std::is_same_v<T, bool>) {
+        values.push_back(n.to<bool>());
+      } else if constexpr (std::is_integral_v<T>) {
         const Scalar whole = n.is_whole() ? n : Scalar(std::trunc(n.to<double>()));
         check(whole.fits_int64(), "tensor: {} in a tensor of {}, expected a number of its range", n, name(type));
         values.push_back(static_cast<T>(whole.to<std::int64_t>()));

@@ -154,19 +154,20 @@ __global__ void broadcast_kernel(BinaryOp op, const __grid_constant__ Broadcast<
   });
 }
 
-__global__ void integer_kernel(BinaryOp op, const __grid_constant__ Broadcast<2> shape, const std::int64_t* a,
-                               const std::int64_t* b, std::int64_t* out, std::int64_t n, ErrorSlot* errors) {
+template <typename T>
+__global__ void integer_kernel(BinaryOp op, const __grid_constant__ Broadcast<2> shape, const T* a, const T* b, T* out,
+                               std::int64_t n, ErrorSlot* errors) {
   const std::int64_t i = thread_number();
   if (i >= n) return;
   std::int64_t at[2] = {};
   shape.offsets(i, at);
   if (divides(op) && b[at[1]] == 0) report(errors, DataError::division_by_zero, at[1], 0, 0);
-  visit_op(op, [&](auto kind) { out[i] = integer_formula<kind()>(a[at[0]], b[at[1]]); });
+  visit_op(op, [&](auto kind) { out[i] = static_cast<T>(integer_formula<kind()>(a[at[0]], b[at[1]])); });
 }
 
 template <typename T>
 __global__ void compare_kernel(CompareOp op, const __grid_constant__ Broadcast<2> shape, const T* a, const T* b,
-                               std::uint8_t* out, std::int64_t n) {
+                               bool* out, std::int64_t n) {
   const std::int64_t i = thread_number();
   if (i >= n) return;
   std::int64_t at[2] = {};
@@ -222,13 +223,8 @@ class CudaElementwise final : public ElementwiseKernels {
   }
 
   void run(KernelContext& ctx, const kernels::Binary& call) override {
-    if (call.out.dtype == DType::i64) {
-      if (call.out.numel() == 0) return;
-      launch(integer_kernel, blocks_for(call.out.numel()), dim3(kThreads), 0, cuda_context(ctx).stream(), call.op,
-             Broadcast<2>({call.a.shape, call.b.shape}, call.out.shape), call.a.as<std::int64_t>(),
-             call.b.as<std::int64_t>(), call.out.as<std::int64_t>(), call.out.numel(), cuda_context(ctx).errors());
-      return;
-    }
+    if (call.out.dtype == DType::i64) return integers<std::int64_t>(ctx, call);
+    if (call.out.dtype == DType::u8) return integers<std::uint8_t>(ctx, call);
     visit_floating(call.out.dtype, "binary", [&, n = call.out.numel()](auto zero) {
       using T = decltype(zero);
       if (call.a.shape == call.b.shape && call.a.shape == call.out.shape) {
@@ -249,7 +245,7 @@ class CudaElementwise final : public ElementwiseKernels {
       using T = decltype(zero);
       launch(compare_kernel<T>, blocks_for(n), dim3(kThreads), 0, cuda_context(ctx).stream(), call.op,
              Broadcast<2>({call.a.shape, call.b.shape}, call.out.shape), call.a.as<T>(), call.b.as<T>(),
-             call.out.as<std::uint8_t>(), n);
+             call.out.as<bool>(), n);
     });
   }
 
@@ -260,7 +256,7 @@ class CudaElementwise final : public ElementwiseKernels {
       using Bits = decltype(bits);
       launch(where_kernel<Bits>, blocks_for(n), dim3(kThreads), 0, cuda_context(ctx).stream(),
              Broadcast<3>({call.condition.shape, call.a.shape, call.b.shape}, call.out.shape),
-             call.condition.as<std::uint8_t>(), static_cast<const Bits*>(call.a.data),
+             static_cast<const std::uint8_t*>(call.condition.data), static_cast<const Bits*>(call.a.data),
              static_cast<const Bits*>(call.b.data), static_cast<Bits*>(call.out.data), n);
     });
   }
@@ -294,6 +290,15 @@ class CudaElementwise final : public ElementwiseKernels {
         fill(call.start.to<double>(), call.step.to<double>());
       }
     });
+  }
+
+ private:
+  template <typename T>
+  static void integers(KernelContext& ctx, const kernels::Binary& call) {
+    if (call.out.numel() == 0) return;
+    launch(integer_kernel<T>, blocks_for(call.out.numel()), dim3(kThreads), 0, cuda_context(ctx).stream(), call.op,
+           Broadcast<2>({call.a.shape, call.b.shape}, call.out.shape), call.a.as<T>(), call.b.as<T>(), call.out.as<T>(),
+           call.out.numel(), cuda_context(ctx).errors());
   }
 };
 
