@@ -174,7 +174,8 @@ double Tensor::item() const {
   const Array x = readable("item");
   switch (x.dtype()) {
     case DType::f64: return x.item<double>();
-    case DType::u8: return x.item<std::uint8_t>();
+    case DType::u8:
+    case DType::boolean: return x.item<std::uint8_t>();
     case DType::i64: {
       const auto value = x.item<std::int64_t>();
       const auto found = static_cast<double>(value);
@@ -279,7 +280,7 @@ void Tensor::check_in_place(std::string_view what) const {
         what, describe());
 }
 
-const Tensor& Tensor::fill_(double value) const {
+const Tensor& Tensor::fill_(const Scalar& value) const {
   check_in_place("fill_");
   copy_from(full_like(*this, value));
   return *this;
@@ -296,7 +297,7 @@ const Tensor& Tensor::add_(const Tensor& b) const {
   copy_from(kept_type(*this, *this + b));
   return *this;
 }
-const Tensor& Tensor::add_(double b) const {
+const Tensor& Tensor::add_(const Scalar& b) const {
   check_in_place("add_");
   copy_from(*this + b);
   return *this;
@@ -306,7 +307,7 @@ const Tensor& Tensor::sub_(const Tensor& b) const {
   copy_from(kept_type(*this, *this - b));
   return *this;
 }
-const Tensor& Tensor::sub_(double b) const {
+const Tensor& Tensor::sub_(const Scalar& b) const {
   check_in_place("sub_");
   copy_from(*this - b);
   return *this;
@@ -316,7 +317,7 @@ const Tensor& Tensor::mul_(const Tensor& b) const {
   copy_from(kept_type(*this, *this * b));
   return *this;
 }
-const Tensor& Tensor::mul_(double b) const {
+const Tensor& Tensor::mul_(const Scalar& b) const {
   check_in_place("mul_");
   copy_from(*this * b);
   return *this;
@@ -326,7 +327,7 @@ const Tensor& Tensor::div_(const Tensor& b) const {
   copy_from(kept_type(*this, *this / b));
   return *this;
 }
-const Tensor& Tensor::div_(double b) const {
+const Tensor& Tensor::div_(const Scalar& b) const {
   check_in_place("div_");
   copy_from(kept_type(*this, *this / b));
   return *this;

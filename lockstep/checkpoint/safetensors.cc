@@ -35,18 +35,18 @@ struct DTypeCode {
   DType dtype;
   std::string_view code;
 };
-constexpr std::array<DTypeCode, 6> kDTypeCodes{{{DType::f32, "F32"},
+constexpr std::array<DTypeCode, 7> kDTypeCodes{{{DType::f32, "F32"},
                                                 {DType::bf16, "BF16"},
                                                 {DType::f16, "F16"},
                                                 {DType::f64, "F64"},
                                                 {DType::i64, "I64"},
-                                                {DType::u8, "U8"}}};
+                                                {DType::u8, "U8"},
+                                                {DType::boolean, "BOOL"}}};
 
 std::string_view code_of(DType dtype) { return std::ranges::find(kDTypeCodes, dtype, &DTypeCode::dtype)->code; }
 
 // The sizes of the format's other types. Those of later versions, and types of less than a byte, are not known.
-constexpr std::array<std::pair<std::string_view, std::size_t>, 11> kForeignSizes{{{"BOOL", 1},
-                                                                                  {"I8", 1},
+constexpr std::array<std::pair<std::string_view, std::size_t>, 10> kForeignSizes{{{"I8", 1},
                                                                                   {"F8_E4M3", 1},
                                                                                   {"F8_E5M2", 1},
                                                                                   {"F8_E8M0", 1},

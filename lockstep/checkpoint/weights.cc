@@ -43,7 +43,8 @@ bool all_sound(const Tensor& t, Infinity rule) {
     case DType::f16: return all_sound<std::uint16_t>(t, 0x7c00u, rule);
     case DType::f64: return all_sound<std::uint64_t>(t, 0x7ff0000000000000u, rule);
     case DType::i64:
-    case DType::u8: return true;
+    case DType::u8:
+    case DType::boolean: return true;
   }
   return true;
 }
@@ -113,7 +114,6 @@ Tensor converted(const ForeignTensor& t) {
 // An undefined tensor if no type holds the foreign tensor's values.
 Tensor as_tensor(const ForeignTensor& t) {
   if (t.dims.size() > Shape::kMaxDim) return {};
-  if (t.dtype == "BOOL") return converted<std::uint8_t, std::uint8_t>(t);
   if (t.dtype == "I8") return converted<std::int8_t, std::int64_t>(t);
   if (t.dtype == "I16") return converted<std::int16_t, std::int64_t>(t);
   if (t.dtype == "I32") return converted<std::int32_t, std::int64_t>(t);
@@ -203,6 +203,11 @@ StateDict as_tensors(const SafetensorsFile& file) {
   for (const TensorBytes& t : file.tensors) {
     Tensor tensor = Tensor::host(t.shape, t.dtype);
     if (!t.bytes.empty()) std::memcpy(tensor->view().data, t.bytes.data(), t.bytes.size());
+    if (t.dtype == DType::boolean) {
+      // A truth value is 0 or 1. A file may have other bytes.
+      auto* const byte = static_cast<std::uint8_t*>(tensor->view().data);
+      std::transform(byte, byte + t.bytes.size(), byte, [](std::uint8_t b) { return b != 0 ? 1 : 0; });
+    }
     state.emplace_back(t.name, std::move(tensor));
   }
   for (const ForeignTensor& t : file.foreign) {

@@ -71,7 +71,8 @@ FloatTensor = _type_of_tensors("FloatTensor", _core.float32)
 DoubleTensor = _type_of_tensors("DoubleTensor", _core.float64)
 LongTensor = _type_of_tensors("LongTensor", _core.int64)
 ByteTensor = _type_of_tensors("ByteTensor", _core.uint8)
-IntTensor, BoolTensor = LongTensor, ByteTensor
+BoolTensor = _type_of_tensors("BoolTensor", _core._bool)
+IntTensor = LongTensor
 
 
 def get_default_dtype():

@@ -107,7 +107,7 @@ def text_of(x):
         if x.dtype != _core.float32:
             suffixes.append(f"dtype={x.dtype}")
     else:
-        if x.dtype not in (_core.float32, _core.int64):
+        if x.dtype not in (_core.float32, _core.int64, _core._bool):
             suffixes.append(f"dtype={x.dtype}")
         shown = x.to_host()
         items = (_edges(shown) if x.numel() > _options.threshold else shown).tolist()

@@ -430,7 +430,7 @@ void add_windows(py::module_& m) {
   m.def(
       "pad",
       [](const Tensor& x, const std::vector<std::int64_t>& widths, const std::string& mode,
-         std::optional<double> value) {
+         std::optional<Scalar> value) {
         const PadMode in = value_of<PadMode>("pad: mode", mode,
                                              {{"constant", PadMode::constant},
                                               {"reflect", PadMode::reflect},

@@ -182,7 +182,7 @@ void set_item(const py::object& self, const py::object& given, const py::object&
   check_position(x, key);
   const Indices indices = indices_of(key);
   Tensor elements;
-  Number number;
+  Scalar number;
   const bool is_number = read_number(value, number);
   if (!is_number) {
     py::detail::make_caster<Tensor> tensor;
@@ -191,7 +191,8 @@ void set_item(const py::object& self, const py::object& given, const py::object&
   }
   const auto put = [&](const Tensor& to) {
     if (!is_number) return elements;
-    const Tensor made = number.is_whole ? Tensor::from({number.whole}, {}) : Tensor::from({number.value}, {});
+    const Tensor made =
+        number.is_whole() ? Tensor::from({number.to<std::int64_t>()}, {}) : Tensor::from({number.to<double>()}, {});
     return made.to(to.dtype()).to(to.device());
   };
   if (records_write(x, elements.requires_grad())) {

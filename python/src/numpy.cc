@@ -35,10 +35,13 @@ BufferType type_of(const Py_buffer& buffer) {
         buffer.format == nullptr ? "B" : buffer.format);
   BufferType type{.bytes = static_cast<std::size_t>(buffer.itemsize)};
   const char c = format[0];
-  if (c == 'e' || c == 'f' || c == 'd') {
+  if (c == '?') {
+    type.kind = BufferType::natural;
+    type.dtype = DType::boolean;
+  } else if (c == 'e' || c == 'f' || c == 'd') {
     type.kind = BufferType::floating;
     type.dtype = c == 'e' ? DType::f16 : c == 'f' ? DType::f32 : DType::f64;
-  } else if (c == '?' || (c >= 'A' && c <= 'Z')) {
+  } else if (c >= 'A' && c <= 'Z') {
     type.kind = BufferType::natural;
     if (type.bytes == 1) type.dtype = DType::u8;
   } else {
@@ -153,6 +156,7 @@ const char* typestr(DType dtype) {
     case DType::f16: return "<f2";
     case DType::i64: return "<i8";
     case DType::u8: return "|u1";
+    case DType::boolean: return "|b1";
     case DType::bf16: break;
   }
   throw py::type_error("numpy: NumPy has no bfloat16, expected another type: to(lockstep.float32)");

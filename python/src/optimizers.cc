@@ -128,10 +128,10 @@ void add_optimizers(py::module_& m) {
       const WithLock lock;
       const py::object loss = closure();
       if (!first) first = loss;
-      Number number;
+      Scalar number;
       if (!read_number(loss, number)) return returned_as<Tensor>("closure", loss, "a tensor or a number");
       Tensor value = Tensor::host({}, DType::f64);
-      *value.data_ptr<double>() = number.value;
+      *value.data_ptr<double>() = number.to<double>();
       return value;
     };
     {

@@ -24,16 +24,18 @@ py::object item_of(const Tensor& x) {
   std::int64_t value = 0;
   {
     const WithoutLock waiting;
-    value = x.dtype() == DType::u8 ? x.item<std::uint8_t>() : x.item<std::int64_t>();
+    value = is_mask(x.dtype()) ? x.item<std::uint8_t>() : x.item<std::int64_t>();
   }
-  return py::int_(value);
+  return x.dtype() == DType::boolean ? py::object(py::bool_(value != 0)) : py::int_(value);
 }
 
 template <typename T>
 py::object nested(const std::vector<T>& values, const Shape& shape, int axis, std::size_t& next) {
   if (axis == shape.dim()) {
     const T value = values[next++];
-    if constexpr (std::is_integral_v<T>) {
+    if constexpr (std::is_same_v<T, bool>) {
+      return py::bool_(value);
+    } else if constexpr (std::is_integral_v<T>) {
       return py::int_(value);
     } else {
       return py::float_(static_cast<double>(value));
@@ -60,6 +62,7 @@ py::object list_of(const Tensor& x) {
     case DType::f64: return read(double{});
     case DType::i64: return read(std::int64_t{});
     case DType::u8: return read(std::uint8_t{});
+    case DType::boolean: return read(bool{});
     default: return read(float{});
   }
 }
@@ -211,11 +214,10 @@ TensorClass add_tensor(py::module_& m) {
                                     {"bfloat16", DType::bf16},
                                     {"long", DType::i64},
                                     {"int", DType::i64},
-                                    {"byte", DType::u8}}) {
+                                    {"byte", DType::u8},
+                                    {"bool", DType::boolean}}) {
     tensor.def(name, [dtype = dtype](const py::object& self) { return moved(self, {}, dtype, false, false); });
   }
-  tensor.def(
-      "bool", [](const Tensor& x) { return ne(x, 0); }, released(), "A mask: whether each element is not 0.");
   tensor.def("type_as",
              [](const py::object& self, const Tensor& other) { return moved(self, {}, other.dtype(), false, false); });
   tensor.def("__len__", [](const Tensor& x) {
@@ -248,11 +250,11 @@ TensorClass add_tensor(py::module_& m) {
   tensor.def("__hash__", [](const py::object& self) {
     return static_cast<Py_hash_t>(reinterpret_cast<std::uintptr_t>(self.ptr()) >> 4);
   });
-  tensor.def("__contains__", [](const Tensor& x, const Number& number) {
+  tensor.def("__contains__", [](const Tensor& x, const Scalar& number) {
     Tensor found;
     {
       const WithoutLock describing;
-      found = any(eq(x, number.value));
+      found = any(eq(x, number));
     }
     return py::cast<bool>(py::bool_(item_of(found)));
   });

@@ -3,8 +3,7 @@
   PYTHONPATH=build/python /usr/bin/python3 python/tests/parity.py             # all samples, a table of counts
   PYTHONPATH=build/python /usr/bin/python3 python/tests/parity.py matmul sum  # these functions, with each disagreement
 
-Each function that both libraries have, under one name, is called with float32, int64, and bool inputs (bool is uint8 in
-Lockstep). Values, shapes, types, and the gradients of all floating inputs are compared. test_parity.py runs a part.
+Each function that both libraries have, under one name, is called with float32, int64, bool, and uint8 inputs. Values, shapes, types, and the gradients of all floating inputs are compared. test_parity.py runs a part.
 """
 
 import collections
@@ -117,15 +116,6 @@ DOCUMENTED = {
 }
 
 
-def documented(op_name, dtype, theirs_f):
-    """What PyTorch's function is in Lockstep's documents, and the types whose results are those of bool inputs: masks
-    are uint8, and arithmetic of masks counts in int64."""
-    f = DOCUMENTED.get(op_name, theirs_f)
-    if dtype != torch.bool:
-        return [(f, torch.bool)] if f is not theirs_f else []
-    return [(f, torch.int64), (f, torch.uint8), (f, torch.bool)]
-
-
 def convert(x, seen):
     """PyTorch's arguments as Lockstep's. `seen` gets the pairs of tensors that require a gradient."""
     if isinstance(x, torch.Tensor):
@@ -188,7 +178,7 @@ def difference(ours, theirs, tolerance=1e-4):
             return f"a {type(a).__name__} for a tensor"
         if tuple(a.shape) != tuple(b.shape):
             return f"shape {tuple(a.shape)} for {tuple(b.shape)}"
-        if str(a.dtype).replace("uint8", "bool") != str(b.dtype).replace("uint8", "bool"):
+        if str(a.dtype) != str(b.dtype):
             return f"type {a.dtype} for {b.dtype}"
         x, y = array(a), array(b)
         if y.dtype.kind == "f":
@@ -291,21 +281,18 @@ def compare(call, op_name, sample, dtype):
         return "error: type", str(error)
     if any(isinstance(x, torch.Tensor) and x.dtype.is_complex for x in leaves(theirs)):
         return "error: type", "complex"
-    kind, text = against(ours_f, theirs_f, sample, torch.bool, dtype)
-    if kind != "disagree":
-        return kind, text
-    for f, bools in documented(op_name, dtype, theirs_f):
-        if against(ours_f, f, sample, bools, dtype)[0] == "agree":
-            return "documented", text
+    kind, text = against(ours_f, theirs_f, sample, dtype)
+    documented = DOCUMENTED.get(op_name)
+    if kind == "disagree" and documented and against(ours_f, documented, sample, dtype)[0] == "agree":
+        return "documented", text
     return kind, text
 
 
-def against(ours_f, theirs_f, sample, bools, dtype):
-    """Compare with PyTorch's function of the same arguments, where its bools are in another type."""
+def against(ours_f, theirs_f, sample, dtype):
+    """Compare with PyTorch's function of the same arguments."""
     seen = []
     arguments = arguments_of(sample)
     args = convert(arguments, seen)
-    arguments = mapped(arguments, lambda x: x.to(bools) if x.dtype == torch.bool else x)
     try:
         theirs = called(theirs_f, arguments)
     except Exception as error:
@@ -350,7 +337,7 @@ def run(names=None, most=None, kinds=("function", "method")):
         if op.name in RANDOM or (names and op.name not in names):
             continue
         calls = [call for call in calls_of(op) if call[0] in kinds]
-        for dtype in (torch.float32, torch.int64, torch.bool):
+        for dtype in (torch.float32, torch.int64, torch.bool, torch.uint8):
             if not calls or not op.supports_dtype(dtype, "cpu"):
                 continue
             torch.manual_seed(0)

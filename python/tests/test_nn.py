@@ -921,3 +921,35 @@ def test_files_of_weights_refuse_a_state_of_a_class(tmp_path):
     sgd = torch.optim.SGD(net.parameters(), lr=0.1)
     with pytest.raises(torch.Error, match="trainer: save_folder: Counter has a part"):
         torch.Trainer(net, sgd, data, save_folder=tmp_path / "run")
+
+
+def test_ctc_loss_checks_its_lengths():
+    log_probs, targets = torch.log_softmax(torch.randn(4, 1, 3), 2), torch.tensor([[1, 2]])
+    one = torch.tensor([1])
+    for frames in (9, 5):
+        with pytest.raises(torch.Error, match=f"ctc_loss: input_lengths: a length is {frames}, expected 0 to 4"):
+            F.ctc_loss(log_probs, targets, torch.tensor([frames]), one)
+    with pytest.raises(torch.Error, match="input_lengths: a length is -3"):
+        F.ctc_loss(log_probs, targets, torch.tensor([-3]), one)
+    for length in (3, -1):
+        with pytest.raises(torch.Error, match=f"ctc_loss: target_lengths: a length is {length}, expected 0 to 2"):
+            F.ctc_loss(log_probs, targets, torch.tensor([4]), torch.tensor([length]))
+    # No frames say nothing.
+    none = torch.tensor([0])
+    assert F.ctc_loss(log_probs, targets, none, one).item() == float("inf")
+    assert F.ctc_loss(log_probs, targets, none, one, zero_infinity=True).item() == 0
+    assert 0 < F.ctc_loss(log_probs, targets, torch.tensor([4]), one).item() < 100
+
+
+def test_targets_that_are_numbers_may_be_whole():
+    x, y = torch.randn(3, 4), torch.randn(3, 4)
+    signs, bits, counts = torch.tensor([1, -1, 1]), torch.tensor([[1, 0, 1, 0]] * 3), torch.tensor([[2, 0, 1, 5]] * 3)
+    for f, arguments, target in ((F.cosine_embedding_loss, (x, y), signs), (F.soft_margin_loss, (x[:, 0],), signs),
+                                 (F.margin_ranking_loss, (x[:, 0], y[:, 0]), signs),
+                                 (F.hinge_embedding_loss, (x[:, 0],), signs),
+                                 (F.multilabel_soft_margin_loss, (x,), bits), (F.poisson_nll_loss, (x,), counts),
+                                 (F.l1_loss, (x,), counts), (F.smooth_l1_loss, (x,), counts),
+                                 (F.huber_loss, (x,), counts)):
+        assert f(*arguments, target).item() == f(*arguments, target.float()).item(), f
+    with pytest.raises(torch.Error, match=r"target is \[2\] f32 on .*, expected \[3\] f32, one for each vector"):
+        F.cosine_embedding_loss(x, y, signs[:2])
