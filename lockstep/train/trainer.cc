@@ -46,6 +46,15 @@
 namespace lockstep {
 namespace {
 
+std::vector<OptimizerOptions> options_without_rates(const Optimizer& optimizer) {
+  std::vector<OptimizerOptions> all;
+  for (std::size_t group = 0; group < optimizer.group_count(); ++group) {
+    all.push_back(optimizer.options(group));
+    std::erase_if(all.back(), [](const auto& option) { return option.first == "lr"; });
+  }
+  return all;
+}
+
 const char* schedule_name(const ScheduleOptions& schedule) {
   if (schedule.lr_lambda) return "lambda";
   switch (schedule.kind) {
@@ -216,12 +225,15 @@ Trainer::Trainer(Module& module, Optimizer& optimizer, std::shared_ptr<const Dat
   if (o.max_steps > 0) o.schedule.total_steps = std::min(o.schedule.total_steps, o.max_steps);
   check(optimizer_.schedule() == nullptr || (!o.schedule.base_lr && !is_scheduled(o.schedule)),
         "trainer: the optimizer's learning rate is a schedule, expected none in TrainerOptions::schedule");
-  if (o.schedule.base_lr) optimizer_.set_learning_rate(*o.schedule.base_lr);
-  o.schedule.base_lr = optimizer_.base_learning_rate();
+  const std::optional<double> base_lr = o.schedule.base_lr;
+  if (!base_lr) o.schedule.base_lr = optimizer_.base_learning_rate();
   scheduled_lr(o.schedule, 0);  // checks the schedule
   if (o.average_decay != 0) average_.emplace(module_, o.average_decay);
   if (o.dtype == DType::f16) scaler_.emplace(o.devices, o.loss_scaling);
+  given_recipe_ = o.recipe;
   o.recipe = make_recipe();
+  trained_options_ = options_without_rates(optimizer_);
+  trained_groups_ = optimizer_.describe_groups();
   record_fixed_parts();
   join_ranks();
   // With one shard for each device there is nothing to move.
@@ -229,6 +241,8 @@ Trainer::Trainer(Module& module, Optimizer& optimizer, std::shared_ptr<const Dat
   if (o.split.balance.automatic && shares.size() > 1 && o.split.shards > std::ssize(shares)) {
     balancer_.emplace(o.devices, splitter_->shares(), *o.communicator, o.balancer);
   }
+  // Last, so that a constructor that throws leaves the rate.
+  if (base_lr) optimizer_.set_learning_rate(*base_lr);
 }
 
 Trainer::~Trainer() = default;
@@ -306,6 +320,23 @@ Recipe Trainer::make_recipe() const {
   if (!reset.empty()) recipe.set("init_of", reset);
   recipe.update(o.recipe);
   return recipe;
+}
+
+void Trainer::record_optimizer() {
+  const std::vector<OptimizerOptions> now = options_without_rates(optimizer_);
+  const std::string groups = optimizer_.describe_groups();
+  const double rate = optimizer_.base_learning_rate();
+  if (now == trained_options_ && groups == trained_groups_ && rate == *options_.schedule.base_lr) return;
+  trained_options_ = now;
+  trained_groups_ = groups;
+  options_.schedule.base_lr = rate;
+  options_.recipe = given_recipe_;
+  options_.recipe = make_recipe();
+}
+
+void Trainer::check_optimizer() const {
+  check(options_without_rates(optimizer_) == trained_options_,
+        "trainer: the optimizer's options have changed in the run: expected other rates alone, or a new Trainer");
 }
 
 void Trainer::record_fixed_parts() {
@@ -446,6 +477,7 @@ TrainingResult Trainer::run() {
   if (options_.resume && position_.step == 0 && position_.batch == 0 && resumed_from_.empty()) {
     result.resumed = resume_or_start();
   }
+  if (position_.step == 0 && position_.batch == 0 && resumed_from_.empty()) record_optimizer();
   record_fixed_parts();
   if (!finished()) check_test_labels();
   // Parts in evaluation mode stay in it: frozen ones, for example.
@@ -841,6 +873,7 @@ bool Trainer::keeps_learning_rate() const {
 
 // Another Trainer's schedule may have left another rate, also where this one keeps the rate.
 void Trainer::schedule_learning_rate() {
+  check_optimizer();
   if (optimizer_.schedule() != nullptr) return;
   const double rate =
       keeps_learning_rate() ? optimizer_.base_learning_rate() : scheduled_lr(options_.schedule, position_.step);

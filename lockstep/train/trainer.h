@@ -352,6 +352,10 @@ class Trainer {
   DataLoaderOptions rows_of_rank(DataLoaderOptions options) const;
   Recipe make_recipe() const;
   void record_fixed_parts();
+  // Options and rates that the optimizer got before the run's first step count.
+  void record_optimizer();
+  // Throws if the optimizer has other options than the recipe says. A schedule replaces other rates.
+  void check_optimizer() const;
   void choose_shards();
   void join_ranks();
   void settle_model();
@@ -366,6 +370,9 @@ class Trainer {
   Module& module_;
   Optimizer& optimizer_;
   TrainerOptions options_;
+  Recipe given_recipe_;                            // of the options
+  std::vector<OptimizerOptions> trained_options_;  // of the optimizer's groups, without rates
+  std::string trained_groups_;
   std::shared_ptr<const Dataset> test_;
   std::unique_ptr<BatchSplitter> splitter_;  // of several ranks: a DistributedModel
   std::optional<Balancer> balancer_;         // with Balance::automatic

@@ -29,7 +29,8 @@ class Trainer:
     loss(outputs, labels): a mean; cross entropy if missing. forward(batch): for examples of other parts; it returns
     (loss, outputs), or a dict with loss, outputs, targets, and log.
     batch_transform(inputs, labels): such as transforms.MixUp; name it in `recipe`, too.
-    schedule: "cosine" or another kind, or a dict: {"kind": "cosine", "warmup": 100}.
+    schedule: "cosine" or another kind, or a dict: {"kind": "cosine", "warmup": 100}. It replaces the optimizer's rate in
+    each step; without it, callbacks may set param_groups[i]["lr"]. Other options stay during a run.
     metrics: of lockstep.metrics, or a Metric.
     save_folder, save_every, resume, keep_checkpoints: checkpoints, and going on from the newest one.
     watch: {"metric": "accuracy", "patience": 3, "save_best": True}.
@@ -68,33 +69,27 @@ class Trainer:
                        log_file=log_file, tensorboard=tensorboard, receipt=receipt, watch=watch,
                        average_decay=average_decay, recipe=recipe)
         self._optimizer, self._engine = optimizer, _engine_of(optimizer, "Trainer")
-        self._take_rates()
         self._metrics = options["metrics"]  # for the collector: the engine has copies
         self._trainer = _core._Trainer(model, self._engine, train, test, _in_full(options))
+        optimizer._show_rates()  # a schedule's base_lr
         self.on_step: typing.Callable[[StepReport], typing.Any] | None = None
         self.on_epoch: typing.Callable[[EpochReport], typing.Any] | None = None
         self.on_update: typing.Callable[[int], typing.Any] | None = None
 
     def train(self) -> TrainingResult:
         """Train to the end, or until request_stop(); a second call goes on. Raises if a loss is not finite."""
-        self._take_rates()
+        self._take_options()
         try:
             return self._trainer.train(self._callback(self.on_step), self._callback(self.on_epoch),
                                        self._callback(self.on_update))
         finally:
-            self._show_rates()
+            self._optimizer._show_rates()
 
-    # The rates of param_groups are those of the optimizer, also in callbacks. Other options are the run's for good.
-    def _take_rates(self) -> None:
+    # The rates of param_groups are those of the run, also in callbacks, where the program may change them.
+    def _take_options(self) -> None:
         if self._optimizer.engine is not self._engine:
-            raise _core.Error("Trainer: options of the optimizer other than lr have changed since the Trainer was "
-                              "made, expected a new Trainer")
-        _core._set_rates(self._engine, [group["lr"] for group in self._optimizer.param_groups])
-
-    def _show_rates(self) -> None:
-        if self._optimizer.engine is self._engine:
-            for i, group in enumerate(self._optimizer.param_groups):
-                group["lr"] = self._engine.learning_rate(i)
+            raise _core.Error("Trainer: the optimizer has begun anew since the Trainer was made, expected a new "
+                              "Trainer")
 
     def _callback(self, function: typing.Callable[..., typing.Any] | None) -> typing.Callable[..., None] | None:
         if function is None:
@@ -102,21 +97,25 @@ class Trainer:
         call = function
 
         def called(report: typing.Any) -> None:
-            self._show_rates()
+            self._optimizer._show_rates()
             call(report)
-            self._take_rates()
+            self._take_options()
 
         return called
 
     def resume(self, folder: str | os.PathLike[str]) -> os.PathLike[str]:
         """Continue from the newest checkpoint in the folder, with the same bits. Returns its path."""
-        self._take_rates()
-        return self._trainer.resume(folder)
+        self._take_options()
+        path = self._trainer.resume(folder)
+        self._optimizer._show_rates()
+        return path
 
     def resume_or_start(self) -> os.PathLike[str] | None:
         """Continue from the newest checkpoint in save_folder. Returns its path, or None if the run starts."""
-        self._take_rates()
-        return self._trainer.resume_or_start()
+        self._take_options()
+        path = self._trainer.resume_or_start()
+        self._optimizer._show_rates()
+        return path
 
     def audit(self, receipt: str | os.PathLike[str], *, public_key: str | os.PathLike[str] = "",
               run: str | os.PathLike[str] = "", random_steps: int = 3, steps: tuple[int, int] | None = None,
@@ -127,8 +126,11 @@ class Trainer:
         receipt must have the signature of this key. run: the folder of the checkpoints, from which steps are reached;
         otherwise from the start. steps: first and last, instead of random ones. on_equal(text) tells what is equal.
         """
-        self._take_rates()
-        return self._trainer.audit(receipt, public_key, run, random_steps, steps, on_equal)
+        self._take_options()
+        try:
+            return self._trainer.audit(receipt, public_key, run, random_steps, steps, on_equal)
+        finally:
+            self._optimizer._show_rates()
 
     def request_stop(self) -> None:
         """End training after the step in progress. Any thread may call it."""
@@ -145,7 +147,7 @@ class Trainer:
 
 
 def _engine_of(optimizer: typing.Any, use: str) -> typing.Any:
-    """Return the library's optimizer, which another one replaces when options change."""
+    """Return the library's optimizer."""
     engine = getattr(optimizer, "engine", None)
     own_step = "step" in vars(optimizer) or not type(optimizer).step.__module__.startswith("lockstep.")
     if engine is not None and own_step:
@@ -207,12 +209,8 @@ def find_learning_rate(model: typing.Any, optimizer: typing.Any, train: typing.A
     Other options are those of Trainer, without those that write files or set the rate.
     """
     engine = _engine_of(optimizer, "find_learning_rate")
-    found = _core._find_learning_rate(model, engine, train, first, last, steps, smoothing, stop_factor,
-                                      _in_full(options))
-    if optimizer.engine is not engine:
-        raise _core.Error("find_learning_rate: options of the optimizer other than lr have changed meanwhile, expected "
-                          "to change them before or after it")
-    return LearningRateCurve(*found)
+    return LearningRateCurve(*_core._find_learning_rate(model, engine, train, first, last, steps, smoothing,
+                                                        stop_factor, _in_full(options)))
 
 
 def export_onnx(path: str | os.PathLike[str], model: typing.Any, example: typing.Any,

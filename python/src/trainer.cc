@@ -293,7 +293,7 @@ class PythonTrainer {
   }
 
  private:
-  py::object engine_;  // an optimizer of Python makes another one when its options change
+  py::object engine_;  // an optimizer of Python makes another one when it begins anew
   Optimizer* rule_;
   std::shared_ptr<Module> model_;
   std::shared_ptr<CurrentDataset> data_, tests_;
@@ -479,17 +479,6 @@ void add_training(py::module_& m) {
     const auto resumed = t.get().resume_or_start();
     if (!resumed) return {};
     return resumed->path;
-  });
-  // What a program has changed in param_groups.
-  m.def("_set_rates", [](Optimizer& o, const std::vector<double>& rates) {
-    for (std::size_t i = 0; i < rates.size(); ++i) {
-      if (rates[i] == o.learning_rate(i)) continue;
-      if (rates.size() == 1) {
-        o.set_learning_rate(rates[i]);
-      } else {
-        o.set_learning_rate(i, rates[i]);
-      }
-    }
   });
   add_audit(trainer, m);
   trainer.def("request_stop", [](PythonTrainer& t) { t.get().request_stop(); });
