@@ -11,6 +11,7 @@
 #include "lockstep/autograd/no_grad.h"
 #include "lockstep/autograd/parameter_gradient.h"
 #include "lockstep/autograd/tensor_impl.h"
+#include "lockstep/nn/layer_error.h"
 #include "lockstep/nn/module_link.h"
 #include "lockstep/nn/output_observer.h"
 #include "lockstep/nn/parameter_change.h"
@@ -82,11 +83,13 @@ Module::Module(Module&& other) : Module() {
   training_ = other.training_;
 }
 
-Tensor Module::operator()(const Tensor& x) {
+Tensor Module::operator()(const Tensor& x) try {
   const TracedModule traced(this);
   const auto& call = link_->call;
   if (call) return OutputObserver::reported(*this, call(placed(x)));
   return OutputObserver::reported(*this, in_host_memory(x) ? forward(placed(x)) : forward(x));
+} catch (const Error&) {
+  rethrow_in(*this);
 }
 
 Tensor Module::placed(const Tensor& x) const {
