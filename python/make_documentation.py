@@ -9,6 +9,7 @@ import re
 import sys
 
 DECLARATION = re.compile(r"^(?:template <.*>\s*)?(?:(?:class|struct) (?P<type>\w+)[ :;{]|"
+                         r"inline constexpr \w+ (?P<object>\w+)\{|"
                          r"(?:\[\[nodiscard\]\] )?(?:inline |constexpr )*[\w:<>,&* ]+?[ &*](?P<function>\w+)\()")
 
 
@@ -25,7 +26,7 @@ def comments(text):
         if found and not line.startswith(("using ", "return ", "namespace ", "#", "}", " ")):
             # A comment above several functions is about all of them.
             above = comment or above
-            yield found["type"] or found["function"], above or opening, bool(above)
+            yield found["type"] or found["object"] or found["function"], above or opening, bool(above)
         elif not line.startswith(("template ", " ")) and line:
             above = []
         if not line:

@@ -301,10 +301,11 @@ void describe(PyObject* function) {
   const std::string name = def.ml_name;
   const std::size_t line = std::min(text.find('\n'), text.size());
   const bool overloaded = text.find("Overloaded function.\n") != std::string::npos;
-  // pybind11 writes the signature, an empty line, and the text.
-  if (!overloaded && text.find_first_not_of('\n', line) == std::string::npos) {
-    if (const auto comment = documentation(name); !comment.empty())
-      text = text.substr(0, line) + "\n\n" + std::string(comment);
+  // pybind11 writes the signature, an empty line, and the text; or the signatures of all forms, with their texts.
+  if (const auto comment = documentation(name); !comment.empty()) {
+    const bool has_text = text.find_first_not_of('\n', line) != std::string::npos;
+    while (text.ends_with('\n')) text.pop_back();
+    if (overloaded || !has_text) text += "\n\n" + std::string(comment);
   }
   const auto arguments = arguments_of(text.substr(0, line));
   if (text.starts_with(name + "(") && has_literals(arguments)) {

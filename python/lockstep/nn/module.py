@@ -1029,6 +1029,21 @@ def _is_like(new, old):
     return new.dtype == old.dtype and (not (new._shape_known() and old._shape_known()) or new.shape == old.shape)
 
 
+class _Signature:
+    """The arguments of a class's constructor, for inspect.signature()."""
+
+    def __get__(self, module, cls):
+        import inspect
+
+        if module is not None:
+            raise AttributeError("__signature__")
+        try:
+            signature = inspect.signature(cls.__init__)
+        except ValueError:  # of several forms
+            raise AttributeError("__signature__") from None
+        return signature.replace(parameters=list(signature.parameters.values())[1:])
+
+
 def _reduce(self, protocol):
     raise TypeError(f"cannot pickle or copy a {self._get_name()}: expected state_dict() and load_state_dict(), or "
                     "copy.deepcopy()")
@@ -1046,8 +1061,8 @@ def _forward_unknown(self, *args, **kwargs):
 def _complete():
     for name, method in dict(
             __getattr__=_getattr, __setattr__=_setattr, __delattr__=_delattr, __repr__=_repr, __dir__=_dir,
-            __deepcopy__=_deepcopy, __reduce_ex__=_reduce, register_backward_hook=_refuse_backward_hook,
-            half=_refuse_half, bfloat16=_refuse_half,
+            __deepcopy__=_deepcopy, __reduce_ex__=_reduce, __signature__=_Signature(),
+            register_backward_hook=_refuse_backward_hook, half=_refuse_half, bfloat16=_refuse_half,
             register_module=add_module, _forward=_forward_unknown,
             named_children_with_repeats=_own_children,
             _modules=property(lambda self: _Entries(self, Module._children_names, _put_child)),
