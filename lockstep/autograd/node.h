@@ -18,6 +18,7 @@
 namespace lockstep {
 
 struct Node;
+struct TensorHooks;  // autograd/tensor_hooks.h
 
 // The arrays of one part of an operation.
 using Arrays = SmallVector<Array, 4>;
@@ -68,9 +69,11 @@ struct GradMeta {
   // Returns memory on `device` for a shard's addend, plain, with the leaf's shape and type, from which it is summed
   // without being copied; undefined if there is none. Call it just before filling the memory.
   virtual Array destination(const BackwardPass&, int /*shard*/, Device) { return {}; }
-  virtual Tensor grad() const { return {}; }
-  virtual void zero_grad() {}
+  // Of a result: what retain_grad() kept.
+  virtual Tensor grad() const;
+  virtual void zero_grad();
 
+  std::shared_ptr<TensorHooks> hooks;  // null if there are none
   // Of a leaf: the thread whose backward() reaches it. Two passes at once would lose gradients.
   InUse use;
   std::shared_ptr<Node> node;  // null for a leaf

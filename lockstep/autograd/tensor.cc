@@ -11,6 +11,7 @@
 #include "lockstep/autograd/no_grad.h"
 #include "lockstep/autograd/node.h"
 #include "lockstep/autograd/saved_array.h"
+#include "lockstep/autograd/tensor_hooks.h"
 #include "lockstep/autograd/tensor_impl.h"
 #include "lockstep/ops/copy.h"
 #include "lockstep/ops/launch.h"
@@ -344,6 +345,10 @@ Tensor Tensor::to(Layout layout) const {
 }
 
 void GradMeta::accumulate(const BackwardPass&, Gradient) {}
+Tensor GradMeta::grad() const { return hooks ? hooks->retained : Tensor(); }
+void GradMeta::zero_grad() {
+  if (hooks) hooks->retained = {};
+}
 
 BackwardInputs::BackwardInputs(std::initializer_list<Tensor> leaves) : set_(true), leaves_(leaves) {}
 

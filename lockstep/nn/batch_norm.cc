@@ -9,6 +9,7 @@
 #include "lockstep/autograd/shard_collector.h"
 #include "lockstep/autograd/tensor.h"
 #include "lockstep/autograd/tensor_impl.h"
+#include "lockstep/nn/layer_error.h"
 #include "lockstep/nn/output_observer.h"
 #include "lockstep/nn/sizes.h"
 
@@ -148,7 +149,7 @@ Tensor BatchNorm::shift(const Tensor& images) const {
   return options_.affine ? bias.tensor() : for_each_channel(images, 0);
 }
 
-Tensor BatchNorm::forward_fused(const Tensor& x, const Tensor& residual, bool relu) {
+Tensor BatchNorm::forward_fused(const Tensor& x, const Tensor& residual, bool relu) try {
   const TracedModule traced(this);
   const Tensor images = as_images(x), added = residual.defined() ? as_images(residual) : residual;
   settle_channels(images.size(1));
@@ -161,6 +162,8 @@ Tensor BatchNorm::forward_fused(const Tensor& x, const Tensor& residual, bool re
   if (dims == 2) y = squeeze(y, {2, 3});
   if (dims == 3) y = squeeze(y, 2);
   return OutputObserver::reported(*this, y);
+} catch (const Error&) {
+  rethrow_in(*this);
 }
 
 Tensor BatchNorm::train_step(const Tensor& x, const Tensor& residual, const BatchNormOptions& options) {

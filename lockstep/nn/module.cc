@@ -12,6 +12,7 @@
 #include "lockstep/autograd/parameter_gradient.h"
 #include "lockstep/autograd/tensor_impl.h"
 #include "lockstep/base/warning.h"
+#include "lockstep/nn/layer_error.h"
 #include "lockstep/nn/module_link.h"
 #include "lockstep/nn/output_observer.h"
 #include "lockstep/nn/parameter_change.h"
@@ -90,12 +91,14 @@ Module::Module(Module&& other) : Module() {
   training_ = other.training_;
 }
 
-Tensor Module::operator()(const Tensor& x) {
+Tensor Module::operator()(const Tensor& x) try {
   const TracedModule traced(this);
   const auto& call = link_->call;
   const ForwardScope scope(*this);
   if (call) return OutputObserver::reported(*this, call(placed(x)));
   return OutputObserver::reported(*this, in_host_memory(x) ? forward(placed(x)) : forward(x));
+} catch (const Error&) {
+  rethrow_in(*this);
 }
 
 // A layer that is made inside of a module, as a member of its class or of its vector, but is not its child, would get

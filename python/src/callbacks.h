@@ -59,4 +59,15 @@ std::function<Signature> function_of(std::string name, const py::object& object)
   return FunctionOf<Signature>{std::move(name), Held(object)};
 }
 
+// A hook that is registered until it is removed.
+struct RemovableHandle {
+  std::function<void()> remove;
+  void remove_hook() {
+    if (const auto once = std::exchange(remove, nullptr)) once();
+  }
+};
+
+// A hook of a gradient, from any thread. None becomes an undefined tensor.
+std::function<Tensor(const Tensor& gradient)> gradient_hook(const py::function& hook);
+
 }  // namespace lockstep::python

@@ -1,4 +1,5 @@
 // lockstep._core, which the files of python/lockstep/ give PyTorch's names.
+#include "signatures.h"
 #include "training.h"
 
 namespace lockstep::python {
@@ -41,4 +42,5 @@ PYBIND11_MODULE(_core, m) {
   add_training(m);
   add_predictor(m);
   add_watching(m);
+  describe_functions(m);
 }

@@ -72,8 +72,13 @@ py::object call_python(Module& module, const py::object& self, const py::tuple& 
   const ModuleCall call(module);
   const InPython computing;
   const bool hooked = PyDict_Contains(self.attr(names->dict).ptr(), names->hooked.ptr()) == 1;
-  py::object result =
-      hooked ? self.attr("_call_with_hooks")(inputs, named) : self.attr(names->forward)(*inputs, **named);
+  py::object result;
+  try {
+    result = hooked ? self.attr("_call_with_hooks")(inputs, named) : self.attr(names->forward)(*inputs, **named);
+  } catch (const py::error_already_set& error) {
+    name_layer(error, module);
+    throw;
+  }
   if (is_tensor(result)) call.report(result.cast<Tensor>());
   return result;
 }

@@ -227,20 +227,18 @@ void add_parameters(py::module_& m) {
       },
       released());
   parameter.def("zero_grad", [](const ParameterTensor& x) { x.parameter.zero_grad(); });
-  py::class_<HookHandle>(m, "RemovableHandle", "A registered hook.").def("remove", &HookHandle::remove);
-  // The hook runs where the gradient is read, which may be a thread without the lock.
   parameter.def(
       "register_hook",
       [](const py::object& self, const py::function& hook) {
         const Keeping keeping;
+        const auto map = gradient_hook(hook);
         const auto& x = self.cast<const ParameterTensor&>();
-        HookHandle handle = x.parameter.register_hook([call = Held(hook)](const Tensor& gradient) {
-          const WithLock lock;
-          const py::object result = call.get()(gradient);
-          return result.is_none() ? gradient : returned_as<Tensor>("hook", result, "a tensor or None");
+        HookHandle handle = x.parameter.register_hook([map](const Tensor& gradient) {
+          const Tensor found = map(gradient);
+          return found.defined() ? found : gradient;
         });
         keeping.by(self);
-        return handle;
+        return RemovableHandle{[handle]() mutable { handle.remove(); }};
       },
       "hook"_a, "From now on, hook(grad) maps each gradient that backward() leaves; None keeps it. Returns a handle.");
 

@@ -11,6 +11,7 @@ from collections import OrderedDict, abc, namedtuple
 
 from .. import _core
 from .._core import Buffer, Module, Parameter, Tensor
+from ..autograd.function import Function
 
 _get = object.__getattribute__
 _set = object.__setattr__
@@ -722,6 +723,12 @@ class _Handle:
     def __init__(self, module, kind, hook):
         self._module, self._kind, self._hook = module, kind, hook
 
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *args):
+        self.remove()
+
     def remove(self):
         """Remove the hook."""
         hooks = self._module.__dict__.get(self._kind, [])
@@ -737,7 +744,7 @@ class _Handle:
         self.remove()
 
 
-_CALL_HOOKS = ("_pre_hooks", "_hooks")
+_CALL_HOOKS = ("_pre_hooks", "_hooks", "_backward_pre_hooks", "_backward_hooks")
 
 
 def _forget_call_hooks(self):
@@ -798,7 +805,12 @@ def _call_with_hooks(self, args, kwargs):
         result = hook(self, args)
         if result is not None:
             args = result if isinstance(result, tuple) else (result,)
+    passes = _BackwardHooks.of(self)
+    if passes is not None:
+        args = passes.begin(args)
     output = Module._forward(self, *args, **kwargs)
+    if passes is not None:
+        output = passes.end(output)
     for hook in list(self.__dict__.get("_hooks", ())):
         with_kwargs = isinstance(hook, _WithKwargs)
         result = hook.hook(self, args, kwargs, output) if with_kwargs else hook(self, args, output)
@@ -807,8 +819,99 @@ def _call_with_hooks(self, args, kwargs):
     return output
 
 
+def register_full_backward_hook(self, hook, prepend=False):
+    """Call hook(module, grad_input, grad_output) when the gradients of the inputs are there; a result but None replaces
+    them."""
+    return _register(self, "_backward_hooks", hook, prepend, False)
+
+
+def register_full_backward_pre_hook(self, hook, prepend=False):
+    """Call hook(module, grad_output) before the module's backward pass; a result but None replaces the gradients."""
+    return _register(self, "_backward_pre_hooks", hook, prepend, False)
+
+
 def _refuse_backward_hook(self, *args, **kwargs):
-    raise NotImplementedError("backward hooks of modules: expected register_hook() of a tensor or a parameter")
+    raise NotImplementedError("register_backward_hook: expected register_full_backward_hook()")
+
+
+class _Border(Function):
+    """Gives tensors a common place in the history, where their gradients are seen together."""
+
+    @staticmethod
+    def forward(ctx, see, *tensors):
+        ctx.see = see
+        ctx.set_materialize_grads(False)
+        return tensors
+
+    @staticmethod
+    def backward(ctx, *gradients):
+        return None, *ctx.see(gradients)
+
+
+class _BackwardHooks:
+    """One call of a module with backward hooks."""
+
+    @classmethod
+    def of(cls, module):
+        hooks = module.__dict__
+        return cls(module) if hooks.get("_backward_hooks") or hooks.get("_backward_pre_hooks") else None
+
+    def __init__(self, module):
+        self.module = module
+        self.before = list(module.__dict__.get("_backward_pre_hooks", ()))
+        self.after = list(module.__dict__.get("_backward_hooks", ()))
+        self.input_count, self.grad_output, self.has_inputs = 0, None, False
+
+    def begin(self, args):
+        self.places = [i for i, x in enumerate(args) if isinstance(x, Tensor)]
+        self.input_count = len(args)
+        self.has_inputs = _core.is_grad_enabled() and any(args[i].requires_grad for i in self.places)
+        if not self.has_inputs:
+            return args
+        return self._through(args, self.places, self._inputs)
+
+    def end(self, output):
+        outputs = output if isinstance(output, tuple) else (output,)
+        places = [i for i, y in enumerate(outputs) if isinstance(y, Tensor) and y.requires_grad]
+        if not places:
+            return output
+        self.output_count, self.output_places = len(outputs), places
+        outputs = self._through(outputs, places, self._outputs)
+        return outputs if isinstance(output, tuple) else outputs[0]
+
+    def _through(self, values, places, see):
+        values = list(values)
+        for i, x in zip(places, _Border.apply(see, *(values[i] for i in places))):
+            values[i] = x
+        return tuple(values)
+
+    def _call(self, hooks, gradients, *more):
+        for hook in hooks:
+            found = hook(self.module, gradients, *more)
+            if found is None:
+                continue
+            found = found if isinstance(found, tuple) else (found,)
+            if len(found) != len(gradients):
+                raise _core.Error(f"Backward hook returned an invalid number of grad_input, got {len(found)}, but "
+                                  f"expected {len(gradients)}")
+            gradients = found
+        return gradients
+
+    def _spread(self, gradients, places, count):
+        all_of_them = [None] * count
+        for i, g in zip(places, gradients):
+            all_of_them[i] = g
+        return tuple(all_of_them)
+
+    def _outputs(self, gradients):
+        self.grad_output = self._call(self.before, self._spread(gradients, self.output_places, self.output_count))
+        if not self.has_inputs:
+            self._call(self.after, (None,) * self.input_count, self.grad_output)
+        return [self.grad_output[i] for i in self.output_places]
+
+    def _inputs(self, gradients):
+        found = self._call(self.after, self._spread(gradients, self.places, self.input_count), self.grad_output)
+        return [found[i] for i in self.places]
 
 
 # ---- Printing
@@ -907,7 +1010,7 @@ def _copy_parts(new, old, memo):
             _copy_parts(copied, child, memo)
         else:
             _set_child(new, name, copy.deepcopy(child, memo))
-    if "_hooks" in new.__dict__ or "_pre_hooks" in new.__dict__:
+    if any(kind in new.__dict__ for kind in _CALL_HOOKS):
         _set(new, "_call_hooked", True)
     if "_call_hooked" in new.__dict__ or "forward" in new.__dict__:
         Module._set_hooked(new, True)
@@ -922,6 +1025,21 @@ def _cast_like(new, old):
 
 def _is_like(new, old):
     return new.dtype == old.dtype and (not (new._shape_known() and old._shape_known()) or new.shape == old.shape)
+
+
+class _Signature:
+    """The arguments of a class's constructor, for inspect.signature()."""
+
+    def __get__(self, module, cls):
+        import inspect
+
+        if module is not None:
+            raise AttributeError("__signature__")
+        try:
+            signature = inspect.signature(cls.__init__)
+        except ValueError:  # of several forms
+            raise AttributeError("__signature__") from None
+        return signature.replace(parameters=list(signature.parameters.values())[1:])
 
 
 def _reduce(self, protocol):
@@ -941,8 +1059,8 @@ def _forward_unknown(self, *args, **kwargs):
 def _complete():
     for name, method in dict(
             __getattr__=_getattr, __setattr__=_setattr, __delattr__=_delattr, __repr__=_repr, __dir__=_dir,
-            __deepcopy__=_deepcopy, __reduce_ex__=_reduce, register_backward_hook=_refuse_backward_hook,
-            register_full_backward_hook=_refuse_backward_hook, half=_refuse_half, bfloat16=_refuse_half,
+            __deepcopy__=_deepcopy, __reduce_ex__=_reduce, __signature__=_Signature(),
+            register_backward_hook=_refuse_backward_hook, half=_refuse_half, bfloat16=_refuse_half,
             register_module=add_module, _forward=_forward_unknown,
             named_children_with_repeats=_own_children,
             _modules=property(lambda self: _Entries(self, Module._children_names, _put_child)),
@@ -958,7 +1076,8 @@ def _complete():
                    load_state_dict, get_extra_state, set_extra_state, _save_to_state_dict, _load_from_state_dict,
                    register_state_dict_pre_hook, register_state_dict_post_hook, register_load_state_dict_pre_hook,
                    _register_load_state_dict_pre_hook, register_load_state_dict_post_hook, register_forward_hook,
-                   register_forward_pre_hook, _call_with_hooks, _get_name):
+                   register_forward_pre_hook, register_full_backward_hook, register_full_backward_pre_hook,
+                   _call_with_hooks, _get_name):
         setattr(Module, method.__name__, method)
     Module.__module__ = "lockstep.nn"
     Parameter.__deepcopy__ = _parameter_deepcopy
