@@ -133,14 +133,22 @@ Tensor Module::placed(const Tensor& x) const {
   if (all.empty()) return x;
   const std::vector<Device> places = devices();
   if (grad_enabled()) {
+    const bool joined =
+        std::ranges::any_of(all, [](const auto& p) { return p.second.gradient_state().reducer() != nullptr; });
+    // Such as DataParallel, which cuts its inputs itself.
+    const auto has_wrapper = [](const auto& self, const Module& m) -> bool {
+      return std::ranges::any_of(m.children_, [&](const Child& c) { return c.name.empty() || self(self, *c.module); });
+    };
+    if ((places.size() != 1 || joined) && has_wrapper(has_wrapper, *this)) return x;
     check(places.size() == 1,
           "module: {}'s input is {}, a whole tensor, and the model is on {}: cut batches with loader.on(net) or "
           "split_and_load(), or turn gradients off (NoGradGuard) to compute on the first device",
           kind(), x.describe(), lockstep::str(places));
-    check(std::ranges::none_of(all, [](const auto& p) { return p.second.gradient_state().reducer() != nullptr; }),
-          "module: {}'s input is {}, but DistributedDataParallel has the model: take this rank's rows of batches from "
-          "loader.on(ddp) or ddp.batches(loader)",
-          kind(), x.describe());
+    check(
+        !joined,
+        "module: {}'s input is {}, but DistributedDataParallel has the model: call that with this rank's rows, or with "
+        "batches of loader.on(ddp)",
+        kind(), x.describe());
   }
   return x.to(places[0]);
 }

@@ -80,8 +80,8 @@ struct Parameter::State : std::enable_shared_from_this<State> {
       // Only this process would train it, so processes would differ from then on.
       check(reducer || !pass.at || !pass.at->exchange(),
             "backward: {} is not summed over processes: it is not part of the module whose DistributedDataParallel cut "
-            "this "
-            "batch",
+            "this batch: make it a part, or call the DistributedDataParallel with this rank's rows, for a loss of its "
+            "own",
             state->label);
       // A gradient that no step will use may add up unseen, as in PyTorch.
       if (state->gradient.old() && !pass.accumulates && !pass.warned && state->claim.use_count() > 1) {
@@ -101,6 +101,10 @@ struct Parameter::State : std::enable_shared_from_this<State> {
       if (state && state->options.trainable) state->accumulate(pass, std::move(g));
     }
     bool takes_shards() const override { return true; }
+    int once_shard(const BackwardPass& pass) const override {
+      const auto state = owner.lock();
+      return state ? state->once_shard(pass) : 0;
+    }
     void accumulate_shard(const BackwardPass& pass, Gradient::Addend addend) override {
       const auto state = owner.lock();
       if (!state || !state->options.trainable) return;
@@ -162,9 +166,9 @@ struct Parameter::State : std::enable_shared_from_this<State> {
 
   // For a gradient of samples.
   void check_joined(const BackwardPass& pass) const {
-    check(gradient.reducer() == nullptr || (pass.at && pass.at->exchange()),
-          "backward: {} is trained by DistributedDataParallel, but the loss is not made of a batch that its batches() "
-          "or split() cut: other processes would not have this gradient",
+    check(gradient.reducer() == nullptr || (pass.at && pass.at->joins_ranks()),
+          "backward: {} is trained by DistributedDataParallel, but the loss is not made of a batch that it cut, in its "
+          "call, batches(), or split(): other processes would not have this gradient",
           label);
   }
 
@@ -173,24 +177,23 @@ struct Parameter::State : std::enable_shared_from_this<State> {
     if (a.counts) gradient.add(pass, a.shard, ops::to_layout(a.sum.value, Layout::plain));
   }
 
+  // A contribution that counts once joins the lowest shard, wherever that is.
+  int once_shard(const BackwardPass& pass) const {
+    if (const auto& reducer = gradient.reducer()) return reducer->once_shard(pass);
+    return pass.at ? pass.at->lowest_shard() : 0;
+  }
+
   void accumulate(const BackwardPass& pass, Gradient g) {
-    const auto& reducer = gradient.reducer();
     if (!g.addends.empty() || g.single.defined()) check_joined(pass);
-    if (!g.parts.empty() || g.single.defined() || g.seed) {
-      // A contribution that counts once joins the lowest shard, wherever that is.
-      const int shard = pass.at ? pass.at->lowest_shard() : 0;
-      const Slot* here = nullptr;
-      if (pass.at) {
-        for (const Slot& slot : pass.at->slots()) {
-          if (slot.shard == shard) here = &slot;
-        }
+    if (const int shard = once_shard(pass); shard >= 0 && g.has_once()) {
+      const Array own = g.addend(shard);
+      Device device = own.defined() ? own.device() : devices[0];
+      if (const Slot* const here = pass.at ? pass.at->slot_of(shard) : nullptr) {
+        if (!own.defined()) device = here->device;
+      } else if (g.single.defined()) {
+        device = g.single.value.device();
       }
-      if (pass.at ? here != nullptr : !reducer || reducer->has_shard(shard)) {
-        const Array own = g.addend(shard);
-        Device device = own.defined() ? own.device() : here ? here->device : devices[0];
-        if (!here && g.single.defined()) device = g.single.value.device();
-        g.add_addend(shard, g.once(device).with_shard(shard), true);
-      }
+      g.add_addend(shard, g.once(device).with_shard(shard), true);
     }
     for (Gradient::Addend& a : g.addends) add(pass, std::move(a));
   }

@@ -3,6 +3,7 @@
 import math
 
 from . import _core
+from ._core import internal as _internal
 
 
 
@@ -96,9 +97,15 @@ def _nested(items, shape, indent, form):
     return "[" + ("," + "\n" * (len(shape) - 1) + " " * (indent + 1)).join(texts) + "]"
 
 
+def _shows_device(x):
+    """Return whether the device says more than that there is one."""
+    return x.device.type != "cpu" or (x.device.index is not None and not _internal.is_cut(x)
+                                      and len(_core.devices()) > 1)
+
+
 def text_of(x):
     """Return the elements as nested brackets, then what is not the default. Waits."""
-    suffixes = [f"device='{x.device}'"] if x.device.type != "cpu" else []
+    suffixes = [f"device='{x.device}'"] if _shows_device(x) else []
     shape = tuple(x.shape)
     if x.numel() == 0:
         text = "tensor([]"

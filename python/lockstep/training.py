@@ -56,6 +56,7 @@ class Trainer:
                  keep_checkpoints: int = 2, log_file: str | os.PathLike[str] | None = None,
                  tensorboard: typing.Any = None, receipt: typing.Any = None, watch: dict[str, typing.Any] | None = None,
                  average_decay: float = 0, recipe: dict[str, typing.Any] | None = None) -> None:
+        _check_unwrapped("Trainer", model)
         if label_smoothing and (loss is not None or forward is not None):
             raise ValueError("Trainer: label_smoothing with a loss of its own, expected the loss to smooth the labels")
         if save_every and save_folder is None:
@@ -146,6 +147,16 @@ class Trainer:
         return self._trainer.recipe_hash()
 
 
+def _check_unwrapped(use: str, model: typing.Any) -> None:
+    """Refuse a wrapper for several devices or ranks: `use` itself computes on all of them, or on one."""
+    from .nn.parallel import DataParallel, DistributedDataParallel
+
+    refused = DataParallel if use in ("evaluate", "export_onnx") else (DataParallel, DistributedDataParallel)
+    if isinstance(model, refused):
+        raise _core.Error(f"{use}: the model is wrapped by {type(model).__name__}, expected the model itself: "
+                          "model.module")
+
+
 def _engine_of(optimizer: typing.Any, use: str) -> typing.Any:
     """Return the library's optimizer."""
     engine = getattr(optimizer, "engine", None)
@@ -176,6 +187,7 @@ def evaluate(model: typing.Any, data: typing.Any, metrics: typing.Sequence[Metri
     worker_init_fn is refused. Returns the Accuracy for examples (input, label), or with `metrics` a dict of their names
     and values.
     """
+    _check_unwrapped("evaluate", model)
     if isinstance(data, DataLoader):
         batch_size = data.batch_size or batch_size
         data = data._examples("evaluate")
@@ -208,6 +220,7 @@ def find_learning_rate(model: typing.Any, optimizer: typing.Any, train: typing.A
 
     Other options are those of Trainer, without those that write files or set the rate.
     """
+    _check_unwrapped("find_learning_rate", model)
     engine = _engine_of(optimizer, "find_learning_rate")
     return LearningRateCurve(*_core._find_learning_rate(model, engine, train, first, last, steps, smoothing,
                                                         stop_factor, _in_full(options)))
@@ -222,6 +235,7 @@ def export_onnx(path: str | os.PathLike[str], model: typing.Any, example: typing
     example: a tensor with a batch as axis 0, or several, which model(*example) takes. forward(*example): any function
     that calls the model, and returns a tensor or several.
     """
+    _check_unwrapped("export_onnx", model)
     examples = list(example) if isinstance(example, (list, tuple)) else [example]
 
     def call(inputs: list[Tensor]) -> list[Tensor]:

@@ -486,8 +486,8 @@ class DataLoader:
     manual_seed(), or from `generator`, and the number of the loop.
 
     >>> for x, y in loader: ...                      # in host memory
-    >>> for x, y in loader.on(net): ...              # where the model is: one shard for each of its devices
-    >>> for x, y in loader.on(net, shards=8): ...    # 8 shards: the same bits on any number of devices
+    >>> for x, y in loader.on(net): ...              # where the model is, on all of its devices
+    >>> for x, y in loader.on(net, shards=8): ...    # 8 shards, instead of those of default_shards(batch_size)
     """
 
     def __class_getitem__(cls, item):
@@ -581,9 +581,11 @@ class DataLoader:
         return self._loop(None)
 
     def on(self, model, shards=0, weights=()):
-        """Return the batches of a loop where the model is: each tensor cut into `shards` shards (0: one for each of its
-        devices), the devices' shares of them equal or by `weights`. For a DistributedDataParallel: this rank's rows of
-        each batch of the whole job, of any number; all ranks have the same loader, without a DistributedSampler.
+        """Return the batches of a loop where the model is: each tensor cut into `shards` shards, the devices' shares of
+        them equal or by `weights`. Without a number, those of default_shards(batch_size) on CPUs, so that the bits are
+        the same on any number of devices, and one for each device on GPUs. For a DistributedDataParallel: this rank's
+        rows of each batch of the whole job, of any number; all ranks have the same loader, without a
+        DistributedSampler. Each loop over the result is a loop of the loader.
         """
         if isinstance(self.sampler, DistributedSampler):
             raise ValueError("loader.on: the loader has a DistributedSampler, expected one of the whole data set, "
@@ -592,10 +594,10 @@ class DataLoader:
             raise ValueError("loader.on: expected a loader with batch_size of a data set with __getitem__")
         splitter = getattr(model, "_splitter", None)
         if splitter is None:
-            splitter = _internal.BatchSplitter(model, shards, list(weights))
+            splitter = _internal.BatchSplitter(model, shards, list(weights), self.batch_size)
         elif shards or weights:
             raise ValueError("loader.on: the DistributedDataParallel has its shards already: give them to it")
-        return self._loop(splitter)
+        return _BatchesOn(self, splitter)
 
     # The order of this loop, as numbers of examples.
     def _order(self):
@@ -696,6 +698,19 @@ class DataLoader:
 
         for structure, rows, n in _ahead(self, enumerate(batches), fetch_rows):
             yield structure.with_tensors(splitter.split(rows, n))
+
+
+class _BatchesOn:
+    """The batches of loader.on(net)."""
+
+    def __init__(self, loader, splitter):
+        self._loader, self._splitter = loader, splitter
+
+    def __len__(self):
+        return len(self._loader)
+
+    def __iter__(self):
+        return self._loader._loop(self._splitter)
 
 
 class _CoreLoop:
