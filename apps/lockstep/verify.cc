@@ -185,9 +185,8 @@ class Verification {
   void compare_with_golden() const {
     const auto golden = golden_hash(recipe_, options_.steps);
     if (!golden) {
-      std::fflush(stdout);
-      notice(fmt::format("no golden hash is known for this recipe after {} step{}", options_.steps,
-                         options_.steps == 1 ? "" : "s"));
+      fmt::print("golden: no hash is known for this recipe after {} step{}\n", options_.steps,
+                 options_.steps == 1 ? "" : "s");
       return;
     }
     const std::string& mine = records_[0].back().weights_sha256;

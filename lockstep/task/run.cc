@@ -71,6 +71,10 @@ std::unique_ptr<Module> make_task_model(const DataSchema& schema, const TaskMode
   check(schema.input.size() == 3,
         "model {}: examples are {}, expected pictures [channels, height, width]; mlp takes both", name,
         shape_text(schema));
+  constexpr std::int64_t kLeastOfLeNet = 12;
+  check(name != "lenet" || std::min(schema.input[1], schema.input[2]) >= kLeastOfLeNet,
+        "model lenet: pictures of {} x {}, expected at least {} x {} (image_size)", schema.input[1], schema.input[2],
+        kLeastOfLeNet, kLeastOfLeNet);
   if (!name.starts_with(kTorchvisionModels)) return make_model(name, schema.outputs);
   const std::string kind = name.substr(kTorchvisionModels.size());
   check(kind == "resnet18" || kind == "resnet34" || kind == "resnet50",

@@ -25,7 +25,7 @@ class Trainer:
     names and defaults of the C++ class (lockstep/train/trainer.h):
 
     shards, balance: V of the recipe, and who computes them: "auto", or a weight for each device.
-    accumulate: the number of micro-batches in a step.
+    accumulate: the number of micro-batches in a step. drop_last: an epoch leaves out its last batch if it is not full.
     loss(outputs, labels): a mean; cross entropy if missing. forward(batch): for examples of other parts; it returns
     (loss, outputs), or a dict with loss, outputs, targets, and log.
     batch_transform(inputs, labels): such as transforms.MixUp; name it in `recipe`, too.
@@ -44,8 +44,8 @@ class Trainer:
     def __init__(self, model: typing.Any, optimizer: typing.Any, train: typing.Any, test: typing.Any = None, *,
                  devices: typing.Any = None, shards: int = 0, balance: typing.Any = None, batch_size: int = 256,
                  accumulate: int = 1, record_steps: bool = False, epochs: int = 10, max_steps: int = 0,
-                 shuffle: bool = True, workers: int = 1, seed: int | None = None, dtype: dtype = float32,
-                 gradients: dtype = float32, loss_scaling: dict[str, typing.Any] | None = None,
+                 shuffle: bool = True, drop_last: bool = False, workers: int = 1, seed: int | None = None,
+                 dtype: dtype = float32, gradients: dtype = float32, loss_scaling: dict[str, typing.Any] | None = None,
                  loss: typing.Callable[[Tensor, Tensor], Tensor] | None = None, label_smoothing: float = 0,
                  forward: typing.Callable[..., typing.Any] | None = None,
                  loss_weight: typing.Callable[..., float] | None = None,
@@ -62,13 +62,13 @@ class Trainer:
         if save_every and save_folder is None:
             raise ValueError(f"Trainer: save_every={save_every} without save_folder")
         options = dict(devices=devices, shards=shards, balance=balance, batch_size=batch_size, accumulate=accumulate,
-                       record_steps=record_steps, epochs=epochs, max_steps=max_steps, shuffle=shuffle, workers=workers,
-                       seed=seed, dtype=dtype, gradients=gradients, loss_scaling=loss_scaling, loss=loss,
-                       label_smoothing=label_smoothing, forward=forward, loss_weight=loss_weight,
-                       batch_transform=batch_transform, metrics=list(metrics), clip_norm=clip_norm, schedule=schedule,
-                       save_folder=save_folder, save_every=save_every, resume=resume, keep_checkpoints=keep_checkpoints,
-                       log_file=log_file, tensorboard=tensorboard, receipt=receipt, watch=watch,
-                       average_decay=average_decay, recipe=recipe)
+                       record_steps=record_steps, epochs=epochs, max_steps=max_steps, shuffle=shuffle,
+                       drop_last=drop_last, workers=workers, seed=seed, dtype=dtype, gradients=gradients,
+                       loss_scaling=loss_scaling, loss=loss, label_smoothing=label_smoothing, forward=forward,
+                       loss_weight=loss_weight, batch_transform=batch_transform, metrics=list(metrics),
+                       clip_norm=clip_norm, schedule=schedule, save_folder=save_folder, save_every=save_every,
+                       resume=resume, keep_checkpoints=keep_checkpoints, log_file=log_file, tensorboard=tensorboard,
+                       receipt=receipt, watch=watch, average_decay=average_decay, recipe=recipe)
         self._optimizer, self._engine = optimizer, _engine_of(optimizer, "Trainer")
         self._metrics = options["metrics"]  # for the collector: the engine has copies
         self._trainer = _core._Trainer(model, self._engine, train, test, _in_full(options))

@@ -145,6 +145,7 @@ TrainerOptions trainer_options(const py::dict& arguments) {
   given.read("epochs", o.epochs);
   given.read("max_steps", o.max_steps);
   given.read("shuffle", o.shuffle);
+  given.read("drop_last", o.drop_last);
   given.read("workers", o.workers);
   given.read("seed", o.seed);
   given.read("dtype", o.dtype);

@@ -475,6 +475,14 @@ def test_a_table_is_a_data_set(tmp_path):
     assert x[0].tolist() == train[0][0].tolist()
 
 
+
+def test_classes_of_a_table_keep_their_texts(tmp_path):
+    rows = [f"{i},{('007', '7', '1.10', '1.1')[i % 4]}" for i in range(80)]
+    (tmp_path / "a.csv").write_text("\n".join(["x,kind", *rows]))
+    train = torch.datasets.TableDataset(tmp_path / "a.csv", target="kind", categories=["kind"])
+    assert train.classes == ["1.1", "1.10", "007", "7"]
+
+
 def test_a_sampler_without_an_end():
     class Endless:
         def __iter__(self):

@@ -47,6 +47,25 @@ def test_callbacks_see_every_step_and_epoch():
     assert "<svg" in result._repr_svg_()
 
 
+def test_a_last_batch_that_batch_norm_refuses_is_an_error_at_the_start():
+    def job(**options):
+        net = nn.Sequential(nn.Linear(2, 8), nn.BatchNorm1d(8), nn.Linear(8, 2))
+        sgd = torch.optim.SGD(net.parameters(), lr=0.5)
+        trainer = torch.Trainer(net, sgd, data(33), batch_size=32, epochs=2, shards=1, **options)
+        steps = []
+        trainer.on_step = lambda report: steps.append(report.samples)
+        return trainer, steps
+
+    trainer, steps = job()
+    with pytest.raises(torch.Error, match="the last batch of an epoch has 1 sample, so batch norm 1 would have 1 value "
+                                          "per channel, expected more than 1: set drop_last"):
+        trainer.train()
+    assert steps == []
+    trainer, steps = job(drop_last=True)
+    trainer.train()
+    assert steps == [32, 32]
+
+
 def test_trainer_has_the_bits_of_the_loop():
     examples = data()
     net, sgd = model()
