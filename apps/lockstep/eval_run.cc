@@ -15,6 +15,7 @@
 #include "example_outcomes.h"
 #include "learning_task.h"
 #include "lockstep/base/file.h"
+#include "lockstep/checkpoint/json_input.h"
 #include "lockstep/data/csv.h"
 #include "lockstep/data/data_loader.h"
 #include "lockstep/task/data_source.h"
@@ -29,7 +30,8 @@ namespace {
 std::string shown_name(const std::string& name) {
   const std::string quoted = quoted_cell(name);
   const nlohmann::json text = quoted.substr(1, quoted.size() - 2);
-  return nlohmann::json::parse(text.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)).get<std::string>();
+  return parse_json<nlohmann::json>(text.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace))
+      .get<std::string>();
 }
 
 // `text` says what the model made of an example.
