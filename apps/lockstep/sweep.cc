@@ -419,7 +419,8 @@ Command add_sweep(CLI::App& parent) {
   app->add_option("--results", o->results,
                   "Folder for a folder of each run. A run that it has is not run again; one that was killed goes on")
       ->capture_default_str()
-      ->type_name("DIR");
+      ->type_name("DIR")
+      ->group("Output");
   app->add_option("--best", o->best,
                   "The metric that ranks the runs; an accuracy is best if it is large, others if they are small "
                   "[perplexity, mean_absolute_error, or accuracy]")
