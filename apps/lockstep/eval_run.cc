@@ -15,6 +15,7 @@
 #include "example_outcomes.h"
 #include "learning_task.h"
 #include "lockstep/base/file.h"
+#include "lockstep/checkpoint/json_input.h"
 #include "lockstep/data/csv.h"
 #include "lockstep/data/data_loader.h"
 #include "lockstep/task/data_source.h"

@@ -14,6 +14,7 @@
 
 #include "lockstep/base/file.h"
 #include "lockstep/base/version.h"
+#include "lockstep/checkpoint/json_input.h"
 #include "lockstep/checkpoint/weights.h"
 #include "lockstep/device/topology.h"
 #include "lockstep/engine/trace.h"
@@ -103,7 +104,7 @@ void RunPage::take_steps(const TrainingPosition& start) {
     std::error_code unknown;
     if (!std::filesystem::is_regular_file(file, unknown)) continue;
     try {
-      const auto data = nlohmann::json::parse(read_page_data(read_file(file, kLargestPage)));
+      const auto data = parse_json<nlohmann::json>(read_page_data(read_file(file, kLargestPage)));
       if (data.at("recipe") != recipe_hash(from_.trainer.recipe())) continue;
       steps_.clear();
       each_ = std::max<std::int64_t>(1, data.at("each").get<std::int64_t>());

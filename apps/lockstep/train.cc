@@ -239,6 +239,7 @@ int run(TrainOptions o, ToolJob& job, Start chosen, StopSignals& signals) {
 
   const auto cores = job.communicator()->gather_on_host(std::ssize(available_cpus()), "number of cores");
   if (first && !o.save.empty() && !o.dry_run) {
+    refuse_links(o.save);
     write_run_config(o, job, trainer.recipe());
     write_run(o.save, train_data.schema(), task_model(o));
   }

@@ -11,7 +11,7 @@
 #include "lockstep/base/file.h"
 #include "lockstep/base/sha256.h"
 #include "lockstep/checkpoint/checkpoint_directory.h"
-#include "lockstep/checkpoint/json_guard.h"
+#include "lockstep/checkpoint/json_input.h"
 #include "lockstep/checkpoint/weights_change.h"
 #include "lockstep/checkpoint/weights_index.h"
 #include "lockstep/nn/module_tree.h"
