@@ -169,7 +169,7 @@ def set_options(net, x):
 
 def add_group(net, x):
     used = {id(p) for group in net.optimizer.param_groups for p in group["params"]}
-    if id(net.module[3]) not in used:
+    if id(net.module[3]) not in used and net.program.rule != "Adagrad":  # PyTorch's has no state for it
         net.optimizer.add_param_group({"params": [net.module[3]], "lr": 0.03, "weight_decay": 0.02})
 
 
