@@ -972,17 +972,26 @@ void Optimizer::load_state_dict(const StateDict& state, std::optional<std::int64
     check(loaded.slots[i].empty() || slots_[i].parameter.shape_known(),
           "optimizer: the shape of {} is not known yet; run the model once", slots_[i].parameter.name());
   }
-  // Memory comes first, because an allocation may fail. Existing memory is kept: recorded steps use it.
+  // Memory comes first, because an allocation may fail. Existing memory is kept, which recorded steps use, unless the
+  // parameter has no state any more: its next gradient is its first.
   std::vector<Slot> slots = slots_;
+  bool drops = false;
   for (std::size_t i = 0; i < slots.size(); ++i) {
     const Parameter& p = slots[i].parameter;
-    if (!loaded.slots[i].empty()) make_states(slots[i], groups_[slots[i].group].rule.get());
+    if (loaded.slots[i].empty()) {
+      drops = drops || has_states(slots[i]);
+      slots[i].states.assign(state_names_.size(), {});
+      slots[i].steps.clear();
+      continue;
+    }
+    make_states(slots[i], groups_[slots[i].group].rule.get());
     for (std::size_t k = 0; k < state_names_.size(); ++k) {
       if (slots[i].states[k].empty() && loaded.slots[i].values[k].defined()) slots[i].states[k] = new_state(p);
     }
     if (slots[i].steps.empty() && loaded.slots[i].steps) slots[i].steps = new_count(p, 0);
   }
   slots_ = std::move(slots);
+  if (drops) ++changes_;
   for (std::size_t i = 0; i < slots_.size(); ++i) {
     const SlotState& from = loaded.slots[i];
     for (std::size_t k = 0; k < state_names_.size(); ++k) {

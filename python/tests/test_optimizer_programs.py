@@ -7,7 +7,7 @@ import copy
 import math
 import os
 import random
-import warnings
+import re
 
 import pytest
 
@@ -169,7 +169,7 @@ def set_options(net, x):
 
 def add_group(net, x):
     used = {id(p) for group in net.optimizer.param_groups for p in group["params"]}
-    if id(net.module[3]) not in used:
+    if id(net.module[3]) not in used and net.program.rule != "Adagrad":  # PyTorch's has no state for it
         net.optimizer.add_param_group({"params": [net.module[3]], "lr": 0.03, "weight_decay": 0.02})
 
 
@@ -289,7 +289,7 @@ def trace(torch, seed):
         for action, x in program.actions:
             action(net, x)
             seen.append((action.__name__, net.see()))
-    except ZeroDivisionError as e:
+    except (ZeroDivisionError, IndexError) as e:
         seen.append(("crash", str(e)))
     except (ValueError, RuntimeError, KeyError, lockstep.Error) as e:
         seen.append(("refused", str(e)))
@@ -306,7 +306,9 @@ def differs(seed):
     """Return where the program differs, or None."""
     ours, expected = trace(lockstep, seed), trace(theirs, seed)
     for i, (a, b) in enumerate(zip(ours, expected)):
-        if b[0] == "crash":  # LinearLR(total_iters=0).step(3)
+        if b[0] == "crash":  # LinearLR(total_iters=0).step(3), ReduceLROnPlateau of a group that was added
+            return None
+        if a[0] == "refused" and re.search("learning rate of group [0-9]+ -", a[1]):  # PyTorch trains with it
             return None
         if a[0] != b[0] or (a[0] != "refused" and not close(a[1], b[1])):
             p = Program(seed)

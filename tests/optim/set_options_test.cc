@@ -52,8 +52,8 @@ class SetOptionsTest : public ::testing::Test {
 TEST_F(SetOptionsTest, ChangesAreTheFormulas) {
   const Parameter p = parameter("a");
   Sgd sgd({p}, {.lr = 0.5});
-  EXPECT_EQ(sgd.options(), (OptimizerOptions{
-                               {"lr", 0.5}, {"weight_decay", 0}, {"momentum", 0}, {"nesterov", 0}, {"dampening", 0}}));
+  EXPECT_EQ(sgd.options(),
+            (OptimizerOptions{{"lr", 0.5}, {"weight_decay", 0}, {"momentum", 0}, {"nesterov", 0}, {"dampening", 0}}));
   double w = 1, m = 0;
   bool has_buffer = false;
   const auto step = [&](double momentum, double dampening, double decay, double lr, bool nesterov = false) {

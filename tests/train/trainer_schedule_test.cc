@@ -57,6 +57,27 @@ TEST_F(TrainerSchedule, BeginsWithItsBaseRate) {
   EXPECT_ERROR(make({.schedule = {.base_lr = -1}}), "learning rate -1, expected at least 0");
 }
 
+// So that the recipe says what is trained.
+TEST_F(TrainerSchedule, OptionsOfTheFirstStepAreTheRecipes) {
+  const auto trainer = make({.schedule = {.kind = ScheduleKind::cosine}, .recipe = {{"model", "linear"}}});
+  sgd_->set_options(0, {{"lr", 0.5}, {"momentum", 0.75}});
+  double first = 0;
+  trainer->on_update = [&](std::int64_t step) { first = step == 1 ? sgd_->learning_rate() : first; };
+  trainer->train();
+  EXPECT_EQ(first, 0.5);
+  EXPECT_EQ(trainer->recipe().at("learning_rate"), 0.5);
+  EXPECT_EQ(trainer->recipe().at("momentum"), 0.75);
+  EXPECT_EQ(trainer->recipe(),
+            make({.schedule = {.kind = ScheduleKind::cosine}, .recipe = {{"model", "linear"}}})->recipe());
+  const auto lower = [&](std::int64_t step) {
+    if (step == 2) sgd_->set_options(0, {{"momentum", 0.5}});
+  };
+  EXPECT_ERROR(train({}, lower), "trainer: the optimizer's options have changed in the run");
+  const double rate = sgd_->learning_rate();
+  EXPECT_ERROR(make({.schedule = {.base_lr = 0.25, .warmup = -1}}), "warm");
+  EXPECT_EQ(sgd_->learning_rate(), rate);
+}
+
 // The same rates as a schedule of the Trainer, also in recorded steps.
 TEST_F(TrainerSchedule, MayBeTheOptimizers) {
   const Rates expected = train({.schedule = {.kind = ScheduleKind::cosine, .base_lr = 0.5, .warmup = 1}});

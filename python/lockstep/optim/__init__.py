@@ -189,6 +189,8 @@ class _Fused(Optimizer):
         for p in group["params"]:
             if not isinstance(p, Parameter):
                 raise TypeError(f"optimizer: a {type(p).__name__}, expected an nn.Parameter: nn.Parameter(tensor)")
+        if not group["params"]:
+            raise _core.Error(f"{type(self).__name__}: a group without parameters, expected at least one")
         self._ENGINE.check(self._options(group))
         return group
 

@@ -615,6 +615,7 @@ class ReduceLROnPlateau:
         if mode not in ("min", "max") or threshold_mode not in ("rel", "abs"):
             raise ValueError(f"mode {mode} or threshold mode {threshold_mode} is unknown!")
         self.min_lrs = _of_groups("min_lr", min_lr, optimizer)
+        self.default_min_lr = None if isinstance(min_lr, (list, tuple)) else min_lr
         self.optimizer, self.mode, self.factor, self.patience = optimizer, mode, factor, patience
         self.threshold, self.threshold_mode = threshold, threshold_mode
         self.cooldown, self.eps, self.verbose = cooldown, eps, verbose
@@ -625,6 +626,10 @@ class ReduceLROnPlateau:
     def step(self, metrics, epoch=None):
         """Take the next value of the metric."""
         value = float(metrics)
+        added = len(self.optimizer.param_groups) - len(self.min_lrs)
+        if added > 0 and self.default_min_lr is None:
+            raise RuntimeError(f"ReduceLROnPlateau: min_lr of {len(self.min_lrs)} groups, but {added} more were added")
+        self.min_lrs = self.min_lrs + [self.default_min_lr] * added
         self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
         if self.is_better(value, self.best):
             self.best, self.num_bad_epochs = value, 0
