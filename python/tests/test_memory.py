@@ -52,7 +52,8 @@ WITHOUT_WORK = {
 OF_FRACTIONS = {
     "/": lambda x: x / 1, "mean": lambda x: x.mean(1), "logsumexp": lambda x: x.logsumexp(1), "relu": torch.relu,
     "threshold": lambda x: F.threshold(x, -100, 0), "hardtanh": lambda x: F.hardtanh(x, -100, 100),
-    "softshrink": lambda x: F.softshrink(x, 0), "leaky_relu": F.leaky_relu, "prelu": lambda x: F.prelu(x, torch.ones(1)),
+    "softshrink": lambda x: F.softshrink(x, 0), "leaky_relu": F.leaky_relu,
+    "prelu": lambda x: F.prelu(x, torch.ones(1)),
     "interpolate": lambda x: F.interpolate(x.reshape(1, 1, 3, 1), size=(3, 1)),
     "adaptive_avg_pool2d": lambda x: F.adaptive_avg_pool2d(x.reshape(1, 1, 3, 1), (3, 1)),
     "max_pool2d": lambda x: F.max_pool2d(x.reshape(1, 1, 3, 1), 1),
@@ -93,8 +94,9 @@ def test_gradients_have_memory_of_their_own():
 
 
 WRITES = {
-    "copy_": lambda x, y: x.copy_(y), "fill_": lambda x, y: x.fill_(y.sum() * 0 + 1), "x[:] =": lambda x, y: x.__setitem__(
-        slice(None), y), "x[0] =": lambda x, y: x.__setitem__(0, y[0]), "mask": lambda x, y: x.__setitem__(x == x, y),
+    "copy_": lambda x, y: x.copy_(y), "fill_": lambda x, y: x.fill_(y.sum() * 0 + 1),
+    "x[:] =": lambda x, y: x.__setitem__(slice(None), y),
+    "x[0] =": lambda x, y: x.__setitem__(0, y[0]), "mask": lambda x, y: x.__setitem__(x == x, y),
     "add_": lambda x, y: x.add_(y), "mul_": lambda x, y: x.mul_(y), "lerp_": lambda x, y: x.lerp_(y, 1.0),
     "clamp_": lambda x, y: x.clamp_(y, y), "masked_fill_": lambda x, y: x.masked_fill_(x == x, y[0]),
     "index_add_": lambda x, y: x.index_add_(0, torch.arange(3), y),
@@ -111,7 +113,8 @@ def test_a_write_makes_no_alias_of_the_source(device):
     targets = {"plain": lambda: torch.zeros(3, device=device),
                "result": lambda: torch.ones(3, device=device, requires_grad=True) * 2}
     sources = {"plain": lambda: one.clone(), "leaf": lambda: one.clone().requires_grad_(),
-               "result": lambda: one.clone().requires_grad_() * 1, "detached": lambda: one.clone().requires_grad_().detach(),
+               "result": lambda: one.clone().requires_grad_() * 1,
+               "detached": lambda: one.clone().requires_grad_().detach(),
                "parameter": lambda: nn.Parameter(torch.ones(3))}
     for write_name, write in WRITES.items():
         for target_name, target in targets.items():
