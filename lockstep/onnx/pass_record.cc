@@ -52,7 +52,10 @@ std::string PassRecord::here() const {
 }
 
 int PassRecord::add(const Tensor& x, PassValue value) {
-  check(x->kind != Kind::cut, "export_onnx: {} is cut over a batch, expected whole tensors", x);
+  check(x->kind != Kind::cut,
+        "export_onnx: {} is cut over a batch, expected whole tensors: export the model itself, "
+        "not its DataParallel",
+        x);
   value.shape = x.shape();
   value.dtype = x.dtype();
   values_.push_back(std::move(value));

@@ -1,8 +1,9 @@
 """Gradients around DataParallel and DistributedDataParallel: of inputs, heads, layers before, losses inside.
 
 Random programs. Each runs unwrapped in this process for the rows of every rank, which gives PyTorch's gradients: of a
-wrapped model's parameters the mean over the ranks, of everything else each rank's own. LOCKSTEP_TEST_CASES=3000 runs
-more of them, LOCKSTEP_TEST_SEED=7 others; a failure names the seed of its program.
+wrapped model's parameters the mean over the ranks, of everything else each rank's own. Programs of one loss of all
+ranks have the bits of one process. LOCKSTEP_TEST_CASES=3000 runs more of them, LOCKSTEP_TEST_SEED=7 others; a failure
+names the seed of its program.
 """
 
 import contextlib
@@ -19,6 +20,7 @@ import lockstep.multiprocessing as mp
 import lockstep.nn.functional as F
 from lockstep import nn
 from lockstep.nn.parallel import DistributedDataParallel as DDP
+from lockstep.utils.data import DataLoader, TensorDataset
 
 CASES = int(os.environ.get("LOCKSTEP_TEST_CASES", 30))
 SEEDS = range(first := 1000 * int(os.environ.get("LOCKSTEP_TEST_SEED", 0)), first + CASES)
@@ -139,6 +141,32 @@ def run_program(seed, rank, wrap, no_sync=None, rows=None):
     return how, {n: None if g is None else g.tolist() for n, g in found.items()}
 
 
+def run_job_program(seed, wrap, on):
+    """Run the program of `seed` whose loss is that of all ranks. Return the gradients of its models by name."""
+    draw, values = random.Random(seed), Values(seed)
+    a, b = Body(values), Body(values)
+    wrapped_a, wrapped_b = wrap(a), wrap(b)
+    count, two, twice, inside = draw.choice([5, 6, 11]), *(draw.random() < p for p in (0.4, 0.2, 0.3))
+    terms = [term for term in ("penalty", "norm", "tied") if draw.random() < 0.3]
+    rows = DataLoader(TensorDataset(values.tensor(count, WIDTH), torch.arange(count) % WIDTH), count)
+    for x, y in on(rows, wrapped_a):
+        f, loss = wrapped_a(x, None, y) if inside else (wrapped_a(x), 0)
+        if twice:
+            f = f + wrapped_a(x * 0.5)
+        if two:
+            f = wrapped_b(f)
+        if "tied" in terms:
+            f = F.linear(f, a.first.weight)[:, :WIDTH]
+        loss = loss + F.cross_entropy(f, y)
+        if "penalty" in terms:
+            loss = loss + 0.1 * a.second.weight.square().sum()
+        if "norm" in terms:
+            loss = loss + f.square().mean()
+        loss.backward()
+    named = [*a.named_parameters(), *(b.named_parameters() if two else ())]
+    return [(n, None if p.grad is None else p.grad.tolist()) for n, p in named]
+
+
 def in_rank(rank, world, folder):
     dist.init_process_group("gloo", rank=rank, world_size=world, timeout=60)
     shards = random.Random(world)
@@ -146,6 +174,7 @@ def in_rank(rank, world, folder):
     for seed in SEEDS:
         wrap = lambda net: DDP(net, shards=shards.choice([0, world * len(torch.devices()), 12]))  # noqa: E731
         results[seed] = run_program(seed, rank, wrap, lambda model: model.no_sync())[1]
+        results[f"job {seed}"] = run_job_program(seed, lambda net: DDP(net, shards=6), DataLoader.on)
     with open(f"{folder}/{rank}", "w") as file:
         json.dump(results, file)
     dist.destroy_process_group()
@@ -163,6 +192,15 @@ def mean(values):
     return None if values[0] is None else np.mean(np.array(values), 0).tolist()
 
 
+def alone_on(count, seed):
+    """Return the gradients of the job's program in this process."""
+    def placed(net):
+        nn.DataParallel(net, range(count))
+        return net
+
+    return run_job_program(seed, placed, lambda loader, net: loader.on(net, shards=6))
+
+
 @pytest.mark.parametrize("count", [1, 2])
 @pytest.mark.parametrize("world", [1, 2, 3])
 def test_programs_of_ranks(world, count, tmp_path, monkeypatch):
@@ -174,7 +212,9 @@ def test_programs_of_ranks(world, count, tmp_path, monkeypatch):
         for rank, (how, own) in enumerate(alone):
             summed = {n for n in own if how == "backward" and n[:2] in ("a ", "b ")}
             expected = {n: mean([g[n] for _, g in alone]) if n in summed else own[n] for n in own}
-            check_equal(found[rank][str(seed)], expected, f"seed {seed}, rank {rank} of {world}, {count} devices")
+            where = f"seed {seed}, rank {rank} of {world}, {count} devices"
+            check_equal(found[rank][str(seed)], expected, where)
+            assert found[rank][f"job {seed}"] == [list(g) for g in alone_on(1, seed)], where
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
@@ -185,3 +225,4 @@ def test_programs_of_devices(count):
         _, found = run_program(seed, 0, wrap, None, 3)
         _, expected = run_program(seed, 0, plain, None, 3)
         check_equal(found, expected, f"seed {seed}, {count} devices")
+        assert alone_on(count, seed) == alone_on(1, seed), f"seed {seed}, {count} devices"
