@@ -12,6 +12,7 @@
 #include "lockstep/autograd/grad.h"
 #include "lockstep/autograd/no_grad.h"
 #include "lockstep/autograd/node.h"
+#include "lockstep/autograd/tensor_hooks.h"
 #include "lockstep/autograd/tensor_impl.h"
 #include "lockstep/ops/copy.h"
 #include "lockstep/ops/launch.h"
@@ -34,7 +35,7 @@ struct PendingLeaf {
 
 class BackwardWalk {
  public:
-  explicit BackwardWalk(const BackwardOptions& options) : options_(options) {
+  BackwardWalk(const BackwardOptions& options, bool retain_graph) : options_(options), retain_graph_(retain_graph) {
     pass_.number = ++passes;
     pass_.sync = options.sync;
     pass_.accumulates = options.share != 1 || !options.sync;
@@ -62,6 +63,7 @@ class BackwardWalk {
     if (meta->node) {
       captured_nodes_[meta->node.get()].emplace_back(meta->output, to->grad);
     } else {
+      to->grad->hooks = meta->hooks;
       captured_leaves_[meta.get()] = to->grad;
       wanted_.insert(to->grad.get());
     }
@@ -89,12 +91,17 @@ class BackwardWalk {
         g.add_single(seed->array());
       }
     }
-    if (!pass_.at) pass_.at = root->at;
+    note_batch(root->at);
     for (const Array& part : root->parts) {
       if (part.resource()) losses_.push_back(part.resource());
     }
     roots_.push_back({{meta}, std::move(g)});
     discover(roots_.back().first);
+  }
+
+  // Tells the leaves what this pass is. After all roots, because the batch may be found after a leaf.
+  void begin() {
+    for (const auto& leaf : found_leaves_) leaf->reached(pass_);
   }
 
   // If it throws, no leaf keeps a part of this pass.
@@ -115,10 +122,13 @@ class BackwardWalk {
       // Nodes that do not mix shards run one shard after the other, while that shard's memory is still in the cache.
       std::size_t end = i;
       while (end < nodes_.size() && is_cut(*nodes_[end]) && nodes_[end]->at == nodes_[i]->at &&
-             !captured_nodes_.contains(nodes_[end].get())) {
+             !captured_nodes_.contains(nodes_[end].get()) && !hooked_.contains(nodes_[end].get())) {
         ++end;
       }
-      if (end == i) deliver_captured(*nodes_[i]);
+      if (end == i) {
+        run_hooks(*nodes_[i]);
+        deliver_captured(*nodes_[i]);
+      }
       if (unused_.contains(nodes_[i].get())) {
         ++i;
         continue;
@@ -151,10 +161,11 @@ class BackwardWalk {
   static ops::Origin origin_of(const Node& node) { return {node.module, ops::Origin::Direction::backward}; }
 
   static void check_history(const Node& node) {
-    check(!node.used(),
-          "backward: the history of {} was used by an earlier backward(): compute the loss again, or add the losses "
-          "before one backward()",
-          node.name);
+    check(
+        !node.used(),
+        "backward: the history of {} was used by an earlier backward(): compute the loss again, add the losses before "
+        "one backward(), or keep the graph by retain_graph in the first one",
+        node.name);
   }
 
   bool selects() const { return !wanted_.empty() || !captured_nodes_.empty(); }
@@ -167,6 +178,14 @@ class BackwardWalk {
   }
 
   // All consumers of the node's outputs have run.
+  void run_hooks(const Node& node) {
+    const auto at = hooked_.find(&node);
+    if (at == hooked_.end()) return;
+    for (const auto& meta : at->second) {
+      meta->hooks->run(gradients_.at(&node)[static_cast<std::size_t>(meta->output)], pass_,
+                       captured_nodes_.empty() && captured_leaves_.empty());
+    }
+  }
   void deliver_captured(const Node& node) {
     const auto at = captured_nodes_.find(&node);
     if (at == captured_nodes_.end()) return;
@@ -231,16 +250,20 @@ class BackwardWalk {
       if (!edge.target->node) {
         if (is_wanted(*edge.target) && leaves_[edge.target].missing++ == 0) {
           held_.emplace_back(edge.target->use, "backward: a parameter or leaf of this loss");
-          edge.target->reached(pass_);
+          found_leaves_.push_back(edge.target);
         }
         continue;
       }
       const std::shared_ptr<Node>& node = edge.target->node;
+      if (edge.target->hooks) {
+        auto& hooked = hooked_[node.get()];
+        if (std::ranges::find(hooked, edge.target) == hooked.end()) hooked.push_back(edge.target);
+      }
       auto [it, is_new] = gradients_.try_emplace(node.get());
       if (!is_new) continue;
       // The walk may end at what is captured.
       if (!captured_nodes_.contains(node.get())) check_history(*node);
-      if (node->at && (!pass_.at || (!pass_.at->exchange() && node->at->exchange()))) pass_.at = node->at;
+      note_batch(node->at);
       it->second.resize(static_cast<std::size_t>(node->outputs));
       nodes_.push_back(node);
       for (Edge& input : node->inputs) {
@@ -251,6 +274,21 @@ class BackwardWalk {
         pending.push_back(input);
       }
     }
+  }
+
+  // The batch of the pass is one that other processes compute with, if there is one.
+  void note_batch(const std::shared_ptr<const Placement>& at) {
+    if (!at || at == pass_.at) return;
+    check(!at->lost_wrapper(),
+          "backward: the DistributedDataParallel that cut a batch of this loss is gone, so its parameters' gradients "
+          "would not be summed over the ranks: keep it in a variable until backward() is done");
+    if (!pass_.at || (!pass_.at->joins_ranks() && at->joins_ranks())) {
+      pass_.at = at;
+      return;
+    }
+    check(!at->joins_ranks() || at->own_loss() == pass_.at->own_loss(),
+          "backward: the loss depends on a batch of all ranks, as of loader.on(ddp), and on this rank's rows, as of "
+          "ddp(rows): call backward() for the loss of each");
   }
 
   // A gradient has addends of shards only behind an operation on a batch. Nodes of parameters alone, such as those of a
@@ -293,15 +331,17 @@ class BackwardWalk {
     const auto place = static_cast<std::size_t>(shard);
     while (leaf.arrived.size() <= place) leaf.arrived.push_back(0);
     if (++leaf.arrived[place] < leaf.by_shard) return;
-    // The lowest shard waits for accumulate(): contributions that count once are added to its addend.
-    if ((leaf.once || leaf.gradient.has_once()) && shard == (pass_.at ? pass_.at->lowest_shard() : 0)) return;
+    // This shard waits for accumulate(): contributions that count once are added to its addend.
+    if ((leaf.once || leaf.gradient.has_once()) && shard == edge.target->once_shard(pass_)) return;
     if (auto complete = leaf.gradient.take_addend(shard)) edge.target->accumulate_shard(pass_, *std::move(complete));
   }
 
   // One of a leaf's edges has delivered everything.
   void settle(const std::shared_ptr<GradMeta>& target) {
     PendingLeaf& leaf = leaves_.at(target);
-    if (--leaf.missing == 0 && leaf.gradient.defined()) target->accumulate(pass_, std::exchange(leaf.gradient, {}));
+    if (--leaf.missing > 0 || !leaf.gradient.defined()) return;
+    if (target->hooks) target->hooks->run(leaf.gradient, pass_, false);
+    target->accumulate(pass_, std::exchange(leaf.gradient, {}));
   }
 
   void finish(Node& node) {
@@ -309,7 +349,7 @@ class BackwardWalk {
     for (const Edge& edge : node.inputs) {
       if (edge.target && !edge.target->node) settle(edge.target);
     }
-    node.clear();
+    if (!retain_graph_) node.clear();
   }
 
   Arrays run_part(Node& node, std::size_t part, int lane, int shard, const Array& dy) {
@@ -335,7 +375,7 @@ class BackwardWalk {
           if (!addend) continue;
           const bool counts = at.rows_of(shard) > 0;
           Arrays found = run_part(*node, s, shard, counts ? shard : -1, addend->sum.value);
-          node->parts[s] = nullptr;
+          if (!retain_graph_) node->parts[s] = nullptr;
           for (std::size_t i = 0; i < node->inputs.size(); ++i)
             deliver_addend(*node, node->inputs[i], shard, found[i], counts);
         }
@@ -445,13 +485,15 @@ class BackwardWalk {
   }
 
   const BackwardOptions& options_;
+  const bool retain_graph_;
   BackwardPass pass_;
   std::vector<std::pair<Edge, Gradient>> roots_;
   std::vector<Resource> losses_;  // the roots' data
   std::vector<std::shared_ptr<Node>> nodes_;
   std::unordered_map<const Node*, std::vector<Gradient>> gradients_;  // of outputs
   std::map<std::shared_ptr<GradMeta>, PendingLeaf> leaves_;
-  std::deque<InUse::Scope> held_;  // of the leaves
+  std::vector<std::shared_ptr<GradMeta>> found_leaves_;  // in the order of the graph, which all ranks share
+  std::deque<InUse::Scope> held_;                        // of the leaves
   // With BackwardOptions::inputs or grad(): these leaves, and the edges that were cut or lead to others.
   std::unordered_set<const GradMeta*> wanted_;
   // With grad(): what takes the gradients of leaves, and those of nodes' outputs. Nodes that nothing else needs do not
@@ -459,29 +501,37 @@ class BackwardWalk {
   std::unordered_map<const GradMeta*, std::shared_ptr<GradMeta>> captured_leaves_;
   std::unordered_map<const Node*, std::vector<std::pair<int, std::shared_ptr<GradMeta>>>> captured_nodes_;
   std::unordered_set<const Node*> unused_;
+  // Results with hooks.
+  std::unordered_map<const Node*, std::vector<std::shared_ptr<GradMeta>>> hooked_;
   std::vector<std::pair<Edge*, std::shared_ptr<GradMeta>>> pruned_;
 };
 
 }  // namespace
 
 void backward(std::span<const Tensor> roots, std::span<const Tensor> seeds, const BackwardOptions& options) {
+  backward(roots, seeds, options, false);
+}
+
+void backward(std::span<const Tensor> roots, std::span<const Tensor> seeds, const BackwardOptions& options,
+              bool retain_graph) {
   check(roots.size() == seeds.size(), "backward: {} roots and {} gradients, expected one gradient for each root",
         roots.size(), seeds.size());
   NoGradGuard no_grad;
-  BackwardWalk walk(options);
+  BackwardWalk walk(options, retain_graph);
   for (std::size_t i = 0; i < roots.size(); ++i) walk.add_root(roots[i], seeds[i]);
+  walk.begin();
   walk.run();
 }
 
-std::vector<Tensor> grad(std::span<const Tensor> outputs, std::span<const Tensor> inputs,
-                         std::span<const Tensor> seeds) {
+std::vector<Tensor> grad(std::span<const Tensor> outputs, std::span<const Tensor> inputs, std::span<const Tensor> seeds,
+                         bool retain_graph) {
   check(!outputs.empty() && !inputs.empty(), "grad: {} outputs and {} inputs, expected at least one of each",
         outputs.size(), inputs.size());
   check(outputs.size() == seeds.size(), "grad: {} outputs and {} gradients of them, expected as many", outputs.size(),
         seeds.size());
   NoGradGuard no_grad;
   const BackwardOptions options;
-  BackwardWalk walk(options);
+  BackwardWalk walk(options, retain_graph);
   std::vector<Tensor> leaves;
   for (const Tensor& input : inputs) {
     leaves.push_back(input.detach());
@@ -492,6 +542,7 @@ std::vector<Tensor> grad(std::span<const Tensor> outputs, std::span<const Tensor
     walk.capture(input, leaves.back());
   }
   for (std::size_t i = 0; i < outputs.size(); ++i) walk.add_root(outputs[i], seeds[i]);
+  walk.begin();
   walk.run();
   std::vector<Tensor> found;
   for (const Tensor& leaf : leaves) found.push_back(leaf.grad());

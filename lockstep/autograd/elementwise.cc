@@ -148,7 +148,7 @@ Tensor binary(BinaryOp given, const Tensor& left, const Tensor& right) {
 // A function that leaves whole numbers as they are.
 Tensor rounded_by(UnaryOp op, const Tensor& x) {
   check(x.defined(), "{}: undefined tensor", ops::name(op));
-  return is_floating(x.dtype()) ? unary(op, x) : x;
+  return is_floating(x.dtype()) ? unary(op, x) : clone(x);
 }
 
 Tensor filled_like(std::string_view name, const Tensor& x, const Scalar& value) {
@@ -246,7 +246,7 @@ Tensor round(const Tensor& x) { return rounded_by(UnaryOp::round, x); }
 Tensor trunc(const Tensor& x) { return rounded_by(UnaryOp::trunc, x); }
 Tensor nan_to_num(const Tensor& x, double nan, std::optional<double> posinf, std::optional<double> neginf) {
   check(x.defined(), "nan_to_num: undefined tensor");
-  if (!is_floating(x.dtype())) return x;
+  if (!is_floating(x.dtype())) return clone(x);
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   const double most = x.dtype() == DType::f64    ? std::numeric_limits<double>::max()
                       : x.dtype() == DType::f16  ? 65504

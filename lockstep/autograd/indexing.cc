@@ -217,7 +217,7 @@ Tensor index_put(const Tensor& x, std::span<const TensorIndex> indices, const Te
   }
   if (!Indexer::is_basic(indices)) refuse_recording(kIndexPut);
   const Tensor places = Indexer::read(arange(x.numel(), {.device = x.device()}).reshape(x.shape()), indices);
-  if (places.numel() == 0) return x;
+  if (places.numel() == 0) return clone(x);
   const std::vector<std::int64_t> to = places.to_vector<std::int64_t>();
   // For each element of x the element of the value that it gets.
   std::vector<std::int64_t> from(static_cast<std::size_t>(x.numel()), -1);
@@ -252,7 +252,7 @@ void index_put_(const Tensor& to, std::span<const TensorIndex> indices, const Te
     }
   }
   const Tensor written = index_put(x, indices, value.detach());
-  if (written->storage() != x->storage()) to.copy_from(written);
+  to.copy_from(written);
 }
 
 const Tensor& IndexedTensor::written() const {

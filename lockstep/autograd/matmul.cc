@@ -3,7 +3,9 @@
 #include "lockstep/autograd/autocast.h"
 #include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/lift.h"
+#include "lockstep/autograd/placement.h"
 #include "lockstep/autograd/saved_array.h"
+#include "lockstep/autograd/tensor_impl.h"
 #include "lockstep/ops/copy.h"
 #include "lockstep/ops/matmul.h"
 #include "lockstep/ops/reduce.h"
@@ -19,11 +21,17 @@ Array as_rows(const Array& x) {
   return ops::reshape(ops::to_layout(x, Layout::plain), {rows, x.size(-1)});
 }
 
+// Whether the product of these matrices sums over the samples of both, as that of a gradient of weights does.
+bool sums_samples(const Tensor& a, const Tensor& b) {
+  return a.dim() == 2 && b.dim() == 2 && a->kind == Kind::cut && b->kind == Kind::cut && same_placement(a->at, b->at) &&
+         a->cut == Cut{1, b->cut.outer, b->cut.inner} && b->cut.axis == 0;
+}
+
 // A matrix of f32 beside a half type is read in it, and gets an f32 gradient.
 Tensor product(const Tensor& left, const Tensor& right) {
   const Tensor a = autocast(left), b = right.dtype() == DType::f32 && right.dim() == 2 ? right : autocast(right);
   const bool saves_a = b.requires_grad(), saves_b = a.requires_grad();
-  return lift("matmul", place_matmul("matmul", a, b), {a, b}, [=](const Arrays& in) -> Lifted {
+  const auto part = [=](const Arrays& in) -> Lifted {
     return {ops::matmul(in[0], in[1]),
             [x = SavedArray(saves_a, in[0]), z = SavedArray(saves_b, in[1]), a_shape = in[0].shape(),
              b_shape = in[1].shape(), b_dtype = in[1].dtype()](const PartPass& p, const Array& dy) -> Arrays {
@@ -41,7 +49,9 @@ Tensor product(const Tensor& left, const Tensor& right) {
               }
               return {da, db};
             }};
-  });
+  };
+  if (sums_samples(a, b)) return mix_shards("matmul", Mix::sum, place("matmul", std::array{a, b}), {a, b}, part);
+  return lift("matmul", place_matmul("matmul", a, b), {a, b}, part);
 }
 
 }  // namespace

@@ -87,7 +87,7 @@ Tensor pad(const Tensor& x, const std::vector<std::int64_t>& widths, PadMode mod
     for (std::int64_t i = -left; i < extent + right; ++i) places.push_back(place_of(mode, i, extent));
     y = index_select(y, axis, beside(y, Tensor::from(places, {std::ssize(places)})));
   }
-  return y;
+  return owned(y, x);
 }
 
 }  // namespace lockstep

@@ -57,11 +57,8 @@ Tensor reduce(std::string_view name, const Tensor& x, unsigned axes, bool keepdi
   return lift(name, placed, {x}, part);
 }
 
-// Where there is nothing to add, ops return their argument itself. A result must not share its memory.
-Array apart(const Array& y, const Array& x) { return y.storage() == x.storage() ? ops::copy_of(y) : y; }
-
 Lifted sum_part(const Array& in, const Shape& to) {
-  return {apart(ops::sum_to(ops::to_layout(in, Layout::plain), to), in),
+  return {ops::sum_to(ops::to_layout(in, Layout::plain), to),
           [old = in.shape()](const PartPass&, const Array& dy) -> Arrays { return {ops::expand(dy, old)}; }};
 }
 
@@ -71,7 +68,7 @@ Tensor sum_over(const Tensor& x, unsigned axes, bool keepdim) {
 
 // Equal elements share the gradient.
 Lifted max_part(const Array& in, const Shape& to) {
-  const Array plain = ops::to_layout(in, Layout::plain), y = apart(ops::max_to(plain, to), in);
+  const Array plain = ops::to_layout(in, Layout::plain), y = ops::max_to(plain, to);
   return {y, [x = SavedArray(plain), y = SavedArray(y), to](const PartPass& p, const Array& dy) -> Arrays {
             const Array largest = ops::compare(CompareOp::eq, x.get(p.name()), y.get(p.name()));
             const Array ties = ops::sum_to(ops::convert(largest, dy.dtype(), Layout::plain), to);
@@ -165,7 +162,7 @@ Tensor sum(const Tensor& x) {
   if (is_small(x)) return sum(as_i64(x));
   const auto part = [](const Arrays& in) -> Lifted {
     const Array flat = ops::reshape(ops::to_layout(in[0], Layout::plain), {in[0].numel()});
-    return {apart(ops::sum_to(flat, {1}), in[0]), [old = in[0].shape()](const PartPass&, const Array& dy) -> Arrays {
+    return {ops::sum_to(flat, {1}), [old = in[0].shape()](const PartPass&, const Array& dy) -> Arrays {
               return {ops::expand(ops::reshape(dy, kept(old, ~0U)), old)};
             }};
   };
@@ -256,7 +253,7 @@ Tensor index_of_extreme(std::string_view name, const Tensor& x, std::optional<in
 // The elements themselves and their indices.
 MaxResult extreme_along(std::string_view name, const Tensor& x, int dim, bool keepdim, bool smallest) {
   const Tensor indices = index_of_extreme(name, x, dim, true, smallest);
-  if (x.shape().dim() == 0) return {x, indices};
+  if (x.shape().dim() == 0) return {clone(x), indices};
   const Tensor values = take_along_dim(x, indices, dim);
   if (keepdim) return {values, indices};
   return {squeeze(values, dim), squeeze(indices, dim)};
@@ -410,7 +407,7 @@ Tensor prod(const Tensor& x, int dim, bool keepdim) {
     const Tensor pairs = narrow(y, axis, 0, half) * narrow(y, axis, half, half);
     y = y.size(axis) % 2 == 0 ? pairs : cat({pairs, narrow(y, axis, 2 * half, 1)}, axis);
   }
-  return keepdim ? y : squeeze(y, axis);
+  return owned(keepdim ? y : squeeze(y, axis), x);
 }
 
 Tensor prod(const Tensor& x) {

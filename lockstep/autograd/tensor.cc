@@ -11,6 +11,7 @@
 #include "lockstep/autograd/no_grad.h"
 #include "lockstep/autograd/node.h"
 #include "lockstep/autograd/saved_array.h"
+#include "lockstep/autograd/tensor_hooks.h"
 #include "lockstep/autograd/tensor_impl.h"
 #include "lockstep/ops/copy.h"
 #include "lockstep/ops/launch.h"
@@ -338,12 +339,16 @@ Tensor Tensor::cpu() const { return to(kHost); }
 Tensor Tensor::to(DType dtype) const { return cast(*this, dtype); }
 
 Tensor Tensor::to(Layout layout) const {
-  return lift("reorder", place_as("to", *this), {*this}, [layout](const Arrays& in) -> Lifted {
+  return lift_view("reorder", place_as("to", *this), *this, [layout](const Arrays& in) -> Lifted {
     return {ops::to_layout(in[0], layout), [](const PartPass&, const Array& dy) -> Arrays { return {dy}; }};
   });
 }
 
 void GradMeta::accumulate(const BackwardPass&, Gradient) {}
+Tensor GradMeta::grad() const { return hooks ? hooks->retained : Tensor(); }
+void GradMeta::zero_grad() {
+  if (hooks) hooks->retained = {};
+}
 
 BackwardInputs::BackwardInputs(std::initializer_list<Tensor> leaves) : set_(true), leaves_(leaves) {}
 

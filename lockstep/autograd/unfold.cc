@@ -2,6 +2,7 @@
 #include "lockstep/autograd/unfold.h"
 
 #include "lockstep/autograd/functions.h"
+#include "lockstep/autograd/lift.h"
 #include "lockstep/ops/launch.h"
 
 namespace lockstep {
@@ -88,7 +89,7 @@ Tensor pixel_shuffle(const Tensor& x, std::int64_t upscale_factor) {
   for (int axis = 0; axis <= channels; ++axis) order.push_back(axis);
   for (const int axis : {3, 1, 4, 2}) order.push_back(channels + axis);
   const Tensor pixels = permute(split, order);  // [.., C, H, r, W, r]
-  return flatten(flatten(pixels, -2, -1), channels + 1, channels + 2);
+  return owned(flatten(flatten(pixels, -2, -1), channels + 1, channels + 2), x);
 }
 
 Tensor pixel_unshuffle(const Tensor& x, std::int64_t downscale_factor) {
@@ -101,7 +102,7 @@ Tensor pixel_unshuffle(const Tensor& x, std::int64_t downscale_factor) {
   std::vector<int> order;
   for (int axis = 0; axis <= channels; ++axis) order.push_back(axis);
   for (const int axis : {2, 4, 1, 3}) order.push_back(channels + axis);
-  return flatten(permute(split, order), channels, channels + 2);  // [.., C, r, r, H, W]
+  return owned(flatten(permute(split, order), channels, channels + 2), x);  // [.., C, r, r, H, W]
 }
 
 }  // namespace lockstep

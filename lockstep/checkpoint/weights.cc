@@ -11,9 +11,10 @@
 #include "lockstep/base/file.h"
 #include "lockstep/base/sha256.h"
 #include "lockstep/checkpoint/checkpoint_directory.h"
-#include "lockstep/checkpoint/json_guard.h"
+#include "lockstep/checkpoint/json_input.h"
 #include "lockstep/checkpoint/weights_change.h"
 #include "lockstep/checkpoint/weights_index.h"
+#include "lockstep/nn/module_tree.h"
 #include "lockstep/nn/state_change.h"
 
 namespace lockstep {
@@ -73,6 +74,7 @@ void check_finite(const StateDict& state, std::string_view what) {
 }
 
 StateDict sound_state_dict(const Module& module, std::string_view what) {
+  ModuleTree::check_no_own_state(const_cast<Module&>(module), what);
   StateDict state = state_dict(module);
   std::set<std::string> free;
   for (const auto& [name, buffer] : module.named_buffers()) {
@@ -223,7 +225,8 @@ namespace {
 
 // f(state) with the strict state of the file.
 template <typename F>
-auto with_state(const std::filesystem::path& path, const Module& module, const F& f) {
+auto with_state(const std::filesystem::path& path, Module& module, const F& f) {
+  ModuleTree::check_no_own_state(module, path.string());
   const SavedState saved = read_state(path);
   const auto expected = expected_entries(module);
   for (const ForeignTensor& t : saved.unusable) {
@@ -250,6 +253,7 @@ std::vector<ParameterChange> weights_change(const std::filesystem::path& path, M
 }
 
 UnmatchedEntries load_matching_weights(const std::filesystem::path& path, Module& module) {
+  ModuleTree::check_no_own_state(module, path.string());
   const SavedState saved = read_state(path);
   try {
     UnmatchedEntries unmatched = load_matching_state(module, saved.state);

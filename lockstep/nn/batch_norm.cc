@@ -9,6 +9,7 @@
 #include "lockstep/autograd/shard_collector.h"
 #include "lockstep/autograd/tensor.h"
 #include "lockstep/autograd/tensor_impl.h"
+#include "lockstep/nn/layer_error.h"
 #include "lockstep/nn/output_observer.h"
 #include "lockstep/nn/sizes.h"
 
@@ -33,7 +34,9 @@ void commit(const BatchNorm& norm, double momentum, const Placement* at, std::ve
 void check_values(const Tensor& x, bool synchronized) {
   const Placement* const at = x->at.get();
   const bool alone = at && at->collector();
-  const std::vector<std::int64_t> rows = alone ? at->batch()->rows() : at ? at->rows() : std::vector{x.size(0)};
+  const std::vector<std::int64_t> rows = alone ? at->batch()->all_ranks().rows()
+                                         : at  ? at->all_ranks().rows()
+                                               : std::vector{x.size(0)};
   const std::int64_t samples = alone ? at->rows_of(at->slots()[0].shard) : at ? at->samples() : x.size(0);
   const std::int64_t values = x.size(1) * samples == 0 ? 0 : x.numel() / (x.size(1) * samples);
   const std::int64_t all = std::accumulate(rows.begin(), rows.end(), std::int64_t{0});
@@ -148,7 +151,7 @@ Tensor BatchNorm::shift(const Tensor& images) const {
   return options_.affine ? bias.tensor() : for_each_channel(images, 0);
 }
 
-Tensor BatchNorm::forward_fused(const Tensor& x, const Tensor& residual, bool relu) {
+Tensor BatchNorm::forward_fused(const Tensor& x, const Tensor& residual, bool relu) try {
   const TracedModule traced(this);
   const Tensor images = as_images(x), added = residual.defined() ? as_images(residual) : residual;
   settle_channels(images.size(1));
@@ -161,6 +164,8 @@ Tensor BatchNorm::forward_fused(const Tensor& x, const Tensor& residual, bool re
   if (dims == 2) y = squeeze(y, {2, 3});
   if (dims == 3) y = squeeze(y, 2);
   return OutputObserver::reported(*this, y);
+} catch (const Error&) {
+  rethrow_in(*this);
 }
 
 Tensor BatchNorm::train_step(const Tensor& x, const Tensor& residual, const BatchNormOptions& options) {

@@ -4,6 +4,7 @@
 
 #include "lockstep/autograd/forward_trace.h"
 #include "lockstep/autograd/recurrent.h"
+#include "lockstep/nn/layer_error.h"
 #include "lockstep/nn/output_observer.h"
 #include "lockstep/nn/sizes.h"
 
@@ -53,7 +54,7 @@ RecurrentWeights RecurrentModule::weights(std::size_t index, std::int64_t featur
   return {w.weight_ih, w.weight_hh, tensor_of(w.bias_ih), tensor_of(w.bias_hh), tensor_of(w.weight_hr)};
 }
 
-Tensor RecurrentModule::run(const Tensor& x, std::vector<Tensor>& states, const Layer& layer) {
+Tensor RecurrentModule::run(const Tensor& x, std::vector<Tensor>& states, const Layer& layer) try {
   const TracedModule traced(this);
   if (x.defined() && x.shape().dim() == 2) {
     // One sequence: a batch of one.
@@ -96,6 +97,8 @@ Tensor RecurrentModule::run(const Tensor& x, std::vector<Tensor>& states, const 
   for (std::size_t k = 0; k < states.size(); ++k) states[k] = stack(last[k]);
   OutputObserver::report(*this, y);
   return y;
+} catch (const Error&) {
+  rethrow_in(*this);
 }
 
 LstmOutput LSTM::forward(const Tensor& x, const LstmState& state) {
@@ -177,7 +180,7 @@ RNNCell::RNNCell(std::int64_t input_size, std::int64_t hidden_size, RNNCellOptio
     : RNNCell((set_size("rnn cell", "input_size", more.input_size, input_size),
                set_size("rnn cell", "hidden_size", more.hidden_size, hidden_size), more)) {}
 
-void RecurrentCell::run(const Tensor& x, std::vector<Tensor>& states, const Step& step) {
+void RecurrentCell::run(const Tensor& x, std::vector<Tensor>& states, const Step& step) try {
   const TracedModule traced(this);
   const int dims = x.shape().dim();
   check(x.defined() && (dims == 1 || dims == 2), "{}: input is {}, expected 2 axes (N, features), or 1", name_, x);
@@ -193,6 +196,8 @@ void RecurrentCell::run(const Tensor& x, std::vector<Tensor>& states, const Step
   const auto bias = [&](const Parameter& p) { return options_.bias ? p.tensor() : Tensor(); };
   step(unsqueeze(x, 0), states, {weight_ih, weight_hh, bias(bias_ih), bias(bias_hh), Tensor()});
   OutputObserver::report(*this, states[0]);
+} catch (const Error&) {
+  rethrow_in(*this);
 }
 
 LstmState LSTMCell::forward(const Tensor& x, const LstmState& state) {

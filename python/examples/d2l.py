@@ -1,4 +1,4 @@
-"""What the programs of "Dive into Deep Learning" take from the book's own package, with the book's names."""
+"""What the programs of "Dive into Deep Learning" for PyTorch take from the book's package, with its names."""
 
 import sys
 import time
@@ -7,7 +7,7 @@ import lockstep as torch
 import lockstep.nn as nn
 import lockstep.nn.functional as F
 from lockstep import datasets, transforms
-from lockstep.gluon import nn as gnn, npx, split_and_load
+from lockstep.gluon import split_and_load
 from lockstep.utils.data import DataLoader, Subset
 
 
@@ -147,25 +147,3 @@ class Residual(nn.Module):
             X = self.conv3(X)
         Y = Y + X
         return F.relu(Y)
-
-
-class GluonResidual(gnn.Block):
-    """The same with Gluon's layers."""
-
-    def __init__(self, num_channels, use_1x1conv=False, strides=1, **kwargs):
-        super().__init__(**kwargs)
-        self.conv1 = gnn.Conv2D(num_channels, kernel_size=3, padding=1, strides=strides)
-        self.conv2 = gnn.Conv2D(num_channels, kernel_size=3, padding=1)
-        if use_1x1conv:
-            self.conv3 = gnn.Conv2D(num_channels, kernel_size=1, strides=strides)
-        else:
-            self.conv3 = None
-        self.bn1 = gnn.BatchNorm()
-        self.bn2 = gnn.BatchNorm()
-
-    def forward(self, X):
-        Y = npx.relu(self.bn1(self.conv1(X)))
-        Y = self.bn2(self.conv2(Y))
-        if self.conv3:
-            X = self.conv3(X)
-        return npx.relu(Y + X)

@@ -8,7 +8,7 @@ import sys
 from lockstep.gluon import autograd, init, np, npx
 from lockstep import gluon
 from lockstep.gluon import nn
-import d2l
+import d2l_mxnet as d2l
 
 npx.set_np()
 
@@ -22,10 +22,10 @@ def resnet18(num_classes):
         blk = nn.Sequential()
         for i in range(num_residuals):
             if i == 0 and not first_block:
-                blk.add(d2l.GluonResidual(
+                blk.add(d2l.Residual(
                     num_channels, use_1x1conv=True, strides=2))
             else:
-                blk.add(d2l.GluonResidual(num_channels))
+                blk.add(d2l.Residual(num_channels))
         return blk
 
     net = nn.Sequential()
@@ -74,7 +74,7 @@ def evaluate_accuracy_gpus(net, data_iter, split_f=d2l.split_batch):
         pred_shards = [net(X_shard) for X_shard in X_shards]
         metric.add(sum(float(d2l.accuracy(pred_shard, y_shard)) for
                        pred_shard, y_shard in zip(
-                           pred_shards, y_shards)), labels.numel())
+                           pred_shards, y_shards)), labels.size)
     return metric[0] / metric[1]
 
 

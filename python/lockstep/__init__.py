@@ -42,19 +42,28 @@ pi = __import__("math").pi
 e = __import__("math").e
 
 from . import models, nn, optim  # noqa: F401,E402
-from . import accelerator, amp, autograd, backends, cuda, datasets, distributed  # noqa: F401,E402
-from . import gluon, multiprocessing, transforms, utils  # noqa: F401,E402
+from . import accelerator, amp, autograd, backends, cuda, datasets, distributed, distributions  # noqa: F401,E402
+from . import aliases, arrangement, elementwise, gluon, linalg  # noqa: F401,E402
+from . import multiprocessing, order, transforms, utils  # noqa: F401,E402
 from .amp import autocast, get_autocast_dtype, is_autocast_enabled  # noqa: F401,E402
 from .nn.parallel import per_shard  # noqa: F401,E402
 from .backends import (  # noqa: F401,E402
     are_deterministic_algorithms_enabled, set_float32_matmul_precision, use_deterministic_algorithms)
 from .generator import Generator  # noqa: F401,E402
 from .serialization import load, save  # noqa: F401,E402
-from . import metrics, notebook  # noqa: F401,E402
+from . import metrics, notebook, onnx, version  # noqa: F401,E402
+from .missing import attribute as __getattr__  # noqa: F401,E402
+from .printing import set_printoptions  # noqa: F401,E402
+from .settings import (  # noqa: F401,E402
+    compile, get_default_device, get_num_threads, set_default_device, set_num_threads)
 from .notebook import StepGraph, Timeline, plot, progress, summary  # noqa: F401,E402
 from .training import (  # noqa: F401,E402
     Trainer, evaluate, export_onnx, find_learning_rate, verify)
 
+aliases.install()
+for _part in (arrangement, elementwise, linalg, order):
+    _part.install(__import__("sys").modules[__name__])
+del _part
 notebook.install()
 # Before destroy_process_group() of lockstep.distributed: what runs stops first.
 __import__("atexit").register(_core._leave)

@@ -45,6 +45,8 @@ def diag(input, diagonal=0):
 
 def diff(input, n=1, dim=-1):
     """Return the differences of neighbors along an axis."""
+    if n == 0:
+        return input.clone()
     for _ in range(n):
         input = input.narrow(dim, 1, input.size(dim) - 1) - input.narrow(dim, 0, input.size(dim) - 1)
     return input

@@ -33,6 +33,8 @@ class TensorObject : public py::object {
 
 // The order matters: a signature names only classes that exist already.
 void add_errors(py::module_& m);
+// Puts the module's path in front of a lockstep.Error that names no layer.
+void name_layer(const py::error_already_set& error, const Module& module);
 void add_types(py::module_& m);    // dtype, Size
 void add_devices(py::module_& m);  // device, set_devices, synchronize, manual_seed
 TensorClass add_tensor(py::module_& m);

@@ -13,4 +13,12 @@ void fail_returned(const std::string& name, py::handle result, const char* expec
   throw py::type_error(fmt::format("{}: returned {}, expected {}", name, short_repr(result), expected));
 }
 
+std::function<Tensor(const Tensor& gradient)> gradient_hook(const py::function& hook) {
+  return [call = Held(hook)](const Tensor& gradient) {
+    const WithLock lock;
+    const py::object result = call.get()(gradient);
+    return result.is_none() ? Tensor() : returned_as<Tensor>("hook", result, "a tensor or None");
+  };
+}
+
 }  // namespace lockstep::python

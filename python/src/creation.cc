@@ -227,7 +227,7 @@ void add_creation(py::module_& m) {
       "as_tensor",
       [](const py::object& data, std::optional<DType> type, std::optional<Device> d) -> py::object {
         py::object result = py::isinstance<Tensor>(data) ? data : py::cast(tensor_of_data(data, type, false));
-        const Tensor x = result.cast<const Tensor&>();
+        const Tensor x = result.cast<Tensor>();
         if ((!type || x.dtype() == *type) && !d) return result;
         Tensor moved = x;
         {

@@ -5,6 +5,7 @@
 #include "creation.h"
 #include "functions.h"
 #include "in_place.h"
+#include "lockstep/autograd/lift.h"
 #include "lockstep/autograd/tensor_impl.h"
 #include "operators.h"
 
@@ -70,6 +71,12 @@ Tensor bernoulli_of(const Tensor& x, const std::optional<RandomKey>& key) {
   return where(logical_and(ge(p, 0), le(p, 1)), ones, std::numeric_limits<double>::quiet_NaN());
 }
 
+// What a write of src gives x: x becomes it if a gradient is recorded, and otherwise copies it.
+Tensor elements_for(const Tensor& x, const Tensor& src) {
+  const Tensor elements = src.to(x.dtype()).expand(x.shape());
+  return records_write(x, src.requires_grad()) ? owned(elements, src) : elements;
+}
+
 }  // namespace
 
 void add_elementwise(const FunctionsOf& f) {
@@ -100,7 +107,6 @@ void add_elementwise(const FunctionsOf& f) {
            {"relu", relu},
            {"sigmoid", sigmoid},
            {"tanh", tanh},
-           {"clone", clone},
            {"isnan", isnan},
            {"isinf", isinf},
            {"isfinite", isfinite},
@@ -250,20 +256,21 @@ void add_elementwise(const FunctionsOf& f) {
       [](const py::object& self, const Operand& value) {
         return write_in_place("fill_", self, [&](const Tensor& x) {
           if (!value.tensor.defined()) return full_like(x.detach(), value.number);
-          return value.tensor.to(x.dtype()).expand(x.shape());
+          return elements_for(x, value.tensor);
         });
       },
       "value"_a);
   f.tensor.def(
       "copy_",
       [](const py::object& self, const Tensor& src, bool) {
-        return write_in_place("copy_", self, [&](const Tensor& x) { return src.to(x.dtype()).expand(x.shape()); });
+        return write_in_place("copy_", self, [&](const Tensor& x) { return elements_for(x, src); });
       },
       "src"_a, "non_blocking"_a = false);
   const auto generator = "generator"_a = py::none();
   f.tensor.def(
       "normal_",
       [](const py::object& self, double mean, double std, const py::object& from) {
+        check_write("normal_", self);
         const auto key = next_key_of(from);
         return write_in_place("normal_", self, [&](const Tensor& x) { return drawn(x, randn, key) * std + mean; });
       },
@@ -271,6 +278,7 @@ void add_elementwise(const FunctionsOf& f) {
   f.tensor.def(
       "uniform_",
       [](const py::object& self, double from, double to, const py::object& source) {
+        check_write("uniform_", self);
         const auto key = next_key_of(source);
         return write_in_place("uniform_", self,
                               [&](const Tensor& x) { return drawn(x, rand, key) * (to - from) + from; });
@@ -279,6 +287,7 @@ void add_elementwise(const FunctionsOf& f) {
   f.tensor.def(
       "bernoulli_",
       [](const py::object& self, double p, const py::object& from) {
+        check_write("bernoulli_", self);
         const auto key = next_key_of(from);
         return write_in_place("bernoulli_", self,
                               [&](const Tensor& x) { return bernoulli_of(full_like(x.detach(), p), key); });

@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "bindings.h"
+#include "lockstep/nn/layer_error.h"
 
 namespace lockstep::python {
 namespace {
@@ -36,6 +37,13 @@ void throw_in_python(py::handle type, const E& error) {
   PyErr_SetString(type.ptr(), in_python(error.what()).c_str());
 }
 
+// The error that is set names the layer.
+void mark_layer() {
+  py::error_scope set;
+  PyErr_NormalizeException(&set.type, &set.value, &set.trace);
+  py::setattr(set.value, "_names_layer", py::bool_(true));
+}
+
 // Not destroyed: errors may come while the interpreter ends.
 struct ErrorTypes {
   PyObject *error, *task, *cancelled, *lost, *audit;
@@ -54,6 +62,9 @@ void translate(std::exception_ptr thrown) {
     throw_in_python(types.task, e);
   } catch (const AuditFailure& e) {
     throw_in_python(types.audit, e);
+  } catch (const LayerError& e) {
+    throw_in_python(types.error, e);
+    mark_layer();
   } catch (const Error& e) {
     throw_in_python(types.error, e);
   }
@@ -61,9 +72,18 @@ void translate(std::exception_ptr thrown) {
 
 }  // namespace
 
+void name_layer(const py::error_already_set& error, const Module& module) {
+  const py::object& value = error.value();
+  if (!py::type::of(value).is(py::handle(types.error)) || py::hasattr(value, "_names_layer")) return;
+  const std::string path = path_of(module);
+  if (path.empty()) return;
+  value.attr("args") = py::make_tuple(path + ": " + std::string(py::str(value)));
+  value.attr("_names_layer") = true;
+}
+
 void add_errors(py::module_& m) {
   const auto make = [&](const char* name, PyObject* base) {
-    PyObject* const type = PyErr_NewException(("lockstep._core." + std::string(name)).c_str(), base, nullptr);
+    PyObject* const type = PyErr_NewException(("lockstep." + std::string(name)).c_str(), base, nullptr);
     if (type == nullptr) throw py::error_already_set();
     m.attr(name) = py::handle(type);
     return type;

@@ -28,7 +28,7 @@ Tensor loss_of(const Tensor& loss, Reduction reduction) {
 template <typename F>
 TensorObject result_of(const char* name, const TensorObject& x, bool inplace, const F& f) {
   if (inplace) return TensorObject(write_in_place(name, x, f));
-  const Tensor input = x.cast<const Tensor&>();
+  const Tensor input = x.cast<Tensor>();
   Tensor y;
   {
     const WithoutLock describing;

@@ -1,4 +1,5 @@
 // lockstep._core, which the files of python/lockstep/ give PyTorch's names.
+#include "signatures.h"
 #include "training.h"
 
 namespace lockstep::python {
@@ -10,6 +11,7 @@ PYBIND11_MODULE(_core, m) {
   m.doc() = "The engine of the package lockstep.";
   m.attr("__version__") = LOCKSTEP_VERSION;
   add_interpreter_lock(m);
+  add_held(m);
   add_errors(m);
   add_types(m);
   add_devices(m);
@@ -40,4 +42,5 @@ PYBIND11_MODULE(_core, m) {
   add_training(m);
   add_predictor(m);
   add_watching(m);
+  describe_functions(m);
 }

@@ -117,8 +117,10 @@ Tensor tensor_of_buffer(py::handle source, bool copied) {
     // The array itself is kept, not its buffer: NumPy's arrays stay where they are.
     PyObject* const keep = PyMemoryView_FromObject(source.ptr());
     if (keep == nullptr) throw py::error_already_set();
-    return from_blob_of(view.buf, shape, *type.dtype, view.readonly == 0,
-                        [keep](const void*) { release_later([keep] { Py_DECREF(keep); }); });
+    const Tensor shared = from_blob_of(view.buf, shape, *type.dtype, view.readonly == 0,
+                                       [keep](const void*) { release_later([keep] { Py_DECREF(keep); }); });
+    shared->array().storage()->read_at_once = true;
+    return shared;
   }
   const Tensor result = Tensor::host(shape, type.dtype.value_or(DType::i64));
   auto* const to = static_cast<char*>(result->array().view().data);
@@ -138,6 +140,14 @@ struct ArrayMemory {
   Tensor tensor;
   bool read_only = false;
 };
+
+// Another library gets the memory of x, which is in host memory: it may write it at once, and later on.
+void show_to_others(const Tensor& x) {
+  const WithoutLock waiting;
+  Storage& memory = *x->array().storage();
+  memory.read_at_once = true;
+  memory.wait_writable(false);
+}
 
 const char* typestr(DType dtype) {
   switch (dtype) {
@@ -172,6 +182,7 @@ py::object numpy_of(const Tensor& x, bool force, bool is_copy) {
   }
   const Array array = memory.tensor->array();
   memory.read_only |= is_copy || array.storage()->read_only != nullptr;
+  if (!memory.read_only) show_to_others(memory.tensor);
   py::dict interface;
   interface["shape"] = py::tuple(size_object(x.shape()));
   interface["typestr"] = type;
@@ -203,6 +214,7 @@ Tensor received(Managed* theirs) {
   };
   const Tensor x = from_dlpack(ours.get());
   (void)ours.release();
+  x->array().storage()->read_at_once = true;
   return x;
 }
 
@@ -250,15 +262,14 @@ void add_numpy(py::module_& m, TensorClass& tensor) {
       "A tensor of the array's memory. An array of another type, or that is not contiguous, is converted: such a "
       "tensor must not be written.");
   tensor.def(
-      "numpy",
-      [](const TensorObject& self, bool force) { return numpy_of(self.cast<const Tensor&>(), force, is_copy(self)); },
+      "numpy", [](const TensorObject& self, bool force) { return numpy_of(self.cast<Tensor>(), force, is_copy(self)); },
       py::kw_only(), "force"_a = false,
       "An array of the memory of a tensor in host memory. Waits. That of a tensor on devices, and of a view that is "
       "not contiguous, is a copy that must not be written.");
   tensor.def(
       "__array__",
       [](const TensorObject& self, const py::object& dtype, const py::object& copy) -> py::object {
-        py::object array = numpy_of(self.cast<const Tensor&>(), false, is_copy(self));
+        py::object array = numpy_of(self.cast<Tensor>(), false, is_copy(self));
         const bool converts = !dtype.is_none() && !py::object(array.attr("dtype")).equal(dtype);
         if (converts) return array.attr("astype")(dtype);
         return !copy.is_none() && copy.cast<bool>() ? array.attr("copy")() : array;
@@ -277,6 +288,7 @@ void add_numpy(py::module_& m, TensorClass& tensor) {
         // Of a CPU device's memory a copy, as numpy() does.
         const Tensor x =
             tensor.device().kind() == DeviceKind::cpu && !tensor.device().is_host() ? tensor.to_host() : tensor;
+        if (x.device().is_host()) show_to_others(x);
         if (!max_version.is_none() && py::object(max_version[py::int_(0)]).cast<int>() >= 1) {
           return py::reinterpret_steal<py::object>(
               PyCapsule_New(to_dlpack_versioned(x), kVersioned, [](PyObject* capsule) {

@@ -47,7 +47,7 @@ struct type_caster<lockstep::python::Operand> {
     make_caster<lockstep::Tensor> tensor;
     if (tensor.load(source, convert)) {
       if (source.is_none()) return false;
-      value.tensor = cast_op<const lockstep::Tensor&>(tensor);
+      value.tensor = cast_op<lockstep::Tensor&&>(std::move(tensor));
       return true;
     }
     if (lockstep::python::read_number(source, value.number)) return true;

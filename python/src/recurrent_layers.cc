@@ -74,7 +74,7 @@ ModuleClass<M, RecurrentModule> add_gated(py::module_& m, const char* name) {
 }  // namespace
 
 void add_recurrent_layers(py::module_& m) {
-  ModuleClass<RecurrentModule>(m, "RNNBase");
+  ModuleClass<RecurrentModule>(m, "RNNBase", "The base of RNN, LSTM, and GRU.");
   auto lstm = add_gated<LSTM>(m, "LSTM");
   lstm.def(
       "forward",

@@ -1,9 +1,12 @@
 // lockstep.Tensor: its properties, its gradient, its elements as numbers. Other files add the functions.
 #include "bindings.h"
+#include "callbacks.h"
 #include "creation.h"
 #include "in_place.h"
 #include "interruptible.h"
+#include "lockstep/autograd/grad.h"
 #include "lockstep/autograd/node.h"
+#include "lockstep/autograd/tensor_hooks.h"
 #include "lockstep/autograd/tensor_impl.h"
 #include "views.h"
 
@@ -72,7 +75,7 @@ bool is_first_cpu(Device device) { return device.kind() == DeviceKind::cpu && de
 // The same object if nothing changes.
 py::object moved(const py::object& self, std::optional<Device> device, std::optional<DType> dtype, bool non_blocking,
                  bool copy) {
-  const Tensor x = self.cast<const Tensor&>();
+  const Tensor x = self.cast<Tensor>();
   Tensor y = x;
   {
     const WithoutLock describing;
@@ -97,7 +100,7 @@ void set_grad(Tensor& x, const std::optional<Tensor>& grad) {
   backward({x}, {value});
 }
 
-void run_backward(const Tensor& x, const std::optional<Tensor>& gradient, const py::object& inputs) {
+void run_backward(const Tensor& x, const std::optional<Tensor>& gradient, const py::object& inputs, bool retain) {
   BackwardOptions options;
   std::vector<Tensor> leaves;
   if (!inputs.is_none()) {
@@ -106,7 +109,7 @@ void run_backward(const Tensor& x, const std::optional<Tensor>& gradient, const 
   }
   const WithoutLock describing;
   const Tensor seed = gradient.value_or(Tensor());
-  backward(std::span(&x, 1), std::span(&seed, 1), options);
+  backward(std::span(&x, 1), std::span(&seed, 1), options, retain);
 }
 
 }  // namespace
@@ -128,10 +131,6 @@ TensorClass add_tensor(py::module_& m) {
                       [](Tensor& x, bool value) { x.set_requires_grad(value); });
   tensor.def_property_readonly("is_leaf",
                                [](const Tensor& x) { return !x.requires_grad() || x->grad->node == nullptr; });
-  tensor.def_property_readonly("grad_fn", [](const Tensor& x) -> py::object {
-    const bool history = x.requires_grad() && x->grad->node != nullptr;
-    return history ? py::object(py::str("<grad_fn>")) : py::object(py::none());
-  });
   tensor.def_property(
       "grad",
       [](const Tensor& x) -> py::object {
@@ -147,32 +146,61 @@ TensorClass add_tensor(py::module_& m) {
   tensor.def("nelement", &Tensor::numel);
   tensor.def("element_size", [](const Tensor& x) { return item_size(x.dtype()); });
   tensor.def("is_floating_point", [](const Tensor& x) { return is_floating(x.dtype()); });
+  tensor.def(
+      "stride",
+      [](const py::object& self, std::optional<int> dim) -> py::object {
+        const Tensor& x = self.cast<const Tensor&>();
+        const Strides strides = strides_of(self);
+        if (!dim) {
+          py::list all;
+          for (const std::int64_t s : strides) all.append(s);
+          return py::tuple(all);
+        }
+        const int axis = *dim < 0 ? *dim + x.dim() : *dim;
+        if (axis < 0 || axis >= x.dim()) {
+          throw py::index_error(fmt::format("stride: axis {} of a tensor of {} axes", *dim, x.dim()));
+        }
+        return py::int_(strides[static_cast<std::size_t>(axis)]);
+      },
+      "dim"_a = py::none(), "How many elements apart in memory two neighbors along an axis are: PyTorch's numbers.");
   tensor.def("is_contiguous", [](const py::object& self) {
-    const Tensor& x = self.cast<const Tensor&>();
+    const Tensor& x = self.cast<Tensor>();
     return x.layout() == Layout::plain && is_plain(x.shape(), strides_of(self));
   });
   tensor.def(
       "backward",
-      [](const Tensor& x, const std::optional<Tensor>& gradient, bool retain_graph, bool create_graph,
+      [](const Tensor& x, const std::optional<Tensor>& gradient, std::optional<bool> retain_graph, bool create_graph,
          const py::object& inputs) {
-        check(!retain_graph && !create_graph,
-              "backward: retain_graph and create_graph are not supported: a graph serves one backward pass, and "
-              "gradients have no history");
-        run_backward(x, gradient, inputs);
+        check(!create_graph, "backward: create_graph=True, but gradients have no history: expected False");
+        run_backward(x, gradient, inputs, retain_graph.value_or(false));
       },
-      "gradient"_a = py::none(), "retain_graph"_a = false, "create_graph"_a = false, "inputs"_a = py::none(),
-      "Adds the gradients of all leaves, or of the inputs alone, to their grad. Consumes the graph.");
+      "gradient"_a = py::none(), "retain_graph"_a = py::none(), "create_graph"_a = false, "inputs"_a = py::none(),
+      "Adds the gradients of all leaves, or of the inputs alone, to their grad. Consumes the graph unless it is "
+      "retained.");
   tensor.def(
       "requires_grad_",
       [](const py::object& self, bool value) {
-        self.cast<Tensor&>().set_requires_grad(value);
+        self.cast<Tensor>().set_requires_grad(value);
         return self;
       },
       "requires_grad"_a = true);
-  tensor.def("retain_grad", [](const Tensor& x) {
-    check(!x.requires_grad() || x->grad->node == nullptr,
-          "retain_grad: {} has a history, and only leaves keep gradients: add x * 1 of a leaf", x);
+  tensor.def("retain_grad", &retain_grad, "From now on, backward() leaves this result's gradient in grad.");
+  tensor.def_property_readonly("retains_grad", [](const Tensor& x) {
+    return x.requires_grad() && x->grad->node != nullptr && x->grad->hooks && x->grad->hooks->retains;
   });
+  py::class_<RemovableHandle>(m, "RemovableHandle", "A registered hook, which `with` removes at its end.")
+      .def("remove", &RemovableHandle::remove_hook, "Remove the hook.")
+      .def("__enter__", [](const py::object& self) { return self; })
+      .def("__exit__", [](RemovableHandle& self, const py::args&) { self.remove_hook(); });
+  tensor.def(
+      "register_hook",
+      [](const Tensor& x, const py::function& hook) {
+        if (!x.requires_grad()) throw Error("cannot register a hook on a tensor that doesn't require gradient");
+        return RemovableHandle{register_hook(x, gradient_hook(hook))};
+      },
+      "hook"_a,
+      "From now on, each backward() calls hook(grad) once it has this tensor's gradient, which a result but None "
+      "replaces. Returns a handle.");
   tensor.attr("__module__") = "lockstep";
   tensor.def(
       "to_host",
@@ -225,7 +253,7 @@ TensorClass add_tensor(py::module_& m) {
     return x.size(0);
   });
   tensor.def("__iter__", [](const py::object& self) {
-    if (self.cast<const Tensor&>().dim() == 0) throw py::type_error("iteration over a tensor without axes");
+    if (self.cast<Tensor>().dim() == 0) throw py::type_error("iteration over a tensor without axes");
     return py::iter(rows_of(self));
   });
   tensor.def("__bool__", [](const Tensor& x) {
@@ -242,8 +270,8 @@ TensorClass add_tensor(py::module_& m) {
     return item_of(x);
   });
   tensor.def("__format__", [](const py::object& self, const py::str& format) -> py::object {
-    if (self.cast<const Tensor&>().dim() == 0) {
-      return py::module_::import("builtins").attr("format")(item_of(self.cast<const Tensor&>()), format);
+    if (self.cast<Tensor>().dim() == 0) {
+      return py::module_::import("builtins").attr("format")(item_of(self.cast<Tensor>()), format);
     }
     return py::module_::import("builtins").attr("object").attr("__format__")(self, format);
   });

@@ -25,7 +25,7 @@ struct Numbers {
       return add(number);
     }
     if (py::isinstance<Tensor>(item) || is_array(item)) {
-      const Tensor x = py::isinstance<Tensor>(item) ? item.cast<const Tensor&>() : tensor_of_array(item, true);
+      const Tensor x = py::isinstance<Tensor>(item) ? item.cast<Tensor>() : tensor_of_array(item, true);
       check(x.numel() == 1, "tensor: a list has {}, expected tensors of one element: use stack()", x);
       number = is_floating(x.dtype())        ? Scalar(x.item())
                : x.dtype() == DType::boolean ? Scalar(x.item<bool>())
@@ -64,7 +64,7 @@ bool is_list_of_arrays(py::handle data) {
 
 Tensor tensor_of_data(py::handle data, std::optional<DType> dtype, bool copied) {
   if (py::isinstance<Tensor>(data)) {
-    const Tensor x = data.cast<const Tensor&>();
+    const Tensor x = data.cast<Tensor>();
     const WithoutLock describing;
     const Tensor y = copied ? clone(x.detach()) : x;
     return dtype ? y.to(*dtype) : y;

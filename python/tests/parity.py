@@ -22,6 +22,8 @@ from torch.testing._internal.common_methods_invocations import op_db  # noqa: E4
 
 import lockstep  # noqa: E402
 
+byte_bounds = np.byte_bounds if hasattr(np, "byte_bounds") else np.lib.array_utils.byte_bounds
+
 # What draws random numbers, or shows memory that nobody has written.
 RANDOM = {
     "bernoulli", "multinomial", "normal", "rand_like", "randn_like", "randint_like", "randn", "uniform", "empty_like",
@@ -187,6 +189,23 @@ def difference(ours, theirs, tolerance=1e-4):
     return None
 
 
+def memories(x):
+    """The first and the last address of each tensor's elements."""
+    if isinstance(x, dict):
+        x = tuple(x.values())
+    for item in leaves(x):
+        if isinstance(item, (list, tuple, dict)):
+            yield from memories(item)
+        elif isinstance(item, (torch.Tensor, lockstep.Tensor)) and item.numel() and str(item.dtype) != "torch.bfloat16":
+            first, last = byte_bounds(item.detach().numpy())
+            yield first, last - 1
+
+
+def share_memory(result, arguments):
+    """Whether a result lies in an argument's memory."""
+    return any(a <= d and c <= b for a, b in memories(result) for c, d in memories(arguments))
+
+
 def function_of(name, module):
     for part in name.split("."):
         module = getattr(module, part, None)
@@ -281,6 +300,8 @@ def against(ours_f, theirs_f, sample, dtype):
     try:
         ours = ours_f(args[0], *args[1], **args[2])
         text = difference(ours, theirs)
+        if text is None and share_memory(ours, args) and not share_memory(theirs, arguments):
+            text = "the result is an argument's memory, and PyTorch's is not"
     except TypeError as error:
         return "error: arguments", str(error).split("\nInvoked")[0][-300:]
     except (lockstep.Error, ValueError, IndexError, NotImplementedError, OverflowError) as error:

@@ -570,6 +570,359 @@ def test_methods_before_init_are_errors():
             early()
 
 
+# ---- PyTorch's protocol of modules: what a class defines is called, or the class is refused
+
+
+class Counter(nn.Module):
+    def __init__(self, count=0):
+        super().__init__()
+        self.layer = nn.Linear(1, 1)
+        self.count = count
+
+    def get_extra_state(self):
+        return {"count": self.count}
+
+    def set_extra_state(self, state):
+        self.count = state["count"]
+
+
+def test_extra_state_is_saved_and_loaded(tmp_path):
+    net, other = nn.Sequential(Counter(5)), nn.Sequential(Counter())
+    assert list(net.state_dict()) == ["0._extra_state", "0.layer.weight", "0.layer.bias"]
+    torch.save(net.state_dict(), tmp_path / "net")
+    other.load_state_dict(torch.load(tmp_path / "net"))
+    assert other[0].count == 5
+    state = net.state_dict()
+    del state["0._extra_state"]
+    with pytest.raises(torch.Error, match="Missing.*0._extra_state"):
+        other.load_state_dict(state)
+    with pytest.raises(torch.Error, match="Unexpected.*_extra_state"):
+        nn.Linear(1, 1).load_state_dict({"weight": torch.ones(1, 1), "bias": torch.ones(1), "_extra_state": 1})
+
+
+def test_a_class_saves_and_loads_its_part_of_the_state():
+    class Renamed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(1, 1)
+            self.plain = torch.zeros(2)
+
+        def _save_to_state_dict(self, destination, prefix, keep_vars):
+            super()._save_to_state_dict(destination, prefix, keep_vars)
+            destination[prefix + "plain"] = self.plain
+
+        def _load_from_state_dict(self, state, prefix, *args):
+            self.plain = state.pop(prefix + "plain")
+            if prefix + "old" in state:
+                state[prefix + "layer.weight"] = state.pop(prefix + "old")
+            super()._load_from_state_dict(state, prefix, *args)
+
+    class More(nn.Linear):
+        def state_dict(self, *args, **kwargs):
+            state = super().state_dict(*args, **kwargs)
+            state[kwargs.get("prefix", "") + "more"] = torch.ones(1)
+            return state
+
+        def _load_from_state_dict(self, state, prefix, *args):
+            state.pop(prefix + "more", None)
+            super()._load_from_state_dict(state, prefix, *args)
+            self.seen = self.weight.item()
+
+    net = nn.Sequential(Renamed(), More(1, 1))
+    state = net.state_dict()
+    assert list(state) == ["0.plain", "0.layer.weight", "0.layer.bias", "1.weight", "1.bias", "1.more"]
+    state = {"0.plain": torch.ones(2), "0.old": torch.ones(1, 1), "0.layer.bias": torch.zeros(1),
+             "1.weight": torch.full((1, 1), 3.), "1.bias": torch.zeros(1)}
+    net.load_state_dict(state)
+    assert net[0].plain.tolist() == [1, 1] and net[0].layer.weight.item() == 1 and "0.old" in state
+    assert net[1].seen == 3
+
+
+def test_hooks_of_the_state():
+    net, calls = nn.Sequential(nn.Linear(1, 1)), []
+    net[0]._register_state_dict_hook(lambda module, state, prefix, metadata: calls.append(("save", prefix, metadata)))
+    net[0].register_state_dict_pre_hook(lambda module, prefix, keep_vars: calls.append(("before", prefix)))
+    assert list(net.state_dict()) == ["0.weight", "0.bias"]
+    assert calls == [("before", "0."), ("save", "0.", {"version": 1})]
+
+    def rename(state, prefix, metadata, strict, missing, unexpected, errors):
+        state[prefix + "bias"] = state.pop(prefix + "b")
+
+    handle = net[0]._register_load_state_dict_pre_hook(rename)
+    with net.register_load_state_dict_post_hook(lambda module, keys: calls.append(module[0].bias.item())):
+        net.load_state_dict({"0.weight": torch.ones(1, 1), "0.b": torch.full((1,), 4.)})
+    assert calls[-1] == 4
+    handle.remove()
+    net.register_load_state_dict_post_hook(lambda module, keys: keys.missing_keys.clear())
+    assert net.load_state_dict({"0.weight": torch.ones(1, 1)}) == ([], [])
+
+
+def test_a_refused_state_changes_nothing():
+    net = nn.Sequential(Counter(3), nn.Linear(2, 2))
+    before = [p.tolist() for p in net.parameters()]
+    state = net.state_dict()
+    state = {**{k: torch.zeros_like(v) for k, v in state.items() if "extra" not in k},
+             "0._extra_state": {"count": 9}, "1.bias": torch.zeros(3)}
+    with pytest.raises(torch.Error, match="size mismatch for 1.bias"):
+        net.load_state_dict(state)
+    assert [p.tolist() for p in net.parameters()] == before and net[0].count == 3
+
+
+def test_states_of_wrappers_and_old_states():
+    net = nn.DataParallel(nn.Sequential(Counter(4), nn.BatchNorm1d(1)))
+    state = net.state_dict()
+    assert list(state)[0] == "0._extra_state" and set(state) == set(net.module.state_dict())
+    net.module[0].count = 0
+    net.load_state_dict(state)
+    assert net.module[0].count == 4 and net.double() is net and net.module[0].layer.weight.dtype == torch.float64
+    with pytest.raises(torch.Error, match="Missing[^\n]*\n\tUnexpected.*other"):
+        net.load_state_dict({"other": torch.ones(1)})
+    with pytest.raises(torch.Error, match="Unexpected.*other"):
+        net.load_state_dict({**state, "other": torch.ones(1)})
+    old = {k: v for k, v in state.items() if "num_batches" not in k}
+    net.load_state_dict(old)  # a dict of a file has no version, as files of before 2018
+    state.pop("1.num_batches_tracked")
+    with pytest.raises(torch.Error, match="Missing.*num_batches_tracked"):
+        net.load_state_dict(state)
+
+
+def test_apply_moves_tensors_of_a_class():
+    class Anchors(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(1, 1)
+            self.plain = torch.ones(2)
+
+        def _apply(self, fn):
+            super()._apply(fn)
+            self.plain = fn(self.plain)
+            return self
+
+    net = nn.Sequential(Anchors()).double()
+    assert net[0].plain.dtype == net[0].layer.weight.dtype == torch.float64
+    net._apply(lambda t: t * 0 + 2)
+    assert net[0].plain.tolist() == [2, 2] and net[0].layer.bias.tolist() == [2]
+    with pytest.raises(torch.Error, match=r"_apply\(\) makes weight of Linear.*expected to\(\)"):
+        net[0].layer._apply(lambda t: t.float())
+
+
+def test_a_class_of_methods_that_nothing_calls_is_refused():
+    with pytest.raises(TypeError, match=r"Odd defines _call_impl\(\), which nothing calls: expected forward"):
+        class Odd(nn.Linear):
+            def _call_impl(self, *args):
+                return args
+
+    class Pickled(nn.Linear):
+        def __setstate__(self, state):
+            pass
+
+    with pytest.raises(torch.Error, match=r"deepcopy: Pickled defines __setstate__\(\)"):
+        copy.deepcopy(Pickled(1, 1))
+
+
+def test_every_method_of_pytorchs_module_is_called_refused_or_missing():
+    peer = pytest.importorskip("torch").nn.Module
+    from lockstep.nn.module import _UNCALLED
+    missing = {n for n, m in vars(peer).items() if callable(m) and n not in vars(nn.Module) and n not in _UNCALLED}
+    # A program alone calls these: without them, its call is an AttributeError.
+    users = {"ipu", "xpu", "type", "share_memory", "to_empty", "_named_members"}
+    assert missing <= users | {"__setstate__"}, missing - users
+
+
+def test_dicts_of_parts_change_the_module():
+    net = nn.Module()
+    net._modules["0"] = nn.Linear(2, 2)
+    net._parameters["scale"] = nn.Parameter(torch.ones(1))
+    net._buffers["shift"] = torch.zeros(1)
+    assert [n for n, _ in net.named_parameters()] == ["scale", "0.weight", "0.bias"] and len(net._modules) == 1
+    assert list(net.state_dict()) == ["scale", "shift", "0.weight", "0.bias"]
+    del net._modules["0"]
+    assert net._parameters.pop("scale").tolist() == [1] and list(net.parameters()) == []
+    with pytest.raises(KeyError):
+        net._buffers["scale"]
+
+
+def test_forward_hooks_with_keyword_arguments():
+    class Scaled(nn.Module):
+        def forward(self, x, scale=1):
+            return x * scale
+
+    net, calls = Scaled(), []
+    net.register_forward_pre_hook(lambda m, args, kwargs: (args, {"scale": kwargs["scale"] + 1}), with_kwargs=True)
+    net.register_forward_pre_hook(lambda m, args: calls.append("first"), prepend=True)
+    net.register_forward_hook(lambda m, args, kwargs, out: calls.append(kwargs), with_kwargs=True)
+    assert net(torch.ones(1), scale=2).item() == 3 and calls == ["first", {"scale": 3}]
+    with net.register_forward_hook(lambda m, args, out: out * 0):
+        assert net(torch.ones(1), scale=2).item() == 0
+    assert net(torch.ones(1), scale=2).item() == 3
+
+
+def test_the_state_of_a_lazy_layer():
+    lazy = nn.LazyLinear(2)
+    assert list(lazy.state_dict()) == ["weight", "bias"]
+    other = nn.LazyLinear(2)
+    other.load_state_dict(lazy.state_dict())
+    with pytest.raises(torch.Error, match="weight has no values in the state"):
+        nn.Linear(3, 2).load_state_dict(lazy.state_dict())
+    lazy(torch.ones(1, 3))
+    other.load_state_dict(lazy.state_dict())
+    assert other.weight.shape == (2, 3)
+
+
+def test_a_lazy_layer_becomes_its_class():
+    net = nn.Sequential(nn.LazyConv2d(2, 3), nn.LazyBatchNorm2d(), nn.Flatten(), nn.LazyLinear(2))
+    held = net[3]
+    held.note = "kept"
+    copied = copy.deepcopy(net)
+    x = torch.rand(4, 1, 5, 5)
+    assert type(net[0]) is nn.LazyConv2d and isinstance(net[0], nn.Conv2d)
+    for model in (net, copied):
+        y = model(x)
+        assert [type(m) for m in model] == [nn.Conv2d, nn.BatchNorm2d, nn.Flatten, nn.Linear]
+        assert model[3].note == "kept" and model[3].in_features == 18 and "_call_hooked" not in model[3].__dict__
+        model.eval()
+        assert torch.equal(model(x), model(x)) and y.shape == (4, 2)
+    assert held is net[3] and repr(held) == "Linear(in_features=18, out_features=2, bias=True)"
+    hooked, calls = nn.LazyLinear(2), []
+    hooked.register_forward_hook(lambda module, args, output: calls.append(type(module)))
+    hooked(torch.ones(1, 3)), hooked(torch.ones(1, 3))
+    assert calls == [nn.Linear, nn.Linear] and type(copy.deepcopy(hooked)) is nn.Linear
+    weak = weakref.ref(hooked)
+    del hooked
+    gc.collect()
+    assert weak() is None
+
+
+def test_a_second_training_begins_anew():
+    def init(module):
+        if type(module) in (nn.Linear, nn.Conv2d):
+            nn.init.constant_(module.weight, 0.5)
+
+    net = nn.Sequential(nn.LazyLinear(2))
+    net.apply(init)
+    net(torch.ones(1, 3))
+    assert net[0].weight[0, 0].item() != 0.5
+    net.apply(init)
+    assert net[0].weight.tolist() == [[0.5] * 3] * 2
+
+
+def test_initial_values_follow_from_the_seed_at_construction():
+    torch.manual_seed(0)
+    a = nn.Linear(2, 2)
+    torch.manual_seed(0)
+    b = nn.Linear(2, 2)
+    c = nn.Linear(2, 2)
+    torch.manual_seed(1)
+    assert torch.equal(a.weight, b.weight) and torch.equal(a.bias, b.bias) and not torch.equal(b.weight, c.weight)
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 2))
+    torch.manual_seed(1)
+    again = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 2))
+    torch.manual_seed(0)
+    same = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 2))
+    assert torch.equal(net[2].weight, same[2].weight) and not torch.equal(net[2].weight, again[2].weight)
+
+
+def test_models_of_threads_repeat_themselves():
+    import threading
+    import warnings
+
+    def train(seed, found, key):
+        if seed is not None:
+            torch.manual_seed(seed)
+        net = nn.Sequential(nn.Linear(2, 8), nn.Dropout(0.5), nn.Linear(8, 1))
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        for _ in range(3):
+            net(torch.rand(4, 2)).sum().backward()
+            optimizer.step()
+        found[key] = net[2].weight.tolist()
+
+    def run(seeds):
+        torch.manual_seed(7)
+        found = {}
+        threads = [threading.Thread(target=train, args=(seed, found, i)) for i, seed in enumerate(seeds)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        return found
+
+    first = run([3, 4, 3])
+    assert first[0] == first[2] != first[1]
+    assert all(run([3, 4, 3]) == first for _ in range(3))
+    here = {}
+    train(3, here, 0)
+    assert here[0] == first[0]
+
+    def begin():
+        found = {}
+
+        def make(key):
+            found[key] = nn.Linear(2, 2).weight.tolist()
+
+        torch.manual_seed(7)
+        threads = [threading.Thread(target=make, args=(i,)) for i in range(2)]
+        for t in threads:
+            t.start()
+            t.join()
+        return found
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert begin() == begin()
+    assert any("expected manual_seed() in the thread" in str(w.message) for w in caught)
+
+
+def test_train_and_eval_of_a_class_are_called_by_the_library():
+    class Frozen(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm, self.layer, self.calls = nn.BatchNorm1d(2), nn.Linear(2, 2), []
+
+        def train(self, mode=True):
+            super().train(mode)
+            self.norm.eval()
+            self.calls.append(mode)
+            return self
+
+        def forward(self, x):
+            self.modes = self.training, self.norm.training
+            return self.layer(self.norm(x))
+
+    data = torch.utils.data.TensorDataset(torch.rand(8, 2), torch.zeros(8, dtype=torch.int64))
+    net = nn.Sequential(Frozen())
+    torch.Trainer(net, torch.optim.SGD(net.parameters(), lr=0.1), data, batch_size=4, epochs=1).train()
+    assert net[0].modes == (True, False) and net[0].norm.num_batches_tracked.item() == 0
+    net[0].calls.clear()
+    torch.evaluate(net, data)
+    assert net[0].calls == [False, True] and net[0].modes == (False, False) and net[0].training
+    sampling = nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.5))
+    sampling[1].train = lambda mode=True: sampling[1]  # stays in training mode
+    sampling.eval()
+    with torch.no_grad():
+        assert len({str(sampling(torch.ones(1, 2)).tolist()) for _ in range(20)}) > 1
+
+
+def test_call_of_a_class_is_called_in_a_sequential():
+    class Twice(nn.Linear):
+        def __call__(self, x):
+            return 2 * super().__call__(x)
+
+    layer = Twice(2, 2)
+    assert torch.equal(nn.Sequential(layer)(torch.ones(1, 2)), layer(torch.ones(1, 2)))
+    assert torch.equal(layer(torch.ones(1, 2)), 2 * F.linear(torch.ones(1, 2), layer.weight, layer.bias))
+
+
+def test_files_of_weights_refuse_a_state_of_a_class(tmp_path):
+    net = nn.Sequential(Counter())
+    with pytest.raises(torch.Error, match=r"Counter has a part of the state that only its get_extra_state\(\) knows"):
+        torch.save_weights(str(tmp_path / "w.safetensors"), net)
+    data = torch.utils.data.TensorDataset(torch.rand(8, 1), torch.zeros(8, dtype=torch.int64))
+    sgd = torch.optim.SGD(net.parameters(), lr=0.1)
+    with pytest.raises(torch.Error, match="trainer: save_folder: Counter has a part"):
+        torch.Trainer(net, sgd, data, save_folder=tmp_path / "run")
+
+
 def test_ctc_loss_checks_its_lengths():
     log_probs, targets = torch.log_softmax(torch.randn(4, 1, 3), 2), torch.tensor([[1, 2]])
     one = torch.tensor([1])

@@ -15,8 +15,8 @@ needs_data = pytest.mark.skipif(not DATA, reason="Fashion-MNIST is missing")
 def run(program, *arguments, devices=1, folder=None):
     environment = {**os.environ, "LOCKSTEP_DEVICES": str(devices)}
     environment.pop("PYTHONUNBUFFERED", None)  # lines of two processes would mix
-    done = subprocess.run([sys.executable, os.path.join(EXAMPLES, program), *map(str, arguments)], capture_output=True,
-                          text=True, env=environment, cwd=folder)
+    done = subprocess.run([sys.executable, "-W", "error", os.path.join(EXAMPLES, program), *map(str, arguments)],
+                          capture_output=True, text=True, env=environment, cwd=folder)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -59,8 +59,22 @@ def test_multi_gpu_concise(program):
         assert len(filters) == 2 and filters[0].split(", device")[0] == filters[1].split(", device")[0], out
 
 
-def test_automatic_parallelism():
-    out = run("automatic_parallelism.py", 64, 2, devices=2)
+@needs_data
+def test_multi_gpu_concise_zh():
+    out = run("multi_gpu_concise_zh.py", 1, 32, 16, devices=2)
+    assert "not initialized on cpu\n" in out
+    filters = re.findall(r"tensor\(\[\[\[[^)]*\)", out)
+    assert len(filters) == 2 and filters[0].split(", device")[0] == filters[1].split(", device")[0], out
+    for n in (1, 2):
+        devices = ", ".join(f"device(type='cpu', index={i})" for i in range(n))
+        epoch = r"\nepoch 1, time \d+\.\d sec, test acc \d\.\d\d\n"
+        assert re.search(re.escape(f"running on: [{devices}]") + epoch, out)
+
+
+@pytest.mark.parametrize("program", ["automatic_parallelism.py", "automatic_parallelism_gluon.py"])
+@pytest.mark.parametrize("devices", [2, 3])
+def test_automatic_parallelism(program, devices):
+    out = run(program, 64, 2, devices=devices)
     names = ["GPU1 time", "GPU2 time", "GPU1 & GPU2", "Run on GPU1", "Copy to CPU", "Run on GPU1 and copy to CPU"]
     assert [re.fullmatch(r"(.*): \d+\.\d{4} sec", line)[1] for line in out.splitlines()] == names
 

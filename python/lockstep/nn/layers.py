@@ -46,6 +46,7 @@ for _class in (Linear, Embedding, _core.EmbeddingBag, RNNBase, _core.LSTMCell, _
     _class.reset_parameters = _reset_parameters
 for _class in _NORMS:
     _class.reset_running_stats = _reset_running_stats
+    _class._version = 2  # of a state with num_batches_tracked
 del _class, _NORMS
 
 

@@ -5,10 +5,13 @@ objects of Python for them, so that reading one is as quick as any attribute.
 """
 
 import copy
-from collections import OrderedDict, namedtuple
+import functools
+import threading
+from collections import OrderedDict, abc, namedtuple
 
 from .. import _core
 from .._core import Buffer, Module, Parameter, Tensor
+from ..autograd.function import Function
 
 _get = object.__getattribute__
 _set = object.__setattr__
@@ -32,6 +35,69 @@ _OPTIONAL = {"bias": ("bias", "affine", "elementwise_affine"), "weight": ("affin
 def _library_class(self):
     """The class of the library that this object is of."""
     return next(c for c in type(self).__mro__ if c is Module or c.__module__ == _core.__name__)
+
+
+def _overrides(self, name):
+    """Return whether the module, or its class, defines this method of Module itself."""
+    return name in self.__dict__ or getattr(type(self), name) is not getattr(Module, name)
+
+
+# Methods of PyTorch's Module that nothing here calls: what a class of the program would expect of them does not happen.
+_UNCALLED = {
+    "_call_impl": "forward(), or hooks", "_wrapped_call_impl": "forward(), or hooks",
+    "_slow_forward": "forward(), or hooks", "_named_members": "named_parameters() and named_buffers()",
+    "_replicate_for_data_parallel": "nothing: there are no copies of the model",
+    "_get_backward_hooks": "register_hook() of parameters",
+    "_maybe_warn_non_full_backward_hook": "register_hook() of parameters"}
+
+
+def _init_subclass(cls, **options):
+    super(Module, cls).__init_subclass__(**options)
+    for name in _UNCALLED.keys() & cls.__dict__.keys():
+        raise TypeError(f"{cls.__name__} defines {name}(), which nothing calls: expected {_UNCALLED[name]}")
+
+
+def _put_child(self, name, module):
+    """Add a child, as module._modules[name] = module does."""
+    if module is not None and not isinstance(module, Module):
+        raise TypeError(f"{type(module).__name__} is not a Module subclass")
+    if module is None:
+        _set_none(self, name)
+    else:
+        _set_child(self, name, module)
+
+
+class _Entries(abc.MutableMapping):
+    """The parameters, buffers, or children of a module by name: a change is one of the module."""
+
+    def __init__(self, module, list_names, register):
+        self._module, self._list_names, self._register = module, list_names, register
+
+    def _names(self):
+        names = [name for name in self._list_names(self._module) if name]
+        inner = Module._wrapped(self._module)
+        return names if inner is None else names + _Entries(inner, self._list_names, None)._names()
+
+    def __getitem__(self, name):
+        if name not in self._names():
+            raise KeyError(name)
+        return getattr(self._module, name)
+
+    def __setitem__(self, name, value):
+        self._register(self._module, name, value)
+
+    def __delitem__(self, name):
+        self[name]  # raises KeyError
+        delattr(self._module, name)
+
+    def __iter__(self):
+        return iter(self._names())
+
+    def __len__(self):
+        return len(self._names())
+
+    def __repr__(self):
+        return repr(OrderedDict(self))
 
 
 def _getattr(self, name):
@@ -77,6 +143,8 @@ def _setattr(self, name, value):
         _set(self, name, value)
         if name == "forward":
             Module._set_hooked(self, True)
+        elif name in ("train", "eval"):
+            Module._set_own_mode(self)
 
 
 def _change_option(self, arguments, name, value):
@@ -359,6 +427,37 @@ def zero_grad(self, set_to_none=True):
 # ---- Places and types
 
 
+class _Move:
+    """What _apply() of a class gets for its own tensors; the library has moved parameters and buffers already."""
+
+    def __init__(self, device, dtype):
+        self._device, self._dtype = device, dtype
+
+    def __call__(self, x):
+        if isinstance(x, (Parameter, Buffer)):
+            return x
+        if self._device is not None:
+            x = x.to(self._device)
+        return x.to(self._dtype) if self._dtype is not None and x.dtype.is_floating_point else x
+
+
+def _apply(self, fn, recurse=True):
+    """Give parameters and buffers the values fn(tensor). A class may extend it to tensors of its own: to() calls it."""
+    if recurse:
+        for _, child in _direct_children(self):
+            child._apply(fn)
+    if not isinstance(fn, _Move):
+        for names in (Module._parameter_names, Module._buffer_names):
+            for name in names(self):
+                own = getattr(self, name)
+                value = fn(own.data)
+                if value.dtype != own.dtype or value.device != own.device:
+                    raise _core.Error(f"module: _apply() makes {name} of {self._get_name()}, {own.dtype} on "
+                                      f"{own.device}, {value.dtype} on {value.device}: expected to()")
+                own._set(value.detach())
+    return self
+
+
 def to(self, device=None, dtype=None, non_blocking=False):
     """Move all parameters and buffers to a device, or cast them to float32 or float64."""
     if isinstance(device, _core.dtype):
@@ -372,6 +471,8 @@ def to(self, device=None, dtype=None, non_blocking=False):
             raise TypeError(f"nn.Module.to only accepts floating point dtypes, but got {dtype}")
         if any(p.dtype != dtype for p in (*self.parameters(), *self.buffers()) if p.dtype.is_floating_point):
             Module._to_dtype(self, dtype)
+    if any(_overrides(module, "_apply") for module in self.modules()):
+        self._apply(_Move(device, dtype))
     return self
 
 
@@ -402,117 +503,415 @@ def _refuse_half(self):
 # ---- State
 
 
+def _direct_children(self):
+    """Yield (prefix of its paths, child); a wrapped model has the wrapper's own paths."""
+    for name in Module._children_names(self):
+        yield (name + ".", getattr(self, name)) if name else ("", Module._wrapped(self))
+
+
+def _own_state(self):
+    """Yield (name, parameter or buffer) of this module's part of a state."""
+    for name in Module._parameter_names(self):
+        yield name, getattr(self, name)
+    temporary = self.__dict__.get("_temporary_buffers", ())
+    for name in Module._buffer_names(self):
+        if name not in temporary:
+            yield name, getattr(self, name)
+
+
+_EXTRA = "_extra_state"
+
+
+def get_extra_state(self):
+    """Return what state_dict() has of this module beside tensors. A class with a state of its own defines it."""
+    raise RuntimeError(f"{type(self).__name__}: get_extra_state() without a definition, but set_extra_state() has one")
+
+
+def set_extra_state(self, state):
+    """Take what get_extra_state() returned. A class that defines that defines this, too."""
+    raise RuntimeError(f"{type(self).__name__}: set_extra_state() without a definition, but get_extra_state() has one")
+
+
+def _save_to_state_dict(self, destination, prefix, keep_vars):
+    """Add this module's own part of the state, without its children's."""
+    own_state = list(_own_state(self))
+    # A layer whose shapes the first batch decides has no values yet.
+    has_values = all(own._shape_known() for _, own in own_state)
+    for name, own in own_state:
+        destination[prefix + name] = own if keep_vars or not has_values else own.data
+    if _overrides(self, "get_extra_state"):
+        destination[prefix + _EXTRA] = self.get_extra_state()
+
+
 def state_dict(self, *args, destination=None, prefix="", keep_vars=False):
     """Return parameters and buffers by path, as tensors that share their memory."""
-    if args:
-        destination = args[0]
-        prefix = args[1] if len(args) > 1 else prefix
-    state = OrderedDict() if destination is None else destination
-    for path, module in self.named_modules(remove_duplicate=False):
-        start = prefix + path + ("." if path else "")
-        temporary = module.__dict__.get("_temporary_buffers", ())
-        for name, p in _own(module, Module._parameter_names):
-            state[start + name] = p if keep_vars else p.data
-        for name, b in _own(module, Module._buffer_names):
-            if name not in temporary:
-                state[start + name] = b if keep_vars else b.data
-    return state
+    destination, prefix, keep_vars = (*args, *(destination, prefix, keep_vars)[len(args):])
+    if destination is None:
+        destination = OrderedDict()
+        destination._metadata = OrderedDict()
+    metadata = dict(version=self._version)
+    if hasattr(destination, "_metadata"):
+        destination._metadata[prefix[:-1]] = metadata
+    for hook in list(self.__dict__.get("_state_pre_hooks", ())):
+        hook(self, prefix, keep_vars)
+    self._save_to_state_dict(destination, prefix, keep_vars)
+    for name, child in _direct_children(self):
+        child.state_dict(destination=destination, prefix=prefix + name, keep_vars=keep_vars)
+    for hook in list(self.__dict__.get("_state_hooks", ())):
+        result = hook(self, destination, prefix, metadata)
+        if result is not None:
+            destination = result
+    return destination
+
+
+# The writes of a load_state_dict() that is in progress in a thread: made once all of the state fits.
+_loading = threading.local()
+
+
+def _write(write):
+    writes = getattr(_loading, "writes", None)
+    if writes is None:
+        write()
+    else:
+        writes.append(write)
+
+
+def _write_now():
+    writes, _loading.writes = _loading.writes, []
+    for write in writes:
+        write()
+
+
+def _misfit(own, name, value):
+    """Return why this value cannot be that of the parameter or buffer `own`; None if it can."""
+    if not isinstance(value, Tensor):
+        return (f'While copying the parameter named "{name}", expected torch.Tensor or Tensor-like object '
+                f"from checkpoint but received {type(value)}")
+    if not _has_values(value):
+        return f"{name} has no values in the state: the first batch gives its shape" if _has_values(own) else None
+    if not own._fits(tuple(value.shape)):
+        return (f"size mismatch for {name}: copying a param with shape {value.shape} from checkpoint, "
+                f"the shape in current model is {own.shape}.")
+    return None
+
+
+def _has_values(value):
+    if isinstance(value, (Parameter, Buffer)):
+        try:
+            value.data
+        except _core.Error:
+            return False
+    return True
+
+
+def _copy(own, value):
+    if not _has_values(value):
+        return
+    value = value.data if isinstance(value, (Parameter, Buffer)) else value.detach()
+    own._set(value if value.dtype == own.dtype else value.to(own.dtype))
+
+
+def _load_from_state_dict(self, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs):
+    """Take this module's own part of the state, without its children's, and add what does not fit to the lists."""
+    for hook in list(self.__dict__.get("_load_pre_hooks", ())):
+        hook(state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)
+    mine = dict(_own_state(self))
+    if "num_batches_tracked" in mine and (local_metadata.get("version") or 0) < self._version == 2:
+        # States of before 2018 do not have it.
+        state_dict.setdefault(prefix + "num_batches_tracked", _core.zeros((), dtype=_core.int64))
+    for name, own in mine.items():
+        key = prefix + name
+        if key not in state_dict:
+            if strict:
+                missing_keys.append(key)
+            continue
+        misfit = _misfit(own, key, state_dict[key])
+        if misfit is None:
+            _write(functools.partial(_copy, own, state_dict[key]))
+        else:
+            error_msgs.append(misfit)
+    takes_extra = _overrides(self, "set_extra_state") or _overrides(self, "get_extra_state")
+    if takes_extra and prefix + _EXTRA in state_dict:
+        _write(functools.partial(self.set_extra_state, state_dict[prefix + _EXTRA]))
+    elif takes_extra and strict:
+        missing_keys.append(prefix + _EXTRA)
+    if strict:
+        known = {*mine, *(name for name, _ in _own_children(self)), *([_EXTRA] if takes_extra else [])}
+        inner = Module._wrapped(self)
+        while inner is not None:
+            known |= {*dict(_own_state(inner)), _EXTRA}
+            inner = Module._wrapped(inner)
+        unexpected_keys += [key for key in state_dict if key.startswith(prefix)
+                            and key[len(prefix):].split(".", 1)[0] not in known and key not in unexpected_keys]
+    if _overrides(self, "_load_from_state_dict") and getattr(_loading, "writes", None):
+        _write_now()  # the class may go on with the new values
+
+
+def _load_tree(module, state_dict, prefix, metadata, incompatible, errors):
+    local = {} if metadata is None else metadata.get(prefix[:-1], {})
+    module._load_from_state_dict(state_dict, prefix, local, True, *incompatible, errors)
+    for name, child in _direct_children(module):
+        _load_tree(child, state_dict, prefix + name, metadata, incompatible, errors)
+    for hook in list(module.__dict__.get("_load_post_hooks", ())):
+        if not errors:
+            _write_now()
+        if hook(module, incompatible) is not None:
+            raise _core.Error("load_state_dict: a post hook returns a value, expected a change of incompatible_keys")
 
 
 def load_state_dict(self, state_dict, strict=True):
-    """Copy parameters and buffers from this state. An Error names all that does not fit, and changes nothing."""
-    mine, taken = OrderedDict(), set()
-    for path, module in self.named_modules(remove_duplicate=False):
-        start = path + ("." if path else "")
-        temporary = module.__dict__.get("_temporary_buffers", ())
-        for name, p in _own(module, Module._parameter_names):
-            mine[start + name] = p
-        for name, b in _own(module, Module._buffer_names):
-            if name not in temporary:
-                mine[start + name] = b
-    missing = [name for name in mine if name not in state_dict]
-    unexpected = [name for name in state_dict if name not in mine]
-    errors = []
-    if strict and unexpected:
-        errors.append("Unexpected key(s) in state_dict: " + ", ".join(f'"{k}"' for k in unexpected) + ". ")
-    if strict and missing:
-        errors.append("Missing key(s) in state_dict: " + ", ".join(f'"{k}"' for k in missing) + ". ")
-    values = {}
-    for name, own in mine.items():
-        if name not in state_dict:
-            continue
-        value = state_dict[name]
-        if not isinstance(value, Tensor):
-            errors.append(f'While copying the parameter named "{name}", expected torch.Tensor or Tensor-like object '
-                          f"from checkpoint but received {type(value)}")
-        elif not own._fits(tuple(value.shape)):
-            errors.append(f"size mismatch for {name}: copying a param with shape {value.shape} from checkpoint, "
-                          f"the shape in current model is {own.shape}.")
-        else:
-            values[name] = value
-    if errors:
-        raise _core.Error(f"Error(s) in loading state_dict for {type(self).__name__}:\n\t" + "\n\t".join(errors))
-    for name, value in values.items():
-        value = value.data if isinstance(value, (Parameter, Buffer)) else value.detach()
-        own = mine[name]
-        own._set(value if value.dtype == own.dtype else value.to(own.dtype))
-    return IncompatibleKeys(missing, unexpected)
+    """Copy parameters and buffers from this state. An Error names all that does not fit, and changes nothing.
+
+    Classes with a _load_from_state_dict() of their own, and hooks after it, see the new values: what they have taken
+    stays in spite of an error elsewhere.
+    """
+    if not isinstance(state_dict, abc.Mapping):
+        raise TypeError(f"Expected state_dict to be dict-like, got {type(state_dict)}.")
+    metadata = getattr(state_dict, "_metadata", None)
+    state_dict = OrderedDict(state_dict)
+    if metadata is not None:
+        state_dict._metadata = metadata
+    incompatible, errors = IncompatibleKeys([], []), []
+    outer, _loading.writes = getattr(_loading, "writes", None), []
+    try:
+        _load_tree(self, state_dict, "", metadata, incompatible, errors)
+        for keys, what in ((incompatible.unexpected_keys, "Unexpected"), (incompatible.missing_keys, "Missing")):
+            if strict and keys:
+                errors.insert(0, f"{what} key(s) in state_dict: " + ", ".join(f'"{k}"' for k in keys) + ". ")
+        if errors and incompatible.missing_keys and all(f"module.{k}" in state_dict for k in incompatible.missing_keys):
+            errors.append('The names of the state begin with "module.", as those of PyTorch\'s DataParallel do: '
+                          "torch.nn.modules.utils.consume_prefix_in_state_dict_if_present(state_dict, \"module.\")")
+        if errors:
+            raise _core.Error(f"Error(s) in loading state_dict for {type(self).__name__}:\n\t" + "\n\t".join(errors))
+        _write_now()
+    finally:
+        _loading.writes = outer
+    return incompatible
+
+
+def register_state_dict_pre_hook(self, hook):
+    """Call hook(module, prefix, keep_vars) before state_dict() takes this module's part."""
+    return _add_hook(self, "_state_pre_hooks", hook)
+
+
+def register_state_dict_post_hook(self, hook):
+    """Call hook(module, state_dict, prefix, local_metadata) after state_dict(), which may change the state."""
+    return _add_hook(self, "_state_hooks", hook)
+
+
+def register_load_state_dict_pre_hook(self, hook):
+    """Call hook(module, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs) before
+    load_state_dict() takes this module's part."""
+    return _add_hook(self, "_load_pre_hooks", functools.partial(hook, self))
+
+
+def _register_load_state_dict_pre_hook(self, hook, with_module=False):
+    return _add_hook(self, "_load_pre_hooks", functools.partial(hook, self) if with_module else hook)
+
+
+def register_load_state_dict_post_hook(self, hook):
+    """Call hook(module, incompatible_keys) after load_state_dict() of this module and of those below it."""
+    return _add_hook(self, "_load_post_hooks", hook)
 
 
 # ---- Hooks
 
 
 class _Handle:
-    """A registered hook."""
+    """A registered hook. As a context manager, it removes the hook at the end."""
 
     def __init__(self, module, kind, hook):
         self._module, self._kind, self._hook = module, kind, hook
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *args):
+        self.remove()
 
     def remove(self):
         """Remove the hook."""
         hooks = self._module.__dict__.get(self._kind, [])
         if self._hook in hooks:
             hooks.remove(self._hook)
-        if not any(self._module.__dict__.get(kind) for kind in ("_pre_hooks", "_hooks")):
-            self._module.__dict__.pop("_call_hooked", None)
-            Module._set_hooked(self._module, "forward" in self._module.__dict__)
+        if self._kind in _CALL_HOOKS:
+            _forget_call_hooks(self._module)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        self.remove()
 
 
-def _register(self, kind, hook):
-    if isinstance(self, _core.MultiheadAttention) and Module._in_transformer_layer(self):
-        raise _core.Error("module: a hook of the attention in a transformer layer, which does not call it as a module: "
-                          "expected a hook of the layer, or of its other modules")
-    self.__dict__.setdefault(kind, []).append(hook)
-    _set(self, "_call_hooked", True)
-    Module._set_hooked(self, True)
+_CALL_HOOKS = ("_pre_hooks", "_hooks", "_backward_pre_hooks", "_backward_hooks")
+
+
+def _forget_call_hooks(self):
+    """Let the library call forward() again, if that was the last hook of its calls."""
+    if not any(self.__dict__.get(kind) for kind in _CALL_HOOKS):
+        self.__dict__.pop("_call_hooked", None)
+        Module._set_hooked(self, "forward" in self.__dict__)
+
+
+class _WithKwargs:
+    """A hook that gets the keyword arguments, too."""
+
+    def __init__(self, hook):
+        self.hook = hook
+
+
+def _add_hook(self, kind, hook, prepend=False):
+    hooks = self.__dict__.setdefault(kind, [])
+    hooks.insert(0 if prepend else len(hooks), hook)
     return _Handle(self, kind, hook)
 
 
-def register_forward_hook(self, hook):
-    """Call hook(module, args, output) after each forward(); what it returns, unless None, replaces the output."""
-    return _register(self, "_hooks", hook)
+def _register(self, kind, hook, prepend, with_kwargs):
+    if isinstance(self, _core.MultiheadAttention) and Module._in_transformer_layer(self):
+        raise _core.Error("module: a hook of the attention in a transformer layer, which does not call it as a module: "
+                          "expected a hook of the layer, or of its other modules")
+    handle = _add_hook(self, kind, _WithKwargs(hook) if with_kwargs else hook, prepend)
+    _set(self, "_call_hooked", True)
+    Module._set_hooked(self, True)
+    return handle
 
 
-def register_forward_pre_hook(self, hook):
-    """Call hook(module, args) before each forward(); what it returns, unless None, replaces the arguments."""
-    return _register(self, "_pre_hooks", hook)
+def register_forward_hook(self, hook, *, prepend=False, with_kwargs=False):
+    """Call hook(module, args, output) after each forward(); what it returns, unless None, replaces the output.
+
+    with_kwargs: hook(module, args, kwargs, output). prepend: before the hooks that are there.
+    """
+    return _register(self, "_hooks", hook, prepend, with_kwargs)
+
+
+def register_forward_pre_hook(self, hook, *, prepend=False, with_kwargs=False):
+    """Call hook(module, args) before each forward(); what it returns, unless None, replaces the arguments.
+
+    with_kwargs: hook(module, args, kwargs), which returns both or None. prepend: before the hooks that are there.
+    """
+    return _register(self, "_pre_hooks", hook, prepend, with_kwargs)
 
 
 def _call_with_hooks(self, args, kwargs):
     for hook in list(self.__dict__.get("_pre_hooks", ())):
+        if isinstance(hook, _WithKwargs):
+            result = hook.hook(self, args, kwargs)
+            if result is not None:
+                if not isinstance(result, tuple) or len(result) != 2:
+                    raise _core.Error(f"module: a forward pre-hook returns {result!r}, expected None or (args, kwargs)")
+                args, kwargs = result
+            continue
         result = hook(self, args)
         if result is not None:
             args = result if isinstance(result, tuple) else (result,)
+    passes = _BackwardHooks.of(self)
+    if passes is not None:
+        args = passes.begin(args)
     output = Module._forward(self, *args, **kwargs)
+    if passes is not None:
+        output = passes.end(output)
     for hook in list(self.__dict__.get("_hooks", ())):
-        result = hook(self, args, output)
+        with_kwargs = isinstance(hook, _WithKwargs)
+        result = hook.hook(self, args, kwargs, output) if with_kwargs else hook(self, args, output)
         if result is not None:
             output = result
     return output
 
 
+def register_full_backward_hook(self, hook, prepend=False):
+    """Call hook(module, grad_input, grad_output) when the gradients of the inputs are there; a result but None replaces
+    them."""
+    return _register(self, "_backward_hooks", hook, prepend, False)
+
+
+def register_full_backward_pre_hook(self, hook, prepend=False):
+    """Call hook(module, grad_output) before the module's backward pass; a result but None replaces the gradients."""
+    return _register(self, "_backward_pre_hooks", hook, prepend, False)
+
+
 def _refuse_backward_hook(self, *args, **kwargs):
-    raise NotImplementedError("backward hooks of modules: expected register_hook() of a tensor or a parameter")
+    raise NotImplementedError("register_backward_hook: expected register_full_backward_hook()")
+
+
+class _Border(Function):
+    """Gives tensors a common place in the history, where their gradients are seen together."""
+
+    @staticmethod
+    def forward(ctx, see, *tensors):
+        ctx.see = see
+        ctx.set_materialize_grads(False)
+        return tensors
+
+    @staticmethod
+    def backward(ctx, *gradients):
+        return None, *ctx.see(gradients)
+
+
+class _BackwardHooks:
+    """One call of a module with backward hooks."""
+
+    @classmethod
+    def of(cls, module):
+        hooks = module.__dict__
+        return cls(module) if hooks.get("_backward_hooks") or hooks.get("_backward_pre_hooks") else None
+
+    def __init__(self, module):
+        self.module = module
+        self.before = list(module.__dict__.get("_backward_pre_hooks", ()))
+        self.after = list(module.__dict__.get("_backward_hooks", ()))
+        self.input_count, self.grad_output, self.has_inputs = 0, None, False
+
+    def begin(self, args):
+        self.places = [i for i, x in enumerate(args) if isinstance(x, Tensor)]
+        self.input_count = len(args)
+        self.has_inputs = _core.is_grad_enabled() and any(args[i].requires_grad for i in self.places)
+        if not self.has_inputs:
+            return args
+        return self._through(args, self.places, self._inputs)
+
+    def end(self, output):
+        outputs = output if isinstance(output, tuple) else (output,)
+        places = [i for i, y in enumerate(outputs) if isinstance(y, Tensor) and y.requires_grad]
+        if not places:
+            return output
+        self.output_count, self.output_places = len(outputs), places
+        outputs = self._through(outputs, places, self._outputs)
+        return outputs if isinstance(output, tuple) else outputs[0]
+
+    def _through(self, values, places, see):
+        values = list(values)
+        for i, x in zip(places, _Border.apply(see, *(values[i] for i in places))):
+            values[i] = x
+        return tuple(values)
+
+    def _call(self, hooks, gradients, *more):
+        for hook in hooks:
+            found = hook(self.module, gradients, *more)
+            if found is None:
+                continue
+            found = found if isinstance(found, tuple) else (found,)
+            if len(found) != len(gradients):
+                raise _core.Error(f"Backward hook returned an invalid number of grad_input, got {len(found)}, but "
+                                  f"expected {len(gradients)}")
+            gradients = found
+        return gradients
+
+    def _spread(self, gradients, places, count):
+        all_of_them = [None] * count
+        for i, g in zip(places, gradients):
+            all_of_them[i] = g
+        return tuple(all_of_them)
+
+    def _outputs(self, gradients):
+        self.grad_output = self._call(self.before, self._spread(gradients, self.output_places, self.output_count))
+        if not self.has_inputs:
+            self._call(self.after, (None,) * self.input_count, self.grad_output)
+        return [self.grad_output[i] for i in self.output_places]
+
+    def _inputs(self, gradients):
+        found = self._call(self.after, self._spread(gradients, self.places, self.input_count), self.grad_output)
+        return [found[i] for i in self.places]
 
 
 # ---- Printing
@@ -555,6 +954,10 @@ def _dir(self):
 def _deepcopy(self, memo):
     """Make another module with the same values."""
     base = _library_class(self)
+    for name in ("__getstate__", "__setstate__", "__reduce__", "__reduce_ex__"):
+        if getattr(type(self), name, None) is not getattr(Module, name, None):
+            raise _core.Error(f"deepcopy: {self._get_name()} defines {name}(), which the copy of a module does not "
+                              "call: expected __deepcopy__(), or a new model and load_state_dict()")
     arguments = self.__dict__.get("_arguments", {} if base in (Module, _core.Sequential) else None)
     if arguments is None:
         raise _core.Error(f"deepcopy: {self._get_name()} was not made in Python, expected a new model and "
@@ -579,7 +982,7 @@ _construct = _Constructors()
 
 def _copy_parts(new, old, memo):
     for name, value in old.__dict__.items():
-        if name not in ("_arguments", "_call_hooked") and not Module._kind_of(old, name):
+        if name not in ("_arguments", "_call_hooked", "_kept") and not Module._kind_of(old, name):
             new.__dict__[name] = copy.deepcopy(value, memo)
     _cast_like(new, old)
     names = [*Module._parameter_names(old), *Module._buffer_names(old)]
@@ -607,7 +1010,7 @@ def _copy_parts(new, old, memo):
             _copy_parts(copied, child, memo)
         else:
             _set_child(new, name, copy.deepcopy(child, memo))
-    if "_hooks" in new.__dict__ or "_pre_hooks" in new.__dict__:
+    if any(kind in new.__dict__ for kind in _CALL_HOOKS):
         _set(new, "_call_hooked", True)
     if "_call_hooked" in new.__dict__ or "forward" in new.__dict__:
         Module._set_hooked(new, True)
@@ -624,6 +1027,26 @@ def _is_like(new, old):
     return new.dtype == old.dtype and (not (new._shape_known() and old._shape_known()) or new.shape == old.shape)
 
 
+class _Signature:
+    """The arguments of a class's constructor, for inspect.signature()."""
+
+    def __get__(self, module, cls):
+        import inspect
+
+        if module is not None:
+            raise AttributeError("__signature__")
+        try:
+            signature = inspect.signature(cls.__init__)
+        except ValueError:  # of several forms
+            raise AttributeError("__signature__") from None
+        return signature.replace(parameters=list(signature.parameters.values())[1:])
+
+
+def _reduce(self, protocol):
+    raise TypeError(f"cannot pickle or copy a {self._get_name()}: expected state_dict() and load_state_dict(), or "
+                    "copy.deepcopy()")
+
+
 def _parameter_deepcopy(self, memo):
     memo[id(self)] = copied = Parameter(self.data, self.requires_grad)
     return copied
@@ -636,20 +1059,25 @@ def _forward_unknown(self, *args, **kwargs):
 def _complete():
     for name, method in dict(
             __getattr__=_getattr, __setattr__=_setattr, __delattr__=_delattr, __repr__=_repr, __dir__=_dir,
-            __deepcopy__=_deepcopy, register_backward_hook=_refuse_backward_hook,
-            register_full_backward_hook=_refuse_backward_hook, half=_refuse_half, bfloat16=_refuse_half,
+            __deepcopy__=_deepcopy, __reduce_ex__=_reduce, __signature__=_Signature(),
+            register_backward_hook=_refuse_backward_hook, half=_refuse_half, bfloat16=_refuse_half,
             register_module=add_module, _forward=_forward_unknown,
             named_children_with_repeats=_own_children,
-            _modules=property(lambda self: OrderedDict(_own_children(self))),
-            _parameters=property(lambda self: OrderedDict(self.named_parameters("", False, False))),
-            _buffers=property(lambda self: OrderedDict(self.named_buffers("", False, False))),
+            _modules=property(lambda self: _Entries(self, Module._children_names, _put_child)),
+            _parameters=property(lambda self: _Entries(self, Module._parameter_names, register_parameter)),
+            _buffers=property(lambda self: _Entries(self, Module._buffer_names, register_buffer)),
+            _version=1, __init_subclass__=classmethod(_init_subclass),
+            _register_state_dict_hook=register_state_dict_post_hook,
     ).items():
         setattr(Module, name, method)
     for method in (register_parameter, add_module, register_buffer, named_children, children, named_modules, modules,
                    named_parameters, parameters, named_buffers, buffers, get_submodule, get_parameter, get_buffer,
-                   apply, train, eval, requires_grad_, zero_grad, to, cpu, cuda, double, float, state_dict,
-                   load_state_dict,
-                   register_forward_hook, register_forward_pre_hook, _call_with_hooks, _get_name):
+                   apply, train, eval, requires_grad_, zero_grad, _apply, to, cpu, cuda, double, float, state_dict,
+                   load_state_dict, get_extra_state, set_extra_state, _save_to_state_dict, _load_from_state_dict,
+                   register_state_dict_pre_hook, register_state_dict_post_hook, register_load_state_dict_pre_hook,
+                   _register_load_state_dict_pre_hook, register_load_state_dict_post_hook, register_forward_hook,
+                   register_forward_pre_hook, register_full_backward_hook, register_full_backward_pre_hook,
+                   _call_with_hooks, _get_name):
         setattr(Module, method.__name__, method)
     Module.__module__ = "lockstep.nn"
     Parameter.__deepcopy__ = _parameter_deepcopy

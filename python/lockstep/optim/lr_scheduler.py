@@ -1,29 +1,104 @@
 """Schedules of the learning rate with PyTorch's names. step() sets the rates of the optimizer's groups.
 
-Each rate is a function of the number of steps, so values may differ from PyTorch's, which multiplies the last rate, in
-the last digits. Where PyTorch multiplies it, a rate that a program or another schedule sets between two steps counts.
+As in PyTorch, most schedules multiply the rates that the groups have, so a rate that the program or another schedule
+has set counts; LambdaLR, CosineAnnealingWarmRestarts, CyclicLR, and OneCycleLR compute them anew. A constructor,
+step(), or load_state_dict() that raises changes nothing.
 """
 
+import contextlib
+import copy
 import math
+import types
 from bisect import bisect_right
 from collections import Counter
+from collections.abc import Mapping
+from itertools import chain
+
+
+@contextlib.contextmanager
+def _all_or_nothing(optimizer, schedule=None):
+    """If the body raises, put the options of all groups and the schedule's attributes back."""
+    groups = [(group, dict(group)) for group in optimizer.param_groups]
+    attributes = None if schedule is None else dict(schedule.__dict__)
+    try:
+        yield
+    except BaseException:
+        for group, before in groups:
+            group.clear()
+            group.update(before)
+        if attributes is not None:
+            schedule.__dict__.clear()
+            schedule.__dict__.update(attributes)
+        raise
+
+
+def _of_groups(name, value, optimizer):
+    """Return a value for each group: a number is that of all."""
+    n = len(optimizer.param_groups)
+    values = list(value) if isinstance(value, (list, tuple)) else [value] * n
+    if len(values) != n:
+        raise ValueError(f"expected {n} values for {name}, got {len(values)}")
+    return values
+
+
+def _rates(optimizer):
+    return [group["lr"] for group in optimizer.param_groups]
+
+
+def _options(optimizer):
+    return [{name: value for name, value in group.items() if name != "params"} for group in optimizer.param_groups]
+
+
+def _momentum_option(optimizer, cycle_momentum):
+    """Return the option whose first number a cycle changes, or None."""
+    if not cycle_momentum:
+        return None
+    for name in ("betas", "momentum"):
+        if name in optimizer.defaults:
+            return name
+    raise ValueError("optimizer must support momentum with `cycle_momentum` option enabled")
+
+
+def _momentum(group, option):
+    return group["betas"][0] if option == "betas" else group["momentum"]
+
+
+def _set_momentum(group, option, value):
+    group[option] = (value, *group["betas"][1:]) if option == "betas" else value
 
 
 class LRScheduler:
-    """The base: get_lr() returns the rates of all groups for self.last_epoch."""
+    """The base: get_lr() returns the rates of the groups for self.last_epoch, by those that the groups have.
 
-    def __init__(self, optimizer, last_epoch=-1, verbose=False):
+    A subclass may have _get_closed_form_lr(), which step(epoch) takes: the rates by self.base_lrs alone. prepare()
+    changes the groups before the first step.
+    """
+
+    def __init__(self, optimizer, last_epoch=-1, verbose=False, *, prepare=None):
+        if not hasattr(optimizer, "param_groups"):
+            raise TypeError(f"{type(optimizer).__name__} is not an Optimizer")
         self.optimizer, self.last_epoch, self.verbose = optimizer, last_epoch, verbose
-        for i, group in enumerate(optimizer.param_groups):
-            if last_epoch == -1:
-                group.setdefault("initial_lr", group["lr"])
-            elif "initial_lr" not in group:
-                raise KeyError(f"param 'initial_lr' is not specified in param_groups[{i}] when resuming an optimizer")
-        self.base_lrs = [group["initial_lr"] for group in optimizer.param_groups]
+        before = _options(optimizer)
+        with _all_or_nothing(optimizer):
+            if prepare is not None:
+                prepare()
+            for i, group in enumerate(optimizer.param_groups):
+                if last_epoch == -1:
+                    group.setdefault("initial_lr", group["lr"])
+                elif "initial_lr" not in group:
+                    raise KeyError(f"param 'initial_lr' is not specified in param_groups[{i}] when resuming an "
+                                   "optimizer")
+            self.base_lrs = [group["initial_lr"] for group in optimizer.param_groups]
+            first, last = getattr(optimizer, "_set_by_new_schedules", None) or (None, None)
+            self._initial_step()
+            optimizer._set_by_new_schedules = first if last == before else before, _options(optimizer)
+
+    def _initial_step(self):
+        self._step_count = 0
         self.step()
 
     def get_lr(self):
-        """Return the rates of all groups."""
+        """Return the rates of the groups."""
         raise NotImplementedError
 
     def get_last_lr(self):
@@ -32,60 +107,82 @@ class LRScheduler:
 
     def step(self, epoch=None):
         """Go on by one, or to this epoch, and set the rates."""
-        self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
-        self._set(self.get_lr())
+        with _all_or_nothing(self.optimizer, self):
+            self._step_count += 1
+            if epoch is None:
+                self.last_epoch += 1
+                rates = self.get_lr()
+            else:
+                self.last_epoch = epoch
+                rates = self._get_closed_form_lr() if hasattr(self, "_get_closed_form_lr") else self.get_lr()
+            self._set(rates)
 
     def _set(self, rates):
+        self.optimizer._set_by_new_schedules = None
         for i, (group, lr) in enumerate(zip(self.optimizer.param_groups, rates)):
             group["lr"] = lr
             if self.verbose:
                 print(f"Adjusting learning rate of group {i} to {lr:.4e}.")
-        self._last_lr = list(rates)
+        self._last_lr = _rates(self.optimizer)
 
     def state_dict(self):
-        """Return what changes, and the options, without the optimizer and functions."""
-        return {k: v for k, v in self.__dict__.items() if k != "optimizer" and not k.endswith("lambdas")}
+        """Return a copy of what changes, and of the options, without the optimizer and functions."""
+        return copy.deepcopy({k: v for k, v in self.__dict__.items() if k != "optimizer" and not callable(v)})
 
     def load_state_dict(self, state_dict):
-        """Continue from a state, and set its rates."""
-        self.__dict__.update(state_dict)
-        self._set(self._last_lr)
+        """Continue from a state. Rates that the optimizer has from a state of its own stay; what the constructors of
+        schedules have set since is taken back. An optimizer without a loaded state gets the rates of this one."""
+        self._check_state(state_dict)
+        with _all_or_nothing(self.optimizer, self):
+            self._load(copy.deepcopy(dict(state_dict)))
+            self._take_back()
+
+    def _check_state(self, state_dict):
+        if not isinstance(state_dict, Mapping):
+            raise TypeError(f"{type(self).__name__}: a state of type {type(state_dict).__name__}, expected a dict of "
+                            "state_dict()")
+        if "last_epoch" not in state_dict:
+            raise KeyError(f"{type(self).__name__}: the state has no last_epoch, expected a dict of state_dict()")
+        n = len(self.optimizer.param_groups)
+        for name in ("_last_lr", "base_lrs"):
+            if len(state_dict.get(name, ())) > n:
+                raise ValueError(f"{type(self).__name__}: the state has {name} of {len(state_dict[name])} groups, "
+                                 f"expected {n}")
+
+    def _load(self, state):
+        self.__dict__.update(state)
+
+    def _parts(self):
+        return [self]
+
+    def _take_back(self):
+        before, after = getattr(self.optimizer, "_set_by_new_schedules", None) or (None, None)
+        if after != _options(self.optimizer):
+            return
+        for i, group in enumerate(self.optimizer.param_groups):
+            if getattr(self.optimizer, "_is_loaded", False):
+                group.update(before[i])
+            elif i < len(getattr(self, "_last_lr", ())):
+                group["lr"] = self._last_lr[i]
+        self.optimizer._set_by_new_schedules = before, _options(self.optimizer)
 
 
 _LRScheduler = LRScheduler
 
 
-class _Factor(LRScheduler):
-    """The first rate of each group, or how far it is above self._floor, times self._factor(number of steps)."""
-
-    _floor = 0.0
-
-    def step(self, epoch=None):
-        """Go on by one, or to this epoch, and set the rates, also of groups that were added since."""
-        for group in self.optimizer.param_groups[len(self.base_lrs):]:
-            # Its rate is the one of now.
-            group.setdefault("initial_lr", group["lr"] / (self._factor(max(self.last_epoch, 0)) or 1))
-            self.base_lrs.append(group["initial_lr"])
-        if epoch is None and self.last_epoch >= 0:
-            self._take_rates()
-        super().step(epoch)
-
-    def _take_rates(self):
-        """Make rates that somebody else has set the ones of now."""
-        factor = self._factor(self.last_epoch)
-        for i, (group, last) in enumerate(zip(self.optimizer.param_groups, self._last_lr)):
-            if group["lr"] != last and factor != 0:
-                self.base_lrs[i] = self._floor + (group["lr"] - self._floor) / factor
+class _Multiplied(LRScheduler):
+    """Step t multiplies the rates of the groups by _ratio(t); step(t), the first rates by _factor(t)."""
 
     def get_lr(self):
-        factor = self._factor(self.last_epoch)
-        if not hasattr(self, "_last_lr") and self.last_epoch == 0 and factor == 1:  # the optimizer may continue a run
-            return [group["lr"] for group in self.optimizer.param_groups]
-        return [self._floor + (lr - self._floor) * factor for lr in self.base_lrs]
+        ratio = self._ratio(self.last_epoch)
+        return [lr * ratio for lr in _rates(self.optimizer)]
+
+    def _get_closed_form_lr(self):
+        return [lr * self._factor(self.last_epoch) for lr in self.base_lrs]
 
 
-class LambdaLR(LRScheduler):
-    """The first rate times lr_lambda(epoch); one function for all groups, or a list."""
+class _OfFunctions(LRScheduler):
+    """By lr_lambda(epoch); one function for all groups, or a list. A state has the attributes of callable objects."""
 
     def __init__(self, optimizer, lr_lambda, last_epoch=-1, verbose=False):
         n = len(optimizer.param_groups)
@@ -94,54 +191,93 @@ class LambdaLR(LRScheduler):
             raise ValueError(f"Expected {n} lr_lambdas, but got {len(self.lr_lambdas)}")
         super().__init__(optimizer, last_epoch, verbose)
 
+    def state_dict(self):
+        """Return a copy of what changes, without the optimizer and functions."""
+        state = copy.deepcopy({k: v for k, v in self.__dict__.items() if k not in ("optimizer", "lr_lambdas")})
+        state["lr_lambdas"] = [copy.deepcopy(getattr(f, "__dict__", None)) if not isinstance(f, types.FunctionType)
+                               else None for f in self.lr_lambdas]
+        return state
+
+    def _check_state(self, state_dict):
+        super()._check_state(state_dict)
+        if len(state_dict.get("lr_lambdas", self.lr_lambdas)) != len(self.lr_lambdas):
+            raise ValueError(f"{type(self).__name__}: the state has {len(state_dict['lr_lambdas'])} lr_lambdas, "
+                             f"expected {len(self.lr_lambdas)}")
+
+    def _load(self, state):
+        all_attributes = state.pop("lr_lambdas", ())
+        super()._load(state)
+        for function, attributes in zip(self.lr_lambdas, all_attributes):
+            if attributes:
+                function.__dict__.update(attributes)
+
+
+class LambdaLR(_OfFunctions):
+    """The first rate times lr_lambda(epoch); one function for all groups, or a list."""
+
     def get_lr(self):
         return [lr * f(self.last_epoch) for lr, f in zip(self.base_lrs, self.lr_lambdas)]
 
 
-class MultiplicativeLR(LambdaLR):
+class MultiplicativeLR(_OfFunctions):
     """Multiplies the rate by lr_lambda(epoch) in each step."""
 
     def get_lr(self):
-        if self.last_epoch == 0:
-            return list(self.base_lrs)
-        return [g["lr"] * f(self.last_epoch) for g, f in zip(self.optimizer.param_groups, self.lr_lambdas)]
+        if self.last_epoch <= 0:
+            return _rates(self.optimizer)
+        return [lr * f(self.last_epoch) for lr, f in zip(_rates(self.optimizer), self.lr_lambdas)]
 
 
-class StepLR(_Factor):
+class StepLR(_Multiplied):
     """Multiplies the rate by gamma every step_size steps."""
 
     def __init__(self, optimizer, step_size, gamma=0.1, last_epoch=-1, verbose=False):
         self.step_size, self.gamma = step_size, gamma
         super().__init__(optimizer, last_epoch, verbose)
 
+    def _ratio(self, t):
+        return 1 if t == 0 or t % self.step_size != 0 else self.gamma
+
     def _factor(self, t):
         return self.gamma ** (t // self.step_size)
 
 
-class MultiStepLR(_Factor):
+class MultiStepLR(_Multiplied):
     """Multiplies the rate by gamma at each milestone."""
 
     def __init__(self, optimizer, milestones, gamma=0.1, last_epoch=-1, verbose=False):
         self.milestones, self.gamma = Counter(milestones), gamma
         super().__init__(optimizer, last_epoch, verbose)
 
+    def _load(self, state):
+        if "milestones" in state:  # in a file, a dict whose keys are names
+            state["milestones"] = Counter({int(m): count for m, count in state["milestones"].items()})
+        super()._load(state)
+
+    def _ratio(self, t):
+        return self.gamma ** self.milestones[t] if t in self.milestones else 1
+
     def _factor(self, t):
-        counts = self.milestones.items()  # of a file, with names
-        return self.gamma ** sum(count for milestone, count in counts if int(milestone) <= t)
+        return self.gamma ** bisect_right(sorted(self.milestones.elements()), t)
 
 
-class ConstantLR(_Factor):
+class ConstantLR(_Multiplied):
     """The rate times factor for total_iters steps, then the rate."""
 
     def __init__(self, optimizer, factor=1.0 / 3, total_iters=5, last_epoch=-1, verbose=False):
+        if not 0 <= factor <= 1:
+            raise ValueError("Constant multiplicative factor expected to be between 0 and 1.")
         self.factor, self.total_iters = factor, total_iters
         super().__init__(optimizer, last_epoch, verbose)
 
+    def _ratio(self, t):
+        return self.factor if t == 0 else 1 / self.factor if t == self.total_iters else 1
+
     def _factor(self, t):
-        return self.factor if t < self.total_iters else 1.0
+        return self.factor if t < self.total_iters else 1
 
 
-class LinearLR(_Factor):
+class LinearLR(_Multiplied):
     """A line from start_factor to end_factor in total_iters steps."""
 
     def __init__(self, optimizer, start_factor=1.0 / 3, end_factor=1.0, total_iters=5, last_epoch=-1, verbose=False):
@@ -150,45 +286,69 @@ class LinearLR(_Factor):
         self.start_factor, self.end_factor, self.total_iters = start_factor, end_factor, total_iters
         super().__init__(optimizer, last_epoch, verbose)
 
+    def _ratio(self, t):
+        if t == 0:
+            return self.start_factor
+        rise = self.end_factor - self.start_factor
+        return 1 if t > self.total_iters else 1 + rise / (self.total_iters * self.start_factor + (t - 1) * rise)
+
     def _factor(self, t):
-        return self.start_factor + (self.end_factor - self.start_factor) * min(t, self.total_iters) / self.total_iters
+        rise = self.end_factor - self.start_factor
+        return self.start_factor + rise * min(t, self.total_iters) / max(self.total_iters, 1)
 
 
-class ExponentialLR(_Factor):
+class ExponentialLR(_Multiplied):
     """Multiplies the rate by gamma in each step."""
 
     def __init__(self, optimizer, gamma, last_epoch=-1, verbose=False):
         self.gamma = gamma
         super().__init__(optimizer, last_epoch, verbose)
 
+    def _ratio(self, t):
+        return 1 if t == 0 else self.gamma
+
     def _factor(self, t):
         return self.gamma**t
 
 
-class PolynomialLR(_Factor):
+class PolynomialLR(_Multiplied):
     """(1 - t / total_iters) ** power, and then 0."""
 
     def __init__(self, optimizer, total_iters=5, power=1.0, last_epoch=-1, verbose=False):
         self.total_iters, self.power = total_iters, power
         super().__init__(optimizer, last_epoch, verbose)
 
+    def _ratio(self, t):
+        if t == 0 or t > self.total_iters:
+            return 1
+        return ((1 - t / self.total_iters) / (1 - (t - 1) / self.total_iters)) ** self.power
+
     def _factor(self, t):
-        return (1 - min(t, self.total_iters) / self.total_iters) ** self.power
+        return (1 - min(t, self.total_iters) / max(self.total_iters, 1)) ** self.power
 
 
-class CosineAnnealingLR(_Factor):
+class CosineAnnealingLR(LRScheduler):
     """Half a cosine from the rate to eta_min in T_max steps, and on along the cosine."""
 
     def __init__(self, optimizer, T_max, eta_min=0, last_epoch=-1, verbose=False):
         self.T_max, self.eta_min = T_max, eta_min
         super().__init__(optimizer, last_epoch, verbose)
 
-    @property
-    def _floor(self):
-        return self.eta_min
+    def get_lr(self):
+        t, rates = self.last_epoch, _rates(self.optimizer)
+        if t == 0:
+            return rates
+        if self._step_count == 1 and t > 0:
+            return self._get_closed_form_lr()
+        if (t - 1 - self.T_max) % (2 * self.T_max) == 0:  # the step before was at eta_min
+            rise = (1 - math.cos(math.pi / self.T_max)) / 2
+            return [lr + (base - self.eta_min) * rise for lr, base in zip(rates, self.base_lrs)]
+        ratio = (1 + math.cos(math.pi * t / self.T_max)) / (1 + math.cos(math.pi * (t - 1) / self.T_max))
+        return [ratio * (lr - self.eta_min) + self.eta_min for lr in rates]
 
-    def _factor(self, t):
-        return (1 + math.cos(math.pi * t / self.T_max)) / 2
+    def _get_closed_form_lr(self):
+        cosine = (1 + math.cos(math.pi * self.last_epoch / self.T_max)) / 2
+        return [self.eta_min + (lr - self.eta_min) * cosine for lr in self.base_lrs]
 
 
 class CosineAnnealingWarmRestarts(LRScheduler):
@@ -199,108 +359,250 @@ class CosineAnnealingWarmRestarts(LRScheduler):
             raise ValueError(f"Expected positive integer T_0, but got {T_0}")
         if T_mult < 1 or not isinstance(T_mult, int):
             raise ValueError(f"Expected integer T_mult >= 1, but got {T_mult}")
-        self.T_0, self.T_mult, self.eta_min = T_0, T_mult, eta_min
+        self.T_0, self.T_i, self.T_mult, self.eta_min = T_0, T_0, T_mult, eta_min
+        self.T_cur = last_epoch
         super().__init__(optimizer, last_epoch, verbose)
 
     def get_lr(self):
-        length, t = self.T_0, self.last_epoch
-        while t >= length:
-            t, length = t - length, length * self.T_mult
-        cosine = (1 + math.cos(math.pi * t / length)) / 2
+        cosine = (1 + math.cos(math.pi * self.T_cur / self.T_i)) / 2
         return [self.eta_min + (lr - self.eta_min) * cosine for lr in self.base_lrs]
+
+    def step(self, epoch=None):
+        """Go on by one, or to this epoch, which may have a fraction, and set the rates."""
+        with _all_or_nothing(self.optimizer, self):
+            self._step_count += 1
+            if epoch is None and self.last_epoch >= 0:
+                epoch = self.last_epoch + 1
+                self.T_cur += 1
+                if self.T_cur >= self.T_i:
+                    self.T_cur -= self.T_i
+                    self.T_i *= self.T_mult
+            else:
+                epoch = 0 if epoch is None else epoch
+                if epoch < 0:
+                    raise ValueError(f"Expected non-negative epoch, but got {epoch}")
+                self.T_cur, self.T_i = epoch, self.T_0
+                while self.T_cur >= self.T_i:
+                    if self.T_mult == 1:
+                        self.T_cur %= self.T_0
+                    else:
+                        self.T_cur, self.T_i = self.T_cur - self.T_i, self.T_i * self.T_mult
+            self.last_epoch = math.floor(epoch)
+            self._set(self.get_lr())
+
+
+class CyclicLR(LRScheduler):
+    """Up from base_lr to max_lr and down again, in cycles (Smith 2017).
+
+    cycle_momentum: the momentum goes the other way. mode: "triangular", "triangular2", whose height is halved with each
+    cycle, or "exp_range", whose height is multiplied by gamma in each step; or scale_fn, the height by the number of
+    the cycle, or of the step with scale_mode="iterations".
+    """
+
+    def __init__(self, optimizer, base_lr, max_lr, step_size_up=2000, step_size_down=None, mode="triangular", gamma=1.0,
+                 scale_fn=None, scale_mode="cycle", cycle_momentum=True, base_momentum=0.8, max_momentum=0.9,
+                 last_epoch=-1, verbose=False):
+        if mode not in ("triangular", "triangular2", "exp_range") and scale_fn is None:
+            raise ValueError("mode is invalid and scale_fn is None")
+        base_lrs = _of_groups("base_lr", base_lr, optimizer)
+        self.max_lrs = _of_groups("max_lr", max_lr, optimizer)
+        step_size_down = step_size_up if step_size_down is None else step_size_down
+        self.total_size = float(step_size_up + step_size_down)
+        self.step_ratio = step_size_up / self.total_size
+        self.mode, self.gamma, self._scale_fn_custom = mode, gamma, scale_fn
+        self.scale_mode = scale_mode if scale_fn is not None else "iterations" if mode == "exp_range" else "cycle"
+        self.cycle_momentum = cycle_momentum
+        self._momentum = _momentum_option(optimizer, cycle_momentum)
+        self.base_momentums = _of_groups("base_momentum", base_momentum, optimizer)
+        self.max_momentums = _of_groups("max_momentum", max_momentum, optimizer)
+        if self._momentum and last_epoch != -1:
+            self.base_momentums = [_momentum(group, self._momentum) for group in optimizer.param_groups]
+
+        def prepare():
+            for group, lr in zip(optimizer.param_groups, base_lrs):
+                group["lr"] = lr
+
+        super().__init__(optimizer, last_epoch, verbose, prepare=prepare if last_epoch == -1 else None)
+        self.base_lrs = base_lrs
+
+    def scale_fn(self, x):
+        """Return the height of a cycle."""
+        if self._scale_fn_custom is not None:
+            return self._scale_fn_custom(x)
+        if self.mode == "exp_range":
+            return self.gamma**x
+        return 1.0 if self.mode == "triangular" else 0.5 ** (x - 1)
+
+    def get_lr(self):
+        cycle = math.floor(1 + self.last_epoch / self.total_size)
+        x = 1 + self.last_epoch / self.total_size - cycle
+        share = x / self.step_ratio if x <= self.step_ratio else (x - 1) / (self.step_ratio - 1)
+        height = self.scale_fn(cycle if self.scale_mode == "cycle" else self.last_epoch)
+        if self._momentum:
+            for group, base, most in zip(self.optimizer.param_groups, self.base_momentums, self.max_momentums):
+                _set_momentum(group, self._momentum, most - (most - base) * share * height)
+        return [base + (most - base) * share * height for base, most in zip(self.base_lrs, self.max_lrs)]
 
 
 class OneCycleLR(LRScheduler):
-    """Up to max_lr and down again (Smith and Topin 2018); cycle_momentum: the momentum goes the other way.
-
-    A step of the library's optimizers that follows a change of the momentum waits, and copies the states.
-    """
+    """Up to max_lr and down again (Smith and Topin 2018); cycle_momentum: the momentum goes the other way."""
 
     def __init__(self, optimizer, max_lr, total_steps=None, epochs=None, steps_per_epoch=None, pct_start=0.3,
                  anneal_strategy="cos", cycle_momentum=True, base_momentum=0.85, max_momentum=0.95, div_factor=25.0,
                  final_div_factor=1e4, three_phase=False, last_epoch=-1, verbose=False):
         if total_steps is None and (epochs is None or steps_per_epoch is None):
             raise ValueError("You must define either total_steps OR (epochs AND steps_per_epoch)")
+        self.total_steps = total_steps if total_steps is not None else epochs * steps_per_epoch
+        if self.total_steps <= 0 or not isinstance(self.total_steps, int):
+            raise ValueError(f"Expected positive integer total_steps, but got {self.total_steps}")
+        if not isinstance(pct_start, float) or not 0 <= pct_start <= 1:
+            raise ValueError(f"Expected float between 0 and 1 pct_start, but got {pct_start}")
         if anneal_strategy not in ("cos", "linear"):
             raise ValueError(f"anneal_strategy must by one of 'cos' or 'linear', instead got {anneal_strategy}")
-        self._momentum = next((name for name in ("betas", "momentum") if name in optimizer.defaults), None)
-        if cycle_momentum and self._momentum is None:
-            raise ValueError("optimizer must support momentum with `cycle_momentum` option enabled")
-        if not cycle_momentum:
-            self._momentum = None
-        self._momenta = (max_momentum, base_momentum, max_momentum)
-        self.total_steps = total_steps if total_steps is not None else epochs * steps_per_epoch
-        peak = pct_start * self.total_steps - 1
-        self._phases = [(peak, 0, 1), (self.total_steps - 1, 1, 2)]
+        self._momentum = _momentum_option(optimizer, cycle_momentum)
+        peak, end = pct_start * self.total_steps - 1, self.total_steps - 1
+        # The last step of each phase, and whose rates and momenta it begins and ends with.
+        up, down = ("initial", "max", "max", "base"), ("max", "min", "base", "max")
+        self._phases = [(peak, *up), (end, *down)]
         if three_phase:
-            self._phases = [(peak, 0, 1), (2 * pct_start * self.total_steps - 2, 1, 0), (self.total_steps - 1, 0, 2)]
+            back, out = ("max", "initial", "base", "max"), ("initial", "min", "max", "max")
+            self._phases = [(peak, *up), (2 * peak, *back), (end, *out)]
         self._cosine = anneal_strategy == "cos"
-        peaks = list(max_lr) if isinstance(max_lr, (list, tuple)) else [max_lr] * len(optimizer.param_groups)
-        self._rates = [(m / div_factor, m, m / div_factor / final_div_factor) for m in peaks]
-        if last_epoch == -1:
-            for group, rates in zip(optimizer.param_groups, self._rates):
-                group["initial_lr"], group["max_lr"], group["min_lr"] = rates
-        super().__init__(optimizer, last_epoch, verbose)
+        peaks = _of_groups("max_lr", max_lr, optimizer)
+        momenta = list(zip(_of_groups("base_momentum", base_momentum, optimizer),
+                           _of_groups("max_momentum", max_momentum, optimizer)))
+
+        def prepare():
+            for group, most, (base_momentum, max_momentum) in zip(optimizer.param_groups, peaks, momenta):
+                first = most / div_factor
+                group.update(initial_lr=first, max_lr=most, min_lr=first / final_div_factor)
+                if self._momentum:
+                    group.update(base_momentum=base_momentum, max_momentum=max_momentum)
+
+        super().__init__(optimizer, last_epoch, verbose, prepare=prepare if last_epoch == -1 else None)
 
     def get_lr(self):
-        if self.last_epoch >= self.total_steps + 1:
+        if self.last_epoch > self.total_steps:
             raise ValueError(f"Tried to step {self.last_epoch} times. The total number of steps is {self.total_steps}")
         start = 0.0
-        for i, (end, a, b) in enumerate(self._phases):
+        for i, (end, *names) in enumerate(self._phases):
             if self.last_epoch <= end or i == len(self._phases) - 1:
-                share = (self.last_epoch - start) / (end - start)
-                if self._cosine:
-                    share = (1 - math.cos(math.pi * share)) / 2
-                m = self._momenta
-                self._set_momentum(m[a] + (m[b] - m[a]) * share)
-                return [r[a] + (r[b] - r[a]) * share for r in self._rates]
+                break
             start = end
-
-    def _set_momentum(self, value):
+        share = (self.last_epoch - start) / (end - start)
+        from_lr, to_lr, from_momentum, to_momentum = names
+        rates = [self._between(group[from_lr + "_lr"], group[to_lr + "_lr"], share)
+                 for group in self.optimizer.param_groups]
         for group in self.optimizer.param_groups if self._momentum else ():
-            group[self._momentum] = (value, *group["betas"][1:]) if self._momentum == "betas" else value
+            _set_momentum(group, self._momentum, self._between(group[from_momentum + "_momentum"],
+                                                               group[to_momentum + "_momentum"], share))
+        return rates
+
+    def _between(self, a, b, share):
+        return b + (a - b) * (1 + math.cos(math.pi * share)) / 2 if self._cosine else a + (b - a) * share
 
 
-class SequentialLR:
+class _Several(LRScheduler):
+    """The base of schedules of schedules, which have one optimizer."""
+
+    def __init__(self, optimizer, schedulers):
+        name = type(self).__name__
+        schedulers = list(schedulers)
+        if not schedulers:
+            raise ValueError(f"{name} expects at least one scheduler to be chained, but got no scheduler.")
+        optimizer = schedulers[0].optimizer if optimizer is None else optimizer
+        for i, schedule in enumerate(schedulers):
+            if isinstance(schedule, ReduceLROnPlateau):
+                raise ValueError(f"{name} does not support `ReduceLROnPlateau` scheduler as it requires additional "
+                                 "kwargs to be specified when calling `step`, but got one at index "
+                                 f"{i} in the given schedulers sequence.")
+            if schedule.optimizer is not optimizer:
+                raise ValueError(f"{name} expects all schedulers to belong to the same optimizer, but got scheduler at "
+                                 f"index {i} to be different.")
+        self.optimizer, self._schedulers = optimizer, schedulers
+
+    @contextlib.contextmanager
+    def _together(self):
+        """If the body raises, put back all schedules and the options of all groups."""
+        with contextlib.ExitStack() as stack:
+            for schedule in self._parts():
+                stack.enter_context(_all_or_nothing(self.optimizer, schedule))
+            yield
+
+    def _parts(self):
+        return [self, *chain(*(s._parts() for s in self._schedulers))]
+
+    def state_dict(self):
+        """Return copies of the states of all schedules."""
+        state = {k: v for k, v in self.__dict__.items() if k not in ("optimizer", "_schedulers")}
+        return {**copy.deepcopy(state), "_schedulers": [s.state_dict() for s in self._schedulers]}
+
+    def _check_state(self, state_dict):
+        states = state_dict.get("_schedulers", ()) if isinstance(state_dict, Mapping) else ()
+        if len(states) != len(self._schedulers):
+            raise ValueError(f"{type(self).__name__}: a state of {len(states)} schedulers, expected "
+                             f"{len(self._schedulers)}")
+        for schedule, state in zip(self._schedulers, states):
+            schedule._check_state(state)
+
+    def load_state_dict(self, state_dict):
+        """Continue from a state, as its schedules do."""
+        self._check_state(state_dict)
+        with self._together():
+            for schedule, state in zip(self._schedulers, state_dict["_schedulers"]):
+                schedule.load_state_dict(state)
+            self._load(copy.deepcopy({k: v for k, v in state_dict.items() if k != "_schedulers"}))
+            self._take_back()
+
+
+class SequentialLR(_Several):
     """Schedules one after the other; the next one begins at each milestone."""
 
     def __init__(self, optimizer, schedulers, milestones, last_epoch=-1, verbose=False):
-        if len(milestones) != len(schedulers) - 1:
+        super().__init__(optimizer, schedulers)
+        if len(milestones) != len(self._schedulers) - 1:
             raise ValueError("Sequential Schedulers expects number of schedulers provided to be one more than the "
-                             f"number of milestone points, but got number of schedulers {len(schedulers)} and the "
-                             f"number of milestones to be equal to {len(milestones)}")
-        self.optimizer, self._schedulers, self._milestones = optimizer, schedulers, milestones
+                             "number of milestone points, but got number of schedulers "
+                             f"{len(self._schedulers)} and the number of milestones to be equal to {len(milestones)}")
+        self._milestones = list(milestones)
         self.last_epoch = last_epoch + 1
-        schedulers[0].step(0)
-        self._last_lr = schedulers[0].get_last_lr()
+        with self._together():
+            new = getattr(optimizer, "_set_by_new_schedules", None)  # of the given schedules
+            for group in optimizer.param_groups:
+                group["lr"] = group["initial_lr"]
+            for schedule in self._parts():
+                if not isinstance(schedule, _Several):  # takes back the step of its constructor
+                    schedule.last_epoch -= 1
+            self._schedulers[0]._initial_step()
+            if new:
+                optimizer._set_by_new_schedules = new[0], _options(optimizer)
+        self._last_lr = self._schedulers[0].get_last_lr()
 
     def step(self):
         """Go on by one."""
-        self.last_epoch += 1
-        i = bisect_right(self._milestones, self.last_epoch)
-        if i > 0 and self._milestones[i - 1] == self.last_epoch:
-            self._schedulers[i].step(0)
-        else:
-            self._schedulers[i].step()
-        self._last_lr = self._schedulers[i].get_last_lr()
+        with self._together():
+            self.last_epoch += 1
+            i = bisect_right(self._milestones, self.last_epoch)
+            if i > 0 and self._milestones[i - 1] == self.last_epoch:
+                self._schedulers[i].step(0)
+            else:
+                self._schedulers[i].step()
+            self._last_lr = self._schedulers[i].get_last_lr()
 
-    def get_last_lr(self):
-        """Return the rates that the last step() set."""
-        return self._last_lr
 
-    def state_dict(self):
-        """Return the states of all schedules."""
-        return {"last_epoch": self.last_epoch, "_last_lr": self._last_lr,
-                "schedulers": [s.state_dict() for s in self._schedulers]}
+class ChainedScheduler(_Several):
+    """Several schedules, of which each takes every step."""
 
-    def load_state_dict(self, state_dict):
-        """Continue from a state."""
-        self.last_epoch = state_dict["last_epoch"]
-        for schedule, state in zip(self._schedulers, state_dict["schedulers"]):
-            schedule.load_state_dict(state)
-        self._last_lr = state_dict["_last_lr"]
-        for group, lr in zip(self.optimizer.param_groups, self._last_lr):
-            group["lr"] = lr
+    def __init__(self, schedulers, optimizer=None):
+        super().__init__(optimizer, schedulers)
+        self._last_lr = _rates(self.optimizer)
+
+    def step(self):
+        """Go on by one, with all schedules."""
+        with self._together():
+            for schedule in self._schedulers:
+                schedule.step()
+            self._last_lr = _rates(self.optimizer)
 
 
 class ReduceLROnPlateau:
@@ -312,23 +614,23 @@ class ReduceLROnPlateau:
             raise ValueError("Factor should be < 1.0.")
         if mode not in ("min", "max") or threshold_mode not in ("rel", "abs"):
             raise ValueError(f"mode {mode} or threshold mode {threshold_mode} is unknown!")
-        n = len(optimizer.param_groups)
+        self.min_lrs = _of_groups("min_lr", min_lr, optimizer)
         self.optimizer, self.mode, self.factor, self.patience = optimizer, mode, factor, patience
         self.threshold, self.threshold_mode = threshold, threshold_mode
         self.cooldown, self.eps, self.verbose = cooldown, eps, verbose
-        self.min_lrs = list(min_lr) if isinstance(min_lr, (list, tuple)) else [min_lr] * n
         self.best = math.inf if mode == "min" else -math.inf
         self.num_bad_epochs = self.cooldown_counter = self.last_epoch = 0
+        self._last_lr = _rates(optimizer)
 
-    def step(self, metrics):
+    def step(self, metrics, epoch=None):
         """Take the next value of the metric."""
         value = float(metrics)
-        self.last_epoch += 1
-        if self._is_better(value):
+        self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
+        if self.is_better(value, self.best):
             self.best, self.num_bad_epochs = value, 0
         else:
             self.num_bad_epochs += 1
-        if self.cooldown_counter > 0:
+        if self.in_cooldown:
             self.cooldown_counter -= 1
             self.num_bad_epochs = 0
         if self.num_bad_epochs > self.patience:
@@ -339,22 +641,29 @@ class ReduceLROnPlateau:
                     if self.verbose:
                         print(f"Epoch {self.last_epoch:05d}: reducing learning rate of group {i} to {lr:.4e}.")
             self.cooldown_counter, self.num_bad_epochs = self.cooldown, 0
-        self._last_lr = [group["lr"] for group in self.optimizer.param_groups]
+        self._last_lr = _rates(self.optimizer)
 
-    def _is_better(self, value):
-        if self.threshold_mode == "rel":
-            step = self.threshold if self.mode == "max" else -self.threshold
-            return value > self.best * (1 + step) if self.mode == "max" else value < self.best * (1 + step)
-        return value > self.best + self.threshold if self.mode == "max" else value < self.best - self.threshold
+    @property
+    def in_cooldown(self):
+        return self.cooldown_counter > 0
+
+    def is_better(self, a, best):
+        """Return whether a is better than best by more than the threshold."""
+        step = self.threshold if self.mode == "max" else -self.threshold
+        limit = best * (1 + step) if self.threshold_mode == "rel" else best + step
+        return a > limit if self.mode == "max" else a < limit
 
     def get_last_lr(self):
         """Return the rates that the last step() set."""
         return self._last_lr
 
     def state_dict(self):
-        """Return what changes, and the options."""
-        return {k: v for k, v in self.__dict__.items() if k != "optimizer"}
+        """Return a copy of what changes, and of the options."""
+        return copy.deepcopy({k: v for k, v in self.__dict__.items() if k != "optimizer"})
 
     def load_state_dict(self, state_dict):
-        """Continue from a state."""
-        self.__dict__.update(state_dict)
+        """Continue from a state. The optimizer's rates stay."""
+        missing = {"best", "num_bad_epochs"} - set(state_dict)
+        if missing:
+            raise KeyError(f"ReduceLROnPlateau: the state has no {min(missing)}, expected a dict of state_dict()")
+        self.__dict__.update(copy.deepcopy(dict(state_dict)))

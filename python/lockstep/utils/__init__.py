@@ -1,1 +1,3 @@
 """Helpers: `lockstep.utils.data`."""
+
+from . import data  # noqa: F401

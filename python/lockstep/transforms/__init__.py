@@ -9,9 +9,9 @@ stream of manual_seed(). Pictures have one or three channels, of bytes or of flo
 [height, width, channels] of bytes become tensors.
 """
 
-from . import _core
-from ._core import Tensor, internal as _internal
-from .utils.data import _is_unchanged
+from .. import _core
+from .._core import Tensor, internal as _internal
+from ..utils.data import _is_unchanged
 
 
 def _drawn():

@@ -1,0 +1,35 @@
+// Internal: what the program wants to know of the gradient of one result or leaf.
+//
+//   const auto remove = register_hook(y, [](const Tensor& gradient) { return gradient * 2; });
+#pragma once
+
+#include <functional>
+#include <map>
+
+#include "lockstep/autograd/node.h"
+#include "lockstep/autograd/outline.h"
+
+namespace lockstep {
+
+struct TensorHooks {
+  explicit TensorHooks(const Tensor& x) : outline(x) {}
+  // Passes the complete gradient of one pass through the hooks. `retain`: keeps it if retain_grad() was called.
+  void run(Gradient& gradient, const BackwardPass& pass, bool retain);
+
+  Outline outline;
+  std::map<int, std::function<Tensor(const Tensor&)>> all;  // by number, in the order of registration
+  int next = 0;
+  bool retains = false;
+  Tensor retained;  // the sum over passes
+};
+
+// From now on, backward() also leaves the gradient of a result in grad(), as it does for leaves. Throws for a tensor
+// that requires no gradient.
+void retain_grad(const Tensor& x);
+// Calls hook(gradient) in each backward pass, once the gradient of this result or leaf is complete. An undefined result
+// of the hook keeps the gradient; another one, of the same shape, type, and placement, replaces it. Hooks run in the
+// order of registration, in the thread of backward(). Returns what removes the hook. A parameter has a register_hook()
+// of its own.
+std::function<void()> register_hook(const Tensor& x, std::function<Tensor(const Tensor& gradient)> hook);
+
+}  // namespace lockstep

@@ -1,0 +1,50 @@
+"""Several axes of a batch as one event."""
+
+from ..size import Size
+from .distribution import Distribution
+
+
+class Independent(Distribution):
+    """The distribution `base_distribution`, the last axes of whose batch are one event."""
+
+    def __init__(self, base_distribution, reinterpreted_batch_ndims, validate_args=None):
+        n, shape = reinterpreted_batch_ndims, base_distribution.batch_shape
+        if n > len(shape):
+            raise ValueError("Expected reinterpreted_batch_ndims <= len(base_distribution.batch_shape), actual "
+                             f"{n} vs {len(shape)}")
+        self.base_dist, self.reinterpreted_batch_ndims = base_distribution, n
+        cut = len(shape) - n
+        super().__init__(shape[:cut], (*shape[cut:], *base_distribution.event_shape), validate_args)
+
+    @property
+    def has_rsample(self):
+        """Whether there is rsample()."""
+        return self.base_dist.has_rsample
+
+    @property
+    def mean(self):
+        return self.base_dist.mean
+
+    @property
+    def variance(self):
+        return self.base_dist.variance
+
+    def sample(self, sample_shape=Size([])):
+        return self.base_dist.sample(sample_shape)
+
+    def rsample(self, sample_shape=Size([])):
+        return self.base_dist.rsample(sample_shape)
+
+    def _summed(self, x):
+        return x.sum(tuple(range(-self.reinterpreted_batch_ndims, 0))) if self.reinterpreted_batch_ndims else x
+
+    def log_prob(self, value):
+        """Return the logarithm of the density of the event."""
+        return self._summed(self.base_dist.log_prob(value))
+
+    def entropy(self):
+        """Return the entropy of the event."""
+        return self._summed(self.base_dist.entropy())
+
+    def __repr__(self):
+        return f"Independent({self.base_dist!r}, {self.reinterpreted_batch_ndims})"

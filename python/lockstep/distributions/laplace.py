@@ -1,0 +1,59 @@
+"""The distribution of Laplace."""
+
+from ..composed import finfo
+from ..size import Size
+from .distribution import Distribution, tensors_of
+
+
+class Laplace(Distribution):
+    """Laplace, of mean loc; scale is the mean distance from it."""
+
+    has_rsample = True
+
+    def __init__(self, loc, scale, validate_args=None):
+        self.loc, self.scale = tensors_of(loc, scale)
+        super().__init__(self.loc.shape, (), validate_args)
+
+    def _constraints(self):
+        return ("loc", self.loc == self.loc, "real numbers"), ("scale", self.scale > 0, "numbers above 0")
+
+    @property
+    def mean(self):
+        return self.loc
+
+    mode = mean
+
+    @property
+    def variance(self):
+        return 2 * self.scale ** 2
+
+    @property
+    def stddev(self):
+        return 2 ** 0.5 * self.scale
+
+    def rsample(self, sample_shape=Size([])):
+        # In (-1, 1): at -1, the logarithm would be infinite.
+        u = (self._uniform(self.loc, sample_shape) * 2 - 1).clamp(-1 + finfo(self.loc.dtype).eps / 2)
+        return self.loc - self.scale * u.sign() * (-u.abs()).log1p()
+
+    def log_prob(self, value):
+        """Return the logarithm of the density."""
+        if self._validates:
+            self._check(value)
+        return -(2 * self.scale).log() - (value - self.loc).abs() / self.scale
+
+    def cdf(self, value):
+        """Return the probability of at most value."""
+        if self._validates:
+            self._check(value)
+        distance = value - self.loc
+        return 0.5 - 0.5 * distance.sign() * (-distance.abs() / self.scale).expm1()
+
+    def icdf(self, value):
+        """Return the number with this probability of at most it."""
+        term = value - 0.5
+        return self.loc - self.scale * term.sign() * (-2 * term.abs()).log1p()
+
+    def entropy(self):
+        """Return the entropy."""
+        return 1 + (2 * self.scale).log()

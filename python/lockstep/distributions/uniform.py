@@ -1,0 +1,60 @@
+"""The uniform distribution."""
+
+import math
+
+from .. import _core
+from ..size import Size
+from .distribution import Distribution, tensors_of
+
+
+class Uniform(Distribution):
+    """Uniform in [low, high)."""
+
+    has_rsample = True
+
+    def __init__(self, low, high, validate_args=None):
+        self.low, self.high = tensors_of(low, high)
+        super().__init__(self.low.shape, (), validate_args)
+
+    def _constraints(self):
+        return ("low", self.low < self.high, "numbers below high"), ("high", self.high == self.high, "real numbers")
+
+    def _support(self, value):
+        return (value >= self.low).logical_and(value <= self.high), "numbers from low to high"
+
+    @property
+    def mean(self):
+        return (self.high + self.low) / 2
+
+    @property
+    def stddev(self):
+        return (self.high - self.low) / 12 ** 0.5
+
+    @property
+    def variance(self):
+        return (self.high - self.low) ** 2 / 12
+
+    def rsample(self, sample_shape=Size([])):
+        return self.low + self._uniform(self.low, sample_shape) * (self.high - self.low)
+
+    def log_prob(self, value):
+        """Return the logarithm of the density."""
+        if self._validates:
+            self._check(value)
+        inside = (self.low <= value).logical_and(self.high > value)
+        density = -(self.high - self.low).log()
+        return _core.where(inside, density, _core.full_like(density, -math.inf))
+
+    def cdf(self, value):
+        """Return the probability of at most value."""
+        if self._validates:
+            self._check(value)
+        return ((value - self.low) / (self.high - self.low)).clamp(0, 1)
+
+    def icdf(self, value):
+        """Return the number with this probability of at most it."""
+        return value * (self.high - self.low) + self.low
+
+    def entropy(self):
+        """Return the entropy."""
+        return (self.high - self.low).log()

@@ -1,0 +1,122 @@
+"""Functions of sorted elements, and of those that are not nan, with PyTorch's names."""
+
+import math
+
+from . import _core
+from .return_types import pair_class
+
+_Kthvalue = pair_class("kthvalue", "values", "indices")
+_Aminmax = pair_class("aminmax", "min", "max")
+
+
+def quantile(input, q, dim=None, keepdim=False, *, interpolation="linear"):
+    """Return the q-quantiles of all elements, or along an axis; several q make a new first axis."""
+    if interpolation not in ("linear", "lower", "higher", "midpoint", "nearest"):
+        raise RuntimeError(f"quantile: interpolation='{interpolation}', expected 'linear', 'lower', 'higher', "
+                           "'midpoint', or 'nearest'")
+    if not input.is_floating_point() or input.numel() == 0:
+        raise RuntimeError(f"quantile: {list(input.shape)} of {input.dtype}, expected elements of float or double")
+    one = not isinstance(q, _core.Tensor) or q.dim() == 0
+    shares = [float(q)] if one else q.tolist()
+    if any(not 0 <= s <= 1 for s in shares):
+        raise RuntimeError(f"quantile: q is {shares}, expected values from 0 to 1")
+    axes = input.dim()
+    x = input.flatten() if dim is None else input.movedim(dim, -1)
+    ordered = x.sort(-1)[0]
+    n = ordered.size(-1)
+    results = []
+    for share in shares:
+        # In the type of the elements, as the position in PyTorch.
+        place = (_core.tensor(share, dtype=input.dtype) * (n - 1)).item()
+        low, high = math.floor(place), math.ceil(place)
+        weight = {"linear": place - low, "lower": 0.0, "higher": 1.0, "midpoint": 0.5,
+                  "nearest": float(round(place) - low)}[interpolation]
+        a, b = ordered.select(-1, low), ordered.select(-1, high)
+        y = a if weight == 0 else b if weight == 1 else a + (b - a) * weight
+        results.append(_core.where((x != x).any(-1), _core.full_like(y, math.nan), y))
+    if keepdim:
+        results = [y.reshape([1] * axes) if dim is None else y.unsqueeze(dim) for y in results]
+    return results[0] if one else _core.stack(results)
+
+
+def kthvalue(input, k, dim=-1, keepdim=False):
+    """Return the k-th smallest element along an axis, and its index."""
+    if not 1 <= k <= input.size(dim):
+        raise RuntimeError(f"kthvalue: k is {k}, expected 1 to {input.size(dim)}")
+    values, indices = input.sort(dim)
+    return _Kthvalue(*(t.narrow(dim, k - 1, 1) if keepdim else t.select(dim, k - 1) for t in (values, indices)))
+
+
+def aminmax(input, *, dim=None, keepdim=False):
+    """Return the smallest and the largest element."""
+    axes = tuple(range(input.dim())) if dim is None else dim
+    return _Aminmax(input.amin(axes, keepdim), input.amax(axes, keepdim))
+
+
+def msort(input):
+    """Return the elements, sorted along the first axis."""
+    return input.sort(0)[0]
+
+
+def _without_nan(input):
+    return _core.where(input != input, _core.zeros_like(input), input)
+
+
+def nansum(input, dim=None, keepdim=False):
+    """Return the sum of the elements that are not nan."""
+    return _without_nan(input).sum(dim, keepdim)
+
+
+def nanmean(input, dim=None, keepdim=False):
+    """Return the mean of the elements that are not nan."""
+    return nansum(input, dim, keepdim) / (input == input).to(input.dtype).sum(dim, keepdim)
+
+
+def searchsorted(sorted_sequence, input, *, out_int32=False, right=False, side=None):
+    """Return where each number fits into the sorted last axis: before equal elements, or behind them with right."""
+    if side not in (None, "left", "right"):
+        raise RuntimeError(f"searchsorted: side='{side}', expected 'left' or 'right'")
+    right = right or side == "right"
+    number = not isinstance(input, _core.Tensor)
+    x = _core.tensor(input, device=sorted_sequence.device) if number else input
+    if sorted_sequence.dim() != 1 and tuple(sorted_sequence.shape[:-1]) != tuple(x.shape[:-1]):
+        raise RuntimeError(f"searchsorted: {list(sorted_sequence.shape)} and {list(x.shape)}, expected one axis, or "
+                           "equal extents but the last")
+    sequence = sorted_sequence if sorted_sequence.dim() == 1 else sorted_sequence.unsqueeze(-2)
+    x = x.unsqueeze(-1)
+    before = sequence <= x if right else sequence < x
+    return before.logical_or(x != x).long().sum(-1)  # nan comes last
+
+
+def bucketize(input, boundaries, *, out_int32=False, right=False):
+    """Return the number of the bucket, between sorted boundaries, of each number."""
+    if boundaries.dim() != 1:
+        raise RuntimeError(f"bucketize: boundaries are {list(boundaries.shape)}, expected one axis")
+    return searchsorted(boundaries, input, right=right)
+
+
+def isin(elements, test_elements, *, assume_unique=False, invert=False):
+    """Return which elements are among test_elements."""
+    tests = test_elements if isinstance(test_elements, _core.Tensor) else _core.tensor(test_elements)
+    elements = elements if isinstance(elements, _core.Tensor) else _core.tensor(elements)
+    found = (elements.unsqueeze(-1) == tests.flatten()).any(-1)
+    return found.logical_not() if invert else found
+
+
+def dist(input, other, p=2):
+    """Return the norm of the difference."""
+    from .linalg import vector_norm
+
+    return vector_norm(input - other, p)
+
+
+_FUNCTIONS = "searchsorted bucketize isin".split()
+_METHODS = "quantile kthvalue aminmax msort nansum nanmean dist".split()
+
+
+def install(package):
+    """Add the functions to the package, and those that PyTorch has as methods to tensors."""
+    for name in _FUNCTIONS + _METHODS:
+        setattr(package, name, globals()[name])
+    for name in _METHODS:
+        setattr(_core.Tensor, name, globals()[name])

@@ -1,0 +1,128 @@
+"""Functions that Python composes: values and gradients are PyTorch's."""
+
+import math
+
+import pytest
+
+import lockstep as torch
+
+numpy = pytest.importorskip("numpy")
+
+
+def numbers(*shape, low=-2.0, high=2.0, seed=0):
+    return numpy.random.RandomState(seed).uniform(low, high, shape)
+
+
+def within(*shape):
+    return numbers(*shape, low=-0.95, high=0.95)
+
+
+def with_nan():
+    x = numbers(3, 4)
+    x[1, 2] = x[0, 0] = math.nan
+    return x
+
+
+A, B, C = numbers(3, 4), numbers(3, 4, seed=1), numbers(4, 3, seed=2)
+
+CASES = {
+    **{name: (lambda m, x, n=name: getattr(m, n)(x), [A])
+       for name in "atan sinh cosh asinh exp2 frac deg2rad rad2deg arctan msort".split()},
+    **{name: (lambda m, x, n=name: getattr(m, n)(x), [within(3, 4)])
+       for name in "asin acos atanh arcsin arccos arctanh".split()},
+    "acosh": (lambda m, x: m.acosh(x), [numbers(5, low=1.1, high=9)]),
+    "logit": (lambda m, x: m.logit(x), [numbers(5, low=0.1, high=0.9)]),
+    "logit, eps": (lambda m, x: m.logit(x, 0.3), [numbers(5, low=0.1, high=0.9)]),
+    "clamp_min": (lambda m, x: m.clamp_min(x, 0.5), [A]), "clamp_max": (lambda m, x: x.clamp_max(0.5), [A]),
+    "hypot": (lambda m, x, y: m.hypot(x, y), [A, B]), "logaddexp": (lambda m, x, y: m.logaddexp(x, y), [A, B]),
+    "xlogy": (lambda m, x, y: m.xlogy(x, y), [A, numbers(3, 4, low=0.1)]),
+    "atleast_1d": (lambda m, x: m.atleast_1d(x.sum()), [A]), "atleast_2d": (lambda m, x: m.atleast_2d(x[0]), [A]),
+    "atleast_3d": (lambda m, x: m.cat([t.flatten() for t in m.atleast_3d(x, x[0])]), [A]),
+    "shape of atleast_3d": (lambda m, x: m.atleast_3d(x[0]) + m.atleast_3d(x), [A]),
+    "column_stack": (lambda m, x, y: m.column_stack([x, y, x[:, 0]]), [A, B]),
+    "dstack": (lambda m, x, y: m.dstack([x, y]), [A, B]), "row_stack": (lambda m, x, y: m.row_stack([x, y]), [A, B]),
+    "tensor_split": (lambda m, x: m.tensor_split(x, 3, 1)[0] * 2, [A]),
+    "tensor_split at": (lambda m, x: m.cat([2 * t for t in x.tensor_split([1, 3], dim=1)[1:]], 1), [A]),
+    "block_diag": (lambda m, x, y: m.block_diag(x, y[0], y), [A, C]),
+    "cartesian_prod": (lambda m, x, y: m.cartesian_prod(x[0], y[0]), [A, C]),
+    "diag_embed": (lambda m, x: m.diag_embed(x), [A]), "diagflat": (lambda m, x: m.diagflat(x), [A]),
+    "diag_embed, axes": (lambda m, x: m.diag_embed(x, dim1=0, dim2=1), [A]),
+    **{f"rot90 {k}": (lambda m, x, k=k: m.rot90(x, k, (0, 1)), [A]) for k in (-1, 0, 1, 2, 3)},
+    "rot90, axes": (lambda m, x: m.rot90(x, 1, (2, 1)), [numbers(2, 3, 4)]),
+    "kron": (lambda m, x, y: m.kron(x, y), [A, C]), "kron of axes": (lambda m, x, y: m.kron(x[0], y), [A, C]),
+    "take": (lambda m, x: m.take(x, m.tensor([[0, 5], [11, 5]])), [A]),
+    "addmv": (lambda m, x, y, z: m.addmv(z, x, y, beta=2, alpha=3), [A, numbers(4), numbers(3)]),
+    "addr": (lambda m, x, y, z: x.addr(y, z, alpha=2), [A, numbers(3), numbers(4)]),
+    "ger": (lambda m, y, z: m.ger(y, z), [numbers(3), numbers(4)]),
+    "inner": (lambda m, x, y: m.inner(x, y), [A, numbers(2, 5, 4)]),
+    "vdot": (lambda m, x, y: m.vdot(x, y), [A[0], B[0]]),
+    "tensordot": (lambda m, x, y: m.tensordot(x, y, 1), [A, C]),
+    "tensordot, axes": (lambda m, x, y: m.tensordot(x, y, ([2, 0], [0, 1])), [numbers(2, 3, 4), numbers(4, 2, 5)]),
+    "cross": (lambda m, x, y: m.cross(x, y), [A, B]),
+    **{f"quantile {q} {i}": (lambda m, x, q=q, i=i: m.quantile(x, q, 1, True, interpolation=i), [numbers(3, 5)])
+       for q in (0, 0.3, 0.5, 1) for i in ("linear", "lower", "higher", "midpoint", "nearest")},
+    "quantiles": (lambda m, x: m.quantile(x, m.tensor([0.1, 0.9], dtype=m.float64)), [A]),
+    "quantile, nan": (lambda m, x: m.quantile(x, 0.4, dim=0), [with_nan()]),
+    "kthvalue": (lambda m, x: m.kthvalue(x, 2).values, [A]),
+    "kthvalue, axis": (lambda m, x: x.kthvalue(3, 0, True)[0], [A]),
+    "nansum": (lambda m, x: m.nansum(x, 1), [with_nan()]),
+    "nanmean": (lambda m, x: m.nanmean(x, 0, True), [with_nan()]),
+    "dist": (lambda m, x, y: m.dist(x, y), [A, B]), "dist, p": (lambda m, x, y: m.dist(x, y, 3), [A, B]),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_values_and_gradients_are_pytorchs(name):
+    peer = pytest.importorskip("torch")
+    f, arrays = CASES[name]
+    found = []
+    for module in (torch, peer):
+        inputs = [module.tensor(a, dtype=module.float64, requires_grad=True) for a in arrays]
+        y = f(module, *inputs)
+        weights = numpy.random.RandomState(5).randn(*y.shape) if y.dim() else numpy.array(1.0)
+        (y * module.tensor(weights, dtype=module.float64)).nansum().backward()
+        found.append([y.detach().numpy()] + [x.grad.numpy() for x in inputs])
+    for mine, theirs in zip(*found):
+        assert mine.shape == theirs.shape
+        numpy.testing.assert_allclose(mine, theirs, rtol=1e-9, atol=1e-12)
+
+
+WHOLE = {
+    "searchsorted": lambda m: m.searchsorted(m.tensor([1.0, 3.0, 3.0, 5.0]), m.tensor([[0.0, 3.0], [5.0, 9.0]])),
+    "searchsorted, right": lambda m: m.searchsorted(m.tensor([1, 3, 3, 5]), m.tensor([3, 5, 0]), right=True),
+    "searchsorted, rows": lambda m: m.searchsorted(m.tensor([[1, 3], [2, 4]]), m.tensor([[2, 9], [4, 3]]),
+                                                   side="right"),
+    "searchsorted, number": lambda m: m.searchsorted(m.tensor([1.0, 3.0]), 2.0),
+    "searchsorted, nan": lambda m: m.searchsorted(m.tensor([1.0, 3.0, math.nan]), m.tensor([math.nan, 2.0])),
+    "bucketize": lambda m: m.bucketize(m.tensor([[3, 6], [9, 1]]), m.tensor([1, 3, 5, 7])),
+    "isin": lambda m: m.isin(m.tensor([[1, 2], [3, 4]]), m.tensor([2, 3])).long(),
+    "isin, inverted": lambda m: m.isin(m.tensor([1, 2]), 2, invert=True).long(),
+    "argwhere": lambda m: m.argwhere(m.tensor([[1, 0], [0, 3]])),
+    "tril_indices": lambda m: m.tril_indices(3, 4, 1), "triu_indices": lambda m: m.triu_indices(3, 3, 1),
+    "broadcast_shapes": lambda m: m.tensor(m.broadcast_shapes((3, 1), (2,), (1, 1))),
+    "broadcast_tensors": lambda m: m.broadcast_tensors(m.tensor([[1], [2]]), m.tensor([3, 4, 5]))[0],
+    "aminmax": lambda m: m.stack(list(m.aminmax(m.tensor([[3, 1], [2, 5]]), dim=1))),
+    "kthvalue": lambda m: m.kthvalue(m.tensor([3, 1, 2]), 2).indices,
+}
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_whole_numbers_are_pytorchs(name):
+    peer = pytest.importorskip("torch")
+    assert WHOLE[name](torch).tolist() == WHOLE[name](peer).tolist()
+
+
+def test_fixed_values():
+    x = torch.tensor([1.0, 2.0, 4.0, 8.0])
+    assert torch.quantile(x, 0.5).item() == 3 and torch.quantile(x, torch.tensor([0.0, 1.0])).tolist() == [1, 8]
+    assert torch.searchsorted(x, torch.tensor([2.0, 9.0])).tolist() == [1, 4]
+    assert torch.kron(torch.eye(2), torch.ones(1, 2)).tolist() == [[1, 1, 0, 0], [0, 0, 1, 1]]
+    assert torch.asin(torch.tensor(1.0)).item() == pytest.approx(math.pi / 2)
+    assert torch.sinh(torch.tensor(1e-7)).item() == pytest.approx(1e-7, rel=1e-6)
+    assert torch.asinh(torch.tensor(-1e-7)).item() == pytest.approx(-1e-7, rel=1e-6)
+    assert torch.randint_like(torch.zeros(50), 2, 4).unique().tolist() == [2, 3]
+    assert torch.xlogy(torch.tensor(0.0), torch.tensor(0.0)).item() == 0
+    with pytest.raises(RuntimeError, match=r"kthvalue: k is 5, expected 1 to 4"):
+        torch.kthvalue(x, 5)
+    with pytest.raises(RuntimeError, match="values from 0 to 1"):
+        torch.quantile(x, 1.5)
