@@ -224,7 +224,10 @@ Tensor expm1(const Tensor& x) { return floating_unary(UnaryOp::expm1, x); }
 Tensor log2(const Tensor& x) { return floating_unary(UnaryOp::log2, x); }
 Tensor log10(const Tensor& x) { return floating_unary(UnaryOp::log10, x); }
 Tensor sqrt(const Tensor& x) { return floating_unary(UnaryOp::sqrt, x); }
-Tensor square(const Tensor& x) { return is_whole(x) ? x * x : unary(UnaryOp::square, x); }
+Tensor square(const Tensor& given) {
+  const Tensor x = counted(given);
+  return is_whole(x) ? x * x : unary(UnaryOp::square, x);
+}
 Tensor abs(const Tensor& x) {
   if (!is_whole(x)) return unary(UnaryOp::abs, x);
   return x.dtype() == DType::u8 ? clone(x) : maximum(x, -x);

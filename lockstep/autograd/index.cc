@@ -178,6 +178,8 @@ Tensor add_whole(std::string_view name, const Tensor& x, const Tensor& src, int 
   return x + sum(div(src, 0x1p32, {.rounding_mode = Rounding::floor})) * 0x1p32 + sum(remainder(src, 0x1p32));
 }
 
+// Sums of bytes wrap, and those of truth values hold if one of them does.
+bool are_small(const Tensor& x, const Tensor& src) { return is_mask(x.dtype()) && x.dtype() == src.dtype(); }
 bool are_whole(const Tensor& x, const Tensor& src) { return x.dtype() == DType::i64 && src.dtype() == DType::i64; }
 
 }  // namespace
@@ -186,6 +188,9 @@ Tensor scatter_add(const Tensor& x, int dim, const Tensor& index, const Tensor& 
   constexpr std::string_view kName = "scatter_add";
   check(x.defined() && index.defined() && src.defined(), "{}: undefined tensor", kName);
   const int axis = ops::resolve_axis(kName, x.shape(), dim);
+  if (are_small(x, src)) {
+    return cast(scatter_add(cast(x, DType::i64), axis, index, cast(src, DType::i64)), x.dtype());
+  }
   if (are_whole(x, src) && src.dim() == x.dim()) {
     return add_whole(kName, x, src, axis,
                      [&](const Tensor& zeros, const Tensor& part) { return scatter_add(zeros, axis, index, part); });
@@ -268,6 +273,9 @@ Tensor index_add(const Tensor& x, int dim, const Tensor& index, const Tensor& sr
   check(x.defined() && src.defined(), "{}: undefined tensor", kName);
   const int axis = ops::resolve_axis(kName, x.shape(), dim), dims = x.shape().dim();
   check(index.defined() && index.shape().dim() == 1, "{}: the index is {}, expected one axis", kName, index.shape());
+  if (are_small(x, src)) {
+    return cast(index_add(cast(x, DType::i64), axis, index, cast(src, DType::i64), alpha), x.dtype());
+  }
   if (are_whole(x, src) && alpha.fits_int64() && src.dim() == dims) {
     return add_whole(kName, x, alpha == 1 ? src : src * alpha, axis,
                      [&](const Tensor& zeros, const Tensor& part) { return index_add(zeros, axis, index, part); });

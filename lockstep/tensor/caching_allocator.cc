@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <limits>
 
 namespace lockstep {
 namespace {
@@ -83,6 +84,8 @@ void CachingAllocator::release_free() {
 }
 
 Block CachingAllocator::allocate(std::size_t bytes, LaneId lane, int pool) {
+  // Sums of sizes must not wrap.
+  check(bytes <= std::numeric_limits<std::size_t>::max() / 4, "{}: out of memory: {} bytes requested", owner_, bytes);
   std::size_t size = size_class(bytes);
   std::unique_lock lock(mutex_);
   std::vector<Block>& blocks = pools_.at(pool)[size];

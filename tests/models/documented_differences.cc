@@ -29,10 +29,6 @@ bool is_one_of(const std::string& word, const std::string& words) {
          std::istream_iterator<std::string>();
 }
 
-bool has_type(const json& inputs, const std::string& type) {
-  return std::ranges::any_of(inputs, [&](const json& x) { return x.at("t") == type; });
-}
-
 // Elementwise functions of one tensor. x is its element.
 bool is_documented_at(const SampleInput& s, const DifferentElement& e, double x) {
   const std::string& f = s.function;
@@ -120,13 +116,12 @@ KnownLimit refused_type(const char* type, const std::string& functions) {
 }
 
 const std::vector<KnownLimit>& known_limits() {
-  static const std::string kAny = tensor_of("f32|i64|u8"), kWhole = tensor_of("i64");
+  static const std::string kAny = tensor_of("f32|i64|bool"), kWhole = tensor_of("i64");
   static const std::string kOfEither = "logsumexp sign avg_pool3d softsign tanhshrink threshold relu6 hardtanh ";
   static const std::vector<KnownLimit> all{
       refused_type("i64", kOfEither + "avg_pool1d avg_pool2d bmm conv1d conv2d einsum linear matmul "
                                       "pairwise_distance pow pow_number pow_right relu"),
-      refused_type("u8", kOfEither + "abs add add_multiple add_number add_right index_add maximum minimum "
-                                     "multiply multiply_number multiply_right outer scatter_add square"),
+      refused_type("bool", kOfEither),
       {Limit::type, "scatter_number",
        "scatter: 2.5 in a tensor of (i64|u8), expected a whole number of its range: cast\\(\\) the tensor", always},
       {Limit::type,
@@ -195,14 +190,7 @@ bool is_documented(const SampleInput& s, const DifferentElement& e) {
     });
     return small || std::abs(e.found - e.expected) <= 1e-5 * std::abs(e.expected);
   }
-  // A truth value is a u8, which holds other numbers, too.
-  if (is_one_of(s.function, "masked_fill pad") && !e.gradient && s.inputs.at(0).at("t") == "u8")
-    return e.expected == 1 && e.found == sample_number(s.arguments.at("value"));
   return e.index < x.size() && is_documented_at(s, e, sample_number(x.at(e.index)));
-}
-
-bool is_documented_type(const SampleInput& s, const std::string& found, const std::string& expected) {
-  return s.function == "sum_to" && has_type(s.inputs, "u8") && found == "i64" && expected == "u8";
 }
 
 Limit documented_limit(const SampleInput& s, const std::string& error) {

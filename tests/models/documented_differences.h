@@ -22,8 +22,6 @@ struct DifferentElement {
 };
 
 bool is_documented(const SampleInput& sample, const DifferentElement& element);
-// Whether output 0 may have another type than PyTorch's.
-bool is_documented_type(const SampleInput& sample, const std::string& found, const std::string& expected);
 
 enum class Limit { none, type, other };
 // Which limit an error tells of, if it is a documented one of this operation.

@@ -776,7 +776,7 @@ ELEMENTWISE = {
 
 EPS = 2.0 ** -23
 MOST_AXES = 6
-TYPES = {torch.float32: 'f32', torch.int64: 'i64', torch.bool: 'u8', torch.uint8: 'u8', torch.float64: 'f64'}
+TYPES = {torch.float32: 'f32', torch.int64: 'i64', torch.bool: 'bool', torch.uint8: 'u8', torch.float64: 'f64'}
 
 
 def shorter(v):

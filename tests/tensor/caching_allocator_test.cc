@@ -118,6 +118,13 @@ TEST_F(CachingAllocatorTest, OutOfMemoryNamesWhoHoldsWhat) {
   allocator_.free(block);
 }
 
+// Their sum with what is in use would wrap.
+TEST_F(CachingAllocatorTest, SizesThatCannotBeCountedAreOutOfMemory) {
+  for (const std::size_t bytes : {~std::size_t{0}, ~std::size_t{0} / 2, ~std::size_t{0} - 100}) {
+    EXPECT_ERROR(allocator_.allocate(bytes, a_), fmt::format("cpu:7: out of memory: {} bytes requested", bytes));
+  }
+}
+
 // At the limit a busy block of another lane is better than none.
 TEST_F(CachingAllocatorTest, AtTheLimitLanesShareBusyBlocks) {
   Block busy = allocator_.allocate(4096, a_);
