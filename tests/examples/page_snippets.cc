@@ -3,6 +3,8 @@
 #include <fmt/core.h>
 #include <lockstep/lockstep.h>
 
+#include <thread>
+
 using namespace lockstep;
 
 namespace {
@@ -35,6 +37,19 @@ void train_in_ranks() {
     job.close();
   }, {.nprocs = 4});
   // clang-format on
+}
+
+[[maybe_unused]] void sweep() {
+  const auto run = [](double rate) {
+    manual_seed(7);
+    Sequential net(Linear(8, 32), ReLU(), Linear(32, 1));
+    Adam adam(net.parameters(), {.lr = rate});
+    for (int step = 0; step < 100; ++step) {
+      square(net(rand({32, 8}))).mean().backward();
+      adam.step();
+    }
+  };
+  std::jthread slow(run, 1e-4), fast(run, 1e-2);
 }
 
 [[maybe_unused]] void predict_with_a_run() {
