@@ -12,11 +12,11 @@ import itertools
 import operator
 import threading
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 from ... import _core
 from ..._core import internal as _internal
 from ..._core import Tensor
+from ._workers import Loop, Workers
 
 
 class Dataset:
@@ -639,7 +639,7 @@ class DataLoader:
         def fetch(job):
             number, indices = job
             fetch_items = getattr(self.dataset, "__getitems__", None)
-            items = None if fetch_items else [example(i) for i in indices]
+            items = None if fetch_items else [example(i) for i in Loop.while_wanted(indices)]
             with _internal.ExampleScope("batch transform", seed, epoch, number):
                 return self._finish(fetch_items(indices) if fetch_items else items)
 
@@ -730,10 +730,11 @@ def _ahead(loader, jobs, make, max_ahead=None):
     source = iter(jobs)
     end = object()
     lock = threading.Lock()
+    loop = Loop()
 
     def work(job):
         _begin_worker()
-        with _internal.WorkerScope():
+        with loop, _internal.WorkerScope():
             if max_ahead is None:
                 return make(job)
             with lock:
@@ -754,10 +755,11 @@ def _ahead(loader, jobs, make, max_ahead=None):
                 return
             yield batch
     finally:
+        loop.end()
         for future in waiting:
             future.cancel()
         if pool is not loader._pool:
-            pool.shutdown(wait=True)
+            pool.shutdown()
 
 
 def _make_pool(loader):
@@ -769,7 +771,7 @@ def _make_pool(loader):
         _worker.info = WorkerInfo(id=number, num_workers=loader.num_workers, seed=seed + number, dataset=loader.dataset)
         _worker.init_fn = loader.worker_init_fn
 
-    return ThreadPoolExecutor(loader.num_workers, "lockstep-loader", initializer=begin)
+    return Workers(loader.num_workers, "lockstep-loader", begin)
 
 
 def _begin_worker():
