@@ -502,3 +502,10 @@ def test_gluon_has_mxnets_defaults():
         both = loss(net(torch.ones(3, 2)), torch.ones(3)) + loss(net(torch.ones(3, 2)), torch.ones(3)) * 2
     both.backward()
     assert len(both) == 3
+
+
+def test_a_step_without_labels_says_so():
+    rows = TensorDataset(torch.ones(8, 2), torch.full((8,), -100))
+    net = nn.Linear(2, 3)
+    with pytest.raises(torch.Error, match="the loss is nan at step 1.*all labels are ignored"):
+        torch.Trainer(net, torch.optim.SGD(net.parameters(), lr=0.1), rows, batch_size=8, epochs=1).train()
