@@ -935,10 +935,9 @@ void Trainer::read_losses(std::size_t leave) {
     if (!std::isfinite(report.loss)) {
       pending_.clear();
       const bool nan = std::isnan(report.loss);
-      throw NonFiniteLoss(fmt::format("the loss is {} at step {}{}{}",
-                                      nan ? std::numeric_limits<double>::quiet_NaN() : report.loss, report.step,
-                                      last_good_checkpoint(),
-                                      nan ? "; a step of which all labels are ignored has this loss, too" : ""));
+      throw NonFiniteLoss(fmt::format(
+          "the loss is {} at step {}{}{}", nan ? std::numeric_limits<double>::quiet_NaN() : report.loss, report.step,
+          last_good_checkpoint(), nan ? "; a step of which all labels are ignored has this loss, too" : ""));
     }
     if (next.loss_scale.defined()) {
       report.loss_scale = next.loss_scale.item<float>();
