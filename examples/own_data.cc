@@ -1,5 +1,6 @@
 #include <fmt/core.h>
 #include <lockstep/autograd/creation.h>
+#include <lockstep/checkpoint/weights.h>
 #include <lockstep/nn/linear.h>
 #include <lockstep/nn/module.h>
 #include <lockstep/optim/sgd.h>
@@ -30,11 +31,12 @@ struct Net : Module {
 int main() {
   Net net;
   Sgd sgd(net.parameters(), {.lr = 0.5});
-  DataLoader loader(Circle(1), {.batch_size = 64, .shuffle = true}), test_loader(Circle(2), {.batch_size = 64});
+  DataLoader loader(Circle(1), {.batch_size = 128, .shuffle = true}), test_loader(Circle(2), {.batch_size = 128});
   for (int epoch = 1; epoch <= 10; ++epoch)
     for (auto [x, labels] : loader.on(net)) {    // where the model is
       cross_entropy(net(x), labels).backward();  // on all of its devices at once
       sgd.step();                                // updates every replica
     }
   fmt::print("test accuracy {:.3f} on {}\n", evaluate(net, test_loader).value(), str(net.devices()));
+  fmt::print("weights {}\n", weights_sha256(net).substr(0, 12));  // on any number of devices
 }

@@ -15,6 +15,7 @@
 #include "lockstep/tensor/array.h"
 #include "lockstep/tensor/copy_options.h"
 #include "lockstep/tensor/dtype.h"
+#include "lockstep/tensor/scalar.h"
 #include "lockstep/tensor/shape.h"
 #include "lockstep/tensor/view.h"
 

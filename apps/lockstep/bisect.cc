@@ -416,7 +416,9 @@ Command add_bisect(CLI::App& parent) {
   auto* app = parent.add_subcommand(
       "bisect", "Find the first step and operation whose bits differ: lockstep bisect -- COMMAND A -- COMMAND B");
   auto o = std::make_shared<BisectOptions>();
-  app->add_option("--json", o->result, "Also write what was found to this file, as JSON")->type_name("FILE");
+  app->add_option("--json", o->result, "Also write what was found to this file, as JSON")
+      ->type_name("FILE")
+      ->group("Output");
   app->add_option("--inject-flip", o->flip,
                   "Flip a bit of an operation's result in B, to see it found: \"2:0:conv2d backward weights:1:7\"")
       ->type_name("STEP:MODULE:OPERATION:SHARD:ELEMENT");

@@ -31,7 +31,7 @@ std::string bits_text(const std::byte* at, std::size_t size) {
 }
 
 DType dtype_named(const std::string& text) {
-  for (const DType dtype : {DType::f32, DType::bf16, DType::f64, DType::i64, DType::u8, DType::f16}) {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f64, DType::i64, DType::u8, DType::f16, DType::boolean}) {
     if (name(dtype) == text) return dtype;
   }
   fail("bisect: found type {}", text);

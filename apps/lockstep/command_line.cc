@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <exception>
 #include <memory>
@@ -79,6 +80,7 @@ int run(int argc, char** argv, const std::function<Commands(CLI::App& app)>& add
 
 int run_command(int argc, char** argv, const std::function<Commands(CLI::App& app)>& add) {
   keep_ignored_signals();
+  std::signal(SIGXFSZ, SIG_IGN);  // a write beyond `ulimit -f` fails then, with a message
   const int status = run(argc, argv, add);
   // Output that could not be written is a failure.
   if (status == 0 && (std::fflush(stdout) != 0 || std::ferror(stdout))) {

@@ -70,6 +70,7 @@ struct CommonOptions {
   std::int64_t context = 128, layers = 4, heads = 4, width = 128;
   double dropout = 0.1;
   bool no_shuffle = false;
+  bool drop_last = false;
   std::vector<std::string> metrics;
   std::vector<std::string> notices;  // about options that have no effect; make_job writes them
 

@@ -127,6 +127,15 @@ bool is_replaced(const std::string& name, const std::vector<std::string>& words,
          (name == "--devices" && has_word(words, end, "--num-devices"));
 }
 
+// Whether the option says where to write. A file of somebody else must not decide that. `option` is null if the command
+// passes it on.
+bool names_output(const std::string& name, const CLI::Option* option) {
+  const OptionRow* const row = find_option_row(name);
+  const std::string group = option != nullptr ? option->get_group() : row->group;
+  const std::string value = row != nullptr ? row->extras.value : option->get_type_name();
+  return name == "--save" || (group == "Output" && (value == "FILE" || value == "DIR"));
+}
+
 // `swept`: a list is one value, whose commas would part it in two.
 std::string flag_or_value(const ConfigEntry& entry, bool flag, bool list, bool swept, const std::string& file) {
   const auto refuse = [&](std::string_view expected) {
@@ -194,6 +203,10 @@ void add_config_option(CLI::App& app) {
                      "Options given here count instead")
         ->check(CLI::ExistingFile)
         ->type_name("FILE");
+    // with_config() looks for it, too.
+    command->add_flag_function(
+        "--allow-output", [](std::int64_t) {},
+        "Let the file of --config say where to write, as by save, log, or report");
     add_config_option(*command);
   }
 }
@@ -215,6 +228,7 @@ Arguments with_config(CLI::App& app, std::vector<std::string> words) {
 
   Arguments all{.file = *file};
   std::vector<std::pair<std::size_t, std::string>> inserted;
+  std::vector<std::string> outputs;
   for (const ConfigEntry& entry : parse_config(read_file(*file, kLargestConfig), *file)) {
     if (!entry.table.empty() && entry.table != commands[0].name) {
       if (command_named(app, entry.table) != nullptr) continue;  // for another command
@@ -227,7 +241,7 @@ Arguments with_config(CLI::App& app, std::vector<std::string> words) {
     for (const GivenCommand& command : commands) {
       for (const CLI::Option* o : command.app->get_options({})) {
         for (const std::string& lname : o->get_lnames()) {
-          if (lname == "config" || lname == "help" || o->get_group().empty()) continue;
+          if (lname == "config" || lname == "allow-output" || lname == "help" || o->get_group().empty()) continue;
           known.push_back(lname);
           if (lname == entry.key) {
             owner = &command;
@@ -254,8 +268,14 @@ Arguments with_config(CLI::App& app, std::vector<std::string> words) {
     const bool swept = option == nullptr && commands[0].name == "sweep";
     const std::string word = flag_or_value(entry, flag, list, swept, *file);
     if (word.empty()) continue;
+    if (names_output(name, option)) outputs.push_back(entry.key);
     all.from_file.push_back(name);
     inserted.emplace_back(owner != nullptr ? owner->place : end, word);
+  }
+  if (!outputs.empty() && !has_word(words, end, "--allow-output")) {
+    throw UsageError(
+        fmt::format("{}: {} would say where to write: expected --allow-output, or --{} on the command line", *file,
+                    fmt::join(outputs, ", "), fmt::join(outputs, ", --")));
   }
   for (std::size_t i = 0; i <= words.size(); ++i) {
     for (const auto& [place, word] : inserted) {

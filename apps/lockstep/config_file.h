@@ -34,7 +34,8 @@ struct Arguments {
 void add_config_option(CLI::App& app);
 
 // Inserts the options of the file that --config names, if there is one. Options among the words count instead of those
-// of the file. Throws UsageError for keys that are no option of the command.
+// of the file. Throws UsageError for keys that are no option of the command, and without --allow-output for those that
+// say where to write: the file may come from a stranger.
 Arguments with_config(CLI::App& app, std::vector<std::string> words);
 
 }  // namespace lockstep::app

@@ -15,12 +15,14 @@
 #include "example_outcomes.h"
 #include "learning_task.h"
 #include "lockstep/base/file.h"
+#include "lockstep/checkpoint/json_input.h"
 #include "lockstep/data/csv.h"
 #include "lockstep/data/data_loader.h"
 #include "lockstep/task/data_source.h"
 #include "lockstep/task/run.h"
 #include "own_data.h"
 #include "run_config.h"
+#include "utf8_text.h"
 
 namespace lockstep::app {
 namespace {
@@ -28,8 +30,7 @@ namespace {
 // On one line, and in UTF-8, which a picture needs.
 std::string shown_name(const std::string& name) {
   const std::string quoted = quoted_cell(name);
-  const nlohmann::json text = quoted.substr(1, quoted.size() - 2);
-  return nlohmann::json::parse(text.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)).get<std::string>();
+  return utf8_text(quoted.substr(1, quoted.size() - 2));
 }
 
 // `text` says what the model made of an example.
@@ -139,10 +140,13 @@ int eval_run(const EvalRunOptions& o) {
         o.data);
   const ExampleOutcomes outcomes = outcomes_of(model, examples, o.batch_size);
   if (schema.task == lockstep::TaskKind::regression) {
-    fmt::print("mean_absolute_error: {:.6g}\nmean_squared_error: {:.6g}\n", outcomes.absolute / outcomes.numbers,
-               outcomes.squared / outcomes.numbers);
-    print_worst(outcomes, examples.names, o.worst, "errors", [](const ExampleOutcome& e) {
-      return fmt::format("{:.12g}, expected {:.12g}", e.values.at(0), e.targets.at(0));
+    const double squared = outcomes.squared / outcomes.numbers;
+    fmt::print("mean_absolute_error: {:.6g}\nmean_squared_error: {:.6g}\nroot_mean_squared_error: {:.6g}\n",
+               outcomes.absolute / outcomes.numbers, squared, std::sqrt(squared));
+    if (schema.outputs == 1) fmt::print("r2: {:.4f}\n", r2_score(outcomes.examples));
+    print_worst(outcomes, examples.names, o.worst, "errors", [&](const ExampleOutcome& e) {
+      return fmt::format("{}, expected {}", shortest_text(e.values.at(0), schema, 0),
+                         shortest_text(e.targets.at(0), schema, 0));
     });
     return 0;
   }

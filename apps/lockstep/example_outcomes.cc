@@ -1,7 +1,11 @@
 #include "example_outcomes.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <charconv>
 #include <cmath>
+#include <limits>
 
 namespace lockstep::app {
 
@@ -65,6 +69,29 @@ std::vector<double> in_units(std::vector<double> numbers, const DataSchema& sche
     numbers[i] = numbers[i] * schema.target_stddev[k] + schema.target_mean[k];
   }
   return numbers;
+}
+
+std::string shortest_text(double value, const DataSchema& schema, std::size_t k) {
+  const double mean = schema.target_mean.at(k), stddev = schema.target_stddev.at(k);
+  const auto normalized = [&](double x) { return static_cast<float>((x - mean) / stddev); };
+  for (int digits = 1; digits < std::numeric_limits<double>::max_digits10; ++digits) {
+    const std::string text = fmt::format("{:.{}g}", value, digits);
+    double read = 0;
+    std::from_chars(text.data(), text.data() + text.size(), read);
+    if (normalized(read) == normalized(value)) return fmt::format("{}", read);
+  }
+  return fmt::format("{}", value);
+}
+
+double r2_score(const std::vector<ExampleOutcome>& examples) {
+  double sum = 0, errors = 0, distances = 0;
+  for (const ExampleOutcome& e : examples) sum += e.targets.at(0);
+  const double mean = sum / static_cast<double>(examples.size());
+  for (const ExampleOutcome& e : examples) {
+    errors += (e.values.at(0) - e.targets[0]) * (e.values[0] - e.targets[0]);
+    distances += (e.targets[0] - mean) * (e.targets[0] - mean);
+  }
+  return distances == 0 ? std::numeric_limits<double>::quiet_NaN() : 1 - errors / distances;
 }
 
 }  // namespace lockstep::app

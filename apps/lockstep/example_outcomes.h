@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "lockstep/task/data_schema.h"
@@ -49,5 +50,9 @@ class ExampleOutcomes {
 
 // Normalized numbers [examples, outputs] in the units of the data.
 std::vector<double> in_units(std::vector<double> numbers, const DataSchema& schema);
+// The shortest text of number k of an example that is the same normalized f32: 217181, not 217180.997455.
+std::string shortest_text(double value, const DataSchema& schema, std::size_t k);
+// 1 - squared errors / squared distances from the mean, of the first numbers; NaN if these are all equal.
+double r2_score(const std::vector<ExampleOutcome>& examples);
 
 }  // namespace lockstep::app

@@ -8,6 +8,7 @@
 #include "lockstep/onnx/export_onnx.h"
 #include "lockstep/task/run.h"
 #include "ranks.h"
+#include "utf8_text.h"
 
 namespace lockstep::app {
 namespace {
@@ -79,10 +80,12 @@ int export_run(const ExportOptions& o) {
                       .output_names = {!classes   ? "values"
                                        : o.logits ? "logits"
                                                   : "probabilities"}};
-  const auto json = [](const auto& value) {
-    return nlohmann::json(value).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-  };
-  if (classes) options.metadata.emplace_back("classes", json(schema.classes));
+  const auto json = [](const auto& value) { return nlohmann::json(value).dump(); };
+  if (classes) {
+    std::vector<std::string> names;
+    for (const std::string& name : schema.classes) names.push_back(utf8_text(name));
+    options.metadata.emplace_back("classes", json(names));
+  }
   if (!normal.mean.empty() || normal.divisor != 1) {
     options.metadata.emplace_back("divisor", json(normal.divisor));
     options.metadata.emplace_back("mean", json(normal.mean));

@@ -204,6 +204,7 @@ Command add_graph(CLI::App& parent) {
   app->get_option("--optimizer")->description("Optimizer of the step");
   app->add_option("--out", options->out, "Write the picture to FILE.dot, or to FILE.svg, which needs Graphviz")
       ->required()
+      ->type_name("FILE")
       ->group("Output");
   return [options, app] {
     check_single_process("graph");

@@ -13,6 +13,7 @@
 #include "fine_tuning.h"
 #include "lockstep/base/file.h"
 #include "lockstep/base/sha256.h"
+#include "lockstep/checkpoint/json_input.h"
 #include "lockstep/checkpoint/training_checkpoint.h"
 #include "lockstep/checkpoint/weights.h"
 #include "lockstep/data/fashion_mnist.h"
@@ -335,7 +336,7 @@ std::optional<DataSchema> schema_of_weights(const CommonOptions& o) {
     const std::filesystem::path inner = path.has_filename() ? path : path.parent_path();
     for (const std::filesystem::path& folder : {inner, inner.parent_path()}) {
       if (!std::filesystem::exists(folder / "run.json")) continue;
-      const auto json = nlohmann::json::parse(read_file(folder / "run.json", kLargest));
+      const auto json = parse_json<nlohmann::json>(read_file(folder / "run.json", kLargest));
       return DataSchema::from_json(json.at("schema").dump());
     }
   } catch (const std::exception&) {  // a file of another program

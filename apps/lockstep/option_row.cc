@@ -144,7 +144,7 @@ std::vector<OptionGroup> make_groups() {
         row("--std", &O::stddev, "Pictures: and by this standard deviation [off]", {.value = "LIST"}),
         row("--image-size", &O::image_size,
             "Pictures: the edge of the square that all become, in pixels [their own size, or the shortest edge of all, "
-            "up to 224]",
+            "rounded up to a multiple of 32, up to 224]",
             {.check = from(1, 4096)}),
         row("--skip-broken", &O::skip_broken, "Leave out and count rows and pictures that cannot be read"),
         row("--hash-data", &O::hash_data,
@@ -168,6 +168,8 @@ std::vector<OptionGroup> make_groups() {
             {.check = from(1, 1 << 24), .language_model = "32"}),
         row("--accumulate", &O::accumulate, "Micro-batches per step; must divide the batch size",
             {.check = from(1, 1 << 24)}),
+        row("--drop-last", &O::drop_last,
+            "Leave out each epoch's last batch if it is not full, which batch norm may not take"),
         row("--optimizer", &O::optimizer, "Optimizer [sgd; gpt, lstm: adamw; data of your own: adam]",
             {.check = CLI::IsMember(optimizer_names()), .language_model = "adamw"}),
         row("--lr", &O::lr, "Learning rate [0.1; gpt, lstm: 0.001; data of your own: 0.001, sgd: 0.01]",
@@ -336,13 +338,23 @@ const OptionRow* find_option_of_entry(const std::string& entry) {
 
 std::string with_option_names(std::string text) {
   // Fields of DataOptions and ImageFolderOptions that no text has by chance.
-  constexpr std::pair<std::string_view, std::string_view> kFields[] = {{"skip_broken", "--skip-broken"},
-                                                                       {"allow_empty permits", "--skip-broken permits"},
-                                                                       {"val_split is", "--val-split is"},
-                                                                       {"val_split = ", "--val-split "},
-                                                                       // --val-split has no 0.
-                                                                       {"a larger share (or 0)", "a larger share"},
-                                                                       {"image_size", "--image-size"}};
+  constexpr std::pair<std::string_view, std::string_view> kFields[] = {
+      {"skip_broken", "--skip-broken"},
+      {"allow_empty permits", "--skip-broken permits"},
+      {"val_split is", "--val-split is"},
+      {"val_split = ", "--val-split "},
+      // --val-split has no 0.
+      {"a larger share (or 0)", "a larger share"},
+      {"image_size", "--image-size"},
+      {"`unseen` can permit", "--unseen missing can permit"},
+      {"`unseen` can count", "--unseen missing can count"},
+      {"column in `categories`", "column in --categories"},
+      {"option `delimiter`", "option --delimiter"},
+      {"set drop_last", "set --drop-last"},
+      {"no drop_last", "no --drop-last"},
+      {"another batch_size", "another --batch-size"},
+      {"batch of batch_size", "batch of --batch-size"},
+      {"or convert_sync_batchnorm()", "or --sync-bn"}};
   // Parts of a path stay as they are.
   const auto is_part = [](char c) {
     return std::isalnum(static_cast<unsigned char>(c)) != 0 || std::strchr("_-/.", c);

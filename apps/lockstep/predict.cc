@@ -5,10 +5,12 @@
 #include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "commands.h"
 #include "common_options.h"
 #include "eval_run.h"
+#include "example_outcomes.h"
 #include "lockstep/base/file.h"
 #include "lockstep/data/data_loader.h"
 #include "lockstep/data/text.h"
@@ -16,6 +18,7 @@
 #include "lockstep/task/data_source.h"
 #include "lockstep/task/run.h"
 #include "ranks.h"
+#include "utf8_text.h"
 
 namespace lockstep::app {
 namespace {
@@ -54,42 +57,42 @@ std::string class_name(const DataSchema& schema, std::size_t c) {
   return c < schema.classes.size() ? schema.classes[c] : fmt::format("{}", c);
 }
 
-// A number in the units of the data, without digits that the computation in f32 does not have.
-double rounded_value(double value) {
-  const std::string text = fmt::format("{:.12g}", value);
-  std::from_chars(text.data(), text.data() + text.size(), value);
-  return value;
+// Probabilities have the digits of f32.
+std::string csv_number(const DataSchema& schema, double value, std::size_t k) {
+  return schema.task == lockstep::TaskKind::classification ? fmt::format("{}", static_cast<float>(value))
+                                                           : shortest_text(value, schema, k);
 }
 
-// Probabilities have the digits of f32.
-std::string csv_number(const DataSchema& schema, double value) {
-  return schema.task == lockstep::TaskKind::classification ? fmt::format("{}", static_cast<float>(value))
-                                                           : fmt::format("{:.12g}", value);
+double rounded_value(const DataSchema& schema, double value, std::size_t k) {
+  const std::string text = shortest_text(value, schema, k);
+  std::from_chars(text.data(), text.data() + text.size(), value);
+  return value;
 }
 
 std::string csv_line(const DataSchema& schema, const std::string& example, std::span<const double> values) {
   std::string line = csv_cell(example);
   if (schema.task == lockstep::TaskKind::classification) {
     const auto best = static_cast<std::size_t>(std::ranges::max_element(values) - values.begin());
-    line += fmt::format(",{},{}", csv_cell(class_name(schema, best)), csv_number(schema, values[best]));
+    line += fmt::format(",{},{}", csv_cell(class_name(schema, best)), csv_number(schema, values[best], best));
   }
-  for (const double v : values) line += "," + csv_number(schema, v);
+  for (std::size_t k = 0; k < values.size(); ++k) line += "," + csv_number(schema, values[k], k);
   return line + "\n";
 }
 
 std::string json_line(const DataSchema& schema, const std::string& example, std::span<const double> values) {
-  nlohmann::ordered_json line{{"example", example}};
+  nlohmann::ordered_json line{{"example", utf8_text(example)}};
   if (schema.task == lockstep::TaskKind::classification) {
     const auto best = static_cast<std::size_t>(std::ranges::max_element(values) - values.begin());
-    line["class"] = class_name(schema, best);
+    const auto name_of = [&](std::size_t c) { return utf8_text(class_name(schema, c)); };
+    line["class"] = name_of(best);
     line["probability"] = values[best];
-    for (std::size_t c = 0; c < values.size(); ++c) line["probabilities"][class_name(schema, c)] = values[c];
+    for (std::size_t c = 0; c < values.size(); ++c) line["probabilities"][name_of(c)] = values[c];
   } else if (values.size() == 1) {
-    line["value"] = rounded_value(values[0]);
+    line["value"] = rounded_value(schema, values[0], 0);
   } else {
-    for (const double v : values) line["values"].push_back(rounded_value(v));
+    for (std::size_t k = 0; k < values.size(); ++k) line["values"].push_back(rounded_value(schema, values[k], k));
   }
-  return line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  return line.dump() + "\n";
 }
 
 // "new.csv:7" for a row, "new/1.jpg" for a picture.
@@ -144,13 +147,14 @@ int predict(const CLI::App& app, const PredictOptions& o) {
     return 0;
   }
   const bool json = o.format == "json";
-  if (!json) std::fputs(csv_head(schema).c_str(), stdout);
+  bool begun = json;
   for (const std::string& path : o.paths) {
     const DataExamples examples = open_examples(path, schema,
                                                 {.unseen = o.unseen == "missing" ? Unseen::as_missing : Unseen::error,
                                                  .skip_broken = o.skip_broken,
                                                  .labels = false});
     if (examples.skipped > 0) notice_skipped(path, examples.skipped);
+    if (!std::exchange(begun, true)) std::fputs(csv_head(schema).c_str(), stdout);
     std::size_t number = 0;
     DataLoader loader(examples.data, {.batch_size = o.batch_size, .workers = loader_threads(schema)});
     for (const Example& batch : loader) {

@@ -38,16 +38,18 @@ std::string bar(double fraction, int width) {
 }
 
 struct Numbers {
-  std::string counts, rate, left;
+  std::string counts, rate, left, all;
 };
 
 Numbers numbers_of(const Progress& progress) {
-  Numbers n{fmt::format(" {}/{}", progress.done, progress.total), "", ""};
+  Numbers n{fmt::format(" {}/{}", progress.done, progress.total), "", "", ""};
   if (progress.done > progress.before && progress.seconds > 0) {
     const double per_second = static_cast<double>(progress.done - progress.before) / progress.seconds;
     n.rate = fmt::format("  {:.{}f} images/s", per_second, per_second < 100 ? 1 : 0);
     const double images = std::max(0.0, static_cast<double>(progress.total - progress.done));
     n.left = fmt::format("  {} left", clock_time(images / per_second));
+    const double all = images + static_cast<double>(progress.later);
+    if (progress.later > 0) n.all = fmt::format(", {} in all", clock_time(all / per_second));
   }
   return n;
 }
@@ -55,8 +57,8 @@ Numbers numbers_of(const Progress& progress) {
 }  // namespace
 
 std::string progress_text(const Progress& progress) {
-  const auto [counts, rate, left] = numbers_of(progress);
-  return progress.label + ":" + counts + rate + left;
+  const auto [counts, rate, left, all] = numbers_of(progress);
+  return progress.label + ":" + counts + rate + left + all;
 }
 
 std::string progress_line(const Progress& progress, int width) {
@@ -64,9 +66,9 @@ std::string progress_line(const Progress& progress, int width) {
       progress.total > 0
           ? std::clamp(static_cast<double>(progress.done) / static_cast<double>(progress.total), 0.0, 1.0)
           : 0.0;
-  const auto [counts, rate, left] = numbers_of(progress);
+  const auto [counts, rate, left, all] = numbers_of(progress);
   // The first choice that leaves room for a bar.
-  for (const std::string& numbers : {counts + rate + left, counts + left, left}) {
+  for (const std::string& numbers : {counts + rate + left + all, counts + left + all, left + all, left}) {
     const int room = width - static_cast<int>(progress.label.size() + numbers.size() + 3);
     if (room >= kLeastBar) return progress.label + " " + bar(fraction, std::min(room, kMostBar)) + numbers;
   }
@@ -75,8 +77,10 @@ std::string progress_line(const Progress& progress, int width) {
   return line;
 }
 
-ProgressBar::ProgressBar(std::FILE* stream, std::string label, std::int64_t total)
-    : stream_(stream), terminal_(::isatty(::fileno(stream)) == 1), progress_{std::move(label), 0, total} {}
+ProgressBar::ProgressBar(std::FILE* stream, std::string label, std::int64_t total, std::int64_t later)
+    : stream_(stream),
+      terminal_(::isatty(::fileno(stream)) == 1), progress_{.label = std::move(label), .total = total, .later = later} {
+}
 
 ProgressBar::~ProgressBar() { clear(); }
 

@@ -15,13 +15,14 @@ struct Progress {
   std::int64_t total = 0;   // images
   double seconds = 0;       // since the start
   std::int64_t before = 0;  // images done before the start
+  std::int64_t later = 0;   // images of the epochs after this one
 };
 
-// "epoch 3/10 [=====>     ] 25600/60000  1234 images/s  0:28 left" in at most `width` characters; a narrow
-// terminal shows fewer numbers.
+// "epoch 3/10 [=====>     ] 25600/60000  1234 images/s  0:28 left, 6:18 in all" in at most `width` characters; a narrow
+// terminal shows fewer numbers. The time for all epochs is that at the speed of this one.
 std::string progress_line(const Progress& progress, int width);
 
-// "epoch 3/10: 25600/60000  1234 images/s  0:28 left", for a stream other than a terminal.
+// "epoch 3/10: 25600/60000  1234 images/s  0:28 left, 6:18 in all", for a stream other than a terminal.
 std::string progress_text(const Progress& progress);
 
 class ProgressBar {
@@ -29,7 +30,7 @@ class ProgressBar {
   using Clock = std::chrono::steady_clock;
 
   // Does not own the stream. Call clear() before any other output to it.
-  ProgressBar(std::FILE* stream, std::string label, std::int64_t total);
+  ProgressBar(std::FILE* stream, std::string label, std::int64_t total, std::int64_t later = 0);
   // Clears the line.
   ~ProgressBar();
   ProgressBar(const ProgressBar&) = delete;

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "lockstep/train/markup.h"
+#include "lockstep/train/plot_axis.h"
 #include "lockstep/train/plot_panel.h"
 #include "report_style.h"
 
@@ -165,8 +166,8 @@ std::string epochs_table(const ReportPage& p) {
     for (const std::string& name : names) {
       const auto metric = std::ranges::find(e.metrics, name, &MetricResult::name);
       const auto logged = std::ranges::find(e.log, name, &std::pair<std::string, double>::first);
-      page += metric != e.metrics.end() ? fmt::format("<td>{:.5g}</td>", metric->value)
-              : logged != e.log.end()   ? fmt::format("<td>{:.5g}</td>", logged->second)
+      page += metric != e.metrics.end() ? fmt::format("<td>{}</td>", plain_number(metric->value, 5))
+              : logged != e.log.end()   ? fmt::format("<td>{}</td>", plain_number(logged->second, 5))
                                         : "<td></td>";
     }
     page += "</tr>\n";
@@ -346,8 +347,8 @@ std::string worst_examples(const PageResults& r) {
       truth = fmt::format("<b>{}</b> taken for <b>{}</b> ({:.0f} %)<br>", html(e.truth), html(e.predicted),
                           100 * e.probability);
     }
-    put(page, "<figcaption>{}{}, {} {:.4g}</figcaption>\n", truth, html(e.name), r.scatters.empty() ? "loss" : "error",
-        e.loss);
+    put(page, "<figcaption>{}{}, {} {}</figcaption>\n", truth, html(e.name), r.scatters.empty() ? "loss" : "error",
+        plain_number(e.loss));
     if (!e.inputs.empty()) {
       std::string inputs;
       for (const auto& [name, value] : e.inputs) {
@@ -388,12 +389,15 @@ std::string data_wait(const std::vector<EpochReport>& epochs) {
                      100 * waited / all);
 }
 
+// "12.5 ms", "10.2 s"
+std::string time_text(double seconds) {
+  return seconds < 1 ? fmt::format("{:.3g} ms", 1e3 * seconds) : fmt::format("{:.3g} s", seconds);
+}
+
 std::string timeline(const ReportPage& p) {
   if (!p.timeline || p.timeline->lanes.empty()) return "";
   const PageTimeline& t = *p.timeline;
-  std::string page =
-      fmt::format("<h2>Timeline</h2>\n<p>{}, {}. ", html(t.what),
-                  t.seconds < 1 ? fmt::format("{:.3g} ms", 1e3 * t.seconds) : fmt::format("{:.3g} s", t.seconds));
+  std::string page = fmt::format("<h2>Timeline</h2>\n<p>{}, {}. ", html(t.what), time_text(t.seconds));
   if (t.hidden_communication) {
     put(page,
         "Communication between ranks took {:.1f} % of the time, and {:.0f} % of it was hidden behind computation; for "
@@ -402,9 +406,9 @@ std::string timeline(const ReportPage& p) {
   }
   page += data_wait(p.epochs);
   put(page,
-      "</p>\n<p class=\"soft\">The picture has the last {:.3g} ms. At the right: the share of all the time in which a "
+      "</p>\n<p class=\"soft\">The picture has the last {}. At the right: the share of all the time in which a "
       "lane was busy; it waited for the rest.</p>\n",
-      1e3 * t.picture_seconds);
+      time_text(t.picture_seconds));
   for (const PageTimeline::Lane& lane : t.lanes) {
     put(page,
         "<div class=\"lane\"><span class=\"name\" title=\"{0}\">{0}</span><svg viewBox=\"0 0 1000 10\" "

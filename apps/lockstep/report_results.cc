@@ -13,6 +13,7 @@
 #include "lockstep/data/image.h"
 #include "lockstep/parallel/split.h"
 #include "lockstep/task/data_source.h"
+#include "lockstep/train/plot_axis.h"
 
 namespace lockstep::app {
 namespace {
@@ -75,7 +76,7 @@ Texts inputs_of(const Tensor& x, const TableSchema& table) {
     }
     const double value = static_cast<double>(row.at(number++)) * (column.stddev == 0 ? 1 : column.stddev) + column.mean;
     const bool missing = column.missing && row.at(number++) != 0;
-    inputs.emplace_back(column.name, missing ? "missing" : fmt::format("{:.5g}", value));
+    inputs.emplace_back(column.name, missing ? "missing" : plain_number(value, 5));
   }
   return inputs;
 }
@@ -83,7 +84,7 @@ Texts inputs_of(const Tensor& x, const TableSchema& table) {
 // "20.5, 3"
 std::string numbers_text(const std::vector<double>& numbers) {
   std::string text;
-  for (const double number : numbers) text += fmt::format("{}{:.5g}", text.empty() ? "" : ", ", number);
+  for (const double number : numbers) text += (text.empty() ? "" : ", ") + plain_number(number, 5);
   return text;
 }
 

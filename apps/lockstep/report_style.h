@@ -23,10 +23,10 @@ h3 { font-size: 15px; margin: 20px 0 8px }
 p { margin: 8px 0; max-width: 75ch }
 .soft, figcaption, caption { color: var(--soft); font-size: 13px }
 .status { color: var(--good); font-weight: 600 } .status.bad { color: var(--bad); overflow-wrap: anywhere }
-.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(130px, 1fr)); gap: 10px; margin: 18px 0 }
+.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(155px, 1fr)); gap: 10px; margin: 18px 0 }
 .tile { background: var(--card); border: 1px solid var(--line); border-radius: 8px; padding: 10px 14px }
 .tile b { display: block; font-size: 21px; line-height: 1.3; font-variant-numeric: tabular-nums;
-  overflow-wrap: anywhere }
+  overflow-wrap: break-word }
 .tile span { color: var(--soft); font-size: 13px }
 .plots { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 330px), 1fr)); gap: 12px }
 .card { background: var(--card); border: 1px solid var(--line); border-radius: 8px; padding: 10px; margin: 0;
@@ -112,7 +112,7 @@ svg.plot .tick-x, svg.plot .axis-name { text-anchor: middle } svg.plot .tick-y {
 @media (max-width: 520px) { h1 { font-size: 20px } .lane { grid-template-columns: 1fr 52px }
   .lane svg { grid-column: 1 / 3; grid-row: 2 }
   .tile b { font-size: 18px } .worst { grid-template-columns: repeat(auto-fill, minmax(104px, 1fr)) }
-  th, td { padding: 4px 7px }
+  table { font-size: 12px } th, td { padding: 4px 5px } thead th { white-space: normal; vertical-align: bottom }
   .bar { width: 36px } table.matrix { font-size: 11px } table.matrix td, table.matrix thead th { min-width: 24px;
   padding: 4px 2px }
   table.matrix th:first-child { max-width: 92px } }

@@ -18,20 +18,19 @@ using Value = std::optional<Recipe::Value>;
 // The command-line option for an entry of the recipe.
 std::string as_option(const std::string& name, const Value& value) {
   if (name == "gradients" && !value) return "--gradients f32";
-  if (!value) return fmt::format("no {}", name == "cuda_algorithms" ? "LOCKSTEP_CUDA_ALGORITHMS" : name);
+  const OptionRow* row = find_option_of_entry(name);
+  if (!value && name == "cuda_algorithms") return "no LOCKSTEP_CUDA_ALGORITHMS";
+  if (!value) return fmt::format("no {}", row ? row->name : name);
   const std::string* word = value->as<std::string>();
   const std::string text = word ? *word : value->json();
   if (name == "cuda_algorithms") return "LOCKSTEP_CUDA_ALGORITHMS=" + text;
   if (name == "schema") return fmt::format("columns, classes, and normalization {:.8}…", text);
   if (name == "data") return fmt::format("training data {:.8}… (--data)", text);
   if (name == "init_from") return fmt::format("initial weights {:.8}… (--init-from)", text);
-  if (name == "examples") return fmt::format("{} training images (--limit-train)", text);
+  if (name == "examples") return fmt::format("{} training examples (--data, --limit-train)", text);
   if (name == "scheduled_steps") return fmt::format("a schedule of {} steps (--epochs, --max-steps)", text);
-  std::string option = "--" + name;
-  std::ranges::replace(option, '_', '-');
-  const OptionRow* row = find_option_of_entry(name);
   if (!row) return fmt::format("{} {}", name, text);
-  option = row->name;
+  const std::string& option = row->name;
   if (!row->is_flag()) return fmt::format("{} {}", option, text);
   const bool given = (*value == true) != option.starts_with("--no-");
   return (given ? "" : "no ") + option;

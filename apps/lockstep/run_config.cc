@@ -113,7 +113,8 @@ TrainOptions read_run_config(const std::string& folder, const std::vector<std::s
   options.add_to(*train);
   add_config_option(app);
   try {
-    std::vector<std::string> words{"train", "--config", file};
+    // Nobody asks the result where to write.
+    std::vector<std::string> words{"train", "--config", file, "--allow-output"};
     words.insert(words.end(), more.begin(), more.end());
     Arguments arguments = with_config(app, words);
     std::erase_if(arguments.words, [&](const std::string& word) {

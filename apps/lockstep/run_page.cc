@@ -14,11 +14,13 @@
 
 #include "lockstep/base/file.h"
 #include "lockstep/base/version.h"
+#include "lockstep/checkpoint/json_input.h"
 #include "lockstep/checkpoint/weights.h"
 #include "lockstep/device/topology.h"
 #include "lockstep/engine/trace.h"
 #include "lockstep/nn/summary.h"
 #include "lockstep/task/data_source.h"
+#include "lockstep/train/plot_axis.h"
 #include "own_data.h"
 #include "report_results.h"
 #include "report_timeline.h"
@@ -102,7 +104,7 @@ void RunPage::take_steps(const TrainingPosition& start) {
     std::error_code unknown;
     if (!std::filesystem::is_regular_file(file, unknown)) continue;
     try {
-      const auto data = nlohmann::json::parse(read_page_data(read_file(file, kLargestPage)));
+      const auto data = parse_json<nlohmann::json>(read_page_data(read_file(file, kLargestPage)));
       if (data.at("recipe") != recipe_hash(from_.trainer.recipe())) continue;
       steps_.clear();
       each_ = std::max<std::int64_t>(1, data.at("each").get<std::int64_t>());
@@ -269,11 +271,11 @@ void RunPage::add_facts(ReportPage& page) const {
       if (m.name == "accuracy" || !m.table.empty()) continue;
       std::string name = "test " + m.name;
       std::ranges::replace(name, '_', ' ');
-      page.headline.emplace_back(name + when, fmt::format("{:.4g}", m.value));
+      page.headline.emplace_back(name + when, plain_number(m.value));
     }
-    page.headline.emplace_back("train loss" + when, fmt::format("{:.4g}", last.train_loss));
+    page.headline.emplace_back("train loss" + when, plain_number(last.train_loss));
   } else if (!steps_.empty()) {
-    page.headline.emplace_back("loss", fmt::format("{:.4g}", steps_.back().loss));
+    page.headline.emplace_back("loss", plain_number(steps_.back().loss));
   }
   page.headline.emplace_back("steps", thousands(last_step_));
   page.headline.emplace_back("epochs", fmt::format("{} of {}", from_.epochs.size(), o.epochs));

@@ -37,7 +37,8 @@ std::string describe_cores(const std::vector<std::int64_t>& of_ranks) {
 RunReport::RunReport(const TrainOptions& options, const ToolJob& job, Module& net, Trainer& trainer,
                      const Examples& data, const Examples& test, const TrainingPosition& start,
                      const std::vector<std::int64_t>& cores)
-    : options_(options), job_(job), net_(net), trainer_(trainer), examples_(data.data->size()),
+    : options_(options), job_(job), net_(net), trainer_(trainer),
+      examples_(data.data->size() - (options.drop_last ? data.data->size() % options.batch_size : 0)),
       class_names_(data.class_names), where_(str(job.devices())) {
   title_ = options.model + " on " + short_places(job.devices());
   if (job.world_size() > 1) {
@@ -105,7 +106,12 @@ void RunReport::step(const StepReport& r) {
   if (page_) page_->step(r);
   if (metrics_) metrics_->step(r);
   report_page();
-  if (!bar_) bar_.emplace(stderr, fmt::format("epoch {}/{}", r.epoch, options_.epochs), examples_);
+  if (!bar_) {
+    const std::int64_t most = options_.max_steps > 0 ? options_.max_steps * options_.batch_size : INT64_MAX;
+    const std::int64_t later = std::min(options_.epochs * examples_, most) - r.epoch * examples_;
+    bar_.emplace(stderr, fmt::format("epoch {}/{}", r.epoch, options_.epochs), examples_,
+                 std::max<std::int64_t>(later, 0));
+  }
   bar_->update(std::min(r.batch * options_.batch_size, examples_));
 }
 

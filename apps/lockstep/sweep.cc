@@ -18,6 +18,7 @@
 #include "lockstep/base/file.h"
 #include "lockstep/base/file_descriptor.h"
 #include "lockstep/base/sha256.h"
+#include "lockstep/checkpoint/json_input.h"
 #include "lockstep/device/gpu.h"
 #include "lockstep/device/topology.h"
 #include "lockstep/launch/child_process.h"
@@ -214,7 +215,7 @@ class Sweep {
     std::error_code unknown;
     if (!fs::exists(file, unknown)) return false;
     try {
-      run.result = nlohmann::json::parse(text_of(file));
+      run.result = parse_json<nlohmann::json>(text_of(file));
     } catch (const std::exception& error) {
       fail("{}: {}", file.string(), error.what());
     }
@@ -299,8 +300,9 @@ class Sweep {
     std::ifstream log(run.folder / "log.jsonl");
     double seconds = 0;
     for (std::string line; std::getline(log, line);) {
-      const nlohmann::json event = nlohmann::json::parse(line, nullptr, false);
-      if (event.is_discarded()) continue;
+      const auto found = find_json<nlohmann::json>(line);
+      if (!found) continue;
+      const nlohmann::json& event = *found;
       const std::string kind = event.value("event", "");
       if (kind == "start") result["recipe"] = event.at("recipe");
       if (kind == "end") result["steps"] = event.at("steps");
@@ -417,7 +419,8 @@ Command add_sweep(CLI::App& parent) {
   app->add_option("--results", o->results,
                   "Folder for a folder of each run. A run that it has is not run again; one that was killed goes on")
       ->capture_default_str()
-      ->type_name("DIR");
+      ->type_name("DIR")
+      ->group("Output");
   app->add_option("--best", o->best,
                   "The metric that ranks the runs; an accuracy is best if it is large, others if they are small "
                   "[perplexity, mean_absolute_error, or accuracy]")

@@ -129,6 +129,7 @@ void check_replicas(const ToolJob& job, const Module& net) {
 // The number of steps of the whole run, of which a resumed run makes the last ones.
 std::int64_t planned_steps(const TrainOptions& o, std::int64_t examples) {
   const auto quotient = [](std::int64_t n, std::int64_t by) { return (n + by - 1) / by; };
+  if (o.drop_last) examples -= examples % o.batch_size;
   const std::int64_t micro_batches = quotient(examples, o.batch_size / o.accumulate);
   const std::int64_t steps = o.epochs * quotient(micro_batches, o.accumulate);
   return o.max_steps > 0 ? std::min(steps, o.max_steps) : steps;
@@ -238,6 +239,7 @@ int run(TrainOptions o, ToolJob& job, Start chosen, StopSignals& signals) {
 
   const auto cores = job.communicator()->gather_on_host(std::ssize(available_cpus()), "number of cores");
   if (first && !o.save.empty() && !o.dry_run) {
+    refuse_links(o.save);
     write_run_config(o, job, trainer.recipe());
     write_run(o.save, train_data.schema(), task_model(o));
   }

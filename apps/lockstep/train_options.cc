@@ -284,6 +284,7 @@ TrainerOptions TrainOptions::trainer_options(const ToolJob& job) const {
                    .epochs = o.epochs,
                    .max_steps = o.max_steps,
                    .shuffle = !o.no_shuffle,
+                   .drop_last = o.drop_last,
                    .workers = o.workers > 0 ? o.workers
                               : o.own       ? loader_threads(o.own->schema)
                                             : 1,

@@ -14,6 +14,7 @@
 #include "golden_hashes.h"
 #include "learning_task.h"
 #include "lockstep/base/environment.h"
+#include "lockstep/checkpoint/json_input.h"
 #include "lockstep/launch/launcher.h"
 #include "lockstep/parallel/balance.h"
 #include "option_row.h"
@@ -174,7 +175,7 @@ class Verification {
     check(result.status == 0, "verify: layout {} failed: {}", layout.text, errors.empty() ? result.message : errors);
     std::string start;
     std::getline(std::ifstream(events), start);
-    recipe_ = nlohmann::json::parse(start).value("recipe", "");
+    recipe_ = parse_json<nlohmann::json>(start).value("recipe", "");
     std::vector<WeightsRecord> records = read_weights_log(log);
     check(records.size() == static_cast<std::size_t>(options_.steps), "verify: layout {} has {} steps, expected {}",
           layout.text, records.size(), options_.steps);
@@ -185,9 +186,8 @@ class Verification {
   void compare_with_golden() const {
     const auto golden = golden_hash(recipe_, options_.steps);
     if (!golden) {
-      std::fflush(stdout);
-      notice(fmt::format("no golden hash is known for this recipe after {} step{}", options_.steps,
-                         options_.steps == 1 ? "" : "s"));
+      fmt::print("golden: no hash is known for this recipe after {} step{}\n", options_.steps,
+                 options_.steps == 1 ? "" : "s");
       return;
     }
     const std::string& mine = records_[0].back().weights_sha256;

@@ -11,6 +11,7 @@
 #include "lockstep/base/environment.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_descriptor.h"
+#include "lockstep/checkpoint/json_input.h"
 
 namespace lockstep::app {
 
@@ -64,7 +65,7 @@ void WatchedRun::read(const fs::path& path) {
   auto found = files_.find(place);
   if (found != files_.end()) file.seekg(found->second.read);
   for (std::string line; std::getline(file, line) && !file.eof();) {
-    auto json = nlohmann::json::parse(line);
+    auto json = parse_json<nlohmann::json>(line);
     if (found == files_.end()) {
       found = files_.emplace(place, Lines{.start = std::move(json), .events = {}}).first;
     } else {

@@ -5,6 +5,7 @@
 
 #include "lockstep/autograd/tensor_impl.h"
 #include "lockstep/base/sha256.h"
+#include "lockstep/checkpoint/json_input.h"
 #include "lockstep/checkpoint/weights.h"
 
 namespace lockstep::app {
@@ -27,7 +28,7 @@ std::vector<WeightsRecord> read_weights_log(const std::filesystem::path& path) {
   std::vector<WeightsRecord> records;
   for (std::string line; std::getline(file, line);) {
     try {
-      auto json = nlohmann::json::parse(line);
+      auto json = parse_json<nlohmann::json>(line);
       records.push_back({json.at("step"), json.at("weights_sha256"), json.at("parameters")});
     } catch (const nlohmann::json::exception& error) {
       fail("{}: line {}: {}", path.string(), records.size() + 1, error.what());

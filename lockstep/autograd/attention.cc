@@ -44,9 +44,8 @@ Tensor attention_weights(const Tensor& query, const Tensor& key, const Attention
   Tensor scores = matmul(query * scale, transpose(key, -2, -1));
   const Shape shape = scores.shape();
   if (const Tensor mask = beside(scores, options.attn_mask); mask.defined()) {
-    check(mask.dtype() == DType::u8 || is_floating(mask.dtype()), "attention: mask is {}, expected u8 or floating",
-          mask);
-    scores = mask.dtype() == DType::u8 ? where(mask, scores, -kInfinity) : scores + cast(mask, scores.dtype());
+    check(is_mask(mask.dtype()) || is_floating(mask.dtype()), "attention: mask is {}, expected bool or floating", mask);
+    scores = is_mask(mask.dtype()) ? where(mask, scores, -kInfinity) : scores + cast(mask, scores.dtype());
     check(scores.shape() == shape, "attention: mask is {}, expected one that broadcasts to {}", mask, shape);
   }
   if (options.is_causal) scores = without_later_keys(scores);

@@ -91,12 +91,17 @@ class BackwardWalk {
         g.add_single(seed->array());
       }
     }
-    if (!pass_.at) pass_.at = root->at;
+    note_batch(root->at);
     for (const Array& part : root->parts) {
       if (part.resource()) losses_.push_back(part.resource());
     }
     roots_.push_back({{meta}, std::move(g)});
     discover(roots_.back().first);
+  }
+
+  // Tells the leaves what this pass is. After all roots, because the batch may be found after a leaf.
+  void begin() {
+    for (const auto& leaf : found_leaves_) leaf->reached(pass_);
   }
 
   // If it throws, no leaf keeps a part of this pass.
@@ -245,7 +250,7 @@ class BackwardWalk {
       if (!edge.target->node) {
         if (is_wanted(*edge.target) && leaves_[edge.target].missing++ == 0) {
           held_.emplace_back(edge.target->use, "backward: a parameter or leaf of this loss");
-          edge.target->reached(pass_);
+          found_leaves_.push_back(edge.target);
         }
         continue;
       }
@@ -258,7 +263,7 @@ class BackwardWalk {
       if (!is_new) continue;
       // The walk may end at what is captured.
       if (!captured_nodes_.contains(node.get())) check_history(*node);
-      if (node->at && (!pass_.at || (!pass_.at->exchange() && node->at->exchange()))) pass_.at = node->at;
+      note_batch(node->at);
       it->second.resize(static_cast<std::size_t>(node->outputs));
       nodes_.push_back(node);
       for (Edge& input : node->inputs) {
@@ -269,6 +274,21 @@ class BackwardWalk {
         pending.push_back(input);
       }
     }
+  }
+
+  // The batch of the pass is one that other processes compute with, if there is one.
+  void note_batch(const std::shared_ptr<const Placement>& at) {
+    if (!at || at == pass_.at) return;
+    check(!at->lost_wrapper(),
+          "backward: the DistributedDataParallel that cut a batch of this loss is gone, so its parameters' gradients "
+          "would not be summed over the ranks: keep it in a variable until backward() is done");
+    if (!pass_.at || (!pass_.at->joins_ranks() && at->joins_ranks())) {
+      pass_.at = at;
+      return;
+    }
+    check(!at->joins_ranks() || at->own_loss() == pass_.at->own_loss(),
+          "backward: the loss depends on a batch of all ranks, as of loader.on(ddp), and on this rank's rows, as of "
+          "ddp(rows): call backward() for the loss of each");
   }
 
   // A gradient has addends of shards only behind an operation on a batch. Nodes of parameters alone, such as those of a
@@ -311,8 +331,8 @@ class BackwardWalk {
     const auto place = static_cast<std::size_t>(shard);
     while (leaf.arrived.size() <= place) leaf.arrived.push_back(0);
     if (++leaf.arrived[place] < leaf.by_shard) return;
-    // The lowest shard waits for accumulate(): contributions that count once are added to its addend.
-    if ((leaf.once || leaf.gradient.has_once()) && shard == (pass_.at ? pass_.at->lowest_shard() : 0)) return;
+    // This shard waits for accumulate(): contributions that count once are added to its addend.
+    if ((leaf.once || leaf.gradient.has_once()) && shard == edge.target->once_shard(pass_)) return;
     if (auto complete = leaf.gradient.take_addend(shard)) edge.target->accumulate_shard(pass_, *std::move(complete));
   }
 
@@ -472,7 +492,8 @@ class BackwardWalk {
   std::vector<std::shared_ptr<Node>> nodes_;
   std::unordered_map<const Node*, std::vector<Gradient>> gradients_;  // of outputs
   std::map<std::shared_ptr<GradMeta>, PendingLeaf> leaves_;
-  std::deque<InUse::Scope> held_;  // of the leaves
+  std::vector<std::shared_ptr<GradMeta>> found_leaves_;  // in the order of the graph, which all ranks share
+  std::deque<InUse::Scope> held_;                        // of the leaves
   // With BackwardOptions::inputs or grad(): these leaves, and the edges that were cut or lead to others.
   std::unordered_set<const GradMeta*> wanted_;
   // With grad(): what takes the gradients of leaves, and those of nodes' outputs. Nodes that nothing else needs do not
@@ -498,6 +519,7 @@ void backward(std::span<const Tensor> roots, std::span<const Tensor> seeds, cons
   NoGradGuard no_grad;
   BackwardWalk walk(options, retain_graph);
   for (std::size_t i = 0; i < roots.size(); ++i) walk.add_root(roots[i], seeds[i]);
+  walk.begin();
   walk.run();
 }
 
@@ -520,6 +542,7 @@ std::vector<Tensor> grad(std::span<const Tensor> outputs, std::span<const Tensor
     walk.capture(input, leaves.back());
   }
   for (std::size_t i = 0; i < outputs.size(); ++i) walk.add_root(outputs[i], seeds[i]);
+  walk.begin();
   walk.run();
   std::vector<Tensor> found;
   for (const Tensor& leaf : leaves) found.push_back(leaf.grad());

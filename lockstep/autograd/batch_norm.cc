@@ -118,8 +118,8 @@ Tensor batch_norm_synchronized(const Tensor& x, const Tensor& weight, const Tens
           if (node.needs(2)) dx[2].add_addend(shard, sums.g, counts);
         }
         if (!node.needs(0) && !node.needs(3)) return;
-        exchange_leaves(*at, g, "batch norm gradients");
-        exchange_leaves(*at, g_xhat, "batch norm gradients");
+        exchange_leaves(at->all_ranks(), g, "batch norm gradients");
+        exchange_leaves(at->all_ranks(), g_xhat, "batch norm gradients");
         for (std::size_t s = 0; s < slots.size(); ++s) {
           const auto [shard, device] = slots[s];
           const auto& [x, gamma, mask, stats] = saved[s];
@@ -134,8 +134,9 @@ Tensor batch_norm_synchronized(const Tensor& x, const Tensor& weight, const Tens
       });
 }
 
-std::vector<ops::BatchStats> gather_stats(const Placement& at, std::span<const ops::BatchStats> parts,
+std::vector<ops::BatchStats> gather_stats(const Placement& batch, std::span<const ops::BatchStats> parts,
                                           std::int64_t values) {
+  const Placement& at = batch.all_ranks();
   if (!at.exchange()) return {parts.begin(), parts.end()};
   std::vector<std::vector<Array>> arrays(parts.size());
   for (std::size_t s = 0; s < parts.size(); ++s) {

@@ -8,6 +8,7 @@
 #include "lockstep/autograd/no_grad.h"
 #include "lockstep/autograd/promote.h"
 #include "lockstep/autograd/saved_array.h"
+#include "lockstep/autograd/unary.h"
 #include "lockstep/ops/elementwise.h"
 #include "lockstep/ops/reduce.h"
 
@@ -25,7 +26,7 @@ Tensor compare(std::string_view name, CompareOp op, const Tensor& left, const Te
 }
 
 // With `exchanged`: op(b, a).
-Tensor compare(std::string_view name, CompareOp op, const Tensor& a, double b, bool exchanged = false) {
+Tensor compare(std::string_view name, CompareOp op, const Tensor& a, const Scalar& b, bool exchanged = false) {
   NoGradGuard no_grad;
   const auto part = [=](const Arrays& in) -> Lifted { return {ops::compare_with(op, in[0], b, exchanged), nullptr}; };
   return lift(name, place_as(name, a), {a}, part, [&] {
@@ -34,7 +35,7 @@ Tensor compare(std::string_view name, CompareOp op, const Tensor& a, double b, b
 }
 
 // An undefined a or b stands for `value`.
-Tensor choose(std::string_view name, const Tensor& condition, const Tensor& a, const Tensor& b, double value) {
+Tensor choose(std::string_view name, const Tensor& condition, const Tensor& a, const Tensor& b, const Scalar& value) {
   if (!a.defined() || !b.defined()) ops::check_holds(name, a.defined() ? a.dtype() : b.dtype(), value);
   const auto part = [=](const Arrays& in) -> Lifted {
     const Array scalar =
@@ -55,11 +56,6 @@ Tensor choose(std::string_view name, const Tensor& condition, const Tensor& a, c
   });
 }
 
-const Tensor& mask(std::string_view name, const Tensor& x) {
-  check(x.defined() && x.dtype() == DType::u8, "{}: {}, expected a mask (u8), as comparisons return", name, x);
-  return x;
-}
-
 Tensor holds(std::string_view name, const Tensor& x) { return compare(name, CompareOp::ne, x, 0); }
 
 }  // namespace
@@ -70,27 +66,27 @@ Tensor lt(const Tensor& a, const Tensor& b) { return compare("lt", CompareOp::lt
 Tensor le(const Tensor& a, const Tensor& b) { return compare("le", CompareOp::le, a, b); }
 Tensor gt(const Tensor& a, const Tensor& b) { return compare("gt", CompareOp::lt, b, a); }
 Tensor ge(const Tensor& a, const Tensor& b) { return compare("ge", CompareOp::le, b, a); }
-Tensor eq(const Tensor& a, double b) { return compare("eq", CompareOp::eq, a, b); }
-Tensor ne(const Tensor& a, double b) { return compare("ne", CompareOp::ne, a, b); }
-Tensor lt(const Tensor& a, double b) { return compare("lt", CompareOp::lt, a, b); }
-Tensor le(const Tensor& a, double b) { return compare("le", CompareOp::le, a, b); }
-Tensor gt(const Tensor& a, double b) { return compare("gt", CompareOp::lt, a, b, true); }
-Tensor ge(const Tensor& a, double b) { return compare("ge", CompareOp::le, a, b, true); }
+Tensor eq(const Tensor& a, const Scalar& b) { return compare("eq", CompareOp::eq, a, b); }
+Tensor ne(const Tensor& a, const Scalar& b) { return compare("ne", CompareOp::ne, a, b); }
+Tensor lt(const Tensor& a, const Scalar& b) { return compare("lt", CompareOp::lt, a, b); }
+Tensor le(const Tensor& a, const Scalar& b) { return compare("le", CompareOp::le, a, b); }
+Tensor gt(const Tensor& a, const Scalar& b) { return compare("gt", CompareOp::lt, a, b, true); }
+Tensor ge(const Tensor& a, const Scalar& b) { return compare("ge", CompareOp::le, a, b, true); }
 
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
   check(a.defined() && b.defined(), "where: an input is undefined");
   const auto [x, y] = promoted(a, b);
   return choose("where", condition, x, y, 0);
 }
-Tensor where(const Tensor& condition, const Tensor& a, double b) {
+Tensor where(const Tensor& condition, const Tensor& a, const Scalar& b) {
   check(a.defined(), "where: an input is undefined");
   return choose("where", condition, a, {}, b);
 }
-Tensor where(const Tensor& condition, double a, const Tensor& b) {
+Tensor where(const Tensor& condition, const Scalar& a, const Tensor& b) {
   check(b.defined(), "where: an input is undefined");
   return choose("where", condition, {}, b, a);
 }
-Tensor masked_fill(const Tensor& x, const Tensor& mask, double value) {
+Tensor masked_fill(const Tensor& x, const Tensor& mask, const Scalar& value) {
   check(x.defined(), "masked_fill: an input is undefined");
   return choose("masked_fill", mask, {}, x, value);
 }
@@ -123,10 +119,10 @@ Tensor logical_xor(const Tensor& a, const Tensor& b) {
 }
 Tensor logical_not(const Tensor& x) { return compare("logical_not", CompareOp::eq, x, 0); }
 
-Tensor operator&(const Tensor& a, const Tensor& b) { return logical_and(mask("operator &", a), mask("operator &", b)); }
-Tensor operator|(const Tensor& a, const Tensor& b) { return logical_or(mask("operator |", a), mask("operator |", b)); }
-Tensor operator^(const Tensor& a, const Tensor& b) { return logical_xor(mask("operator ^", a), mask("operator ^", b)); }
-Tensor operator~(const Tensor& x) { return logical_not(mask("operator ~", x)); }
-Tensor operator!(const Tensor& x) { return logical_not(mask("operator !", x)); }
+Tensor operator~(const Tensor& x) {
+  check(x.defined() && !is_floating(x.dtype()), "operator ~: {}, expected bool or whole numbers", x);
+  return x.dtype() == DType::boolean ? logical_not(x) : affine(x, -1, -1);
+}
+Tensor operator!(const Tensor& x) { return logical_not(x); }
 
 }  // namespace lockstep

@@ -1,10 +1,11 @@
-// Comparisons and masks. A mask is u8, 1 where the comparison holds, without a history. Shapes broadcast as in NumPy,
+// Comparisons and masks. A mask is of truth values (DType::boolean), without a history; functions that take one also
+// take u8, of which every number but 0 holds. Shapes broadcast as in NumPy,
 // and types are promoted as in elementwise.h: i64 beside f32 is compared in f32. NaN differs from everything.
 //
 //   Tensor correct = logits.argmax(1) == labels, inside = (x > 0) & (x < 1);
 //
 // A mask is no truth value: `if (a == b)` and std::find() of a tensor do not compile. The number
-// (a == b).all().item<std::uint8_t>() tells whether all elements are equal, and waits.
+// (a == b).all().item<bool>() tells whether all elements are equal, and waits.
 #pragma once
 
 #include "lockstep/autograd/tensor.h"
@@ -17,13 +18,13 @@ Tensor lt(const Tensor& a, const Tensor& b);
 Tensor le(const Tensor& a, const Tensor& b);
 Tensor gt(const Tensor& a, const Tensor& b);
 Tensor ge(const Tensor& a, const Tensor& b);
-Tensor eq(const Tensor& a, double b);
-Tensor ne(const Tensor& a, double b);
-Tensor lt(const Tensor& a, double b);
-Tensor le(const Tensor& a, double b);
-Tensor gt(const Tensor& a, double b);
-Tensor ge(const Tensor& a, double b);
-// The arguments are masks, or tensors of any types, in which every number but 0 holds. The result is a mask.
+Tensor eq(const Tensor& a, const Scalar& b);
+Tensor ne(const Tensor& a, const Scalar& b);
+Tensor lt(const Tensor& a, const Scalar& b);
+Tensor le(const Tensor& a, const Scalar& b);
+Tensor gt(const Tensor& a, const Scalar& b);
+Tensor ge(const Tensor& a, const Scalar& b);
+// Of tensors of any types, in which every number but 0 holds. The result is a mask.
 Tensor logical_and(const Tensor& a, const Tensor& b);
 Tensor logical_or(const Tensor& a, const Tensor& b);
 Tensor logical_xor(const Tensor& a, const Tensor& b);
@@ -34,34 +35,34 @@ inline Tensor operator<(const Tensor& a, const Tensor& b) { return lt(a, b); }
 inline Tensor operator<=(const Tensor& a, const Tensor& b) { return le(a, b); }
 inline Tensor operator>(const Tensor& a, const Tensor& b) { return gt(a, b); }
 inline Tensor operator>=(const Tensor& a, const Tensor& b) { return ge(a, b); }
-inline Tensor operator==(const Tensor& a, double b) { return eq(a, b); }
-inline Tensor operator!=(const Tensor& a, double b) { return ne(a, b); }
-inline Tensor operator<(const Tensor& a, double b) { return lt(a, b); }
-inline Tensor operator<=(const Tensor& a, double b) { return le(a, b); }
-inline Tensor operator>(const Tensor& a, double b) { return gt(a, b); }
-inline Tensor operator>=(const Tensor& a, double b) { return ge(a, b); }
-inline Tensor operator==(double a, const Tensor& b) { return eq(b, a); }
-inline Tensor operator!=(double a, const Tensor& b) { return ne(b, a); }
-inline Tensor operator<(double a, const Tensor& b) { return gt(b, a); }
-inline Tensor operator<=(double a, const Tensor& b) { return ge(b, a); }
-inline Tensor operator>(double a, const Tensor& b) { return lt(b, a); }
-inline Tensor operator>=(double a, const Tensor& b) { return le(b, a); }
-// Of masks; u8 only, because PyTorch's operators on numbers work bit by bit.
+inline Tensor operator==(const Tensor& a, const Scalar& b) { return eq(a, b); }
+inline Tensor operator!=(const Tensor& a, const Scalar& b) { return ne(a, b); }
+inline Tensor operator<(const Tensor& a, const Scalar& b) { return lt(a, b); }
+inline Tensor operator<=(const Tensor& a, const Scalar& b) { return le(a, b); }
+inline Tensor operator>(const Tensor& a, const Scalar& b) { return gt(a, b); }
+inline Tensor operator>=(const Tensor& a, const Scalar& b) { return ge(a, b); }
+inline Tensor operator==(const Scalar& a, const Tensor& b) { return eq(b, a); }
+inline Tensor operator!=(const Scalar& a, const Tensor& b) { return ne(b, a); }
+inline Tensor operator<(const Scalar& a, const Tensor& b) { return gt(b, a); }
+inline Tensor operator<=(const Scalar& a, const Tensor& b) { return ge(b, a); }
+inline Tensor operator>(const Scalar& a, const Tensor& b) { return lt(b, a); }
+inline Tensor operator>=(const Scalar& a, const Tensor& b) { return le(b, a); }
+// Logical of masks, bit by bit of whole numbers, as in PyTorch. operator! is logical_not().
 Tensor operator&(const Tensor& a, const Tensor& b);
 Tensor operator|(const Tensor& a, const Tensor& b);
 Tensor operator^(const Tensor& a, const Tensor& b);
 Tensor operator~(const Tensor& x);
 Tensor operator!(const Tensor& x);
-// condition ? a : b, element by element. The condition is u8; the types of a and b are promoted.
+// condition ? a : b, element by element. The condition is a mask; the types of a and b are promoted.
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);
-Tensor where(const Tensor& condition, const Tensor& a, double b);
-Tensor where(const Tensor& condition, double a, const Tensor& b);
+Tensor where(const Tensor& condition, const Tensor& a, const Scalar& b);
+Tensor where(const Tensor& condition, const Scalar& a, const Tensor& b);
 // Whether each element is NaN, infinite, or neither.
 Tensor isnan(const Tensor& x);
 Tensor isinf(const Tensor& x);
 Tensor isfinite(const Tensor& x);
 // `value` where the mask is not 0, x elsewhere. A tensor has one element.
 Tensor masked_fill(const Tensor& x, const Tensor& mask, const Tensor& value);
-Tensor masked_fill(const Tensor& x, const Tensor& mask, double value);
+Tensor masked_fill(const Tensor& x, const Tensor& mask, const Scalar& value);
 
 }  // namespace lockstep

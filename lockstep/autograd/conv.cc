@@ -33,6 +33,7 @@ PaddedInput padded_input(std::string_view name, const Tensor& x, const Tensor& w
   for (std::size_t i = 0; i < 2; ++i) {
     if (o.padding[i] != kSame || !w.defined() || w.shape().dim() != 4) continue;
     check(o.stride[i] == 1, "{}: stride {} with padding kSame, expected 1", name, o.stride[i]);
+    ops::check_window(name, {o.dilation[i]});
     const std::int64_t zeros = o.dilation[i] * (w.size(2 + static_cast<int>(i)) - 1);
     o.padding[i] = zeros / 2;
     more[i == 0 ? 3 : 1] = zeros % 2;
@@ -121,6 +122,7 @@ Shape transposed_shape(const Tensor& x, const Tensor& w, const ConvTranspose2dOp
     check(o.output_padding[i] >= 0 && o.output_padding[i] < std::max(o.stride[i], o.dilation[i]),
           "conv_transpose2d: output padding {}, expected at least 0 and below the stride, {}, or the dilation, {}",
           o.output_padding[i], o.stride[i], o.dilation[i]);
+    ops::check_window("conv_transpose2d", {o.stride[i], o.dilation[i], o.padding[i], o.output_padding[i]});
     shape[axis] = (x.size(axis) - 1) * o.stride[i] - 2 * o.padding[i] + o.dilation[i] * (w.size(axis) - 1) +
                   o.output_padding[i] + 1;
     check(shape[axis] >= 1, "conv_transpose2d: padding {} leaves no output of {}, expected less padding", o.padding[i],
@@ -192,6 +194,7 @@ Tensor conv3d(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv3d
   check(o.stride[0] >= 1 && o.dilation[0] >= 1 && (same ? o.stride[0] == 1 : o.padding[0] >= 0),
         "conv3d: stride {}, dilation {}, padding {}, expected at least 1, 1, 0, or kSame with a stride of 1",
         o.stride[0], o.dilation[0], o.padding[0]);
+  ops::check_window("conv3d", {o.stride[0], o.dilation[0], same ? 0 : o.padding[0]});
   const std::int64_t zeros = same ? o.dilation[0] * (w.size(2) - 1) : 2 * o.padding[0];
   const std::int64_t reach = x.size(2) + zeros - o.dilation[0] * (w.size(2) - 1) - 1;
   check(reach >= 0, "conv3d: the kernel {} does not fit the padded input {}", w.shape(), x);

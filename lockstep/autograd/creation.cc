@@ -65,7 +65,7 @@ Tensor make_like(std::string_view name, const Shape& shape, const Like& like,
   return replicated_tensor(std::move(parts), at);
 }
 
-Tensor filled(std::string_view name, const Shape& shape, double value, const TensorOptions& options) {
+Tensor filled(std::string_view name, const Shape& shape, const Scalar& value, const TensorOptions& options) {
   check_shape(name, shape);
   const DType dtype = options.dtype.value_or(DType::f32);
   ops::check_holds(name, dtype, value);
@@ -74,7 +74,7 @@ Tensor filled(std::string_view name, const Shape& shape, double value, const Ten
   return y;
 }
 
-Tensor filled(std::string_view name, const Shape& shape, double value, const Like& like) {
+Tensor filled(std::string_view name, const Shape& shape, const Scalar& value, const Like& like) {
   ops::check_holds(name, like.dtype(), value);
   return make_like(name, shape, like, [value](const Array& y) { ops::fill_(y, value); });
 }
@@ -186,7 +186,7 @@ TensorValues::TensorValues(std::initializer_list<TensorValues> list) {
     numbers_.insert(numbers_.end(), v.numbers_.begin(), v.numbers_.end());
     whole_.insert(whole_.end(), v.whole_.begin(), v.whole_.end());
   }
-  dtype_ = floating ? DType::f32 : whole ? DType::i64 : DType::u8;
+  dtype_ = floating ? DType::f32 : whole ? DType::i64 : DType::boolean;
 }
 
 Tensor tensor(const TensorValues& values, const TensorOptions& options) {
@@ -217,10 +217,10 @@ Tensor from_blob_of(const void* data, const Shape& shape, DType dtype, bool writ
   return Array(std::move(storage), view);
 }
 
-Tensor full(const Shape& shape, double value, const TensorOptions& options) {
+Tensor full(const Shape& shape, const Scalar& value, const TensorOptions& options) {
   return filled("full", shape, value, options);
 }
-Tensor full(const Shape& shape, double value, const Like& like) { return filled("full", shape, value, like); }
+Tensor full(const Shape& shape, const Scalar& value, const Like& like) { return filled("full", shape, value, like); }
 Tensor zeros(const Shape& shape, const TensorOptions& options) { return filled("zeros", shape, 0, options); }
 Tensor zeros(const Shape& shape, const Like& like) { return filled("zeros", shape, 0, like); }
 Tensor ones(const Shape& shape, const TensorOptions& options) { return filled("ones", shape, 1, options); }
@@ -303,15 +303,42 @@ Tensor eye(std::int64_t n, std::int64_t m, const TensorOptions& options) {
   return ops::convert(diagonal, dtype, Layout::plain);
 }
 
-Tensor arange_of(double start, double end, double step, bool whole, const TensorOptions& options) {
-  const double count = std::ceil((end - start) / step);
-  check(std::isfinite(count) && count >= 0 && count < 0x1p62,
+namespace {
+
+// How many whole numbers there are from start to end, by step.
+std::int64_t count_of_wholes(const Scalar& start, const Scalar& end, const Scalar& step) {
+  const auto from = start.to<std::int64_t>(), to = end.to<std::int64_t>(), by = step.to<std::int64_t>();
+  check(by != 0 && (from == to || (from < to) == (by > 0)),
         "arange: from {} to {} by {}, expected a step that leads from the start to the end", start, end, step);
-  const auto n = static_cast<std::int64_t>(count);
+  if (from == to) return 0;
+  // Modulo 2^64, because the distance may exceed int64.
+  const auto u = static_cast<std::uint64_t>(from), v = static_cast<std::uint64_t>(to);
+  const std::uint64_t distance = by > 0 ? v - u : u - v;
+  const std::uint64_t size = by > 0 ? static_cast<std::uint64_t>(by) : 0 - static_cast<std::uint64_t>(by);
+  const std::uint64_t count = (distance - 1) / size + 1;
+  check(count < std::uint64_t{1} << 62, "arange: from {} to {} by {}, expected fewer elements", start, end, step);
+  return static_cast<std::int64_t>(count);
+}
+
+}  // namespace
+
+Tensor arange(const Scalar& start, const Scalar& end, const Scalar& step, const TensorOptions& options) {
+  const bool whole = start.is_whole() && end.is_whole() && step.is_whole();
   const DType dtype = options.dtype.value_or(whole ? DType::i64 : DType::f32);
+  std::int64_t n = 0;
+  if (whole) {
+    n = count_of_wholes(start, end, step);
+  } else {
+    const double count = std::ceil((end.to<double>() - start.to<double>()) / step.to<double>());
+    check(std::isfinite(count) && count >= 0 && count < 0x1p62,
+          "arange: from {} to {} by {}, expected a step that leads from the start to the end", start, end, step);
+    n = static_cast<std::int64_t>(count);
+  }
   if (n > 0 && !is_floating(dtype)) {
-    for (const double element : {start, start + static_cast<double>(n - 1) * step})
-      ops::check_holds("arange", dtype, std::trunc(element));
+    ops::check_holds("arange", dtype, whole ? start : std::trunc(start.to<double>()));
+    ops::check_holds("arange", dtype,
+                     whole ? Scalar(arange_element(start.to<std::int64_t>(), step.to<std::int64_t>(), n - 1))
+                           : std::trunc(arange_element(start.to<double>(), step.to<double>(), n - 1)));
   }
   return ops::arange(n, dtype, options.device, start, step);
 }

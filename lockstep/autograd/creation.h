@@ -64,7 +64,7 @@ class TensorValues {
   template <Number T>
   TensorValues(T value)  // NOLINT(google-explicit-constructor)
       : dtype_(std::floating_point<T>  ? DType::f32
-               : std::same_as<T, bool> ? DType::u8
+               : std::same_as<T, bool> ? DType::boolean
                                        : DType::i64),
         numbers_{static_cast<double>(value)}, whole_{std::floating_point<T> ? 0 : static_cast<std::int64_t>(value)} {}
   TensorValues(std::initializer_list<TensorValues> list);  // NOLINT(google-explicit-constructor)
@@ -78,20 +78,20 @@ class TensorValues {
 };
 
 // torch.tensor(values): tensor(5) has no axes, tensor({1.0, 2.5}) one, tensor({{1, 2}, {3, 4}}) two. Floating numbers
-// make f32, whole ones i64, and truth values a mask (u8); a list of several kinds has the first of these. A vector
+// make f32, whole ones i64, and truth values bool; a list of several kinds has the first of these. A vector
 // gives one axis; of std::uint8_t, u8.
 Tensor tensor(const TensorValues& values, const TensorOptions& options = {});
 template <Number T>
 Tensor tensor(const std::vector<T>& values, TensorOptions options = {}) {
   const auto n = static_cast<std::int64_t>(values.size());
-  if constexpr (std::same_as<T, float> || std::same_as<T, std::int64_t> || std::same_as<T, std::uint8_t>) {
+  if constexpr (std::same_as<T, float> || std::same_as<T, std::int64_t> || std::same_as<T, std::uint8_t> ||
+                std::same_as<T, bool>) {
     return Tensor::from(values, {n}, options);
   } else if constexpr (std::same_as<T, double>) {
     if (!options.dtype) options.dtype = DType::f32;
     return Tensor::from(values, {n}, options);
   } else {
-    using Element = std::conditional_t<std::floating_point<T>, float,
-                                       std::conditional_t<std::same_as<T, bool>, std::uint8_t, std::int64_t>>;
+    using Element = std::conditional_t<std::floating_point<T>, float, std::int64_t>;
     return Tensor::from(std::vector<Element>(values.begin(), values.end()), {n}, options);
   }
 }
@@ -116,8 +116,8 @@ Tensor from_blob(T* data, const Shape& shape, std::function<void(const void*)> r
   return from_blob_of(data, shape, dtype_of<Element>, !std::is_const_v<T>, std::move(release));
 }
 
-Tensor full(const Shape& shape, double value, const TensorOptions& options = {});
-Tensor full(const Shape& shape, double value, const Like& like);
+Tensor full(const Shape& shape, const Scalar& value, const TensorOptions& options = {});
+Tensor full(const Shape& shape, const Scalar& value, const Like& like);
 Tensor zeros(const Shape& shape, const TensorOptions& options = {});
 Tensor zeros(const Shape& shape, const Like& like);
 Tensor ones(const Shape& shape, const TensorOptions& options = {});
@@ -153,21 +153,12 @@ Tensor multinomial(const Tensor& weights, std::int64_t num_samples, bool replace
 Tensor eye(std::int64_t n, const TensorOptions& options = {});
 Tensor eye(std::int64_t n, std::int64_t m, const TensorOptions& options = {});
 
-// start, start + step, ..., excluding `end`. Element i is start + i * step, computed in f64. `whole`: the type defaults
-// to i64 instead of f32.
-Tensor arange_of(double start, double end, double step, bool whole, const TensorOptions& options);
-template <Number A, Number B, Number C>
-Tensor arange(A start, B end, C step, const TensorOptions& options = {}) {
-  constexpr bool whole = std::integral<A> && std::integral<B> && std::integral<C>;
-  return arange_of(static_cast<double>(start), static_cast<double>(end), static_cast<double>(step), whole, options);
-}
-template <Number A, Number B>
-Tensor arange(A start, B end, const TensorOptions& options = {}) {
+// start, start + step, ..., excluding `end`. Element i is start + i * step: exact, and by default i64, if all three are
+// whole; otherwise computed in f64, and by default f32.
+Tensor arange(const Scalar& start, const Scalar& end, const Scalar& step, const TensorOptions& options = {});
+inline Tensor arange(const Scalar& start, const Scalar& end, const TensorOptions& options = {}) {
   return arange(start, end, 1, options);
 }
-template <Number T>
-Tensor arange(T end, const TensorOptions& options = {}) {
-  return arange(0, end, 1, options);
-}
+inline Tensor arange(const Scalar& end, const TensorOptions& options = {}) { return arange(0, end, 1, options); }
 
 }  // namespace lockstep

@@ -34,7 +34,7 @@ Tensor placed_as(const Tensor& x, const std::vector<std::int64_t>& numbers, cons
 
 // The numbers of the elements that are not 0, in plain order.
 std::vector<std::int64_t> places_of(const Tensor& x) {
-  const std::vector<std::uint8_t> holds = elements_of<std::uint8_t>(x.dtype() == DType::u8 ? x : ne(x, 0));
+  const std::vector<std::uint8_t> holds = elements_of<std::uint8_t>(is_mask(x.dtype()) ? x : ne(x, 0));
   std::vector<std::int64_t> places;
   for (std::size_t i = 0; i < holds.size(); ++i) {
     if (holds[i] != 0) places.push_back(static_cast<std::int64_t>(i));
@@ -82,7 +82,7 @@ Groups groups_of(const Tensor& x, std::int64_t count) {
 Tensor masked_select(const Tensor& x, const Tensor& mask) {
   check_readable("masked_select", x);
   check_readable("masked_select", mask);
-  check(mask.dtype() == DType::u8, "masked_select: the mask is {}, expected u8, as comparisons return", mask);
+  check(is_mask(mask.dtype()), "masked_select: the mask is {}, expected bool, as comparisons return, or u8", mask);
   const Shape shape = ops::broadcast_shape("masked_select", x.shape(), mask.shape());
   const std::vector<std::int64_t> places = places_of(expand(mask, shape));
   return index_select(flatten(expand(x, shape)), 0, placed_as(x, places, {std::ssize(places)}));

@@ -22,12 +22,13 @@ struct NamedType {
   DType dtype;
   std::uint8_t code, bits;
 };
-constexpr std::array<NamedType, 6> kTypes{{{DType::f32, kDLFloat, 32},
+constexpr std::array<NamedType, 7> kTypes{{{DType::f32, kDLFloat, 32},
                                            {DType::f64, kDLFloat, 64},
                                            {DType::f16, kDLFloat, 16},
                                            {DType::bf16, kDLBfloat, 16},
                                            {DType::i64, kDLInt, 64},
-                                           {DType::u8, kDLUInt, 8}}};
+                                           {DType::u8, kDLUInt, 8},
+                                           {DType::boolean, kDLBool, 8}}};
 
 // The steps between elements of each axis, in elements.
 std::vector<std::int64_t> strides_of(const Shape& shape, Layout layout) {
@@ -108,10 +109,8 @@ Received view_of(const DLTensor& t) {
   const auto axes = static_cast<std::size_t>(t.ndim);
   const std::vector<std::int64_t> dims(t.shape, t.shape + axes);
   for (const std::int64_t dim : dims) check(dim >= 0, "from_dlpack: an extent is {}, expected 0 or more", dim);
-  const bool is_bool = t.dtype.code == kDLBool && t.dtype.bits == 8;
-  const auto type = std::ranges::find_if(kTypes, [&](const NamedType& n) {
-    return n.code == (is_bool ? kDLUInt : t.dtype.code) && n.bits == t.dtype.bits;
-  });
+  const auto type = std::ranges::find_if(
+      kTypes, [&](const NamedType& n) { return n.code == t.dtype.code && n.bits == t.dtype.bits; });
   check(type != kTypes.end() && t.dtype.lanes == 1,
         "from_dlpack: type code {} with {} bits and {} lanes, expected f32, f64, f16, bf16, i64, u8, or bool",
         t.dtype.code, t.dtype.bits, t.dtype.lanes);

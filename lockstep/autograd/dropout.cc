@@ -46,7 +46,7 @@ Tensor drop_channels(std::string_view name, const Tensor& x, double p, int dims)
         dims == 3 ? "N, C, L" : "N, C, H, W");
   Tensor one = x.detach();
   for (int axis = 2; axis < dims; ++axis) {
-    if (x.size(axis) == 0) return x;
+    if (x.size(axis) == 0) return clone(x);
     one = narrow(one, axis, 0, 1);
   }
   return x * dropout(ones_like(one), p);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "lockstep/autograd/functions.h"
+#include "lockstep/autograd/lift.h"
 
 namespace lockstep {
 namespace {
@@ -226,7 +227,7 @@ Tensor einsum(std::string_view equation, std::span<const Tensor> operands) {
     });
   }
   sum_others(all, [&](Label label) { return has(result, label); });
-  return in_order(all, result);
+  return owned(in_order(all, result), operands[0]);
 }
 
 Tensor einsum(std::string_view equation, std::initializer_list<Tensor> operands) {

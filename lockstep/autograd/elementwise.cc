@@ -74,6 +74,9 @@ Array gradient_of_left(BinaryOp op, const Array& dy, const Array& a, const Array
     case BinaryOp::atan2: return gradient_of_angle(dy, a, b);
     case BinaryOp::divide_trunc:
     case BinaryOp::divide_floor: return no_gradient(dy);
+    case BinaryOp::bit_and:
+    case BinaryOp::bit_or:
+    case BinaryOp::bit_xor: break;  // whole numbers have no gradient
   }
   return {};
 }
@@ -93,12 +96,34 @@ Array gradient_of_right(BinaryOp op, const Array& dy, const Array& a, const Arra
     case BinaryOp::remainder:
       return ops::unary(UnaryOp::negate,
                         ops::binary(BinaryOp::multiply, dy, ops::binary(BinaryOp::divide_floor, a, b)));
+    case BinaryOp::bit_and:
+    case BinaryOp::bit_or:
+    case BinaryOp::bit_xor: break;
   }
   return {};
 }
 
-Tensor binary(BinaryOp op, const Tensor& left, const Tensor& right) {
+bool is_truth(const Tensor& x) { return x.defined() && x.dtype() == DType::boolean; }
+
+// The operation on truth values: a sum holds if either does, a product if both do.
+BinaryOp of_truth(BinaryOp op) {
+  switch (op) {
+    case BinaryOp::add:
+    case BinaryOp::maximum: return BinaryOp::bit_or;
+    case BinaryOp::multiply:
+    case BinaryOp::minimum: return BinaryOp::bit_and;
+    case BinaryOp::bit_and:
+    case BinaryOp::bit_or:
+    case BinaryOp::bit_xor: return op;
+    default: break;
+  }
+  fail("{}: both operands are bool, expected a number: cast() one{}", ops::name(op),
+       op == BinaryOp::subtract ? ", or use ^ or logical_xor()" : "");
+}
+
+Tensor binary(BinaryOp given, const Tensor& left, const Tensor& right) {
   const auto [a, b] = promoted(left, right);
+  const BinaryOp op = is_truth(a) && is_truth(b) ? of_truth(given) : given;
   const bool product = op == BinaryOp::multiply, linear = op == BinaryOp::add || op == BinaryOp::subtract ||
                                                           op == BinaryOp::divide_trunc || op == BinaryOp::divide_floor;
   const bool saves_a = !linear && (b.requires_grad() || (!product && op != BinaryOp::divide));
@@ -123,10 +148,10 @@ Tensor binary(BinaryOp op, const Tensor& left, const Tensor& right) {
 // A function that leaves whole numbers as they are.
 Tensor rounded_by(UnaryOp op, const Tensor& x) {
   check(x.defined(), "{}: undefined tensor", ops::name(op));
-  return is_floating(x.dtype()) ? unary(op, x) : x;
+  return is_floating(x.dtype()) ? unary(op, x) : clone(x);
 }
 
-Tensor filled_like(std::string_view name, const Tensor& x, double value) {
+Tensor filled_like(std::string_view name, const Tensor& x, const Scalar& value) {
   NoGradGuard no_grad;
   const auto part = [=](const Arrays& in) -> Lifted {
     ops::check_defined(name, in[0]);
@@ -137,10 +162,10 @@ Tensor filled_like(std::string_view name, const Tensor& x, double value) {
   return lift(name, place_as(name, x), {x}, part, [&] { return OpTraits{"fill", {{"value", value}}}; });
 }
 
-// `number` as the left operand of an operation that has no whole results.
-Tensor left_operand(std::string_view name, double number, const Tensor& right) {
-  check(!right.defined() || is_floating(right.dtype()), "{}: input is {}, expected a floating type: cast() it", name,
-        right);
+// `number` as the left operand of an operation.
+Tensor left_operand(std::string_view name, const Scalar& number, const Tensor& right) {
+  check(!right.defined() || is_floating(right.dtype()) || number.is_whole(),
+        "{}: {} with {}, expected a floating type: cast() it", name, number, right);
   return filled_like(name, right, number);
 }
 
@@ -152,11 +177,15 @@ Tensor floating_binary(BinaryOp op, const Tensor& left, const Tensor& right) {
   return binary(op, promoted_to_floating(a), promoted_to_floating(b));
 }
 
+// i64 or u8.
+bool is_whole(const Tensor& x) { return x.defined() && (x.dtype() == DType::i64 || x.dtype() == DType::u8); }
+bool are_truth(const Tensor& x, const Scalar& number) { return is_truth(x) && number.is_bool(); }
+
 // `number` as the divisor of `left`.
-Tensor right_operand(std::string_view name, const Tensor& left, double number) {
+Tensor right_operand(std::string_view name, const Tensor& left, const Scalar& number) {
   check(left.defined(), "{}: undefined tensor", name);
   ops::check_holds(name, left.dtype(), number);
-  check(is_floating(left.dtype()) || number != 0, "{}: {} by 0, expected a number that is not 0", name, left);
+  check(is_floating(left.dtype()) || !(number == 0), "{}: {} by 0, expected a number that is not 0", name, left);
   return filled_like(name, left, number);
 }
 
@@ -176,7 +205,8 @@ Tensor unary(const Unary& op, const Tensor& x) {
   });
 }
 
-Tensor affine(const Tensor& x, double scale, double shift) {
+Tensor affine(const Tensor& given, const Scalar& scale, const Scalar& shift) {
+  const Tensor x = counted(given);
   const auto part = [=](const Arrays& in) -> Lifted {
     return {ops::affine(in[0], scale, shift),
             [scale](const PartPass&, const Array& dy) -> Arrays { return {ops::affine(dy, scale, 0)}; }};
@@ -194,8 +224,11 @@ Tensor expm1(const Tensor& x) { return floating_unary(UnaryOp::expm1, x); }
 Tensor log2(const Tensor& x) { return floating_unary(UnaryOp::log2, x); }
 Tensor log10(const Tensor& x) { return floating_unary(UnaryOp::log10, x); }
 Tensor sqrt(const Tensor& x) { return floating_unary(UnaryOp::sqrt, x); }
-Tensor square(const Tensor& x) { return x.defined() && x.dtype() == DType::i64 ? x * x : unary(UnaryOp::square, x); }
-Tensor abs(const Tensor& x) { return x.defined() && x.dtype() == DType::i64 ? maximum(x, -x) : unary(UnaryOp::abs, x); }
+Tensor square(const Tensor& x) { return is_whole(x) ? x * x : unary(UnaryOp::square, x); }
+Tensor abs(const Tensor& x) {
+  if (!is_whole(x)) return unary(UnaryOp::abs, x);
+  return x.dtype() == DType::u8 ? clone(x) : maximum(x, -x);
+}
 Tensor sign(const Tensor& x) { return unary(UnaryOp::sign, x); }
 Tensor reciprocal(const Tensor& x) { return floating_unary(UnaryOp::reciprocal, x); }
 Tensor rsqrt(const Tensor& x) { return floating_unary(UnaryOp::rsqrt, x); }
@@ -210,7 +243,7 @@ Tensor round(const Tensor& x) { return rounded_by(UnaryOp::round, x); }
 Tensor trunc(const Tensor& x) { return rounded_by(UnaryOp::trunc, x); }
 Tensor nan_to_num(const Tensor& x, double nan, std::optional<double> posinf, std::optional<double> neginf) {
   check(x.defined(), "nan_to_num: undefined tensor");
-  if (!is_floating(x.dtype())) return x;
+  if (!is_floating(x.dtype())) return clone(x);
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   const double most = x.dtype() == DType::f64    ? std::numeric_limits<double>::max()
                       : x.dtype() == DType::f16  ? 65504
@@ -220,10 +253,20 @@ Tensor nan_to_num(const Tensor& x, double nan, std::optional<double> posinf, std
   return masked_fill(masked_fill(numbers, eq(x, kInfinity), posinf.value_or(most)), eq(x, -kInfinity),
                      neginf.value_or(-most));
 }
-Tensor clamp(const Tensor& x, std::optional<double> min, std::optional<double> max) {
+Tensor clamp(const Tensor& given, std::optional<Scalar> min, std::optional<Scalar> max) {
+  check(given.defined(), "clamp: undefined tensor");
+  const Tensor x = counted(given);
   check(min || max, "clamp: expected min, max, or both, found neither");
+  if (!is_floating(x.dtype())) {
+    const auto bound = [&](const Scalar& number) {
+      ops::check_holds("clamp", x.dtype(), number);
+      return filled_like("clamp", x, number);
+    };
+    const Tensor raised = min ? maximum(x, bound(*min)) : x;
+    return max ? minimum(raised, bound(*max)) : raised;
+  }
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  return unary({UnaryOp::clamp, min.value_or(-kInfinity), max.value_or(kInfinity)}, x);
+  return unary({UnaryOp::clamp, min.value_or(-kInfinity).to<double>(), max.value_or(kInfinity).to<double>()}, x);
 }
 // A bound that is NaN makes the result NaN.
 Tensor clamp(const Tensor& x, const Tensor& min, const Tensor& max) {
@@ -236,34 +279,49 @@ Tensor clamp(const Tensor& x, const Tensor& min, const Tensor& max) {
   if (min.defined()) y = where(chosen(lt(y, min), min), min, y);
   return max.defined() ? where(chosen(gt(y, max), max), max, y) : y;
 }
-Tensor pow(const Tensor& x, double exponent) { return unary({UnaryOp::pow, exponent}, x); }
+Tensor pow(const Tensor& given, const Scalar& exponent) {
+  const Tensor x = counted(given);
+  if (!x.defined() || is_floating(x.dtype()) || !exponent.is_whole())
+    return unary({UnaryOp::pow, exponent.to<double>()}, x);
+  check(exponent.to<std::int64_t>() >= 0, "pow: a whole number to the power of {}, expected a power of at least 0",
+        exponent);
+  return pow(x, filled_like("pow", x, exponent));
+}
 Tensor pow(const Tensor& x, const Tensor& exponent) { return binary(BinaryOp::pow, x, exponent); }
-Tensor pow(double base, const Tensor& exponent) { return pow(left_operand("pow", base, exponent), exponent); }
+Tensor pow(const Scalar& base, const Tensor& exponent) {
+  const Tensor power = counted(exponent);
+  return pow(left_operand("pow", base, power), power);
+}
 Tensor maximum(const Tensor& a, const Tensor& b) { return binary(BinaryOp::maximum, a, b); }
 Tensor minimum(const Tensor& a, const Tensor& b) { return binary(BinaryOp::minimum, a, b); }
 Tensor operator+(const Tensor& a, const Tensor& b) { return binary(BinaryOp::add, a, b); }
 Tensor operator-(const Tensor& a, const Tensor& b) { return binary(BinaryOp::subtract, a, b); }
 Tensor operator*(const Tensor& a, const Tensor& b) { return binary(BinaryOp::multiply, a, b); }
 Tensor operator/(const Tensor& a, const Tensor& b) { return floating_binary(BinaryOp::divide, a, b); }
-Tensor operator+(const Tensor& a, double b) { return affine(a, 1, b); }
-Tensor operator-(const Tensor& a, double b) { return affine(a, 1, -b); }
-Tensor operator*(const Tensor& a, double b) { return affine(a, b, 0); }
-Tensor operator/(const Tensor& a, double b) {
-  const Unary op{UnaryOp::divide, b};
+Tensor operator+(const Tensor& a, const Scalar& b) { return are_truth(a, b) ? a + full_like(a, b) : affine(a, 1, b); }
+Tensor operator-(const Tensor& a, const Scalar& b) {
+  return are_truth(a, b) ? a - full_like(a, b) : affine(a, 1, -1 * b);
+}
+Tensor operator*(const Tensor& a, const Scalar& b) { return are_truth(a, b) ? a * full_like(a, b) : affine(a, b, 0); }
+Tensor operator/(const Tensor& a, const Scalar& b) {
+  const Unary op{UnaryOp::divide, b.to<double>()};
   const Tensor x = promoted_to_floating(a);
   const auto part = [op](const Arrays& in) -> Lifted {
     return {ops::unary(op, in[0]), [op](const PartPass&, const Array& dy) -> Arrays { return {ops::unary(op, dy)}; }};
   };
   return lift("divide", place_as("divide", x), {x}, part, [&] { return OpTraits{"divide_by", {{"a", op.a}}}; });
 }
-Tensor operator+(double a, const Tensor& b) { return affine(b, 1, a); }
-Tensor operator-(double a, const Tensor& b) { return affine(b, -1, a); }
-Tensor operator*(double a, const Tensor& b) { return affine(b, a, 0); }
-Tensor operator/(double a, const Tensor& b) {
+Tensor operator+(const Scalar& a, const Tensor& b) { return b + a; }
+Tensor operator-(const Scalar& a, const Tensor& b) { return are_truth(b, a) ? full_like(b, a) - b : affine(b, -1, a); }
+Tensor operator*(const Scalar& a, const Tensor& b) { return b * a; }
+Tensor operator/(const Scalar& a, const Tensor& b) {
   const Tensor x = promoted_to_floating(b);
   return left_operand("divide", a, x) / x;
 }
-Tensor operator-(const Tensor& a) { return a.dtype() == DType::i64 ? affine(a, -1, 0) : negate(a); }
+Tensor operator-(const Tensor& a) { return is_whole(a) ? affine(a, -1, 0) : negate(a); }
+Tensor operator&(const Tensor& a, const Tensor& b) { return binary(BinaryOp::bit_and, a, b); }
+Tensor operator|(const Tensor& a, const Tensor& b) { return binary(BinaryOp::bit_or, a, b); }
+Tensor operator^(const Tensor& a, const Tensor& b) { return binary(BinaryOp::bit_xor, a, b); }
 
 Tensor div(const Tensor& a, const Tensor& b, const DivOptions& options) {
   switch (options.rounding_mode) {
@@ -273,30 +331,34 @@ Tensor div(const Tensor& a, const Tensor& b, const DivOptions& options) {
   }
   fail("div: unknown rounding mode {}", static_cast<int>(options.rounding_mode));
 }
-Tensor div(const Tensor& a, double b, const DivOptions& options) {
+Tensor div(const Tensor& a, const Scalar& b, const DivOptions& options) {
   if (options.rounding_mode == Rounding::none) return a / b;
-  return div(a, right_operand("div", a, b), options);
+  const Tensor x = counted(a);
+  return div(x, right_operand("div", x, b), options);
 }
 Tensor remainder(const Tensor& a, const Tensor& b) { return binary(BinaryOp::remainder, a, b); }
-Tensor remainder(const Tensor& a, double b) { return remainder(a, right_operand("remainder", a, b)); }
+Tensor remainder(const Tensor& a, const Scalar& b) {
+  const Tensor x = counted(a);
+  return remainder(x, right_operand("remainder", x, b));
+}
 
 namespace {
 
 // alpha b in the type of a result of a and b.
-Tensor scaled_beside(const Tensor& a, const Tensor& b, double alpha) { return promoted(a, b).second * alpha; }
+Tensor scaled_beside(const Tensor& a, const Tensor& b, const Scalar& alpha) { return promoted(a, b).second * alpha; }
 
 }  // namespace
 
-Tensor add(const Tensor& a, const Tensor& b, double alpha) {
+Tensor add(const Tensor& a, const Tensor& b, const Scalar& alpha) {
   return alpha == 1 ? a + b : a + scaled_beside(a, b, alpha);
 }
-Tensor add(const Tensor& a, double b, double alpha) { return a + alpha * b; }
-Tensor sub(const Tensor& a, const Tensor& b, double alpha) {
+Tensor add(const Tensor& a, const Scalar& b, const Scalar& alpha) { return a + alpha * b; }
+Tensor sub(const Tensor& a, const Tensor& b, const Scalar& alpha) {
   return alpha == 1 ? a - b : a - scaled_beside(a, b, alpha);
 }
-Tensor sub(const Tensor& a, double b, double alpha) { return a - alpha * b; }
+Tensor sub(const Tensor& a, const Scalar& b, const Scalar& alpha) { return a - alpha * b; }
 Tensor mul(const Tensor& a, const Tensor& b) { return a * b; }
-Tensor mul(const Tensor& a, double b) { return a * b; }
+Tensor mul(const Tensor& a, const Scalar& b) { return a * b; }
 
 Tensor kept_type(const Tensor& a, const Tensor& result) {
   check(
@@ -315,7 +377,7 @@ Tensor clone(const Tensor& x) {
   });
 }
 
-Tensor full_like(const Tensor& x, double value) {
+Tensor full_like(const Tensor& x, const Scalar& value) {
   check(x.defined(), "full_like: undefined tensor");
   ops::check_holds("full_like", x.dtype(), value);
   return filled_like("full_like", x, value);

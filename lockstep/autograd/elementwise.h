@@ -47,37 +47,38 @@ Tensor trunc(const Tensor& x);
 Tensor nan_to_num(const Tensor& x, double nan = 0, std::optional<double> posinf = {},
                   std::optional<double> neginf = {});
 // Limits x to [min, max]. Either bound may be omitted. If min exceeds max, the result is max.
-Tensor clamp(const Tensor& x, std::optional<double> min, std::optional<double> max = {});
+Tensor clamp(const Tensor& x, std::optional<Scalar> min, std::optional<Scalar> max = {});
 // The bounds broadcast, and get the gradient where they are the result; an undefined one is no bound.
 Tensor clamp(const Tensor& x, const Tensor& min, const Tensor& max);
-Tensor pow(const Tensor& x, double exponent);
+Tensor pow(const Tensor& x, const Scalar& exponent);
 // Shapes broadcast as in NumPy. Equal operands of maximum or minimum get half of the gradient each.
 Tensor pow(const Tensor& x, const Tensor& exponent);
-Tensor pow(double base, const Tensor& exponent);
-// i64 has abs, square, maximum, minimum, +, -, *, whole quotients, and remainders, also with whole numbers: labels + 1.
-// u8 is compared, and counted by sum(); its arithmetic needs a tensor of another type, or cast().
+Tensor pow(const Scalar& base, const Tensor& exponent);
+// i64 and u8 have abs, square, maximum, minimum, +, -, *, whole quotients, remainders, whole powers, and &, |, ^, ~, also
+// with whole numbers: labels + 1. Results of u8 wrap at 256. Of truth values (bool), + and maximum() hold if either operand
+// does, * and minimum() if both do, and - is an error; beside a number they count as i64.
 Tensor maximum(const Tensor& a, const Tensor& b);
 Tensor minimum(const Tensor& a, const Tensor& b);
 Tensor operator+(const Tensor& a, const Tensor& b);
 Tensor operator-(const Tensor& a, const Tensor& b);
 Tensor operator*(const Tensor& a, const Tensor& b);
 Tensor operator/(const Tensor& a, const Tensor& b);
-Tensor operator+(const Tensor& a, double b);
-Tensor operator-(const Tensor& a, double b);
-Tensor operator*(const Tensor& a, double b);
-Tensor operator/(const Tensor& a, double b);
-Tensor operator+(double a, const Tensor& b);
-Tensor operator-(double a, const Tensor& b);
-Tensor operator*(double a, const Tensor& b);
-Tensor operator/(double a, const Tensor& b);
+Tensor operator+(const Tensor& a, const Scalar& b);
+Tensor operator-(const Tensor& a, const Scalar& b);
+Tensor operator*(const Tensor& a, const Scalar& b);
+Tensor operator/(const Tensor& a, const Scalar& b);
+Tensor operator+(const Scalar& a, const Tensor& b);
+Tensor operator-(const Scalar& a, const Tensor& b);
+Tensor operator*(const Scalar& a, const Tensor& b);
+Tensor operator/(const Scalar& a, const Tensor& b);
 Tensor operator-(const Tensor& a);
 // a + alpha b, a - alpha b, and a b, as PyTorch's functions and methods of these names.
-Tensor add(const Tensor& a, const Tensor& b, double alpha = 1);
-Tensor add(const Tensor& a, double b, double alpha = 1);
-Tensor sub(const Tensor& a, const Tensor& b, double alpha = 1);
-Tensor sub(const Tensor& a, double b, double alpha = 1);
+Tensor add(const Tensor& a, const Tensor& b, const Scalar& alpha = 1);
+Tensor add(const Tensor& a, const Scalar& b, const Scalar& alpha = 1);
+Tensor sub(const Tensor& a, const Tensor& b, const Scalar& alpha = 1);
+Tensor sub(const Tensor& a, const Scalar& b, const Scalar& alpha = 1);
 Tensor mul(const Tensor& a, const Tensor& b);
-Tensor mul(const Tensor& a, double b);
+Tensor mul(const Tensor& a, const Scalar& b);
 // The quotient, or the whole number next to it, as PyTorch's None, "trunc", and "floor": `x // y` is
 // div(x, y, {.rounding_mode = Rounding::floor}). The whole quotient of an i64 by 0 fails the task. The gradient of a
 // whole quotient is 0.
@@ -86,10 +87,10 @@ struct DivOptions {
   Rounding rounding_mode = Rounding::none;
 };
 Tensor div(const Tensor& a, const Tensor& b, const DivOptions& options = {});
-Tensor div(const Tensor& a, double b, const DivOptions& options = {});
+Tensor div(const Tensor& a, const Scalar& b, const DivOptions& options = {});
 // a - b floor(a / b), which has b's sign, as Python's %. For i64, too.
 Tensor remainder(const Tensor& a, const Tensor& b);
-Tensor remainder(const Tensor& a, double b);
+Tensor remainder(const Tensor& a, const Scalar& b);
 // The result of an operation in place on a, in a's type. Throws where PyTorch does: whole numbers hold no others.
 Tensor kept_type(const Tensor& a, const Tensor& result);
 // Assigns the result, with its history and in a's type, to a. Other handles keep the old tensor.
@@ -112,7 +113,7 @@ Tensor& operator/=(Tensor& a, const T& b) {
 // The same elements in memory of their own. Differentiable.
 Tensor clone(const Tensor& x);
 // Return tensors with x's shape, type, and placement, without a history.
-Tensor full_like(const Tensor& x, double value);
+Tensor full_like(const Tensor& x, const Scalar& value);
 inline Tensor zeros_like(const Tensor& x) { return full_like(x, 0); }
 inline Tensor ones_like(const Tensor& x) { return full_like(x, 1); }
 

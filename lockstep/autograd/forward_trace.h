@@ -22,7 +22,7 @@
 
 namespace lockstep {
 
-using OpAttribute = std::variant<std::int64_t, double, std::vector<std::int64_t>>;
+using OpAttribute = std::variant<std::int64_t, Scalar, std::vector<std::int64_t>>;
 
 // An operation's kind, such as "conv", and its attributes. Without a kind, the operation's name is its kind.
 struct OpTraits {

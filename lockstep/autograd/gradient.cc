@@ -171,7 +171,7 @@ TotalGradient::TotalGradient(const Gradient& gradient, const std::shared_ptr<con
       continue;
     }
     // The exchange brings the shards of `at` alone, from the processes that have them there.
-    if (std::ranges::find(at->slots(), a.shard, &Slot::shard) == at->slots().end()) {
+    if (!at->slot_of(a.shard)) {
       fail(
           "backward: a tensor {} {} is used by two batches that are cut differently over the processes, one of them "
           "into {} shards: call backward() for the loss of each batch",

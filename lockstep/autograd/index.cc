@@ -117,8 +117,8 @@ Tensor embedding(const Tensor& input, const Tensor& weight, std::optional<std::i
                 const PartPass& p, const Array& dy) -> Arrays {
               Array g = ops::reshape(ops::to_layout(dy, Layout::plain), {index.get(p.name()).numel(), columns});
               if (skips) {
-                const Array here = ops::compare(CompareOp::eq, index.get(p.name()),
-                                                ops::scalar_like(index.get(p.name()), static_cast<double>(padding)));
+                const Array here =
+                    ops::compare(CompareOp::eq, index.get(p.name()), ops::scalar_like(index.get(p.name()), padding));
                 g = ops::where(here, ops::scalar_like(g, 0), g);
               }
               return {Array(), ops::scatter_sum(g, index.get(p.name()), 0, rows)};
@@ -145,7 +145,7 @@ Placed place_scattered(std::string_view name, const Tensor& x, const Tensor& ind
   return placed;
 }
 
-// Whether each position of the index is the last one of its number, as u8. `all`: the shape that it selects from.
+// Whether each position of the index is the last one of its number. `all`: the shape that it selects from.
 Array is_last(const Array& index, Shape all, int axis) {
   for (int i = 0; i < all.dim(); ++i) all[i] = i == axis ? all[i] : index.size(i);
   Shape along(std::vector<std::int64_t>(static_cast<std::size_t>(all.dim()), 1));
@@ -160,7 +160,7 @@ Array is_last(const Array& index, Shape all, int axis) {
 Array overwritten(const Array& all, const Array& part) {
   std::vector<std::int64_t> zeros(static_cast<std::size_t>(all.shape().dim()));
   if (part.shape() == all.shape()) return part;
-  const Array mask = ops::pad(ops::full(part.shape(), 1, DType::u8, all.device()), all.shape(), zeros, 0);
+  const Array mask = ops::pad(ops::full(part.shape(), 1, DType::boolean, all.device()), all.shape(), zeros, 0);
   return ops::where(mask, ops::pad(part, all.shape(), zeros, 0), all);
 }
 
@@ -234,7 +234,7 @@ Tensor scatter(const Tensor& x, int dim, const Tensor& index, const Tensor& src)
   });
 }
 
-Tensor scatter(const Tensor& x, int dim, const Tensor& index, double value) {
+Tensor scatter(const Tensor& x, int dim, const Tensor& index, const Scalar& value) {
   check(x.defined() && index.defined(), "scatter: undefined tensor");
   ops::check_holds("scatter", x.dtype(), value);
   const auto part = [&](const Arrays& in) -> Lifted {
@@ -263,12 +263,12 @@ Tensor gather(const Tensor& x, int dim, const Tensor& index) {
   return take_along_dim(part, index, axis);
 }
 
-Tensor index_add(const Tensor& x, int dim, const Tensor& index, const Tensor& src, double alpha) {
+Tensor index_add(const Tensor& x, int dim, const Tensor& index, const Tensor& src, const Scalar& alpha) {
   constexpr std::string_view kName = "index_add";
   check(x.defined() && src.defined(), "{}: undefined tensor", kName);
   const int axis = ops::resolve_axis(kName, x.shape(), dim), dims = x.shape().dim();
   check(index.defined() && index.shape().dim() == 1, "{}: the index is {}, expected one axis", kName, index.shape());
-  if (are_whole(x, src) && alpha == std::trunc(alpha) && src.dim() == dims) {
+  if (are_whole(x, src) && alpha.fits_int64() && src.dim() == dims) {
     return add_whole(kName, x, alpha == 1 ? src : src * alpha, axis,
                      [&](const Tensor& zeros, const Tensor& part) { return index_add(zeros, axis, index, part); });
   }
@@ -314,7 +314,7 @@ BagRows rows_of_bags(const Tensor& input, const Tensor& weight, const EmbeddingB
   if (factors.defined()) rows = rows * unsqueeze(factors, -1);
   if (!o.padding_idx) return {rows, {}};
   const std::int64_t padding = *o.padding_idx < 0 ? *o.padding_idx + weight.size(0) : *o.padding_idx;
-  return {rows, unsqueeze(eq(input, static_cast<double>(padding)), -1)};
+  return {rows, unsqueeze(eq(input, padding), -1)};
 }
 
 // [bags, numbers, features] -> [bags, features].
@@ -372,7 +372,8 @@ Tensor of_bags_at_offsets(const Tensor& input, const Tensor& weight, const Embed
       }
     }
     const Tensor index = beside(rows, Tensor::from(places, {std::ssize(places)}));
-    const Tensor is_padding = padding.defined() ? padding : cast(zeros_like(narrow(rows.detach(), 1, 0, 1)), DType::u8);
+    const Tensor is_padding =
+        padding.defined() ? padding : cast(zeros_like(narrow(rows.detach(), 1, 0, 1)), DType::boolean);
     const auto in_bags = [&](const Tensor& x, double last) {
       return unflatten(index_select(pad(x, {0, 0, 0, 1}, last), 0, index), 0, {bags, longest});
     };

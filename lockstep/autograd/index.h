@@ -24,12 +24,12 @@ Tensor scatter_add(const Tensor& x, int dim, const Tensor& index, const Tensor& 
 // Returns x with src[.., i, ..], or `value`, at [.., index[.., i, ..], ..] for every position of the index, which is as
 // for scatter_add(). Of several at one place the last one stays, and it alone gets a gradient.
 Tensor scatter(const Tensor& x, int dim, const Tensor& index, const Tensor& src);
-Tensor scatter(const Tensor& x, int dim, const Tensor& index, double value);
+Tensor scatter(const Tensor& x, int dim, const Tensor& index, const Scalar& value);
 // y[.., i, ..] = x[.., index[.., i, ..], ..], in the index's shape: it may be shorter than x along any axis, and longer
 // along `dim`. (gather(x, device) of shards.h brings the samples of a batch together.)
 Tensor gather(const Tensor& x, int dim, const Tensor& index);
 // Returns x with alpha src[.., i, ..] added at [.., index[i], ..]: index [n].
-Tensor index_add(const Tensor& x, int dim, const Tensor& index, const Tensor& src, double alpha = 1);
+Tensor index_add(const Tensor& x, int dim, const Tensor& index, const Tensor& src, const Scalar& alpha = 1);
 // The sum, the mean, or the largest elements of the rows of each bag. Bags of one length are rows of the input, [bags,
 // numbers] -> [bags, features]. Bags of different lengths lie one after the other in an input [numbers], and `offsets`,
 // i64 [bags], says where each one begins, the first one at 0; this waits for the offsets. A batch that is cut over

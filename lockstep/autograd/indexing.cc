@@ -42,9 +42,7 @@ Tensor places_of(const Tensor& mask, const Tensor& x) {
 }
 
 // Negative indices count from the end.
-Tensor from_start(const Tensor& index, std::int64_t size) {
-  return where(lt(index, 0), index + static_cast<double>(size), index);
-}
+Tensor from_start(const Tensor& index, std::int64_t size) { return where(lt(index, 0), index + size, index); }
 
 // y[.., index, ..] along one axis, which the index's axes replace.
 Tensor take_index(const Tensor& y, int axis, const Tensor& index) {
@@ -79,10 +77,10 @@ class Indexer {
     for (const TensorIndex& i : indices) {
       ellipses += std::holds_alternative<EllipsisIndex>(i.index_) ? 1 : 0;
       if (const auto* t = std::get_if<Tensor>(&i.index_)) {
-        check(t->defined() && (t->dtype() == DType::i64 || t->dtype() == DType::u8),
-              "index: an index is {}, expected i64, or a mask (u8)", *t);
+        check(t->defined() && (t->dtype() == DType::i64 || is_mask(t->dtype())),
+              "index: an index is {}, expected i64, or a mask (bool or u8)", *t);
         check(t->dtype() == DType::i64 || t->dim() > 0, "index: a mask of shape [], expected at least one axis");
-        used += t->dtype() == DType::u8 ? t->dim() : 1;
+        used += is_mask(t->dtype()) ? t->dim() : 1;
       } else if (std::holds_alternative<Slice>(i.index_) || std::holds_alternative<std::int64_t>(i.index_)) {
         ++used;
       }
@@ -105,7 +103,7 @@ class Indexer {
         y = select(y, axis, *position);
       } else {
         Tensor index = std::get<Tensor>(i.index_);
-        if (index.dtype() == DType::u8) {
+        if (is_mask(index.dtype())) {
           const int last = axis + index.dim() - 1;
           for (int d = axis; d <= last; ++d) {
             check(y.size(d) == index.size(d - axis),
@@ -142,14 +140,13 @@ class Indexer {
     std::int64_t all = 1;
     for (std::size_t k = 0; k < chosen.size(); ++k) {
       const std::int64_t size = y.size(axes[k]);
-      const Tensor index = expand(chosen[k], shape),
-                   here = logical_and(ge(index, 0), lt(index, static_cast<double>(size)));
-      place = k == 0 ? index : place * static_cast<double>(size) + index;
+      const Tensor index = expand(chosen[k], shape), here = logical_and(ge(index, 0), lt(index, size));
+      place = k == 0 ? index : place * size + index;
       inside = k == 0 ? here : logical_and(inside, here);
       all *= size;
     }
     // One index outside its axis must not reach another row: such a place is outside, too, and fails the task.
-    place = where(inside, place, static_cast<double>(all));
+    place = where(inside, place, all);
     return take_index(lockstep::flatten(y, axes.front(), axes.back()), axes.front(), place);
   }
 
@@ -161,7 +158,7 @@ class Indexer {
   // The mask that is the only index, with x's number of axes; undefined for other indices.
   static Tensor mask_of(const Tensor& x, std::span<const TensorIndex> indices) {
     const auto* mask = indices.size() == 1 ? std::get_if<Tensor>(&indices[0].index_) : nullptr;
-    if (!mask || !mask->defined() || mask->dtype() != DType::u8 || (*mask)->kind == Kind::cut) return {};
+    if (!mask || !mask->defined() || !is_mask(mask->dtype()) || (*mask)->kind == Kind::cut) return {};
     Shape shape = x.shape();
     if (mask->dim() == 0 || mask->dim() > shape.dim()) return {};
     for (int axis = 0; axis < shape.dim(); ++axis) {
@@ -200,7 +197,7 @@ Tensor Tensor::index(std::initializer_list<TensorIndex> indices) const {
   return Indexer::read(*this, {indices.begin(), indices.size()});
 }
 
-void Tensor::index_put_(std::initializer_list<TensorIndex> indices, double value) const {
+void Tensor::index_put_(std::initializer_list<TensorIndex> indices, const Scalar& value) const {
   check(defined(), "index_put_: undefined tensor");
   index_put_(indices, full({}, value, {.dtype = dtype(), .device = device()}));
 }
@@ -220,7 +217,7 @@ Tensor index_put(const Tensor& x, std::span<const TensorIndex> indices, const Te
   }
   if (!Indexer::is_basic(indices)) refuse_recording(kIndexPut);
   const Tensor places = Indexer::read(arange(x.numel(), {.device = x.device()}).reshape(x.shape()), indices);
-  if (places.numel() == 0) return x;
+  if (places.numel() == 0) return clone(x);
   const std::vector<std::int64_t> to = places.to_vector<std::int64_t>();
   // For each element of x the element of the value that it gets.
   std::vector<std::int64_t> from(static_cast<std::size_t>(x.numel()), -1);
@@ -255,7 +252,7 @@ void index_put_(const Tensor& to, std::span<const TensorIndex> indices, const Te
     }
   }
   const Tensor written = index_put(x, indices, value.detach());
-  if (written->storage() != x->storage()) to.copy_from(written);
+  to.copy_from(written);
 }
 
 const Tensor& IndexedTensor::written() const {

@@ -71,7 +71,7 @@ class IndexedTensor : public Tensor {
   void operator=(const Tensor& value) && { written().index_put_({index_}, value); }
   void operator=(const IndexedTensor& value) && { written().index_put_({index_}, value); }
   void operator=(IndexedTensor&& value) && { written().index_put_({index_}, value); }
-  void operator=(double value) && { written().index_put_({index_}, value); }
+  void operator=(const Scalar& value) && { written().index_put_({index_}, value); }
   // NOLINTEND(misc-unconventional-assign-operator)
   template <typename T>
   void operator+=(const T& b) && {

@@ -113,7 +113,7 @@ Tensor interpolate(const Tensor& x, const InterpolateOptions& options) {
     if (steps.to == steps.from) continue;
     y = resized(y, axis, steps, options);
   }
-  return y;
+  return owned(y, x);
 }
 
 namespace {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "lockstep/autograd/elementwise.h"
 #include "lockstep/ops/copy.h"
 #include "lockstep/ops/elementwise.h"
 #include "lockstep/ops/launch.h"
@@ -11,6 +12,17 @@ namespace lockstep {
 namespace {
 
 bool is_cut(const Tensor& t) { return t.defined() && t->kind == Kind::cut; }
+
+bool shares_memory(const Array& a, const Array& b) { return &a.storage()->owner() == &b.storage()->owner(); }
+
+// y in memory of its own.
+Array apart_from(const Arrays& inputs, Array y) {
+  const auto shares = [&](const Array& x) { return x.defined() && shares_memory(x, y); };
+  if (std::ranges::none_of(inputs, shares)) return y;
+  Array copy = ops::empty_like(y);
+  ops::copy_(y, copy, {.non_blocking = true});
+  return copy;
+}
 
 // The devices that have all replicated inputs.
 std::vector<Device> devices_of_replicas(std::string_view what, Inputs inputs, const Tensor& replica) {
@@ -232,8 +244,10 @@ Placed place_reshaped(std::string_view what, const Tensor& x, const Shape& shape
   fail_across_batch(what, x, fmt::format("but shape {} would split samples", shape.str()));
 }
 
-Tensor lift(std::string_view name, const Placed& placed, Inputs given, const std::function<Lifted(const Arrays&)>& f,
-            const OpTraitsOf& traits) {
+namespace {
+
+Tensor lifted(std::string_view name, const Placed& placed, Inputs given, bool is_view,
+              const std::function<Lifted(const Arrays&)>& f, const OpTraitsOf& traits) {
   SmallVector<Tensor, 4> inputs;
   for (const Tensor& x : given) {
     if (placed.kind == Kind::whole) {
@@ -264,7 +278,7 @@ Tensor lift(std::string_view name, const Placed& placed, Inputs given, const std
                           : placed.kind == Kind::whole ? ops::ShardScope::current()
                                                        : -1);
     Lifted result = f(in);
-    ys.push_back(std::move(result.y));
+    ys.push_back(is_view ? std::move(result.y) : apart_from(in, std::move(result.y)));
     if (records) backward.push_back(std::move(result.backward));
   }
   Tensor y;
@@ -283,6 +297,26 @@ Tensor lift(std::string_view name, const Placed& placed, Inputs given, const std
   node->parts = std::move(backward);
   return y;
 }
+
+}  // namespace
+
+Tensor lift(std::string_view name, const Placed& placed, Inputs inputs, const std::function<Lifted(const Arrays&)>& f,
+            const OpTraitsOf& traits) {
+  return lifted(name, placed, inputs, false, f, traits);
+}
+
+Tensor lift_view(std::string_view name, const Placed& placed, const Tensor& x,
+                 const std::function<Lifted(const Arrays&)>& f, const OpTraitsOf& traits) {
+  return lifted(name, placed, {&x, 1}, true, f, traits);
+}
+
+bool shares_memory(const Tensor& a, const Tensor& b) {
+  return std::ranges::any_of(a->parts, [&](const Array& x) {
+    return std::ranges::any_of(b->parts, [&](const Array& y) { return shares_memory(x, y); });
+  });
+}
+
+Tensor owned(const Tensor& y, const Tensor& x) { return shares_memory(y, x) ? clone(y) : y; }
 
 Tensor mix_shards(std::string_view name, Mix how, const Placed& placed, InputList list,
                   const std::function<Lifted(const Arrays&)>& f, const MixFinish& finish, const OpTraitsOf& traits) {
@@ -309,6 +343,7 @@ Tensor mix_shards(std::string_view name, Mix how, const Placed& placed, InputLis
       in.push_back(!x.defined() ? Array() : x->kind == Kind::cut ? x->parts[s] : x->on(device));
     }
     Lifted part = f(in);
+    part.y = apart_from(in, std::move(part.y));
     backward.push_back(std::move(part.backward));
     const double w = weight(shard);
     leaves[static_cast<std::size_t>(shard)] = w == 1 ? part.y : ops::affine(part.y, w, 0);

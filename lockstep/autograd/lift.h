@@ -67,13 +67,22 @@ struct Lifted {
   PartBackward backward;
 };
 
-// Calls f for every part with the inputs' parts. `traits`: what decides the result beside the inputs, for a trace.
+// Calls f for every part with the inputs' parts. `traits`: what decides the result beside the inputs, for a trace. The
+// result has memory of its own: an input that f returns, or a part of one, is copied.
 Tensor lift(std::string_view name, const Placed& placed, Inputs inputs, const std::function<Lifted(const Arrays&)>& f,
             const OpTraitsOf& traits = {});
 inline Tensor lift(std::string_view name, const Placed& placed, InputList inputs,
                    const std::function<Lifted(const Arrays&)>& f, const OpTraitsOf& traits = {}) {
   return lift(name, placed, Inputs(inputs.begin(), inputs.size()), f, traits);
 }
+
+// The same for views, and for conversions that may change nothing: the result may share x's memory.
+Tensor lift_view(std::string_view name, const Placed& placed, const Tensor& x,
+                 const std::function<Lifted(const Arrays&)>& f, const OpTraitsOf& traits = {});
+
+bool shares_memory(const Tensor& a, const Tensor& b);
+// y, the result of a function of x that is composed of others and not a view: in memory of its own.
+Tensor owned(const Tensor& y, const Tensor& x);
 
 // Computes a result of all shards. f's results for each shard, of equal shapes, are added in the shards' tree, weighted
 // by samples for a mean; for max, the largest is taken, without a history. Every process must call it. Processes

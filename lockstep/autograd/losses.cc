@@ -13,9 +13,11 @@
 #include "lockstep/autograd/lift.h"
 #include "lockstep/autograd/node.h"
 #include "lockstep/autograd/saved_array.h"
+#include "lockstep/ops/copy.h"
 #include "lockstep/ops/launch.h"
 #include "lockstep/ops/shape.h"
 #include "lockstep/ops/softmax.h"
+#include "lockstep/runtime/step_recorder.h"
 
 namespace lockstep {
 namespace {
@@ -25,6 +27,12 @@ Tensor widened(const Tensor& x) { return is_half_dtype(x.dtype()) ? cast(x, DTyp
 
 // The weight on x's devices, in x's type.
 Tensor weight_near(const Tensor& x, const Tensor& weight) { return cast(beside(x, weight), x.dtype()); }
+
+// A target that is a number for each element, not a class: whole ones count as x's type, as in PyTorch.
+Tensor as_numbers(const Tensor& x, const Tensor& target) {
+  const bool whole = x.defined() && target.defined() && is_floating(x.dtype()) && !is_floating(target.dtype());
+  return whole ? cast(target, x.dtype()) : target;
+}
 
 // The target where the input is: like the input of a model, it may be in host memory.
 Tensor near_input(std::string_view what, const Tensor& x, const Tensor& target) {
@@ -210,20 +218,20 @@ Tensor mse_loss(const Tensor& x, const Tensor& given_target, const LossOptions& 
 }
 
 Tensor l1_loss(const Tensor& x, const Tensor& given_target, const LossOptions& options) {
-  const Tensor target = near_input("l1_loss", x, given_target);
+  const Tensor target = as_numbers(x, near_input("l1_loss", x, given_target));
   check_pair("l1_loss", x, target);
   return reduced("l1_loss", abs(widened(x) - widened(target)), options.reduction);
 }
 
 Tensor huber_loss(const Tensor& x, const Tensor& given_target, const HuberLossOptions& options) {
-  const Tensor target = near_input("huber_loss", x, given_target);
+  const Tensor target = as_numbers(x, near_input("huber_loss", x, given_target));
   check_pair("huber_loss", x, target);
   check(options.delta > 0, "huber_loss: delta {}, expected above 0", options.delta);
   return reduced("huber_loss", huber(x, target, options.delta), options.reduction);
 }
 
 Tensor smooth_l1_loss(const Tensor& x, const Tensor& given_target, const SmoothL1LossOptions& options) {
-  const Tensor target = near_input("smooth_l1_loss", x, given_target);
+  const Tensor target = as_numbers(x, near_input("smooth_l1_loss", x, given_target));
   check_pair("smooth_l1_loss", x, target);
   check(options.beta >= 0, "smooth_l1_loss: beta {}, expected at least 0", options.beta);
   if (options.beta == 0) return l1_loss(x, target, {.reduction = options.reduction});
@@ -283,11 +291,23 @@ void check_vectors(std::string_view what, const Tensor& a, const Tensor& b) {
 void check_target(std::string_view what, const Tensor& x, const Tensor& target) {
   check(target.defined() && target.shape() == ops::without_axes(x.shape(), 1U << (x.shape().dim() - 1)) &&
             target.dtype() == x.dtype(),
-        "{}: target is {}, expected {}, one for each vector of {}", what, target,
-        ops::without_axes(x.shape(), 1U << (x.shape().dim() - 1)), x);
+        "{}: target is {}, expected {} {}, one for each vector of {}", what, target,
+        ops::without_axes(x.shape(), 1U << (x.shape().dim() - 1)), name(x.dtype()), x);
 }
 
 Tensor at_least_0(const Tensor& x) { return clamp(x, 0); }
+
+// Lengths decide which elements count, so that a wrong one would go unseen. Waits for them.
+void check_lengths(std::string_view what, const Tensor& lengths, std::int64_t least, std::int64_t most) {
+  if (StepRecorder* const recorder = StepRecorder::current()) {
+    recorder->refuse(fmt::format("{} reads its lengths, which differ in the next step", what));
+  }
+  for (const Array& part : lengths->parts) {
+    for (const std::int64_t length : ops::host_readable(part).to_vector<std::int64_t>()) {
+      check(length >= least && length <= most, "{}: a length is {}, expected {} to {}", what, length, least, most);
+    }
+  }
+}
 
 // Rows of classes [N, C], or one row [C].
 void check_rows(std::string_view what, const Tensor& x) {
@@ -323,7 +343,7 @@ Tensor gaussian_nll_loss(const Tensor& x, const Tensor& target, const Tensor& va
 }
 
 Tensor poisson_nll_loss(const Tensor& x, const Tensor& given_target, const PoissonNllLossOptions& options) {
-  const Tensor target = near_input("poisson_nll_loss", x, given_target);
+  const Tensor target = as_numbers(x, near_input("poisson_nll_loss", x, given_target));
   check_pair("poisson_nll_loss", x, target);
   const Tensor given = widened(x), wanted = widened(target);
   Tensor loss = options.log_input ? exp(given) - wanted * given : given - wanted * log(given + options.eps);
@@ -347,16 +367,19 @@ Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const T
                  options.reduction);
 }
 
-Tensor margin_ranking_loss(const Tensor& x1, const Tensor& x2, const Tensor& target, const MarginLossOptions& options) {
+Tensor margin_ranking_loss(const Tensor& x1, const Tensor& x2, const Tensor& given_target,
+                           const MarginLossOptions& options) {
+  const Tensor target = as_numbers(x1, given_target);
   check_pair("margin_ranking_loss", x1, x2);
   check_pair("margin_ranking_loss", x1, target);
   const Tensor loss = at_least_0(options.margin - widened(target) * (widened(x1) - widened(x2)));
   return reduced("margin_ranking_loss", loss, options.reduction);
 }
 
-Tensor cosine_embedding_loss(const Tensor& x1, const Tensor& x2, const Tensor& target,
+Tensor cosine_embedding_loss(const Tensor& x1, const Tensor& x2, const Tensor& given_target,
                              const MarginLossOptions& options) {
   check_vectors("cosine_embedding_loss", x1, x2);
+  const Tensor target = as_numbers(x1, given_target);
   check_target("cosine_embedding_loss", x1, target);
   // As in PyTorch.
   constexpr double kEps = 1e-12;
@@ -368,7 +391,7 @@ Tensor cosine_embedding_loss(const Tensor& x1, const Tensor& x2, const Tensor& t
 }
 
 Tensor hinge_embedding_loss(const Tensor& x, const Tensor& given_target, const HingeEmbeddingLossOptions& options) {
-  const Tensor target = near_input("hinge_embedding_loss", x, given_target);
+  const Tensor target = as_numbers(x, near_input("hinge_embedding_loss", x, given_target));
   check_pair("hinge_embedding_loss", x, target);
   const Tensor given = widened(x), wanted = widened(target);
   const Tensor loss =
@@ -377,14 +400,14 @@ Tensor hinge_embedding_loss(const Tensor& x, const Tensor& given_target, const H
 }
 
 Tensor soft_margin_loss(const Tensor& x, const Tensor& given_target, const LossOptions& options) {
-  const Tensor target = near_input("soft_margin_loss", x, given_target);
+  const Tensor target = as_numbers(x, near_input("soft_margin_loss", x, given_target));
   check_pair("soft_margin_loss", x, target);
   return reduced("soft_margin_loss", softplus(-(widened(target) * widened(x)), 1, 80), options.reduction);
 }
 
 Tensor multilabel_soft_margin_loss(const Tensor& x, const Tensor& given_target, const ProbabilityLossOptions& options) {
   constexpr std::string_view kName = "multilabel_soft_margin_loss";
-  const Tensor target = near_input("multilabel_soft_margin_loss", x, given_target);
+  const Tensor target = as_numbers(x, near_input("multilabel_soft_margin_loss", x, given_target));
   check_pair(kName, x, target);
   check_rows(kName, x);
   const Tensor logits = widened(x), wanted = widened(target);
@@ -442,11 +465,13 @@ Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& in
     check(lengths->defined() && lengths->dtype() == DType::i64 && lengths->shape() == Shape{samples},
           "ctc_loss: lengths are {}, expected i64 [{}]", *lengths, samples);
   }
+  check_lengths("ctc_loss: input_lengths", input_lengths, 0, log_probs.size(0));
+  check_lengths("ctc_loss: target_lengths", target_lengths, 0, targets.size(1));
   check(options.blank >= 0 && options.blank < classes, "ctc_loss: blank {}, expected 0 to {}", options.blank,
         classes - 1);
   // Stands for -infinity: sums of it are finite in f32, so their gradients are no NaN.
   constexpr double kNever = -1e30;
-  const auto blank = static_cast<double>(options.blank);
+  const std::int64_t blank = options.blank;
   // blank, first label, blank, second label, ..., blank.
   const Tensor labels = pad(flatten(stack({full_like(targets, blank), targets}, 2), 1), {0, 1}, blank);
   const std::int64_t places = labels.size(1);
@@ -459,11 +484,12 @@ Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& in
     return pad(narrow(alpha, 1, 0, places - by), {by, 0}, kNever);
   };
   // The logarithm of the probability of each place after a step.
-  Tensor alpha = pad(narrow(emitted[0], 1, 0, 2), {0, places - 2}, kNever);
+  const Tensor starts = unsqueeze(gt(input_lengths, 0), 1);
+  Tensor alpha = where(starts, pad(narrow(emitted[0], 1, 0, 2), {0, places - 2}, kNever), kNever);
   for (std::size_t t = 1; t < emitted.size(); ++t) {
     const Tensor next =
         logsumexp(stack({alpha, moved(alpha, 1), where(skips, moved(alpha, 2), kNever)}, 0), 0) + emitted[t];
-    alpha = where(unsqueeze(gt(input_lengths, static_cast<double>(t)), 1), next, alpha);
+    alpha = where(unsqueeze(gt(input_lengths, t), 1), next, alpha);
   }
   const Tensor end = unsqueeze(target_lengths * 2.0, 1), any_label = gt(end, 0.0);
   const Tensor at_blank = take_along_dim(alpha, end, 1);

@@ -47,7 +47,7 @@ struct BackwardPass {
   // Whether an optimizer's step has used gradients of this pass. The trees that have some share it.
   std::shared_ptr<bool> used = std::make_shared<bool>(false);
   bool warned = false;  // of an old gradient that this pass adds to
-  // Leaves' observers that were reached, in no order.
+  // Leaves' observers that were reached, in the order of the graph.
   std::vector<std::shared_ptr<BackwardObserver>> observers;
 };
 
@@ -55,13 +55,16 @@ struct BackwardPass {
 // are called for leaves only.
 struct GradMeta {
   virtual ~GradMeta() = default;
-  // Called before the leaf's first gradient is computed.
+  // Called before the leaf's first gradient is computed, when the pass's batch is known.
   virtual void reached(BackwardPass&) {}
   // Takes the gradient that one pass found. Called on the host thread; arrays may not be computed yet.
   virtual void accumulate(const BackwardPass& pass, Gradient gradient);
   // Whether accumulate_shard() takes one shard's addend at a time, before accumulate() takes the rest. This keeps few
   // of them in memory.
   virtual bool takes_shards() const { return false; }
+  // Of such a leaf: the shard of this process to whose addend contributions that count once are added; -1: another
+  // process adds them.
+  virtual int once_shard(const BackwardPass&) const { return 0; }
   virtual void accumulate_shard(const BackwardPass&, Gradient::Addend) {}
   // Undoes accumulate() after a pass that failed, or learns that all of the pass has been described.
   virtual void abandon(const BackwardPass&) {}

@@ -25,7 +25,7 @@ std::int64_t place_of(PadMode mode, std::int64_t i, std::int64_t extent) {
 
 }  // namespace
 
-Tensor pad(const Tensor& x, const std::vector<std::int64_t>& widths, double value) {
+Tensor pad(const Tensor& x, const std::vector<std::int64_t>& widths, const Scalar& value) {
   check(x.defined(), "pad: undefined tensor");
   ops::check_holds("pad", x.dtype(), value);
   const int dims = x.shape().dim(), padded = static_cast<int>(widths.size()) / 2;
@@ -65,7 +65,7 @@ Tensor pad(const Tensor& x, const std::vector<std::int64_t>& widths, double valu
   });
 }
 
-Tensor pad(const Tensor& x, const std::vector<std::int64_t>& widths, PadMode mode, double value) {
+Tensor pad(const Tensor& x, const std::vector<std::int64_t>& widths, PadMode mode, const Scalar& value) {
   if (mode == PadMode::constant) return pad(x, widths, value);
   check(x.defined(), "pad: undefined tensor");
   check(value == 0, "pad: value {} with mode reflect, replicate, or circular, expected mode constant", value);
@@ -87,7 +87,7 @@ Tensor pad(const Tensor& x, const std::vector<std::int64_t>& widths, PadMode mod
     for (std::int64_t i = -left; i < extent + right; ++i) places.push_back(place_of(mode, i, extent));
     y = index_select(y, axis, beside(y, Tensor::from(places, {std::ssize(places)})));
   }
-  return y;
+  return owned(y, x);
 }
 
 }  // namespace lockstep

@@ -17,9 +17,9 @@ enum class PadMode : std::uint8_t { constant, zeros = constant, reflect, replica
 
 // Adds elements of the given value around x. `widths` are those before and after the last axis, then those of the axis
 // before it, and so on: {left, right, top, bottom}. A negative width removes elements. The batch axis stays as it is.
-Tensor pad(const Tensor& x, const std::vector<std::int64_t>& widths, double value = 0);
+Tensor pad(const Tensor& x, const std::vector<std::int64_t>& widths, const Scalar& value = 0);
 // The same in any mode; `value` is for the constant. Widths are below the extent for reflect, at most the extent for
 // circular. Axes may be padded that PyTorch does not pad in these modes.
-Tensor pad(const Tensor& x, const std::vector<std::int64_t>& widths, PadMode mode, double value = 0);
+Tensor pad(const Tensor& x, const std::vector<std::int64_t>& widths, PadMode mode, const Scalar& value = 0);
 
 }  // namespace lockstep

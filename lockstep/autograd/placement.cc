@@ -7,9 +7,10 @@
 
 namespace lockstep {
 
-Placement::Placement(std::vector<std::int64_t> rows, std::vector<Slot> slots, std::shared_ptr<ShardExchange> exchange)
+Placement::Placement(std::vector<std::int64_t> rows, std::vector<Slot> slots, std::shared_ptr<ShardExchange> exchange,
+                     std::shared_ptr<const Placement> all_ranks)
     : rows_(std::move(rows)), slots_(std::move(slots)), exchange_(std::move(exchange)),
-      samples_(std::accumulate(rows_.begin(), rows_.end(), std::int64_t{0})) {
+      all_ranks_(std::move(all_ranks)), samples_(std::accumulate(rows_.begin(), rows_.end(), std::int64_t{0})) {
   check(!slots_.empty(), "placement: no shard in this process, expected at least one");
   std::vector<std::size_t> next;  // turn of each device
   for (std::size_t s = 0; s < slots_.size(); ++s) {
@@ -24,6 +25,11 @@ Placement::Placement(std::vector<std::int64_t> rows, std::vector<Slot> slots, st
     if (turn == turns_.size()) turns_.emplace_back();
     turns_[turn].push_back(s);
   }
+}
+
+const Slot* Placement::slot_of(int shard) const {
+  const auto slot = std::ranges::find(slots_, shard, &Slot::shard);
+  return slot == slots_.end() ? nullptr : &*slot;
 }
 
 double Placement::share(int shard) const {

@@ -25,17 +25,34 @@ class Placement {
  public:
   // `rows`: the number of samples of each of the job's V shards; 0 for a missing one. `slots`: in the order of shards;
   // a process without samples still has one slot, for an empty shard, so that it joins collectives. `exchange`: access
-  // to the shards of other processes; null if there are none.
-  Placement(std::vector<std::int64_t> rows, std::vector<Slot> slots, std::shared_ptr<ShardExchange> exchange = nullptr);
+  // to the shards of other processes; null if there are none. `all_ranks`: if each process has a loss of its own, as
+  // with torch's DistributedDataParallel, the batch of all of them; this batch then has this process's samples alone.
+  Placement(std::vector<std::int64_t> rows, std::vector<Slot> slots, std::shared_ptr<ShardExchange> exchange = nullptr,
+            std::shared_ptr<const Placement> all_ranks = nullptr);
 
   const std::vector<std::int64_t>& rows() const { return rows_; }
   const std::vector<Slot>& slots() const { return slots_; }
   const std::shared_ptr<ShardExchange>& exchange() const { return exchange_; }
+  // Whether each process has a loss of its own.
+  bool own_loss() const { return all_ranks_ != nullptr; }
+  // The samples that statistics of a model's layers are of.
+  const Placement& all_ranks() const { return all_ranks_ ? *all_ranks_ : *this; }
+  // Whether other processes compute the rest of the step.
+  bool joins_ranks() const { return all_ranks().exchange() != nullptr; }
+  // What cut the batch, and sums gradients over the processes while it lives.
+  void set_wrapper(std::weak_ptr<const void> wrapper) {
+    wrapper_ = std::move(wrapper);
+    wrapped_ = true;
+  }
+  bool lost_wrapper() const { return wrapped_ && wrapper_.expired(); }
   // Distinct devices, in the order of slots.
   const std::vector<Device>& devices() const { return devices_; }
 
   // Slots by turn. Each turn has the next slot of every device that still has one.
   const std::vector<std::vector<std::size_t>>& turns() const { return turns_; }
+
+  // The slot of `shard`; null if another process has it.
+  const Slot* slot_of(int shard) const;
 
   // The number of samples of all shards.
   std::int64_t samples() const { return samples_; }
@@ -58,6 +75,9 @@ class Placement {
   std::vector<std::int64_t> rows_;
   std::vector<Slot> slots_;
   std::shared_ptr<ShardExchange> exchange_;
+  std::shared_ptr<const Placement> all_ranks_;
+  std::weak_ptr<const void> wrapper_;
+  bool wrapped_ = false;
   std::vector<Device> devices_;
   std::vector<std::vector<std::size_t>> turns_;
   std::int64_t samples_ = 0;

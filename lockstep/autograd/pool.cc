@@ -21,10 +21,12 @@ bool has_no_batch(const Tensor& x, int dims) { return x.defined() && x.shape().d
 MaxResult max_along(const Tensor& x, std::size_t i, const Pool2dOptions& o) {
   const int axis = 2 + static_cast<int>(i);
   const std::int64_t kernel = o.kernel_size[i], stride = o.stride[i], padding = o.padding[i], dilation = o.dilation[i],
-                     extent = x.size(axis), span = dilation * (kernel - 1) + 1, reach = extent + 2 * padding - span;
-  check(kernel >= 1 && stride >= 1 && dilation >= 1 && padding >= 0 && 2 * padding <= kernel,
+                     extent = x.size(axis);
+  check(kernel >= 1 && stride >= 1 && dilation >= 1 && padding >= 0 && padding <= kernel / 2,
         "max_pool2d: kernel {}, stride {}, dilation {}, padding {}, expected at least 1, 1, 1 and 0 to half the kernel",
         kernel, stride, dilation, padding);
+  ops::check_window("max_pool2d", {kernel, stride, dilation, padding});
+  const std::int64_t span = dilation * (kernel - 1) + 1, reach = extent + 2 * padding - span;
   check(reach >= 0, "max_pool2d: the window ({} wide) does not fit the padded input ({} wide)", span,
         extent + 2 * padding);
   std::int64_t count = reach / stride + 1;
@@ -43,7 +45,7 @@ MaxResult max_along(const Tensor& x, std::size_t i, const Pool2dOptions& o) {
   for (std::int64_t w = 0; w < count; ++w) first.push_back(w * stride - padding);
   Shape shape{1, 1, 1, 1};
   shape[axis] = count;
-  const Tensor places = which * static_cast<double>(dilation) + beside(which, Tensor::from(first, shape));
+  const Tensor places = which * dilation + beside(which, Tensor::from(first, shape));
   return {values, where(lt(places, 0.0), 0.0, places)};
 }
 
@@ -150,9 +152,10 @@ template <typename Pool>
 Tensor pool_rows(std::string_view name, const Tensor& x, const Pool1dOptions& o, const Pool& pool) {
   if (has_no_batch(x, 2)) return squeeze(pool_rows(name, unsqueeze(x, 0), o, pool), 0);
   check(x.defined() && x.shape().dim() == 3, "{}: input is {}, expected 3 axes (N, C, L)", name, x);
-  check(o.kernel_size >= 1 && o.stride >= 1 && o.padding >= 0 && 2 * o.padding <= o.kernel_size,
+  check(o.kernel_size >= 1 && o.stride >= 1 && o.padding >= 0 && o.padding <= o.kernel_size / 2,
         "{}: kernel {}, stride {}, padding {}, expected at least 1, 1 and 0 to half the kernel", name, o.kernel_size,
         o.stride, o.padding);
+  ops::check_window(name, {o.kernel_size, o.stride, o.padding, o.dilation});
   const std::int64_t span = o.dilation * (o.kernel_size - 1) + 1;
   check(x.size(2) + 2 * o.padding >= span, "{}: the window ({} long) does not fit the padded input ({} long)", name,
         span, x.size(2) + 2 * o.padding);
@@ -214,7 +217,9 @@ std::array<std::int64_t, 2> adaptive_size(std::string_view name, const Tensor& x
   for (std::size_t i = 0; i < 2; ++i) {
     if (size[i] == -1) size[i] = x.size(2 + static_cast<int>(i));
   }
-  check(size[0] > 0 && size[1] > 0, "{}: output size {} x {}, expected at least 1", name, size[0], size[1]);
+  constexpr std::int64_t kMost = 1 << 20;  // each is an operation
+  check(size[0] > 0 && size[1] > 0 && size[0] <= kMost && size[1] <= kMost,
+        "{}: output size {} x {}, expected 1 to {} each", name, size[0], size[1], kMost);
   return size;
 }
 

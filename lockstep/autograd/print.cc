@@ -11,7 +11,9 @@ namespace {
 
 template <typename T>
 std::string element(T value) {
-  if constexpr (is_half<T>) {
+  if constexpr (std::is_same_v<T, bool>) {
+    return value ? "true" : "false";
+  } else if constexpr (is_half<T>) {
     return fmt::format("{:.4g}", static_cast<float>(value));
   } else if constexpr (std::is_floating_point_v<T>) {
     return fmt::format("{:.6g}", value);

@@ -37,7 +37,7 @@ Tensor repeat_as(std::string_view name, const Tensor& x, const Shape& sizes) {
   Tensor y = x;
   while (y.shape().dim() < sizes.dim()) y = unsqueeze(y, 0);
   for (int i = 0; i < sizes.dim(); ++i) y = repeated(y, i, i, sizes[i]);
-  return y;
+  return owned(y, x);
 }
 
 }  // namespace
@@ -55,10 +55,10 @@ Tensor repeat_interleave(const Tensor& x, std::int64_t repeats, std::optional<in
   check(repeats >= 0, "repeat_interleave: {} times, expected at least 0", repeats);
   if (!dim || x.shape().dim() == 0) {
     if (dim) is_axis_of_scalar("repeat_interleave", x, *dim);
-    return repeated(flatten(x), 1, 0, repeats);
+    return owned(repeated(flatten(x), 1, 0, repeats), x);
   }
   const int axis = ops::resolve_axis("repeat_interleave", x.shape(), *dim);
-  return repeated(x, axis + 1, axis, repeats);
+  return owned(repeated(x, axis + 1, axis, repeats), x);
 }
 
 Tensor flip(const Tensor& x, const Dims& dims) {
@@ -77,7 +77,7 @@ Tensor flip(const Tensor& x, const Dims& dims) {
 
 Tensor roll(const Tensor& x, std::int64_t shift, std::optional<int> dim) {
   check(x.defined(), "roll: undefined tensor");
-  if (x.shape().dim() == 0) return x;
+  if (x.shape().dim() == 0) return clone(x);
   if (!dim) {
     if (x->kind == Kind::cut) fail_across_batch("roll", x, "and it would change their order");
     return roll(flatten(x), shift, 0).reshape(x.shape());
@@ -85,9 +85,9 @@ Tensor roll(const Tensor& x, std::int64_t shift, std::optional<int> dim) {
   const int axis = ops::resolve_axis("roll", x.shape(), *dim);
   if (x->kind == Kind::cut && x->cut.axis == axis) fail_across_batch("roll", x, "and it would change their order");
   const std::int64_t n = x.size(axis);
-  if (n == 0) return x;
+  if (n == 0) return clone(x);
   const std::int64_t first = ((-shift % n) + n) % n;
-  if (first == 0) return x;
+  if (first == 0) return clone(x);
   return cat({narrow(x, axis, first, n - first), narrow(x, axis, 0, first)}, axis);
 }
 
@@ -98,7 +98,7 @@ Tensor roll(const Tensor& x, const std::vector<std::int64_t>& shifts, const Dims
         axes.size());
   Tensor y = x;
   for (std::size_t i = 0; i < axes.size(); ++i) y = roll(y, shifts[i], axes[i]);
-  return y;
+  return owned(y, x);
 }
 
 Tensor movedim(const Tensor& x, const Dims& source, const Dims& destination) {

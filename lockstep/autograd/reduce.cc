@@ -57,11 +57,8 @@ Tensor reduce(std::string_view name, const Tensor& x, unsigned axes, bool keepdi
   return lift(name, placed, {x}, part);
 }
 
-// Where there is nothing to add, ops return their argument itself. A result must not share its memory.
-Array apart(const Array& y, const Array& x) { return y.storage() == x.storage() ? ops::copy_of(y) : y; }
-
 Lifted sum_part(const Array& in, const Shape& to) {
-  return {apart(ops::sum_to(ops::to_layout(in, Layout::plain), to), in),
+  return {ops::sum_to(ops::to_layout(in, Layout::plain), to),
           [old = in.shape()](const PartPass&, const Array& dy) -> Arrays { return {ops::expand(dy, old)}; }};
 }
 
@@ -71,7 +68,7 @@ Tensor sum_over(const Tensor& x, unsigned axes, bool keepdim) {
 
 // Equal elements share the gradient.
 Lifted max_part(const Array& in, const Shape& to) {
-  const Array plain = ops::to_layout(in, Layout::plain), y = apart(ops::max_to(plain, to), in);
+  const Array plain = ops::to_layout(in, Layout::plain), y = ops::max_to(plain, to);
   return {y, [x = SavedArray(plain), y = SavedArray(y), to](const PartPass& p, const Array& dy) -> Arrays {
             const Array largest = ops::compare(CompareOp::eq, x.get(p.name()), y.get(p.name()));
             const Array ties = ops::sum_to(ops::convert(largest, dy.dtype(), Layout::plain), to);
@@ -101,11 +98,11 @@ Tensor in_f32(const Tensor& x, const F& f) {
   return is_half_dtype(x.dtype()) ? cast(f(cast(x, DType::f32)), x.dtype()) : f(x);
 }
 
-// Masks are reduced in i64.
-bool is_mask(const Tensor& x) { return x.defined() && x.dtype() == DType::u8; }
+// Truth values and bytes are reduced in i64.
+bool is_small(const Tensor& x) { return x.defined() && is_mask(x.dtype()); }
 bool is_i64(const Tensor& x) { return x.defined() && x.dtype() == DType::i64; }
 
-Tensor counted(const Tensor& mask) { return cast(mask.detach(), DType::i64); }
+Tensor as_i64(const Tensor& x) { return cast(x.detach(), DType::i64); }
 
 // The smallest elements are those whose opposites are the largest. -x - 1 exists for every i64, -x does not.
 Tensor opposite(const Tensor& x) { return is_i64(x) ? affine(x, -1, -1) : -x; }
@@ -117,7 +114,7 @@ void check_floating(std::string_view what, const Tensor& x) {
 // The largest elements, or the smallest.
 Tensor extreme(std::string_view name, const Tensor& x, const Dims& dims, bool keepdim, bool smallest) {
   const unsigned axes = resolve_axes(name, x, dims);
-  if (is_mask(x)) return cast(extreme(name, counted(x), dims, keepdim, smallest), DType::u8);
+  if (is_small(x)) return cast(extreme(name, as_i64(x), dims, keepdim, smallest), x.dtype());
   check(count_of(x, axes) > 0, "{}: no elements along the axes of {}", name, x.shape());
   if (smallest) return opposite(extreme(name, opposite(x), dims, keepdim, false));
   const bool over_batch = x->kind == Kind::cut && contains(axes, x->cut.axis);
@@ -140,7 +137,7 @@ unsigned resolve_axes(std::string_view what, const Tensor& x, const Dims& dims) 
 }
 
 Tensor sum_to(const Tensor& x, const Shape& shape) {
-  if (is_mask(x)) return sum_to(counted(x), shape);
+  if (is_small(x)) return sum_to(as_i64(x), shape);
   Placed placed = place_as("sum_to", x);
   bool mixes = false;
   if (placed.kind == Kind::cut) {
@@ -162,10 +159,10 @@ Tensor sum_to(const Tensor& x, const Shape& shape) {
 }
 
 Tensor sum(const Tensor& x) {
-  if (is_mask(x)) return sum(counted(x));
+  if (is_small(x)) return sum(as_i64(x));
   const auto part = [](const Arrays& in) -> Lifted {
     const Array flat = ops::reshape(ops::to_layout(in[0], Layout::plain), {in[0].numel()});
-    return {apart(ops::sum_to(flat, {1}), in[0]), [old = in[0].shape()](const PartPass&, const Array& dy) -> Arrays {
+    return {ops::sum_to(flat, {1}), [old = in[0].shape()](const PartPass&, const Array& dy) -> Arrays {
               return {ops::expand(ops::reshape(dy, kept(old, ~0U)), old)};
             }};
   };
@@ -173,7 +170,7 @@ Tensor sum(const Tensor& x) {
 }
 
 Tensor sum(const Tensor& x, const Dims& dims, bool keepdim) {
-  if (is_mask(x)) return sum(counted(x), dims, keepdim);
+  if (is_small(x)) return sum(as_i64(x), dims, keepdim);
   return sum_over(x, resolve_axes("sum", x, dims), keepdim);
 }
 
@@ -230,7 +227,7 @@ namespace {
 Tensor index_of_extreme(std::string_view name, const Tensor& x, std::optional<int> dim, bool keepdim, bool smallest) {
   check(x.defined(), "{}: undefined tensor", name);
   if (dim && is_axis_of_scalar(name, x, *dim)) dim.reset();
-  if (is_mask(x)) return index_of_extreme(name, counted(x), dim, keepdim, smallest);
+  if (is_small(x)) return index_of_extreme(name, as_i64(x), dim, keepdim, smallest);
   if (smallest) return index_of_extreme(name, opposite(x.detach()), dim, keepdim, false);
   Placed placed = place_as(name, x);
   const int axis = dim ? ops::resolve_axis(name, x.shape(), *dim) : 0;
@@ -256,7 +253,7 @@ Tensor index_of_extreme(std::string_view name, const Tensor& x, std::optional<in
 // The elements themselves and their indices.
 MaxResult extreme_along(std::string_view name, const Tensor& x, int dim, bool keepdim, bool smallest) {
   const Tensor indices = index_of_extreme(name, x, dim, true, smallest);
-  if (x.shape().dim() == 0) return {x, indices};
+  if (x.shape().dim() == 0) return {clone(x), indices};
   const Tensor values = take_along_dim(x, indices, dim);
   if (keepdim) return {values, indices};
   return {squeeze(values, dim), squeeze(indices, dim)};
@@ -291,7 +288,7 @@ Tensor logsumexp(const Tensor& x, const Dims& dims, bool keepdim) {
 Tensor cumsum(const Tensor& x, int dim) {
   if (is_axis_of_scalar("cumsum", x, dim)) return cumsum(x.reshape({1}), 0).reshape({});
   const int axis = ops::resolve_axis("cumsum", x.shape(), dim);
-  if (is_mask(x)) return cumsum(counted(x), axis);
+  if (is_small(x)) return cumsum(as_i64(x), axis);
   const Placed placed = place_as("cumsum", x);
   if (placed.kind == Kind::cut && placed.cut.axis == axis) fail_across_batch("cumsum", x, "and it would sum over them");
   const auto part = [axis](const Arrays& in) -> Lifted {
@@ -305,7 +302,7 @@ Tensor cumprod(const Tensor& x, int dim) {
   if (is_axis_of_scalar("cumprod", x, dim)) return x * 1;
   const int axis = ops::resolve_axis("cumprod", x.shape(), dim);
   if (x->kind == Kind::cut && x->cut.axis == axis) fail_across_batch("cumprod", x, "and it would multiply them");
-  if (is_mask(x)) return cumprod(counted(x), axis);
+  if (is_small(x)) return cumprod(as_i64(x), axis);
   if (is_half_dtype(x.dtype())) return cast(cumprod(cast(x, DType::f32), axis), x.dtype());
   // Products of 1, 2, 4, ... elements that end at each place. Derivatives need no quotient, which a factor of 0 would
   // not have.
@@ -329,9 +326,9 @@ MaxResult running_extreme(std::string_view name, const Tensor& x, int dim, bool 
   }
   const int axis = ops::resolve_axis(name, x.shape(), dim);
   if (x->kind == Kind::cut && x->cut.axis == axis) fail_across_batch(name, x, "and it would compare them");
-  if (is_mask(x)) {
-    const MaxResult counts = running_extreme(name, counted(x), axis, largest);
-    return {cast(counts.values, DType::u8), counts.indices};
+  if (is_small(x)) {
+    const MaxResult counts = running_extreme(name, as_i64(x), axis, largest);
+    return {cast(counts.values, x.dtype()), counts.indices};
   }
   Tensor y = x.detach(), at = cumsum(cast(full_like(y, 1), DType::i64), axis) - 1;
   const std::int64_t n = x.size(axis);
@@ -351,14 +348,23 @@ MaxResult running_extreme(std::string_view name, const Tensor& x, int dim, bool 
 MaxResult cummax(const Tensor& x, int dim) { return running_extreme("cummax", x, dim, true); }
 MaxResult cummin(const Tensor& x, int dim) { return running_extreme("cummin", x, dim, false); }
 
+namespace {
+
+// As in PyTorch, any() and all() of bytes are bytes.
+Tensor truth_of(const Tensor& x, const Tensor& holds) {
+  return x.dtype() == DType::u8 ? cast(holds, DType::u8) : holds;
+}
+
+}  // namespace
+
 // Sums count masks exactly, and those over no elements are 0.
 Tensor any(const Tensor& x, const Dims& dims, bool keepdim) {
   resolve_axes("any", x, dims);
-  return gt(sum(ne(x, 0), dims, keepdim), 0);
+  return truth_of(x, gt(sum(ne(x, 0), dims, keepdim), 0));
 }
 Tensor all(const Tensor& x, const Dims& dims, bool keepdim) {
   resolve_axes("all", x, dims);
-  return eq(sum(eq(x, 0), dims, keepdim), 0);
+  return truth_of(x, eq(sum(eq(x, 0), dims, keepdim), 0));
 }
 
 Tensor norm(const Tensor& x, double p, const Dims& dims, bool keepdim) {
@@ -389,7 +395,7 @@ constexpr std::string_view kMultiplied = "and it would multiply them";
 Tensor prod(const Tensor& x, int dim, bool keepdim) {
   if (is_axis_of_scalar("prod", x, dim)) return prod(x);
   const int axis = ops::resolve_axis("prod", x.shape(), dim);
-  if (is_mask(x)) return prod(counted(x), axis, keepdim);
+  if (is_small(x)) return prod(as_i64(x), axis, keepdim);
   if (x->kind == Kind::cut && x->cut.axis == axis) fail_across_batch("prod", x, kMultiplied);
   if (is_half_dtype(x.dtype())) return cast(prod(cast(x, DType::f32), axis, keepdim), x.dtype());
   if (x.size(axis) == 0) return sum(x, axis, keepdim) + 1;
@@ -401,13 +407,13 @@ Tensor prod(const Tensor& x, int dim, bool keepdim) {
     const Tensor pairs = narrow(y, axis, 0, half) * narrow(y, axis, half, half);
     y = y.size(axis) % 2 == 0 ? pairs : cat({pairs, narrow(y, axis, 2 * half, 1)}, axis);
   }
-  return keepdim ? y : squeeze(y, axis);
+  return owned(keepdim ? y : squeeze(y, axis), x);
 }
 
 Tensor prod(const Tensor& x) {
   check(x.defined(), "prod: undefined tensor");
   if (x->kind == Kind::cut) fail_across_batch("prod", x, kMultiplied);
-  if (is_mask(x)) return prod(counted(x));
+  if (is_small(x)) return prod(as_i64(x));
   return prod(x.reshape({x.numel()}), 0);
 }
 

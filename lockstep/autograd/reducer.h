@@ -23,8 +23,8 @@ class Reducer : public BackwardObserver {
   virtual bool synchronizes() const = 0;
   // Whether gradients of passes without `sync` wait to be summed.
   virtual bool waits() const = 0;
-  // Whether this process computes shard `shard`.
-  virtual bool has_shard(int shard) const = 0;
+  // GradMeta::once_shard() of its parameters.
+  virtual int once_shard(const BackwardPass& pass) const = 0;
   // Returns parameter `index`'s sum since it was cleared, on `device`. The caller must not change it.
   virtual ReducedGradient sum(std::size_t index, Device device) = 0;
   // Called when parameter `index` gets a gradient of one of this process's shards.

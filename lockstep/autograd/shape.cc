@@ -28,7 +28,7 @@ Tensor reshape_as(std::string_view name, const Placed& placed, const Tensor& x, 
               return {ops::reshape(ops::to_layout(dy, Layout::plain), old)};
             }};
   };
-  return lift(name, placed, {x}, f, [] { return OpTraits{"reshape"}; });
+  return lift_view(name, placed, x, f, [] { return OpTraits{"reshape"}; });
 }
 
 }  // namespace
@@ -120,7 +120,7 @@ Tensor permute(const Tensor& x, std::span<const int> dims) {
     return {ops::permute(in[0], axes),
             [back](const PartPass&, const Array& dy) -> Arrays { return {ops::permute(dy, back)}; }};
   };
-  return lift("permute", place_permuted("permute", x, axes), {x}, part, [&] {
+  return lift_view("permute", place_permuted("permute", x, axes), x, part, [&] {
     return OpTraits{{}, {{"axes", op_numbers(axes)}}};
   });
 }
@@ -138,7 +138,7 @@ Tensor transpose(const Tensor& x, int dim0, int dim1) {
     return {ops::permute(in[0], axes),
             [axes](const PartPass&, const Array& dy) -> Arrays { return {ops::permute(dy, axes)}; }};
   };
-  return lift("transpose", place_permuted("transpose", x, axes), {x}, part, [&] {
+  return lift_view("transpose", place_permuted("transpose", x, axes), x, part, [&] {
     return OpTraits{"permute", {{"axes", op_numbers(axes)}}};
   });
 }
@@ -155,7 +155,7 @@ Tensor expand(const Tensor& x, Shape shape) {
       fail_across_batch("expand", x, "which cannot be repeated");
     placed.cut.axis += more;
   }
-  return lift("expand", placed, {x}, [&](const Arrays& in) -> Lifted {
+  return lift_view("expand", placed, x, [&](const Arrays& in) -> Lifted {
     Shape part = shape;
     if (placed.kind == Kind::cut) part[placed.cut.axis] = in[0].size(x->cut.axis);
     return {ops::expand(in[0], part),
@@ -168,7 +168,7 @@ Tensor cast(const Tensor& x, DType dtype) {
   // Whole numbers have no gradient.
   std::optional<NoGradGuard> no_grad;
   if (!is_floating(dtype)) no_grad.emplace();
-  return lift("cast", place_as("cast", x), {x}, [dtype](const Arrays& in) -> Lifted {
+  return lift_view("cast", place_as("cast", x), x, [dtype](const Arrays& in) -> Lifted {
     return {ops::convert(in[0], dtype, in[0].layout()),
             [old = in[0].dtype()](const PartPass&, const Array& dy) -> Arrays {
               return {ops::convert(dy, old, dy.layout())};

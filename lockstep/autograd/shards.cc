@@ -121,11 +121,11 @@ Tensor scatter(const Tensor& x, std::shared_ptr<const Placement> at) {
         "scatter: the batch is {}, expected at least one axis", x);
   check(x.size(0) == expected, "scatter: this process has {} rows, expected {}", x.size(0), expected);
   // Its gradient would cover this process's rows alone, although other processes may share the history.
-  check(!at->exchange() || !grad_enabled() || !x->grad || !x->grad->node,
-        "scatter: {} has a history, but other processes have other rows: expected data, or rows that are computed "
-        "after they "
-        "are cut",
-        x);
+  check(
+      !at->exchange() || !grad_enabled() || !x->grad || !x->grad->node,
+      "split: {} has a history, but other processes have other rows: expected data, rows that are computed after they "
+      "are cut, or a call of the DistributedDataParallel with these rows, whose loss is this rank's own",
+      x);
   std::vector<Array> parts;
   for (std::size_t s = 0; s < rows.size(); ++s) {
     const auto [shard, device] = at->slots()[s];
@@ -178,24 +178,6 @@ Tensor gather(const Tensor& x, Device device) {
                           add_rows(ops::narrow(rows, row, count), *at, s++, cut, whole.shape(), dx[0]);
                         }
                         row += count;
-                      }
-                    });
-}
-
-Tensor own_rows(const Tensor& x, Device device, double share) {
-  check(x.defined(), "own_rows: undefined tensor");
-  check(x->kind == Kind::cut, "own_rows: {} is not cut over a batch, expected rows of a batch", x);
-  const auto& at = x->at;
-  const auto ranges = slot_rows(*at);
-  check(ranges.back().first + ranges.back().second > 0, "own_rows: this process has no sample of the batch");
-  return record_mix("own rows", {x}, Tensor(join_parts(x, device)),
-                    [at, ranges, share, cut = x->cut, home = x.device()](
-                        const Node&, const BackwardPass&, std::span<const Gradient> dy, std::span<Gradient> dx) {
-                      const Array whole = dy[0].once(home);
-                      const Array rows = samples_first(share == 1 ? whole : ops::affine(whole, share, 0), cut);
-                      for (std::size_t s = 0; s < ranges.size(); ++s) {
-                        add_rows(ops::narrow(rows, ranges[s].first, ranges[s].second), *at, s, cut, whole.shape(),
-                                 dx[0]);
                       }
                     });
 }

@@ -15,16 +15,10 @@ namespace LOCKSTEP_API lockstep {
 
 // Returns all samples of all processes as one whole tensor on `device` (kHost: host memory), in every process.
 // Collective: every process must call it. Differentiable; the loss computed from the result must be the same in all
-// processes.
+// processes. Of a batch of this process's rows (BatchSplitter::split_own), these rows.
 Tensor gather(const Tensor& x, Device device);
 // The same on the batch's first device.
 Tensor gather(const Tensor& x);
-
-// Returns this process's samples as one whole tensor on `device`. What is computed from it is this process's alone,
-// such as the mean loss of its samples; the gradient that comes back is multiplied by `share`. With 1 / (number of
-// processes) the parameters' gradients are those of the mean of all processes' losses, as torch's
-// DistributedDataParallel has them. Throws if this process has no samples.
-Tensor own_rows(const Tensor& x, Device device, double share);
 
 // Calls f once per shard of this process with whole tensors of that shard, and joins the results along axis 0, which
 // must hold the shard's samples. Use it for operations that are errors on cut tensors. Inputs that are not cut are

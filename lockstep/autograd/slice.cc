@@ -29,7 +29,7 @@ Tensor take_slice(std::string_view name, const Tensor& x, int axis, std::int64_t
               return {ops::slice_into_zeros(g, old, axis, start, step)};
             }};
   };
-  return lift(name, placed, {x}, part, [&] {
+  return lift_view(name, placed, x, part, [&] {
     return OpTraits{
         "slice",
         {{"axis", axis}, {"start", start}, {"count", count}, {"step", step}, {"keepdim", std::int64_t{keepdim}}}};
@@ -121,7 +121,7 @@ std::vector<Tensor> chunk(const Tensor& x, int chunks, int dim) {
   placed.cut.outer /= chunks;
   std::vector<Tensor> parts;
   for (int i = 0; i < chunks; ++i) {
-    parts.push_back(lift("chunk", placed, {x}, [=](const Arrays& in) -> Lifted {
+    parts.push_back(lift_view("chunk", placed, x, [=](const Arrays& in) -> Lifted {
       const std::int64_t count = in[0].size(axis) / chunks;
       return {ops::slice(in[0], axis, i * count, count),
               [=, old = in[0].shape()](const PartPass&, const Array& dy) -> Arrays {

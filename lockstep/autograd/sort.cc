@@ -15,7 +15,7 @@ namespace {
 Tensor order(std::string_view name, const Tensor& x, int dim, bool descending) {
   check(x.defined(), "{}: undefined tensor", name);
   const int axis = ops::resolve_axis(name, x.shape(), dim), last = x.shape().dim() - 1;
-  if (x.dtype() == DType::u8) return order(name, cast(x.detach(), DType::i64), axis, descending);
+  if (is_mask(x.dtype())) return order(name, cast(x.detach(), DType::i64), axis, descending);
   const Placed placed = place_as(name, x);
   if (placed.kind == Kind::cut && placed.cut.axis == axis) fail_across_batch(name, x, "and it would sort them");
   NoGradGuard no_grad;

@@ -175,7 +175,8 @@ double Tensor::item() const {
   const Array x = readable("item");
   switch (x.dtype()) {
     case DType::f64: return x.item<double>();
-    case DType::u8: return x.item<std::uint8_t>();
+    case DType::u8:
+    case DType::boolean: return x.item<std::uint8_t>();
     case DType::i64: {
       const auto value = x.item<std::int64_t>();
       const auto found = static_cast<double>(value);
@@ -280,7 +281,7 @@ void Tensor::check_in_place(std::string_view what) const {
         what, describe());
 }
 
-const Tensor& Tensor::fill_(double value) const {
+const Tensor& Tensor::fill_(const Scalar& value) const {
   check_in_place("fill_");
   copy_from(full_like(*this, value));
   return *this;
@@ -297,7 +298,7 @@ const Tensor& Tensor::add_(const Tensor& b) const {
   copy_from(kept_type(*this, *this + b));
   return *this;
 }
-const Tensor& Tensor::add_(double b) const {
+const Tensor& Tensor::add_(const Scalar& b) const {
   check_in_place("add_");
   copy_from(*this + b);
   return *this;
@@ -307,7 +308,7 @@ const Tensor& Tensor::sub_(const Tensor& b) const {
   copy_from(kept_type(*this, *this - b));
   return *this;
 }
-const Tensor& Tensor::sub_(double b) const {
+const Tensor& Tensor::sub_(const Scalar& b) const {
   check_in_place("sub_");
   copy_from(*this - b);
   return *this;
@@ -317,7 +318,7 @@ const Tensor& Tensor::mul_(const Tensor& b) const {
   copy_from(kept_type(*this, *this * b));
   return *this;
 }
-const Tensor& Tensor::mul_(double b) const {
+const Tensor& Tensor::mul_(const Scalar& b) const {
   check_in_place("mul_");
   copy_from(*this * b);
   return *this;
@@ -327,7 +328,7 @@ const Tensor& Tensor::div_(const Tensor& b) const {
   copy_from(kept_type(*this, *this / b));
   return *this;
 }
-const Tensor& Tensor::div_(double b) const {
+const Tensor& Tensor::div_(const Scalar& b) const {
   check_in_place("div_");
   copy_from(kept_type(*this, *this / b));
   return *this;
@@ -338,7 +339,7 @@ Tensor Tensor::cpu() const { return to(kHost); }
 Tensor Tensor::to(DType dtype) const { return cast(*this, dtype); }
 
 Tensor Tensor::to(Layout layout) const {
-  return lift("reorder", place_as("to", *this), {*this}, [layout](const Arrays& in) -> Lifted {
+  return lift_view("reorder", place_as("to", *this), *this, [layout](const Arrays& in) -> Lifted {
     return {ops::to_layout(in[0], layout), [](const PartPass&, const Array& dy) -> Arrays { return {dy}; }};
   });
 }

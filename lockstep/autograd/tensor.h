@@ -37,6 +37,7 @@
 #include "lockstep/autograd/dims.h"
 #include "lockstep/tensor/array.h"
 #include "lockstep/tensor/copy_options.h"
+#include "lockstep/tensor/scalar.h"
 
 namespace LOCKSTEP_API lockstep {
 
@@ -88,7 +89,7 @@ class Tensor {
   static Tensor host(Shape shape, DType dtype = DType::f32) { return Array::host(shape, dtype); }
 
   bool defined() const { return impl_ != nullptr; }
-  // `if (a == b)` does not compile: a comparison gives a mask. Write (a == b).all().item<std::uint8_t>().
+  // `if (a == b)` does not compile: a comparison gives a mask. Write (a == b).all().item<bool>().
   explicit operator bool() const& { return defined(); }
   explicit operator bool() const&& = delete;
   // The shape of the whole logical array: axis 0 of a cut batch has the samples of all shards of all processes.
@@ -123,11 +124,12 @@ class Tensor {
   // Writes `value`, which broadcasts, to the elements that index() returns. Among equal indices the last one counts.
   // Errors are those of copy_from(), also for a leaf that requires a gradient.
   void index_put_(std::initializer_list<TensorIndex> indices, const Tensor& value) const;
-  void index_put_(std::initializer_list<TensorIndex> indices, double value) const;
+  void index_put_(std::initializer_list<TensorIndex> indices, const Scalar& value) const;
 
   // Waits until the elements are there. Throws TaskError if the task that computes them failed.
   void wait() const;
-  // Returns the elements in plain order. T must be the tensor's type, except that float also reads bf16 and f16. Waits.
+  // Returns the elements in plain order. T must be the tensor's type, except that float also reads bf16 and f16, and
+  // std::uint8_t truth values. Waits.
   // If other processes have some of the rows, throws an Error that suggests gather().
   template <typename T>
   std::vector<T> to_vector() const {
@@ -170,15 +172,15 @@ class Tensor {
   // copy_(x) is copy_from(x) for an x that broadcasts.
   const Tensor& copy_(const Tensor& x, CopyOptions options = {}) const;
   const Tensor& zero_() const;
-  const Tensor& fill_(double value) const;
+  const Tensor& fill_(const Scalar& value) const;
   const Tensor& add_(const Tensor& b) const;
-  const Tensor& add_(double b) const;
+  const Tensor& add_(const Scalar& b) const;
   const Tensor& sub_(const Tensor& b) const;
-  const Tensor& sub_(double b) const;
+  const Tensor& sub_(const Scalar& b) const;
   const Tensor& mul_(const Tensor& b) const;
-  const Tensor& mul_(double b) const;
+  const Tensor& mul_(const Scalar& b) const;
   const Tensor& div_(const Tensor& b) const;
-  const Tensor& div_(double b) const;
+  const Tensor& div_(const Scalar& b) const;
   // Differentiable. to(kHost).
   Tensor cpu() const;
   // Differentiable. Returns a copy in host memory that `device` can access directly (page-locked for a GPU), so that
@@ -203,15 +205,15 @@ class Tensor {
   Tensor detach() const;
 
   // x.f(…) is f(x, …) of functions.h, where PyTorch has the method.
-  Tensor add(const Tensor& b, double alpha = 1) const;
-  Tensor add(double b, double alpha = 1) const;
-  Tensor sub(const Tensor& b, double alpha = 1) const;
-  Tensor sub(double b, double alpha = 1) const;
+  Tensor add(const Tensor& b, const Scalar& alpha = 1) const;
+  Tensor add(const Scalar& b, const Scalar& alpha = 1) const;
+  Tensor sub(const Tensor& b, const Scalar& alpha = 1) const;
+  Tensor sub(const Scalar& b, const Scalar& alpha = 1) const;
   Tensor mul(const Tensor& b) const;
-  Tensor mul(double b) const;
+  Tensor mul(const Scalar& b) const;
   Tensor div(const Tensor& b) const;
   Tensor div(const Tensor& b, const DivOptions& options) const;
-  Tensor div(double b) const;
+  Tensor div(const Scalar& b) const;
   Tensor neg() const;
   Tensor clone() const;
   // to(Layout::plain).
@@ -227,8 +229,8 @@ class Tensor {
   Tensor sin() const;
   Tensor cos() const;
   Tensor sign() const;
-  Tensor clamp(std::optional<double> min, std::optional<double> max = {}) const;
-  Tensor pow(double exponent) const;
+  Tensor clamp(std::optional<Scalar> min, std::optional<Scalar> max = {}) const;
+  Tensor pow(const Scalar& exponent) const;
   Tensor pow(const Tensor& exponent) const;
   Tensor maximum(const Tensor& b) const;
   Tensor minimum(const Tensor& b) const;
@@ -242,20 +244,20 @@ class Tensor {
   Tensor logical_xor(const Tensor& b) const;
   Tensor logical_not() const;
   Tensor eq(const Tensor& b) const;
-  Tensor eq(double b) const;
+  Tensor eq(const Scalar& b) const;
   Tensor ne(const Tensor& b) const;
-  Tensor ne(double b) const;
+  Tensor ne(const Scalar& b) const;
   Tensor lt(const Tensor& b) const;
-  Tensor lt(double b) const;
+  Tensor lt(const Scalar& b) const;
   Tensor le(const Tensor& b) const;
-  Tensor le(double b) const;
+  Tensor le(const Scalar& b) const;
   Tensor gt(const Tensor& b) const;
-  Tensor gt(double b) const;
+  Tensor gt(const Scalar& b) const;
   Tensor ge(const Tensor& b) const;
-  Tensor ge(double b) const;
-  Tensor masked_fill(const Tensor& mask, double value) const;
+  Tensor ge(const Scalar& b) const;
+  Tensor masked_fill(const Tensor& mask, const Scalar& value) const;
   Tensor where(const Tensor& condition, const Tensor& other) const;
-  Tensor where(const Tensor& condition, double other) const;
+  Tensor where(const Tensor& condition, const Scalar& other) const;
   Tensor sum() const;
   Tensor sum(const Dims& dims, bool keepdim = false) const;
   Tensor mean() const;
@@ -320,7 +322,7 @@ class Tensor {
   Tensor isinf() const;
   Tensor isfinite() const;
   Tensor remainder(const Tensor& b) const;
-  Tensor remainder(double b) const;
+  Tensor remainder(const Scalar& b) const;
   Tensor masked_fill(const Tensor& mask, const Tensor& value) const;
   Tensor masked_select(const Tensor& mask) const;
   Tensor nonzero() const;
@@ -348,8 +350,8 @@ class Tensor {
   Tensor movedim(const Dims& source, const Dims& destination) const;
   Tensor gather(int dim, const Tensor& index) const;
   Tensor scatter(int dim, const Tensor& index, const Tensor& src) const;
-  Tensor scatter(int dim, const Tensor& index, double value) const;
-  Tensor index_add(int dim, const Tensor& index, const Tensor& src, double alpha = 1) const;
+  Tensor scatter(int dim, const Tensor& index, const Scalar& value) const;
+  Tensor index_add(int dim, const Tensor& index, const Tensor& src, const Scalar& alpha = 1) const;
 
   // "[64, 1, 28, 28] f32 on cpu:0", for messages.
   std::string describe() const;

@@ -4,15 +4,15 @@
 
 namespace lockstep {
 
-Tensor Tensor::add(const Tensor& b, double alpha) const { return lockstep::add(*this, b, alpha); }
-Tensor Tensor::add(double b, double alpha) const { return lockstep::add(*this, b, alpha); }
-Tensor Tensor::sub(const Tensor& b, double alpha) const { return lockstep::sub(*this, b, alpha); }
-Tensor Tensor::sub(double b, double alpha) const { return lockstep::sub(*this, b, alpha); }
+Tensor Tensor::add(const Tensor& b, const Scalar& alpha) const { return lockstep::add(*this, b, alpha); }
+Tensor Tensor::add(const Scalar& b, const Scalar& alpha) const { return lockstep::add(*this, b, alpha); }
+Tensor Tensor::sub(const Tensor& b, const Scalar& alpha) const { return lockstep::sub(*this, b, alpha); }
+Tensor Tensor::sub(const Scalar& b, const Scalar& alpha) const { return lockstep::sub(*this, b, alpha); }
 Tensor Tensor::mul(const Tensor& b) const { return lockstep::mul(*this, b); }
-Tensor Tensor::mul(double b) const { return lockstep::mul(*this, b); }
+Tensor Tensor::mul(const Scalar& b) const { return lockstep::mul(*this, b); }
 Tensor Tensor::div(const Tensor& b) const { return lockstep::div(*this, b); }
 Tensor Tensor::div(const Tensor& b, const DivOptions& options) const { return lockstep::div(*this, b, options); }
-Tensor Tensor::div(double b) const { return lockstep::div(*this, b); }
+Tensor Tensor::div(const Scalar& b) const { return lockstep::div(*this, b); }
 Tensor Tensor::neg() const { return lockstep::negate(*this); }
 Tensor Tensor::clone() const { return lockstep::clone(*this); }
 Tensor Tensor::contiguous() const { return to(Layout::plain); }
@@ -51,10 +51,10 @@ Tensor Tensor::log1p() const { return lockstep::log1p(*this); }
 Tensor Tensor::sin() const { return lockstep::sin(*this); }
 Tensor Tensor::cos() const { return lockstep::cos(*this); }
 Tensor Tensor::sign() const { return lockstep::sign(*this); }
-Tensor Tensor::clamp(std::optional<double> min, std::optional<double> max) const {
+Tensor Tensor::clamp(std::optional<Scalar> min, std::optional<Scalar> max) const {
   return lockstep::clamp(*this, min, max);
 }
-Tensor Tensor::pow(double exponent) const { return lockstep::pow(*this, exponent); }
+Tensor Tensor::pow(const Scalar& exponent) const { return lockstep::pow(*this, exponent); }
 Tensor Tensor::pow(const Tensor& exponent) const { return lockstep::pow(*this, exponent); }
 Tensor Tensor::maximum(const Tensor& b) const { return lockstep::maximum(*this, b); }
 Tensor Tensor::minimum(const Tensor& b) const { return lockstep::minimum(*this, b); }
@@ -68,22 +68,26 @@ Tensor Tensor::logical_or(const Tensor& b) const { return lockstep::logical_or(*
 Tensor Tensor::logical_xor(const Tensor& b) const { return lockstep::logical_xor(*this, b); }
 Tensor Tensor::logical_not() const { return lockstep::logical_not(*this); }
 Tensor Tensor::eq(const Tensor& b) const { return lockstep::eq(*this, b); }
-Tensor Tensor::eq(double b) const { return lockstep::eq(*this, b); }
+Tensor Tensor::eq(const Scalar& b) const { return lockstep::eq(*this, b); }
 Tensor Tensor::ne(const Tensor& b) const { return lockstep::ne(*this, b); }
-Tensor Tensor::ne(double b) const { return lockstep::ne(*this, b); }
+Tensor Tensor::ne(const Scalar& b) const { return lockstep::ne(*this, b); }
 Tensor Tensor::lt(const Tensor& b) const { return lockstep::lt(*this, b); }
-Tensor Tensor::lt(double b) const { return lockstep::lt(*this, b); }
+Tensor Tensor::lt(const Scalar& b) const { return lockstep::lt(*this, b); }
 Tensor Tensor::le(const Tensor& b) const { return lockstep::le(*this, b); }
-Tensor Tensor::le(double b) const { return lockstep::le(*this, b); }
+Tensor Tensor::le(const Scalar& b) const { return lockstep::le(*this, b); }
 Tensor Tensor::gt(const Tensor& b) const { return lockstep::gt(*this, b); }
-Tensor Tensor::gt(double b) const { return lockstep::gt(*this, b); }
+Tensor Tensor::gt(const Scalar& b) const { return lockstep::gt(*this, b); }
 Tensor Tensor::ge(const Tensor& b) const { return lockstep::ge(*this, b); }
-Tensor Tensor::ge(double b) const { return lockstep::ge(*this, b); }
-Tensor Tensor::masked_fill(const Tensor& mask, double value) const { return lockstep::masked_fill(*this, mask, value); }
+Tensor Tensor::ge(const Scalar& b) const { return lockstep::ge(*this, b); }
+Tensor Tensor::masked_fill(const Tensor& mask, const Scalar& value) const {
+  return lockstep::masked_fill(*this, mask, value);
+}
 Tensor Tensor::where(const Tensor& condition, const Tensor& other) const {
   return lockstep::where(condition, *this, other);
 }
-Tensor Tensor::where(const Tensor& condition, double other) const { return lockstep::where(condition, *this, other); }
+Tensor Tensor::where(const Tensor& condition, const Scalar& other) const {
+  return lockstep::where(condition, *this, other);
+}
 Tensor Tensor::sum() const { return lockstep::sum(*this); }
 Tensor Tensor::sum(const Dims& dims, bool keepdim) const { return lockstep::sum(*this, dims, keepdim); }
 Tensor Tensor::mean() const { return lockstep::mean(*this); }
@@ -157,7 +161,7 @@ Tensor Tensor::isnan() const { return lockstep::isnan(*this); }
 Tensor Tensor::isinf() const { return lockstep::isinf(*this); }
 Tensor Tensor::isfinite() const { return lockstep::isfinite(*this); }
 Tensor Tensor::remainder(const Tensor& b) const { return lockstep::remainder(*this, b); }
-Tensor Tensor::remainder(double b) const { return lockstep::remainder(*this, b); }
+Tensor Tensor::remainder(const Scalar& b) const { return lockstep::remainder(*this, b); }
 Tensor Tensor::masked_fill(const Tensor& mask, const Tensor& value) const {
   return lockstep::masked_fill(*this, mask, value);
 }
@@ -178,10 +182,10 @@ Tensor Tensor::gather(int dim, const Tensor& index) const { return lockstep::gat
 Tensor Tensor::scatter(int dim, const Tensor& index, const Tensor& src) const {
   return lockstep::scatter(*this, dim, index, src);
 }
-Tensor Tensor::scatter(int dim, const Tensor& index, double value) const {
+Tensor Tensor::scatter(int dim, const Tensor& index, const Scalar& value) const {
   return lockstep::scatter(*this, dim, index, value);
 }
-Tensor Tensor::index_add(int dim, const Tensor& index, const Tensor& src, double alpha) const {
+Tensor Tensor::index_add(int dim, const Tensor& index, const Tensor& src, const Scalar& alpha) const {
   return lockstep::index_add(*this, dim, index, src, alpha);
 }
 

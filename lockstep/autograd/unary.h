@@ -9,6 +9,6 @@ namespace lockstep {
 // Applies the function, with its derivative.
 Tensor unary(const Unary& op, const Tensor& x);
 // x scale + shift, as one operation.
-Tensor affine(const Tensor& x, double scale, double shift);
+Tensor affine(const Tensor& x, const Scalar& scale, const Scalar& shift);
 
 }  // namespace lockstep

@@ -2,6 +2,8 @@
 #include "lockstep/autograd/unfold.h"
 
 #include "lockstep/autograd/functions.h"
+#include "lockstep/autograd/lift.h"
+#include "lockstep/ops/launch.h"
 
 namespace lockstep {
 namespace {
@@ -11,6 +13,7 @@ std::int64_t positions(std::string_view name, std::int64_t extent, const UnfoldO
   check(o.kernel_size[i] >= 1 && o.dilation[i] >= 1 && o.stride[i] >= 1 && o.padding[i] >= 0,
         "{}: kernel {}, dilation {}, stride {}, padding {}, expected at least 1, 1, 1, and 0", name, o.kernel_size[i],
         o.dilation[i], o.stride[i], o.padding[i]);
+  ops::check_window(name, {o.kernel_size[i], o.dilation[i], o.stride[i], o.padding[i]});
   const std::int64_t reach = extent + 2 * o.padding[i] - o.dilation[i] * (o.kernel_size[i] - 1) - 1;
   check(reach >= 0, "{}: the window ({} wide) does not fit the padded image ({} wide)", name,
         o.dilation[i] * (o.kernel_size[i] - 1) + 1, extent + 2 * o.padding[i]);
@@ -56,9 +59,9 @@ Tensor fold(const Tensor& x, HeightWidth output_size, const UnfoldOptions& optio
   if (x.defined() && x.shape().dim() == 2) return squeeze(fold(unsqueeze(x, 0), output_size, options), 0);
   const std::int64_t rows = positions("fold", output_size[0], options, 0),
                      columns = positions("fold", output_size[1], options, 1),
-                     window = options.kernel_size[0] * options.kernel_size[1];
-  check(x.defined() && x.shape().dim() == 3 && x.size(1) % window == 0 && x.size(2) == rows * columns,
-        "fold: input is {}, expected 3 axes (N, C {}, {})", x, window, rows * columns);
+                     window = Shape({options.kernel_size[0], options.kernel_size[1]}).numel();
+  check(x.defined() && x.shape().dim() == 3 && x.size(1) % window == 0 && x.size(2) == Shape({rows, columns}).numel(),
+        "fold: input is {}, expected 3 axes (N, C {}, {})", x, window, Shape({rows, columns}).numel());
   const Tensor elements = unflatten(unflatten(x, 2, {rows, columns}), 1, {-1, window});
   Tensor images;
   for (std::int64_t i = 0; i < options.kernel_size[0]; ++i) {
@@ -78,14 +81,15 @@ Tensor pixel_shuffle(const Tensor& x, std::int64_t upscale_factor) {
   const std::int64_t r = upscale_factor;
   check(r >= 1, "pixel_shuffle: factor {}, expected at least 1", r);
   const int dims = x.shape().dim(), channels = dims - 3;
-  check(x.defined() && dims >= 3 && dims <= 4 && x.size(channels) % (r * r) == 0,
-        "pixel_shuffle: input is {}, expected (N, C, H, W), or (C, H, W), with a multiple of {} channels", x, r * r);
+  check(x.defined() && dims >= 3 && dims <= 4 && x.size(channels) % r == 0 && x.size(channels) / r % r == 0,
+        "pixel_shuffle: input is {}, expected (N, C, H, W), or (C, H, W), with a multiple of {} x {} channels", x, r,
+        r);
   const Tensor split = unflatten(x, channels, {-1, r, r});  // [.., C, r, r, H, W]
   std::vector<int> order;
   for (int axis = 0; axis <= channels; ++axis) order.push_back(axis);
   for (const int axis : {3, 1, 4, 2}) order.push_back(channels + axis);
   const Tensor pixels = permute(split, order);  // [.., C, H, r, W, r]
-  return flatten(flatten(pixels, -2, -1), channels + 1, channels + 2);
+  return owned(flatten(flatten(pixels, -2, -1), channels + 1, channels + 2), x);
 }
 
 Tensor pixel_unshuffle(const Tensor& x, std::int64_t downscale_factor) {
@@ -98,7 +102,7 @@ Tensor pixel_unshuffle(const Tensor& x, std::int64_t downscale_factor) {
   std::vector<int> order;
   for (int axis = 0; axis <= channels; ++axis) order.push_back(axis);
   for (const int axis : {2, 4, 1, 3}) order.push_back(channels + axis);
-  return flatten(permute(split, order), channels, channels + 2);  // [.., C, r, r, H, W]
+  return owned(flatten(permute(split, order), channels, channels + 2), x);  // [.., C, r, r, H, W]
 }
 
 }  // namespace lockstep

@@ -4,6 +4,7 @@
 
 #include "lockstep/backend/formulas.h"
 #include "lockstep/backend/kernels.h"
+#include "lockstep/tensor/scalar.h"
 
 namespace lockstep {
 
@@ -40,7 +41,8 @@ struct UnaryBackward {
   static void views(auto& c, const auto& in, const auto& out) { in(c.saved), in(c.dy), out(c.dx); }
 };
 
-// out = op(a, b). Shapes broadcast to out's shape as in NumPy; one floating dtype, or i64 if takes_integers(op).
+// out = op(a, b). Shapes broadcast to out's shape as in NumPy; one floating dtype unless
+// is_bitwise(op), or i64 or u8 if takes_integers(op).
 // Equal shapes have equal layouts; a broadcast is plain. out may be a or b if the shapes are equal. maximum and
 // minimum of NaN are NaN.
 struct Binary {
@@ -49,14 +51,14 @@ struct Binary {
   static void views(auto& c, const auto& in, const auto& out) { in(c.a), in(c.b), out(c.out); }
 };
 
-// out = op(a, b) ? 1 : 0, as u8. Operands as for Binary, of any dtype. NaN differs from everything.
+// out = op(a, b), of truth values. Operands as for Binary, of any dtype. NaN differs from everything.
 struct Compare {
   CompareOp op;
   View a, b, out;
   static void views(auto& c, const auto& in, const auto& out) { in(c.a), in(c.b), out(c.out); }
 };
 
-// out = condition ? a : b. Condition u8; a, b and out of any one dtype. Shapes broadcast to out's; all plain, or of
+// out = condition ? a : b. Condition a mask; a, b and out of any one dtype. Shapes broadcast to out's; all plain, or of
 // one shape and layout.
 struct Where {
   View condition, a, b, out;
@@ -72,14 +74,15 @@ struct Affine {
 
 // Every element of y becomes `value`. Any dtype.
 struct Fill {
-  double value;
+  Scalar value;
   View y;
   static void views(auto& c, const auto&, const auto& out) { out(c.y); }
 };
 
-// y[i] = start + i * step, computed in f64 and rounded once. Plain layout, any dtype.
+// y[i] = start + i * step. Exact in integer types if start and step are whole; otherwise computed in f64 and rounded
+// once. Plain layout, any dtype.
 struct Arange {
-  double start, step;
+  Scalar start, step;
   View y;
   static void views(auto& c, const auto&, const auto& out) { out(c.y); }
 };

@@ -68,11 +68,14 @@ enum class BinaryOp {
   atan2,
   divide_trunc,
   divide_floor,
-  remainder
+  remainder,
+  bit_and,
+  bit_or,
+  bit_xor
 };
 inline constexpr auto kBinaryNames =
     std::to_array<std::string_view>({"add", "subtract", "multiply", "divide", "maximum", "minimum", "pow", "atan2",
-                                     "divide_trunc", "divide_floor", "remainder"});
+                                     "divide_trunc", "divide_floor", "remainder", "bit_and", "bit_or", "bit_xor"});
 
 // Greater is less with exchanged operands.
 enum class CompareOp { eq, ne, lt, le };
@@ -209,13 +212,16 @@ constexpr C formula(C a, C b) {
     const C rest = std::fmod(a, b);
     return (rest != 0) & ((rest < 0) != (b < 0)) ? rest + b : rest;
   }
+  return a;  // bits, which only whole numbers have
 }
 
-// The formula for i64, modulo 2^64, as in PyTorch. Operations without one have results that are not whole.
-constexpr bool takes_integers(BinaryOp op) {
-  return op != BinaryOp::divide && op != BinaryOp::pow && op != BinaryOp::atan2;
+// The formula for i64, modulo 2^64, and for u8, modulo 256, as in PyTorch. Operations without one have results that are
+// not whole.
+constexpr bool takes_integers(BinaryOp op) { return op != BinaryOp::divide && op != BinaryOp::atan2; }
+constexpr bool is_bitwise(BinaryOp op) {
+  return op == BinaryOp::bit_and || op == BinaryOp::bit_or || op == BinaryOp::bit_xor;
 }
-// Whether b must not be 0 among i64. Kernels report it.
+// Whether b must not be 0 among whole numbers. Kernels report it.
 constexpr bool divides(BinaryOp op) {
   return op == BinaryOp::divide_trunc || op == BinaryOp::divide_floor || op == BinaryOp::remainder;
 }
@@ -227,6 +233,18 @@ constexpr std::int64_t integer_formula(std::int64_t a, std::int64_t b) {
   if constexpr (kOp == BinaryOp::multiply) return static_cast<std::int64_t>(u * v);
   if constexpr (kOp == BinaryOp::maximum) return a > b ? a : b;
   if constexpr (kOp == BinaryOp::minimum) return a < b ? a : b;
+  if constexpr (kOp == BinaryOp::bit_and) return a & b;
+  if constexpr (kOp == BinaryOp::bit_or) return a | b;
+  if constexpr (kOp == BinaryOp::bit_xor) return a ^ b;
+  if constexpr (kOp == BinaryOp::pow) {
+    // 1 / a^-b, cut.
+    if (b < 0) return a == 1 ? 1 : a == -1 ? (b % 2 == 0 ? 1 : -1) : 0;
+    std::uint64_t y = 1, square = u;
+    for (std::uint64_t power = v; power > 0; power /= 2, square *= square) {
+      if (power % 2 == 1) y *= square;
+    }
+    return static_cast<std::int64_t>(y);
+  }
   if constexpr (divides(kOp)) {
     if (b == 0) return 0;
     // The quotient of the smallest number and -1 is beyond the range, on which processors trap.
@@ -238,6 +256,17 @@ constexpr std::int64_t integer_formula(std::int64_t a, std::int64_t b) {
     if constexpr (kOp == BinaryOp::remainder) return beyond ? rest + b : rest;
   }
   return 0;
+}
+
+// Element i of start, start + step, ...: of double, or of int64 modulo 2^64.
+template <typename C>
+constexpr C arange_element(C start, C step, std::int64_t i) {
+  if constexpr (std::is_integral_v<C>) {
+    return static_cast<C>(static_cast<std::uint64_t>(start) +
+                          static_cast<std::uint64_t>(i) * static_cast<std::uint64_t>(step));
+  } else {
+    return start + static_cast<C>(i) * step;
+  }
 }
 
 // C is any element type.

@@ -14,7 +14,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
 #include "lockstep/base/sha256.h"
-#include "lockstep/checkpoint/json_guard.h"
+#include "lockstep/checkpoint/json_input.h"
 
 namespace lockstep {
 namespace {
@@ -216,7 +216,7 @@ Checkpoint open_checkpoint(const fs::path& path, const std::function<void(const 
   Checkpoint checkpoint{path, 0, {}};
   std::map<std::string, std::pair<std::uint64_t, std::string>> expected;
   try {
-    const json manifest = json::parse(text, JsonGuard("it", kMaxManifestDepth, std::string::npos));
+    const json manifest = parse_json<json>(text, {.what = "it", .depth = kMaxManifestDepth});
     check(manifest.at("format") == kFormat, "format is not {}", kFormat);
     check(count_at(manifest, "version") == kVersion, "version is {}, expected {}", count_at(manifest, "version"),
           kVersion);

@@ -34,6 +34,19 @@ std::string holder_of(int fd) {
 
 bool is_elsewhere(const std::string& holder) { return !holder.empty() && !holder.ends_with(" on " + this_host()); }
 
+// Files that a killed process was writing (AtomicFile): nothing reads them. Younger ones may belong to another command.
+void remove_left_files(const std::filesystem::path& folder) {
+  std::error_code unknown;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, unknown)) {
+    const std::string name = entry.path().filename().string();
+    if (!name.starts_with(".lockstep-") || !name.ends_with(".tmp") || !entry.is_regular_file(unknown)) continue;
+    const auto written = entry.last_write_time(unknown);
+    if (!unknown && std::filesystem::file_time_type::clock::now() - written > 1min) {
+      std::filesystem::remove(entry.path(), unknown);
+    }
+  }
+}
+
 void write_holder(int fd) {
   const std::string text = fmt::format("process {} on {}\n", ::getpid(), this_host());
   // Only errors name the holder.
@@ -41,6 +54,16 @@ void write_holder(int fd) {
 }
 
 }  // namespace
+
+void refuse_links(const std::filesystem::path& folder) {
+  std::error_code unknown;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, unknown)) {
+    check(!entry.is_symlink(unknown),
+          "checkpoint: {} is a symbolic link, through which a run would write elsewhere: "
+          "remove it, or choose another folder",
+          entry.path().string());
+  }
+}
 
 std::string FolderClaim::holder_elsewhere(const std::filesystem::path& folder) {
   const FileLock lock(FileDescriptor(::open((folder / ".lock").c_str(), O_RDWR | O_CLOEXEC)));
@@ -53,10 +76,11 @@ FolderClaim::FolderClaim(const std::filesystem::path& folder, std::int64_t step,
   const std::filesystem::path file = folder / ".lock";
   std::error_code told_below;
   if (!std::filesystem::exists(folder, told_below)) CheckpointWriter(folder, step);  // makes the folder
+  refuse_links(folder);
   // Network file systems lock only files that are open for writing. If the file cannot be opened, there is no lock, and
   // CheckpointWriter below reports why nothing can be written.
-  lock_ = FileLock(FileDescriptor(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)));
-  if (!lock_) lock_ = FileLock(FileDescriptor(::open(file.c_str(), O_RDONLY | O_CLOEXEC)));
+  lock_ = FileLock(FileDescriptor(::open(file.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666)));
+  if (!lock_) lock_ = FileLock(FileDescriptor(::open(file.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC)));
   const auto begin = std::chrono::steady_clock::now();
   while (lock_ && !lock_.try_lock()) {
     const std::string holder = holder_of(lock_.get());
@@ -68,6 +92,7 @@ FolderClaim::FolderClaim(const std::filesystem::path& folder, std::int64_t step,
   }
   if (lock_) write_holder(lock_.get());
   CheckpointWriter(folder, step);  // leaves nothing behind
+  remove_left_files(folder);
 }
 
 }  // namespace lockstep

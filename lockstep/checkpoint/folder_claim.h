@@ -12,9 +12,14 @@
 
 namespace lockstep {
 
+// Throws if the folder has symbolic links. It may come from somebody else, and its links name other files of the user,
+// which a run would write instead of its own. The folder's own name may be a link.
+void refuse_links(const std::filesystem::path& folder);
+
 class FolderClaim {
  public:
-  // Makes the folder if it does not exist. Throws if another run has it after some wait: two seconds, in which a killed
+  // Makes the folder if it does not exist, and removes what killed processes were writing there. Throws for links
+  // (refuse_links()), and if another run has it after some wait: two seconds, in which a killed
   // run ends; `elsewhere` if the other run's host is not this one: if that host crashed, the file server keeps its lock
   // for a while, with NFS for 90 s by default. Also throws the errors that CheckpointWriter would throw for this step,
   // at the start instead of after an hour of training.

@@ -7,6 +7,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/sha256.h"
+#include "lockstep/checkpoint/json_input.h"
 
 namespace lockstep {
 namespace {
@@ -73,17 +74,17 @@ std::string Recipe::json() const {
 }
 
 Recipe Recipe::from_json(std::string_view text) {
-  const auto json = nlohmann::ordered_json::parse(text, nullptr, false);
-  check(json.is_object(), "the recipe is {:.40}, expected an object", text);
+  const auto json = find_json<nlohmann::ordered_json>(text);
+  check(json && json->is_object(), "the recipe is {:.40}, expected an object", text);
   Recipe recipe;
-  for (const auto& [name, value] : json.items()) recipe.set(name, value_from(name, value));
+  for (const auto& [name, value] : json->items()) recipe.set(name, value_from(name, value));
   return recipe;
 }
 
 std::string recipe_hash(const Recipe& recipe) {
   Sha256 hash;
   // nlohmann::json sorts names.
-  const std::string sorted = dump(nlohmann::json::parse(recipe.json()));
+  const std::string sorted = dump(parse_json<nlohmann::json>(recipe.json()));
   hash.update(std::as_bytes(std::span(sorted)));
   return hash.hex();
 }

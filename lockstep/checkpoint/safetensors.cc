@@ -15,7 +15,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
-#include "lockstep/checkpoint/json_guard.h"
+#include "lockstep/checkpoint/json_input.h"
 
 namespace lockstep {
 namespace {
@@ -35,18 +35,18 @@ struct DTypeCode {
   DType dtype;
   std::string_view code;
 };
-constexpr std::array<DTypeCode, 6> kDTypeCodes{{{DType::f32, "F32"},
+constexpr std::array<DTypeCode, 7> kDTypeCodes{{{DType::f32, "F32"},
                                                 {DType::bf16, "BF16"},
                                                 {DType::f16, "F16"},
                                                 {DType::f64, "F64"},
                                                 {DType::i64, "I64"},
-                                                {DType::u8, "U8"}}};
+                                                {DType::u8, "U8"},
+                                                {DType::boolean, "BOOL"}}};
 
 std::string_view code_of(DType dtype) { return std::ranges::find(kDTypeCodes, dtype, &DTypeCode::dtype)->code; }
 
 // The sizes of the format's other types. Those of later versions, and types of less than a byte, are not known.
-constexpr std::array<std::pair<std::string_view, std::size_t>, 11> kForeignSizes{{{"BOOL", 1},
-                                                                                  {"I8", 1},
+constexpr std::array<std::pair<std::string_view, std::size_t>, 10> kForeignSizes{{{"I8", 1},
                                                                                   {"F8_E4M3", 1},
                                                                                   {"F8_E5M2", 1},
                                                                                   {"F8_E8M0", 1},
@@ -99,19 +99,17 @@ std::string hint_from_name(std::string_view origin) {
   return pytorch ? "; if it is a file of torch.save(), " + how_to_convert(origin) : "";
 }
 
-json parse_header(std::string_view text, std::string_view origin) {
-  // The parser would skip a byte order mark and treat a NUL byte as the end.
+// Calls `take` for each entry. A header may have millions, which are never all in memory.
+void parse_header(std::string_view text, std::string_view origin, const JsonBuilder<json>::Member& take) {
   check(text.starts_with('{') && text.find('\0') == text.npos, "{}: header is not a JSON object{}", origin,
         hint_from_name(origin));
-  json header;
   try {
-    header = json::parse(text, JsonGuard(fmt::format("{}: header", origin), kMaxDepth, std::string::npos));
+    parse_json<json>(text, {.what = fmt::format("{}: header", origin), .depth = kMaxDepth}, take);
   } catch (const json::parse_error& error) {
     fail("{}: header is not valid JSON at its byte {} of {}", origin, error.byte, text.size());
   } catch (const json::exception& error) {
     fail("{}: header is not valid JSON: {}", origin, error.what());
   }
-  return header;
 }
 
 SafetensorsMetadata parse_metadata(const json& entry, std::string_view origin) {
@@ -247,14 +245,14 @@ SafetensorsFile parse_safetensors(std::string bytes, std::string_view origin) {
 
   SafetensorsFile file;
   const auto data = std::as_bytes(std::span(*contents)).subspan(kLengthBytes + header_bytes);
-  const json header = parse_header(std::string_view(*contents).substr(kLengthBytes, header_bytes), origin);
-  for (const auto& [name, entry] : header.items()) {
-    if (name == kMetadata) {
-      file.metadata = parse_metadata(entry, origin);
-    } else {
-      parse_tensor(name, entry, data, fmt::format("{}: tensor {}", origin, excerpt(name)), file);
-    }
-  }
+  parse_header(std::string_view(*contents).substr(kLengthBytes, header_bytes), origin,
+               [&](const std::string& name, const json& entry) {
+                 if (name == kMetadata) {
+                   file.metadata = parse_metadata(entry, origin);
+                 } else {
+                   parse_tensor(name, entry, data, fmt::format("{}: tensor {}", origin, excerpt(name)), file);
+                 }
+               });
   check_coverage(file, data, origin);
   file.contents = std::move(contents);
   return file;

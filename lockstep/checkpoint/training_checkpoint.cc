@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "lockstep/checkpoint/checkpoint_directory.h"
-#include "lockstep/checkpoint/json_guard.h"
+#include "lockstep/checkpoint/json_input.h"
 #include "lockstep/checkpoint/weights.h"
 #include "lockstep/nn/parameter_change.h"
 #include "lockstep/runtime/device_state.h"
@@ -176,7 +176,7 @@ struct TrainingState {
 // The source of keys for the model's random operations; null without parameters.
 RandomState* random_of(const Module& module) {
   for (const Parameter& p : module.parameters()) {
-    if (p.initialized()) return state_of(p.devices()[0], "checkpoint").random.get();
+    if (p.initialized()) return state_of(p.devices()[0], "checkpoint").random().get();
   }
   return nullptr;
 }
@@ -185,7 +185,8 @@ TrainingState read_state(const CheckpointContents& checkpoint) {
   const std::string& text = checkpoint.file(std::string(kState));
   try {
     check(text.size() <= kMostStateBytes, "it has {} bytes, at most {} are allowed", text.size(), kMostStateBytes);
-    const auto json = nlohmann::ordered_json::parse(text, JsonGuard("it", kMostStateDepth, kMostStateNames));
+    const auto json =
+        parse_json<nlohmann::ordered_json>(text, {.what = "it", .depth = kMostStateDepth, .names = kMostStateNames});
     const TrainingPosition position = position_from(json.at("position"));
     check(position.step == checkpoint.step, "step is {}, expected {} as in the manifest", position.step,
           checkpoint.step);
@@ -275,7 +276,7 @@ void save_parts(const std::filesystem::path& folder, std::span<const SavedPart> 
   nlohmann::ordered_json json = {{"version", kStateVersion},
                                  {"position", to_json(position)},
                                  {"optimizer_steps", parts[0].optimizer.steps()},
-                                 {"recipe", nlohmann::ordered_json::parse(recipe.json())},
+                                 {"recipe", parse_json<nlohmann::ordered_json>(recipe.json())},
                                  {"recipe_hash", recipe_hash(recipe)}};
   if (const RandomState* random = random_of(parts[0].module)) {
     json["random_step"] = random->step();

@@ -11,9 +11,10 @@
 #include "lockstep/base/file.h"
 #include "lockstep/base/sha256.h"
 #include "lockstep/checkpoint/checkpoint_directory.h"
-#include "lockstep/checkpoint/json_guard.h"
+#include "lockstep/checkpoint/json_input.h"
 #include "lockstep/checkpoint/weights_change.h"
 #include "lockstep/checkpoint/weights_index.h"
+#include "lockstep/nn/module_tree.h"
 #include "lockstep/nn/state_change.h"
 
 namespace lockstep {
@@ -42,7 +43,8 @@ bool all_sound(const Tensor& t, Infinity rule) {
     case DType::f16: return all_sound<std::uint16_t>(t, 0x7c00u, rule);
     case DType::f64: return all_sound<std::uint64_t>(t, 0x7ff0000000000000u, rule);
     case DType::i64:
-    case DType::u8: return true;
+    case DType::u8:
+    case DType::boolean: return true;
   }
   return true;
 }
@@ -72,6 +74,7 @@ void check_finite(const StateDict& state, std::string_view what) {
 }
 
 StateDict sound_state_dict(const Module& module, std::string_view what) {
+  ModuleTree::check_no_own_state(const_cast<Module&>(module), what);
   StateDict state = state_dict(module);
   std::set<std::string> free;
   for (const auto& [name, buffer] : module.named_buffers()) {
@@ -111,7 +114,6 @@ Tensor converted(const ForeignTensor& t) {
 // An undefined tensor if no type holds the foreign tensor's values.
 Tensor as_tensor(const ForeignTensor& t) {
   if (t.dims.size() > Shape::kMaxDim) return {};
-  if (t.dtype == "BOOL") return converted<std::uint8_t, std::uint8_t>(t);
   if (t.dtype == "I8") return converted<std::int8_t, std::int64_t>(t);
   if (t.dtype == "I16") return converted<std::int16_t, std::int64_t>(t);
   if (t.dtype == "I32") return converted<std::int32_t, std::int64_t>(t);
@@ -201,6 +203,11 @@ StateDict as_tensors(const SafetensorsFile& file) {
   for (const TensorBytes& t : file.tensors) {
     Tensor tensor = Tensor::host(t.shape, t.dtype);
     if (!t.bytes.empty()) std::memcpy(tensor->view().data, t.bytes.data(), t.bytes.size());
+    if (t.dtype == DType::boolean) {
+      // A truth value is 0 or 1. A file may have other bytes.
+      auto* const byte = static_cast<std::uint8_t*>(tensor->view().data);
+      std::transform(byte, byte + t.bytes.size(), byte, [](std::uint8_t b) { return b != 0 ? 1 : 0; });
+    }
     state.emplace_back(t.name, std::move(tensor));
   }
   for (const ForeignTensor& t : file.foreign) {
@@ -218,7 +225,8 @@ namespace {
 
 // f(state) with the strict state of the file.
 template <typename F>
-auto with_state(const std::filesystem::path& path, const Module& module, const F& f) {
+auto with_state(const std::filesystem::path& path, Module& module, const F& f) {
+  ModuleTree::check_no_own_state(module, path.string());
   const SavedState saved = read_state(path);
   const auto expected = expected_entries(module);
   for (const ForeignTensor& t : saved.unusable) {
@@ -245,6 +253,7 @@ std::vector<ParameterChange> weights_change(const std::filesystem::path& path, M
 }
 
 UnmatchedEntries load_matching_weights(const std::filesystem::path& path, Module& module) {
+  ModuleTree::check_no_own_state(module, path.string());
   const SavedState saved = read_state(path);
   try {
     UnmatchedEntries unmatched = load_matching_state(module, saved.state);

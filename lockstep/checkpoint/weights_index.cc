@@ -4,7 +4,7 @@
 #include <system_error>
 
 #include "lockstep/base/error.h"
-#include "lockstep/checkpoint/json_guard.h"
+#include "lockstep/checkpoint/json_input.h"
 
 namespace lockstep {
 namespace {
@@ -34,7 +34,7 @@ std::optional<std::filesystem::path> find_weights_index(const std::filesystem::p
 WeightsIndex parse_weights_index(std::string_view text, std::string_view origin) {
   json index;
   try {
-    index = json::parse(text, JsonGuard(std::string(origin), kMaxNesting, std::string::npos));
+    index = parse_json<json>(text, {.what = std::string(origin), .depth = kMaxNesting});
   } catch (const json::exception& error) {
     fail("{}: not valid JSON: {}", origin, excerpt(json(error.what())));
   }

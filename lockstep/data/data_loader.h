@@ -76,6 +76,7 @@ class DataLoader {
 
   // The number of batches in an epoch.
   std::int64_t size() const;
+  std::int64_t batch_size() const { return options_.batch_size; }
   // The number of examples in batch `number` of an epoch, over all processes.
   std::int64_t batch_examples(std::int64_t number) const;
   const Dataset& dataset() const { return *dataset_; }
@@ -90,9 +91,10 @@ class DataLoader {
   Iterator begin(RowsOfBatch rows, Device pin_for);
   End end() const { return {}; }
 
-  // The batches of a loop where the model is, each an array of the parts of its examples, cut into shards: one for each
-  // of the model's devices, or so many as the options say, {.shards = 8}. Places the model if nobody did. Examples of
-  // three parts: on<3>(net). `model` may also be a DistributedDataParallel: this rank's rows, as its batches().
+  // The batches of a loop where the model is, each an array of the parts of its examples, cut into shards. On CPUs,
+  // there are default_shards(batch_size()), so that the bits are the same on any number of devices; on GPUs, one for
+  // each device; or so many as the options say, {.shards = 8}. Places the model if nobody did. Examples of three parts:
+  // on<3>(net). `model` may also be a DistributedDataParallel: this rank's rows, as its batches().
   //
   //   for (auto [x, y] : loader.on(net)) mse_loss(net(x), y).backward();
   // The loader must outlive the loop, so it needs a name.

@@ -23,11 +23,9 @@ struct ColumnCells {
   std::int64_t missing = 0, numbers = 0, not_finite = 0, texts = 0;
   // The first rows of their kind.
   std::int64_t first_missing = -1, first_not_finite = -1, first_text = -1;
-  // Number cells, while they are at most kMostWholeClasses + 1 different ones.
-  std::set<double> values{};
+  // The texts of number cells, while they are at most kMostWholeClasses + 1 different ones.
+  std::set<std::string_view> values{};
   bool whole = true;
-  // f64 tells the numbers apart.
-  bool exact = true;
   std::int64_t present() const { return numbers + not_finite + texts; }
   // Some cells are damaged, or there are none.
   bool has_numbers() const { return numbers > 0 && numbers >= 9 * texts; }
@@ -41,21 +39,26 @@ void for_each_row(const SplitRows& rows, const F& f) {
 
 ColumnCells look_at(const Table& table, const SplitRows& rows, std::int64_t column) {
   ColumnCells cells;
+  // f64 does not tell whole numbers from 2^53 on apart; their texts do.
+  const auto is_whole = [](std::string_view cell, double value) {
+    const bool digits = cell.find_first_not_of("+-0123456789") == cell.npos;
+    return value == std::floor(value) && (std::abs(value) < 0x1p53 || digits);
+  };
   const auto count = [](std::int64_t row, std::int64_t& counter, std::int64_t& first) {
     ++counter;
     if (first < 0 || row < first) first = row;
   };
   for_each_row(rows, [&](std::int64_t row) {
-    const CellNumber cell = parse_cell(table.cell(row, column));
+    const std::string_view text = table.cell(row, column);
+    const CellNumber cell = parse_cell(text);
     switch (cell.kind) {
       case CellKind::missing: count(row, cells.missing, cells.first_missing); break;
       case CellKind::not_finite: count(row, cells.not_finite, cells.first_not_finite); break;
       case CellKind::text: count(row, cells.texts, cells.first_text); break;
       case CellKind::number:
         ++cells.numbers;
-        cells.exact = cells.exact && std::abs(cell.value) < 0x1p53;
-        cells.whole = cells.whole && cell.value == std::floor(cell.value) && std::abs(cell.value) < 0x1p53;
-        if (std::ssize(cells.values) <= kMostWholeClasses) cells.values.insert(cell.value);
+        cells.whole = cells.whole && is_whole(text, cell.value);
+        if (std::ssize(cells.values) <= kMostWholeClasses) cells.values.insert(text);
     }
   });
   return cells;
@@ -87,8 +90,10 @@ void check_decimal_commas(const Table& table, const SplitRows& rows, std::int64_
     if (before == CellKind::text && (first < 0 || row < first)) first = row;
   });
   if (all && first >= 0) {
-    fail("{}: {} has a decimal comma, expected a decimal point (or name the column in `categories`)",
-         table.place(first, column), quoted_cell(table.cell(first, column)));
+    fail(
+        "{}: {} has a comma, a decimal one or between thousands: expected a decimal point, and nothing between "
+        "thousands (or name the column in `categories`)",
+        table.place(first, column), quoted_cell(table.cell(first, column)));
   }
 }
 
@@ -181,7 +186,7 @@ bool is_row_numbers(const Table& table, std::int64_t column) {
   return first.value == 0 || first.value == 1;
 }
 
-// 1, 1.0, and 01 are one class, and so are 0 and -0.
+// The shortest text of a number.
 std::string class_of_number(double value) { return fmt::format("{}", value == 0 ? 0.0 : value); }
 
 bool is_named(const Table& table, const std::vector<std::string>& names, std::int64_t column) {
@@ -191,29 +196,33 @@ bool is_named(const Table& table, const std::vector<std::string>& names, std::in
 void learn_classes(const Table& table, const SplitRows& rows, std::int64_t column, const ColumnCells& cells,
                    TableSchema& schema) {
   if (cells.texts == 0) check_numbers(table, column, cells, "");
-  schema.numeric_classes = cells.texts == 0 && cells.exact;
-  if (schema.numeric_classes) {
-    std::set<double> values;
-    for_each_row(rows, [&](std::int64_t row) { values.insert(parse_cell(table.cell(row, column)).value); });
-    for (const double value : values) schema.classes.push_back(class_of_number(value));
+  std::unordered_set<std::string_view> seen;
+  for_each_row(rows, [&](std::int64_t row) { seen.insert(table.cell(row, column)); });
+  schema.classes.assign(seen.begin(), seen.end());
+  const auto value_of = [](const std::string& text) { return parse_cell(text).value; };
+  if (cells.texts == 0) {
+    std::ranges::sort(schema.classes, {}, [&](const std::string& text) { return std::pair(value_of(text), text); });
   } else {
-    std::unordered_set<std::string_view> seen;
-    for_each_row(rows, [&](std::int64_t row) { seen.insert(table.cell(row, column)); });
-    schema.classes.assign(seen.begin(), seen.end());
     std::ranges::sort(schema.classes);
   }
+  schema.numeric_classes = cells.texts == 0 && std::ranges::all_of(schema.classes, [&](const std::string& text) {
+                             return text == class_of_number(value_of(text)) && std::abs(value_of(text)) < 0x1p53;
+                           });
   const std::int64_t classes = std::ssize(schema.classes), count = cells.present();
   check(classes >= 2, "{}: the target is {} in every row, expected at least two classes", column_label(table, column),
         quoted_cell(schema.classes.empty() ? "" : schema.classes[0]));
   check(count < kFewestDifferentTexts || 2 * classes <= count,
         "{}: the target has {} different values in {} rows, expected classes that occur twice or more on average{}",
         column_label(table, column), classes, count,
-        schema.numeric_classes ? " (or the task regression)" : ", or another column as the target");
+        cells.texts == 0 ? " (or the task regression)" : ", or another column as the target");
 }
 
 void learn_target(const Table& table, const SplitRows& rows, std::int64_t column, const TableSchemaOptions& options,
                   TableSchema& schema) {
   const ColumnCells cells = look_at(table, rows, column);
+  check(cells.present() > 0,
+        "{}: the target, {}, has no cells, as where each line ends with a delimiter: expected another target",
+        table.file(), quoted_cell(schema.target));
   if (cells.first_missing >= 0) {
     const std::string_view cell = table.cell(cells.first_missing, column);
     fail("{}: the target is missing ({}) in {} row{}, expected one in each row (skip_broken leaves such rows out{})",
@@ -240,7 +249,12 @@ void learn_target(const Table& table, const SplitRows& rows, std::int64_t column
     const std::vector<double> values = present_numbers(table, rows.train, column, missing);
     const Moments moments = moments_of(values, column_label(table, column));
     check(different >= 2, "{}: the target is {} in every row, expected different numbers", column_label(table, column),
-          different == 0 ? 0 : *cells.values.begin());
+          quoted_cell(different == 0 ? "" : *cells.values.begin()));
+    const auto [least, most] = std::ranges::minmax(values);
+    check(least < most || std::ssize(values) < 2,
+          "{}: the target has texts such as {} and {}, which are one number in f64, expected different numbers (or the "
+          "task classification)",
+          column_label(table, column), quoted_cell(*cells.values.begin()), quoted_cell(*cells.values.rbegin()));
     schema.target_mean = moments.mean;
     schema.target_stddev = moments.stddev;
     schema.reason = different > kMostWholeClasses
@@ -302,6 +316,10 @@ SplitRows split_rows(const Table& table, double validation_share) {
 
 TableSchema make_table_schema(const Table& table, const SplitRows& rows, const TableSchemaOptions& options) {
   check(!rows.train.empty(), "{}: no rows for training", table.file());
+  check(table.columns() > 1,
+        "{}: 1 column, {}: expected the target and another one, with a comma, semicolon, or tab between them, or the "
+        "option `delimiter`",
+        table.file(), quoted_cell(table.names()[0]));
   TableSchema schema;
   const std::int64_t target = options.target.empty() ? table.columns() - 1 : table.column(options.target);
   schema.target = table.names()[static_cast<std::size_t>(target)];
@@ -417,12 +435,13 @@ std::int64_t TableEncoder::encode(std::int64_t row, std::span<float> out) const 
 std::int64_t TableEncoder::label(std::int64_t row) const {
   check(target_ >= 0, "{}: there is no column {}, the target", table_->file(), quoted_cell(schema_->target));
   const std::string_view cell = table_->cell(row, target_);
-  std::string name(cell);
-  if (schema_->numeric_classes) {
+  auto found = std::ranges::find(schema_->classes, cell);
+  // Programs write whole numbers as 1.0 where other rows miss cells.
+  if (found == schema_->classes.end() && schema_->numeric_classes && cell.find('.') != cell.npos) {
     const CellNumber number = parse_cell(cell);
-    if (number.kind == CellKind::number) name = class_of_number(number.value);
+    const bool whole = number.kind == CellKind::number && number.value == std::floor(number.value);
+    if (whole) found = std::ranges::find(schema_->classes, class_of_number(number.value));
   }
-  const auto found = std::ranges::find(schema_->classes, name);
   check(found != schema_->classes.end(), "{}: the target is {}, expected one of the {} classes",
         table_->place(row, target_), quoted_cell(cell), schema_->classes.size());
   return found - schema_->classes.begin();

@@ -72,8 +72,10 @@ struct TableSchema {
   // The one that was given to read the table; empty if it was found out.
   std::string delimiter{};
   TaskKind task = TaskKind::classification;
-  // Classification: the names of the classes, by number. Texts are sorted by their bytes; if all are numbers, by value.
+  // Classification: the names of the classes, by number. They are the texts of the cells: 7 and 007 are two classes,
+  // and so are 1.1 and 1.10. Texts are sorted by their bytes; if all are numbers, by value.
   std::vector<std::string> classes{};
+  // All are numbers in their shortest form. A class 1 then is also a label that another table writes as 1.0.
   bool numeric_classes = false;
   // Regression: labels are (value - target_mean) / target_stddev, of training rows.
   double target_mean = 0, target_stddev = 1;

@@ -19,6 +19,7 @@ class TensorDataset : public Dataset {
   using Dataset::get;
   Example get(std::int64_t index) const override;
   Example batch(std::span<const std::int64_t> indices, std::span<const RandomKey> keys) const override;
+  const std::vector<Tensor>& tensors() const { return tensors_; }
 
  private:
   std::vector<Tensor> tensors_;

@@ -13,9 +13,9 @@ namespace {
 
 // The numbers that a mask adds to the scores.
 Tensor as_bias(std::string_view what, const Tensor& mask, DType dtype) {
-  check(mask.dtype() == DType::u8 || is_floating(mask.dtype()),
-        "multihead attention: {} is {}, expected u8 or floating", what, mask);
-  if (mask.dtype() != DType::u8) return cast(mask, dtype);
+  check(is_mask(mask.dtype()) || is_floating(mask.dtype()), "multihead attention: {} is {}, expected bool or floating",
+        what, mask);
+  if (!is_mask(mask.dtype())) return cast(mask, dtype);
   return masked_fill(zeros_like(cast(mask, dtype)), mask, -std::numeric_limits<double>::infinity());
 }
 

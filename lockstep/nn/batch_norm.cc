@@ -34,7 +34,9 @@ void commit(const BatchNorm& norm, double momentum, const Placement* at, std::ve
 void check_values(const Tensor& x, bool synchronized) {
   const Placement* const at = x->at.get();
   const bool alone = at && at->collector();
-  const std::vector<std::int64_t> rows = alone ? at->batch()->rows() : at ? at->rows() : std::vector{x.size(0)};
+  const std::vector<std::int64_t> rows = alone ? at->batch()->all_ranks().rows()
+                                         : at  ? at->all_ranks().rows()
+                                               : std::vector{x.size(0)};
   const std::int64_t samples = alone ? at->rows_of(at->slots()[0].shard) : at ? at->samples() : x.size(0);
   const std::int64_t values = x.size(1) * samples == 0 ? 0 : x.numel() / (x.size(1) * samples);
   const std::int64_t all = std::accumulate(rows.begin(), rows.end(), std::int64_t{0});

@@ -11,6 +11,7 @@
 #include "lockstep/autograd/no_grad.h"
 #include "lockstep/autograd/parameter_gradient.h"
 #include "lockstep/autograd/tensor_impl.h"
+#include "lockstep/base/warning.h"
 #include "lockstep/nn/layer_error.h"
 #include "lockstep/nn/module_link.h"
 #include "lockstep/nn/output_observer.h"
@@ -41,6 +42,9 @@ Parameter find(const Named& all, std::string_view kind, std::string_view name) {
   fail("module: no {} '{}', expected one of: {}", kind, name, names.empty() ? "(none)" : names);
 }
 
+// The module whose forward() this thread computes.
+thread_local const Module* computing = nullptr;
+
 bool in_host_memory(const Tensor& x) { return x.defined() && x->kind == Kind::whole && x.device().is_host(); }
 
 // Parameters and buffers, each once and under the last of its names.
@@ -60,7 +64,11 @@ Named each_once(Named all, const Named& more) {
 
 }  // namespace
 
-Module::Module() : link_(std::make_shared<ModuleLink>()) { link_->module = this; }
+Module::Module() : link_(std::make_shared<ModuleLink>()) {
+  static std::atomic<std::uint64_t> modules = 0;
+  link_->module = this;
+  link_->number = modules++;
+}
 Module::~Module() = default;
 
 Module::Module(Module&& other) : Module() {
@@ -86,11 +94,38 @@ Module::Module(Module&& other) : Module() {
 Tensor Module::operator()(const Tensor& x) try {
   const TracedModule traced(this);
   const auto& call = link_->call;
+  const ForwardScope scope(*this);
   if (call) return OutputObserver::reported(*this, call(placed(x)));
   return OutputObserver::reported(*this, in_host_memory(x) ? forward(placed(x)) : forward(x));
 } catch (const Error&) {
   rethrow_in(*this);
 }
+
+// A layer that is made inside of a module, as a member of its class or of its vector, but is not its child, would get
+// gradients that no optimizer takes. One that is trained, initialized, or loaded elsewhere is meant so; one that was
+// made before the module is somebody else's.
+ForwardScope::ForwardScope(const Module& module) : outer_(computing) {
+  const ModuleLink& link = *module.link_;
+  const bool stray = outer_ && outer_ != &module && link.parent.expired() && link.number > outer_->link_->number &&
+                     grad_enabled() && &outer_->root() != &module;
+  if (stray) {
+    bool trains = false, known = false;
+    for (const Parameter& p : module.parameters()) {
+      trains = trains || p.trainable();
+      known = known || p.optimized() || (p.initialized() && !p.by_default());
+      known = known || p.gradient_state().reducer() != nullptr;
+    }
+    check(
+        !trains || known,
+        "module: {0} is called in forward() of {1}, but is no child of {1}, whose parameters() lack its own: expected "
+        "a reference that {1} makes, make<{0}>(\"name\", ...), or add(); for a model that is trained elsewhere, its "
+        "optimizer before the first call, and for one that is not trained, freeze() or a NoGradGuard",
+        module.kind(), outer_->kind());
+  }
+  // A class of another language finds its layers itself.
+  computing = link.call ? nullptr : &module;
+}
+ForwardScope::~ForwardScope() { computing = outer_; }
 
 Tensor Module::placed(const Tensor& x) const {
   if (!in_host_memory(x)) return x;
@@ -98,14 +133,22 @@ Tensor Module::placed(const Tensor& x) const {
   if (all.empty()) return x;
   const std::vector<Device> places = devices();
   if (grad_enabled()) {
+    const bool joined =
+        std::ranges::any_of(all, [](const auto& p) { return p.second.gradient_state().reducer() != nullptr; });
+    // Such as DataParallel, which cuts its inputs itself.
+    const auto has_wrapper = [](const auto& self, const Module& m) -> bool {
+      return std::ranges::any_of(m.children_, [&](const Child& c) { return c.name.empty() || self(self, *c.module); });
+    };
+    if ((places.size() != 1 || joined) && has_wrapper(has_wrapper, *this)) return x;
     check(places.size() == 1,
           "module: {}'s input is {}, a whole tensor, and the model is on {}: cut batches with loader.on(net) or "
           "split_and_load(), or turn gradients off (NoGradGuard) to compute on the first device",
           kind(), x.describe(), lockstep::str(places));
-    check(std::ranges::none_of(all, [](const auto& p) { return p.second.gradient_state().reducer() != nullptr; }),
-          "module: {}'s input is {}, but DistributedDataParallel has the model: take this rank's rows of batches from "
-          "loader.on(ddp) or ddp.batches(loader)",
-          kind(), x.describe());
+    check(
+        !joined,
+        "module: {}'s input is {}, but DistributedDataParallel has the model: call that with this rank's rows, or with "
+        "batches of loader.on(ddp)",
+        kind(), x.describe());
   }
   return x.to(places[0]);
 }
@@ -138,9 +181,20 @@ void Module::place() const {
           unplaced[0].first, lockstep::str(where), lockstep::str(p.devices()));
   }
   if (where.empty()) where = lockstep::devices();
-  auto& model = whole.link_->model;
-  if (!model) model = std::make_shared<DefaultModel>();
+  const auto model = whole.default_model();
   for (const auto& [name, p] : unplaced) ParameterChange::place(p, name, where, model).commit();
+}
+
+// Of the parameters that have no place yet. Call it for the root, with the lock.
+std::shared_ptr<DefaultModel> Module::default_model() const {
+  std::vector<ParameterOrigin> unplaced;
+  for (const auto& [name, p] : each_once(named_parameters(), named_buffers())) {
+    if (!p.initialized()) unplaced.push_back(p.origin());
+  }
+  auto& model = link_->model;
+  const bool all = model && std::ranges::all_of(unplaced, [&](const auto& origin) { return model->has(origin); });
+  if (!all) model = std::make_shared<DefaultModel>(unplaced);
+  return model;
 }
 
 std::vector<Device> Module::devices() const {
@@ -203,7 +257,7 @@ void Module::initialize_on(const std::vector<Device>& devices, const Initializer
   std::uint64_t seed = options.seed.value_or(0);
   // parameter.initialize() refuses host memory and an empty list.
   if (!options.seed && !devices.empty() && !devices[0].is_host()) {
-    seed = state_of(devices[0], "initialize").random->seed();
+    seed = state_of(devices[0], "initialize").random()->seed();
   }
   std::vector<ParameterChange> changes;
   for (auto& [name, parameter] : all)
@@ -257,8 +311,7 @@ Parameter Module::buffer(std::string_view name) const { return find(named_buffer
 void Module::to(const std::vector<Device>& devices) {
   const Module& whole = root();
   const std::lock_guard lock(whole.link_->placing);
-  auto& model = whole.link_->model;
-  if (!model) model = std::make_shared<DefaultModel>();
+  const auto model = whole.default_model();
   std::vector<ParameterChange> changes;
   for (const auto& [name, p] : each_once(named_parameters(), named_buffers())) {
     changes.push_back(p.initialized() ? ParameterChange::move(p, devices)
@@ -374,23 +427,61 @@ void Module::set_trainable(bool trainable) const {
 }
 
 void Module::train(bool on) {
-  const auto all = named_modules();
-  for (const auto& [name, m] : all) {
-    check(m->eval_guards_ == 0,
+  for (const auto& [name, m] : named_modules()) {
+    check(m->eval_guards_ == 0 && m->link_->mode_guards == 0,
           "module: {}() of {} while an EvalGuard holds it in evaluation mode: expected before or after the guard",
           on ? "train" : "eval", m->kind());
   }
-  for (const auto& [name, m] : all) m->training_ = on;
+  set_mode(on);
+}
+
+// A class with a train() of its own decides for the modules below it, too.
+void Module::set_mode(bool on) {
+  if (link_->mode) return link_->mode(on);
+  training_ = on;
+  for (const Child& child : children_) child.module->set_mode(on);
 }
 
 // Counted, because guards of several threads need not end in the reverse order.
 EvalGuard::EvalGuard(Module& module) {
-  for (const auto& [name, m] : module.named_modules()) held_.push_back(m);
-  for (Module* m : held_) ++m->eval_guards_;
+  try {
+    hold(module);
+  } catch (...) {
+    release();
+    throw;
+  }
 }
 
-EvalGuard::~EvalGuard() {
+void EvalGuard::hold(Module& module) {
+  ModuleLink& link = *module.link_;
+  if (!link.mode) {
+    ++module.eval_guards_;
+    held_.push_back(&module);
+    for (const Module::Child& child : module.children_) hold(*child.module);
+    return;
+  }
+  switched_.push_back(&module);
+  if (link.mode_guards++ > 0) return;
+  link.modes.clear();
+  for (const auto& [name, m] : module.named_modules()) link.modes.emplace_back(m, m->training_);
+  link.mode(false);
+}
+
+EvalGuard::~EvalGuard() { release(); }
+
+void EvalGuard::release() noexcept {
   for (Module* m : held_) --m->eval_guards_;
+  for (Module* m : switched_) {
+    ModuleLink& link = *m->link_;
+    if (--link.mode_guards > 0) continue;
+    try {
+      link.mode(link.modes.at(0).second);
+    } catch (const std::exception& error) {
+      warn("train after evaluation",
+           fmt::format("module: train() of {} at the end of an evaluation: {}", m->kind(), error.what()));
+    }
+    for (const auto& [module, on] : link.modes) module->training_ = on;
+  }
 }
 
 void Module::check_name(const std::string& name) const {

@@ -61,9 +61,10 @@ class Module {
 
   // Where the model is. If nobody has said so, places it: beside the parameters that have a place, otherwise on the
   // program's devices(). The first use of a parameter calls it. What it places begins with the default values of its
-  // layers, which are PyTorch's; they follow from the seed of the devices' Runtime, the names, and the number of models
-  // that began this way before, so that two models of one class differ. Throws if the parameters are on different
-  // devices. A module of a model places the whole model.
+  // layers, which are PyTorch's; they follow from the seed when the model was made, the names, and the number of
+  // parameters that the thread had made before since manual_seed(), so that two models of one class differ, and each is
+  // the same in every run. A Runtime that is made later with RuntimeOptions::seed replaces that seed. Throws if the
+  // parameters are on different devices. A module of a model places the whole model.
   std::vector<Device> devices() const;
   // Places the module on these devices if nobody placed it. Throws if it is not on all of them; `what` names who asks.
   void expect_on(const std::vector<Device>& devices, std::string_view what);
@@ -241,11 +242,14 @@ class Module {
 
  private:
   friend class EvalGuard;
+  friend class ForwardScope;
   friend class ModuleTree;
   friend class Parameter;
   void set_trainable(bool trainable) const;
   const Module& root() const;
   void place() const;
+  std::shared_ptr<DefaultModel> default_model() const;
+  void set_mode(bool on);
   void initialize_on(const std::vector<Device>& devices, const Initializer& initializer, InitializeOptions options);
   std::string path_of(const Parameter& parameter) const;
   Module& child_at(std::string_view path);
@@ -268,6 +272,20 @@ class Module {
   std::atomic<int> eval_guards_{0};
 };
 
+// What a call of a module's forward() holds. It throws if another module's forward() calls this one, which was made
+// later, belongs to no module, and has parameters that train with default values and that no optimizer has: a layer
+// that is a plain member, instead of a child that make<M>() made, would never be trained.
+class ForwardScope {
+ public:
+  explicit ForwardScope(const Module& module);
+  ~ForwardScope();
+  ForwardScope(const ForwardScope&) = delete;
+  ForwardScope& operator=(const ForwardScope&) = delete;
+
+ private:
+  const Module* outer_;
+};
+
 // For wrappers: calls the model's forward() for these inputs, tensors placed(). It uses Module::operator() where
 // possible, so that summary() sees the output. Otherwise it calls the model's own forward().
 template <typename M, typename... Xs>
@@ -282,6 +300,7 @@ auto call_model(M& model, const Xs&... xs) {
         return (x);
       }
     };
+    const ForwardScope scope(model);
     return model.forward(placed(xs)...);
   }
 }
@@ -305,7 +324,9 @@ class EvalGuard {
   EvalGuard& operator=(const EvalGuard&) = delete;
 
  private:
-  std::vector<Module*> held_;
+  void hold(Module& module);
+  void release() noexcept;
+  std::vector<Module*> held_, switched_;  // switched: by a train() of its class
 };
 
 }  // namespace lockstep

@@ -18,6 +18,17 @@ auto named(auto& entries, std::string_view name) {
 
 void ModuleTree::set_kind(std::string kind) const { module_.link_->kind = std::move(kind); }
 void ModuleTree::set_call(std::function<Tensor(const Tensor&)> call) const { module_.link_->call = std::move(call); }
+void ModuleTree::set_mode(std::function<void(bool)> mode) const { module_.link_->mode = std::move(mode); }
+void ModuleTree::set_own_state(std::string method) const { module_.link_->own_state = std::move(method); }
+void ModuleTree::check_no_own_state(Module& module, std::string_view what) {
+  for (const auto& [path, m] : module.named_modules()) {
+    check(m->link_->own_state.empty(),
+          "{}: {} has a part of the state that only its {}() knows, which files of weights and checkpoints lack: "
+          "expected "
+          "state_dict() and load_state_dict() of the module, and save() of that state",
+          what, m->kind(), m->link_->own_state);
+  }
+}
 bool ModuleTree::has_call(const Module& module) { return module.link_->call != nullptr; }
 
 Parameter ModuleTree::own_handle(const Parameter& parameter) {

@@ -29,7 +29,13 @@ class ModuleTree {
   // Module::operator() calls this with the placed tensor, instead of forward(). It must not own the module. Empty:
   // forward() again.
   void set_call(std::function<Tensor(const Tensor& x)> call) const;
+  // Its class saves and loads its part of a state with this method. A file that has parameters and buffers alone would
+  // lose that part, so saving and loading one throws.
+  void set_own_state(std::string method) const;
+  static void check_no_own_state(Module& module, std::string_view what);
   static bool has_call(const Module& module);
+  // Module::train(on) and EvalGuard call this for the module and all below it, instead of setting their modes.
+  void set_mode(std::function<void(bool on)> mode) const;
   // A handle that stays with this parameter where a layer gets another one.
   static Parameter own_handle(const Parameter& parameter);
 

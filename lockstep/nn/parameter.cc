@@ -15,6 +15,7 @@
 #include "lockstep/nn/parameter_change.h"
 #include "lockstep/ops/copy.h"
 #include "lockstep/ops/launch.h"
+#include "lockstep/runtime/living_runtimes.h"
 #include "lockstep/runtime/runtime.h"
 #include "lockstep/tensor/storage.h"
 
@@ -41,9 +42,13 @@ bool is_known(const Shape& shape) {
 }  // namespace
 
 struct Parameter::State : std::enable_shared_from_this<State> {
-  explicit State(ParameterOptions o) : options(std::move(o)), shape_known(is_known(options.shape)) {}
+  explicit State(ParameterOptions o) : options(std::move(o)), shape_known(is_known(options.shape)) {
+    origin = {.seeding = current_seeding(), .thread = Seeding::this_thread(), .trainable = options.trainable};
+    if (origin.seeding) origin.number = origin.seeding->count(options.trainable ? 1 : 0);
+  }
 
   ParameterOptions options;
+  ParameterOrigin origin;
   std::weak_ptr<ModuleLink> owner;
   std::atomic<bool> shape_known;
   // The replicas exist. Two threads may both make the first pass of a model; the mutex lets one of them settle the
@@ -75,8 +80,8 @@ struct Parameter::State : std::enable_shared_from_this<State> {
       // Only this process would train it, so processes would differ from then on.
       check(reducer || !pass.at || !pass.at->exchange(),
             "backward: {} is not summed over processes: it is not part of the module whose DistributedDataParallel cut "
-            "this "
-            "batch",
+            "this batch: make it a part, or call the DistributedDataParallel with this rank's rows, for a loss of its "
+            "own",
             state->label);
       // A gradient that no step will use may add up unseen, as in PyTorch.
       if (state->gradient.old() && !pass.accumulates && !pass.warned && state->claim.use_count() > 1) {
@@ -96,6 +101,10 @@ struct Parameter::State : std::enable_shared_from_this<State> {
       if (state && state->options.trainable) state->accumulate(pass, std::move(g));
     }
     bool takes_shards() const override { return true; }
+    int once_shard(const BackwardPass& pass) const override {
+      const auto state = owner.lock();
+      return state ? state->once_shard(pass) : 0;
+    }
     void accumulate_shard(const BackwardPass& pass, Gradient::Addend addend) override {
       const auto state = owner.lock();
       if (!state || !state->options.trainable) return;
@@ -157,9 +166,9 @@ struct Parameter::State : std::enable_shared_from_this<State> {
 
   // For a gradient of samples.
   void check_joined(const BackwardPass& pass) const {
-    check(gradient.reducer() == nullptr || (pass.at && pass.at->exchange()),
-          "backward: {} is trained by DistributedDataParallel, but the loss is not made of a batch that its batches() "
-          "or split() cut: other processes would not have this gradient",
+    check(gradient.reducer() == nullptr || (pass.at && pass.at->joins_ranks()),
+          "backward: {} is trained by DistributedDataParallel, but the loss is not made of a batch that it cut, in its "
+          "call, batches(), or split(): other processes would not have this gradient",
           label);
   }
 
@@ -168,24 +177,23 @@ struct Parameter::State : std::enable_shared_from_this<State> {
     if (a.counts) gradient.add(pass, a.shard, ops::to_layout(a.sum.value, Layout::plain));
   }
 
+  // A contribution that counts once joins the lowest shard, wherever that is.
+  int once_shard(const BackwardPass& pass) const {
+    if (const auto& reducer = gradient.reducer()) return reducer->once_shard(pass);
+    return pass.at ? pass.at->lowest_shard() : 0;
+  }
+
   void accumulate(const BackwardPass& pass, Gradient g) {
-    const auto& reducer = gradient.reducer();
     if (!g.addends.empty() || g.single.defined()) check_joined(pass);
-    if (!g.parts.empty() || g.single.defined() || g.seed) {
-      // A contribution that counts once joins the lowest shard, wherever that is.
-      const int shard = pass.at ? pass.at->lowest_shard() : 0;
-      const Slot* here = nullptr;
-      if (pass.at) {
-        for (const Slot& slot : pass.at->slots()) {
-          if (slot.shard == shard) here = &slot;
-        }
+    if (const int shard = once_shard(pass); shard >= 0 && g.has_once()) {
+      const Array own = g.addend(shard);
+      Device device = own.defined() ? own.device() : devices[0];
+      if (const Slot* const here = pass.at ? pass.at->slot_of(shard) : nullptr) {
+        if (!own.defined()) device = here->device;
+      } else if (g.single.defined()) {
+        device = g.single.value.device();
       }
-      if (pass.at ? here != nullptr : !reducer || reducer->has_shard(shard)) {
-        const Array own = g.addend(shard);
-        Device device = own.defined() ? own.device() : here ? here->device : devices[0];
-        if (!here && g.single.defined()) device = g.single.value.device();
-        g.add_addend(shard, g.once(device).with_shard(shard), true);
-      }
+      g.add_addend(shard, g.once(device).with_shard(shard), true);
     }
     for (Gradient::Addend& a : g.addends) add(pass, std::move(a));
   }
@@ -244,9 +252,14 @@ struct Parameter::State : std::enable_shared_from_this<State> {
     if (!placed()) {
       if (const auto link = owner.lock()) link->module->place();
     }
-    const std::lock_guard lock(mutex);
-    if (!replicas.empty() || devices.empty() || !is_known(options.shape)) return;
-    settle(options.shape, initial_values());
+    std::shared_ptr<DefaultModel> by_default;
+    {
+      const std::lock_guard lock(mutex);
+      if (!replicas.empty() || devices.empty() || !is_known(options.shape)) return;
+      settle(options.shape, initial_values());
+      by_default = model;
+    }
+    if (by_default) by_default->warn_of_threads();
   }
 
   // Overwrites the values, if they are there. Call it with the lock.
@@ -269,8 +282,9 @@ struct Parameter::State : std::enable_shared_from_this<State> {
   }
   RandomKey own_key() const {
     if (!model && key != RandomKey()) return key;
-    const std::uint64_t seed = state_of(devices[0], "initialize").random->seed();
-    const std::uint64_t number = model ? model->number(devices[0]) : 0;
+    const auto& from = model ? model : began;
+    if (!from) return random_key(state_of(devices[0], "initialize").random()->seed(), {hash_name(name)});
+    const auto [seed, number] = from->start(origin, devices[0]);
     // The first model's keys are those of initialize().
     return number == 0 ? random_key(seed, {hash_name(name)}) : random_key(seed, {hash_name(name), number});
   }
@@ -407,6 +421,7 @@ void Parameter::place() const {
 }
 bool Parameter::made() const { return state_->ready.load(std::memory_order_acquire); }
 void Parameter::set_owner(const std::shared_ptr<ModuleLink>& owner) const { state_->owner = owner; }
+const ParameterOrigin& Parameter::origin() const { return state_->origin; }
 
 bool Parameter::by_default() const {
   const std::lock_guard lock(state_->mutex);
@@ -446,18 +461,65 @@ std::string Parameter::reset_text() const {
   return state_->chosen_text;
 }
 
-std::uint64_t DefaultModel::number(Device device) {
-  const std::lock_guard lock(mutex_);
-  if (!number_) {
-    RandomState& random = *state_of(device, "initialize").random;
-    constexpr std::uint64_t kLone = std::uint64_t{1} << 32U;  // more models than there are
-    number_ = lone_parameter_ ? kLone + random.next_parameter() : random.next_model();
+DefaultModel::DefaultModel(std::span<const ParameterOrigin> parameters, bool lone) : lone_(lone) {
+  for (const ParameterOrigin& p : parameters) {
+    auto found = std::ranges::find(groups_, p.seeding, &Group::seeding);
+    if (found == groups_.end()) {
+      groups_.push_back({.seeding = p.seeding, .first = p.number, .end = p.number});
+      found = groups_.end() - 1;
+    }
+    // A buffer has the number of the next parameter.
+    found->first = std::min(found->first, p.number);
+    if (!p.trainable) continue;
+    found->end = std::max(found->end, p.number + 1);
+    ++found->count;
   }
-  return *number_;
+}
+
+DefaultModel::Group& DefaultModel::group_of(const ParameterOrigin& parameter) {
+  const auto found = std::ranges::find(groups_, parameter.seeding, &Group::seeding);
+  return found == groups_.end() ? groups_.at(0) : *found;
+}
+
+bool DefaultModel::has(const ParameterOrigin& parameter) const {
+  const auto found = std::ranges::find(groups_, parameter.seeding, &Group::seeding);
+  if (found == groups_.end()) return !parameter.trainable;
+  return !parameter.trainable || !parameter.seeding || parameter.number < found->end;
+}
+
+DefaultModel::Start DefaultModel::start(const ParameterOrigin& parameter, Device device) {
+  const std::lock_guard lock(mutex_);
+  Group& group = group_of(parameter);
+  if (group.start) return *group.start;
+  const std::shared_ptr<Seeding> now = state_of(device, "initialize").random()->seeding();
+  const auto& at = group.seeding;
+  const bool by_runtime = now->by() == Seeding::By::runtime && at && at->by() != Seeding::By::thread;
+  const bool own = at && (at->source() == now->source() || !by_runtime);
+  Seeding& seeding = own ? *at : *now;
+  constexpr std::uint64_t kLone = std::uint64_t{1} << 32U;  // more parameters than there are
+  const std::uint64_t number = own ? group.first : seeding.count(group.count);
+  const Start start{seeding.seed(), (lone_ ? kLone : 0) + number};
+  group.start = start;
+  shared_ = shared_ || (own && at->becomes_shared(parameter.thread));
+  return start;
+}
+
+void DefaultModel::warn_of_threads() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!std::exchange(shared_, false)) return;
+  }
+  warn(
+      "initial values of threads",
+      "initial values: models that several threads make follow from one seed. Each thread counts its own, so models of "
+      "two threads may begin with equal values, and in a pool of threads the values follow from the tasks that a "
+      "thread "
+      "had before: expected manual_seed() in the thread before it makes a model");
 }
 
 void Parameter::place_alone(const std::vector<Device>& devices) const {
-  ParameterChange::place(*this, "parameter", devices, std::make_shared<DefaultModel>(true)).commit();
+  auto model = std::make_shared<DefaultModel>(std::span(&origin(), 1), true);
+  ParameterChange::place(*this, "parameter", devices, std::move(model)).commit();
 }
 
 void Parameter::initialize(std::string name, const std::vector<Device>& devices, const Initializer& fallback,
@@ -560,10 +622,12 @@ void ParameterChange::commit() {
   s.ready.store(!s.replicas.empty(), std::memory_order_release);
 }
 
-std::optional<std::uint64_t> ParameterChange::default_number(const Parameter& parameter) {
+std::optional<DefaultModel::Start> ParameterChange::default_start(const Parameter& parameter) {
   const std::shared_ptr<DefaultModel> model = default_model(parameter);
   if (!model) return {};
-  return model->number(parameter.devices().at(0));
+  const DefaultModel::Start start = model->start(parameter.origin(), parameter.devices().at(0));
+  model->warn_of_threads();
+  return start;
 }
 
 std::shared_ptr<DefaultModel> ParameterChange::default_model(const Parameter& parameter) {

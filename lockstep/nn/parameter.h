@@ -2,7 +2,8 @@
 // matmul(x, weight), sum(square(weight)). Parameters replicate themselves, so wrappers never clone a model.
 //
 // A model needs neither initialize() nor devices: the first use of a parameter places its whole model, as
-// Module::devices() does, and gives it the initial values of its layers.
+// Module::devices() does, and gives it the initial values of its layers, which follow from manual_seed() before the
+// model was made.
 #pragma once
 
 #include <functional>
@@ -20,6 +21,7 @@ namespace LOCKSTEP_API lockstep {
 class HookHandle;
 class DefaultModel;       // nn/module_link.h
 struct ModuleLink;        // nn/module_link.h
+struct ParameterOrigin;   // nn/module_link.h
 class ParameterGradient;  // autograd/parameter_gradient.h
 class Resource;           // engine/resource.h
 struct ReducedGradient;   // autograd/reducer.h
@@ -97,7 +99,7 @@ class Parameter {
   // Places its model, as Module::devices() does, if nobody did. Does nothing for a parameter of no module.
   void place() const;
   // Gives a parameter of no module these devices. Its initial values are those of ParameterOptions or reset(), drawn
-  // from the seed and the number of such parameters before it.
+  // from the seed when it was made and the number of the thread's parameters before it.
   void place_alone(const std::vector<Device>& devices) const;
   // Whether its values began, or will begin, as the default initial ones: nobody initialized it or loaded weights. A
   // checkpoint that continues a run changes nothing.
@@ -192,6 +194,7 @@ class Parameter {
   // Whether the replicas exist.
   bool made() const;
   void set_owner(const std::shared_ptr<ModuleLink>& owner) const;
+  const ParameterOrigin& origin() const;
   Reference state_;
 };
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "lockstep/nn/module.h"
+#include "lockstep/nn/module_link.h"
 #include "lockstep/nn/parameter.h"
 
 namespace lockstep {
@@ -31,9 +32,9 @@ class ParameterChange {
   // Drops the gradient.
   void commit();
 
-  // The number of the model whose default values the parameter has, or will have: see DefaultModel. None: it was
-  // initialized or loaded.
-  static std::optional<std::uint64_t> default_number(const Parameter& parameter);
+  // The seed and the number of the model whose default values the parameter has, or will have. None: it was initialized
+  // or loaded.
+  static std::optional<DefaultModel::Start> default_start(const Parameter& parameter);
 
  private:
   friend class SameRunGuard;

@@ -17,7 +17,10 @@ std::vector<std::pair<std::string, Parameter>> entries(const Module& module) {
   return all;
 }
 
-bool can_cast(DType from, DType to) { return from == to || (is_floating(from) && is_floating(to)); }
+// Masks of files that have no type for truth values are u8.
+bool can_cast(DType from, DType to) {
+  return from == to || (is_floating(from) && is_floating(to)) || (is_mask(from) && is_mask(to));
+}
 
 // Host memory cannot be cast by a kernel.
 Tensor cast_on_host(const Tensor& value, DType to) {

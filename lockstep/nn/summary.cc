@@ -17,7 +17,7 @@ using Row = std::array<std::string, 5>;
 class RandomGuard {
  public:
   explicit RandomGuard(const Module& module)
-      : random_(state_of(module.devices()[0], "summary").random), position_(random_->position()) {}
+      : random_(state_of(module.devices()[0], "summary").random()), position_(random_->position()) {}
   ~RandomGuard() { random_->set_position(position_); }
   RandomGuard(const RandomGuard&) = delete;
   RandomGuard& operator=(const RandomGuard&) = delete;

@@ -70,6 +70,7 @@ OnnxType onnx_type(DType dtype) {
     case DType::bf16: return OnnxType::bf16;
     case DType::i64: return OnnxType::i64;
     case DType::u8: return OnnxType::u8;
+    case DType::boolean: return OnnxType::boolean;
   }
   fail("export_onnx: unknown type {}", static_cast<int>(dtype));
 }
@@ -116,15 +117,9 @@ std::string OnnxFile::wholes(const std::vector<std::int64_t>& values) {
                   {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(std::int64_t)});
 }
 
-std::string OnnxFile::number(DType dtype, double value) {
-  return visit_dtype(dtype, [&](auto zero) {
-    using T = decltype(zero);
-    if constexpr (std::is_same_v<T, BFloat16> || std::is_same_v<T, Float16>) {
-      return constant(onnx_type(dtype), {}, bytes_of_value(T(static_cast<float>(value))));
-    } else {
-      return constant(onnx_type(dtype), {}, bytes_of_value(static_cast<T>(value)));
-    }
-  });
+std::string OnnxFile::number(DType dtype, const Scalar& value) {
+  return visit_dtype(
+      dtype, [&](auto zero) { return constant(onnx_type(dtype), {}, bytes_of_value(value.to<decltype(zero)>())); });
 }
 
 void OnnxFile::input(const std::string& name, OnnxType type, const OnnxShape& shape) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "lockstep/tensor/dtype.h"
+#include "lockstep/tensor/scalar.h"
 
 namespace lockstep {
 
@@ -43,7 +44,7 @@ class OnnxFile {
   std::string constant(OnnxType type, std::span<const std::int64_t> shape, std::string_view bytes);
   std::string whole(std::int64_t value);                        // shape []
   std::string wholes(const std::vector<std::int64_t>& values);  // shape [n]
-  std::string number(DType dtype, double value);                // shape []
+  std::string number(DType dtype, const Scalar& value);         // shape []
 
   void input(const std::string& name, OnnxType type, const OnnxShape& shape);
   // `value` becomes the graph's output `name`.

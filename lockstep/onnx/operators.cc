@@ -20,7 +20,7 @@ class OperatorWriter {
   OperatorWriter(OnnxFile& file, const TracedGraph& graph, const GraphNames& names,
                  const std::function<std::string(int)>& weight)
       : file_(file), graph_(graph), given_(names), weight_(weight), names_(graph.values.size()),
-        masks_(graph.values.size()), conditions_(graph.values.size()) {}
+        conditions_(graph.values.size()) {}
 
   void write();
 
@@ -37,12 +37,11 @@ class OperatorWriter {
   // The name of an input; empty if it is omitted.
   std::string in(const Op& op, std::size_t input) { return has(op, input) ? named(op.inputs[input]) : ""; }
   std::string named(int number);
-  // As BOOL, which is what ONNX has for masks.
+  // As BOOL.
   std::string mask(const Op& op, std::size_t input);
   void give(const Op& op, const std::string& name, std::size_t output = 0) {
     names_[static_cast<std::size_t>(op.outputs[output])] = name;
   }
-  void give_mask(const Op& op, const std::string& name) { masks_[static_cast<std::size_t>(op.outputs[0])] = name; }
   std::string node(std::string_view type, const OnnxNames& inputs, const OnnxAttributes& attributes = {}) {
     return file_.node(type, inputs, attributes);
   }
@@ -51,7 +50,7 @@ class OperatorWriter {
     for (std::size_t i = 0; i < op.inputs.size(); ++i) inputs.push_back(in(op, i));
     give(op, node(type, inputs, attributes));
   }
-  std::string number(const Op& op, double x) { return file_.number(dtype(op), x); }
+  std::string number(const Op& op, const Scalar& x) { return file_.number(dtype(op), x); }
   std::string cast_to(const std::string& name, OnnxType type) {
     return node("Cast", {name}, {{"to", static_cast<std::int64_t>(type)}});
   }
@@ -85,6 +84,12 @@ class OperatorWriter {
   };
   template <Text kType>
   void same_operator(const Op& op) {
+    simple(op, kType.text);
+  }
+  template <Text kType>
+  void truth_operator(const Op& op) {
+    check(dtype(op) == DType::boolean, "export_onnx: {} works on the bits of {}, which has no form in ONNX", op.where(),
+          lockstep::name(dtype(op)));
     simple(op, kType.text);
   }
   void affine(const Op& op);
@@ -166,8 +171,8 @@ class OperatorWriter {
   const TracedGraph& graph_;
   const GraphNames& given_;
   const std::function<std::string(int)>& weight_;
-  // By value. A mask is BOOL, and the value is 0 or 1. A condition is any u8 value as BOOL.
-  std::vector<std::string> names_, masks_, conditions_;
+  // By value. A condition is a u8 value as BOOL.
+  std::vector<std::string> names_, conditions_;
   std::string batch_size_;
 };
 
@@ -215,6 +220,9 @@ const std::map<std::string_view, OperatorWriter::Writer>& OperatorWriter::table(
                                                         {"divide_trunc", &W::divide_rounded},
                                                         {"divide_floor", &W::divide_rounded},
                                                         {"remainder", &W::remainder},
+                                                        {"bit_and", &W::truth_operator<"And">},
+                                                        {"bit_or", &W::truth_operator<"Or">},
+                                                        {"bit_xor", &W::truth_operator<"Xor">},
                                                         {"fill", &W::fill},
                                                         {"eq", &W::compare},
                                                         {"ne", &W::compare},
@@ -301,8 +309,6 @@ std::string OperatorWriter::named(int number) {
   std::string& name = names_[static_cast<std::size_t>(number)];
   if (!name.empty()) return name;
   const GraphValue& v = value(number);
-  if (const std::string& as_mask = masks_[static_cast<std::size_t>(number)]; !as_mask.empty())
-    return name = cast_to(as_mask, OnnxType::u8);
   std::vector<std::int64_t> extents;
   for (const Extent& e : v.shape) extents.push_back(e.value);
   const bool fixed = std::ranges::all_of(v.shape, &Extent::fixed);
@@ -318,7 +324,7 @@ std::string OperatorWriter::named(int number) {
 
 std::string OperatorWriter::mask(const Op& op, std::size_t input) {
   const auto number = static_cast<std::size_t>(op.inputs[input]);
-  if (!masks_[number].empty()) return masks_[number];
+  if (value(op.inputs[input]).dtype == DType::boolean) return named(op.inputs[input]);
   if (conditions_[number].empty()) conditions_[number] = cast_to(named(op.inputs[input]), OnnxType::boolean);
   return conditions_[number];
 }
@@ -370,8 +376,8 @@ std::string OperatorWriter::expanded(const Op& op, const std::string& x, const s
 
 void OperatorWriter::affine(const Op& op) {
   std::string y = in(op, 0);
-  if (op.real("scale") != 1) y = node("Mul", {y, number(op, op.real("scale"))});
-  if (op.real("shift") != 0) y = node("Add", {y, number(op, op.real("shift"))});
+  if (!(op.scalar("scale") == 1)) y = node("Mul", {y, number(op, op.scalar("scale"))});
+  if (!(op.scalar("shift") == 0)) y = node("Add", {y, number(op, op.scalar("shift"))});
   give(op, y);
 }
 
@@ -420,23 +426,21 @@ void OperatorWriter::remainder(const Op& op) {
 
 void OperatorWriter::fill(const Op& op) {
   const std::vector<Extent>& to = shape(op.outputs[0]);
-  const std::string one = number(op, op.real("value"));
+  const std::string one = number(op, op.scalar("value"));
   if (std::ranges::all_of(to, &Extent::fixed)) return give(op, node("Expand", {one, shape_input(op.where(), to)}));
   give(op, node("Expand", {one, node("Shape", {in(op, 0)})}));
 }
 
 void OperatorWriter::compare(const Op& op) {
-  const bool equality = op.kind == "eq" || op.kind == "ne", masks = value(op.inputs[0]).dtype == DType::u8;
+  const bool equality = op.kind == "eq" || op.kind == "ne", masks = is_mask(value(op.inputs[0]).dtype);
   const auto negated = [&](const std::string& x, bool does) { return does ? node("Not", {x}) : x; };
-  if (!has(op, 1) && masks && equality && op.real("value") == 0)
-    return give_mask(op, negated(mask(op, 0), op.kind == "eq"));
+  if (!has(op, 1) && masks && equality && op.scalar("value") == 0)
+    return give(op, negated(mask(op, 0), op.kind == "eq"));
   if (has(op, 1) && op.kind == "ne" && op.inputs[0] == op.inputs[1] && is_floating(value(op.inputs[0]).dtype))
-    return give_mask(op, node("IsNaN", {in(op, 0)}));
-  // ONNX compares no u8, and i64 holds no fraction, NaN, or number beyond it.
+    return give(op, node("IsNaN", {in(op, 0)}));
+  // ONNX compares no u8, nor orders BOOL, and i64 holds no fraction, NaN, or number beyond it.
   DType type_of_both = masks ? DType::i64 : value(op.inputs[0]).dtype;
-  if (const double number = has(op, 1) ? 0 : op.real("value");
-      type_of_both == DType::i64 && !(number == std::trunc(number) && std::abs(number) < 0x1p63))
-    type_of_both = DType::f64;
+  if (type_of_both == DType::i64 && !has(op, 1) && !op.scalar("value").fits_int64()) type_of_both = DType::f64;
   const auto operand = [&](std::size_t i) {
     return value(op.inputs[i]).dtype == type_of_both ? in(op, i) : cast_to(in(op, i), onnx_type(type_of_both));
   };
@@ -444,28 +448,23 @@ void OperatorWriter::compare(const Op& op) {
   if (has(op, 1)) {
     b = operand(1);
   } else {
-    b = file_.number(type_of_both, op.real("value"));
+    b = file_.number(type_of_both, op.scalar("value"));
     if (op.whole("exchanged") != 0) std::swap(a, b);
   }
   const char* type = equality ? "Equal" : op.kind == "lt" ? "Less" : "LessOrEqual";
-  give_mask(op, negated(node(type, {a, b}), op.kind == "ne"));
+  give(op, negated(node(type, {a, b}), op.kind == "ne"));
 }
 
 void OperatorWriter::where(const Op& op) {
   const std::string condition = mask(op, 0);
-  const auto is_mask = [&](std::size_t i) {
-    return has(op, i) && !masks_[static_cast<std::size_t>(op.inputs[i])].empty();
-  };
-  if (is_mask(1) && !has(op, 2) && op.real("value") == 0) return give_mask(op, node("And", {condition, mask(op, 1)}));
-  if (is_mask(2) && !has(op, 1) && op.real("value") == 1) return give_mask(op, node("Or", {condition, mask(op, 2)}));
-  const auto branch = [&](std::size_t i) { return has(op, i) ? in(op, i) : number(op, op.real("value")); };
+  const auto is_mask = [&](std::size_t i) { return has(op, i) && value(op.inputs[i]).dtype == DType::boolean; };
+  if (is_mask(1) && !has(op, 2) && op.scalar("value") == 0) return give(op, node("And", {condition, mask(op, 1)}));
+  if (is_mask(2) && !has(op, 1) && op.scalar("value") == 1) return give(op, node("Or", {condition, mask(op, 2)}));
+  const auto branch = [&](std::size_t i) { return has(op, i) ? in(op, i) : number(op, op.scalar("value")); };
   give(op, node("Where", {condition, branch(1), branch(2)}));
 }
 
-void OperatorWriter::cast(const Op& op) {
-  const std::string& as_mask = masks_[static_cast<std::size_t>(op.inputs[0])];
-  give(op, cast_to(as_mask.empty() ? in(op, 0) : as_mask, onnx_type(dtype(op))));
-}
+void OperatorWriter::cast(const Op& op) { give(op, cast_to(in(op, 0), onnx_type(dtype(op)))); }
 
 void OperatorWriter::slice(const Op& op) {
   const std::int64_t axis = op.whole("axis"), step = op.whole("step");
@@ -515,7 +514,7 @@ void OperatorWriter::pad(const Op& op) {
   const std::vector<std::int64_t> after = op.numbers("after");
   widths.insert(widths.end(), after.begin(), after.end());
   if (std::ranges::all_of(widths, [](std::int64_t n) { return n == 0; })) return give(op, in(op, 0));
-  give(op, node("Pad", {in(op, 0), file_.wholes(widths), number(op, op.real("value"))}));
+  give(op, node("Pad", {in(op, 0), file_.wholes(widths), number(op, op.scalar("value"))}));
 }
 
 void OperatorWriter::linear(const Op& op) {
@@ -728,7 +727,7 @@ void OperatorWriter::index_add(const Op& op) {
   along[static_cast<std::size_t>(axis)] = -1;
   const std::string index =
       node("Expand", {node("Reshape", {in(op, 1), file_.wholes(along)}), node("Shape", {in(op, 2)})});
-  const double alpha = op.real("alpha");
+  const Scalar& alpha = op.scalar("alpha");
   const std::string src = alpha == 1 ? in(op, 2) : node("Mul", {in(op, 2), number(op, alpha)});
   give(op, node("ScatterElements", {in(op, 0), index, src}, {{"axis", axis}, {"reduction", std::string("add")}}));
 }

@@ -85,12 +85,13 @@ class Merger {
       const OpAttribute& y = b.attributes[i].second;
       if (const auto* whole = std::get_if<std::int64_t>(&x)) {
         op.attributes.emplace_back(name, merged(*whole, std::get<std::int64_t>(y)));
-      } else if (const auto* real = std::get_if<double>(&x)) {
-        const bool same =
-            *real == std::get<double>(y) || (*real != *real && std::get<double>(y) != std::get<double>(y));
-        check(same, "export_onnx: the number {} of {} is {} in one pass and {} in another: {}", name, a.where(), *real,
-              std::get<double>(y), kDepends);
-        op.attributes.emplace_back(name, *real);
+      } else if (const auto* number = std::get_if<Scalar>(&x)) {
+        const Scalar& other = std::get<Scalar>(y);
+        const auto is_nan = [](const Scalar& n) { return !(n == n); };
+        check(*number == other || (is_nan(*number) && is_nan(other)),
+              "export_onnx: the number {} of {} is {} in one pass and {} in another: {}", name, a.where(), *number,
+              other, kDepends);
+        op.attributes.emplace_back(name, *number);
       } else {
         const auto &m = std::get<std::vector<std::int64_t>>(x), &n = std::get<std::vector<std::int64_t>>(y);
         std::vector<Extent> all;
@@ -129,7 +130,7 @@ bool GraphOperation::has(std::string_view attribute) const {
   return std::ranges::any_of(attributes, [&](const auto& a) { return a.first == attribute; });
 }
 
-const std::variant<Extent, double, std::vector<Extent>>& GraphOperation::find(std::string_view attribute) const {
+const std::variant<Extent, Scalar, std::vector<Extent>>& GraphOperation::find(std::string_view attribute) const {
   for (const auto& [name, value] : attributes) {
     if (name == attribute) return value;
   }
@@ -137,7 +138,8 @@ const std::variant<Extent, double, std::vector<Extent>>& GraphOperation::find(st
 }
 
 const Extent& GraphOperation::extent(std::string_view attribute) const { return std::get<Extent>(find(attribute)); }
-double GraphOperation::real(std::string_view attribute) const { return std::get<double>(find(attribute)); }
+double GraphOperation::real(std::string_view attribute) const { return scalar(attribute).to<double>(); }
+const Scalar& GraphOperation::scalar(std::string_view attribute) const { return std::get<Scalar>(find(attribute)); }
 
 std::int64_t GraphOperation::whole(std::string_view attribute) const {
   const Extent& e = extent(attribute);

@@ -37,19 +37,20 @@ struct GraphValue {
 struct GraphOperation {
   std::string name, kind, module;
   std::vector<int> inputs, outputs;  // numbers of values; -1: omitted
-  std::vector<std::pair<std::string_view, std::variant<Extent, double, std::vector<Extent>>>> attributes;
+  std::vector<std::pair<std::string_view, std::variant<Extent, Scalar, std::vector<Extent>>>> attributes;
 
   std::string where() const;  // for messages
 
   // Throw if the operation has no such attribute, or if it follows from the batch.
   std::int64_t whole(std::string_view attribute) const;
   double real(std::string_view attribute) const;
+  const Scalar& scalar(std::string_view attribute) const;
   std::vector<std::int64_t> numbers(std::string_view attribute) const;
   const Extent& extent(std::string_view attribute) const;
   bool has(std::string_view attribute) const;
 
  private:
-  const std::variant<Extent, double, std::vector<Extent>>& find(std::string_view attribute) const;
+  const std::variant<Extent, Scalar, std::vector<Extent>>& find(std::string_view attribute) const;
 };
 
 struct TracedGraph {

@@ -46,6 +46,7 @@ Array conv2d(const Array& x, const Array& w, const Array& bias, const Conv2dOpti
     check(options.stride[i] >= 1 && options.dilation[i] >= 1 && options.padding[i] >= 0,
           "{}: stride {}, dilation {}, padding {}, expected at least 1, 1, 0", what, options.stride[i],
           options.dilation[i], options.padding[i]);
+    check_window(what, {options.stride[i], options.dilation[i], options.padding[i]});
     std::int64_t reach = x.size(axis) + 2 * options.padding[i] - options.dilation[i] * (w.size(axis) - 1) - 1;
     check(reach >= 0, "{}: the kernel ({} wide, dilation {}) does not fit the padded input ({} wide)", what,
           w.size(axis), options.dilation[i], x.size(axis) + 2 * options.padding[i]);

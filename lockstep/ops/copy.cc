@@ -132,9 +132,12 @@ void copy_(const Array& x, const Array& y, CopyOptions options) {
   };
   push_task(state, std::move(task));
   y.storage()->count_write();
-  if (to_host && !options.non_blocking) y.wait();
+  const auto at_once = [&](const Array& host) {
+    return !options.non_blocking || host.storage()->read_at_once.load(std::memory_order_relaxed);
+  };
+  if (to_host && at_once(y)) y.wait();
   // A blocking copy from the host has read its source when it returns, so that the caller may change it.
-  if (from_host && !options.non_blocking) state.engine->wait_unused(x.resource());
+  if (from_host && at_once(x)) state.engine->wait_unused(x.resource());
 }
 
 Array copy_of(const Array& x) {
@@ -189,7 +192,8 @@ Array lend(const Array& x, Device device) {
   const DeviceState& state = state_of(device, "lend");
   check(state.kind == DeviceKind::cpu, "lend: {} to {}, expected a CPU device", x, device.name());
   if (StepRecorder* const recorder = StepRecorder::current()) recorder->refuse("it reads the host's memory");
-  return Array(lend_host_storage(x.storage(), device, state.engine), x.view()).with_shard(x.shard());
+  const Array lasting = x.storage()->read_at_once.load(std::memory_order_relaxed) ? copy_of(x) : x;
+  return Array(lend_host_storage(lasting.storage(), device, state.engine), lasting.view()).with_shard(x.shard());
 }
 
 Array readable_from(const Array& x, Device device) {

@@ -25,7 +25,8 @@ Array convert(const Array& x, DType dtype, Layout layout);
 
 // y = x: same shape; any pair of devices, types and layouts. In host memory, this thread copies. Otherwise runs on a
 // copy lane when the devices differ: that of copies in of y's device if x is on the host, else that of copies out of
-// x's. With `non_blocking`, copies to the host return at once and copies from the host hold x until they are done.
+// x's. With `non_blocking`, copies to the host return at once and copies from the host hold x until they are done,
+// but for memory that must be read at once (Storage).
 void copy_(const Array& x, const Array& y, CopyOptions options = {});
 // A copy in memory of its own, in x's layout. Waits if x is in host memory.
 Array copy_of(const Array& x);
@@ -39,7 +40,7 @@ Array empty_host(const Shape& shape, DType dtype, Device device);
 // A copy of host memory in such memory; the same handle for CPU devices.
 Array pin(const Array& x, Device device);
 // x, which is in host memory, as an array of a CPU device, whose kernels use the memory where it is. Do not change it
-// by other means than operations until they have run.
+// by other means than operations until they have run. Of memory that must be read at once (Storage), a copy.
 Array lend(const Array& x, Device device);
 // x if kernels of `device` can read it where it is, else a copy there.
 Array readable_from(const Array& x, Device device);

@@ -9,30 +9,30 @@ namespace lockstep::ops {
 Array unary(const Unary& op, const Array& x);
 // The gradient of x from that of y = op(x); `saved` is y or x, see unary_saves_output.
 Array unary_backward(const Unary& op, const Array& saved, const Array& dy);
-// Shapes broadcast as in NumPy. If the shapes are equal, b is converted to a's layout. Floating types, or i64 if
-// takes_integers(op).
+// Shapes broadcast as in NumPy. If the shapes are equal, b is converted to a's layout. Floating types, i64 or u8 if
+// takes_integers(op), or truth values if is_bitwise(op).
 Array binary(BinaryOp op, const Array& a, const Array& b);
-// op(a, b) as u8: 1 or 0. Shapes broadcast as in NumPy; a and b are of one type, any. Errors name `what`, or the
+// op(a, b), of truth values. Shapes broadcast as in NumPy; a and b are of one type, any. Errors name `what`, or the
 // operation.
 Array compare(CompareOp op, const Array& a, const Array& b, std::string_view what = {});
 // op(x, number) or, exchanged, op(number, x). Whole numbers are compared with any number exactly; floating ones with
 // the number that is rounded to their type.
-Array compare_with(CompareOp op, const Array& x, double number, bool exchanged = false);
-// condition ? a : b. Shapes broadcast as in NumPy; the condition is u8, a and b are of one type, any.
+Array compare_with(CompareOp op, const Array& x, const Scalar& number, bool exchanged = false);
+// condition ? a : b. Shapes broadcast as in NumPy; the condition is a mask, a and b are of one type, any.
 Array where(const Array& condition, const Array& a, const Array& b);
-// scale * x + shift. If x is i64, both are whole numbers.
-Array affine(const Array& x, double scale, double shift);
-// Throws unless the type can hold the value: a fraction or a number beyond the range is no element of i64 or u8, and no
+// scale * x + shift. If x is i64 or u8, both are whole numbers.
+Array affine(const Array& x, const Scalar& scale, const Scalar& shift);
+// Throws unless the type can hold the value: a fraction or a number beyond the range is no element of i64 or u8, every number is one of truth values, and no
 // finite number beyond the range of a floating type becomes infinite. `what` names the operation.
-void check_holds(std::string_view what, DType dtype, double value);
+void check_holds(std::string_view what, DType dtype, const Scalar& value);
 // A type that cannot hold the value is undefined behavior: see check_holds().
-void fill_(const Array& y, double value);
+void fill_(const Array& y, const Scalar& value);
 // `value` in every element.
-Array full(const Shape& shape, double value, DType dtype, Device device);
+Array full(const Shape& shape, const Scalar& value, DType dtype, Device device);
 // One element of x's type, where x is, that broadcasts to any shape.
-Array scalar_like(const Array& x, double value);
+Array scalar_like(const Array& x, const Scalar& value);
 // start, start + step, ...: [count]
-Array arange(std::int64_t count, DType dtype, Device device, double start = 0, double step = 1);
+Array arange(std::int64_t count, DType dtype, Device device, const Scalar& start = 0, const Scalar& step = 1);
 // y += x, in y's layout.
 void add_(const Array& y, const Array& x);
 

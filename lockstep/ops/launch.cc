@@ -198,4 +198,10 @@ void check_dim(std::string_view what, std::string_view which, const Array& t, in
         dims == 1 ? "axis" : "axes", axes);
 }
 
+void check_window(std::string_view what, std::initializer_list<std::int64_t> numbers) {
+  for (const std::int64_t number : numbers) {
+    check(std::in_range<std::int32_t>(number), "{}: an option is {}, expected a number within int32", what, number);
+  }
+}
+
 }  // namespace lockstep::ops

@@ -170,5 +170,8 @@ void check_defined(std::string_view what, const Array& t);
 void check_same(std::string_view what, const Array& a, const Array& b);
 // Checks the number of axes: `conv2d: input is [3, 3], expected 4 axes (N, C, H, W)`.
 void check_dim(std::string_view what, std::string_view which, const Array& t, int dims, std::string_view axes);
+// Checks that the numbers of a window, such as its stride, are within int32, so that sums and products of two of them
+// and an extent are within int64.
+void check_window(std::string_view what, std::initializer_list<std::int64_t> numbers);
 
 }  // namespace lockstep::ops

@@ -9,9 +9,10 @@ Shape pooled_shape(std::string_view what, const Array& x, const Pool2dOptions& o
   Shape shape = x.shape();
   for (std::size_t i = 0; i < 2; ++i) {
     int axis = 2 + static_cast<int>(i);
-    check(o.kernel_size[i] >= 1 && o.stride[i] >= 1 && o.padding[i] >= 0 && 2 * o.padding[i] <= o.kernel_size[i],
+    check(o.kernel_size[i] >= 1 && o.stride[i] >= 1 && o.padding[i] >= 0 && o.padding[i] <= o.kernel_size[i] / 2,
           "{}: kernel {}, stride {}, padding {}, expected at least 1, 1 and 0 to half the kernel", what,
           o.kernel_size[i], o.stride[i], o.padding[i]);
+    check_window(what, {o.kernel_size[i], o.stride[i], o.padding[i]});
     std::int64_t reach = x.size(axis) + 2 * o.padding[i] - o.kernel_size[i];
     check(reach >= 0, "{}: the window ({} wide) does not fit the padded input ({} wide)", what, o.kernel_size[i],
           x.size(axis) + 2 * o.padding[i]);

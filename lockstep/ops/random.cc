@@ -19,8 +19,8 @@ RandomKey next_key(Device device, std::string_view what) {
   KeyedScope::check_draw(what);
   if (StepRecorder* const recorder = StepRecorder::current())
     recorder->refuse(fmt::format("{} draws random numbers", what));
-  RandomState& random = device.is_host() ? current_random(what) : *state_of(device, what).random;
-  return random.next(ShardScope::current());
+  if (device.is_host()) return current_random(what).next(ShardScope::current());
+  return state_of(device, what).random()->next(ShardScope::current());
 }
 
 DropoutKey next_dropout_key(Device device) {
@@ -29,7 +29,7 @@ DropoutKey next_dropout_key(Device device) {
   DeviceState& state = state_of(device, "dropout");
   const RecordingPause pause;
   const Array place = empty({2}, DType::i64, device);
-  const auto draw = [random = state.random, place, shard = ShardScope::current()] {
+  const auto draw = [random = state.random(), place, shard = ShardScope::current()] {
     const RandomKey key = random->next(shard);
     const auto word = [](std::uint64_t w) { return static_cast<std::int64_t>(w); };
     const Array words = Array::from(std::vector{word(key.seed), word(key.stream)}, {2});

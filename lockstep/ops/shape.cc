@@ -176,7 +176,7 @@ Array slice_into_zeros(const Array& y, const Shape& shape, int axis, std::int64_
   return x;
 }
 
-Array pad(const Array& x, const Shape& shape, std::span<const std::int64_t> start, double value) {
+Array pad(const Array& x, const Shape& shape, std::span<const std::int64_t> start, const Scalar& value) {
   if (x.shape() == shape) return x;
   Array y = full(shape, value, x.dtype(), x.device());
   StridedCopy copy{.extent = x.shape(), .from = strides_of(x.shape()), .to = strides_of(shape)};

@@ -38,7 +38,7 @@ Array flip(const Array& x, unsigned axes);
 // The reverse of slice(): zeros of `shape`, except y at the position of the slice. Along other axes, y is at the start.
 Array slice_into_zeros(const Array& y, const Shape& shape, int axis, std::int64_t start, std::int64_t step = 1);
 // An array of `shape` with `value` in every element, except x from position start[i] on along each axis i.
-Array pad(const Array& x, const Shape& shape, std::span<const std::int64_t> start, double value);
+Array pad(const Array& x, const Shape& shape, std::span<const std::int64_t> start, const Scalar& value);
 // Joins the parts along the axis. All other extents must be equal.
 Array cat(std::span<const Array> parts, int axis);
 

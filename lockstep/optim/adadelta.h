@@ -21,11 +21,8 @@ struct AdadeltaOptions {
 //   u = rho u + (1 - rho) d^2;  w -= lr d
 class Adadelta : public Optimizer {
  public:
-  Adadelta(const ParameterGroups& parameters, AdadeltaOptions options);
+  Adadelta(const ParameterGroups& parameters, const AdadeltaOptions& options);
   Rule rule() const override;
-
- private:
-  AdadeltaOptions options_;
 };
 
 }  // namespace lockstep

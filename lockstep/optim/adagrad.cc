@@ -1,22 +1,37 @@
 #include "lockstep/optim/adagrad.h"
 
+#include <variant>
+#include <vector>
+
 #include "lockstep/optim/fused_rule.h"
 
 namespace lockstep {
+namespace {
 
-Adagrad::Adagrad(const ParameterGroups& parameters, AdagradOptions options)
-    : Optimizer(parameters, options.lr, options.weight_decay, {"sum"},
-                fused_rule(AdagradRule{.lr_decay = options.lr_decay, .eps = options.eps}), true),
-      options_(options) {
-  check_at_least_zero("lr_decay", options.lr_decay);
-  check_at_least_zero("eps", options.eps);
-}
+struct AdagradParts {
+  using Options = AdagradOptions;
+  static void each(auto& o, const auto& f) { f("lr_decay", o.lr_decay), f("eps", o.eps); }
+  static void check(const AdagradOptions& o) {
+    check_option("lr_decay", o.lr_decay);
+    check_option("eps", o.eps);
+  }
+  static std::vector<FusedRule::State> states(const AdagradOptions&) { return {{"sum"}}; }
+  static std::variant<AdagradRule> kernel(const AdagradOptions& o) {
+    return AdagradRule{.lr_decay = o.lr_decay, .eps = o.eps};
+  }
+};
+
+}  // namespace
+
+Adagrad::Adagrad(const ParameterGroups& parameters, const AdagradOptions& options)
+    : Optimizer(parameters, options.lr, options.weight_decay, lockstep::fused_rule<AdagradParts>(options)) {}
 
 Optimizer::Rule Adagrad::rule() const {
-  Rule rule{"adagrad", {{"weight_decay", options_.weight_decay}}};
+  const AdagradOptions& o = options_of<AdagradParts>(fused_rule());
+  Rule rule{"adagrad", {{"weight_decay", weight_decay()}}};
   const AdagradOptions plain;
-  rule.add_unless(plain.lr_decay, "lr_decay", options_.lr_decay);
-  rule.add_unless(plain.eps, "eps", options_.eps);
+  rule.add_unless(plain.lr_decay, "lr_decay", o.lr_decay);
+  rule.add_unless(plain.eps, "eps", o.eps);
   return rule;
 }
 

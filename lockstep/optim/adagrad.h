@@ -20,11 +20,8 @@ struct AdagradOptions {
 //   g += weight_decay w;  s += g^2;  w -= lr / (1 + (t - 1) lr_decay) g / (sqrt(s) + eps)
 class Adagrad : public Optimizer {
  public:
-  Adagrad(const ParameterGroups& parameters, AdagradOptions options);
+  Adagrad(const ParameterGroups& parameters, const AdagradOptions& options);
   Rule rule() const override;
-
- private:
-  AdagradOptions options_;
 };
 
 }  // namespace lockstep

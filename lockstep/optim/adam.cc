@@ -1,6 +1,6 @@
 #include "lockstep/optim/adam.h"
 
-#include <string>
+#include <variant>
 #include <vector>
 
 #include "lockstep/optim/fused_rule.h"
@@ -8,38 +8,42 @@
 namespace lockstep {
 namespace {
 
-std::vector<std::string> adam_states(const AdamOptions& o) {
-  std::vector<std::string> names{"exp_avg", "exp_avg_sq"};
-  if (o.amsgrad) names.emplace_back("max_exp_avg_sq");
-  return names;
-}
-
-AdamRule adam_rule(const AdamOptions& o) {
-  return {.beta1 = o.beta1,
-          .beta2 = o.beta2,
-          .eps = o.eps,
-          .decoupled_weight_decay = o.decoupled_weight_decay,
-          .amsgrad = o.amsgrad};
-}
+struct AdamParts {
+  using Options = AdamOptions;
+  // decoupled_weight_decay is the rule's name: it stays.
+  static void each(auto& o, const auto& f) {
+    f("beta1", o.beta1), f("beta2", o.beta2), f("eps", o.eps), f("amsgrad", o.amsgrad);
+  }
+  static void check(const AdamOptions& o) {
+    lockstep::check(o.beta1 >= 0 && o.beta1 < 1 && o.beta2 >= 0 && o.beta2 < 1,
+                    "optimizer: betas {} and {}, expected at least 0 and below 1", o.beta1, o.beta2);
+    check_option("eps", o.eps);
+  }
+  static std::vector<FusedRule::State> states(const AdamOptions& o) {
+    return {{"exp_avg"}, {"exp_avg_sq"}, {"max_exp_avg_sq", o.amsgrad}};
+  }
+  static std::variant<AdamRule> kernel(const AdamOptions& o) {
+    return AdamRule{.beta1 = o.beta1,
+                    .beta2 = o.beta2,
+                    .eps = o.eps,
+                    .decoupled_weight_decay = o.decoupled_weight_decay,
+                    .amsgrad = o.amsgrad};
+  }
+};
 
 }  // namespace
 
-Adam::Adam(const ParameterGroups& parameters, AdamOptions options)
-    : Optimizer(parameters, options.lr, options.weight_decay, adam_states(options), fused_rule(adam_rule(options)),
-                true),
-      options_(options) {
-  check(options.beta1 >= 0 && options.beta1 < 1 && options.beta2 >= 0 && options.beta2 < 1,
-        "optimizer: betas {} and {}, expected at least 0 and below 1", options.beta1, options.beta2);
-  check_at_least_zero("eps", options.eps);
-}
+Adam::Adam(const ParameterGroups& parameters, const AdamOptions& options)
+    : Optimizer(parameters, options.lr, options.weight_decay, lockstep::fused_rule<AdamParts>(options)) {}
 
 Optimizer::Rule Adam::rule() const {
-  Rule rule{options_.decoupled_weight_decay ? "adamw" : "adam", {{"weight_decay", options_.weight_decay}}};
+  const AdamOptions& o = options_of<AdamParts>(fused_rule());
+  Rule rule{o.decoupled_weight_decay ? "adamw" : "adam", {{"weight_decay", weight_decay()}}};
   const AdamOptions plain;
-  rule.add_unless(plain.beta1, "beta1", options_.beta1);
-  rule.add_unless(plain.beta2, "beta2", options_.beta2);
-  rule.add_unless(plain.eps, "eps", options_.eps);
-  rule.add_unless(0, "amsgrad", options_.amsgrad);
+  rule.add_unless(plain.beta1, "beta1", o.beta1);
+  rule.add_unless(plain.beta2, "beta2", o.beta2);
+  rule.add_unless(plain.eps, "eps", o.eps);
+  rule.add_unless(0, "amsgrad", o.amsgrad);
   return rule;
 }
 

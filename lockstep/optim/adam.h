@@ -27,11 +27,8 @@ struct AdamOptions {
 // As in PyTorch, t counts the steps in which the parameter had a gradient. A step that unscale() skips counts, too.
 class Adam : public Optimizer {
  public:
-  Adam(const ParameterGroups& parameters, AdamOptions options);
+  Adam(const ParameterGroups& parameters, const AdamOptions& options);
   Rule rule() const override;
-
- private:
-  AdamOptions options_;
 };
 
 // The defaults are PyTorch's: unlike Adam, AdamW decays weights unless told otherwise.

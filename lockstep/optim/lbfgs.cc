@@ -260,7 +260,7 @@ Tensor LBFGS::step(const Closure& closure) {
   // Later draws have the keys of the next step.
   std::set<RandomState*> draws;
   for (const Parameter& p : parameters_) {
-    for (Device device : p.devices()) draws.insert(state_of(device, "lbfgs").random.get());
+    for (Device device : p.devices()) draws.insert(state_of(device, "lbfgs").random().get());
   }
   for (RandomState* each : draws) each->add_steps(1);
   return first;

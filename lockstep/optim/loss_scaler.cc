@@ -15,9 +15,7 @@ namespace lockstep {
 LossScaler::LossScaler(std::span<const Device> devices, LossScalerOptions options)
     : growth_interval_(options.growth_interval) {
   check(!devices.empty(), "loss scaler: no devices");
-  // f32 counts no further.
-  check(growth_interval_ >= 1 && growth_interval_ < 1 << 24, "loss scaler: a growth interval of {}, expected 1 to {}",
-        growth_interval_, (1 << 24) - 1);
+  check_state({.scale = options.initial_scale}, growth_interval_);
   for (Device device : devices) {
     states_.push_back(ops::empty({2}, DType::f32, device).with_shard(-1));
     scales_.push_back(ops::narrow(states_.back(), 0, 1));
@@ -79,13 +77,16 @@ LossScalerState LossScaler::state() const {
   return {numbers[0], static_cast<std::int64_t>(numbers[1])};
 }
 
-void LossScaler::check_state(const LossScalerState& state) const {
+void LossScaler::check_state(const LossScalerState& state, std::int64_t growth_interval) {
+  // f32 counts no further.
+  check(growth_interval >= 1 && growth_interval < 1 << 24, "loss scaler: a growth interval of {}, expected 1 to {}",
+        growth_interval, (1 << 24) - 1);
   int exponent = 0;
   check(state.scale >= LossScaleArgs::kLeast && state.scale <= LossScaleArgs::kMost &&
             std::frexp(state.scale, &exponent) == 0.5,
         "loss scaler: a scale of {}, expected a power of two between 2^-60 and 2^60", state.scale);
-  check(state.good_steps >= 0 && state.good_steps < growth_interval_, "loss scaler: {} good steps, expected 0 to {}",
-        state.good_steps, growth_interval_ - 1);
+  check(state.good_steps >= 0 && state.good_steps < growth_interval, "loss scaler: {} good steps, expected 0 to {}",
+        state.good_steps, growth_interval - 1);
 }
 
 void LossScaler::set_state(const LossScalerState& state) {

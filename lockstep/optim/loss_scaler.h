@@ -65,7 +65,9 @@ class LossScaler {
   LossScalerState state() const;
   void set_state(const LossScalerState& state);
   // Throws where set_state() would.
-  void check_state(const LossScalerState& state) const;
+  void check_state(const LossScalerState& state) const { check_state(state, growth_interval_); }
+  // Also for a growth interval that no scaler may have.
+  static void check_state(const LossScalerState& state, std::int64_t growth_interval);
 
  private:
   std::vector<Array> states_, scales_;  // a scale shares the memory of its state

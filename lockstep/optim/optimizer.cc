@@ -48,9 +48,11 @@ std::int64_t count_in(const Tensor& count, std::string_view name) {
 
 }  // namespace
 
-void Optimizer::check_at_least_zero(std::string_view what, double value) {
-  check(std::isfinite(value) && value >= 0, "optimizer: {} {}, expected at least 0", what, value);
+void check_option(std::string_view name, double value) {
+  check(std::isfinite(value) && value >= 0, "optimizer: {} {}, expected at least 0", name, value);
 }
+
+void Optimizer::check_at_least_zero(std::string_view what, double value) { check_option(what, value); }
 
 ParameterGroups groups_by_name(const Module& net, std::vector<std::pair<std::string, ParameterGroup>> by_prefix) {
   const auto named = net.named_parameters();
@@ -80,7 +82,7 @@ ParameterGroups groups_by_name(const Module& net, std::vector<std::pair<std::str
 
 Optimizer::Optimizer(const ParameterGroups& groups, const Rate& learning_rate, double weight_decay,
                      std::vector<std::string> state_names)
-    : Optimizer(groups, learning_rate, weight_decay, std::move(state_names), nullptr) {
+    : Optimizer(groups, learning_rate, weight_decay, nullptr, std::move(state_names)) {
   for (std::size_t k = 0; k < state_names_.size(); ++k) {
     const std::string& name = state_names_[k];
     const bool again = std::ranges::find(state_names_, name) != state_names_.begin() + static_cast<std::ptrdiff_t>(k);
@@ -89,42 +91,84 @@ Optimizer::Optimizer(const ParameterGroups& groups, const Rate& learning_rate, d
   }
 }
 
+namespace {
+
+std::vector<std::string> names_of_states(const FusedRule& rule) {
+  std::vector<std::string> names;
+  for (const FusedRule::State& state : rule.states()) names.push_back(state.name);
+  return names;
+}
+
+}  // namespace
+
 Optimizer::Optimizer(const ParameterGroups& groups, const Rate& learning_rate, double weight_decay,
-                     std::vector<std::string> state_names, std::shared_ptr<const FusedRule> fused, bool counts_steps)
-    : state_names_(std::move(state_names)), counts_steps_(counts_steps), fused_(std::move(fused)),
+                     std::shared_ptr<const FusedRule> rule)
+    : Optimizer(groups, learning_rate, weight_decay, rule, names_of_states(*rule)) {}
+
+Optimizer::Optimizer(const ParameterGroups& groups, const Rate& learning_rate, double weight_decay,
+                     std::shared_ptr<const FusedRule> rule, std::vector<std::string> state_names)
+    : state_names_(std::move(state_names)), rule_(std::move(rule)), weight_decay_(weight_decay),
       initial_learning_rate_(learning_rate.base()), base_learning_rate_(learning_rate.base()),
       learning_rate_(learning_rate.base()), updates_(std::make_shared<PendingUpdates>()) {
   use_ = std::make_shared<InUse>();
   check(groups.size() > 0, "optimizer: no parameters");
   check_at_least_zero("learning rate", learning_rate.base());
   check_at_least_zero("weight decay", weight_decay);
-  std::size_t number = 0;
-  for (const ParameterGroup& group : groups) add_group(number++, group, weight_decay);
+  for (const ParameterGroup& group : groups) {
+    append_group(group);
+    check(!group.lr || learning_rate_ > 0,
+          "optimizer: group {} has its own learning rate, which scales with the optimizer's, but the optimizer's is 0: "
+          "expected above 0",
+          groups_.size() - 1);
+    if (group.lr) groups_.back().lr = *group.lr;
+    groups_.back().own_lr = group.lr;
+  }
   if (!learning_rate.scheduled()) return;
   schedule_ = learning_rate.schedule();
   follow_schedule();
 }
 
-void Optimizer::add_group(std::size_t number, const ParameterGroup& group, double weight_decay) {
-  const double lr = group.lr.value_or(learning_rate_), decay = group.weight_decay.value_or(weight_decay);
+void Optimizer::append_group(const ParameterGroup& group) {
+  const std::size_t number = groups_.size();
+  const bool has_own = group.lr || group.weight_decay || !group.options.empty();
   check(!group.parameters.empty(), "optimizer: no parameters{}",
-        number > 0 || group.lr || group.weight_decay ? fmt::format(" in group {}", number) : "");
-  check_at_least_zero(fmt::format("learning rate of group {}", number), lr);
-  check_at_least_zero(fmt::format("weight decay of group {}", number), decay);
-  check(!group.lr || learning_rate_ > 0,
-        "optimizer: group {} has its own learning rate, which scales with the optimizer's, but the optimizer's is 0: "
-        "expected above 0",
-        number);
-  groups_.push_back({lr, decay, group.lr});
-  has_own_options_ = has_own_options_ || group.lr || group.weight_decay;
+        number > 0 || has_own ? fmt::format(" in group {}", number)
+                              : ", expected some: those of a model are its children's, which make<M>() or add() "
+                                "registers; a layer that is a plain member is no child");
+  Group added{.lr = learning_rate_,
+              .weight_decay = group.weight_decay.value_or(weight_decay_),
+              .own_lr = {},
+              .own_weight_decay = group.weight_decay.has_value(),
+              .rule = rule_};
+  check_at_least_zero(fmt::format("learning rate of group {}", number), group.lr.value_or(added.lr));
+  check_at_least_zero(fmt::format("weight decay of group {}", number), added.weight_decay);
+  if (!group.options.empty()) {
+    check(rule_ != nullptr, "optimizer: group {} has the option {}, expected lr and weight_decay", number,
+          group.options[0].first);
+    added.rule = rule_->with(group.options);
+  }
+  std::vector<Slot> slots;
   for (const Parameter& p : group.parameters) {
     for (const Slot& slot : slots_) {
-      if (slot.parameter != p) continue;
-      check(slot.group != number, "optimizer: parameter {} is listed twice", p.name());
-      fail("optimizer: parameter {} is in group {} and in group {}", p.name(), slot.group, number);
+      if (slot.parameter == p)
+        fail("optimizer: parameter {} is in group {} and in group {}", p.name(), slot.group, number);
     }
-    slots_.push_back({p, number, p.claim(), {}, {}});
+    check(std::ranges::find(slots, p, &Slot::parameter) == slots.end(), "optimizer: parameter {} is listed twice",
+          p.name());
+    slots.push_back({p, number, p.claim(), std::vector<std::vector<Array>>(state_names_.size()), {}});
   }
+  groups_.push_back(std::move(added));
+  slots_.insert(slots_.end(), slots.begin(), slots.end());
+  has_own_options_ = has_own_options_ || has_own;
+}
+
+void Optimizer::add_group(const ParameterGroup& group) {
+  const InUse::Scope use(*use_, "add_group: the optimizer");
+  append_group(group);
+  std::vector<std::optional<double>> rates(groups_.size());
+  rates.back() = group.lr;
+  set_rates_of_groups(rates);
+  ++changes_;
 }
 
 std::vector<Parameter> Optimizer::parameters() const {
@@ -169,6 +213,84 @@ void Optimizer::set_learning_rate(std::size_t group, double lr) {
   has_own_options_ = true;
 }
 
+void Optimizer::set_rates_of_groups(std::span<const std::optional<double>> given) {
+  if (groups_.size() == 1 && !groups_[0].own_lr) {
+    if (given[0]) set_learning_rate(*given[0]);
+    return;
+  }
+  // A rate of 0 has no ratio to others.
+  const double largest = std::ranges::max(given).value_or(0);
+  if (learning_rate_ == 0 && largest > 0) {
+    initial_learning_rate_ = base_learning_rate_ = learning_rate_ = largest;
+    schedule_.reset();
+    for (Group& group : groups_) group.own_lr = 0;
+  }
+  for (std::size_t g = 0; g < groups_.size(); ++g) {
+    if (given[g] && learning_rate_ > 0) set_learning_rate(g, *given[g]);
+  }
+}
+
+OptimizerOptions Optimizer::options(std::size_t group) const {
+  const Group& its = group_at(group);
+  OptimizerOptions all = {{"lr", its.lr}, {"weight_decay", its.weight_decay}};
+  if (its.rule != nullptr) std::ranges::copy(its.rule->options(), std::back_inserter(all));
+  return all;
+}
+
+void Optimizer::set_options(std::size_t group, const OptimizerOptions& changed) {
+  group_at(group);
+  std::vector<OptimizerOptions> all(groups_.size());
+  all[group] = changed;
+  set_options(all);
+}
+
+void Optimizer::set_options(std::span<const OptimizerOptions> changed) {
+  const InUse::Scope use(*use_, "set_options: the optimizer");
+  check(changed.size() == groups_.size(), "optimizer: options of {} groups, expected {}", changed.size(),
+        groups_.size());
+  std::vector<Group> groups = groups_;
+  std::vector<std::optional<double>> rates(groups.size());
+  bool more_than_rates = false;
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    OptimizerOptions of_rule;
+    for (const auto& [name, value] : changed[g]) {
+      if (name == "lr") {
+        check_at_least_zero(fmt::format("learning rate of group {}", g), value);
+        rates[g] = value;
+        continue;
+      }
+      more_than_rates = true;
+      if (name == "weight_decay") {
+        check_at_least_zero(fmt::format("weight decay of group {}", g), value);
+        groups[g].weight_decay = value;
+      } else {
+        of_rule.emplace_back(name, value);
+      }
+    }
+    if (of_rule.empty()) continue;
+    check(groups[g].rule != nullptr, "optimizer {}: it has no option {}, expected lr or weight_decay", rule().name,
+          of_rule[0].first);
+    groups[g].rule = groups[g].rule->with(of_rule);
+  }
+  if (more_than_rates) {
+    // A parameter has all states or none.
+    std::vector<Slot> slots = slots_;
+    for (Slot& slot : slots) {
+      if (has_states(slot)) make_states(slot, groups[slot.group].rule.get());
+    }
+    slots_ = std::move(slots);
+    groups_ = std::move(groups);
+    has_own_options_ = has_own_options_ || groups_.size() > 1;
+    ++changes_;
+  }
+  set_rates_of_groups(rates);
+}
+
+double Optimizer::weight_decay() const {
+  const auto follows = std::ranges::find(groups_, false, &Group::own_weight_decay);
+  return follows == groups_.end() ? weight_decay_ : follows->weight_decay;
+}
+
 std::string Optimizer::describe_groups() const {
   if (groups_.size() == 1 && !has_own_options_) return "";
   // An initial rate of 0 says nothing about the ratios.
@@ -181,8 +303,15 @@ std::string Optimizer::describe_groups() const {
     for (const Slot& slot : slots_) {
       if (slot.group == g) names += (names.empty() ? "" : ", ") + slot.parameter.name();
     }
-    text += fmt::format("{}lr {}, weight_decay {}: {}", g > 0 ? "; " : "", groups_[g].own_lr.value_or(others),
-                        groups_[g].weight_decay, names);
+    std::string more;
+    if (groups_[g].rule != groups_[0].rule) {
+      const OptimizerOptions its = groups_[g].rule->options(), first = groups_[0].rule->options();
+      for (std::size_t i = 0; i < its.size(); ++i) {
+        if (its[i] != first[i]) more += fmt::format(", {} {}", its[i].first, its[i].second);
+      }
+    }
+    text += fmt::format("{}lr {}, weight_decay {}{}: {}", g > 0 ? "; " : "", groups_[g].own_lr.value_or(others),
+                        groups_[g].weight_decay, more, names);
   }
   return text;
 }
@@ -193,24 +322,45 @@ Device Optimizer::home(std::size_t slot) const {
   return devices[slot % devices.size()];
 }
 
-void Optimizer::make_states(Slot& slot) const {
-  if (!slot.states.empty()) return;
-  slot.parameter.tensor();  // its place is final from now on
+bool Optimizer::is_used(std::size_t state, const FusedRule* rule) const {
+  return rule == nullptr || rule->states()[state].used;
+}
+
+bool Optimizer::has_states(const Slot& slot) const {
+  return !slot.steps.empty() || std::ranges::any_of(slot.states, [](const auto& state) { return !state.empty(); });
+}
+
+std::vector<Array> Optimizer::new_state(const Parameter& p) const {
+  std::vector<Array> state;
+  for (Device device : p.devices()) {
+    state.push_back(ops::empty(p.shape(), p.dtype(), device).with_shard(-1));
+    ops::fill_(state.back(), 0);
+  }
+  return state;
+}
+
+std::vector<Array> Optimizer::new_count(const Parameter& p, std::int64_t steps) const {
+  std::vector<Array> count;
+  for (Device device : p.devices()) {
+    count.push_back(ops::full({1}, static_cast<double>(steps), DType::i64, device).with_shard(-1));
+  }
+  return count;
+}
+
+void Optimizer::make_states(Slot& slot, const FusedRule* rule) const {
+  const Parameter& p = slot.parameter;
+  p.tensor();  // its place is final from now on
   // A repeated step must not clear them again.
   const RecordingPause pause;
   // All or none, because an allocation may fail.
-  std::vector<Array> steps;
-  std::vector<std::vector<Array>> states(state_names_.size());
-  for (Device device : slot.parameter.devices()) {
-    if (counts_steps_) steps.push_back(ops::full({1}, 0, DType::i64, device).with_shard(-1));
-    for (auto& state : states) {
-      Array t = ops::empty(slot.parameter.shape(), slot.parameter.dtype(), device).with_shard(-1);
-      ops::fill_(t, 0);
-      state.push_back(std::move(t));
-    }
+  Slot made = slot;
+  // A momentum buffer that is there already has its first gradient.
+  if (rule != nullptr && rule->counts_steps() && slot.steps.empty())
+    made.steps = new_count(p, has_states(slot) ? 1 : 0);
+  for (std::size_t k = 0; k < state_names_.size(); ++k) {
+    if (slot.states[k].empty() && is_used(k, rule)) made.states[k] = new_state(p);
   }
-  slot.steps = std::move(steps);
-  slot.states = std::move(states);
+  slot = std::move(made);
 }
 
 void Optimizer::advance() {
@@ -253,7 +403,7 @@ void Optimizer::step() {
     if (!slots_[i].parameter.initialized()) continue;
     gradients[i] = slots_[i].parameter.reduced_gradient(home(i));
     if (!gradients[i].sum.defined()) continue;
-    make_states(slots_[i]);
+    make_states(slots_[i], groups_[slots_[i].group].rule.get());
     for (Device d : slots_[i].parameter.devices()) {
       if (std::ranges::find(devices, d) == devices.end()) devices.push_back(d);
     }
@@ -285,13 +435,14 @@ void Optimizer::step() {
     const auto count = static_cast<std::int64_t>(groups_.size());
     for (std::size_t d = 0; d < devices.size(); ++d) rates[d] = ops::empty({count}, DType::f64, devices[d]);
     write_rates(rates);
+    recorder->valid_while([this, changes = changes_] { return changes == changes_; });
     recorder->before_each([this, rates] {
       follow_schedule();
       advance();
       write_rates(rates);
     });
   }
-  const Commit commit = fused_ ? describe_fused(gradients, devices, rates) : describe_own(gradients, devices, needed);
+  const Commit commit = rule_ ? describe_fused(gradients, devices, rates) : describe_own(gradients, devices, needed);
   advance();
   commit(needed, &first_writes);
   // Other gradients of the same passes are old now.
@@ -305,6 +456,14 @@ void Optimizer::step() {
 
 Optimizer::Commit Optimizer::describe_fused(std::span<const ReducedGradient> gradients, std::span<const Device> devices,
                                             std::span<const Array> rates) {
+  std::vector<FusedRule::Group> groups;
+  std::vector<std::vector<std::size_t>> used(groups_.size());  // states by group
+  for (std::size_t g = 0; g < groups_.size(); ++g) {
+    groups.push_back({groups_[g].lr, groups_[g].weight_decay, groups_[g].rule});
+    for (std::size_t k = 0; k < state_names_.size(); ++k) {
+      if (is_used(k, groups_[g].rule.get())) used[g].push_back(k);
+    }
+  }
   std::vector<std::vector<std::vector<Update<Array>>>> lists(devices.size());
   std::vector<Array> scales(devices.size());
   for (std::size_t d = 0; d < devices.size(); ++d) {
@@ -323,10 +482,12 @@ Optimizer::Commit Optimizer::describe_fused(std::span<const ReducedGradient> gra
       auto [grad, present] = gradients[i];
       grad = ops::readable_from(grad, device);
       present = ops::readable_from(present, device);
-      auto state = [&](std::size_t k) { return k < state_names_.size() ? slots_[i].states[k][replica] : Array(); };
+      const std::vector<std::size_t>& its = used[slots_[i].group];
+      auto state = [&](std::size_t k) { return k < its.size() ? slots_[i].states[its[k]][replica] : Array(); };
       auto lane = static_cast<std::size_t>(std::ranges::min_element(load) - load.begin());
       load[lane] += grad.numel();
-      const Array steps = counts_steps_ ? slots_[i].steps[replica] : Array();
+      const bool counts = groups[slots_[i].group].rule->counts_steps();
+      const Array steps = counts ? slots_[i].steps[replica] : Array();
       items[lane].push_back({.weight = p.tensor()->on(device),
                              .grad = grad,
                              .states = {state(0), state(1), state(2)},
@@ -335,15 +496,13 @@ Optimizer::Commit Optimizer::describe_fused(std::span<const ReducedGradient> gra
                              .group = slots_[i].group});
     }
   }
-  std::vector<FusedRule::GroupOptions> groups;
-  for (const Group& group : groups_) groups.push_back({group.lr, group.weight_decay});
-  return [this, lists = std::move(lists), scales = std::move(scales), groups = std::move(groups),
+  return [rule = rule_, lists = std::move(lists), scales = std::move(scales), groups = std::move(groups),
           rates = std::vector(rates.begin(), rates.end())](std::span<const Resource> needed, Resource* first_writes) {
     for (std::size_t d = 0; d < lists.size(); ++d) {
       for (std::size_t lane = 0; lane < lists[d].size(); ++lane) {
         ops::ShardScope scope(static_cast<int>(lane));
         const ops::UpdateScope one_step(needed, first_writes);
-        if (!lists[d][lane].empty()) fused_->update(lists[d][lane], groups, scales[d], rates[d]);
+        rule->update(lists[d][lane], groups, scales[d], rates[d]);
       }
     }
   };
@@ -669,10 +828,11 @@ Array Optimizer::scale_on(Device device) const {
   return scales_.empty() ? Array() : scales_[0];
 }
 
-// A slot's part of a given state; no values for a parameter that never had a gradient.
+// A slot's part of a given state; nothing for a parameter that never had a gradient.
 struct Optimizer::SlotState {
-  std::vector<Array> values;
-  std::int64_t steps = 0;
+  std::vector<Array> values;  // by state; undefined if it is not given
+  std::optional<std::int64_t> steps;
+  bool empty() const { return !steps && std::ranges::none_of(values, &Array::defined); }
 };
 
 struct Optimizer::LoadedState {
@@ -683,11 +843,14 @@ struct Optimizer::LoadedState {
 
 // The state has one entry for each name.
 void Optimizer::check_names() const {
-  if (state_names_.empty()) return;
   std::set<std::string_view> names;
   for (const Slot& slot : slots_) {
     const Parameter& p = slot.parameter;
-    check(!p.initialized() || names.insert(p.name()).second,
+    bool used = has_states(slot);
+    for (std::size_t k = 0; k < state_names_.size(); ++k) {
+      used = used || is_used(k, groups_[slot.group].rule.get());
+    }
+    check(!used || !p.initialized() || names.insert(p.name()).second,
           "optimizer: two of its parameters are named {}, so their states have the same name: expected one model, or "
           "an optimizer for each model",
           p.name());
@@ -699,7 +862,7 @@ StateDict Optimizer::state_dict() const {
   StateDict all;
   for (std::size_t k = 0; k < state_names_.size(); ++k) {
     for (const Slot& slot : slots_) {
-      if (slot.states.empty()) continue;
+      if (slot.states[k].empty()) continue;
       all.emplace_back(state_names_[k] + "." + slot.parameter.name(), ops::to_device(slot.states[k].at(0), kHost));
     }
   }
@@ -763,24 +926,32 @@ Optimizer::LoadedState Optimizer::match(const StateDict& state, std::optional<st
   if (loaded.rates != nullptr) check_rates(*loaded.rates);
   // Older versions counted only the optimizer's own steps.
   const auto first_count = given.lower_bound(kSteps);
-  const bool counted = counts_steps_ && first_count != given.end() && first_count->first.starts_with(kSteps);
+  const bool counted = rule_ != nullptr && rule_->may_count_steps() && first_count != given.end() &&
+                       first_count->first.starts_with(kSteps);
   std::vector<SlotState>& found = loaded.slots;
   found.resize(slots_.size());
   for (std::size_t i = 0; i < slots_.size(); ++i) {
     const Parameter& p = slots_[i].parameter;
     const auto take = [&](std::string_view prefix) { return take_name(std::string(prefix) + p.name()); };
-    for (const std::string& state_name : state_names_) {
+    const FusedRule* const rule = groups_[slots_[i].group].rule.get();
+    bool complete = true;
+    for (std::size_t k = 0; k < state_names_.size(); ++k) {
+      const std::string& state_name = state_names_[k];
       const Tensor* value = take(state_name + ".");
+      found[i].values.push_back(value == nullptr ? Array() : (*value)->array());
+      complete = complete && (value != nullptr || !is_used(k, rule));
       if (value == nullptr) continue;
       check(p.fits(value->shape()) && value->dtype() == p.dtype(), "optimizer: {}.{} is {}, expected {} {}", state_name,
             p.name(), value->describe(), p.shape(), name(p.dtype()));
-      found[i].values.push_back((*value)->array());
     }
-    const Tensor* count = counted ? take(kSteps) : nullptr;
-    const bool complete = found[i].values.size() == state_names_.size() && (!counted || count != nullptr);
-    check(complete || (found[i].values.empty() && count == nullptr),
-          "optimizer: the state of {} is incomplete, expected all or none of its tensors", p.name());
-    found[i].steps = count == nullptr ? loaded.steps : count_in(*count, std::string(kSteps) + p.name());
+    const bool counts = rule != nullptr && rule->counts_steps();
+    if (const Tensor* count = counted ? take(kSteps) : nullptr; count != nullptr) {
+      found[i].steps = count_in(*count, std::string(kSteps) + p.name());
+    }
+    complete = complete && (!counts || !counted || found[i].steps);
+    check(complete || found[i].empty(), "optimizer: the state of {} is incomplete, expected all or none of its tensors",
+          p.name());
+    if (counts && !counted && !found[i].empty()) found[i].steps = loaded.steps;
   }
   if (!given.empty())
     fail("optimizer: the state has {}, which belongs to none of the optimizer's parameters", given.begin()->first);
@@ -798,23 +969,28 @@ void Optimizer::check_state_dict(const StateDict& state, std::optional<std::int6
 void Optimizer::load_state_dict(const StateDict& state, std::optional<std::int64_t> steps) {
   const LoadedState loaded = match(state, steps);
   for (std::size_t i = 0; i < slots_.size(); ++i) {
-    check(loaded.slots[i].values.empty() || slots_[i].parameter.shape_known(),
+    check(loaded.slots[i].empty() || slots_[i].parameter.shape_known(),
           "optimizer: the shape of {} is not known yet; run the model once", slots_[i].parameter.name());
   }
+  // Memory comes first, because an allocation may fail. Existing memory is kept: recorded steps use it.
+  std::vector<Slot> slots = slots_;
+  for (std::size_t i = 0; i < slots.size(); ++i) {
+    const Parameter& p = slots[i].parameter;
+    if (!loaded.slots[i].empty()) make_states(slots[i], groups_[slots[i].group].rule.get());
+    for (std::size_t k = 0; k < state_names_.size(); ++k) {
+      if (slots[i].states[k].empty() && loaded.slots[i].values[k].defined()) slots[i].states[k] = new_state(p);
+    }
+    if (slots[i].steps.empty() && loaded.slots[i].steps) slots[i].steps = new_count(p, 0);
+  }
+  slots_ = std::move(slots);
   for (std::size_t i = 0; i < slots_.size(); ++i) {
-    Slot& slot = slots_[i];
     const SlotState& from = loaded.slots[i];
-    const bool has_state = !from.values.empty();
-    // Existing memory is kept: recorded steps use it.
-    if (has_state) make_states(slot);
-    for (std::size_t k = 0; k < slot.states.size(); ++k) {
-      for (const Array& replica : slot.states[k]) {
-        has_state ? ops::copy_(from.values[k], replica) : ops::fill_(replica, 0);
+    for (std::size_t k = 0; k < state_names_.size(); ++k) {
+      for (const Array& replica : slots_[i].states[k]) {
+        from.values[k].defined() ? ops::copy_(from.values[k], replica) : ops::fill_(replica, 0);
       }
     }
-    for (const Array& count : slot.steps) {
-      ops::fill_(count, has_state ? static_cast<double>(from.steps) : 0);
-    }
+    for (const Array& count : slots_[i].steps) ops::fill_(count, static_cast<double>(from.steps.value_or(0)));
   }
   if (loaded.rates != nullptr) set_rates(*loaded.rates);
   // A failure of a former step that comes out later must not change the loaded number.
@@ -828,7 +1004,7 @@ void Optimizer::load_state_dict(const StateDict& state, std::optional<std::int64
 std::set<RandomState*> Optimizer::random_states() const {
   std::set<RandomState*> states;
   for (const Slot& slot : slots_) {
-    for (Device device : slot.parameter.devices()) states.insert(state_of(device, "optimizer").random.get());
+    for (Device device : slot.parameter.devices()) states.insert(state_of(device, "optimizer").random().get());
   }
   return states;
 }

@@ -23,11 +23,16 @@
 
 namespace LOCKSTEP_API lockstep {
 
+// Values of options by the names of their members, such as {{"lr", 0.1}, {"momentum", 0.9}}. A bool is 0 or 1.
+using OptimizerOptions = std::vector<std::pair<std::string, double>>;
+
 // A group of parameters with its own options, as in PyTorch. Omitted options are the optimizer's.
 struct ParameterGroup {
   std::vector<Parameter> parameters;
   std::optional<double> lr = {};
   std::optional<double> weight_decay = {};
+  // Of the rule: {{"momentum", 0.5}}. Optimizers of your own take none.
+  OptimizerOptions options = {};
 };
 
 // The parameters of an optimizer: a list, which is one group, or several groups. A transformer's biases and norms
@@ -134,11 +139,30 @@ class Optimizer {
   double learning_rate(std::size_t group) const { return group_at(group).lr; }
   void set_learning_rate(std::size_t group, double lr);
   std::size_t group_count() const { return groups_.size(); }
-  // "lr 0.001, weight_decay 0: 1.bias, 2.weight; ...", with the initial rates; empty for a plain list. For recipes:
-  // groups decide the bits, because norms are summed in their order.
+
+  // The options of a group as its next step uses them: lr, weight_decay, and those of the rule.
+  OptimizerOptions options(std::size_t group = 0) const;
+  // Changes some options of a group; the others, all states, the number of steps, and random draws stay. Does not wait.
+  // Throws, and changes nothing, for a name that the rule does not have, and for a value that its constructor refuses.
+  //
+  //   sgd.set_options(0, {{"momentum", 0.8}, {"weight_decay", 0}});
+  //
+  // lr is what set_learning_rate(group, lr) sets, or, if all parameters follow the optimizer's rate in one group,
+  // set_learning_rate(lr). While the optimizer's rate is 0, it becomes the largest given one; the other groups stay at
+  // 0. A state that the rule needs from now on starts as zeros; one that it does not need any more stays as it is until
+  // it is needed again. Changes count in the next step; a RecordedStep is recorded anew.
+  void set_options(std::size_t group, const OptimizerOptions& changed);
+  // Of all groups, in order: all of them change, or none.
+  void set_options(std::span<const OptimizerOptions> changed);
+  // Adds a group between two steps. Throws, and changes nothing, where the constructor would.
+  void add_group(const ParameterGroup& group);
+
+  // "lr 0.001, weight_decay 0: 1.bias, 2.weight; ...", with the initial rates, and other options where they are not
+  // those of group 0; empty for a plain list. For recipes: groups decide the bits, because norms are summed in their
+  // order.
   std::string describe_groups() const;
-  // For recipes: the rule's name, and the options that decide the bits, except the learning rates and the options of
-  // groups. Rarely used options are listed only if they differ from the default.
+  // For recipes: the rule's name, and the options that decide the bits, those of group 0, except the learning rates.
+  // Rarely used options are listed only if they differ from the default.
   struct Rule {
     std::string name;
     std::vector<std::pair<std::string, double>> options;
@@ -200,10 +224,13 @@ class Optimizer {
   // compute the same. A RecordedStep describes each step of such an optimizer, because its numbers are the host's.
   virtual void update(ParameterUpdate& u);
 
-  // For the library's own rules. state_names: at most three. counts_steps: each parameter has a number of its own
-  // steps.
+  // For the library's own rules.
   Optimizer(const ParameterGroups& groups, const Rate& learning_rate, double weight_decay,
-            std::vector<std::string> state_names, std::shared_ptr<const FusedRule> fused, bool counts_steps = false);
+            std::shared_ptr<const FusedRule> rule);
+  // That of group 0.
+  const FusedRule& fused_rule() const { return *groups_[0].rule; }
+  // Of groups without their own.
+  double weight_decay() const;
 
   // Throws unless the value is finite and at least 0.
   static void check_at_least_zero(std::string_view what, double value);
@@ -212,12 +239,14 @@ class Optimizer {
   struct Group {
     double lr, weight_decay;
     std::optional<double> own_lr;  // while the optimizer's rate is reference_rate()
+    bool own_weight_decay = false;
+    std::shared_ptr<const FusedRule> rule = {};  // null: update()
   };
   struct Slot {
     Parameter parameter;
     std::size_t group;
     std::shared_ptr<void> claim;
-    // [state][device]; made when the parameter is first updated.
+    // [state][device]; a state is made when the parameter is first updated with it.
     std::vector<std::vector<Array>> states;
     // By device: the number of steps in which the parameter had a gradient, i64 [1]. It is in memory because a rank
     // does not know on the host whether the others have a gradient.
@@ -236,9 +265,18 @@ class Optimizer {
   void follow_schedule();
   struct SlotState;
   struct LoadedState;
-  void add_group(std::size_t number, const ParameterGroup& group, double weight_decay);
+  Optimizer(const ParameterGroups& groups, const Rate& learning_rate, double weight_decay,
+            std::shared_ptr<const FusedRule> rule, std::vector<std::string> state_names);
+  // Without its rate.
+  void append_group(const ParameterGroup& group);
   const Group& group_at(std::size_t group) const;
-  void make_states(Slot& slot) const;
+  bool is_used(std::size_t state, const FusedRule* rule) const;
+  bool has_states(const Slot& slot) const;
+  // Makes the states that the rule uses, and the number of steps, if it has none yet.
+  void make_states(Slot& slot, const FusedRule* rule) const;
+  std::vector<Array> new_state(const Parameter& p) const;
+  std::vector<Array> new_count(const Parameter& p, std::int64_t steps) const;
+  void set_rates_of_groups(std::span<const std::optional<double>> given);
   // So that the parameters have names and devices.
   void place() const;
   // Begins the next step, on the host.
@@ -265,9 +303,10 @@ class Optimizer {
   std::vector<Slot> slots_;
   std::vector<Group> groups_;
   bool has_own_options_ = false;
-  std::vector<std::string> state_names_;
-  bool counts_steps_;
-  std::shared_ptr<const FusedRule> fused_;  // null: update()
+  std::vector<std::string> state_names_;         // all that the rule may have
+  const std::shared_ptr<const FusedRule> rule_;  // of groups without options of their own; null: update()
+  const double weight_decay_;                    // of groups without their own
+  std::uint64_t changes_ = 0;                    // of options but rates, and of groups
   std::optional<ScheduleOptions> schedule_;
   double initial_learning_rate_, base_learning_rate_, learning_rate_;
   mutable std::int64_t steps_ = 0;

@@ -1,6 +1,6 @@
 #include "lockstep/optim/rmsprop.h"
 
-#include <string>
+#include <variant>
 #include <vector>
 
 #include "lockstep/optim/fused_rule.h"
@@ -8,34 +8,36 @@
 namespace lockstep {
 namespace {
 
-std::vector<std::string> rmsprop_states(const RMSpropOptions& options) {
-  std::vector<std::string> names{"square_avg"};
-  if (options.centered) names.emplace_back("grad_avg");
-  if (options.momentum != 0) names.emplace_back("momentum_buffer");
-  return names;
-}
-
-RMSpropRule rmsprop_rule(const RMSpropOptions& o) {
-  return {.alpha = o.alpha, .eps = o.eps, .momentum = o.momentum, .centered = o.centered};
-}
+struct RMSpropParts {
+  using Options = RMSpropOptions;
+  static void each(auto& o, const auto& f) {
+    f("alpha", o.alpha), f("eps", o.eps), f("momentum", o.momentum), f("centered", o.centered);
+  }
+  static void check(const RMSpropOptions& o) {
+    lockstep::check(o.alpha >= 0 && o.alpha <= 1, "optimizer: alpha {}, expected from 0 to 1", o.alpha);
+    check_option("eps", o.eps);
+    check_option("momentum", o.momentum);
+  }
+  static std::vector<FusedRule::State> states(const RMSpropOptions& o) {
+    return {{"square_avg"}, {"grad_avg", o.centered}, {"momentum_buffer", o.momentum != 0}};
+  }
+  static std::variant<RMSpropRule> kernel(const RMSpropOptions& o) {
+    return RMSpropRule{.alpha = o.alpha, .eps = o.eps, .momentum = o.momentum, .centered = o.centered};
+  }
+};
 
 }  // namespace
 
-RMSprop::RMSprop(const ParameterGroups& parameters, RMSpropOptions options)
-    : Optimizer(parameters, options.lr, options.weight_decay, rmsprop_states(options),
-                fused_rule(rmsprop_rule(options))),
-      options_(options) {
-  check(options.alpha >= 0 && options.alpha <= 1, "optimizer: alpha {}, expected from 0 to 1", options.alpha);
-  check_at_least_zero("eps", options.eps);
-  check_at_least_zero("momentum", options.momentum);
-}
+RMSprop::RMSprop(const ParameterGroups& parameters, const RMSpropOptions& options)
+    : Optimizer(parameters, options.lr, options.weight_decay, lockstep::fused_rule<RMSpropParts>(options)) {}
 
 Optimizer::Rule RMSprop::rule() const {
-  Rule rule{"rmsprop", {{"momentum", options_.momentum}, {"weight_decay", options_.weight_decay}}};
+  const RMSpropOptions& o = options_of<RMSpropParts>(fused_rule());
+  Rule rule{"rmsprop", {{"momentum", o.momentum}, {"weight_decay", weight_decay()}}};
   const RMSpropOptions plain;
-  rule.add_unless(plain.alpha, "alpha", options_.alpha);
-  rule.add_unless(plain.eps, "eps", options_.eps);
-  rule.add_unless(0, "centered", options_.centered);
+  rule.add_unless(plain.alpha, "alpha", o.alpha);
+  rule.add_unless(plain.eps, "eps", o.eps);
+  rule.add_unless(0, "centered", o.centered);
   return rule;
 }
 

@@ -26,11 +26,8 @@ struct RMSpropOptions {
 // is then g / eps, or NaN.
 class RMSprop : public Optimizer {
  public:
-  RMSprop(const ParameterGroups& parameters, RMSpropOptions options);
+  RMSprop(const ParameterGroups& parameters, const RMSpropOptions& options);
   Rule rule() const override;
-
- private:
-  RMSpropOptions options_;
 };
 
 }  // namespace lockstep

@@ -1,7 +1,6 @@
 #include "lockstep/optim/sgd.h"
 
-#include <memory>
-#include <string>
+#include <variant>
 #include <vector>
 
 #include "lockstep/optim/fused_rule.h"
@@ -9,32 +8,36 @@
 namespace lockstep {
 namespace {
 
-std::shared_ptr<const FusedRule> sgd_rule(const SgdOptions& o) {
-  if (o.dampening != 0 && o.momentum != 0) {
-    return fused_rule(DampenedSgdRule{.momentum = o.momentum, .dampening = o.dampening});
+struct SgdParts {
+  using Options = SgdOptions;
+  static void each(auto& o, const auto& f) {
+    f("momentum", o.momentum), f("nesterov", o.nesterov), f("dampening", o.dampening);
   }
-  return fused_rule(SgdRule{.momentum = o.momentum, .nesterov = o.nesterov});
-}
+  static void check(const SgdOptions& o) {
+    check_option("momentum", o.momentum);
+    lockstep::check(o.dampening >= 0 && o.dampening <= 1, "optimizer: dampening {}, expected from 0 to 1", o.dampening);
+    lockstep::check(!o.nesterov || (o.momentum > 0 && o.dampening == 0),
+                    "optimizer: nesterov with momentum {} and dampening {}, expected a momentum above 0 and no "
+                    "dampening",
+                    o.momentum, o.dampening);
+  }
+  static std::vector<FusedRule::State> states(const SgdOptions& o) { return {{"momentum", o.momentum != 0}}; }
+  static std::variant<SgdRule, DampenedSgdRule> kernel(const SgdOptions& o) {
+    if (o.dampening != 0 && o.momentum != 0) return DampenedSgdRule{.momentum = o.momentum, .dampening = o.dampening};
+    return SgdRule{.momentum = o.momentum, .nesterov = o.nesterov};
+  }
+};
 
 }  // namespace
 
-Sgd::Sgd(const ParameterGroups& parameters, SgdOptions options)
-    : Optimizer(parameters, options.lr, options.weight_decay,
-                options.momentum != 0 ? std::vector<std::string>{"momentum"} : std::vector<std::string>{},
-                sgd_rule(options), options.dampening != 0 && options.momentum != 0),
-      options_(options) {
-  check_at_least_zero("momentum", options.momentum);
-  check(options.dampening >= 0 && options.dampening <= 1, "optimizer: dampening {}, expected from 0 to 1",
-        options.dampening);
-  check(!options.nesterov || (options.momentum > 0 && options.dampening == 0),
-        "optimizer: nesterov with momentum {} and dampening {}, expected a momentum above 0 and no dampening",
-        options.momentum, options.dampening);
-}
+Sgd::Sgd(const ParameterGroups& parameters, const SgdOptions& options)
+    : Optimizer(parameters, options.lr, options.weight_decay, lockstep::fused_rule<SgdParts>(options)) {}
 
 Optimizer::Rule Sgd::rule() const {
-  Rule rule{"sgd", {{"momentum", options_.momentum}, {"weight_decay", options_.weight_decay}}};
-  rule.add_unless(0, "nesterov", options_.nesterov);
-  rule.add_unless(0, "dampening", options_.dampening);
+  const SgdOptions& o = options_of<SgdParts>(fused_rule());
+  Rule rule{"sgd", {{"momentum", o.momentum}, {"weight_decay", weight_decay()}}};
+  rule.add_unless(0, "nesterov", o.nesterov);
+  rule.add_unless(0, "dampening", o.dampening);
   return rule;
 }
 

@@ -23,11 +23,8 @@ struct SgdOptions {
 // A parameter's first gradient is not dampened. With `nesterov`, w -= lr (g + momentum m) (Sutskever et al. 2013).
 class Sgd : public Optimizer {
  public:
-  Sgd(const ParameterGroups& parameters, SgdOptions options);
+  Sgd(const ParameterGroups& parameters, const SgdOptions& options);
   Rule rule() const override;
-
- private:
-  SgdOptions options_;
 };
 
 }  // namespace lockstep

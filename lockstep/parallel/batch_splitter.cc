@@ -72,21 +72,47 @@ std::vector<Tensor> BatchSplitter::split_loop(std::span<const Tensor> rows, std:
 std::vector<Tensor> BatchSplitter::split(std::span<const Tensor> rows) {
   check(!rows.empty() && rows[0].defined() && rows[0].shape().dim() >= 1,
         "split: no rows, expected at least one tensor");
-  std::vector<std::int64_t> by_rank = communicator_->gather_on_host(rows[0].size(0), "sizes of the batch");
+  return cut(rows, counts_of(communicator_->gather_on_host(rows[0].size(0), "sizes of the batch")));
+}
+
+std::vector<Tensor> BatchSplitter::split_own(std::span<const Tensor> rows) {
+  check(!rows.empty() && rows[0].dim() > 0, "distributed data parallel: no rows, expected a tensor with a batch axis");
+  const auto all = communicator_->gather_on_host(rows[0].size(0), "rows of the batch");
+  for (std::size_t r = 1; r < all.size(); ++r) {
+    check(all[r] == all[0],
+          "distributed data parallel: rank 0 has {} rows of this batch, rank {} has {}: the mean of the ranks' losses "
+          "would not weigh all samples equally. Expected equal numbers: a DistributedSampler, or loader.on(ddp), which "
+          "takes any number",
+          all[0], r, all[r]);
+  }
+  check(all[0] > 0, "distributed data parallel: the batch has no rows");
+  return cut(rows, counts_of(all), true);
+}
+
+// The samples of each shard.
+std::vector<std::int64_t> BatchSplitter::counts_of(std::span<const std::int64_t> rows_of_ranks) const {
   std::vector<std::int64_t> counts;
   for (int r = 0; r < shares_.ranks(); ++r) {
     auto [first, last] = shares_.of_rank(r);
-    auto sizes = split_sizes(by_rank[static_cast<std::size_t>(r)], last - first);
+    auto sizes = split_sizes(rows_of_ranks[static_cast<std::size_t>(r)], last - first);
     sizes.resize(static_cast<std::size_t>(last - first));
     counts.insert(counts.end(), sizes.begin(), sizes.end());
   }
-  return cut(rows, std::move(counts));
+  return counts;
 }
 
-std::vector<Tensor> BatchSplitter::cut(std::span<const Tensor> rows, std::vector<std::int64_t> counts) const {
+std::vector<Tensor> BatchSplitter::cut(std::span<const Tensor> rows, std::vector<std::int64_t> counts,
+                                       bool own_loss) const {
   std::vector<Slot> slots = slots_of(counts, devices_, shares_, communicator_->rank());
   auto exchange = exchanges_ ? make_shard_exchange(communicator_, shares_, counts, stop_votes_) : nullptr;
-  const auto at = std::make_shared<Placement>(std::move(counts), std::move(slots), std::move(exchange));
+  auto at = std::make_shared<Placement>(counts, slots, std::move(exchange));
+  if (own_loss) {
+    const auto [first, last] = shares_.of_rank(communicator_->rank());
+    std::fill(counts.begin(), counts.begin() + first, 0);
+    std::fill(counts.begin() + last, counts.end(), 0);
+    at = std::make_shared<Placement>(std::move(counts), std::move(slots), nullptr, std::move(at));
+  }
+  if (exchanges_) at->set_wrapper(alive_);
   std::vector<Tensor> parts;
   for (const Tensor& part : rows) parts.push_back(scatter(part, at));
   return parts;

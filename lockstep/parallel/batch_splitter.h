@@ -45,6 +45,10 @@ class BatchSplitter {
   virtual DataLoader::Iterator begin_loop(DataLoader& loader);
   // Cuts a batch of such a loop, of `examples` over all ranks. Throws if its examples do not have this many parts.
   std::vector<Tensor> split_loop(std::span<const Tensor> rows, std::int64_t examples, std::size_t parts);
+  // This rank's rows, of which it has a loss of its own, as with torch's DistributedDataParallel: the result is a batch
+  // of these rows alone, except for batch norm's statistics. Collective. All ranks must have the same number of rows,
+  // at least one: the mean of the ranks' losses would not weigh all samples equally otherwise.
+  std::vector<Tensor> split_own(std::span<const Tensor> rows);
   // This rank's rows of a global batch: [first, last).
   std::pair<std::int64_t, std::int64_t> rows_of(std::int64_t samples) const;
 
@@ -64,13 +68,15 @@ class BatchSplitter {
   void check_shares(const JobShares& shares) const;
 
  private:
-  std::vector<Tensor> cut(std::span<const Tensor> rows, std::vector<std::int64_t> counts) const;
+  std::vector<std::int64_t> counts_of(std::span<const std::int64_t> rows_of_ranks) const;
+  std::vector<Tensor> cut(std::span<const Tensor> rows, std::vector<std::int64_t> counts, bool own_loss = false) const;
 
   std::vector<Device> devices_;
   JobShares shares_;
   std::shared_ptr<Communicator> communicator_;
   std::shared_ptr<StopVotes> stop_votes_;
   bool exchanges_ = false;  // operations on its batches exchange shards with other ranks
+  std::shared_ptr<const void> alive_ = std::make_shared<char>();
 };
 
 template <std::size_t N>

@@ -1,6 +1,6 @@
 // Loops over batches that lie where a model is: DataLoader::on() and DistributedDataParallel::batches().
 //
-//   for (auto [x, y] : loader.on(net)) {  // one shard for each of the model's devices; {.shards = 8}: 8 shards
+//   for (auto [x, y] : loader.on(net)) {  // default_shards() of the batch size; {.shards = 8}: 8 shards
 //     cross_entropy(net(x), y).backward();
 //     sgd.step();
 //   }
@@ -53,14 +53,15 @@ class Batches {
   std::shared_ptr<BatchSplitter> splitter_;
 };
 
-// A splitter for the model's devices, which places the model if nobody did. Throws if DistributedDataParallel has the
-// model: its batches are loader.on(ddp).
-std::shared_ptr<BatchSplitter> splitter_for(const Module& model, const SplitOptions& options);
+// A splitter of batches of this size for the model's devices, which places the model if nobody did. Without a number of
+// shards, that of default_shards() on CPUs, and one for each device on GPUs. Warns if devices have no shard. Throws if
+// DistributedDataParallel has the model: its batches are loader.on(ddp).
+std::shared_ptr<BatchSplitter> splitter_for(const Module& model, SplitOptions options, std::int64_t batch_size);
 
 // What DataLoader::on() returns.
 template <std::size_t N>
 Batches<N> batches_on(DataLoader& loader, const Module& model, const SplitOptions& options = {}) {
-  return {loader, splitter_for(model, options)};
+  return {loader, splitter_for(model, options, loader.batch_size())};
 }
 
 }  // namespace lockstep

@@ -92,8 +92,7 @@ void BucketReducer::place_shards(const JobShares& shares) {
     auto subtrees = complete_subtrees(static_cast<std::size_t>(first), static_cast<std::size_t>(last));
     positions_.emplace_back();
     for (auto& [begin, size] : subtrees) positions_.back().push_back(static_cast<int>(begin));
-    if (r == communicator_->rank())
-      std::tie(subtrees_, first_shard_, last_shard_) = std::tuple(std::move(subtrees), first, last);
+    if (r == communicator_->rank()) std::tie(subtrees_, first_shard_) = std::tuple(std::move(subtrees), first);
   }
 }
 
@@ -217,8 +216,24 @@ void BucketReducer::detach() {
   for (const Parameter& p : parameters_) p.gradient_state().remove_reducer(*this);
 }
 
+// Ranks with losses of their own all have such contributions; those of one loss are the same on all ranks.
+int BucketReducer::once_shard(const BackwardPass& pass) const {
+  const bool batch = pass.at && pass.at->joins_ranks();
+  if (batch ? pass.at->own_loss() : own_losses_) return first_shard_;
+  const int shard = batch ? pass.at->lowest_shard() : 0;
+  return (batch ? pass.at->slot_of(shard) != nullptr : first_shard_ == 0) ? shard : -1;
+}
+
 void BucketReducer::end_backward(const BackwardPass& pass) {
-  std::uint64_t step = state_of(communicator_->device(), "reducer").random->step();
+  if (pass.at && pass.at->joins_ranks()) {
+    const bool own = pass.at->own_loss();
+    check(
+        !waiting_ || own == own_losses_,
+        "distributed data parallel: gradients of batches of all ranks, as of loader.on(ddp), and of this rank's rows, "
+        "as of ddp(rows), add up in one step without synchronization: use one of them");
+    own_losses_ = own;
+  }
+  std::uint64_t step = state_of(communicator_->device(), "reducer").random()->step();
   backwards_ = step == step_ ? backwards_ + 1 : 1;
   step_ = step;
   waiting_ = !pass.sync || !synchronizes();
@@ -313,6 +328,8 @@ void BucketReducer::gather_on_gpu(Bucket& bucket, std::vector<std::vector<std::v
 
 void BucketReducer::reduce(Bucket& bucket, std::size_t number, const std::string& when) {
   auto parts = take_gradients(bucket);
+  // Of each rank's gradient in the sum.
+  const double share = own_losses_ ? 1.0 / communicator_->world_size() : 1.0;
   const std::shared_ptr<SummingGpu> gpu = communicator_->summing_gpu();
   if (gpu) gather_on_gpu(bucket, parts);
   std::vector<Array> reads, writes{bucket.sum, bucket.present};
@@ -327,7 +344,7 @@ void BucketReducer::reduce(Bucket& bucket, std::size_t number, const std::string
       if (subtree.empty() || bucket.destinations[k].empty()) continue;
       // The task writes the destination, unless the gradient was computed there. A GPU overwrites it as it sums.
       const Array& destination = bucket.destinations[k][i];
-      if (gpu || subtree[0].data != destination.view().data) writes.push_back(destination);
+      if (gpu || share != 1 || subtree[0].data != destination.view().data) writes.push_back(destination);
     }
   }
   // Sums of earlier rounds that are still needed continue in separate memory.
@@ -355,7 +372,7 @@ void BucketReducer::reduce(Bucket& bucket, std::size_t number, const std::string
   auto body = [backend = gpu ? &gpu->backend() : &communicator_->backend(), gpu, reducer = bucket.reducer,
                leaves = std::move(leaves), offsets = bucket.offsets, sizes = bucket.sizes, flags = bucket.flags,
                sum = bucket.sum.view(), present = bucket.present.view(), total = bucket.total.view(),
-               total_present = bucket.total_present.view(), accumulates, moves, several,
+               total_present = bucket.total_present.view(), accumulates, moves, several, share,
                label = fmt::format("bucket {}, {}", number, when)](KernelContext& lane) {
     KernelContext& context = gpu ? gpu->context() : lane;
     auto segment = [&](void* array, DType dtype, std::size_t i) {
@@ -377,8 +394,11 @@ void BucketReducer::reduce(Bucket& bucket, std::size_t number, const std::string
         View out = segment(contribution.data, contribution.dtype, i);
         out.shape = subtree.back().shape;
         sum_subtree(*backend, context, subtree, out);
+        // Here, because ranks of one host share the memory of the result.
+        if (share != 1) backend->run(context, kernels::Affine{share, 0, out, out});
       }
     }
+    if (gpu && share != 1) gpu->wait();
     reducer->reduce({.label = label});
     for (std::size_t i = 0; i < leaves.size(); ++i) {
       flags->latest[i] = reducer->result_present(i);

@@ -40,7 +40,7 @@ class BucketReducer : public Reducer, public std::enable_shared_from_this<Bucket
   void end_backward(const BackwardPass& pass) override;
   bool synchronizes() const override { return holds_ == 0; }
   bool waits() const override { return waiting_; }
-  bool has_shard(int shard) const override { return shard >= first_shard_ && shard < last_shard_; }
+  int once_shard(const BackwardPass& pass) const override;
   // Between hold() and release(), backward passes do not synchronize. All ranks must agree.
   void hold() { ++holds_; }
   void release() { --holds_; }
@@ -112,9 +112,10 @@ class BucketReducer : public Reducer, public std::enable_shared_from_this<Bucket
   // Parameters that had a gradient, in the order in which the first backward() found them.
   std::vector<std::size_t> found_;
   bool order_known_ = false;
-  int first_shard_ = 0, last_shard_ = 0;  // of this rank
+  int first_shard_ = 0;  // of this rank
   int holds_ = 0;
   bool waiting_ = false;        // a pass since the latest round did not synchronize
+  bool own_losses_ = false;     // ranks had losses of their own in the latest pass of a batch: sums become means
   Passes of_waiting_;           // the passes since the latest round
   std::vector<Passes> summed_;  // of each parameter since its gradient was cleared
   std::int64_t all_rounds_ = 0;

@@ -81,7 +81,8 @@ void Communicator::look_at_gpus(const std::vector<Device>& devices) {
     summing_gpu_ = std::make_shared<SummingGpu>(device);
     return;
   }
-  check(group_->backend() != "nccl" || world_size() == 1, "backend nccl cannot be used: {}", why);
+  check(group_->backend() != "nccl" || world_size() == 1,
+        "backend nccl cannot be used: {}: leave the backend out, which takes the best one, or name \"gloo\"", why);
   if (std::ranges::any_of(ranks, [](const RankGpu& rank) { return rank.uuid[0] != '\0'; })) why_not_nccl_ = why;
 }
 
@@ -108,6 +109,23 @@ std::string_view Communicator::backend_name() const {
 
 void Communicator::abort(const std::string& reason) {
   if (!alone()) group_->abort(reason);  // also aborts all groups made from it
+}
+
+void Communicator::close() {
+  if (alone()) return;
+  std::vector<Work> closing;
+  {
+    // At once in all groups and channels, because another rank may wait in any of them.
+    const std::lock_guard lock(making_);
+    std::vector<std::shared_ptr<ProcessGroup>> all = groups_;
+    all.push_back(group_);
+    for (const auto& group : all) {
+      for (const CommChannel channel : {CommChannel::urgent, CommChannel::bulk}) {
+        closing.push_back(group->barrier({.label = "closing the group", .channel = channel}));
+      }
+    }
+  }
+  for (Work& work : closing) work.wait();
 }
 
 std::shared_ptr<ProcessGroup> Communicator::make_group() {

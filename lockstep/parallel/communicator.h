@@ -49,6 +49,9 @@ class Communicator {
   // Collective. Makes another group of all ranks, whose operations have an order of their own. The group stays open as
   // long as the communicator, so that a rank that an exception ends can still report the reason.
   std::shared_ptr<ProcessGroup> make_group();
+  // Collective: no rank uses the communicator any more. If another rank does, both throw and name its operation. Waits
+  // for operations under way.
+  void close();
   // Fails all operations in progress, on every rank, and tells the other ranks `reason`. Alone: nothing.
   void abort(const std::string& reason);
 

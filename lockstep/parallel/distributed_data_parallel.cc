@@ -5,15 +5,20 @@
 #include <algorithm>
 #include <numeric>
 
+#include "lockstep/autograd/lift.h"
 #include "lockstep/autograd/no_grad.h"
 #include "lockstep/autograd/node.h"
+#include "lockstep/autograd/placement.h"
+#include "lockstep/autograd/shards.h"
 #include "lockstep/autograd/tensor.h"
 #include "lockstep/autograd/tensor_impl.h"
 #include "lockstep/base/version.h"
+#include "lockstep/nn/batch_norm.h"
 #include "lockstep/nn/parameter_change.h"
 #include "lockstep/parallel/balance.h"
 #include "lockstep/parallel/bucket_reducer.h"
 #include "lockstep/parallel/split.h"
+#include "lockstep/tensor/storage.h"
 
 namespace lockstep {
 namespace {
@@ -92,6 +97,10 @@ void DistributedModel::broadcast_values() {
   auto all = module_.named_parameters();
   auto buffers = module_.named_buffers();
   all.insert(all.end(), buffers.begin(), buffers.end());
+  broadcast(all);
+}
+
+void DistributedModel::broadcast(std::vector<std::pair<std::string, Parameter>>& all) {
   try {
     const SameRunGuard same_run(module_);
     for (auto& [name, p] : all) {
@@ -105,6 +114,59 @@ void DistributedModel::broadcast_values() {
     communicator().abort(error.what());
     throw;
   }
+}
+
+bool DistributedModel::takes_own(std::span<const Tensor> inputs) const {
+  const auto rows = [](const Tensor& x) { return x.defined() && x->kind != Kind::cut && !x->at; };
+  return (grad_enabled() || module_.training()) && inputs[0].defined() && std::ranges::all_of(inputs, rows);
+}
+
+std::vector<std::pair<std::string, Parameter>> DistributedModel::own_buffers() {
+  std::vector<std::pair<std::string, Parameter>> buffers;
+  for (const auto& [name, m] : module_.named_modules()) {
+    // Its statistics are of all ranks.
+    if (dynamic_cast<const BatchNorm*>(m)) continue;
+    for (auto& [own, buffer] : m->named_buffers(false)) {
+      buffers.emplace_back(name.empty() ? own : name + "." + own, buffer);
+    }
+  }
+  return buffers;
+}
+
+std::vector<Tensor> DistributedModel::call_own(
+    std::span<const Tensor> inputs, const std::function<std::vector<Tensor>(std::span<const Tensor>)>& model) {
+  std::vector<Tensor> passed(inputs.begin(), inputs.end()), rows;
+  std::vector<std::size_t> places;  // of the rows
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const Tensor& x = inputs[i];
+    if (!x.defined() || x.dim() == 0 || (!rows.empty() && x.size(0) != rows[0].size(0))) continue;
+    places.push_back(i);
+    rows.push_back(x->kind == Kind::whole ? x : x.to(devices()[0]));
+  }
+  const std::vector<Tensor> cut = split_own(rows);
+  for (Tensor& x : passed) x = replicate(x, cut[0]->at);
+  for (std::size_t i = 0; i < cut.size(); ++i) passed[places[i]] = cut[i];
+
+  // Which memory a buffer has, and the number of writes to it.
+  const auto state = [](const Parameter& buffer) {
+    const Storage& memory = buffer.tensor()->storage()->owner();
+    return std::pair<const void*, std::uint64_t>(&memory, memory.written());
+  };
+  const auto before = own_buffers();
+  std::vector<std::pair<const void*, std::uint64_t>> states;
+  for (const auto& [name, buffer] : before) states.push_back(state(buffer));
+  std::vector<Tensor> results = model(passed);
+  if (!before.empty() && !communicator().alone()) {
+    auto after = own_buffers();
+    bool changed = after.size() != before.size();
+    for (std::size_t i = 0; !changed && i < after.size(); ++i) changed = state(after[i].second) != states[i];
+    const auto all = communicator().gather_on_host(changed ? 1 : 0, "change of buffers");
+    if (std::ranges::count(all, 0) < std::ssize(all)) broadcast(after);
+  }
+  for (Tensor& y : results) {
+    if (y.defined() && y->at) y = y->kind == Kind::whole ? y : gather(y, devices()[0]);
+  }
+  return results;
 }
 
 void DistributedModel::set_shares(JobShares shares) {

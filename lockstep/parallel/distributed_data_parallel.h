@@ -14,8 +14,13 @@
 #pragma once
 
 #include <array>
+#include <concepts>
+#include <functional>
 #include <memory>
+#include <span>
 #include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "lockstep/data/data_loader.h"
@@ -80,6 +85,15 @@ class DistributedModel : public BatchSplitter {
   // sums them over shards and processes, so several micro-batches cost one reduction. All ranks must do the same.
   [[nodiscard]] std::unique_ptr<NoSyncGuard> no_sync() { return std::make_unique<NoSyncGuard>(reducer_); }
 
+  // Calls `model` for this rank's rows, of which it has a loss of its own, and returns its results in one piece, on the
+  // first device: split_own(), and the gradients of the module's parameters are the mean of all ranks' gradients. Those
+  // of all other tensors are this rank's own. Inputs with as many rows as the first one are cut, others passed on.
+  // Then buffers that the call changed, except batch norm's, become those of rank 0. Collective.
+  std::vector<Tensor> call_own(std::span<const Tensor> inputs,
+                               const std::function<std::vector<Tensor>(std::span<const Tensor>)>& model);
+  // Whether that is how these inputs are taken: they are whole, and gradients are recorded or the module trains.
+  bool takes_own(std::span<const Tensor> inputs) const;
+
   // No gradients may wait for a step.
   void set_shares(JobShares shares) override;
 
@@ -88,6 +102,9 @@ class DistributedModel : public BatchSplitter {
 
  private:
   void broadcast_values();
+  void broadcast(std::vector<std::pair<std::string, Parameter>>& values);
+  // Buffers that a call may change otherwise on each rank.
+  std::vector<std::pair<std::string, Parameter>> own_buffers();
 
   Module& module_;
   std::shared_ptr<BucketReducer> reducer_;
@@ -112,14 +129,56 @@ class DistributedDataParallel : public DistributedModel {
       : DistributedDataParallel(module, static_cast<Module&>(module).devices(),
                                 job_of(static_cast<Module&>(module).devices(), "distributed data parallel"), options) {}
 
-  // The model's forward(), with whatever inputs and outputs it has: `auto [y, h] = ddp(x, mask)`.
+  // The model's forward(), with whatever inputs and outputs it has: `auto [y, h] = ddp(x, mask)`. Inputs of a batch
+  // that is cut over the job give outputs of that batch. Whole tensors are this rank's rows, with a loss of its own, as
+  // in torch: call_own(). They need a model whose results are tensors.
   template <typename... Xs>
   auto operator()(const Tensor& x, const Xs&... more) {
+    if constexpr ((std::same_as<Xs, Tensor> && ...)) {
+      using Y = decltype(call_model(module_, x, more...));
+      const Tensor inputs[] = {x, more...};
+      if constexpr (is_tensors<Y>()) {
+        if (takes_own(inputs)) return own<Y>(inputs, std::index_sequence_for<Tensor, Xs...>());
+      }
+    }
     return call_model(module_, x, more...);
   }
   M& module() { return module_; }
 
  private:
+  // Whether Y is a Tensor, or a tuple, pair, or array of them.
+  template <typename Y>
+  static constexpr bool is_tensors() {
+    if constexpr (std::same_as<Y, Tensor>) {
+      return true;
+    } else if constexpr (requires { std::tuple_size<Y>::value; }) {
+      return []<std::size_t... I>(std::index_sequence<I...>) {
+        return (std::same_as<std::tuple_element_t<I, Y>, Tensor> && ...);
+      }
+      (std::make_index_sequence<std::tuple_size_v<Y>>());
+    } else {
+      return false;
+    }
+  }
+
+  template <typename Y, std::size_t... I>
+  Y own(std::span<const Tensor> inputs, std::index_sequence<I...>) {
+    const auto results = call_own(inputs, [this](std::span<const Tensor> rows) -> std::vector<Tensor> {
+      Y y = call_model(module_, rows[I]...);
+      if constexpr (std::same_as<Y, Tensor>) {
+        return {y};
+      } else {
+        return std::apply([](const auto&... each) { return std::vector<Tensor>{each...}; }, y);
+      }
+    });
+    if constexpr (std::same_as<Y, Tensor>) {
+      return results[0];
+    } else {
+      return [&]<std::size_t... R>(std::index_sequence<R...>) { return Y{results[R]...}; }
+      (std::make_index_sequence<std::tuple_size_v<Y>>());
+    }
+  }
+
   M& module_;
 };
 

@@ -104,6 +104,7 @@ void Job::close() {
   if (!group_) return;
   living_.reset();
   runtime_->synchronize();
+  communicator_->close();
   communicator_.reset();
   destroy_process_group(group_);
 }

@@ -48,7 +48,8 @@ class Job {
   Job& operator=(Job&&) = delete;
 
   // Collective. Waits for this rank's work and for all ranks, so that a finished rank is not mistaken for a lost one.
-  // Throws if work failed or a rank was lost. Do not use the job after that.
+  // Throws if work failed or a rank was lost. If another rank waits in a collective instead, both throw at once, with
+  // its name. Do not use the job after that.
   void close();
 
   int rank() const { return group_->rank(); }

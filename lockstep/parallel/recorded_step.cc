@@ -73,6 +73,11 @@ std::vector<Tensor> RecordedStep::run(std::span<const Tensor> inputs) {
   // This is part of another step's recording.
   if (StepRecorder::current()) return describe_(inputs);
   const bool same = std::ranges::equal(inputs, inputs_, alike);
+  if (tasks_ && same && !tasks_->valid()) {
+    tasks_ = nullptr;
+    outputs_.clear();
+    described_ = 0;
+  }
   if (tasks_) return same ? repeat(inputs) : describe_(inputs);
   if (!why_not_.empty()) return describe_(inputs);
   if (same && described_ >= options_.warm_up) return record(inputs);

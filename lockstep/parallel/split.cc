@@ -33,9 +33,14 @@ Tensor split_and_load(const Tensor& x, std::span<const Device> devices, const Sp
   return split_and_load(x, devices, shares.devices_of(0));
 }
 
-Tensor split_and_load(const Tensor& x, std::span<const Device> devices, std::span<const int> shares) {
+Tensor split_and_load(const Tensor& given, std::span<const Device> devices, std::span<const int> shares) {
+  // A parameter may be the batch.
+  const bool parameter = given.defined() && given->kind == Kind::replicated && !given->at && !devices.empty();
+  const Tensor x = parameter ? given.to(devices[0]) : given;
   check(!x.defined() || x->kind == Kind::whole,
-        "split_and_load: {} is already cut or replicated, expected a whole tensor", x);
+        "split_and_load: {} is already cut or replicated, expected a whole tensor: batches of loader.on(net) and of a "
+        "Trainer go to the model itself, not to its DataParallel",
+        x);
   check(x.defined() && x.shape().dim() >= 1 && x.size(0) > 0,
         "split_and_load: the batch is {}, expected at least one sample, on axis 0", x);
   check(shares.size() == devices.size() && std::ranges::all_of(shares, [](int share) { return share >= 0; }),

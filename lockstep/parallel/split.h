@@ -13,7 +13,8 @@
 namespace LOCKSTEP_API lockstep {
 
 struct SplitOptions {
-  // V of the recipe: the number of shards; 0: one for each device. The bits depend on V, not on the devices.
+  // V of the recipe: the number of shards; 0: one for each device, or in loader.on(net) on CPUs default_shards() of the
+  // batch size. The bits depend on V, not on the devices.
   int shards = 0;
   // Which device gets how many of them: equal shares, or by weights, {.weights = {2, 1}}. Only Trainer takes automatic
   // ones, by measured speed; in a loop of your own, see Balancer.
@@ -27,9 +28,10 @@ int default_shards(std::int64_t batch_size);
 
 // Cuts axis 0 into chunks of ceil(n / V) samples (the last ones may be short or missing) and copies each to its device.
 // Each device gets consecutive shards; without weights, shard s goes to devices[floor(s * D / V)], where D is the
-// number of devices. x may be in host memory or on any device. Copies are asynchronous: they keep the host memory
-// alive; do not change it until they are done. Differentiable. Throws if there are no devices, if x has no samples or
-// is cut or replicated already, if `shards` is negative, or if the weights are not one positive number per device.
+// number of devices. x may be in host memory, on any device, or a parameter. Copies are asynchronous: they keep the
+// host memory alive; do not change it until they are done. Differentiable. Throws if there are no devices, if x has no
+// samples or is cut or replicated already, if `shards` is negative, or if the weights are not one positive number per
+// device.
 Tensor split_and_load(const Tensor& x, std::span<const Device> devices, const SplitOptions& options = {});
 // The same with so many shards for each device, such as Balancer's.
 Tensor split_and_load(const Tensor& x, std::span<const Device> devices, std::span<const int> shares);

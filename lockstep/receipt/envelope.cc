@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <nlohmann/json.hpp>
 
-#include "lockstep/checkpoint/json_guard.h"
+#include "lockstep/checkpoint/json_input.h"
 #include "lockstep/receipt/signature.h"
 
 namespace lockstep {
@@ -73,7 +73,7 @@ OpenedEnvelope open_envelope(std::string_view text, std::string_view origin, std
   OpenedEnvelope opened;
   std::string signature;
   try {
-    const json envelope = json::parse(text, JsonGuard("it", 4, 8));
+    const json envelope = parse_json<json>(text, {.what = "it", .depth = 4, .names = 8});
     check(envelope.is_object() && envelope.size() == 3, "expected payloadType, payload, and signatures");
     check(text_at(envelope, "payloadType") == kPayloadType, "payloadType is {}, expected {}",
           excerpt(envelope.at("payloadType")), kPayloadType);

@@ -9,7 +9,7 @@
 #include <set>
 
 #include "lockstep/base/file.h"
-#include "lockstep/checkpoint/json_guard.h"
+#include "lockstep/checkpoint/json_input.h"
 #include "lockstep/receipt/digest.h"
 #include "lockstep/receipt/envelope.h"
 
@@ -215,7 +215,7 @@ std::string Receipt::json() const {
 
 Receipt Receipt::from_json(std::string_view text, std::string_view origin) {
   try {
-    return receipt_from(Json::parse(text, JsonGuard("it", 6, 1000)));
+    return receipt_from(parse_json<Json>(text, {.what = "it", .depth = 6, .names = 1000}));
   } catch (const Json::exception& error) {
     fail("{}: not a receipt: {}", origin, excerpt(nlohmann::json(error.what())));
   } catch (const Error& error) {
@@ -225,8 +225,12 @@ Receipt Receipt::from_json(std::string_view text, std::string_view origin) {
 
 SignedReceipt parse_receipt(std::string_view text, std::string_view origin, std::string_view public_key) {
   // Only an envelope has a payload; the parsers below tell all that is wrong with either.
-  const Json outer = Json::parse(text, JsonGuard(std::string(origin), 8, 1000), false);
-  const bool is_signed = outer.is_object() && outer.contains("payload");
+  bool is_signed = false;
+  try {
+    parse_json<Json>(text, {.what = fmt::format("{}: it", origin), .depth = 8, .names = 1000},
+                     [&](const std::string& name, const Json&) { is_signed = is_signed || name == "payload"; });
+  } catch (const Json::exception&) {
+  }
   if (is_signed) {
     const OpenedEnvelope opened = open_envelope(text, origin, public_key);
     return {Receipt::from_json(opened.payload, origin), opened.key_id};

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "lockstep/checkpoint/checkpoint_directory.h"
-#include "lockstep/checkpoint/json_guard.h"
+#include "lockstep/checkpoint/json_input.h"
 #include "lockstep/checkpoint/weights.h"
 #include "lockstep/receipt/digest.h"
 
@@ -24,7 +24,7 @@ StateDict tensors_in(const CheckpointContents& checkpoint, const std::string& na
 std::optional<LossScalerState> loss_scaler_in(const CheckpointContents& checkpoint) {
   const std::string file = (checkpoint.path / "state.json").string();
   try {
-    const auto json = nlohmann::json::parse(checkpoint.file("state.json"), JsonGuard(file, 16, 100'000));
+    const auto json = parse_json<nlohmann::json>(checkpoint.file("state.json"), {.what = file, .depth = 16});
     const auto& position = json.at("position");
     if (!position.contains("loss_scaler")) return std::nullopt;
     const auto& scaler = position.at("loss_scaler");

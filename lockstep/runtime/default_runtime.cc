@@ -62,11 +62,13 @@ class ProcessRuntimes {
   }
 
   RandomState& current_random(std::string_view what) {
+    if (RandomState* const own = RandomState::of_thread().get()) return *own;
     std::scoped_lock lock(mutex_);
     return own_.empty() ? *random_ : only(what, "a seed in the options").random();
   }
 
   std::uint64_t seed(std::string_view what) {
+    if (RandomState* const own = RandomState::of_thread().get()) return own->seed();
     std::scoped_lock lock(mutex_);
     if (own_.empty()) return random_->seed();
     const std::uint64_t first = own_[0]->random().seed();
@@ -78,7 +80,20 @@ class ProcessRuntimes {
     return first;
   }
 
+  std::shared_ptr<Seeding> seeding() {
+    if (RandomState* const own = RandomState::of_thread().get()) return own->seeding();
+    std::scoped_lock lock(mutex_);
+    if (own_.empty()) return random_->seeding();
+    return own_.size() == 1 ? own_[0]->random().seeding() : nullptr;
+  }
+
   void set_seed(std::uint64_t seed) {
+    if (::gettid() != ::getpid()) {
+      auto own = std::make_shared<RandomState>();
+      own->restart(seed, Seeding::By::thread);
+      return RandomState::set_of_thread(std::move(own));
+    }
+    RandomState::set_of_thread(nullptr);
     std::scoped_lock lock(mutex_);
     random_->restart(seed);
     for (Runtime* runtime : own_) runtime->random().restart(seed);
@@ -129,6 +144,7 @@ LivingRuntime::~LivingRuntime() { ProcessRuntimes::get().remove(*runtime_); }
 
 const std::shared_ptr<RandomState>& process_random() { return ProcessRuntimes::get().random(); }
 RandomState& current_random(std::string_view what) { return ProcessRuntimes::get().current_random(what); }
+std::shared_ptr<Seeding> current_seeding() { return ProcessRuntimes::get().seeding(); }
 std::uint64_t default_seed(std::string_view what) { return ProcessRuntimes::get().seed(what); }
 
 Runtime& default_runtime() { return ProcessRuntimes::get().default_runtime("auto"); }

@@ -34,7 +34,9 @@ std::vector<Device> devices(const WantedDevices& wanted);
 void synchronize();
 
 // torch.manual_seed(). Every Runtime of the process, and those made later without a seed of their own, draw from now on
-// what a program with this seed draws at its start: initial weights, the order of the data, dropout, rand, and randn.
+// what a program with this seed draws at its start: initial weights of models that are made from now on, the order of
+// the data, dropout, rand, and randn. In a thread other than the process's main one, it is for this thread alone, until
+// it makes a Runtime with a seed: threads that train models of their own, as those of a sweep, depend on no other one.
 void manual_seed(std::uint64_t seed);
 
 }  // namespace lockstep

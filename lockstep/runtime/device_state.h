@@ -28,7 +28,9 @@ struct KernelSettings {
 struct DeviceState : DeviceInfo, std::enable_shared_from_this<DeviceState> {
   std::shared_ptr<Engine> engine;
   std::shared_ptr<Backend> backend;
-  std::shared_ptr<RandomState> random;
+  std::shared_ptr<RandomState> runtime_random;  // of its Runtime
+  // Of this thread's draws.
+  std::shared_ptr<RandomState> random() const { return RandomState::for_thread(runtime_random); }
   KernelSettings kernels;
   // One per lane. Declared before the allocator, whose destructor waits for the lanes' tasks.
   std::vector<std::unique_ptr<KernelContext>> contexts;

@@ -35,4 +35,8 @@ RandomState& current_random(std::string_view what);
 // docs/decisions/36-one-seed-by-default.md.
 std::uint64_t default_seed(std::string_view what);
 
+// The seeding of what is made now: the thread's own, or that of the program's Runtime, or of process_random() if it has
+// none. Null if it has several: then the device decides.
+std::shared_ptr<Seeding> current_seeding();
+
 }  // namespace lockstep

@@ -17,7 +17,7 @@ std::shared_ptr<DeviceState> make_cpu_device(const DeviceParts& parts, int index
   state->memory_bytes = total_memory();
   state->engine = parts.engine;
   state->backend = std::move(backend);
-  state->random = parts.random;
+  state->runtime_random = parts.random;
   state->memory_domain = 0;
   state->allocator = std::make_unique<CachingAllocator>(
       parts.engine, state->name, parts.options.memory_limit ? parts.options.memory_limit : state->memory_bytes,
@@ -79,7 +79,7 @@ std::vector<std::shared_ptr<DeviceState>> make_gpu_devices(const DeviceParts& pa
     state->memory_bytes = gpu.memory_bytes / static_cast<std::size_t>(std::max(1, logical));
     state->engine = parts.engine;
     state->backend = backend;
-    state->random = parts.random;
+    state->runtime_random = parts.random;
     state->memory_domain = memory_domain;
     state->allocator = std::make_unique<CachingAllocator>(
         parts.engine, state->name,

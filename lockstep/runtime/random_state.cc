@@ -1,6 +1,7 @@
 #include "lockstep/runtime/random_state.h"
 
 #include <algorithm>
+#include <atomic>
 #include <utility>
 
 #include "lockstep/base/error.h"
@@ -10,6 +11,7 @@ namespace lockstep {
 namespace {
 
 thread_local const char* keyed_scope = nullptr;
+thread_local std::shared_ptr<RandomState> own_state;
 
 }  // namespace
 
@@ -22,17 +24,40 @@ void KeyedScope::check_draw(std::string_view what) {
         what, keyed_scope == nullptr ? "" : keyed_scope);
 }
 
-void RandomState::set_seed(std::uint64_t seed) {
+std::uint64_t Seeding::count(std::uint64_t more) {
+  const std::lock_guard lock(mutex_);
+  std::uint64_t& before = counts_[this_thread()];
+  return std::exchange(before, before + more);
+}
+
+bool Seeding::becomes_shared(std::uint64_t thread) {
+  const std::lock_guard lock(mutex_);
+  if (!first_) first_ = thread;
+  return by_ != By::thread && *first_ != thread && !std::exchange(shared_, true);
+}
+
+// A number of a thread that has ended is not used again, unlike std::thread::id.
+std::uint64_t Seeding::this_thread() {
+  static std::atomic<std::uint64_t> threads = 0;
+  thread_local const std::uint64_t number = threads++;
+  return number;
+}
+
+RandomState::RandomState()
+    : source_(std::make_shared<char>()), seeding_(std::make_shared<Seeding>(seed_, Seeding::By::process, source_)) {}
+
+void RandomState::set_seed(std::uint64_t seed, Seeding::By by) {
   std::scoped_lock lock(mutex_);
   seed_ = seed;
+  seeding_ = std::make_shared<Seeding>(seed, by, source_);
   draws_.clear();
 }
 
-void RandomState::restart(std::uint64_t seed) {
+void RandomState::restart(std::uint64_t seed, Seeding::By by) {
   std::scoped_lock lock(mutex_);
   seed_ = seed;
   step_ = 0;
-  models_ = parameters_ = 0;
+  seeding_ = std::make_shared<Seeding>(seed, by, source_);
   draws_.clear();
   updates_.clear();
 }
@@ -96,15 +121,16 @@ void RandomState::set_position(Position position) {
   draws_ = since == 0 ? std::move(position.draws) : std::vector<std::uint64_t>();
 }
 
-std::uint64_t RandomState::next_model() {
-  std::scoped_lock lock(mutex_);
-  return models_++;
+std::shared_ptr<Seeding> RandomState::seeding() const {
+  const std::lock_guard lock(mutex_);
+  return seeding_;
 }
 
-std::uint64_t RandomState::next_parameter() {
-  const std::lock_guard lock(mutex_);
-  return parameters_++;
+std::shared_ptr<RandomState> RandomState::for_thread(const std::shared_ptr<RandomState>& state) {
+  return own_state ? own_state : state;
 }
+const std::shared_ptr<RandomState>& RandomState::of_thread() { return own_state; }
+void RandomState::set_of_thread(std::shared_ptr<RandomState> state) { own_state = std::move(state); }
 
 RandomKey RandomState::next(int shard) {
   if (StepRecorder* recorder = StepRecorder::current()) recorder->refuse("it draws its own random keys");

@@ -5,9 +5,12 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "lockstep/base/random.h"
@@ -15,11 +18,41 @@
 
 namespace lockstep {
 
+// What models take at their construction for their initial values: a seed, and how many trainable parameters the thread
+// has made before since this seed was set. So values depend on no other thread, and not on when they are first read.
+class Seeding {
+ public:
+  enum class By : std::uint8_t { process, runtime, thread };  // runtime: RuntimeOptions::seed
+  Seeding(std::uint64_t seed, By by, std::shared_ptr<const void> source)
+      : seed_(seed), by_(by), source_(std::move(source)) {}
+  std::uint64_t seed() const { return seed_; }
+  By by() const { return by_; }
+  // The same for all seedings of one RandomState.
+  const std::shared_ptr<const void>& source() const { return source_; }
+  // The number of the calling thread's parameters before; counts `more` of them.
+  std::uint64_t count(std::uint64_t more);
+  // True once: when a second thread's parameters begin with values of this seed, which it has not set for itself.
+  bool becomes_shared(std::uint64_t thread);
+  // For the threads of this process, each another number.
+  static std::uint64_t this_thread();
+
+ private:
+  const std::uint64_t seed_;
+  const By by_;
+  const std::shared_ptr<const void> source_;
+  std::mutex mutex_;
+  std::map<std::uint64_t, std::uint64_t> counts_;  // by thread
+  std::optional<std::uint64_t> first_;             // the thread whose parameters began first
+  bool shared_ = false;
+};
+
 class RandomState {
  public:
-  void set_seed(std::uint64_t seed);
+  RandomState();
+  // The step stays.
+  void set_seed(std::uint64_t seed, Seeding::By by = Seeding::By::runtime);
   // The same, at step 0.
-  void restart(std::uint64_t seed);
+  void restart(std::uint64_t seed, Seeding::By by = Seeding::By::process);
   std::uint64_t seed() const;
   // Begins a step: every shard's draws count from zero again. Loading a checkpoint sets the step that it contains.
   void set_step(std::uint64_t step);
@@ -40,10 +73,13 @@ class RandomState {
   };
   Position position() const;
   void set_position(Position position);
-  // The number of calls before: models that begin with default values ask once each.
-  std::uint64_t next_model();
-  // The same of parameters that belong to no module.
-  std::uint64_t next_parameter();
+  // For models that are made now.
+  std::shared_ptr<Seeding> seeding() const;
+  // manual_seed() of a thread other than the main one is for this thread alone: `state`, or the thread's own if it has
+  // one.
+  static std::shared_ptr<RandomState> for_thread(const std::shared_ptr<RandomState>& state);
+  static const std::shared_ptr<RandomState>& of_thread();
+  static void set_of_thread(std::shared_ptr<RandomState> state);
   // Shard -1 stands for tensors that are the same for all shards; it has its own draws.
   RandomKey next(int shard);
 
@@ -57,7 +93,8 @@ class RandomState {
   mutable std::vector<std::uint64_t> draws_;  // by shard, from -1
   mutable PendingUpdates updates_;
   mutable std::uint64_t left_out_ = 0;
-  std::uint64_t models_ = 0, parameters_ = 0;
+  const std::shared_ptr<const void> source_;
+  std::shared_ptr<Seeding> seeding_;
 };
 
 // In its scope, operations of this thread must not draw from a random state, because the order of the draws would

@@ -59,8 +59,9 @@ Runtime::Runtime(RuntimeOptions options) : Runtime(options, std::make_shared<Ran
   const RandomState& before = *process_random();
   if (options.seed) {
     random_->set_seed(*options.seed);
+    RandomState::set_of_thread(nullptr);
   } else {
-    random_->set_seed(before.seed());
+    random_->set_seed(before.seed(), Seeding::By::process);
     // A step later, no key repeats anyway.
     if (before.step() == 0) random_->set_position(before.position());
   }

@@ -15,6 +15,10 @@ RecordedTasks::~RecordedTasks() {
   for (const auto& [device, pool] : pools_) device->allocator->drop_pool(pool);
 }
 
+bool RecordedTasks::valid() const {
+  return std::ranges::all_of(conditions_, [](const auto& condition) { return condition(); });
+}
+
 void RecordedTasks::repeat() {
   for (const auto& preparation : preparations_) preparation();
   if (graph_) {

@@ -25,6 +25,8 @@ class RecordedTasks {
   RecordedTasks(const RecordedTasks&) = delete;
   RecordedTasks& operator=(const RecordedTasks&) = delete;
 
+  // Whether a repetition would do what the step does now.
+  bool valid() const;
   // Repeats the step: first the host's preparations, then the tasks.
   void repeat();
   // Empty, or why the step cannot be repeated: "it waits for data that it has computed".
@@ -40,6 +42,7 @@ class RecordedTasks {
   Recording tasks_;
   std::string why_not_, why_no_graph_;
   std::vector<std::function<void()>> preparations_;
+  std::vector<std::function<bool()>> conditions_;
   // Tensors from before the recording that the tasks use.
   std::vector<std::shared_ptr<Storage>> held_;
   // Those that the tasks write: parameters and optimizer state.
@@ -67,6 +70,9 @@ class StepRecorder {
   // `prepare` runs before each repetition, on the thread that requests it. It writes values that change each time to
   // memory that the recorded tasks read. Everything it uses must outlive the recording.
   void before_each(std::function<void()> prepare) { recorded_->preparations_.push_back(std::move(prepare)); }
+  // The recording serves as long as this returns true; numbers that the host gave to the tasks may have changed.
+  // Everything it uses must outlive the recording.
+  void valid_while(std::function<bool()> condition) { recorded_->conditions_.push_back(std::move(condition)); }
   // Reports that the step does something that cannot be repeated. The first reason is kept.
   void refuse(std::string why);
 

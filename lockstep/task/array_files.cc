@@ -102,6 +102,7 @@ ElementType element_type_of(DType dtype) {
     case DType::f64: return ElementType::f64;
     case DType::i64: return ElementType::i64;
     case DType::u8: return ElementType::u8;
+    case DType::boolean: return ElementType::boolean;
     case DType::f16: return ElementType::f16;
   }
   fail("unknown dtype {}", static_cast<int>(dtype));

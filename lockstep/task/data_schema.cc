@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
-#include "lockstep/checkpoint/json_guard.h"
+#include "lockstep/checkpoint/json_input.h"
 
 namespace lockstep {
 namespace {
@@ -23,7 +23,7 @@ constexpr std::int64_t kSchemaVersion = 1;
 // JSON has Unicode, a file any bytes: what is not UTF-8 is written in hexadecimal digits, with a mark in front.
 std::string to_json_text(const std::string& bytes) {
   const std::string quoted = json(bytes).dump(-1, ' ', false, json::error_handler_t::ignore);
-  if (!bytes.starts_with("bytes:") && json::parse(quoted).get<std::string>() == bytes) return bytes;
+  if (!bytes.starts_with("bytes:") && parse_json<json>(quoted).get<std::string>() == bytes) return bytes;
   std::string text = "bytes:";
   for (const char c : bytes) text += fmt::format("{:02x}", static_cast<unsigned char>(c));
   return text;
@@ -284,7 +284,7 @@ std::string DataSchema::json() const {
 DataSchema DataSchema::from_json(std::string_view text) {
   nlohmann::json parsed;
   try {
-    parsed = nlohmann::json::parse(text, JsonGuard(std::string(kSchema), kSchemaDepth, 1000));
+    parsed = parse_json<nlohmann::json>(text, {.what = std::string(kSchema), .depth = kSchemaDepth, .names = 1000});
   } catch (const nlohmann::json::exception& error) {
     fail("{}: not valid JSON: {}", kSchema, error.what());
   }

@@ -10,6 +10,7 @@
 #include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/no_grad.h"
 #include "lockstep/base/file.h"
+#include "lockstep/checkpoint/json_input.h"
 #include "lockstep/models/gpt.h"
 #include "lockstep/models/lstm_language_model.h"
 #include "lockstep/models/mlp.h"
@@ -71,6 +72,10 @@ std::unique_ptr<Module> make_task_model(const DataSchema& schema, const TaskMode
   check(schema.input.size() == 3,
         "model {}: examples are {}, expected pictures [channels, height, width]; mlp takes both", name,
         shape_text(schema));
+  constexpr std::int64_t kLeastOfLeNet = 12;
+  check(name != "lenet" || std::min(schema.input[1], schema.input[2]) >= kLeastOfLeNet,
+        "model lenet: pictures of {} x {}, expected at least {} x {} (image_size)", schema.input[1], schema.input[2],
+        kLeastOfLeNet, kLeastOfLeNet);
   if (!name.starts_with(kTorchvisionModels)) return make_model(name, schema.outputs);
   const std::string kind = name.substr(kTorchvisionModels.size());
   check(kind == "resnet18" || kind == "resnet34" || kind == "resnet50",
@@ -100,7 +105,7 @@ Initializer task_initializer(const DataSchema& schema, const TaskModel& model) {
 void write_run(const std::filesystem::path& folder, const DataSchema& schema, const TaskModel& model) {
   nlohmann::ordered_json json{{"version", 1}, {"model", model.name}, {"hidden", model.hidden}};
   if (model.layers > 0) json.update({{"layers", model.layers}, {"width", model.width}, {"heads", model.heads}});
-  json["schema"] = nlohmann::ordered_json::parse(schema.json());
+  json["schema"] = parse_json<nlohmann::ordered_json>(schema.json());
   std::filesystem::create_directories(folder);
   write_file_atomically(folder / "run.json", json.dump(1) + "\n");
 }
@@ -131,8 +136,8 @@ Run load_run(const std::filesystem::path& folder) {
   DataSchema schema;
   TaskModel model;
   try {
-    const nlohmann::json json = nlohmann::json::parse(text);
-    check(json.at("version") == 1, "version {}, expected 1", json.at("version").dump());
+    const auto json = parse_json<nlohmann::json>(text);
+    check(json.at("version") == 1, "version {}, expected 1", excerpt(json.at("version")));
     model = {json.at("model").get<std::string>(), json.at("hidden").get<std::vector<std::int64_t>>()};
     model.layers = json.value("layers", std::int64_t{0});
     model.width = json.value("width", std::int64_t{0});

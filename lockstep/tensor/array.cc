@@ -1,5 +1,6 @@
 #include "lockstep/tensor/array.h"
 
+#include <algorithm>
 #include <cstring>
 #include <type_traits>
 
@@ -13,6 +14,14 @@ Array Array::host(Shape shape, DType dtype) {
   view.data = storage->data;
   if (view.data) std::memset(view.data, 0, view.bytes());
   return {std::move(storage), view};
+}
+
+Array Array::from(const std::vector<bool>& values, Shape shape) {
+  check(static_cast<std::int64_t>(values.size()) == shape.numel(),
+        "array: {} values for shape {}, expected as many as it has elements", values.size(), shape);
+  Array t = host(shape, DType::boolean);
+  std::copy(values.begin(), values.end(), t.view().as<bool>());
+  return t;
 }
 
 Device Array::device() const { return storage_ ? storage_->device : Device(); }
@@ -35,6 +44,7 @@ std::string_view element_type(DType dtype) {
     case DType::f64: return "double";
     case DType::i64: return "std::int64_t";
     case DType::u8: return "std::uint8_t";
+    case DType::boolean: return "bool";
   }
   return "?";
 }
@@ -46,7 +56,8 @@ std::vector<T> Array::to_vector() const {
   check(defined(), "to_vector: undefined array");
   check(device().host_visible(), "to_vector: the array is {}, expected memory that the host can read", *this);
   constexpr bool from_half = std::is_same_v<T, float>;
-  check(dtype() == dtype_of<T> || (from_half && is_half_dtype(dtype())),
+  constexpr bool from_truth = std::is_same_v<T, std::uint8_t>;
+  check(dtype() == dtype_of<T> || (from_half && is_half_dtype(dtype())) || (from_truth && dtype() == DType::boolean),
         "to_vector: the elements are {}, requested as {}: name their type, as in item<{}>()", name(dtype()),
         name(dtype_of<T>), element_type(dtype()));
   wait();
@@ -71,6 +82,7 @@ template std::vector<BFloat16> Array::to_vector<BFloat16>() const;
 template std::vector<Float16> Array::to_vector<Float16>() const;
 template std::vector<std::int64_t> Array::to_vector<std::int64_t>() const;
 template std::vector<std::uint8_t> Array::to_vector<std::uint8_t>() const;
+template std::vector<bool> Array::to_vector<bool>() const;
 
 std::string Array::describe() const {
   if (!defined()) return "undefined";

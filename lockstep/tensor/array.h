@@ -30,6 +30,7 @@ class Array {
   static Array from(const std::vector<T>& values, Shape shape) {
     return from(std::span<const T>(values), shape);
   }
+  static Array from(const std::vector<bool>& values, Shape shape);
   // Zeroed host memory.
   static Array host(Shape shape, DType dtype = DType::f32);
 
@@ -54,7 +55,8 @@ class Array {
   // Waits until the elements are there. Throws TaskError if the task that computes them failed.
   void wait() const;
   // Returns the elements in plain order, from memory that the host can read: not a GPU's, see ops::host_readable(). T
-  // must be the array's type, except that float also reads bf16 and f16. Waits.
+  // must be the array's type, except that float also reads bf16 and f16, and std::uint8_t truth values, as 0 and 1.
+  // Waits.
   template <typename T>
   std::vector<T> to_vector() const;
   // Returns the only element. Waits.

@@ -11,7 +11,8 @@
 
 namespace LOCKSTEP_API lockstep {
 
-enum class DType : std::uint8_t { f32, bf16, f64, i64, u8, f16 };
+// boolean: truth values in a byte, 0 or 1, which masks are. u8: numbers and bytes.
+enum class DType : std::uint8_t { f32, bf16, f64, i64, u8, f16, boolean };
 
 // The upper half of an IEEE f32: 8 bits of exponent, 7 of mantissa. Storage only; arithmetic is done in f32.
 struct BFloat16 {
@@ -76,6 +77,7 @@ constexpr std::size_t item_size(DType dtype) {
     case DType::i64: return 8;
     case DType::u8: return 1;
     case DType::f16: return 2;
+    case DType::boolean: return 1;
   }
   return 0;
 }
@@ -88,17 +90,21 @@ constexpr std::string_view name(DType dtype) {
     case DType::i64: return "i64";
     case DType::u8: return "u8";
     case DType::f16: return "f16";
+    case DType::boolean: return "bool";
   }
   return "?";
 }
 
 constexpr bool is_floating(DType dtype) { return dtype == DType::f32 || is_half_dtype(dtype) || dtype == DType::f64; }
+// What functions take as a mask: truth values, or bytes, of which every one but 0 holds.
+constexpr bool is_mask(DType dtype) { return dtype == DType::boolean || dtype == DType::u8; }
 
 template <typename T>
 struct DTypeOf {
-  static_assert(sizeof(T) == 0,
-                "Elements are float, double, std::int64_t, std::uint8_t, BFloat16, or Float16. Convert others, such as "
-                "int, to one of these types.");
+  static_assert(
+      sizeof(T) == 0,
+      "Elements are float, double, std::int64_t, std::uint8_t, bool, BFloat16, or Float16. Convert others, such "
+      "as int, to one of these types.");
   static constexpr DType value = DType::f32;
 };
 template <>
@@ -122,6 +128,10 @@ struct DTypeOf<std::uint8_t> {
   static constexpr DType value = DType::u8;
 };
 template <>
+struct DTypeOf<bool> {
+  static constexpr DType value = DType::boolean;
+};
+template <>
 struct DTypeOf<Float16> {
   static constexpr DType value = DType::f16;
 };
@@ -139,6 +149,7 @@ decltype(auto) visit_dtype(DType dtype, Visitor&& visitor) {
     case DType::i64: return visitor(std::int64_t{});
     case DType::u8: return visitor(std::uint8_t{});
     case DType::f16: return visitor(Float16{});
+    case DType::boolean: return visitor(bool{});
   }
   fail("unknown dtype {}", static_cast<int>(dtype));
 }

@@ -37,6 +37,9 @@ struct Storage {
   bool pinned = false;
   // The memory is another library's or the caller's, who sees what is written to it.
   bool foreign = false;
+  // The owner writes the memory unseen as soon as a call has returned, as programs of Python write NumPy's arrays: no
+  // task that reads it may be left then. Without it, `foreign` memory stays as it is until tasks have read it.
+  std::atomic<bool> read_at_once{false};
   // Number of described writes. backward() compares it with the number when a tensor was saved; see
   // autograd/saved_array.h. A write counts when its task has been pushed: whoever sees the new number pushes its tasks
   // behind the write, even in another thread.

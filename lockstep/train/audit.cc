@@ -149,7 +149,7 @@ class TrainingReplay {
   // skipped steps have none.
   bool position_follows() const {
     const TrainingPosition& p = trainer_.position_;
-    const std::shared_ptr<RandomState> random = state_of(trainer_.options_.devices[0], "audit").random;
+    const std::shared_ptr<RandomState> random = state_of(trainer_.options_.devices[0], "audit").random();
     return p.epoch * trainer_.steps_of(trainer_.loader_.size()) + trainer_.steps_of(p.batch) == p.step &&
            (trainer_.scaler_ || random->step() == static_cast<std::uint64_t>(p.step));
   }

@@ -81,9 +81,9 @@ std::vector<BatchTotal> measure(Module& module, const std::vector<Metric>& metri
             metric.name, values.describe());
       if (metric.counted) {
         const Tensor counted = metric.counted(targets);
-        check(counted.shape() == values.shape() && counted.dtype() == DType::u8,
-              "metric {}: `counted` returned {}, expected a u8 mask of the shape of {}", metric.name,
-              counted.describe(), values.describe());
+        check(counted.shape() == values.shape() && is_mask(counted.dtype()),
+              "metric {}: `counted` returned {}, expected a mask of the shape of {}", metric.name, counted.describe(),
+              values.describe());
         results.push_back(where(counted, values, 0.0));
         results.push_back(counted.to(DType::f64));
       } else {

@@ -9,6 +9,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
+#include "lockstep/checkpoint/json_input.h"
 
 namespace lockstep {
 namespace {
@@ -28,8 +29,8 @@ void for_each_line(const std::filesystem::path& path, const Keep& keep, const Us
   std::ifstream file(path, std::ios::binary);
   for (std::string line; std::getline(file, line);) {
     const bool torn = file.eof();
-    const auto event = nlohmann::json::parse(line, nullptr, false);
-    use(line, event.is_discarded() ? !torn : keep(event));
+    const auto event = find_json<nlohmann::json>(line);
+    use(line, event ? keep(*event) : !torn);
   }
   check(file.eof(), "log: cannot read {}", path.string());
 }

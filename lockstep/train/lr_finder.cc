@@ -36,7 +36,7 @@ class TrainingState {
  public:
   TrainingState(Module& module, Optimizer& optimizer)
       : module_(module), optimizer_(optimizer), weights_(state_dict(module)), moments_(optimizer.state_dict()),
-        random_(state_of(module.devices().at(0), "find_learning_rate").random), position_(random_->position()),
+        random_(state_of(module.devices().at(0), "find_learning_rate").random()), position_(random_->position()),
         training_(module.training()) {}
   void restore() {
     load_state_dict(module_, weights_);

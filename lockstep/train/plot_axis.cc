@@ -34,6 +34,12 @@ std::string PlotAxis::label(double tick) const {
   return fmt::format("{:.{}f}", tick, decimals);
 }
 
+std::string plain_number(double value, int digits) {
+  const double size = std::abs(value);
+  const bool whole = size >= std::pow(10.0, digits) && size < 1e9;
+  return whole ? fmt::format("{:.0f}", value) : fmt::format("{:.{}g}", value, digits);
+}
+
 PlotAxis round_axis(double low, double high, int intervals) {
   // The changing digits of a constant, or nearly constant, series say nothing: show where it lies.
   const double magnitude = std::max(std::abs(low), std::abs(high));

@@ -26,4 +26,7 @@ PlotAxis round_axis(double low, double high, int intervals);
 // An axis from `first` to `last` with at most `most` ticks, at whole numbers only.
 PlotAxis count_axis(int first, int last, int most);
 
+// So many digits or more, without an exponent where the number is short enough: "0.01234", "199300", "1.234e+09".
+std::string plain_number(double value, int digits = 4);
+
 }  // namespace lockstep

@@ -27,18 +27,21 @@ std::vector<CurvePoint> finite_points(const Curve& curve) {
 }
 
 std::string value_text(const Curve& curve, double value) {
-  return curve.decimals < 0 ? fmt::format("{:.4g}", value) : fmt::format("{:.{}f}", value, curve.decimals);
+  return curve.decimals < 0 ? plain_number(value) : fmt::format("{:.{}f}", value, curve.decimals);
 }
 
-// "0.85, best 0.87 in epoch 4"
-std::string summary(const Curve& curve, std::string_view x_name) {
+// "0.85, best 0.87 in epoch 4", or less of it, in at most `most` characters.
+std::string summary(const Curve& curve, std::string_view x_name, std::size_t most) {
   const std::vector<CurvePoint> points = finite_points(curve);
   if (points.empty()) return "";
   std::string text = value_text(curve, points.back().y);
   if (curve.best == CurveBest::none) return text;
   const auto best = curve.best == CurveBest::largest ? std::ranges::max_element(points, {}, &CurvePoint::y)
                                                      : std::ranges::min_element(points, {}, &CurvePoint::y);
-  return text + fmt::format(", best {} in {} {:g}", value_text(curve, best->y), x_name, best->x);
+  const std::string with_best = text + fmt::format(", best {}", value_text(curve, best->y));
+  const std::string where = fmt::format(" in {} {}", x_name, plain_number(best->x));
+  if (with_best.size() + where.size() <= most) return with_best + where;
+  return with_best.size() <= most ? with_best : text;
 }
 
 PlotAxis value_axis(const PlotPanel& panel) {
@@ -140,7 +143,14 @@ class PanelDrawing {
     add(R"(  <line class="line s{}" x1="{}" x2="{}" y1="{}" y2="{}"/>)", color, place_.legend_left,
         place_.legend_left + 18, middle, middle);
     add(R"(  <text x="{}" y="{}"><tspan class="name">{}</tspan>  {}</text>)", place_.legend_left + 26, middle + 4,
-        escape_markup(curve.name), escape_markup(summary(curve, options_.x_name)));
+        escape_markup(curve.name), escape_markup(summary(curve, options_.x_name, room_for_summary(curve))));
+  }
+
+  // Characters beside the name, which is bold. The widths are those of wide letters.
+  std::size_t room_for_summary(const Curve& curve) const {
+    constexpr double kName = 7.5, kText = 6.5;
+    const double room = place_.left + place_.width - place_.legend_left - 26;
+    return static_cast<std::size_t>(std::max(0.0, (room - kName * static_cast<double>(curve.name.size())) / kText));
   }
 
   void draw_axes() {
@@ -228,7 +238,7 @@ void draw_panel(std::string& svg, const PlotPanel& panel, const PanelPlace& plac
 }
 
 std::string panel_svg(const PlotPanel& panel, const PanelPictureOptions& options) {
-  constexpr int kWidth = 400, kHeight = 170, kLeft = 50, kRight = 14, kBelow = 44;
+  constexpr int kWidth = 400, kHeight = 170, kLeft = 50, kRight = 24, kBelow = 44;
   const int top = static_cast<int>(panel.curves.size()) * kLegendRowHeight + 16;
   const PanelPlace place{
       .left = kLeft, .width = kWidth - kLeft - kRight, .legend = 14, .legend_left = 12, .top = top, .height = kHeight};

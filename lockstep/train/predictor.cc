@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <condition_variable>
 #include <cstring>
 #include <mutex>
 #include <optional>
 #include <shared_mutex>
+#include <typeindex>
 
 #include "lockstep/autograd/forward_trace.h"
 #include "lockstep/autograd/no_grad.h"
@@ -78,9 +80,46 @@ class SamplesApart final : public ForwardTrace {
   }
 };
 
+// Whether two results agree but for the last digits, which the size of a batch may change in bf16 and on GPUs.
+bool agree(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
+  return std::ranges::equal(a, b, [](const Tensor& x, const Tensor& y) {
+    if (!x.defined() || !y.defined()) return x.defined() == y.defined();
+    if (x.shape() != y.shape() || x.dtype() != y.dtype()) return false;
+    const double digits = x.dtype() == DType::f32 || x.dtype() == DType::f64 ? 1e-4 : is_floating(x.dtype()) ? 0.03 : 0;
+    const auto left = x.to(DType::f64).to_vector<double>(), right = y.to(DType::f64).to_vector<double>();
+    double largest = 0;
+    for (const double value : left) {
+      if (std::isfinite(value)) largest = std::max(largest, std::abs(value));
+    }
+    return std::ranges::equal(left, right, [&](double p, double q) {
+      return p == q || (std::isnan(p) && std::isnan(q)) || std::abs(p - q) <= digits * largest;
+    });
+  });
+}
+
+// What calls have in common that may be joined.
+struct CallShape {
+  std::type_index kind;
+  std::vector<std::size_t> sizes;
+  std::vector<std::pair<Shape, DType>> inputs;
+  bool operator==(const CallShape&) const = default;
+};
+
+CallShape call_shape(const PredictorState::Request& request) {
+  CallShape shape{.kind = *request.kind, .sizes = request.sizes, .inputs = {}};
+  for (const Tensor& x : request.inputs) shape.inputs.emplace_back(x.shape(), x.dtype());
+  return shape;
+}
+
+[[noreturn]] void fail_by_rows() {
+  fail(
+      "predictor: the results of joined calls are others than those of separate ones: the model computes with the "
+      "number "
+      "of rows, as x.size(0), or draws random numbers: set max_batch = 1");
+}
+
 bool alike(const PredictorState::Request& a, const PredictorState::Request& b) {
-  const auto same = [](const Tensor& x, const Tensor& y) { return x.shape() == y.shape() && x.dtype() == y.dtype(); };
-  return *a.kind == *b.kind && a.sizes == b.sizes && std::ranges::equal(a.inputs, b.inputs, same);
+  return call_shape(a) == call_shape(b);
 }
 
 }  // namespace
@@ -160,6 +199,17 @@ struct PredictorState::Impl {
     return *best;
   }
 
+  // Whether no pass of these calls was compared yet.
+  bool tries(const std::pair<CallShape, std::size_t>& joined) {
+    const std::lock_guard lock(groups_mutex);
+    return std::ranges::find(tried, joined) == tried.end();
+  }
+  bool agrees(const std::pair<CallShape, std::size_t>& joined, bool equal) {
+    const std::lock_guard lock(groups_mutex);
+    tried.push_back(joined);
+    return equal;
+  }
+
   // The destructor waits for calls that have entered.
   void enter() {
     const std::lock_guard lock(lanes_mutex);
@@ -192,8 +242,11 @@ struct PredictorState::Impl {
   int inside = 0;  // calls
   std::condition_variable empty;
   std::mutex groups_mutex;
-  std::vector<std::shared_ptr<CallGroup>> open;  // groups that wait for more calls
-  int passes = 0;                                // that are computed for groups
+  std::vector<CallShape> refused;                        // of models that compute with the number of rows
+  std::vector<std::pair<CallShape, std::size_t>> tried;  // joined passes whose results were compared
+  std::vector<std::shared_ptr<CallGroup>> open;          // groups that wait for more calls
+  int passes = 0;                                        // that are computed for groups
+  std::atomic<int> loads = 0;
   bool ending = false;
   std::mutex load_mutex;  // one load at a time
   // Calls describe their tasks with shared ownership; load() exchanges the weights alone. Each waits in `queue` first,
@@ -218,6 +271,7 @@ void PredictorState::load(const std::filesystem::path& weights) {
   const std::lock_guard first(impl_->queue);
   const std::unique_lock alone(impl_->describing);
   const bool held = impl_->held;
+  ++impl_->loads;
   impl_->set_held(nullptr);
   for (ParameterChange& change : changes) change.commit();
   if (held) impl_->set_held(kHeld);
@@ -250,7 +304,9 @@ void PredictorState::join(Request& request, const std::function<void(Requests)>&
     compute({&alone, 1});
   };
   const std::int64_t most = state.options.max_batch / request.inputs[0].size(0);
+  const CallShape shape = call_shape(request);
   std::unique_lock lock(state.groups_mutex);
+  if (std::ranges::find(state.refused, shape) != state.refused.end()) fail_by_rows();
   const auto found = std::ranges::find_if(state.open, [&](const auto& g) { return alike(*g->calls[0], request); });
   if (found != state.open.end()) {
     const std::shared_ptr<CallGroup> group = *found;
@@ -262,6 +318,7 @@ void PredictorState::join(Request& request, const std::function<void(Requests)>&
     }
     group->changed.wait(lock, [&] { return request.done; });
     lock.unlock();
+    if (request.refused) fail_by_rows();
     if (request.alone) compute_alone();
     return;
   }
@@ -278,21 +335,34 @@ void PredictorState::join(Request& request, const std::function<void(Requests)>&
   ++state.passes;
   lock.unlock();
   std::exception_ptr failure;
+  const std::pair joined(shape, group->calls.size());
+  bool by_rows = false;
   try {
+    const int loads = state.loads;
     compute(group->calls);
+    // SamplesApart keeps the samples apart; what the model does with the number of rows shows in the results.
+    if (joined.second > 1 && state.tries(joined)) {
+      const std::vector<Tensor> found_joined = request.outputs;
+      compute_alone();
+      // With the same weights.
+      if (loads == state.loads) by_rows = !state.agrees(joined, agree(request.outputs, found_joined));
+    }
   } catch (...) {
     failure = std::current_exception();
   }
   lock.lock();
+  if (by_rows) state.refused.push_back(shape);
   if (--state.passes == 0) {
     for (const auto& waiting : state.open) waiting->changed.notify_all();
   }
   for (Request* call : group->calls) {
     call->alone = failure != nullptr;
+    call->refused = by_rows;
     call->done = true;
   }
   group->changed.notify_all();
   lock.unlock();
+  if (by_rows) fail_by_rows();
   if (!failure) return;
   if (group->calls.size() == 1) std::rethrow_exception(failure);
   compute_alone();

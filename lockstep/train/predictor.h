@@ -85,11 +85,12 @@ class PredictorState {
 
   // A call that may be joined with others of the same kind.
   struct Request {
-    const std::type_info* kind;      // of its inputs
-    std::vector<Tensor> inputs;      // in the order in which map_tensors() finds them
-    std::vector<std::size_t> sizes;  // of vectors among the inputs
-    void* result;                    // for the code that computes
-    bool done = false, alone = false;
+    const std::type_info* kind;        // of its inputs
+    std::vector<Tensor> inputs;        // in the order in which map_tensors() finds them
+    std::vector<std::size_t> sizes;    // of vectors among the inputs
+    void* result;                      // for the code that computes
+    std::vector<Tensor> outputs = {};  // the tensors of the result
+    bool done = false, alone = false, refused = false;
   };
   using Requests = std::span<Request* const>;
   bool joins() const;
@@ -164,9 +165,11 @@ class Predictor {
   // With max_batch above 1, axis 0 of each input has the samples, and each result has them on some axis: what cannot be
   // computed for a batch that is cut (split_and_load) is an error, as are inputs and results of other classes. Models
   // that may mix samples on the way (a sum over the batch, batch norm without running statistics, a Function of your
-  // own) get a pass for each call. Results have the bits of separate calls in f32 and f64 on CPUs, except those of sums
-  // of more than 65536 elements over an axis before that of the samples. In bf16, and on GPUs, the size of a batch may
-  // change the last bits, as it does in passes of your own. Calls with inputs on a device are not joined.
+  // own) get a pass for each call. In the first pass of each number of joined calls, one is also computed alone: a
+  // model whose results follow from the number of rows, as x / x.size(0) does, is an error. Results have the bits of
+  // separate calls in f32 and f64 on CPUs, except those of sums of more than 65536 elements over an axis before that of
+  // the samples. In bf16, and on GPUs, the size of a batch may change the last bits, as it does in passes of your own.
+  // Calls with inputs on a device are not joined.
   template <typename... Xs>
   auto operator()(const Xs&... xs) const {
     using Y = std::remove_cvref_t<decltype(call_model(*net_, xs...))>;
@@ -174,7 +177,7 @@ class Predictor {
       if constexpr (ConsistsOfTensors<Y>::value && (ConsistsOfTensors<Xs>::value && ...)) {
         std::optional<Y> result;
         PredictorState::Request request{.kind = &typeid(std::tuple<Xs...>), .result = &result};
-        (static_cast<void>(list(xs, request)), ...);
+        (static_cast<void>(list(xs, request.inputs, request.sizes)), ...);
         if (PredictorState::can_join(request)) {
           state_.join(request, [&](PredictorState::Requests calls) { compute(calls, xs...); });
           return std::move(*result);
@@ -204,14 +207,14 @@ class Predictor {
 
  private:
   template <typename T>
-  static void list(const T& value, PredictorState::Request& request) {
+  static void list(const T& value, std::vector<Tensor>& tensors, std::vector<std::size_t>& sizes) {
     if constexpr (std::same_as<T, Tensor>) {
-      request.inputs.push_back(value);
+      tensors.push_back(value);
     } else if constexpr (requires { std::tuple_size<T>::value; }) {
-      std::apply([&](const auto&... x) { (list(x, request), ...); }, value);
+      std::apply([&](const auto&... x) { (list(x, tensors, sizes), ...); }, value);
     } else {
-      request.sizes.push_back(value.size());
-      for (const auto& x : value) list(x, request);
+      sizes.push_back(value.size());
+      for (const auto& x : value) list(x, tensors, sizes);
     }
   }
 
@@ -228,8 +231,11 @@ class Predictor {
     call.end();
     using Y = std::remove_const_t<decltype(y)>;
     for (std::size_t i = 0; i < calls.size(); ++i) {
-      *static_cast<std::optional<Y>*>(calls[i]->result) =
-          map_tensors(y, [&](const Tensor& t) { return call.result_of(t, i); });
+      auto& result = *static_cast<std::optional<Y>*>(calls[i]->result);
+      result = map_tensors(y, [&](const Tensor& t) { return call.result_of(t, i); });
+      std::vector<std::size_t> sizes;
+      calls[i]->outputs.clear();
+      list(*result, calls[i]->outputs, sizes);
     }
   }
 

@@ -17,6 +17,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
 #include "lockstep/base/sha256.h"
+#include "lockstep/checkpoint/json_input.h"
 #include "lockstep/checkpoint/weights.h"
 #include "lockstep/ops/copy.h"
 #include "lockstep/ops/launch.h"
@@ -29,7 +30,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::size_t kDigest = 32;
+constexpr std::size_t kDigest = 32, kMostRequestBytes = 1 << 20;
 
 std::span<const std::byte> bytes_of(const View& x) { return {static_cast<const std::byte*>(x.data), x.bytes()}; }
 
@@ -192,12 +193,11 @@ StepWatch::~StepWatch() = default;
 
 StepWatch::Request StepWatch::read_request(const std::filesystem::path& folder) {
   const std::filesystem::path path = folder / "request.json";
-  std::ifstream file(path);
-  check(file.is_open(), "LOCKSTEP_BISECT is {}: cannot open {}; `lockstep bisect` sets it", folder.string(),
-        path.string());
+  check(std::filesystem::exists(path), "LOCKSTEP_BISECT is {}: cannot open {}; `lockstep bisect` sets it",
+        folder.string(), path.string());
   Request request;
   try {
-    const auto json = nlohmann::json::parse(file);
+    const auto json = parse_json<nlohmann::json>(read_file(path, kMostRequestBytes));
     request.trainer = json.value("trainer", std::int64_t{0});
     request.step = json.value("step", std::int64_t{0});
     if (json.contains("value")) {

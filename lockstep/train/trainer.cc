@@ -22,7 +22,11 @@
 #include "lockstep/checkpoint/checkpoint_directory.h"
 #include "lockstep/checkpoint/folder_claim.h"
 #include "lockstep/checkpoint/weights.h"
+#include "lockstep/data/tensor_dataset.h"
 #include "lockstep/net/comm_error.h"
+#include "lockstep/nn/batch_norm.h"
+#include "lockstep/nn/module_tree.h"
+#include "lockstep/nn/output_observer.h"
 #include "lockstep/nn/parameter_change.h"
 #include "lockstep/ops/elementwise.h"
 #include "lockstep/ops/launch.h"
@@ -44,6 +48,15 @@
 
 namespace lockstep {
 namespace {
+
+std::vector<OptimizerOptions> options_without_rates(const Optimizer& optimizer) {
+  std::vector<OptimizerOptions> all;
+  for (std::size_t group = 0; group < optimizer.group_count(); ++group) {
+    all.push_back(optimizer.options(group));
+    std::erase_if(all.back(), [](const auto& option) { return option.first == "lr"; });
+  }
+  return all;
+}
 
 const char* schedule_name(const ScheduleOptions& schedule) {
   if (schedule.lr_lambda) return "lambda";
@@ -122,22 +135,29 @@ TrainerOptions completed(TrainerOptions o, Module& module) {
   } else {
     module.expect_on(o.devices, "trainer");
   }
-  if (!o.seed) o.seed = state_of(o.devices[0], "trainer").random->seed();
+  if (!o.seed) o.seed = state_of(o.devices[0], "trainer").random()->seed();
   if (!o.communicator) o.communicator = find_job(o.devices);
   if (!*o.communicator) o.communicator = std::make_shared<Communicator>(o.devices);
   return o;
 }
 
-// "default" for a model that begins with default values, and "default 1" for the second one of a Runtime, whose values
-// are others. Empty: it was initialized or loaded.
-std::string default_init(const Module& module) {
-  std::vector<std::uint64_t> numbers;
+// "default" for the first model of the recipe's seed that begins with default values, and "default 4" for one with 4
+// parameters before it, whose values are others; "default 4 of seed 7" for another seed. Empty: it was initialized or
+// loaded.
+std::string default_init(const Module& module, std::uint64_t seed) {
+  std::vector<DefaultModel::Start> starts;
   for (const auto& [name, p] : module.named_parameters()) {
-    const auto number = ParameterChange::default_number(p);
-    if (number && std::ranges::find(numbers, *number) == numbers.end()) numbers.push_back(*number);
+    const auto start = ParameterChange::default_start(p);
+    if (start && std::ranges::find(starts, *start) == starts.end()) starts.push_back(*start);
   }
-  if (numbers.empty()) return "";
-  return numbers == std::vector<std::uint64_t>{0} ? "default" : fmt::format("default {}", fmt::join(numbers, ","));
+  if (starts.empty()) return "";
+  if (starts == std::vector{DefaultModel::Start{.seed = seed}}) return "default";
+  std::string text;
+  for (const auto& start : starts) {
+    text += fmt::format("{}{}", text.empty() ? "default " : ",", start.number);
+    if (start.seed != seed) text += fmt::format(" of seed {}", start.seed);
+  }
+  return text;
 }
 
 // Identifies a sampler with its seed and weights by what it does: the orders of two epochs.
@@ -148,6 +168,41 @@ std::string hash_of_orders(const Sampler& sampler) {
     hash.update(std::as_bytes(std::span(order)));
   }
   return hash.hex().substr(0, 12);
+}
+
+// The whole batches of another sampler's order.
+class FullBatches : public Sampler {
+ public:
+  FullBatches(std::shared_ptr<const Sampler> all, std::int64_t batch_size)
+      : all_(std::move(all)), batch_size_(batch_size) {}
+  std::vector<std::int64_t> order(std::int64_t epoch) const override {
+    std::vector<std::int64_t> order = all_->order(epoch);
+    order.resize(order.size() - order.size() % static_cast<std::size_t>(batch_size_));
+    return order;
+  }
+
+ private:
+  std::shared_ptr<const Sampler> all_;
+  std::int64_t batch_size_;
+};
+
+// Null: the loader's own.
+std::shared_ptr<const Sampler> sampler_of(const TrainerOptions& o, const Dataset* train) {
+  if (!o.drop_last || !train) return o.sampler;
+  std::shared_ptr<const Sampler> all = o.sampler;
+  if (!all && o.shuffle) all = std::make_shared<RandomSampler>(train->size(), o.seed);
+  if (!all) all = std::make_shared<SequentialSampler>(train->size());
+  return std::make_shared<FullBatches>(std::move(all), o.batch_size);
+}
+
+std::vector<Shape> shapes_of_rows(const Example& batch) {
+  std::vector<Shape> shapes;
+  for (const Tensor& part : batch) {
+    std::vector<std::int64_t> row(part.shape().begin(), part.shape().end());
+    if (!row.empty()) row.erase(row.begin());
+    shapes.emplace_back(row);
+  }
+  return shapes;
 }
 
 // Sums the terms of a loss, and puts them into the log.
@@ -176,11 +231,11 @@ std::int64_t TrainerOptions::micro_batch_size() const {
 Trainer::Trainer(Module& module, Optimizer& optimizer, std::shared_ptr<const Dataset> train,
                  std::shared_ptr<const Dataset> test, TrainerOptions options)
     : module_(module), optimizer_(optimizer), options_(completed(std::move(options), module)), test_(std::move(test)),
-      loader_(std::move(train), rows_of_rank({.batch_size = options_.micro_batch_size(),
-                                              .shuffle = options_.shuffle && !options_.sampler,
-                                              .sampler = options_.sampler,
-                                              .seed = options_.seed,
-                                              .batch_transform = options_.batch_transform})),
+      loader_(train, rows_of_rank({.batch_size = options_.micro_batch_size(),
+                                   .shuffle = options_.shuffle && !options_.sampler && !options_.drop_last,
+                                   .sampler = sampler_of(options_, train.get()),
+                                   .seed = options_.seed,
+                                   .batch_transform = options_.batch_transform})),
       rate_(std::make_unique<RateMeter>()) {
   TrainerOptions& o = options_;
   check_owned(optimizer_, module_);
@@ -188,6 +243,9 @@ Trainer::Trainer(Module& module, Optimizer& optimizer, std::shared_ptr<const Dat
         "trainer: epochs {}, steps {}, a checkpoint every {} steps, {} shards, norm {}: expected at least 0", o.epochs,
         o.max_steps, o.save_every, o.split.shards, o.clip_norm);
   check(loader_.dataset().size() > 0, "trainer: the data set is empty");
+  check(!o.drop_last || loader_.size() > 0,
+        "trainer: {} examples have no full batch of batch_size {}, expected a smaller one, or no drop_last",
+        loader_.dataset().size(), o.batch_size);
   check(o.receipt.every >= 1, "trainer: receipt.every is {}, expected at least 1", o.receipt.every);
   check(!o.receipt.file.empty() || o.receipt.sign_key.empty(), "trainer: receipt.sign_key without receipt.file");
   check(o.tensorboard.histogram_every >= 0, "trainer: tensorboard.histogram_every is {}, expected 0 or more",
@@ -198,6 +256,7 @@ Trainer::Trainer(Module& module, Optimizer& optimizer, std::shared_ptr<const Dat
   check(!o.watch.save_best || (!o.watch.metric.empty() && !o.save_folder.empty()),
         "trainer: watch.save_best is set, expected watch.metric and save_folder to be set, too");
   check(!o.resume || !o.save_folder.empty(), "trainer: resume is set, expected save_folder to be set, too");
+  if (!o.save_folder.empty()) ModuleTree::check_no_own_state(module_, "trainer: save_folder");
   check_watched_metric(o, test_ != nullptr);
   o.watch.smallest = smallest_is_best(o);
   check(!o.forward || (!o.loss && o.label_smoothing == 0),
@@ -207,12 +266,15 @@ Trainer::Trainer(Module& module, Optimizer& optimizer, std::shared_ptr<const Dat
   if (o.max_steps > 0) o.schedule.total_steps = std::min(o.schedule.total_steps, o.max_steps);
   check(optimizer_.schedule() == nullptr || (!o.schedule.base_lr && !is_scheduled(o.schedule)),
         "trainer: the optimizer's learning rate is a schedule, expected none in TrainerOptions::schedule");
-  if (o.schedule.base_lr) optimizer_.set_learning_rate(*o.schedule.base_lr);
-  o.schedule.base_lr = optimizer_.base_learning_rate();
+  const std::optional<double> base_lr = o.schedule.base_lr;
+  if (!base_lr) o.schedule.base_lr = optimizer_.base_learning_rate();
   scheduled_lr(o.schedule, 0);  // checks the schedule
   if (o.average_decay != 0) average_.emplace(module_, o.average_decay);
   if (o.dtype == DType::f16) scaler_.emplace(o.devices, o.loss_scaling);
+  given_recipe_ = o.recipe;
   o.recipe = make_recipe();
+  trained_options_ = options_without_rates(optimizer_);
+  trained_groups_ = optimizer_.describe_groups();
   record_fixed_parts();
   join_ranks();
   // With one shard for each device there is nothing to move.
@@ -220,15 +282,17 @@ Trainer::Trainer(Module& module, Optimizer& optimizer, std::shared_ptr<const Dat
   if (o.split.balance.automatic && shares.size() > 1 && o.split.shards > std::ssize(shares)) {
     balancer_.emplace(o.devices, splitter_->shares(), *o.communicator, o.balancer);
   }
+  // Last, so that a constructor that throws leaves the rate.
+  if (base_lr) optimizer_.set_learning_rate(*base_lr);
 }
 
 Trainer::~Trainer() = default;
 
-// A batch of the first example.
-Example Trainer::first_of(const Dataset& data) const {
-  const RandomKey key = random_key(*options_.seed, {});
-  const std::int64_t index = 0;
-  return options_.collate ? options_.collate({data.get(index, key)}) : data.batch({&index, 1}, {&key, 1});
+// A batch of the first example, so many times.
+Example Trainer::first_of(const Dataset& data, std::size_t times) const {
+  const std::vector<RandomKey> keys(times, random_key(*options_.seed, {}));
+  const std::vector<std::int64_t> indices(times, 0);
+  return options_.collate ? options_.collate(std::vector(times, data.get(0, keys[0]))) : data.batch(indices, keys);
 }
 
 // Without other metrics, tests measure the accuracy: labels of another type would fail only after an epoch.
@@ -241,6 +305,99 @@ void Trainer::check_test_labels() const {
   check(example[1].dtype() == DType::i64,
         "trainer: labels of the test data are {}, expected i64 for the accuracy, or other TrainerOptions::metrics",
         example[1].describe());
+}
+
+// Where the shapes of tests are not those of the first batch, the model may not take them. After an epoch, the weights
+// would be lost.
+void Trainer::check_test_shapes(const std::vector<Shape>& trained) const {
+  if (!test_ || test_->size() == 0) return;
+  const Example example = first_of(*test_);
+  const std::vector<Shape> shapes = shapes_of_rows(example);
+  const bool by_model = !options_.forward;  // labels may be of any shape, for other metrics
+  if (by_model ? shapes.at(0) == trained.at(0) : shapes == trained) return;
+  try {
+    pass(example);
+  } catch (const std::exception& error) {
+    fail("trainer: the first test example has the shape {}, those of training {}: {}", fmt::join(shapes, ", "),
+         fmt::join(trained, ", "), error.what());
+  }
+}
+
+// Of data in memory, whose labels are cheap to read.
+void Trainer::check_labels(const Dataset& data, std::string_view what) const {
+  const auto* const known = dynamic_cast<const TensorDataset*>(&data);
+  if (classes_ == 0 || !known || known->tensors().size() != 2 || options_.batch_transform) return;
+  const Tensor& labels = known->tensors()[1];
+  if (labels.dtype() != DType::i64 || labels.numel() == 0) return;
+  const std::span all(labels.data_ptr<const std::int64_t>(), static_cast<std::size_t>(labels.numel()));
+  const auto wrong = std::ranges::find_if(
+      all, [&](std::int64_t label) { return label != kIgnoredLabel && (label < 0 || label >= classes_); });
+  check(wrong == all.end(), "trainer: {} example {} has the label {}, expected 0 to {}, as the model has {} outputs",
+        what, wrong == all.end() ? 0 : (wrong - all.begin()) / (labels.numel() / labels.size(0)),
+        wrong == all.end() ? 0 : *wrong, classes_ - 1, classes_);
+}
+
+// Batch norm refuses one value per channel: a matter of sizes, which are known.
+void Trainer::check_batch_norms() {
+  const TrainerOptions& o = options_;
+  struct Batch {
+    std::string text, ways;
+    std::int64_t samples;
+    bool tests = false;
+  };
+  const std::string kind = o.accumulate > 1 ? "micro-batch" : "batch";
+  const std::int64_t batches = loader_.size(), steps = steps_of(batches), micro = o.micro_batch_size();
+  if (batches == 0) return;
+  std::vector<Batch> reached{{"a " + kind, "another batch_size", loader_.batch_examples(0)}};
+  // A run may end before an epoch does.
+  const std::int64_t end = o.max_steps > 0 ? std::min(o.epochs * steps, o.max_steps) : o.epochs * steps;
+  if (batches > 1 && end / steps > position_.step / steps) {
+    const char* ways = o.drop_last ? "another batch_size" : "drop_last, another batch_size";
+    reached.push_back({fmt::format("the last {} of an epoch", kind), ways, loader_.batch_examples(batches - 1)});
+  }
+  if (test_ && test_->size() > 0) {
+    const std::int64_t n = test_->size(), last = n % micro == 0 ? micro : n % micro;
+    reached.push_back({"a batch of tests", "track_running_stats, another batch_size", std::min(n, micro), true});
+    reached.push_back({"the last batch of tests", "track_running_stats, another batch_size", last, true});
+  }
+  struct Suspect {
+    std::string name;
+    const BatchNorm* norm;
+    const Batch* batch;
+  };
+  std::vector<Suspect> suspects;
+  for (const auto& [name, module] : module_.named_modules()) {
+    const auto* const norm = dynamic_cast<const BatchNorm*>(module);
+    if (!norm) continue;
+    for (const Batch& batch : reached) {
+      if (batch.tests ? norm->running_mean.defined() : !norm->training()) continue;
+      const std::vector<std::int64_t> rows =
+          norm->synchronized() ? std::vector{batch.samples} : split_sizes(batch.samples, o.split.shards);
+      if (std::ranges::find(rows, 1) != rows.end()) suspects.push_back({name, norm, &batch});
+    }
+  }
+  if (suspects.empty()) return;
+  // The number of values that two samples give each channel.
+  std::map<const Module*, std::int64_t> values;
+  try {
+    const OutputObserver observer([&](const Module& m, const Tensor& y) {
+      if (y.defined() && y.dim() >= 2 && y.size(1) > 0) values[&m] = y.numel() / y.size(1);
+    });
+    pass(first_of(loader_.dataset(), 2));
+  } catch (const std::exception&) {
+    return;  // a model for whole batches alone: training says so
+  }
+  for (const auto& [name, norm, batch] : suspects) {
+    if (values[norm] != 2) continue;
+    const bool cut = batch->samples > 1;
+    fail(
+        "trainer: {} has {} sample{}{}, so batch norm {} would have 1 value per channel, expected more than 1: set "
+        "{}{}",
+        batch->text, batch->samples, cut ? "s" : "",
+        cut ? fmt::format(" in shards of {}", fmt::join(split_sizes(batch->samples, o.split.shards), ", ")) : "",
+        name.empty() ? "of the model" : name, batch->ways,
+        cut ? " or number of shards, or convert_sync_batchnorm()" : "");
+  }
 }
 
 // All settings that decide the bits, and those of the options' recipe.
@@ -262,7 +419,7 @@ Recipe Trainer::make_recipe() const {
   const DeviceState& device = state_of(o.devices[0], "trainer");
   if (device.backend->threads_decide_bits(o.dtype))
     recipe.set("threads_per_shard", device.contexts.front()->threads_per_shard);
-  if (const std::uint64_t seed = device.random->seed(); seed != *o.seed) recipe.set("random_seed", seed);
+  if (const std::uint64_t seed = device.random()->seed(); seed != *o.seed) recipe.set("random_seed", seed);
   // The names of the tool's recipes.
   const Optimizer::Rule rule = optimizer_.rule();
   recipe.set("optimizer", rule.name);
@@ -270,6 +427,7 @@ Recipe Trainer::make_recipe() const {
   if (const std::string groups = optimizer_.describe_groups(); !groups.empty()) recipe.set("parameter_groups", groups);
   record_schedule(recipe, schedule);
   if (o.sampler) recipe.set("sampler", hash_of_orders(*o.sampler));
+  if (o.drop_last) recipe.set("drop_last", true);
   if (o.collate) recipe.set("collate", true);
   if (o.batch_transform) recipe.set("batch_transform", true);
   if (o.gradients != DType::f32) recipe.set("gradients", name(o.gradients));
@@ -287,7 +445,7 @@ Recipe Trainer::make_recipe() const {
     recipe.set("cuda_algorithms", std::filesystem::absolute(file).lexically_normal().string());
   }
   // What initialize() was called with, Trainer does not know. Ranks have rank 0's weights.
-  const std::string init = default_init(module_), first = ranks().broadcast_on_host(init, "initial weights");
+  const std::string init = default_init(module_, *o.seed), first = ranks().broadcast_on_host(init, "initial weights");
   if (!init.empty()) recipe.set("init", first.empty() ? init : first);
   std::string reset;
   for (const auto& [name, p] : module_.named_parameters()) {
@@ -297,6 +455,23 @@ Recipe Trainer::make_recipe() const {
   if (!reset.empty()) recipe.set("init_of", reset);
   recipe.update(o.recipe);
   return recipe;
+}
+
+void Trainer::record_optimizer() {
+  const std::vector<OptimizerOptions> now = options_without_rates(optimizer_);
+  const std::string groups = optimizer_.describe_groups();
+  const double rate = optimizer_.base_learning_rate();
+  if (now == trained_options_ && groups == trained_groups_ && rate == *options_.schedule.base_lr) return;
+  trained_options_ = now;
+  trained_groups_ = groups;
+  options_.schedule.base_lr = rate;
+  options_.recipe = given_recipe_;
+  options_.recipe = make_recipe();
+}
+
+void Trainer::check_optimizer() const {
+  check(options_without_rates(optimizer_) == trained_options_,
+        "trainer: the optimizer's options have changed in the run: expected other rates alone, or a new Trainer");
 }
 
 void Trainer::record_fixed_parts() {
@@ -363,14 +538,23 @@ void Trainer::join_ranks() {
 }
 
 // Settles the shapes that the model leaves open, with an example.
-void Trainer::settle_model() {
+void Trainer::settle_model() const { pass(first_of(loader_.dataset())); }
+
+// Passes a batch through the model on the first device, in evaluation mode. Moves no random numbers.
+void Trainer::pass(Example batch) const {
   const TrainerOptions& o = options_;
-  Example example = first_of(loader_.dataset());
-  if (!o.forward) return settle_shapes(module_, example.at(0), o.devices[0]);
+  const auto kept = keep_random_position();
+  if (!o.forward) return settle_shapes(module_, batch.at(0), o.devices[0]);
   const NoGradGuard no_grad;
   const EvalGuard mode(module_);
-  for (Tensor& part : example) part = part.to(o.devices[0]);
-  o.forward(example);
+  for (Tensor& part : batch) part = part.to(o.devices[0]);
+  o.forward(batch);
+}
+
+// The random numbers of what happens until the end of the result do not move those of the training.
+std::shared_ptr<void> Trainer::keep_random_position() const {
+  const std::shared_ptr<RandomState> random = state_of(options_.devices[0], "trainer").random();
+  return {nullptr, [random, position = random->position()](void*) { random->set_position(position); }};
 }
 
 // The loader asks for the rows when it runs, long after the ranks have met. A process that is alone loads all of them.
@@ -427,7 +611,7 @@ void Trainer::abandon_step() {
   const std::int64_t steps = position_.step - position_.epoch * steps_of(loader_.size());
   position_.batch = std::min(steps * options_.accumulate, loader_.size());
   // A run that begins draws the same dropout masks, whatever ran before in this Runtime.
-  const std::shared_ptr<RandomState> random = state_of(options_.devices[0], "trainer").random;
+  const std::shared_ptr<RandomState> random = state_of(options_.devices[0], "trainer").random();
   random->set_step(position_.step == 0 ? 0 : random->step());
 }
 
@@ -437,10 +621,14 @@ TrainingResult Trainer::run() {
   if (options_.resume && position_.step == 0 && position_.batch == 0 && resumed_from_.empty()) {
     result.resumed = resume_or_start();
   }
+  if (position_.step == 0 && position_.batch == 0 && resumed_from_.empty()) record_optimizer();
   record_fixed_parts();
-  if (!finished()) check_test_labels();
   // Parts in evaluation mode stay in it: frozen ones, for example.
   if (!module_.training()) module_.train();
+  if (!finished()) {
+    check_test_labels();
+    check_batch_norms();
+  }
   abandon_step();
   const LeftOutGuard left_out(module_);
   const auto claim = claim_save_folder();
@@ -467,7 +655,13 @@ TrainingResult Trainer::run() {
         data_wait_->measure([&] { ++*loop; });
         step.push_back(std::move(**loop));
       }
+      const std::vector<Shape> trained = tested_ ? std::vector<Shape>() : shapes_of_rows(step[0]);
       run_step(step);
+      if (!std::exchange(tested_, true)) {
+        check_test_shapes(trained);
+        check_labels(loader_.dataset(), "training");
+        if (test_) check_labels(*test_, "test");
+      }
       finish_step(batches);
       // All ranks read the losses here, because they also tell who was asked to stop.
       if (!options_.receipt.file.empty() && position_.step % options_.receipt.every == 0) {
@@ -634,11 +828,7 @@ std::pair<DataLoader, EvaluateOptions> Trainer::test_data() const {
 EpochReport Trainer::test() {
   EpochReport report;
   if (!test_) return report;
-  // A test that draws random numbers must not move those of the training.
-  const std::shared_ptr<RandomState> random = state_of(options_.devices[0], "trainer").random;
-  const RandomState::Position position = random->position();
-  const auto restore = [random, position](void*) { random->set_position(position); };
-  const std::unique_ptr<void, decltype(restore)> guard(this, restore);
+  const auto kept = keep_random_position();
   std::optional<AveragedWeights> averaged;
   if (average_) averaged.emplace(*average_);
   auto [loader, options] = test_data();
@@ -782,6 +972,7 @@ BatchOutputs Trainer::outputs_of(std::span<const Tensor> parts) const {
   const Tensor &x = parts[0], &labels = parts[1];
   // Integers, such as numbers of words, are not cast.
   const Tensor outputs = module_(is_floating(x.dtype()) ? x.to(o.dtype) : x);
+  if (!o.loss && outputs.dim() >= 2) classes_ = outputs.size(1);
   return {
       .loss = o.loss ? o.loss(outputs, labels) : cross_entropy(outputs, labels, {.label_smoothing = o.label_smoothing}),
       .outputs = outputs};
@@ -832,6 +1023,7 @@ bool Trainer::keeps_learning_rate() const {
 
 // Another Trainer's schedule may have left another rate, also where this one keeps the rate.
 void Trainer::schedule_learning_rate() {
+  check_optimizer();
   if (optimizer_.schedule() != nullptr) return;
   const double rate =
       keeps_learning_rate() ? optimizer_.base_learning_rate() : scheduled_lr(options_.schedule, position_.step);

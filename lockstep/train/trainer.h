@@ -108,6 +108,8 @@ struct TrainerOptions {
   // The run ends after this many steps, counted over all epochs. 0: no limit.
   std::int64_t max_steps = 0;
   bool shuffle = true;
+  // Each epoch leaves out its last batch if it is not full, with all of its micro-batches. Tests use all examples.
+  bool drop_last = false;
   // The order of the examples, instead of `shuffle`. The recipe has a hash of the orders of epochs 0 and 1.
   std::shared_ptr<const Sampler> sampler{};
   // Makes batches of examples that do not stack, in training and in tests: see DataLoaderOptions. The recipe says that
@@ -267,6 +269,11 @@ class Trainer {
   // error names the step and the tensor. Checkpoints therefore hold only finite values. With f16, a step whose
   // gradients are not finite is skipped, and the loss scale is halved.
   //
+  // Before the first update, throws for what is known then: batch norm that would have one value per channel, in any
+  // batch that this call reaches; test examples of another shape that the model cannot take; and, with the default
+  // loss, labels of a TensorDataset that are no class. For the first two it may pass an example through the model, in
+  // evaluation mode.
+  //
   // In one process, a second call goes on where a stop or an exception ended the first, at the first micro-batch of the
   // step that was not finished. Buffers such as running statistics keep what that step's forward passes gave them.
   TrainingResult train();
@@ -320,7 +327,10 @@ class Trainer {
   bool keeps_learning_rate() const;
   void schedule_learning_rate();
   void check_test_labels() const;
-  Example first_of(const Dataset& data) const;
+  void check_test_shapes(const std::vector<Shape>& trained) const;
+  void check_labels(const Dataset& data, std::string_view what) const;
+  void check_batch_norms();
+  Example first_of(const Dataset& data, std::size_t times = 1) const;
   // learn() and update(), recorded and repeated where possible.
   std::vector<Tensor> recorded_step(std::span<const Tensor> parts);
   bool records() const;
@@ -352,9 +362,15 @@ class Trainer {
   DataLoaderOptions rows_of_rank(DataLoaderOptions options) const;
   Recipe make_recipe() const;
   void record_fixed_parts();
+  // Options and rates that the optimizer got before the run's first step count.
+  void record_optimizer();
+  // Throws if the optimizer has other options than the recipe says. A schedule replaces other rates.
+  void check_optimizer() const;
   void choose_shards();
   void join_ranks();
-  void settle_model();
+  void settle_model() const;
+  void pass(Example batch) const;
+  std::shared_ptr<void> keep_random_position() const;
   TrainingResult run();
   void open_log();
   StateDigest state_now() const;
@@ -366,6 +382,9 @@ class Trainer {
   Module& module_;
   Optimizer& optimizer_;
   TrainerOptions options_;
+  Recipe given_recipe_;                            // of the options
+  std::vector<OptimizerOptions> trained_options_;  // of the optimizer's groups, without rates
+  std::string trained_groups_;
   std::shared_ptr<const Dataset> test_;
   std::unique_ptr<BatchSplitter> splitter_;  // of several ranks: a DistributedModel
   std::optional<Balancer> balancer_;         // with Balance::automatic
@@ -394,7 +413,9 @@ class Trainer {
   std::vector<EpochReport> contenders_;
   std::atomic<bool> stop_{false};
   bool agreed_stop_ = false;
-  bool dtype_found_ = false;  // a step has computed in options_.dtype
+  bool tested_ = false;               // check_test_shapes() and check_labels() have run
+  mutable std::int64_t classes_ = 0;  // of the default loss; known after the first batch
+  bool dtype_found_ = false;          // a step has computed in options_.dtype
 };
 
 }  // namespace lockstep

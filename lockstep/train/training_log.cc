@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "lockstep/checkpoint/json_input.h"
 #include "lockstep/checkpoint/weights.h"
 
 namespace lockstep {
@@ -74,7 +75,7 @@ void TrainingLog::start() {
                                   {"parameters", run_.module->parameter_count()},
                                   // A process that is alone sends nothing; readers of the log find the field anyway.
                                   {"backend", run_.backend}};
-  event.update(nlohmann::ordered_json::parse(run_.recipe->json()));
+  event.update(parse_json<nlohmann::ordered_json>(run_.recipe->json()));
   write(event);
 }
 

@@ -35,7 +35,7 @@ float = float32  # noqa: A001
 half = float16
 long = int64
 int = int32 = short = int16 = int8 = int64  # noqa: A001
-bool = uint8  # noqa: A001
+bool = _core._bool  # noqa: A001
 inf = __import__("math").inf
 nan = __import__("math").nan
 pi = __import__("math").pi

@@ -62,6 +62,7 @@ class GradScaler:
         self._enabled = enabled
         self._interval = growth_interval
         self._state = (float(init_scale), 0)  # until there is an engine
+        _core.LossScalerEngine.check(*self._state, growth_interval)
         self._engine = None
         self._before = None  # the scale that gradients have, until update()
         self._optimizers = {}  # what has been done since update(): id -> (engine, "unscaled" or "stepped")
@@ -111,8 +112,8 @@ class GradScaler:
         if done == "stepped":
             raise RuntimeError("step() has already been called since the last update().")
         if optimizer.engine is not engine:
-            raise _core.Error("GradScaler: options of the optimizer other than lr have changed between unscale_() and "
-                              "step(), expected to change them after step()")
+            raise _core.Error("GradScaler: the optimizer has begun anew between unscale_() and step(), expected that "
+                              "after step()")
         self._optimizers[id(optimizer)] = (engine, "stepped")
         return optimizer.step()
 
@@ -122,10 +123,13 @@ class GradScaler:
             return
         if new_scale is None and not self._optimizers:
             raise RuntimeError("GradScaler: update() without a step(), expected step(optimizer) first")
+        if new_scale is not None:
+            state = float(new_scale), self._now()[1]
+            _core.LossScalerEngine.check(*state, self._interval)
         self._optimizers.clear()
         self._before = None
         if new_scale is not None:
-            self._set((float(new_scale), self._now()[1]))
+            self._set(state)
 
     def _now(self):
         return self._state if self._engine is None else self._engine.state()
@@ -169,8 +173,9 @@ class GradScaler:
         if not state_dict:
             raise RuntimeError("The source state dict is empty, possibly because it was saved from a disabled instance "
                                "of GradScaler.")
-        loaded = GradScaler("cuda", 1.0, state_dict["growth_factor"], state_dict["backoff_factor"],
+        loaded = GradScaler("cuda", state_dict["scale"], state_dict["growth_factor"], state_dict["backoff_factor"],
                             state_dict["growth_interval"])
-        self._interval, self._engine = loaded._interval, None
+        state = loaded._state[0], int(state_dict["_growth_tracker"])
+        _core.LossScalerEngine.check(*state, loaded._interval)
+        self._interval, self._engine, self._state = loaded._interval, None, state
         self._before, self._optimizers = None, {}
-        self._state = (float(state_dict["scale"]), int(state_dict["_growth_tracker"]))

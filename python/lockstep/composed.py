@@ -45,6 +45,8 @@ def diag(input, diagonal=0):
 
 def diff(input, n=1, dim=-1):
     """Return the differences of neighbors along an axis."""
+    if n == 0:
+        return input.clone()
     for _ in range(n):
         input = input.narrow(dim, 1, input.size(dim) - 1) - input.narrow(dim, 0, input.size(dim) - 1)
     return input
@@ -69,7 +71,8 @@ FloatTensor = _type_of_tensors("FloatTensor", _core.float32)
 DoubleTensor = _type_of_tensors("DoubleTensor", _core.float64)
 LongTensor = _type_of_tensors("LongTensor", _core.int64)
 ByteTensor = _type_of_tensors("ByteTensor", _core.uint8)
-IntTensor, BoolTensor = LongTensor, ByteTensor
+BoolTensor = _type_of_tensors("BoolTensor", _core._bool)
+IntTensor = LongTensor
 
 
 def get_default_dtype():

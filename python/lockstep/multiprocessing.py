@@ -173,7 +173,8 @@ def spawn(fn, args=(), nprocs=1, join=True, daemon=False, start_method="spawn"):
         raise ValueError(f"spawn: start_method {start_method!r}, expected 'spawn': a fork would lose the engine's "
                          "threads")
     if not isinstance(nprocs, int) or nprocs < 1:
-        raise ValueError(f"spawn: nprocs is {nprocs}, expected at least 1 (device_count() counts GPUs)")
+        raise ValueError(f"spawn: nprocs is {nprocs}, expected at least 1: cuda.device_count() counts "
+                         "GPUs, len(torch.devices()) all devices, also those of CPUs (LOCKSTEP_DEVICES)")
     context = _python.get_context("spawn")
     secret = _internal.make_secret()
     server = _internal.StoreServer(secret)

@@ -3,6 +3,7 @@
 import math
 
 from . import _core
+from ._core import internal as _internal
 
 
 
@@ -96,9 +97,15 @@ def _nested(items, shape, indent, form):
     return "[" + ("," + "\n" * (len(shape) - 1) + " " * (indent + 1)).join(texts) + "]"
 
 
+def _shows_device(x):
+    """Return whether the device says more than that there is one."""
+    return x.device.type != "cpu" or (x.device.index is not None and not _internal.is_cut(x)
+                                      and len(_core.devices()) > 1)
+
+
 def text_of(x):
     """Return the elements as nested brackets, then what is not the default. Waits."""
-    suffixes = [f"device='{x.device}'"] if x.device.type != "cpu" else []
+    suffixes = [f"device='{x.device}'"] if _shows_device(x) else []
     shape = tuple(x.shape)
     if x.numel() == 0:
         text = "tensor([]"
@@ -107,7 +114,7 @@ def text_of(x):
         if x.dtype != _core.float32:
             suffixes.append(f"dtype={x.dtype}")
     else:
-        if x.dtype not in (_core.float32, _core.int64):
+        if x.dtype not in (_core.float32, _core.int64, _core._bool):
             suffixes.append(f"dtype={x.dtype}")
         shown = x.to_host()
         items = (_edges(shown) if x.numel() > _options.threshold else shown).tolist()

@@ -4,12 +4,10 @@ import collections
 import io
 import json
 import os
-import pickle
-import struct
-import zipfile
+import re
 from collections.abc import Mapping
 
-from . import _core
+from . import _core, torch_files
 from ._core import internal as _internal
 from ._core import Tensor
 
@@ -67,14 +65,17 @@ def _describe(value, path, tensors):
 
 
 def _restore(structure, tensors):
+    """Return the object. Takes its tensors: save() names none twice, and a name for many would be memory for many."""
     (kind, value), = structure.items()
     if kind == "tensor":
-        return tensors[value]
+        return tensors.pop(value)
     if kind == "leaf":
-        return tensors[value].requires_grad_()
+        return tensors.pop(value).requires_grad_()
     if kind == "array":
         name, dtype = value
-        return tensors[name].cpu().numpy().astype(dtype)
+        if not re.fullmatch(r"[<>|=]?[biuf][1248]", dtype):
+            raise ValueError(f"an array of {dtype[:20]!r}")
+        return tensors.pop(name).cpu().numpy().astype(dtype)
     if kind == "value":
         return value
     if kind == "list":
@@ -94,28 +95,31 @@ def load(f, map_location=None, *, weights_only=True):
     """
     if hasattr(f, "read"):
         data, origin = f.read(), getattr(f, "name", "the file")
-        head = data[:4]
+        head = data[:9]
     else:
         data, origin = None, os.fspath(f)
         with open(origin, "rb") as file:
-            head = file.read(4)
+            head = file.read(9)
     move = _mover(map_location)
-    if head[:2] == b"PK":
-        try:
-            with zipfile.ZipFile(io.BytesIO(data) if data is not None else origin) as archive:
-                return _load_pytorch(archive, origin, move)
-        except _core.Error:
-            raise
-        except Exception as e:  # the archive and its pickle are a stranger's bytes
-            raise _core.Error(f"load: {origin} is cut or damaged ({e or type(e).__name__}), expected a whole file of "
-                              "torch.save()") from e
-    if head[:1] == b"\x80":
+    # The first 8 bytes of a safetensors file are a number, which may look like the beginning of others.
+    is_safetensors = head[8:] == b"{"
+    if head[:2] == b"PK" and not is_safetensors:
+        if data is not None:
+            return torch_files.read(io.BytesIO(data), len(data), origin, move)
+        with open(origin, "rb") as file:
+            return torch_files.read(file, os.path.getsize(origin), origin, move)
+    if head[:1] == b"\x80" and not is_safetensors:
         raise _core.Error(f"load: {origin} is a pickle or a file of PyTorch before 1.6, expected safetensors or a file "
                           "of torch.save()")
     entries, metadata = (_internal.read_safetensors(origin) if data is None
                          else _internal.parse_safetensors(data, str(origin)))
     tensors = {name: move(x) for name, x in entries}
-    return _restore(json.loads(metadata[_KEY]), tensors) if _KEY in metadata else tensors
+    if _KEY not in metadata:
+        return tensors
+    try:
+        return _restore(json.loads(metadata[_KEY]), tensors)
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise _core.Error(f"load: {origin}: {_KEY} is damaged: {type(error).__name__}: {error}") from None
 
 
 def _mover(map_location):
@@ -126,89 +130,3 @@ def _mover(map_location):
     if map_location is None or str(map_location) == "cpu":
         return lambda x: x
     return lambda x: x.to(map_location)
-
-
-# Storages of PyTorch's files: the element's bytes, and how to read them. The rest of a file are numbers and names.
-_STORAGES = {"FloatStorage": ("float32", 4), "DoubleStorage": ("float64", 8), "HalfStorage": ("float16", 2),
-             "BFloat16Storage": ("bfloat16", 2), "LongStorage": ("int64", 8), "IntStorage": ("int32", 4),
-             "ShortStorage": ("int16", 2), "CharStorage": ("int8", 1), "ByteStorage": ("uint8", 1),
-             "BoolStorage": ("bool", 1)}
-_SAFETENSORS = {"float32": "F32", "float64": "F64", "float16": "F16", "bfloat16": "BF16", "int64": "I64",
-                "int32": "I32", "int16": "I16", "int8": "I8", "uint8": "U8", "bool": "BOOL"}
-
-
-class _NumberType:
-    """numpy.dtype of a number in a file."""
-
-    _CODES = {"f8": "d", "f4": "f", "f2": "e", "b1": "?", "i8": "q", "i4": "i", "i2": "h", "i1": "b", "u8": "Q",
-              "u4": "I", "u2": "H", "u1": "B"}
-
-    def __init__(self, code, *_):
-        self._code, self._order = self._CODES[code], "<"
-
-    def __setstate__(self, state):
-        self._order = state[1] if state[1] in "<>" else "<"
-
-    def number(self, data):
-        return struct.unpack(self._order + self._code, data)[0]
-
-
-def _load_pytorch(archive, origin, move):
-    names = {name.split("/", 1)[1]: name for name in archive.namelist() if "/" in name}
-    if "data.pkl" not in names:
-        raise _core.Error(f"load: {origin} is a zip archive without data.pkl, expected a file of torch.save()")
-
-    def rebuild_tensor(storage, offset, size, stride, *_):
-        dtype, key = storage
-        width = dict(_STORAGES.values())[dtype]
-        expected, plain = 1, True
-        for n, s in zip(reversed(size), reversed(stride)):
-            plain = plain and (n == 1 or s == expected or 0 in size)
-            expected *= n
-        extents = tuple(size) if plain else None
-        if not plain:  # rows of another order, such as a transposed matrix: its memory in the order of its strides
-            order = sorted(range(len(size)), key=lambda axis: -stride[axis])
-            extents, span = tuple(size[axis] for axis in order), 1
-            for axis in reversed(order):
-                if size[axis] != 1 and stride[axis] != span:
-                    raise _core.Error(f"load: {origin} has a tensor with strides {tuple(stride)} of shape "
-                                      f"{tuple(size)}, expected a contiguous one")
-                span *= size[axis]
-        data = archive.read(names["data/" + key])[offset * width : (offset + expected) * width]
-        entry = {"dtype": _SAFETENSORS[dtype], "shape": list(extents), "data_offsets": [0, len(data)]}
-        header = json.dumps({"x": entry})
-        header += " " * (-len(header) % 8)
-        file = len(header).to_bytes(8, "little") + header.encode() + data
-        made = _internal.parse_safetensors(file, str(origin))[0][0][1]
-        if not plain:
-            made = made.permute([order.index(axis) for axis in range(len(size))]).contiguous()
-        return move(made)
-
-    class Reader(pickle.Unpickler):
-        def find_class(self, module, name):
-            if (module, name) == ("collections", "OrderedDict"):
-                return collections.OrderedDict
-            if (module, name) == ("collections", "Counter"):
-                return collections.Counter
-            if (module, name) == ("_codecs", "encode"):
-                return lambda text, encoding: text.encode("latin1")
-            if (module, name) == ("numpy", "dtype"):
-                return _NumberType
-            if name == "scalar" and module in ("numpy.core.multiarray", "numpy._core.multiarray"):
-                return lambda dtype, data: dtype.number(data)
-            if (module, name) == ("torch._utils", "_rebuild_tensor_v2"):
-                return rebuild_tensor
-            if (module, name) == ("torch._utils", "_rebuild_parameter"):
-                return lambda data, *_: data
-            if (module, name) == ("torch", "Size"):
-                return tuple
-            if module in ("torch", "torch.storage") and name in _STORAGES:
-                return _STORAGES[name][0]
-            raise _core.Error(f"load: {origin} has an object of {module}.{name}, expected tensors, numbers, strings, "
-                              "and dicts, lists, and tuples of them: loading runs no code from a file. Save a model's "
-                              "state_dict()")
-
-        def persistent_load(self, pid):
-            return pid[1], pid[2]
-
-    return Reader(io.BytesIO(archive.read(names["data.pkl"]))).load()

@@ -33,11 +33,11 @@ def _deepcopy(self, memo):
 
 
 def _dtype(name):
-    return getattr(_core, name)
+    return _core._bool if name == "bool" else getattr(_core, name)
 
 
 _TYPES = {"FloatTensor": "float32", "DoubleTensor": "float64", "HalfTensor": "float16", "BFloat16Tensor": "bfloat16",
-          "LongTensor": "int64", "IntTensor": "int64", "ByteTensor": "uint8", "BoolTensor": "uint8"}
+          "LongTensor": "int64", "IntTensor": "int64", "ByteTensor": "uint8", "BoolTensor": "_bool"}
 
 
 def _type(self, dtype=None, non_blocking=False):

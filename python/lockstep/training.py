@@ -25,11 +25,12 @@ class Trainer:
     names and defaults of the C++ class (lockstep/train/trainer.h):
 
     shards, balance: V of the recipe, and who computes them: "auto", or a weight for each device.
-    accumulate: the number of micro-batches in a step.
+    accumulate: the number of micro-batches in a step. drop_last: an epoch leaves out its last batch if it is not full.
     loss(outputs, labels): a mean; cross entropy if missing. forward(batch): for examples of other parts; it returns
     (loss, outputs), or a dict with loss, outputs, targets, and log.
     batch_transform(inputs, labels): such as transforms.MixUp; name it in `recipe`, too.
-    schedule: "cosine" or another kind, or a dict: {"kind": "cosine", "warmup": 100}.
+    schedule: "cosine" or another kind, or a dict: {"kind": "cosine", "warmup": 100}. It replaces the optimizer's rate in
+    each step; without it, callbacks may set param_groups[i]["lr"]. Other options stay during a run.
     metrics: of lockstep.metrics, or a Metric.
     save_folder, save_every, resume, keep_checkpoints: checkpoints, and going on from the newest one.
     watch: {"metric": "accuracy", "patience": 3, "save_best": True}.
@@ -43,8 +44,8 @@ class Trainer:
     def __init__(self, model: typing.Any, optimizer: typing.Any, train: typing.Any, test: typing.Any = None, *,
                  devices: typing.Any = None, shards: int = 0, balance: typing.Any = None, batch_size: int = 256,
                  accumulate: int = 1, record_steps: bool = False, epochs: int = 10, max_steps: int = 0,
-                 shuffle: bool = True, workers: int = 1, seed: int | None = None, dtype: dtype = float32,
-                 gradients: dtype = float32, loss_scaling: dict[str, typing.Any] | None = None,
+                 shuffle: bool = True, drop_last: bool = False, workers: int = 1, seed: int | None = None,
+                 dtype: dtype = float32, gradients: dtype = float32, loss_scaling: dict[str, typing.Any] | None = None,
                  loss: typing.Callable[[Tensor, Tensor], Tensor] | None = None, label_smoothing: float = 0,
                  forward: typing.Callable[..., typing.Any] | None = None,
                  loss_weight: typing.Callable[..., float] | None = None,
@@ -55,45 +56,41 @@ class Trainer:
                  keep_checkpoints: int = 2, log_file: str | os.PathLike[str] | None = None,
                  tensorboard: typing.Any = None, receipt: typing.Any = None, watch: dict[str, typing.Any] | None = None,
                  average_decay: float = 0, recipe: dict[str, typing.Any] | None = None) -> None:
+        _check_unwrapped("Trainer", model)
         if label_smoothing and (loss is not None or forward is not None):
             raise ValueError("Trainer: label_smoothing with a loss of its own, expected the loss to smooth the labels")
         if save_every and save_folder is None:
             raise ValueError(f"Trainer: save_every={save_every} without save_folder")
         options = dict(devices=devices, shards=shards, balance=balance, batch_size=batch_size, accumulate=accumulate,
-                       record_steps=record_steps, epochs=epochs, max_steps=max_steps, shuffle=shuffle, workers=workers,
-                       seed=seed, dtype=dtype, gradients=gradients, loss_scaling=loss_scaling, loss=loss,
-                       label_smoothing=label_smoothing, forward=forward, loss_weight=loss_weight,
-                       batch_transform=batch_transform, metrics=list(metrics), clip_norm=clip_norm, schedule=schedule,
-                       save_folder=save_folder, save_every=save_every, resume=resume, keep_checkpoints=keep_checkpoints,
-                       log_file=log_file, tensorboard=tensorboard, receipt=receipt, watch=watch,
-                       average_decay=average_decay, recipe=recipe)
+                       record_steps=record_steps, epochs=epochs, max_steps=max_steps, shuffle=shuffle,
+                       drop_last=drop_last, workers=workers, seed=seed, dtype=dtype, gradients=gradients,
+                       loss_scaling=loss_scaling, loss=loss, label_smoothing=label_smoothing, forward=forward,
+                       loss_weight=loss_weight, batch_transform=batch_transform, metrics=list(metrics),
+                       clip_norm=clip_norm, schedule=schedule, save_folder=save_folder, save_every=save_every,
+                       resume=resume, keep_checkpoints=keep_checkpoints, log_file=log_file, tensorboard=tensorboard,
+                       receipt=receipt, watch=watch, average_decay=average_decay, recipe=recipe)
         self._optimizer, self._engine = optimizer, _engine_of(optimizer, "Trainer")
-        self._take_rates()
+        self._metrics = options["metrics"]  # for the collector: the engine has copies
         self._trainer = _core._Trainer(model, self._engine, train, test, _in_full(options))
+        optimizer._show_rates()  # a schedule's base_lr
         self.on_step: typing.Callable[[StepReport], typing.Any] | None = None
         self.on_epoch: typing.Callable[[EpochReport], typing.Any] | None = None
         self.on_update: typing.Callable[[int], typing.Any] | None = None
 
     def train(self) -> TrainingResult:
         """Train to the end, or until request_stop(); a second call goes on. Raises if a loss is not finite."""
-        self._take_rates()
+        self._take_options()
         try:
             return self._trainer.train(self._callback(self.on_step), self._callback(self.on_epoch),
                                        self._callback(self.on_update))
         finally:
-            self._show_rates()
+            self._optimizer._show_rates()
 
-    # The rates of param_groups are those of the optimizer, also in callbacks. Other options are the run's for good.
-    def _take_rates(self) -> None:
+    # The rates of param_groups are those of the run, also in callbacks, where the program may change them.
+    def _take_options(self) -> None:
         if self._optimizer.engine is not self._engine:
-            raise _core.Error("Trainer: options of the optimizer other than lr have changed since the Trainer was "
-                              "made, expected a new Trainer")
-        _core._set_rates(self._engine, [group["lr"] for group in self._optimizer.param_groups])
-
-    def _show_rates(self) -> None:
-        if self._optimizer.engine is self._engine:
-            for i, group in enumerate(self._optimizer.param_groups):
-                group["lr"] = self._engine.learning_rate(i)
+            raise _core.Error("Trainer: the optimizer has begun anew since the Trainer was made, expected a new "
+                              "Trainer")
 
     def _callback(self, function: typing.Callable[..., typing.Any] | None) -> typing.Callable[..., None] | None:
         if function is None:
@@ -101,21 +98,25 @@ class Trainer:
         call = function
 
         def called(report: typing.Any) -> None:
-            self._show_rates()
+            self._optimizer._show_rates()
             call(report)
-            self._take_rates()
+            self._take_options()
 
         return called
 
     def resume(self, folder: str | os.PathLike[str]) -> os.PathLike[str]:
         """Continue from the newest checkpoint in the folder, with the same bits. Returns its path."""
-        self._take_rates()
-        return self._trainer.resume(folder)
+        self._take_options()
+        path = self._trainer.resume(folder)
+        self._optimizer._show_rates()
+        return path
 
     def resume_or_start(self) -> os.PathLike[str] | None:
         """Continue from the newest checkpoint in save_folder. Returns its path, or None if the run starts."""
-        self._take_rates()
-        return self._trainer.resume_or_start()
+        self._take_options()
+        path = self._trainer.resume_or_start()
+        self._optimizer._show_rates()
+        return path
 
     def audit(self, receipt: str | os.PathLike[str], *, public_key: str | os.PathLike[str] = "",
               run: str | os.PathLike[str] = "", random_steps: int = 3, steps: tuple[int, int] | None = None,
@@ -126,8 +127,11 @@ class Trainer:
         receipt must have the signature of this key. run: the folder of the checkpoints, from which steps are reached;
         otherwise from the start. steps: first and last, instead of random ones. on_equal(text) tells what is equal.
         """
-        self._take_rates()
-        return self._trainer.audit(receipt, public_key, run, random_steps, steps, on_equal)
+        self._take_options()
+        try:
+            return self._trainer.audit(receipt, public_key, run, random_steps, steps, on_equal)
+        finally:
+            self._optimizer._show_rates()
 
     def request_stop(self) -> None:
         """End training after the step in progress. Any thread may call it."""
@@ -143,9 +147,23 @@ class Trainer:
         return self._trainer.recipe_hash()
 
 
+def _check_unwrapped(use: str, model: typing.Any) -> None:
+    """Refuse a wrapper for several devices or ranks: `use` itself computes on all of them, or on one."""
+    from .nn.parallel import DataParallel, DistributedDataParallel
+
+    refused = DataParallel if use in ("evaluate", "export_onnx") else (DataParallel, DistributedDataParallel)
+    if isinstance(model, refused):
+        raise _core.Error(f"{use}: the model is wrapped by {type(model).__name__}, expected the model itself: "
+                          "model.module")
+
+
 def _engine_of(optimizer: typing.Any, use: str) -> typing.Any:
-    """Return the library's optimizer, which another one replaces when options change."""
+    """Return the library's optimizer."""
     engine = getattr(optimizer, "engine", None)
+    own_step = "step" in vars(optimizer) or not type(optimizer).step.__module__.startswith("lockstep.")
+    if engine is not None and own_step:
+        raise TypeError(f"{use}: {type(optimizer).__name__} has a step() of its own, which {use} does not call: "
+                        "expected a loop of your own, or an optimizer of the library")
     if engine is None:
         raise TypeError(f"{use}: {type(optimizer).__name__} computes its steps in Python, expected SGD, Adam, or "
                         "another optimizer of the library")
@@ -169,6 +187,7 @@ def evaluate(model: typing.Any, data: typing.Any, metrics: typing.Sequence[Metri
     worker_init_fn is refused. Returns the Accuracy for examples (input, label), or with `metrics` a dict of their names
     and values.
     """
+    _check_unwrapped("evaluate", model)
     if isinstance(data, DataLoader):
         batch_size = data.batch_size or batch_size
         data = data._examples("evaluate")
@@ -201,13 +220,10 @@ def find_learning_rate(model: typing.Any, optimizer: typing.Any, train: typing.A
 
     Other options are those of Trainer, without those that write files or set the rate.
     """
+    _check_unwrapped("find_learning_rate", model)
     engine = _engine_of(optimizer, "find_learning_rate")
-    found = _core._find_learning_rate(model, engine, train, first, last, steps, smoothing, stop_factor,
-                                      _in_full(options))
-    if optimizer.engine is not engine:
-        raise _core.Error("find_learning_rate: options of the optimizer other than lr have changed meanwhile, expected "
-                          "to change them before or after it")
-    return LearningRateCurve(*found)
+    return LearningRateCurve(*_core._find_learning_rate(model, engine, train, first, last, steps, smoothing,
+                                                        stop_factor, _in_full(options)))
 
 
 def export_onnx(path: str | os.PathLike[str], model: typing.Any, example: typing.Any,
@@ -219,6 +235,7 @@ def export_onnx(path: str | os.PathLike[str], model: typing.Any, example: typing
     example: a tensor with a batch as axis 0, or several, which model(*example) takes. forward(*example): any function
     that calls the model, and returns a tensor or several.
     """
+    _check_unwrapped("export_onnx", model)
     examples = list(example) if isinstance(example, (list, tuple)) else [example]
 
     def call(inputs: list[Tensor]) -> list[Tensor]:

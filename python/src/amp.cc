@@ -15,6 +15,12 @@ void add_amp(py::module_& m) {
                return new LossScaler(devices, {.initial_scale = initial_scale, .growth_interval = growth_interval});
              }),
              "loss"_a, "initial_scale"_a, "growth_interval"_a);
+  scaler.def_static(
+      "check",
+      [](double scale, std::int64_t good_steps, std::int64_t growth_interval) {
+        LossScaler::check_state({.scale = scale, .good_steps = good_steps}, growth_interval);
+      },
+      "scale"_a, "good_steps"_a, "growth_interval"_a, "Throws where an object with them would.");
   scaler.def("scale", &LossScaler::scale, "loss"_a, released());
   scaler.def(
       "current", [](const LossScaler& self) -> Tensor { return self.current(); }, released());

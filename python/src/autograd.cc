@@ -41,14 +41,14 @@ class PythonFunction : public ProgramFunction {
  public:
   PythonFunction(std::string name, const py::object& forward, const py::object& backward, const py::object& context,
                  std::span<const Tensor> inputs)
-      : name_(std::move(name)), forward_(held(forward)), backward_(held(backward)), context_(held(context)) {
+      : name_(std::move(name)), forward_(Held(forward)), backward_(backward), context_(context) {
     for (const Tensor& x : inputs) inputs_.push_back({x.requires_grad(), x->kind, x.shape(), x.dtype(), x.device()});
   }
 
   std::vector<Tensor> forward(std::span<const Tensor>) override {
     const WithLock lock;
-    const auto compute = std::move(forward_);
-    return (*compute)().cast<std::vector<Tensor>>();
+    const auto compute = std::exchange(forward_, std::nullopt);
+    return compute->get()().cast<std::vector<Tensor>>();
   }
 
   std::vector<Tensor> backward(std::span<const Tensor> output_grads) override {
@@ -57,7 +57,7 @@ class PythonFunction : public ProgramFunction {
       const WithLock lock;
       py::list gradients;
       for (const Tensor& g : output_grads) gradients.append(g.defined() ? py::cast(g) : py::none());
-      for (const auto& g : (*backward_)(gradients).cast<std::vector<std::optional<Tensor>>>()) {
+      for (const auto& g : backward_.get()(gradients).cast<std::vector<std::optional<Tensor>>>()) {
         found.push_back(g.value_or(Tensor()));
       }
     }
@@ -70,7 +70,7 @@ class PythonFunction : public ProgramFunction {
   std::string name() const override { return name_; }
   bool takes_zeros() const override {
     const WithLock lock;
-    return py::cast<bool>(context_->attr("materialize_grads"));
+    return py::cast<bool>(context_.get().attr("materialize_grads"));
   }
 
  private:
@@ -102,7 +102,8 @@ class PythonFunction : public ProgramFunction {
   }
 
   std::string name_;
-  std::shared_ptr<py::object> forward_, backward_, context_;
+  std::optional<Held> forward_;  // until it has run
+  Held backward_, context_;
   std::vector<Input> inputs_;
 };
 

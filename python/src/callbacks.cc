@@ -14,9 +14,9 @@ void fail_returned(const std::string& name, py::handle result, const char* expec
 }
 
 std::function<Tensor(const Tensor& gradient)> gradient_hook(const py::function& hook) {
-  return [call = held(hook)](const Tensor& gradient) {
+  return [call = Held(hook)](const Tensor& gradient) {
     const WithLock lock;
-    const py::object result = (*call)(gradient);
+    const py::object result = call.get()(gradient);
     return result.is_none() ? Tensor() : returned_as<Tensor>("hook", result, "a tensor or None");
   };
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "bindings.h"
+#include "held.h"
 
 namespace lockstep::python {
 
@@ -38,10 +39,10 @@ struct FunctionOf;
 template <typename R, typename... Args>
 struct FunctionOf<R(Args...)> {
   std::string name;
-  std::shared_ptr<py::object> function;
+  Held function;
   R operator()(Args... args) const {
     const WithLock lock;
-    const py::object result = (*function)(args...);
+    const py::object result = function.get()(args...);
     if constexpr (std::is_same_v<R, py::object>) {
       return result;
     } else if constexpr (!std::is_void_v<R>) {
@@ -55,7 +56,7 @@ std::function<Signature> function_of(std::string name, const py::object& object)
   if (object.is_none()) return {};
   if (PyCallable_Check(object.ptr()) == 0)
     throw py::type_error(fmt::format("{}: {}, expected a function", name, short_repr(object)));
-  return FunctionOf<Signature>{std::move(name), held(object)};
+  return FunctionOf<Signature>{std::move(name), Held(object)};
 }
 
 // A hook that is registered until it is removed.

@@ -63,20 +63,24 @@ void def_like(py::module_& m, const char* name, const F& f) {
       "A tensor with input's shape, type, and place.");
 }
 
-Tensor full_of(const Shape& shape, const Number& value, std::optional<DType> dtype, Device device) {
-  const DType type = dtype.value_or(value.is_bool ? DType::u8 : value.is_whole ? DType::i64 : DType::f32);
-  return full(shape, value.value, {.dtype = type, .device = device});
+Tensor full_of(const Shape& shape, const Scalar& value, std::optional<DType> dtype, Device device) {
+  const DType type = dtype.value_or(value.is_bool() ? DType::boolean : value.is_whole() ? DType::i64 : DType::f32);
+  return full(shape, value, {.dtype = type, .device = device});
 }
 
-Tensor arange_of_numbers(const Number& start, const Number& end, const Number& step, std::optional<DType> dtype,
+Tensor arange_of_numbers(const Scalar& start, const Scalar& end, const Scalar& step, std::optional<DType> dtype,
                          Device device) {
   if (dtype && !is_floating(*dtype)) {
     // As in PyTorch, fractions are cut first.
-    return lockstep::arange_of(std::trunc(start.value), std::trunc(end.value), std::trunc(step.value), true,
-                               {.dtype = dtype, .device = device});
+    const auto cut = [](const Scalar& number) -> Scalar {
+      if (number.is_whole()) return number;
+      const Scalar whole = std::trunc(number.to<double>());
+      check(whole.fits_int64(), "arange: {}, expected a number of int64", number);
+      return whole.to<std::int64_t>();
+    };
+    return arange(cut(start), cut(end), cut(step), {.dtype = dtype, .device = device});
   }
-  return lockstep::arange_of(start.value, end.value, step.value, start.is_whole && end.is_whole && step.is_whole,
-                             {.dtype = dtype, .device = device});
+  return arange(start, end, step, {.dtype = dtype, .device = device});
 }
 
 Tensor whole_draws(std::int64_t low, std::int64_t high, const Shape& size, const py::object& generator,
@@ -85,8 +89,6 @@ Tensor whole_draws(std::int64_t low, std::int64_t high, const Shape& size, const
   const WithoutLock describing;
   return as_leaf(randint(low, high, size, options), requires_grad);
 }
-
-constexpr Number kZero{.value = 0, .whole = 0}, kOne{.value = 1, .whole = 1};
 
 }  // namespace
 
@@ -142,7 +144,7 @@ void add_creation(py::module_& m) {
       "Normal, of this mean and standard deviation, from the generator, or from manual_seed()'s stream.");
   m.def(
       "full",
-      [](const Shape& size, const Number& value, std::optional<DType> type, std::optional<Device> d, bool grad) {
+      [](const Shape& size, const Scalar& value, std::optional<DType> type, std::optional<Device> d, bool grad) {
         return as_leaf(full_of(size, value, type, d.value_or(kHost)), grad);
       },
       "size"_a, "fill_value"_a, py::kw_only(), dtype, device, requires_grad, released(), "The value everywhere.");
@@ -153,8 +155,8 @@ void add_creation(py::module_& m) {
   def_like(m, "randn_like", [](const Tensor& x, DType type) { return randn_like(x, type); });
   m.def(
       "full_like",
-      [](const Tensor& x, const Number& value, std::optional<DType> type, std::optional<Device> d, bool grad) {
-        Tensor made = full_like(type ? x.detach().to(*type) : x, value.value);
+      [](const Tensor& x, const Scalar& value, std::optional<DType> type, std::optional<Device> d, bool grad) {
+        Tensor made = full_like(type ? x.detach().to(*type) : x, value);
         if (d) made = made.to(*d);
         return as_leaf(made, grad);
       },
@@ -162,16 +164,16 @@ void add_creation(py::module_& m) {
 
   m.def(
       "arange",
-      [](const Number& end, std::optional<DType> type, std::optional<Device> d, bool grad) {
-        return as_leaf(arange_of_numbers(kZero, end, kOne, type, d.value_or(kHost)), grad);
+      [](const Scalar& end, std::optional<DType> type, std::optional<Device> d, bool grad) {
+        return as_leaf(arange_of_numbers(0, end, 1, type, d.value_or(kHost)), grad);
       },
       "end"_a, py::kw_only(), dtype, device, requires_grad, released(),
       "start, start + step, ..., excluding end: int64 if all are whole.");
   m.def(
       "arange",
-      [](const Number& start, const Number& end, const Number& step, std::optional<DType> type, std::optional<Device> d,
+      [](const Scalar& start, const Scalar& end, const Scalar& step, std::optional<DType> type, std::optional<Device> d,
          bool grad) { return as_leaf(arange_of_numbers(start, end, step, type, d.value_or(kHost)), grad); },
-      "start"_a, "end"_a, "step"_a = kOne, py::kw_only(), dtype, device, requires_grad, released());
+      "start"_a, "end"_a, "step"_a = Scalar(1), py::kw_only(), dtype, device, requires_grad, released());
   m.def(
       "linspace",
       [](double start, double end, std::int64_t steps, std::optional<DType> type, std::optional<Device> d, bool grad) {
@@ -220,12 +222,12 @@ void add_creation(py::module_& m) {
       },
       "data"_a, py::kw_only(), dtype, device, requires_grad,
       "A copy of numbers, nested lists of them, or an array. Fractions make float32, whole numbers int64, bools "
-      "uint8.");
+      "bool.");
   m.def(
       "as_tensor",
       [](const py::object& data, std::optional<DType> type, std::optional<Device> d) -> py::object {
         py::object result = py::isinstance<Tensor>(data) ? data : py::cast(tensor_of_data(data, type, false));
-        const Tensor x = result.cast<const Tensor&>();
+        const Tensor x = result.cast<Tensor>();
         if ((!type || x.dtype() == *type) && !d) return result;
         Tensor moved = x;
         {

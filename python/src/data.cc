@@ -9,6 +9,7 @@
 #include <mutex>
 #include <utility>
 
+#include "held.h"
 #include "interruptible.h"
 #include "lockstep/runtime/living_runtimes.h"
 #include "lockstep/runtime/random_state.h"
@@ -21,33 +22,27 @@ using Seed = std::optional<std::uint64_t>;
 class PythonDataset : public Dataset {
  public:
   explicit PythonDataset(py::object object)
-      : size_(static_cast<std::int64_t>(py::len(object))), in_lists_(py::hasattr(object, "__getitems__")),
-        object_(held(std::move(object))),
-        parts_of_(held(py::module_::import("lockstep.utils.data").attr("_parts_of_item"))) {}
+      : size_(static_cast<std::int64_t>(py::len(object))),
+        examples_(py::module_::import("lockstep.utils.data").attr("_Examples")(object)) {}
   std::int64_t size() const override { return size_; }
-  Example get(std::int64_t index, RandomKey key) const override {
-    const ExampleScope scope(key);
-    return get(index);
-  }
+  Example get(std::int64_t index, RandomKey key) const override { return get(index, key, false); }
+  // Of a pass over all examples, such as that of a receipt: random transforms have a key that depends on the index
+  // alone, so that each pass finds the same.
   Example get(std::int64_t index) const override {
-    const WithLock lock;
-    check(!stopped, "dataset: the loop has ended");
-    return (*parts_of_)(item(index)).cast<Example>();
+    return get(index, random_key(0, {hash_name("example"), static_cast<std::uint64_t>(index)}), true);
   }
   mutable std::atomic<bool> stopped = false;
 
  private:
-  py::object item(std::int64_t index) const {
-    if (!in_lists_) return object_->attr("__getitem__")(index);
-    // One at a time, so that an example depends on no other one.
-    py::list one;
-    one.append(index);
-    return object_->attr("__getitems__")(one)[py::int_(0)];
+  Example get(std::int64_t index, RandomKey key, bool every) const {
+    const ExampleScope scope(key);
+    const WithLock lock;
+    check(!stopped, "dataset: the loop has ended");
+    return examples_.get()(index, every).cast<Example>();
   }
 
   std::int64_t size_;
-  bool in_lists_;
-  std::shared_ptr<py::object> object_, parts_of_;
+  Held examples_;
 };
 
 // Pictures u8 [n, channels, height, width], as f32 in 0 to 1, and labels.

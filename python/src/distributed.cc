@@ -68,7 +68,7 @@ ReduceOp reduce_op(const std::string& op) {
 // Copies the tensor, runs start(copy), waits for it, and writes the copy back if `writes`.
 template <typename Start>
 void on_copy(py::handle self, bool writes, const Start& start) {
-  const Tensor x = self.cast<const Tensor&>();
+  const Tensor x = self.cast<Tensor>();
   Tensor copy;
   Work work;
   {

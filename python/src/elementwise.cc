@@ -5,6 +5,7 @@
 #include "creation.h"
 #include "functions.h"
 #include "in_place.h"
+#include "lockstep/autograd/lift.h"
 #include "lockstep/autograd/tensor_impl.h"
 #include "operators.h"
 
@@ -20,15 +21,11 @@ Tensor of_any(const Tensor& x) {
   return f(counted(x));
 }
 
-Tensor with_alpha(const Tensor& a, const Operand& b, const Number& alpha, Binary f) {
-  if (alpha.value == 1) return f(a, b);
-  if (!b.tensor.defined())
-    return f(a, {.tensor = {},
-                 .number = {.value = b.number.value * alpha.value,
-                            .whole = b.number.whole * alpha.whole,
-                            .is_whole = b.number.is_whole && alpha.is_whole}});
-  check(alpha.is_whole || is_floating(b.tensor.dtype()), "add: alpha is {}, expected a whole number for whole numbers",
-        alpha.value);
+Tensor with_alpha(const Tensor& a, const Operand& b, const Scalar& alpha, Binary f) {
+  if (alpha == 1) return f(a, b);
+  if (!b.tensor.defined()) return f(a, {.tensor = {}, .number = b.number * alpha});
+  check(alpha.is_whole() || is_floating(b.tensor.dtype()),
+        "add: alpha is {}, expected a whole number for whole numbers", alpha);
   return f(a, {.tensor = mul(b.tensor, {.tensor = {}, .number = alpha}), .number = {}});
 }
 
@@ -39,9 +36,8 @@ Tensor clamped(const Tensor& input, const std::optional<Operand>& low, const std
   for (const auto& bound : {low, high})
     if (bound && !bound->tensor.defined()) x = beside_number(x, bound->number);
   const bool tensors = (low && low->tensor.defined()) || (high && high->tensor.defined());
-  if (!tensors && is_floating(x.dtype())) {
-    return clamp(x, low ? std::optional(low->number.value) : std::nullopt,
-                 high ? std::optional(high->number.value) : std::nullopt);
+  if (!tensors) {
+    return clamp(x, low ? std::optional(low->number) : std::nullopt, high ? std::optional(high->number) : std::nullopt);
   }
   const auto made = [&](const std::optional<Operand>& bound) {
     if (!bound) return Tensor();
@@ -75,6 +71,12 @@ Tensor bernoulli_of(const Tensor& x, const std::optional<RandomKey>& key) {
   return where(logical_and(ge(p, 0), le(p, 1)), ones, std::numeric_limits<double>::quiet_NaN());
 }
 
+// What a write of src gives x: x becomes it if a gradient is recorded, and otherwise copies it.
+Tensor elements_for(const Tensor& x, const Tensor& src) {
+  const Tensor elements = src.to(x.dtype()).expand(x.shape());
+  return records_write(x, src.requires_grad()) ? owned(elements, src) : elements;
+}
+
 }  // namespace
 
 void add_elementwise(const FunctionsOf& f) {
@@ -105,7 +107,6 @@ void add_elementwise(const FunctionsOf& f) {
            {"relu", relu},
            {"sigmoid", sigmoid},
            {"tanh", tanh},
-           {"clone", clone},
            {"isnan", isnan},
            {"isinf", isinf},
            {"isfinite", isfinite},
@@ -144,14 +145,14 @@ void add_elementwise(const FunctionsOf& f) {
   for (const auto& [name, function] : {std::pair<const char*, Binary>{"add", add}, {"sub", sub}, {"subtract", sub}}) {
     f.both(
         name,
-        [function = function](const Tensor& a, const Operand& b, const Number& alpha) {
+        [function = function](const Tensor& a, const Operand& b, const Scalar& alpha) {
           return with_alpha(a, b, alpha, function);
         },
         "input"_a, "other"_a, py::kw_only(), "alpha"_a = 1);
     const std::string in_place = std::string(name) + "_";
     f.tensor.def(
         in_place.c_str(),
-        [function = function, in_place](const py::object& self, const Operand& b, const Number& alpha) {
+        [function = function, in_place](const py::object& self, const Operand& b, const Scalar& alpha) {
           return write_in_place(in_place.c_str(), self,
                                 [&](const Tensor& x) { return with_alpha(x, b, alpha, function); });
         },
@@ -179,15 +180,7 @@ void add_elementwise(const FunctionsOf& f) {
                                        {"logical_or", logical_or},
                                        {"logical_xor", logical_xor}}) {
     f.both(
-        name,
-        [function = function](const Tensor& a, const Tensor& b) {
-          const bool masks = a.dtype() == DType::u8 && b.dtype() == DType::u8;
-          if (!masks || (function != static_cast<OfTensors>(maximum) && function != static_cast<OfTensors>(minimum))) {
-            return function(a, b);
-          }
-          return function(a.to(DType::i64), b.to(DType::i64)).to(DType::u8);
-        },
-        "input"_a, "other"_a);
+        name, [function = function](const Tensor& a, const Tensor& b) { return function(a, b); }, "input"_a, "other"_a);
   }
   f.function("where", where_of, "condition"_a, "input"_a, "other"_a);
   f.m.def(
@@ -232,14 +225,14 @@ void add_elementwise(const FunctionsOf& f) {
       "input"_a, py::kw_only(), "decimals"_a = 0);
   using Scaled = Tensor (*)(const Tensor&, const Operand&);
   for (const auto& [name, product] : {std::pair<const char*, Scaled>{"addcmul", mul}, {"addcdiv", true_divide}}) {
-    const auto sum = [product = product](const Tensor& x, const Tensor& a, const Tensor& b, const Number& value) {
+    const auto sum = [product = product](const Tensor& x, const Tensor& a, const Tensor& b, const Scalar& value) {
       return with_alpha(x, {.tensor = product(a, {.tensor = b, .number = {}}), .number = {}}, value, add);
     };
     f.both(name, sum, "input"_a, "tensor1"_a, "tensor2"_a, py::kw_only(), "value"_a = 1);
     const std::string in_place = std::string(name) + "_";
     f.tensor.def(
         in_place.c_str(),
-        [sum, in_place](const py::object& self, const Tensor& a, const Tensor& b, const Number& value) {
+        [sum, in_place](const py::object& self, const Tensor& a, const Tensor& b, const Scalar& value) {
           return write_in_place(in_place.c_str(), self, [&](const Tensor& x) { return sum(x, a, b, value); });
         },
         "tensor1"_a, "tensor2"_a, py::kw_only(), "value"_a = 1);
@@ -262,21 +255,22 @@ void add_elementwise(const FunctionsOf& f) {
       "fill_",
       [](const py::object& self, const Operand& value) {
         return write_in_place("fill_", self, [&](const Tensor& x) {
-          if (!value.tensor.defined()) return full_like(x.detach(), value.number.value);
-          return value.tensor.to(x.dtype()).expand(x.shape());
+          if (!value.tensor.defined()) return full_like(x.detach(), value.number);
+          return elements_for(x, value.tensor);
         });
       },
       "value"_a);
   f.tensor.def(
       "copy_",
       [](const py::object& self, const Tensor& src, bool) {
-        return write_in_place("copy_", self, [&](const Tensor& x) { return src.to(x.dtype()).expand(x.shape()); });
+        return write_in_place("copy_", self, [&](const Tensor& x) { return elements_for(x, src); });
       },
       "src"_a, "non_blocking"_a = false);
   const auto generator = "generator"_a = py::none();
   f.tensor.def(
       "normal_",
       [](const py::object& self, double mean, double std, const py::object& from) {
+        check_write("normal_", self);
         const auto key = next_key_of(from);
         return write_in_place("normal_", self, [&](const Tensor& x) { return drawn(x, randn, key) * std + mean; });
       },
@@ -284,6 +278,7 @@ void add_elementwise(const FunctionsOf& f) {
   f.tensor.def(
       "uniform_",
       [](const py::object& self, double from, double to, const py::object& source) {
+        check_write("uniform_", self);
         const auto key = next_key_of(source);
         return write_in_place("uniform_", self,
                               [&](const Tensor& x) { return drawn(x, rand, key) * (to - from) + from; });
@@ -292,6 +287,7 @@ void add_elementwise(const FunctionsOf& f) {
   f.tensor.def(
       "bernoulli_",
       [](const py::object& self, double p, const py::object& from) {
+        check_write("bernoulli_", self);
         const auto key = next_key_of(from);
         return write_in_place("bernoulli_", self,
                               [&](const Tensor& x) { return bernoulli_of(full_like(x.detach(), p), key); });

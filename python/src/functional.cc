@@ -28,7 +28,7 @@ Tensor loss_of(const Tensor& loss, Reduction reduction) {
 template <typename F>
 TensorObject result_of(const char* name, const TensorObject& x, bool inplace, const F& f) {
   if (inplace) return TensorObject(write_in_place(name, x, f));
-  const Tensor input = x.cast<const Tensor&>();
+  const Tensor input = x.cast<Tensor>();
   Tensor y;
   {
     const WithoutLock describing;
@@ -430,7 +430,7 @@ void add_windows(py::module_& m) {
   m.def(
       "pad",
       [](const Tensor& x, const std::vector<std::int64_t>& widths, const std::string& mode,
-         std::optional<double> value) {
+         std::optional<Scalar> value) {
         const PadMode in = value_of<PadMode>("pad: mode", mode,
                                              {{"constant", PadMode::constant},
                                               {"reflect", PadMode::reflect},

@@ -11,20 +11,34 @@ bool records_write(const Tensor& x, bool value_requires_grad) {
   return grad_enabled() && (x.requires_grad() || value_requires_grad);
 }
 
-void become(const char* what, py::handle self, const Tensor& result) {
-  auto& x = self.cast<Tensor&>();
+namespace {
+
+void check_becomes(const char* what, py::handle self) {
+  const Tensor x = self.cast<Tensor>();
   check(!x.requires_grad() || x->grad->node != nullptr,
         "{}: {} is a leaf that requires a gradient, and a write in place has none: write under no_grad()", what, x);
   check(!has_views(self),
         "{}: {} is a view, or has views, and a write in place that a gradient flows through would not reach all of "
         "them: compute a new tensor",
         what, x);
-  x = result;
+}
+
+}  // namespace
+
+void check_write(const char* what, py::handle self) {
+  const Tensor x = self.cast<Tensor>();
+  if (records_write(x, false)) return check_becomes(what, self);
+  for (const Array& part : x->parts) part.storage()->check_writable();
+}
+
+void become(const char* what, py::handle self, const Tensor& result) {
+  check_becomes(what, self);
+  py::detail::load_type<Tensor>(self).operator Tensor&() = result;
   forget_views(self);
 }
 
 py::object assign_in_place(const char* what, py::handle self, const Tensor& result) {
-  const Tensor x = self.cast<const Tensor&>();
+  const Tensor x = self.cast<Tensor>();
   check(result.shape() == x.shape(), "{}: the result has shape {}, but {} cannot hold it", what, result.shape(), x);
   Tensor kept;
   {
@@ -44,7 +58,7 @@ py::object assign_in_place(const char* what, py::handle self, const Tensor& resu
 }
 
 void check_not_shared(py::handle self, const Tensor& value) {
-  const Tensor& x = self.cast<const Tensor&>();
+  const Tensor& x = self.cast<Tensor>();
   check(!has_views(self) || value->parts[0].storage() == x->parts[0].storage(),
         "data: {} shares its memory with another tensor, which would change, too: use p.data.clone() for the other", x);
 }

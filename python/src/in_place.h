@@ -12,7 +12,10 @@ py::object assign_in_place(const char* what, py::handle self, const Tensor& resu
 
 // Whether a write to x records a gradient.
 bool records_write(const Tensor& x, bool value_requires_grad);
-// self is the result from now on, with its history. Throws for a leaf, and if views would not see it.
+// Throws if a write to self would be refused whatever is written: before random numbers are drawn for it.
+void check_write(const char* what, py::handle self);
+// self is the result, which has memory of its own, from now on, with its history. Throws for a leaf, and if views would
+// not see it.
 void become(const char* what, py::handle self, const Tensor& result);
 
 // Before self.data = value: throws if another tensor, which PyTorch leaves its elements, shares self's memory.
@@ -21,7 +24,7 @@ void check_not_shared(py::handle self, const Tensor& value);
 // The same for f(x, ...).
 template <typename F>
 py::object write_in_place(const char* what, py::handle self, const F& f) {
-  const Tensor x = self.cast<const Tensor&>();
+  const Tensor x = self.cast<Tensor>();
   Tensor result;
   {
     const WithoutLock describing;

@@ -27,7 +27,7 @@ Tensor filled(const Tensor& x, const Tensor& mask, const Operand& value) {
     return kept_type(
         x, masked_fill(x, mask, value.tensor.dtype() == x.dtype() ? value.tensor : value.tensor.to(x.dtype())));
   }
-  return masked_fill(x, mask, value.number.value);
+  return masked_fill(x, mask, value.number);
 }
 
 Tensor close_of(const Tensor& a, const Tensor& b, double rtol, double atol, bool equal_nan) {
@@ -70,7 +70,8 @@ void add_indexed(const FunctionsOf& f) {
       [](const Tensor& x, int d, const Tensor& index, const Tensor& src) { return scatter(x, d, index, src); }, input,
       dim, "index"_a, "src"_a);
   f.both(
-      "scatter", [](const Tensor& x, int d, const Tensor& index, double value) { return scatter(x, d, index, value); },
+      "scatter",
+      [](const Tensor& x, int d, const Tensor& index, const Scalar& value) { return scatter(x, d, index, value); },
       input, dim, "index"_a, "value"_a);
   f.both(
       "scatter_add",
@@ -78,7 +79,7 @@ void add_indexed(const FunctionsOf& f) {
       input, dim, "index"_a, "src"_a);
   f.both(
       "index_add",
-      [](const Tensor& x, int d, const Tensor& index, const Tensor& src, double alpha) {
+      [](const Tensor& x, int d, const Tensor& index, const Tensor& src, const Scalar& alpha) {
         return index_add(x, d, index, src, alpha);
       },
       input, dim, "index"_a, "source"_a, py::kw_only(), "alpha"_a = 1);
@@ -96,7 +97,7 @@ void add_indexed(const FunctionsOf& f) {
     if (what == "index_add_") {
       f.tensor.def(
           name,
-          [](const py::object& self, int d, const Tensor& index, const Tensor& src, double alpha) {
+          [](const py::object& self, int d, const Tensor& index, const Tensor& src, const Scalar& alpha) {
             return write_in_place("index_add_", self,
                                   [&](const Tensor& x) { return index_add(x, d, index, src, alpha); });
           },
@@ -115,7 +116,7 @@ void add_indexed(const FunctionsOf& f) {
   }
   f.tensor.def(
       "scatter_",
-      [](const py::object& self, int d, const Tensor& index, double value) {
+      [](const py::object& self, int d, const Tensor& index, const Scalar& value) {
         return write_in_place("scatter_", self, [&](const Tensor& x) { return scatter(x, d, index, value); });
       },
       dim, "index"_a, "value"_a);

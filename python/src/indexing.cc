@@ -62,7 +62,7 @@ void add_index(py::handle item, Indices& indices) {
 // Whether a whole number, or a tensor or an array of one without axes, stands for a position.
 bool is_position(py::handle item) {
   if (py::isinstance<Tensor>(item)) {
-    const auto& x = item.cast<const Tensor&>();
+    const auto& x = item.cast<Tensor>();
     // An exported model takes it from the tensor.
     return x.dim() == 0 && x.dtype() == DType::i64 && !ForwardTrace::current();
   }
@@ -157,9 +157,10 @@ bool has_tensors(py::handle key) {
 
 py::object get_item(const py::object& self, const py::object& given) {
   const py::object key = plain_key(given);
-  const Tensor x = self.cast<const Tensor&>();
+  const Tensor x = self.cast<Tensor>();
   check_position(x, key);
   const Indices indices = indices_of(key);
+  const std::uint64_t writes = writes_to(x);
   Tensor y;
   {
     const WithoutLock describing;
@@ -170,17 +171,18 @@ py::object get_item(const py::object& self, const py::object& given) {
   return view_of(self, y, [&](const Strides& strides) {
     return ViewKind{.read = [indices](const Tensor& t) { return index(t, indices); },
                     .back = [indices](const Tensor& t, const Tensor& elements) { index_put_(t, indices, elements); },
-                    .strides = indexed_strides(key, x.shape(), strides)};
+                    .strides = indexed_strides(key, x.shape(), strides),
+                    .writes = writes};
   });
 }
 
 void set_item(const py::object& self, const py::object& given, const py::object& value) {
   const py::object key = plain_key(given);
-  const Tensor x = self.cast<const Tensor&>();
+  const Tensor x = self.cast<Tensor>();
   check_position(x, key);
   const Indices indices = indices_of(key);
   Tensor elements;
-  Number number;
+  Scalar number;
   const bool is_number = read_number(value, number);
   if (!is_number) {
     py::detail::make_caster<Tensor> tensor;
@@ -189,7 +191,8 @@ void set_item(const py::object& self, const py::object& given, const py::object&
   }
   const auto put = [&](const Tensor& to) {
     if (!is_number) return elements;
-    const Tensor made = number.is_whole ? Tensor::from({number.whole}, {}) : Tensor::from({number.value}, {});
+    const Tensor made =
+        number.is_whole() ? Tensor::from({number.to<std::int64_t>()}, {}) : Tensor::from({number.to<double>()}, {});
     return made.to(to.dtype()).to(to.device());
   };
   if (records_write(x, elements.requires_grad())) {

@@ -132,17 +132,6 @@ bool interpreter_is_over() {
 #endif
 }
 
-std::shared_ptr<py::object> held(py::object object) {
-  return {new py::object(std::move(object)), [](py::object* dropped) {
-            if (!Py_IsInitialized()) return;
-            try {
-              const WithLock lock;
-              delete dropped;
-            } catch (const Error&) {  // the interpreter is ending
-            }
-          }};
-}
-
 void add_interpreter_lock(py::module_& m) { m.def("_leave", &leave); }
 
 }  // namespace lockstep::python

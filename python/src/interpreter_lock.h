@@ -72,9 +72,6 @@ bool left_threads_behind();
 // Whether Python has no lock to give.
 bool interpreter_is_over();
 
-// A reference that any thread may drop. After the interpreter's end the object stays: the memory goes with the process.
-std::shared_ptr<py::object> held(py::object object);
-
 // `_leave`, for atexit.
 void add_interpreter_lock(py::module_& m);
 

@@ -11,6 +11,7 @@ PYBIND11_MODULE(_core, m) {
   m.doc() = "The engine of the package lockstep.";
   m.attr("__version__") = LOCKSTEP_VERSION;
   add_interpreter_lock(m);
+  add_held(m);
   add_errors(m);
   add_types(m);
   add_devices(m);

@@ -30,6 +30,14 @@ bool computes_in_library(PyTypeObject* type) {
   return library;
 }
 
+// Whether a class of the program defines this method, which Module has, too.
+bool overrides(PyTypeObject* type, const char* name) {
+  const py::object own = py::handle(reinterpret_cast<PyObject*>(type)).attr(name);
+  if (own.is(py::type::of<Module>().attr(name))) return false;
+  const std::string module = py::str(py::getattr(own, "__module__", py::str()));
+  return !module.starts_with("lockstep.");
+}
+
 bool is_tensor(py::handle x) { return py::isinstance<Tensor>(x); }
 
 bool in_host_memory(const Tensor& x) { return x.defined() && x.device().is_host(); }
@@ -43,7 +51,7 @@ bool writes_input(const py::object& self) {
 // What Module::operator() gives forward(): whole tensors in host memory go to the module's device.
 py::object placed(Module& module, py::handle x) {
   if (!is_tensor(x)) return py::reinterpret_borrow<py::object>(x);
-  const auto& tensor = x.cast<const Tensor&>();
+  const auto& tensor = x.cast<Tensor>();
   if (!in_host_memory(tensor)) return py::reinterpret_borrow<py::object>(x);
   Tensor moved;
   {
@@ -71,7 +79,7 @@ py::object call_python(Module& module, const py::object& self, const py::tuple& 
     name_layer(error, module);
     throw;
   }
-  if (is_tensor(result)) call.report(result.cast<const Tensor&>());
+  if (is_tensor(result)) call.report(result.cast<Tensor>());
   return result;
 }
 
@@ -79,11 +87,12 @@ Tensor call_from_library(Module& module, const Tensor& x) {
   const WithLock lock;
   const py::object self = find_object(module);
   const py::dict attributes = self.attr(names->dict);
-  const bool alive = !computes_in_library(Py_TYPE(self.ptr())) || attributes.contains(names->hooked) ||
+  const bool own_call = overrides(Py_TYPE(self.ptr()), "__call__");
+  const bool alive = own_call || !computes_in_library(Py_TYPE(self.ptr())) || attributes.contains(names->hooked) ||
                      attributes.contains(names->forward);
   check(alive, "module: {}, a class of Python, is called after the end of its object: expected that Python keeps it",
         module.kind());
-  const py::object result = call_python(module, self, py::make_tuple(x), py::dict());
+  const py::object result = own_call ? self(x) : call_python(module, self, py::make_tuple(x), py::dict());
   check(is_tensor(result), "module: {} returns {}, expected one tensor where it is called with one", module.kind(),
         std::string(py::str(py::type::of(result))));
   return result.cast<Tensor>();
@@ -94,7 +103,7 @@ py::object call(const py::object& self, const py::args& args, const py::kwargs& 
   if (args.size() == 1 && kwargs.empty() && is_tensor(args[0]) && computes_in_library(Py_TYPE(self.ptr())) &&
       !ModuleTree::has_call(module) && !writes_input(self)) {
     const py::object input = args[0];
-    const auto& x = input.cast<const Tensor&>();
+    const auto& x = input.cast<Tensor>();
     Tensor result;
     {
       const WithoutLock computing;
@@ -139,7 +148,7 @@ const char* entry_name(ModuleTree::Entry entry) {
 
 void set_hooked(const py::object& self, bool hooked) {
   auto& module = self.cast<Module&>();
-  const bool library = computes_in_library(Py_TYPE(self.ptr()));
+  const bool library = computes_in_library(Py_TYPE(self.ptr())) && !overrides(Py_TYPE(self.ptr()), "__call__");
   if (!library || hooked) {
     ModuleTree(module).set_call([&module](const Tensor& x) { return call_from_library(module, x); });
   } else {
@@ -187,11 +196,34 @@ void check_constructed(py::handle self) {
 }
 
 std::shared_ptr<Module> held_module(const py::object& module) {
-  auto& pointer = module.cast<Module&>();
-  return {held(module), &pointer};
+  // The object may be collected with its owner.
+  struct Both {
+    Held object;
+    std::shared_ptr<Module> module;
+  };
+  auto both = std::make_shared<Both>(Both{Held(module), module.cast<std::shared_ptr<Module>>()});
+  Module* const pointer = both->module.get();
+  return {std::move(both), pointer};
 }
 
 namespace {
+
+// Changes the object's class to one of the library's that its class derives from. Assigning __class__ cannot, because
+// the interpreter compares more than the layout.
+void change_class(const py::object& self, const py::type& cls) {
+  auto* const target = reinterpret_cast<PyTypeObject*>(cls.ptr());
+  PyTypeObject* const now = Py_TYPE(self.ptr());
+  const bool fits = PyType_IsSubtype(now, target) != 0 && now->tp_basicsize == target->tp_basicsize;
+  const auto* const info = py::detail::get_type_info(target);
+  check(fits && info && info->type == target, "module: {} cannot become {}, expected a class that it derives from",
+        now->tp_name, target->tp_name);
+  // In a dict of its own, instead of the values that the interpreter lays out by class.
+  self.attr(names->dict) = py::dict(self.attr(names->dict)).attr("copy")();
+  Py_INCREF(target);
+  Py_SET_TYPE(self.ptr(), target);
+  Py_DECREF(now);
+  ModuleTree(self.cast<Module&>()).set_kind("");
+}
 
 // Whether a class of Python replaces reset_parameters() of a layer, which PyTorch's constructors call.
 bool overrides_reset(const py::object& self) {
@@ -201,6 +233,13 @@ bool overrides_reset(const py::object& self) {
     if (py::hasattr(py::getattr(type, "reset_parameters", py::none()), "of_library")) return true;
   }
   return false;
+}
+
+void set_mode(const ModuleTree& tree, Module& module) {
+  tree.set_mode([&module](bool on) {
+    const WithLock lock;
+    find_object(module).attr(on ? "train" : "eval")();
+  });
 }
 
 }  // namespace
@@ -214,7 +253,12 @@ void finish_module(Module& module, py::handle self, const Arguments& arguments, 
   if (const auto* info = py::detail::get_type_info(type); !info || info->type != type) {
     tree.set_kind(py::handle(reinterpret_cast<PyObject*>(type)).attr("__name__").cast<std::string>());
   }
-  if (!computes_in_library(type)) tree.set_call([&module](const Tensor& x) { return call_from_library(module, x); });
+  if (!computes_in_library(type) || overrides(type, "__call__"))
+    tree.set_call([&module](const Tensor& x) { return call_from_library(module, x); });
+  if (overrides(type, "train") || overrides(type, "eval")) set_mode(tree, module);
+  for (const char* const method : {"get_extra_state", "_save_to_state_dict", "_load_from_state_dict", "state_dict"}) {
+    if (overrides(type, method)) tree.set_own_state(method);
+  }
   const py::dict attributes = own.attr(names->dict);
   py::dict given;
   for (const auto& [name, value] : arguments) {
@@ -251,7 +295,7 @@ void add_module(py::module_& m) {
         }
         const auto compute = [&layer](const Tensor& input) { return layer.forward(input); };
         if (writes_input(self)) return TensorObject(write_in_place(layer.kind().c_str(), x, compute));
-        const Tensor input = x.cast<const Tensor&>();
+        const Tensor input = x.cast<Tensor>();
         Tensor result;
         {
           const WithoutLock computing;
@@ -307,6 +351,8 @@ void add_module(py::module_& m) {
     return all;
   });
   module.def("_set_hooked", &set_hooked, "hooked"_a);
+  module.def("_set_own_mode", [](Module& self) { set_mode(ModuleTree(self), self); });
+  module.def("_become", &change_class, "cls"_a);
   // A transformer layer computes its attention with the weights, and does not call the module.
   module.def("_in_transformer_layer", [](Module& self) {
     const Module* const parent = ModuleTree(self).parent();

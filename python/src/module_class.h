@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "bindings.h"
+#include "held.h"
 #include "parameter.h"
 
 namespace lockstep::python {
@@ -47,6 +48,7 @@ void def_constructor_as(Class& c, Make make, R (F::*)(Args...) const, const Name
       [make, keys = std::array<const char*, sizeof...(Args)>{names.name...}](
           py::detail::value_and_holder& place, Args... args, const py::object& device, const py::object& dtype) {
         Arguments arguments;
+        const Keeping keeping;
         std::size_t i = 0;
         (arguments.emplace_back(keys[i++], object_of(args)), ...);
         std::unique_ptr<M> made;
@@ -58,6 +60,7 @@ void def_constructor_as(Class& c, Make make, R (F::*)(Args...) const, const Name
         Module& module = *made;
         place.value_ptr() = made.release();
         place.type->init_instance(place.inst, nullptr);
+        keeping.by(reinterpret_cast<PyObject*>(place.inst));
         finish_module(module, reinterpret_cast<PyObject*>(place.inst), arguments, device, dtype);
       },
       py::detail::is_new_style_constructor(), names..., "device"_a = py::none(), "dtype"_a = py::none());

@@ -60,20 +60,20 @@ void add_network(const FunctionsOf& f) {
       "x2"_a, "p"_a = 2.0, "compute_mode"_a = py::none(),
       "The distance of each row of x1 from each row of x2: [.., m, k], [.., n, k] -> [.., m, n]. All modes compute the "
       "differences, without a matrix product.");
-  const auto sum_of = [](const Tensor& x, const Tensor& product, const Number& beta, const Number& alpha) {
-    const Tensor scaled = alpha.value == 1 ? product : product * alpha.value;
-    if (beta.value == 0) return scaled;
-    return (beta.value == 1 ? x : x * beta.value) + scaled;
+  const auto sum_of = [](const Tensor& x, const Tensor& product, const Scalar& beta, const Scalar& alpha) {
+    const Tensor scaled = alpha == 1 ? product : product * alpha;
+    if (beta == 0) return scaled;
+    return (beta == 1 ? x : x * beta) + scaled;
   };
   f.both(
       "addmm",
-      [sum_of](const Tensor& x, const Tensor& a, const Tensor& b, const Number& beta, const Number& alpha) {
+      [sum_of](const Tensor& x, const Tensor& a, const Tensor& b, const Scalar& beta, const Scalar& alpha) {
         return sum_of(x, mm(a, b), beta, alpha);
       },
       input, "mat1"_a, "mat2"_a, py::kw_only(), "beta"_a = 1, "alpha"_a = 1);
   f.both(
       "baddbmm",
-      [sum_of](const Tensor& x, const Tensor& a, const Tensor& b, const Number& beta, const Number& alpha) {
+      [sum_of](const Tensor& x, const Tensor& a, const Tensor& b, const Scalar& beta, const Scalar& alpha) {
         return sum_of(x, bmm(a, b), beta, alpha);
       },
       input, "batch1"_a, "batch2"_a, py::kw_only(), "beta"_a = 1, "alpha"_a = 1);

@@ -35,10 +35,13 @@ BufferType type_of(const Py_buffer& buffer) {
         buffer.format == nullptr ? "B" : buffer.format);
   BufferType type{.bytes = static_cast<std::size_t>(buffer.itemsize)};
   const char c = format[0];
-  if (c == 'e' || c == 'f' || c == 'd') {
+  if (c == '?') {
+    type.kind = BufferType::natural;
+    type.dtype = DType::boolean;
+  } else if (c == 'e' || c == 'f' || c == 'd') {
     type.kind = BufferType::floating;
     type.dtype = c == 'e' ? DType::f16 : c == 'f' ? DType::f32 : DType::f64;
-  } else if (c == '?' || (c >= 'A' && c <= 'Z')) {
+  } else if (c >= 'A' && c <= 'Z') {
     type.kind = BufferType::natural;
     if (type.bytes == 1) type.dtype = DType::u8;
   } else {
@@ -114,8 +117,10 @@ Tensor tensor_of_buffer(py::handle source, bool copied) {
     // The array itself is kept, not its buffer: NumPy's arrays stay where they are.
     PyObject* const keep = PyMemoryView_FromObject(source.ptr());
     if (keep == nullptr) throw py::error_already_set();
-    return from_blob_of(view.buf, shape, *type.dtype, view.readonly == 0,
-                        [keep](const void*) { release_later([keep] { Py_DECREF(keep); }); });
+    const Tensor shared = from_blob_of(view.buf, shape, *type.dtype, view.readonly == 0,
+                                       [keep](const void*) { release_later([keep] { Py_DECREF(keep); }); });
+    shared->array().storage()->read_at_once = true;
+    return shared;
   }
   const Tensor result = Tensor::host(shape, type.dtype.value_or(DType::i64));
   auto* const to = static_cast<char*>(result->array().view().data);
@@ -136,6 +141,14 @@ struct ArrayMemory {
   bool read_only = false;
 };
 
+// Another library gets the memory of x, which is in host memory: it may write it at once, and later on.
+void show_to_others(const Tensor& x) {
+  const WithoutLock waiting;
+  Storage& memory = *x->array().storage();
+  memory.read_at_once = true;
+  memory.wait_writable(false);
+}
+
 const char* typestr(DType dtype) {
   switch (dtype) {
     case DType::f32: return "<f4";
@@ -143,6 +156,7 @@ const char* typestr(DType dtype) {
     case DType::f16: return "<f2";
     case DType::i64: return "<i8";
     case DType::u8: return "|u1";
+    case DType::boolean: return "|b1";
     case DType::bf16: break;
   }
   throw py::type_error("numpy: NumPy has no bfloat16, expected another type: to(lockstep.float32)");
@@ -168,6 +182,7 @@ py::object numpy_of(const Tensor& x, bool force, bool is_copy) {
   }
   const Array array = memory.tensor->array();
   memory.read_only |= is_copy || array.storage()->read_only != nullptr;
+  if (!memory.read_only) show_to_others(memory.tensor);
   py::dict interface;
   interface["shape"] = py::tuple(size_object(x.shape()));
   interface["typestr"] = type;
@@ -199,6 +214,7 @@ Tensor received(Managed* theirs) {
   };
   const Tensor x = from_dlpack(ours.get());
   (void)ours.release();
+  x->array().storage()->read_at_once = true;
   return x;
 }
 
@@ -246,15 +262,14 @@ void add_numpy(py::module_& m, TensorClass& tensor) {
       "A tensor of the array's memory. An array of another type, or that is not contiguous, is converted: such a "
       "tensor must not be written.");
   tensor.def(
-      "numpy",
-      [](const TensorObject& self, bool force) { return numpy_of(self.cast<const Tensor&>(), force, is_copy(self)); },
+      "numpy", [](const TensorObject& self, bool force) { return numpy_of(self.cast<Tensor>(), force, is_copy(self)); },
       py::kw_only(), "force"_a = false,
       "An array of the memory of a tensor in host memory. Waits. That of a tensor on devices, and of a view that is "
       "not contiguous, is a copy that must not be written.");
   tensor.def(
       "__array__",
       [](const TensorObject& self, const py::object& dtype, const py::object& copy) -> py::object {
-        py::object array = numpy_of(self.cast<const Tensor&>(), false, is_copy(self));
+        py::object array = numpy_of(self.cast<Tensor>(), false, is_copy(self));
         const bool converts = !dtype.is_none() && !py::object(array.attr("dtype")).equal(dtype);
         if (converts) return array.attr("astype")(dtype);
         return !copy.is_none() && copy.cast<bool>() ? array.attr("copy")() : array;
@@ -273,6 +288,7 @@ void add_numpy(py::module_& m, TensorClass& tensor) {
         // Of a CPU device's memory a copy, as numpy() does.
         const Tensor x =
             tensor.device().kind() == DeviceKind::cpu && !tensor.device().is_host() ? tensor.to_host() : tensor;
+        if (x.device().is_host()) show_to_others(x);
         if (!max_version.is_none() && py::object(max_version[py::int_(0)]).cast<int>() >= 1) {
           return py::reinterpret_steal<py::object>(
               PyCapsule_New(to_dlpack_versioned(x), kVersioned, [](PyObject* capsule) {

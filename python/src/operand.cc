@@ -7,22 +7,19 @@
 namespace lockstep::python {
 namespace {
 
-constexpr std::int64_t kExact = std::int64_t{1} << 53;
-
-bool read_whole(PyObject* source, Number& number) {
+bool read_whole(PyObject* source, Scalar& number) {
   const long long whole = PyLong_AsLongLong(source);
   if (whole == -1 && PyErr_Occurred()) throw py::error_already_set();
-  number = {
-      .value = static_cast<double>(whole), .whole = whole, .is_whole = true, .is_bool = PyBool_Check(source) != 0};
+  number = PyBool_Check(source) ? Scalar(whole != 0) : Scalar(whole);
   return true;
 }
 
 }  // namespace
 
-bool read_number(py::handle handle, Number& number) {
+bool read_number(py::handle handle, Scalar& number) {
   PyObject* const source = handle.ptr();
   if (PyFloat_Check(source)) {
-    number = {.value = PyFloat_AS_DOUBLE(source), .whole = 0, .is_whole = false};
+    number = PyFloat_AS_DOUBLE(source);
     return true;
   }
   if (PyLong_Check(source)) return read_whole(source, number);
@@ -35,7 +32,7 @@ bool read_number(py::handle handle, Number& number) {
   const std::string_view name = type->tp_name;
   if (name == "numpy.bool_" || name == "numpy.bool") {
     const int truth = PyObject_IsTrue(source);
-    number = {.value = double(truth), .whole = truth, .is_whole = true, .is_bool = true};
+    number = truth != 0;
     return truth >= 0;
   }
   if (type->tp_as_number->nb_index != nullptr) {
@@ -50,23 +47,24 @@ bool read_number(py::handle handle, Number& number) {
     PyErr_Clear();
     return false;
   }
-  number = {.value = value, .whole = 0, .is_whole = false};
+  number = value;
   return true;
 }
 
 bool is_numpy_array(py::handle source) { return PyObject_HasAttrString(source.ptr(), "__array_interface__") == 1; }
 
-Tensor counted(const Tensor& x) { return x.dtype() == DType::u8 ? x.to(DType::i64) : x; }
+Tensor counted(const Tensor& x) { return x.dtype() == DType::boolean ? x.to(DType::i64) : x; }
 
-Tensor beside_number(const Tensor& x, const Number& number) {
+Tensor beside_number(const Tensor& x, const Scalar& number) {
   if (is_floating(x.dtype())) return x;
-  return number.is_whole ? counted(x) : x.to(DType::f32);
+  if (!number.is_whole()) return x.to(DType::f32);
+  return number.is_bool() ? x : counted(x);
 }
 
-Tensor as_tensor_beside(const Tensor& x, const Number& number) {
-  const Tensor made = number.is_whole
-                          ? Tensor::from({number.whole}, {})
-                          : Tensor::from({number.value}, {}).to(is_floating(x.dtype()) ? x.dtype() : DType::f32);
+Tensor as_tensor_beside(const Tensor& x, const Scalar& number) {
+  const Tensor made = number.is_whole()
+                          ? Tensor::from({number.to<std::int64_t>()}, {})
+                          : Tensor::from({number.to<double>()}, {}).to(is_floating(x.dtype()) ? x.dtype() : DType::f32);
   return x.device().is_host() ? made : made.to(x.device());
 }
 

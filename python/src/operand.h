@@ -1,5 +1,5 @@
 // Arguments that are a tensor or a number, and PyTorch's rules for numbers: a whole number takes the tensor's type, a
-// fraction makes whole tensors float32. Masks (uint8) count in int64.
+// fraction makes whole tensors float32. Truth values beside a whole number count in int64.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -9,30 +9,22 @@
 
 namespace lockstep::python {
 
-// A number of Python or NumPy.
-struct Number {
-  double value = 0;
-  std::int64_t whole = 0;
-  bool is_whole = true;  // an int, or a bool
-  bool is_bool = false;
-};
-
 // Whether it is an array of NumPy, whatever its number of axes.
 bool is_numpy_array(pybind11::handle source);
 Tensor tensor_of_array(pybind11::handle source, bool copied);  // numpy.h
 // False: `source` is no number. An int that does not fit is an OverflowError.
-bool read_number(pybind11::handle source, Number& number);
+bool read_number(pybind11::handle source, Scalar& number);
 
 struct Operand {
   Tensor tensor;  // undefined for a number
-  Number number;
+  Scalar number;
 };
 
 // x in the type in which it meets this number.
-Tensor beside_number(const Tensor& x, const Number& number);
+Tensor beside_number(const Tensor& x, const Scalar& number);
 // A tensor without axes, where x lies: int64 for a whole number, x's type or float32 for another one.
-Tensor as_tensor_beside(const Tensor& x, const Number& number);
-// Of a mask: int64. Other tensors stay as they are.
+Tensor as_tensor_beside(const Tensor& x, const Scalar& number);
+// Truth values as int64. Other tensors stay as they are.
 Tensor counted(const Tensor& x);
 
 }  // namespace lockstep::python
@@ -40,11 +32,11 @@ Tensor counted(const Tensor& x);
 namespace pybind11::detail {
 
 template <>
-struct type_caster<lockstep::python::Number> {
-  PYBIND11_TYPE_CASTER(lockstep::python::Number, const_name("float"));
+struct type_caster<lockstep::Scalar> {
+  PYBIND11_TYPE_CASTER(lockstep::Scalar, const_name("float"));
   bool load(handle source, bool) { return lockstep::python::read_number(source, value); }
-  static handle cast(const lockstep::python::Number& number, return_value_policy, handle) {
-    return number.is_whole ? PyLong_FromLongLong(number.whole) : PyFloat_FromDouble(number.value);
+  static handle cast(const lockstep::Scalar& number, return_value_policy, handle) {
+    return number.is_whole() ? PyLong_FromLongLong(number.to<std::int64_t>()) : PyFloat_FromDouble(number.to<double>());
   }
 };
 
@@ -55,7 +47,7 @@ struct type_caster<lockstep::python::Operand> {
     make_caster<lockstep::Tensor> tensor;
     if (tensor.load(source, convert)) {
       if (source.is_none()) return false;
-      value.tensor = cast_op<const lockstep::Tensor&>(tensor);
+      value.tensor = cast_op<lockstep::Tensor&&>(std::move(tensor));
       return true;
     }
     if (lockstep::python::read_number(source, value.number)) return true;

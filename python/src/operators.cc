@@ -1,53 +1,40 @@
 // Python's operators of tensors, with tensors and numbers on either side.
-#include <cmath>
-
+#include "operators.h"
 #include "bindings.h"
 #include "in_place.h"
-#include "operators.h"
 
 namespace lockstep::python {
 namespace {
 
-// Beyond this, a double does not hold every whole number.
-constexpr double kMostExact = 0x1p53;
-
-bool is_exact(const Number& b) { return !b.is_whole || std::abs(b.value) <= kMostExact; }
-
-// f(a, b), where f takes a tensor or a double as its second operand.
+// f(a, b), where f takes a tensor or a number as its second operand.
 template <typename F>
 Tensor arithmetic(const Tensor& a, const Operand& b, const F& f) {
   if (b.tensor.defined()) {
-    if (a.dtype() == DType::u8 && b.tensor.dtype() == DType::u8) return f(counted(a), counted(b.tensor));
     return f(a, b.tensor);
   }
-  const Tensor x = beside_number(a, b.number);
-  if (!is_floating(x.dtype()) && !is_exact(b.number)) return f(x, as_tensor_beside(x, b.number));
-  return f(x, b.number.value);
+  return f(beside_number(a, b.number), b.number);
 }
 
 // f(b, a) for a number b.
 template <typename F>
-Tensor reflected(const Tensor& a, const Number& b, const F& f) {
-  const Tensor x = beside_number(a, b);
-  if (!is_floating(x.dtype()) && !is_exact(b)) return f(as_tensor_beside(x, b), x);
-  return f(b.value, x);
+Tensor reflected(const Tensor& a, const Scalar& b, const F& f) {
+  return f(b, beside_number(a, b));
 }
 
 template <typename F>
 Tensor compared(const Tensor& a, const Operand& b, const F& f) {
   if (b.tensor.defined()) return f(a, b.tensor);
-  if (is_floating(a.dtype())) return f(a, b.number.value);
-  if (b.number.is_whole && is_exact(b.number)) return f(a, b.number.value);
-  const Tensor x = beside_number(a, b.number);
-  return is_floating(x.dtype()) ? f(x, b.number.value) : f(x, as_tensor_beside(x, b.number));
+  return f(b.number.is_whole() ? a : beside_number(a, b.number), b.number);
 }
 
-// Masks alone: PyTorch's operators on numbers work bit by bit.
+// &, |, ^: logical of truth values, bit by bit of whole numbers.
 template <typename F>
-Tensor of_masks(const char* what, const Tensor& a, const Operand& b, const F& f) {
+Tensor of_bits(const char* what, const Tensor& a, const Operand& b, const F& f) {
   if (b.tensor.defined()) return f(a, b.tensor);
-  check(b.number.is_bool, "{}: a number, expected a mask or a bool", what);
-  return f(a, full_like(a, b.number.value));
+  check(b.number.is_whole() && !is_floating(a.dtype()), "{}: {} and {}, expected bool or whole numbers", what, a,
+        b.number);
+  const Tensor x = beside_number(a, b.number);
+  return f(x, full_like(x, b.number));
 }
 
 struct Named {
@@ -77,27 +64,10 @@ Tensor remainder(const Tensor& a, const Operand& b) {
 }
 
 Tensor power(const Tensor& a, const Operand& b) {
-  if (!b.tensor.defined()) {
-    const Tensor x = beside_number(a, b.number);
-    if (is_floating(x.dtype())) return pow(x, b.number.value);
-    check(b.number.whole >= 0, "pow: a whole number to the power of {}, expected a power of at least 0",
-          b.number.whole);
-    Tensor result = ones_like(x), square = x;
-    for (std::int64_t power = b.number.whole; power > 0; power /= 2) {
-      if (power % 2 == 1) result = power == b.number.whole ? square : result * square;
-      if (power > 1) square = square * square;
-    }
-    return result;
-  }
-  const Tensor x = counted(a), y = counted(b.tensor);
-  if (is_floating(x.dtype()) || is_floating(y.dtype())) return pow(x, y);
-  // Whole powers, exact up to 2^53.
-  return round(pow(x.to(DType::f64), y.to(DType::f64))).to(DType::i64);
+  return arithmetic(a, b, [](const Tensor& x, const auto& y) { return pow(x, y); });
 }
-Tensor power_of(const Number& a, const Tensor& b) {
-  const Tensor x = beside_number(b, a);
-  if (is_floating(x.dtype())) return pow(a.value, x);
-  return round(pow(a.value, x.to(DType::f64))).to(DType::i64);
+Tensor power_of(const Scalar& a, const Tensor& b) {
+  return reflected(b, a, [](const auto& x, const auto& y) { return pow(x, y); });
 }
 
 #define LOCKSTEP_COMPARISON(f)                                                               \
@@ -112,15 +82,15 @@ LOCKSTEP_COMPARISON(gt)
 LOCKSTEP_COMPARISON(ge)
 #undef LOCKSTEP_COMPARISON
 
-Tensor inverted_bits(const Tensor& x) { return x.dtype() == DType::i64 ? -1 - x : ~x; }
+Tensor inverted_bits(const Tensor& x) { return ~x; }
 Tensor mask_and(const Tensor& a, const Operand& b) {
-  return of_masks("&", a, b, [](const Tensor& x, const Tensor& y) { return x & y; });
+  return of_bits("&", a, b, [](const Tensor& x, const Tensor& y) { return x & y; });
 }
 Tensor mask_or(const Tensor& a, const Operand& b) {
-  return of_masks("|", a, b, [](const Tensor& x, const Tensor& y) { return x | y; });
+  return of_bits("|", a, b, [](const Tensor& x, const Tensor& y) { return x | y; });
 }
 Tensor mask_xor(const Tensor& a, const Operand& b) {
-  return of_masks("^", a, b, [](const Tensor& x, const Tensor& y) { return x ^ y; });
+  return of_bits("^", a, b, [](const Tensor& x, const Tensor& y) { return x ^ y; });
 }
 
 Tensor where_of(const Tensor& condition, const Operand& a, const Operand& b) {
@@ -157,7 +127,7 @@ void add_operators(TensorClass& tensor) {
     tensor.def(symbol, f, py::is_operator(), released());
   }
   // With a number, or an array of NumPy, on the left.
-  using Of = Tensor (*)(const Tensor&, const Number&);
+  using Of = Tensor (*)(const Tensor&, const Scalar&);
   struct Reflected {
     const char* symbol;
     decltype(&add) of_tensors;
@@ -165,24 +135,24 @@ void add_operators(TensorClass& tensor) {
   };
   for (const auto& [symbol, of_tensors, of_number] : {
            Reflected{"__rsub__", sub,
-                     [](const Tensor&a, const Number&b) {
+                     [](const Tensor&a, const Scalar&b) {
                        return reflected(a, b, [](const auto& x, const auto& y) { return x - y; });
                      }},
            {"__rtruediv__", true_divide,
-            [](const Tensor&a, const Number&b) {
+            [](const Tensor&a, const Scalar&b) {
               return reflected(a, b, [](const auto& x, const auto& y) { return x / y; });
             }},
            {"__rfloordiv__", floor_divide,
-            [](const Tensor&a, const Number&b) {
+            [](const Tensor&a, const Scalar&b) {
               const Tensor x = beside_number(a, b);
               return div(as_tensor_beside(x, b), x, {.rounding_mode = Rounding::floor});
             }},
            {"__rmod__", remainder,
-            [](const Tensor&a, const Number&b) {
+            [](const Tensor&a, const Scalar&b) {
               const Tensor x = beside_number(a, b);
               return lockstep::remainder(as_tensor_beside(x, b), x);
             }},
-           {"__rpow__", power, [](const Tensor&a, const Number&b) { return power_of(b, a); }},
+           {"__rpow__", power, [](const Tensor&a, const Scalar&b) { return power_of(b, a); }},
        }) {
     tensor.def(
         symbol,

@@ -14,7 +14,7 @@ Tensor divide(const Tensor& a, const Operand& b, Rounding rounding);
 Tensor remainder(const Tensor& a, const Operand& b);
 // A whole number to a whole power is whole.
 Tensor power(const Tensor& a, const Operand& b);
-Tensor power_of(const Number& a, const Tensor& b);
+Tensor power_of(const Scalar& a, const Tensor& b);
 Tensor eq(const Tensor& a, const Operand& b);
 Tensor ne(const Tensor& a, const Operand& b);
 Tensor lt(const Tensor& a, const Operand& b);

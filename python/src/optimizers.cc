@@ -1,34 +1,75 @@
 // What lockstep.optim is made of. The classes with PyTorch's arguments are in lockstep/optim/.
 #include "optimizers.h"
 
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "bindings.h"
 #include "callbacks.h"
 
 namespace lockstep::python {
 namespace {
 
-using Group = std::tuple<std::vector<Parameter>, double, double>;  // parameters, lr, weight decay
+using NamedNumbers = std::map<std::string, double>;
+using Group = std::pair<std::vector<Parameter>, NamedNumbers>;  // lr, weight_decay, and the options of the rule
 
-ParameterGroups groups_of(const std::vector<Group>& all) {
-  if (all.size() == 1) return ParameterGroups(std::get<0>(all[0]));
-  std::vector<ParameterGroup> groups;
-  for (const auto& [parameters, lr, weight_decay] : all)
-    groups.push_back({.parameters = parameters, .lr = lr, .weight_decay = weight_decay});
-  return groups;
+OptimizerOptions of_rule(const NamedNumbers& options) {
+  OptimizerOptions rest;
+  for (const auto& [name, value] : options)
+    if (name != "lr" && name != "weight_decay") rest.emplace_back(name, value);
+  return rest;
 }
 
 // Groups have rates of their own beside one above 0.
 double rate_of(const std::vector<Group>& all) {
-  double lr = all.empty() ? 0 : std::get<1>(all[0]);
-  for (const Group& group : all)
-    if (lr == 0) lr = std::get<1>(group);
+  double lr = 0;
+  for (const auto& [parameters, options] : all)
+    if (lr == 0) lr = options.at("lr");
   return lr == 0 && all.size() > 1 ? 1 : lr;
 }
 
-template <typename M>
-void add_optimizer(py::module_& m, const char* name, auto make, const auto&... names) {
+// The optimizer's options are those of group 0.
+ParameterGroup group_of(const Group& group, double lr, double weight_decay) {
+  const auto& [parameters, options] = group;
+  const auto own = [](double value, double usual) { return value == usual ? std::nullopt : std::optional(value); };
+  return {.parameters = parameters,
+          .lr = own(options.at("lr"), lr),
+          .weight_decay = own(options.at("weight_decay"), weight_decay)};
+}
+
+// `plain`: the constructor's options with the defaults of the rule.
+template <typename M, typename PlainOptions>
+std::unique_ptr<M> made(const std::vector<Group>& all, PlainOptions plain) {
+  check(!all.empty(), "optimizer: no groups");
+  const double lr = rate_of(all);
+  plain.lr = lr;
+  plain.weight_decay = all[0].second.at("weight_decay");
+  std::vector<ParameterGroup> groups;
+  std::vector<OptimizerOptions> options;
+  for (const Group& group : all) {
+    groups.push_back(group_of(group, lr, plain.weight_decay));
+    options.push_back(of_rule(group.second));
+  }
+  auto optimizer = std::make_unique<M>(groups, plain);
+  optimizer->set_options(options);
+  return optimizer;
+}
+
+template <typename M, typename PlainOptions>
+void add_optimizer(py::module_& m, const char* name, const PlainOptions& plain) {
   py::class_<M, Optimizer> c(m, name);
-  c.def(py::init(make), "groups"_a, names...);
+  c.def(py::init([plain](const std::vector<Group>& groups) { return made<M>(groups, plain); }), "groups"_a);
+  // Throws where the constructor and set_options() would.
+  c.def_static(
+      "check",
+      [plain](const NamedNumbers& options) {
+        made<M>({{{Parameter(ParameterOptions{.shape = {1}})}, options}}, plain);
+      },
+      "options"_a);
 }
 
 }  // namespace
@@ -40,69 +81,46 @@ void add_optimizers(py::module_& m) {
   optimizer.def("steps", &Optimizer::steps);
   optimizer.def("clip_grad_norm", &Optimizer::clip_grad_norm, "max_norm"_a, released());
   optimizer.def("clip_grad_value", &Optimizer::clip_grad_value, "limit"_a, released());
-  optimizer.def("learning_rate", [](const Optimizer& o, std::size_t group) { return o.learning_rate(group); });
-  optimizer.def("set_learning_rates", [](Optimizer& o, const std::vector<double>& rates) {
-    check(rates.size() == o.group_count(), "optimizer: {} rates, expected {}", rates.size(), o.group_count());
-    if (rates.size() == 1) {
-      if (rates[0] != o.learning_rate(0)) o.set_scheduled_learning_rate(rates[0]);
-      return;
-    }
-    for (std::size_t i = 0; i < rates.size(); ++i)
-      if (rates[i] != o.learning_rate(i)) o.set_learning_rate(i, rates[i]);
+  optimizer.def("learning_rates", [](const Optimizer& o) {
+    std::vector<double> rates;
+    for (std::size_t group = 0; group < o.group_count(); ++group) rates.push_back(o.learning_rate(group));
+    return rates;
+  });
+  optimizer.def(
+      "set_options",
+      [](Optimizer& o, const std::vector<NamedNumbers>& changed) {
+        std::vector<OptimizerOptions> options;
+        for (const NamedNumbers& group : changed) options.emplace_back(group.begin(), group.end());
+        o.set_options(options);
+      },
+      "changed"_a, "Change the given options of each group.");
+  optimizer.def(
+      "add_group",
+      [](Optimizer& o, const Group& group) {
+        ParameterGroup added = group_of(group, -1, -1);
+        added.options = of_rule(group.second);
+        o.add_group(added);
+      },
+      "group"_a);
+  optimizer.def("parameter_names", [](const Optimizer& o) {
+    std::vector<std::string> names;
+    for (const Parameter& p : o.parameters()) names.push_back(p.name());
+    return names;
   });
   optimizer.def("state_dict", &Optimizer::state_dict, released());
   optimizer.def(
       "load_state_dict", [](Optimizer& o, const StateDict& state) { o.load_state_dict(state); }, "state"_a, released());
+  optimizer.def(
+      "check_state_dict", [](const Optimizer& o, const StateDict& state) { o.check_state_dict(state); }, "state"_a,
+      released());
   optimizer.def("rule", [](const Optimizer& o) { return o.rule().name; });
 
-  add_optimizer<Sgd>(
-      m, "SgdEngine",
-      [](const std::vector<Group>& groups, double momentum, double dampening, bool nesterov) {
-        return new Sgd(groups_of(groups), {.lr = rate_of(groups),
-                                           .momentum = momentum,
-                                           .weight_decay = std::get<2>(groups.at(0)),
-                                           .nesterov = nesterov,
-                                           .dampening = dampening});
-      },
-      "momentum"_a, "dampening"_a, "nesterov"_a);
-  add_optimizer<Adam>(
-      m, "AdamEngine",
-      [](const std::vector<Group>& groups, std::pair<double, double> betas, double eps, bool amsgrad, bool decoupled) {
-        return new Adam(groups_of(groups), {.lr = rate_of(groups),
-                                            .beta1 = betas.first,
-                                            .beta2 = betas.second,
-                                            .eps = eps,
-                                            .weight_decay = std::get<2>(groups.at(0)),
-                                            .decoupled_weight_decay = decoupled,
-                                            .amsgrad = amsgrad});
-      },
-      "betas"_a, "eps"_a, "amsgrad"_a, "decoupled"_a);
-  add_optimizer<RMSprop>(
-      m, "RMSpropEngine",
-      [](const std::vector<Group>& groups, double alpha, double eps, double momentum, bool centered) {
-        return new RMSprop(groups_of(groups), {.lr = rate_of(groups),
-                                               .alpha = alpha,
-                                               .eps = eps,
-                                               .weight_decay = std::get<2>(groups.at(0)),
-                                               .momentum = momentum,
-                                               .centered = centered});
-      },
-      "alpha"_a, "eps"_a, "momentum"_a, "centered"_a);
-  add_optimizer<Adagrad>(
-      m, "AdagradEngine",
-      [](const std::vector<Group>& groups, double lr_decay, double eps) {
-        return new Adagrad(
-            groups_of(groups),
-            {.lr = rate_of(groups), .lr_decay = lr_decay, .eps = eps, .weight_decay = std::get<2>(groups.at(0))});
-      },
-      "lr_decay"_a, "eps"_a);
-  add_optimizer<Adadelta>(
-      m, "AdadeltaEngine",
-      [](const std::vector<Group>& groups, double rho, double eps) {
-        return new Adadelta(groups_of(groups),
-                            {.lr = rate_of(groups), .rho = rho, .eps = eps, .weight_decay = std::get<2>(groups.at(0))});
-      },
-      "rho"_a, "eps"_a);
+  add_optimizer<Sgd>(m, "SgdEngine", SgdOptions());
+  add_optimizer<Adam>(m, "AdamEngine", AdamOptions());
+  add_optimizer<AdamW>(m, "AdamWEngine", AdamWOptions());
+  add_optimizer<RMSprop>(m, "RMSpropEngine", RMSpropOptions());
+  add_optimizer<Adagrad>(m, "AdagradEngine", AdagradOptions());
+  add_optimizer<Adadelta>(m, "AdadeltaEngine", AdadeltaOptions());
 
   py::class_<LBFGS> lbfgs(m, "LBFGSEngine");
   lbfgs.def(py::init([](std::vector<Parameter> parameters, double lr, int max_iter, std::optional<int> max_eval,
@@ -128,10 +146,10 @@ void add_optimizers(py::module_& m) {
       const WithLock lock;
       const py::object loss = closure();
       if (!first) first = loss;
-      Number number;
+      Scalar number;
       if (!read_number(loss, number)) return returned_as<Tensor>("closure", loss, "a tensor or a number");
       Tensor value = Tensor::host({}, DType::f64);
-      *value.data_ptr<double>() = number.value;
+      *value.data_ptr<double>() = number.to<double>();
       return value;
     };
     {

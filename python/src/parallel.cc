@@ -33,20 +33,12 @@ struct NoSync {
   std::unique_ptr<NoSyncGuard> guard;
 };
 
-// This rank's rows, which must be as many as every other rank's.
-std::vector<Tensor> split_own(BatchSplitter& splitter, const std::vector<Tensor>& rows) {
-  check(!rows.empty() && rows[0].dim() > 0, "distributed data parallel: no rows, expected a tensor with a batch axis");
-  Communicator& ranks = splitter.communicator();
-  const auto all = ranks.gather_on_host(rows[0].size(0), "rows of the batch");
-  for (std::size_t r = 1; r < all.size(); ++r) {
-    check(all[r] == all[0],
-          "distributed data parallel: rank 0 has {} rows of this batch, rank {} has {}: the mean of the ranks' losses "
-          "would not weigh all samples equally. Expected equal numbers: a DistributedSampler, or loader.on(ddp), which "
-          "takes any number",
-          all[0], r, all[r]);
-  }
-  check(all[0] > 0, "distributed data parallel: the batch has no rows");
-  return splitter.split(rows);
+// A function of Python from tensors to tensors, which outlives the result.
+auto tensor_function(const char* what, const py::function& f) {
+  return [what, &f](std::span<const Tensor> inputs) {
+    const WithLock lock;
+    return returned_as<std::vector<Tensor>>(what, f(std::vector<Tensor>(inputs.begin(), inputs.end())));
+  };
 }
 
 }  // namespace
@@ -71,14 +63,10 @@ void add_parallel(py::module_& package) {
   package.def(
       "gather", [](const Tensor& x) { return gather(x); }, "input"_a, released(),
       "All rows of a batch that is cut over devices, as one whole tensor. Collective. Differentiable.");
-  m.def("own_rows", &own_rows, "x"_a, "device"_a, "share"_a, released());
   m.def(
       "per_shard",
       [](const py::function& f, const std::vector<Tensor>& inputs) {
-        const auto call = [&f](std::span<const Tensor> shard) {
-          const WithLock lock;
-          return returned_as<std::vector<Tensor>>("per_shard", f(std::vector<Tensor>(shard.begin(), shard.end())));
-        };
+        const auto call = tensor_function("per_shard", f);
         const WithoutLock describing;
         return per_shard(call, inputs);
       },
@@ -126,10 +114,10 @@ void add_parallel(py::module_& package) {
       wrapper, [](const py::object& model) { return std::make_unique<ModelWrapper>(held_module(model)); }, "module"_a);
 
   py::class_<BatchSplitter, std::shared_ptr<BatchSplitter>> splitter(m, "BatchSplitter");
-  splitter.def(py::init([](const Module& model, int shards, std::vector<double> weights) {
-                 return splitter_for(model, split_options(shards, std::move(weights)));
+  splitter.def(py::init([](const Module& model, int shards, std::vector<double> weights, std::int64_t batch_size) {
+                 return splitter_for(model, split_options(shards, std::move(weights)), batch_size);
                }),
-               "model"_a, "shards"_a, "weights"_a, released());
+               "model"_a, "shards"_a, "weights"_a, "batch_size"_a, released());
   splitter.def("rows_of", &BatchSplitter::rows_of, "samples"_a);
   splitter.def(
       "split",
@@ -162,7 +150,15 @@ void add_parallel(py::module_& package) {
           }),
           "model"_a, "shards"_a, "weights"_a, "gradients"_a, "bucket_bytes"_a, "recipe"_a, released(),
           py::keep_alive<1, 2>());
-  ddp.def("split_own", &split_own, "rows"_a, released());
+  ddp.def(
+      "call_own",
+      [](const Distributed& model, const py::function& f, const std::vector<Tensor>& inputs) {
+        const auto call = tensor_function("forward", f);
+        const WithoutLock describing;
+        return model->call_own(inputs, call);
+      },
+      "f"_a, "inputs"_a,
+      "Calls f with this rank's rows of the inputs as batches, and returns its tensors in one piece.");
   ddp.def("no_sync", [](const Distributed& model) { return NoSync{model, nullptr}; });
 }
 

@@ -173,7 +173,7 @@ void add_parameters(py::module_& m) {
   // The memory of the values, without a history: in-place operations change the parameter.
   // The object of the parameter lives as long as the result, so that it knows who shares the memory.
   const auto detached = [](const py::object& self) {
-    const Tensor x = self.cast<const Tensor&>();
+    const Tensor x = self.cast<Tensor>();
     bool is_linked = false;
     return unlinked_view(self, x.detach(), is_linked);
   };
@@ -214,6 +214,7 @@ void add_parameters(py::module_& m) {
       [](const ParameterTensor& x, const std::optional<Tensor>& value) {
         const WithoutLock writing;
         if (value) {
+          place(x.parameter);
           x.parameter.set_gradient(*value);
         } else {
           x.parameter.zero_grad();
@@ -228,12 +229,15 @@ void add_parameters(py::module_& m) {
   parameter.def("zero_grad", [](const ParameterTensor& x) { x.parameter.zero_grad(); });
   parameter.def(
       "register_hook",
-      [](const ParameterTensor& x, const py::function& hook) {
+      [](const py::object& self, const py::function& hook) {
+        const Keeping keeping;
         const auto map = gradient_hook(hook);
+        const auto& x = self.cast<const ParameterTensor&>();
         HookHandle handle = x.parameter.register_hook([map](const Tensor& gradient) {
           const Tensor found = map(gradient);
           return found.defined() ? found : gradient;
         });
+        keeping.by(self);
         return RemovableHandle{[handle]() mutable { handle.remove(); }};
       },
       "hook"_a, "From now on, hook(grad) maps each gradient that backward() leaves; None keeps it. Returns a handle.");

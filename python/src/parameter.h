@@ -44,21 +44,62 @@ Parameter parameter_of(const Tensor& values, bool trainable);
 
 namespace pybind11::detail {
 
+// A function gets a handle of its own: without the lock, another thread may make the object another tensor. Only one
+// that takes a Tensor& gets the object's, and must hold the lock.
 template <>
-struct type_caster<lockstep::Tensor> : type_caster_base<lockstep::Tensor> {
+struct type_caster<lockstep::Tensor> {
+  using Tensor = lockstep::Tensor;
+  static constexpr auto name = type_caster_base<Tensor>::name;
+  template <typename T>
+  using cast_op_type = std::conditional_t<
+      std::is_pointer_v<std::remove_reference_t<T>>, const Tensor*,
+      std::conditional_t<std::is_same_v<T, Tensor&>, Tensor&,
+                         std::conditional_t<std::is_lvalue_reference_v<T>, const Tensor&, Tensor&&>>>;
+
   bool load(handle source, bool convert) {
-    lockstep::python::check_if_constructed<lockstep::Tensor>(source);
-    if (!type_caster_base::load(source, convert)) return false;
+    lockstep::python::check_if_constructed<Tensor>(source);
+    if (!object_.load(source, convert)) return false;
     if (source.is_none()) return true;
-    auto* const tensor = static_cast<lockstep::Tensor*>(value);
-    const auto& view = lockstep::python::memory_beside(source).view;
-    if (view) {
-      lockstep::python::follow(*tensor, *view);
+    // Reading the elements of a view anew releases the lock, and another thread may take the view away.
+    if (const auto view = lockstep::python::memory_beside(source).view) {
+      lockstep::python::follow(object(), *view);
     } else if (lockstep::python::live_tensor_type &&
                PyObject_TypeCheck(source.ptr(), lockstep::python::live_tensor_type)) {
-      static_cast<lockstep::python::LiveTensor*>(tensor)->refresh();
+      static_cast<lockstep::python::LiveTensor&>(object()).refresh();
     }
+    handle_ = object();
     return true;
+  }
+  template <typename T>
+  static handle cast(T&& tensor, return_value_policy policy, handle parent) {
+    return type_caster_base<Tensor>::cast(std::forward<T>(tensor), policy, parent);
+  }
+  operator Tensor&() { return object(); }  // NOLINT(google-explicit-constructor)
+  operator const Tensor&() {               // NOLINT(google-explicit-constructor)
+    (void)object();
+    return handle_;
+  }
+  operator Tensor&&() && {  // NOLINT(google-explicit-constructor)
+    (void)object();
+    return std::move(handle_);
+  }
+  operator const Tensor*() { return object_.operator Tensor*() ? &handle_ : nullptr; }  // NOLINT
+
+ private:
+  // Throws for None.
+  Tensor& object() { return object_.operator Tensor&(); }
+
+  type_caster_base<Tensor> object_;
+  Tensor handle_;
+};
+
+// As pybind11's own, whose caster of the tensor would have to be its type_caster_base, with references into objects.
+template <>
+struct move_only_holder_caster<lockstep::Tensor, lockstep::python::TensorHolder<lockstep::Tensor>> {
+  using Holder = lockstep::python::TensorHolder<lockstep::Tensor>;
+  static constexpr auto name = type_caster_base<lockstep::Tensor>::name;
+  static handle cast(Holder&& holder, return_value_policy, handle) {
+    return type_caster_base<lockstep::Tensor>::cast_holder(holder.get(), &holder);
   }
 };
 

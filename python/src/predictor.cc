@@ -54,19 +54,19 @@ void add_runs(py::module_& m) {
 
 void add_predictor(py::module_& m) {
   py::class_<Predictor<Module>, PredictorHolder> predictor(
-      m, "Predictor",
+      m, "Predictor", py::dynamic_attr(),
       "A model for inference: made once, then called from any number of threads. While it exists, the model is not "
       "trained.");
-  predictor.def(
-      py::init([](const py::object& model, const std::optional<Path>& weights, std::int64_t max_batch, double wait) {
+  def_keeping(
+      predictor,
+      [](const py::object& model, const std::optional<Path>& weights, std::int64_t max_batch, double wait) {
         const std::shared_ptr<Module> held = held_module(model);
         const PredictorOptions options{
             .max_batch = max_batch,
             .wait = std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(wait))};
         const WithoutLock loading;
-        return weights ? PredictorHolder(new Predictor<Module>(held, *weights, options))
-                       : PredictorHolder(new Predictor<Module>(held, options));
-      }),
+        return weights ? new Predictor<Module>(held, *weights, options) : new Predictor<Module>(held, options);
+      },
       "model"_a, "weights"_a = py::none(), "max_batch"_a = 1, "wait"_a = 0.001,
       "weights: a file, a checkpoint, or a folder of checkpoints. max_batch above 1 joins calls at the same "
       "time whose inputs are in host memory; a call waits at most `wait` seconds for others.");

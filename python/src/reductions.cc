@@ -22,11 +22,10 @@ double order_of(const py::object& p) {
   return p.is_none() ? 2 : p.cast<double>();
 }
 
-// x in the type that a function's argument names. Masks are counted in int64.
-Tensor in_type(const char* what, const Tensor& x, std::optional<DType> dtype) {
-  check(dtype != DType::u8, "{}: dtype is {}, expected another type: numbers are counted in int64", what,
-        name(DType::u8));
-  return dtype ? x.to(*dtype) : x;
+// f(x) in the type that a function's argument names. Bytes and truth values are counted in int64.
+template <typename F>
+Tensor in_type(const Tensor& x, std::optional<DType> dtype, const F& f) {
+  return dtype ? f(x.to(*dtype)).to(*dtype) : f(x);
 }
 
 using Reduce = Tensor (*)(const Tensor&, const Dims&, bool);
@@ -53,10 +52,8 @@ void add_reductions(const FunctionsOf& f) {
   for (const auto& [name, reduce] :
        {std::pair<const char*, Reduce>{"sum", [](const Tensor&x, const Dims&d, bool k) { return sum(x, d, k); }},
         {"mean", [](const Tensor&x, const Dims&d, bool k) { return mean(x, d, k); }}}) {
-    const auto reduced = [reduce = reduce, name = name](const Tensor& x, const Dims& d, bool k,
-                                                        std::optional<DType> t) {
-      const Tensor y = in_type(name, x, t);
-      return shaped(reduce(y, d, k), x, d, k);
+    const auto reduced = [reduce = reduce](const Tensor& x, const Dims& d, bool k, std::optional<DType> t) {
+      return shaped(in_type(x, t, [&](const Tensor& y) { return reduce(y, d, k); }), x, d, k);
     };
     f.both(name, reduced, input, dim, keepdim, py::kw_only(), dtype);
     // NumPy's words, which PyTorch also takes.
@@ -85,12 +82,7 @@ void add_reductions(const FunctionsOf& f) {
     // Before the axis: a tensor of one whole number is an index, too.
     if (pairwise != nullptr) {
       f.both(
-          name,
-          [pairwise = pairwise](const Tensor& a, const Tensor& b) {
-            if (a.dtype() != DType::u8 || b.dtype() != DType::u8) return pairwise(a, b);
-            return pairwise(a.to(DType::i64), b.to(DType::i64)).to(DType::u8);
-          },
-          input, "other"_a);
+          name, [pairwise = pairwise](const Tensor& a, const Tensor& b) { return pairwise(a, b); }, input, "other"_a);
     }
     f.m.def(
         name,
@@ -180,12 +172,15 @@ void add_reductions(const FunctionsOf& f) {
       },
       input, dim, "unbiased"_a = py::none(), keepdim, py::kw_only(), "correction"_a = py::none());
   f.both(
-      "prod", [](const Tensor& x, std::optional<DType> t) { return scalar(prod(in_type("prod", x, t))); }, input,
-      py::kw_only(), dtype);
+      "prod",
+      [](const Tensor& x, std::optional<DType> t) {
+        return scalar(in_type(x, t, [](const Tensor& y) { return prod(y); }));
+      },
+      input, py::kw_only(), dtype);
   f.both(
       "prod",
       [](const Tensor& x, int d, bool k, std::optional<DType> t) {
-        return shaped(prod(in_type("prod", x, t), d, k), x, d, k);
+        return shaped(in_type(x, t, [&](const Tensor& y) { return prod(y, d, k); }), x, d, k);
       },
       input, "dim"_a, keepdim, py::kw_only(), dtype);
   f.m.def(
@@ -193,15 +188,15 @@ void add_reductions(const FunctionsOf& f) {
       [](const Tensor& x, const py::object& p, const Dims& d, bool k, std::optional<DType> t) {
         const double order = order_of(p);
         const WithoutLock describing;
-        return shaped(norm(in_type("norm", x, t), order, d, k), x, d, k);
+        return shaped(in_type(x, t, [&](const Tensor& y) { return norm(y, order, d, k); }), x, d, k);
       },
       input, "p"_a = "fro", dim, keepdim, dtype);
   f.also_method("norm");
   for (const char* name : {"max", "min", "median"}) f.also_method(name);
   for (const auto& [name, along] :
        {std::pair<const char*, Tensor (*)(const Tensor&, int)>{"cumsum", cumsum}, {"cumprod", cumprod}}) {
-    const auto summed = [along = along, name = name](const Tensor& x, int d, std::optional<DType> t) {
-      return along(in_type(name, x, t), d);
+    const auto summed = [along = along](const Tensor& x, int d, std::optional<DType> t) {
+      return in_type(x, t, [&](const Tensor& y) { return along(y, d); });
     };
     f.both(name, summed, input, "dim"_a, py::kw_only(), dtype);
     f.both(name, summed, input, "axis"_a, py::kw_only(), dtype);

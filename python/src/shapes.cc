@@ -31,7 +31,7 @@ std::size_t at(int axis, std::size_t axes) { return static_cast<std::size_t>(axi
 // Views with other extents, but the elements in the same order.
 template <typename F>
 py::object reshaped(py::handle self, const F& f) {
-  const Tensor x = self.cast<const Tensor&>();
+  const Tensor x = self.cast<Tensor>();
   Tensor y;
   {
     const WithoutLock describing;
@@ -79,7 +79,7 @@ Strides moved_strides(const Strides& before, const Dims& source, const Dims& des
 }
 
 py::object swapped(py::handle self, int a, int b) {
-  if (self.cast<const Tensor&>().dim() == 0 && (a == 0 || a == -1) && (b == 0 || b == -1)) {
+  if (self.cast<Tensor>().dim() == 0 && (a == 0 || a == -1) && (b == 0 || b == -1)) {
     return py::reinterpret_borrow<py::object>(self);
   }
   return viewed(
@@ -92,7 +92,7 @@ py::object swapped(py::handle self, int a, int b) {
 }
 
 py::object expanded(py::handle self, const Shape& shape) {
-  const Shape before = self.cast<const Tensor&>().shape();
+  const Shape before = self.cast<Tensor>().shape();
   return viewed(
       self, [shape](const Tensor& x) { return x.expand(shape); },
       [](const Tensor& original, const Tensor& elements) {
@@ -133,7 +133,7 @@ Strides without(Strides strides, int axis) {
 }
 
 py::object narrowed(py::handle self, int dim, std::int64_t start, std::int64_t length) {
-  const Tensor x = self.cast<const Tensor&>();
+  const Tensor x = self.cast<Tensor>();
   const int axis = axis_of(dim, x.dim());
   const std::int64_t first = start < 0 ? start + x.size(axis) : start;
   return viewed(
@@ -142,7 +142,7 @@ py::object narrowed(py::handle self, int dim, std::int64_t start, std::int64_t l
 }
 
 py::object selected(py::handle self, int dim, std::int64_t index) {
-  const Tensor x = self.cast<const Tensor&>();
+  const Tensor x = self.cast<Tensor>();
   const int axis = axis_of(dim, x.dim());
   return viewed(
       self, [=](const Tensor& t) { return t.select(axis, index); }, back_to_position(axis, index),
@@ -152,8 +152,9 @@ py::object selected(py::handle self, int dim, std::int64_t index) {
 // A tuple of views, one after the other along an axis.
 template <typename F>
 py::tuple parts(py::handle self, int dim, const F& f, bool removes_axis = false) {
-  const Tensor x = self.cast<const Tensor&>();
+  const Tensor x = self.cast<Tensor>();
   const int axis = axis_of(dim, x.dim());
+  const std::uint64_t writes = writes_to(x);
   std::vector<Tensor> all;
   {
     const WithoutLock describing;
@@ -167,11 +168,13 @@ py::tuple parts(py::handle self, int dim, const F& f, bool removes_axis = false)
       if (removes_axis) {
         return ViewKind{.read = [=](const Tensor& t) { return t.select(axis, start); },
                         .back = back_to_position(axis, start),
-                        .strides = without(strides, axis)};
+                        .strides = without(strides, axis),
+                        .writes = writes};
       }
       return ViewKind{.read = [=](const Tensor& t) { return t.narrow(axis, start, stop - start); },
                       .back = back_to_slice(axis, start, stop),
-                      .strides = strides};
+                      .strides = strides,
+                      .writes = writes};
     });
     start = stop;
   }
@@ -212,7 +215,7 @@ std::vector<Tensor> joinable(std::vector<Tensor> all, bool drops_nothing) {
 }  // namespace
 
 py::tuple rows_of(py::handle self) {
-  const bool none = self.cast<const Tensor&>().size(0) == 0;
+  const bool none = self.cast<Tensor>().size(0) == 0;
   return none ? py::tuple()
               : parts(
                     self, 0, [](const Tensor& x, int axis) { return unbind(x, axis); }, true);
@@ -222,7 +225,7 @@ void add_shapes(const FunctionsOf& f) {
   const auto input = "input"_a;
   const auto dim = "dim"_a;
   const auto viewed_as = [](const py::object& self, const Shape& shape) {
-    const Tensor x = self.cast<const Tensor&>();
+    const Tensor x = self.cast<Tensor>();
     Tensor y;
     {
       const WithoutLock describing;
@@ -237,7 +240,11 @@ void add_shapes(const FunctionsOf& f) {
   const auto reshaped_as = [](const py::object& self, const Shape& shape) {
     return reshaped(self, [&](const Tensor& x) { return x.reshape(shape); });
   };
-  def_sized(f, "view", viewed_as);
+  f.tensor.def("view", [viewed_as](const py::object& self, const py::args& sizes) {
+    check(sizes.size() != 1 || !py::isinstance<DType>(sizes[0]),
+          "view: a type, expected the extents of a shape: to(dtype) converts the elements");
+    return viewed_as(self, all_of<Shape>(sizes));
+  });
   def_sized(f, "reshape", reshaped_as);
   def_sized(f, "expand", expanded);
   f.tensor.def(
@@ -259,13 +266,13 @@ void add_shapes(const FunctionsOf& f) {
       "permute", [](const py::object& self, const Dims& dims) { return permuted(self, ints(dims)); }, input, "dims"_a);
   f.tensor.def_property_readonly("T", [](const py::object& self) {
     std::vector<int> order;
-    for (int i = self.cast<const Tensor&>().dim() - 1; i >= 0; --i) order.push_back(i);
+    for (int i = self.cast<Tensor>().dim() - 1; i >= 0; --i) order.push_back(i);
     return permuted(self, order);
   });
   f.tensor.def_property_readonly("mT", [](const py::object& self) { return swapped(self, -2, -1); });
   for (const char* name : {"transpose", "swapaxes", "swapdims"}) def_view(f, name, swapped, "dim0"_a, "dim1"_a);
   def_view(f, "t", [](const py::object& self) {
-    const int axes = self.cast<const Tensor&>().dim();
+    const int axes = self.cast<Tensor>().dim();
     check(axes <= 2, "t: {} axes, expected at most 2: use transpose()", axes);
     return axes < 2 ? self : swapped(self, 0, 1);
   });
@@ -301,7 +308,7 @@ void add_shapes(const FunctionsOf& f) {
   def_view(
       f, "squeeze",
       [](const py::object& self, const Dims& dims) {
-        const Tensor x = self.cast<const Tensor&>();
+        const Tensor x = self.cast<Tensor>();
         if (!dims.empty()) {
           // PyTorch leaves axes of other extents.
           std::vector<int> ones;
@@ -349,6 +356,7 @@ void add_shapes(const FunctionsOf& f) {
       },
       dim = 0);
   f.tensor.def("contiguous", contiguous_of);
+  def_view(f, "clone", clone_of);
   const auto detached = [](const py::object& self) {
     return viewed(
         self, [](const Tensor& x) { return x.detach(); },
@@ -356,7 +364,7 @@ void add_shapes(const FunctionsOf& f) {
   };
   f.tensor.def("detach", detached, "The same elements without a history.");
   f.tensor.def_property("data", detached, [](const py::object& self, const Tensor& value) {
-    const Tensor x = self.cast<const Tensor&>();
+    const Tensor x = self.cast<Tensor>();
     check_not_shared(self, value);
     {
       const WithoutLock writing;
@@ -365,10 +373,8 @@ void add_shapes(const FunctionsOf& f) {
     after_write(self);
   });
 
-  def_sized(f, "repeat",
-            [](const py::object& self, const Shape& sizes) { return repeat(self.cast<const Tensor&>(), sizes); });
-  def_sized(f, "tile",
-            [](const py::object& self, const Shape& dims) { return tile(self.cast<const Tensor&>(), dims); });
+  def_sized(f, "repeat", [](const py::object& self, const Shape& sizes) { return repeat(self.cast<Tensor>(), sizes); });
+  def_sized(f, "tile", [](const py::object& self, const Shape& dims) { return tile(self.cast<Tensor>(), dims); });
   f.function(
       "tile", [](const Tensor& x, const Shape& dims) { return tile(x, dims); }, input, "dims"_a);
   f.both(

@@ -1,5 +1,8 @@
 #include "strides.h"
 
+#include <algorithm>
+#include <utility>
+
 namespace lockstep::python {
 
 Strides plain_strides(const Shape& shape) {
@@ -19,6 +22,35 @@ bool is_plain(const Shape& shape, const Strides& strides) {
     if (shape[axis] != 1 && strides[i] != plain[i] && shape.numel() > 0) return false;
   }
   return true;
+}
+
+Strides dense_strides(const Shape& shape, const Strides& strides) {
+  const auto lies_inside = [&](int a, int b) {
+    const std::int64_t of_a = strides[static_cast<std::size_t>(a)], of_b = strides[static_cast<std::size_t>(b)];
+    // An axis that repeats its elements stays where it is.
+    if (of_a == 0 || of_b == 0) return std::optional<bool>();
+    if (of_a != of_b) return std::optional(of_a < of_b);
+    return shape[a] < shape[b] ? std::optional(true) : std::nullopt;
+  };
+  std::vector<int> order;  // from the innermost axis on
+  for (int axis = shape.dim() - 1; axis >= 0; --axis) {
+    order.push_back(axis);
+    std::size_t at = order.size() - 1;
+    for (std::size_t other = at; other-- > 0;) {
+      const std::optional<bool> inside = lies_inside(order[at], order[other]);
+      if (inside == false) break;
+      if (inside != true) continue;
+      std::swap(order[at], order[other]);
+      at = other;
+    }
+  }
+  Strides dense(strides.size());
+  std::int64_t next = 1;
+  for (const int axis : order) {
+    dense[static_cast<std::size_t>(axis)] = next;
+    next *= std::max<std::int64_t>(shape[axis], 1);
+  }
+  return dense;
 }
 
 // Neighboring axes that lie one behind the other are one run of elements. Each run must hold whole axes of the result.

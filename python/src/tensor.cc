@@ -27,16 +27,18 @@ py::object item_of(const Tensor& x) {
   std::int64_t value = 0;
   {
     const WithoutLock waiting;
-    value = x.dtype() == DType::u8 ? x.item<std::uint8_t>() : x.item<std::int64_t>();
+    value = is_mask(x.dtype()) ? x.item<std::uint8_t>() : x.item<std::int64_t>();
   }
-  return py::int_(value);
+  return x.dtype() == DType::boolean ? py::object(py::bool_(value != 0)) : py::int_(value);
 }
 
 template <typename T>
 py::object nested(const std::vector<T>& values, const Shape& shape, int axis, std::size_t& next) {
   if (axis == shape.dim()) {
     const T value = values[next++];
-    if constexpr (std::is_integral_v<T>) {
+    if constexpr (std::is_same_v<T, bool>) {
+      return py::bool_(value);
+    } else if constexpr (std::is_integral_v<T>) {
       return py::int_(value);
     } else {
       return py::float_(static_cast<double>(value));
@@ -63,6 +65,7 @@ py::object list_of(const Tensor& x) {
     case DType::f64: return read(double{});
     case DType::i64: return read(std::int64_t{});
     case DType::u8: return read(std::uint8_t{});
+    case DType::boolean: return read(bool{});
     default: return read(float{});
   }
 }
@@ -72,7 +75,7 @@ bool is_first_cpu(Device device) { return device.kind() == DeviceKind::cpu && de
 // The same object if nothing changes.
 py::object moved(const py::object& self, std::optional<Device> device, std::optional<DType> dtype, bool non_blocking,
                  bool copy) {
-  const Tensor x = self.cast<const Tensor&>();
+  const Tensor x = self.cast<Tensor>();
   Tensor y = x;
   {
     const WithoutLock describing;
@@ -161,7 +164,7 @@ TensorClass add_tensor(py::module_& m) {
       },
       "dim"_a = py::none(), "How many elements apart in memory two neighbors along an axis are: PyTorch's numbers.");
   tensor.def("is_contiguous", [](const py::object& self) {
-    const Tensor& x = self.cast<const Tensor&>();
+    const Tensor& x = self.cast<Tensor>();
     return x.layout() == Layout::plain && is_plain(x.shape(), strides_of(self));
   });
   tensor.def(
@@ -177,7 +180,7 @@ TensorClass add_tensor(py::module_& m) {
   tensor.def(
       "requires_grad_",
       [](const py::object& self, bool value) {
-        self.cast<Tensor&>().set_requires_grad(value);
+        self.cast<Tensor>().set_requires_grad(value);
         return self;
       },
       "requires_grad"_a = true);
@@ -239,11 +242,10 @@ TensorClass add_tensor(py::module_& m) {
                                     {"bfloat16", DType::bf16},
                                     {"long", DType::i64},
                                     {"int", DType::i64},
-                                    {"byte", DType::u8}}) {
+                                    {"byte", DType::u8},
+                                    {"bool", DType::boolean}}) {
     tensor.def(name, [dtype = dtype](const py::object& self) { return moved(self, {}, dtype, false, false); });
   }
-  tensor.def(
-      "bool", [](const Tensor& x) { return ne(x, 0); }, released(), "A mask: whether each element is not 0.");
   tensor.def("type_as",
              [](const py::object& self, const Tensor& other) { return moved(self, {}, other.dtype(), false, false); });
   tensor.def("__len__", [](const Tensor& x) {
@@ -251,7 +253,7 @@ TensorClass add_tensor(py::module_& m) {
     return x.size(0);
   });
   tensor.def("__iter__", [](const py::object& self) {
-    if (self.cast<const Tensor&>().dim() == 0) throw py::type_error("iteration over a tensor without axes");
+    if (self.cast<Tensor>().dim() == 0) throw py::type_error("iteration over a tensor without axes");
     return py::iter(rows_of(self));
   });
   tensor.def("__bool__", [](const Tensor& x) {
@@ -268,19 +270,19 @@ TensorClass add_tensor(py::module_& m) {
     return item_of(x);
   });
   tensor.def("__format__", [](const py::object& self, const py::str& format) -> py::object {
-    if (self.cast<const Tensor&>().dim() == 0) {
-      return py::module_::import("builtins").attr("format")(item_of(self.cast<const Tensor&>()), format);
+    if (self.cast<Tensor>().dim() == 0) {
+      return py::module_::import("builtins").attr("format")(item_of(self.cast<Tensor>()), format);
     }
     return py::module_::import("builtins").attr("object").attr("__format__")(self, format);
   });
   tensor.def("__hash__", [](const py::object& self) {
     return static_cast<Py_hash_t>(reinterpret_cast<std::uintptr_t>(self.ptr()) >> 4);
   });
-  tensor.def("__contains__", [](const Tensor& x, const Number& number) {
+  tensor.def("__contains__", [](const Tensor& x, const Scalar& number) {
     Tensor found;
     {
       const WithoutLock describing;
-      found = any(eq(x, number.value));
+      found = any(eq(x, number));
     }
     return py::cast<bool>(py::bool_(item_of(found)));
   });

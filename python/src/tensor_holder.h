@@ -42,7 +42,7 @@ inline TensorMemory& memory_beside(pybind11::handle self) {
 }
 
 // Before a use of x, the tensor of `view`: reads its elements anew if the tensor that they come from has been written.
-// Call it with the interpreter lock.
+// Call it with the interpreter lock, which it may release, and hold the view.
 void follow(Tensor& x, ViewLink& view);
 
 }  // namespace lockstep::python

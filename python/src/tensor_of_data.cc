@@ -1,4 +1,4 @@
-#include <cstring>
+#include <cmath>
 
 #include "creation.h"
 #include "numpy.h"
@@ -9,30 +9,28 @@ namespace {
 // Nested lists, read in plain order.
 struct Numbers {
   std::vector<std::int64_t> extents;
-  std::vector<Number> all;
+  std::vector<Scalar> all;
   bool fractions = false, whole = false;  // otherwise bools
-  DType widest = DType::u8;               // of tensors among them
 
-  void add(const Number& number) {
-    fractions |= !number.is_whole;
-    whole |= number.is_whole && !number.is_bool;
+  void add(const Scalar& number) {
+    fractions |= !number.is_whole();
+    whole |= number.is_whole() && !number.is_bool();
     all.push_back(number);
   }
 
   void read(py::handle item, std::size_t depth) {
-    Number number;
+    Scalar number;
     if (read_number(item, number)) {
       check(depth == extents.size(), "tensor: a number beside a list, expected lists of one extent at each level");
       return add(number);
     }
     if (py::isinstance<Tensor>(item) || is_array(item)) {
-      const Tensor x = py::isinstance<Tensor>(item) ? item.cast<const Tensor&>() : tensor_of_array(item, true);
+      const Tensor x = py::isinstance<Tensor>(item) ? item.cast<Tensor>() : tensor_of_array(item, true);
       check(x.numel() == 1, "tensor: a list has {}, expected tensors of one element: use stack()", x);
-      number.is_whole = !is_floating(x.dtype());
-      number.is_bool = x.dtype() == DType::u8;
-      number.value = x.item();
-      if (x.dtype() == DType::i64) number.whole = x.item<std::int64_t>();
-      if (x.dtype() == DType::u8) number.whole = static_cast<std::int64_t>(number.value);
+      number = is_floating(x.dtype())        ? Scalar(x.item())
+               : x.dtype() == DType::boolean ? Scalar(x.item<bool>())
+               : x.dtype() == DType::u8      ? Scalar(x.item<std::uint8_t>())
+                                             : Scalar(x.item<std::int64_t>());
       check(depth == extents.size(), "tensor: a number beside a list, expected lists of one extent at each level");
       return add(number);
     }
@@ -51,7 +49,7 @@ struct Numbers {
     for (const py::handle inner : list) read(inner, depth + 1);
   }
 
-  DType type() const { return fractions || all.empty() ? DType::f32 : whole ? DType::i64 : DType::u8; }
+  DType type() const { return fractions || all.empty() ? DType::f32 : whole ? DType::i64 : DType::boolean; }
 };
 
 // Whether the first element, or its first element, is an array of NumPy with axes.
@@ -66,7 +64,7 @@ bool is_list_of_arrays(py::handle data) {
 
 Tensor tensor_of_data(py::handle data, std::optional<DType> dtype, bool copied) {
   if (py::isinstance<Tensor>(data)) {
-    const Tensor x = data.cast<const Tensor&>();
+    const Tensor x = data.cast<Tensor>();
     const WithoutLock describing;
     const Tensor y = copied ? clone(x.detach()) : x;
     return dtype ? y.to(*dtype) : y;
@@ -86,13 +84,15 @@ Tensor tensor_of_data(py::handle data, std::optional<DType> dtype, bool copied) 
     using T = decltype(zero);
     std::vector<T> values;
     values.reserve(numbers.all.size());
-    for (const Number& n : numbers.all) {
-      if constexpr (std::is_integral_v<T>) {
-        values.push_back(n.is_whole ? static_cast<T>(n.whole) : static_cast<T>(static_cast<std::int64_t>(n.value)));
-      } else if constexpr (std::is_same_v<T, double>) {
-        values.push_back(n.value);
+    for (const Scalar& n : numbers.all) {
+      if constexpr (std::is_same_v<T, bool>) {
+        values.push_back(n.to<bool>());
+      } else if constexpr (std::is_integral_v<T>) {
+        const Scalar whole = n.is_whole() ? n : Scalar(std::trunc(n.to<double>()));
+        check(whole.fits_int64(), "tensor: {} in a tensor of {}, expected a number of its range", n, name(type));
+        values.push_back(static_cast<T>(whole.to<std::int64_t>()));
       } else {
-        values.push_back(static_cast<T>(static_cast<float>(n.value)));
+        values.push_back(n.to<T>());
       }
     }
     return Tensor::from(values, shape);

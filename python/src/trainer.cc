@@ -145,6 +145,7 @@ TrainerOptions trainer_options(const py::dict& arguments) {
   given.read("epochs", o.epochs);
   given.read("max_steps", o.max_steps);
   given.read("shuffle", o.shuffle);
+  given.read("drop_last", o.drop_last);
   given.read("workers", o.workers);
   given.read("seed", o.seed);
   given.read("dtype", o.dtype);
@@ -162,10 +163,10 @@ TrainerOptions trainer_options(const py::dict& arguments) {
   py::object transform = py::none();
   given.read("batch_transform", transform);
   if (!transform.is_none()) {
-    o.batch_transform = [function = held(transform)](const Example& batch, RandomKey key) {
+    o.batch_transform = [function = Held(transform)](const Example& batch, RandomKey key) {
       const ExampleScope scope(key);
       const WithLock lock;
-      const py::object result = (*function)(*py::tuple(py::cast(batch)));
+      const py::object result = function.get()(*py::tuple(py::cast(batch)));
       return returned_as<Example>("batch_transform", result);
     };
   }
@@ -234,9 +235,9 @@ py::dict dict_of(const NamedScalars& scalars) {
 class CurrentDataset : public Dataset {
  public:
   explicit CurrentDataset(py::object object)
-      : object_(std::move(object)), now_(as_dataset(object_)), size_(now_->size()) {}
+      : now_(as_dataset(object)), size_(now_->size()), object_(std::move(object)) {}
   void begin() {
-    now_ = as_dataset(object_);
+    now_ = as_dataset(object_.get());
     check(now_->size() == size_, "Trainer: a data set of {} examples, expected {} as when the Trainer was made",
           now_->size(), size_);
   }
@@ -249,9 +250,9 @@ class CurrentDataset : public Dataset {
   }
 
  private:
-  py::object object_;
   std::shared_ptr<const Dataset> now_;
   std::int64_t size_;
+  Held object_;
 };
 
 // Everything that a Trainer refers to lives as long as it does.
@@ -293,7 +294,7 @@ class PythonTrainer {
   }
 
  private:
-  py::object engine_;  // an optimizer of Python makes another one when its options change
+  py::object engine_;  // an optimizer of Python makes another one when it begins anew
   Optimizer* rule_;
   std::shared_ptr<Module> model_;
   std::shared_ptr<CurrentDataset> data_, tests_;
@@ -327,24 +328,26 @@ class Callbacks {
 };
 
 void add_metrics(py::module_& m) {
-  py::class_<Metric> metric(m, "Metric", "A mean of values, one or several from each example.");
+  py::class_<Metric> metric(m, "Metric", py::dynamic_attr(), "A mean of values, one or several from each example.");
   using Function = std::optional<py::function>;
-  metric.def(py::init([](const std::string& name, const py::function& values, const Function& counted,
-                         const Function& result, bool table, bool smaller_is_better) {
-               const std::string what = fmt::format("metric '{}'", name);
-               const auto given = [](const Function& function) {
-                 return function ? py::object(*function) : py::object(py::none());
-               };
-               return Metric{.name = name,
-                             .values = function_of<Tensor(const Tensor&, const Tensor&)>(what, values),
-                             .counted = function_of<Tensor(const Tensor&)>(what + ", counted", given(counted)),
-                             .result = function_of<double(double)>(what + ", result", given(result)),
-                             .table = table,
-                             .smaller_is_better = smaller_is_better};
-             }),
-             "name"_a, "values"_a, "counted"_a = py::none(), "result"_a = py::none(), "table"_a = false,
-             "smaller_is_better"_a = false,
-             "values(outputs, targets) returns the values to average; counted(targets), a mask of those that count.");
+  def_keeping(
+      metric,
+      [](const std::string& name, const py::function& values, const Function& counted, const Function& result,
+         bool table, bool smaller_is_better) {
+        const std::string what = fmt::format("metric '{}'", name);
+        const auto given = [](const Function& function) {
+          return function ? py::object(*function) : py::object(py::none());
+        };
+        return new Metric{.name = name,
+                          .values = function_of<Tensor(const Tensor&, const Tensor&)>(what, values),
+                          .counted = function_of<Tensor(const Tensor&)>(what + ", counted", given(counted)),
+                          .result = function_of<double(double)>(what + ", result", given(result)),
+                          .table = table,
+                          .smaller_is_better = smaller_is_better};
+      },
+      "name"_a, "values"_a, "counted"_a = py::none(), "result"_a = py::none(), "table"_a = false,
+      "smaller_is_better"_a = false,
+      "values(outputs, targets) returns the values to average; counted(targets), a mask of those that count.");
   metric.def_readonly("name", &Metric::name);
   py::module_ all = m.def_submodule("metrics", "What evaluate() measures.");
   using Ignored = std::optional<std::int64_t>;
@@ -453,8 +456,10 @@ void add_audit(py::class_<PythonTrainer>& trainer, py::module_& m) {
 void add_training(py::module_& m) {
   add_metrics(m);
   add_reports(m);
-  py::class_<PythonTrainer> trainer(m, "_Trainer", "The training loop of the library.");
-  trainer.def(py::init<const py::object&, const py::object&, const py::object&, const py::object&, const py::dict&>());
+  py::class_<PythonTrainer> trainer(m, "_Trainer", py::dynamic_attr(), "The training loop of the library.");
+  def_keeping(trainer,
+              [](const py::object& model, const py::object& engine, const py::object& train, const py::object& test,
+                 const py::dict& options) { return new PythonTrainer(model, engine, train, test, options); });
   trainer.def("train",
               [](PythonTrainer& t, const py::object& on_step, const py::object& on_epoch, const py::object& on_update) {
                 t.begin_data();
@@ -475,17 +480,6 @@ void add_training(py::module_& m) {
     const auto resumed = t.get().resume_or_start();
     if (!resumed) return {};
     return resumed->path;
-  });
-  // What a program has changed in param_groups.
-  m.def("_set_rates", [](Optimizer& o, const std::vector<double>& rates) {
-    for (std::size_t i = 0; i < rates.size(); ++i) {
-      if (rates[i] == o.learning_rate(i)) continue;
-      if (rates.size() == 1) {
-        o.set_learning_rate(rates[i]);
-      } else {
-        o.set_learning_rate(i, rates[i]);
-      }
-    }
   });
   add_audit(trainer, m);
   trainer.def("request_stop", [](PythonTrainer& t) { t.get().request_stop(); });

@@ -7,12 +7,13 @@
 namespace lockstep::python {
 namespace {
 
-constexpr std::array<std::pair<DType, const char*>, 6> kTypes{{{DType::f32, "float32"},
+constexpr std::array<std::pair<DType, const char*>, 7> kTypes{{{DType::f32, "float32"},
                                                                {DType::f64, "float64"},
                                                                {DType::bf16, "bfloat16"},
                                                                {DType::f16, "float16"},
                                                                {DType::i64, "int64"},
-                                                               {DType::u8, "uint8"}}};
+                                                               {DType::u8, "uint8"},
+                                                               {DType::boolean, "bool"}}};
 
 // Lives as long as the process: a static object would be destroyed after the interpreter.
 py::handle size_class;
@@ -56,7 +57,8 @@ void add_types(py::module_& m) {
   dtype.def("__hash__", [](DType type) { return static_cast<int>(type); });
   dtype.def_property_readonly("is_floating_point", [](DType type) { return is_floating(type); });
   dtype.def_property_readonly("itemsize", [](DType type) { return item_size(type); });
-  for (const auto& [type, text] : kTypes) m.attr(text) = py::cast(type);
+  // `bool` would hide Python's where the module's names are imported.
+  for (const auto& [type, text] : kTypes) m.attr(type == DType::boolean ? "_bool" : text) = py::cast(type);
 
   size_class = py::object(py::module_::import("lockstep.size").attr("Size")).release();
 }

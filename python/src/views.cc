@@ -1,6 +1,7 @@
 #include "views.h"
 
 #include "lockstep/autograd/grad_mode.h"
+#include "lockstep/autograd/lift.h"
 #include "lockstep/autograd/node.h"
 #include "lockstep/autograd/tensor_impl.h"
 #include "lockstep/tensor/storage.h"
@@ -8,20 +9,10 @@
 namespace lockstep::python {
 namespace {
 
-bool shares_memory(const Tensor& a, const Tensor& b) {
-  return a.defined() && b.defined() && a->parts[0].storage() == b->parts[0].storage();
-}
-
 std::shared_ptr<Memory>& memory_of(py::handle self) {
   std::shared_ptr<Memory>& memory = memory_beside(self).memory;
   if (!memory) memory = std::make_shared<Memory>();
   return memory;
-}
-
-std::uint64_t writes_to(const Tensor& x) {
-  std::uint64_t writes = 0;
-  for (const Array& part : x->parts) writes += part.storage()->written();
-  return writes;
 }
 
 // Another handle of the same elements and history.
@@ -48,7 +39,7 @@ class GradMode {
 
 // A tensor of its own with self's elements, if self is a copy: it takes the copy's memory.
 Tensor own_elements(py::handle self) {
-  const Tensor& x = self.cast<const Tensor&>();
+  const Tensor& x = self.cast<Tensor>();
   const bool is_leaf = x.requires_grad() && !has_history(x);
   if (!is_leaf && memory_beside(self).view->give_memory()) return alias(x);
   const WithoutLock describing;
@@ -57,13 +48,20 @@ Tensor own_elements(py::handle self) {
 
 }  // namespace
 
+std::uint64_t writes_to(const Tensor& x) {
+  std::uint64_t writes = 0;
+  for (const Array& part : x->parts) writes += part.storage()->written();
+  return writes;
+}
+
 ViewLink::ViewLink(std::shared_ptr<ViewLink> of, Tensor from, std::optional<Parameter> of_parameter, Tensor now,
                    ViewKind how, const std::shared_ptr<Memory>& seen)
     : strides(std::move(how.strides)), elements(std::move(now)), shares(of && shares_memory(of->elements, elements)),
       parent_(std::move(of)), parameter_(std::move(of_parameter)), original_(std::move(from)),
       read_(std::move(how.read)), back_(std::move(how.back)), shown_(seen) {
   ++seen->copies;
-  note(base());
+  const Tensor from_now = base();
+  note(from_now, how.writes.value_or(writes_to(from_now)));
 }
 
 ViewLink::~ViewLink() {
@@ -77,16 +75,18 @@ bool ViewLink::stale(const Tensor& base) const {
   return source_.lock() != base->parts[0].storage() || version_ != writes_to(base);
 }
 
-void ViewLink::note(const Tensor& base) {
+void ViewLink::note(const Tensor& base, std::uint64_t writes) {
   source_ = base->parts[0].storage();
-  version_ = writes_to(base);
+  version_ = writes;
 }
 
 void ViewLink::refresh() {
-  if (!has_base()) return;
-  if (parent_) parent_->refresh();
+  // Where the lock is released, another thread may refresh this link, or cut it.
+  if (const std::shared_ptr<ViewLink> parent = parent_) parent->refresh();
   const Tensor from = base();
-  if (!stale(from)) return;
+  if (!from.defined() || !stale(from)) return;
+  // A write that comes meanwhile is for the next use.
+  const std::uint64_t writes = writes_to(from);
   const Tensor before = elements;
   Tensor now;
   {
@@ -99,17 +99,28 @@ void ViewLink::refresh() {
     }
   }
   elements = now;
-  note(from);
+  note(from, writes);
 }
 
 void ViewLink::written() {
-  if (!has_base()) return;
-  if (!shares) {
-    const Tensor to = base();
-    back_(to.detach(), elements.detach());
-    note(to);
+  const std::shared_ptr<ViewLink> parent = parent_;
+  const Tensor to = base();
+  if (!to.defined()) return;
+  try {
+    if (!shares) {
+      {
+        const Tensor from = elements;
+        const WithoutLock describing;
+        const NoGradGuard no_grad;
+        back_(to.detach(), from.detach());
+      }
+      note(to, writes_to(to));
+    }
+    if (parent) parent->written();
+  } catch (...) {
+    source_.reset();
+    throw;
   }
-  if (parent_) parent_->written();
 }
 
 bool ViewLink::give_memory() {
@@ -139,7 +150,7 @@ void follow(Tensor& x, ViewLink& view) {
 }
 
 py::object unlinked_view(py::handle self, const Tensor& y, bool& is_linked) {
-  const Tensor& x = self.cast<const Tensor&>();
+  const Tensor& x = self.cast<Tensor>();
   is_linked = true;
   if (x.operator->() == y.operator->()) return py::reinterpret_borrow<py::object>(self);
   py::object view = py::cast(y);
@@ -151,12 +162,12 @@ py::object unlinked_view(py::handle self, const Tensor& y, bool& is_linked) {
 
 Strides strides_of(py::handle self) {
   const std::shared_ptr<ViewLink>& link = memory_beside(self).view;
-  return link ? link->strides : plain_strides(self.cast<const Tensor&>().shape());
+  return link ? link->strides : plain_strides(self.cast<Tensor>().shape());
 }
 
 void link(py::handle self, py::handle view, ViewKind kind) {
-  const Tensor& x = self.cast<const Tensor&>();
-  const Tensor& y = view.cast<const Tensor&>();
+  const Tensor& x = self.cast<Tensor>();
+  const Tensor& y = view.cast<Tensor>();
   const std::shared_ptr<ViewLink>& parent = memory_beside(self).view;
   std::optional<Parameter> parameter;
   Tensor original;
@@ -173,7 +184,7 @@ void link(py::handle self, py::handle view, ViewKind kind) {
 
 py::object reshaped_view(py::handle self, const Tensor& y) {
   const Shape shape = y.shape();
-  const Shape before = self.cast<const Tensor&>().shape();
+  const Shape before = self.cast<Tensor>().shape();
   bool is_linked = false;
   py::object view = unlinked_view(self, y, is_linked);
   if (is_linked) return view;
@@ -194,7 +205,7 @@ py::object reshaped_view(py::handle self, const Tensor& y) {
 }
 
 py::object contiguous_of(py::handle self) {
-  const Tensor x = self.cast<const Tensor&>();
+  const Tensor x = self.cast<Tensor>();
   const std::shared_ptr<ViewLink>& view = memory_beside(self).view;
   if (x.layout() == Layout::plain && (!view || is_plain(x.shape(), view->strides))) {
     return py::reinterpret_borrow<py::object>(self);
@@ -205,6 +216,19 @@ py::object contiguous_of(py::handle self) {
                     .back = [](const Tensor& t, const Tensor& elements) { t.copy_from(elements); },
                     .strides = strides};
   });
+}
+
+py::object clone_of(py::handle self) {
+  const Tensor x = self.cast<Tensor>();
+  Tensor y;
+  {
+    const WithoutLock describing;
+    y = clone(x);
+  }
+  py::object own = py::cast(y);
+  const Strides strides = dense_strides(x.shape(), strides_of(self));
+  if (!is_plain(x.shape(), strides)) memory_beside(own).view = std::make_shared<ViewLink>(strides, y);
+  return own;
 }
 
 bool has_views(py::handle self) {
@@ -223,11 +247,7 @@ bool is_copy(py::handle self) {
 }
 
 void after_write(py::handle self) {
-  const std::shared_ptr<ViewLink> view = memory_beside(self).view;
-  if (!view) return;
-  const WithoutLock describing;
-  const NoGradGuard no_grad;
-  view->written();
+  if (const std::shared_ptr<ViewLink> view = memory_beside(self).view) view->written();
 }
 
 }  // namespace lockstep::python

@@ -20,23 +20,32 @@ using Read = std::function<Tensor(const Tensor& x)>;
 // Takes x's elements and y's, both without a history, and writes the second to the first.
 using WriteBack = std::function<void(const Tensor& x, const Tensor& y)>;
 
+// Of x's memory so far.
+std::uint64_t writes_to(const Tensor& x);
+
 struct ViewKind {
   Read read;
   WriteBack back;
   Strides strides;  // in PyTorch
+  // To the tensor before its elements were read, if another thread may have written since.
+  std::optional<std::uint64_t> writes = {};
 };
 
 // How a Python tensor's elements come from another tensor's, and get there.
 struct ViewLink {
+  // Of a tensor of its own that PyTorch would not lay out in plain order.
+  ViewLink(Strides of, Tensor now) : strides(std::move(of)), elements(std::move(now)), shares(false) {}
   ViewLink(std::shared_ptr<ViewLink> of, Tensor from, std::optional<Parameter> of_parameter, Tensor now, ViewKind how,
            const std::shared_ptr<Memory>& seen);
   ~ViewLink();
   ViewLink(const ViewLink&) = delete;
   ViewLink& operator=(const ViewLink&) = delete;
 
-  // Reads the elements anew if they are not those of the tensor that they come from. With the interpreter lock.
+  // Reads the elements anew if they are not those of the tensor that they come from. With the interpreter lock, which
+  // it may release.
   void refresh();
-  // After a write to the elements. Without the lock.
+  // After a write to the elements: writes them to the tensor that they come from. If that is refused, the next use reads
+  // it anew. With the interpreter lock.
   void written();
   // Whether a Python tensor sees a write.
   bool shows() const { return !shown_.expired() || (parent_ && parent_->shows()); }
@@ -54,7 +63,7 @@ struct ViewLink {
  private:
   Tensor base() const;
   bool stale(const Tensor& base) const;
-  void note(const Tensor& base);
+  void note(const Tensor& base, std::uint64_t writes);
   bool is_reachable() const;
 
   std::shared_ptr<ViewLink> parent_;
@@ -63,7 +72,7 @@ struct ViewLink {
   const Read read_;
   const WriteBack back_;
   std::weak_ptr<Memory> shown_;
-  // What the elements are a copy of: the base's memory after this many writes.
+  // What the elements are a copy of: the base's memory after this many writes. Null: they are to be read anew.
   std::weak_ptr<Storage> source_;
   std::uint64_t version_ = 0;
 };
@@ -85,6 +94,8 @@ py::object view_of(py::handle self, const Tensor& y, const K& kind) {
 py::object reshaped_view(py::handle self, const Tensor& y);
 // x.contiguous(): self, or a tensor of its own.
 py::object contiguous_of(py::handle self);
+// x.clone(): in the order of x's elements in memory, as PyTorch keeps it.
+py::object clone_of(py::handle self);
 // The views x[0], x[1], ...
 py::tuple rows_of(py::handle self);
 // After a write to self's memory.
@@ -99,14 +110,16 @@ bool is_copy(py::handle self);
 // view_of(self, f(x), ...) for x, the tensor of `self`. `strides` takes those of x.
 template <typename F, typename S>
 py::object viewed(py::handle self, const F& f, const WriteBack& back, const S& strides) {
-  const Tensor x = self.cast<const Tensor&>();
+  const Tensor x = self.cast<Tensor>();
+  const std::uint64_t writes = writes_to(x);
   Tensor y;
   {
     const WithoutLock describing;
     y = f(x);
   }
-  return view_of(self, y,
-                 [&](const Strides& before) { return ViewKind{.read = f, .back = back, .strides = strides(before)}; });
+  return view_of(self, y, [&](const Strides& before) {
+    return ViewKind{.read = f, .back = back, .strides = strides(before), .writes = writes};
+  });
 }
 
 }  // namespace lockstep::python

@@ -3,8 +3,7 @@
   PYTHONPATH=build/python /usr/bin/python3 python/tests/parity.py             # all samples, a table of counts
   PYTHONPATH=build/python /usr/bin/python3 python/tests/parity.py matmul sum  # these functions, with each disagreement
 
-Each function that both libraries have, under one name, is called with float32, int64, and bool inputs (bool is uint8 in
-Lockstep). Values, shapes, types, and the gradients of all floating inputs are compared. test_parity.py runs a part.
+Each function that both libraries have, under one name, is called with float32, int64, bool, and uint8 inputs. Values, shapes, types, and the gradients of all floating inputs are compared. test_parity.py runs a part.
 """
 
 import collections
@@ -22,6 +21,8 @@ import torch  # noqa: E402
 from torch.testing._internal.common_methods_invocations import op_db  # noqa: E402
 
 import lockstep  # noqa: E402
+
+byte_bounds = np.byte_bounds if hasattr(np, "byte_bounds") else np.lib.array_utils.byte_bounds
 
 # What draws random numbers, or shows memory that nobody has written.
 RANDOM = {
@@ -115,15 +116,6 @@ DOCUMENTED = {
 }
 
 
-def documented(op_name, dtype, theirs_f):
-    """What PyTorch's function is in Lockstep's documents, and the types whose results are those of bool inputs: masks
-    are uint8, and arithmetic of masks counts in int64."""
-    f = DOCUMENTED.get(op_name, theirs_f)
-    if dtype != torch.bool:
-        return [(f, torch.bool)] if f is not theirs_f else []
-    return [(f, torch.int64), (f, torch.uint8), (f, torch.bool)]
-
-
 def convert(x, seen):
     """PyTorch's arguments as Lockstep's. `seen` gets the pairs of tensors that require a gradient."""
     if isinstance(x, torch.Tensor):
@@ -186,7 +178,7 @@ def difference(ours, theirs, tolerance=1e-4):
             return f"a {type(a).__name__} for a tensor"
         if tuple(a.shape) != tuple(b.shape):
             return f"shape {tuple(a.shape)} for {tuple(b.shape)}"
-        if str(a.dtype).replace("uint8", "bool") != str(b.dtype).replace("uint8", "bool"):
+        if str(a.dtype) != str(b.dtype):
             return f"type {a.dtype} for {b.dtype}"
         x, y = array(a), array(b)
         if y.dtype.kind == "f":
@@ -195,6 +187,23 @@ def difference(ours, theirs, tolerance=1e-4):
         elif not np.array_equal(x.astype("i8"), y.astype("i8")):
             return "values"
     return None
+
+
+def memories(x):
+    """The first and the last address of each tensor's elements."""
+    if isinstance(x, dict):
+        x = tuple(x.values())
+    for item in leaves(x):
+        if isinstance(item, (list, tuple, dict)):
+            yield from memories(item)
+        elif isinstance(item, (torch.Tensor, lockstep.Tensor)) and item.numel() and str(item.dtype) != "torch.bfloat16":
+            first, last = byte_bounds(item.detach().numpy())
+            yield first, last - 1
+
+
+def share_memory(result, arguments):
+    """Whether a result lies in an argument's memory."""
+    return any(a <= d and c <= b for a, b in memories(result) for c, d in memories(arguments))
 
 
 def function_of(name, module):
@@ -272,21 +281,18 @@ def compare(call, op_name, sample, dtype):
         return "error: type", str(error)
     if any(isinstance(x, torch.Tensor) and x.dtype.is_complex for x in leaves(theirs)):
         return "error: type", "complex"
-    kind, text = against(ours_f, theirs_f, sample, torch.bool, dtype)
-    if kind != "disagree":
-        return kind, text
-    for f, bools in documented(op_name, dtype, theirs_f):
-        if against(ours_f, f, sample, bools, dtype)[0] == "agree":
-            return "documented", text
+    kind, text = against(ours_f, theirs_f, sample, dtype)
+    documented = DOCUMENTED.get(op_name)
+    if kind == "disagree" and documented and against(ours_f, documented, sample, dtype)[0] == "agree":
+        return "documented", text
     return kind, text
 
 
-def against(ours_f, theirs_f, sample, bools, dtype):
-    """Compare with PyTorch's function of the same arguments, where its bools are in another type."""
+def against(ours_f, theirs_f, sample, dtype):
+    """Compare with PyTorch's function of the same arguments."""
     seen = []
     arguments = arguments_of(sample)
     args = convert(arguments, seen)
-    arguments = mapped(arguments, lambda x: x.to(bools) if x.dtype == torch.bool else x)
     try:
         theirs = called(theirs_f, arguments)
     except Exception as error:
@@ -294,6 +300,8 @@ def against(ours_f, theirs_f, sample, bools, dtype):
     try:
         ours = ours_f(args[0], *args[1], **args[2])
         text = difference(ours, theirs)
+        if text is None and share_memory(ours, args) and not share_memory(theirs, arguments):
+            text = "the result is an argument's memory, and PyTorch's is not"
     except TypeError as error:
         return "error: arguments", str(error).split("\nInvoked")[0][-300:]
     except (lockstep.Error, ValueError, IndexError, NotImplementedError, OverflowError) as error:
@@ -329,7 +337,7 @@ def run(names=None, most=None, kinds=("function", "method")):
         if op.name in RANDOM or (names and op.name not in names):
             continue
         calls = [call for call in calls_of(op) if call[0] in kinds]
-        for dtype in (torch.float32, torch.int64, torch.bool):
+        for dtype in (torch.float32, torch.int64, torch.bool, torch.uint8):
             if not calls or not op.supports_dtype(dtype, "cpu"):
                 continue
             torch.manual_seed(0)

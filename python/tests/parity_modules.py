@@ -39,7 +39,7 @@ def to_lockstep(value, leaves):
     """Turn PyTorch's tensors into this package's; `leaves` gets the pairs that need a gradient."""
     if isinstance(value, torch.Tensor):
         x = value.detach()
-        mine = lockstep.from_numpy(x.to(torch.uint8).numpy().copy() if x.dtype == torch.bool else x.numpy().copy())
+        mine = lockstep.from_numpy(x.numpy().copy())
         if value.requires_grad:
             mine.requires_grad_(True)
             leaves.append((value, mine))

@@ -5,6 +5,7 @@ import copy
 import random
 import struct
 import threading
+import warnings
 
 import pytest
 
@@ -475,6 +476,14 @@ def test_a_table_is_a_data_set(tmp_path):
     assert x[0].tolist() == train[0][0].tolist()
 
 
+
+def test_classes_of_a_table_keep_their_texts(tmp_path):
+    rows = [f"{i},{('007', '7', '1.10', '1.1')[i % 4]}" for i in range(80)]
+    (tmp_path / "a.csv").write_text("\n".join(["x,kind", *rows]))
+    train = torch.datasets.TableDataset(tmp_path / "a.csv", target="kind", categories=["kind"])
+    assert train.classes == ["1.1", "1.10", "007", "7"]
+
+
 def test_a_sampler_without_an_end():
     class Endless:
         def __iter__(self):
@@ -492,3 +501,54 @@ def test_a_sampler_without_an_end():
         assert [x.tolist() for x, in DataLoader(data, sampler=order)] == [[3], [1]]
     with pytest.raises(ValueError, match="positive integer"):
         BatchSampler(range(5), 0, False)
+
+
+class Draws(Squares):
+    def __init__(self, draw, n=32):
+        super().__init__(n)
+        self.draw = draw
+
+    def __getitem__(self, i):
+        return torch.tensor([float(self.draw(i))]), i
+
+
+def test_draws_from_others_generators_in_workers_are_said():
+    numpy = pytest.importorskip("numpy")
+    shared, fresh = numpy.random.default_rng(0), numpy.random.default_rng
+    own = random.Random(0)
+    cases = {"numpy.random.rand": lambda i: numpy.random.rand(), "numpy.random.normal": lambda i: shared.normal(),
+             "random.random": lambda i: random.random(), "random.getrandbits": lambda i: own.choice([1, 2])}
+    for call, draw in cases.items():
+        for loop in (lambda data: list(DataLoader(data, 4, num_workers=2)),
+                     lambda data: torch.evaluate(torch.nn.Linear(1, 32), data)):
+            kind = type("Draws" + str(len(call)) + str(id(loop)), (Draws,), {})
+            with pytest.warns(RuntimeWarning, match=rf"{kind.__name__} draws from {call}\(\) in worker threads"):
+                loop(kind(draw))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        quiet = Draws(lambda i: fresh((0, i)).normal() + random.Random(i).random())
+        assert values(DataLoader(quiet, 4, num_workers=2)) == values(DataLoader(quiet, 4))
+        list(DataLoader(Draws(lambda i: numpy.random.rand()), 4))  # in the loop's own thread, as in PyTorch
+
+
+def test_worker_init_fn_does_not_seed_the_program():
+    numpy = pytest.importorskip("numpy")
+
+    def draws():
+        return random.random(), numpy.random.rand(), torch.rand(1).item()
+
+    def seed(number):
+        numpy.random.seed(number)
+        torch.manual_seed(number)
+        if number == 1:
+            random.seed(number)
+
+    def begin():
+        random.seed(5), numpy.random.seed(5), torch.manual_seed(5)
+
+    begin()
+    expected = draws()
+    begin()
+    with pytest.warns(RuntimeWarning, match="worker_init_fn seeds .*random, which has no effect"):
+        list(DataLoader(Squares(), 5, num_workers=2, worker_init_fn=seed))
+    assert draws() == expected

@@ -674,7 +674,9 @@ def test_states_of_wrappers_and_old_states():
     assert list(state)[0] == "0._extra_state" and set(state) == set(net.module.state_dict())
     net.module[0].count = 0
     net.load_state_dict(state)
-    assert net.module[0].count == 4
+    assert net.module[0].count == 4 and net.double() is net and net.module[0].layer.weight.dtype == torch.float64
+    with pytest.raises(torch.Error, match="Missing[^\n]*\n\tUnexpected.*other"):
+        net.load_state_dict({"other": torch.ones(1)})
     with pytest.raises(torch.Error, match="Unexpected.*other"):
         net.load_state_dict({**state, "other": torch.ones(1)})
     old = {k: v for k, v in state.items() if "num_batches" not in k}
@@ -765,3 +767,189 @@ def test_the_state_of_a_lazy_layer():
     lazy(torch.ones(1, 3))
     other.load_state_dict(lazy.state_dict())
     assert other.weight.shape == (2, 3)
+
+
+def test_a_lazy_layer_becomes_its_class():
+    net = nn.Sequential(nn.LazyConv2d(2, 3), nn.LazyBatchNorm2d(), nn.Flatten(), nn.LazyLinear(2))
+    held = net[3]
+    held.note = "kept"
+    copied = copy.deepcopy(net)
+    x = torch.rand(4, 1, 5, 5)
+    assert type(net[0]) is nn.LazyConv2d and isinstance(net[0], nn.Conv2d)
+    for model in (net, copied):
+        y = model(x)
+        assert [type(m) for m in model] == [nn.Conv2d, nn.BatchNorm2d, nn.Flatten, nn.Linear]
+        assert model[3].note == "kept" and model[3].in_features == 18 and "_call_hooked" not in model[3].__dict__
+        model.eval()
+        assert torch.equal(model(x), model(x)) and y.shape == (4, 2)
+    assert held is net[3] and repr(held) == "Linear(in_features=18, out_features=2, bias=True)"
+    hooked, calls = nn.LazyLinear(2), []
+    hooked.register_forward_hook(lambda module, args, output: calls.append(type(module)))
+    hooked(torch.ones(1, 3)), hooked(torch.ones(1, 3))
+    assert calls == [nn.Linear, nn.Linear] and type(copy.deepcopy(hooked)) is nn.Linear
+    weak = weakref.ref(hooked)
+    del hooked
+    gc.collect()
+    assert weak() is None
+
+
+def test_a_second_training_begins_anew():
+    def init(module):
+        if type(module) in (nn.Linear, nn.Conv2d):
+            nn.init.constant_(module.weight, 0.5)
+
+    net = nn.Sequential(nn.LazyLinear(2))
+    net.apply(init)
+    net(torch.ones(1, 3))
+    assert net[0].weight[0, 0].item() != 0.5
+    net.apply(init)
+    assert net[0].weight.tolist() == [[0.5] * 3] * 2
+
+
+def test_initial_values_follow_from_the_seed_at_construction():
+    torch.manual_seed(0)
+    a = nn.Linear(2, 2)
+    torch.manual_seed(0)
+    b = nn.Linear(2, 2)
+    c = nn.Linear(2, 2)
+    torch.manual_seed(1)
+    assert torch.equal(a.weight, b.weight) and torch.equal(a.bias, b.bias) and not torch.equal(b.weight, c.weight)
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 2))
+    torch.manual_seed(1)
+    again = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 2))
+    torch.manual_seed(0)
+    same = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 2))
+    assert torch.equal(net[2].weight, same[2].weight) and not torch.equal(net[2].weight, again[2].weight)
+
+
+def test_models_of_threads_repeat_themselves():
+    import threading
+    import warnings
+
+    def train(seed, found, key):
+        if seed is not None:
+            torch.manual_seed(seed)
+        net = nn.Sequential(nn.Linear(2, 8), nn.Dropout(0.5), nn.Linear(8, 1))
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        for _ in range(3):
+            net(torch.rand(4, 2)).sum().backward()
+            optimizer.step()
+        found[key] = net[2].weight.tolist()
+
+    def run(seeds):
+        torch.manual_seed(7)
+        found = {}
+        threads = [threading.Thread(target=train, args=(seed, found, i)) for i, seed in enumerate(seeds)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        return found
+
+    first = run([3, 4, 3])
+    assert first[0] == first[2] != first[1]
+    assert all(run([3, 4, 3]) == first for _ in range(3))
+    here = {}
+    train(3, here, 0)
+    assert here[0] == first[0]
+
+    def begin():
+        found = {}
+
+        def make(key):
+            found[key] = nn.Linear(2, 2).weight.tolist()
+
+        torch.manual_seed(7)
+        threads = [threading.Thread(target=make, args=(i,)) for i in range(2)]
+        for t in threads:
+            t.start()
+            t.join()
+        return found
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert begin() == begin()
+    assert any("expected manual_seed() in the thread" in str(w.message) for w in caught)
+
+
+def test_train_and_eval_of_a_class_are_called_by_the_library():
+    class Frozen(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm, self.layer, self.calls = nn.BatchNorm1d(2), nn.Linear(2, 2), []
+
+        def train(self, mode=True):
+            super().train(mode)
+            self.norm.eval()
+            self.calls.append(mode)
+            return self
+
+        def forward(self, x):
+            self.modes = self.training, self.norm.training
+            return self.layer(self.norm(x))
+
+    data = torch.utils.data.TensorDataset(torch.rand(8, 2), torch.zeros(8, dtype=torch.int64))
+    net = nn.Sequential(Frozen())
+    torch.Trainer(net, torch.optim.SGD(net.parameters(), lr=0.1), data, batch_size=4, epochs=1).train()
+    assert net[0].modes == (True, False) and net[0].norm.num_batches_tracked.item() == 0
+    net[0].calls.clear()
+    torch.evaluate(net, data)
+    assert net[0].calls == [False, True] and net[0].modes == (False, False) and net[0].training
+    sampling = nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.5))
+    sampling[1].train = lambda mode=True: sampling[1]  # stays in training mode
+    sampling.eval()
+    with torch.no_grad():
+        assert len({str(sampling(torch.ones(1, 2)).tolist()) for _ in range(20)}) > 1
+
+
+def test_call_of_a_class_is_called_in_a_sequential():
+    class Twice(nn.Linear):
+        def __call__(self, x):
+            return 2 * super().__call__(x)
+
+    layer = Twice(2, 2)
+    assert torch.equal(nn.Sequential(layer)(torch.ones(1, 2)), layer(torch.ones(1, 2)))
+    assert torch.equal(layer(torch.ones(1, 2)), 2 * F.linear(torch.ones(1, 2), layer.weight, layer.bias))
+
+
+def test_files_of_weights_refuse_a_state_of_a_class(tmp_path):
+    net = nn.Sequential(Counter())
+    with pytest.raises(torch.Error, match=r"Counter has a part of the state that only its get_extra_state\(\) knows"):
+        torch.save_weights(str(tmp_path / "w.safetensors"), net)
+    data = torch.utils.data.TensorDataset(torch.rand(8, 1), torch.zeros(8, dtype=torch.int64))
+    sgd = torch.optim.SGD(net.parameters(), lr=0.1)
+    with pytest.raises(torch.Error, match="trainer: save_folder: Counter has a part"):
+        torch.Trainer(net, sgd, data, save_folder=tmp_path / "run")
+
+
+def test_ctc_loss_checks_its_lengths():
+    log_probs, targets = torch.log_softmax(torch.randn(4, 1, 3), 2), torch.tensor([[1, 2]])
+    one = torch.tensor([1])
+    for frames in (9, 5):
+        with pytest.raises(torch.Error, match=f"ctc_loss: input_lengths: a length is {frames}, expected 0 to 4"):
+            F.ctc_loss(log_probs, targets, torch.tensor([frames]), one)
+    with pytest.raises(torch.Error, match="input_lengths: a length is -3"):
+        F.ctc_loss(log_probs, targets, torch.tensor([-3]), one)
+    for length in (3, -1):
+        with pytest.raises(torch.Error, match=f"ctc_loss: target_lengths: a length is {length}, expected 0 to 2"):
+            F.ctc_loss(log_probs, targets, torch.tensor([4]), torch.tensor([length]))
+    # No frames say nothing.
+    none = torch.tensor([0])
+    assert F.ctc_loss(log_probs, targets, none, one).item() == float("inf")
+    assert F.ctc_loss(log_probs, targets, none, one, zero_infinity=True).item() == 0
+    assert 0 < F.ctc_loss(log_probs, targets, torch.tensor([4]), one).item() < 100
+
+
+def test_targets_that_are_numbers_may_be_whole():
+    x, y = torch.randn(3, 4), torch.randn(3, 4)
+    signs, bits, counts = torch.tensor([1, -1, 1]), torch.tensor([[1, 0, 1, 0]] * 3), torch.tensor([[2, 0, 1, 5]] * 3)
+    for f, arguments, target in ((F.cosine_embedding_loss, (x, y), signs), (F.soft_margin_loss, (x[:, 0],), signs),
+                                 (F.margin_ranking_loss, (x[:, 0], y[:, 0]), signs),
+                                 (F.hinge_embedding_loss, (x[:, 0],), signs),
+                                 (F.multilabel_soft_margin_loss, (x,), bits), (F.poisson_nll_loss, (x,), counts),
+                                 (F.l1_loss, (x,), counts), (F.smooth_l1_loss, (x,), counts),
+                                 (F.huber_loss, (x,), counts)):
+        assert f(*arguments, target).item() == f(*arguments, target.float()).item(), f
+    with pytest.raises(torch.Error, match=r"target is \[2\] f32 on .*, expected \[3\] f32, one for each vector"):
+        F.cosine_embedding_loss(x, y, signs[:2])

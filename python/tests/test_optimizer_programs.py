@@ -126,7 +126,10 @@ def gradients(x):
 
 def train(net, x):
     torch, loss = net.torch, 0
+    used = {id(p) for group in net.optimizer.param_groups for p in group["params"]}
     for p, g in zip(net.module, gradients(x)):
+        if id(p) not in used:
+            continue
         if p.requires_grad and g[0] > -0.8:
             loss = loss + (p * torch.tensor(g, dtype=torch.float64)).sum()
     net.optimizer.zero_grad(set_to_none=True)
@@ -150,6 +153,102 @@ def set_rate(net, x):
 
 def set_decay(net, x):
     net.optimizer.param_groups[int(x * len(net.optimizer.param_groups))]["weight_decay"] = 0.03
+
+
+def set_options(net, x):
+    """Change momentum, betas, and the like of one group."""
+    r = random.Random(x)
+    group = r.choice(net.optimizer.param_groups)
+    options = {"SGD": [dict(momentum=0.5), dict(momentum=0, nesterov=False), dict(dampening=0.0),
+                       dict(momentum=0.7, dampening=0.25, nesterov=False)],
+               "Adam": [dict(betas=(0.7, 0.9)), dict(eps=1e-5)], "AdamW": [dict(betas=(0.7, 0.9)), dict(eps=1e-5)],
+               "RMSprop": [dict(alpha=0.8), dict(eps=1e-5)], "Adagrad": [dict(lr_decay=0.1), dict(eps=1e-5)],
+               "Adadelta": [dict(rho=0.7), dict(eps=1e-5)]}[net.program.rule]
+    group.update(r.choice(options))
+
+
+def add_group(net, x):
+    used = {id(p) for group in net.optimizer.param_groups for p in group["params"]}
+    if id(net.module[3]) not in used:
+        net.optimizer.add_param_group({"params": [net.module[3]], "lr": 0.03, "weight_decay": 0.02})
+
+
+def refused(net, x):
+    """Calls that raise, in both libraries; nothing may change."""
+    before, optimizer = net.see(), net.optimizer
+    state = copied(optimizer.state_dict())
+    wrong = dict(state, param_groups=[dict(g, lr=5.0, params=[*g["params"], 7]) for g in state["param_groups"]])
+    calls = [lambda: optimizer.load_state_dict(wrong), lambda: optimizer.load_state_dict({"state": {}}),
+             lambda: optimizer.add_param_group({"params": [optimizer.param_groups[0]["params"][0]], "lr": 5.0}),
+             lambda: optimizer.add_param_group({"params": [3], "lr": 5.0})]
+    if net.torch is lockstep:
+        other = lockstep.nn.ParameterList([lockstep.ones(1)])
+        last = optimizer.param_groups[-1]
+
+        def load(**changes):
+            return lambda: optimizer.load_state_dict({**state, **changes})
+
+        calls += [load(state={**state["state"], "momentum.no": lockstep.ones(1)}),
+                  load(state={**state["state"], "steps": lockstep.ones(2)}), load(state={0: {"wrong": lockstep.ones(1)}}),
+                  load(param_groups=[dict(g, lr=-5.0) for g in state["param_groups"]]),
+                  lambda: optimizer.add_param_group({"params": [other[0]], "lr": -1.0}),
+                  lambda: [last.update(weight_decay=-1.0), optimizer.step()]]
+    for call in calls:
+        decay = optimizer.param_groups[-1]["weight_decay"]
+        try:
+            call()
+        except Exception as e:
+            assert not isinstance(e, AssertionError)
+        else:
+            raise AssertionError("not refused")
+        optimizer.param_groups[-1]["weight_decay"] = decay
+    assert net.see() == before
+    if net.torch is lockstep:
+        after = optimizer.state_dict()
+        assert after["param_groups"] == state["param_groups"]
+        assert {k: v.tolist() for k, v in after["state"].items()} == {k: v.tolist() for k, v in state["state"].items()}
+
+
+def resume(net, x):
+    """Continue with new objects, from states of the old ones or, in Lockstep, sometimes from PyTorch's format."""
+    r = random.Random(x)
+    states = [copied(thing.state_dict()) for thing in (net.optimizer, *net.schedules)]
+    program = net.program
+    kinds = [type(s).__name__ for s in net.schedules]
+    old = net.optimizer
+    groups = [dict(params=list(g["params"]), lr=0.5) for g in old.param_groups]
+    new = type(old)(groups, lr=0.25)
+    if net.torch is lockstep and r.random() < 0.5:
+        states[0] = as_pytorchs(old, states[0])
+    new.load_state_dict(states[0])
+    net.optimizer = new
+    for schedule, state in zip(net.schedules, states[1:]):
+        for part in parts_of(schedule):
+            part.optimizer = new
+        schedule.load_state_dict(state)
+    assert kinds == [type(s).__name__ for s in net.schedules] and program is net.program
+
+
+def parts_of(schedule):
+    return [schedule] + [p for s in getattr(schedule, "_schedulers", ()) for p in parts_of(s)]
+
+
+def as_pytorchs(optimizer, state):
+    """Return a state of Lockstep in PyTorch's layout."""
+    names = optimizer.engine.parameter_names()
+    theirs_of = {ours: name for name, ours in optimizer._STATES.items()}
+    numbered = {}
+    for key, value in state["state"].items():
+        kind, _, name = key.partition(".")
+        if name:
+            values = numbered.setdefault(names.index(name), {})
+            values[theirs_of.get(kind, "step")] = value.item() if kind == "step" else value
+    for values in numbered.values():  # SGD of PyTorch has no number of steps
+        if type(optimizer) is lockstep.optim.SGD:
+            values.pop("step", None)
+        else:
+            values.setdefault("step", 1)
+    return {"state": numbered, "param_groups": state["param_groups"]}
 
 
 def jump(net, x):
@@ -176,7 +275,8 @@ def load_in_place(net, x):
         thing.load_state_dict(state)
 
 
-ACTIONS = [step] * 6 + [train, set_rate, set_decay, jump, another_schedule, load_in_place]
+ACTIONS = [step] * 8 + [train, set_rate, set_decay, set_options, add_group, jump, another_schedule, load_in_place,
+                        resume, refused]
 
 
 def trace(torch, seed):

@@ -1,5 +1,6 @@
 import ast
 import io
+import os
 import pathlib
 import re
 import shutil
@@ -89,6 +90,18 @@ def test_programs_of_pages_run(page, tmp_path):
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=tmp_path)
         assert done.returncode == 0, program + done.stderr
         assert "False" not in done.stdout
+
+
+def test_the_first_programs_have_one_hash():
+    programs = [p for page in ("README.md", "docs/python.md")
+                for p in re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL) if ".on(net)" in p]
+    assert len(programs) >= 2
+    for program in programs:
+        program += "\nimport lockstep\nprint(lockstep.weights_sha256(net))\n"
+        runs = [subprocess.run([sys.executable, "-W", "error", "-c", program], capture_output=True, text=True,
+                               env={**os.environ, "LOCKSTEP_DEVICES": count}) for count in "1238"]
+        hashes = {done.stdout.split("\n")[-2] for done in runs}
+        assert len(hashes) == 1 and len(hashes.pop()) == 64, program + runs[0].stderr
 
 
 def test_a_tensor_shows_statistics_and_a_picture():

@@ -1,5 +1,6 @@
 """Several devices and several processes: DataParallel, loader.on, DistributedDataParallel, spawn, collectives."""
 
+import copy
 import os
 import re
 import subprocess
@@ -94,6 +95,75 @@ def test_data_parallel():
         nn.DataParallel(net, device_ids=[3])
 
 
+def test_a_copy_of_a_wrapper():
+    class Tagged(nn.DataParallel):
+        def __init__(self, module):
+            super().__init__(module, device_ids=[0, 1])
+            self._set("tag", ["a"])
+
+    x = torch.rand(4, 2)
+    for model in (nn.DataParallel(nn.Linear(2, 2)), Tagged(nn.Linear(2, 2))):
+        other = copy.deepcopy(model.eval())
+        assert type(other) is type(model) and not other.training and other.module is not model.module
+        assert other.device_ids == model.device_ids and repr(other) == repr(model)
+        assert torch.equal(other(x), model(x))
+        with torch.no_grad():
+            other.module.weight.zero_()
+        assert not torch.equal(other(x), model(x))
+    assert other.tag == ["a"] and other.tag is not model.tag
+    average = torch.optim.swa_utils.AveragedModel(model)
+    average.update_parameters(model)
+    assert torch.equal(average(x), model(x))
+
+    class Outer(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body, self.scale = nn.DataParallel(nn.Linear(2, 2)), nn.Parameter(torch.ones(1))
+
+        def forward(self, x):
+            return self.body(x) * self.scale
+
+    outer = Outer()
+    outer(x).sum().backward()
+    assert outer.body.module.weight.grad is not None and outer.scale.grad is not None
+
+
+def test_wrapped_models_elsewhere(tmp_path):
+    model = nn.DataParallel(nn.Linear(3, 4))
+    sgd = torch.optim.SGD(model.parameters(), lr=0.1)
+    for use in (lambda: torch.Trainer(model, sgd, data()), lambda: torch.evaluate(model, data()),
+                lambda: torch.find_learning_rate(model, sgd, data()),
+                lambda: torch.export_onnx(tmp_path / "x", model, torch.ones(1, 3))):
+        with pytest.raises(torch.Error, match="wrapped by DataParallel, expected the model itself: model.module"):
+            use()
+    with pytest.raises(torch.Error, match="not to its DataParallel"):
+        for x, _ in DataLoader(data(), 16).on(model, shards=3):
+            model(x)
+    batch = nn.Parameter(torch.ones(4, 3))
+    model(batch).sum().backward()
+    assert torch.allclose(batch.grad.cpu(), model.module.weight.detach().cpu().sum(0).expand(4, 3))
+
+
+def test_default_shards_of_a_loop():
+    loader = DataLoader(data(), 32, shuffle=True)
+    net = nn.Linear(3, 4).to(torch.devices()[0])
+    batches = loader.on(net)
+    assert len(batches) == 2 and [len(x) for x, _ in batches] == [32, 16] and len(list(batches)) == 2
+    hashes = set()
+    for count in (1, 2, 3):
+        net = make_net()
+        nn.DataParallel(net, range(count))  # places it
+        hashes.add(train(net, lambda: DataLoader(data(), 32).on(net)))
+    assert len(hashes) == 1
+
+
+def test_tensors_show_which_device():
+    x = torch.ones(2)
+    assert repr(x) == "tensor([1., 1.])"
+    assert repr(x.to(torch.devices()[1])) == "tensor([1., 1.], device='cpu:1')"
+    assert "device" not in repr(next(iter(DataLoader(data(), 16).on(nn.Linear(3, 4), shards=3)))[0])
+
+
 def test_numpy_of_replicas_cannot_be_written():
     net = nn.Linear(2, 1, bias=False)
     array = net.weight.data.numpy()
@@ -119,6 +189,9 @@ def test_per_shard_gives_whole_tensors():
 
 def in_rank(rank, world_size, results):
     dist.init_process_group("gloo", rank=rank, world_size=world_size, timeout=20)
+    check_copies(rank)
+    check_buffers(rank)
+    check_lost_wrapper()
     assert dist.is_initialized() and (dist.get_rank(), dist.get_world_size()) == (rank, world_size)
     check_collectives(rank)
     # As a program for PyTorch: this rank's examples, its own loss.
@@ -144,6 +217,48 @@ def in_rank(rank, world_size, results):
         file.write("\n".join(hashes))
     dist.destroy_process_group()
     assert not dist.is_initialized()
+
+
+# A copy only evaluates on one rank, or trains on all of them.
+def check_copies(rank):
+    ddp = DDP(nn.Linear(2, 1, bias=False))
+    x = torch.ones(2, 2) * (rank + 1)
+    if rank == 0:
+        with torch.no_grad():
+            assert torch.equal(copy.deepcopy(ddp).eval()(x), ddp.eval()(x))
+    other = copy.deepcopy(ddp).train()
+    other(x).sum().backward()
+    assert other.module.weight.grad.tolist() == [[3, 3]] and ddp.module.weight.grad is None
+
+
+# Batch norm's statistics are of all ranks' rows; other buffers become rank 0's.
+def check_buffers(rank):
+    class Counting(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm = nn.BatchNorm1d(1)
+            self.register_buffer("total", torch.zeros(1))
+            self.register_buffer("mask", torch.ones(3))
+
+        def forward(self, x):
+            assert x.shape == (2, 1)
+            self.total += x.detach().sum()
+            return self.norm(x)
+
+    net = Counting()
+    ddp = DDP(net)
+    for step in (1, 2):
+        ddp(torch.tensor([[0.0], [1.0]]) * (rank + 1) + rank)
+        assert net.total.tolist() == [step] and net.mask.tolist() == [1, 1, 1]
+    assert abs(net.norm.running_mean.item() - 0.19 * (0.5 + 2) / 2) < 1e-6
+
+
+def check_lost_wrapper():
+    net = nn.Linear(2, 1)
+    loss = DDP(net)(torch.ones(2, 2)).sum()
+    with pytest.raises(torch.Error, match="DistributedDataParallel that cut a batch of this loss is gone"):
+        loss.backward()
+    assert net.weight.grad is None
 
 
 def check_collectives(rank):
@@ -258,6 +373,19 @@ def test_an_exception_does_not_wait_for_the_others():
         mp.spawn(leaving, nprocs=2)
 
 
+def closing(rank, how):
+    dist.init_process_group("gloo", timeout=20)
+    if rank == 0:
+        dist.barrier() if how == "barrier" else dist.all_reduce(torch.ones(1))
+    dist.destroy_process_group()
+
+
+@pytest.mark.parametrize("how", ["barrier", "all_reduce"])
+def test_closing_beside_a_collective_is_an_error_on_both(how):
+    with pytest.raises(mp.ProcessRaisedException, match="closing the group"):
+        mp.spawn(closing, args=(how,), nprocs=2)
+
+
 def test_a_rank_does_not_train_alone(monkeypatch):
     for name in dist._LAUNCHERS:
         monkeypatch.delenv(name, raising=False)
@@ -297,7 +425,7 @@ def test_refused():
         DDP(nn.Linear(2, 2))
     with pytest.raises(ValueError, match="fork"):
         mp.spawn(print, nprocs=2, start_method="fork")
-    with pytest.raises(ValueError, match="nprocs is 0"):
+    with pytest.raises(ValueError, match=r"nprocs is 0.*len\(torch.devices\(\)\) all devices"):
         mp.spawn(print, nprocs=0)
     with pytest.raises(ValueError, match="tcp://"):
         dist.init_process_group("gloo", init_method="file:///tmp/x", rank=0, world_size=1)

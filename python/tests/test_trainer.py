@@ -47,6 +47,25 @@ def test_callbacks_see_every_step_and_epoch():
     assert "<svg" in result._repr_svg_()
 
 
+def test_a_last_batch_that_batch_norm_refuses_is_an_error_at_the_start():
+    def job(**options):
+        net = nn.Sequential(nn.Linear(2, 8), nn.BatchNorm1d(8), nn.Linear(8, 2))
+        sgd = torch.optim.SGD(net.parameters(), lr=0.5)
+        trainer = torch.Trainer(net, sgd, data(33), batch_size=32, epochs=2, shards=1, **options)
+        steps = []
+        trainer.on_step = lambda report: steps.append(report.samples)
+        return trainer, steps
+
+    trainer, steps = job()
+    with pytest.raises(torch.Error, match="the last batch of an epoch has 1 sample, so batch norm 1 would have 1 value "
+                                          "per channel, expected more than 1: set drop_last"):
+        trainer.train()
+    assert steps == []
+    trainer, steps = job(drop_last=True)
+    trainer.train()
+    assert steps == [32, 32]
+
+
 def test_trainer_has_the_bits_of_the_loop():
     examples = data()
     net, sgd = model()
@@ -502,6 +521,164 @@ def test_gluon_has_mxnets_defaults():
         both = loss(net(torch.ones(3, 2)), torch.ones(3)) + loss(net(torch.ones(3, 2)), torch.ones(3)) * 2
     both.backward()
     assert len(both) == 3
+
+
+def test_a_predictor_refuses_a_model_that_counts_rows():
+    class Mean(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(2, 2)
+
+        def forward(self, x):
+            return self.layer(x) / len(x)
+
+    class Plain(Mean):
+        def forward(self, x):
+            return self.layer(x).view(x.size(0), -1)
+
+    with pytest.raises(torch.Error, match="predictor: the results of joined calls are others than those of separate"):
+        torch.Predictor(Mean(), max_batch=8)(torch.rand(1, 2))
+    assert torch.Predictor(Mean())(torch.ones(2, 2)).shape == (2, 2)
+    predict = torch.Predictor(Plain(), max_batch=8)
+    assert predict(torch.ones(1, 2)).shape == (1, 2) and predict(torch.ones(3, 2)).shape == (3, 2)
+    assert predict(torch.ones(9, 2)).shape == (9, 2)  # more than max_batch, alone
+
+
+class Flipped(Dataset):
+    def __init__(self):
+        self.pictures, self.flip = torch.rand(64, 1, 2, 2), torch.transforms.RandomHorizontalFlip()
+
+    def __len__(self):
+        return 64
+
+    def __getitem__(self, i):
+        return self.flip(self.pictures[i]), i % 2
+
+
+def test_an_honest_run_of_random_transforms_passes_its_audit(tmp_path):
+    def trainer(data, **options):
+        torch.manual_seed(3)
+        net = nn.Sequential(nn.Flatten(), nn.Linear(4, 2))
+        sgd = torch.optim.SGD(net.parameters(), lr=0.1)
+        return torch.Trainer(net, sgd, data, batch_size=16, epochs=2, workers=2, **options)
+
+    torch.manual_seed(2)
+    data = Flipped()
+    trainer(data, receipt=tmp_path / "receipt.json").train()
+    assert trainer(data).audit(tmp_path / "receipt.json").steps > 0
+
+
+def test_a_receipt_of_others_draws_says_so(tmp_path):
+    numpy = pytest.importorskip("numpy")
+
+    class Noisy(Flipped):
+        def __getitem__(self, i):
+            noise = float(numpy.random.randn()) if i == 50 else 0.
+            return self.pictures[i] + noise, i % 2
+
+    net = nn.Sequential(nn.Flatten(), nn.Linear(4, 2))
+    sgd = torch.optim.SGD(net.parameters(), lr=0.1)
+    with pytest.warns(RuntimeWarning, match=r"Noisy draws from numpy.random.randn\(\).*audit of a receipt fails"):
+        torch.Trainer(net, sgd, Noisy(), batch_size=16, epochs=1, receipt=tmp_path / "receipt.json").train()
+
+
+def test_a_step_of_a_class_is_refused():
+    class Halving(torch.optim.SGD):
+        def step(self, closure=None):
+            return super().step(closure)
+
+    net, _ = model()
+    with pytest.raises(TypeError, match=r"Trainer: Halving has a step\(\) of its own"):
+        torch.Trainer(net, Halving(net.parameters(), lr=0.1), data(), batch_size=32)
+
+
+def run_of_groups(folder, schedule, stops=None, callback=None, **options):
+    torch.manual_seed(1)
+    net = nn.Sequential(nn.Linear(2, 8), nn.Tanh(), nn.Linear(8, 2))
+    sgd = torch.optim.SGD([{"params": net[0].parameters()}, {"params": net[2].parameters(), "lr": 0.05}], lr=0.1)
+    trainer = torch.Trainer(net, sgd, data(), batch_size=32, epochs=4, save_folder=folder, schedule=schedule, seed=7,
+                            **options)
+    trainer.on_update = lambda step: trainer.request_stop() if step == stops else None
+    trainer.on_epoch = (lambda report: callback(sgd, report)) if callback else None
+    return net, sgd, trainer
+
+
+def lower(optimizer, report):
+    for i, group in enumerate(optimizer.param_groups):
+        group["lr"] = 0.1 / (1 + report.epoch + i)
+
+
+@pytest.mark.parametrize("schedule,callback", [
+    ("cosine", None), ({"kind": "linear", "warmup": 4}, None), ("one_cycle", None), (None, lower)])
+@pytest.mark.parametrize("begin", ["resume", "resume_or_start", "option"])
+def test_a_resumed_run_has_the_rates_of_its_checkpoint(schedule, callback, begin, tmp_path):
+    net, sgd, trainer = run_of_groups(tmp_path / "whole", schedule, callback=callback)
+    trainer.train()
+    expected, rates = weights(net), [g["lr"] for g in sgd.param_groups]
+    net, sgd, trainer = run_of_groups(tmp_path / "part", schedule, stops=6, callback=callback)
+    trainer.train()
+    stopped = [g["lr"] for g in sgd.param_groups]
+    net, sgd, trainer = run_of_groups(tmp_path / "part", schedule, callback=callback, resume=begin == "option")
+    if begin == "resume":
+        trainer.resume(tmp_path / "part")
+    elif begin == "resume_or_start":
+        trainer.resume_or_start()
+    if begin != "option":
+        assert [g["lr"] for g in sgd.param_groups] == stopped
+    trainer.train()
+    assert weights(net) == expected and [g["lr"] for g in sgd.param_groups] == rates
+
+
+def test_the_recipe_states_the_rate_that_is_trained():
+    for schedule in ({"kind": "constant", "base_lr": 0.5}, {"base_lr": 0.5}, {"kind": "cosine", "base_lr": 0.5}):
+        net, sgd = model()
+        sgd.param_groups[0]["lr"] = 0.1
+        trainer = torch.Trainer(net, sgd, data(), batch_size=32, epochs=1, schedule=schedule)
+        rates = []
+        trainer.on_step = lambda report: rates.append((report.learning_rate, sgd.param_groups[0]["lr"]))
+        assert sgd.param_groups[0]["lr"] == 0.5
+        trainer.train()
+        assert rates[0] == (0.5, 0.5) and json.loads(trainer.recipe)["learning_rate"] == 0.5
+    net, sgd = model()
+    with pytest.raises(torch.Error):
+        torch.Trainer(net, sgd, data(), schedule={"base_lr": 0.25, "warmup": -1})
+    assert sgd.param_groups[0]["lr"] == 0.5 and sgd.engine.learning_rates() == [0.5]
+    # Options of the first step count; later ones would be in no recipe.
+    trainer = torch.Trainer(net, sgd, data(), batch_size=32, epochs=1)
+    sgd.param_groups[0].update(lr=0.25, momentum=0.8)
+    trainer.train()
+    assert json.loads(trainer.recipe)["learning_rate"] == 0.25 and json.loads(trainer.recipe)["momentum"] == 0.8
+    net, sgd = model()
+    trainer = torch.Trainer(net, sgd, data(), batch_size=32, epochs=2)
+    trainer.on_epoch = lambda report: sgd.param_groups[0].update(momentum=0.7)
+    with pytest.raises(torch.Error, match="options have changed in the run"):
+        trainer.train()
+    net, sgd = model()
+    trainer = torch.Trainer(net, sgd, data(), batch_size=32, epochs=2, schedule="cosine")
+    rates = []
+    trainer.on_step = lambda report: rates.append(report.learning_rate)
+    trainer.on_epoch = lambda report: sgd.param_groups[0].update(lr=0.7)
+    trainer.train()
+    assert rates[0] == 0.5 and max(rates) == 0.5  # the schedule replaces it
+
+
+def test_rates_of_a_loop_and_of_trainers_are_one():
+    net, sgd = model()
+    x, y = torch.rand(8, 2), torch.zeros(8, dtype=torch.int64)
+    for lr in (0.3, 0.02):
+        sgd.param_groups[0]["lr"] = lr
+        nn.functional.cross_entropy(net(x), y).backward()
+        sgd.step()
+    for schedule in (None, "cosine"):
+        trainer = torch.Trainer(net, sgd, data(), batch_size=64, epochs=1, schedule=schedule)
+        rates = []
+        trainer.on_step = lambda report: rates.append(report.learning_rate)
+        trainer.train()
+        assert rates[0] == 0.02 and json.loads(trainer.recipe)["learning_rate"] == 0.02
+        sgd.param_groups[0]["lr"] = 0.02
+    before = sgd.param_groups[0]["lr"]
+    torch.find_learning_rate(net, sgd, data(), first=1e-4, steps=20, batch_size=32)
+    assert sgd.param_groups[0]["lr"] == before and sgd.engine.learning_rates() == [before]
 
 
 def test_a_step_without_labels_says_so():

@@ -30,6 +30,13 @@ TEST(ProgressLine, ShowsHowFarHowFastAndHowLong) {
   EXPECT_EQ(progress_line({"e", 100, 100, 3}, 48), "e [==========] 100/100  33.3 images/s  0:00 left");
 }
 
+TEST(ProgressLine, ShowsTheTimeOfAllEpochs) {
+  const Progress progress{.label = "e", .done = 100, .total = 200, .seconds = 10, .later = 700};
+  EXPECT_THAT(progress_line(progress, 79), ::testing::EndsWith(" 100/200  10.0 images/s  0:10 left, 1:20 in all"));
+  EXPECT_THAT(progress_line(progress, 42), ::testing::EndsWith("]  0:10 left, 1:20 in all"));
+  EXPECT_EQ(progress_text(progress), "e: 100/200  10.0 images/s  0:10 left, 1:20 in all");
+}
+
 TEST(ProgressLine, TakesAtMostTheWidthAndDropsNumbers) {
   const Progress progress{"epoch 3/10", 25600, 60000, 20.75};
   EXPECT_EQ(progress_line(progress, 50), "epoch 3/10 [=====>        ] 25600/60000  0:28 left");

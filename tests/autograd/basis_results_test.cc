@@ -36,7 +36,7 @@ TEST_F(BasisResultsTest, LogicalFunctions) {
   EXPECT_EQ(values(logical_xor(a, b)), (Doubles{0, 1, 1, 0}));
   EXPECT_EQ(values(logical_not(a)), (Doubles{0, 0, 1, 1}));
   for (const Tensor& mask : {logical_and(a, b), logical_or(a, b), logical_xor(a, b), logical_not(a)}) {
-    EXPECT_EQ(mask.dtype(), DType::u8);
+    EXPECT_EQ(mask.dtype(), DType::boolean);
   }
   // Shapes broadcast; every number but 0 holds, also NaN, as in PyTorch.
   const Tensor x = tensor({0, 0.5, -2, kNan}, {4, 1}), y = ids({0, 7}, {2});
@@ -49,9 +49,9 @@ TEST_F(BasisResultsTest, LogicalFunctions) {
 TEST_F(BasisResultsTest, AnyAndAll) {
   const Tensor x = gt(tensor({1, 0, 1, 1, 0, 0}, {3, 2}), 0);
   EXPECT_EQ(any(x).shape(), Shape());
-  EXPECT_EQ(any(x).dtype(), DType::u8);
-  EXPECT_EQ(any(x).item<std::uint8_t>(), 1);
-  EXPECT_EQ(all(x).item<std::uint8_t>(), 0);
+  EXPECT_EQ(any(x).dtype(), DType::boolean);
+  EXPECT_TRUE(any(x).item<bool>());
+  EXPECT_FALSE(all(x).item<bool>());
   EXPECT_EQ(values(any(x, 1)), (Doubles{1, 1, 0}));
   EXPECT_EQ(values(all(x, 1)), (Doubles{0, 1, 0}));
   EXPECT_EQ(values(any(x, 0)), (Doubles{1, 1}));
@@ -155,7 +155,7 @@ TEST_F(BasisResultsTest, WhatIntegersHaveNotNamesCast) {
   const Tensor x = ids({1, 2}, {2});
   EXPECT_ERROR(x * 0.5, "affine: i64 with the number 0.5, expected a whole one: cast() the tensor to a floating type");
   EXPECT_ERROR(gelu(x), "gelu: input is i64, expected a floating type: cast() it");
-  EXPECT_ERROR((x > 1) + (x > 1), "add: inputs are u8, expected a floating type: cast() them");
+  EXPECT_ERROR((x > 1) - (x > 1), "subtract: both operands are bool, expected a number: cast() one, or use ^");
 }
 
 // Types as torch.result_type() has them. operations.json has values and gradients.

@@ -36,7 +36,7 @@ class BasisTest : public ::testing::Test {
 
 TEST_F(BasisTest, Comparisons) {
   const Tensor a = tensor({1, 2, 3}, {3}), b = tensor({2}, {1});
-  EXPECT_EQ(eq(a, b).dtype(), DType::u8);
+  EXPECT_EQ(eq(a, b).dtype(), DType::boolean);
   EXPECT_EQ(values(eq(a, b)), (Doubles{0, 1, 0}));
   EXPECT_EQ(values(ne(a, b)), (Doubles{1, 0, 1}));
   EXPECT_EQ(values(lt(a, b)), (Doubles{1, 0, 0}));
@@ -56,7 +56,7 @@ TEST_F(BasisTest, Comparisons) {
 
 TEST_F(BasisTest, WhereNeedsAMask) {
   const Tensor a = tensor({1, 2}, {2});
-  EXPECT_ERROR(where(a, a, a), "where: the condition is f32, expected u8, as comparisons return");
+  EXPECT_ERROR(where(a, a, a), "where: the condition is f32, expected bool, as comparisons return, or u8");
   EXPECT_ERROR(where(gt(a, 0), a, tensor({1, 2, 3}, {3})), "where: shapes [2] and [3] do not broadcast");
   EXPECT_EQ(values(where(gt(a, 1), ids({5, 6}, {2}), ids({7}, {1}))), (Doubles{7, 6}));
 }
@@ -247,15 +247,15 @@ TEST_F(BasisTest, Masks) {
   EXPECT_EQ(values(argmin(right, 1)), (Doubles{1, 1}));
   EXPECT_EQ(values(amax(right, 0)), (Doubles{1, 0, 1}));
   EXPECT_EQ(values(amin(right, 1)), (Doubles{0, 0}));
-  EXPECT_EQ(amin(right, 1).dtype(), DType::u8);
+  EXPECT_EQ(amin(right, 1).dtype(), DType::boolean);
   const MaxResult smallest = min(right, 1);
   EXPECT_EQ(values(smallest.values), (Doubles{0, 0}));
-  EXPECT_EQ(smallest.values.dtype(), DType::u8);
+  EXPECT_EQ(smallest.values.dtype(), DType::boolean);
   EXPECT_EQ(values(smallest.indices), (Doubles{1, 1}));
   EXPECT_ERROR(mean(labels), fmt::format("mean: input is [2, 3] i64 on {0}, expected a floating type", device_.name()));
   EXPECT_ERROR(mean(labels, 1),
                fmt::format("mean: input is [2, 3] i64 on {0}, expected a floating type", device_.name()));
-  EXPECT_ERROR(var(right), fmt::format("var: input is [2, 3] u8 on {0}, expected a floating type", device_.name()));
+  EXPECT_ERROR(var(right), fmt::format("var: input is [2, 3] bool on {0}, expected a floating type", device_.name()));
 }
 
 // f64 rounds numbers beyond 2^53.

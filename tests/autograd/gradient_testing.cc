@@ -170,7 +170,7 @@ std::vector<Differentiable> elementwise() {
           {"Dropout", [](Random& r) {
              return Problem{{{.shape = {r.integer(2, 5), 7}}}, [](In in) {
                               // The same mask each time.
-                              state_of(in[0].device(), "test").random->set_step(3);
+                              state_of(in[0].device(), "test").random()->set_step(3);
                               return dropout(in[0], 0.4);
                             }};
            }}};
@@ -218,7 +218,7 @@ std::vector<Differentiable> matrices_and_shapes() {
           {"DropoutInAnotherLayoutThanItsGradient",
            [](Random& r) {
              return Problem{{{.shape = image(r)}}, [](In in) {
-                              state_of(in[0].device(), "test").random->set_step(3);
+                              state_of(in[0].device(), "test").random()->set_step(3);
                               return flatten(dropout(in[0].to(Layout::channels_last), 0.4), 1);
                             }};
            }},

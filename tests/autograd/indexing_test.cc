@@ -179,7 +179,7 @@ TEST_F(IndexingTest, ErrorsNameWhatIsExpected) {
   EXPECT_ERROR(x[2], "select: index 2 is out of range for axis 0 of [2, 3]");
   EXPECT_ERROR(x.index({0, 0, 0}), "index: 3 axes and 0 ellipses for shape [2, 3]");
   EXPECT_ERROR(x[lt(ids({0, 1, 2}), 1)], "index: a mask of [3] for axes 0 to 0 of [2, 3], expected their extents");
-  EXPECT_ERROR(x[x], "expected i64, or a mask (u8)");
+  EXPECT_ERROR(x[x], "expected i64, or a mask (bool or u8)");
   EXPECT_ERROR(values(x.index({ids({0, 1}), ids({0, 3})})), "is outside [0, 6)");
   EXPECT_ERROR(x[0] = counting({2}), "expand");
   x.set_requires_grad(true);

@@ -11,7 +11,7 @@ class CopyTest : public KernelTest {};
 void copy(Backend& b, KernelContext& c, Views in, Views out) { b.run(c, kernels::Copy{in[0], out[0]}); }
 
 TEST_P(CopyTest, EveryPairOfDtypes) {
-  for (DType to : {DType::f32, DType::bf16, DType::f16, DType::f64, DType::i64, DType::u8}) {
+  for (DType to : {DType::f32, DType::bf16, DType::f16, DType::f64, DType::i64, DType::u8, DType::boolean}) {
     SCOPED_TRACE(name(to));
     for (const Shape& shape : std::vector<Shape>{{1037}, {3, 5, 7}, {}, {0, 4}}) {
       TestTensor x = random_.tensor_between(0, 255, shape, dtype());

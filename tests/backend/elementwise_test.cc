@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
@@ -45,6 +46,12 @@ const std::vector<Unary> kUnary{UnaryOp::negate,
 constexpr std::array kBinary{BinaryOp::add,          BinaryOp::subtract,     BinaryOp::multiply, BinaryOp::divide,
                              BinaryOp::maximum,      BinaryOp::minimum,      BinaryOp::pow,      BinaryOp::atan2,
                              BinaryOp::divide_trunc, BinaryOp::divide_floor, BinaryOp::remainder};
+// Those of kBinary that whole numbers have, too, and those that only they have.
+std::vector<BinaryOp> of_integers() {
+  std::vector<BinaryOp> ops{BinaryOp::bit_and, BinaryOp::bit_or, BinaryOp::bit_xor};
+  std::ranges::copy_if(kBinary, std::back_inserter(ops), takes_integers);
+  return ops;
+}
 constexpr std::array kCompare{CompareOp::eq, CompareOp::ne, CompareOp::lt, CompareOp::le};
 
 // Long enough for vector loops, with a rest; images in all layouts; a scalar; nothing.
@@ -187,8 +194,7 @@ TEST_P(ElementwiseTest, BinaryBroadcasts) {
 // Beyond 2^53, which f64 would round.
 TEST_P(ElementwiseTest, IntegersAreExact) {
   const std::int64_t large = std::int64_t{1} << 60;
-  for (BinaryOp op : kBinary) {
-    if (!takes_integers(op)) continue;
+  for (BinaryOp op : of_integers()) {
     for (const Broadcast& shapes : kBroadcasts) {
       TestTensor a = random_.integers(-9, 9, shapes.a), b = random_.integers(divides(op) ? 1 : -9, 9, shapes.b);
       for (std::int64_t i = 0; i < shapes.a.numel(); ++i) a.view().as<std::int64_t>()[i] += large;
@@ -205,6 +211,24 @@ TEST_P(ElementwiseTest, IntegersAreExact) {
                             b.run(c, kernels::Binary{BinaryOp::add, in[0], in[1], out[0]});
                           });
   EXPECT_EQ(sum[0].view().as<std::int64_t>()[1], large + 2);
+}
+
+TEST_P(ElementwiseTest, BytesWrap) {
+  for (BinaryOp op : of_integers()) {
+    const Kernel kernel = [&](Backend& b, KernelContext& c, Views in, Views out) {
+      b.run(c, kernels::Binary{op, in[0], in[1], out[0]});
+    };
+    for (const Broadcast& shapes : kBroadcasts) {
+      const TestTensor a = random_.integers(0, 255, shapes.a).to(DType::u8, Layout::plain);
+      const TestTensor b = random_.integers(divides(op) ? 1 : 0, 255, shapes.b).to(DType::u8, Layout::plain);
+      expect_same_bits_as_reference({a, b}, {TestTensor(shapes.out, DType::u8)}, kernel);
+    }
+    if (op != BinaryOp::add) continue;
+    EXPECT_EQ(run({TestTensor({2}, DType::u8, {255, 1}), TestTensor({2}, DType::u8, {2, 2})},
+                  {TestTensor({2}, DType::u8)}, kernel)[0]
+                  .values(),
+              (std::vector<double>{1, 3}));
+  }
 }
 
 // The bits of these functions follow from IEEE 754: halves go to the even number, -0.0 stays.
@@ -265,16 +289,16 @@ TEST_P(ElementwiseTest, Compares) {
     };
     for (const Broadcast& shapes : kBroadcasts) {
       SCOPED_TRACE(shapes.a.str() + " and " + shapes.b.str());
-      for (DType type : {dtype(), DType::i64, DType::u8}) {
+      for (DType type : {dtype(), DType::i64, DType::u8, DType::boolean}) {
         const TestTensor a = random_.integers(0, 3, shapes.a).to(type, Layout::plain);
         const TestTensor b = random_.integers(0, 3, shapes.b).to(type, Layout::plain);
-        expect_same_bits_as_reference({a, b}, {TestTensor(shapes.out, DType::u8)}, kernel);
+        expect_same_bits_as_reference({a, b}, {TestTensor(shapes.out, DType::boolean)}, kernel);
       }
     }
     for (const Shape& shape : kShapes) {
       for (Layout layout : layouts_that_fit(shape)) {
         expect_same_bits_as_reference({input(shape, layout), input(shape, layout)},
-                                      {TestTensor(shape, DType::u8, layout)}, kernel);
+                                      {TestTensor(shape, DType::boolean, layout)}, kernel);
       }
     }
   }
@@ -285,7 +309,7 @@ TEST_P(ElementwiseTest, NanDiffersFromEverything) {
   TestTensor a({3}, dtype(), {nan, 1, nan}), b({3}, dtype(), {nan, nan, 1});
   const std::vector<double> none{0, 0, 0}, all{1, 1, 1};
   for (CompareOp op : kCompare) {
-    EXPECT_EQ(run({a, b}, {TestTensor({3}, DType::u8)},
+    EXPECT_EQ(run({a, b}, {TestTensor({3}, DType::boolean)},
                   [&](Backend& k, KernelContext& c, Views in, Views out) {
                     k.run(c, kernels::Compare{op, in[0], in[1], out[0]});
                   })[0]
@@ -308,7 +332,7 @@ TEST_P(ElementwiseTest, ComparesEveryInteger) {
   TestTensor a({1}, DType::i64), b({1}, DType::i64);
   *a.view().as<std::int64_t>() = (std::int64_t{1} << 53) + 1;
   *b.view().as<std::int64_t>() = std::int64_t{1} << 53;
-  EXPECT_EQ(run({a, b}, {TestTensor({1}, DType::u8)},
+  EXPECT_EQ(run({a, b}, {TestTensor({1}, DType::boolean)},
                 [](Backend& k, KernelContext& c, Views in, Views out) {
                   k.run(c, kernels::Compare{CompareOp::eq, in[0], in[1], out[0]});
                 })[0]
@@ -323,7 +347,7 @@ TEST_P(ElementwiseTest, ChoosesByAMask) {
   const auto mask = [&](const Shape& shape) { return random_.integers(0, 1, shape).to(DType::u8, Layout::plain); };
   for (const auto& [a, b, out] : kBroadcasts) {
     SCOPED_TRACE(a.str() + " and " + b.str());
-    for (DType type : {dtype(), DType::i64, DType::u8}) {
+    for (DType type : {dtype(), DType::i64, DType::u8, DType::boolean}) {
       const auto numbers = [&](const Shape& shape) { return random_.integers(0, 200, shape).to(type, Layout::plain); };
       for (const Shape& condition : {a, b, out, Shape{}, Shape{1}}) {
         expect_same_bits_as_reference({mask(condition), numbers(a), numbers(b)}, {TestTensor(out, type)}, kernel);

@@ -28,6 +28,35 @@ TEST(FolderClaim, IsHeldByOneAtATime) {
   FolderClaim again(made, 0);
 }
 
+// A folder may come from somebody else, whose links would name other files of the user.
+TEST(FolderClaim, WritesThroughNoLink) {
+  TemporaryFolder folder, other;
+  other.write("victim", "text");
+  for (const char* name : {".lock", "run.json", "report.html", "receipt.state.leaves", "anything"}) {
+    std::filesystem::create_symlink(other / "victim", folder / name);
+    EXPECT_ERROR(FolderClaim(folder.path(), 0), std::string(name) + " is a symbolic link");
+    std::filesystem::remove(folder / name);
+  }
+  EXPECT_EQ(other.read("victim"), "text");
+  std::filesystem::create_directory_symlink(folder.path(), other / "run");
+  FolderClaim claim(other / "run", 0);  // the user's own way to name the folder
+}
+
+TEST(FolderClaim, RemovesWhatKilledProcessesWereWriting) {
+  TemporaryFolder folder;
+  for (const char* name : {".lockstep-0123456789abcdef.tmp", ".lockstep-0123456789abcdee.tmp", "a.tmp"}) {
+    folder.write(name, "half a fi");
+    if (!std::string_view(name).ends_with("ee.tmp")) {
+      std::filesystem::last_write_time(folder / name,
+                                       std::filesystem::file_time_type::clock::now() - std::chrono::hours(1));
+    }
+  }
+  FolderClaim claim(folder.path(), 0);
+  EXPECT_FALSE(std::filesystem::exists(folder / ".lockstep-0123456789abcdef.tmp"));
+  EXPECT_TRUE(std::filesystem::exists(folder / ".lockstep-0123456789abcdee.tmp"));  // another command may write it now
+  EXPECT_TRUE(std::filesystem::exists(folder / "a.tmp"));
+}
+
 // The lock of a host that crashed outlives it on a file server.
 TEST(FolderClaim, AProcessOfAnotherHostGetsMoreTime) {
   TemporaryFolder folder;

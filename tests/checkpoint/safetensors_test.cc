@@ -108,12 +108,13 @@ TEST(Safetensors, OtherTypesAreKeptApart) {
                                             "dfu",
                                             17)),
                         "memory");
-  ASSERT_EQ(file.tensors.size(), 1U);
+  ASSERT_EQ(file.tensors.size(), 2U);
   EXPECT_EQ(file.find("u8")->dtype, DType::u8);
+  EXPECT_EQ(file.find("bool")->dtype, DType::boolean);
   EXPECT_EQ(file.find("i32"), nullptr);
   std::vector<std::string> foreign;
   for (const ForeignTensor& t : file.foreign) foreign.push_back(t.name + " " + t.describe());
-  EXPECT_EQ(foreign, (std::vector<std::string>{"bool BOOL [2]", "f8 F8_E4M3 [1, 2]", "i32 I32 [2]", "u16 U16 []",
+  EXPECT_EQ(foreign, (std::vector<std::string>{"f8 F8_E4M3 [1, 2]", "i32 I32 [2]", "u16 U16 []",
                                                "deep U8 [1, 1, 1, 1, 1, 1, 1]", R"(f4 "F4\n" [2])"}));
   // Integers and truth values have a type that holds them all.
   const StateDict state = as_tensors(file);

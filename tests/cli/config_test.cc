@@ -70,6 +70,11 @@ TEST_F(Config, AnErrorNamesTheFileAndWhatIsWrong) {
            {"metrics = ['a' 'b']", "expected a comma or ]"},
            {"lr = 1\nlr = 2", ":2: lr is given twice"},
            {"lr = [1, 2]", ": lr = 1, 2, expected one value"},
+           {"lr = 1\nlog = 'a'\nsave = 'b'",
+            ": log, save would say where to write: expected --allow-output, or --log, --save on the command line"},
+           {"receipt = 'a'", ": receipt would say where to write"},
+           {"[train]\nreport = 'a'", ": report would say where to write"},
+           {"allow-output = true", ": unknown key allow-output"},
            {"save = ''\nlr = 1", ": save = , expected a value that is not empty"},
            {"tf32 = 1", ": tf32 = 1, expected true or false"}}) {
     const ToolResult result = run(text);
@@ -79,6 +84,29 @@ TEST_F(Config, AnErrorNamesTheFileAndWhatIsWrong) {
   }
   EXPECT_THAT(run("lr = 'fast'").err, HasSubstr("--lr: fast is not a number, in " + file()));
   EXPECT_THAT(run_tool({"train", "--config", "none.toml"}).err, HasSubstr("--config: File does not exist: none.toml"));
+}
+
+TEST_F(Config, SaysWhereToWriteOnlyIfItIsAllowedTo) {
+  const std::string log = folder_ / "log.jsonl", page = folder_ / "page";
+  const std::string text = "model = 'mlp'\nepochs = 1\ndata = '" + data_.path() + "'\nlog = '" + log + "'\n";
+  EXPECT_EQ(run(text).status, 2);
+  EXPECT_FALSE(std::filesystem::exists(log));
+  EXPECT_EQ(run(text, {"--allow-output"}).status, 0);
+  EXPECT_TRUE(std::filesystem::exists(log));
+  // What the command line says counts, so that the file's is not asked for.
+  EXPECT_EQ(run(text, {"--log", folder_ / "other.jsonl"}).status, 0);
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "other.jsonl"));
+  for (const Arguments& command :
+       {Arguments{"sweep", "--lr", "0.1"}, Arguments{"graph"}, Arguments{"bisect"}, Arguments{"eval", "--run", "r"}}) {
+    Arguments words = command;
+    const std::string key = command[0] == "sweep"    ? "results"
+                            : command[0] == "graph"  ? "out"
+                            : command[0] == "bisect" ? "json"
+                                                     : "confusion";
+    folder_.write("o.toml", key + " = '" + page + "'\n");
+    words.insert(words.end(), {"--config", folder_ / "o.toml"});
+    EXPECT_THAT(run_tool(words).err, HasSubstr(key + " would say where to write"));
+  }
 }
 
 TEST_F(Config, EveryCommandHasIt) {

@@ -502,7 +502,7 @@ TEST_F(TrainErrors, AnotherRecipeIsNoResumption) {
   refused({"--optimizer", "adam"}, "--optimizer sgd; this run has --optimizer adam");
   refused({"--model", "lenet"}, "--model mlp; this run has --model lenet");
   refused({"--no-shuffle"}, "no --no-shuffle; this run has --no-shuffle");
-  refused({"--limit-train", "50"}, "100 training images (--limit-train); this run has 50 training images");
+  refused({"--limit-train", "50"}, "100 training examples (--data, --limit-train); this run has 50 training examples");
   refused({"--schedule", "cosine"}, "--schedule constant; this run has --schedule cosine");
   refused({"--gradients", "bf16"}, "--gradients f32; this run has --gradients bf16");
   // One error names all differences.

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <set>
 #include <tuple>
 #include <vector>
@@ -426,6 +427,58 @@ TEST_F(OwnData, NumbersToPredict) {
   const ToolResult eval = run_tool({"eval", "--run", run, "--data", folder_ / "t.csv"});
   EXPECT_THAT(eval.out, StartsWith("mean_absolute_error: "));
   EXPECT_THAT(eval.out, HasSubstr(", expected "));
+}
+
+TEST_F(OwnData, ALastBatchThatBatchNormRefusesIsSaidAtTheStart) {
+  const std::string data = bars(folder_, 12), run = folder_ / "run";
+  const Arguments small{"--model",       "torchvision:resnet18",
+                        "--image-size",  "32",
+                        "--limit-train", "9",
+                        "--limit-test",  "4",
+                        "--epochs",      "1",
+                        "--batch-size",  "8"};
+  const auto with = [&](Arguments more) {
+    more.insert(more.begin(), small.begin(), small.end());
+    return more;
+  };
+  const ToolResult refused = train(data, with({"--save", run}));
+  EXPECT_EQ(refused.status, 1);
+  EXPECT_THAT(refused.err, HasSubstr("the last batch of an epoch has 1 sample, so batch norm layer4.0.bn1 would have 1 "
+                                     "value per channel, expected more than 1: set --drop-last, another --batch-size"));
+  EXPECT_THAT(refused.out, ::testing::Not(HasSubstr("epoch 1")));
+  const ToolResult trained = train(data, with({"--drop-last", "--save", run, "--receipt-every", "1"}));
+  ASSERT_EQ(trained.status, 0) << trained.err;
+  EXPECT_THAT(trained.out, HasSubstr("epoch 1"));
+  EXPECT_THAT(run_tool({"audit", run + "/receipt.json", "--run", run, "--data", data}).out,
+              HasSubstr("1 of 1 steps equal"));
+  EXPECT_THAT(train(data, with({"--resume", run})).err,
+              HasSubstr("made with --drop-last; this run has no --drop-last"));
+}
+
+TEST_F(OwnData, ClassesKeepTheirTexts) {
+  std::string text = "a,b,y\n";
+  for (int i = 0; i < 90; ++i) text += fmt::format("{},{},{}\n", i, i * 7 % 90, std::array{"007", "7", "42"}[i % 3]);
+  folder_.write("codes.csv", text);
+  const std::string run = folder_ / "run";
+  const ToolResult trained = train(folder_ / "codes.csv", {"--save", run, "--epochs", "1", "--report", "none"});
+  ASSERT_EQ(trained.status, 0) << trained.err;
+  EXPECT_THAT(lines(trained.out)[0], HasSubstr("007 30, 7 30, 42 30"));
+  EXPECT_THAT(lines(run_tool({"predict", "--run", run, folder_ / "codes.csv"}).out)[0],
+              HasSubstr("example,class,probability,007,7,42"));
+  // Names that differ in a letter of Latin-1.
+  text = "a,y\n";
+  for (int i = 0; i < 90; ++i) text += fmt::format("{},caf{}\n", i, i % 2 ? "\xe9" : "\xe8");
+  folder_.write("latin.csv", text);
+  const std::string latin = folder_ / "latin";
+  ASSERT_EQ(train(folder_ / "latin.csv", {"--save", latin, "--epochs", "1", "--report", "none"}).status, 0);
+  const ToolResult json = run_tool({"predict", "--run", latin, "--format", "json", folder_ / "latin.csv"});
+  const auto row = nlohmann::json::parse(lines(json.out)[0]);
+  EXPECT_EQ(row["probabilities"].size(), 2U);
+  EXPECT_TRUE(row["probabilities"].contains("caf\xc3\xa9")) << json.out;
+  // An error comes before the line of names.
+  const ToolResult missing = run_tool({"predict", "--run", run, folder_ / "none.csv"});
+  EXPECT_EQ(missing.out, "");
+  EXPECT_EQ(missing.status, 1);
 }
 
 TEST_F(OwnData, WhatDoesNotFitIsNamed) {

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <chrono>
@@ -214,6 +215,17 @@ TEST_P(LaunchedStop, SavesAndIsNotRestarted) {
 
 INSTANTIATE_TEST_SUITE_P(Signals, LaunchedStop, ::testing::Values(SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2),
                          [](const auto& info) { return "SIG" + std::string(::sigabbrev_np(info.param)); });
+
+TEST_F(StopSignals, AFileThatIsTooLargeIsAnError) {
+  rlimit before;
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit small{100'000, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+  const ToolResult result = train({"--max-steps", "1", "--export", folder_ / "weights"});
+  ::setrlimit(RLIMIT_FSIZE, &before);
+  EXPECT_EQ(result.status, 1);
+  EXPECT_THAT(result.err, HasSubstr("weights: File too large"));
+}
 
 TEST_F(StopSignals, ALauncherWhoseOutputNobodyReadsLetsItsRanksSave) {
   const std::filesystem::path out = folder_ / "out";

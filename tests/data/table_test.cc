@@ -137,13 +137,16 @@ TEST(TableSchema, NamesWhatIsWrong) {
   EXPECT_EQ(schema_of(numbers + "n.5,a\n", {.categories = {"x"}}).columns[0].categories.size(), 11u);
   EXPECT_ERROR(schema_of(numbers + "inf,a\n"), "F: line 12, column 1 (x): \"inf\" is not finite in f64");
   EXPECT_ERROR(schema_of(numbers + "1e400,a\n"), "\"1e400\" is not finite in f64");
-  EXPECT_ERROR(schema_of("x;y\n1,5;a\n2;b\n"), "F: line 2, column 1 (x): \"1,5\" has a decimal comma");
+  EXPECT_ERROR(schema_of("x;y\n1,5;a\n2;b\n"),
+               "F: line 2, column 1 (x): \"1,5\" has a comma, a decimal one or between thousands");
+  EXPECT_ERROR(schema_of("a,b,y,\n1,2,p,\n3,4,q,\n"), "F: the target, \"4\", has no cells, as where each line ends");
+  EXPECT_ERROR(schema_of("a|y\n1|p\n2|q\n"), "F: 1 column, \"a|y\": expected the target and another one");
   EXPECT_ERROR(schema_of("x,y\n1,a\n2,\n3,b\n"), "F: line 3, column 2 (y): the target is missing (\"\") in 1 row");
   EXPECT_ERROR(schema_of("x,y\n1,a\n2,a\n"),
                "F: column \"y\": the target is \"a\" in every row, expected at least two classes");
-  EXPECT_ERROR(schema_of("x,y\n1,5\n2,5\n3,5\n", {.task = TaskKind::regression}), "the target is 5 in every row");
+  EXPECT_ERROR(schema_of("x,y\n1,5\n2,5\n3,5\n", {.task = TaskKind::regression}), "the target is \"5\" in every row");
   EXPECT_ERROR(schema_of("x,y\n1,a\n2,b\n", {.task = TaskKind::regression}), "\"a\" is not a number");
-  EXPECT_ERROR(schema_of("a\nb\nc\n", {}), "1 column, expected one beside the target");
+  EXPECT_ERROR(schema_of("a\nb\nc\n", {}), "1 column, \"1\": expected the target and another one");
   EXPECT_ERROR(schema_of("x,y\n-1e308,a\n1e308,b\n1.5e308,a\n"), "have no mean and standard deviation in f64");
   std::string ids = "x,id\n";
   for (int i = 0; i < 30; ++i) ids += fmt::format("1.5,n{}\n", i);
@@ -191,11 +194,42 @@ TEST(TableDataset, LabelsAreLeftOutOnRequest) {
 
 TEST(TableSchema, NumbersOfClassesAreToldApart) {
   const TableSchema zeros = schema_of("a,k\n1,-0\n2,1\n3,0\n", {.task = TaskKind::classification});
-  EXPECT_EQ(zeros.classes, (Texts{"0", "1"}));
+  EXPECT_EQ(zeros.classes, (Texts{"-0", "0", "1"}));
   const Table table = parse_csv("a,k\n1,9007199254740993\n2,9007199254740992\n", "F");
   const TableSchema large = schema_of(table, {.task = TaskKind::classification});
   EXPECT_EQ(large.classes, (Texts{"9007199254740992", "9007199254740993"}));
   EXPECT_EQ(TableEncoder(table, large).label(0), 1);
+}
+
+TEST(TableSchema, ClassesKeepTheirTexts) {
+  const auto repeated = [](std::initializer_list<const char*> labels) {
+    std::string text = "a,k\n";
+    for (int i = 0; i < 12; ++i) {
+      for (const char* label : labels) text += fmt::format("{},{}\n", i, label);
+    }
+    return text;
+  };
+  const TableSchema codes = schema_of(repeated({"7", "007", "42"}));
+  EXPECT_EQ(codes.task, TaskKind::classification);
+  EXPECT_EQ(codes.classes, (Texts{"007", "7", "42"}));
+  const Table other = parse_csv("a,k\n1,7\n1,007\n1,07\n1,42.0\n", "G");
+  EXPECT_EQ(TableEncoder(other, codes).label(0), 1);
+  EXPECT_EQ(TableEncoder(other, codes).label(1), 0);
+  EXPECT_ERROR(TableEncoder(other, codes).label(2), "the target is \"07\", expected one of the 3 classes");
+  EXPECT_ERROR(TableEncoder(other, codes).label(3), "expected one of the 3 classes");
+  const TableSchema versions = schema_of(repeated({"1.1", "1.10", "1.2"}), {.task = TaskKind::classification});
+  EXPECT_EQ(versions.classes, (Texts{"1.1", "1.10", "1.2"}));
+  // Beyond 2^53, also without the task.
+  const TableSchema ids = schema_of(repeated({"900719925474099267", "900719925474099268"}));
+  EXPECT_EQ(ids.task, TaskKind::classification);
+  EXPECT_EQ(ids.classes, (Texts{"900719925474099267", "900719925474099268"}));
+  EXPECT_ERROR(schema_of(repeated({"900719925474099267", "900719925474099268"}), {.task = TaskKind::regression}),
+               "\"900719925474099267\" and \"900719925474099268\", which are one number in f64");
+  // Whole numbers that another program writes with a point.
+  const TableSchema whole = schema_of(repeated({"0", "1"}));
+  const Table points = parse_csv("a,k\n1,1.0\n1,01\n", "G");
+  EXPECT_EQ(TableEncoder(points, whole).label(0), 1);
+  EXPECT_ERROR(TableEncoder(points, whole).label(1), "the target is \"01\"");
 }
 
 TEST(TableDataset, BatchesAreItsExamples) {

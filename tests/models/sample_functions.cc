@@ -120,8 +120,8 @@ std::map<std::string, SampleFunction> elementwise() {
   struct Binary {
     const char* name;
     Tensor (*tensors)(const Tensor&, const Tensor&);
-    Tensor (*number)(const Tensor&, double);
-    Tensor (*right)(double, const Tensor&);
+    Tensor (*number)(const Tensor&, const Scalar&);
+    Tensor (*right)(const Scalar&, const Tensor&);
   };
   const Binary binary[] = {{"add", operator+, operator+, operator+ },
                             {"subtract", operator-, operator-, operator- },

@@ -10,6 +10,7 @@
 #include <map>
 
 #include "lockstep/autograd/backward.h"
+#include "lockstep/autograd/lift.h"
 #include "lockstep/runtime/runtime.h"
 #include "tests/logical_tensors.h"
 #include "tests/models/documented_differences.h"
@@ -92,6 +93,14 @@ FoundValues found_values(const Tensor& t) {
   return {true, std::string(name(t.dtype())), t.shape(), values(t)};
 }
 
+// What returns its input's memory in PyTorch, too.
+bool is_view(const std::string& function) {
+  constexpr std::string_view kViews[] = {"reshape",   "flatten", "unflatten", "squeeze",    "unsqueeze", "permute",
+                                         "transpose", "expand",  "narrow",    "select",     "slice",     "split",
+                                         "chunk",     "unbind",  "movedim",   "contiguous", "cast"};
+  return std::ranges::find(kViews, function) != std::end(kViews);
+}
+
 Outcome compute(const Sample& s, const SampleFunction& f, Device device) {
   Outcome outcome;
   try {
@@ -105,6 +114,10 @@ Outcome compute(const Sample& s, const SampleFunction& f, Device device) {
     }
     std::vector<Tensor> roots, seeds;
     for (const Tensor& y : f(call)) {
+      for (const Tensor& x : call.x) {
+        const bool shares = !is_view(s.function) && y.numel() > 0 && shares_memory(x, y);
+        EXPECT_FALSE(shares) << s.function << " " << s.arguments.dump() << ": the result is the input's memory";
+      }
       outcome.outputs.push_back(found_values(y));
       if (!y.requires_grad()) continue;
       std::vector<float> weights;

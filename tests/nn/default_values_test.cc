@@ -3,7 +3,9 @@
 #include <cmath>
 #include <thread>
 
+#include "lockstep/autograd/creation.h"
 #include "lockstep/autograd/no_grad.h"
+#include "lockstep/base/warning.h"
 #include "lockstep/nn/activations.h"
 #include "lockstep/nn/attention.h"
 #include "lockstep/nn/batch_norm.h"
@@ -89,7 +91,86 @@ TEST(DefaultValues, OfTheFirstModelAreThoseOfInitialize) {
   EXPECT_EQ(first.b.weight.name(), "b.weight");
 }
 
-TEST(DefaultValues, FollowTheOrderOfFirstUses) {
+TEST(DefaultValues, FollowFromTheSeedWhenTheModelIsMade) {
+  Runtime runtime(small_devices(1));
+  manual_seed(3);
+  TwoLayers first;
+  TwoLayers second;
+  manual_seed(3);
+  TwoLayers again;
+  manual_seed(4);
+  const Linear other(4, 3);
+  // In any order of first uses.
+  const std::vector<float> of_second = values_of(second.a.weight), of_first = values_of(first.a.weight);
+  EXPECT_EQ(values_of(again.a.weight), of_first);
+  EXPECT_NE(of_second, of_first);
+  manual_seed(3);
+  EXPECT_EQ(values_of(again.b.weight), values_of(first.b.weight));
+  EXPECT_NE(values_of(other.weight), of_first);
+}
+
+// A layer that takes another's place begins with values of its own, and a model whose parts move one by one with those
+// of one that moves at once.
+TEST(DefaultValues, OfANewLastLayerAreNew) {
+  Runtime runtime(small_devices(1));
+  const auto run = [&](bool by_parts) {
+    manual_seed(3);
+    Sequential net(Linear(4, 3), Linear(3, 2));
+    if (by_parts) net.module("1").to(runtime.devices());
+    net.to(runtime.devices());
+    std::vector<std::vector<float>> all{values_of(net["0.weight"]), values_of(net["1.weight"])};
+    net.replace("1", Linear(3, 2));
+    all.push_back(values_of(net["1.weight"]));
+    return all;
+  };
+  const auto values = run(false);
+  EXPECT_NE(values[1], values[2]);
+  EXPECT_EQ(run(true), values);
+}
+
+// Programs that train models of their own in threads, such as a sweep over learning rates.
+TEST(DefaultValues, DependOnNoOtherThread) {
+  Runtime runtime(small_devices(1));
+  std::vector<std::string> warnings;
+  const WarningHandler old = set_warning_handler([&](const Warning& w) { warnings.push_back(w.message); });
+  const auto in_threads = [](bool seeded) {
+    std::vector<std::vector<float>> values(2);
+    std::vector<std::jthread> threads;
+    for (std::uint64_t i = 0; i < 2; ++i) {
+      threads.emplace_back([&, i] {
+        if (seeded) manual_seed(7 + i);
+        TwoLayers net, second;
+        values[i] = values_of(i == 0 ? second.b.weight : net.b.weight);
+        const std::vector<float> drawn = rand({3}).to_vector<float>();
+        if (seeded) values[i].insert(values[i].end(), drawn.begin(), drawn.end());
+      });
+    }
+    threads.clear();
+    return values;
+  };
+  manual_seed(5);
+  const auto seeded = in_threads(true);
+  EXPECT_TRUE(warnings.empty());
+  manual_seed(6);
+  EXPECT_EQ(in_threads(true), seeded);
+  manual_seed(6);
+  const auto unseeded = in_threads(false);
+  EXPECT_NE(unseeded, seeded);
+  // Two models may be equal, so it is said.
+  ASSERT_EQ(warnings.size(), 1U);
+  EXPECT_NE(warnings[0].find("expected manual_seed() in the thread"), std::string::npos) << warnings[0];
+  manual_seed(6);
+  EXPECT_EQ(in_threads(false), unseeded);
+  // That of a thread is not that of the program.
+  manual_seed(6);
+  const std::vector<float> here = rand({3}).to_vector<float>();
+  manual_seed(6);
+  std::jthread([] { manual_seed(8); }).join();
+  EXPECT_EQ(rand({3}).to_vector<float>(), here);
+  set_warning_handler(old);
+}
+
+TEST(DefaultValues, FollowTheOrderOfTheModels) {
   const auto run = [](int devices) {
     Runtime runtime(small_devices(devices));
     TwoLayers a, b;
@@ -150,15 +231,7 @@ TEST(DefaultValues, LoadedWeightsDrawNothing) {
   load_state_dict(b, state_dict(a));
   EXPECT_EQ(values_of(b.a.weight), values_of(a.a.weight));
   EXPECT_FALSE(b.a.weight.by_default());
-  // Only `a` was a model with default values before.
-  Runtime other(small_devices(1));
-  TwoLayers first, second;
-  first.to(other.devices());
-  second.to(other.devices());
-  values_of(first.a.weight);
-  values_of(second.a.weight);
-  c.to(runtime.devices());
-  EXPECT_EQ(values_of(c.a.weight), values_of(second.a.weight));
+  EXPECT_NE(values_of(c.a.weight), values_of(a.a.weight));
 }
 
 // torch.nn.Transformer gives the weights of all its layers the values of xavier_uniform_.
@@ -352,20 +425,12 @@ TEST(DefaultValues, ParametersOfNoModuleHaveTheirOwn) {
       p.place_alone(runtime.devices());
       drawn.push_back(values_of(p));
     }
-    // They take no number from models.
-    Linear net(2, 2);
-    net.to(runtime.devices());
-    drawn.push_back(values_of(net.weight));
     return drawn;
   };
   const auto drawn = draw();
   EXPECT_NE(drawn[0], drawn[1]);
   EXPECT_GT(*std::ranges::max_element(drawn[0]), 0);
   EXPECT_EQ(draw(), drawn);
-  Runtime runtime(small_devices(2));
-  Linear net(2, 2);
-  net.to(runtime.devices());
-  EXPECT_EQ(values_of(net.weight), drawn[2]);
 }
 
 }  // namespace

@@ -60,7 +60,7 @@ TEST_F(SequenceLayersTest, AttentionRefusesWhatDoesNotFit) {
                "expected one that broadcasts to [2, 3, 5]");
   const Tensor numbers = Tensor::from(std::vector<std::int64_t>(15, 1), {3, 5}).to(q.device());
   EXPECT_ERROR(attention_weights(q, k, {.attn_mask = numbers}),
-               "attention: mask is [3, 5] i64 on cpu:0, expected u8 or floating");
+               "attention: mask is [3, 5] i64 on cpu:0, expected bool or floating");
   EXPECT_ERROR(attention_weights(q, k, {.dropout_p = 1.5}), "attention: dropout 1.5, expected 0 to 1");
   // The samples among the keys.
   const Tensor batch = make_batch(q, {1, 1}, runtime_.devices());
@@ -75,7 +75,7 @@ TEST_F(SequenceLayersTest, MultiheadAttentionHasPyTorchsParametersAndRules) {
   EXPECT_EQ(values(attention(x)), values(attention(x, x, x).first));
   EXPECT_EQ(attention(x, x, x).second.shape(), (Shape{2, 3, 3}));
   // Floating and u8 masks say the same.
-  const Tensor hidden = Tensor::from(std::vector<std::uint8_t>{0, 0, 1, 0, 1, 1}, {2, 3});
+  const Tensor hidden = Tensor::from(std::vector<bool>{false, false, true, false, true, true}, {2, 3});
   const double inf = INFINITY;
   const Tensor added = tensor({0, 0, -inf, 0, -inf, -inf}, {2, 3});
   EXPECT_EQ(values(attention.attend(x, x, x, {.key_padding_mask = hidden})),
@@ -90,7 +90,7 @@ TEST_F(SequenceLayersTest, MultiheadAttentionHasPyTorchsParametersAndRules) {
   EXPECT_ERROR(attention(x, x, x, {.key_padding_mask = x}),
                "key_padding_mask is [2, 3, 4] f32 on cpu:0, expected [2, 3]");
   EXPECT_ERROR(attention(x, x, x, {.attn_mask = hidden}),
-               "attn_mask is [2, 3] u8 on host, expected [3, 3] or [4, 3, 3]");
+               "attn_mask is [2, 3] bool on host, expected [3, 3] or [4, 3, 3]");
   EXPECT_ERROR(attention(x, x, random({2, 2, 4})), "value is [2, 2, 4] f32 on cpu:0, expected 3 rows for each of 2");
   EXPECT_ERROR(MultiheadAttention({.embed_dim = 4, .num_heads = 3}), "3 heads do not divide 4 features");
 }
@@ -172,7 +172,7 @@ TEST_F(SequenceLayersTest, ShapesOfImages) {
   EXPECT_ERROR(interpolate(x, {}), "interpolate: expected a size or a scale factor, found none");
   EXPECT_ERROR(interpolate(x, {.size = {{2, 2}}, .align_corners = true}),
                "align_corners with nearest, expected bilinear");
-  EXPECT_ERROR(adaptive_avg_pool2d(x, {0, 1}), "adaptive_avg_pool2d: output size 0 x 1, expected at least 1");
+  EXPECT_ERROR(adaptive_avg_pool2d(x, {0, 1}), "adaptive_avg_pool2d: output size 0 x 1, expected 1 to 1048576 each");
   // A batch keeps its samples when axes before or after it change.
   const Tensor batch = make_batch(x, {1, 1}, runtime_.devices());
   EXPECT_EQ(values(unflatten(flatten(batch, 0, 1), 0, {2, 6})), values(x));

@@ -242,7 +242,7 @@ TEST_P(FailedStep, IsNotTakenFromALoadedNumberOfSteps) {
   model_.optimizer_->load_state_dict(state);
   EXPECT_THROW(bad.item(), TaskError);
   EXPECT_EQ(model_.optimizer_->steps(), 1);
-  EXPECT_EQ(state_of(model_.runtime_.devices()[0], "test").random->step(), 1U);
+  EXPECT_EQ(state_of(model_.runtime_.devices()[0], "test").random()->step(), 1U);
 }
 
 // A hook that draws random numbers would clip by the norm of other gradients than the step's.
@@ -279,7 +279,7 @@ TEST_P(FailedStep, WhoseErrorIsReadFirstDoesNotCount) {
   EXPECT_ERROR(model_.optimizer_->clip_grad_norm(1), "the gradients were dropped, because their batch failed");
   model_.optimizer_->step();
   EXPECT_EQ(model_.optimizer_->steps(), 1);
-  EXPECT_EQ(state_of(model_.runtime_.devices()[0], "test").random->step(), 1U);
+  EXPECT_EQ(state_of(model_.runtime_.devices()[0], "test").random()->step(), 1U);
   for (int seed = 2; seed <= 3; ++seed) model_.step(model_.good_loss(seed));
   for (int seed = 1; seed <= 3; ++seed) same_.step(same_.good_loss(seed));
   EXPECT_EQ(model_.state(), same_.state());

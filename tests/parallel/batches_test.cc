@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/autograd/no_grad.h"
+#include "lockstep/base/warning.h"
 #include "lockstep/checkpoint/weights.h"
 #include "lockstep/data/tensor_dataset.h"
 #include "lockstep/optim/sgd.h"
@@ -47,6 +48,27 @@ std::string trained(int devices,
   return weights_sha256(*net);
 }
 
+TEST(Batches, HaveShardsByTheirSize) {
+  Runtime runtime({.cpu_devices = 3, .threads_per_shard = 1});
+  std::vector<std::string> warnings;
+  const WarningHandler before = set_warning_handler([&](const Warning& w) { warnings.push_back(w.kind); });
+  for (const auto& [batch, shards, warns] : {std::tuple{200, 8, false}, {64, 4, false}, {32, 2, true}, {8, 1, true}}) {
+    auto net = two_layers();
+    DataLoader loader(examples(200), {.batch_size = batch});
+    warnings.clear();
+    EXPECT_EQ(splitter_for(*net, {}, loader.batch_size())->shards(), shards);
+    EXPECT_EQ(warnings, std::vector<std::string>(warns ? 1 : 0, "idle devices"));
+    EXPECT_EQ(splitter_for(*net, {.shards = 5}, batch)->shards(), 5);
+    std::int64_t rows = 0;
+    for (auto [x, y] : loader.on(*net)) {
+      mse_loss((*net)(x), y).backward();
+      rows += x.size(0);
+    }
+    EXPECT_EQ(rows, 200);
+  }
+  set_warning_handler(before);
+}
+
 TEST(Batches, HaveTheBitsOfSplitAndLoad) {
   const std::string expected = trained(1, [](DataLoader& loader, Module& net, const auto& step) {
     const std::vector<Device> devices = net.devices();
@@ -63,11 +85,11 @@ TEST(Batches, HaveTheBitsOfSplitAndLoad) {
   }
 }
 
-TEST(Batches, HaveAShardForEachDeviceOfTheModel) {
+TEST(Batches, AreOnAllDevicesOfTheModel) {
   Runtime runtime({.cpu_devices = 3, .threads_per_shard = 1});
   auto net = two_layers();
   net->to({runtime.devices()[2], runtime.devices()[0]});
-  DataLoader loader(examples(6, 3), {.batch_size = 6});
+  DataLoader loader(examples(32, 3), {.batch_size = 32});
   for (auto [x, y, z] : loader.on<3>(*net)) {
     EXPECT_EQ(x.devices(), net->devices());
     EXPECT_EQ(z.shards().size(), 2u);
@@ -90,7 +112,7 @@ TEST(Batches, OfRanksAreThoseOfTheirWrapper) {
       }
     }
     EXPECT_ERROR(loader.on(*net), "loader.on: DistributedDataParallel has 0.weight: expected loader.on(ddp)");
-    EXPECT_ERROR((*net)(ones({2, 4})), "but DistributedDataParallel has the model: take this rank's rows");
+    EXPECT_ERROR((*net)(ones({2, 4})), "but DistributedDataParallel has the model: call that with this rank's rows");
     const NoGradGuard no_grad;
     EXPECT_EQ((*net)(ones({2, 4})).shape(), (Shape{2, 2}));
     weights[static_cast<std::size_t>(r.rank())] = weights_sha256(*net);

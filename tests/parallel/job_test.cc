@@ -150,6 +150,22 @@ TEST(Job, AnExceptionIsToldToTheOtherRanks) {
   }
 }
 
+TEST(Job, ClosingWhileAnotherRankWaitsIsAnErrorOnBoth) {
+  const std::vector<std::function<void(Job&)>> waits{
+      [](Job& job) { job.communicator()->gather_on_host(1, "numbers"); },
+      [](Job& job) { job.all_reduce(ones({1}, {.device = job.devices()[0]})).item(); },
+      [](Job& job) { job.group()->barrier().wait(); },
+      [](Job& job) { job.communicator()->make_group(); },
+  };
+  for (const auto& wait : waits) {
+    const auto errors = run_jobs(2, [&](Job& job) { job.rank() == 0 ? wait(job) : job.close(); });
+    for (const std::string& error : errors) {
+      EXPECT_NE(error.find("closing the group"), std::string::npos) << error;
+      EXPECT_NE(error.find("rank 0"), std::string::npos) << error;
+    }
+  }
+}
+
 TEST(Job, ARankWithoutADeviceIsAnError) {
   const std::vector<std::string> errors = run_jobs(
       2, [](Job&) {}, "cpu:0");

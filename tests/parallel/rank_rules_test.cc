@@ -168,9 +168,8 @@ TEST(RankRules, RowsWithAHistoryAreRefused) {
     expect_fine(run_ranks(world, [](Rank& r) {
       Wrapped<Linear> m(r, features(1));
       const Tensor computed = m.net(m.rows(counted({4, 1})).to(r.runtime.devices()[0]));
-      EXPECT_ERROR(
-          m.ddp.split(std::array{computed}, 4),
-          "has a history, but other processes have other rows: expected data, or rows that are computed after");
+      EXPECT_ERROR(m.ddp.split(std::array{computed}, 4),
+                   "has a history, but other processes have other rows: expected data, rows that are computed after");
       EXPECT_EQ(m.ddp.split(std::array{computed.detach()}, 4)[0].shape(), (Shape{4, 1}));
     }));
   }

@@ -54,7 +54,7 @@ TEST(RecordedStep, RefusesWhatCannotBeRepeated) {
   }
   expect_refused("randn draws random numbers", [](const Tensor&) { randn({2}); });
   expect_refused("it draws its own random keys", [](const Tensor& x) {
-    ops::uniform_(ops::empty_like(x->array()), state_of(x.device(), "test").random->next(0), 0, 1);
+    ops::uniform_(ops::empty_like(x->array()), state_of(x.device(), "test").random()->next(0), 0, 1);
   });
 }
 

@@ -390,5 +390,18 @@ TEST(RecordedStep, TakesItsInputsInBraces) {
   for (int i = 0; i < 4; ++i) EXPECT_EQ(step.run({x, y})[0].item(), 5);
 }
 
+// Options of the rule are numbers of the recorded tasks.
+TEST_P(RecordedStepTest, ANewOptionIsRecordedAnew) {
+  Training described(devices(GetParam()), {}, false), recorded(devices(GetParam()), {}, true);
+  for (int step = 0; step < 9; ++step) {
+    for (Training* training : {&described, &recorded}) {
+      if (step == 4) training->optimizer().set_options(0, {{"momentum", 0.5}, {"weight_decay", 0.1}});
+    }
+    EXPECT_EQ(recorded.step(), described.step());
+    EXPECT_EQ(recorded.recording().recorded(), step >= 2 && step != 4 && step != 5) << step;
+  }
+  EXPECT_EQ(recorded.state(), described.state());
+}
+
 }  // namespace
 }  // namespace lockstep::testing

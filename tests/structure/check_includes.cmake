@@ -1,7 +1,8 @@
 # cmake -DSOURCE_DIR=… -DTABLE=… -P check_includes.cmake: fails when a file below SOURCE_DIR/lockstep includes a
 # layer that its layer may not use according to TABLE, when a layer includes nothing of a layer that it USES, when a
 # file outside a back end includes that back end's private headers (they are not installed), when a file not named
-# onednn_* includes oneDNN's headers (its versions 2 and 3 differ), or when a header includes JSON.
+# onednn_* includes oneDNN's headers (its versions 2 and 3 differ), when a header includes JSON, or when a file parses
+# JSON by itself, without the limits of parse_json().
 cmake_minimum_required(VERSION 3.25)
 include(${TABLE})
 set(violations "")
@@ -19,7 +20,7 @@ foreach(layer ${layers})
       endif()
       # Two headers are exempt: they are not installed, and sources that need JSON anyway include them.
       if(included MATCHES "^.nlohmann/" AND file MATCHES "\\.h$"
-         AND NOT file MATCHES "^lockstep/(train/log_writer|checkpoint/json_guard)\\.h$")
+         AND NOT file MATCHES "^lockstep/(train/log_writer|checkpoint/json_input)\\.h$")
         string(APPEND violations "${file}: JSON stays out of headers: it takes the compiler a second\n")
       endif()
       if(included MATCHES "^<")
@@ -41,6 +42,14 @@ foreach(layer ${layers})
   foreach(below ${unused})
     string(APPEND violations "lockstep/CMakeLists.txt: ${layer} includes nothing of ${below}, which it USES\n")
   endforeach()
+endforeach()
+file(GLOB_RECURSE sources RELATIVE ${SOURCE_DIR} ${SOURCE_DIR}/lockstep/*.cc ${SOURCE_DIR}/lockstep/*.h ${SOURCE_DIR}/apps/*.cc
+     ${SOURCE_DIR}/python/src/*.cc)
+foreach(file ${sources})
+  file(STRINGS ${SOURCE_DIR}/${file} calls REGEX "[Jj]son::(sax_)?parse[(]|json::accept[(]")
+  if(calls AND NOT file STREQUAL "lockstep/checkpoint/json_input.h")
+    string(APPEND violations "${file}: parses JSON without limits: parse_json() has them\n")
+  endif()
 endforeach()
 if(violations)
   message(NOTICE "${violations}")

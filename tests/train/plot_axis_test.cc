@@ -50,6 +50,14 @@ TEST(PlotAxis, HoldsTheDataAndAFewTicksAtEveryScale) {
   }
 }
 
+TEST(PlainNumber, HasAnExponentOnlyWhereItIsShorter) {
+  EXPECT_EQ(plain_number(0.012344), "0.01234");
+  EXPECT_EQ(plain_number(199300.4), "199300");
+  EXPECT_EQ(plain_number(12345.6, 5), "12346");
+  EXPECT_EQ(plain_number(-2.5), "-2.5");
+  EXPECT_EQ(plain_number(4.822e9), "4.822e+09");
+}
+
 TEST(PlotAxis, EpochsAreWholeNumbers) {
   EXPECT_THAT(labels(count_axis(1, 3, 10)), ElementsAre("1", "2", "3"));
   EXPECT_THAT(labels(count_axis(1, 25, 10)), ElementsAre("5", "10", "15", "20", "25"));

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "lockstep/train/plot_panel.h"
 #include "tests/expect_error.h"
 #include "tests/temporary_folder.h"
 
@@ -168,6 +169,17 @@ TEST(Plot, DrawsSeveralCurvesInOnePanel) {
   EXPECT_EQ(count(svg, ">hour</text>"), 3);
   // One axis for both: 4 of "test" lies above 3 of "train".
   EXPECT_LT(markers(svg, 1)[1].second, markers(svg, 0)[2].second);
+}
+
+// A panel of a page is 400 wide.
+TEST(Plot, ALegendThatIsTooLongIsShorter) {
+  PlotPanel panel{{{.name = "test mean squared error",
+                    .points = {{1, 4822.123}, {2, 4765.559}},
+                    .best = CurveBest::smallest,
+                    .decimals = 3}}};
+  EXPECT_THAT(panel_svg(panel, {.x = {.name = "epoch"}}), HasSubstr("error</tspan>  4765.559, best 4765.559</text>"));
+  panel.curves[0].name = "test";
+  EXPECT_THAT(panel_svg(panel, {.x = {.name = "epoch"}}), HasSubstr("4765.559, best 4765.559 in epoch 2</text>"));
 }
 
 TEST(Animator, WritesThePictureAtEachPoint) {

@@ -283,9 +283,9 @@ TEST_F(JoiningTest, CallsBesideAPassAreJoined) {
   threads_.resize(1);
   net.go.count_down();
   join();
-  EXPECT_EQ(net.passes, (std::vector<std::int64_t>{1, 3}));
+  EXPECT_EQ(net.passes, (std::vector<std::int64_t>{1, 3, 1}));  // and one alone, which has to be equal
   for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(predict(row(i)).to_vector<float>(), results[i]);
-  EXPECT_EQ(net.passes.size(), 5u);  // a call alone waits for nobody
+  EXPECT_EQ(net.passes.size(), 6u);  // a call alone waits for nobody
 }
 
 // A batch that is not full goes on when the pass before it ends.
@@ -402,7 +402,7 @@ TEST_F(JoiningTest, HasTheBitsOfSeparateCalls) {
   threads_.resize(1);
   net.slow.go.count_down();
   join();
-  EXPECT_EQ(net.slow.passes, (std::vector<std::int64_t>{2, 2 * kCalls}));
+  EXPECT_EQ(net.slow.passes, (std::vector<std::int64_t>{2, 2 * kCalls, 2}));
   for (std::size_t i = 0; i < kCalls; ++i) {
     for (std::size_t k = 0; k < expected[i].size(); ++k) EXPECT_EQ(found[i][k], expected[i][k]) << i << " " << k;
   }
@@ -453,6 +453,35 @@ TEST_F(JoiningTest, SamplesOfCallsDoNotMix) {
     EXPECT_EQ(net.slow.passes[1], 6);  // joined, and then one by one
     for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(predict(rows(i)).to_vector<float>(), results[i]) << by_norm << i;
   }
+}
+
+// The number of rows is no operation, so its results are compared.
+TEST_F(JoiningTest, AModelMustNotComputeWithTheNumberOfRows) {
+  struct ByRows : Module {
+    SlowNet& slow = make<SlowNet>("slow");
+    Tensor forward(const Tensor& x) override { return slow(x) / static_cast<double>(x.size(0)); }
+  } net;
+  net.initialize(Constant{1}, std::vector{device_});
+  const Predictor predict(net, kPatient);
+  threads_.emplace_back([&] { predict(row(0)); });
+  net.slow.started.wait();
+  std::atomic<int> errors = 0;
+  for (std::size_t i = 0; i < 3; ++i) {
+    threads_.emplace_back([&, i] {
+      try {
+        predict(row(i));
+      } catch (const Error& error) {
+        errors +=
+            std::string_view(error.what()).find("computes with the number of rows") != std::string::npos ? 1 : 100;
+      }
+    });
+  }
+  for (std::size_t i = 1; i < 4; ++i) threads_[i].join();
+  threads_.resize(1);
+  net.slow.go.count_down();
+  join();
+  EXPECT_EQ(errors, 3);
+  EXPECT_ERROR(predict(row(1)), "predictor: the results of joined calls are others than those of separate ones");
 }
 
 // Each joined pass has one file's weights.

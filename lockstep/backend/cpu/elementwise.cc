@@ -74,15 +74,22 @@ class Elementwise final : public ElementwiseKernels {
       visit_op(call.op,
                [&](auto kind) { binary_as<kind(), T>(ctx, plan, call.a.as<T>(), call.b.as<T>(), call.out.as<T>()); });
     };
-    if (call.out.dtype == DType::i64 && divides(call.op) && call.out.numel() > 0) check_divisor(call.b);
-    call.out.dtype == DType::i64 ? run_as(std::int64_t{}) : cpu::visit_floating(call.out.dtype, "binary", run_as);
+    if (call.out.dtype == DType::i64) {
+      check_divisor<std::int64_t>(call);
+      run_as(std::int64_t{});
+    } else if (call.out.dtype == DType::u8) {
+      check_divisor<std::uint8_t>(call);
+      run_as(std::uint8_t{});
+    } else {
+      cpu::visit_floating(call.out.dtype, "binary", run_as);
+    }
   }
 
   void run(KernelContext& ctx, const kernels::Compare& call) override {
     const cpu::BroadcastPlan<2> plan({call.a.shape, call.b.shape}, call.out.shape);
     visit_dtype(call.a.dtype, [&](auto zero) {
       using T = decltype(zero);
-      visit_op(call.op, [&, u = call.a.as<T>(), v = call.b.as<T>(), y = call.out.as<std::uint8_t>()](auto kind) {
+      visit_op(call.op, [&, u = call.a.as<T>(), v = call.b.as<T>(), y = call.out.as<bool>()](auto kind) {
         for_each_run<T>(ctx, plan, [&](const cpu::BroadcastPlan<2>::Run& run) {
           with_operands(plan, u + run.at[0], v + run.at[1], [&, y = y + run.out](auto left, auto right) {
             cpu::vector_loop(0, run.length, [=](std::int64_t i) { y[i] = holds<kind()>(left(i), right(i)); });
@@ -94,7 +101,7 @@ class Elementwise final : public ElementwiseKernels {
 
   void run(KernelContext& ctx, const kernels::Where& call) override {
     const cpu::BroadcastPlan<3> plan({call.a.shape, call.b.shape, call.condition.shape}, call.out.shape);
-    cpu::visit_bits(call.out.dtype, [&, chosen = call.condition.as<std::uint8_t>()](auto bits) {
+    cpu::visit_bits(call.out.dtype, [&, chosen = static_cast<const std::uint8_t*>(call.condition.data)](auto bits) {
       using Bits = decltype(bits);
       const auto *u = static_cast<const Bits*>(call.a.data), *v = static_cast<const Bits*>(call.b.data);
       for_each_run<float>(ctx, plan, [&, y = static_cast<Bits*>(call.out.data)](const cpu::BroadcastPlan<3>::Run& run) {
@@ -118,7 +125,7 @@ class Elementwise final : public ElementwiseKernels {
   void run(KernelContext& ctx, const kernels::Fill& call) override {
     std::uint64_t element = 0;
     visit_dtype(call.y.dtype, [&](auto zero) {
-      zero = cpu::rounded<decltype(zero)>(call.value);
+      zero = call.value.to<decltype(zero)>();
       std::memcpy(&element, &zero, sizeof zero);
     });
     cpu::visit_bits(call.y.dtype, [&](auto bits) {
@@ -131,17 +138,26 @@ class Elementwise final : public ElementwiseKernels {
   void run(KernelContext& ctx, const kernels::Arange& call) override {
     visit_dtype(call.y.dtype, [&](auto zero) {
       using T = decltype(zero);
-      parallel_for(ctx, call.y.numel(), 16384, [&, out = call.y.as<T>()](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t i = begin; i < end; ++i)
-          out[i] = cpu::rounded<T>(call.start + static_cast<double>(i) * call.step);
-      });
+      const auto fill = [&, out = call.y.as<T>()](auto start, auto step) {
+        parallel_for(ctx, call.y.numel(), 16384, [=](std::int64_t begin, std::int64_t end) {
+          for (std::int64_t i = begin; i < end; ++i) out[i] = cpu::convert<T>(arange_element(start, step, i));
+        });
+      };
+      if (std::is_integral_v<T> && call.start.is_whole() && call.step.is_whole()) {
+        fill(call.start.to<std::int64_t>(), call.step.to<std::int64_t>());
+      } else {
+        fill(call.start.to<double>(), call.step.to<double>());
+      }
     });
   }
 
  private:
-  static void check_divisor(const View& b) {
-    const auto* number = b.as<std::int64_t>();
-    for (std::int64_t i = 0; i < b.numel(); ++i) check(number[i] != 0, "divide: element {} of the divisor is 0", i);
+  template <typename T>
+  static void check_divisor(const kernels::Binary& call) {
+    if (!divides(call.op) || call.out.numel() == 0) return;
+    const T* number = call.b.as<T>();
+    for (std::int64_t i = 0; i < call.b.numel(); ++i)
+      check(number[i] != 0, "divide: element {} of the divisor is 0", i);
   }
 
   template <BinaryOp kOp, typename T>
@@ -149,8 +165,8 @@ class Elementwise final : public ElementwiseKernels {
     for_each_run<T>(ctx, plan, [&](const cpu::BroadcastPlan<2>::Run& run) {
       with_operands(plan, a + run.at[0], b + run.at[1], [&, y = out + run.out](auto left, auto right) {
         cpu::vector_loop(0, run.length, [=](std::int64_t i) {
-          if constexpr (std::is_same_v<T, std::int64_t>) {
-            y[i] = integer_formula<kOp>(left(i), right(i));
+          if constexpr (std::is_integral_v<T>) {
+            y[i] = static_cast<T>(integer_formula<kOp>(left(i), right(i)));
           } else {
             y[i] = static_cast<T>(formula<kOp, Math<Computed<T>>>(left(i), right(i)));
           }

@@ -154,19 +154,20 @@ __global__ void broadcast_kernel(BinaryOp op, const __grid_constant__ Broadcast<
   });
 }
 
-__global__ void integer_kernel(BinaryOp op, const __grid_constant__ Broadcast<2> shape, const std::int64_t* a,
-                               const std::int64_t* b, std::int64_t* out, std::int64_t n, ErrorSlot* errors) {
+template <typename T>
+__global__ void integer_kernel(BinaryOp op, const __grid_constant__ Broadcast<2> shape, const T* a, const T* b, T* out,
+                               std::int64_t n, ErrorSlot* errors) {
   const std::int64_t i = thread_number();
   if (i >= n) return;
   std::int64_t at[2] = {};
   shape.offsets(i, at);
   if (divides(op) && b[at[1]] == 0) report(errors, DataError::division_by_zero, at[1], 0, 0);
-  visit_op(op, [&](auto kind) { out[i] = integer_formula<kind()>(a[at[0]], b[at[1]]); });
+  visit_op(op, [&](auto kind) { out[i] = static_cast<T>(integer_formula<kind()>(a[at[0]], b[at[1]])); });
 }
 
 template <typename T>
 __global__ void compare_kernel(CompareOp op, const __grid_constant__ Broadcast<2> shape, const T* a, const T* b,
-                               std::uint8_t* out, std::int64_t n) {
+                               bool* out, std::int64_t n) {
   const std::int64_t i = thread_number();
   if (i >= n) return;
   std::int64_t at[2] = {};
@@ -190,10 +191,10 @@ __global__ void where_kernel(const __grid_constant__ Broadcast<3> shape, const s
   out[i] = condition[at[0]] ? a[at[1]] : b[at[2]];
 }
 
-template <typename T>
-__global__ void arange_kernel(double start, double step, T* y, std::int64_t n) {
+template <typename T, typename C>
+__global__ void arange_kernel(C start, C step, T* y, std::int64_t n) {
   const std::int64_t i = thread_number();
-  if (i < n) y[i] = convert<T>(start + static_cast<double>(i) * step);
+  if (i < n) y[i] = convert<T>(arange_element(start, step, i));
 }
 
 // One thread per vector of elements.
@@ -222,13 +223,8 @@ class CudaElementwise final : public ElementwiseKernels {
   }
 
   void run(KernelContext& ctx, const kernels::Binary& call) override {
-    if (call.out.dtype == DType::i64) {
-      if (call.out.numel() == 0) return;
-      launch(integer_kernel, blocks_for(call.out.numel()), dim3(kThreads), 0, cuda_context(ctx).stream(), call.op,
-             Broadcast<2>({call.a.shape, call.b.shape}, call.out.shape), call.a.as<std::int64_t>(),
-             call.b.as<std::int64_t>(), call.out.as<std::int64_t>(), call.out.numel(), cuda_context(ctx).errors());
-      return;
-    }
+    if (call.out.dtype == DType::i64) return integers<std::int64_t>(ctx, call);
+    if (call.out.dtype == DType::u8) return integers<std::uint8_t>(ctx, call);
     visit_floating(call.out.dtype, "binary", [&, n = call.out.numel()](auto zero) {
       using T = decltype(zero);
       if (call.a.shape == call.b.shape && call.a.shape == call.out.shape) {
@@ -249,7 +245,7 @@ class CudaElementwise final : public ElementwiseKernels {
       using T = decltype(zero);
       launch(compare_kernel<T>, blocks_for(n), dim3(kThreads), 0, cuda_context(ctx).stream(), call.op,
              Broadcast<2>({call.a.shape, call.b.shape}, call.out.shape), call.a.as<T>(), call.b.as<T>(),
-             call.out.as<std::uint8_t>(), n);
+             call.out.as<bool>(), n);
     });
   }
 
@@ -260,7 +256,7 @@ class CudaElementwise final : public ElementwiseKernels {
       using Bits = decltype(bits);
       launch(where_kernel<Bits>, blocks_for(n), dim3(kThreads), 0, cuda_context(ctx).stream(),
              Broadcast<3>({call.condition.shape, call.a.shape, call.b.shape}, call.out.shape),
-             call.condition.as<std::uint8_t>(), static_cast<const Bits*>(call.a.data),
+             static_cast<const std::uint8_t*>(call.condition.data), static_cast<const Bits*>(call.a.data),
              static_cast<const Bits*>(call.b.data), static_cast<Bits*>(call.out.data), n);
     });
   }
@@ -276,7 +272,7 @@ class CudaElementwise final : public ElementwiseKernels {
   void run(KernelContext& ctx, const kernels::Fill& call) override {
     visit_dtype(call.y.dtype, [&, n = call.y.numel()](auto zero) {
       using T = decltype(zero);
-      launch_map<T>(ctx, n, fill_kernel<T>, rounded_on_host<T>(call.value), call.y.as<T>(), n, aligned(call.y.data));
+      launch_map<T>(ctx, n, fill_kernel<T>, call.value.to<T>(), call.y.as<T>(), n, aligned(call.y.data));
     });
   }
 
@@ -284,20 +280,25 @@ class CudaElementwise final : public ElementwiseKernels {
     if (call.y.numel() == 0) return;
     visit_dtype(call.y.dtype, [&, n = call.y.numel()](auto zero) {
       using T = decltype(zero);
-      launch(arange_kernel<T>, blocks_for(n), dim3(kThreads), 0, cuda_context(ctx).stream(), call.start, call.step,
-             call.y.as<T>(), n);
+      const auto fill = [&](auto start, auto step) {
+        launch(arange_kernel<T, decltype(start)>, blocks_for(n), dim3(kThreads), 0, cuda_context(ctx).stream(), start,
+               step, call.y.as<T>(), n);
+      };
+      if (std::is_integral_v<T> && call.start.is_whole() && call.step.is_whole()) {
+        fill(call.start.to<std::int64_t>(), call.step.to<std::int64_t>());
+      } else {
+        fill(call.start.to<double>(), call.step.to<double>());
+      }
     });
   }
 
  private:
-  // To bf16 and f16 through f32.
   template <typename T>
-  static T rounded_on_host(double value) {
-    if constexpr (is_half<T>) {
-      return T(static_cast<float>(value));
-    } else {
-      return static_cast<T>(value);
-    }
+  static void integers(KernelContext& ctx, const kernels::Binary& call) {
+    if (call.out.numel() == 0) return;
+    launch(integer_kernel<T>, blocks_for(call.out.numel()), dim3(kThreads), 0, cuda_context(ctx).stream(), call.op,
+           Broadcast<2>({call.a.shape, call.b.shape}, call.out.shape), call.a.as<T>(), call.b.as<T>(), call.out.as<T>(),
+           call.out.numel(), cuda_context(ctx).errors());
   }
 };
 

@@ -119,6 +119,9 @@ double apply(BinaryOp op, double a, double b) {
       const double rest = std::fmod(a, b);
       return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
     }
+    case BinaryOp::bit_and:
+    case BinaryOp::bit_or:
+    case BinaryOp::bit_xor: break;  // of whole numbers alone
   }
   fail("binary: unknown operation {}", static_cast<int>(op));
 }
@@ -152,18 +155,9 @@ class Elementwise final : public ElementwiseKernels {
   }
 
   void run(KernelContext&, const kernels::Binary& call) override {
-    if (call.out.dtype == DType::i64) {
-      // f64 cannot represent every i64.
-      visit_op(call.op, [&](auto kind) {
-        for (std::int64_t i = 0; i < call.out.numel(); ++i) {
-          const std::int64_t j = source(call.b, call.out, i), b = call.b.as<std::int64_t>()[j];
-          check(!divides(call.op) || b != 0, "divide: element {} of the divisor is 0", j);
-          call.out.as<std::int64_t>()[i] =
-              integer_formula<kind()>(call.a.as<std::int64_t>()[source(call.a, call.out, i)], b);
-        }
-      });
-      return;
-    }
+    // f64 cannot represent every i64.
+    if (call.out.dtype == DType::i64) return integers<std::int64_t>(call);
+    if (call.out.dtype == DType::u8) return integers<std::uint8_t>(call);
     Elements u(call.a), v(call.b), result(call.out);
     for (std::int64_t i = 0; i < call.out.numel(); ++i) {
       result.set(i, apply(call.op, u[source(call.a, call.out, i)], v[source(call.b, call.out, i)]));
@@ -172,7 +166,7 @@ class Elementwise final : public ElementwiseKernels {
 
   void run(KernelContext&, const kernels::Compare& call) override {
     Elements u(call.a), v(call.b);
-    auto* result = call.out.as<std::uint8_t>();
+    auto* result = call.out.as<bool>();
     for (std::int64_t i = 0; i < call.out.numel(); ++i) {
       const std::int64_t j = source(call.a, call.out, i), k = source(call.b, call.out, i);
       // f64 cannot represent every i64.
@@ -183,7 +177,7 @@ class Elementwise final : public ElementwiseKernels {
   }
 
   void run(KernelContext&, const kernels::Where& call) override {
-    const auto* chosen = call.condition.as<std::uint8_t>();
+    const auto* chosen = static_cast<const std::uint8_t*>(call.condition.data);
     const std::size_t size = item_size(call.out.dtype);
     auto* result = static_cast<std::byte*>(call.out.data);
     for (std::int64_t i = 0; i < call.out.numel(); ++i) {
@@ -198,13 +192,36 @@ class Elementwise final : public ElementwiseKernels {
   }
 
   void run(KernelContext&, const kernels::Fill& call) override {
-    Elements out(call.y);
-    for (std::int64_t i = 0; i < call.y.numel(); ++i) out.set(i, call.value);
+    visit_dtype(call.y.dtype, [&](auto zero) {
+      std::fill_n(call.y.as<decltype(zero)>(), call.y.numel(), call.value.to<decltype(zero)>());
+    });
   }
 
   void run(KernelContext&, const kernels::Arange& call) override {
     Elements out(call.y);
-    for (std::int64_t i = 0; i < call.y.numel(); ++i) out.set(i, call.start + static_cast<double>(i) * call.step);
+    const bool whole = call.y.dtype == DType::i64 && call.start.is_whole() && call.step.is_whole();
+    const auto start = call.start.to<double>(), step = call.step.to<double>();
+    for (std::int64_t i = 0; i < call.y.numel(); ++i) {
+      if (whole) {
+        // f64 cannot represent every i64.
+        call.y.as<std::int64_t>()[i] = arange_element(call.start.to<std::int64_t>(), call.step.to<std::int64_t>(), i);
+      } else {
+        out.set(i, start + static_cast<double>(i) * step);
+      }
+    }
+  }
+
+ private:
+  template <typename T>
+  static void integers(const kernels::Binary& call) {
+    visit_op(call.op, [&](auto kind) {
+      for (std::int64_t i = 0; i < call.out.numel(); ++i) {
+        const std::int64_t j = source(call.b, call.out, i);
+        const T a = call.a.as<T>()[source(call.a, call.out, i)], b = call.b.as<T>()[j];
+        check(!divides(call.op) || b != 0, "divide: element {} of the divisor is 0", j);
+        call.out.as<T>()[i] = static_cast<T>(integer_formula<kind()>(a, b));
+      }
+    });
   }
 };
 

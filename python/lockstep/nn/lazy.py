@@ -3,14 +3,25 @@
 from .._core import (BatchNorm1d, BatchNorm2d, BatchNorm3d, Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d,
                      InstanceNorm1d, InstanceNorm2d, InstanceNorm3d, Linear)
 
+from .module import _forget_call_hooks
+
 __all__ = []
 
 
+def _become(self, args, output):
+    """Give a layer the class of layers with known sizes, after its first batch."""
+    self.__dict__["_hooks"].remove(_become)
+    _forget_call_hooks(self)
+    if self.cls_to_become is not None:
+        self._become(self.cls_to_become)
+
+
 def _lazy(layer):
-    """Make the class of a layer without its first argument; its instances are of the layer's class, too."""
+    """Make the class of a layer without its first argument; its instances become the layer's in their first call."""
 
     def __init__(self, *args, **kwargs):
         layer.__init__(self, 0, *args, **kwargs)
+        self.register_forward_hook(_become)
 
     def _get_name(self):
         known = all(p._shape_known() for p in (*self.parameters(recurse=False), *self.buffers(recurse=False)))
@@ -18,7 +29,7 @@ def _lazy(layer):
 
     name = "Lazy" + layer.__name__
     text = f"{layer.__name__} whose {'features' if layer is Linear else 'channels'} follow from the first batch."
-    members = dict(__init__=__init__, _get_name=_get_name, __doc__=text, __module__=__name__)
+    members = dict(__init__=__init__, _get_name=_get_name, __doc__=text, __module__=__name__, cls_to_become=layer)
     globals()[name] = type(name, (layer,), members)
     __all__.append(name)
 

@@ -143,6 +143,8 @@ def _setattr(self, name, value):
         _set(self, name, value)
         if name == "forward":
             Module._set_hooked(self, True)
+        elif name in ("train", "eval"):
+            Module._set_own_mode(self)
 
 
 def _change_option(self, arguments, name, value):
@@ -439,19 +441,6 @@ class _Move:
         return x.to(self._dtype) if self._dtype is not None and x.dtype.is_floating_point else x
 
 
-def _move(self, device, dtype=None):
-    if device is not None:
-        Module._to_devices(self, [device])
-    if dtype is not None:
-        if not dtype.is_floating_point:
-            raise TypeError(f"nn.Module.to only accepts floating point dtypes, but got {dtype}")
-        if any(p.dtype != dtype for p in (*self.parameters(), *self.buffers()) if p.dtype.is_floating_point):
-            Module._to_dtype(self, dtype)
-    if any(_overrides(module, "_apply") for module in self.modules()):
-        self._apply(_Move(device, dtype))
-    return self
-
-
 def _apply(self, fn, recurse=True):
     """Give parameters and buffers the values fn(tensor). A class may extend it to tensors of its own: to() calls it."""
     if recurse:
@@ -475,27 +464,36 @@ def to(self, device=None, dtype=None, non_blocking=False):
         device, dtype = None, device
     elif isinstance(device, Tensor):
         device, dtype = device.device, device.dtype
-    return _move(self, device, dtype)
+    if device is not None:
+        Module._to_devices(self, [device])
+    if dtype is not None:
+        if not dtype.is_floating_point:
+            raise TypeError(f"nn.Module.to only accepts floating point dtypes, but got {dtype}")
+        if any(p.dtype != dtype for p in (*self.parameters(), *self.buffers()) if p.dtype.is_floating_point):
+            Module._to_dtype(self, dtype)
+    if any(_overrides(module, "_apply") for module in self.modules()):
+        self._apply(_Move(device, dtype))
+    return self
 
 
 def cpu(self):
     """Move to the first CPU device."""
-    return _move(self, "cpu")
+    return self.to("cpu")
 
 
 def cuda(self, device=None):
     """Move to a GPU."""
-    return _move(self, _core.device("cuda", device or 0))
+    return self.to(_core.device("cuda", device or 0))
 
 
 def double(self):
     """Cast to float64."""
-    return _move(self, None, _core.float64)
+    return self.to(_core.float64)
 
 
 def float(self):
     """Cast to float32."""
-    return _move(self, None, _core.float32)
+    return self.to(_core.float32)
 
 
 def _refuse_half(self):
@@ -677,7 +675,7 @@ def load_state_dict(self, state_dict, strict=True):
     outer, _loading.writes = getattr(_loading, "writes", None), []
     try:
         _load_tree(self, state_dict, "", metadata, incompatible, errors)
-        for keys, what in ((incompatible.missing_keys, "Missing"), (incompatible.unexpected_keys, "Unexpected")):
+        for keys, what in ((incompatible.unexpected_keys, "Unexpected"), (incompatible.missing_keys, "Missing")):
             if strict and keys:
                 errors.insert(0, f"{what} key(s) in state_dict: " + ", ".join(f'"{k}"' for k in keys) + ". ")
         if errors and incompatible.missing_keys and all(f"module.{k}" in state_dict for k in incompatible.missing_keys):
@@ -984,7 +982,7 @@ _construct = _Constructors()
 
 def _copy_parts(new, old, memo):
     for name, value in old.__dict__.items():
-        if name not in ("_arguments", "_call_hooked") and not Module._kind_of(old, name):
+        if name not in ("_arguments", "_call_hooked", "_kept") and not Module._kind_of(old, name):
             new.__dict__[name] = copy.deepcopy(value, memo)
     _cast_like(new, old)
     names = [*Module._parameter_names(old), *Module._buffer_names(old)]

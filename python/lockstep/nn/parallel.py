@@ -1,8 +1,9 @@
 """Models on several devices and in several processes, as torch.nn.parallel."""
 
-from .. import _core, distributed
+import copy
+
+from .. import _core, distributed as _distributed
 from .._core import internal as _internal
-from .._core import Tensor
 from ..utils.data import _Structure
 
 
@@ -17,6 +18,19 @@ class _Wrapper(_internal.ModelWrapper):
 
     def __repr__(self):
         return f"{type(self).__name__}(\n  (module): " + repr(self.module).replace("\n", "\n  ") + "\n)"
+
+    def __deepcopy__(self, memo):
+        new = memo[id(self)] = type(self).__new__(type(self))
+        _Wrapper.__init__(new, copy.deepcopy(self.module, memo))
+        for name, value in self.__dict__.items():
+            if name not in new.__dict__ and name != "_joined":
+                object.__setattr__(new, name, copy.deepcopy(value, memo))
+        new._copied()
+        new.training = self.training
+        return new
+
+    def _copied(self):
+        pass
 
 
 class DataParallel(_Wrapper):
@@ -44,6 +58,9 @@ class DataParallel(_Wrapper):
 
     def _set(self, name, value):
         object.__setattr__(self, name, value)
+
+    def _copied(self):
+        _internal.place_on(self.module, self.device_ids)
 
     def to(self, *args, **kwargs):
         """Cast the model. It stays where it is: a device must be its first one."""
@@ -116,11 +133,13 @@ def data_parallel(module, inputs, device_ids=None, output_device=None, dim=0, mo
 class DistributedDataParallel(_Wrapper):
     """A model of several processes: its gradients are the mean of all ranks', summed while backward runs.
 
-    The output of a call is that of this rank's rows, and so is a loss computed from it. Every rank passes as many rows;
-    otherwise the mean of the ranks' losses would not weigh all samples equally, which is an error on all ranks. Inputs
-    are cut along axis 0. While it runs, forward() sees the rows of all ranks: batch norm's running statistics are those
-    of the whole batch. For batches of any size, and the bits of one process, use `for x, y in loader.on(ddp)`; then
-    outputs and loss are those of the whole job.
+    The output of a call is that of this rank's rows, and so is a loss computed from it. Gradients of the model's
+    parameters are the mean of all ranks'; those of everything else, such as inputs, or a head behind the model, are of
+    this rank's loss. Every rank passes as many rows; otherwise the mean of the ranks' losses would not weigh all
+    samples equally, which is an error on all ranks. Inputs with as many rows as the first one are cut along axis 0 over
+    this rank's devices. Batch norm's running statistics are those of all ranks' rows; other buffers that forward()
+    changes become rank 0's. For batches of any size, and the bits of one process, use `for x, y in loader.on(ddp)`;
+    then outputs and loss are those of the whole job.
 
     Names get no prefix. shards: the number of parts of the batch of the whole job; 0: one for each device of each rank.
     """
@@ -128,7 +147,7 @@ class DistributedDataParallel(_Wrapper):
     def __init__(self, module, device_ids=None, output_device=None, dim=0, broadcast_buffers=True, process_group=None,
                  bucket_cap_mb=25, find_unused_parameters=False, check_reduction=False, gradient_as_bucket_view=False,
                  static_graph=False, *, shards=0, weights=(), gradients=None, recipe=""):
-        distributed._of(process_group)
+        _distributed._of(process_group)
         if dim != 0:
             raise ValueError(f"DistributedDataParallel: dim is {dim}, expected 0: a batch is cut along axis 0")
         if not broadcast_buffers:
@@ -140,9 +159,17 @@ class DistributedDataParallel(_Wrapper):
                                  "of its devices")
         super().__init__(module)
         object.__setattr__(self, "device_ids", device_ids)
-        object.__setattr__(self, "_splitter", _internal.DistributedModel(
-            module, shards, list(weights), _core.float32 if gradients is None else gradients,
-            max(1, int(bucket_cap_mb * (1 << 20))), recipe))
+        object.__setattr__(self, "_options", (shards, list(weights), _core.float32 if gradients is None else gradients,
+                                              max(1, int(bucket_cap_mb * (1 << 20))), recipe))
+        object.__setattr__(self, "_joined", _internal.DistributedModel(module, *self._options))
+
+    # A copy joins the other ranks' copies when it first trains, so that one rank may keep a copy that only evaluates.
+    @property
+    def _splitter(self):
+        if "_joined" not in self.__dict__:
+            _distributed._of()
+            object.__setattr__(self, "_joined", _internal.DistributedModel(self.module, *self._options))
+        return self._joined
 
     def forward(self, *inputs, **kwargs):
         arguments = _Structure((inputs, kwargs))
@@ -151,13 +178,16 @@ class DistributedDataParallel(_Wrapper):
         # Without gradients, each rank computes what it wants to.
         if not arguments.tensors or not (_core.is_grad_enabled() or self.training):
             return self.module(*inputs, **kwargs)
-        rows = [x.cpu() if isinstance(x, Tensor) else x for x in arguments.tensors]
-        args, kw = arguments.with_tensors(self._splitter.split_own(rows))
-        outputs = _Structure(self.module(*args, **kw))
-        share = 1 / distributed.get_world_size()
-        device = self._splitter.devices[0]
-        return outputs.with_tensors([_internal.own_rows(y, device, share) if _internal.is_cut(y) else y
-                                     for y in outputs.tensors])
+        outputs = None
+
+        def call(rows):
+            nonlocal outputs
+            args, kw = arguments.with_tensors(rows)
+            outputs = _Structure(self.module(*args, **kw))
+            return outputs.tensors
+
+        results = self._splitter.call_own(call, arguments.tensors)
+        return outputs.with_tensors(results)
 
     def no_sync(self):
         """In its scope, backward() adds up gradients without summing them over the ranks; the next one outside does."""

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from itertools import chain
 
 from .. import _core
-from .._core import Parameter, Tensor
+from .._core import Parameter, Tensor, tensor
 from ..grad_mode import enable_grad
 from . import lr_scheduler, swa_utils  # noqa: F401
 
@@ -48,6 +48,9 @@ class Optimizer:
 
     def add_param_group(self, param_group):
         """Add a group of parameters: {"params": ..., "lr": ...}."""
+        self.param_groups.append(self._new_group(param_group))
+
+    def _new_group(self, param_group):
         group = dict(param_group)
         params = [group["params"]] if isinstance(group["params"], Tensor) else list(group["params"])
         known = {id(p) for p in chain(*(g["params"] for g in self.param_groups))}
@@ -60,7 +63,7 @@ class Optimizer:
         group["params"] = params
         for name, value in self.defaults.items():
             group.setdefault(name, value)
-        self.param_groups.append(group)
+        return group
 
     def zero_grad(self, set_to_none=True):
         """Drop the gradients of all parameters."""
@@ -82,25 +85,30 @@ class Optimizer:
         return {"state": self._state(), "param_groups": groups}
 
     def load_state_dict(self, state_dict):
-        """Continue from a state of state_dict()."""
-        groups = state_dict["param_groups"]
-        if [len(g["params"]) for g in groups] != [len(g["params"]) for g in self.param_groups]:
+        """Continue from a state of state_dict(), or of PyTorch's. An error changes nothing."""
+        saved = state_dict["param_groups"]
+        if [len(g["params"]) for g in saved] != [len(g["params"]) for g in self.param_groups]:
             raise ValueError("loaded state dict contains a parameter group that doesn't match the size of "
                              "optimizer's group")
+        groups = [{**own, **{k: tuple(v) if isinstance(v, list) else copy.deepcopy(v) for k, v in group.items()},
+                   "params": own["params"]} for own, group in zip(self.param_groups, saved)]
+        # PyTorch numbers the parameters, mostly from 0.
+        order = {str(number): i for i, number in enumerate(chain(*(g["params"] for g in saved)))}
+        self._load_state(state_dict["state"], groups, order)
         for own, group in zip(self.param_groups, groups):
-            own.update({k: tuple(v) if isinstance(v, list) else v for k, v in group.items() if k != "params"})
-        self._load_state(state_dict["state"])
+            own.update(group)
         self._is_loaded, self._set_by_new_schedules = True, None
 
     def _state(self):
         numbers = {id(p): i for i, p in enumerate(chain(*(g["params"] for g in self.param_groups)))}
         return {numbers.get(id(p), p): dict(values) for p, values in self.state.items()}
 
-    def _load_state(self, state):
-        parameters = list(chain(*(g["params"] for g in self.param_groups)))
+    def _load_state(self, state, groups, order):
+        parameters = list(chain(*(g["params"] for g in groups)))
+        loaded = {parameters[order[str(number)]] if str(number) in order else number: copy.deepcopy(dict(values))
+                  for number, values in state.items()}
         self.state.clear()
-        for number, values in state.items():
-            self.state[parameters[int(number)]] = copy.deepcopy(dict(values))
+        self.state.update(loaded)
 
     def __repr__(self):
         text = type(self).__name__ + " ("
@@ -130,12 +138,13 @@ class _NoState(Mapping):
 
 
 class _Fused(Optimizer):
-    """An optimizer whose rule is the library's."""
+    """An optimizer whose rule is the library's. Its engine has the options, and takes what the program changes in
+    param_groups before it is used."""
 
-    # Options of a group; the others are the optimizer's.
-    _OF_GROUPS = ("params", "lr", "weight_decay")
     # Whether the engine's next step clips or unscales the gradients.
     _changes_gradients = False
+    # PyTorch's names of states, and the library's.
+    _STATES = {}
 
     def __init__(self, params, defaults, refused=()):
         for name, value, expected in refused:
@@ -154,65 +163,85 @@ class _Fused(Optimizer):
             raise _core.Error("optimizer: state = ..., but the library has the states: expected load_state_dict()")
         self._begin_anew()
 
+    def __getstate__(self):
+        if self._engine is not None:
+            raise _core.Error(f"{type(self).__name__}: a copy or a pickle of an optimizer whose states are on devices, "
+                              "expected a new one for the copied parameters, and load_state_dict(state_dict())")
+        return self.__dict__
+
     def _begin_anew(self):
         if self._changes_gradients:
             raise _core.Error(f"{type(self).__name__}: the state is dropped between clip_grad_norm() and step(), which "
                               "would not clip")
-        self._engine = self._made_with = None
+        self._engine = None
 
     def add_param_group(self, param_group):
-        super().add_param_group(param_group)
-        for p in self.param_groups[-1]["params"]:
+        group = self._new_group(param_group)
+        if self._engine is not None:
+            options = self._options(group)
+            self._engine.add_group((group["params"], options))
+            self._params.append(list(group["params"]))
+            self._taken.append(options)
+        self.param_groups.append(group)
+
+    def _new_group(self, param_group):
+        group = super()._new_group(param_group)
+        for p in group["params"]:
             if not isinstance(p, Parameter):
                 raise TypeError(f"optimizer: a {type(p).__name__}, expected an nn.Parameter: nn.Parameter(tensor)")
+        self._ENGINE.check(self._options(group))
+        return group
 
-    def _make(self, groups, options):
-        raise NotImplementedError
+    def _options(self, group):
+        """Return the options of a group as the engine names them, all numbers."""
+        for name in ("maximize", "differentiable"):
+            if group.get(name):
+                raise _core.Error(f"{type(self).__name__}: {name}={group[name]}, expected False")
+        options = {}
+        for name in self.defaults:
+            values = group[name] if name == "betas" else [group[name]]
+            for key, value in zip(("beta1", "beta2") if name == "betas" else (name,), values, strict=True):
+                options[key] = float(value)
+        return options
 
-    def _options(self):
-        first = {k: v for k, v in self.param_groups[0].items() if k in self.defaults and k not in self._OF_GROUPS}
-        for i, group in enumerate(self.param_groups):
-            for key, value in first.items():
-                if group[key] != value:
-                    raise _core.Error(f"{type(self).__name__}: group {i} has {key}={group[key]}, and group 0 {value}: "
-                                      "groups may differ in lr and weight_decay")
-        return first
+    def _new_engine(self, groups):
+        return self._ENGINE([(g["params"], self._options(g)) for g in groups])
 
     @property
     def engine(self):
-        """The library's optimizer, made at the first use."""
-        options = self._options()
-        decays = [group.get("weight_decay", 0) for group in self.param_groups]
-        params = [list(group["params"]) for group in self.param_groups]
-        if self._engine is None or self._made_with[:2] != (options, decays) or not _same(self._made_with[2], params):
-            # Groups, and options other than lr, are the engine's for good: another one continues from its state.
-            state = None
-            if self._engine is not None:
-                if self._changes_gradients:
-                    raise _core.Error(f"{type(self).__name__}: options other than lr changed between clip_grad_norm() "
-                                      "and step(), which would not clip")
-                before = [p for group in self._made_with[2] for p in group]
-                if not _same([before], [[p for group in params for p in group][:len(before)]]):
-                    raise _core.Error(f"{type(self).__name__}: other parameters in param_groups after the first step, "
-                                      "expected add_param_group(), a new optimizer, or p.requires_grad_(False)")
-                state = self._engine.state_dict()
-                if len(self._made_with[1]) != len(decays):
-                    state = [(name, value) for name, value in state if name != "learning_rates"]
-            groups = [(g["params"], float(g["lr"]), float(d)) for g, d in zip(self.param_groups, decays)]
-            engine = self._make(groups, options)
-            if state is not None:
-                engine.load_state_dict(state)
-            self._engine, self._made_with = engine, (options, decays, params)
+        """The library's optimizer, made at the first use, with the options of param_groups."""
+        options = [self._options(group) for group in self.param_groups]
+        if self._engine is None:
+            engine = self._new_engine(self.param_groups)
+            self._use(engine, options)
+            return engine
+        params = [group["params"] for group in self.param_groups]
+        if len(params) != len(self._params) or not all(map(_same, params, self._params)):
+            raise _core.Error(f"{type(self).__name__}: other parameters in param_groups after the first step, "
+                              "expected add_param_group(), a new optimizer, or p.requires_grad_(False)")
+        if options != self._taken:
+            self._engine.set_options(_changes(self._taken, options))
+            self._taken = options
         return self._engine
+
+    def _use(self, engine, options):
+        self._engine, self._taken = engine, options
+        self._params = [list(group["params"]) for group in self.param_groups]
+
+    def _show_rates(self):
+        """Set the rates of param_groups to the engine's."""
+        if self._engine is None:
+            return
+        for group, taken, lr in zip(self.param_groups, self._taken, self._engine.learning_rates()):
+            if lr != taken["lr"]:
+                group["lr"] = taken["lr"] = lr
 
     def step(self, closure=None):
         loss = None
         if closure is not None:
             with enable_grad():
                 loss = closure()
-        engine = self.engine
-        engine.set_learning_rates([group["lr"] for group in self.param_groups])
-        engine.step()
+        self.engine.step()
         self._changes_gradients = False
         return loss
 
@@ -231,16 +260,64 @@ class _Fused(Optimizer):
     def _state(self):
         return dict(self.engine.state_dict())
 
-    def _load_state(self, state):
+    def _load_state(self, state, groups, order):
+        options = [self._options(group) for group in groups]
         if not state:  # of PyTorch before the first step
+            for its in options:
+                self._ENGINE.check(its)
             return self._begin_anew()
-        for p in chain(*(g["params"] for g in self.param_groups)):
+        for p in chain(*(g["params"] for g in groups)):
             p.data  # gives it its name, which the state has
-        self.engine.load_state_dict(list(state.items()))
+        loaded = self._new_engine(groups)
+        if all(isinstance(name, int) or name.isdigit() for name in state):
+            state = self._named(state, order, loaded.parameter_names(), options)
+        state = list(state.items())
+        if self._engine is None:
+            loaded.load_state_dict(state)
+            self._use(loaded, options)
+            return
+        loaded.check_state_dict(state)
+        engine = self.engine
+        engine.set_options(_changes(self._taken, options))
+        self._taken = options
+        engine.load_state_dict(state)
+
+    def _named(self, state, order, names, options):
+        """Return a state of PyTorch, whose parameters have numbers, as the library's."""
+        groups = list(chain(*([its] * len(g["params"]) for g, its in zip(self.param_groups, options))))
+        named, steps = {}, 0
+        for number, values in state.items():
+            i = order.get(str(number))
+            if i is None:
+                raise KeyError(f"{type(self).__name__}: the state of parameter {number}, which is in no group")
+            values = {name: value for name, value in values.items() if value is not None}
+            step = int(values.pop("step", 1 if values else 0))  # SGD counts none
+            for name, value in values.items():
+                if name not in self._STATES:
+                    raise _core.Error(f"{type(self).__name__}: the state of parameter {number} has {name}, expected "
+                                      f"{', '.join(self._STATES)}: of PyTorch's {type(self).__name__}")
+                if not isinstance(value, Tensor):
+                    raise TypeError(f"{type(self).__name__}: {name} of parameter {number} is {type(value)}, expected "
+                                    "a tensor of Lockstep, as load() gives them")
+                named[f"{self._STATES[name]}.{names[i]}"] = value
+            if values and self._counts(groups[i]):
+                named[f"step.{names[i]}"] = tensor([step])
+            steps = max(steps, step)
+        named["steps"] = tensor([steps])
+        return named
+
+    def _counts(self, options):
+        """Whether the rule counts the steps of each parameter."""
+        return True
 
 
-def _same(groups, others):
-    return [[id(p) for p in group] for group in groups] == [[id(p) for p in group] for group in others]
+def _same(params, others):
+    return len(params) == len(others) and all(p is q for p, q in zip(params, others))
+
+
+def _changes(before, after):
+    """Return the options of each group that differ."""
+    return [{name: value for name, value in b.items() if value != a[name]} for a, b in zip(before, after)]
 
 
 def _positive(**values):
@@ -252,6 +329,9 @@ def _positive(**values):
 class SGD(_Fused):
     """Stochastic gradient descent, with momentum."""
 
+    _ENGINE = _core.SgdEngine
+    _STATES = {"momentum_buffer": "momentum"}
+
     def __init__(self, params, lr=1e-3, momentum=0, dampening=0, weight_decay=0, nesterov=False, *, maximize=False,
                  foreach=None, differentiable=False):
         _positive(lr=lr, momentum=momentum, weight_decay=weight_decay)
@@ -261,14 +341,15 @@ class SGD(_Fused):
                                       nesterov=nesterov),
                          [("maximize", maximize, False), ("differentiable", differentiable, False)])
 
-    def _make(self, groups, options):
-        return _core.SgdEngine(groups, **options)
+    def _counts(self, options):
+        return options["momentum"] != 0 and options["dampening"] != 0
 
 
 class Adam(_Fused):
     """Adam (Kingma and Ba 2015)."""
 
-    _DECOUPLED = False
+    _ENGINE = _core.AdamEngine
+    _STATES = {name: name for name in ("exp_avg", "exp_avg_sq", "max_exp_avg_sq")}
 
     def __init__(self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, amsgrad=False, *, foreach=None,
                  maximize=False, capturable=False, differentiable=False, fused=None):
@@ -279,14 +360,11 @@ class Adam(_Fused):
         super().__init__(params, dict(lr=lr, betas=tuple(betas), eps=eps, weight_decay=weight_decay, amsgrad=amsgrad),
                          [("maximize", maximize, False), ("differentiable", differentiable, False)])
 
-    def _make(self, groups, options):
-        return _core.AdamEngine(groups, decoupled=self._DECOUPLED, **options)
-
 
 class AdamW(Adam):
     """Adam with decoupled weight decay (Loshchilov and Hutter 2019)."""
 
-    _DECOUPLED = True
+    _ENGINE = _core.AdamWEngine
 
     def __init__(self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=1e-2, amsgrad=False, **more):
         super().__init__(params, lr, betas, eps, weight_decay, amsgrad, **more)
@@ -295,6 +373,9 @@ class AdamW(Adam):
 class RMSprop(_Fused):
     """Divides gradients by a moving average of their size."""
 
+    _ENGINE = _core.RMSpropEngine
+    _STATES = {name: name for name in ("square_avg", "grad_avg", "momentum_buffer")}
+
     def __init__(self, params, lr=1e-2, alpha=0.99, eps=1e-8, weight_decay=0, momentum=0, centered=False, foreach=None,
                  maximize=False, differentiable=False):
         _positive(lr=lr, eps=eps, momentum=momentum, weight_decay=weight_decay, alpha=alpha)
@@ -302,12 +383,15 @@ class RMSprop(_Fused):
                                       weight_decay=weight_decay),
                          [("maximize", maximize, False), ("differentiable", differentiable, False)])
 
-    def _make(self, groups, options):
-        return _core.RMSpropEngine(groups, **options)
+    def _counts(self, options):
+        return False
 
 
 class Adagrad(_Fused):
     """Divides gradients by the root of the sum of their squares."""
+
+    _ENGINE = _core.AdagradEngine
+    _STATES = {"sum": "sum"}
 
     def __init__(self, params, lr=1e-2, lr_decay=0, weight_decay=0, initial_accumulator_value=0, eps=1e-10,
                  foreach=None, *, maximize=False, differentiable=False):
@@ -316,12 +400,12 @@ class Adagrad(_Fused):
                          [("initial_accumulator_value", initial_accumulator_value, 0), ("maximize", maximize, False),
                           ("differentiable", differentiable, False)])
 
-    def _make(self, groups, options):
-        return _core.AdagradEngine(groups, **options)
-
 
 class Adadelta(_Fused):
     """Adadelta (Zeiler 2012)."""
+
+    _ENGINE = _core.AdadeltaEngine
+    _STATES = {name: name for name in ("square_avg", "acc_delta")}
 
     def __init__(self, params, lr=1.0, rho=0.9, eps=1e-6, weight_decay=0, foreach=None, *, maximize=False,
                  differentiable=False):
@@ -329,8 +413,8 @@ class Adadelta(_Fused):
         super().__init__(params, dict(lr=lr, rho=rho, eps=eps, weight_decay=weight_decay),
                          [("maximize", maximize, False), ("differentiable", differentiable, False)])
 
-    def _make(self, groups, options):
-        return _core.AdadeltaEngine(groups, **options)
+    def _counts(self, options):
+        return False
 
 
 class LBFGS(Optimizer):

@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from ... import _core
 from ..._core import internal as _internal
 from ..._core import Tensor
+from . import _draws
 from ._workers import Loop, Workers
 
 
@@ -400,6 +401,21 @@ def default_collate(batch):
     raise TypeError(_NO_COLLATE.format(type(first)))
 
 
+class _Examples:
+    """The examples of a data set of Python for the C++ library, whose threads make them."""
+
+    def __init__(self, data):
+        self._data, self._in_lists = data, hasattr(data, "__getitems__")
+        self._watch = _draws.Watch(data, "data set")
+
+    def __call__(self, index, every=False):
+        """Return the tensors of an example. every: one of a pass over all examples."""
+        with _draws.watch(self._data, "data set") if every else self._watch():
+            # One at a time, so that an example depends on no other one.
+            item = self._data.__getitems__([index])[0] if self._in_lists else self._data.__getitem__(index)
+        return _parts_of_item(item)
+
+
 def _parts_of_item(item):
     """Return the tensors of an example for the C++ library."""
     if isinstance(item, Tensor):
@@ -470,8 +486,8 @@ class DataLoader:
     manual_seed(), or from `generator`, and the number of the loop.
 
     >>> for x, y in loader: ...                      # in host memory
-    >>> for x, y in loader.on(net): ...              # where the model is: one shard for each of its devices
-    >>> for x, y in loader.on(net, shards=8): ...    # 8 shards: the same bits on any number of devices
+    >>> for x, y in loader.on(net): ...              # where the model is, on all of its devices
+    >>> for x, y in loader.on(net, shards=8): ...    # 8 shards, instead of those of default_shards(batch_size)
     """
 
     def __class_getitem__(cls, item):
@@ -565,9 +581,11 @@ class DataLoader:
         return self._loop(None)
 
     def on(self, model, shards=0, weights=()):
-        """Return the batches of a loop where the model is: each tensor cut into `shards` shards (0: one for each of its
-        devices), the devices' shares of them equal or by `weights`. For a DistributedDataParallel: this rank's rows of
-        each batch of the whole job, of any number; all ranks have the same loader, without a DistributedSampler.
+        """Return the batches of a loop where the model is: each tensor cut into `shards` shards, the devices' shares of
+        them equal or by `weights`. Without a number, those of default_shards(batch_size) on CPUs, so that the bits are
+        the same on any number of devices, and one for each device on GPUs. For a DistributedDataParallel: this rank's
+        rows of each batch of the whole job, of any number; all ranks have the same loader, without a
+        DistributedSampler. Each loop over the result is a loop of the loader.
         """
         if isinstance(self.sampler, DistributedSampler):
             raise ValueError("loader.on: the loader has a DistributedSampler, expected one of the whole data set, "
@@ -576,10 +594,10 @@ class DataLoader:
             raise ValueError("loader.on: expected a loader with batch_size of a data set with __getitem__")
         splitter = getattr(model, "_splitter", None)
         if splitter is None:
-            splitter = _internal.BatchSplitter(model, shards, list(weights))
+            splitter = _internal.BatchSplitter(model, shards, list(weights), self.batch_size)
         elif shards or weights:
             raise ValueError("loader.on: the DistributedDataParallel has its shards already: give them to it")
-        return self._loop(splitter)
+        return _BatchesOn(self, splitter)
 
     # The order of this loop, as numbers of examples.
     def _order(self):
@@ -682,6 +700,19 @@ class DataLoader:
             yield structure.with_tensors(splitter.split(rows, n))
 
 
+class _BatchesOn:
+    """The batches of loader.on(net)."""
+
+    def __init__(self, loader, splitter):
+        self._loader, self._splitter = loader, splitter
+
+    def __len__(self):
+        return len(self._loader)
+
+    def __iter__(self):
+        return self._loader._loop(self._splitter)
+
+
 class _CoreLoop:
     def __init__(self, loop):
         self._core = loop
@@ -731,10 +762,10 @@ def _ahead(loader, jobs, make, max_ahead=None):
     end = object()
     lock = threading.Lock()
     loop = Loop()
+    watch = _draws.Watch(loader.dataset, "DataLoader")
 
     def work(job):
-        _begin_worker()
-        with loop, _internal.WorkerScope():
+        with loop, _internal.WorkerScope(), watch():
             if max_ahead is None:
                 return make(job)
             with lock:
@@ -769,16 +800,23 @@ def _make_pool(loader):
     def begin():
         number = next(numbers)
         _worker.info = WorkerInfo(id=number, num_workers=loader.num_workers, seed=seed + number, dataset=loader.dataset)
-        _worker.init_fn = loader.worker_init_fn
 
-    return Workers(loader.num_workers, "lockstep-loader", begin)
+    pool = Workers(loader.num_workers, "lockstep-loader", begin)
+    if loader.worker_init_fn is not None:
+        together = threading.Barrier(loader.num_workers)  # so that each thread makes one call
 
+        def init(_):
+            together.wait()
+            return loader.worker_init_fn(_worker.info.id)
 
-def _begin_worker():
-    """Call worker_init_fn before the first batch of this worker, so that its error comes out as that of a batch."""
-    if _worker.init_fn is not None:
-        _worker.init_fn(_worker.info.id)
-        _worker.init_fn = None
+        try:
+            with _draws.kept("worker_init_fn"):
+                for done in [pool.submit(init, n) for n in range(loader.num_workers)]:
+                    done.result()
+        except BaseException:
+            pool.shutdown()
+            raise
+    return pool
 
 
 from . import distributed  # noqa: F401,E402

@@ -1,0 +1,97 @@
+// A layer that a module computes with, but does not have as a child, is never trained: an error if nobody else has it.
+#include <memory>
+#include <vector>
+
+#include "lockstep/autograd/no_grad.h"
+#include "lockstep/nn/activations.h"
+#include "lockstep/nn/linear.h"
+#include "lockstep/nn/module_of.h"
+#include "lockstep/nn/sequential.h"
+#include "lockstep/runtime/runtime.h"
+#include "tests/nn/nn_testing.h"
+
+namespace lockstep::testing {
+namespace {
+
+struct ByValue : Module {
+  Linear a{4, 8};
+  Linear& b = make<Linear>("b", 8, 2);
+  Tensor forward(const Tensor& x) override { return b(relu(a(x))); }
+};
+
+struct InAVector : Module {
+  InAVector() {
+    for (int i = 0; i < 2; ++i) layers.emplace_back(4, 4);
+  }
+  std::vector<Linear> layers;
+  Tensor forward(const Tensor& x) override { return layers[1](layers[0](x)); }
+};
+
+struct OfTwo : ModuleOf<OfTwo> {
+  Sequential body{Linear(4, 4), ReLU()};
+  Tensor forward(const Tensor& x, const Tensor& y) { return body(x) + y; }
+};
+
+struct Shared : Module {
+  explicit Shared(Linear& layer) : layer(layer) {}
+  Linear& layer;
+  Linear& own = make<Linear>("own", 4, 4);
+  Tensor forward(const Tensor& x) override { return layer(own(x)); }
+};
+
+struct WithTeacher : Module {
+  std::unique_ptr<Linear> teacher = std::make_unique<Linear>(4, 4);
+  Linear& own = make<Linear>("own", 4, 4);
+  Tensor forward(const Tensor& x) override { return own(x) - (*teacher)(x); }
+};
+
+class StrayLayer : public ::testing::Test {
+ protected:
+  Runtime runtime_{{.cpu_devices = 1, .threads_per_shard = 1}};
+  const Tensor x_ = ones({2, 4});
+};
+
+TEST_F(StrayLayer, IsAnError) {
+  ByValue by_value;
+  EXPECT_ERROR(by_value(x_),
+               "module: Linear is called in forward() of ByValue, but is no child of ByValue, whose "
+               "parameters() lack its own: expected a reference that ByValue makes, make<Linear>(");
+  InAVector in_a_vector;
+  EXPECT_ERROR(in_a_vector(x_), "Linear is called in forward() of InAVector");
+  OfTwo of_two;
+  EXPECT_ERROR(of_two(x_, x_), "Sequential is called in forward() of OfTwo");
+  // After the error, the thread computes no module.
+  Linear alone(4, 2);
+  EXPECT_EQ(alone(x_).shape(), (Shape{2, 2}));
+  // Also where it was evaluated before.
+  ByValue evaluated;
+  {
+    const NoGradGuard no_grad;
+    EXPECT_EQ(evaluated(x_).shape(), (Shape{2, 2}));
+  }
+  EXPECT_ERROR(evaluated(x_), "Linear is called in forward() of ByValue");
+}
+
+TEST_F(StrayLayer, OfSomebodyElseIsNone) {
+  Linear elsewhere(4, 4);
+  Shared net(elsewhere);
+  EXPECT_EQ(net(x_).shape(), (Shape{2, 4}));
+  Sequential owner(Linear(4, 4));
+  Shared tied(dynamic_cast<Linear&>(owner.module("0")));
+  EXPECT_EQ(tied(x_).shape(), (Shape{2, 4}));
+}
+
+TEST_F(StrayLayer, ThatIsFrozenInitializedOrOptimizedIsNone) {
+  WithTeacher frozen, initialized, optimized;
+  frozen.teacher->freeze();
+  EXPECT_EQ(frozen(x_).shape(), (Shape{2, 4}));
+  initialized.teacher->initialize(Xavier{});
+  EXPECT_EQ(initialized(x_).shape(), (Shape{2, 4}));
+  const auto claim = optimized.teacher->weight.claim();  // as an optimizer does
+  EXPECT_EQ(optimized(x_).shape(), (Shape{2, 4}));
+  WithTeacher plain;
+  EXPECT_ERROR(plain(x_), "for one that is not trained, freeze() or a NoGradGuard");
+}
+
+}  // namespace
+}  // namespace lockstep::testing
