@@ -313,6 +313,8 @@ class Stub:
                 self.write(depth + 1, f"{key}: {cls.__module__}.{cls.__qualname__}")
             else:
                 self.write(depth + 1, f"{key}: typing.Any")
+        if takes_one_tensor(cls):
+            self.write(depth + 1, "def __call__(self, input: lockstep.Tensor) -> lockstep.Tensor: ...")
         for key in attributes_of(cls):
             if key not in known and not key.startswith("_"):
                 self.write(depth + 1, f"{key}: typing.Any")
@@ -370,6 +372,12 @@ class Stub:
         begin += 1
         self.lines[begin:begin] = ["import builtins", "import typing", *(f"import {m}" for m in sorted(imported))]
         return "\n".join(self.lines) + "\n"
+
+
+def takes_one_tensor(cls):
+    """Whether it is a layer of the library that computes one tensor from one."""
+    module = importlib.import_module("lockstep._core").Module
+    return issubclass(cls, module) and cls is not module and cls.forward is module.forward
 
 
 def attributes_of(cls):

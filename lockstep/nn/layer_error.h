@@ -1,5 +1,5 @@
 // Internal: an error in a layer's computation, whose message begins with the layer's path in its model:
-// `3: linear: input has 144 features, weight expects 100`. 
+// `3: linear: input has 144 features, weight expects 100`.
 #pragma once
 
 #include <string>

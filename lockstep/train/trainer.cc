@@ -1126,9 +1126,10 @@ void Trainer::read_losses(std::size_t leave) {
     if (next.stopped.defined()) agreed_stop_ = agreed_stop_ || next.stopped.item<float>() != 0;
     if (!std::isfinite(report.loss)) {
       pending_.clear();
-      throw NonFiniteLoss(fmt::format("the loss is {} at step {}{}",
-                                      std::isnan(report.loss) ? std::numeric_limits<double>::quiet_NaN() : report.loss,
-                                      report.step, last_good_checkpoint()));
+      const bool nan = std::isnan(report.loss);
+      throw NonFiniteLoss(fmt::format(
+          "the loss is {} at step {}{}{}", nan ? std::numeric_limits<double>::quiet_NaN() : report.loss, report.step,
+          last_good_checkpoint(), nan ? "; a step of which all labels are ignored has this loss, too" : ""));
     }
     if (next.loss_scale.defined()) {
       report.loss_scale = next.loss_scale.item<float>();

@@ -234,3 +234,8 @@ class TableDataset(Dataset):
 
     def __getitem__(self, index):
         return self._rows[index]
+
+    def __repr__(self):
+        target = f"{len(self.classes)} classes" if self.classes else "numbers"
+        return (f"TableDataset({len(self)} rows, {self.schema.features} features, target: {target}; numbers are "
+                "standardized)")

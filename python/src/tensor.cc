@@ -149,7 +149,7 @@ TensorClass add_tensor(py::module_& m) {
   tensor.def(
       "stride",
       [](const py::object& self, std::optional<int> dim) -> py::object {
-        const Tensor& x = self.cast<Tensor>();
+        const Tensor x = self.cast<Tensor>();
         const Strides strides = strides_of(self);
         if (!dim) {
           py::list all;

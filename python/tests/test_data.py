@@ -470,6 +470,7 @@ def test_a_table_is_a_data_set(tmp_path):
     train = torch.datasets.TableDataset(tmp_path / "a.csv", target="kind")
     test = torch.datasets.TableDataset(tmp_path / "b.csv", schema=train.schema)
     assert train.classes == ["big", "small"] and train.schema.columns == ["size", "color"]
+    assert repr(test) == "TableDataset(4 rows, 2 features, target: 2 classes; numbers are standardized)"
     x, y = next(iter(DataLoader(test, 4)))
     assert x[:, 1].tolist() == [1, 2, 1, 2] and y.tolist() == [1, 1, 1, 1]
     assert x[0].tolist() == train[0][0].tolist()

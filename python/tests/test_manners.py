@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import textwrap
+import time
 
 import pytest
 
@@ -153,3 +154,65 @@ def test_array_is_released():
         if alive() is None:
             break
     assert alive() is None
+
+
+# Where Ctrl-C comes: while the loop waits for a batch, or in the loop's own code, beside workers in slow examples.
+@pytest.mark.parametrize("seconds", [0.5, 60])
+@pytest.mark.parametrize("first", [0, 1])
+def test_interrupt_beside_slow_workers(seconds, first):
+    result = run(f"""
+        import os, signal, threading, time
+        import lockstep as torch
+        from lockstep.utils.data import DataLoader, Dataset
+
+        class Slow(Dataset):
+            def __len__(self):
+                return 1000
+            def __getitem__(self, i):
+                time.sleep({seconds} if i >= {first} else 0)
+                return torch.zeros(1)
+
+        def interrupt():
+            global at
+            at = time.monotonic()
+            os.kill(os.getpid(), signal.SIGINT)
+
+        threading.Timer(0.5, interrupt).start()
+        try:
+            for x in DataLoader(Slow(), batch_size=1 if {first} else 100, num_workers=2):
+                time.sleep(60)
+        except KeyboardInterrupt:
+            print(time.monotonic() - at < 2, flush=True)
+        print(time.time(), flush=True)
+    """)
+    lines = result.stdout.split()
+    assert lines[0] == "True" and time.time() - float(lines[1]) < 2 and result.stderr == ""
+
+
+def test_workers_end_with_their_loop():
+    result = run("""
+        import gc, threading, time
+        import lockstep as torch
+        from lockstep.utils.data import DataLoader
+
+        rows = [torch.zeros(2)] * 100
+
+        def workers():
+            return sum("lockstep-loader" in thread.name for thread in threading.enumerate())
+
+        for x in DataLoader(rows, 10, num_workers=3):
+            pass
+        print(workers())
+        for x in DataLoader(rows, 10, num_workers=3):
+            break
+        del x
+        gc.collect()
+        print(workers())
+        loader = DataLoader(rows, 10, num_workers=3, persistent_workers=True)
+        print(len(list(loader)), len(list(loader)), workers())
+        del loader
+        gc.collect()
+        time.sleep(0.2)
+        print(workers())
+    """)
+    assert result.stdout == "0\n0\n10 10 3\n0\n" and result.stderr == ""

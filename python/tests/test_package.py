@@ -44,8 +44,7 @@ class Net(nn.Module):
         self.out = nn.Linear(8, 2)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        y: torch.Tensor = self.out(torch.relu(self.hidden(x)))
-        return y
+        return self.out(torch.relu(self.hidden(x)))
 
 
 def main() -> float:

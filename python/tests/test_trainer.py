@@ -684,3 +684,10 @@ def test_rates_of_a_loop_and_of_trainers_are_one():
     before = sgd.param_groups[0]["lr"]
     torch.find_learning_rate(net, sgd, data(), first=1e-4, steps=20, batch_size=32)
     assert sgd.param_groups[0]["lr"] == before and sgd.engine.learning_rates() == [before]
+
+
+def test_a_step_without_labels_says_so():
+    rows = TensorDataset(torch.ones(8, 2), torch.full((8,), -100))
+    net = nn.Linear(2, 3)
+    with pytest.raises(torch.Error, match="the loss is nan at step 1.*all labels are ignored"):
+        torch.Trainer(net, torch.optim.SGD(net.parameters(), lr=0.1), rows, batch_size=8, epochs=1).train()

@@ -46,6 +46,19 @@ TEST_F(BatchRulesTest, ARootGivenTwiceCountsTwice) {
   EXPECT_EQ(values(w.grad()), Numbers{12});
 }
 
+// As the gradient of a layer's weights is.
+TEST_F(BatchRulesTest, AProductOfMatricesSumsOverTheSamples) {
+  Tensor x = as_leaf(cut(numbers({5, 3}), {2, 3})), y = as_leaf(cut(numbers({5, 2}), {2, 3}));
+  Tensor whole_x = as_leaf(numbers({5, 3})), whole_y = as_leaf(numbers({5, 2}));
+  const Tensor product = matmul(transpose(y), x), expected = matmul(transpose(whole_y), whole_x);
+  EXPECT_EQ(product->kind, Kind::replicated);
+  EXPECT_EQ(values(product), values(expected));
+  sum(square(product)).backward();
+  sum(square(expected)).backward();
+  EXPECT_EQ(values(x.grad()), values(whole_x.grad()));
+  EXPECT_EQ(values(y.grad()), values(whole_y.grad()));
+}
+
 TEST_F(BatchRulesTest, AWrongGradientOfARootSaysWhatIsExpected) {
   const Tensor loss = sum(as_leaf(cut(numbers({4, 1}), {2, 2})));
   EXPECT_ERROR(backward(std::array{loss}, std::array{numbers({1})}), "expected one of the same kind, shape and type");

@@ -394,7 +394,7 @@ TEST_F(RulesTest, ErrorsSayWhatToDo) {
   const Operands o = cut(4, 2, 2);
   const Tensor rows = o.x.reshape({4 * kSteps, kChannels});
   EXPECT_ERROR(o.x.reshape({6, 8}), "gather() puts them together, per_shard() computes each shard alone");
-  EXPECT_ERROR(matmul(transpose(rows), rows), "and the product would sum over them");
+  EXPECT_ERROR(matmul(unsqueeze(transpose(rows), 0), rows), "and the product would sum over them");
   EXPECT_ERROR(o.x.narrow(0, 0, 2), "narrow: the samples of [4, 3, 4] f64 on [cpu:0, cpu:1] are on axis 0");
   EXPECT_ERROR(o.x + whole(4).x,
                "is cut over the batch, but [4, 3, 4] f64 on cpu:0 beside it is not: expected extent 1 on its "

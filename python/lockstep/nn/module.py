@@ -1043,6 +1043,8 @@ class _Signature:
 
 
 def _reduce(self, protocol):
+    if type(self).__reduce__ is not object.__reduce__:
+        return self.__reduce__()
     raise TypeError(f"cannot pickle or copy a {self._get_name()}: expected state_dict() and load_state_dict(), or "
                     "copy.deepcopy()")
 

@@ -12,12 +12,12 @@ import itertools
 import operator
 import threading
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 from ... import _core
 from ..._core import internal as _internal
 from ..._core import Tensor
 from . import _draws
+from ._workers import Loop, Workers
 
 
 class Dataset:
@@ -657,7 +657,7 @@ class DataLoader:
         def fetch(job):
             number, indices = job
             fetch_items = getattr(self.dataset, "__getitems__", None)
-            items = None if fetch_items else [example(i) for i in indices]
+            items = None if fetch_items else [example(i) for i in Loop.while_wanted(indices)]
             with _internal.ExampleScope("batch transform", seed, epoch, number):
                 return self._finish(fetch_items(indices) if fetch_items else items)
 
@@ -761,10 +761,11 @@ def _ahead(loader, jobs, make, max_ahead=None):
     source = iter(jobs)
     end = object()
     lock = threading.Lock()
+    loop = Loop()
     watch = _draws.Watch(loader.dataset, "DataLoader")
 
     def work(job):
-        with _internal.WorkerScope(), watch():
+        with loop, _internal.WorkerScope(), watch():
             if max_ahead is None:
                 return make(job)
             with lock:
@@ -785,10 +786,11 @@ def _ahead(loader, jobs, make, max_ahead=None):
                 return
             yield batch
     finally:
+        loop.end()
         for future in waiting:
             future.cancel()
         if pool is not loader._pool:
-            pool.shutdown(wait=True)
+            pool.shutdown()
 
 
 def _make_pool(loader):
@@ -799,7 +801,7 @@ def _make_pool(loader):
         number = next(numbers)
         _worker.info = WorkerInfo(id=number, num_workers=loader.num_workers, seed=seed + number, dataset=loader.dataset)
 
-    pool = ThreadPoolExecutor(loader.num_workers, "lockstep-loader", initializer=begin)
+    pool = Workers(loader.num_workers, "lockstep-loader", begin)
     if loader.worker_init_fn is not None:
         together = threading.Barrier(loader.num_workers)  # so that each thread makes one call
 
@@ -812,7 +814,7 @@ def _make_pool(loader):
                 for done in [pool.submit(init, n) for n in range(loader.num_workers)]:
                     done.result()
         except BaseException:
-            pool.shutdown(wait=True)
+            pool.shutdown()
             raise
     return pool
 
