@@ -194,9 +194,16 @@ void add_datasets(py::module_& m) {
              }),
              released());
   folder.def_property_readonly("classes", &ImageFolder::classes);
+  folder.def_property_readonly("channels", &ImageFolder::channels);
   folder.def("label", &ImageFolder::label);
   folder.def("path", [](const ImageFolder& f, std::int64_t i) { return f.path(i).string(); });
   folder.def("__str__", &ImageFolder::str);
+  m.def(
+      "read_image",
+      [](const std::filesystem::path& path, std::int64_t channels) { return read_image(path, {.channels = channels}); },
+      released());
+  m.def(
+      "write_png", [](const std::filesystem::path& path, const Tensor& image) { write_png(path, image); }, released());
 }
 
 void add_orders(py::module_& m) {
