@@ -30,7 +30,7 @@ def get_rng_state():
 def set_rng_state(new_state):
     """Go back to a state of get_rng_state(): the same numbers follow."""
     data = bytes(new_state.tolist()) if isinstance(new_state, _core.Tensor) and new_state.dim() == 1 else b""
-    if len(data) < 40 or len(data) % 8:
+    if len(data) < 24 or len(data) % 8:
         raise TypeError("set_rng_state: expected a result of get_rng_state()")
     _internal.set_random_state(list(struct.unpack(f"<{len(data) // 8}Q", data)))
 

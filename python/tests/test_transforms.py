@@ -154,3 +154,14 @@ def test_refused():
             make()
     with pytest.raises(RuntimeError, match="'bicubic', expected 'bilinear' or 'nearest'"):
         transforms.Resize(4, transforms.InterpolationMode.BICUBIC)
+
+
+# Bits are no bytes: they stay as they are.
+def test_bits_stay_bits():
+    image = pytest.importorskip("PIL.Image")
+    bits = numpy.array([[True, False], [False, True]])
+    found = transforms.ToTensor()(bits)
+    assert found.dtype == torch.bool and found.tolist() == [[[True, False], [False, True]]]
+    composed = transforms.Compose([transforms.RandomHorizontalFlip(1.0), transforms.ToTensor()])(bits)
+    assert composed.tolist() == [[[False, True], [True, False]]]
+    assert transforms.ToTensor()(image.fromarray(bits)).tolist() == [[[1, 0], [0, 1]]]

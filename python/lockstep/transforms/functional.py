@@ -29,7 +29,8 @@ def picture(image):
         return image
     import numpy
 
-    array = numpy.array(image)
+    # A PIL picture of bits is black and white, as its bytes are.
+    array = numpy.array(image.convert("L") if getattr(image, "mode", None) == "1" else image)
     if array.ndim == 2:
         array = array[:, :, None]
     return _core.from_numpy(numpy.ascontiguousarray(array.transpose(2, 0, 1)))
