@@ -127,7 +127,7 @@ class ndarray(Tensor):
 
 
 _DTYPES = {"float32": _core.float32, "float64": _core.float64, "float16": _core.float16, "int32": _core.int64,
-           "int64": _core.int64, "uint8": _core.uint8}
+           "int64": _core.int64, "uint8": _core.uint8, "bool": _core._bool}
 
 
 def _dtype(dtype):
