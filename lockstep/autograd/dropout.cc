@@ -55,6 +55,8 @@ Tensor drop_channels(std::string_view name, const Tensor& x, double p, int dims)
 }  // namespace
 
 Tensor dropout1d(const Tensor& x, double p) { return drop_channels("dropout1d", x, p, 3); }
-Tensor dropout2d(const Tensor& x, double p) { return drop_channels("dropout2d", x, p, 4); }
+Tensor dropout2d(const Tensor& x, double p) {
+  return drop_channels("dropout2d", x, p, x.defined() && x.shape().dim() == 2 ? 2 : 4);
+}
 
 }  // namespace lockstep

@@ -165,7 +165,7 @@ struct TensorBoardWriter::Impl {
     });
   }
 
-  const TensorBoardOptions options;
+  TensorBoardOptions options;
   EventFile file;
 };
 
@@ -234,6 +234,17 @@ void TensorBoardWriter::add_graph(Module& model, const Tensor& input) {
   const std::string message = graph_message(trace_model(model, {&x, 1}, [&] { model(x); }));
   impl_->write([&](pbf_writer& e) { e.add_bytes(event_field::kGraph, message); });
 }
+
+void TensorBoardWriter::add_plugin_data(std::string_view tag, std::string_view plugin, std::string_view content) {
+  impl_->write_value(tag, 0, [&](pbf_writer& v) {
+    pbf_writer metadata(v, summary_field::kMetadata);
+    pbf_writer data(metadata, 1);
+    data.add_string(1, valid_utf8(plugin));
+    data.add_bytes(2, content.data(), content.size());
+  });
+}
+
+void TensorBoardWriter::set_wall_time(double seconds) { impl_->options.wall_time = seconds; }
 
 void TensorBoardWriter::add_text(std::string_view tag, std::string_view text, std::int64_t step) {
   impl_->write_value(tag, step, [&](pbf_writer& v) {

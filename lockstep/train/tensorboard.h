@@ -53,6 +53,10 @@ class TensorBoardWriter {
   // The graph of what model(input) computes, in evaluation mode, with the names of modules as scopes; a file has one.
   // Calls the model once. This sets unknown shapes, as a first batch does, and changes nothing else.
   void add_graph(Module& model, const Tensor& input);
+  // Bytes that a plugin of TensorBoard reads, such as "hparams".
+  void add_plugin_data(std::string_view tag, std::string_view plugin, std::string_view content);
+  // Of later events, as TensorBoardOptions::wall_time.
+  void set_wall_time(double seconds);
 
   const std::filesystem::path& path() const;
 

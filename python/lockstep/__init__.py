@@ -44,7 +44,8 @@ e = __import__("math").e
 from . import models, nn, optim  # noqa: F401,E402
 from . import accelerator, amp, autograd, backends, cuda, datasets, distributed, distributions  # noqa: F401,E402
 from . import aliases, arrangement, elementwise, gluon, linalg  # noqa: F401,E402
-from . import multiprocessing, order, transforms, utils  # noqa: F401,E402
+from . import multiprocessing, order, random, transforms, utils  # noqa: F401,E402
+from .random import fork_rng, get_rng_state, initial_seed, seed, set_rng_state  # noqa: F401,E402
 from .amp import autocast, get_autocast_dtype, is_autocast_enabled  # noqa: F401,E402
 from .nn.parallel import per_shard  # noqa: F401,E402
 from .backends import (  # noqa: F401,E402

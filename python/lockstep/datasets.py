@@ -7,6 +7,7 @@ import os
 
 from . import _core
 from ._core import internal as _internal
+from .folders import DatasetFolder, ImageFolder  # noqa: F401
 from .transforms import ToTensor, _core_of
 from .utils.data import Dataset
 
@@ -192,23 +193,6 @@ class CIFAR100(CIFAR10):
 
     _FOLDER = "cifar-100-binary"
     _FILES = {True: ["train.bin"], False: ["test.bin"]}
-
-
-class ImageFolder(_Pictures):
-    """A folder of pictures with a folder for each class. Items are (image u8 [channels, height, width], label int).
-
-    `channels` is 1 for gray and 3 for color pictures; 0: 1 if all are gray.
-    """
-
-    def __init__(self, root, transform=None, target_transform=None, channels=3):
-        files = _internal.CoreImageFolder(str(root), channels)
-        super().__init__(files, root, transform, target_transform)
-        self.classes = files.classes
-        self.class_to_idx = {name: i for i, name in enumerate(self.classes)}
-
-    @property
-    def targets(self):
-        return [self._files.label(i) for i in range(len(self._files))]
 
 
 class TableDataset(Dataset):

@@ -5,6 +5,10 @@
 >>> x = torch.rand(2, generator=g)  # follows from the seed and from how often the generator has been drawn from
 """
 
+import struct
+
+from . import _core
+
 
 class Generator:
     """A seed, and a count of draws. What takes it draws from them instead of from the stream of manual_seed()."""
@@ -30,3 +34,14 @@ class Generator:
         import secrets
 
         return self.manual_seed(secrets.randbits(63))._seed
+
+    def get_state(self):
+        """Return the seed and the count as bytes."""
+        return _core.tensor(list(struct.pack("<2Q", self._seed, self._draws)), dtype=_core.uint8)
+
+    def set_state(self, new_state):
+        """Go back to a state of get_state()."""
+        data = bytes(new_state.tolist())
+        if len(data) != 16:
+            raise TypeError("Generator.set_state: expected a result of get_state()")
+        self._seed, self._draws = struct.unpack("<2Q", data)

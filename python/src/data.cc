@@ -194,13 +194,44 @@ void add_datasets(py::module_& m) {
              }),
              released());
   folder.def_property_readonly("classes", &ImageFolder::classes);
+  folder.def_property_readonly("channels", &ImageFolder::channels);
   folder.def("label", &ImageFolder::label);
   folder.def("path", [](const ImageFolder& f, std::int64_t i) { return f.path(i).string(); });
   folder.def("__str__", &ImageFolder::str);
+  m.def(
+      "read_image",
+      [](const std::filesystem::path& path, std::int64_t channels) { return read_image(path, {.channels = channels}); },
+      released());
+  m.def(
+      "write_png", [](const std::filesystem::path& path, const Tensor& image) { write_png(path, image); }, released());
+}
+
+// What this thread draws next: the seed, the step, how many parameters have initial values by the seed, and the draws of
+// each shard in this step.
+std::vector<std::uint64_t> random_state() {
+  RandomState& random = current_random("get_rng_state");
+  random.settle_steps();
+  const RandomState::Position position = random.position();
+  std::vector<std::uint64_t> words{random.seed(), position.step, random.seeding()->count(0)};
+  words.insert(words.end(), position.draws.begin(), position.draws.end());
+  return words;
+}
+
+void set_random_state(const std::vector<std::uint64_t>& words) {
+  check(words.size() >= 3, "set_rng_state: a state of {} numbers, expected at least 3", words.size());
+  manual_seed(words[0]);
+  RandomState& random = current_random("set_rng_state");
+  RandomState::Position position = random.position();
+  position.step = words[1];
+  position.draws.assign(words.begin() + 3, words.end());
+  random.set_position(std::move(position));
+  random.seeding()->count(words[2]);
 }
 
 void add_orders(py::module_& m) {
   m.def("default_seed", [] { return default_seed("data loader"); });
+  m.def("random_state", random_state, released());
+  m.def("set_random_state", set_random_state, "words"_a, released());
   m.def(
       "random_order",
       [](std::int64_t size, Seed seed, std::int64_t epoch) { return RandomSampler(size, seed).order(epoch); },

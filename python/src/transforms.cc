@@ -111,6 +111,16 @@ ExampleScope::~ExampleScope() { example_key = {outer_, outer_used_}; }
 void add_transforms(py::module_& m) {
   add_image_transforms(m);
   m.def("has_example_key", [] { return example_key.key.has_value(); });
+  m.def(
+      "uniform_draws",
+      [](int count, std::uint64_t drawn) {
+        const RandomKey key = next_key(drawn);
+        std::vector<double> draws;
+        for (int i = 0; i < count; ++i) draws.push_back(random_uniform(key, static_cast<std::uint64_t>(i)));
+        return draws;
+      },
+      "count"_a, "drawn"_a,
+      "Numbers in [0, 1) that follow from the example's key, as a random transform's do, or else from `drawn`.");
   // with PythonScope("transform", seed, epoch, number): the key of an example, or ("batch transform") of a batch.
   struct PythonScope {
     RandomKey key;

@@ -49,6 +49,13 @@ void add_tensorboard(py::module_& m) {
   board.def(
       "add_graph", [](TensorBoardWriter& b, Module& model, const Tensor& input) { b.add_graph(model, input); },
       "model"_a, "input_to_model"_a, released());
+  board.def(
+      "_add_plugin_data",
+      [](TensorBoardWriter& b, const std::string& tag, const std::string& plugin, const py::bytes& content) {
+        b.add_plugin_data(tag, plugin, std::string(content));
+      },
+      "tag"_a, "plugin"_a, "content"_a);
+  board.def("_set_wall_time", &TensorBoardWriter::set_wall_time, "seconds"_a);
   board.def_property_readonly("path", &TensorBoardWriter::path);
   board.def(
       "flush", [](const TensorBoardWriter&) {}, "Does nothing: each event is in the file at once.");

@@ -552,3 +552,59 @@ def test_worker_init_fn_does_not_seed_the_program():
     with pytest.warns(RuntimeWarning, match="worker_init_fn seeds .*random, which has no effect"):
         list(DataLoader(Squares(), 5, num_workers=2, worker_init_fn=seed))
     assert draws() == expected
+
+
+@pytest.fixture
+def photos(tmp_path):
+    numpy = pytest.importorskip("numpy")
+    image = pytest.importorskip("PIL.Image")
+    for name, level in (("cat", 10), ("dog", 200)):
+        (tmp_path / name).mkdir()
+        for i in range(3):
+            image.fromarray(numpy.full((4, 5, 3), level + i, numpy.uint8)).save(tmp_path / name / f"{i}.png")
+    return tmp_path
+
+
+def test_image_folder_has_torchvisions_attributes(photos):
+    data = torch.datasets.ImageFolder(photos)
+    assert data.classes == ["cat", "dog"] and data.class_to_idx == {"cat": 0, "dog": 1}
+    assert data.samples == data.imgs == [(str(photos / name / f"{i}.png"), label)
+                                         for label, name in enumerate(("cat", "dog")) for i in range(3)]
+    assert data.targets == [0, 0, 0, 1, 1, 1]
+    tv = pytest.importorskip("torchvision.datasets")
+    peer = tv.ImageFolder(photos)
+    assert (data.samples, data.targets, data.class_to_idx) == (peer.samples, peer.targets, peer.class_to_idx)
+
+
+# What a program changes counts, in a loader, too.
+def test_image_folder_follows_its_samples_and_loader(photos):
+    data = torch.datasets.ImageFolder(photos)
+    data.samples = [(path, label + 5) for path, label in reversed(data.samples)]
+    x, y = next(iter(DataLoader(data, 6)))
+    assert y.tolist() == [6, 6, 6, 5, 5, 5] and x[:, 0, 0, 0].tolist() == [202, 201, 200, 12, 11, 10]
+    only = torch.datasets.ImageFolder(photos, is_valid_file=lambda path: path.endswith("1.png"))
+    assert only.targets == [0, 1] and [image[0, 0, 0].item() for image, _ in only] == [11, 201]
+    names = torch.datasets.ImageFolder(photos, loader=lambda path: path[-5])
+    assert [name for name, _ in names] == ["0", "1", "2"] * 2
+    data = torch.datasets.ImageFolder(photos)
+    data.loader = lambda path: torch.zeros(1)
+    assert next(iter(DataLoader(data, 2)))[0].tolist() == [[0], [0]]
+
+    class Dogs(torch.datasets.ImageFolder):
+        def find_classes(self, directory):
+            return ["dog"], {"dog": 0}
+
+    assert [path for path, _ in Dogs(photos).samples] == [str(photos / "dog" / f"{i}.png") for i in range(3)]
+
+
+def test_dataset_folder(photos):
+    def make(*arguments, **options):
+        return torch.datasets.DatasetFolder(photos, lambda path: open(path, "rb").read(4), *arguments, **options)
+
+    assert make(".png")[0] == (b"\x89PNG", 0) and len(make((".PNG".lower(), ".x"))) == 6
+    with pytest.raises(FileNotFoundError, match="Found no valid file for the classes cat, dog. Supported .* .jpg"):
+        make((".jpg",))
+    with pytest.raises(ValueError, match="cannot be None or not None"):
+        make()
+    with pytest.raises(FileNotFoundError, match="Couldn't find any class folder"):
+        torch.datasets.DatasetFolder(photos / "cat", None, ".png")

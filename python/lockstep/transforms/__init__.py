@@ -10,23 +10,17 @@ stream of manual_seed(). Pictures have one or three channels, of bytes or of flo
 """
 
 from .. import _core
-from .._core import Tensor, internal as _internal
+from .._core import internal as _internal
 from ..utils.data import _is_unchanged
+from . import functional  # noqa: F401
+from .functional import InterpolationMode, picture as _picture  # noqa: F401
+from .more import (  # noqa: F401
+    ConvertImageDtype, FiveCrop, GaussianBlur, Grayscale, Pad, PILToTensor, RandomAffine, RandomApply, RandomChoice,
+    RandomGrayscale, RandomOrder, RandomPerspective, TenCrop, ToPILImage)
 
 
 def _drawn():
     return 0 if _internal.has_example_key() else _core.randint(0, 1 << 62, (1,)).item()
-
-
-def _picture(image):
-    if isinstance(image, Tensor):
-        return image
-    import numpy
-
-    array = numpy.array(image)
-    if array.ndim == 2:
-        array = array[:, :, None]
-    return _core.from_numpy(numpy.ascontiguousarray(array.transpose(2, 0, 1)))
 
 
 def _core_of(transform):

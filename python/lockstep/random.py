@@ -1,0 +1,48 @@
+"""The state of the program's random numbers, as torch.random: a seed, and how much has been drawn by it."""
+
+import contextlib
+import struct
+
+from . import _core
+from ._core import internal as _internal, manual_seed  # noqa: F401
+
+
+def initial_seed():
+    """Return the seed."""
+    return _internal.default_seed()
+
+
+def seed():
+    """Set a seed that the system chooses, and return it."""
+    import secrets
+
+    chosen = secrets.randbits(63)
+    manual_seed(chosen)
+    return chosen
+
+
+def get_rng_state():
+    """Return the state of this thread's random numbers as bytes: of draws, dropout, and initial values."""
+    words = _internal.random_state()
+    return _core.tensor(list(struct.pack(f"<{len(words)}Q", *words)), dtype=_core.uint8)
+
+
+def set_rng_state(new_state):
+    """Go back to a state of get_rng_state(): the same numbers follow."""
+    data = bytes(new_state.tolist()) if isinstance(new_state, _core.Tensor) and new_state.dim() == 1 else b""
+    if len(data) < 24 or len(data) % 8:
+        raise TypeError("set_rng_state: expected a result of get_rng_state()")
+    _internal.set_random_state(list(struct.unpack(f"<{len(data) // 8}Q", data)))
+
+
+@contextlib.contextmanager
+def fork_rng(devices=None, enabled=True):
+    """Inside `with fork_rng()`, draws and manual_seed() do not change what is drawn after it."""
+    if not enabled:
+        yield
+        return
+    state = get_rng_state()
+    try:
+        yield
+    finally:
+        set_rng_state(state)
