@@ -3,7 +3,8 @@
   PYTHONPATH=build/python /usr/bin/python3 python/tests/parity.py             # all samples, a table of counts
   PYTHONPATH=build/python /usr/bin/python3 python/tests/parity.py matmul sum  # these functions, with each disagreement
 
-Each function that both libraries have, under one name, is called with float32, int64, bool, and uint8 inputs. Values, shapes, types, and the gradients of all floating inputs are compared. test_parity.py runs a part.
+Each function that both libraries have, under one name, is called with float32, int64, bool, and uint8 inputs. Values,
+shapes, types, and the gradients of all floating inputs are compared. test_parity.py runs a part.
 """
 
 import collections

@@ -189,7 +189,8 @@ def refused(net, x):
             return lambda: optimizer.load_state_dict({**state, **changes})
 
         calls += [load(state={**state["state"], "momentum.no": lockstep.ones(1)}),
-                  load(state={**state["state"], "steps": lockstep.ones(2)}), load(state={0: {"wrong": lockstep.ones(1)}}),
+                  load(state={**state["state"], "steps": lockstep.ones(2)}),
+                  load(state={0: {"wrong": lockstep.ones(1)}}),
                   load(param_groups=[dict(g, lr=-5.0) for g in state["param_groups"]]),
                   lambda: optimizer.add_param_group({"params": [other[0]], "lr": -1.0}),
                   lambda: [last.update(weight_decay=-1.0), optimizer.step()]]

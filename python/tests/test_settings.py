@@ -1,4 +1,4 @@
-"""Names of PyTorch's programs around tensors and models: settings, versions, files, and what is deliberately missing."""
+"""Names of PyTorch's programs around tensors and models: settings, versions, files, and what is missing on purpose."""
 
 import collections
 import copy
