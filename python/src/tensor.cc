@@ -194,10 +194,7 @@ TensorClass add_tensor(py::module_& m) {
       .def("__exit__", [](RemovableHandle& self, const py::args&) { self.remove_hook(); });
   tensor.def(
       "register_hook",
-      [](const Tensor& x, const py::function& hook) {
-        if (!x.requires_grad()) throw Error("cannot register a hook on a tensor that doesn't require gradient");
-        return RemovableHandle{register_hook(x, gradient_hook(hook))};
-      },
+      [](const Tensor& x, const py::function& hook) { return RemovableHandle{register_hook(x, gradient_hook(hook))}; },
       "hook"_a,
       "From now on, each backward() calls hook(grad) once it has this tensor's gradient, which a result but None "
       "replaces. Returns a handle.");
