@@ -188,7 +188,8 @@ TensorClass add_tensor(py::module_& m) {
   tensor.def_property_readonly("retains_grad", [](const Tensor& x) {
     return x.requires_grad() && x->grad->node != nullptr && x->grad->hooks && x->grad->hooks->retains;
   });
-  py::class_<RemovableHandle>(m, "RemovableHandle", "A registered hook, which `with` removes at its end.")
+  py::module_ hooks = m.def_submodule("_hooks", "Hooks of tensors.");
+  py::class_<RemovableHandle>(hooks, "RemovableHandle", "A registered hook, which `with` removes at its end.")
       .def("remove", &RemovableHandle::remove_hook, "Remove the hook.")
       .def("__enter__", [](const py::object& self) { return self; })
       .def("__exit__", [](RemovableHandle& self, const py::args&) { self.remove_hook(); });
