@@ -188,16 +188,14 @@ TensorClass add_tensor(py::module_& m) {
   tensor.def_property_readonly("retains_grad", [](const Tensor& x) {
     return x.requires_grad() && x->grad->node != nullptr && x->grad->hooks && x->grad->hooks->retains;
   });
-  py::class_<RemovableHandle>(m, "RemovableHandle", "A registered hook, which `with` removes at its end.")
+  py::module_ hooks = m.def_submodule("_hooks", "Hooks of tensors.");
+  py::class_<RemovableHandle>(hooks, "RemovableHandle", "A registered hook, which `with` removes at its end.")
       .def("remove", &RemovableHandle::remove_hook, "Remove the hook.")
       .def("__enter__", [](const py::object& self) { return self; })
       .def("__exit__", [](RemovableHandle& self, const py::args&) { self.remove_hook(); });
   tensor.def(
       "register_hook",
-      [](const Tensor& x, const py::function& hook) {
-        if (!x.requires_grad()) throw Error("cannot register a hook on a tensor that doesn't require gradient");
-        return RemovableHandle{register_hook(x, gradient_hook(hook))};
-      },
+      [](const Tensor& x, const py::function& hook) { return RemovableHandle{register_hook(x, gradient_hook(hook))}; },
       "hook"_a,
       "From now on, each backward() calls hook(grad) once it has this tensor's gradient, which a result but None "
       "replaces. Returns a handle.");

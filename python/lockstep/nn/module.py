@@ -892,8 +892,8 @@ class _BackwardHooks:
                 continue
             found = found if isinstance(found, tuple) else (found,)
             if len(found) != len(gradients):
-                raise _core.Error(f"Backward hook returned an invalid number of grad_input, got {len(found)}, but "
-                                  f"expected {len(gradients)}")
+                raise _core.Error(f"module: a backward hook of {self.module._get_name()} returned {len(found)} "
+                                  f"gradients, expected {len(gradients)}")
             gradients = found
         return gradients
 
