@@ -406,6 +406,16 @@ def train(self, mode=True):
     return self
 
 
+def _begin_training(module):
+    """Call train() of classes that have their own: the library leaves modules that are in training mode as they are."""
+    if _overrides(module, "train"):
+        if module.training:
+            module.train()
+        return
+    for _, child in _direct_children(module):
+        _begin_training(child)
+
+
 def eval(self):
     """Switch to evaluation mode."""
     return self.train(False)
