@@ -200,10 +200,10 @@ void add_datasets(py::module_& m) {
   folder.def("__str__", &ImageFolder::str);
   m.def(
       "read_image",
-      [](const std::filesystem::path& path, std::int64_t channels) { return read_image(path, {.channels = channels}); },
+      [](const std::string& path, std::int64_t channels) { return read_image(path, {.channels = channels}); },
       released());
   m.def(
-      "write_png", [](const std::filesystem::path& path, const Tensor& image) { write_png(path, image); }, released());
+      "write_png", [](const std::string& path, const Tensor& image) { write_png(path, image); }, released());
 }
 
 // What this thread draws next: the seed, the step, how many parameters have initial values by the seed, and the draws

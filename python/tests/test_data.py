@@ -608,3 +608,21 @@ def test_dataset_folder(photos):
         make()
     with pytest.raises(FileNotFoundError, match="Couldn't find any class folder"):
         torch.datasets.DatasetFolder(photos / "cat", None, ".png")
+
+
+# minGPT's loop without an end: the draws begin as those of a shorter one, and nothing lists them all.
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_random_sampler_of_very_many_draws(workers):
+    data = TensorDataset(torch.arange(100))
+
+    def batches(n):
+        torch.manual_seed(2)
+        sampler = torch.utils.data.RandomSampler(data, replacement=True, num_samples=n)
+        loader = DataLoader(data, 4, sampler=sampler, num_workers=workers)
+        assert len(loader) == n // 4
+        return [[x.tolist() for (x,), _ in zip(loader, range(3000))] for _ in range(2)]
+
+    assert batches(12000) == batches(int(1e10))
+    sampler = torch.utils.data.RandomSampler(data, replacement=True, num_samples=int(1e10))
+    with pytest.raises(ValueError, match="10000000000 draws, expected fewer"):
+        next(iter(DataLoader(data, 4, sampler=sampler).on(torch.nn.Linear(1, 1))))

@@ -209,6 +209,23 @@ class RandomSampler(_EpochSampler):
             return _internal.weighted_order([1.0] * n, self.num_samples, True, seed, epoch)
         return _internal.random_order(n, seed, epoch)[: self.num_samples]
 
+    # More draws than anyone lists: `num_samples=int(1e10)` is a loop without an end. They begin as fewer do.
+    @property
+    def _is_long(self):
+        return self.replacement and self.num_samples > 1 << 22
+
+    def _long_order(self, epoch):
+        weights, seed, part = [1.0] * len(self.data_source), _seed_of(self.generator), 1 << 16
+        for number, begin in enumerate(range(0, self.num_samples, part)):
+            n = min(part, self.num_samples - begin)
+            yield from _internal.weighted_order(weights, n, True, seed, epoch + (number << 32))
+
+    def __iter__(self):
+        if not self._is_long:
+            return super().__iter__()
+        self.epoch += 1
+        return self._long_order(self.epoch - 1)
+
     def __len__(self):
         return self.num_samples
 
@@ -603,6 +620,9 @@ class DataLoader:
     def _order(self):
         if getattr(type(self.sampler), "__iter__", None) is DistributedSampler.__iter__ and self._own_batches:
             return self.sampler._batches(self.batch_size)
+        if getattr(self.sampler, "_is_long", False):
+            raise ValueError(f"{type(self.sampler).__name__}: {len(self.sampler)} draws, expected fewer where the order "
+                             "is listed before the loop")
         return [int(i) for i in self.sampler]
 
     def _batches(self, order):
@@ -729,6 +749,8 @@ class _CoreLoop:
 
 def _knows_its_order(sampler):
     """Return whether a loop may list the sampler first: one of this file, or a sequence, an array, or a tensor."""
+    if getattr(sampler, "_is_long", False):
+        return False
     own = getattr(getattr(type(sampler), "__iter__", None), "__module__", None) == __name__
     return own or hasattr(sampler, "__getitem__")
 
