@@ -260,12 +260,16 @@ TensorClass add_tensor(py::module_& m) {
     return py::cast<bool>(py::bool_(item_of(x)));
   });
   tensor.def("__float__", [](const Tensor& x) { return py::float_(item_of(x)); });
-  tensor.def("__int__", [](const Tensor& x) { return py::int_(item_of(x)); });
-  tensor.def("__index__", [](const Tensor& x) {
+  // bool is a subclass of int, which int() must not return.
+  const auto as_int = [](const py::object& item) {
+    return py::reinterpret_steal<py::object>(PyNumber_Long(item.ptr()));
+  };
+  tensor.def("__int__", [as_int](const Tensor& x) { return as_int(item_of(x)); });
+  tensor.def("__index__", [as_int](const Tensor& x) {
     if (is_floating(x.dtype()) || x.numel() != 1) {
       throw py::type_error("only a whole tensor of one element is an index");
     }
-    return item_of(x);
+    return as_int(item_of(x));
   });
   tensor.def("__format__", [](const py::object& self, const py::str& format) -> py::object {
     if (self.cast<Tensor>().dim() == 0) {
