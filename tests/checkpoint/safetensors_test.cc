@@ -116,10 +116,11 @@ TEST(Safetensors, OtherTypesAreKeptApart) {
   for (const ForeignTensor& t : file.foreign) foreign.push_back(t.name + " " + t.describe());
   EXPECT_EQ(foreign, (std::vector<std::string>{"f8 F8_E4M3 [1, 2]", "i32 I32 [2]", "u16 U16 []",
                                                "deep U8 [1, 1, 1, 1, 1, 1, 1]", R"(f4 "F4\n" [2])"}));
-  // Integers and truth values have a type that holds them all.
+  // Integers have a type that holds them all.
   const StateDict state = as_tensors(file);
   ASSERT_EQ(state.size(), 4U);
-  EXPECT_EQ(state[1].second.to_vector<std::uint8_t>(), (std::vector<std::uint8_t>{1, 0}));
+  EXPECT_EQ(state[0].second.to_vector<bool>(), (std::vector<bool>{true, false}));
+  EXPECT_EQ(state[1].second.to_vector<std::uint8_t>(), (std::vector<std::uint8_t>{'u'}));
   EXPECT_EQ(state[2].second.to_vector<std::int64_t>(), (std::vector<std::int64_t>{-1, 0x10000}));
   EXPECT_EQ(state[3].second.to_vector<std::int64_t>(), (std::vector<std::int64_t>{0xffff}));
 }
