@@ -30,7 +30,7 @@ void add_runs(py::module_& m) {
       "__call__", [](const Run& r, const Tensor& inputs) { return r(inputs); }, "inputs"_a, released(),
       "Inputs [N, ...] -> probabilities [N, classes], values [N, outputs], or those of each next character.");
   run.def_property_readonly(
-      "model", [](const Run& r) { return &r.model(); }, py::return_value_policy::reference_internal,
+      "model", [](const std::shared_ptr<Run>& r) { return std::shared_ptr<Module>(r, &r->model()); },
       "The network alone, for logits or normalized values.");
   run.def_property_readonly("classes", [](const Run& r) { return r.schema().classes; });
   run.def_property_readonly(
