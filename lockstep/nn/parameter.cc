@@ -63,6 +63,8 @@ struct Parameter::State : std::enable_shared_from_this<State> {
   RandomKey key;
   std::shared_ptr<DefaultModel> model;  // whose default values it has, or will have
   std::shared_ptr<DefaultModel> began;  // the same, kept when other values took their place; null after initialize()
+  std::shared_ptr<Seeding> reset_by;    // of the latest reset()
+  std::optional<DefaultModel::Start> reset_start;  // instead of the model's
   std::vector<Device> devices;
   std::vector<Array> replicas;  // one for each device, or empty
   Tensor tensor;                // made of them
@@ -280,13 +282,25 @@ struct Parameter::State : std::enable_shared_from_this<State> {
           label);
     return {.initializer = own, .key = own_key(), .label = label};
   }
+  // reset() after another manual_seed() than that before the model was made follows that one, as in PyTorch.
+  void follow_seed() {
+    const std::shared_ptr<Seeding> now = current_seeding();
+    const bool by_initialize = !began && key != RandomKey();
+    if (by_initialize || !now || now == reset_by) return;
+    reset_by = now;
+    reset_start = now == origin.seeding ? std::nullopt : std::optional(DefaultModel::Start{now->seed(), now->count(1)});
+  }
+  static RandomKey key_of(const std::string& name, const DefaultModel::Start& start) {
+    // The first model's keys are those of initialize().
+    return start.number == 0 ? random_key(start.seed, {hash_name(name)})
+                             : random_key(start.seed, {hash_name(name), start.number});
+  }
   RandomKey own_key() const {
+    if (reset_start) return key_of(name, *reset_start);
     if (!model && key != RandomKey()) return key;
     const auto& from = model ? model : began;
     if (!from) return random_key(state_of(devices[0], "initialize").random()->seed(), {hash_name(name)});
-    const auto [seed, number] = from->start(origin, devices[0]);
-    // The first model's keys are those of initialize().
-    return number == 0 ? random_key(seed, {hash_name(name)}) : random_key(seed, {hash_name(name), number});
+    return key_of(name, from->start(origin, devices[0]));
   }
   // Other values took the place of initial ones.
   void forget_initial() {
@@ -441,6 +455,7 @@ void Parameter::reset() const {
   const Initializer own = s.options.default_initializer ? s.options.default_initializer : s.options.initializer;
   check(own != nullptr, "{}: reset() without an initializer", s.label);
   const std::lock_guard lock(s.mutex);
+  s.follow_seed();
   s.model = s.began;
   s.make_anew(own);
   s.chosen = nullptr;
@@ -451,8 +466,10 @@ void Parameter::reset(Initializer initializer, std::string text) const {
   check(initializer != nullptr, "{}: reset() without an initializer", state_->label);
   State& s = *state_;
   const std::lock_guard lock(s.mutex);
+  s.follow_seed();
   s.make_anew(initializer);
   s.chosen = std::move(initializer);
+  if (s.reset_start) text += fmt::format(" of seed {}", s.reset_start->seed);
   s.chosen_text = std::move(text);
 }
 
@@ -606,6 +623,7 @@ void ParameterChange::commit() {
     s.fallback = std::move(fallback_);
     s.key = key_;
     s.began = model_;
+    if (!s.began) s.reset_start.reset();
   }
   s.model = std::move(model_);
   s.devices = std::move(devices_);
@@ -625,6 +643,10 @@ void ParameterChange::commit() {
 std::optional<DefaultModel::Start> ParameterChange::default_start(const Parameter& parameter) {
   const std::shared_ptr<DefaultModel> model = default_model(parameter);
   if (!model) return {};
+  {
+    const std::lock_guard lock(parameter.state_->mutex);
+    if (parameter.state_->reset_start) return parameter.state_->reset_start;
+  }
   const DefaultModel::Start start = model->start(parameter.origin(), parameter.devices().at(0));
   model->warn_of_threads();
   return start;

@@ -823,6 +823,29 @@ def test_initial_values_follow_from_the_seed_at_construction():
     assert torch.equal(net[2].weight, same[2].weight) and not torch.equal(net[2].weight, again[2].weight)
 
 
+def test_new_values_follow_from_the_seed_of_now():
+    def begin(seed, read):
+        torch.manual_seed(0)
+        net = nn.Linear(2, 2)
+        if read:
+            net.weight.tolist()
+        torch.manual_seed(seed)
+        nn.init.normal_(net.weight)
+        first = net.weight.tolist()
+        net.reset_parameters()
+        return first, net.weight.tolist()
+
+    for read in (False, True):
+        assert begin(1, read) == begin(1, read)
+        assert all(a != b for a, b in zip(begin(1, read), begin(2, read)))
+    torch.manual_seed(0)
+    net = nn.Linear(2, 2)
+    before = net.weight.tolist()
+    nn.init.zeros_(net.weight)
+    net.reset_parameters()
+    assert net.weight.tolist() == before
+
+
 def test_models_of_threads_repeat_themselves():
     import threading
 
