@@ -26,7 +26,10 @@ def comments(text):
         if found and not line.startswith(("using ", "return ", "namespace ", "#", "}", " ")):
             # A comment above several functions is about all of them.
             above = comment or above
-            yield found["type"] or found["object"] or found["function"], above or opening, bool(above)
+            text = above or opening
+            if found["type"] and len(above) == 1 and opening:  # "Images [N, C, H, W].", and what all kinds share
+                text = [*above, "", *opening]
+            yield found["type"] or found["object"] or found["function"], text, bool(above)
         elif not line.startswith(("template ", " ")) and line:
             above = []
         if not line:

@@ -54,9 +54,9 @@ Tensor pow(const Tensor& x, const Scalar& exponent);
 // Shapes broadcast as in NumPy. Equal operands of maximum or minimum get half of the gradient each.
 Tensor pow(const Tensor& x, const Tensor& exponent);
 Tensor pow(const Scalar& base, const Tensor& exponent);
-// i64 and u8 have abs, square, maximum, minimum, +, -, *, whole quotients, remainders, whole powers, and &, |, ^, ~, also
-// with whole numbers: labels + 1. Results of u8 wrap at 256. Of truth values (bool), + and maximum() hold if either operand
-// does, * and minimum() if both do, and - is an error; beside a number they count as i64.
+// i64 and u8 have abs, square, maximum, minimum, +, -, *, whole quotients, remainders, whole powers, and &, |, ^, ~,
+// also with whole numbers: labels + 1. Results of u8 wrap at 256. Of truth values (bool), + and maximum() hold if
+// either operand does, * and minimum() if both do, and - is an error; beside a number they count as i64.
 Tensor maximum(const Tensor& a, const Tensor& b);
 Tensor minimum(const Tensor& a, const Tensor& b);
 Tensor operator+(const Tensor& a, const Tensor& b);

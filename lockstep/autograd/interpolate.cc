@@ -6,6 +6,7 @@
 
 #include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/lift.h"
+#include "lockstep/ops/launch.h"
 
 namespace lockstep {
 namespace {
@@ -107,8 +108,11 @@ Tensor interpolate(const Tensor& x, const InterpolateOptions& options) {
   Tensor y = x;
   for (const int axis : {2, 3}) {
     Steps steps{x.size(axis), 0, options.scale_factor};
-    steps.to = options.size ? (*options.size)[static_cast<std::size_t>(axis) - 2]
-                            : static_cast<std::int64_t>(static_cast<double>(steps.from) * *options.scale_factor);
+    steps.to =
+        options.size
+            ? (*options.size)[static_cast<std::size_t>(axis) - 2]
+            : static_cast<std::int64_t>(std::min(static_cast<double>(steps.from) * *options.scale_factor, 0x1p62));
+    ops::check_window("interpolate", {steps.to});
     check(steps.to > 0, "interpolate: {} pixels along axis {} of {}, expected at least 1", steps.to, axis, x);
     if (steps.to == steps.from) continue;
     y = resized(y, axis, steps, options);

@@ -7,6 +7,7 @@
 #include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/lift.h"
 #include "lockstep/ops/elementwise.h"
+#include "lockstep/ops/launch.h"
 #include "lockstep/ops/shape.h"
 
 namespace lockstep {
@@ -78,6 +79,7 @@ Tensor pad(const Tensor& x, const std::vector<std::int64_t>& widths, PadMode mod
     const std::int64_t left = widths[2 * k], right = widths[2 * k + 1], extent = x.size(axis);
     if (left == 0 && right == 0) continue;
     if (x->kind == Kind::cut && x->cut.axis == axis) fail_across_batch("pad", x, "and padding belongs to none of them");
+    ops::check_window("pad", {left, right});
     const std::int64_t most = mode == PadMode::reflect ? extent - 1 : extent;
     check(extent > 0 && (mode == PadMode::replicate || std::max(left, right) <= most),
           "pad: widths {} and {} of axis {} of {}, expected at most {}", left, right, axis, x.shape(), most);

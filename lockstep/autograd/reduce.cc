@@ -299,10 +299,10 @@ Tensor cumsum(const Tensor& x, int dim) {
 }
 
 Tensor cumprod(const Tensor& x, int dim) {
+  if (is_small(x)) return cumprod(as_i64(x), dim);
   if (is_axis_of_scalar("cumprod", x, dim)) return x * 1;
   const int axis = ops::resolve_axis("cumprod", x.shape(), dim);
   if (x->kind == Kind::cut && x->cut.axis == axis) fail_across_batch("cumprod", x, "and it would multiply them");
-  if (is_small(x)) return cumprod(as_i64(x), axis);
   if (is_half_dtype(x.dtype())) return cast(cumprod(cast(x, DType::f32), axis), x.dtype());
   // Products of 1, 2, 4, ... elements that end at each place. Derivatives need no quotient, which a factor of 0 would
   // not have.

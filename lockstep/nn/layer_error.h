@@ -4,11 +4,9 @@
 
 #include <string>
 
-#include "lockstep/base/error.h"
+#include "lockstep/nn/module.h"
 
 namespace lockstep {
-
-class Module;
 
 struct LayerError : Error {
   using Error::Error;

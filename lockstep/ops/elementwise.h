@@ -22,8 +22,9 @@ Array compare_with(CompareOp op, const Array& x, const Scalar& number, bool exch
 Array where(const Array& condition, const Array& a, const Array& b);
 // scale * x + shift. If x is i64 or u8, both are whole numbers.
 Array affine(const Array& x, const Scalar& scale, const Scalar& shift);
-// Throws unless the type can hold the value: a fraction or a number beyond the range is no element of i64 or u8, every number is one of truth values, and no
-// finite number beyond the range of a floating type becomes infinite. `what` names the operation.
+// Throws unless the type can hold the value: a fraction or a number beyond the range is no element of i64 or u8, every
+// number is one of truth values, and no finite number beyond the range of a floating type becomes infinite. `what`
+// names the operation.
 void check_holds(std::string_view what, DType dtype, const Scalar& value);
 // A type that cannot hold the value is undefined behavior: see check_holds().
 void fill_(const Array& y, const Scalar& value);

@@ -64,7 +64,8 @@ class _TypeOfTensors(type):
 
 
 def _type_of_tensors(name, dtype):
-    return _TypeOfTensors(name, (), {"_dtype": dtype, "__module__": "lockstep"})
+    doc = f"Tensors of {dtype}: {name}([1, 2]) has these numbers, {name}(2, 3) zeros of this shape."
+    return _TypeOfTensors(name, (), {"_dtype": dtype, "__module__": "lockstep", "__doc__": doc})
 
 
 FloatTensor = _type_of_tensors("FloatTensor", _core.float32)

@@ -25,11 +25,13 @@ def atan(input):
 
 def sinh(input):
     """Return the hyperbolic sine."""
+    input = input if input.is_floating_point() else input.float()
     return (input.expm1() - (-input).expm1()) / 2
 
 
 def cosh(input):
     """Return the hyperbolic cosine."""
+    input = input if input.is_floating_point() else input.float()
     return (input.exp() + (-input).exp()) / 2
 
 

@@ -287,6 +287,11 @@ def _old_cholesky(input, upper=False):
     return cholesky(input, upper=upper)
 
 
+def _chain_matmul(*matrices):
+    """As linalg.multi_dot()."""
+    return multi_dot(matrices)
+
+
 def install(package):
     """Add the functions that PyTorch has outside of linalg, too."""
     functions = {"inverse": inv, "det": det, "logdet": _logdet, "slogdet": slogdet, "cholesky": _old_cholesky,
@@ -294,4 +299,4 @@ def install(package):
     for name, function in functions.items():
         setattr(package, name, function)
         setattr(Tensor, name, function)
-    package.chain_matmul = lambda *matrices: multi_dot(matrices)
+    package.chain_matmul = _chain_matmul

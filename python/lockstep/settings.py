@@ -33,7 +33,7 @@ def set_num_threads(number: int) -> None:
     """Do nothing: all cores work, and results do not depend on their number. LOCKSTEP_DEVICES and taskset choose."""
     global _threads
     if not isinstance(number, int) or number < 1:
-        raise _core.Error(f"set_num_threads expects a positive integer, found {number!r}")
+        raise _core.Error(f"set_num_threads: {number!r}, expected a whole number of at least 1")
     _threads = number
 
 

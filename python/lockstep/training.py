@@ -14,6 +14,7 @@ import typing
 
 from . import _core
 from ._core import AuditResult, EpochReport, Metric, StepReport, Tensor, TrainingResult, dtype, float32
+from .nn.module import _begin_training
 from .utils.data import DataLoader
 
 
@@ -29,8 +30,8 @@ class Trainer:
     loss(outputs, labels): a mean; cross entropy if missing. forward(batch): for examples of other parts; it returns
     (loss, outputs), or a dict with loss, outputs, targets, and log.
     batch_transform(inputs, labels): such as transforms.MixUp; name it in `recipe`, too.
-    schedule: "cosine" or another kind, or a dict: {"kind": "cosine", "warmup": 100}. It replaces the optimizer's rate in
-    each step; without it, callbacks may set param_groups[i]["lr"]. Other options stay during a run.
+    schedule: "cosine" or another kind, or a dict: {"kind": "cosine", "warmup": 100}. It replaces the optimizer's rate
+    in each step; without it, callbacks may set param_groups[i]["lr"]. Other options stay during a run.
     metrics: of lockstep.metrics, or a Metric.
     save_folder, save_every, resume, keep_checkpoints: checkpoints, and going on from the newest one.
     watch: {"metric": "accuracy", "patience": 3, "save_best": True}.
@@ -71,6 +72,7 @@ class Trainer:
                        receipt=receipt, watch=watch, average_decay=average_decay, recipe=recipe)
         self._optimizer, self._engine = optimizer, _engine_of(optimizer, "Trainer")
         self._metrics = options["metrics"]  # for the collector: the engine has copies
+        self._model = model
         self._trainer = _core._Trainer(model, self._engine, train, test, _in_full(options))
         optimizer._show_rates()  # a schedule's base_lr
         self.on_step: typing.Callable[[StepReport], typing.Any] | None = None
@@ -80,6 +82,7 @@ class Trainer:
     def train(self) -> TrainingResult:
         """Train to the end, or until request_stop(); a second call goes on. Raises if a loss is not finite."""
         self._take_options()
+        _begin_training(self._model)
         try:
             return self._trainer.train(self._callback(self.on_step), self._callback(self.on_epoch),
                                        self._callback(self.on_update))
@@ -128,6 +131,7 @@ class Trainer:
         otherwise from the start. steps: first and last, instead of random ones. on_equal(text) tells what is equal.
         """
         self._take_options()
+        _begin_training(self._model)
         try:
             return self._trainer.audit(receipt, public_key, run, random_steps, steps, on_equal)
         finally:
@@ -222,6 +226,7 @@ def find_learning_rate(model: typing.Any, optimizer: typing.Any, train: typing.A
     """
     _check_unwrapped("find_learning_rate", model)
     engine = _engine_of(optimizer, "find_learning_rate")
+    _begin_training(model)
     return LearningRateCurve(*_core._find_learning_rate(model, engine, train, first, last, steps, smoothing,
                                                         stop_factor, _in_full(options)))
 

@@ -91,9 +91,8 @@ class PythonFunction : public ProgramFunction {
         expands = of.shape[-axis] == 1 || of.shape[-axis] == g.size(-axis);
       }
       check(expands,
-            "Function {}Backward returned an invalid gradient at index {} - got {} but expected shape compatible with "
-            "{}",
-            name_, i, g.shape(), of.shape);
+            "{}: backward() returned {} as the gradient of tensor {}, expected {}, or a shape that it broadcasts to",
+            name_, g.shape(), i, of.shape);
       g = sum_to(g, of.shape);
     }
     if (g.dtype() != of.dtype) g = g.to(of.dtype);

@@ -70,7 +70,7 @@ Tensor full_of(const Shape& shape, const Scalar& value, std::optional<DType> dty
 
 Tensor arange_of_numbers(const Scalar& start, const Scalar& end, const Scalar& step, std::optional<DType> dtype,
                          Device device) {
-  if (dtype && !is_floating(*dtype)) {
+  if (dtype == DType::i64) {
     // As in PyTorch, fractions are cut first.
     const auto cut = [](const Scalar& number) -> Scalar {
       if (number.is_whole()) return number;

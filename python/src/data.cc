@@ -206,8 +206,8 @@ void add_datasets(py::module_& m) {
       "write_png", [](const std::string& path, const Tensor& image) { write_png(path, image); }, released());
 }
 
-// What this thread draws next: the seed, the step, how many parameters have initial values by the seed, and the draws of
-// each shard in this step.
+// What this thread draws next: the seed, the step, how many parameters have initial values by the seed, and the draws
+// of each shard in this step.
 std::vector<std::uint64_t> random_state() {
   RandomState& random = current_random("get_rng_state");
   random.settle_steps();

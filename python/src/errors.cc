@@ -82,17 +82,18 @@ void name_layer(const py::error_already_set& error, const Module& module) {
 }
 
 void add_errors(py::module_& m) {
-  const auto make = [&](const char* name, PyObject* base) {
-    PyObject* const type = PyErr_NewException(("lockstep." + std::string(name)).c_str(), base, nullptr);
+  const auto make = [&](const char* name, PyObject* base, const char* text) {
+    PyObject* const type = PyErr_NewExceptionWithDoc(("lockstep." + std::string(name)).c_str(), text, base, nullptr);
     if (type == nullptr) throw py::error_already_set();
     m.attr(name) = py::handle(type);
     return type;
   };
-  types.error = make("Error", PyExc_RuntimeError);
-  types.task = make("TaskError", types.error);
-  types.cancelled = make("CancelledError", types.task);
-  types.lost = make("RankLost", types.error);
-  types.audit = make("AuditFailure", types.error);
+  types.error =
+      make("Error", PyExc_RuntimeError, "What the library reports: the operation, what was found, what was expected.");
+  types.task = make("TaskError", types.error, "A task on a device has failed.");
+  types.cancelled = make("CancelledError", types.task, "A task did not run, because one before it failed.");
+  types.lost = make("RankLost", types.error, "Another rank has ended, or does not answer.");
+  types.audit = make("AuditFailure", types.error, "A run is not what its receipt says.");
   py::register_exception_translator(&translate);
 }
 

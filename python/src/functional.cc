@@ -104,7 +104,7 @@ void add_activation_functions(py::module_& m) {
       [in_type](const Tensor& x, int dim, std::optional<DType> t) { return log_softmax(in_type(x, t), dim); },
       "input"_a, "dim"_a, py::kw_only(), "dtype"_a = py::none(), released());
   m.def(
-      "softmin", [in_type](const Tensor& x, int dim, std::optional<DType> t) { return softmax(-in_type(x, t), dim); },
+      "softmin", [in_type](const Tensor& x, int dim, std::optional<DType> t) { return softmax(in_type(-x, t), dim); },
       "input"_a, "dim"_a, py::kw_only(), "dtype"_a = py::none(), released());
 }
 

@@ -1,8 +1,8 @@
 // Objects of Python that objects of C++ hold: functions, models, data sets.
 //
-// Python's collector finds cycles by the references between objects of Python. It would not see that of an object of C++
-// to a function, and a model whose parameter has a hook that refers to the model would live forever. So what is made for
-// an object of Python (`owner`) tells it what it holds:
+// Python's collector finds cycles by the references between objects of Python. It would not see that of an object of
+// C++ to a function, and a model whose parameter has a hook that refers to the model would live forever. So what is
+// made for an object of Python (`owner`) tells it what it holds:
 //
 //   Keeping keeping;
 //   parameter.register_hook(...Held(function)...);

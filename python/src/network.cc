@@ -9,6 +9,8 @@ namespace {
 
 // Products of whole numbers, exact: the library's kernels are those of floating types.
 Tensor whole_matmul(const Tensor& a, const Tensor& b) {
+  // Sums of bytes wrap.
+  if (a.dtype() == DType::u8) return whole_matmul(a.to(DType::i64), b.to(DType::i64)).to(DType::u8);
   check(a.dim() > 0 && b.dim() > 0, "matmul: {} and {}, expected at least one axis", a, b);
   const Tensor x = a.dim() == 1 ? unsqueeze(a, 0) : a;
   const Tensor y = b.dim() == 1 ? unsqueeze(b, -1) : b;
@@ -30,11 +32,13 @@ Tensor whole_matmul(const Tensor& a, const Tensor& b) {
   return b.dim() == 1 ? result.squeeze(-1) : result;
 }
 
+bool are_whole(const Tensor& a, const Tensor& b) {
+  return a.dtype() == b.dtype() && (a.dtype() == DType::i64 || a.dtype() == DType::u8);
+}
+
 }  // namespace
 
-Tensor matrix_product(const Tensor& a, const Tensor& b) {
-  return a.dtype() == DType::i64 && b.dtype() == DType::i64 ? whole_matmul(a, b) : matmul(a, b);
-}
+Tensor matrix_product(const Tensor& a, const Tensor& b) { return are_whole(a, b) ? whole_matmul(a, b) : matmul(a, b); }
 
 void add_network(const FunctionsOf& f) {
   const auto input = "input"_a;
@@ -49,8 +53,7 @@ void add_network(const FunctionsOf& f) {
         product.name,
         [product](const Tensor& a, const Tensor& b) {
           const bool fits = product.axes == 0 || (a.dim() == product.axes && b.dim() == product.other_axes);
-          const bool whole = a.dtype() == DType::i64 && b.dtype() == DType::i64;
-          const Tensor y = whole && fits ? whole_matmul(a, b) : product.f(a, b);
+          const Tensor y = are_whole(a, b) && fits ? whole_matmul(a, b) : product.f(a, b);
           return a.dim() == 1 && b.dim() == 1 ? scalar(y) : y;
         },
         input, "other"_a);

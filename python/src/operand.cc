@@ -62,7 +62,8 @@ Tensor beside_number(const Tensor& x, const Scalar& number) {
 }
 
 Tensor as_tensor_beside(const Tensor& x, const Scalar& number) {
-  const Tensor made = number.is_whole()
+  const Tensor made = number.is_bool() ? Tensor::from({number.to<bool>()}, {})
+                      : number.is_whole()
                           ? Tensor::from({number.to<std::int64_t>()}, {})
                           : Tensor::from({number.to<double>()}, {}).to(is_floating(x.dtype()) ? x.dtype() : DType::f32);
   return x.device().is_host() ? made : made.to(x.device());

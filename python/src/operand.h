@@ -22,7 +22,8 @@ struct Operand {
 
 // x in the type in which it meets this number.
 Tensor beside_number(const Tensor& x, const Scalar& number);
-// A tensor without axes, where x lies: int64 for a whole number, x's type or float32 for another one.
+// A tensor without axes, where x lies: int64 for a whole number, bool for a bool, x's type or float32 for another
+// one.
 Tensor as_tensor_beside(const Tensor& x, const Scalar& number);
 // Truth values as int64. Other tensors stay as they are.
 Tensor counted(const Tensor& x);

@@ -24,6 +24,13 @@ bool is_plain(const Shape& shape, const Strides& strides) {
   return true;
 }
 
+bool repeats_elements(const Shape& shape, const Strides& strides) {
+  for (int axis = 0; axis < shape.dim(); ++axis) {
+    if (shape[axis] > 1 && strides[static_cast<std::size_t>(axis)] == 0) return true;
+  }
+  return false;
+}
+
 Strides dense_strides(const Shape& shape, const Strides& strides) {
   const auto lies_inside = [&](int a, int b) {
     const std::int64_t of_a = strides[static_cast<std::size_t>(a)], of_b = strides[static_cast<std::size_t>(b)];

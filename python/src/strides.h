@@ -15,6 +15,8 @@ using Strides = std::vector<std::int64_t>;
 // Those of a tensor in plain order.
 Strides plain_strides(const Shape& shape);
 bool is_plain(const Shape& shape, const Strides& strides);
+// Whether several elements lie at one place.
+bool repeats_elements(const Shape& shape, const Strides& strides);
 // Those of a copy: its elements have the order of the original's in memory, without gaps.
 Strides dense_strides(const Shape& shape, const Strides& strides);
 // Those of the view with another shape; none if PyTorch would have to copy.

@@ -188,16 +188,14 @@ TensorClass add_tensor(py::module_& m) {
   tensor.def_property_readonly("retains_grad", [](const Tensor& x) {
     return x.requires_grad() && x->grad->node != nullptr && x->grad->hooks && x->grad->hooks->retains;
   });
-  py::class_<RemovableHandle>(m, "RemovableHandle", "A registered hook, which `with` removes at its end.")
+  py::module_ hooks = m.def_submodule("_hooks", "Hooks of tensors.");
+  py::class_<RemovableHandle>(hooks, "RemovableHandle", "A registered hook, which `with` removes at its end.")
       .def("remove", &RemovableHandle::remove_hook, "Remove the hook.")
       .def("__enter__", [](const py::object& self) { return self; })
       .def("__exit__", [](RemovableHandle& self, const py::args&) { self.remove_hook(); });
   tensor.def(
       "register_hook",
-      [](const Tensor& x, const py::function& hook) {
-        if (!x.requires_grad()) throw Error("cannot register a hook on a tensor that doesn't require gradient");
-        return RemovableHandle{register_hook(x, gradient_hook(hook))};
-      },
+      [](const Tensor& x, const py::function& hook) { return RemovableHandle{register_hook(x, gradient_hook(hook))}; },
       "hook"_a,
       "From now on, each backward() calls hook(grad) once it has this tensor's gradient, which a result but None "
       "replaces. Returns a handle.");
@@ -262,12 +260,16 @@ TensorClass add_tensor(py::module_& m) {
     return py::cast<bool>(py::bool_(item_of(x)));
   });
   tensor.def("__float__", [](const Tensor& x) { return py::float_(item_of(x)); });
-  tensor.def("__int__", [](const Tensor& x) { return py::int_(item_of(x)); });
-  tensor.def("__index__", [](const Tensor& x) {
+  // bool is a subclass of int, which int() must not return.
+  const auto as_int = [](const py::object& item) {
+    return py::reinterpret_steal<py::object>(PyNumber_Long(item.ptr()));
+  };
+  tensor.def("__int__", [as_int](const Tensor& x) { return as_int(item_of(x)); });
+  tensor.def("__index__", [as_int](const Tensor& x) {
     if (is_floating(x.dtype()) || x.numel() != 1) {
       throw py::type_error("only a whole tensor of one element is an index");
     }
-    return item_of(x);
+    return as_int(item_of(x));
   });
   tensor.def("__format__", [](const py::object& self, const py::str& format) -> py::object {
     if (self.cast<Tensor>().dim() == 0) {

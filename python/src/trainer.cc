@@ -283,10 +283,12 @@ class PythonTrainer {
   AuditResult audit(const Receipt& receipt, const AuditOptions& how) {
     return lockstep::audit(*model_, *rule_, data_, tests_, options_, receipt, how);
   }
-  // With the interpreter lock.
-  void begin_data() {
+  // With the interpreter lock. `self` is the object of this Trainer.
+  void begin_data(py::handle self) {
+    const Keeping keeping;
     for (const auto& data : {data_, tests_})
       if (data) data->begin();
+    keeping.by(self);
   }
   void stop_data(bool stop) const {
     for (const auto& data : {data_, tests_})
@@ -437,11 +439,13 @@ void add_audit(py::class_<PythonTrainer>& trainer, py::module_& m) {
   result.def_readonly("trained", &AuditResult::trained, "To reach them, up to the link behind each.");
   result.def_readonly("checkpoints", &AuditResult::checkpoints, "That have the state of their link.");
   result.def_readonly("final_weights", &AuditResult::final_weights, "Whether the weights at the end were compared.");
-  trainer.def("audit", [](PythonTrainer& t, const std::filesystem::path& file, const std::filesystem::path& public_key,
-                          const std::filesystem::path& run, std::int64_t random_steps,
-                          std::optional<std::pair<std::int64_t, std::int64_t>> steps, const py::object& on_equal) {
+  trainer.def("audit", [](const py::object& self, const std::filesystem::path& file,
+                          const std::filesystem::path& public_key, const std::filesystem::path& run,
+                          std::int64_t random_steps, std::optional<std::pair<std::int64_t, std::int64_t>> steps,
+                          const py::object& on_equal) {
     auto tell = function_of<void(const std::string&)>("on_equal", on_equal);
-    t.begin_data();
+    auto& t = self.cast<PythonTrainer&>();
+    t.begin_data(self);
     const WithoutLock training;
     const SignalScope scope([&t] { t.stop_data(true); });
     t.stop_data(false);
@@ -460,17 +464,18 @@ void add_training(py::module_& m) {
   def_keeping(trainer,
               [](const py::object& model, const py::object& engine, const py::object& train, const py::object& test,
                  const py::dict& options) { return new PythonTrainer(model, engine, train, test, options); });
-  trainer.def("train",
-              [](PythonTrainer& t, const py::object& on_step, const py::object& on_epoch, const py::object& on_update) {
-                t.begin_data();
-                const Callbacks callbacks(t.get(), on_step, on_epoch, on_update);
-                const WithoutLock training;
-                const LeavingRun run([&t] { t.get().request_stop(); });
-                // Between steps, and while it waits for a batch, Ctrl-C ends training as an exception does.
-                const SignalScope scope([&t] { t.stop_data(true); });
-                t.stop_data(false);
-                return t.get().train();
-              });
+  trainer.def("train", [](const py::object& self, const py::object& on_step, const py::object& on_epoch,
+                          const py::object& on_update) {
+    auto& t = self.cast<PythonTrainer&>();
+    t.begin_data(self);
+    const Callbacks callbacks(t.get(), on_step, on_epoch, on_update);
+    const WithoutLock training;
+    const LeavingRun run([&t] { t.get().request_stop(); });
+    // Between steps, and while it waits for a batch, Ctrl-C ends training as an exception does.
+    const SignalScope scope([&t] { t.stop_data(true); });
+    t.stop_data(false);
+    return t.get().train();
+  });
   trainer.def("resume", [](PythonTrainer& t, const std::filesystem::path& folder) {
     const WithoutLock reading;
     return t.get().resume(folder).path;

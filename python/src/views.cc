@@ -139,7 +139,8 @@ bool ViewLink::is_reachable() const {
 }
 
 void ViewLink::cut_if_unreachable() {
-  if (is_reachable()) return;
+  // A write to one of several elements that are the same one has to be refused.
+  if (is_reachable() || repeats_elements(elements.shape(), strides)) return;
   parent_ = nullptr;
   original_ = Tensor();
 }

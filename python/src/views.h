@@ -44,8 +44,8 @@ struct ViewLink {
   // Reads the elements anew if they are not those of the tensor that they come from. With the interpreter lock, which
   // it may release.
   void refresh();
-  // After a write to the elements: writes them to the tensor that they come from. If that is refused, the next use reads
-  // it anew. With the interpreter lock.
+  // After a write to the elements: writes them to the tensor that they come from. If that is refused, the next use
+  // reads it anew. With the interpreter lock.
   void written();
   // Whether a Python tensor sees a write.
   bool shows() const { return !shown_.expired() || (parent_ && parent_->shows()); }

@@ -47,8 +47,8 @@ def calls_with_arrays():
     yield "smooth_l1_loss", lambda x: F.smooth_l1_loss(w, x, reduction="none")
     yield "einsum", lambda x: torch.einsum("ij,jk->ik", x, w)
     yield "masked_fill", lambda x: w.masked_fill(x == 1, 5.0)
-    yield "to", lambda x: x.to(device, non_blocking=True)
-    yield "to and +", lambda x: x.to(device, non_blocking=True) + w
+    yield "to", lambda x: x.to(torch.devices()[1], non_blocking=True)
+    yield "to and *", lambda x: x.to(torch.devices()[1], non_blocking=True) * 2
     yield "view", lambda x: x[3:40].t() @ w[:37]
     yield "copy_", lambda x: torch.zeros(64, 64, device=device).copy_(x, non_blocking=True)
     yield "x[:] =", lambda x: [d := torch.zeros(64, 64, device=device), d.__setitem__(slice(None), x)][0]

@@ -66,10 +66,12 @@ def test_promotion_is_pytorchs():
     assert (mask + True).dtype == BOOL and (mask + 1).tolist() == [2, 1] and (mask * 0.5).tolist() == [0.5, 0]
     assert (mask + 1).dtype == torch.int64 and (1 - mask).tolist() == [0, 1] and (True + mask).tolist() == [True, True]
     assert (mask / mask[0]).dtype == torch.float32 and (mask // 1).dtype == torch.int64
-    assert (whole == mask).dtype == BOOL and (mask == 1).tolist() == [True, False] and (mask == 2).tolist() == [False] * 2
+    assert (whole == mask).dtype == BOOL and (mask == 1).tolist() == [True, False]
+    assert (mask == 2).tolist() == [False] * 2
     assert (mask < 0.5).tolist() == [False, True] and (mask > -1).all() and (mask == mask).all()
     for f in (lambda: mask - mask, lambda: mask - True, lambda: True - mask, lambda: -mask, lambda: mask // mask,
-              lambda: mask.clone().add_(1), lambda: mask.mean(), lambda: mask & 0.5, lambda: real & mask, lambda: ~real):
+              lambda: mask.clone().add_(1), lambda: mask.mean(), lambda: mask & 0.5, lambda: real & mask,
+              lambda: ~real):
         with pytest.raises((torch.Error, TypeError)):
             f()
 
@@ -108,7 +110,8 @@ def test_bytes_wrap_as_in_pytorch():
     assert (x * 2).tolist() == [254, 2] and (x + 1).dtype == BYTE and (255 - x).tolist() == [0, 254]
     assert (-x).tolist() == [1, 255] and (x // 2).tolist() == [127, 0] and (x % 2).tolist() == [1, 1]
     assert (x**2).tolist() == [1, 1] and abs(x).tolist() == [255, 1] and (x / 2).tolist() == [127.5, 0.5]
-    assert (x + 0.5).dtype == torch.float32 and x.sum().item() == 256 and torch.maximum(x, byte(3, 3)).tolist() == [255, 3]
+    assert (x + 0.5).dtype == torch.float32 and x.sum().item() == 256
+    assert torch.maximum(x, byte(3, 3)).tolist() == [255, 3]
     x += 2
     assert x.tolist() == [1, 3]
 
@@ -145,7 +148,8 @@ def test_masks_in_writes_and_functions():
     assert torch.cat([mask, torch.tensor([2])]).tolist() == [0, 1, 0, 2]
     assert mask.gather(0, torch.tensor([1])).item() is True and mask.index_select(0, torch.tensor([1])).dtype == BOOL
     assert mask.scatter(0, torch.tensor([0]), True).tolist() == [True, True, False]
-    assert mask.reshape((3, 1)).expand(3, 2).t().sum(1).tolist() == [1, 1] and mask.flip(0).tolist() == [False, True, False]
+    assert mask.reshape((3, 1)).expand(3, 2).t().sum(1).tolist() == [1, 1]
+    assert mask.flip(0).tolist() == [False, True, False]
     assert torch.tril(torch.ones(2, 2, dtype=BOOL)).tolist() == [[True, False], [True, True]]
     assert mask.repeat(2).dtype == BOOL and mask.roll(1).tolist() == [False, False, True]
     assert torch.where(mask, True, mask).dtype == BOOL and torch.where(mask, mask, 2).tolist() == [2, 1, 2]
@@ -200,3 +204,13 @@ def test_comparisons_on_several_devices_and_collectives():
     for device in ("cpu:0", "cpu"):
         mask = x.to(device) > 3
         assert mask.dtype == BOOL and (mask & mask).sum().item() == 4 and mask.cpu().tolist()[7] == [True]
+
+
+def test_bytes_in_functions_of_floating_numbers_and_products():
+    x = byte(1, 200)
+    assert x.dot(x).item() == (1 + 200 * 200) % 256 and (x.reshape((1, 2)) @ x).tolist() == [65]
+    assert x.cumprod(0).tolist() == [1, 200] and torch.tensor(3, dtype=BYTE).cumprod(0).dtype == torch.int64
+    assert torch.cosh(byte(1)).item() == pytest.approx(1.5430806) and torch.arange(3.1, dtype=BYTE).tolist() == [0, 1, 2, 3]
+    index = torch.tensor([0, 0])
+    assert torch.zeros(1, dtype=BOOL).scatter_add(0, index, torch.tensor([True, True])).tolist() == [True]
+    assert byte(250).index_add(0, index, byte(5, 5)).tolist() == [4]

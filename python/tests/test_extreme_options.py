@@ -144,13 +144,14 @@ CALLS = {
     "Embedding": lambda n: nn.Embedding(n, n)(WHOLE),
     "Upsample": lambda n: nn.Upsample(scale_factor=n)(X),
     "PixelShuffle": lambda n: nn.PixelShuffle(n)(X),
-    "cosine blank": lambda n: F.ctc_loss(torch.zeros(4, 1, 3), torch.tensor([[1]]), torch.tensor([4]), torch.tensor([1]),
-                                         blank=n),
+    "blank": lambda n: F.ctc_loss(torch.zeros(4, 1, 3), torch.tensor([[1]]), torch.tensor([4]), torch.tensor([1]),
+                                  blank=n),
 }
 # A result that really has so many elements.
 FILLS = {"zeros of bytes", "pad", "pad both", "pad replicate", "repeat", "repeat_interleave of counts", "eye",
          "eye with columns", "arange", "arange from", "linspace", "zeros", "full", "rand", "randperm", "randint",
-         "one_hot", "one_hot of", "bincount", "interpolate size", "interpolate factor", "interpolate bilinear", "Linear", "Upsample"}
+         "one_hot", "one_hot of", "bincount", "interpolate size", "interpolate factor", "interpolate bilinear",
+         "Linear", "Upsample"}
 
 
 @pytest.mark.parametrize("name", CALLS)

@@ -143,6 +143,12 @@ def test_a_refused_write_leaves_no_trace():
                 write(target)
             for t in (x, w, v, target):
                 assert not t.any().item()
+    w = torch.zeros(3).expand(2, 3)  # of a tensor that has no name
+    row = w[0]
+    for target in (w, w.t(), row):
+        with pytest.raises(torch.Error):
+            target.add_(1)
+        assert not w.any().item() and not row.any().item()
     held = torch.from_numpy(np.zeros((2, 3), np.int32))  # a converted copy, which must not be written
     column = held[:, 1]
     with pytest.raises(torch.Error):
@@ -250,6 +256,9 @@ def test_models_whose_functions_refer_to_them_are_freed():
 
         def activation(self, x):
             return x
+
+        def forward(self, x):
+            return self.layers(x)
 
     class Predicting(nn.Module):
         def __init__(self):

@@ -529,7 +529,8 @@ def test_options_that_change_leave_the_draws_of_dropout():
 @pytest.mark.parametrize("rule,options", [
     ("SGD", dict(lr=0.1, momentum=0.9)), ("SGD", dict(lr=0.1, momentum=0.9, dampening=0.5)), ("SGD", dict(lr=0.1)),
     ("Adam", dict(lr=0.1, amsgrad=True)), ("AdamW", dict(lr=0.1)),
-    ("RMSprop", dict(lr=0.1, momentum=0.5, centered=True)), ("Adagrad", dict(lr=0.1, initial_accumulator_value=0.5)), ("Adadelta", dict(lr=1.0))])
+    ("RMSprop", dict(lr=0.1, momentum=0.5, centered=True)), ("Adagrad", dict(lr=0.1, initial_accumulator_value=0.5)),
+    ("Adadelta", dict(lr=1.0))])
 def test_states_of_pytorch_go_on(rule, options, tmp_path):
     theirs = pytest.importorskip("torch")
     values = [[1.0, 2.0], [3.0]]

@@ -105,9 +105,9 @@ def test_errors_name_the_layer():
             (nn.Sequential(nn.Flatten(), nn.ReLU(), nn.Linear(9, 2)), "2: linear: input has 4 features"),
             (nn.Sequential(nn.ReLU(), Block()), "1.inner.1: linear: input has 4 features, weight expects 5"),
             (nn.Sequential(nn.ReLU(), Functional()), "1: linear: input has 4 features, weight expects 7"),
-            (nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(3), nn.ReLU()), "1: batch norm"),
+            (nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(3), nn.ReLU()), "1: batch_norm: input has 4 channels"),
             (nn.Linear(9, 2), "linear: input has 4 features")):
         with pytest.raises(torch.Error) as error:
-            net(x)
+            net.to("cpu:0")(x)
         assert str(error.value).startswith(message)
         assert type(error.value) is torch.Error and torch.Error.__module__ == "lockstep"

@@ -535,18 +535,35 @@ def test_a_predictor_refuses_a_model_that_counts_rows():
             self.layer = nn.Linear(2, 2)
 
         def forward(self, x):
+            time.sleep(0.05)  # so that calls meet
             return self.layer(x) / len(x)
 
     class Plain(Mean):
         def forward(self, x):
+            time.sleep(0.05)
             return self.layer(x).view(x.size(0), -1)
 
-    with pytest.raises(torch.Error, match="predictor: the results of joined calls are others than those of separate"):
-        torch.Predictor(Mean(), max_batch=8)(torch.rand(1, 2))
-    assert torch.Predictor(Mean())(torch.ones(2, 2)).shape == (2, 2)
-    predict = torch.Predictor(Plain(), max_batch=8)
-    assert predict(torch.ones(1, 2)).shape == (1, 2) and predict(torch.ones(3, 2)).shape == (3, 2)
-    assert predict(torch.ones(9, 2)).shape == (9, 2)  # more than max_batch, alone
+    def results(kind):
+        predict, x, found = torch.Predictor(kind(), max_batch=4, wait=10), torch.ones(1, 2), []
+        expected = predict(x).tolist()
+
+        def call():
+            try:
+                found.append(predict(x).tolist() == expected)
+            except torch.Error as error:
+                found.append("computes with the number of rows" in str(error))
+                found.append("refused")
+
+        threads = [threading.Thread(target=call) for _ in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return found
+
+    wrong, right = results(Mean), results(Plain)
+    assert False not in wrong and "refused" in wrong
+    assert right == [True] * 6
 
 
 class Flipped(Dataset):

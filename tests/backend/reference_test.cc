@@ -96,7 +96,7 @@ TEST_F(Reference, MoreUnaryFunctions) {
 
 TEST_F(Reference, Choices) {
   TestTensor x = tensor({2, 3}, {1, 2, 3, 4, 5, 6}), row = tensor({3}, {2, 2, 5}), y = empty({2, 3});
-  TestTensor mask({2, 3}, DType::u8);
+  TestTensor mask({2, 3}, DType::boolean);
   auto compare = [&](CompareOp op) {
     b.run(c, kernels::Compare{op, x.view(), row.view(), mask.view()});
     return mask;

@@ -146,7 +146,7 @@ TEST(TableSchema, NamesWhatIsWrong) {
                "F: column \"y\": the target is \"a\" in every row, expected at least two classes");
   EXPECT_ERROR(schema_of("x,y\n1,5\n2,5\n3,5\n", {.task = TaskKind::regression}), "the target is \"5\" in every row");
   EXPECT_ERROR(schema_of("x,y\n1,a\n2,b\n", {.task = TaskKind::regression}), "\"a\" is not a number");
-  EXPECT_ERROR(schema_of("a\nb\nc\n", {}), "1 column, \"1\": expected the target and another one");
+  EXPECT_ERROR(schema_of("a\nb\nc\n", {}), "1 column, \"a\": expected the target and another one");
   EXPECT_ERROR(schema_of("x,y\n-1e308,a\n1e308,b\n1.5e308,a\n"), "have no mean and standard deviation in f64");
   std::string ids = "x,id\n";
   for (int i = 0; i < 30; ++i) ids += fmt::format("1.5,n{}\n", i);

@@ -33,8 +33,8 @@ class FunctionCtx:
         """Keep tensors, or None, for backward(), which gets an error if they were changed in place until then."""
         for i, x in enumerate(tensors):
             if x is not None and not isinstance(x, Tensor):
-                raise TypeError(f"save_for_backward can only save variables, but argument {i} is of type "
-                                f"{type(x).__name__}")
+                raise TypeError(f"save_for_backward: argument {i} is of type {type(x).__name__}, expected a tensor or "
+                                "None: keep other values as attributes of ctx")
         self._to_save = tensors
 
     @property
@@ -70,18 +70,17 @@ class Function:
     @staticmethod
     def forward(ctx, *args, **kwargs):
         """Compute the results."""
-        raise NotImplementedError("You must implement the forward function for custom autograd.Function.")
+        raise NotImplementedError("an autograd.Function without forward()")
 
     @staticmethod
     def setup_context(ctx, inputs, output):
         """Keep what backward() needs, where forward() takes no ctx."""
-        raise NotImplementedError("setup_context is not implemented.")
+        raise NotImplementedError("an autograd.Function without setup_context()")
 
     @staticmethod
     def backward(ctx, *grad_outputs):
         """Return the gradients of the arguments of forward()."""
-        raise NotImplementedError("You must implement the backward method for your custom autograd.Function to use it "
-                                  "with backward().")
+        raise NotImplementedError("an autograd.Function without backward(), which a backward pass needs")
 
     vjp = backward
 
@@ -146,15 +145,15 @@ class _Backward:
         while len(found) > count and found[-1] is None:
             found.pop()
         if len(found) != count:
-            raise _core.Error(f"function {cls.__name__}Backward returned an incorrect number of gradients (expected "
-                              f"{count}, got {len(found)})")
+            raise _core.Error(f"{cls.__name__}: backward() returned {len(found)} gradients, expected {count}, one for "
+                              "each argument of forward()")
         for i, (gradient, of_tensor) in enumerate(zip(found, self._of_tensors)):
             if gradient is not None and not isinstance(gradient, Tensor):
                 raise TypeError(f"{cls.__name__}: backward() returned {type(gradient).__name__} as gradient {i}, "
                                 "expected a tensor or None")
             if gradient is not None and not of_tensor:
-                raise _core.Error(f"function {cls.__name__}Backward returned a gradient different than None at "
-                                  f"position {i + 1}, but the corresponding forward input was not a Variable")
+                raise _core.Error(f"{cls.__name__}: backward() returned a tensor as gradient {i}, expected None: "
+                                  f"argument {i} of forward() is no tensor")
         return [gradient for gradient, of_tensor in zip(found, self._of_tensors) if of_tensor]
 
 

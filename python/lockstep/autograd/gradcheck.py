@@ -2,6 +2,7 @@
 
 from .. import _core
 from .._core import Tensor
+from ..grad_mode import no_grad
 
 
 class GradcheckError(_core.Error):
@@ -12,7 +13,7 @@ def _differences(f, inputs, i, eps):
     """The rows of the matrix of derivatives of each output by the elements of input i."""
     columns = []
     x = inputs[i]
-    with _core.no_grad():
+    with no_grad():
         flat = x.detach().clone().reshape(-1)
         for j in range(flat.numel()):
             values = []
@@ -25,17 +26,18 @@ def _differences(f, inputs, i, eps):
     return [_core.stack([column[k] for column in columns]) for k in range(len(columns[0]))]
 
 
-def _derivatives(outputs, inputs, i):
-    """The same by backward passes."""
+def _derivatives(outputs, inputs):
+    """The same by backward passes: matrices by output and input."""
     found = []
-    for y in outputs:
+    for k, y in enumerate(outputs):
         columns = []
         for j in range(y.numel()):
-            seed = _core.zeros_like(y).reshape(-1)
-            seed[j] = 1
-            (g,) = _core._autograd.grad([y], [inputs[i]], [seed.reshape(y.shape)], True)
-            columns.append(_core.zeros_like(inputs[i]).reshape(-1) if g is None else g.reshape(-1))
-        found.append(_core.stack(columns, 1))
+            seeds = [_core.zeros_like(other).reshape(-1) for other in outputs]
+            seeds[k][j] = 1
+            seeds = [seed.reshape(other.shape) for seed, other in zip(seeds, outputs)]
+            columns.append([(_core.zeros_like(x) if g is None else g).reshape(-1) for x, g in zip(
+                inputs, _core._autograd.grad(outputs, inputs, seeds, True))])
+        found.append([_core.stack(column, 1) for column in zip(*columns)])
     return found
 
 
@@ -47,8 +49,7 @@ def gradcheck(func, inputs, eps=1e-6, atol=1e-5, rtol=0.001, raise_exception=Tru
     inputs = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
     checked = [i for i, x in enumerate(inputs) if isinstance(x, Tensor) and x.requires_grad]
     if not checked:
-        raise ValueError("gradcheck expects at least one input tensor to require gradient, but none of the them have "
-                         "requires_grad=True.")
+        raise ValueError("gradcheck: no input has requires_grad=True, expected one that the function differentiates")
     for i in checked:
         if inputs[i].dtype != _core.float64:
             raise ValueError(f"gradcheck: input {i} is {inputs[i].dtype}, expected torch.float64: differences of other "
@@ -58,13 +59,19 @@ def gradcheck(func, inputs, eps=1e-6, atol=1e-5, rtol=0.001, raise_exception=Tru
         found = func(*given)
         return [y for y in ((found,) if isinstance(found, Tensor) else found) if y.is_floating_point()]
 
+    def kept_outputs(given):
+        return [y for y, kept in zip(outputs_of(given), depends) if kept]
+
     outputs = outputs_of(inputs)
-    if not any(y.requires_grad for y in outputs):
+    depends = [y.requires_grad for y in outputs]
+    if not any(depends):
         raise ValueError("gradcheck: no output has a gradient, expected one that depends on an input")
-    outputs = [y for y in outputs if y.requires_grad]
-    for i in checked:
-        differences = _differences(lambda given: [y for y, o in zip(outputs_of(given), outputs)], inputs, i, eps)
-        for k, (numerical, analytical) in enumerate(zip(differences, _derivatives(outputs, inputs, i))):
+    outputs = [y for y, kept in zip(outputs, depends) if kept]
+    derivatives = _derivatives(outputs, [inputs[i] for i in checked])
+    for number, i in enumerate(checked):
+        differences = _differences(kept_outputs, inputs, i, eps)
+        for k, numerical in enumerate(differences):
+            analytical = derivatives[k][number]
             if _core.allclose(analytical, numerical, rtol, atol):
                 continue
             if not raise_exception:

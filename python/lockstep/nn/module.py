@@ -406,6 +406,16 @@ def train(self, mode=True):
     return self
 
 
+def _begin_training(module):
+    """Call train() of classes that have their own: the library leaves modules that are in training mode as they are."""
+    if _overrides(module, "train"):
+        if module.training:
+            module.train()
+        return
+    for _, child in _direct_children(module):
+        _begin_training(child)
+
+
 def eval(self):
     """Switch to evaluation mode."""
     return self.train(False)
@@ -892,8 +902,8 @@ class _BackwardHooks:
                 continue
             found = found if isinstance(found, tuple) else (found,)
             if len(found) != len(gradients):
-                raise _core.Error(f"Backward hook returned an invalid number of grad_input, got {len(found)}, but "
-                                  f"expected {len(gradients)}")
+                raise _core.Error(f"module: a backward hook of {self.module._get_name()} returned {len(found)} "
+                                  f"gradients, expected {len(gradients)}")
             gradients = found
         return gradients
 
