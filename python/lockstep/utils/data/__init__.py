@@ -621,8 +621,8 @@ class DataLoader:
         if getattr(type(self.sampler), "__iter__", None) is DistributedSampler.__iter__ and self._own_batches:
             return self.sampler._batches(self.batch_size)
         if getattr(self.sampler, "_is_long", False):
-            raise ValueError(f"{type(self.sampler).__name__}: {len(self.sampler)} draws, expected fewer where the order "
-                             "is listed before the loop")
+            raise ValueError(f"{type(self.sampler).__name__}: {len(self.sampler)} draws, expected fewer where the "
+                             "order is listed before the loop")
         return [int(i) for i in self.sampler]
 
     def _batches(self, order):
