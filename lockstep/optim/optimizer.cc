@@ -930,6 +930,7 @@ Optimizer::LoadedState Optimizer::match(const StateDict& state, std::optional<st
                        first_count->first.starts_with(kSteps);
   std::vector<SlotState>& found = loaded.slots;
   found.resize(slots_.size());
+  std::string incomplete;
   for (std::size_t i = 0; i < slots_.size(); ++i) {
     const Parameter& p = slots_[i].parameter;
     const auto take = [&](std::string_view prefix) { return take_name(std::string(prefix) + p.name()); };
@@ -949,12 +950,13 @@ Optimizer::LoadedState Optimizer::match(const StateDict& state, std::optional<st
       found[i].steps = count_in(*count, std::string(kSteps) + p.name());
     }
     complete = complete && (!counts || !counted || found[i].steps);
-    check(complete || found[i].empty(), "optimizer: the state of {} is incomplete, expected all or none of its tensors",
-          p.name());
+    if (!complete && !found[i].empty() && incomplete.empty()) incomplete = p.name();
     if (counts && !counted && !found[i].empty()) found[i].steps = loaded.steps;
   }
   if (!given.empty())
     fail("optimizer: the state has {}, which belongs to none of the optimizer's parameters", given.begin()->first);
+  check(incomplete.empty(), "optimizer: the state of {} is incomplete, expected all or none of its tensors",
+        incomplete);
   return loaded;
 }
 

@@ -34,6 +34,16 @@ extern "C" int clear_kept(PyObject* self) {
   return 0;
 }
 
+// pybind11's dealloc, of all classes.
+destructor common_dealloc() {
+  return reinterpret_cast<PyTypeObject*>(py::detail::get_internals().instance_base)->tp_dealloc;
+}
+
+extern "C" void dealloc_untracked(PyObject* self) {
+  PyObject_GC_UnTrack(self);
+  common_dealloc()(self);
+}
+
 }  // namespace
 
 // Of all copies of a Held.
@@ -89,6 +99,17 @@ void add_held(py::module_& m) {
                      type.tp_traverse = &traverse_kept;
                      type.tp_clear = &clear_kept;
                    }));
+}
+
+void untrack_what_is_destroyed() {
+  for (const auto& [type, bases] : py::detail::get_internals().registered_types_py) {
+    const bool own = py::str(py::handle(reinterpret_cast<PyObject*>(type)).attr("__module__"))
+                         .cast<std::string>()
+                         .starts_with("lockstep");
+    if (own && PyType_HasFeature(type, Py_TPFLAGS_HAVE_GC) != 0 && type->tp_dealloc == common_dealloc()) {
+      type->tp_dealloc = &dealloc_untracked;
+    }
+  }
 }
 
 }  // namespace lockstep::python

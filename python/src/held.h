@@ -73,4 +73,8 @@ void def_keeping(Class& c, F make, const Extra&... extra) {
 
 void add_held(py::module_& m);
 
+// For all classes that exist. Before pybind11 2.12, the collector sees an object while it is destroyed. Many
+// destructors release the lock, and the collector of another thread would destroy the object once more.
+void untrack_what_is_destroyed();
+
 }  // namespace lockstep::python

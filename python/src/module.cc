@@ -1,4 +1,5 @@
 // lockstep._core, which the files of python/lockstep/ give PyTorch's names.
+#include "held.h"
 #include "signatures.h"
 #include "training.h"
 
@@ -43,4 +44,5 @@ PYBIND11_MODULE(_core, m) {
   add_predictor(m);
   add_watching(m);
   describe_functions(m);
+  untrack_what_is_destroyed();
 }
