@@ -22,7 +22,7 @@ from lockstep import nn
 from lockstep.nn.parallel import DistributedDataParallel as DDP
 from lockstep.utils.data import DataLoader, TensorDataset
 
-CASES = int(os.environ.get("LOCKSTEP_TEST_CASES", 30))
+CASES = int(os.environ.get("LOCKSTEP_TEST_CASES", 16))
 SEEDS = range(first := 1000 * int(os.environ.get("LOCKSTEP_TEST_SEED", 0)), first + CASES)
 WIDTH = 3
 
