@@ -125,4 +125,8 @@ Tensor operator~(const Tensor& x) {
 }
 Tensor operator!(const Tensor& x) { return logical_not(x); }
 
+bool equal(const Tensor& a, const Tensor& b) {
+  return a.shape() == b.shape() && (a.numel() == 0 || all(eq(a, b)).item() != 0);
+}
+
 }  // namespace lockstep

@@ -57,6 +57,8 @@ Tensor operator!(const Tensor& x);
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);
 Tensor where(const Tensor& condition, const Tensor& a, const Scalar& b);
 Tensor where(const Tensor& condition, const Scalar& a, const Tensor& b);
+// torch.equal: whether shapes and all elements are equal. Waits.
+bool equal(const Tensor& a, const Tensor& b);
 // Whether each element is NaN, infinite, or neither.
 Tensor isnan(const Tensor& x);
 Tensor isinf(const Tensor& x);

@@ -58,6 +58,19 @@ inline Like like(const Tensor& x, std::optional<DType> dtype = {}) { return {x, 
 template <typename T>
 concept Number = std::integral<T> || std::floating_point<T>;
 
+// Where libtorch takes a type or a device as options: zeros({2, 3}, DType::f64). A template, so that braces are
+// options.
+template <typename T>
+concept OneOption = std::same_as<T, DType> || std::same_as<T, Device>;
+template <typename Options, OneOption T>
+Options options_of(T option) {
+  if constexpr (std::same_as<T, DType>) {
+    return {.dtype = option};
+  } else {
+    return {.device = option};
+  }
+}
+
 // The values of tensor(): a number, or nested lists of numbers, all of one extent at each level.
 class TensorValues {
  public:
@@ -81,6 +94,10 @@ class TensorValues {
 // make f32, whole ones i64, and truth values bool; a list of several kinds has the first of these. A vector
 // gives one axis; of std::uint8_t, u8.
 Tensor tensor(const TensorValues& values, const TensorOptions& options = {});
+template <OneOption T>
+Tensor tensor(const TensorValues& values, T option) {
+  return tensor(values, options_of<TensorOptions>(option));
+}
 template <Number T>
 Tensor tensor(const std::vector<T>& values, TensorOptions options = {}) {
   const auto n = static_cast<std::int64_t>(values.size());
@@ -117,16 +134,36 @@ Tensor from_blob(T* data, const Shape& shape, std::function<void(const void*)> r
 }
 
 Tensor full(const Shape& shape, const Scalar& value, const TensorOptions& options = {});
+template <OneOption T>
+Tensor full(const Shape& shape, const Scalar& value, T option) {
+  return full(shape, value, options_of<TensorOptions>(option));
+}
 Tensor full(const Shape& shape, const Scalar& value, const Like& like);
 Tensor zeros(const Shape& shape, const TensorOptions& options = {});
 Tensor zeros(const Shape& shape, const Like& like);
+template <OneOption T>
+Tensor zeros(const Shape& shape, T option) {
+  return zeros(shape, options_of<TensorOptions>(option));
+}
 Tensor ones(const Shape& shape, const TensorOptions& options = {});
 Tensor ones(const Shape& shape, const Like& like);
+template <OneOption T>
+Tensor ones(const Shape& shape, T option) {
+  return ones(shape, options_of<TensorOptions>(option));
+}
 
 // Uniform in [0, 1).
 Tensor rand(const Shape& shape, const RandomOptions& options = {});
 // Normal, of mean 0 and standard deviation 1.
 Tensor randn(const Shape& shape, const RandomOptions& options = {});
+template <OneOption T>
+Tensor rand(const Shape& shape, T option) {
+  return rand(shape, options_of<RandomOptions>(option));
+}
+template <OneOption T>
+Tensor randn(const Shape& shape, T option) {
+  return randn(shape, options_of<RandomOptions>(option));
+}
 // For noise in a forward pass. As in dropout, each shard draws by a key of its own. As without a seed above, each call
 // draws anew.
 Tensor rand(const Shape& shape, const Like& like);

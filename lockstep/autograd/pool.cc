@@ -171,11 +171,11 @@ Tensor pool_rows(std::string_view name, const Tensor& x, const Pool1dOptions& o,
 }  // namespace
 
 Tensor max_pool1d(const Tensor& x, const Pool1dOptions& options) {
-  return pool_rows("max_pool1d", x, options, max_pool2d);
+  return pool_rows("max_pool1d", x, options, [](const auto&... in) { return max_pool2d(in...); });
 }
 
 Tensor avg_pool1d(const Tensor& x, const Pool1dOptions& options) {
-  return pool_rows("avg_pool1d", x, options, avg_pool2d);
+  return pool_rows("avg_pool1d", x, options, [](const auto&... in) { return avg_pool2d(in...); });
 }
 
 Tensor global_avg_pool2d(const Tensor& x) {

@@ -1,9 +1,10 @@
 // Pooling. Images are [N, C, H, W], sequences [N, C, L]. nn/pooling.h has the layers.
 //
-//   Tensor y = max_pool2d(x, {.kernel_size = 2, .stride = 2});
+//   Tensor y = max_pool2d(x, 3, 2, 1);  // kernel size, stride, padding; or {.kernel_size = 3, .stride = 2, ...}
 #pragma once
 
 #include <array>
+#include <concepts>
 #include <cstdint>
 
 #include "lockstep/autograd/conv.h"
@@ -46,5 +47,36 @@ Tensor max_pool3d(const Tensor& x, const Pool3dOptions& options = {});
 Tensor avg_pool3d(const Tensor& x, const Pool3dOptions& options = {});
 Tensor adaptive_avg_pool3d(const Tensor& x, std::array<std::int64_t, 3> output_size);
 Tensor adaptive_max_pool3d(const Tensor& x, std::array<std::int64_t, 3> output_size);
+
+// The kernel's size, the stride, which is the kernel's size if it is left out, and the padding. A template, so that
+// braces are options.
+template <typename Extents, std::convertible_to<Extents> Kernel, std::convertible_to<Extents>... More>
+requires(sizeof...(More) <= 2) PoolNdOptions<Extents> pool_options(const Kernel& kernel_size, const More&... more) {
+  return {kernel_size, more...};
+}
+template <std::convertible_to<HeightWidth>... N>
+requires(sizeof...(N) > 0) Tensor max_pool2d(const Tensor& x, const N&... window) {
+  return max_pool2d(x, pool_options<HeightWidth>(window...));
+}
+template <std::convertible_to<HeightWidth>... N>
+requires(sizeof...(N) > 0) Tensor avg_pool2d(const Tensor& x, const N&... window) {
+  return avg_pool2d(x, pool_options<HeightWidth>(window...));
+}
+template <std::convertible_to<std::int64_t>... N>
+requires(sizeof...(N) > 0) Tensor max_pool1d(const Tensor& x, const N&... window) {
+  return max_pool1d(x, pool_options<std::int64_t>(window...));
+}
+template <std::convertible_to<std::int64_t>... N>
+requires(sizeof...(N) > 0) Tensor avg_pool1d(const Tensor& x, const N&... window) {
+  return avg_pool1d(x, pool_options<std::int64_t>(window...));
+}
+template <std::convertible_to<DepthHeightWidth>... N>
+requires(sizeof...(N) > 0) Tensor max_pool3d(const Tensor& x, const N&... window) {
+  return max_pool3d(x, pool_options<DepthHeightWidth>(window...));
+}
+template <std::convertible_to<DepthHeightWidth>... N>
+requires(sizeof...(N) > 0) Tensor avg_pool3d(const Tensor& x, const N&... window) {
+  return avg_pool3d(x, pool_options<DepthHeightWidth>(window...));
+}
 
 }  // namespace lockstep

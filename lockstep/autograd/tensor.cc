@@ -103,7 +103,7 @@ Tensor::Tensor(Array array) {
   impl_->parts.push_back(std::move(array));
 }
 
-const TensorImpl* Tensor::operator->() const {
+const TensorImpl* Tensor::impl() const {
   static const TensorImpl undefined;
   return impl_ ? impl_.get() : &undefined;
 }
@@ -186,6 +186,13 @@ double Tensor::item() const {
     }
     default: return x.item<float>();
   }
+}
+
+double Tensor::whole_item(DType type) const {
+  const double value = std::trunc(item());
+  const bool fits = type == DType::u8 ? value >= 0 && value <= 255 : value >= -0x1p63 && value < 0x1p63;
+  check(fits, "item: {} does not fit into {}", value, name(type));
+  return value;
 }
 
 Tensor& Tensor::set_requires_grad(bool value) {

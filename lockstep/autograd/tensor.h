@@ -89,11 +89,14 @@ class Tensor {
   static Tensor host(Shape shape, DType dtype = DType::f32) { return Array::host(shape, dtype); }
 
   bool defined() const { return impl_ != nullptr; }
+  // Whether both are handles to one tensor, as libtorch's is_same().
+  bool is_same(const Tensor& other) const { return impl_ == other.impl_; }
   // `if (a == b)` does not compile: a comparison gives a mask. Write (a == b).all().item<bool>().
   explicit operator bool() const& { return defined(); }
   explicit operator bool() const&& = delete;
   // The shape of the whole logical array: axis 0 of a cut batch has the samples of all shards of all processes.
   const Shape& shape() const;
+  const Shape& sizes() const { return shape(); }
   std::int64_t size(int axis) const { return shape()[axis]; }
   int dim() const { return shape().dim(); }
   std::int64_t numel() const { return shape().numel(); }
@@ -108,8 +111,16 @@ class Tensor {
   // Differentiable. Returns the same elements with another shape; plain layout. One extent may be -1, which is
   // inferred. It is an error to split the samples of a cut axis.
   Tensor reshape(Shape shape) const;
+  template <std::integral First, std::integral... Extents>
+  Tensor reshape(First first, Extents... more) const {
+    return reshape(Shape{static_cast<std::int64_t>(first), static_cast<std::int64_t>(more)...});
+  }
   // The same, and shares the memory: an error for a layout other than plain.
   Tensor view(Shape shape) const;
+  template <std::integral First, std::integral... Extents>
+  Tensor view(First first, Extents... more) const {
+    return view(Shape{static_cast<std::int64_t>(first), static_cast<std::int64_t>(more)...});
+  }
   // Differentiable; see slice.h. narrow() returns elements [start, start + length) of an axis; select() returns
   // element `index` and removes the axis. The axis must not be the batch axis.
   Tensor narrow(int dim, std::int64_t start, std::int64_t length) const;
@@ -139,10 +150,14 @@ class Tensor {
   // Returns the only element of a tensor of any type. Waits: in a loop, keep loss.detach() and read it later. A whole
   // number that a double cannot hold is an error, which names item<std::int64_t>().
   double item() const;
-  // The same as a T, which is as in to_vector().
+  // The same as a T, as in libtorch: of another type, a number is rounded to T; toward 0 if T is a type of integers,
+  // which must hold it.
   template <typename T>
   T item() const {
     static_assert(sizeof(DTypeOf<T>::value) > 0);
+    if constexpr (std::is_arithmetic_v<T>) {
+      if (dtype() != dtype_of<T>) return static_cast<T>(std::is_integral_v<T> ? whole_item(dtype_of<T>) : item());
+    }
     return readable("item").item<T>();
   }
   // The address of the elements, in plain order, of a tensor in host memory. T is the tensor's type, or that type
@@ -264,8 +279,17 @@ class Tensor {
   Tensor mean(const Dims& dims, bool keepdim = false) const;
   Tensor var(const Dims& dims = {}) const;
   Tensor var(const Dims& dims, const VarOptions& options) const;
+  // Divides by the number of elements, minus 1 if `unbiased`.
+  template <std::same_as<bool> Bool>
+  Tensor var(const Dims& dims, Bool unbiased, bool keepdim = false) const {
+    return var_of(dims, unbiased, keepdim);
+  }
   Tensor std(const Dims& dims = {}) const;
   Tensor std(const Dims& dims, const VarOptions& options) const;
+  template <std::same_as<bool> Bool>
+  Tensor std(const Dims& dims, Bool unbiased, bool keepdim = false) const {
+    return std_of(dims, unbiased, keepdim);
+  }
   Tensor amax(const Dims& dims = {}, bool keepdim = false) const;
   Tensor amin(const Dims& dims = {}, bool keepdim = false) const;
   Tensor max() const;
@@ -357,13 +381,23 @@ class Tensor {
   std::string describe() const;
 
   // For the library's own code: autograd/tensor_impl.h.
-  const TensorImpl* operator->() const;
+  template <typename Impl = TensorImpl>
+  const Impl* operator->() const {
+    static_assert(
+        requires { sizeof(Impl); }, "a Tensor is a value: write loss.backward(), with a point");
+    return impl();
+  }
 
  private:
   friend struct TensorImpl;
   explicit Tensor(std::shared_ptr<TensorImpl> impl) : impl_(std::move(impl)) {}
   // Returns all elements in one array that the host can wait for.
   Array readable(std::string_view what) const;
+  // item() without its fraction. Throws if it is beyond the type.
+  double whole_item(DType type) const;
+  Tensor var_of(const Dims& dims, bool unbiased, bool keepdim) const;
+  Tensor std_of(const Dims& dims, bool unbiased, bool keepdim) const;
+  const TensorImpl* impl() const;
   void* host_data(DType dtype, bool writes) const;
   void check_in_place(std::string_view what) const;
 

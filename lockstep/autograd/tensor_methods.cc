@@ -94,6 +94,12 @@ Tensor Tensor::mean() const { return lockstep::mean(*this); }
 Tensor Tensor::mean(const Dims& dims, bool keepdim) const { return lockstep::mean(*this, dims, keepdim); }
 Tensor Tensor::var(const Dims& dims) const { return lockstep::var(*this, dims); }
 Tensor Tensor::var(const Dims& dims, const VarOptions& options) const { return lockstep::var(*this, dims, options); }
+Tensor Tensor::var_of(const Dims& dims, bool unbiased, bool keepdim) const {
+  return var(dims, {.correction = unbiased ? 1.0 : 0.0, .keepdim = keepdim});
+}
+Tensor Tensor::std_of(const Dims& dims, bool unbiased, bool keepdim) const {
+  return std(dims, {.correction = unbiased ? 1.0 : 0.0, .keepdim = keepdim});
+}
 Tensor Tensor::std(const Dims& dims) const { return lockstep::std(*this, dims); }
 Tensor Tensor::std(const Dims& dims, const VarOptions& options) const { return lockstep::std(*this, dims, options); }
 Tensor Tensor::amax(const Dims& dims, bool keepdim) const { return lockstep::amax(*this, dims, keepdim); }

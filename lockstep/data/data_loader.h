@@ -97,7 +97,6 @@ class DataLoader {
   // on<3>(net). `model` may also be a DistributedDataParallel: this rank's rows, as its batches().
   //
   //   for (auto [x, y] : loader.on(net)) mse_loss(net(x), y).backward();
-  // The loader must outlive the loop, so it needs a name.
   template <std::size_t N = 2, typename Model>
   auto on(Model& model) & {
     static_assert(
@@ -109,6 +108,12 @@ class DataLoader {
   template <std::size_t N = 2, typename Model>
   auto on(Model& model, const SplitOptions& options) & {
     return batches_on<N>(*this, model, options);
+  }
+
+  template <std::size_t N = 2, typename... Args>
+  auto on(Args&&...) && {
+    static_assert(sizeof...(Args) == 0,
+                  "name the loader, which the loop needs: DataLoader loader(...); loader.on(net)");
   }
 
  private:

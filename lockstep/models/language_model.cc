@@ -63,4 +63,13 @@ std::vector<std::int64_t> LanguageModel::generate(std::vector<std::int64_t> ids,
   return ids;
 }
 
+Tensor LanguageModel::generate_tensor(const Tensor& ids, const GenerateOptions& options) {
+  const int dims = ids.defined() ? ids.dim() : 0;
+  check((dims == 1 || (dims == 2 && ids.size(0) == 1)) && ids.dtype() == DType::i64,
+        "generate: tokens are {}, expected i64 [T] or [1, T]", ids);
+  const std::vector<std::int64_t> all = generate(ids.to_vector<std::int64_t>(), options);
+  const Tensor found = Tensor::from(all, {std::ssize(all)});
+  return dims == 2 ? found.unsqueeze(0) : found;
+}
+
 }  // namespace lockstep

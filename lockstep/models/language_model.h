@@ -6,6 +6,7 @@
 //   fmt::print("{}\n", characters.decode(ids));
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -37,6 +38,14 @@ class LanguageModel : public Module {
   // last tokens before it, of which there are at most longest(). Runs in evaluation mode and keeps no history. Throws
   // if there is no token to continue, and for a temperature that is not above 0.
   std::vector<std::int64_t> generate(std::vector<std::int64_t> ids, const GenerateOptions& options = {});
+  // The same for tokens i64 [T] or [1, T], as a tensor in host memory with the same axes.
+  template <std::same_as<Tensor> Ids>
+  Tensor generate(const Ids& ids, const GenerateOptions& options = {}) {
+    return generate_tensor(ids, options);
+  }
+
+ private:
+  Tensor generate_tensor(const Tensor& ids, const GenerateOptions& options);
 };
 
 }  // namespace lockstep

@@ -320,6 +320,8 @@ void Module::to(const std::vector<Device>& devices) {
   for (ParameterChange& change : changes) change.commit();
 }
 
+void Module::to(std::string_view name) { to(device(name)); }
+
 void Module::to(DType dtype) {
   place();
   std::vector<ParameterChange> changes;

@@ -93,6 +93,9 @@ class Module {
   // optimizer's first step: its state lies on the parameters' devices, so a later move is an error. An error changes
   // nothing.
   void to(const std::vector<Device>& devices);
+  void to(Device device) { to(std::vector{device}); }
+  // A device of the default Runtime, such as "cpu:0".
+  void to(std::string_view device);
   // Casts all floating parameters and buffers to f32 or f64. Drops gradients; call it before you make an optimizer. f64
   // is for checks, such as gradients against central differences.
   void to(DType dtype);
@@ -165,6 +168,27 @@ class Module {
   // The name of the class: "Linear".
   std::string kind() const;
 
+  // What a program for libtorch writes.
+  template <typename M = Module>
+  M* operator->() const {
+    static_assert(!std::derived_from<M, Module>, "a module is a value: write net(x) or net.forward(x)");
+    return nullptr;
+  }
+  template <typename... Args>
+  void register_module(const Args&...) const {
+    static_assert(sizeof...(Args) == 0, "write Linear& fc = make<Linear>(\"fc\", 784, 256); or add(name, module)");
+  }
+  template <typename... Args>
+  void register_parameter(const Args&...) const {
+    static_assert(sizeof...(Args) == 0,
+                  "write Parameter w = add_parameter(\"w\", {.shape = {2, 3}, .initializer = Normal{}});");
+  }
+  template <typename... Args>
+  void register_buffer(const Args&...) const {
+    static_assert(sizeof...(Args) == 0,
+                  "write Parameter b = add_buffer(\"b\", {.shape = {2, 3}, .initializer = Constant{0}});");
+  }
+
   // Freeze or unfreeze all parameters (Parameter::set_trainable). In training mode, a frozen batch norm still updates
   // its running statistics.
   void freeze() { set_trainable(false); }
@@ -193,6 +217,9 @@ class Module {
   //
   //   Linear& fc = make<Linear>("fc", {.out_features = 10});
   //   Conv2d& conv = make<Conv2d>("conv", 3, 64, 3, {.padding = 1});
+  //
+  // Where braces do not fit, compilers do not name the wrong option; with the class, as in
+  // make<Linear>("fc", LinearOptions{.out_featurs = 10}), they do.
   template <typename M>
   M& make(std::string name, const typename M::Options& options) {
     return make<M, const typename M::Options&>(std::move(name), options);

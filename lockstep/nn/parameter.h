@@ -129,6 +129,17 @@ class Parameter {
   // has one. The copy is read-only: an operation in place on it throws, because the optimizer would not see the change.
   Tensor gradient(Device device) const;
   Tensor gradient() const { return gradient(devices().at(0)); }
+  // torch.Tensor's names.
+  Tensor grad() const { return gradient(); }
+  Tensor norm(double p = 2) const { return tensor().norm(p); }
+  template <typename T>
+  void operator-=(const T&) const {
+    static_assert(!sizeof(T), "let an optimizer update parameters, or write p.set_data(p.tensor() - step)");
+  }
+  template <typename T>
+  void operator+=(const T&) const {
+    static_assert(!sizeof(T), "let an optimizer update parameters, or write p.set_data(p.tensor() + step)");
+  }
   // Replaces the gradient, also one that is missing, by a copy of `value`, from the host or any device: PyTorch's
   // p.grad = value. A later backward() adds to it. Under DistributedDataParallel, every rank must give the same value.
   // Throws for another shape or type, for a frozen parameter, while gradients of backward({.sync = false}) wait, and

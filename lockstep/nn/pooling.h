@@ -1,17 +1,33 @@
 // Pooling of images and sequences.
 //
 //   net.append(MaxPool2d(2));        // windows of 2 x 2 that do not overlap
-//   net.append(MaxPool2d(3, 2, 1));  // kernel size, stride, padding; or {.kernel_size = 3, ...}
+//   net.append(MaxPool2d(3, 2, 1));  // kernel size, stride, padding; or {.kernel_size = 3, ...}, or 3, {.stride = 2}
 #pragma once
 
 #include <array>
 #include <concepts>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "lockstep/nn/module.h"
 
 namespace LOCKSTEP_API lockstep {
+
+// Options of a window beside its kernel's size, which are named: MaxPool2d(2, {2, 1}) has a stride of {2, 1}.
+template <typename Extent>
+struct MoreWindowOptions {
+  class Named {
+   public:
+    Named() {}
+  };
+  Named named = {};
+  std::optional<Extent> stride = {};
+  Extent padding = 0;
+  bool count_include_pad = true;
+  bool ceil_mode = false;
+  Extent dilation = 1;
+};
 
 // What layers of windows share: Options, and the kernel's size, the stride, and the padding in PyTorch's order.
 template <typename WindowOptions, typename Extent>
@@ -23,6 +39,13 @@ class PoolingLayer : public Module {
   explicit PoolingLayer(const K& kernel_size) : PoolingLayer(Options{.kernel_size = kernel_size}) {}
   PoolingLayer(Extent kernel_size, Extent stride, Extent padding = 0)
       : PoolingLayer(Options{.kernel_size = kernel_size, .stride = stride, .padding = padding}) {}
+  PoolingLayer(Extent kernel_size, const MoreWindowOptions<Extent>& more)
+      : PoolingLayer(Options{.kernel_size = kernel_size,
+                             .stride = more.stride.value_or(kernel_size),
+                             .padding = more.padding,
+                             .count_include_pad = more.count_include_pad,
+                             .ceil_mode = more.ceil_mode,
+                             .dilation = more.dilation}) {}
 
  protected:
   WindowOptions options_;

@@ -21,7 +21,10 @@ struct AdadeltaOptions {
 //   u = rho u + (1 - rho) d^2;  w -= lr d
 class Adadelta : public Optimizer {
  public:
-  Adadelta(const ParameterGroups& parameters, const AdadeltaOptions& options);
+  explicit Adadelta(const ParameterGroups& parameters, const AdadeltaOptions& options = {});
+  template <std::convertible_to<double> Lr>
+  Adadelta(const ParameterGroups& parameters, Lr lr)
+      : Adadelta(parameters, AdadeltaOptions{.lr = static_cast<double>(lr)}) {}
   Rule rule() const override;
 };
 

@@ -20,7 +20,10 @@ struct AdagradOptions {
 //   g += weight_decay w;  s += g^2;  w -= lr / (1 + (t - 1) lr_decay) g / (sqrt(s) + eps)
 class Adagrad : public Optimizer {
  public:
-  Adagrad(const ParameterGroups& parameters, const AdagradOptions& options);
+  explicit Adagrad(const ParameterGroups& parameters, const AdagradOptions& options = {});
+  template <std::convertible_to<double> Lr>
+  Adagrad(const ParameterGroups& parameters, Lr lr)
+      : Adagrad(parameters, AdagradOptions{.lr = static_cast<double>(lr)}) {}
   Rule rule() const override;
 };
 

@@ -27,7 +27,9 @@ struct AdamOptions {
 // As in PyTorch, t counts the steps in which the parameter had a gradient. A step that unscale() skips counts, too.
 class Adam : public Optimizer {
  public:
-  Adam(const ParameterGroups& parameters, const AdamOptions& options);
+  explicit Adam(const ParameterGroups& parameters, const AdamOptions& options = {});
+  template <std::convertible_to<double> Lr>
+  Adam(const ParameterGroups& parameters, Lr lr) : Adam(parameters, AdamOptions{.lr = static_cast<double>(lr)}) {}
   Rule rule() const override;
 };
 
@@ -45,7 +47,7 @@ struct AdamWOptions {
 // g.
 class AdamW : public Adam {
  public:
-  AdamW(const ParameterGroups& parameters, const AdamWOptions& o)
+  explicit AdamW(const ParameterGroups& parameters, const AdamWOptions& o = {})
       : Adam(parameters, {.lr = o.lr,
                           .beta1 = o.beta1,
                           .beta2 = o.beta2,
@@ -53,6 +55,8 @@ class AdamW : public Adam {
                           .weight_decay = o.weight_decay,
                           .decoupled_weight_decay = true,
                           .amsgrad = o.amsgrad}) {}
+  template <std::convertible_to<double> Lr>
+  AdamW(const ParameterGroups& parameters, Lr lr) : AdamW(parameters, AdamWOptions{.lr = static_cast<double>(lr)}) {}
 };
 
 }  // namespace lockstep

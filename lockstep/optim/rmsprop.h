@@ -26,7 +26,10 @@ struct RMSpropOptions {
 // is then g / eps, or NaN.
 class RMSprop : public Optimizer {
  public:
-  RMSprop(const ParameterGroups& parameters, const RMSpropOptions& options);
+  explicit RMSprop(const ParameterGroups& parameters, const RMSpropOptions& options = {});
+  template <std::convertible_to<double> Lr>
+  RMSprop(const ParameterGroups& parameters, Lr lr)
+      : RMSprop(parameters, RMSpropOptions{.lr = static_cast<double>(lr)}) {}
   Rule rule() const override;
 };
 

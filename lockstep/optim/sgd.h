@@ -1,6 +1,6 @@
 // Stochastic gradient descent, with momentum.
 //
-//   Sgd sgd(net.parameters(), {.lr = 0.1, .momentum = 0.9});
+//   Sgd sgd(net.parameters(), {.lr = 0.1, .momentum = 0.9});  // or SgdOptions{...}: compilers then name a wrong option
 //   loss.backward();
 //   sgd.step();
 #pragma once
@@ -24,7 +24,16 @@ struct SgdOptions {
 class Sgd : public Optimizer {
  public:
   Sgd(const ParameterGroups& parameters, const SgdOptions& options);
+  template <std::convertible_to<double> Lr>
+  Sgd(const ParameterGroups& parameters, Lr lr) : Sgd(parameters, SgdOptions{.lr = static_cast<double>(lr)}) {}
+  template <std::convertible_to<ParameterGroups> Parameters>
+  explicit Sgd(const Parameters&) : Sgd(ParameterGroups(), SgdOptions{}) {
+    static_assert(!sizeof(Parameters), "expected a learning rate: Sgd(net.parameters(), {.lr = 0.1})");
+  }
   Rule rule() const override;
 };
+
+using SGD = Sgd;
+using SGDOptions = SgdOptions;
 
 }  // namespace lockstep

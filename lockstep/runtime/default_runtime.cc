@@ -153,6 +153,8 @@ void synchronize() { default_runtime().synchronize(); }
 
 std::vector<Device> devices() { return default_runtime().devices(); }
 
+Device device(std::string_view name) { return default_runtime().device(name); }
+
 std::vector<Device> devices(const WantedDevices& wanted) {
   check(wanted.given() && (!wanted.list().empty() || wanted.count() >= 1),
         "devices: {} devices, expected at least 1, or a list", wanted.count());

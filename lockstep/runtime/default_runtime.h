@@ -24,9 +24,11 @@ Runtime& default_runtime();
 
 // The devices of default_runtime().
 std::vector<Device> devices();
-// The same. If there is no Runtime yet, makes the process's with these devices: a number of GPUs, or of CPU devices if
-// there is no GPU (see find_devices), or a list, "cpu:0,cpu:1". Throws if the default Runtime has others: what asks
-// first decides.
+// The device of that name, such as "cpu:0". Throws if default_runtime() has none of it.
+Device device(std::string_view name);
+// The same as devices(). If there is no Runtime yet, makes the process's with these devices: a number of GPUs, or of
+// CPU devices if there is no GPU (see find_devices), or a list, "cpu:0,cpu:1". Throws if the default Runtime has
+// others: what asks first decides.
 std::vector<Device> devices(const WantedDevices& wanted);
 
 // Waits for all work of default_runtime(), as torch.cuda.synchronize() does. Throws the first failure that no wait has

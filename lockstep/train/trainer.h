@@ -245,6 +245,14 @@ class Trainer {
   Trainer(Module& module, Optimizer& optimizer, Train train, std::nullptr_t, TrainerOptions options = {})
       : Trainer(module, optimizer, std::make_shared<const Train>(std::move(train)), std::shared_ptr<const Dataset>(),
                 std::move(options)) {}
+  template <typename Train, typename Test, typename... More>
+  requires(std::same_as<Train, DataLoader> || std::same_as<Test, DataLoader>)
+      Trainer(Module& module, Optimizer& optimizer, const Train&, const Test&, const More&...)
+      : Trainer(module, optimizer, std::shared_ptr<const Dataset>(), std::shared_ptr<const Dataset>()) {
+    static_assert(!sizeof(Train),
+                  "a Trainer takes data sets, and makes its loaders: "
+                  "Trainer(net, sgd, train_data, test_data, {.batch_size = 256})");
+  }
   ~Trainer();
 
   // Called in the order of steps and epochs. The report of a step comes two steps later, because the host does not wait

@@ -235,7 +235,7 @@ void add_creation(py::module_& m) {
           if (type) moved = moved.to(*type);
           if (d) moved = moved.to(*d);
         }
-        return moved.operator->() == x.operator->() ? result : py::cast(moved);
+        return moved.is_same(x) ? result : py::cast(moved);
       },
       "data"_a, "dtype"_a = py::none(), "device"_a = py::none(),
       "The tensor itself, an array without a copy where that is possible, or tensor(data).");

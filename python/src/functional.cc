@@ -368,9 +368,9 @@ void add_windows(py::module_& m) {
   add_conv<3>(m, "conv3d", conv3d);
   add_conv_transpose<1>(m, "conv_transpose1d", conv_transpose1d);
   add_conv_transpose<2>(m, "conv_transpose2d", conv_transpose2d);
-  add_pools<1>(m, "1d", max_pool1d, avg_pool1d);
-  add_pools<2>(m, "2d", max_pool2d, avg_pool2d);
-  add_pools<3>(m, "3d", max_pool3d, avg_pool3d);
+  add_pools<1, Pool1dOptions>(m, "1d", max_pool1d, avg_pool1d);
+  add_pools<2, Pool2dOptions>(m, "2d", max_pool2d, avg_pool2d);
+  add_pools<3, Pool3dOptions>(m, "3d", max_pool3d, avg_pool3d);
   add_adaptive<1>(m, "adaptive_avg_pool1d", adaptive_avg_pool1d);
   add_adaptive<2>(m, "adaptive_avg_pool2d", adaptive_avg_pool2d);
   add_adaptive<3>(m, "adaptive_avg_pool3d", adaptive_avg_pool3d);

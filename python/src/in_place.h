@@ -30,7 +30,7 @@ py::object write_in_place(const char* what, py::handle self, const F& f) {
     const WithoutLock describing;
     result = f(x);
   }
-  if (result.operator->() == x.operator->()) return py::reinterpret_borrow<py::object>(self);
+  if (result.is_same(x)) return py::reinterpret_borrow<py::object>(self);
   return assign_in_place(what, self, result);
 }
 

@@ -214,11 +214,8 @@ void add_indexed(const FunctionsOf& f) {
       input, "other"_a, "rtol"_a = 1e-5, "atol"_a = 1e-8, "equal_nan"_a = false,
       "Whether all elements are near. Waits.");
   f.both(
-      "equal",
-      [](const Tensor& a, const Tensor& b) {
-        return a.shape() == b.shape() && (a.numel() == 0 || all(lockstep::eq(a, b)).item() != 0);
-      },
-      input, "other"_a, "Whether shapes and all elements are equal. Waits.");
+      "equal", [](const Tensor& a, const Tensor& b) { return lockstep::equal(a, b); }, input, "other"_a,
+      "Whether shapes and all elements are equal. Waits.");
 }
 
 }  // namespace lockstep::python

@@ -58,7 +58,7 @@ py::object placed(Module& module, py::handle x) {
     const WithoutLock moving;
     moved = module.placed(tensor);
   }
-  if (moved.operator->() == tensor.operator->()) return py::reinterpret_borrow<py::object>(x);
+  if (moved.is_same(tensor)) return py::reinterpret_borrow<py::object>(x);
   return py::cast(std::move(moved));
 }
 

@@ -55,7 +55,7 @@ void LiveTensor::refresh() {
     place(parameter);
   }
   Tensor now = parameter.tensor();
-  if (now.operator->() != Tensor::operator->()) static_cast<Tensor&>(*this) = std::move(now);
+  if (!is_same(now)) static_cast<Tensor&>(*this) = std::move(now);
 }
 
 py::object parameter_object(const Parameter& parameter) { return object_of<ParameterTensor>(parameter); }

@@ -84,9 +84,9 @@ py::object moved(const py::object& self, std::optional<Device> device, std::opti
     if (device && !(x.device().is_host() && is_first_cpu(*device))) {
       y = y.to(*device, {.non_blocking = non_blocking});
     }
-    if (copy && y.operator->() == x.operator->()) y = clone(y);
+    if (copy && y.is_same(x)) y = clone(y);
   }
-  return y.operator->() == x.operator->() ? self : py::cast(y);
+  return y.is_same(x) ? self : py::cast(y);
 }
 
 void set_grad(Tensor& x, const std::optional<Tensor>& grad) {

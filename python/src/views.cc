@@ -147,13 +147,13 @@ void ViewLink::cut_if_unreachable() {
 
 void follow(Tensor& x, ViewLink& view) {
   view.refresh();
-  if (x.operator->() != view.elements.operator->()) x = view.elements;
+  if (!x.is_same(view.elements)) x = view.elements;
 }
 
 py::object unlinked_view(py::handle self, const Tensor& y, bool& is_linked) {
   const Tensor& x = self.cast<Tensor>();
   is_linked = true;
-  if (x.operator->() == y.operator->()) return py::reinterpret_borrow<py::object>(self);
+  if (x.is_same(y)) return py::reinterpret_borrow<py::object>(self);
   py::object view = py::cast(y);
   const bool shares = shares_memory(x, y);
   if (shares) memory_beside(view).memory = memory_of(self);

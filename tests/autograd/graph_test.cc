@@ -103,7 +103,9 @@ TEST_F(GraphTest, ItemReadsADoubleUnlessToldOtherwise) {
   EXPECT_TRUE((std::is_same_v<decltype(loss.item()), double>));
   EXPECT_EQ(count.item<std::int64_t>(), 7);
   EXPECT_EQ(count.item(), 7);
-  EXPECT_ERROR(count.item<float>(), "i64");
+  EXPECT_EQ(count.item<float>(), 7.0F);
+  EXPECT_EQ(constant({-2.5F}).item<std::int64_t>(), -2);
+  EXPECT_ERROR(constant({300}).item<std::uint8_t>(), "item: 300 does not fit into u8");
   EXPECT_ERROR(constant({1, 2}).item(), "item: 2 elements, expected 1");
 }
 

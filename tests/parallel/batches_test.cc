@@ -24,13 +24,6 @@ std::shared_ptr<const Dataset> examples(std::int64_t count, int parts = 2) {
   return std::make_shared<TensorDataset>(all);
 }
 
-// The loop would use a loader that is gone.
-template <typename Loader>
-concept HasBatches = requires(Loader&& loader, Sequential& net) {
-  std::forward<Loader>(loader).on(net);
-};
-static_assert(HasBatches<DataLoader&> && !HasBatches<DataLoader>);
-
 // Weights after two epochs of a model that nobody placed or initialized.
 std::string trained(int devices,
                     const std::function<void(DataLoader&, Module&, const std::function<void(Tensor, Tensor)>&)>& loop) {

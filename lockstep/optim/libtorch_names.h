@@ -1,0 +1,57 @@
+// Names that programs for libtorch use. Those that mean the same here are the same things; each of the others is an
+// error of the compiler that says what to write.
+//
+// Where braces of options do not fit, as in Sgd(net.parameters(), {.learning_rate = 0.1}), compilers do not name the
+// option. With the class, Sgd(net.parameters(), SgdOptions{.learning_rate = 0.1}), they do.
+#pragma once
+
+#include <concepts>
+
+#include "lockstep/nn/module.h"
+#include "lockstep/optim/optimizer.h"
+#include "lockstep/tensor/dtype.h"
+
+namespace LOCKSTEP_API lockstep {
+
+inline constexpr DType kFloat32 = DType::f32, kFloat = kFloat32, kFloat64 = DType::f64, kDouble = kFloat64,
+                       kFloat16 = DType::f16, kHalf = kFloat16, kBFloat16 = DType::bf16, kInt64 = DType::i64,
+                       kLong = kInt64, kUInt8 = DType::u8, kByte = kUInt8, kBool = DType::boolean;
+
+// False, but only where a template is used.
+template <typename...>
+inline constexpr bool kNeverTrue = false;
+
+template <typename... Args>
+void clip_grad_norm_(const Args&...) {
+  static_assert(kNeverTrue<Args...>, "write optimizer.clip_grad_norm(max_norm), after backward() and before step()");
+}
+template <typename... Args>
+void clip_grad_value_(const Args&...) {
+  static_assert(kNeverTrue<Args...>, "write optimizer.clip_grad_value(limit), after backward() and before step()");
+}
+
+template <std::derived_from<Module> M, typename... Args>
+void save(const M&, const Args&...) {
+  static_assert(kNeverTrue<M>, "write save_weights(path, net), or Trainer's save_folder for a whole run");
+}
+template <std::derived_from<Module> M, typename... Args>
+void load(M&, const Args&...) {
+  static_assert(kNeverTrue<M>, "write load_weights(path, net)");
+}
+template <typename... Args>
+void save(const Tensor&, const Args&...) {
+  static_assert(kNeverTrue<Args...>, "write save_safetensors(path, {{name, tensor}})");
+}
+
+// A schedule is the optimizer's rate, which each step() follows.
+class StepLR {
+ public:
+  template <typename... Args>
+  explicit StepLR(Args&&...) {
+    static_assert(kNeverTrue<Args...>,
+                  "a schedule is the optimizer's rate: Sgd sgd(net.parameters(), {.lr = step_lr(0.1, 30)})");
+  }
+  void step() {}
+};
+
+}  // namespace lockstep
