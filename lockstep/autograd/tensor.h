@@ -151,11 +151,12 @@ class Tensor {
   // number that a double cannot hold is an error, which names item<std::int64_t>().
   double item() const;
   // The same as a T, as in libtorch: of another type, a number is rounded to T; toward 0 if T is a type of integers,
-  // which must hold it.
+  // which must hold it. As a bool: whether it is not 0.
   template <typename T>
   T item() const {
     static_assert(sizeof(DTypeOf<T>::value) > 0);
     if constexpr (std::is_arithmetic_v<T>) {
+      if constexpr (std::is_same_v<T, bool>) return item() != 0;
       if (dtype() != dtype_of<T>) return static_cast<T>(std::is_integral_v<T> ? whole_item(dtype_of<T>) : item());
     }
     return readable("item").item<T>();

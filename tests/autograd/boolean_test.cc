@@ -39,7 +39,10 @@ TEST_P(BooleanTest, ElementsAreTrueOrFalse) {
   EXPECT_EQ(values(whole({0, 256, -1}).to(DType::boolean)), (Doubles{0, 1, 1}));
   EXPECT_EQ(values(Tensor::from({0.0F, 0.25F, NAN}, {3}).to(device_).to(DType::boolean)), (Doubles{0, 1, 1}));
   EXPECT_EQ(values(full({2}, 7, {.dtype = DType::boolean, .device = device_}).to(DType::i64)), (Doubles{1, 1}));
-  EXPECT_ERROR(bytes({1}).item<bool>(), "the elements are u8, requested as bool");
+  EXPECT_TRUE(bytes({2}).item<bool>());
+  EXPECT_TRUE(Tensor::from({0.5F}, {1}).item<bool>());
+  EXPECT_FALSE(whole({0}).item<bool>());
+  EXPECT_ERROR(bytes({1}).to_vector<bool>(), "the elements are u8, requested as bool");
 }
 
 TEST_P(BooleanTest, ArithmeticIsThatOfTruthValues) {
