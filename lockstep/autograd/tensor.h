@@ -156,7 +156,9 @@ class Tensor {
   T item() const {
     static_assert(sizeof(DTypeOf<T>::value) > 0);
     if constexpr (std::is_arithmetic_v<T>) {
-      if constexpr (std::is_same_v<T, bool>) return item() != 0;
+      if constexpr (std::is_same_v<T, bool>) {
+        return dtype() == DType::i64 ? item<std::int64_t>() != 0 : item() != 0;
+      }
       if (dtype() != dtype_of<T>) return static_cast<T>(std::is_integral_v<T> ? whole_item(dtype_of<T>) : item());
     }
     return readable("item").item<T>();

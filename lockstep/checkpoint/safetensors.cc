@@ -100,7 +100,8 @@ std::string hint_from_name(std::string_view origin) {
 }
 
 // Calls `take` for each entry. A header may have millions, which are never all in memory.
-void parse_header(std::string_view text, std::string_view origin, const JsonBuilder<json>::Member& take) {
+void parse_header(std::string_view text, std::string_view origin,
+                  const std::function<void(const std::string&, json)>& take) {
   check(text.starts_with('{') && text.find('\0') == text.npos, "{}: header is not a JSON object{}", origin,
         hint_from_name(origin));
   try {
