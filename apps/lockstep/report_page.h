@@ -27,7 +27,7 @@ struct PageStep {
   double loss = 0, learning_rate = 0, images_per_second = 0;
 };
 
-// `sum` becomes the means over its steps and those of `more`, which follow them.
+// Merges `more`, the steps that follow, into `sum`: each value becomes the mean over both.
 void add_step(PageStep& sum, const PageStep& more);
 
 // What the test examples gave.

@@ -84,7 +84,7 @@ Managed* send(const Tensor& x, bool copied) {
   return managed.release();
 }
 
-// x, ready to be read by others.
+// x in plain layout with its writes finished, and whether it is a copy.
 std::pair<Tensor, bool> ready(const Tensor& x) {
   check(x.defined(), "to_dlpack: the tensor is undefined");
   check(!x.requires_grad(), "to_dlpack: the tensor requires a gradient, expected one without: detach() it");

@@ -157,7 +157,7 @@ Tensor weight_along(const Tensor& x, const Tensor& weight, const Classes& classe
   return weight_near(x, weight).detach().reshape(shape);
 }
 
-// Takes f32 or f64 logarithms, and spreads `smoothing` of each row's target over all classes.
+// Takes log-probabilities in f32 or f64, and spreads `smoothing` of each row's target over all classes.
 Tensor nll(std::string_view what, const Tensor& x, const Tensor& labels, const NllLossOptions& options,
            double smoothing) {
   const Classes classes = classes_of(what, x, options.weight, labels);

@@ -56,7 +56,7 @@ struct ProbabilityLossOptions {
   Tensor weight = {};  // of each element; broadcasts
   Reduction reduction = Reduction::mean;
 };
-// -target log(x) - (1 - target) log(1 - x) for probabilities x; logarithms are at least -100. NaN for x outside [0, 1].
+// -target log(x) - (1 - target) log(1 - x) for probabilities x; each log is at least -100. NaN for x outside [0, 1].
 // binary_cross_entropy_with_logits() is exact where this one is not: for probabilities near 0 and 1.
 Tensor binary_cross_entropy(const Tensor& x, const Tensor& target, const ProbabilityLossOptions& options = {});
 

@@ -14,7 +14,7 @@ namespace LOCKSTEP_API lockstep {
 
 // x as often as `sizes` says along each axis, one copy after the other. More numbers than axes add axes in front.
 Tensor repeat(const Tensor& x, const Shape& sizes);
-// The same; fewer numbers than axes count for the last ones.
+// As repeat(); missing leading numbers are 1.
 Tensor tile(const Tensor& x, const Shape& dims);
 // Each element `repeats` times in a row along the axis; without `dim`, of all elements in one row.
 Tensor repeat_interleave(const Tensor& x, std::int64_t repeats, std::optional<int> dim = {});

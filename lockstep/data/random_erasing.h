@@ -14,7 +14,7 @@ struct RandomErasingOptions {
   double min_ratio = 0.3, max_ratio = 3.3;
   double value = 0;
 };
-// Erases nothing if ten rectangles are too large.
+// Returns the image unchanged if ten drawn rectangles do not fit, as torchvision does.
 class RandomErasing : public ImageTransform {
  public:
   explicit RandomErasing(const RandomErasingOptions& options = {});

@@ -89,7 +89,7 @@ std::optional<LaunchedRank> read_numbers() {
   const auto open_mpi = read_numbers(kOpenMpi);
   auto pmi = read_numbers(kPmi), slurm = read_numbers(kSlurm);
   if (!slurm && in_slurm_step()) slurm = read_numbers(kOldSlurm);
-  // srun --mpi=pmi2 repeats Slurm's numbers as PMI's, but without the local ones.
+  // With `srun --mpi=pmi2` the PMI variables repeat Slurm's rank and size but lack the local ones: take Slurm's.
   if (pmi && slurm && !pmi->local_world_size && pmi->rank == slurm->rank && pmi->world_size == slurm->world_size) {
     pmi.reset();
   }

@@ -37,8 +37,8 @@ using BatchNorm3dOptions = BatchNormLayerOptions;
 // statistics toward those of the whole batch:
 //   running_mean += momentum (mean - running_mean), and the same for running_var with the divisor n - 1.
 // In evaluation, it uses the running statistics. Throws if the input has the wrong number of axes or channels, and, on
-// all ranks, if in training a shard (with `synchronized`: the batch) has only one value for each channel, because the
-// output would not depend on it. A batch of no samples changes nothing but num_batches_tracked.
+// all ranks, if in training a shard (with `synchronized`: the batch) has only one value per channel, because
+// the normalized output would always be 0. A batch of no samples changes nothing but num_batches_tracked.
 class BatchNorm : public Module {
  public:
   using Options = BatchNormLayerOptions;

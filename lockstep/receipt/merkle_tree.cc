@@ -73,7 +73,7 @@ std::vector<Digest> merkle_proof(std::span<const Digest> leaves, std::size_t ind
 bool in_merkle_tree(const Digest& leaf, std::size_t index, std::size_t count, std::span<const Digest> proof,
                     const Digest& root) {
   if (index >= count) return false;
-  // From the root down: whether the way turns right, lowest first.
+  // Walks from the root to the leaf; right[i] tells whether level i, from the bottom, turns right.
   std::vector<bool> right;
   while (count > 1) {
     const std::size_t left = left_size(count);

@@ -44,7 +44,7 @@ struct ReceiptLink {
   Digest hash{};    // h_k
 };
 
-// A file that the run made, or "weights": weights_sha256() of the last link.
+// A file of the run by its name, or the entry "weights", whose hash is weights_sha256() after the last link.
 struct ReceiptSubject {
   std::string name;
   Digest sha256{};

@@ -65,7 +65,7 @@ struct DataExamples {
   std::vector<std::string> names;
   // What skip_broken left out.
   std::int64_t skipped = 0;
-  // Cells that Unseen::as_missing applied to.
+  // Cells whose category the training data lack; they count as missing.
   std::int64_t unseen = 0;
 };
 

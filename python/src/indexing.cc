@@ -133,7 +133,7 @@ Indices indices_of(py::handle key) {
   return indices;
 }
 
-// Positions outside the first axis end Python's loops.
+// IndexError outside axis 0: Python's for loop over __getitem__ ends at it.
 void check_position(const Tensor& x, py::handle key) {
   if (!PyLong_CheckExact(key.ptr())) return;
   const long long position = PyLong_AsLongLong(key.ptr());
