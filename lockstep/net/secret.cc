@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cerrno>
+#include <set>
 #include <system_error>
 
 #include "lockstep/base/environment.h"
@@ -16,6 +17,25 @@ namespace lockstep {
 namespace {
 
 constexpr std::size_t kShortest = 16, kLongest = 4096;
+// Of 16 random decimal digits, fewer than five differ once in ten thousand times.
+constexpr std::size_t kFewestDifferent = 5;
+
+// Whether the text repeats its first `period` characters to its end.
+bool repeats(std::string_view text, std::size_t period) {
+  return text.substr(period) == text.substr(0, text.size() - period);
+}
+
+// Why somebody could guess the secret; empty if this cannot be seen. Must not say what the secret is.
+std::string why_weak(std::string_view secret) {
+  const std::size_t different = std::set<char>(secret.begin(), secret.end()).size();
+  if (different < kFewestDifferent) {
+    return fmt::format("few different characters ({}, expected at least {})", different, kFewestDifferent);
+  }
+  for (std::size_t period = 1; period < kShortest && 2 * period <= secret.size(); ++period) {
+    if (repeats(secret, period)) return fmt::format("a text of {} characters that repeats (expected {})", period, kShortest);
+  }
+  return {};
+}
 
 std::string read_secret_file(const std::string& path) {
   // The file is opened once, so that the check and the read see the same file. O_NONBLOCK: a pipe must not block us.
@@ -42,9 +62,12 @@ std::string read_secret() {
   check(!value || !path, "LOCKSTEP_SECRET and LOCKSTEP_SECRET_FILE are both set, expected one of them");
   if (!value && !path) return {};
   const std::string secret = value ? *value : read_secret_file(*path);
+  const char* const source = value ? "LOCKSTEP_SECRET" : "LOCKSTEP_SECRET_FILE";
   check(secret.size() >= kShortest && secret.size() <= kLongest,
-        "the secret in {} has {} characters, expected from {} to {}",
-        value ? "LOCKSTEP_SECRET" : "LOCKSTEP_SECRET_FILE", secret.size(), kShortest, kLongest);
+        "the secret in {} has {} characters, expected from {} to {}", source, secret.size(), kShortest, kLongest);
+  const std::string weak = why_weak(secret);
+  check(weak.empty(), "the secret in {} is easy to guess: {}; make a random one: openssl rand -hex 32", source,
+        weak);
   return secret;
 }
 

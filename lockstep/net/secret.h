@@ -7,8 +7,8 @@
 namespace lockstep {
 
 // Returns LOCKSTEP_SECRET, or the contents of the file that LOCKSTEP_SECRET_FILE names, without trailing white space;
-// empty if neither is set. Throws if both are set, if the secret has fewer than 16 characters, or if anyone besides the
-// file's owner and group may read the file.
+// empty if neither is set. Throws if both are set, if anyone besides the file's owner and group may read the file, or if
+// the secret is easy to guess: fewer than 16 characters, few different ones, or a short text that is repeated.
 std::string read_secret();
 
 // Makes a new secret of 64 hexadecimal digits.
@@ -16,7 +16,6 @@ std::string make_secret();
 
 // Appended to errors about a missing secret.
 inline constexpr std::string_view kHowToSetSecret =
-    "set LOCKSTEP_SECRET, or LOCKSTEP_SECRET_FILE, to the same random text on all hosts (openssl rand -hex "
-    "32)";
+    "set LOCKSTEP_SECRET, or LOCKSTEP_SECRET_FILE, to the same random text for all ranks (openssl rand -hex 32)";
 
 }  // namespace lockstep

@@ -12,6 +12,7 @@
 #include "lockstep/net/secret.h"
 #include "lockstep/net/store_protocol.h"
 #include "lockstep/net/tcp_socket.h"
+#include "lockstep/net/user_secret.h"
 
 namespace lockstep {
 namespace {
@@ -38,7 +39,7 @@ std::string printable(std::string_view bytes) {
 bool is_silence(const ConnectionError& error) { return dynamic_cast<const NoAnswer*>(&error) != nullptr; }
 
 // Both sides prove that they know the secret. Throws ConnectionError if a retry may help.
-void shake_hands(TcpConnection& connection, const std::string& secret, Deadline deadline) {
+void shake_hands(TcpConnection& connection, const std::string& given_secret, Deadline deadline) {
   std::string greeting = connection.receive(kStoreGreetingBytes, deadline);
   // An unknown server may send less than a greeting and then stay silent.
   while (greeting.size() < kStoreGreetingBytes && kStoreMagic.starts_with(greeting.substr(0, kStoreMagic.size()))) {
@@ -48,13 +49,14 @@ void shake_hands(TcpConnection& connection, const std::string& secret, Deadline 
     throw StoreRefused(fmt::format("store: {} sent \"{}\", expected \"{}\": something else listens there",
                                    connection.peer(), printable(greeting), kStoreMagic));
   }
+  // A store that greets is ready to answer.
+  const std::string secret = given_secret.empty() ? ask_for_secret(connection.peer(), deadline) : given_secret;
   const std::string server_nonce = greeting.substr(kStoreMagic.size()), nonce = random_bytes(kStoreNonceBytes);
   connection.send(nonce + store_client_hmac(secret, server_nonce, nonce), deadline);
   const std::string answer = connection.receive_exactly(kStoreAnswerBytes, deadline);
   if (answer[0] != kStoreAccepts) {
-    throw StoreRefused(fmt::format("store: {} does not accept {}: it belongs to another job, or {}", connection.peer(),
-                                   secret.empty() ? "a client without a secret" : "this process's secret",
-                                   kHowToSetSecret));
+    throw StoreRefused(fmt::format("store: {} does not accept this process's secret: it belongs to another job, or {}",
+                                   connection.peer(), kHowToSetSecret));
   }
   if (!equal_in_constant_time(answer.substr(1), store_server_hmac(secret, server_nonce, nonce))) {
     throw StoreRefused(fmt::format("store: {} does not know the job's secret", connection.peer()));

@@ -13,7 +13,7 @@ namespace lockstep {
 struct TcpStoreOptions {
   std::string host = "127.0.0.1";
   int port = 0;
-  // Without a secret, the client connects to loopback only.
+  // Without a secret, the client connects to loopback only, and asks the store for its secret (user_secret.h).
   std::string secret = {};
   // How long the constructor keeps retrying.
   std::chrono::milliseconds connect_timeout{60'000};

@@ -16,11 +16,13 @@
 #include <vector>
 
 #include "lockstep/base/hmac.h"
+#include "lockstep/base/warning.h"
 #include "lockstep/net/descriptor_limit.h"
 #include "lockstep/net/secret.h"
 #include "lockstep/net/store_session.h"
 #include "lockstep/net/store_table.h"
 #include "lockstep/net/tcp_socket.h"
+#include "lockstep/net/user_secret.h"
 
 namespace lockstep {
 namespace {
@@ -34,6 +36,7 @@ constexpr std::chrono::milliseconds kShortestHandshake{100};
 // How many new clients to accept before serving the others.
 constexpr int kMostAccepted = 16;
 constexpr std::size_t kLongestError = 1024;
+constexpr const char* kAllAddresses = "0.0.0.0";
 
 FileDescriptor listen_for_clients(const TcpStoreServerOptions& options) {
   check(options.port >= 0 && options.port <= 65535, "store: port {}, expected from 0 to 65535", options.port);
@@ -62,6 +65,7 @@ class TcpStoreServer::Impl {
  public:
   explicit Impl(const TcpStoreServerOptions& options)
       : options_(options), listener_(listen_for_clients(options)), wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+    if (options.secret.empty()) user_secret_.emplace(address());
     check(static_cast<bool>(wake_), "store: cannot make an event: {}", std::generic_category().message(errno));
     thread_ = std::thread([this] { run(); });
   }
@@ -74,6 +78,8 @@ class TcpStoreServer::Impl {
   int accept_error() const { return accept_error_; }
 
  private:
+  const std::string& secret() const { return user_secret_ ? user_secret_->secret() : options_.secret; }
+
   struct Client {
     FileDescriptor socket;
     StoreSession session;
@@ -92,6 +98,7 @@ class TcpStoreServer::Impl {
         if (const short events = polled_[kFirstClient + i++].revents) guarded(client, [&] { handle(client, events); });
       }
       if (polled_[1].revents) accept_clients();
+      if (polled_[2].revents) answer_askers();
       const auto now = Clock::now();
       for (Client& client : clients_) {
         if (client.timed() && client.deadline <= now) guarded(client, [&] { expire(client); });
@@ -104,9 +111,11 @@ class TcpStoreServer::Impl {
   bool wait_for_events() {
     const auto now = Clock::now();
     auto wake_at = now + std::chrono::hours(1);
-    polled_ = {{wake_.get(), POLLIN, 0}, {listener_.get(), POLLIN, 0}};
+    polled_ = {{wake_.get(), POLLIN, 0},
+               {listener_.get(), POLLIN, 0},
+               {user_secret_ ? user_secret_->fd() : -1, POLLIN, 0}};  // poll() ignores -1
     if (accept_again_ > now) {
-      polled_[1].fd = -1;
+      polled_[1].fd = polled_[2].fd = -1;
       wake_at = std::min(wake_at, accept_again_);
     }
     for (const Client& client : clients_) {
@@ -135,12 +144,7 @@ class TcpStoreServer::Impl {
     for (int i = 0; i < kMostAccepted && make_room(); ++i) {
       FileDescriptor socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
       if (!socket) {
-        // There is no free descriptor until a client leaves. Until then, polling the listener would spin.
-        if (is_out_of_descriptors(errno)) {
-          accept_error_ = errno;
-          drop_oldest_handshake();
-          accept_again_ = Clock::now() + kShortestHandshake;
-        }
+        if (is_out_of_descriptors(errno)) wait_for_descriptors(errno);
         // An error of that one connection. The next may succeed.
         if (errno == EINTR || errno == ECONNABORTED) continue;
         return;
@@ -149,7 +153,7 @@ class TcpStoreServer::Impl {
       try {
         const auto now = Clock::now();
         clients_.push_back({.socket = std::move(socket),
-                            .session = StoreSession(options_.secret, random_bytes(kStoreNonceBytes)),
+                            .session = StoreSession(secret(), random_bytes(kStoreNonceBytes)),
                             .accepted = now,
                             .deadline = now + options_.handshake_timeout});
       } catch (const std::exception&) {
@@ -158,6 +162,21 @@ class TcpStoreServer::Impl {
       Client& client = clients_.back();
       guarded(client, [&] { flush(client); });
     }
+  }
+
+  void answer_askers() {
+    for (int i = 0; i < kMostAccepted; ++i) {
+      if (user_secret_->answer()) continue;
+      if (is_out_of_descriptors(errno)) wait_for_descriptors(errno);
+      return;
+    }
+  }
+
+  // There is no free descriptor until a client leaves. Until then, polling the listeners would spin.
+  void wait_for_descriptors(int error) {
+    accept_error_ = error;
+    drop_oldest_handshake();
+    accept_again_ = Clock::now() + kShortestHandshake;
   }
 
   Client* oldest_handshake() {
@@ -263,10 +282,11 @@ class TcpStoreServer::Impl {
     flush(client);
   }
 
-  static constexpr std::size_t kFirstClient = 2;
+  static constexpr std::size_t kFirstClient = 3;
 
   const TcpStoreServerOptions options_;
   const FileDescriptor listener_;
+  std::optional<UserSecret> user_secret_;  // if no secret was given
   const FileDescriptor wake_;
   std::atomic<int> accept_error_{0};
   // Used by the server's thread alone from here on.
@@ -284,17 +304,28 @@ std::string TcpStoreServer::address() const { return impl_->address().str(); }
 int TcpStoreServer::accept_error() const { return impl_->accept_error(); }
 
 std::unique_ptr<TcpStoreServer> listen_for_hosts(const std::string& host, int port, const std::string& secret) {
-  const auto listen_at = [&](const std::string& address) {
-    return std::make_unique<TcpStoreServer>(TcpStoreServerOptions{.host = address, .port = port, .secret = secret});
+  const auto listen_at = [&](const std::string& address, const char* why) {
+    auto server =
+        std::make_unique<TcpStoreServer>(TcpStoreServerOptions{.host = address, .port = port, .secret = secret});
+    const std::string at = server->address();
+    if (at.starts_with("0.0.0.0:") || at.starts_with("[::]:")) {
+      warn("listening at all addresses",
+           fmt::format("the job's store listens at {}, at every address of this machine, because {} {}: whoever "
+                       "reaches one of them may try the secret; to choose one, give its number as MASTER_ADDR or "
+                       "--master-addr",
+                       at, host, why));
+    }
+    return server;
   };
   const bool numeric =
       host.find(':') != std::string::npos || host.find_first_not_of("0123456789.") == std::string::npos;
   const bool own_name = !numeric && host != "localhost" && !secret.empty() && is_loopback(host);
+  if (own_name) return listen_at(kAllAddresses, "leads to loopback here");
   try {
-    return listen_at(own_name ? "0.0.0.0" : host);
+    return listen_at(host, "means that");
   } catch (const ListenError& error) {
     if (error.code() != EADDRNOTAVAIL) throw;
-    return listen_at("0.0.0.0");
+    return listen_at(kAllAddresses, "is no address of this machine");
   }
 }
 

@@ -48,6 +48,13 @@ TEST_F(SecretTest, WhatIsNoSecretIsNamed) {
     const EnvironmentVariable empty("LOCKSTEP_SECRET", "");
     EXPECT_ERROR(read_secret(), "the secret in LOCKSTEP_SECRET has 0 characters");
   }
+  for (const auto& [weak, why] : {std::pair{"aaaaaaaaaaaaaaaa", "few different characters (1, expected at least 5)"},
+                                  {"0101010001001010", "few different characters (2,"},
+                                  {"passwordpassword", "a text of 8 characters that repeats (expected 16)"},
+                                  {"secret!secret!sec", "a text of 7 characters that repeats"}}) {
+    const EnvironmentVariable secret("LOCKSTEP_SECRET", weak);
+    EXPECT_ERROR(read_secret(), fmt::format("the secret in LOCKSTEP_SECRET is easy to guess: {}", why));
+  }
   {
     const EnvironmentVariable missing("LOCKSTEP_SECRET_FILE", "/no/such/file");
     EXPECT_ERROR(read_secret(), "cannot read /no/such/file: No such file or directory");
@@ -62,6 +69,16 @@ TEST_F(SecretTest, WhatIsNoSecretIsNamed) {
   EXPECT_ERROR(read_secret(), "is not a regular file");
   const EnvironmentVariable both("LOCKSTEP_SECRET", "the secret of this job");
   EXPECT_ERROR(read_secret(), "LOCKSTEP_SECRET and LOCKSTEP_SECRET_FILE are both set");
+}
+
+TEST_F(SecretTest, RandomTextIsNotWeak) {
+  for (int i = 0; i < 100; ++i) {
+    const std::string made = make_secret(), half = made.substr(0, 32), ends_as_it_begins = made + made.substr(0, 10);
+    for (const std::string& text : {made, half, ends_as_it_begins}) {
+      const EnvironmentVariable secret("LOCKSTEP_SECRET", text.c_str());
+      EXPECT_EQ(read_secret(), text);
+    }
+  }
 }
 
 TEST_F(SecretTest, AreNeverTheSame) {

@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "lockstep/base/warning.h"
 #include "lockstep/net/tcp_socket.h"
 #include "lockstep/net/tcp_store_server.h"
 #include "tests/expect_error.h"
@@ -202,6 +203,27 @@ TEST(TcpStoreServer, APortInUseIsNamed) {
   EXPECT_ERROR(TcpStoreServer({.port = server.port()}),
                fmt::format("cannot listen at {}: Address already in use; choose another port", server.address()));
   EXPECT_ERROR(TcpStoreServer({.port = 65536}), "port 65536, expected from 0 to 65535");
+}
+
+TEST(TcpStoreServer, SaysThatItListensAtAllAddresses) {
+  std::vector<std::string> said;
+  const WarningHandler before = set_warning_handler([&](const Warning& w) { said.push_back(w.kind + ": " + w.message); });
+  const std::string secret = "a secret of the job";
+  for (const char* host : {"203.0.113.7", "0.0.0.0", "127.0.0.1"}) {
+    const auto server = listen_for_hosts(host, 0, secret);
+    const bool at_all = host != std::string("127.0.0.1");
+    ASSERT_EQ(said.size(), at_all ? 1u : 0u) << host;
+    if (at_all) {
+      EXPECT_EQ(said[0].find(fmt::format("listening at all addresses: the job's store listens at 0.0.0.0:{}, at every "
+                                         "address of this machine, because {} ",
+                                         server->port(), host)),
+                0u)
+          << said[0];
+      EXPECT_NE(said[0].find("to choose one, give its number as MASTER_ADDR or --master-addr"), std::string::npos);
+    }
+    said.clear();
+  }
+  set_warning_handler(before);
 }
 
 TEST(Secret, WithoutOneNothingButLoopback) {
