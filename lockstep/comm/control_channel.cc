@@ -11,6 +11,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <span>
 
 #include "lockstep/comm/heartbeat.h"
 #include "lockstep/net/comm_error.h"
@@ -37,14 +38,33 @@ struct ControlChannel::Frame {
   CollectiveHeader header{};
 };
 
+// A frame on its way: the frame, its tag, its data, and their tag. The frame has a tag of its own, because its number of
+// bytes decides how much memory the receiver takes.
+struct ControlChannel::Sealed {
+  std::array<std::byte, sizeof(Frame) + MessageMac::kTagBytes> head;
+  std::span<const std::byte> data;
+  MessageMac::Tag tail;
+  std::size_t head_bytes, tail_bytes;
+
+  std::size_t size() const { return head_bytes + data.size() + tail_bytes; }
+  // The bytes from `at` to the end of the part that has it.
+  std::span<const std::byte> from(std::size_t at) const {
+    if (at < head_bytes) return std::span(head).first(head_bytes).subspan(at);
+    at -= head_bytes;
+    return at < data.size() ? data.subspan(at) : std::span(tail).first(tail_bytes).subspan(at - data.size());
+  }
+};
+
 struct ControlChannel::Peer {
-  FileDescriptor socket;
+  PeerSocket socket;  // its outgoing tags are guarded by `writing`
   std::mutex writing;
   std::vector<std::byte> unsent;  // of a frame that was sent in part; guarded by `writing`
   // Used by the reading thread alone.
   Frame frame;
   std::vector<std::byte> data;
-  std::size_t got = 0;  // bytes of the frame and its data so far
+  MessageMac::Tag tag;
+  std::size_t got = 0;  // bytes of the frame, its tag, its data, and their tag so far
+  bool is_forged = false;
   FileDescriptor descriptor;
   // Guarded by ControlChannel::mutex_.
   bool departed = false;
@@ -63,10 +83,10 @@ PeerSockets ControlChannel::connect(const GroupMembership& group, SocketKind kin
     // Opens nothing, since the reason may be that this process has no descriptor left.
     const std::string reason = error.what();
     const Frame frame{.kind = FrameKind::failure, .number = error.lost_rank(), .bytes = reason.size()};
-    for (FileDescriptor& socket : sockets.back()) {
+    for (PeerSocket& socket : sockets.back()) {
       Peer peer;
       peer.socket = std::move(socket);
-      keep_rest(peer, frame, reinterpret_cast<const std::byte*>(reason.data()), 0);
+      keep_rest(peer, seal(peer, frame, reinterpret_cast<const std::byte*>(reason.data())), 0);
       send_rest(peer);
     }
     throw;
@@ -74,11 +94,11 @@ PeerSockets ControlChannel::connect(const GroupMembership& group, SocketKind kin
   return sockets;
 }
 
-ControlChannel::ControlChannel(int rank, std::vector<FileDescriptor> sockets, std::chrono::milliseconds silence)
+ControlChannel::ControlChannel(int rank, std::vector<PeerSocket> sockets, std::chrono::milliseconds silence)
     : rank_(rank), silence_(silence), interval_(heartbeat_interval(silence)),
       stop_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   check(static_cast<bool>(stop_), "process group: cannot make an event: {}", std::strerror(errno));
-  for (FileDescriptor& socket : sockets) {
+  for (PeerSocket& socket : sockets) {
     peers_.push_back(std::make_unique<Peer>());
     peers_.back()->socket = std::move(socket);
   }
@@ -151,7 +171,12 @@ void ControlChannel::read_all() {
       if (items[r + 1].revents == 0 || read_some(static_cast<int>(r))) continue;
       items[r + 1].fd = -1;
       const int rank = static_cast<int>(r);
-      if (!departed(rank)) report(lost(rank, kClosedConnection));
+      if (peers_[r]->is_forged) {
+        tell_failure(lost(rank, kForged));  // it knows nothing of that
+        report(lost(rank, kForged));
+      } else if (!departed(rank)) {
+        report(lost(rank, kClosedConnection));
+      }
       mailbox_.close(rank);
     }
     // Comes last, so that everything that arrived while this process was stopped is read before silence counts.
@@ -184,14 +209,19 @@ bool ControlChannel::answers(int rank) const {
 
 bool ControlChannel::read_some(int rank) {
   Peer& peer = *peers_[static_cast<std::size_t>(rank)];
-  // Reads to the end of the frame, then to the end of its data.
-  const bool in_frame = peer.got < sizeof(Frame);
+  MessageMac& mac = peer.socket.incoming;
+  const std::size_t head = sizeof(Frame) + mac.tag_bytes();
+  // Reads to the end of the frame, of its tag, of its data, and of their tag.
   iovec piece;
-  if (in_frame) {
+  if (peer.got < sizeof(Frame)) {
     piece = {reinterpret_cast<std::byte*>(&peer.frame) + peer.got, sizeof(Frame) - peer.got};
+  } else if (peer.got < head) {
+    piece = {peer.tag.data() + (peer.got - sizeof(Frame)), head - peer.got};
+  } else if (peer.got < head + peer.data.size()) {
+    piece = {peer.data.data() + (peer.got - head), head + peer.data.size() - peer.got};
   } else {
-    const std::size_t done = peer.got - sizeof(Frame);
-    piece = {peer.data.data() + done, peer.data.size() - done};
+    const std::size_t done = peer.got - head - peer.data.size();
+    piece = {peer.tag.data() + done, peer.tag.size() - done};
   }
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))];
   msghdr message{};
@@ -212,15 +242,23 @@ bool ControlChannel::read_some(int rank) {
     peer.descriptor = FileDescriptor(fd);
   }
   peer.got += static_cast<std::size_t>(n);
-  if (in_frame && peer.got == sizeof(Frame)) {
-    if (peer.frame.bytes > kMostBytes) return false;
+  const auto is_genuine = [&](const void* data, std::size_t bytes) {
+    if (mac) mac.update(data, bytes);
+    peer.is_forged = mac && !mac.finish_with(peer.tag);
+    return !peer.is_forged;
+  };
+  if (peer.got == head) {
+    if (!is_genuine(&peer.frame, sizeof(Frame)) || peer.frame.bytes > kMostBytes) return false;
     try {
       peer.data.resize(peer.frame.bytes);
     } catch (const std::bad_alloc&) {
       return false;
     }
+    if (peer.data.empty()) handle_frame(rank);
+  } else if (peer.got == head + peer.data.size() + mac.tag_bytes()) {
+    if (!is_genuine(peer.data.data(), peer.data.size())) return false;
+    handle_frame(rank);
   }
-  if (peer.got >= sizeof(Frame) && peer.got == sizeof(Frame) + peer.data.size()) handle_frame(rank);
   return true;
 }
 
@@ -290,7 +328,7 @@ std::optional<Message> ControlChannel::receive(int source, int tag, const TimeLi
     const Frame frame{.kind = FrameKind::received, .received = message->bytes.size()};
     std::lock_guard lock(peer.writing);
     // If the source does not read, the reading thread sends the rest.
-    keep_rest(peer, frame, nullptr, 0);
+    keep_rest(peer, seal(peer, frame, nullptr), 0);
     send_rest(peer);
   }
   return message;
@@ -311,7 +349,7 @@ void ControlChannel::tell_all(const Frame& frame, const std::byte* data) {
     if (r == rank_) continue;
     Peer& peer = *peers_[static_cast<std::size_t>(r)];
     std::lock_guard lock(peer.writing);
-    keep_rest(peer, frame, data, 0);
+    keep_rest(peer, seal(peer, frame, data), 0);
     send_rest(peer);
   }
 }
@@ -328,11 +366,11 @@ void ControlChannel::send_frame(int destination, const Frame& frame, const std::
     wait_for_any({&item, 1}, std::chrono::steady_clock::now() + std::chrono::milliseconds(20));
   };
   while (!send_rest(peer)) wait_for_room();
+  const Sealed sealed = seal(peer, frame, data);
   std::size_t sent = 0;
-  while (sent < sizeof frame + frame.bytes) {
-    const bool in_frame = sent < sizeof frame;
-    const auto* begin = in_frame ? reinterpret_cast<const std::byte*>(&frame) + sent : data + (sent - sizeof frame);
-    iovec piece{const_cast<std::byte*>(begin), (in_frame ? 0 : frame.bytes) + sizeof frame - sent};
+  while (sent < sealed.size()) {
+    const std::span<const std::byte> part = sealed.from(sent);
+    iovec piece{const_cast<std::byte*>(part.data()), part.size()};
     msghdr message{};
     message.msg_iov = &piece;
     message.msg_iovlen = 1;
@@ -354,8 +392,8 @@ void ControlChannel::send_frame(int destination, const Frame& frame, const std::
     try {
       wait_for_room();
     } catch (...) {
-      // Otherwise the next frame would be taken for the rest of this one.
-      if (sent > 0) keep_rest(peer, frame, data, sent);
+      // Otherwise the next frame would be taken for the rest of this one, and its tag for a wrong one.
+      if (sent > 0 || peer.socket.outgoing) keep_rest(peer, sealed, sent);
       throw;
     }
   }
@@ -366,15 +404,33 @@ void ControlChannel::try_send_heartbeat(int destination) {
   // A frame that is under way serves as a heartbeat when it arrives.
   std::unique_lock lock(peer.writing, std::try_to_lock);
   if (!lock || !send_rest(peer)) return;
-  keep_rest(peer, {.kind = FrameKind::heartbeat}, nullptr, 0);
+  keep_rest(peer, seal(peer, {.kind = FrameKind::heartbeat}, nullptr), 0);
   send_rest(peer);
 }
 
-void ControlChannel::keep_rest(Peer& peer, const Frame& frame, const std::byte* data, std::size_t sent) {
-  const auto* begin = reinterpret_cast<const std::byte*>(&frame);
-  const std::size_t of_frame = std::min(sent, sizeof frame);
-  peer.unsent.insert(peer.unsent.end(), begin + of_frame, begin + sizeof frame);
-  peer.unsent.insert(peer.unsent.end(), data + (sent - of_frame), data + frame.bytes);
+ControlChannel::Sealed ControlChannel::seal(Peer& peer, const Frame& frame, const std::byte* data) {
+  MessageMac& mac = peer.socket.outgoing;
+  Sealed sealed{.data = {data, frame.bytes}, .head_bytes = sizeof frame + mac.tag_bytes(), .tail_bytes = 0};
+  const auto tag_of = [&](const void* bytes, std::size_t count) {
+    mac.update(bytes, count);
+    return mac.finish();
+  };
+  std::memcpy(sealed.head.data(), &frame, sizeof frame);
+  if (!mac) return sealed;
+  const MessageMac::Tag tag = tag_of(&frame, sizeof frame);
+  std::memcpy(sealed.head.data() + sizeof frame, tag.data(), tag.size());
+  if (frame.bytes == 0) return sealed;
+  sealed.tail = tag_of(data, frame.bytes);
+  sealed.tail_bytes = sealed.tail.size();
+  return sealed;
+}
+
+void ControlChannel::keep_rest(Peer& peer, const Sealed& sealed, std::size_t sent) {
+  while (sent < sealed.size()) {
+    const std::span<const std::byte> part = sealed.from(sent);
+    peer.unsent.insert(peer.unsent.end(), part.begin(), part.end());
+    sent += part.size();
+  }
 }
 
 bool ControlChannel::send_rest(Peer& peer) {

@@ -24,9 +24,9 @@ class ControlChannel {
   // reason to the ranks that it has reached: they may already have all their connections, and would call it lost.
   static PeerSockets connect(const GroupMembership& group, SocketKind kind, int connections, const TimeLimit& limit);
 
-  // sockets[r] is a non-blocking connection with rank r; this rank's own place is empty. A rank is lost when no message
-  // of it arrives for `silence`.
-  ControlChannel(int rank, std::vector<FileDescriptor> sockets, std::chrono::milliseconds silence);
+  // sockets[r] is a connection with rank r; this rank's own place is empty. A rank is lost when no message of it arrives
+  // for `silence`.
+  ControlChannel(int rank, std::vector<PeerSocket> sockets, std::chrono::milliseconds silence);
   // Sends a shutdown message to all ranks.
   ~ControlChannel();
 
@@ -39,8 +39,9 @@ class ControlChannel {
             const std::function<std::optional<RankFailure>()>& failure = {});
   // As Mailbox::take().
   std::optional<Message> receive(int source, int tag, const TimeLimit& limit, const std::function<bool()>& give_up);
-  // Whether the source sends no more messages.
+  // As Mailbox.
   bool closed(int source) const { return mailbox_.closed(source); }
+  bool ended(int source) const { return mailbox_.ended(source); }
   // Whether the rank sent its shutdown message.
   bool departed(int rank) const;
   // Whether a message of the rank's process, such as a heartbeat, arrived recently.
@@ -58,6 +59,7 @@ class ControlChannel {
 
  private:
   struct Frame;
+  struct Sealed;
   struct Peer;
 
   std::optional<RankFailure> first_failure() const;
@@ -68,7 +70,7 @@ class ControlChannel {
   // Sends a heartbeat to all ranks, and counts for how many intervals each has been silent. It counts intervals instead
   // of reading the clock, so a process that was stopped itself does not call others lost.
   void send_heartbeats();
-  // Returns false if the connection is closed.
+  // Returns false if the connection is closed, or its bytes are not those of the peer.
   bool read_some(int rank);
   void handle_frame(int rank);
   void report(const RankFailure& failure);
@@ -77,9 +79,10 @@ class ControlChannel {
   void tell_all(const Frame& frame, const std::byte* data);
   // Does nothing if a send is under way.
   void try_send_heartbeat(int destination);
-  // keep_rest() and send_rest() are called with the peer's lock held. keep_rest() keeps a frame and its data from byte
-  // `sent` on.
-  static void keep_rest(Peer& peer, const Frame& frame, const std::byte* data, std::size_t sent);
+  // These three are called with the peer's lock held. What is sealed goes out before anything that is sealed later.
+  static Sealed seal(Peer& peer, const Frame& frame, const std::byte* data);
+  // Keeps what was sealed from byte `sent` on.
+  static void keep_rest(Peer& peer, const Sealed& sealed, std::size_t sent);
   // Sends kept bytes as far as it goes without waiting. Returns false and sets errno if some are left.
   static bool send_rest(Peer& peer);
   // send_rest() for the reading thread. Leaves the work to another thread that is already sending.

@@ -5,8 +5,12 @@ namespace lockstep {
 void Mailbox::put(int source, int tag, Message message) {
   {
     std::lock_guard lock(mutex_);
-    unreceived_[source] += message.bytes.size();
-    messages_[{source, tag}].push_back(std::move(message));
+    if (tag == kEndOfMessages) {
+      ended_.insert(source);
+    } else {
+      unreceived_[source] += message.bytes.size();
+      messages_[{source, tag}].push_back(std::move(message));
+    }
   }
   arrived_.notify_all();
 }
@@ -22,6 +26,11 @@ void Mailbox::close(int source) {
 bool Mailbox::closed(int source) const {
   std::lock_guard lock(mutex_);
   return closed_.contains(source);
+}
+
+bool Mailbox::ended(int source) const {
+  std::lock_guard lock(mutex_);
+  return ended_.contains(source);
 }
 
 std::size_t Mailbox::unreceived(int source) const {
@@ -42,14 +51,13 @@ std::optional<Message> Mailbox::take(int source, int tag, const TimeLimit& limit
       unreceived_[source] -= message.bytes.size();
       return message;
     }
-    if (closed_.contains(source) || limit.over()) return std::nullopt;
+    const auto is_over = [&] { return closed_.contains(source) || ended_.contains(source); };
+    if (is_over() || limit.over()) return std::nullopt;
     // Without the lock, so that messages can arrive meanwhile.
     lock.unlock();
     if (give_up()) return std::nullopt;
     lock.lock();
-    arrived_.wait_for(lock, kBetweenLooks, [&] {
-      return messages_.contains({source, tag}) || closed_.contains(source);
-    });
+    arrived_.wait_for(lock, kBetweenLooks, [&] { return messages_.contains({source, tag}) || is_over(); });
   }
 }
 

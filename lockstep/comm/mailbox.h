@@ -22,6 +22,9 @@ struct Message {
   std::vector<std::byte> bytes;
 };
 
+// The tag of the last message of a rank: it closes its group, and sends no more.
+constexpr int kEndOfMessages = -1;
+
 // The most bytes of one sender that wait at the receiver; the sender then waits, so that it does not fill the
 // receiver's memory. A single message may be larger.
 constexpr std::size_t kMostUnreceived = std::size_t{64} << 20;
@@ -29,13 +32,15 @@ constexpr std::size_t kMostUnreceived = std::size_t{64} << 20;
 class Mailbox {
  public:
   void put(int source, int tag, Message message);
-  // No more messages will come from this source.
+  // The connection with this source is gone.
   void close(int source);
   bool closed(int source) const;
+  // Whether the source has sent its last message.
+  bool ended(int source) const;
   // Bytes from this source that nobody has taken.
   std::size_t unreceived(int source) const;
-  // Returns the oldest message of that source and tag. Returns nothing if the time runs out, the source is closed, or
-  // `give_up`, which is polled, returns true.
+  // Returns the oldest message of that source and tag. Returns nothing if the time runs out, the source is closed or has
+  // ended, or `give_up`, which is polled, returns true.
   std::optional<Message> take(int source, int tag, const TimeLimit& limit, const std::function<bool()>& give_up);
 
  private:
@@ -43,7 +48,7 @@ class Mailbox {
   std::condition_variable arrived_;
   std::map<std::pair<int, int>, std::deque<Message>> messages_;  // by source and tag
   std::map<int, std::size_t> unreceived_;                        // by source
-  std::set<int> closed_;
+  std::set<int> closed_, ended_;
 };
 
 }  // namespace lockstep

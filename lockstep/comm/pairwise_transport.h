@@ -11,7 +11,7 @@ namespace lockstep {
 // Transfers that one thread starts and waits for. After the destructor, no transfer reads or writes its memory.
 class Transfers {
  public:
-  enum class Result { done, timed_out, broken };
+  enum class Result { done, timed_out, broken, forged };  // forged: not what that rank sent
   struct Outcome {
     Result result = Result::done;
     int rank = -1;  // the rank that it was waiting for

@@ -34,8 +34,9 @@ class Peers {
   // As Mailbox::take().
   virtual std::optional<Message> receive(int source, int tag, const TimeLimit& limit,
                                          const std::function<bool()>& give_up) = 0;
-  // Whether the source sends no more messages.
+  // As Mailbox.
   virtual bool closed(int source) const = 0;
+  virtual bool ended(int source) const = 0;
   // A collective of the named ranks.
   virtual std::unique_ptr<Peers> subgroup(const std::vector<int>& ranks, const std::string& name,
                                           const TimeLimit& limit) = 0;

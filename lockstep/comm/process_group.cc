@@ -69,7 +69,7 @@ std::vector<std::shared_ptr<ProcessGroup>> make_local_groups(int world_size,
 void destroy_process_group(std::shared_ptr<ProcessGroup>& group) {
   if (!group) return;
   const std::shared_ptr<ProcessGroup> last = std::move(group);
-  last->barrier({.label = "closing the group", .channel = CommChannel::urgent, .wait = true});
+  for (Work& work : begin_closing(*last)) work.wait();
 }
 
 }  // namespace lockstep

@@ -47,6 +47,7 @@ class ProcessPeers final : public Peers {
     return control_.receive(source, tag, limit, give_up);
   }
   bool closed(int source) const override { return control_.closed(source); }
+  bool ended(int source) const override { return control_.ended(source); }
 
   std::unique_ptr<Peers> subgroup(const std::vector<int>& ranks, const std::string& name,
                                   const TimeLimit& limit) override {

@@ -73,6 +73,7 @@ class SharedMemoryTransport final : public Transport {
     if (message) return std::move(*message);
     if (auto failure = this->failure()) throw_rank_failure(*failure);
     if (peers_->closed(source)) throw_rank_failure(lost(source, kClosedGroup));
+    if (peers_->ended(source)) give_up(receive_beside_closing(rank_, source));
     give_up(overdue(source, peers_->answers(source), limit));
   }
 

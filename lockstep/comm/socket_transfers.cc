@@ -2,8 +2,8 @@
 
 #include <poll.h>
 #include <sys/socket.h>
-#include <sys/uio.h>
 
+#include <algorithm>
 #include <cerrno>
 
 #include "lockstep/net/tcp_socket.h"
@@ -12,10 +12,17 @@ namespace lockstep {
 namespace {
 
 constexpr std::size_t kLengthBytes = sizeof(std::uint64_t);
+// A tag takes this much at a time, which is sent while it is in a cache.
+constexpr std::size_t kTagStep = std::size_t{1} << 18;
+
+// Nothing was moved: whether that can change.
+Transfers::Result result_of_error() {
+  return errno == EAGAIN || errno == EINTR ? Transfers::Result::done : Transfers::Result::broken;
+}
 
 }  // namespace
 
-SocketTransfers::SocketTransfers(std::span<const FileDescriptor> sockets) : sockets_(sockets), peers_(sockets.size()) {}
+SocketTransfers::SocketTransfers(std::span<PeerSocket> sockets) : sockets_(sockets), peers_(sockets.size()) {}
 
 void SocketTransfers::receive(int source, int /*tag*/, void* data, std::size_t bytes) {
   peers_[static_cast<std::size_t>(source)].incoming.push_back({static_cast<std::byte*>(data), bytes});
@@ -33,12 +40,14 @@ Transfers::Outcome SocketTransfers::wait(const TimeLimit& limit) {
     int waits_for = -1;
     for (std::size_t r = 0; r < peers_.size(); ++r) {
       auto& [incoming, outgoing] = peers_[r];
-      const int rank = static_cast<int>(r), socket = sockets_[r].get();
-      if (items[r].revents != 0 && !outgoing.empty() && !write_some(socket, outgoing)) return {Result::broken, rank};
-      if (items[r].revents != 0 && !incoming.empty() && !read_some(socket, incoming)) return {Result::broken, rank};
+      const int rank = static_cast<int>(r);
+      if (items[r].revents != 0) {
+        if (const Result sent = write_some(sockets_[r], outgoing); sent != Result::done) return {sent, rank};
+        if (const Result got = read_some(sockets_[r], incoming); got != Result::done) return {got, rank};
+      }
       items[r].events = static_cast<short>((incoming.empty() ? 0 : POLLIN) | (outgoing.empty() ? 0 : POLLOUT));
       // poll() ignores negative descriptors. A peer that is done may close its socket.
-      items[r].fd = items[r].events == 0 ? -1 : socket;
+      items[r].fd = items[r].events == 0 ? -1 : sockets_[r].get();
       // Names a rank that does not send before one that does not read: the former is more likely the missing one.
       if (waits_for < 0 || (!incoming.empty() && peers_[static_cast<std::size_t>(waits_for)].incoming.empty())) {
         if (items[r].events != 0) waits_for = rank;
@@ -50,45 +59,86 @@ Transfers::Outcome SocketTransfers::wait(const TimeLimit& limit) {
   }
 }
 
-bool SocketTransfers::read_some(int socket, std::deque<Piece>& pieces) {
+std::size_t SocketTransfers::parts_of(Piece& piece, std::size_t until, std::array<iovec, 3>& parts) {
+  const std::size_t data_end = kLengthBytes + piece.length;
+  std::size_t count = 0;
+  const auto add = [&](std::byte* section, std::size_t begin, std::size_t end) {
+    const std::size_t from = std::max(piece.done, begin), to = std::min(until, end);
+    if (from < to) parts[count++] = {section + (from - begin), to - from};
+  };
+  add(reinterpret_cast<std::byte*>(&piece.length), 0, kLengthBytes);
+  add(piece.data, kLengthBytes, data_end);
+  add(piece.tag.data(), data_end, data_end + MessageMac::kTagBytes);
+  return count;
+}
+
+Transfers::Result SocketTransfers::read_some(PeerSocket& from, std::deque<Piece>& pieces) {
   while (!pieces.empty()) {
     Piece& piece = pieces.front();
     const bool in_length = piece.done < kLengthBytes;
-    auto* begin =
-        in_length ? reinterpret_cast<std::byte*>(&piece.length) + piece.done : piece.data + (piece.done - kLengthBytes);
-    const std::size_t end = kLengthBytes + (in_length ? 0 : piece.length);
-    if (piece.done < end) {
-      const ssize_t n = ::recv(socket, begin, end - piece.done, 0);
-      if (n == 0) return false;
-      if (n < 0) return errno == EAGAIN || errno == EINTR;
+    const std::size_t data_end = kLengthBytes + piece.length, end = data_end + from.incoming.tag_bytes();
+    if (in_length || piece.done < end) {
+      std::array<iovec, 3> parts;
+      msghdr message{};
+      message.msg_iov = parts.data();
+      message.msg_iovlen = parts_of(piece, in_length ? kLengthBytes : end, parts);
+      const ssize_t n = ::recvmsg(from.get(), &message, 0);
+      if (n == 0) return Result::broken;
+      if (n < 0) return result_of_error();
+      const std::size_t before = piece.done;
       piece.done += static_cast<std::size_t>(n);
+      if (from.incoming && !in_length && before < data_end) {
+        from.incoming.update(piece.data + (before - kLengthBytes), std::min(piece.done, data_end) - before);
+      }
     }
-    if (piece.done < kLengthBytes) continue;
-    if (piece.length > piece.bytes) return false;
-    if (piece.done == kLengthBytes + piece.length) pieces.pop_front();
+    if (in_length) {
+      if (piece.done < kLengthBytes) continue;
+      // Its tag comes later, but the place is known.
+      if (piece.length > piece.bytes) return Result::broken;
+      if (from.incoming) from.incoming.update(&piece.length, kLengthBytes);
+      continue;
+    }
+    if (piece.done < end) continue;
+    if (from.incoming && !from.incoming.finish_with(piece.tag)) return Result::forged;
+    pieces.pop_front();
   }
-  return true;
+  return Result::done;
 }
 
-bool SocketTransfers::write_some(int socket, std::deque<Piece>& pieces) {
+void SocketTransfers::prepare(MessageMac& mac, Piece& piece) {
+  const std::size_t data_end = kLengthBytes + piece.length;
+  if (!mac) {
+    piece.ready = data_end;
+    return;
+  }
+  if (piece.ready == 0) {
+    mac.update(&piece.length, kLengthBytes);
+    piece.ready = kLengthBytes;
+  }
+  if (const std::size_t step = std::min(kTagStep, data_end - piece.ready); step > 0) {
+    mac.update(piece.data + (piece.ready - kLengthBytes), step);
+    piece.ready += step;
+  }
+  if (piece.ready == data_end) {
+    piece.tag = mac.finish();
+    piece.ready += MessageMac::kTagBytes;
+  }
+}
+
+Transfers::Result SocketTransfers::write_some(PeerSocket& to, std::deque<Piece>& pieces) {
   while (!pieces.empty()) {
     Piece& piece = pieces.front();
-    iovec parts[2];
-    std::size_t count = 0;
-    if (piece.done < kLengthBytes) {
-      parts[count++] = {reinterpret_cast<std::byte*>(&piece.length) + piece.done, kLengthBytes - piece.done};
-    }
-    const std::size_t sent = piece.done < kLengthBytes ? 0 : piece.done - kLengthBytes;
-    if (sent < piece.bytes) parts[count++] = {piece.data + sent, piece.bytes - sent};
+    if (piece.done == piece.ready) prepare(to.outgoing, piece);
+    std::array<iovec, 3> parts;
     msghdr message{};
-    message.msg_iov = parts;
-    message.msg_iovlen = count;
-    const ssize_t n = ::sendmsg(socket, &message, MSG_NOSIGNAL);
-    if (n < 0) return errno == EAGAIN || errno == EINTR;
+    message.msg_iov = parts.data();
+    message.msg_iovlen = parts_of(piece, piece.ready, parts);
+    const ssize_t n = ::sendmsg(to.get(), &message, MSG_NOSIGNAL);
+    if (n < 0) return result_of_error();
     piece.done += static_cast<std::size_t>(n);
-    if (piece.done == kLengthBytes + piece.bytes) pieces.pop_front();
+    if (piece.done == kLengthBytes + piece.length + to.outgoing.tag_bytes()) pieces.pop_front();
   }
-  return true;
+  return Result::done;
 }
 
 }  // namespace lockstep

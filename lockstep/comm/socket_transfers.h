@@ -2,42 +2,51 @@
 // once.
 #pragma once
 
+#include <sys/uio.h>
+
+#include <array>
 #include <deque>
 #include <span>
 
-#include "lockstep/base/file_descriptor.h"
 #include "lockstep/comm/pairwise_transport.h"
+#include "lockstep/net/peer_connector.h"
 
 namespace lockstep {
 
 class SocketTransfers final : public Transfers {
  public:
-  // sockets[r] is a non-blocking connection with rank r, used by one SocketTransfers at a time. Messages arrive in the
-  // order of sending, so tags are unnecessary. If a socket breaks, or the transfers end early, the position in the
-  // stream is unknown and the sockets are unusable.
-  explicit SocketTransfers(std::span<const FileDescriptor> sockets);
+  // sockets[r] is a connection with rank r, used by one SocketTransfers at a time. Messages arrive in the order of
+  // sending, so their numbers are not sent. If a socket breaks, or the transfers end early, the position in the stream
+  // is unknown and the sockets are unusable.
+  explicit SocketTransfers(std::span<PeerSocket> sockets);
 
   void receive(int source, int tag, void* data, std::size_t bytes) override;
   void send(int destination, int tag, const void* data, std::size_t bytes) override;
   Outcome wait(const TimeLimit& limit) override;
 
  private:
-  // A message is its length, followed by its bytes.
+  // On its way, a message is its length, its bytes, and the tag of both, if the connection has tags.
   struct Piece {
     std::byte* data;
-    std::uint64_t bytes;
+    std::uint64_t bytes;       // most to receive
     std::uint64_t length = 0;  // of the message, as sent or as received so far
-    std::size_t done = 0;      // bytes of length and message together
+    MessageMac::Tag tag{};
+    std::size_t done = 0;   // bytes of all three that were moved
+    std::size_t ready = 0;  // that may be sent
   };
   struct Peer {
     std::deque<Piece> incoming, outgoing;
   };
 
-  // Moves what it can without waiting. Returns false if the connection is broken.
-  bool read_some(int socket, std::deque<Piece>& pieces);
-  bool write_some(int socket, std::deque<Piece>& pieces);
+  // Where the bytes of a piece from `done` to `until` lie. Returns the number of parts.
+  static std::size_t parts_of(Piece& piece, std::size_t until, std::array<iovec, 3>& parts);
+  // Makes the next bytes ready: a message is sent while its tag is still being computed.
+  static void prepare(MessageMac& mac, Piece& piece);
+  // Move what they can without waiting.
+  static Result read_some(PeerSocket& from, std::deque<Piece>& pieces);
+  static Result write_some(PeerSocket& to, std::deque<Piece>& pieces);
 
-  std::span<const FileDescriptor> sockets_;
+  std::span<PeerSocket> sockets_;
   std::vector<Peer> peers_;
 };
 

@@ -12,9 +12,6 @@
 namespace lockstep {
 namespace {
 
-// One connection with every peer for each channel, and one for the control channel.
-using Sockets = std::vector<std::vector<FileDescriptor>>;
-
 class TcpTransport final : public PairwiseTransport {
  public:
   TcpTransport(GroupMembership group, const TimeLimit& limit)
@@ -42,7 +39,9 @@ class TcpTransport final : public PairwiseTransport {
     auto message = control_.receive(source, tag, limit, [this] { return failure().has_value(); });
     if (message) return std::move(*message);
     if (auto failure = this->failure()) throw_rank_failure(*failure);
-    give_up(control_.closed(source) ? lost(source, kClosedGroup) : overdue(source, control_.answers(source), limit));
+    if (control_.closed(source)) give_up(lost(source, kClosedGroup));
+    if (control_.ended(source)) give_up(receive_beside_closing(rank(), source));
+    give_up(overdue(source, control_.answers(source), limit));
   }
 
   std::unique_ptr<Transport> subgroup(const std::vector<int>& ranks, const std::string& name,
@@ -80,6 +79,7 @@ class TcpTransport final : public PairwiseTransport {
       }
     }
     if (auto failure = this->failure()) throw_rank_failure(*failure);
+    if (outcome.result == Transfers::Result::forged) give_up(lost(outcome.rank, kForged));
     if (outcome.result == Transfers::Result::timed_out) {
       give_up(overdue(outcome.rank, control_.answers(outcome.rank), limit));
     }
@@ -97,15 +97,14 @@ class TcpTransport final : public PairwiseTransport {
   // Ends everything under way, and everything that follows.
   void break_off() const {
     for (int channel = 0; channel < kChannels; ++channel) {
-      for (const FileDescriptor& socket : sockets_[static_cast<std::size_t>(channel)])
-        ::shutdown(socket.get(), SHUT_RDWR);
+      for (const PeerSocket& socket : sockets_[static_cast<std::size_t>(channel)]) ::shutdown(socket.get(), SHUT_RDWR);
     }
   }
 
   GroupMembership group_;
   mutable std::mutex mutex_;
   std::optional<RankFailure> failure_;
-  Sockets sockets_;
+  PeerSockets sockets_;  // one connection with every peer for each channel, and one for the control channel
   ControlChannel control_;
 };
 

@@ -91,6 +91,7 @@ class ThreadPeers final : public Peers {
     return world_->mailbox(rank_).take(source, tag, limit, give_up);
   }
   bool closed(int source) const override { return world_->mailbox(rank_).closed(source); }
+  bool ended(int source) const override { return world_->mailbox(rank_).ended(source); }
 
   std::unique_ptr<Peers> subgroup(const std::vector<int>& ranks, const std::string& name, const TimeLimit&) override {
     const auto place = std::find(ranks.begin(), ranks.end(), rank_) - ranks.begin();

@@ -70,4 +70,8 @@ inline RankFailure disagreement(int a, const CollectiveHeader& first, int b, con
                           other == called ? "the same with other arguments" : other)};
 }
 
+inline RankFailure receive_beside_closing(int rank, int source) {
+  return {-1, fmt::format("ranks disagree: rank {} receives from rank {}, which is closing the group", rank, source)};
+}
+
 }  // namespace lockstep

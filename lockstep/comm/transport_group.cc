@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <thread>
 
 #include "lockstep/comm/collectives.h"
 #include "lockstep/comm/device_reducer.h"
@@ -117,6 +118,40 @@ Work TransportGroup::receive(CommBuffer data, int source, int tag, CollectiveOpt
         }
         if (!message.bytes.empty()) std::memcpy(data.data, message.bytes.data(), message.bytes.size());
       });
+}
+
+Work TransportGroup::end_messages() {
+  CollectiveHeader header{.kind = CollectiveKind::send};
+  header.set_label("closing the group");
+  const std::shared_ptr<OperationQueue> queue = stream(rank(), kEndOfMessages, true);
+  return submit_to(*queue, 0, header, {}, [this](int, const CollectiveHeader& h, const TimeLimit& limit) {
+    while (is_sending()) {
+      if (auto failure = transport_->failure()) throw_rank_failure(*failure);
+      if (limit.over()) throw_rank_failure({rank(), fmt::format("rank {} closes the group while it sends", rank())});
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    for (int r = 0; r < size(); ++r) {
+      if (r != rank()) transport_->send(r, kEndOfMessages, {h, {}}, limit);
+    }
+  });
+}
+
+bool TransportGroup::is_sending() const {
+  std::lock_guard lock(mutex_);
+  return std::ranges::any_of(streams_, [](const auto& stream) {
+    const auto& [peer, tag, sending] = stream.first;
+    return sending && tag != kEndOfMessages && !stream.second->idle();
+  });
+}
+
+std::vector<Work> begin_closing(ProcessGroup& group) {
+  std::vector<Work> works;
+  if (group.size() == 1) return works;
+  if (auto* transports = dynamic_cast<TransportGroup*>(&group)) works.push_back(transports->end_messages());
+  for (const CommChannel channel : {CommChannel::urgent, CommChannel::bulk}) {
+    works.push_back(group.barrier({.label = "closing the group", .channel = channel}));
+  }
+  return works;
 }
 
 std::shared_ptr<ProcessGroup> TransportGroup::subgroup(std::vector<int> ranks) {

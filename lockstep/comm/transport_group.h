@@ -47,6 +47,9 @@ class TransportGroup final : public ProcessGroup {
   std::shared_ptr<ProcessGroup> subgroup(std::vector<int> ranks) override;
   void abort(const std::string& reason) override;  // also aborts subgroups
   LinkTraffic traffic() const { return counters_->read(); }
+  // Tells all ranks, behind the messages that are on their way, that this rank sends no more: one that waits for another
+  // message gets an error.
+  Work end_messages();
 
  private:
   using Run = std::function<void(int channel, const CollectiveHeader& header, const TimeLimit& limit)>;
@@ -67,6 +70,7 @@ class TransportGroup final : public ProcessGroup {
   // Remembers the first error, and adds this operation to it.
   CommError failed(const RankFailure& own, const CollectiveHeader& header);
   std::shared_ptr<OperationQueue> stream(int peer, int tag, bool sending);
+  bool is_sending() const;
   void check_root(std::string_view operation, int root) const;
   void check_peer(std::string_view operation, int peer, int tag) const;
 
@@ -87,5 +91,9 @@ class TransportGroup final : public ProcessGroup {
   std::shared_ptr<CongruentTransports> congruent_ = std::make_shared<CongruentTransports>();
   int subgroups_made_ = 0;
 };
+
+// Begins to close a group: in all its channels at once, because another rank may wait in any of them. The work is done
+// when all ranks close the group, and fails on all if one of them waits for something else.
+std::vector<Work> begin_closing(ProcessGroup& group);
 
 }  // namespace lockstep

@@ -3,11 +3,9 @@
 #include <fmt/ranges.h>
 #include <poll.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstddef>
 #include <cstring>
 #include <list>
 #include <system_error>
@@ -19,6 +17,7 @@
 #include "lockstep/net/peer_handshake.h"
 #include "lockstep/net/rank_failure.h"
 #include "lockstep/net/tcp_socket.h"
+#include "lockstep/net/unix_socket.h"
 
 namespace lockstep {
 namespace {
@@ -35,31 +34,15 @@ constexpr std::chrono::milliseconds kMinimumTime{100};
 // How long to wait for a free descriptor.
 constexpr std::chrono::milliseconds kBackOff{100};
 
-// An abstract name disappears with its socket, even after a crash.
-SocketAddress unix_address(const std::string& name) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  check(name.size() < sizeof address.sun_path, "peer address: {} bytes, expected fewer than {}", name.size(),
-        sizeof address.sun_path);
-  name.copy(address.sun_path + 1, name.size());
-  return {reinterpret_cast<const sockaddr*>(&address),
-          static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size())};
-}
-
 SocketAddress parse_address(SocketKind kind, const std::string& text) {
-  if (kind == SocketKind::unix_domain) return unix_address(text);
+  if (kind == SocketKind::unix_domain) return abstract_address(text);
   const std::size_t space = text.find(' ');
   check(space != std::string::npos, "peer address: \"{}\", expected a host and a port", text);
   return resolve_host(text.substr(0, space), std::stoi(text.substr(space + 1))).at(0);
 }
 
 // Every user may open an abstract Unix socket, so check that the process belongs to this user.
-bool same_user(int socket, SocketKind kind) {
-  if (kind == SocketKind::tcp) return true;
-  ucred peer{};
-  socklen_t size = sizeof peer;
-  return ::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.uid == ::geteuid();
-}
+bool same_user(int socket, SocketKind kind) { return kind == SocketKind::tcp || user_of_peer(socket) == ::geteuid(); }
 
 void prepare(const FileDescriptor& socket, SocketKind kind) {
   if (kind == SocketKind::tcp) set_connection_options(socket);
@@ -139,7 +122,7 @@ class PeerConnector {
     std::string text = "lockstep-" + hexadecimal(random_bytes(16));
     const bool is_unix = kind_ == SocketKind::unix_domain;
     try {
-      listener_ = listen_at(is_unix ? unix_address(text) : resolve_host(group_.address, 0).at(0));
+      listener_ = listen_at(is_unix ? abstract_address(text) : resolve_host(group_.address, 0).at(0));
     } catch (const std::system_error& error) {
       if (!is_out_of_descriptors(error.code().value())) throw;
       throw_rank_failure(out_of_descriptors(error.code().value()));
@@ -151,7 +134,7 @@ class PeerConnector {
   void connect_to(int peer) {
     const SocketAddress address = parse_address(kind_, read_record(group_, peer, key_of(peer), limit_));
     for (std::size_t k = 0; k < sockets_.size(); ++k) {
-      FileDescriptor& socket = sockets_[k][static_cast<std::size_t>(peer)];
+      PeerSocket& socket = sockets_[k][static_cast<std::size_t>(peer)];
       while (!(socket = try_connect(address, peer, static_cast<std::uint32_t>(k)))) {
         if (over()) throw_rank_failure(reason_of(lost(peer, "not connected within " + limit_.str())));
         std::this_thread::sleep_for(std::chrono::milliseconds(20));
@@ -170,7 +153,7 @@ class PeerConnector {
                                      describe_descriptor_error(error), group_.size)};
   }
 
-  FileDescriptor try_connect(const SocketAddress& address, int peer, std::uint32_t connection) {
+  PeerSocket try_connect(const SocketAddress& address, int peer, std::uint32_t connection) {
     FileDescriptor socket(::socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (!socket && is_out_of_descriptors(errno)) {
       socket_error_ = errno;
@@ -194,7 +177,12 @@ class PeerConnector {
     if (answer.empty() || !handshake.check_answer(answer)) return {};
     if (!send_all(fd, handshake.proof(), limit_)) return {};
     if (receive_all(fd, PeerHandshake::kWelcomeBytes, limit_).empty()) return {};
-    return socket;
+    return with_tags(std::move(socket), handshake.key_of_client(), handshake.key_of_server());
+  }
+
+  PeerSocket with_tags(FileDescriptor socket, const std::string& own_key, const std::string& other_key) const {
+    if (kind_ == SocketKind::unix_domain) return {std::move(socket), {}, {}};
+    return {std::move(socket), MessageMac(own_key), MessageMac(other_key)};
   }
 
   void accept_all() {
@@ -265,7 +253,8 @@ class PeerConnector {
     if (!p.handshake->check_proof(input)) return false;
     // A peer that was cut off connects again.
     if (send_all(p.socket.get(), "!", TimeLimit(0ms))) {
-      sockets_[p.connection][p.client] = std::move(p.socket);
+      sockets_[p.connection][p.client] =
+          with_tags(std::move(p.socket), p.handshake->key_of_server(), p.handshake->key_of_client());
     }
     return false;
   }

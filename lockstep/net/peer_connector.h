@@ -1,5 +1,6 @@
 // Internal: connects each rank with every other rank. Both sides prove by HMAC-SHA256 that they know the group's key.
-// All other connections, such as those of port scanners, are closed.
+// All other connections, such as those of port scanners, are closed. Over TCP, each message that follows has a tag: who
+// can change packets can end the job, but not change what it computes.
 #pragma once
 
 #include <memory>
@@ -7,6 +8,7 @@
 #include <vector>
 
 #include "lockstep/base/file_descriptor.h"
+#include "lockstep/base/message_mac.h"
 #include "lockstep/net/store.h"
 #include "lockstep/net/time_limit.h"
 
@@ -31,8 +33,18 @@ std::string read_record(const GroupMembership& group, int rank, const std::strin
 // Unix sockets connect processes of the same host and user, and can pass file descriptors.
 enum class SocketKind { unix_domain, tcp };
 
-// Non-blocking stream sockets: [k][r] is the k-th connection with rank r, and a rank's own place is empty.
-using PeerSockets = std::vector<std::vector<FileDescriptor>>;
+// A connection with another rank: a non-blocking stream socket.
+struct PeerSocket {
+  FileDescriptor socket;
+  // The tags of the messages in both directions; none between processes of one host, where the system moves the bytes.
+  MessageMac outgoing, incoming;
+
+  int get() const { return socket.get(); }
+  explicit operator bool() const { return static_cast<bool>(socket); }
+};
+
+// [k][r] is the k-th connection with rank r, and a rank's own place is empty.
+using PeerSockets = std::vector<std::vector<PeerSocket>>;
 
 // Fills `sockets`. If it throws, `sockets` holds the connections made by then.
 void connect_peers(const GroupMembership& group, SocketKind kind, int connections, const TimeLimit& limit,

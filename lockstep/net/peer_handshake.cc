@@ -5,7 +5,7 @@
 namespace lockstep {
 namespace {
 
-constexpr std::string_view kMagic = "lspeer01";
+constexpr std::string_view kMagic = "lspeer02";
 constexpr std::size_t kNonceBytes = 16;
 
 std::string packed(std::uint32_t value) {

@@ -1,4 +1,5 @@
-// Internal: the messages with which two ranks authenticate each other on a new connection. This class does no I/O.
+// Internal: the messages with which two ranks authenticate each other on a new connection, and the keys of what they
+// send on it afterwards. This class does no I/O.
 #pragma once
 
 #include <cstddef>
@@ -26,6 +27,10 @@ class PeerHandshake {
   static bool parse_hello(std::string_view hello, std::uint32_t& client, std::uint32_t& connection);
   std::string answer(std::string_view hello);
   bool check_proof(std::string_view proof) const;
+
+  // After the handshake: the keys of both directions, equal on both sides and new for each connection.
+  std::string key_of_client() const { return mac("messages of the client"); }
+  std::string key_of_server() const { return mac("messages of the server"); }
 
  private:
   std::string mac(std::string_view side) const;

@@ -31,5 +31,6 @@ inline RankFailure overdue(int rank, bool answers, const TimeLimit& limit) {
 }
 inline constexpr const char* kClosedConnection = "connection closed";
 inline constexpr const char* kClosedGroup = "it closed its group";
+inline constexpr const char* kForged = "a message on its connection has a wrong tag: changed on the way, or forged";
 
 }  // namespace lockstep

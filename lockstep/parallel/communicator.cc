@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <iterator>
 #include <numeric>
 #include <utility>
 
 #include "lockstep/autograd/no_grad.h"
 #include "lockstep/autograd/node.h"
 #include "lockstep/autograd/tensor_impl.h"
+#include "lockstep/comm/transport_group.h"
 #include "lockstep/device/topology.h"
 #include "lockstep/launch/failure_reports.h"
 #include "lockstep/net/comm_error.h"
@@ -119,11 +121,7 @@ void Communicator::close() {
     const std::lock_guard lock(making_);
     std::vector<std::shared_ptr<ProcessGroup>> all = groups_;
     all.push_back(group_);
-    for (const auto& group : all) {
-      for (const CommChannel channel : {CommChannel::urgent, CommChannel::bulk}) {
-        closing.push_back(group->barrier({.label = "closing the group", .channel = channel}));
-      }
-    }
+    for (const auto& group : all) std::ranges::move(begin_closing(*group), std::back_inserter(closing));
   }
   for (Work& work : closing) work.wait();
 }

@@ -22,12 +22,14 @@ constexpr auto kAmple = 20s;
 
 // Both ends of a connection between ranks 0 and 1, as ControlChannel expects them.
 struct Connection {
-  std::vector<FileDescriptor> zero{2}, one{2};
+  std::vector<PeerSocket> zero, one;
   Connection() {
     int ends[2];
     check(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) == 0, "socketpair");
-    zero[1] = FileDescriptor(ends[0]);
-    one[0] = FileDescriptor(ends[1]);
+    zero.resize(2);
+    one.resize(2);
+    zero[1].socket = FileDescriptor(ends[0]);
+    one[0].socket = FileDescriptor(ends[1]);
   }
 };
 
@@ -86,8 +88,8 @@ std::pair<FileDescriptor, FileDescriptor> tcp_pair() {
 // The other rank sends heartbeats all the time, and reads late.
 TEST(ControlChannel, AMessageArrivesWholeThoughTheGroupIsClosed) {
   auto [zero_end, one_end] = tcp_pair();
-  std::vector<FileDescriptor> sockets(2);
-  sockets[1] = std::move(zero_end);
+  std::vector<PeerSocket> sockets(2);
+  sockets[1].socket = std::move(zero_end);
   auto zero = std::make_unique<ControlChannel>(0, std::move(sockets), kAmple);
   const std::size_t bytes = 2'000'000;
   zero->send(1, 5, {{}, std::vector<std::byte>(bytes, std::byte{7})}, TimeLimit(kAmple));

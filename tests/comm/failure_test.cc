@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "groups.h"
+#include "lockstep/comm/transport_group.h"
 #include "lockstep/net/comm_error.h"
 #include "tests/expect_error.h"
 
@@ -78,6 +79,39 @@ TEST_P(Failures, ARankThatOneGroupHasLostIsLostToAll) {
               ::testing::ElementsAre(HasSubstr("rank 1 hangs (alive, but did not join within 3 s) during all-reduce"),
                                      "rank 1 is through",
                                      HasSubstr("rank 1 hangs (alive, but did not join within 3 s) during all-reduce")));
+}
+
+void close(ProcessGroup& group) {
+  for (Work& work : begin_closing(group)) work.wait();
+}
+
+TEST_P(Failures, ARankThatClosesBesideOneThatReceivesIsADisagreement) {
+  auto all = groups(3);
+  const auto errors = errors_on_all_ranks(all, [](ProcessGroup& group) {
+    std::vector<float> one(1);
+    if (group.rank() == 0) group.receive(buffer(one), 1, 4).wait();
+    close(group);
+  });
+  EXPECT_THAT(errors, Each(HasSubstr("ranks disagree: rank 0 receives from rank 1, which is closing the group")));
+}
+
+// Also those that wait for room when the sender begins to close.
+TEST_P(Failures, WhatWasSentBeforeARankClosesIsReceived) {
+  auto all = groups(2);
+  std::vector<std::vector<double>> messages(6, std::vector<double>(3'000'000, 7.0));
+  const auto errors = errors_on_all_ranks(all, [&](ProcessGroup& group) {
+    for (int tag = 0; tag < 6; ++tag) {
+      if (group.rank() == 1) group.send(buffer(messages[static_cast<std::size_t>(tag)]), 0, tag);
+    }
+    for (int tag = 5; tag >= 0 && group.rank() == 0; --tag) {
+      std::this_thread::sleep_for(milliseconds(20));
+      std::vector<double> received(messages[0].size());
+      group.receive(buffer(received), 1, tag).wait();
+      EXPECT_EQ(received, messages[0]);
+    }
+    close(group);
+  });
+  EXPECT_THAT(errors, Each(""));
 }
 
 TEST_P(Failures, EveryArgumentThatRanksMustAgreeOnIsCompared) {

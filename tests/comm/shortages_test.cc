@@ -48,9 +48,9 @@ TEST(DescriptorLimit, RanksStillHearEachOtherWhereItWasLowered) {
   EXPECT_EQ(status_of_process([] {
               int ends[2];
               check(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) == 0, "socketpair");
-              std::vector<FileDescriptor> of_zero(2), of_one(2);
-              of_zero[1] = FileDescriptor(ends[0]);
-              of_one[0] = FileDescriptor(ends[1]);
+              std::vector<PeerSocket> of_zero(2), of_one(2);
+              of_zero[1].socket = FileDescriptor(ends[0]);
+              of_one[0].socket = FileDescriptor(ends[1]);
               ControlChannel zero(0, std::move(of_zero), 2s), one(1, std::move(of_one), 2s);
               std::atomic<bool> failed{false};
               for (ControlChannel* channel : {&zero, &one}) {

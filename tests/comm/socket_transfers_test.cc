@@ -12,14 +12,14 @@ using namespace std::chrono_literals;
 
 // The sockets of two ranks, with each rank's own place empty.
 struct Pair {
-  std::vector<FileDescriptor> of[2];
+  std::vector<PeerSocket> of[2];
 
   Pair() {
     int ends[2];
     EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends), 0);
     for (std::size_t r : {0, 1}) {
       of[r].resize(2);
-      of[r][1 - r] = FileDescriptor(ends[r]);
+      of[r][1 - r].socket = FileDescriptor(ends[r]);
     }
   }
 };
@@ -82,7 +82,7 @@ TEST(SocketTransfers, AClosedLineEndsTheWaitAtOnce) {
   SocketTransfers transfers(pair.of[1]);
   std::byte place[8];
   transfers.receive(0, 0, place, sizeof place);
-  std::thread other([&] { pair.of[0][1].reset(); });
+  std::thread other([&] { pair.of[0][1].socket.reset(); });
   const auto outcome = transfers.wait(TimeLimit(60s));
   other.join();
   EXPECT_EQ(outcome.result, Transfers::Result::broken);
@@ -96,7 +96,7 @@ TEST(SocketTransfers, OneWithWhomAllIsDoneMayLeave) {
     SocketTransfers sender(pair.of[0]);
     sender.send(1, 0, data, sizeof data);
     EXPECT_EQ(sender.wait(TimeLimit(1s)).result, Transfers::Result::done);
-    pair.of[0][1].reset();
+    pair.of[0][1].socket.reset();
   }
   SocketTransfers receiver(pair.of[1]);
   receiver.receive(0, 0, place, sizeof place);

@@ -33,7 +33,7 @@ TEST(Connections, OfRanksNoticeWithinAMinuteThatAHostHasVanished) {
       PeerSockets sockets;
       connect_peers({.rank = rank, .size = 2, .store = store, .key = "key", .address = "127.0.0.1"}, SocketKind::tcp, 1,
                     TimeLimit(20s), sockets);
-      return std::move(sockets[0][static_cast<std::size_t>(1 - rank)]);
+      return std::move(sockets[0][static_cast<std::size_t>(1 - rank)].socket);
     });
   };
   auto zero = connect(0), one = connect(1);

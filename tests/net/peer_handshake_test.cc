@@ -2,8 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
 #include <string>
 
+#include "lockstep/base/message_mac.h"
 #include "tests/mutate.h"
 
 namespace lockstep {
@@ -17,6 +19,21 @@ TEST(PeerHandshake, BothSidesRecognizeEachOther) {
   EXPECT_EQ(connection, 1u);
   ASSERT_TRUE(client.check_answer(server.answer(client.hello())));
   EXPECT_TRUE(server.check_proof(client.proof()));
+  EXPECT_EQ(client.key_of_client(), server.key_of_client());
+  EXPECT_EQ(client.key_of_server(), server.key_of_server());
+}
+
+// What is sent on one connection is useless on another, and in the other direction.
+TEST(PeerHandshake, EachDirectionOfEachConnectionHasAKeyOfItsOwn) {
+  std::set<std::string> keys;
+  for (int i = 0; i < 3; ++i) {
+    PeerHandshake client("key", 2, 0, 1), server("key", 2, 0, 1);
+    ASSERT_TRUE(client.check_answer(server.answer(client.hello())));
+    for (const std::string& key : {client.key_of_client(), client.key_of_server(), client.proof()}) {
+      EXPECT_EQ(key.size(), MessageMac::kKeyBytes);
+      EXPECT_TRUE(keys.insert(key).second);
+    }
+  }
 }
 
 TEST(PeerHandshake, NothingElsePasses) {

@@ -84,6 +84,7 @@ class MpiTransport final : public PairwiseTransport {
       if (auto message = mailbox_.take(source, tag, limit, at_once)) return std::move(*message);
       if (auto failure = this->failure()) throw_rank_failure(*failure);
       if (departed(source) && drain_time.is_over()) PairwiseTransport::give_up(lost(source, kClosedGroup));
+      if (mailbox_.ended(source)) PairwiseTransport::give_up(receive_beside_closing(rank(), source));
       if (limit.over()) PairwiseTransport::give_up(overdue(source, limit));
       backoff.pause();
     }
