@@ -328,9 +328,23 @@ def all_to_all(output_tensor_list, input_tensor_list, group=None, async_op=False
     return _done(async_op)
 
 
-def all_gather_object(object_list, obj, group=None):
-    """Write every rank's object, which is pickled, to object_list."""
+# Unpickling runs code that the sender chose. So every sender must have proved that it belongs to the job.
+def _of_trusted(what, group):
     job = _of(group)
+    if job.backend == "mpi" and job.world_size > 1:
+        raise _core.Error(f"{what}: unpickling an object runs code that its sender chose, and MPI's processes prove "
+                          "nothing to each other: expected backend 'gloo', whose ranks prove that they know the job's "
+                          "secret, or tensors")
+    return job
+
+
+def all_gather_object(object_list, obj, group=None):
+    """Write every rank's object, which is pickled, to object_list.
+
+    Unpickling runs code: as in PyTorch, each rank can run any code in the others. Only ranks that have proved that they
+    belong to the job get here (see SECURITY.md); with backend "mpi", which has no proof, this is an error.
+    """
+    job = _of_trusted("all_gather_object", group)
     if len(object_list) != job.world_size:
         raise ValueError(f"all_gather_object: a list of {len(object_list)}, expected {job.world_size}")
     data = pickle.dumps(obj)
@@ -342,7 +356,8 @@ def all_gather_object(object_list, obj, group=None):
 
 
 def gather_object(obj, object_gather_list=None, dst=0, group=None):
-    """Write every rank's object to object_gather_list of rank `dst`."""
+    """Write every rank's object to object_gather_list of rank `dst`. Runs code of the ranks, as all_gather_object()."""
+    _of_trusted("gather_object", group)
     _check_rank("gather_object: dst", dst, group)
     every = [None] * get_world_size(group)
     if get_rank(group) == dst and (object_gather_list is None or len(object_gather_list) != len(every)):
@@ -353,8 +368,8 @@ def gather_object(obj, object_gather_list=None, dst=0, group=None):
 
 
 def broadcast_object_list(object_list, src=0, group=None, device=None):
-    """Replace the objects of the list by those of rank `src`."""
-    job = _of(group)
+    """Replace the objects of the list by those of rank `src`. Runs code of that rank, as all_gather_object()."""
+    job = _of_trusted("broadcast_object_list", group)
     data = pickle.dumps(list(object_list)) if job.rank == src else b""
     size = _core.tensor([len(data)])
     job.broadcast(size, src)
@@ -367,7 +382,11 @@ def broadcast_object_list(object_list, src=0, group=None, device=None):
 
 
 def scatter_object_list(scatter_object_output_list, scatter_object_input_list, src=0, group=None):
-    """Write entry r of rank src's inputs to the first entry of rank r's outputs."""
+    """Write entry r of rank src's inputs to the first entry of rank r's outputs.
+
+    Runs code of that rank, as all_gather_object().
+    """
+    _of_trusted("scatter_object_list", group)
     every = list(scatter_object_input_list) if get_rank(group) == src else [None] * get_world_size(group)
     broadcast_object_list(every, src, group)
     scatter_object_output_list[0] = every[get_rank(group)]

@@ -3,6 +3,7 @@
 import copy
 import os
 import re
+import socket
 import subprocess
 import sys
 import time
@@ -376,14 +377,112 @@ def test_an_exception_does_not_wait_for_the_others():
 def closing(rank, how):
     dist.init_process_group("gloo", timeout=20)
     if rank == 0:
-        dist.barrier() if how == "barrier" else dist.all_reduce(torch.ones(1))
+        {"barrier": dist.barrier, "all_reduce": lambda: dist.all_reduce(torch.ones(1)),
+         "recv": lambda: dist.recv(torch.ones(1), 1)}[how]()
     dist.destroy_process_group()
 
 
-@pytest.mark.parametrize("how", ["barrier", "all_reduce"])
+@pytest.mark.parametrize("how", ["barrier", "all_reduce", "recv"])
 def test_closing_beside_a_collective_is_an_error_on_both(how):
     with pytest.raises(mp.ProcessRaisedException, match="closing the group"):
         mp.spawn(closing, args=(how,), nprocs=2)
+
+
+# A message on its way is received, although its sender closes meanwhile.
+def sending(rank):
+    dist.init_process_group("gloo", timeout=20)
+    if rank == 1:
+        dist.send(torch.arange(5.0), 0)
+    else:
+        time.sleep(0.5)
+        dist.recv(x := torch.zeros(5), 1)
+        assert x.tolist() == [0, 1, 2, 3, 4]
+    dist.destroy_process_group()
+
+
+def test_closing_behind_a_message():
+    mp.spawn(sending, nprocs=2)
+
+
+# Every one of them unpickles. MPI's processes prove nothing to each other.
+def test_objects_need_ranks_that_proved_who_they_are(monkeypatch):
+    class MpiJob:
+        backend, rank, world_size = "mpi", 0, 2
+
+    monkeypatch.setattr(dist, "_job", MpiJob())
+    for name, call in {"all_gather_object": lambda: dist.all_gather_object([None, None], 1),
+                       "gather_object": lambda: dist.gather_object(1, [None, None]),
+                       "broadcast_object_list": lambda: dist.broadcast_object_list([1]),
+                       "scatter_object_list": lambda: dist.scatter_object_list([None], [1, 2])}.items():
+        with pytest.raises(torch.Error, match=f"{name}: unpickling an object runs code that its sender chose.*'gloo'"):
+            call()
+        assert "runs code" in re.sub(r"\s+", " ", getattr(dist, name).__doc__.lower())
+    unpickling = [line for line in open(dist.__file__).read().splitlines() if "pickle.loads" in line]
+    assert len(unpickling) == 2, "a new one belongs into this test"
+
+
+JOB = """
+import sys
+import lockstep.distributed as dist
+dist.init_process_group("gloo", rank=int(sys.argv[1]), world_size=2, timeout=20)
+every = [None, None]
+dist.all_gather_object(every, f"of rank {sys.argv[1]}")
+dist.destroy_process_group()
+print(every)
+"""
+
+
+def ranks_of(users, port):
+    environment = {n: v for n, v in os.environ.items() if not n.startswith("LOCKSTEP_SECRET")}
+    environment.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), PYTHONDONTWRITEBYTECODE="1")
+    ranks = [subprocess.Popen([sys.executable, "-c", JOB, str(rank)], env=environment, user=user, text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE) for rank, user in enumerate(users)]
+    if users[0] != users[1]:  # rank 0 waits for one that is not to come
+        ranks[1].wait()
+        ranks[0].terminate()
+    return [(rank.returncode, *said) for rank in ranks for said in [rank.communicate()]]
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def test_ranks_of_one_user_need_no_secret():
+    for status, out, err in ranks_of([os.geteuid()] * 2, free_port()):
+        assert (status, out) == (0, "['of rank 0', 'of rank 1']\n"), err
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be two users")
+def test_ranks_of_two_users_need_a_secret():
+    nobody = 65534
+    if subprocess.run([sys.executable, "-c", "import lockstep"], user=nobody, capture_output=True).returncode != 0:
+        pytest.skip("nobody cannot read this build")
+    (_, out, _), (status, _, err) = ranks_of([0, nobody], free_port())
+    assert status != 0 and "belongs to a process of user 0, this process to user 65534" in err
+    assert "set LOCKSTEP_SECRET, or LOCKSTEP_SECRET_FILE, to the same random text for all ranks" in err
+    assert out == "", "rank 0 unpickled something"
+
+
+def norms(rank):
+    dist.init_process_group("gloo", timeout=20)
+    net = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 4))
+    trainer = torch.Trainer(net, torch.optim.SGD(net.parameters(), lr=0.1), data(33), batch_size=16, epochs=1,
+                            shards=2)
+    steps = []
+    trainer.on_step = steps.append
+    try:
+        trainer.train()
+    except torch.Error as error:
+        assert "the last batch of an epoch has 1 sample, so batch norm 1 would have 1 value per channel" in str(error)
+    else:
+        raise AssertionError("no error")
+    assert steps == []
+
+
+def test_what_sizes_tell_is_an_error_on_all_ranks():
+    mp.spawn(norms, nprocs=2)
 
 
 def test_a_rank_does_not_train_alone(monkeypatch):

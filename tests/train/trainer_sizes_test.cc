@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <thread>
 
 #include "lockstep/autograd/losses.h"
 #include "lockstep/checkpoint/training_checkpoint.h"
@@ -25,11 +26,13 @@ TensorDataset labeled_rows(std::int64_t n, std::int64_t features = 3) {
 // Linear, batch norm, Linear; the batch size is 8.
 struct NormJob {
   explicit NormJob(std::int64_t examples, TrainerOptions options = {}, BatchNorm1dOptions norm = {},
-                   std::int64_t test_features = 3, std::int64_t tests = 5)
+                   std::int64_t test_features = 3, std::int64_t tests = 5,
+                   const std::shared_ptr<ProcessGroup>& group = nullptr)
       : runtime({.cpu_devices = 1, .threads_per_shard = 1}), net(Linear(3, 4), BatchNorm1d(4, norm), Linear(4, 2)) {
     net.to(runtime.devices());
     sgd = std::make_unique<Sgd>(net.parameters(), SgdOptions{.lr = 0.1});
     options.devices = runtime.devices();
+    if (group) options.communicator = std::make_shared<Communicator>(runtime, group);
     options.batch_size = 8;
     if (options.epochs == 10) options.epochs = 2;
     trainer = std::make_unique<Trainer>(net, *sgd, labeled_rows(examples), labeled_rows(tests, test_features), options);
@@ -65,6 +68,44 @@ TEST(TrainerSizes, ALastBatchThatBatchNormRefusesIsAnErrorAtTheStart) {
   NormJob synchronized(17, {.split = {.shards = 2}}, {.synchronized = true});
   EXPECT_ERROR(synchronized.train(), "the last batch of an epoch has 1 sample");
   EXPECT_EQ(NormJob(19, {.split = {.shards = 2}}, {.synchronized = true}).train(), 6);
+}
+
+// Also where one rank alone would meet the sample, and the others none: no rank waits for a rank that has given up.
+TEST(TrainerSizes, RanksAreAllToldBeforeTheFirstStep) {
+  struct Case {
+    int ranks;
+    std::int64_t examples, tests;
+    BatchNorm1dOptions norm;
+    std::string error;
+  };
+  const std::string last = "the last batch of an epoch has ";
+  for (const Case& c :
+       {Case{2, 17, 5, {}, last + "1 sample, so batch norm 1 would have 1 value per channel"},
+        Case{3, 17, 5, {}, last + "1 sample, so batch norm 1"}, Case{2, 19, 5, {}, last + "3 samples in shards of 2, 1"},
+        Case{2, 17, 5, {.synchronized = true}, last + "1 sample, so batch norm 1"},
+        Case{2, 16, 9, {.track_running_stats = false}, "the last batch of tests has 1 sample"}}) {
+    SCOPED_TRACE(fmt::format("{} ranks, {} examples", c.ranks, c.examples));
+    auto groups = make_local_groups(c.ranks);
+    std::vector<std::string> errors(groups.size());
+    std::vector<int> steps(groups.size());
+    std::vector<std::thread> threads;
+    for (std::size_t r = 0; r < groups.size(); ++r) {
+      threads.emplace_back([&, r] {
+        NormJob job(c.examples, {.split = {.shards = c.ranks}}, c.norm, 3, c.tests, groups[r]);
+        try {
+          job.train();
+        } catch (const Error& error) {
+          errors[r] = error.what();
+        }
+        steps[r] = job.steps;
+      });
+    }
+    for (std::thread& t : threads) t.join();
+    for (std::size_t r = 0; r < groups.size(); ++r) {
+      EXPECT_NE(errors[r].find(c.error), std::string::npos) << "rank " << r << ": " << errors[r];
+      EXPECT_EQ(steps[r], 0);
+    }
+  }
 }
 
 TEST(TrainerSizes, OtherRunsAreNotRefused) {
