@@ -2,8 +2,8 @@
 //
 // The server begins with a greeting that holds a fresh nonce. The client proves that it knows the secret by an HMAC of
 // that nonce and its own, and the server's answer proves the same to the client. Labels keep the two proofs distinct.
-// Then the client sends one request at a time and reads one reply. Messages after the handshake are neither encrypted
-// nor signed.
+// Then the client sends one request at a time and reads one reply. A tag follows each of them, with a key that only
+// these two know. Nothing is encrypted.
 //
 // Numbers are little-endian.
 #pragma once
@@ -14,13 +14,15 @@
 #include <string>
 #include <string_view>
 
+#include "lockstep/base/message_mac.h"
+
 namespace lockstep {
 
 inline constexpr std::size_t kLongestStoreKey = 1024;
 inline constexpr std::size_t kLongestStoreValue = std::size_t{1} << 20;
 
 // The handshake.
-inline constexpr std::string_view kStoreMagic = "lockstep store 1";
+inline constexpr std::string_view kStoreMagic = "lockstep store 2";
 inline constexpr std::size_t kStoreNonceBytes = 32;
 inline constexpr std::size_t kStoreGreetingBytes = kStoreMagic.size() + kStoreNonceBytes;  // magic, nonce
 inline constexpr std::size_t kStoreProofBytes = kStoreNonceBytes + 32;                     // nonce, HMAC
@@ -29,6 +31,12 @@ inline constexpr char kStoreAccepts = 'a', kStoreRefuses = 'r';
 
 std::string store_client_hmac(std::string_view secret, std::string_view server_nonce, std::string_view client_nonce);
 std::string store_server_hmac(std::string_view secret, std::string_view server_nonce, std::string_view client_nonce);
+
+// The tags of what follows the handshake, in each direction.
+MessageMac store_request_tags(std::string_view secret, std::string_view server_nonce, std::string_view client_nonce);
+MessageMac store_reply_tags(std::string_view secret, std::string_view server_nonce, std::string_view client_nonce);
+// The message with its tag.
+std::string with_tag(std::string message, MessageMac& mac);
 
 enum class StoreOperation : std::uint8_t { set = 1, get = 2, add = 3, contains = 4 };
 
@@ -57,5 +65,8 @@ std::string encode(const StoreReply& reply);
 // never awaited or allocated.
 std::optional<StoreRequest> take_request(std::string& bytes);
 std::optional<StoreReply> take_reply(std::string& bytes);
+// The same for a message with its tag. Throws if that is wrong.
+std::optional<StoreRequest> take_request(std::string& bytes, MessageMac& mac);
+std::optional<StoreReply> take_reply(std::string& bytes, MessageMac& mac);
 
 }  // namespace lockstep

@@ -22,6 +22,10 @@ void StoreSession::receive(std::string_view bytes) {
   const bool known =
       equal_in_constant_time(proof.substr(kStoreNonceBytes), store_client_hmac(secret_, nonce_, client_nonce));
   state_ = known ? State::admitted : State::refused;
+  if (known) {
+    requests_ = store_request_tags(secret_, nonce_, client_nonce);
+    replies_ = store_reply_tags(secret_, nonce_, client_nonce);
+  }
   // A refused client learns nothing: its answer has the same length and does not depend on the secret.
   output_ += known ? kStoreAccepts : kStoreRefuses;
   output_ += known ? store_server_hmac(secret_, nonce_, client_nonce) : std::string(kStoreAnswerBytes - 1, '\0');
@@ -30,14 +34,14 @@ void StoreSession::receive(std::string_view bytes) {
 
 std::optional<StoreRequest> StoreSession::next_request() {
   if (!admitted() || !wants_input()) return {};
-  std::optional<StoreRequest> request = take_request(input_);
+  std::optional<StoreRequest> request = take_request(input_, requests_);
   reply_due_ = request.has_value();
   return request;
 }
 
 void StoreSession::reply(const StoreReply& reply) {
   reply_due_ = false;
-  output_ += encode(reply);
+  output_ += with_tag(encode(reply), replies_);
 }
 
 void StoreSession::sent(std::size_t bytes) {

@@ -37,6 +37,7 @@ class StoreSession {
   State state_ = State::greeted;
   std::string_view secret_;  // the server's
   std::string nonce_;
+  MessageMac requests_, replies_;  // once admitted
   std::string input_;
   std::string output_;
   std::size_t sent_ = 0;

@@ -38,8 +38,14 @@ std::string printable(std::string_view bytes) {
 
 bool is_silence(const ConnectionError& error) { return dynamic_cast<const NoAnswer*>(&error) != nullptr; }
 
+// A connection after the handshake.
+struct Line {
+  TcpConnection connection;
+  MessageMac requests, replies;
+};
+
 // Both sides prove that they know the secret. Throws ConnectionError if a retry may help.
-void shake_hands(TcpConnection& connection, const std::string& given_secret, Deadline deadline) {
+Line shake_hands(TcpConnection connection, const std::string& given_secret, Deadline deadline) {
   std::string greeting = connection.receive(kStoreGreetingBytes, deadline);
   // An unknown server may send less than a greeting and then stay silent.
   while (greeting.size() < kStoreGreetingBytes && kStoreMagic.starts_with(greeting.substr(0, kStoreMagic.size()))) {
@@ -61,6 +67,8 @@ void shake_hands(TcpConnection& connection, const std::string& given_secret, Dea
   if (!equal_in_constant_time(answer.substr(1), store_server_hmac(secret, server_nonce, nonce))) {
     throw StoreRefused(fmt::format("store: {} does not know the job's secret", connection.peer()));
   }
+  return {std::move(connection), store_request_tags(secret, server_nonce, nonce),
+          store_reply_tags(secret, server_nonce, nonce)};
 }
 
 }  // namespace
@@ -69,8 +77,8 @@ class TcpStore::Impl {
  public:
   explicit Impl(const TcpStoreOptions& options) : options_(options) {
     check(options.port >= 1 && options.port <= 65535, "store: port {}, expected from 1 to 65535", options.port);
-    TcpConnection first = connect(Clock::now() + options.connect_timeout);
-    local_host_ = first.local_address().host();
+    Line first = connect(Clock::now() + options.connect_timeout);
+    local_host_ = first.connection.local_address().host();
     idle_.push_back(std::move(first));
   }
 
@@ -81,15 +89,15 @@ class TcpStore::Impl {
     const std::string bytes = encode(request);
     const Deadline deadline = Clock::now() + wait + options_.timeout;
     try {
-      std::optional<TcpConnection> connection = take_idle();
-      if (!connection) connection = connect(Clock::now() + options_.timeout);
-      connection->send(bytes, deadline);
+      std::optional<Line> line = take_idle();
+      if (!line) line = connect(Clock::now() + options_.timeout);
+      line->connection.send(with_tag(bytes, line->requests), deadline);
       std::string input;
       std::optional<StoreReply> reply;
-      while (!(reply = take_reply(input))) input += connection->receive(kReceiveBytes, deadline);
+      while (!(reply = take_reply(input, line->replies))) input += line->connection.receive(kReceiveBytes, deadline);
       check(input.empty(), "store: {} bytes after a reply", input.size());
       const std::lock_guard lock(mutex_);
-      idle_.push_back(std::move(*connection));
+      idle_.push_back(std::move(*line));
       return std::move(*reply);
     } catch (const ConnectionError& error) {
       // The remaining connections lead to the same server, so they are closed too.
@@ -102,16 +110,16 @@ class TcpStore::Impl {
   }
 
  private:
-  std::optional<TcpConnection> take_idle() {
+  std::optional<Line> take_idle() {
     const std::lock_guard lock(mutex_);
     if (idle_.empty()) return {};
-    TcpConnection connection = std::move(idle_.back());
+    Line line = std::move(idle_.back());
     idle_.pop_back();
-    return connection;
+    return line;
   }
 
   // Tries all addresses of the host until the time runs out.
-  TcpConnection connect(Deadline deadline) const {
+  Line connect(Deadline deadline) const {
     for (milliseconds pause{10};; pause = std::min(2 * pause, milliseconds(500))) {
       std::string failure;
       bool silent = false, lacks_descriptors = false;  // this process lacks descriptors: the store is not lost
@@ -122,9 +130,7 @@ class TcpStore::Impl {
           try {
             // An attempt that hangs must not use up all of the time.
             const Deadline soon = std::min(deadline, Clock::now() + std::chrono::seconds(5));
-            TcpConnection connection(address, soon);
-            shake_hands(connection, options_.secret, soon);
-            return connection;
+            return shake_hands(TcpConnection(address, soon), options_.secret, soon);
           } catch (const ConnectionError& error) {
             failure = error.what();
             silent = is_silence(error);
@@ -148,7 +154,7 @@ class TcpStore::Impl {
   const TcpStoreOptions options_;
   std::string local_host_;
   std::mutex mutex_;
-  std::vector<TcpConnection> idle_;
+  std::vector<Line> idle_;
 };
 
 namespace {

@@ -81,7 +81,9 @@ class Relay {
       for (FileDescriptor& end : line) end.reset();
       return;
     }
-    const auto send = [&] { (void)!::send(line[1 - from].get(), bytes.data(), static_cast<std::size_t>(n), MSG_NOSIGNAL); };
+    const auto send = [&] {
+      (void)!::send(line[1 - from].get(), bytes.data(), static_cast<std::size_t>(n), MSG_NOSIGNAL);
+    };
     if (damage_ != Damage::none) ++damaged_;
     if (damage_ == Damage::flip) bytes[static_cast<std::size_t>(n - 1)] ^= 1;
     send();
@@ -160,15 +162,15 @@ TEST_P(Tampering, OfAMessageIsFound) {
   EXPECT_THAT(errors[0], HasSubstr(" lost ("));
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Tampering, ::testing::Values(Damage::flip, Damage::repeat), [](const auto& info) {
-  return info.param == Damage::flip ? "flip" : "repeat";
-});
+INSTANTIATE_TEST_SUITE_P(All, Tampering, ::testing::Values(Damage::flip, Damage::repeat),
+                         [](const auto& info) { return info.param == Damage::flip ? "flip" : "repeat"; });
 
 // The two ends of a connection with tags, as a rank has it and as somebody on the way does.
 struct Tapped {
   std::vector<PeerSocket> rank;
   FileDescriptor tap;
-  explicit Tapped(const std::string& outgoing = std::string(32, 'a'), const std::string& incoming = std::string(32, 'b'))
+  explicit Tapped(const std::string& outgoing = std::string(32, 'a'),
+                  const std::string& incoming = std::string(32, 'b'))
       : rank(2) {
     int ends[2];
     check(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends) == 0, "socketpair");

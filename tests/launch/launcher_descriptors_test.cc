@@ -54,7 +54,7 @@ TEST(LauncherDescriptors, AStoreThatNeedsMoreIsReportedAndGoesOn) {
                   ++reports;
                   ::mkdir((folder / "reported").c_str(), 0700);
                 }
-                greetings += has("lockstep store 1");
+                greetings += has("lockstep store 2");
               };
               const int status = launch(options).status;
               return reports != 1 ? 1 : greetings != 2 ? 2 : status;

@@ -19,6 +19,12 @@ std::string take_output(StoreSession& session) {
   return output;
 }
 
+// The tags of both sides.
+struct Tags {
+  MessageMac requests = store_request_tags(kSecret, kNonce, kClientNonce);
+  MessageMac replies = store_reply_tags(kSecret, kNonce, kClientNonce);
+};
+
 // A session after its handshake.
 StoreSession admitted_session() {
   StoreSession session(kSecret, kNonce);
@@ -74,15 +80,43 @@ TEST(StoreSession, NothingMayFollowTheProofBeforeTheAnswer) {
 
 TEST(StoreSession, RequestsAreServedOneByOne) {
   StoreSession session = admitted_session();
+  Tags tags;
   const StoreRequest set{.operation = StoreOperation::set, .key = "k", .value = "v"};
   const StoreRequest get{.operation = StoreOperation::get, .timeout_ms = 7, .key = "k"};
-  session.receive(encode(set) + encode(get));
+  const std::string first = with_tag(encode(set), tags.requests);
+  session.receive(first + with_tag(encode(get), tags.requests));
   EXPECT_EQ(session.next_request(), set);
   EXPECT_FALSE(session.next_request()) << "a reply is due";
   session.reply({});
   EXPECT_FALSE(session.next_request()) << "the reply has not been read";
-  EXPECT_EQ(take_output(session), encode(StoreReply{}));
+  EXPECT_EQ(take_output(session), with_tag(encode(StoreReply{}), tags.replies));
   EXPECT_EQ(session.next_request(), get);
+}
+
+// Somebody between the two can end the connection, and no more.
+TEST(StoreSession, ARequestThatWasChangedOrRepeatedIsRefused) {
+  const StoreRequest set{.operation = StoreOperation::set, .key = "k", .value = "v"};
+  const std::string wire = [&] {
+    Tags tags;
+    return with_tag(encode(set), tags.requests);
+  }();
+  for (std::size_t bit = 0; bit < 8 * wire.size(); ++bit) {
+    std::string changed = wire;
+    changed[bit / 8] = static_cast<char>(changed[bit / 8] ^ (1 << (bit % 8)));
+    StoreSession session = admitted_session();
+    try {
+      session.receive(changed);
+      EXPECT_FALSE(session.next_request()) << "at most, it waits for more";
+    } catch (const Error&) {
+    }
+  }
+  StoreSession session = admitted_session();
+  session.receive(wire + wire);
+  EXPECT_EQ(session.next_request(), set);
+  session.reply({});
+  take_output(session);
+  EXPECT_ERROR(session.next_request(), "store: a message has a wrong tag: changed on the way, or forged");
+  EXPECT_NE(Tags().requests.finish(), Tags().replies.finish());
 }
 
 TEST(StoreProtocol, MessagesComeBack) {

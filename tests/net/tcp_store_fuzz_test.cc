@@ -30,14 +30,20 @@ class Fuzzer : public Dice {
     if (r.operation == StoreOperation::add && below(2)) r.value = std::to_string(below(1000));
     return r;
   }
-  // Some requests, most often with a few changes.
-  std::string almost_requests() {
+  // Some requests, most often with a few changes. With `tags`, each has its tag, also where it was changed before: from
+  // a member that goes wrong.
+  std::string almost_requests(MessageMac tags = {}) {
     std::string text;
-    for (std::size_t i = below(4) + 1; i > 0; --i) text += encode(request());
-    return below(4) == 0 ? text : mutated(text, *this);
+    const bool changed_before = below(2) == 0;
+    for (std::size_t i = below(4) + 1; i > 0; --i) {
+      std::string one = encode(request());
+      if (tags && changed_before && below(2)) one = mutated(one, *this);
+      text += tags ? with_tag(std::move(one), tags) : one;
+    }
+    return changed_before || below(4) == 0 ? text : mutated(text, *this);
   }
   std::string proof(const std::string& nonce, bool right) {
-    const std::string client = bytes(0) + std::string(kStoreNonceBytes, byte());
+    const std::string client(kStoreNonceBytes, byte());
     std::string all = client + store_client_hmac(kFuzzSecret, nonce, client);
     if (!right) all[below(all.size())] ^= static_cast<char>(1 << below(8));
     return all;
@@ -99,7 +105,10 @@ TEST(Fuzz, NobodyIsAdmittedWithoutTheSecret) {
     const bool proven =
         text.size() >= kStoreProofBytes &&
         text.substr(kStoreNonceBytes, 32) == store_client_hmac(kFuzzSecret, nonce, text.substr(0, kStoreNonceBytes));
-    if (fuzz.below(2)) text += fuzz.almost_requests();
+    if (fuzz.below(2)) {
+      text += fuzz.almost_requests(proven ? store_request_tags(kFuzzSecret, nonce, text.substr(0, kStoreNonceBytes))
+                                          : MessageMac());
+    }
     try {
       while (!text.empty()) {
         const std::size_t piece = std::min(text.size(), fuzz.below(70) + 1);
@@ -131,9 +140,10 @@ TEST(Fuzz, AServerGoesOnServing) {
     } else {
       const std::string greeting = client->receive(kStoreGreetingBytes);
       ASSERT_EQ(greeting.size(), kStoreGreetingBytes);
-      client->send(fuzz.proof(greeting.substr(kStoreMagic.size()), fuzz.below(4) != 0));
+      const std::string nonce = greeting.substr(kStoreMagic.size()), proof = fuzz.proof(nonce, fuzz.below(4) != 0);
+      client->send(proof);
       client->receive(kStoreAnswerBytes);
-      client->send(fuzz.almost_requests());
+      client->send(fuzz.almost_requests(store_request_tags(kFuzzSecret, nonce, proof.substr(0, kStoreNonceBytes))));
     }
     if (fuzz.below(8) == 0) lingering.push_back(std::move(client));
     if (lingering.size() > 100) lingering.clear();

@@ -31,12 +31,19 @@ class Intruder : public ::testing::Test {
     const std::int64_t before = store.add("count", 0);
     EXPECT_EQ(store.add("count", 1), before + 1);
   }
+  struct Admitted : RawClient {
+    using RawClient::RawClient;
+    MessageMac requests;
+    void ask(const StoreRequest& request) { send(with_tag(encode(request), requests)); }
+  };
   // Completes the handshake.
-  std::unique_ptr<RawClient> admitted_client() {
-    auto client = std::make_unique<RawClient>(server_.port());
+  std::unique_ptr<Admitted> admitted_client() {
+    auto client = std::make_unique<Admitted>(server_.port());
     const std::string nonce(32, 'c'), greeting = client->receive(kStoreGreetingBytes);
-    client->send(nonce + store_client_hmac(kJobSecret, greeting.substr(kStoreMagic.size()), nonce));
+    const std::string server_nonce = greeting.substr(kStoreMagic.size());
+    client->send(nonce + store_client_hmac(kJobSecret, server_nonce, nonce));
     EXPECT_EQ(client->receive(kStoreAnswerBytes).substr(0, 1), "a");
+    client->requests = store_request_tags(kJobSecret, server_nonce, nonce);
     return client;
   }
 };
@@ -133,13 +140,8 @@ TEST_F(Intruder, WhoDoesNotReadItsRepliesHoldsUpOnlyItself) {
   TcpStore store({.port = server_.port(), .secret = kJobSecret});
   store.set("large", std::string(1 << 20, 'x'));
   const auto client = admitted_client();
-  const std::string requests = [] {
-    std::string all;
-    for (int i = 0; i < 100; ++i) all += encode(StoreRequest{.operation = StoreOperation::get, .key = "large"});
-    return all;
-  }();
   const std::size_t before = resident_bytes();
-  client->send(requests);
+  for (int i = 0; i < 100; ++i) client->ask({.operation = StoreOperation::get, .key = "large"});
   for (int i = 0; i < 100; ++i) store.set("key", "value");
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // those keep more than the program does
   EXPECT_LT(resident_bytes(), before + (50 << 20)) << "of 100 MiB of replies";
@@ -147,13 +149,13 @@ TEST_F(Intruder, WhoDoesNotReadItsRepliesHoldsUpOnlyItself) {
   static_cast<void>(before);
 #endif
   // All of them are served in the end.
-  EXPECT_EQ(client->receive(100 * ((1 << 20) + 8)).size(), 100u * ((1 << 20) + 8));
+  constexpr std::size_t kAll = 100 * ((1 << 20) + 8 + MessageMac::kTagBytes);
+  EXPECT_EQ(client->receive(kAll).size(), kAll);
 }
 
 TEST_F(Intruder, WhoGoesWhileItWaitsIsForgotten) {
   for (int i = 0; i < 100; ++i) {
-    admitted_client()->send(
-        encode(StoreRequest{.operation = StoreOperation::get, .timeout_ms = 1'000'000, .key = "never"}));
+    admitted_client()->ask({.operation = StoreOperation::get, .timeout_ms = 1'000'000, .key = "never"});
   }
   expect_still_serving();
   TcpStore store({.port = server_.port(), .secret = kJobSecret});

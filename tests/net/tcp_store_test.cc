@@ -188,7 +188,7 @@ TEST(TcpStore, SomethingElseThatListensIsToldApart) {
     ASSERT_GT(::send(client.get(), greeting.data(), greeting.size(), MSG_NOSIGNAL), 0);
   });
   EXPECT_ERROR(TcpStore({.port = local_address(other).port(), .connect_timeout = kStoreTimeout}),
-               "sent \"220 mail.example\", expected \"lockstep store 1\": something else listens there");
+               "sent \"220 mail.example\", expected \"lockstep store 2\": something else listens there");
   greeter.join();
 }
 
@@ -207,7 +207,8 @@ TEST(TcpStoreServer, APortInUseIsNamed) {
 
 TEST(TcpStoreServer, SaysThatItListensAtAllAddresses) {
   std::vector<std::string> said;
-  const WarningHandler before = set_warning_handler([&](const Warning& w) { said.push_back(w.kind + ": " + w.message); });
+  const WarningHandler before =
+      set_warning_handler([&](const Warning& w) { said.push_back(w.kind + ": " + w.message); });
   const std::string secret = "a secret of the job";
   for (const char* host : {"203.0.113.7", "0.0.0.0", "127.0.0.1"}) {
     const auto server = listen_for_hosts(host, 0, secret);
@@ -252,7 +253,7 @@ TEST(Secret, AServerThatDoesNotKnowItIsRefused) {
     pollfd item{listener.get(), POLLIN, 0};
     ::poll(&item, 1, 20'000);
     const FileDescriptor client(::accept(listener.get(), nullptr, nullptr));
-    const std::string greeting = "lockstep store 1" + std::string(32, 'n');
+    const std::string greeting = "lockstep store 2" + std::string(32, 'n');
     ASSERT_GT(::send(client.get(), greeting.data(), greeting.size(), MSG_NOSIGNAL), 0);
     std::string proof(64, '\0');
     ASSERT_EQ(::recv(client.get(), proof.data(), proof.size(), MSG_WAITALL), 64);

@@ -45,7 +45,8 @@ std::string said_by_nobody(const std::function<std::string()>& body) {
   write_end.reset();
   EXPECT_EQ(status, 0);
   std::array<char, 4096> said;
-  return {said.data(), static_cast<std::size_t>(std::max<ssize_t>(0, ::read(read_end.get(), said.data(), said.size())))};
+  return {said.data(),
+          static_cast<std::size_t>(std::max<ssize_t>(0, ::read(read_end.get(), said.data(), said.size())))};
 }
 
 // Everything that the Unix socket of a store answers.

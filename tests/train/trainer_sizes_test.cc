@@ -79,11 +79,11 @@ TEST(TrainerSizes, RanksAreAllToldBeforeTheFirstStep) {
     std::string error;
   };
   const std::string last = "the last batch of an epoch has ";
-  for (const Case& c :
-       {Case{2, 17, 5, {}, last + "1 sample, so batch norm 1 would have 1 value per channel"},
-        Case{3, 17, 5, {}, last + "1 sample, so batch norm 1"}, Case{2, 19, 5, {}, last + "3 samples in shards of 2, 1"},
-        Case{2, 17, 5, {.synchronized = true}, last + "1 sample, so batch norm 1"},
-        Case{2, 16, 9, {.track_running_stats = false}, "the last batch of tests has 1 sample"}}) {
+  for (const Case& c : {Case{2, 17, 5, {}, last + "1 sample, so batch norm 1 would have 1 value per channel"},
+                        Case{3, 17, 5, {}, last + "1 sample, so batch norm 1"},
+                        Case{2, 19, 5, {}, last + "3 samples in shards of 2, 1"},
+                        Case{2, 17, 5, {.synchronized = true}, last + "1 sample, so batch norm 1"},
+                        Case{2, 16, 9, {.track_running_stats = false}, "the last batch of tests has 1 sample"}}) {
     SCOPED_TRACE(fmt::format("{} ranks, {} examples", c.ranks, c.examples));
     auto groups = make_local_groups(c.ranks);
     std::vector<std::string> errors(groups.size());
