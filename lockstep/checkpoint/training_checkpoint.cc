@@ -353,7 +353,7 @@ ResumedRun load_parts(CheckpointContents checkpoint, std::span<const TrainedMode
   };
   // All checks before the first change.
   for (std::size_t i = 0; i < parts.size(); ++i) {
-    const auto& [weights, state] = states[i];
+    const StateDict &weights = states[i].first, &state = states[i].second;
     naming(parts[i].file(kOptimizer), [&] { parts[i].optimizer.check_state_dict(state, steps); });
     check_types(weights, parts[i].module, path / parts[i].file(kWeights));
   }

@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "lockstep/base/random.h"
-#include "lockstep/runtime/random_state.h"
+#include "lockstep/runtime/living_runtimes.h"
 
 namespace lockstep {
 

@@ -53,7 +53,8 @@ void check_names(const Json& object, const char* what, std::initializer_list<con
                  const char* optional = nullptr) {
   check(object.is_object(), "{} is {}, expected an object", what, excerpt(object));
   for (const char* name : required) check(object.contains(name), "{} has no {}", what, name);
-  for (const auto& [name, value] : object.items()) {
+  for (const auto& member : object.items()) {
+    const std::string& name = member.key();
     const bool known = std::ranges::any_of(required, [&](const char* other) { return name == other; });
     check(known || (optional && name == optional), "{} has {}, which receipts do not have", what, excerpt(name));
   }
