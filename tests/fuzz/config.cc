@@ -1,0 +1,15 @@
+#include "apps/lockstep/config_text.h"
+#include "tests/fuzz/reader.h"
+
+namespace lockstep::fuzz {
+
+// run.toml.
+Reader config() {
+  return {.read = [](const std::string& bytes) { app::parse_config(bytes, "fuzz"); },
+          .seeds = {"# a run\n[train]\nbatch-size = 64\nlr = 0.1\nmodel = " + app::toml_string("a \"b\"\n\t\\") +
+                    "\nhidden = [32, 'x', 16]\nnesterov = true\n"},
+          .words = {"[", "]", "=", "\"", "'", "\\", "\\n", "#", ",", "\n", "train", "\r\n", "[[", "true"},
+          .memory_per_byte = 200};
+}
+
+}  // namespace lockstep::fuzz

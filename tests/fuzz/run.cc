@@ -1,0 +1,35 @@
+#include "lockstep/task/run.h"
+
+#include "lockstep/checkpoint/training_checkpoint.h"
+#include "lockstep/optim/sgd.h"
+#include "tests/fuzz/reader.h"
+
+namespace lockstep::fuzz {
+
+// run.json beside the weights of a small model.
+Reader run() {
+  DataSchema schema{
+      .classes = {"no", "yes"},
+      .input = {1},
+      .outputs = 2,
+      .table = TableSchema{
+          .columns = {{.name = "x"}}, .target = "y", .has_header = true, .table_columns = 2, .classes = {"no", "yes"}}};
+  const TaskModel model{.name = "mlp", .hidden = {4}};
+  const auto net = make_task_model(schema, model);
+  net->initialize(task_initializer(schema, model), {.seed = 1});
+  Sgd sgd(net->parameters(), {.lr = 0.1});
+  const std::string folder = file_in_scratch("run");
+  save_checkpoint(folder, *net, sgd, {.step = 1}, {});
+  write_run(folder, schema, model);
+  return {.read =
+              [folder](const std::string& bytes) {
+                write_in_scratch("run/run.json", bytes);
+                load_run(folder);
+              },
+          .seeds = {read_from_scratch("run/run.json")},
+          .words = json_words({"version", "model", "hidden", "layers", "width", "heads", "schema", "mlp", "gpt", "lstm",
+                               "resnet18", "torchvision:resnet50", "lenet", "text", "input", "outputs"}),
+          .memory_per_byte = 60};
+}
+
+}  // namespace lockstep::fuzz
