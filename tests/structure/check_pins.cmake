@@ -1,0 +1,18 @@
+# cmake -DSOURCE_DIR=… -P check_pins.cmake: fails when a workflow uses an action that is not pinned to a commit, or a
+# workflow or Dockerfile an image that is not pinned by its digest. What a tag names may change.
+cmake_minimum_required(VERSION 3.25)
+file(GLOB files RELATIVE ${SOURCE_DIR} ${SOURCE_DIR}/.github/workflows/*.yml ${SOURCE_DIR}/Dockerfile)
+set(violations "")
+foreach(file ${files})
+  file(STRINGS ${SOURCE_DIR}/${file} lines REGEX "uses:|image:|^FROM ")
+  foreach(line ${lines})
+    if(NOT line MATCHES "uses: [^ ]+@[0-9a-f]+ |@sha256:[0-9a-f]+[ \"]|@sha256:[0-9a-f]+$|image: [$]")
+      string(STRIP "${line}" line)
+      string(APPEND violations "${file}: ${line}: expected a commit or a digest\n")
+    endif()
+  endforeach()
+endforeach()
+if(violations)
+  message(NOTICE "${violations}")
+  message(FATAL_ERROR "Actions or images that are not pinned")
+endif()
