@@ -97,6 +97,7 @@ foreach(item ${packages})
   execute_process(COMMAND ${LOCKSTEP_GZIP} -9nf changelog.Debian changelog WORKING_DIRECTORY ${folder}/${package}
                   COMMAND_ERROR_IS_FATAL ANY)
   install(FILES ${folder}/${package}/copyright ${folder}/${package}/changelog.gz ${folder}/${package}/changelog.Debian.gz
+                ${PROJECT_BINARY_DIR}/lockstep.spdx.json
           DESTINATION ${CMAKE_INSTALL_DATAROOTDIR}/doc/${package} COMPONENT deb_${component} EXCLUDE_FROM_ALL)
 endforeach()
 foreach(page lockstep lockstep-bench)

@@ -1,5 +1,5 @@
 # `cmake --install` installs headers, the library, and its files for find_package(Lockstep) and for pkg-config (component
-# "library"), the tool (component "tool"), and the Python package (component "python").
+# "library"), the tool (component "tool"), the Python package (component "python"), and what they are made of (component "sbom").
 include(CMakePackageConfigHelpers)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Lockstep)
 
@@ -28,4 +28,5 @@ install(FILES ${PROJECT_BINARY_DIR}/LockstepConfig.cmake ${PROJECT_BINARY_DIR}/L
         DESTINATION ${package_dir} COMPONENT library)
 
 include(LockstepPkgConfig)
+include(LockstepSbom)
 include(LockstepDeb)

@@ -55,7 +55,8 @@ def wheel_file():
 
 
 def compile_package(prefix, settings):
-    """Builds the package, installs it into the folder `prefix`, and returns the folder in which it is there."""
+    """Builds the package and installs it into the folder `prefix`. Returns the folder in which it is there, and what it
+    is made of, in SPDX."""
     build = ROOT / settings.get("build-dir", f"build-wheel-{tag()}")
     options = []
     if not (build / "CMakeCache.txt").exists():
@@ -72,16 +73,17 @@ def compile_package(prefix, settings):
             subprocess.run(command, check=True)
         except FileNotFoundError:
             raise SystemExit(f"lockstep: {command[0]} is missing; scripts/packages.txt lists what the build needs")
-    return next(pathlib.Path(prefix).rglob("lockstep/_core*.so")).parents[1]
+    return next(pathlib.Path(prefix).rglob("lockstep/_core*.so")).parents[1], (build / "lockstep.spdx.json").read_bytes()
 
 
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     with tempfile.TemporaryDirectory() as folder:
-        folder = compile_package(folder, config_settings or {})
+        folder, sbom = compile_package(folder, config_settings or {})
         files = {path.relative_to(folder).as_posix(): path.read_bytes()
                  for path in folder.rglob("*") if path.is_file()}
     files[f"{INFO}/METADATA"] = metadata().encode()
     files[f"{INFO}/WHEEL"] = wheel_file().encode()
+    files[f"{INFO}/sboms/lockstep.spdx.json"] = sbom  # PEP 770
     files[f"{INFO}/LICENSE"] = (ROOT / "LICENSE").read_bytes()
     record = "".join(f"{name},sha256={_hash(data)},{len(data)}\n" for name, data in sorted(files.items()))
     files[f"{INFO}/RECORD"] = f"{record}{INFO}/RECORD,,\n".encode()
