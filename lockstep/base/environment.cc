@@ -17,7 +17,7 @@ std::int64_t parse_integer(std::string_view what, std::string_view text, std::in
   const char* end = text.data() + text.size();
   const auto [parsed, error] = std::from_chars(text.data(), end, value);
   check(error == std::errc() && parsed == end && value >= min && value <= max,
-        "{} is \"{}\", expected an integer from {} to {}", what, text, min, max);
+        "{} is {:?}, expected an integer from {} to {}", what, text, min, max);
   return value;
 }
 

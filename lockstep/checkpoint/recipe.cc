@@ -20,7 +20,8 @@ Recipe::Value value_from(const std::string& name, const nlohmann::ordered_json& 
   if (json.is_number_unsigned()) return json.get<std::uint64_t>();
   if (json.is_number_integer()) return json.get<std::int64_t>();
   if (json.is_number_float()) return json.get<double>();
-  check(json.is_string(), "recipe: {} is {}, expected a number, a string, true, or false", name, dump(json));
+  check(json.is_string(), "recipe: {} is {}, expected a number, a string, true, or false", excerpt(name),
+        excerpt(json));
   return json.get<std::string>();
 }
 
@@ -66,18 +67,19 @@ const Recipe::Value& Recipe::at(std::string_view name) const {
 }
 
 std::string Recipe::json() const {
-  nlohmann::ordered_json object = nlohmann::ordered_json::object();
+  std::string text;
   for (const auto& [name, value] : entries_) {
-    object[name] = std::visit([](const auto& v) { return nlohmann::ordered_json(v); }, value.value_);
+    text += fmt::format("{}{}:{}", text.empty() ? "" : ",", dump(nlohmann::json(name)), value.json());
   }
-  return dump(object);
+  return "{" + text + "}";
 }
 
 Recipe Recipe::from_json(std::string_view text) {
   const auto json = find_json<nlohmann::ordered_json>(text);
-  check(json && json->is_object(), "the recipe is {:.40}, expected an object", text);
-  Recipe recipe;
-  for (const auto& [name, value] : json->items()) recipe.set(name, value_from(name, value));
+  check(json && json->is_object(), "the recipe is {}, expected an object",
+        json ? excerpt(*json) : fmt::format("{:?}", text.substr(0, 40)));
+  Recipe recipe;  // without set(), which compares with all names: the parser has found these to differ
+  for (const auto& [name, value] : json->items()) recipe.entries_.emplace_back(name, value_from(name, value));
   return recipe;
 }
 

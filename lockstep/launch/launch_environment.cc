@@ -192,11 +192,11 @@ std::string first_slurm_host(const std::string& list) {
       continue;
     }
     const std::size_t close = list.find(']', at);
-    check(close != std::string::npos, "list of hosts \"{}\": expected a ] after the [", list);
+    check(close != std::string::npos, "list of hosts {:?}: expected a ] after the [", list);
     host += list.substr(at + 1, list.find_first_of(",-]", at) - at - 1);
     at = close + 1;
   }
-  check(!host.empty(), "list of hosts \"{}\": expected a host at its start", list);
+  check(!host.empty(), "list of hosts {:?}: expected a host at its start", list);
   return host;
 }
 
@@ -215,7 +215,7 @@ int slurm_tasks_of_node(const std::string& list, int node) {
     first += repeated;
     if (node < first) return static_cast<int>(tasks);
   }
-  fail("SLURM_STEP_TASKS_PER_NODE is \"{}\", which has no node {}", list, node);
+  fail("SLURM_STEP_TASKS_PER_NODE is {:?}, which has no node {}", list, node);
 }
 
 EnvironmentVariables environment_of_rank(const RankEnvironment& r) {

@@ -1,9 +1,12 @@
 #include "lockstep/checkpoint/training_checkpoint.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <ctime>
 #include <limits>
+#include <string>
 
 #include "tests/expect_error.h"
 
@@ -35,9 +38,25 @@ TEST(Recipe, GoesThroughJsonExactly) {
   EXPECT_EQ(Recipe::from_json("{}"), Recipe{});
   EXPECT_NE(recipe.at("momentum"), 0);  // an integer
   EXPECT_ERROR(Recipe::from_json("[1]"), "the recipe is [1], expected an object");
-  EXPECT_ERROR(Recipe::from_json("{"), "the recipe is {, expected an object");
+  EXPECT_ERROR(Recipe::from_json("{"), "the recipe is \"{\", expected an object");
   EXPECT_ERROR(Recipe::from_json(R"({"lr": [0.1]})"),
-               "recipe: lr is [0.1], expected a number, a string, true, or false");
+               "recipe: \"lr\" is [0.1], expected a number, a string, true, or false");
+}
+
+TEST(Recipe, ErrorsAreOneLine) {
+  EXPECT_ERROR(Recipe::from_json("\n[[]"), R"(the recipe is "\n[[]", expected an object)");
+  EXPECT_ERROR(Recipe::from_json(R"({"a\nb": []})"), R"(recipe: "a\nb" is [], expected a number)");
+}
+
+// A stranger's receipt has a recipe, too.
+TEST(Recipe, TimeIsInProportionToTheNames) {
+  constexpr int kNames = 200'000;
+  std::string text = "{";
+  for (int i = 0; i < kNames; ++i) text += fmt::format("{}\"{}\":0", i == 0 ? "" : ",", i);
+  text += "}";
+  const std::clock_t begin = std::clock();
+  EXPECT_EQ(Recipe::from_json(text).json(), text);
+  EXPECT_LT(static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC, 10);
 }
 
 TEST(Recipe, RefusesWhatJsonCannotHold) {

@@ -24,6 +24,7 @@ TEST(FirstSlurmHost, OfAllKindsOfLists) {
   EXPECT_ERROR(first_slurm_host("rack[1-2]node[3"), "expected a ] after the [");
   EXPECT_ERROR(first_slurm_host("node[1-2"), "\"node[1-2\": expected a ]");
   EXPECT_ERROR(first_slurm_host(""), "expected a host at its start");
+  EXPECT_ERROR(first_slurm_host("[\ng"), R"("[\ng": expected a ])");
 }
 
 TEST(SlurmTasksOfNode, OfAllKindsOfLists) {
@@ -34,6 +35,7 @@ TEST(SlurmTasksOfNode, OfAllKindsOfLists) {
   EXPECT_ERROR(slurm_tasks_of_node("4(x2),1", 3), "has no node 3");
   EXPECT_ERROR(slurm_tasks_of_node("4(x", 0), "\"4(x\"");
   EXPECT_ERROR(slurm_tasks_of_node("", 0), "has no node 0");
+  EXPECT_ERROR(slurm_tasks_of_node("4\n", 0), R"("4\n", expected an integer)");
 }
 
 constexpr std::array<std::string_view, 12> kPiecesOfSlurmLists{
