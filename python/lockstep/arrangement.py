@@ -138,14 +138,23 @@ tril_indices.__name__, tril_indices.__doc__ = "tril_indices", "Return rows and c
 triu_indices.__name__, triu_indices.__doc__ = "triu_indices", "Return rows and columns of the upper triangle."
 
 
+def _weighted_sum(name, input, product, beta, alpha):
+    for what, factor in (("beta", beta), ("alpha", alpha)):
+        if not product.is_floating_point() and factor != int(factor):
+            raise RuntimeError(f"{name}: {what} is {factor}, expected a whole number for whole numbers")
+    if input.dtype == product.dtype == _core._bool:
+        return (input if beta else _core.zeros_like(input)) | (product if alpha else _core.zeros_like(product))
+    return beta * input + alpha * product
+
+
 def addmv(input, mat, vec, *, beta=1, alpha=1):
     """Return beta * input + alpha * mat @ vec."""
-    return beta * input + alpha * mat.mv(vec)
+    return _weighted_sum("addmv", input, mat.mv(vec), beta, alpha)
 
 
 def addr(input, vec1, vec2, *, beta=1, alpha=1):
     """Return beta * input + alpha * the outer product."""
-    return beta * input + alpha * vec1.outer(vec2)
+    return _weighted_sum("addr", input, vec1.outer(vec2), beta, alpha)
 
 
 def ger(input, vec2):
