@@ -32,6 +32,11 @@ def __getattr__(name):
     raise AttributeError(f"module 'lockstep.linalg' has no attribute '{name}'")
 
 
+def _constant(value, x):
+    """Return value, whose gradient for x, which broadcasts to it, is 0: PyTorch's constant functions have one."""
+    return _core.where(_core.ones_like(value, dtype=_core._bool), value, x) if x.requires_grad else value
+
+
 # ---- Norms
 
 
@@ -41,19 +46,30 @@ def vector_norm(x, ord=2, dim=None, keepdim=False, *, dtype=None):
     if not x.is_floating_point():
         raise RuntimeError(f"linalg.vector_norm: expected a floating point tensor as input, got {x.dtype}")
     axes = tuple(range(x.dim())) if dim is None else (dim,) if isinstance(dim, int) else tuple(dim)
+    if ord == 0:
+        counted = _constant((x != 0).to(x.dtype), x)
+        return counted.sum(axes, keepdim) if axes else counted
     if not axes:
-        return x.abs() if ord != 0 else (x != 0).to(x.dtype)
+        return x.abs()
     if ord == math.inf:
         return x.abs().amax(axes, keepdim)
     if ord == -math.inf:
         return x.abs().amin(axes, keepdim)
-    if ord == 0:
-        return (x != 0).to(x.dtype).sum(axes, keepdim)
     if ord == 1:
         return x.abs().sum(axes, keepdim)
     if ord == 2:
         return x.norm(2, axes, keepdim)
-    return (x.abs() ** ord).sum(axes, keepdim) ** (1.0 / ord)
+    # Where an element, or the norm, is 0, so is its derivative, as in PyTorch.
+    is_zero = x == 0
+    powers = _core.where(is_zero, _core.ones_like(x), x.abs()) ** ord
+    if ord > 0:
+        sums = _core.where(is_zero, _core.zeros_like(x), powers).sum(axes, keepdim)
+        nothing = sums == 0
+    else:
+        sums = powers.sum(axes, keepdim)
+        nothing = is_zero.to(x.dtype).sum(axes, keepdim) > 0
+    norms = _core.where(nothing, _core.ones_like(sums), sums) ** (1.0 / ord)
+    return _core.where(nothing, _core.zeros_like(norms), norms)
 
 
 def matrix_norm(A, ord="fro", dim=(-2, -1), keepdim=False, *, dtype=None):
@@ -126,7 +142,7 @@ def matrix_power(A, n):
         n >>= 1
         if n:
             A = A.matmul(A)
-    return _identity_like(A) if result is None else result
+    return _constant(_identity_like(A), A) if result is None else result
 
 
 def vecdot(x, y, *, dim=-1):
@@ -244,6 +260,7 @@ def slogdet(A):
         if bool((sign == 0).any()):
             raise LinAlgError("linalg.slogdet: a singular matrix has no gradient")
         log = log + (x.mT * _without_value(A)).sum((-2, -1))
+        sign = _constant(sign, A.sum((-2, -1)))
     return _Slogdet(sign, log)
 
 
