@@ -18,6 +18,7 @@ def quantile(input, q, dim=None, keepdim=False, *, interpolation="linear"):
         raise RuntimeError(f"quantile: {list(input.shape)} of {input.dtype}, expected elements of float or double")
     one = not isinstance(q, _core.Tensor) or q.dim() == 0
     shares = [float(q)] if one else q.tolist()
+    differentiable = interpolation == "linear" and isinstance(q, _core.Tensor) and q.requires_grad
     if any(not 0 <= s <= 1 for s in shares):
         raise RuntimeError(f"quantile: q is {shares}, expected values from 0 to 1")
     axes = input.dim()
@@ -25,14 +26,18 @@ def quantile(input, q, dim=None, keepdim=False, *, interpolation="linear"):
     ordered = x.sort(-1)[0]
     n = ordered.size(-1)
     results = []
-    for share in shares:
+    for number, share in enumerate(shares):
         # In the type of the elements, as the position in PyTorch.
         place = (_core.tensor(share, dtype=input.dtype) * (n - 1)).item()
         low, high = math.floor(place), math.ceil(place)
         weight = {"linear": place - low, "lower": 0.0, "higher": 1.0, "midpoint": 0.5,
                   "nearest": float(round(place) - low)}[interpolation]
         a, b = ordered.select(-1, low), ordered.select(-1, high)
-        y = a if weight == 0 else b if weight == 1 else a + (b - a) * weight
+        if differentiable:  # the weight, with the gradient of q
+            weight = (q if one else q[number]) * (n - 1) - low
+            y = a + (b - a) * weight
+        else:
+            y = a if weight == 0 else b if weight == 1 else a + (b - a) * weight
         results.append(_core.where((x != x).any(-1), _core.full_like(y, math.nan), y))
     if keepdim:
         results = [y.reshape([1] * axes) if dim is None else y.unsqueeze(dim) for y in results]
