@@ -22,7 +22,8 @@ def count_nonzero(input, dim=None):
 
 def trace(input):
     """Return the sum of a matrix's diagonal."""
-    return _core.einsum("ii->", input)
+    n = min(input.shape)
+    return _core.einsum("ii->", input[:n, :n])
 
 
 def diagonal(input, offset=0, dim1=0, dim2=1):
