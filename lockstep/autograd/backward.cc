@@ -182,8 +182,7 @@ class BackwardWalk {
     const auto at = hooked_.find(&node);
     if (at == hooked_.end()) return;
     for (const auto& meta : at->second) {
-      meta->hooks->run(gradients_.at(&node)[static_cast<std::size_t>(meta->output)], pass_,
-                       captured_nodes_.empty() && captured_leaves_.empty());
+      meta->hooks->run(gradients_.at(&node)[static_cast<std::size_t>(meta->output)], pass_);
     }
   }
   void deliver_captured(const Node& node) {
@@ -219,9 +218,9 @@ class BackwardWalk {
       if (std::ranges::any_of(node->inputs, leads)) useful.insert(node.get());
     }
     std::erase_if(roots_, [&](const auto& root) { return !leads(root.first); });
-    check(!roots_.empty(), "backward: the loss depends on none of the {} tensors of inputs (the first is {})",
-          wanted_.size() + captured_nodes_.size(),
-          options_.inputs.set() ? options_.inputs.leaves()[0].describe() : "a result");
+    check(!roots_.empty() || !options_.inputs.set(),
+          "backward: the loss depends on none of the {} tensors of inputs (the first is {})", wanted_.size(),
+          options_.inputs.set() ? options_.inputs.leaves()[0].describe() : "");
     // What is captured there is an end of the walk.
     for (const auto& node : nodes_) {
       if (!useful.contains(node.get()) && captured_nodes_.contains(node.get())) unused_.insert(node.get());
@@ -340,7 +339,7 @@ class BackwardWalk {
   void settle(const std::shared_ptr<GradMeta>& target) {
     PendingLeaf& leaf = leaves_.at(target);
     if (--leaf.missing > 0 || !leaf.gradient.defined()) return;
-    if (target->hooks) target->hooks->run(leaf.gradient, pass_, false);
+    if (target->hooks) target->hooks->run(leaf.gradient, pass_);
     target->accumulate(pass_, std::exchange(leaf.gradient, {}));
   }
 
@@ -534,11 +533,14 @@ std::vector<Tensor> grad(std::span<const Tensor> outputs, std::span<const Tensor
   BackwardWalk walk(options, retain_graph);
   std::vector<Tensor> leaves;
   for (const Tensor& input : inputs) {
+    const auto before = inputs.first(leaves.size());
+    const auto same = std::ranges::find_if(before, [&](const Tensor& other) { return other->grad == input->grad; });
+    if (same != before.end() && input.requires_grad()) {  // an input twice
+      leaves.push_back(leaves[static_cast<std::size_t>(same - before.begin())]);
+      continue;
+    }
     leaves.push_back(input.detach());
     leaves.back().set_requires_grad(true);
-    const auto same = std::ranges::find_if(inputs.first(leaves.size() - 1),
-                                           [&](const Tensor& other) { return other->grad == input->grad; });
-    check(same == inputs.begin() + static_cast<std::ptrdiff_t>(leaves.size() - 1), "grad: {} is an input twice", input);
     walk.capture(input, leaves.back());
   }
   for (std::size_t i = 0; i < outputs.size(); ++i) walk.add_root(outputs[i], seeds[i]);

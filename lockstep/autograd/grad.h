@@ -10,8 +10,8 @@
 namespace lockstep {
 
 // The gradients of sum(outputs[i] * seeds[i]) with respect to `inputs`, which are leaves, parameters, or results with a
-// history. An undefined seed means 1, for a scalar. An input that no output depends on has an undefined gradient; it is
-// an error if that is so for all. Consumes the graph between outputs and inputs unless `retain_graph`.
+// history. An undefined seed means 1, for a scalar. An input that no output depends on has an undefined gradient.
+// Consumes the graph between outputs and inputs unless `retain_graph`.
 std::vector<Tensor> grad(std::span<const Tensor> outputs, std::span<const Tensor> inputs, std::span<const Tensor> seeds,
                          bool retain_graph = false);
 // backward() of backward.h that keeps the graph, and the memory that it holds, for another pass.

@@ -79,7 +79,6 @@ class Indexer {
       if (const auto* t = std::get_if<Tensor>(&i.index_)) {
         check(t->defined() && (t->dtype() == DType::i64 || is_mask(t->dtype())),
               "index: an index is {}, expected i64, or a mask (bool or u8)", *t);
-        check(t->dtype() == DType::i64 || t->dim() > 0, "index: a mask of shape [], expected at least one axis");
         used += is_mask(t->dtype()) ? t->dim() : 1;
       } else if (std::holds_alternative<Slice>(i.index_) || std::holds_alternative<std::int64_t>(i.index_)) {
         ++used;
@@ -104,6 +103,10 @@ class Indexer {
       } else {
         Tensor index = std::get<Tensor>(i.index_);
         if (is_mask(index.dtype())) {
+          if (index.dim() == 0) {  // of all: it makes an axis of one row or none
+            y = unsqueeze(y, axis);
+            index = index.reshape({1});
+          }
           const int last = axis + index.dim() - 1;
           for (int d = axis; d <= last; ++d) {
             check(y.size(d) == index.size(d - axis),
@@ -160,7 +163,7 @@ class Indexer {
     const auto* mask = indices.size() == 1 ? std::get_if<Tensor>(&indices[0].index_) : nullptr;
     if (!mask || !mask->defined() || !is_mask(mask->dtype()) || (*mask)->kind == Kind::cut) return {};
     Shape shape = x.shape();
-    if (mask->dim() == 0 || mask->dim() > shape.dim()) return {};
+    if (mask->dim() > shape.dim()) return {};
     for (int axis = 0; axis < shape.dim(); ++axis) {
       if (axis >= mask->dim()) shape[axis] = 1;
       if (axis < mask->dim() && mask->size(axis) != shape[axis]) return {};

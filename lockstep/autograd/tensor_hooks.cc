@@ -21,9 +21,8 @@ TensorHooks& hooks_of(std::string_view what, const Tensor& x) {
 
 }  // namespace
 
-void TensorHooks::run(Gradient& gradient, const BackwardPass& pass, bool retain) {
-  retain = retain && retains;
-  if (!gradient.defined() || (all.empty() && !retain)) return;
+void TensorHooks::run(Gradient& gradient, const BackwardPass& pass) {
+  if (!gradient.defined() || (all.empty() && !retains)) return;
   // Other gradients may share the arrays, and hooks may write what they get.
   Tensor now = clone(as_tensor(gradient, outline, pass));
   bool changed = false;
@@ -38,7 +37,7 @@ void TensorHooks::run(Gradient& gradient, const BackwardPass& pass, bool retain)
     }
     now = found.detach();
   }
-  if (retain) retained = retained.defined() ? retained + now : clone(now);
+  if (retains) retained = retained.defined() ? retained + now : clone(now);
   if (!changed) return;
   gradient = {};
   add_tensor(gradient, now, outline);

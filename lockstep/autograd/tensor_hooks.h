@@ -13,8 +13,8 @@ namespace lockstep {
 
 struct TensorHooks {
   explicit TensorHooks(const Tensor& x) : outline(x) {}
-  // Passes the complete gradient of one pass through the hooks. `retain`: keeps it if retain_grad() was called.
-  void run(Gradient& gradient, const BackwardPass& pass, bool retain);
+  // Passes the complete gradient of one pass through the hooks, and keeps it if retain_grad() was called.
+  void run(Gradient& gradient, const BackwardPass& pass);
 
   Outline outline;
   std::map<int, std::function<Tensor(const Tensor&)>> all;  // by number, in the order of registration

@@ -256,14 +256,14 @@ void add_elementwise(const FunctionsOf& f) {
       [](const py::object& self, const Operand& value) {
         return write_in_place("fill_", self, [&](const Tensor& x) {
           if (!value.tensor.defined()) return full_like(x.detach(), value.number);
-          return elements_for(x, value.tensor);
+          return written_over(x, elements_for(x, value.tensor));
         });
       },
       "value"_a);
   f.tensor.def(
       "copy_",
       [](const py::object& self, const Tensor& src, bool) {
-        return write_in_place("copy_", self, [&](const Tensor& x) { return elements_for(x, src); });
+        return write_in_place("copy_", self, [&](const Tensor& x) { return written_over(x, elements_for(x, src)); });
       },
       "src"_a, "non_blocking"_a = false);
   const auto generator = "generator"_a = py::none();

@@ -37,6 +37,11 @@ void become(const char* what, py::handle self, const Tensor& result) {
   forget_views(self);
 }
 
+Tensor written_over(const Tensor& x, const Tensor& elements) {
+  if (!grad_enabled() || !x.requires_grad()) return elements;
+  return where(full_like(x.detach(), 1).to(DType::boolean), elements, x);
+}
+
 py::object assign_in_place(const char* what, py::handle self, const Tensor& result) {
   const Tensor x = self.cast<Tensor>();
   check(result.shape() == x.shape(), "{}: the result has shape {}, but {} cannot hold it", what, result.shape(), x);
@@ -46,6 +51,10 @@ py::object assign_in_place(const char* what, py::handle self, const Tensor& resu
     kept = kept_type(x, result);
   }
   if (records_write(x, kept.requires_grad())) {
+    if (!kept.requires_grad()) {
+      const WithoutLock describing;
+      kept = written_over(x, kept);
+    }
     become(what, self, kept);
   } else {
     {

@@ -14,6 +14,8 @@ py::object assign_in_place(const char* what, py::handle self, const Tensor& resu
 bool records_write(const Tensor& x, bool value_requires_grad);
 // Throws if a write to self would be refused whatever is written: before random numbers are drawn for it.
 void check_write(const char* what, py::handle self);
+// `elements`, of which none is x's, with x's history as well: x's gradient is 0, as in PyTorch.
+Tensor written_over(const Tensor& x, const Tensor& elements);
 // self is the result, which has memory of its own, from now on, with its history. Throws for a leaf, and if views would
 // not see it.
 void become(const char* what, py::handle self, const Tensor& result);

@@ -37,11 +37,11 @@ class GradMode {
   const bool before_;
 };
 
-// A tensor of its own with self's elements, if self is a copy: it takes the copy's memory.
+// A tensor of its own with self's elements, if self is a copy: it takes the copy's memory, unless self has a gradient,
+// for which self has to stay what it is.
 Tensor own_elements(py::handle self) {
   const Tensor& x = self.cast<Tensor>();
-  const bool is_leaf = x.requires_grad() && !has_history(x);
-  if (!is_leaf && memory_beside(self).view->give_memory()) return alias(x);
+  if (!x.requires_grad() && memory_beside(self).view->give_memory()) return alias(x);
   const WithoutLock describing;
   return clone(x);
 }
