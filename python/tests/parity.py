@@ -97,6 +97,27 @@ def _ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reduct
     return losses.sum() if reduction == "sum" else losses
 
 
+def _arange(*numbers, dtype=None, **options):
+    """Whole numbers of fractions: computed in float64 and cut once, of uint8 as of int64."""
+    if dtype != torch.uint8:
+        return torch.arange(*numbers, dtype=dtype, **options)
+    return torch.arange(*numbers, dtype=torch.float64).trunc().to(torch.uint8)
+
+
+def _kthvalue(x, k, dim=-1, keepdim=False):
+    """Of equal elements, the first ones."""
+    if x.dim() == 0:
+        return x.clone(), torch.zeros((), dtype=torch.int64)
+    found = (t.narrow(dim, k - 1, 1) for t in torch.sort(x, dim=dim, stable=True))
+    return tuple(t if keepdim else t.squeeze(dim) for t in found)
+
+
+def _aminmax(x, dim=None, keepdim=False):
+    """Of a tensor without axes, tensors without axes, as amin() and amax()."""
+    axes = () if dim is None else dim
+    return x.amin(axes, keepdim), x.amax(axes, keepdim)
+
+
 def _add(x, y, *, alpha=1):
     return torch.add(x, y, alpha=int(alpha) if isinstance(alpha, bool) else alpha)
 
@@ -105,6 +126,11 @@ DOCUMENTED = {
     "topk": _topk,
     "unique": _unique,
     "int": lambda x: x.long(),  # int32 is int64
+    "searchsorted": lambda *args, out_int32=False, **options: torch.searchsorted(*args, **options),
+    "bucketize": lambda *args, out_int32=False, **options: torch.bucketize(*args, **options),
+    "arange": _arange,
+    "kthvalue": _kthvalue,
+    "aminmax": _aminmax,
     "__getitem__": _getitem,
     "linspace": _linspace,
     "logspace": _logspace,
@@ -148,7 +174,7 @@ def convert(x, seen):
 
 def leaves(x):
     """All tensors and numbers of a result, in order."""
-    if isinstance(x, (list, tuple)) and not isinstance(x, torch.Size):
+    if isinstance(x, (list, tuple)) and not isinstance(x, (torch.Size, lockstep.Size)):
         for item in x:
             yield from leaves(item)
     else:
@@ -170,7 +196,8 @@ def difference(ours, theirs, tolerance=1e-4):
         return f"{len(ours)} results for {len(theirs)}"
     for a, b in zip(ours, theirs):
         if not isinstance(b, torch.Tensor):
-            if not isinstance(a, type(b)) and not (isinstance(a, (int, float)) and isinstance(b, (int, float))):
+            same_type = isinstance(a, lockstep.Size if isinstance(b, torch.Size) else type(b))
+            if not same_type and not (isinstance(a, (int, float)) and isinstance(b, (int, float))):
                 return f"a {type(a).__name__} for a {type(b).__name__}"
             if a != b and not (isinstance(b, float) and abs(a - b) < 1e-5):
                 return f"{a} for {b}"
@@ -195,7 +222,7 @@ def memories(x):
     if isinstance(x, dict):
         x = tuple(x.values())
     for item in leaves(x):
-        if isinstance(item, (list, tuple, dict)):
+        if isinstance(item, dict):
             yield from memories(item)
         elif isinstance(item, (torch.Tensor, lockstep.Tensor)) and item.numel() and str(item.dtype) != "torch.bfloat16":
             first, last = byte_bounds(item.detach().numpy())

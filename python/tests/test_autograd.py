@@ -1,7 +1,9 @@
 """torch.autograd: functions of the program, hooks and gradients of results, graphs that are kept."""
 
+import collections
 import concurrent.futures
 import gc
+import os
 import weakref
 
 import lockstep as torch
@@ -458,6 +460,58 @@ def test_module_backward_hooks():
     net[2].register_full_backward_hook(lambda m, gi, go: (gi[0], gi[0]))
     with pytest.raises(torch.Error, match="returned 2 gradients, expected 1"):
         net(torch.ones(1, 2)).sum().backward()
+
+
+def test_grad_of_inputs_that_nothing_depends_on_and_of_one_twice():
+    x, other = leaf(1.0, 2.0), leaf(1.0)
+    assert torch.autograd.grad((x * x).sum(), other, allow_unused=True) == (None,)
+    with pytest.raises(torch.Error, match="no output depends on input 0"):
+        torch.autograd.grad((x * x).sum(), other)
+    assert [g.tolist() for g in torch.autograd.grad((x * x).sum(), [x, x])] == [[2, 4], [2, 4]]
+
+
+def test_gradients_are_retained_in_grad_too():
+    x = leaf(1.0, 2.0)
+    y = x * 3
+    y.retain_grad()
+    torch.autograd.grad(y.sum(), x)
+    assert y.grad.tolist() == [1, 1] and x.grad is None
+
+
+@pytest.mark.parametrize("write", [lambda y: y.zero_(), lambda y: y.fill_(2), lambda y: y.copy_(torch.ones(2)),
+                                   lambda y: y.copy_(leaf(1.0, 1.0)), lambda y: y.normal_()])
+def test_what_is_written_over_keeps_its_history(write):
+    x = leaf(1.0, 2.0)
+    y = x * 3
+    write(y)
+    assert y.requires_grad
+    y.sum().backward()
+    assert x.grad.tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("copied", ["contiguous", "flatten", "clone"])
+@pytest.mark.parametrize("view", [lambda x: x.t(), lambda x: x[:, :2], lambda x: x[::2]])
+def test_a_view_has_one_history_before_and_after_it_is_copied(view, copied):
+    x = torch.ones(3, 3, requires_grad=True)
+    v = view(x)
+    before = getattr(v, copied)()
+    seen = []
+    v.register_hook(seen.append)
+    after = getattr(v, copied)()
+    loss = before.sum() + 2 * after.sum() + 4 * v.sum()
+    assert torch.autograd.grad(loss, v, retain_graph=True)[0].unique().tolist() == [7]
+    loss.backward()
+    assert [g.unique().tolist() for g in seen] == [[7], [7]]
+
+
+def test_random_programs():
+    pytest.importorskip("torch", reason="PyTorch, with which the programs are compared, is not installed")
+    import autograd_programs
+
+    count = int(os.environ.get("LOCKSTEP_AUTOGRAD_PROGRAMS", "200"))
+    used = collections.Counter()
+    assert list(autograd_programs.disagreements(0, count, used)) == []
+    assert len(used) > 150
 
 
 def test_grad_fn_tells_of_the_history():

@@ -23,9 +23,37 @@ def with_nan():
     return x
 
 
+def at(*values):
+    return numpy.array(values)
+
+
+INF, NAN = math.inf, math.nan
+# Where a composition's own derivatives are 0, infinite, or no number.
+LIMITS = {
+    "asin": [at(0.0, -0.0, 1.0, -1.0)], "acos": [at(0.0, 1.0, -1.0)], "atan": [at(0.0, INF, -INF)],
+    "sinh": [at(0.0, 1e-30, -1e-8, 700.0, INF)],
+    "cosh": [at(0.0, 1e-30, -1e-8, 0.999, -1.0, 1.001, -700.0, INF, -INF)],
+    "asinh": [at(0.0, -0.0, 1e-30, 9e7, 1.1e8, -1e25, INF, -INF, NAN)],
+    "acosh": [at(1.0, 1.0 + 1e-12, 9e7, 1.1e8, 1e25, INF)], "atanh": [at(0.0, 1.0, -1.0, 1e-30)],
+    "logit": [at(0.0, 1.0, 1e-30)],
+    "hypot": [at(0.0, 1e200, 1e-200, INF, 3.0, -4.0), at(1e-300, 1e200, -1e-200, 1.0, 0.0, 0.0)],
+    "xlogy": [at(0.0, 0.0, 0.0, 2.0), at(0.5, -1.0, 3.0, 0.0)],
+    "logaddexp": [at(INF, 1.0, -INF, 2.0, -700.0), at(1.0, -INF, 3.0, 2.0, 700.0)],
+}
+ZEROS = numpy.array([[1.0, 0.0, 2.0], [0.0, 0.0, 0.0], [1.0, -2.0, 3.0]])
+
 A, B, C = numbers(3, 4), numbers(3, 4, seed=1), numbers(4, 3, seed=2)
 
 CASES = {
+    **{f"{name} at its limits": (lambda m, *x, n=name: getattr(m, n)(*x), arrays) for name, arrays in LIMITS.items()},
+    **{f"norm of order {order} of zeros": (lambda m, x, order=order: m.linalg.vector_norm(x, order, 1), [ZEROS])
+       for order in (-2.5, -1, 0.5, 1, 1.5, 2, 3.5)},
+    "sign and log of a determinant": (lambda m, x: m.stack(list(m.linalg.slogdet(x))), [numbers(3, 3)]),
+    "no power of a matrix": (lambda m, x: m.linalg.matrix_power(x, 0) + 0 * x, [numbers(3, 3)]),
+    "quantile of weights": (lambda m, x, q: m.quantile(x, q, 1), [numbers(3, 5), at(0.3, 0.5, 1.0)]),
+    "trace": (lambda m, x: m.trace(x), [numbers(3, 5)]),
+    "a mask without axes": (lambda m, x: x[m.tensor(True)] + x[:, m.tensor(True), 1] + x[m.tensor(False)].sum(),
+                            [numbers(3, 4)]),
     **{name: (lambda m, x, n=name: getattr(m, n)(x), [A])
        for name in "atan sinh cosh asinh exp2 frac deg2rad rad2deg arctan msort".split()},
     **{name: (lambda m, x, n=name: getattr(m, n)(x), [within(3, 4)])
@@ -102,6 +130,8 @@ WHOLE = {
     "broadcast_shapes": lambda m: m.tensor(m.broadcast_shapes((3, 1), (2,), (1, 1))),
     "broadcast_tensors": lambda m: m.broadcast_tensors(m.tensor([[1], [2]]), m.tensor([3, 4, 5]))[0],
     "aminmax": lambda m: m.stack(list(m.aminmax(m.tensor([[3, 1], [2, 5]]), dim=1))),
+    "addr of masks": lambda m: m.addr(m.zeros(2, 2) > 0, m.tensor([True, False]), m.tensor([True, True])),
+    "addmv": lambda m: m.addmv(m.tensor([1, 2]), m.tensor([[1, 2], [3, 4]]), m.tensor([5, 6]), beta=2, alpha=-1),
     "kthvalue": lambda m: m.kthvalue(m.tensor([3, 1, 2]), 2).indices,
 }
 
@@ -122,6 +152,8 @@ def test_fixed_values():
     assert torch.asinh(torch.tensor(-1e-7)).item() == pytest.approx(-1e-7, rel=1e-6)
     assert torch.randint_like(torch.zeros(50), 2, 4).unique().tolist() == [2, 3]
     assert torch.xlogy(torch.tensor(0.0), torch.tensor(0.0)).item() == 0
+    with pytest.raises(RuntimeError, match=r"addmv: alpha is 0.5, expected a whole number"):
+        torch.addmv(torch.tensor([1]), torch.tensor([[1]]), torch.tensor([1]), alpha=0.5)
     with pytest.raises(RuntimeError, match=r"kthvalue: k is 5, expected 1 to 4"):
         torch.kthvalue(x, 5)
     with pytest.raises(RuntimeError, match="values from 0 to 1"):

@@ -1,4 +1,4 @@
-"""Random programs of views, copies, and writes, also of NumPy, the same in PyTorch and in Lockstep.
+"""Random programs of views, copies, and writes, also of NumPy and over DLPack, the same in PyTorch and in Lockstep.
 
   PYTHONPATH=build/python /usr/bin/python3 python/tests/view_programs.py 0 10000  # programs 0 to 9999
 
@@ -120,13 +120,18 @@ class Program:
         self.log = []
         begin = np.arange(1, np.prod(shape, dtype=int) + 1, dtype=np.float32).reshape(shape)
         self.on_host = r.random() < 0.8
-        # Pairs of PyTorch's and Lockstep's.
-        if self.on_host and r.random() < 0.4:
+        # Pairs of PyTorch's and Lockstep's. Arrays are NumPy's, or tensors of PyTorch that share memory over DLPack.
+        kind = r.random()
+        if self.on_host and kind < 0.5:
             arrays = begin.copy(), begin.copy()
-            self.tensors = [(torch.from_numpy(arrays[0]), lockstep.from_numpy(arrays[1]))]
+            if kind < 0.15:
+                arrays = tuple(map(torch.from_numpy, arrays))
+                self.tensors = [(torch.from_dlpack(arrays[0]), lockstep.from_dlpack(arrays[1]))]
+            else:
+                self.tensors = [(torch.from_numpy(arrays[0]), lockstep.from_numpy(arrays[1]))]
             self.arrays = [(arrays, self.tensors[0])]
         else:
-            device = "cpu" if self.on_host else lockstep.devices()[-1]
+            device = None if self.on_host else lockstep.devices()[-1]
             self.tensors = [(torch.tensor(begin), lockstep.tensor(begin, device=device))]
             self.arrays = []
 
@@ -156,7 +161,7 @@ class Program:
         seed = r.random()
         if self.arrays and kind < 0.15:
             j = r.randrange(len(self.arrays))
-            self.log.append(f"array {j}: a write of NumPy, and x *= 1")
+            self.log.append(f"array {j}: a write of another library, and x *= 1")
             arrays, of = self.arrays[j]
             for array, x in zip(arrays, of):
                 array[...] = array * 2 + self.value
@@ -164,10 +169,11 @@ class Program:
                 x.mul_(1)
             return None
         if kind < 0.25 and self.on_host and pair[0].is_contiguous() and pair[1].is_contiguous():
-            arrays = pair[0].numpy(), pair[1].numpy()
-            self.log.append(f"numpy of {i}")
+            numpy = r.random() < 0.6
+            arrays = tuple(x.numpy() if numpy else torch.from_dlpack(x) for x in pair)
+            self.log.append(f"{'numpy' if numpy else 'DLPack'} of {i}")
             # Of a view whose elements are a copy, the array is one, too.
-            if arrays[1].flags.writeable and all(x.is_contiguous() for x, _ in self.tensors):
+            if pair[1].numpy().flags.writeable and all(x.is_contiguous() for x, _ in self.tensors):
                 self.arrays.append((arrays, pair))
             return None
         which = "write" if kind < 0.5 and len(self.tensors) > 1 else "copy" if kind < 0.6 else "view"

@@ -56,6 +56,10 @@ TEST_F(IndexingTest, ElementsAreThoseOfPyTorch) {
   expect(x[x > 20], {3}, {21, 22, 23});
   expect(x[x > 30], {0}, {});
   expect(x.index({mask, 1}), {3}, {1, 9, 21});
+  // A mask without axes makes an axis of one row or none.
+  const Tensor yes = lt(ids(0), 1), no = lt(ids(1), 1);
+  expect(x.index({yes, 1, 1}), {1, 4}, values(x[1][1]));
+  EXPECT_EQ(x[no].shape(), (Shape{0, 2, 3, 4}));
 }
 
 TEST_F(IndexingTest, ReadingHasAGradient) {

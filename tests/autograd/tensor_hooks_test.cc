@@ -57,12 +57,26 @@ TEST_F(TensorHooksTest, RetainedGradientsAddUpAndAreThoseBehindTheHooks) {
     const Tensor loss = sum(y);
     backward({&loss, 1}, std::array{Tensor()}, {}, true);
     EXPECT_EQ(values(y.grad()), (Numbers{10, 10, 10, 10}));
+    // grad() leaves those of leaves alone, as in PyTorch.
     (void)grad(std::array{loss}, std::array{x}, std::array{Tensor()}, true);
-    loss.backward();
     EXPECT_EQ(values(y.grad()), (Numbers{20, 20, 20, 20}));
+    loss.backward();
+    EXPECT_EQ(values(y.grad()), (Numbers{30, 30, 30, 30}));
     y.zero_grad();
     EXPECT_FALSE(y.grad().defined());
   }
+}
+
+TEST_F(TensorHooksTest, GradTakesInputsTwiceAndThoseThatNothingDependsOn) {
+  const Tensor x = leaf(), other = leaf(), y = square(x);
+  const std::array inputs{x, y, x, other, y};
+  const auto found = grad(std::array{sum(y)}, inputs, std::array{Tensor()});
+  EXPECT_EQ(values(found[0]), (Numbers{2, 4, 6, 8}));
+  EXPECT_EQ(values(found[2]), values(found[0]));
+  EXPECT_EQ(values(found[1]), (Numbers{1, 1, 1, 1}));
+  EXPECT_EQ(values(found[4]), values(found[1]));
+  EXPECT_FALSE(found[3].defined());
+  EXPECT_FALSE(grad(std::array{sum(square(x))}, std::array{other}, std::array{Tensor()})[0].defined());
 }
 
 TEST_F(TensorHooksTest, WrongHooksAreErrors) {

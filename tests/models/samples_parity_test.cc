@@ -101,7 +101,7 @@ bool is_view(const std::string& function) {
   constexpr std::string_view kViews[] = {"reshape",    "flatten",   "unflatten", "squeeze", "unsqueeze",
                                          "permute",    "transpose", "expand",    "narrow",  "select",
                                          "slice",      "split",     "chunk",     "unbind",  "movedim",
-                                         "contiguous", "cast",      "t",         "meshgrid"};
+                                         "contiguous", "cast",      "t",         "meshgrid", "split_sizes"};
   return std::ranges::find(kViews, function) != std::end(kViews);
 }
 

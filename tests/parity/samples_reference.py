@@ -98,6 +98,7 @@ def arithmetic(cpp, exchanged=False):
         left, right = (b, a) if exchanged else (a, b)
         numbers = [x for x in (left, right) if not is_tensor(x)]
         need(all(isinstance(x, (int, float)) for x in numbers), 'complex numbers')
+        need(not any(isinstance(x, bool) for x in numbers), 'a truth value as a number')
         which = '' if not numbers else '_number' if is_tensor(left) else '_right'
         return name + which, [x for x in (left, right) if is_tensor(x)], {'number': float(n) for n in numbers}
     return convert
@@ -338,7 +339,9 @@ for torch_name in ['sum', 'mean', 'amax', 'amin', 'any', 'all', 'logsumexp']:
 
 @call('sum_to_size')
 def _(x, *shape):
-    return 'sum_to', [x], {'shape': list(shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape)}
+    shape = list(shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape)
+    need(x.dtype != torch.bool or shape != list(x.shape), 'a mask itself, and not its sum')
+    return 'sum_to', [x], {'shape': shape}
 
 
 @call('var', 'std')
