@@ -82,3 +82,88 @@ def test_loaders_give_arrays():
     assert len(list(gluon.data.DataLoader(data, 2, last_batch="discard"))) == 2
     doubled = data.transform_first(lambda x: x * 2).take(3)
     assert [x.tolist() for x, _ in gluon.data.DataLoader(doubled, 3)] == [[[0, 2], [4, 6], [8, 10]]]
+
+
+def test_gradients_are_written():
+    x = np.array([1, 2])
+    assert x.grad is None
+    x.attach_grad()
+    assert type(x.grad) is gluon.ndarray and x.grad.tolist() == [0, 0]
+    for factor in (2, 3):  # each backward() writes, where PyTorch's adds
+        with autograd.record():
+            y = x * x * factor
+        y.backward()
+        assert x.grad.tolist() == [2 * factor, 4 * factor]
+    added, other = np.ones(2), np.ones(2)
+    added.attach_grad("add")
+    other.attach_grad()
+    for _ in range(2):
+        with autograd.record():
+            y = added * 3
+        y.backward()
+    assert added.grad.tolist() == [6, 6] and other.grad.tolist() == [0, 0] and x.grad.tolist() == [6, 12]
+    with pytest.raises(ValueError, match="grad_req is 'null', expected 'write' or 'add'"):
+        x.attach_grad("null")
+    with autograd.record():
+        with pytest.raises(ValueError, match="the array has a history, expected x = x.detach"):
+            (x * 2).attach_grad()
+
+
+# As in the book's "Training on Multiple GPUs": parameters of the program's own on each device, sums by slices.
+@pytest.mark.parametrize("n", [1, 2])
+def test_a_loop_written_out(n):
+    devices = [npx.gpu(i % npx.num_gpus()) for i in range(n)]
+    weights = [np.ones((2, 1, 2, 2)).copyto(device) for device in devices]
+    for w in weights:
+        w.attach_grad()
+    x = np.arange(2 * n * 9).reshape(2 * n, 1, 3, 3) / 10
+    for _ in range(2):
+        with autograd.record():
+            losses = [(npx.pooling(npx.relu(npx.convolution(data=part, weight=w, kernel=(2, 2), num_filter=2)),
+                                   pool_type="avg", kernel=(2, 2)) ** 2).sum()
+                      for part, w in zip(gluon.utils.split_and_load(x, devices), weights)]
+        for loss in losses:
+            loss.backward()
+        gradients = [w.grad for w in weights]
+        for g in gradients[1:]:
+            gradients[0][:] += g.copyto(gradients[0].ctx)
+        for g in gradients[1:]:
+            gradients[0].copyto(g)
+        for w in weights:
+            w[:] = w - 0.01 * w.grad / len(x)
+    plain = torch.ones(2, 1, 2, 2, requires_grad=True)
+    for _ in range(2):
+        y = torch.nn.functional.conv2d(x, plain).relu().mean((2, 3)).square().sum()
+        (gradient,) = torch.autograd.grad(y, plain)
+        with torch.no_grad():
+            plain -= 0.01 * gradient / len(x)
+    for w in weights:
+        assert torch.allclose(w.cpu().detach(), plain.detach(), rtol=1e-5)
+
+
+def test_windows():
+    x = np.arange(16).reshape(1, 1, 4, 4)
+    assert npx.pooling(x, kernel=2, stride=2).flatten().tolist() == [5, 7, 13, 15]
+    assert npx.pooling(x, kernel=2, stride=2, pool_type="sum").flatten().tolist() == [10, 18, 42, 50]
+    assert npx.pooling(x, pool_type="avg", global_pool=True).item() == 7.5
+    w = np.ones((1, 1, 2, 2))
+    assert npx.convolution(x, w, np.ones(1), kernel=(2, 2), stride=(2, 2)).flatten().tolist() == [11, 19, 43, 51]
+    assert npx.convolution(x, w, np.ones(1), no_bias=True, stride=2).flatten().tolist() == [10, 18, 42, 50]
+    with pytest.raises(ValueError, match=r"kernel \(3, 3\), num_filter 1, expected those of the weight"):
+        npx.convolution(x, w, kernel=(3, 3), num_filter=1)
+    with pytest.raises(ValueError, match="pool_type is 'lp'"):
+        npx.pooling(x, pool_type="lp")
+
+
+# Pictures of Gluon have their channels last, also where Python calls the transform.
+def test_transforms_of_pictures():
+    transforms = gluon.data.vision.transforms
+    picture = np.arange(4 * 6 * 3).reshape(4, 6, 3).astype("uint8")
+    expected = picture.permute(2, 0, 1).astype("float32") / 255
+    assert torch.equal(transforms.ToTensor()(picture), expected)
+    cut = transforms.Compose([transforms.CenterCrop(4), transforms.ToTensor()])(picture)
+    assert torch.equal(cut, expected[:, :, 1:5])
+    mixed = transforms.Compose([lambda x: x, transforms.CenterCrop(4), transforms.ToTensor()])(picture)
+    assert torch.equal(mixed, expected[:, :, 1:5])
+    data = gluon.data.SimpleDataset([(picture, 1)] * 3).take(2).transform_first(transforms.ToTensor())
+    assert len(data) == 2 and torch.equal(data[0][0], expected)

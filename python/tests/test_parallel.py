@@ -554,3 +554,22 @@ def test_one_hash(tmp_path):
         assert run(*python, LOCKSTEP_DEVICES=count) == [expected]
     assert run(*python, "spawn", LOCKSTEP_DEVICES="2") == [expected] * 2
     assert run(TOOL, "launch", "-n", "2", "--", *python) == [expected] * 2
+
+
+def test_scatter_and_gather():
+    devices = torch.devices()[:2] if len(torch.devices()) > 1 else [torch.devices()[0]] * 2
+    x = torch.arange(10.0).reshape(5, 2).requires_grad_()
+    parts = nn.parallel.scatter(x, devices)
+    assert isinstance(parts, tuple) and [p.tolist() for p in parts] == [x[:3].tolist(), x[3:].tolist()]
+    joined = nn.parallel.gather([p * (i + 1) for i, p in enumerate(parts)], "cpu")
+    joined.sum().backward()
+    assert joined.device.type == "cpu" and x.grad.tolist() == [[1, 1]] * 3 + [[2, 2]] * 2
+    batch = {"x": torch.ones(4, 1), "rest": (torch.arange(4), [torch.zeros(4), "name"])}
+    first, second = nn.parallel.scatter(batch, devices)
+    assert second["rest"][0].tolist() == [2, 3] and first["rest"][1][1] == "name" and first["x"].shape == (2, 1)
+    assert second["rest"][0].device == torch.ones(1).to(devices[1]).device
+    again = nn.parallel.gather([{"x": p["x"], "n": None} for p in (first, second)], devices[0])
+    assert again["x"].shape == (4, 1) and again["n"] is None
+    assert nn.parallel.gather([torch.tensor(1.0), torch.tensor(2.0)], devices[0]).tolist() == [1, 2]
+    assert nn.parallel.scatter(torch.ones(2, 4), [0, 0], dim=1)[1].shape == (2, 2)
+    assert len(nn.parallel.scatter(torch.ones(1, 4), devices)) == 1

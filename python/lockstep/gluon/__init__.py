@@ -24,7 +24,8 @@ from .utils import split_and_load, split_data  # noqa: F401
 
 npx = types.SimpleNamespace(waitall=arrays.waitall, set_np=lambda *args, **kwargs: None, cpu=cpu, gpu=gpu,
                             num_gpus=num_gpus, relu=arrays.relu, sigmoid=arrays.sigmoid, softmax=arrays.softmax,
-                            log_softmax=arrays.log_softmax, one_hot=arrays.one_hot)
+                            log_softmax=arrays.log_softmax, one_hot=arrays.one_hot, convolution=arrays.convolution,
+                            pooling=arrays.pooling)
 
 gluon = sys.modules[__name__]
 

@@ -5,20 +5,28 @@
 (6, (2, 2))
 """
 
+import contextlib
 import functools
 import types
+import weakref
 
 from .. import _core
 from .._core import Tensor, internal as _internal
+from ..grad_mode import no_grad as _no_grad
 from ..nn import functional as _F
+from . import autograd as _autograd
 
 _F32 = _core.float32
+
+# The arrays whose gradients each backward() writes anew, by id.
+_written = {}
 
 
 class ndarray(Tensor):
     """A tensor with the methods of MXNet's arrays. Those of PyTorch that NumPy does not have stay."""
 
     __slots__ = ()  # so that a new Tensor can become one
+    _pictures_have_channels_last = True
 
     def __init__(self, data, dtype=None):
         super().__init__()
@@ -75,9 +83,41 @@ class ndarray(Tensor):
         """Wait until the elements are there."""
         self.wait()
 
+    def attach_grad(self, grad_req="write"):
+        """Have backward() write the gradient of this array to x.grad, which is zeros until then; "add": add to it."""
+        if grad_req not in ("write", "add"):
+            raise ValueError(f"attach_grad: grad_req is {grad_req!r}, expected 'write' or 'add'")
+        if not self.is_leaf:
+            raise ValueError("attach_grad: the array has a history, expected x = x.detach() before")
+        self.requires_grad_()
+        self.grad = _core.zeros_like(self.detach())
+        _written.pop(id(self), None)
+        if grad_req == "write":
+            number = id(self)
+            _written[number] = weakref.ref(self, lambda _: _written.pop(number, None))
+
+    @property
+    def grad(self):
+        """The gradient: None without attach_grad()."""
+        gradient = Tensor.grad.__get__(self)
+        return None if gradient is None else as_array(gradient)
+
+    @grad.setter
+    def grad(self, value):
+        Tensor.grad.__set__(self, value)
+
     def backward(self, out_grad=None):
         """Compute the gradients of the sum of the elements, weighted by out_grad if there is one."""
-        Tensor.backward(Tensor.sum(self if out_grad is None else self * out_grad))
+        with _writing_gradients():
+            Tensor.backward(Tensor.sum(self if out_grad is None else self * out_grad))
+
+    def __setitem__(self, key, value):
+        with self._unrecorded():
+            Tensor.__setitem__(self, key, value)
+
+    def _unrecorded(self):
+        """Outside record(), writing to an array with a gradient is no step of a computation."""
+        return _no_grad() if self.is_leaf and not _autograd.is_recording() else contextlib.nullcontext()
 
     def mean(self, axis=None, keepdims=False):
         """Return the mean: float32 also of whole numbers."""
@@ -156,6 +196,30 @@ def as_array(x):
     return _array(Tensor.view(x, x.shape)) if type(x) is Tensor else x
 
 
+@contextlib.contextmanager
+def _writing_gradients():
+    """Let a backward pass write gradients, where Tensor.backward() adds to them. Those that it does not reach stay."""
+    before = [(x, Tensor.grad.__get__(x)) for x in (reference() for reference in list(_written.values()))
+              if x is not None]
+    for x, _ in before:
+        Tensor.grad.__set__(x, None)
+    try:
+        yield
+    finally:
+        for x, gradient in before:
+            if Tensor.grad.__get__(x) is None:
+                Tensor.grad.__set__(x, gradient)
+
+
+def _in_place(function):
+    @functools.wraps(function)
+    def call(self, other):
+        with self._unrecorded():
+            return function(self, other)
+
+    return call
+
+
 def _giving_arrays(function):
     @functools.wraps(function)
     def call(*args, **kwargs):
@@ -176,7 +240,7 @@ def _left_out(name):
 
 
 _ITEMS = ("add sub mul truediv floordiv mod pow matmul radd rsub rmul rtruediv rpow neg abs eq ne lt le gt ge "
-          "getitem iadd isub imul itruediv and or xor invert").split()
+          "getitem and or xor invert").split()
 for _name in dir(Tensor):
     _method = getattr(Tensor, _name)
     if _name in vars(ndarray) or not callable(_method) or isinstance(_method, type):
@@ -185,6 +249,8 @@ for _name in dir(Tensor):
         setattr(ndarray, _name, _left_out(_name))
     elif not _name.startswith("_") or _name.strip("_") in _ITEMS:
         setattr(ndarray, _name, _giving_arrays(_method))
+for _name in ("__iadd__", "__isub__", "__imul__", "__itruediv__"):
+    setattr(ndarray, _name, _in_place(_giving_arrays(getattr(Tensor, _name))))
 
 
 # ---- What makes arrays, and functions of them
@@ -262,6 +328,30 @@ def log_softmax(x, axis=-1):
 def one_hot(data, depth):
     """Return float32 [..., depth]: 1 at the place of each number, 0 elsewhere."""
     return _array(_F.one_hot(data.long(), depth).float())
+
+
+def convolution(data, weight, bias=None, kernel=None, stride=1, dilate=1, pad=0, num_filter=None, num_group=1,
+                no_bias=False):
+    """Return the convolution of [n, c, h, w] or [n, c, w] with weights [num_filter, c / num_group, *kernel]."""
+    extents = tuple(weight.shape)
+    if kernel is not None and _extents(kernel) != extents[2:] or num_filter not in (None, extents[0]):
+        raise ValueError(f"convolution: kernel {kernel}, num_filter {num_filter}, expected those of the weight "
+                         f"{list(extents)}: {extents[2:]}, {extents[0]}")
+    convolve = {3: _F.conv1d, 4: _F.conv2d}[len(extents)]
+    return _array(convolve(data, weight, None if no_bias else bias, stride, pad, dilate, num_group))
+
+
+def pooling(data, kernel=1, pool_type="max", global_pool=False, stride=1, pad=0, count_include_pad=True):
+    """Return the maximum, the mean, or the sum of each window of [n, c, h, w]; global_pool: of all places."""
+    if pool_type not in ("max", "avg", "sum"):
+        raise ValueError(f"pooling: pool_type is {pool_type!r}, expected 'max', 'avg', or 'sum'")
+    if global_pool:
+        kernel, stride, pad = tuple(data.shape[2:]), 1, 0
+    if pool_type == "max":
+        return _array(_F.max_pool2d(data, kernel, stride, pad))
+    sizes = kernel if isinstance(kernel, (tuple, list)) else (kernel, kernel)
+    mean = _F.avg_pool2d(data, kernel, stride, pad, count_include_pad=count_include_pad or pool_type == "sum")
+    return _array(mean if pool_type == "avg" else mean * (sizes[0] * sizes[1]))
 
 
 def _uniform(low, high, size, dtype, ctx, device):

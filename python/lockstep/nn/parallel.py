@@ -3,7 +3,7 @@
 import copy
 
 from .. import _core, distributed as _distributed
-from .._core import internal as _internal
+from .._core import Tensor, internal as _internal
 from ..utils.data import _Structure
 
 
@@ -114,6 +114,47 @@ def per_shard(f, *inputs):
 
     joined = _internal.per_shard(call, list(inputs))
     return tuple(joined) if several else joined[0]
+
+
+def scatter(inputs, target_gpus, dim=0):
+    """Cut tensors along an axis into a piece for each device, and return the pieces: a tuple of a tensor; a list with a
+    tuple, list, or dict for each device of one of these. Everything else goes to each device as it is."""
+    all_devices = _core.devices()
+    devices = [_device(d, all_devices) for d in target_gpus]
+
+    def cut(x):
+        if isinstance(x, Tensor):
+            return tuple(piece.to(device) for piece, device in zip(x.chunk(len(devices), dim), devices))
+        if isinstance(x, tuple) and hasattr(x, "_fields"):
+            return [type(x)(*values) for values in zip(*map(cut, x))]
+        if isinstance(x, tuple) and x:
+            return list(zip(*map(cut, x)))
+        if isinstance(x, list) and x:
+            return [list(values) for values in zip(*map(cut, x))]
+        if isinstance(x, dict) and x:
+            return [type(x)(items) for items in zip(*map(cut, x.items()))]
+        return [x for _ in devices]
+
+    return cut(inputs)
+
+
+def gather(outputs, target_device, dim=0):
+    """Join tensors of several devices along an axis on one device: the reverse of scatter()."""
+    target = _core.device("cpu") if target_device == -1 else _device(target_device, _core.devices())
+
+    def join(values):
+        first = values[0]
+        if isinstance(first, Tensor):
+            return _core.cat([x.to(target).reshape(x.shape or (1,)) for x in values], dim)
+        if first is None:
+            return None
+        if isinstance(first, dict):
+            return type(first)((key, join([x[key] for x in values])) for key in first)
+        if isinstance(first, tuple) and hasattr(first, "_fields"):
+            return type(first)(*map(join, zip(*values)))
+        return type(first)(map(join, zip(*values)))
+
+    return join(list(outputs))
 
 
 def _device(device, all_devices):

@@ -26,7 +26,9 @@ class InterpolationMode(enum.Enum):
 def picture(image):
     """Return a PIL picture or an array [height, width, channels] as a tensor [channels, height, width]."""
     if isinstance(image, Tensor):
-        return image
+        # Of Gluon's arrays. What a transform gives is a plain tensor, whose channels are first.
+        channels_last = getattr(image, "_pictures_have_channels_last", False) and image.ndim == 3
+        return Tensor.permute(image, 2, 0, 1).contiguous() if channels_last and image.dtype == _core.uint8 else image
     import numpy
 
     # A PIL picture of bits is black and white, as its bytes are.
