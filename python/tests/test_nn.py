@@ -961,3 +961,83 @@ def test_targets_that_are_numbers_may_be_whole():
         assert f(*arguments, target).item() == f(*arguments, target.float()).item(), f
     with pytest.raises(torch.Error, match=r"target is \[2\] f32 on .*, expected \[3\] f32, one for each vector"):
         F.cosine_embedding_loss(x, y, signs[:2])
+
+
+# A part that is None keeps its kind: a tensor that is assigned to a buffer's name becomes a buffer.
+def test_parts_that_are_none():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("cache", None)
+            self.register_buffer("scratch", None, persistent=False)
+            self.register_buffer("mean", torch.ones(2))
+            self.register_parameter("scale", None)
+            self.add_module("head", None)
+            self.layer = nn.Linear(1, 1)
+
+    net = Net()
+    assert list(net._buffers) == ["mean", "cache", "scratch"] and net._buffers["cache"] is None
+    assert net._parameters["scale"] is None and net._modules["head"] is None
+    net.cache, net.scratch, net.mean, net.layer = torch.arange(3), torch.ones(1), None, None
+    assert list(net.state_dict()) == ["cache"] and [name for name, _ in net.named_buffers()] == ["cache", "scratch"]
+    net.mean = torch.zeros(2)
+    copied = copy.deepcopy(net).double()
+    assert list(copied.state_dict()) == ["cache", "mean"] and copied.mean.dtype == torch.float64
+    for name, value, kind in (("scale", torch.ones(1), "parameter"), ("head", 5, "child"), ("layer", 5, "child")):
+        with pytest.raises(TypeError, match=f"as {kind} '{name}'"):
+            setattr(net, name, value)
+    net.register_buffer("scratch", None)
+    net.scale, net.head, net.layer = nn.Parameter(torch.ones(1)), nn.ReLU(), nn.Linear(2, 1)
+    net.scratch = torch.ones(1)
+    assert {"scale", "layer.weight", "scratch"} < set(net.state_dict())
+    del net.mean
+    net.mean = 5  # no buffer's name any more
+    assert net.mean == 5
+
+
+# The library computes without a part that the constructor did not make: setting one would change nothing.
+@pytest.mark.parametrize("layer, name", [
+    (nn.Linear(2, 2, bias=False), "bias"), (nn.Conv2d(2, 2, 1, bias=False), "bias"),
+    (nn.ConvTranspose2d(2, 2, 1, bias=False), "bias"), (nn.BatchNorm1d(2, affine=False), "weight"),
+    (nn.BatchNorm1d(2, affine=False), "bias"), (nn.BatchNorm1d(2, track_running_stats=False), "running_mean"),
+    (nn.LayerNorm(2, elementwise_affine=False), "weight"), (nn.GroupNorm(1, 2, affine=False), "bias"),
+    (nn.InstanceNorm1d(2), "weight"), (nn.LSTM(2, 2, bias=False), "bias_ih_l0"), (nn.GRUCell(2, 2, bias=False), "bias_hh"),
+    (nn.MultiheadAttention(2, 1, bias=False), "in_proj_bias")])
+def test_parts_that_a_layer_computes_without(layer, name):
+    with pytest.raises(torch.Error, match=f"{name} for a layer that was made without it, and would not use it"):
+        if name.startswith("running"):
+            layer.register_buffer(name, torch.ones(2))
+        else:
+            layer.register_parameter(name, nn.Parameter(torch.ones(2)))
+    with pytest.raises((torch.Error, TypeError)):
+        setattr(layer, name, torch.ones(2))
+    assert name not in layer.state_dict()
+
+
+def test_own_forward_may_use_what_the_layer_computes_without():
+    class Mine(nn.Linear):
+        def forward(self, x):
+            return nn.functional.linear(x, self.weight, self.bias) if self.mine else super().forward(x)
+
+    layer = Mine(2, 2, bias=False)
+    layer.bias, layer.mine = nn.Parameter(torch.full((2,), 100.0)), True
+    assert layer(torch.zeros(1, 2)).tolist() == [[100, 100]]
+    layer.mine = False
+    with pytest.raises(torch.Error, match="forward.. of Mine after a change of bias"):
+        layer(torch.zeros(1, 2))
+
+
+def test_a_handle_removes_its_hook_once():
+    layer, calls = nn.Linear(1, 1), []
+
+    def count(*args):
+        calls.append(1)
+
+    first, second = layer.register_forward_hook(count), layer.register_forward_hook(count)
+    first.remove()
+    first.remove()
+    layer(torch.ones(1, 1))
+    assert len(calls) == 1
+    second.remove()
+    layer(torch.ones(1, 1))
+    assert len(calls) == 1

@@ -29,7 +29,28 @@ class IncompatibleKeys(namedtuple("IncompatibleKeys", ["missing_keys", "unexpect
 # Parameters and buffers that layers of the library have only with some options, by arguments of their constructors.
 _OPTIONAL = {"bias": ("bias", "affine", "elementwise_affine"), "weight": ("affine", "elementwise_affine"),
              "running_mean": ("track_running_stats",), "running_var": ("track_running_stats",),
-             "num_batches_tracked": ("track_running_stats",), "in_proj_bias": ("bias",)}
+             "num_batches_tracked": ("track_running_stats",), "in_proj_bias": ("bias",),
+             "bias_ih": ("bias",), "bias_hh": ("bias",)}
+
+
+def _is_left_out(self, name):
+    """Return whether a layer of the library that has no part of this name has one with other options."""
+    options = ("bias",) if name.startswith(("bias_ih_l", "bias_hh_l")) else _OPTIONAL.get(name, ())
+    arguments = self.__dict__.get("_arguments", ())
+    return any(option in arguments for option in options)
+
+
+def _none_kind(self, name):
+    """Return of what kind a value is that a part that is None gets: None if there is no such part."""
+    if _is_left_out(self, name):
+        return "buffer" if name in ("running_mean", "running_var", "num_batches_tracked") else "parameter"
+    return self.__dict__.get("_none_parts", {}).get(name)
+
+
+def _is_computed(self):
+    """Return whether the library computes forward(), with the parts that the layer's constructor has made."""
+    defines = next(c for c in type(self).__mro__ if "forward" in c.__dict__)
+    return "forward" not in self.__dict__ and defines.__module__ in (Module.__module__, _core.__name__)
 
 
 def _library_class(self):
@@ -62,7 +83,7 @@ def _put_child(self, name, module):
     if module is not None and not isinstance(module, Module):
         raise TypeError(f"{type(module).__name__} is not a Module subclass")
     if module is None:
-        _set_none(self, name)
+        _set_none(self, name, "child")
     else:
         _set_child(self, name, module)
 
@@ -70,13 +91,14 @@ def _put_child(self, name, module):
 class _Entries(abc.MutableMapping):
     """The parameters, buffers, or children of a module by name: a change is one of the module."""
 
-    def __init__(self, module, list_names, register):
-        self._module, self._list_names, self._register = module, list_names, register
+    def __init__(self, module, kind, list_names, register):
+        self._module, self._kind, self._list_names, self._register = module, kind, list_names, register
 
     def _names(self):
         names = [name for name in self._list_names(self._module) if name]
+        names += [name for name, kind in self._module.__dict__.get("_none_parts", {}).items() if kind == self._kind]
         inner = Module._wrapped(self._module)
-        return names if inner is None else names + _Entries(inner, self._list_names, None)._names()
+        return names if inner is None else names + _Entries(inner, self._kind, self._list_names, None)._names()
 
     def __getitem__(self, name):
         if name not in self._names():
@@ -111,8 +133,7 @@ def _getattr(self, name):
     if part is not None:
         _set(self, name, part)
         return part
-    arguments = self.__dict__.get("_arguments", ())
-    if any(option in arguments for option in _OPTIONAL.get(name, ())):
+    if name in _OPTIONAL and _is_left_out(self, name):
         return None
     raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
 
@@ -125,7 +146,7 @@ def _setattr(self, name, value):
         _set_child(self, name, value)
         return
     try:
-        kind = Module._kind_of(self, name)
+        kind = Module._kind_of(self, name) or _none_kind(self, name)
     except TypeError:
         raise AttributeError("cannot assign an attribute before Module.__init__() call") from None
     if kind == "buffer" and isinstance(value, Tensor):
@@ -152,8 +173,7 @@ def _change_option(self, arguments, name, value):
     if name == "inplace" or isinstance(getattr(type(self), name, None), property):
         arguments[name] = value
         return
-    defines = next(c for c in type(self).__mro__ if "forward" in c.__dict__)
-    if defines.__module__ in (Module.__module__, _core.__name__):
+    if _is_computed(self):
         if value != getattr(self, name):
             raise _core.Error(f"{self._get_name()}: {name} = {value!r}, but the layer has {getattr(self, name)!r} from "
                               "its constructor, expected a new layer")
@@ -169,12 +189,18 @@ def _assign_buffer(self, name, value):
         raise _core.Error(f"module: buffer '{name}' becomes a tensor with a gradient, expected value.detach()")
     if isinstance(value, Buffer):
         value = value.data
-    if old._made and old.shape == value.shape and old.dtype == value.dtype:
+    if old is None:
+        _put_buffer(self, name, Buffer(value))
+    elif old._made and old.shape == value.shape and old.dtype == value.dtype:
         old._set(value)
     else:
-        new = Buffer(value)
-        Module._set_buffer(self, name, new)
-        _set(self, name, new)
+        _put_buffer(self, name, Buffer(value))
+
+
+def _put_buffer(self, name, buffer):
+    _take_name(self, name, "buffer")
+    Module._set_buffer(self, name, buffer)
+    _set(self, name, buffer)
 
 
 def _forget(self, name):
@@ -182,13 +208,24 @@ def _forget(self, name):
     self.__dict__.pop(name, None)
 
 
-def _set_none(self, name):
+def _set_none(self, name, kind=None):
+    """Remove a part. Its name stays one of its kind: a tensor that is assigned to that of a buffer becomes one."""
+    kind = Module._kind_of(self, name) or kind
     if Module._kind_of(self, name):
         _forget(self, name)
     _set(self, name, None)
+    if kind:
+        _set(self, "_none_parts", {**self.__dict__.get("_none_parts", {}), name: kind})
+
+
+def _forget_none(self, name):
+    parts = self.__dict__.get("_none_parts", {})
+    if name in parts:
+        _set(self, "_none_parts", {n: kind for n, kind in parts.items() if n != name})
 
 
 def _delattr(self, name):
+    _forget_none(self, name)
     if Module._kind_of(self, name):
         _forget(self, name)
     else:
@@ -214,13 +251,19 @@ def _take_name(self, name, kind):
         raise AttributeError(f"cannot assign {kind} before Module.__init__() call") from None
     if known and known != kind:
         _forget(self, name)
+    _forget_none(self, name)
+    if not known and kind != "child" and _is_left_out(self, name):
+        if _is_computed(self):
+            raise _core.Error(f"{self._get_name()}: {name} for a layer that was made without it, and would not use it: "
+                              "expected a layer with it from its constructor")
+        _set(self, "_options_changed", name)
 
 
 def register_parameter(self, name, param):
     """Add a parameter under this name, or None."""
     _check_name(self, name, "parameter")
     if param is None:
-        _set_none(self, name)
+        _set_none(self, name, "parameter")
         return
     if not isinstance(param, Parameter):
         raise TypeError(f"cannot assign '{type(param).__name__}' object to parameter '{name}' "
@@ -236,7 +279,7 @@ def add_module(self, name, module):
     if module is not None and not isinstance(module, Module):
         raise TypeError(f"{type(module).__name__} is not a Module subclass")
     if module is None:
-        _set_none(self, name)
+        _set_none(self, name, "child")
         return
     _set_child(self, name, module)
 
@@ -250,18 +293,16 @@ def _set_child(self, name, module):
 def register_buffer(self, name, tensor, persistent=True):
     """Add a tensor of the module's state that is not trained."""
     _check_name(self, name, "buffer")
-    if name in self.__dict__ and not Module._kind_of(self, name):
+    is_none_part = name in self.__dict__.get("_none_parts", ())
+    if name in self.__dict__ and not Module._kind_of(self, name) and not is_none_part:
         raise KeyError(f"attribute '{name}' already exists")
     if tensor is None:
-        _set_none(self, name)
-        return
-    if not isinstance(tensor, Tensor):
+        _set_none(self, name, "buffer")
+    elif not isinstance(tensor, Tensor):
         raise TypeError(f"cannot assign '{type(tensor).__name__}' object to buffer '{name}' "
                         "(torch Tensor or None required)")
-    _take_name(self, name, "buffer")
-    buffer = tensor if isinstance(tensor, Buffer) else Buffer(tensor.detach())
-    Module._set_buffer(self, name, buffer)
-    _set(self, name, buffer)
+    else:
+        _put_buffer(self, name, tensor if isinstance(tensor, Buffer) else Buffer(tensor.detach()))
     temporary = self.__dict__.get("_temporary_buffers", ())
     names = [n for n in temporary if n != name] + ([] if persistent else [name])
     if names or temporary:
@@ -731,27 +772,24 @@ class _Handle:
     """A registered hook. As a context manager, it removes the hook at the end."""
 
     def __init__(self, module, kind, hook):
-        self._module, self._kind, self._hook = module, kind, hook
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *args):
-        self.remove()
-
-    def remove(self):
-        """Remove the hook."""
-        hooks = self._module.__dict__.get(self._kind, [])
-        if self._hook in hooks:
-            hooks.remove(self._hook)
-        if self._kind in _CALL_HOOKS:
-            _forget_call_hooks(self._module)
+        self._module, self._kind, self._hook, self._is_removed = module, kind, hook, False
 
     def __enter__(self):
         return self
 
     def __exit__(self, *exception):
         self.remove()
+
+    def remove(self):
+        """Remove the hook, once: others of the same function stay."""
+        hooks = self._module.__dict__.get(self._kind, [])
+        places = [i for i, hook in enumerate(hooks) if hook is self._hook]
+        if self._is_removed or not places:
+            return
+        self._is_removed = True
+        del hooks[places[0]]
+        if self._kind in _CALL_HOOKS:
+            _forget_call_hooks(self._module)
 
 
 _CALL_HOOKS = ("_pre_hooks", "_hooks", "_backward_pre_hooks", "_backward_hooks")
@@ -1075,9 +1113,10 @@ def _complete():
             register_backward_hook=_refuse_backward_hook, half=_refuse_half, bfloat16=_refuse_half,
             register_module=add_module, _forward=_forward_unknown,
             named_children_with_repeats=_own_children,
-            _modules=property(lambda self: _Entries(self, Module._children_names, _put_child)),
-            _parameters=property(lambda self: _Entries(self, Module._parameter_names, register_parameter)),
-            _buffers=property(lambda self: _Entries(self, Module._buffer_names, register_buffer)),
+            _modules=property(lambda self: _Entries(self, "child", Module._children_names, _put_child)),
+            _parameters=property(lambda self: _Entries(self, "parameter", Module._parameter_names,
+                                                           register_parameter)),
+            _buffers=property(lambda self: _Entries(self, "buffer", Module._buffer_names, register_buffer)),
             _version=1, __init_subclass__=classmethod(_init_subclass),
             _register_state_dict_hook=register_state_dict_post_hook,
     ).items():
