@@ -81,9 +81,11 @@ def install():
     for name, layers in _LAYERS.items():
         _add(modules, name, nn, layers)
     modules.batchnorm._BatchNorm = nn.BatchNorm2d.__base__
+    modules.linear.NonDynamicallyQuantizableLinear = nn.Linear  # the last layer of an attention
     _add(modules, "utils", nn, "", consume_prefix_in_state_dict_if_present=_consume_prefix_in_state_dict_if_present,
          _single=_tuple_of(1), _pair=_tuple_of(2), _triple=_tuple_of(3))
     _add(nn.parallel, "distributed", nn.parallel, "DistributedDataParallel")
+    _add(nn.parallel, "scatter_gather", nn.parallel, "gather scatter")
     _add(nn.utils, "clip_grad", nn.utils, "clip_grad_norm_ clip_grad_value_")
     _add(nn.utils, "convert_parameters", nn.utils, "parameters_to_vector vector_to_parameters")
     _add(amp, "autocast_mode", amp, "autocast")

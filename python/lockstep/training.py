@@ -15,7 +15,7 @@ import typing
 from . import _core
 from ._core import AuditResult, EpochReport, Metric, StepReport, Tensor, TrainingResult, dtype, float32
 from .nn.module import _begin_training
-from .utils.data import DataLoader
+from .utils.data import DataLoader, _Structure
 
 
 class Trainer:
@@ -237,16 +237,19 @@ def export_onnx(path: str | os.PathLike[str], model: typing.Any, example: typing
                 output_names: typing.Sequence[str] = (), metadata: dict[str, str] | None = None) -> None:
     """Write what model(example) computes in evaluation mode as an ONNX file (opset 17).
 
-    example: a tensor with a batch as axis 0, or several, which model(*example) takes. forward(*example): any function
-    that calls the model, and returns a tensor or several.
+    example: a tensor with a batch as axis 0, or several, which model(*example) takes; also lists, tuples, and dicts of
+    them, such as (x, (h, c)), whose tensors are inputs one after the other. forward(*example): any function that calls
+    the model, and returns a tensor or several.
     """
     _check_unwrapped("export_onnx", model)
-    examples = list(example) if isinstance(example, (list, tuple)) else [example]
+    arguments = _Structure(tuple(example) if isinstance(example, (list, tuple)) else (example,))
+    if not arguments.tensors:
+        raise _core.Error("export_onnx: no tensor in the example, expected what the model takes")
 
     def call(inputs: list[Tensor]) -> list[Tensor]:
-        result = (forward or model)(*inputs)
-        return list(result) if isinstance(result, (list, tuple)) else [result]
+        return list(_Structure((forward or model)(*arguments.with_tensors(inputs))).tensors)
 
+    examples = [x.detach().cpu() for x in arguments.tensors]
     _core._export_onnx(path, model, examples, call, dynamic_batch, list(batch_axes), list(input_names),
                        list(output_names), list((metadata or {}).items()))
 

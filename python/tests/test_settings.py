@@ -157,3 +157,30 @@ def test_cut_and_damaged_files_of_pytorch_are_errors():
             torch.load(io.BytesIO(whole[:place] + bytes([whole[place] ^ 0x55]) + whole[place + 1:]))
         except torch.Error:
             pass
+
+
+# As PyTorch: tensors in tuples, lists, and dicts are inputs and outputs, one after the other.
+def test_onnx_export_of_nested_arguments(tmp_path):
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.rnn = torch.nn.LSTM(2, 3)
+
+        def forward(self, x, state, factor):
+            y, (h, c) = self.rnn(x, state)
+            return {"y": y * factor}, (h, c)
+
+    net, state = Net(), (torch.zeros(1, 4, 3), torch.zeros(1, 4, 3, device=torch.devices()[0]))
+    torch.onnx.export(net, (torch.ones(5, 4, 2), state, 2), tmp_path / "net.onnx", input_names=["x", "h", "c"],
+                      output_names=["y", "hn", "cn"])
+    data = (tmp_path / "net.onnx").read_bytes()
+    assert all(name in data for name in (b"x", b"hn", b"cn"))
+    with pytest.raises(torch.Error, match="export_onnx: no tensor in the example"):
+        torch.onnx.export(net, ("x",), tmp_path / "net.onnx")
+
+
+def test_safe_globals_are_accepted(tmp_path):
+    torch.save({"x": torch.ones(2)}, tmp_path / "x.pt")
+    torch.serialization.add_safe_globals([torch.nn.Linear])
+    with torch.serialization.safe_globals([torch.nn.modules.linear.NonDynamicallyQuantizableLinear]):
+        assert torch.load(tmp_path / "x.pt")["x"].tolist() == [1, 1]
