@@ -23,12 +23,12 @@ Tensor row_of(const std::vector<double>& values, const Shape& shape) {
 }
 
 // How pixels, or numbers, become the model's input: x = (value / divisor - mean) / stddev for each channel.
-struct Normalization {
+struct InputScale {
   double divisor = 1;
   std::vector<double> mean{}, stddev{};
 };
 
-Normalization normalization_of(const DataSchema& schema) {
+InputScale input_scale_of(const DataSchema& schema) {
   if (schema.image) return {255, schema.image->mean, schema.image->stddev};
   if (const auto& a = schema.array) return {a->mean.empty() ? a->divisor : 1, a->mean, a->stddev};
   return {};
@@ -39,7 +39,7 @@ int export_run(const ExportOptions& o) {
   const DataSchema& schema = run.schema();
   const bool classes = schema.task != lockstep::TaskKind::regression;
   const bool pictures = schema.input.size() == 3;
-  const Normalization normal = normalization_of(schema);
+  const InputScale normal = input_scale_of(schema);
   if (o.pixels && !pictures) {
     throw UsageError(fmt::format("--pixels: only for pictures; this run takes {}", Shape(schema.input)));
   }

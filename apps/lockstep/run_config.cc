@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <type_traits>
 
+#include "config_file.h"
 #include "config_text.h"
 #include "learning_task.h"
 #include "lockstep/backend/backend.h"
