@@ -1,5 +1,5 @@
-# lockstep.spdx.json: what a build of the tool, the library, and the Python package is made of, as SPDX 2.3. Packages and
-# wheels have it. Versions are those of the files that CMake found. tests/package/check_sbom.py checks it.
+# lockstep.spdx.json: what a build of the tool, the library, and the Python package is made of, as SPDX 2.3. Packages
+# and wheels have it. Versions are those of the files that CMake found. tests/package/check_sbom.py checks it.
 if(LOCKSTEP_STATIC)
   set(how STATIC_LINK)
 else()
@@ -37,7 +37,8 @@ endfunction()
 set(sbom_packages "")
 set(sbom_relationships "")
 
-# lockstep_sbom(NAME VERSION LICENSE HOME HOW [FILE]): HOW is a relationship of SPDX, and FILE the library that is linked.
+# lockstep_sbom(NAME VERSION LICENSE HOME HOW [FILE]): HOW is a relationship of SPDX, and FILE the library that is
+# linked.
 function(lockstep_sbom NAME VERSION LICENSE HOME HOW)
   if(NOT VERSION)
     set(VERSION NOASSERTION)
@@ -137,9 +138,11 @@ file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/lockstep.spdx.json @ONLY CONTENT "{
     }${sbom_packages}
   ],
   \"relationships\": [
-    {\"spdxElementId\": \"SPDXRef-DOCUMENT\", \"relationshipType\": \"DESCRIBES\", \"relatedSpdxElement\": \"SPDXRef-Lockstep\"}${sbom_relationships}
+    {\"spdxElementId\": \"SPDXRef-DOCUMENT\", \"relationshipType\": \"DESCRIBES\",
+     \"relatedSpdxElement\": \"SPDXRef-Lockstep\"}${sbom_relationships}
   ]
 }
 ")
 # Debian's packages have it beside their copyright (LockstepDeb.cmake), and wheels in their metadata (packaging/wheel).
-install(FILES ${PROJECT_BINARY_DIR}/lockstep.spdx.json DESTINATION ${CMAKE_INSTALL_DATAROOTDIR}/doc/lockstep COMPONENT sbom)
+install(FILES ${PROJECT_BINARY_DIR}/lockstep.spdx.json COMPONENT sbom
+        DESTINATION ${CMAKE_INSTALL_DATAROOTDIR}/doc/lockstep)

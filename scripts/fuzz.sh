@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# fuzz.sh FOLDER SECONDS [READER]: runs the fuzzer of the build FOLDER with each reader, or with one, for so many seconds. What
-# reaches new code is kept in FOLDER/corpus, where the next run begins; inputs that are faults come into FOLDER/findings.
-# ./test fuzz calls it.
+# fuzz.sh FOLDER SECONDS [READER]: runs the fuzzer of the build FOLDER with each reader, or with one, for so many
+# seconds. What reaches new code is kept in FOLDER/corpus, where the next run begins; inputs that are faults come into
+# FOLDER/findings. ./test fuzz calls it.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . scripts/common.sh

@@ -1,7 +1,7 @@
 #!/bin/sh
-# check_hardening.sh FOLDER FILE...: fails unless each program and shared library has what `checksec` looks for: no fixed
-# address, a read-only table of symbols that are bound at the start, a stack that is not executable, canaries, and checked
-# functions of the C library. And no file, archives included, may have the path FOLDER of the build in it.
+# check_hardening.sh FOLDER FILE...: fails unless each program and shared library has what `checksec` looks for: no
+# fixed address, a read-only table of symbols that are bound at the start, a stack that is not executable, canaries, and
+# checked functions of the C library. And no file, archives included, may have the path FOLDER of the build in it.
 folder=$1
 shift
 failed=0
@@ -10,7 +10,9 @@ fail() {
   failed=1
 }
 for file; do
-  ! grep -qF "$folder" "$file" || fail "$file: has the path $folder in it: $(strings "$file" | grep -F "$folder" | head -n 1)"
+  if grep -qF "$folder" "$file"; then
+    fail "$file: has the path $folder in it: $(strings "$file" | grep -F "$folder" | head -n 1)"
+  fi
   case $file in *.a) continue ;; esac
   headers=$(readelf -hlW "$file") dynamic=$(readelf -dW "$file") symbols=$(readelf -sW "$file")
   case $headers in *"Type:"*DYN*) ;; *) fail "$file: has a fixed address, expected a position-independent file" ;; esac
@@ -18,6 +20,7 @@ for file; do
   case $dynamic in *NOW*) ;; *) fail "$file: binds symbols late, expected BIND_NOW" ;; esac
   echo "$headers" | grep -q 'GNU_STACK.* RW ' || fail "$file: its stack may be executable"
   case $symbols in *__stack_chk_fail*) ;; *) fail "$file: no stack protector" ;; esac
-  echo "$symbols" | grep -qE '__(mem|str|read|recv|snprintf|fprintf|vsnprintf)[a-z]*_chk' || fail "$file: no checked functions (FORTIFY)"
+  echo "$symbols" | grep -qE '__(mem|str|read|recv|snprintf|fprintf|vsnprintf)[a-z]*_chk' ||
+    fail "$file: no checked functions (FORTIFY)"
 done
 exit $failed

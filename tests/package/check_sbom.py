@@ -44,8 +44,8 @@ for package in sbom.get("packages", []):
     expect(not unknown, f"{name}: {unknown} are no licenses that this test knows as SPDX's")
     expect(package.get("versionInfo") != "NOASSERTION", f"{name}: its version was not found")
 relations = sbom.get("relationships", [])
-expect(any(r.get("relationshipType") == "DESCRIBES" and r.get("spdxElementId") == "SPDXRef-DOCUMENT" for r in relations),
-       "no relationship says what the document describes")
+expect(any(relation.get("relationshipType") == "DESCRIBES" and relation.get("spdxElementId") == "SPDXRef-DOCUMENT"
+           for relation in relations), "no relationship says what the document describes")
 for relation in relations:
     for end in ("spdxElementId", "relatedSpdxElement"):
         expect(relation.get(end) in ids, f"{relation}: there is no {relation.get(end)}")
