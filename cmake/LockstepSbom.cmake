@@ -100,6 +100,13 @@ if(LOCKSTEP_MPI_KIND)
   lockstep_pc_version(version ompi)
   lockstep_sbom(OpenMPI "${version}" BSD-3-Clause-Open-MPI https://www.open-mpi.org ${how} libmpi)
 endif()
+execute_process(COMMAND ${CMAKE_CXX_COMPILER} -x c++ -dM -E -include features.h /dev/null
+                OUTPUT_VARIABLE macros ERROR_QUIET)
+if(macros MATCHES "#define __GLIBC__ ([0-9]+)")
+  set(version ${CMAKE_MATCH_1})
+  string(REGEX MATCH "#define __GLIBC_MINOR__ ([0-9]+)" minor "${macros}")
+  lockstep_sbom(glibc "${version}.${CMAKE_MATCH_1}" LGPL-2.1-or-later https://www.gnu.org/software/libc ${how} libc)
+endif()
 lockstep_sbom(GCC-runtime "${CMAKE_CXX_COMPILER_VERSION}" "${runtime}" https://gcc.gnu.org ${how} "libstdc++")
 # Headers, whose code is in the result.
 lockstep_sbom(nlohmann-json "${nlohmann_json_VERSION}" MIT https://json.nlohmann.me CONTAINS)
