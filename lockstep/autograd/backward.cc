@@ -49,9 +49,9 @@ class BackwardWalk {
     }
   }
 
-  // Also if add_root() throws: edges lead to the captured leaves again.
+  // Also if add_root() throws: edges lead to the captured leaves again, and a kept graph to all leaves.
   ~BackwardWalk() {
-    if (!captured_leaves_.empty()) restore();
+    if (retain_graph_ || !captured_leaves_.empty()) restore();
   }
   BackwardWalk(const BackwardWalk&) = delete;
   BackwardWalk& operator=(const BackwardWalk&) = delete;

@@ -235,7 +235,7 @@ class Program:
         y = r.choice([t for t in self.tensors if tuple(t[0].shape) == shape])
         other, seed, kind = r.choice(self.tensors), r.random(), r.random()
         # What a write does to the hooks that a tensor has is not the same in all versions of PyTorch.
-        writes = kind < 0.2 and not any(x is h for h in self.hooked)
+        writes = kind < 0.2 and not any(x[0] is h[0] for h in self.hooked)
         tables = [ANY, TWO] + [ALONG] * 2 * (len(shape) > 0) + [MATRIX] * (len(shape) == 2)
         table = WRITES if writes else r.choice(tables)
         name = r.choice([n for n in table if n not in NEEDS_AXIS or shape])
@@ -270,7 +270,7 @@ class Program:
         self.hooked.append(pair)
         kind, factor = r.choice(["scale", "see", "retain"]), r.choice([2.0, -0.5])
         # In PyTorch 2, the gradient that is retained is that behind all hooks; in 1.13, the order of calls decides.
-        if kind == "scale" and any(pair is kept for kept in self.retained):
+        if kind == "scale" and any(pair[0] is kept[0] for kept in self.retained):
             return
         self.log.append(f"hook: {kind} {factor} of {next(i for i, t in enumerate(self.tensors) if t is pair)}")
         if kind == "retain":
@@ -295,7 +295,7 @@ class Program:
             weights = [r.uniform(0.1, 1) for _ in some]
             kept = number + 1 < count
             # The hooks of inputs of grad() run in PyTorch 2, and not in 1.13.
-            inputs = [p for p in [*self.leaves, r.choice(ends)] if not any(p is h for h in self.hooked)]
+            inputs = [p for p in [*self.leaves, r.choice(ends)] if not any(p[0] is h[0] for h in self.hooked)]
             kind = r.choice(["backward", "backward of all", "grad"] if inputs else ["backward", "backward of all"])
             self.log.append(f"{kind} of {[next(i for i, t in enumerate(self.tensors) if t is p) for p in some]}, "
                             f"kept: {kept}")

@@ -470,6 +470,18 @@ def test_grad_of_inputs_that_nothing_depends_on_and_of_one_twice():
     assert [g.tolist() for g in torch.autograd.grad((x * x).sum(), [x, x])] == [[2, 4], [2, 4]]
 
 
+def test_a_kept_graph_has_all_gradients_after_a_pass_for_some():
+    for first in (lambda loss, x, y: torch.autograd.grad(loss, y, retain_graph=True),
+                  lambda loss, x, y: loss.backward(inputs=[x], retain_graph=True)):
+        x, other = leaf(1.0, 2.0), leaf(3.0, 4.0)
+        y = x * x
+        loss = (y * other + x).sum()
+        first(loss, x, y)
+        x.grad = None
+        loss.backward()
+        assert (x.grad.tolist(), other.grad.tolist()) == ([7, 17], [1, 4])
+
+
 def test_gradients_are_retained_in_grad_too():
     x = leaf(1.0, 2.0)
     y = x * 3

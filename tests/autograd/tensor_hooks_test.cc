@@ -79,6 +79,21 @@ TEST_F(TensorHooksTest, GradTakesInputsTwiceAndThoseThatNothingDependsOn) {
   EXPECT_FALSE(grad(std::array{sum(square(x))}, std::array{other}, std::array{Tensor()})[0].defined());
 }
 
+// Edges that a pass leaves out are there for the next one.
+TEST_F(TensorHooksTest, AKeptGraphHasAllGradientsAfterAPassForSome) {
+  for (const bool of_result : {true, false}) {
+    const Tensor x = leaf(), other = leaf(), y = square(x);
+    const Tensor loss = sum(y * other + x);
+    if (of_result) {
+      (void)grad(std::array{loss}, std::array{y}, std::array{Tensor()}, true);
+    } else {
+      backward({&loss, 1}, std::array{Tensor()}, {.inputs = std::vector{other}}, true);
+    }
+    loss.backward();
+    EXPECT_EQ(values(x.grad()), (Numbers{3, 9, 19, 33}));
+  }
+}
+
 TEST_F(TensorHooksTest, WrongHooksAreErrors) {
   Tensor x = leaf();
   const Tensor y = x * 1.0;
