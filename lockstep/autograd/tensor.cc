@@ -251,7 +251,10 @@ Tensor Tensor::select(int dim, std::int64_t index) const { return lockstep::sele
 Tensor Tensor::to(Device device, CopyOptions options) const {
   check(defined(), "to: undefined tensor");
   if (impl_->kind == Kind::cut) {
-    fail("to: {} is cut over the batch, expected it in one piece: gather() it", describe());
+    // A module may move its input to the one device where it is.
+    const bool is_there = std::ranges::all_of(impl_->parts, [&](const Array& part) { return part.device() == device; });
+    check(is_there, "to: {} is cut over the batch, expected it in one piece: gather() it", describe());
+    return *this;
   }
   if (impl_->kind == Kind::whole && this->device() == device) return *this;
   return moved("to", *this, impl_->array(), ops::to_device(impl_->array(), device, options));

@@ -7,8 +7,10 @@
 
 #include <concepts>
 
+#include "lockstep/autograd/losses.h"
 #include "lockstep/nn/module.h"
 #include "lockstep/optim/optimizer.h"
+#include "lockstep/runtime/runtime.h"
 #include "lockstep/tensor/dtype.h"
 
 namespace LOCKSTEP_API lockstep {
@@ -16,6 +18,25 @@ namespace LOCKSTEP_API lockstep {
 inline constexpr DType kFloat32 = DType::f32, kFloat = kFloat32, kFloat64 = DType::f64, kDouble = kFloat64,
                        kFloat16 = DType::f16, kHalf = kFloat16, kBFloat16 = DType::bf16, kInt64 = DType::i64,
                        kLong = kInt64, kUInt8 = DType::u8, kByte = kUInt8, kBool = DType::boolean;
+
+namespace cuda {
+inline bool is_available() { return cuda_is_available(); }
+}  // namespace cuda
+
+// CrossEntropyLoss()(net(x), labels) is cross_entropy(net(x), labels).
+template <auto kLoss, typename Options>
+struct LossFunction {
+  Options options = {};
+  Tensor operator()(const Tensor& x, const Tensor& target) const { return kLoss(x, target, options); }
+};
+using CrossEntropyLoss = LossFunction<cross_entropy, CrossEntropyOptions>;
+using NLLLoss = LossFunction<nll_loss, NllLossOptions>;
+using MSELoss = LossFunction<mse_loss, LossOptions>;
+using L1Loss = LossFunction<l1_loss, LossOptions>;
+using SmoothL1Loss = LossFunction<smooth_l1_loss, SmoothL1LossOptions>;
+using HuberLoss = LossFunction<huber_loss, HuberLossOptions>;
+using BCELoss = LossFunction<binary_cross_entropy, ProbabilityLossOptions>;
+using BCEWithLogitsLoss = LossFunction<binary_cross_entropy_with_logits, BinaryCrossEntropyOptions>;
 
 // False, but only where a template is used.
 template <typename...>
@@ -40,7 +61,26 @@ void load(M&, const Args&...) {
 }
 template <typename... Args>
 void save(const Tensor&, const Args&...) {
-  static_assert(kNeverTrue<Args...>, "write save_safetensors(path, {{name, tensor}})");
+  static_assert(kNeverTrue<Args...>, "write write_safetensors(path, as_bytes({{name, tensor}}))");
+}
+
+template <std::derived_from<Optimizer> O, typename... Args>
+void save(const O&, const Args&...) {
+  static_assert(kNeverTrue<O>,
+                "write write_safetensors(path, as_bytes(optimizer.state_dict())), or Trainer's save_folder");
+}
+template <std::derived_from<Optimizer> O, typename... Args>
+void load(O&, const Args&...) {
+  static_assert(kNeverTrue<O>,
+                "write optimizer.load_state_dict(as_tensors(read_safetensors(path))), or Trainer's resume()");
+}
+
+// Batches are vectors of tensors, already stacked.
+template <typename... Args>
+void make_data_loader(const Args&...) {
+  static_assert(kNeverTrue<Args...>,
+                "write DataLoader loader(data, {.batch_size = 64, .shuffle = true}), and for "
+                "(auto [x, y] : loader.on(net))");
 }
 
 // A schedule is the optimizer's rate, which each step() follows.

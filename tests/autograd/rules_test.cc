@@ -415,6 +415,8 @@ TEST_F(RulesTest, ErrorsSayWhatToDo) {
   EXPECT_ERROR(einsum("nij,nij->j", {o.x, o.x}), "and the product would sum over them");
   EXPECT_ERROR(flip(o.x, 0), "and it would change their order: gather()");
   EXPECT_ERROR(o.x.to(runtime_.devices()[0]), "is cut over the batch, expected it in one piece: gather() it");
+  const Tensor on_one_device = cut(4, 2, 1).x;
+  EXPECT_TRUE(on_one_device.to(runtime_.devices()[0]).is_same(on_one_device));
 }
 
 TEST_F(RulesTest, ALeafMayBeCutWholeOrReplicated) {

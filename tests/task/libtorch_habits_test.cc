@@ -4,6 +4,7 @@
 
 #include "lockstep/lockstep.h"
 #include "tests/expect_error.h"
+#include "tests/temporary_folder.h"
 
 namespace lockstep {
 namespace {
@@ -80,6 +81,39 @@ TEST(LibtorchHabits, Modules) {
   EXPECT_EQ(more.shape(), (Shape{1, 5}));
   EXPECT_EQ(more.to_vector<std::int64_t>(), gpt.generate(ids, {.new_tokens = 3, .seed = 1}));
   EXPECT_ERROR(gpt.generate(randn({2}), {}), "generate: tokens are [2] f32 on host, expected i64 [T] or [1, T]");
+}
+
+TEST(LibtorchHabits, LossesAreObjects) {
+  const Tensor x = randn({4, 3}, {.seed = 1}), labels = tensor({0, 2, 1, 1}), y = rand({4, 3}, {.seed = 2});
+  EXPECT_TRUE(equal(CrossEntropyLoss()(x, labels), cross_entropy(x, labels)));
+  const CrossEntropyLoss smooth{{.label_smoothing = 0.1}};
+  EXPECT_TRUE(equal(smooth(x, labels), cross_entropy(x, labels, {.label_smoothing = 0.1})));
+  EXPECT_TRUE(equal(NLLLoss()(log_softmax(x), labels), nll_loss(log_softmax(x), labels)));
+  EXPECT_TRUE(equal(MSELoss()(x, y), mse_loss(x, y)));
+  EXPECT_TRUE(equal(L1Loss()(x, y), l1_loss(x, y)));
+  EXPECT_TRUE(equal(SmoothL1Loss()(x, y), smooth_l1_loss(x, y)));
+  EXPECT_TRUE(equal(HuberLoss()(x, y), huber_loss(x, y)));
+  EXPECT_TRUE(equal(BCELoss()(y, y), binary_cross_entropy(y, y)));
+  EXPECT_TRUE(equal(BCEWithLogitsLoss()(x, y), binary_cross_entropy_with_logits(x, y)));
+  EXPECT_EQ(cuda::is_available(), cuda_is_available());
+}
+
+// What the messages of save() and load() name, optim/libtorch_names.h.
+TEST(LibtorchHabits, FilesOfTensorsAndOfOptimizers) {
+  const TemporaryFolder folder;
+  Linear net(2, 1);
+  Adam adam(net.parameters());
+  net(ones({1, 2})).sum().backward();
+  adam.step();
+  write_safetensors(folder / "adam", as_bytes(adam.state_dict()));
+  Adam other(net.parameters());
+  other.load_state_dict(as_tensors(read_safetensors(folder / "adam")));
+  const StateDict state = adam.state_dict(), loaded = other.state_dict();
+  ASSERT_EQ(state.size(), loaded.size());
+  for (std::size_t i = 0; i < state.size(); ++i) EXPECT_TRUE(equal(state[i].second, loaded[i].second));
+  const Tensor x = arange(3.0);
+  write_safetensors(folder / "x", as_bytes({{"x", x}}));
+  EXPECT_TRUE(equal(as_tensors(read_safetensors(folder / "x"))[0].second, x));
 }
 
 }  // namespace

@@ -36,6 +36,14 @@ void program(Net& net, DataLoader& loader, Dataset& data, Tensor& x) {
   save(net, "net.pt");
   // says: write load_weights(path, net)
   load(net, "net.pt");
+  // says: write write_safetensors(path, as_bytes({{name, tensor}}))
+  save(x, "x.pt");
+  // says: write write_safetensors(path, as_bytes(optimizer.state_dict()))
+  save(sgd, "sgd.pt");
+  // says: write optimizer.load_state_dict(as_tensors(read_safetensors(path)))
+  load(sgd, "sgd.pt");
+  // says: write DataLoader loader(data, {.batch_size = 64, .shuffle = true})
+  auto batches = make_data_loader(data, 64);
   // says: let an optimizer update parameters
   p[0] -= 0.1 * p[0].grad();
   // says: name the loader, which the loop needs
