@@ -52,7 +52,7 @@ from .backends import (  # noqa: F401,E402
     are_deterministic_algorithms_enabled, set_float32_matmul_precision, use_deterministic_algorithms)
 from .generator import Generator  # noqa: F401,E402
 from .serialization import load, save  # noqa: F401,E402
-from . import metrics, notebook, onnx, version  # noqa: F401,E402
+from . import hints, metrics, notebook, onnx, version  # noqa: F401,E402
 from .missing import attribute as __getattr__  # noqa: F401,E402
 from .printing import set_printoptions  # noqa: F401,E402
 from .settings import (  # noqa: F401,E402
@@ -66,5 +66,6 @@ for _part in (arrangement, elementwise, linalg, order):
     _part.install(__import__("sys").modules[__name__])
 del _part
 notebook.install()
+hints.install()
 # Before destroy_process_group() of lockstep.distributed: what runs stops first.
 __import__("atexit").register(_core._leave)

@@ -216,3 +216,20 @@ def test_workers_end_with_their_loop():
         print(workers())
     """)
     assert result.stdout == "0\n0\n10 10 3\n0\n" and result.stderr == ""
+
+
+# A gradient that is read after step() is None: an error on account of that says so.
+def test_a_missing_gradient_is_explained(tmp_path):
+    program = """
+import lockstep as torch
+p = torch.nn.Parameter(torch.ones(2))
+optimizer = torch.optim.SGD([p], lr=0.1)
+(p * p).sum().backward()
+optimizer.step()
+{}
+"""
+    hint = "lockstep: a gradient is None until backward(), and after optimizer.step(), which clears it"
+    for line, found in (("print(p.grad.norm())", True), ("print(p.grad * 2)", True), ("None.norm()", False)):
+        (tmp_path / "program.py").write_text(program.format(line))
+        done = subprocess.run([sys.executable, "-W", "error", tmp_path / "program.py"], capture_output=True, text=True)
+        assert done.returncode == 1 and "NoneType" in done.stderr and (hint in done.stderr) == found, done.stderr
