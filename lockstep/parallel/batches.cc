@@ -18,7 +18,7 @@ std::shared_ptr<BatchSplitter> splitter_for(const Module& model, SplitOptions op
     options.shards = default_shards(batch_size);
     if (options.shards < std::ssize(devices)) {
       warn("idle devices",
-           fmt::format("loader.on: a batch of {} makes {} shard{} for {} devices, which leaves {} without work: expected "
+           fmt::format("loader.on: a batch of {} makes {} shard{} for {} devices, leaving {} without work: expected "
                        "larger batches, or a number of shards",
                        batch_size, options.shards, options.shards == 1 ? "" : "s", devices.size(),
                        std::ssize(devices) - options.shards));
