@@ -128,8 +128,9 @@ def _index_put(self, indices, values, accumulate=False):
 
 
 def _like(make):
-    def method(self, *size, dtype=None, device=None, requires_grad=False):
-        return make(*size, dtype=dtype or self.dtype, device=device or self.device, requires_grad=requires_grad)
+    def method(self, *sizes, size=None, dtype=None, device=None, requires_grad=False):
+        sizes = sizes if size is None else (size,)
+        return make(*sizes, dtype=dtype or self.dtype, device=device or self.device, requires_grad=requires_grad)
 
     return method
 

@@ -124,7 +124,6 @@ void add_elementwise(const FunctionsOf& f) {
                                        {"true_divide", true_divide},
                                        {"floor_divide", floor_divide},
                                        {"remainder", remainder},
-                                       {"pow", power},
                                        {"eq", eq},
                                        {"ne", ne},
                                        {"not_equal", ne},
@@ -141,6 +140,7 @@ void add_elementwise(const FunctionsOf& f) {
                                        {"bitwise_xor", mask_xor}}) {
     f.both(name, function, "input"_a, "other"_a);
   }
+  f.both("pow", power, "input"_a, "exponent"_a);
   f.function("pow", power_of, "self"_a, "exponent"_a);
   for (const auto& [name, function] : {std::pair<const char*, Binary>{"add", add}, {"sub", sub}, {"subtract", sub}}) {
     f.both(

@@ -46,9 +46,11 @@ void add_network(const FunctionsOf& f) {
     const char* name;
     Tensor (*f)(const Tensor&, const Tensor&);
     int axes, other_axes;  // 0: any
+    const char* other;
   };
-  for (const Product& product : {Product{"matmul", matmul, 0, 0}, Product{"mm", mm, 2, 2}, Product{"bmm", bmm, 3, 3},
-                                 Product{"mv", mv, 2, 1}, Product{"dot", dot, 1, 1}}) {
+  for (const Product& product :
+       {Product{"matmul", matmul, 0, 0, "other"}, Product{"mm", mm, 2, 2, "mat2"}, Product{"bmm", bmm, 3, 3, "mat2"},
+        Product{"mv", mv, 2, 1, "vec"}, Product{"dot", dot, 1, 1, "other"}}) {
     f.both(
         product.name,
         [product](const Tensor& a, const Tensor& b) {
@@ -56,7 +58,7 @@ void add_network(const FunctionsOf& f) {
           const Tensor y = are_whole(a, b) && fits ? whole_matmul(a, b) : product.f(a, b);
           return a.dim() == 1 && b.dim() == 1 ? scalar(y) : y;
         },
-        input, "other"_a);
+        input, py::arg(product.other));
   }
   f.function(
       "cdist", [](const Tensor& x1, const Tensor& x2, double p, const py::object&) { return cdist(x1, x2, p); }, "x1"_a,

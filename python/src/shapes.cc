@@ -189,8 +189,11 @@ void def_view(const FunctionsOf& f, const char* name, const F& g, const Extra&..
 }
 
 template <typename F>
-void def_sized(const FunctionsOf& f, const char* name, const F& g) {
+void def_sized(const FunctionsOf& f, const char* name, const char* keyword, const F& g) {
   f.tensor.def(name, [g](const py::object& self, const py::args& sizes) { return g(self, all_of<Shape>(sizes)); });
+  f.tensor.def(
+      name, [g](const py::object& self, const Shape& sizes) { return g(self, sizes); }, py::kw_only(),
+      py::arg(keyword));
 }
 
 using Join = Tensor (*)(std::span<const Tensor>, int);
@@ -245,8 +248,9 @@ void add_shapes(const FunctionsOf& f) {
           "view: a type, expected the extents of a shape: to(dtype) converts the elements");
     return viewed_as(self, all_of<Shape>(sizes));
   });
-  def_sized(f, "reshape", reshaped_as);
-  def_sized(f, "expand", expanded);
+  f.tensor.def("view", viewed_as, py::kw_only(), "size"_a);
+  def_sized(f, "reshape", "shape", reshaped_as);
+  def_sized(f, "expand", "size", expanded);
   f.tensor.def(
       "view_as", [viewed_as](const py::object& self, const Tensor& other) { return viewed_as(self, other.shape()); },
       "other"_a);
@@ -262,15 +266,17 @@ void add_shapes(const FunctionsOf& f) {
   f.m.def("reshape", reshaped_as, input, "shape"_a);
   f.tensor.def("permute",
                [](const py::object& self, const py::args& dims) { return permuted(self, ints(all_of<Dims>(dims))); });
-  f.m.def(
-      "permute", [](const py::object& self, const Dims& dims) { return permuted(self, ints(dims)); }, input, "dims"_a);
+  const auto permuted_to = [](const py::object& self, const Dims& dims) { return permuted(self, ints(dims)); };
+  f.tensor.def("permute", permuted_to, py::kw_only(), "dims"_a);
+  f.m.def("permute", permuted_to, input, "dims"_a);
   f.tensor.def_property_readonly("T", [](const py::object& self) {
     std::vector<int> order;
     for (int i = self.cast<Tensor>().dim() - 1; i >= 0; --i) order.push_back(i);
     return permuted(self, order);
   });
   f.tensor.def_property_readonly("mT", [](const py::object& self) { return swapped(self, -2, -1); });
-  for (const char* name : {"transpose", "swapaxes", "swapdims"}) def_view(f, name, swapped, "dim0"_a, "dim1"_a);
+  for (const char* name : {"transpose", "swapdims"}) def_view(f, name, swapped, "dim0"_a, "dim1"_a);
+  def_view(f, "swapaxes", swapped, "axis0"_a, "axis1"_a);
   def_view(f, "t", [](const py::object& self) {
     const int axes = self.cast<Tensor>().dim();
     check(axes <= 2, "t: {} axes, expected at most 2: use transpose()", axes);
@@ -328,20 +334,19 @@ void add_shapes(const FunctionsOf& f) {
       dim);
   def_view(f, "narrow", narrowed, dim, "start"_a, "length"_a);
   def_view(f, "select", selected, dim, "index"_a);
+  const auto split_evenly = [](const py::object& self, std::int64_t size, int axis) {
+    return parts(self, axis, [&](const Tensor& x, int a) { return split(x, size, a); });
+  };
+  const auto split_to = [](const py::object& self, const std::vector<std::int64_t>& sizes, int axis) {
+    return parts(self, axis, [&](const Tensor& x, int a) { return split(x, sizes, a); });
+  };
   for (const char* name : {"split", "split_with_sizes"}) {
-    def_view(
-        f, name,
-        [](const py::object& self, std::int64_t size, int axis) {
-          return parts(self, axis, [&](const Tensor& x, int a) { return split(x, size, a); });
-        },
-        "split_size_or_sections"_a, dim = 0);
-    def_view(
-        f, name,
-        [](const py::object& self, const std::vector<std::int64_t>& sizes, int axis) {
-          return parts(self, axis, [&](const Tensor& x, int a) { return split(x, sizes, a); });
-        },
-        "split_size_or_sections"_a, dim = 0);
+    def_view(f, name, split_evenly, "split_size_or_sections"_a, dim = 0);
+    def_view(f, name, split_to, "split_size_or_sections"_a, dim = 0);
   }
+  // The method's word.
+  f.tensor.def("split", split_evenly, py::kw_only(), "split_size"_a, dim = 0);
+  f.tensor.def("split", split_to, py::kw_only(), "split_size"_a, dim = 0);
   def_view(
       f, "chunk",
       [](const py::object& self, int chunks, int axis) {
@@ -373,8 +378,10 @@ void add_shapes(const FunctionsOf& f) {
     after_write(self);
   });
 
-  def_sized(f, "repeat", [](const py::object& self, const Shape& sizes) { return repeat(self.cast<Tensor>(), sizes); });
-  def_sized(f, "tile", [](const py::object& self, const Shape& dims) { return tile(self.cast<Tensor>(), dims); });
+  def_sized(f, "repeat", "repeats",
+            [](const py::object& self, const Shape& sizes) { return repeat(self.cast<Tensor>(), sizes); });
+  def_sized(f, "tile", "dims",
+            [](const py::object& self, const Shape& dims) { return tile(self.cast<Tensor>(), dims); });
   f.function(
       "tile", [](const Tensor& x, const Shape& dims) { return tile(x, dims); }, input, "dims"_a);
   f.both(

@@ -164,3 +164,19 @@ def test_fixed_values():
         torch.kthvalue(x, 5)
     with pytest.raises(RuntimeError, match="values from 0 to 1"):
         torch.quantile(x, 1.5)
+
+
+# The keywords of PyTorch's methods and functions.
+def test_keywords():
+    x = torch.arange(6.0).reshape(shape=(2, 3))
+    assert x.permute(dims=(1, 0)).shape == x.swapaxes(axis0=0, axis1=1).shape == x.view(size=(3, 2)).shape == (3, 2)
+    assert torch.swapaxes(x, axis0=0, axis1=1).shape == (3, 2)
+    assert x[:1].expand(size=(4, 3)).shape == x.repeat(repeats=(2, 1)).shape == x.tile(dims=(2, 1)).shape == (4, 3)
+    assert [p.shape for p in x.split(split_size=2, dim=1)] == [(2, 2), (2, 1)]
+    assert [p.shape for p in x.split(split_size=[1, 2], dim=1)] == [(2, 1), (2, 2)]
+    assert x.new_zeros(size=(2,)).shape == x.new_ones(size=2).shape == (2,)
+    assert torch.equal(x.pow(exponent=2), torch.pow(input=x, exponent=2))
+    assert torch.equal(torch.mm(input=x, mat2=x.T), x.mm(mat2=x.T)) and torch.mv(x, vec=torch.ones(3)).shape == (2,)
+    assert torch.equal(torch.bmm(x[None], mat2=x.T[None])[0], x @ x.T)
+    with pytest.raises(TypeError, match="size"):
+        x.reshape(size=(3, 2))
