@@ -1001,8 +1001,8 @@ def test_parts_that_are_none():
     (nn.ConvTranspose2d(2, 2, 1, bias=False), "bias"), (nn.BatchNorm1d(2, affine=False), "weight"),
     (nn.BatchNorm1d(2, affine=False), "bias"), (nn.BatchNorm1d(2, track_running_stats=False), "running_mean"),
     (nn.LayerNorm(2, elementwise_affine=False), "weight"), (nn.GroupNorm(1, 2, affine=False), "bias"),
-    (nn.InstanceNorm1d(2), "weight"), (nn.LSTM(2, 2, bias=False), "bias_ih_l0"), (nn.GRUCell(2, 2, bias=False), "bias_hh"),
-    (nn.MultiheadAttention(2, 1, bias=False), "in_proj_bias")])
+    (nn.InstanceNorm1d(2), "weight"), (nn.LSTM(2, 2, bias=False), "bias_ih_l0"),
+    (nn.GRUCell(2, 2, bias=False), "bias_hh"), (nn.MultiheadAttention(2, 1, bias=False), "in_proj_bias")])
 def test_parts_that_a_layer_computes_without(layer, name):
     with pytest.raises(torch.Error, match=f"{name} for a layer that was made without it, and would not use it"):
         if name.startswith("running"):
