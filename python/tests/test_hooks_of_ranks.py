@@ -21,6 +21,15 @@ from lockstep.utils.data import DataLoader, TensorDataset
 ROWS, WORLD = 6, 2  # of each rank
 
 
+@pytest.fixture(scope="module", autouse=True)
+def devices():
+    torch.set_devices(3)
+
+
+def plain(net):
+    return net.to(torch.devices()[0])
+
+
 class Bounded(torch.autograd.Function):
     """A gradient that is no linear function of its own, and depends on what forward() kept."""
 
@@ -162,7 +171,7 @@ def near(found, expected, where):
 
 def alone(kind):
     """Return what each rank should have, from runs in this process."""
-    ranks = [of_own_rows(none if kind is of_parameters else kind, rank, lambda net: net) for rank in range(WORLD)]
+    ranks = [of_own_rows(none if kind is of_parameters else kind, rank, plain) for rank in range(WORLD)]
     for name in ranks[0]["gradients"]:
         mean = np.mean([np.array(r["gradients"][name]) for r in ranks], 0)
         if kind is of_parameters and name == "first.weight":
@@ -185,7 +194,6 @@ def test_ranks_get_what_one_process_gets(count, tmp_path, monkeypatch):
     monkeypatch.setenv("LOCKSTEP_DEVICES", str(count))
     mp.spawn(in_rank, args=(str(tmp_path),), nprocs=WORLD)
     found = [json.loads((tmp_path / str(rank)).read_text()) for rank in range(WORLD)]
-    torch.set_devices(1)
     for kind in KINDS:
         for rank, expected in enumerate(alone(kind)):
             where, own = f"{kind.__name__}, rank {rank}, {count} devices", found[rank][kind.__name__]
@@ -204,7 +212,7 @@ def test_ranks_get_what_one_process_gets(count, tmp_path, monkeypatch):
 
 
 def test_the_hooks_matter():
-    plain = of_own_rows(none, 0, lambda net: net)["gradients"]
+    without = of_own_rows(none, 0, plain)["gradients"]
     for kind in KINDS:
-        changed = of_own_rows(kind, 0, lambda net: nn.DataParallel(net, [0]))["gradients"]
-        assert (changed == plain) == (kind in (none, that_read)), kind.__name__
+        changed = of_own_rows(kind, 0, plain)["gradients"]
+        assert (changed == without) == (kind in (none, that_read)), kind.__name__
