@@ -38,8 +38,8 @@ struct ControlChannel::Frame {
   CollectiveHeader header{};
 };
 
-// A frame on its way: the frame, its tag, its data, and their tag. The frame has a tag of its own, because its number of
-// bytes decides how much memory the receiver takes.
+// A frame on its way: the frame, its tag, its data, and their tag. The frame has a tag of its own, because its number
+// of bytes decides how much memory the receiver takes.
 struct ControlChannel::Sealed {
   std::array<std::byte, sizeof(Frame) + MessageMac::kTagBytes> head;
   std::span<const std::byte> data;

@@ -24,8 +24,8 @@ class ControlChannel {
   // reason to the ranks that it has reached: they may already have all their connections, and would call it lost.
   static PeerSockets connect(const GroupMembership& group, SocketKind kind, int connections, const TimeLimit& limit);
 
-  // sockets[r] is a connection with rank r; this rank's own place is empty. A rank is lost when no message of it arrives
-  // for `silence`.
+  // sockets[r] is a connection with rank r; this rank's own place is empty. A rank is lost when no message of it
+  // arrives for `silence`.
   ControlChannel(int rank, std::vector<PeerSocket> sockets, std::chrono::milliseconds silence);
   // Sends a shutdown message to all ranks.
   ~ControlChannel();

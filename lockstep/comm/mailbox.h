@@ -39,8 +39,8 @@ class Mailbox {
   bool ended(int source) const;
   // Bytes from this source that nobody has taken.
   std::size_t unreceived(int source) const;
-  // Returns the oldest message of that source and tag. Returns nothing if the time runs out, the source is closed or has
-  // ended, or `give_up`, which is polled, returns true.
+  // Returns the oldest message of that source and tag. Returns nothing if the time runs out, the source is closed or
+  // has ended, or `give_up`, which is polled, returns true.
   std::optional<Message> take(int source, int tag, const TimeLimit& limit, const std::function<bool()>& give_up);
 
  private:

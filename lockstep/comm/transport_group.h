@@ -47,8 +47,8 @@ class TransportGroup final : public ProcessGroup {
   std::shared_ptr<ProcessGroup> subgroup(std::vector<int> ranks) override;
   void abort(const std::string& reason) override;  // also aborts subgroups
   LinkTraffic traffic() const { return counters_->read(); }
-  // Tells all ranks, behind the messages that are on their way, that this rank sends no more: one that waits for another
-  // message gets an error.
+  // Tells all ranks, behind the messages that are on their way, that this rank sends no more: one that waits for
+  // another message gets an error.
   Work end_messages();
 
  private:

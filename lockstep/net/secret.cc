@@ -32,7 +32,8 @@ std::string why_weak(std::string_view secret) {
     return fmt::format("few different characters ({}, expected at least {})", different, kFewestDifferent);
   }
   for (std::size_t period = 1; period < kShortest && 2 * period <= secret.size(); ++period) {
-    if (repeats(secret, period)) return fmt::format("a text of {} characters that repeats (expected {})", period, kShortest);
+    if (repeats(secret, period))
+      return fmt::format("a text of {} characters that repeats (expected {})", period, kShortest);
   }
   return {};
 }
@@ -66,8 +67,7 @@ std::string read_secret() {
   check(secret.size() >= kShortest && secret.size() <= kLongest,
         "the secret in {} has {} characters, expected from {} to {}", source, secret.size(), kShortest, kLongest);
   const std::string weak = why_weak(secret);
-  check(weak.empty(), "the secret in {} is easy to guess: {}; make a random one: openssl rand -hex 32", source,
-        weak);
+  check(weak.empty(), "the secret in {} is easy to guess: {}; make a random one: openssl rand -hex 32", source, weak);
   return secret;
 }
 

@@ -50,8 +50,8 @@ class TcpStoreServer {
 };
 
 // Makes a server that other hosts reach by the name `host`. It listens at that address if this machine has it. It
-// listens at all addresses, with a warning, if the name forwards to this machine (as a service's does), or if there is a
-// secret and the name is known only here (Debian gives a machine's own name the address 127.0.1.1).
+// listens at all addresses, with a warning, if the name forwards to this machine (as a service's does), or if there is
+// a secret and the name is known only here (Debian gives a machine's own name the address 127.0.1.1).
 std::unique_ptr<TcpStoreServer> listen_for_hosts(const std::string& host, int port, const std::string& secret);
 
 }  // namespace lockstep

@@ -158,7 +158,8 @@ def in_rank(rank, folder):
     for kind in KINDS:
         found[kind.__name__] = or_error(of_own_rows, kind, rank, DDP)
         dist.barrier()
-        found["whole " + kind.__name__] = or_error(of_whole_batches, kind, lambda net: DDP(net, shards=4), DataLoader.on)
+        wrap = lambda net: DDP(net, shards=4)  # noqa: E731
+        found["whole " + kind.__name__] = or_error(of_whole_batches, kind, wrap, DataLoader.on)
         dist.barrier()
     with open(f"{folder}/{rank}", "w") as file:
         json.dump(found, file)
