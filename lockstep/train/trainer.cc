@@ -311,7 +311,7 @@ void Trainer::check_test_labels() const {
 // would be lost.
 void Trainer::check_test_shapes(const std::vector<Shape>& trained) const {
   if (!test_ || test_->size() == 0) return;
-  const Example example = first_of(*test_);
+  const Example example = first_of(*test_, 2);
   const std::vector<Shape> shapes = shapes_of_rows(example);
   const bool by_model = !options_.forward;  // labels may be of any shape, for other metrics
   if (by_model ? shapes.at(0) == trained.at(0) : shapes == trained) return;
@@ -537,8 +537,9 @@ void Trainer::join_ranks() {
       DistributedOptions{.split = fixed, .gradients = o.gradients, .recipe = recipe});
 }
 
-// Settles the shapes that the model leaves open, with an example.
-void Trainer::settle_model() const { pass(first_of(loader_.dataset())); }
+// Settles the shapes that the model leaves open, with an example, twice: batch norm without running statistics takes no
+// single one.
+void Trainer::settle_model() const { pass(first_of(loader_.dataset(), 2)); }
 
 // Passes a batch through the model on the first device, in evaluation mode. Moves no random numbers.
 void Trainer::pass(Example batch) const {
