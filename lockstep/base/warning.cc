@@ -5,6 +5,8 @@
 #include <set>
 #include <utility>
 
+#include "lockstep/base/printable.h"
+
 namespace lockstep {
 namespace {
 
@@ -39,7 +41,7 @@ void warn(std::string kind, std::string message) {
   }
   if (handler) return handler({std::move(kind), std::move(message)});
   // One call, so that lines of several processes do not mix.
-  std::fputs(("lockstep: warning (" + kind + "): " + message + "\n").c_str(), stderr);
+  std::fputs(printable_text("lockstep: warning (" + kind + "): " + message + "\n").c_str(), stderr);
 }
 
 }  // namespace lockstep

@@ -10,49 +10,16 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/data/image_codec.h"
+#include "lockstep/device/file_memory.h"
 
 namespace lockstep {
 namespace {
-
-// The length of the UTF-8 character at the start of the text, or 0 if there is none (RFC 3629).
-std::size_t utf8_length(std::string_view text) {
-  const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U; };
-  const auto continues = [&](std::size_t i) { return (byte(i) & 0xc0U) == 0x80U; };
-  const unsigned first = byte(0), second = byte(1);
-  if (first < 0x80) return 1;
-  if (first >= 0xc2 && first <= 0xdf) return continues(1) ? 2 : 0;
-  if (first >= 0xe0 && first <= 0xef) {
-    const bool valid = (first != 0xe0 || second >= 0xa0) && (first != 0xed || second < 0xa0);
-    return valid && continues(1) && continues(2) ? 3 : 0;
-  }
-  if (first >= 0xf0 && first <= 0xf4) {
-    const bool valid = (first != 0xf0 || second >= 0x90) && (first != 0xf4 || second < 0x90);
-    return valid && continues(1) && continues(2) && continues(3) ? 4 : 0;
-  }
-  return 0;
-}
 
 [[noreturn]] void fail_to_read(std::string_view name) {
   fail("cannot read {}: {}", name, std::generic_category().message(errno));
 }
 
 }  // namespace
-
-std::string printable_name(std::string_view name) {
-  std::string text;
-  while (!name.empty()) {
-    const std::size_t length = utf8_length(name);
-    const auto first = static_cast<unsigned char>(name[0]);
-    if (length == 0 || first < 32 || first == 127) {
-      text += fmt::format("\\x{:02x}", first);
-      name.remove_prefix(1);
-    } else {
-      text += name.substr(0, length);
-      name.remove_prefix(length);
-    }
-  }
-  return text;
-}
 
 ImageFile::ImageFile(const std::filesystem::path& path)
     : name_(printable_name(path.native())),
@@ -95,6 +62,7 @@ Tensor ImageFile::decode(const ImageOptions& options) const {
   // No picture within max_pixels needs more, whatever its metadata.
   constexpr std::size_t kMostBytes = std::size_t{4} << 30;
   check(size_ <= kMostBytes, "{}: {} bytes, expected at most {} of a picture", name_, size_, kMostBytes);
+  check_file_memory(size_, size_, name_, "the file");
   return decode_image(read(size_), options, name_);
 }
 

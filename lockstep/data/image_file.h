@@ -1,18 +1,15 @@
-// Internal: an open file that may be a picture, and file names in messages.
+// Internal: an open file that may be a picture.
 #pragma once
 
 #include <cstddef>
 #include <filesystem>
 #include <string>
-#include <string_view>
 
 #include "lockstep/base/file_descriptor.h"
+#include "lockstep/base/printable.h"
 #include "lockstep/data/image.h"
 
 namespace lockstep {
-
-// The name with hexadecimal escapes for control characters and for bytes that are not UTF-8.
-std::string printable_name(std::string_view name);
 
 class ImageFile {
  public:

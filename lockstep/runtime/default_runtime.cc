@@ -10,6 +10,7 @@
 #include <mutex>
 
 #include "lockstep/base/environment.h"
+#include "lockstep/base/printable.h"
 #include "lockstep/runtime/living_runtimes.h"
 
 namespace lockstep {
@@ -127,7 +128,8 @@ class ProcessRuntimes {
     try {
       runtime->synchronize();
     } catch (const std::exception& error) {
-      std::fprintf(stderr, "lockstep: at exit, a failure that nothing has waited for: %s\n", error.what());
+      std::fprintf(stderr, "lockstep: at exit, a failure that nothing has waited for: %s\n",
+                   printable_text(error.what()).c_str());
     }
   }
 
