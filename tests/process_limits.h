@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdio>
 #include <exception>
+#include <fstream>
 #include <functional>
 #include <iterator>
 
@@ -42,6 +43,28 @@ inline void limit_descriptors(rlim_t soft, rlim_t hard) {
   const rlimit limit{soft, hard};
   check(::setrlimit(RLIMIT_NOFILE, &limit) == 0, "setrlimit");
 }
+
+// While this lives, the process may map at most so many bytes in addition. Sanitizers map terabytes themselves: under
+// them it does nothing.
+class MemoryLimit {
+ public:
+  explicit MemoryLimit([[maybe_unused]] rlim_t bytes) {
+    ::getrlimit(RLIMIT_DATA, &old_);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+    rlim_t pages = 0;  // of data: the sixth number
+    std::ifstream statm("/proc/self/statm");
+    for (int i = 0; i < 6; ++i) statm >> pages;
+    const rlimit limit{pages * static_cast<rlim_t>(::sysconf(_SC_PAGESIZE)) + bytes, old_.rlim_max};
+    check(::setrlimit(RLIMIT_DATA, &limit) == 0, "setrlimit");
+#endif
+  }
+  ~MemoryLimit() { ::setrlimit(RLIMIT_DATA, &old_); }
+  MemoryLimit(const MemoryLimit&) = delete;
+  MemoryLimit& operator=(const MemoryLimit&) = delete;
+
+ private:
+  rlimit old_{};
+};
 
 inline rlim_t soft_limit() {
   rlimit limit{};

@@ -19,16 +19,18 @@ constexpr std::uintmax_t kMostAtOnce = std::uintmax_t{64} << 20;
 
 class MemoryBytes : public ByteSource {
  public:
-  explicit MemoryBytes(std::shared_ptr<const std::string> bytes) : bytes_(std::move(bytes)) {}
-  std::uint64_t size() const override { return bytes_->size(); }
+  MemoryBytes(std::shared_ptr<const void> owner, std::span<const std::byte> bytes)
+      : owner_(std::move(owner)), bytes_(bytes) {}
+  std::uint64_t size() const override { return bytes_.size(); }
   void read(std::uint64_t offset, std::span<std::byte> out) const override {
     check(offset <= size() && out.size() <= size() - offset, "read: bytes {} to {} of {}", offset, offset + out.size(),
           size());
-    if (!out.empty()) std::memcpy(out.data(), bytes_->data() + offset, out.size());
+    if (!out.empty()) std::memcpy(out.data(), bytes_.data() + offset, out.size());
   }
 
  private:
-  std::shared_ptr<const std::string> bytes_;
+  std::shared_ptr<const void> owner_;
+  std::span<const std::byte> bytes_;
 };
 
 class FileBytes : public ByteSource {
@@ -60,8 +62,14 @@ std::shared_ptr<const ByteSource> bytes_in_memory(std::string bytes) {
   return bytes_in_memory(std::make_shared<const std::string>(std::move(bytes)));
 }
 
+std::shared_ptr<const ByteSource> bytes_in_memory(std::vector<std::uint8_t> bytes) {
+  const auto owner = std::make_shared<const std::vector<std::uint8_t>>(std::move(bytes));
+  return std::make_shared<MemoryBytes>(owner, std::as_bytes(std::span(*owner)));
+}
+
 std::shared_ptr<const ByteSource> bytes_in_memory(std::shared_ptr<const std::string> bytes) {
-  return std::make_shared<MemoryBytes>(std::move(bytes));
+  const auto all = std::as_bytes(std::span(*bytes));
+  return std::make_shared<MemoryBytes>(std::move(bytes), all);
 }
 
 std::shared_ptr<const ByteSource> open_bytes(const std::filesystem::path& path) {

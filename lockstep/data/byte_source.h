@@ -7,6 +7,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace lockstep {
 
@@ -23,6 +24,7 @@ class ByteSource {
 // unreadable, or not a regular file.
 std::shared_ptr<const ByteSource> open_bytes(const std::filesystem::path& path);
 std::shared_ptr<const ByteSource> bytes_in_memory(std::string bytes);
+std::shared_ptr<const ByteSource> bytes_in_memory(std::vector<std::uint8_t> bytes);
 std::shared_ptr<const ByteSource> bytes_in_memory(std::shared_ptr<const std::string> bytes);
 
 }  // namespace lockstep

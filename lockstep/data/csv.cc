@@ -13,8 +13,10 @@
 #include <system_error>
 #include <utility>
 
+#include "lockstep/base/error.h"
+#include "lockstep/base/printable.h"
 #include "lockstep/data/gzip.h"
-#include "lockstep/device/topology.h"
+#include "lockstep/device/file_memory.h"
 
 namespace lockstep {
 namespace {
@@ -23,6 +25,7 @@ constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
 constexpr std::array kDelimiters{'\t', ';', ','};
 constexpr std::size_t kRowsForDelimiter = 100;
 constexpr std::int64_t kRowsForHeader = 1000;
+constexpr std::string_view kUnpackFirst = "gunzip it first";
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_blank(char c) { return c == ' ' || c == '\t'; }
@@ -179,18 +182,13 @@ char find_delimiter(std::string_view text) {
 
 std::string quoted_cell(std::string_view cell) {
   constexpr std::size_t kMost = 40;
+  std::string_view start = cell.substr(0, kMost);
+  const auto continues = [&](std::size_t at) { return (static_cast<unsigned char>(cell[at]) & 0xc0U) == 0x80U; };
+  for (int i = 0; i < 3 && start.size() < cell.size() && continues(start.size()); ++i) start.remove_suffix(1);
   std::string text = "\"";
-  for (const char c : cell.substr(0, kMost)) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (c == '\n') {
-      text += "\\n";
-    } else if (c == '\t') {
-      text += "\\t";
-    } else {
-      text += byte < 32 || byte == 127 ? '?' : c;
-    }
-  }
-  return text + (cell.size() > kMost ? "...\"" : "\"");
+  for (const char c : start)
+    text += c == '\n' ? std::string("\\n") : c == '\t' ? std::string("\\t") : std::string(1, c);
+  return printable_name(text) + (cell.size() > kMost ? "...\"" : "\"");
 }
 
 CellNumber parse_cell(std::string_view cell) {
@@ -220,7 +218,9 @@ CellNumber parse_cell(std::string_view cell) {
 
 class CsvParser {
  public:
-  CsvParser(std::string text, const std::string& name, const CsvOptions& options) : options_(options) {
+  // The text comes from a file of `file_bytes` bytes.
+  CsvParser(std::string text, std::uint64_t file_bytes, const std::string& name, const CsvOptions& options)
+      : options_(options), file_bytes_(file_bytes) {
     table_.file_ = name;
     table_.cells_ = std::move(text);
   }
@@ -238,6 +238,7 @@ class CsvParser {
             quoted_cell({&*options_.delimiter, 1}));
     }
     table_.delimiter_ = options_.delimiter ? *options_.delimiter : find_delimiter(text);
+    reserve(text);
     read_rows(text);
     check(columns_ > 0, "{}: no row without a flaw", table_.file_);
     table_.names_.resize(columns_);
@@ -249,6 +250,27 @@ class CsvParser {
   }
 
  private:
+  // Takes the memory at once that cells and rows will need at most, so that it is never copied.
+  void reserve(std::string_view text) {
+    constexpr std::size_t kBytesOfCell = sizeof table_.ends_[0] + sizeof(float);  // here, and in a TableDataset
+    constexpr std::size_t kBytesOfRow = sizeof table_.lines_[0];
+    constexpr std::size_t kBytesOfColumn = 256;  // its name, in several places
+    const auto count = [&](std::string_view part, char c) {
+      return static_cast<std::size_t>(std::ranges::count(part, c));
+    };
+    const std::size_t lines = count(text, '\n') + count(text, '\r') + 1;
+    const std::size_t cells = lines + count(text, table_.delimiter_);
+    const std::size_t columns = count(text.substr(0, text.find_first_of("\r\n")), table_.delimiter_) + 1;
+    const std::size_t needed =
+        table_.cells_.capacity() + kBytesOfCell * cells + kBytesOfRow * lines + kBytesOfColumn * columns;
+    if (needed > kMemoryOfSmallFile) {
+      check_file_memory(needed, file_bytes_, table_.file_,
+                        fmt::format("{} bytes of text with {} cells", text.size(), cells), kUnpackFirst);
+    }
+    table_.ends_.reserve(cells);
+    table_.lines_.reserve(lines);
+  }
+
   // Moves the cells to the front of the same memory: a cell never moves back.
   void read_rows(std::string_view text) {
     CellScanner scanner(text, table_.delimiter_);
@@ -375,6 +397,7 @@ class CsvParser {
   }
 
   CsvOptions options_;
+  std::uint64_t file_bytes_;
   Table table_;
   std::size_t columns_ = 0;
   std::int64_t first_line_ = 0;
@@ -420,7 +443,8 @@ std::string Table::describe() const {
 }
 
 Table parse_csv(std::string text, const std::string& name, const CsvOptions& options) {
-  return CsvParser(std::move(text), name, options).parse();
+  const std::uint64_t bytes = text.size();
+  return CsvParser(std::move(text), bytes, name, options).parse();
 }
 
 Table read_csv(const std::filesystem::path& path, const CsvOptions& options) {
@@ -429,15 +453,16 @@ Table read_csv(const std::filesystem::path& path, const CsvOptions& options) {
   std::ifstream file(path, std::ios::binary);
   check(file.is_open(), "cannot read {}: {}", path.string(), std::generic_category().message(errno));
   check(std::filesystem::is_regular_file(path, ignored), "cannot read {}: it is not a regular file", path.string());
+  const std::uintmax_t known = std::filesystem::file_size(path, ignored);
+  const std::uint64_t size = ignored ? 0 : known;
   GzipReader input(file, path.string());
-  const std::size_t memory = total_memory();
-  constexpr std::size_t kFirst = std::size_t{1} << 20;
-  const std::uintmax_t size = std::filesystem::file_size(path, ignored);
   std::string text;
   // Doubles the memory as text arrives; one byte more than the file has shows its end.
-  std::size_t have = 0, room = std::max<std::size_t>(ignored ? 0 : static_cast<std::size_t>(size) + 1, kFirst);
+  constexpr std::size_t kFirst = std::size_t{1} << 20;
+  std::size_t have = 0, room = std::max<std::size_t>(input.packed() ? 0 : size + 1, kFirst);
   while (true) {
-    check(room <= memory, "{}: more than {} bytes of text, this process may use {}", path.string(), have, memory);
+    // While the text moves to larger memory, it is there twice.
+    check_file_memory(have + room, size, path.string(), fmt::format("more than {} bytes of text", have), kUnpackFirst);
     text.resize(room);
     const std::span<std::uint8_t> wanted(reinterpret_cast<std::uint8_t*>(text.data()) + have, room - have);
     const std::size_t got = input.read(wanted);
@@ -446,7 +471,7 @@ Table read_csv(const std::filesystem::path& path, const CsvOptions& options) {
     room *= 2;
   }
   text.resize(have);
-  return parse_csv(std::move(text), path.string(), options);
+  return CsvParser(std::move(text), size, path.string(), options).parse();
 }
 
 }  // namespace lockstep

@@ -34,7 +34,7 @@ struct CsvOptions {
   bool skip_broken = false;
 };
 
-// The cells of a file, in memory: the file's bytes and 8 bytes for each cell.
+// The cells of a file, in memory: the file's bytes, 8 bytes for each cell, and 8 for each row.
 class Table {
  public:
   // In errors.
@@ -74,7 +74,8 @@ class Table {
 
 // Reads a file, gzipped or not. Throws an Error that names the file, the line, what was found, and what was expected:
 // for an empty file, rows of different lengths, a quote that is not closed or is followed by text, NUL bytes, names
-// that occur twice, and a file larger than the memory that this process may use.
+// that occur twice, a file that needs more memory than this process has left, and a gzipped one whose table would take
+// more than 64 MiB and 256 times the file (gunzip reads it nevertheless).
 Table read_csv(const std::filesystem::path& path, const CsvOptions& options = {});
 // The same for text in memory. Errors call it `name`.
 Table parse_csv(std::string text, const std::string& name, const CsvOptions& options = {});
@@ -92,7 +93,7 @@ struct CellNumber {
 };
 CellNumber parse_cell(std::string_view cell);
 
-// A cell for an error message: in quotes, on one line, cut to 40 bytes.
+// A cell for an error message: in quotes, on one line, without control characters, cut to 40 bytes.
 std::string quoted_cell(std::string_view cell);
 
 }  // namespace lockstep

@@ -21,6 +21,7 @@ class GzipReader {
   // Fills `out` with the next bytes, unpacked if the stream is gzipped, and returns their number: less than out.size()
   // only at the end. Throws on read errors and if a gzip stream is corrupt or ends early.
   std::size_t read(std::span<std::uint8_t> out);
+  bool packed() const { return inflater_ != nullptr; }
 
  private:
   struct Free {

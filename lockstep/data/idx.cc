@@ -13,7 +13,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/data/gzip.h"
-#include "lockstep/device/topology.h"
+#include "lockstep/device/file_memory.h"
 
 namespace lockstep {
 namespace {
@@ -32,14 +32,11 @@ std::string_view type_name(std::uint8_t type) {
   return "an unknown type of elements";
 }
 
-// A byte of a gzip file unpacks to at most this many.
-constexpr std::uintmax_t kMostPerByte = 1032;
-
 class IdxReader {
  public:
-  // The stream has at most `most_bytes` bytes.
-  IdxReader(std::istream& stream, const std::string& name, std::uintmax_t most_bytes)
-      : name_(name), most_bytes_(most_bytes), input_(stream, name) {}
+  // `file_bytes`: the stream's, for check_file_memory().
+  IdxReader(std::istream& stream, const std::string& name, std::uint64_t file_bytes)
+      : name_(name), file_bytes_(file_bytes), input_(stream, name) {}
 
   IdxArray read() {
     IdxArray array;
@@ -49,13 +46,17 @@ class IdxReader {
       check(!__builtin_mul_overflow(total, static_cast<std::size_t>(dim), &total) && total <= array.data.max_size(),
             "{}: its header claims {} bytes of data, more than any memory holds", name_, fmt::join(array.dims, " x "));
     }
-    check(total / kMostPerByte <= most_bytes_,
-          "{}: truncated: the header claims {} = {} bytes of data, {} bytes cannot hold so many", name_,
-          fmt::join(array.dims, " x "), total, most_bytes_);
-    constexpr std::size_t kFirst = std::size_t{1} << 20;
-    if (total > kFirst) check_memory(array.dims, total);
-    // Doubles the memory as data arrives.
+    check(input_.packed() || total <= file_bytes_,
+          "{}: truncated: the header claims {} = {} bytes of data, the file has {}", name_,
+          fmt::join(array.dims, " x "), total, file_bytes_);
+    if (total > kMemoryOfSmallFile) {
+      check_file_memory(total, file_bytes_, name_,
+                        fmt::format("the header claims {} = {} bytes of data", fmt::join(array.dims, " x "), total),
+                        "gunzip it first");
+    }
+    if (file_bytes_ != kAnyProportion) array.data.reserve(total);  // a pipe may never bring them
     while (array.data.size() < total) {
+      constexpr std::size_t kFirst = std::size_t{1} << 20;
       const std::size_t have = array.data.size();
       array.data.resize(std::min(total, std::max(2 * have, kFirst)));
       const std::span<std::uint8_t> wanted = std::span(array.data).subspan(have);
@@ -71,13 +72,6 @@ class IdxReader {
   }
 
  private:
-  // A small gzip file can unpack to more than the memory; the kernel would kill this process.
-  void check_memory(const std::vector<std::int64_t>& dims, std::size_t total) const {
-    const std::size_t memory = total_memory();
-    check(total <= memory, "{}: its header claims {} = {} bytes of data, this process may use {}", name_,
-          fmt::join(dims, " x "), total, memory);
-  }
-
   void read_header(std::span<std::uint8_t> out) {
     check(input_.read(out) == out.size(), "{}: too short for the header of an IDX file", name_);
   }
@@ -99,7 +93,7 @@ class IdxReader {
   }
 
   std::string name_;
-  std::uintmax_t most_bytes_;
+  std::uint64_t file_bytes_;
   GzipReader input_;
 };
 
@@ -112,9 +106,11 @@ IdxArray read_idx(const std::filesystem::path& path) {
   check(file.is_open(), "cannot read {}: {}", path.string(), std::generic_category().message(errno));
   // A pipe has no size.
   const std::uintmax_t size = std::filesystem::file_size(path, ignored);
-  return IdxReader(file, path.string(), ignored ? UINTMAX_MAX : size).read();
+  return IdxReader(file, path.string(), ignored ? kAnyProportion : size).read();
 }
 
-IdxArray read_idx(std::istream& stream, const std::string& name) { return IdxReader(stream, name, UINTMAX_MAX).read(); }
+IdxArray read_idx(std::istream& stream, const std::string& name) {
+  return IdxReader(stream, name, kAnyProportion).read();
+}
 
 }  // namespace lockstep

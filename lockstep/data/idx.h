@@ -16,8 +16,8 @@ struct IdxArray {
 };
 
 // Reads an array of unsigned bytes with one to four dimensions, gzipped or not, whatever the file's name. A missing,
-// truncated, or damaged file, extra bytes, and other element types are Errors that name the file. Memory is allocated
-// as data arrives, never because a header claims it.
+// truncated, or damaged file, extra bytes, and other element types are Errors that name the file, and so is a small
+// gzipped file that claims more than check_file_memory() allows.
 IdxArray read_idx(const std::filesystem::path& path);
 // The same from a stream. Errors call it `name`.
 IdxArray read_idx(std::istream& stream, const std::string& name);

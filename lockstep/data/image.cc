@@ -12,6 +12,7 @@
 #include "lockstep/base/file.h"
 #include "lockstep/data/image_codec.h"
 #include "lockstep/data/image_file.h"
+#include "lockstep/device/file_memory.h"
 
 namespace lockstep {
 namespace {
@@ -128,6 +129,15 @@ void ImageRows::add_gray(std::span<const std::uint8_t> row) {
     std::copy(row.begin(), row.end(), to + static_cast<std::size_t>(c) * plane_);
 }
 
+void EncodedImage::check_memory(std::int64_t of_codec) const {
+  const std::int64_t pixels = info.height * info.width;
+  const std::int64_t needed = (channels == 0 ? info.channels : channels) * pixels + of_codec;
+  if (static_cast<std::uint64_t>(needed) <= kMemoryOfSmallFile) return;
+  check_file_memory(static_cast<std::uint64_t>(needed), any_proportion ? kAnyProportion : bytes.size(), name,
+                    fmt::format("{} x {} pixels", info.width, info.height),
+                    fmt::format("max_pixels = {} reads it", pixels));
+}
+
 std::string describe_content(std::string_view bytes) {
   constexpr std::pair<std::string_view, std::string_view> kKnown[] = {
       {"GIF8", "a GIF picture"},
@@ -175,11 +185,13 @@ ImageInfo probe_image(const std::filesystem::path& path) { return ImageFile(path
 Tensor decode_image(std::string_view bytes, const ImageOptions& options, std::string_view name) {
   check(options.channels == 0 || options.channels == 1 || options.channels == 3,
         "decode_image: {} channels, expected 1 (gray), 3 (color), or 0 (as in the file)", options.channels);
+  check(options.max_pixels >= 0, "decode_image: max_pixels is {}, expected at least 0", options.max_pixels);
   const ImageInfo info = probe_image_bytes(bytes, name);
-  check(info.height <= options.max_pixels / info.width, "{}: {} x {} = {} pixels, the limit (max_pixels) is {}", name,
-        info.width, info.height, info.width * info.height, options.max_pixels);
-  return info.format == ImageFormat::jpeg ? decode_jpeg(bytes, info, options.channels, name)
-                                          : decode_png(bytes, info, options.channels, name);
+  const std::int64_t most = options.max_pixels > 0 ? options.max_pixels : kMaxImagePixels;
+  check(info.height <= most / info.width, "{}: {} x {} = {} pixels, the limit (max_pixels) is {}", name, info.width,
+        info.height, info.width * info.height, most);
+  const EncodedImage image{bytes, name, info, options.channels, options.max_pixels > 0};
+  return info.format == ImageFormat::jpeg ? decode_jpeg(image) : decode_png(image);
 }
 
 Tensor read_image(const std::filesystem::path& path, const ImageOptions& options) {

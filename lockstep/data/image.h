@@ -30,8 +30,9 @@ inline constexpr std::int64_t kMaxImagePixels = 178'956'970;
 struct ImageOptions {
   // 1: gray, by (19595 R + 38470 G + 7471 B + 32768) >> 16, as Pillow. 3: color. 0: as in the file.
   std::int64_t channels = 0;
-  // A picture of more pixels is an error before memory is allocated for it.
-  std::int64_t max_pixels = kMaxImagePixels;
+  // A picture of more pixels is an error before memory is allocated for it. 0: kMaxImagePixels, and of a small file no
+  // more than its size makes likely: what decoding takes may be 64 MiB, or 256 times the file.
+  std::int64_t max_pixels = 0;
 };
 
 // The picture as a host tensor, u8 [channels, height, width], as torchvision.io.decode_image. `bytes` is a whole file;

@@ -36,9 +36,19 @@ struct InterleavedImage {
   std::string bytes;
 };
 
-// The size has been checked against ImageOptions::max_pixels.
-Tensor decode_jpeg(std::string_view bytes, const ImageInfo& info, std::int64_t channels, std::string_view name);
-Tensor decode_png(std::string_view bytes, const ImageInfo& info, std::int64_t channels, std::string_view name);
+// A file to decode. Its size in pixels has been checked against ImageOptions::max_pixels.
+struct EncodedImage {
+  std::string_view bytes, name;
+  ImageInfo info;
+  std::int64_t channels = 0;  // as in ImageOptions
+  bool any_proportion = false;
+
+  // Throws if the tensor and what the codec takes beside it are too much memory for the file.
+  void check_memory(std::int64_t of_codec) const;
+};
+
+Tensor decode_jpeg(const EncodedImage& image);
+Tensor decode_png(const EncodedImage& image);
 std::string encode_jpeg(const InterleavedImage& image, int quality);
 std::string encode_png(const InterleavedImage& image);
 std::string jpeg_library_version();

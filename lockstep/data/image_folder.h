@@ -25,7 +25,7 @@ struct ImageFolderOptions {
   std::int64_t channels = 0;
   // Leaves out what cannot be read as a picture: see skipped(). It decodes each picture once to find out.
   bool skip_broken = false;
-  std::int64_t max_pixels = kMaxImagePixels;
+  std::int64_t max_pixels = 0;  // as ImageOptions::max_pixels
   // A class without pictures is an error unless this is set.
   bool allow_empty = false;
   // The threads that look at the files, before the constructor returns. 0: one for each processor that this process may

@@ -6,6 +6,7 @@
 
 #include <csetjmp>
 #include <cstdlib>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -95,6 +96,15 @@ class JpegDecoder {
     jpeg_finish_decompress(&info_);
     return true;
   }
+  // A picture in several scans is kept as coefficients of 16 bits until the last one. Others need a few rows.
+  std::int64_t coefficient_bytes() {
+    if (!jpeg_has_multiple_scans(&info_)) return 0;
+    std::int64_t bytes = 0;
+    for (const jpeg_component_info& c : std::span(info_.comp_info, static_cast<std::size_t>(info_.num_components))) {
+      bytes += std::int64_t{c.width_in_blocks} * c.height_in_blocks * DCTSIZE2 * 2;
+    }
+    return bytes;
+  }
   const jpeg_decompress_struct& info() const { return info_; }
   const char* message() const { return errors_.message; }
 
@@ -159,7 +169,9 @@ void cmyk_to_rgb(std::span<const std::uint8_t> cmyk, bool inverted, std::span<st
 
 }  // namespace
 
-Tensor decode_jpeg(std::string_view bytes, const ImageInfo& info, std::int64_t channels, std::string_view name) {
+Tensor decode_jpeg(const EncodedImage& image) {
+  const std::string_view bytes = image.bytes, name = image.name;
+  const ImageInfo& info = image.info;
   JpegDecoder decoder;
   const auto succeeded = [&](bool ok) { check(ok, "{}: a broken JPEG picture: {}", name, decoder.message()); };
   succeeded(decoder.read_header(bytes));
@@ -172,11 +184,12 @@ Tensor decode_jpeg(std::string_view bytes, const ImageInfo& info, std::int64_t c
   check(jpeg.arith_code || info.height * info.width / 512 <= static_cast<std::int64_t>(bytes.size()),
         "{}: truncated: the header says {} x {} pixels, {} bytes cannot hold so many", name, info.width, info.height,
         bytes.size());
+  image.check_memory(decoder.coefficient_bytes());
   const bool gray = jpeg.num_components == 1, cmyk = jpeg.num_components == 4;
   succeeded(decoder.start(gray ? JCS_GRAYSCALE : cmyk ? JCS_CMYK : JCS_RGB));
   const auto width = static_cast<std::size_t>(info.width);
   std::vector<std::uint8_t> row(width * static_cast<std::size_t>(jpeg.output_components)), rgb(cmyk ? 3 * width : 0);
-  ImageRows rows(info, channels);
+  ImageRows rows(info, image.channels);
   while (jpeg.output_scanline < jpeg.output_height) {
     succeeded(decoder.read_row(row.data()));
     if (cmyk) cmyk_to_rgb(row, jpeg.saw_Adobe_marker, rgb);

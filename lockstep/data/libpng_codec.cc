@@ -61,7 +61,7 @@ class PngReader {
   }
   std::int64_t height() const { return png_get_image_height(png_, info_); }
   std::int64_t width() const { return png_get_image_width(png_, info_); }
-  bool read_rgb(png_bytepp rows) {
+  bool begin() {
     if (setjmp(errors_.back) != 0) return false;
     png_set_expand(png_);
     png_set_strip_16(png_);
@@ -69,7 +69,20 @@ class PngReader {
     png_set_gray_to_rgb(png_);
     (void)png_set_interlace_handling(png_);
     png_read_update_info(png_, info_);
+    return true;
+  }
+  bool read_row(png_bytep row) {
+    if (setjmp(errors_.back) != 0) return false;
+    png_read_row(png_, row, nullptr);
+    return true;
+  }
+  bool read_all(png_bytepp rows) {
+    if (setjmp(errors_.back) != 0) return false;
     png_read_image(png_, rows);
+    return true;
+  }
+  bool end() {
+    if (setjmp(errors_.back) != 0) return false;
     png_read_end(png_, nullptr);
     return true;
   }
@@ -133,16 +146,30 @@ class PngWriter {
 
 }  // namespace
 
-void read_png(std::string_view bytes, const ImageInfo& info, std::span<std::uint8_t> rgb, std::string_view name) {
+void read_png(std::string_view bytes, const ImageInfo& info, bool interlaced,
+              const std::function<void(std::span<const std::uint8_t> rgb)>& row, std::string_view name) {
   PngReader reader(bytes);
   const auto succeeded = [&](bool ok) { check(ok, "{}: a broken PNG picture: {}", name, reader.message()); };
   succeeded(reader.read_header());
   check(reader.width() == info.width && reader.height() == info.height,
         "{}: a broken PNG picture: one header says {} x {} pixels, another one {} x {}", name, info.width, info.height,
         reader.width(), reader.height());
-  std::vector<png_bytep> rows(static_cast<std::size_t>(info.height));
-  for (std::size_t y = 0; y < rows.size(); ++y) rows[y] = rgb.data() + y * (rgb.size() / rows.size());
-  succeeded(reader.read_rgb(rows.data()));
+  succeeded(reader.begin());
+  const std::size_t width = 3 * static_cast<std::size_t>(info.width), height = static_cast<std::size_t>(info.height);
+  if (interlaced) {
+    std::vector<std::uint8_t> all(width * height);
+    std::vector<png_bytep> rows(height);
+    for (std::size_t y = 0; y < height; ++y) rows[y] = all.data() + y * width;
+    succeeded(reader.read_all(rows.data()));
+    for (std::size_t y = 0; y < height; ++y) row(std::span(all).subspan(y * width, width));
+  } else {
+    std::vector<std::uint8_t> rgb(width);
+    for (std::size_t y = 0; y < height; ++y) {
+      succeeded(reader.read_row(rgb.data()));
+      row(rgb);
+    }
+  }
+  succeeded(reader.end());
 }
 
 std::string encode_png(const InterleavedImage& image) {

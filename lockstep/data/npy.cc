@@ -14,7 +14,7 @@
 #include "lockstep/data/byte_source.h"
 #include "lockstep/data/csv.h"
 #include "lockstep/data/zip.h"
-#include "lockstep/device/topology.h"
+#include "lockstep/device/file_memory.h"
 
 namespace lockstep {
 namespace {
@@ -170,10 +170,7 @@ FileArray reorder(const ByteSource& source, std::uint64_t offset, const NpyType&
   const auto elements =
       static_cast<std::uint64_t>(std::accumulate(dims.begin(), dims.end(), std::int64_t{1}, std::multiplies<>()));
   const std::uint64_t bytes = elements * item;
-  const std::size_t memory = total_memory();
-  check(bytes <= memory,
-        "{}: an array in Fortran order is reordered in memory: it has {} bytes, this process may use {}", name, bytes,
-        memory);
+  check_file_memory(bytes, bytes, name, "an array in Fortran order, which is reordered in memory");
   std::string out(bytes, '\0');
   // Where the next element of the file goes, in elements of C order.
   std::vector<std::int64_t> at(dims.size(), 0), step(dims.size(), 1);
@@ -245,7 +242,8 @@ FileArray npy_at(const std::shared_ptr<const ByteSource>& source, std::uint64_t 
 std::map<std::string, FileArray> npz_of(const std::shared_ptr<const ByteSource>& source, const std::string& name) {
   constexpr std::string_view kEnding = ".npy";
   std::map<std::string, FileArray> arrays;
-  for (const ZipEntry& entry : read_zip(source, name, total_memory())) {
+  for (ZipEntry& packed : read_zip(source, name)) {
+    const ZipEntry entry = std::move(packed);  // which ends here if the array is reordered
     check(entry.name.ends_with(kEnding), "{}: has {}, expected arrays named .npy", name, quoted_cell(entry.name));
     const std::string array = entry.name.substr(0, entry.name.size() - kEnding.size());
     const std::string shown = quoted_cell(array);

@@ -1,6 +1,5 @@
 #include <cstdint>
 #include <span>
-#include <vector>
 
 #include "lockstep/base/error.h"
 #include "lockstep/data/image_codec.h"
@@ -26,17 +25,22 @@ void check_is_whole(std::string_view bytes, std::string_view name) {
 
 }  // namespace
 
-Tensor decode_png(std::string_view bytes, const ImageInfo& info, std::int64_t channels, std::string_view name) {
+Tensor decode_png(const EncodedImage& image) {
+  const std::string_view bytes = image.bytes, name = image.name;
+  const ImageInfo& info = image.info;
   check_is_whole(bytes, name);
   // Deflated data has at most 1032 times its size.
   check(info.height * info.width / 8 / 1032 <= static_cast<std::int64_t>(bytes.size()),
         "{}: truncated: the header says {} x {} pixels, {} bytes cannot hold so many", name, info.width, info.height,
         bytes.size());
-  const std::size_t row = 3 * static_cast<std::size_t>(info.width);
-  std::vector<std::uint8_t> pixels(row * static_cast<std::size_t>(info.height));
-  read_png(bytes, info, pixels, name);
-  ImageRows rows(info, channels);
-  for (std::size_t at = 0; at < pixels.size(); at += row) rows.add_rgb(std::span(pixels).subspan(at, row));
+  constexpr std::size_t kInterlaceMethod = 28;  // in the chunk IHDR
+  const bool interlaced = bytes[kInterlaceMethod] != '\0';
+  // Of an interlaced picture all rows come at the end.
+  const std::int64_t rows_at_once = interlaced ? info.height : 1;
+  image.check_memory(3 * info.width * rows_at_once);
+  ImageRows rows(info, image.channels);
+  read_png(
+      bytes, info, interlaced, [&](std::span<const std::uint8_t> rgb) { rows.add_rgb(rgb); }, name);
   return rows.take();
 }
 

@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <memory>
 #include <new>
+#include <vector>
 
 #include "lockstep/base/error.h"
 #include "lockstep/data/image_codec.h"
@@ -24,7 +25,8 @@ PngContext new_png_context(int flags) {
 
 }  // namespace
 
-void read_png(std::string_view bytes, const ImageInfo& info, std::span<std::uint8_t> rgb, std::string_view name) {
+void read_png(std::string_view bytes, const ImageInfo& info, bool interlaced,
+              const std::function<void(std::span<const std::uint8_t> rgb)>& row, std::string_view name) {
   const PngContext png = new_png_context(0);
   const auto succeeded = [&](int status) {
     if (status == SPNG_EMEM) throw std::bad_alloc();
@@ -41,7 +43,21 @@ void read_png(std::string_view bytes, const ImageInfo& info, std::span<std::uint
         "{}: a broken PNG picture: one header says {} x {} pixels, another one {} x {}", name, info.width, info.height,
         header.width, header.height);
   // The only one of libspng's formats that takes every kind of color.
-  succeeded(spng_decode_image(png.get(), rgb.data(), rgb.size(), SPNG_FMT_RGB8, 0));
+  constexpr spng_format kFormat = SPNG_FMT_RGB8;
+  const std::size_t width = 3 * static_cast<std::size_t>(info.width);
+  if (interlaced) {
+    std::vector<std::uint8_t> all(width * static_cast<std::size_t>(info.height));
+    succeeded(spng_decode_image(png.get(), all.data(), all.size(), kFormat, 0));
+    for (std::size_t at = 0; at < all.size(); at += width) row(std::span(all).subspan(at, width));
+  } else {
+    std::vector<std::uint8_t> rgb(width);
+    succeeded(spng_decode_image(png.get(), nullptr, 0, kFormat, SPNG_DECODE_PROGRESSIVE));
+    for (std::int64_t y = 0; y < info.height; ++y) {
+      const int status = spng_decode_row(png.get(), rgb.data(), rgb.size());
+      if (status != SPNG_EOI || y + 1 < info.height) succeeded(status);  // the last row says that it is
+      row(rgb);
+    }
+  }
   succeeded(spng_decode_chunks(png.get()));  // those that follow
 }
 

@@ -13,6 +13,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/data/csv.h"
+#include "lockstep/device/file_memory.h"
 
 namespace lockstep {
 namespace {
@@ -33,13 +34,13 @@ T little(std::string_view bytes, std::size_t at) {
 
 class ZipReader {
  public:
-  ZipReader(std::shared_ptr<const ByteSource> archive, std::string name, std::uint64_t most_bytes)
-      : archive_(std::move(archive)), name_(std::move(name)), left_(most_bytes) {}
+  ZipReader(std::shared_ptr<const ByteSource> archive, std::string name)
+      : archive_(std::move(archive)), name_(std::move(name)) {}
 
   std::vector<ZipEntry> read() {
     const Directory directory = find_directory();
     const std::string entries = bytes(directory.offset, directory.size, "its directory");
-    std::vector<ZipEntry> all;
+    std::vector<Place> places;
     std::set<std::string> names;
     std::size_t at = 0;
     for (std::uint64_t i = 0; i < directory.count; ++i) {
@@ -52,12 +53,15 @@ class ZipReader {
       check(entries.size() - at >= size, "{}: damaged: entry {} of {} is longer than the archive's directory", name_,
             i + 1, directory.count);
       const std::string_view entry = std::string_view(entries).substr(at, size);
-      all.push_back(read_entry(entry, std::string(entry.substr(kEntryBytes, name_bytes)),
-                               entry.substr(kEntryBytes + name_bytes, extra_bytes)));
-      check(names.insert(all.back().name).second, "{}: two entries have the name {}", name_,
-            quoted_cell(all.back().name));
+      places.push_back(find_entry(entry, std::string(entry.substr(kEntryBytes, name_bytes)),
+                                  entry.substr(kEntryBytes + name_bytes, extra_bytes)));
+      check(names.insert(places.back().name).second, "{}: two entries have the name {}", name_,
+            quoted_cell(places.back().name));
       at += size;
     }
+    check_apart(places);
+    std::vector<ZipEntry> all;
+    for (Place& place : places) all.push_back(read_entry(std::move(place)));
     return all;
   }
 
@@ -65,6 +69,26 @@ class ZipReader {
   struct Directory {
     std::uint64_t offset = 0, size = 0, count = 0;
   };
+
+  // An entry in the archive: its header and its bytes are at [begin, offset + packed).
+  struct Place {
+    std::string name, where;
+    std::uint64_t begin = 0, offset = 0, packed = 0, size = 0;
+    std::uint32_t crc = 0;
+    bool deflated = false;
+  };
+
+  // A small archive could have one entry's bytes under many names, each of which takes the time to check them.
+  static void check_apart(const std::vector<Place>& places) {
+    std::vector<const Place*> sorted;
+    for (const Place& place : places) sorted.push_back(&place);
+    std::ranges::sort(sorted, {}, &Place::begin);
+    for (std::size_t i = 1; i < sorted.size(); ++i) {
+      const Place& before = *sorted[i - 1];
+      check(sorted[i]->begin >= before.offset + before.packed, "{}: damaged: it shares bytes with {}", sorted[i]->where,
+            quoted_cell(before.name));
+    }
+  }
 
   std::string bytes(std::uint64_t offset, std::uint64_t size, std::string_view what) const {
     check(offset <= archive_->size() && size <= archive_->size() - offset,
@@ -100,8 +124,8 @@ class ZipReader {
     return {little<std::uint64_t>(end64, 48), little<std::uint64_t>(end64, 40), little<std::uint64_t>(end64, 32)};
   }
 
-  ZipEntry read_entry(std::string_view entry, std::string name, std::string_view extra) {
-    const std::string where = fmt::format("{}: {}", name_, quoted_cell(name));
+  Place find_entry(std::string_view entry, std::string name, std::string_view extra) const {
+    std::string where = fmt::format("{}: {}", name_, quoted_cell(name));
     const auto flags = little<std::uint16_t>(entry, 8);
     const auto method = little<std::uint16_t>(entry, 10);
     const auto crc = little<std::uint32_t>(entry, 16);
@@ -116,14 +140,17 @@ class ZipReader {
         local + kLocalBytes + little<std::uint16_t>(head, 26) + little<std::uint16_t>(head, 28);
     check(offset <= archive_->size() && packed <= archive_->size() - offset,
           "{}: truncated: {} bytes from byte {}, the file has {}", where, packed, offset, archive_->size());
-    ZipEntry made{std::move(name), archive_, offset, size};
-    if (method == 0) {
-      check(packed == size, "{}: damaged: {} bytes are stored, {} expected", where, packed, size);
-    } else {
-      made.source = bytes_in_memory(inflate_entry(offset, packed, size, where));
+    check(method != 0 || packed == size, "{}: damaged: {} bytes are stored, {} expected", where, packed, size);
+    return {std::move(name), std::move(where), local, offset, packed, size, crc, method != 0};
+  }
+
+  ZipEntry read_entry(Place place) {
+    ZipEntry made{std::move(place.name), archive_, place.offset, place.size};
+    if (place.deflated) {
+      made.source = bytes_in_memory(inflate_entry(place.offset, place.packed, place.size, place.where));
       made.offset = 0;
     }
-    check(crc == checksum(made), "{}: damaged: its checksum is wrong", where);
+    check(place.crc == checksum(made), "{}: damaged: its checksum is wrong", place.where);
     return made;
   }
 
@@ -148,8 +175,9 @@ class ZipReader {
 
   std::string inflate_entry(std::uint64_t offset, std::uint64_t packed, std::uint64_t size, const std::string& where) {
     check(size / kMostPerZipByte <= packed, "{}: damaged: {} bytes cannot unpack to {}", where, packed, size);
-    check(size <= left_, "{}: unpacks to {} bytes, this process may use {} for the archive", where, size, left_);
-    left_ -= size;
+    unpacked_ += size;  // each at most 1032 times its part of the archive
+    check_file_memory(unpacked_, archive_->size(), where, fmt::format("unpacks to {} bytes", size),
+                      "numpy.savez() writes arrays that are not packed");
     std::string out(size, '\0');
     z_stream_s stream{};
     check(inflateInit2(&stream, -MAX_WBITS) == Z_OK, "{}: cannot start zlib", where);
@@ -201,14 +229,13 @@ class ZipReader {
 
   std::shared_ptr<const ByteSource> archive_;
   std::string name_;
-  std::uint64_t left_;
+  std::uint64_t unpacked_ = 0;  // of all entries
 };
 
 }  // namespace
 
-std::vector<ZipEntry> read_zip(const std::shared_ptr<const ByteSource>& archive, const std::string& name,
-                               std::uint64_t most_bytes) {
-  return ZipReader(archive, name, most_bytes).read();
+std::vector<ZipEntry> read_zip(const std::shared_ptr<const ByteSource>& archive, const std::string& name) {
+  return ZipReader(archive, name).read();
 }
 
 }  // namespace lockstep

@@ -17,10 +17,9 @@ struct ZipEntry {
   std::uint64_t offset = 0, size = 0;
 };
 
-// Reads all entries; compressed ones are unpacked in memory, at most `most_bytes` in all. Throws an Error that names
-// the archive and the entry for damaged or encrypted ones, other methods of compression than deflate, and wrong
-// checksums.
-std::vector<ZipEntry> read_zip(const std::shared_ptr<const ByteSource>& archive, const std::string& name,
-                               std::uint64_t most_bytes);
+// Reads all entries; compressed ones are unpacked in memory, as much as check_file_memory() allows. Throws an Error
+// that names the archive and the entry for damaged or encrypted ones, entries that share bytes, other methods of
+// compression than deflate, and wrong checksums.
+std::vector<ZipEntry> read_zip(const std::shared_ptr<const ByteSource>& archive, const std::string& name);
 
 }  // namespace lockstep

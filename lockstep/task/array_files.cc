@@ -151,8 +151,9 @@ std::optional<fs::path> idx_file(const std::vector<fs::path>& files, std::initia
 }
 
 FileArray idx_array(const fs::path& file) {
-  const IdxArray array = read_idx(file);
-  return {std::string(array.data.begin(), array.data.end()), ElementType::u8, array.dims, file.string()};
+  IdxArray array = read_idx(file);
+  return {
+      bytes_in_memory(std::move(array.data)), {.type = ElementType::u8, .dims = std::move(array.dims)}, file.string()};
 }
 
 ArrayFiles idx_folder(const fs::path& folder) {
@@ -185,9 +186,14 @@ ArrayFiles idx_folder(const fs::path& folder) {
   const auto sha256 = [](const ArrayPair& pair) {
     Sha256 hash;
     for (const FileArray* const array : {&pair.x, &*pair.y}) {
-      std::vector<std::byte> bytes(array->bytes());
-      array->read_bytes(0, array->rows(), bytes);
-      hash.update(bytes);
+      constexpr std::int64_t kAtOnce = 4096;
+      std::vector<std::byte> bytes;
+      for (std::int64_t first = 0; first < array->rows(); first += kAtOnce) {
+        const std::int64_t count = std::min(kAtOnce, array->rows() - first);
+        bytes.resize(static_cast<std::size_t>(array->row_elements() * count));  // of u8
+        array->read_bytes(first, count, bytes);
+        hash.update(bytes);
+      }
     }
     return hash.hex();
   };

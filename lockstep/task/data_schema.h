@@ -77,6 +77,8 @@ struct ExampleOptions {
   // False, to predict: labels are not looked at. The target of a table may have any cells, and the pictures of a folder
   // are all those in it and in its folders, which need not be classes.
   bool labels = true;
+  // Of pictures in files: see ImageOptions.
+  std::int64_t max_pixels = 0;
 };
 
 // Examples of a path, to predict or to evaluate, encoded as `schema` says. A table may lack the target; an .npy file

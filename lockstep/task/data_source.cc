@@ -12,6 +12,7 @@
 #include "lockstep/data/normalize.h"
 #include "lockstep/data/table_dataset.h"
 #include "lockstep/data/text.h"
+#include "lockstep/device/file_memory.h"
 #include "lockstep/task/array_files.h"
 #include "lockstep/task/image_source.h"
 
@@ -21,6 +22,14 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kLargestTextFile = std::size_t{1} << 31;
+
+// The bytes of a text, and what CharacterSet::encode() will make of them.
+std::string read_text(const fs::path& path) {
+  std::error_code unknown;
+  const std::uintmax_t size = fs::file_size(path, unknown);
+  if (!unknown) check_file_memory(size * (1 + sizeof(std::int64_t)), size, path.string(), "a text");
+  return read_file(path, kLargestTextFile);
+}
 
 std::string plural(std::int64_t n, std::string_view what) { return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s"); }
 
@@ -237,7 +246,7 @@ DataSource open_text(const fs::path& path, const DataOptions& options) {
   check(!options.task || *options.task == TaskKind::language, "{}: a text, and the task {}, expected language",
         path.string(), name(*options.task));
   check(options.context >= 1, "text: a context of {} characters, expected at least 1", options.context);
-  const std::string text = read_file(path, kLargestTextFile);
+  const std::string text = read_text(path);
   const CharacterSet characters(text);
   const std::size_t window = static_cast<std::size_t>(options.context) + 1;
   const auto share = static_cast<std::size_t>(static_cast<double>(text.size()) * options.val_split);
@@ -353,7 +362,7 @@ DataExamples open_examples(const fs::path& path, const DataSchema& schema, const
   if (schema.image) return open_image_examples(path, schema, options);
   check(schema.format == DataFormat::text, "{}: the model learned {}, which have no examples of this kind",
         path.string(), name(schema.format));
-  const std::string text = read_file(path, kLargestTextFile);
+  const std::string text = read_text(path);
   std::string known;
   for (const std::string& character : schema.classes) known += character;
   examples.labeled = true;

@@ -62,6 +62,8 @@ struct DataOptions {
   // Each that is set replaces that of `augment`.
   AugmentOptions transforms{};
   std::int64_t image_size = 0;
+  // Of pictures in files: see ImageOptions.
+  std::int64_t max_pixels = 0;
   Normalization normalization = Normalization::automatic;
   // Given ones, such as those of ImageNet: a number for each channel, or one for all. Expected together.
   std::vector<double> mean{}, stddev{};

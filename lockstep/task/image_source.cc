@@ -52,17 +52,18 @@ class RelabeledFolder : public Dataset {
 // Pictures without labels.
 class PictureFiles : public Dataset {
  public:
-  PictureFiles(std::vector<fs::path> files, std::int64_t channels) : files_(std::move(files)), channels_(channels) {}
+  PictureFiles(std::vector<fs::path> files, const ImageOptions& options)
+      : files_(std::move(files)), options_(options) {}
   std::int64_t size() const override { return std::ssize(files_); }
   using Dataset::get;
   Example get(std::int64_t index) const override {
     check(index >= 0 && index < size(), "pictures: example {} is out of range [0, {})", index, size());
-    return {read_image(files_[static_cast<std::size_t>(index)], {.channels = channels_})};
+    return {read_image(files_[static_cast<std::size_t>(index)], options_)};
   }
 
  private:
   std::vector<fs::path> files_;
-  std::int64_t channels_;
+  ImageOptions options_;
 };
 
 std::vector<std::string> folders_in(const fs::path& path) {
@@ -188,9 +189,10 @@ DataSource open_images(const fs::path& path, const DataOptions& options) {
   const ImageParts parts = find_parts(path);
   const std::optional<fs::path>& train_part = parts.train;
   const std::optional<fs::path>& test_part = parts.test;
-  const auto folder = std::make_shared<ImageFolder>(
-      train_part.value_or(path),
-      ImageFolderOptions{.skip_broken = options.skip_broken, .allow_empty = options.skip_broken});
+  const auto folder =
+      std::make_shared<ImageFolder>(train_part.value_or(path), ImageFolderOptions{.skip_broken = options.skip_broken,
+                                                                                  .max_pixels = options.max_pixels,
+                                                                                  .allow_empty = options.skip_broken});
   const auto& classes = folder->classes();
   check(classes.size() >= 2, "{}: one class, {}, expected a folder of pictures for each of at least two classes",
         path.string(), classes.empty() ? "" : quoted_cell(classes[0]));
@@ -215,6 +217,7 @@ DataSource open_images(const fs::path& path, const DataOptions& options) {
   if (test_part) {
     const auto test = std::make_shared<ImageFolder>(*test_part, ImageFolderOptions{.channels = folder->channels(),
                                                                                    .skip_broken = options.skip_broken,
+                                                                                   .max_pixels = options.max_pixels,
                                                                                    .allow_empty = options.skip_broken});
     const auto relabeled = std::make_shared<RelabeledFolder>(test, classes, test_part->string());
     for (std::int64_t i = 0; i < test->size(); ++i) {
@@ -277,8 +280,10 @@ DataExamples open_image_examples(const fs::path& path, const DataSchema& schema,
   const std::optional<fs::path> test_part = is_folder && options.labels ? find_parts(path).test : std::nullopt;
   if (test_part && is_image_folder(*test_part)) return open_image_examples(*test_part, schema, options);
   if (is_folder && options.labels && is_image_folder(path)) {
-    const auto folder = std::make_shared<ImageFolder>(
-        path, ImageFolderOptions{.channels = image.channels, .skip_broken = skip_broken, .allow_empty = true});
+    const auto folder = std::make_shared<ImageFolder>(path, ImageFolderOptions{.channels = image.channels,
+                                                                               .skip_broken = skip_broken,
+                                                                               .max_pixels = options.max_pixels,
+                                                                               .allow_empty = true});
     examples.skipped = std::ssize(folder->skipped());
     pictures = std::make_shared<RelabeledFolder>(folder, schema.classes, path.string());
     examples.labeled = true;
@@ -288,11 +293,12 @@ DataExamples open_image_examples(const fs::path& path, const DataSchema& schema,
     check(!names.empty(), "{}: the folder is empty, expected pictures", path.string());
     const auto file_of = [&](const std::string& name) { return is_folder ? path / name : path; };
     const bool one = names.size() == 1;
+    const ImageOptions decoding{.channels = image.channels, .max_pixels = options.max_pixels};
     std::erase_if(names, [&](const std::string& name) {
       try {
         const ImageFile picture(file_of(name));
         picture.probe();  // throws here, not in the loop
-        if (skip_broken) picture.decode({.channels = image.channels});
+        if (skip_broken) picture.decode(decoding);
       } catch (const Error& error) {
         if (!skip_broken) fail("{}{}", error.what(), one ? "" : "; skip_broken leaves such files out");
         ++examples.skipped;
@@ -304,7 +310,7 @@ DataExamples open_image_examples(const fs::path& path, const DataSchema& schema,
     std::vector<fs::path> files;
     for (const std::string& name : names) files.push_back(file_of(name));
     examples.names = std::move(names);
-    pictures = std::make_shared<PictureFiles>(std::move(files), image.channels);
+    pictures = std::make_shared<PictureFiles>(std::move(files), decoding);
   }
   examples.data = std::make_shared<TransformedDataset>(
       pictures | augmentation(Augment::none, {image.height, image.width}) | Normalize(image.mean, image.stddev));

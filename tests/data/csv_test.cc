@@ -12,6 +12,7 @@
 #include "tests/data/idx_files.h"
 #include "tests/expect_error.h"
 #include "tests/mutate.h"
+#include "tests/process_limits.h"
 #include "tests/temporary_folder.h"
 
 namespace lockstep {
@@ -114,6 +115,32 @@ TEST(Csv, ReadsFilesGzippedOrNot) {
   EXPECT_EQ(packed.rows(), 300'000);
   EXPECT_EQ(packed.cell(299'999, 0), "299999");
   EXPECT_EQ(plain.describe(), (folder / "a.csv").string() + ": CSV, comma, header, 300000 rows, 2 columns");
+}
+
+std::string repeated(std::string_view part, std::size_t times) {
+  std::string text;
+  for (std::size_t i = 0; i < times; ++i) text += part;
+  return text;
+}
+
+TEST(Csv, ASmallGzippedFileTakesLittleMemory) {
+  constexpr std::size_t kMegabyte = std::size_t{1} << 20;
+  const TemporaryFolder folder;
+  const std::pair<const char*, std::string> bombs[] = {
+      {"text.csv.gz", repeated("1,2\n", 30 * kMegabyte)},              // the text alone
+      {"cells.csv.gz", repeated("1,1,1,1,1,1,1\n", kMegabyte)},        // 8 bytes for each cell
+      {"wide.csv.gz", repeated("1,", kMegabyte) + "1\n"},              // names of columns
+      {"quote.csv.gz", "a,b\n\"" + std::string(90 * kMegabyte, 'x')},  // one cell
+  };
+  for (const auto& [name, text] : bombs) {
+    const std::string file = folder.write(name, gzip(text));
+    const MemoryLimit limit(rlim_t{100} << 20);
+    EXPECT_ERROR(read_csv(file), fmt::format("bytes of memory, the limit for a file of {} bytes is 67108864; gunzip it "
+                                             "first",
+                                             std::filesystem::file_size(file)));
+  }
+  // Unpacked, it has the memory that it needs.
+  EXPECT_EQ(read_csv(folder.write("cells.csv", repeated("1,1,1,1,1,1,1\n", kMegabyte))).rows(), kMegabyte);
 }
 
 TEST(Csv, NumbersAreWhatFromCharsReads) {

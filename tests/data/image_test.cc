@@ -19,6 +19,7 @@
 #include "lockstep/data/image_codec.h"
 #include "tests/expect_error.h"
 #include "tests/mutate.h"
+#include "tests/process_limits.h"
 #include "tests/temporary_folder.h"
 
 namespace lockstep {
@@ -238,7 +239,36 @@ TEST(ImageTest, LimitsPixelsBeforeItAllocates) {
   std::string jpeg = encode_jpeg(drawn_image(1, 8, 8));
   jpeg.replace(jpeg.find("\xff\xc0") + 5, 4, "\x27\x10\x27\x10");
   EXPECT_ERROR(decode_image(jpeg), "truncated: the header says 10000 x 10000 pixels");
+  // Arithmetic codes spend less than a bit on a block.
+  jpeg.replace(jpeg.find("\xff\xc0"), 2, "\xff\xc9");
+  const MemoryLimit limit(rlim_t{80} << 20);
+  EXPECT_ERROR(decode_image(jpeg, {}, "a.jpg"),
+               fmt::format("a.jpg: 10000 x 10000 pixels: takes 100000000 bytes of memory, the limit for a file of {} "
+                           "bytes is 67108864; max_pixels = 100000000 reads it",
+                           jpeg.size()));
   EXPECT_ERROR(decode_image(encode_png(drawn_image(1, 8, 8)), {.max_pixels = 63}), "8 x 8 = 64 pixels");
+}
+
+// A bit for each pixel, all black.
+std::string large_png(std::uint32_t edge, bool interlaced = false) {
+  return png_file(edge, edge, 1, 0, std::string((std::size_t{edge} / 8 + 2) * edge * (interlaced ? 2 : 1), '\0'), {},
+                  interlaced ? 1 : 0);
+}
+
+TEST(ImageTest, ASmallFileTakesLittleMemory) {
+  const std::string file = large_png(10'000);
+  ASSERT_LT(file.size(), 20'000U);
+  {
+    const MemoryLimit limit(rlim_t{80} << 20);
+    EXPECT_ERROR(decode_image(file, {}, "a.png"), "a.png: 10000 x 10000 pixels: takes 100030000 bytes of memory");
+    // Eight thousand pixels are within any limit, and of color they are not.
+    EXPECT_EQ(decode_image(large_png(8'000)).numel(), 64'000'000);
+    EXPECT_ERROR(decode_image(large_png(8'000), {.channels = 3}), "takes 192024000 bytes of memory");
+    EXPECT_ERROR(decode_image(large_png(4'160, true)), "takes 69222400 bytes of memory");
+  }
+  // Nothing is there three times: the tensor, and a row of colors.
+  const MemoryLimit limit(rlim_t{130} << 20);
+  EXPECT_EQ(decode_image(file, {.max_pixels = 100'000'000}).numel(), 100'000'000);
 }
 
 TEST(ImageTest, TruncatedFilesAreErrors) {

@@ -14,6 +14,7 @@
 #include "tests/data/npy_writing.h"
 #include "tests/expect_error.h"
 #include "tests/mutate.h"
+#include "tests/process_limits.h"
 #include "tests/temporary_folder.h"
 
 namespace lockstep {
@@ -107,7 +108,7 @@ TEST(Npy, ComparesSizesBeforeItAllocates) {
 TEST(Npy, NamesWhatIsWrongWithAHeader) {
   const std::string valid = npy("<f4", "(2,)", "12345678");
   for (std::size_t n = 0; n < valid.size(); ++n) EXPECT_THROW(parse_npy(valid.substr(0, n), "F"), Error) << n;
-  EXPECT_ERROR(parse_npy("PK\x03\x04....", "F"), "F: not an .npy file: it begins with \"PK??..\"");
+  EXPECT_ERROR(parse_npy("PK\x03\x04....", "F"), "F: not an .npy file: it begins with \"PK\\x03\\x04..\"");
   const auto with = [&](const std::string& old, const std::string& now) {
     std::string file = valid;
     file.replace(file.find(old), old.size(), now);
@@ -151,6 +152,27 @@ TEST(Npz, NamesWhatIsWrong) {
   std::string bzip2 = zip({{"x.npy", x}}, true);
   bzip2[bzip2.find("PK\x01\x02") + 10] = 12;
   EXPECT_ERROR(parse_npz(bzip2, "F"), "compressed by method 12, expected none (0) or deflate (8)");
+}
+
+TEST(Npz, ASmallFileTakesLittleMemory) {
+  // Each is within the limit, and all of them are not.
+  const std::string large = npy("|u1", "(30000000,)", std::string(30'000'000, '\0'));
+  const std::string file = zip({{"x.npy", large}, {"y.npy", large}, {"z.npy", large}}, true);
+  ASSERT_LT(file.size(), 200'000U);
+  const MemoryLimit limit(rlim_t{80} << 20);
+  EXPECT_ERROR(parse_npz(file, "F"),
+               fmt::format("F: \"z.npy\": unpacks to 30000128 bytes: takes 90000384 bytes of memory, the limit for a "
+                           "file of {} bytes is 67108864; numpy.savez() writes arrays that are not packed",
+                           file.size()));
+}
+
+TEST(Npz, EntriesDoNotShareBytes) {
+  // The directory says twice that y.npy is where x.npy is.
+  const std::string x = npy("|u1", "(2,)", "\1\2");
+  std::string file = zip({{"x.npy", x}, {"y.npy", x}}, false);
+  const std::size_t second = file.rfind("PK\x01\x02");
+  file.replace(second + 42, 4, 4, '\0');
+  EXPECT_ERROR(parse_npz(file, "F"), "F: \"y.npy\": damaged: it shares bytes with \"x.npy\"");
 }
 
 TEST(FileArray, ReadsRowsOfLargeFilesWhereTheyAre) {
