@@ -16,7 +16,7 @@ IMG_EXTENSIONS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tif
 
 def default_loader(path):
     """Return the JPEG or PNG file as a tensor of bytes [3, height, width]."""
-    return _internal.read_image(str(path), 3)
+    return _internal.read_image(str(path), 3, 0)
 
 
 def find_classes(directory):
@@ -94,18 +94,28 @@ class ImageFolder(DatasetFolder):
 
     `channels` is 1 for gray and 3 for color pictures; 0: 1 if all are gray. Without loader, is_valid_file, and methods
     of a derived class, every file is a JPEG or PNG picture, and the library reads them without the interpreter.
+
+    `max_pixels`: read pictures of up to so many pixels, however small their files are. None: up to 178956970, as Pillow
+    does, and of a small file no more than its size makes likely.
     """
 
-    def __init__(self, root, transform=None, target_transform=None, loader=None, is_valid_file=None, channels=3):
+    def __init__(self, root, transform=None, target_transform=None, loader=None, is_valid_file=None, channels=3,
+                 max_pixels=None):
+        if max_pixels is not None and max_pixels < 1:
+            raise ValueError(f"ImageFolder: max_pixels is {max_pixels}, expected at least 1, or None")
+        most = max_pixels or 0
         own = loader or is_valid_file or any(name in vars(c) for c in type(self).__mro__
                                              if c.__module__ != __name__ for name in ("find_classes", "make_dataset"))
-        self._files = None if own else _internal.CoreImageFolder(os.fspath(root), channels)
+        self._files = None if own else _internal.CoreImageFolder(os.fspath(root), channels, most)
         if own:
+            if loader is None and max_pixels is not None:
+                def loader(path):
+                    return _internal.read_image(str(path), 3, most)
             super().__init__(root, loader or default_loader, None if is_valid_file else IMG_EXTENSIONS, transform,
                              target_transform, is_valid_file)
         else:
             self.root, self.extensions = os.fspath(root), IMG_EXTENSIONS
-            self.loader = self._own_loader = lambda path: _internal.read_image(str(path), self._files.channels)
+            self.loader = self._own_loader = lambda path: _internal.read_image(str(path), self._files.channels, most)
             self.transform, self.target_transform = transform, target_transform
             self.classes = self._files.classes
             self.class_to_idx = {name: i for i, name in enumerate(self.classes)}

@@ -94,14 +94,27 @@ def load(f, map_location=None, *, weights_only=True):
     f: a path, or a file that is open for reading bytes. Tensors are in host memory, or on the device `map_location`.
     Loading runs no code from the file.
     """
+    move = _mover(map_location)
     if hasattr(f, "read"):
         data, origin = f.read(), getattr(f, "name", "the file")
+        if not isinstance(data, (bytes, bytearray, memoryview)):
+            raise TypeError(f"load: the file's read() returns {type(data).__name__}, expected a file that is open for "
+                            "reading bytes")
+        data = bytes(data)
         head = data[:9]
     else:
         data, origin = None, os.fspath(f)
         with open(origin, "rb") as file:
             head = file.read(9)
-    move = _mover(map_location)
+    try:
+        return _load(data, origin, head, move)
+    except (_core.Error, OSError):
+        raise
+    except Exception as error:  # of Python, for what is damaged
+        raise _core.Error(f"load: {origin} cannot be read: {type(error).__name__}: {error}") from None
+
+
+def _load(data, origin, head, move):
     # The first 8 bytes of a safetensors file are a number, which may look like the beginning of others.
     is_safetensors = head[8:] == b"{"
     if head[:2] == b"PK" and not is_safetensors:
@@ -119,7 +132,7 @@ def load(f, map_location=None, *, weights_only=True):
         return tensors
     try:
         return _restore(json.loads(metadata[_KEY]), tensors)
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+    except Exception as error:
         raise _core.Error(f"load: {origin}: {_KEY} is damaged: {type(error).__name__}: {error}") from None
 
 

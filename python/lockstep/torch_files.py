@@ -13,13 +13,12 @@ import zipfile
 from . import _core
 from ._core import internal as _internal
 
-# At most this many bytes of entries, and of the pickle, which takes time, for each byte of the archive. torch.save()
-# compresses neither.
-_MOST_UNPACKED, _MOST_PICKLED = 100, 8
-# At most this many bytes of tensors for each byte of their storages, of which several tensors may be parts.
-_MOST_SHARED = 16
-# Beyond which these limits hold.
-_SMALL, _SMALL_PICKLE = 1 << 24, 1 << 20
+# At most this many bytes of the pickle, which takes time, for each byte of the archive, beyond so many. torch.save()
+# compresses nothing.
+_MOST_PICKLED, _SMALL_PICKLE = 8, 1 << 20
+# At most this many bytes of tensors for each byte of their storages, of which several tensors may be parts, beyond so
+# many.
+_MOST_SHARED, _SMALL = 16, 1 << 24
 
 _MARK = object()
 # Storages: the element's type, its name in safetensors, and its bytes.
@@ -49,13 +48,14 @@ def read(file, size, origin, move):
         with zipfile.ZipFile(file) as archive:
             unpacked = sum(entry.file_size for entry in archive.infolist())
             pickled = sum(entry.file_size for entry in archive.infolist() if entry.filename.endswith("/data.pkl"))
-            if unpacked > max(_SMALL, _MOST_UNPACKED * size) or pickled > max(_SMALL_PICKLE, _MOST_PICKLED * size):
+            most, most_pickled = _internal.memory_for_file(size), max(_SMALL_PICKLE, _MOST_PICKLED * size)
+            if unpacked > most or pickled > most_pickled:
                 raise _core.Error(f"load: {origin} would unpack {size} bytes to {unpacked}, of which {pickled} are "
-                                  f"data.pkl, expected at most {_MOST_UNPACKED} and {_MOST_PICKLED} times as many")
-            return _File(archive, origin, move).read()
-    except (_core.Error, MemoryError, OSError):
+                                  f"data.pkl, expected at most {most} and {most_pickled}")
+            return _File(archive, origin, move, most).read()
+    except _core.Error:
         raise
-    except Exception as error:  # of zipfile, zlib, pickletools: many kinds, for what is damaged
+    except Exception as error:  # of zipfile, zlib, pickletools, the system: many kinds, for what is damaged
         raise _core.Error(f"load: {origin} is damaged: {type(error).__name__}: {error}") from None
 
 
@@ -64,8 +64,8 @@ def _is_count(value):
 
 
 class _File:
-    def __init__(self, archive, origin, move):
-        self._archive, self._origin, self._move = archive, origin, move
+    def __init__(self, archive, origin, move, most):
+        self._archive, self._origin, self._move, self._most = archive, origin, move, most
         self._names = {name.split("/", 1)[1]: name for name in archive.namelist() if "/" in name}
         self._storages, self._of_storages, self._of_tensors = {}, 0, 0
 
@@ -117,8 +117,9 @@ class _File:
             if (offset + count) * storage.width > len(data):
                 self._fail(f"is damaged: a tensor of shape {size} is outside its storage of {len(data)} bytes")
         self._of_tensors += count * storage.width
-        if self._of_tensors > max(_SMALL, _MOST_SHARED * self._of_storages):
-            self._fail(f"has tensors of more than {_MOST_SHARED} times the bytes of their storages")
+        if self._of_tensors > max(_SMALL, min(_MOST_SHARED * self._of_storages, self._most)):
+            self._fail(f"has tensors of more than {_MOST_SHARED} times the bytes of their storages, or of more than "
+                       f"{self._most} bytes")
         begin = offset * storage.width
         part = data[begin : begin + count * storage.width]
         in_order = all(size[a] <= 1 for a in order) or 0 in size or order == list(range(len(size)))

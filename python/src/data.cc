@@ -189,8 +189,9 @@ void add_datasets(py::module_& m) {
   m.def("find_fashion_mnist", [](const std::string& folder) { return find_fashion_mnist(folder).string(); });
 
   py::class_<ImageFolder, Dataset, std::shared_ptr<ImageFolder>> folder(m, "CoreImageFolder");
-  folder.def(py::init([](const std::string& root, std::int64_t channels) {
-               return std::make_shared<ImageFolder>(root, ImageFolderOptions{.channels = channels});
+  folder.def(py::init([](const std::string& root, std::int64_t channels, std::int64_t max_pixels) {
+               return std::make_shared<ImageFolder>(root,
+                                                    ImageFolderOptions{.channels = channels, .max_pixels = max_pixels});
              }),
              released());
   folder.def_property_readonly("classes", &ImageFolder::classes);
@@ -200,7 +201,9 @@ void add_datasets(py::module_& m) {
   folder.def("__str__", &ImageFolder::str);
   m.def(
       "read_image",
-      [](const std::string& path, std::int64_t channels) { return read_image(path, {.channels = channels}); },
+      [](const std::string& path, std::int64_t channels, std::int64_t max_pixels) {
+        return read_image(path, {.channels = channels, .max_pixels = max_pixels});
+      },
       released());
   m.def(
       "write_png", [](const std::string& path, const Tensor& image) { write_png(path, image); }, released());

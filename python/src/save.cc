@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "bindings.h"
+#include "lockstep/device/file_memory.h"
 
 namespace lockstep::python {
 namespace {
@@ -27,6 +28,8 @@ Loaded loaded(const SafetensorsFile& file, const std::string& origin) {
 
 void add_save(py::module_& package) {
   py::module_ m = package.def_submodule("internal");
+  // For archives that the interpreter reads.
+  m.def("memory_for_file", &memory_for_file, "file_bytes"_a);
   m.def(
       "write_safetensors",
       [](const std::string& path, const StateDict& tensors, const SafetensorsMetadata& metadata) {

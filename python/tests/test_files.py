@@ -179,7 +179,7 @@ def test_a_pickle_runs_no_code_and_takes_no_memory(pickled, part):
 
 
 def test_what_an_archive_unpacks_to_is_limited():
-    bomb = archive(b"\x80\x02" + tensor((5,), (1,)) + b".", [bytes(1 << 26)], zipfile.ZIP_DEFLATED)
+    bomb = archive(b"\x80\x02" + tensor((5,), (1,)) + b".", [bytes(1 << 27)], zipfile.ZIP_DEFLATED)
     with pytest.raises(torch.Error, match="would unpack"):
         torch.load(io.BytesIO(bomb))
     slow = archive(b"\x80\x02" + b"N0" * (1 << 21) + b"N.", (), zipfile.ZIP_DEFLATED)
@@ -195,6 +195,26 @@ def test_what_an_archive_unpacks_to_is_limited():
         torch.load(io.BytesIO(archive(twice, [storage], byteorder="big")))
     with pytest.raises(torch.Error, match="no storage"):
         torch.load(io.BytesIO(archive(twice)))
+
+
+def test_load_raises_errors_of_one_class(monkeypatch):
+    data = archive(b"\x80\x02N.")
+    for failure in (MemoryError(), KeyError("x"), IndexError("y"), OSError(5, "Input/output error")):
+        def fail(self, _, failure=failure):
+            raise failure
+        monkeypatch.setattr("lockstep.torch_files._Machine.run", fail)
+        with pytest.raises(torch.Error, match=f"is damaged: {type(failure).__name__}"):
+            torch.load(io.BytesIO(data))
+    for name in ("parse_safetensors", "read_safetensors"):
+        def exhausted(*_):
+            raise MemoryError
+        monkeypatch.setattr(torch._core.internal, name, exhausted)
+    with pytest.raises(torch.Error, match="the file cannot be read: MemoryError"):
+        torch.load(io.BytesIO(b"\x02\0\0\0\0\0\0\0{}"))
+    with pytest.raises(TypeError, match="open for reading bytes"):
+        torch.load(io.StringIO("text"))
+    with pytest.raises(FileNotFoundError):
+        torch.load("/no/such/file")
 
 
 def test_damaged_structures_are_errors():

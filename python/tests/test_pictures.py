@@ -1,9 +1,11 @@
 import math
 import struct
+import zlib
 
 import pytest
 
 import lockstep as torch
+from lockstep import datasets
 from lockstep.utils import make_grid, save_image
 from lockstep.utils.tensorboard import SummaryWriter
 
@@ -155,3 +157,25 @@ def test_a_grid_is_written(tmp_path):
     assert math.prod(make_grid(x).shape) == 3 * 6 * 10
     with pytest.raises(ValueError, match="ends with .png"):
         save_image(x, tmp_path / "x.jpg")
+
+
+def test_a_small_file_of_many_pixels_needs_an_option(tmp_path):
+    def chunk(kind, content):
+        return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+
+    edge = 9000  # a bit for each pixel, all black
+    png = (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", edge, edge, 1, 0, 0, 0, 0))
+           + chunk(b"IDAT", zlib.compress(bytes((edge // 8 + 1) * edge), 9)) + chunk(b"IEND", b""))
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "1.png").write_bytes(png)
+    folder = datasets.ImageFolder(tmp_path, channels=1)
+    with pytest.raises(torch.Error, match="9000 x 9000 pixels: takes 81027000 bytes of memory.*max_pixels = 81000000"):
+        folder[0]
+    assert datasets.ImageFolder(tmp_path, channels=1, max_pixels=81_000_000)[1][0].shape == (1, edge, edge)
+    listed = datasets.ImageFolder(tmp_path, is_valid_file=lambda path: True, max_pixels=81_000_000)
+    assert listed[1][0].shape == (3, edge, edge)
+    with pytest.raises(torch.Error, match="the limit .max_pixels. is 80999999"):
+        datasets.ImageFolder(tmp_path, channels=1, max_pixels=80_999_999)[0]
+    with pytest.raises(ValueError, match="max_pixels is 0"):
+        datasets.ImageFolder(tmp_path, max_pixels=0)
