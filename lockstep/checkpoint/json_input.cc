@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/device/file_memory.h"
+
 namespace lockstep {
 namespace {
 
@@ -37,7 +39,8 @@ class JsonBuilder : public nlohmann::json_sax<Json> {
   bool key(string_t& name) override {
     std::unordered_set<std::string>& names = open_.back().names;
     check(names.insert(name).second, "{} has {} more than once", limits_.what, excerpt(name));
-    check(names.size() <= limits_.names, "{} has an object of more than {} names", limits_.what, limits_.names);
+    check(names.size() <= limits_.names || (member_ && open_.size() == 1), "{} has an object of more than {} names",
+          limits_.what, limits_.names);
     open_.back().name = std::move(name);
     return true;
   }
@@ -71,6 +74,8 @@ class JsonBuilder : public nlohmann::json_sax<Json> {
     if (open_.empty()) {
       root_ = std::move(value);
     } else if (Open& parent = open_.back(); parent.value.is_array()) {
+      check(parent.value.size() < limits_.elements, "{} has a list of more than {} elements", limits_.what,
+            limits_.elements);
       parent.value.push_back(std::move(value));
     } else if (member_ && open_.size() == 1) {
       member_(parent.name, std::move(value));
@@ -111,6 +116,7 @@ Json parse_json(std::string_view text, const JsonLimits& limits,
   check(!text.starts_with("\xEF\xBB\xBF"), "{} begins with a byte order mark, expected JSON", limits.what);
   const std::size_t nul = text.find('\0');
   check(nul == text.npos, "{} has a NUL byte at its byte {} of {}", limits.what, nul + 1, text.size());
+  if (!member) check_file_memory(text.size() * kMemoryPerJsonByte, kAnyProportion, limits.what, "JSON");
   JsonBuilder<Json> builder(limits, member);
   Json::sax_parse(text, &builder);
   return builder.take();

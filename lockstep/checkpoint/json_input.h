@@ -1,11 +1,13 @@
 // Internal: JSON from outside the process, read in one pass. Unlike nlohmann's own parser, it refuses a depth that
 // copies and dump() cannot handle, several values for one name, bytes behind a NUL, and a byte order mark. Its time is
-// linear in the text, and its memory at most some 30 times the text.
+// linear in the text, and its memory at most kMemoryPerJsonByte times the text: a text too long for the memory that is
+// left is refused.
 //
 //   const auto json = parse_json<nlohmann::json>(text, {.what = "it", .depth = 4});
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -20,10 +22,14 @@ namespace lockstep {
 std::string excerpt(const nlohmann::json& value);
 
 struct JsonLimits {
-  std::string what = "it";                // the text's name in errors
-  std::size_t depth = 16;                 // of arrays and objects in each other
-  std::size_t names = std::string::npos;  // of one object
+  std::string what = "it";  // the text's name in errors
+  std::size_t depth = 16;   // of arrays and objects in each other
+  // Of one object, and of one array. The outermost object may have more if its members are handed on.
+  std::size_t names = std::string::npos, elements = std::string::npos;
 };
+
+// [[],[],... and {"1":0,... take the most.
+inline constexpr std::uint64_t kMemoryPerJsonByte = 30;
 
 // With `member`: hands the members of the outermost object to it, and forgets them, so that a long list needs no memory
 // at once. For json and ordered_json.

@@ -15,7 +15,9 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
+#include "lockstep/base/printable.h"
 #include "lockstep/checkpoint/json_input.h"
+#include "lockstep/device/file_memory.h"
 
 namespace lockstep {
 namespace {
@@ -29,6 +31,8 @@ constexpr std::size_t kLengthBytes = 8;
 constexpr std::size_t kMaxHeaderBytes = 100'000'000;  // the format's own bound
 constexpr std::size_t kMaxFileBytes = std::size_t{1} << 40;
 constexpr std::size_t kMaxDepth = 3;  // {tensor: {shape: [...]}}
+// Far beyond those of any tensor, and of any metadata. A hundred megabytes of either would take gigabytes.
+constexpr std::size_t kMaxAxes = 1024, kMaxEntries = 65'536;
 constexpr const char* kMetadata = "__metadata__";
 
 struct DTypeCode {
@@ -76,11 +80,13 @@ std::optional<std::uint64_t> bytes_of(std::size_t item, std::span<const std::int
 // torch.save() writes a zip archive of pickled objects, and before version 1.6 a pickle. Only Python reads these: they
 // contain code.
 std::string how_to_convert(std::string_view origin) {
-  const std::string name = std::filesystem::path(origin).filename().string();
+  const std::filesystem::path name = std::filesystem::path(origin).filename();
   return fmt::format(
-      "convert it with python3 -c 'import torch, safetensors.torch as s; s.save_file(torch.load(\"{}\", \"cpu\"), "
-      "\"{}\")', or from a program that has the model with safetensors.torch.save_file(net.state_dict(), ...)",
-      name, std::filesystem::path(name).replace_extension(".safetensors").string());
+      "convert it with python3 -c 'import sys, torch, safetensors.torch as s; s.save_file(torch.load(sys.argv[1], "
+      "\"cpu\", weights_only=True), sys.argv[2])' {} {}, or from a program that has the model with "
+      "safetensors.torch.save_file(net.state_dict(), ...)",
+      shell_quoted(name.string()),
+      shell_quoted(std::filesystem::path(name).replace_extension(".safetensors").string()));
 }
 
 void refuse_pytorch_archive(std::string_view contents, std::string_view origin) {
@@ -105,7 +111,10 @@ void parse_header(std::string_view text, std::string_view origin,
   check(text.starts_with('{') && text.find('\0') == text.npos, "{}: header is not a JSON object{}", origin,
         hint_from_name(origin));
   try {
-    parse_json<json>(text, {.what = fmt::format("{}: header", origin), .depth = kMaxDepth}, take);
+    parse_json<json>(
+        text,
+        {.what = fmt::format("{}: header", origin), .depth = kMaxDepth, .names = kMaxEntries, .elements = kMaxAxes},
+        take);
   } catch (const json::parse_error& error) {
     fail("{}: header is not valid JSON at its byte {} of {}", origin, error.byte, text.size());
   } catch (const json::exception& error) {
@@ -265,6 +274,8 @@ SafetensorsFile read_safetensors(const std::filesystem::path& path) {
   // A pipe would block, and a device might never end.
   check(unknown || type == std::filesystem::file_type::regular || type == std::filesystem::file_type::directory,
         "cannot read {}: it is not a regular file", path.string());
+  const std::uintmax_t size = std::filesystem::file_size(path, unknown);
+  if (!unknown) check_file_memory(size, size, path.string(), "the file");
   return parse_safetensors(read_file(path, kMaxFileBytes), path.string());
 }
 

@@ -1,5 +1,6 @@
 #include "lockstep/receipt/leaf_files.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -13,8 +14,6 @@
 namespace lockstep {
 namespace {
 
-constexpr std::uint64_t kMostTensors = 1 << 24;
-
 std::vector<Digest> leaves_of(const std::string& bytes) {
   std::vector<Digest> leaves(bytes.size() / sizeof(Digest));
   std::memcpy(leaves.data(), bytes.data(), leaves.size() * sizeof(Digest));
@@ -27,9 +26,12 @@ struct StateRecord {
 
 // Calls `use` for each whole record until it returns false. Returns the number of bytes of the records before.
 std::uintmax_t for_each_record(std::ifstream& in, const std::function<bool(StateRecord, std::vector<Digest>)>& use) {
+  in.seekg(0, std::ios::end);
+  const auto all = static_cast<std::uintmax_t>(std::max<std::streamoff>(in.tellg(), 0));
+  in.seekg(0);
   std::uintmax_t bytes = 0;
   for (StateRecord record; in.read(reinterpret_cast<char*>(&record), sizeof record);) {
-    if (record.count > kMostTensors) break;
+    if (record.count > (all - std::min(all, bytes + sizeof record)) / sizeof(Digest)) break;  // the file ends before
     std::vector<Digest> leaves(record.count);
     const std::size_t size = leaves.size() * sizeof(Digest);
     if (!in.read(reinterpret_cast<char*>(leaves.data()), static_cast<std::streamsize>(size))) break;

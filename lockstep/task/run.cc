@@ -10,6 +10,7 @@
 #include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/no_grad.h"
 #include "lockstep/base/file.h"
+#include "lockstep/checkpoint/checkpoint_directory.h"
 #include "lockstep/checkpoint/json_input.h"
 #include "lockstep/models/gpt.h"
 #include "lockstep/models/lstm_language_model.h"
@@ -25,6 +26,32 @@ constexpr std::string_view kTorchvisionModels = "torchvision:";
 constexpr std::size_t kLargestRunFile = std::size_t{1} << 30;
 
 bool has_rows(const DataSchema& schema) { return schema.input.size() == 1; }
+
+// The most tensors that the checkpoints in a folder can hold: a header takes 40 bytes or more for each of them.
+std::uint64_t most_tensors(const std::filesystem::path& folder) {
+  constexpr std::uint64_t kLeastEntry = 40;
+  std::uint64_t most = 0;
+  std::error_code error;
+  for (std::filesystem::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+    const std::filesystem::path file = entry->path() / "weights.safetensors";
+    std::error_code unknown;
+    if (!std::filesystem::is_regular_file(file, unknown)) continue;
+    std::uint64_t header = 0;  // its length, little-endian
+    std::ifstream(file, std::ios::binary).read(reinterpret_cast<char*>(&header), sizeof header);
+    const std::uint64_t size = std::filesystem::file_size(file, unknown);
+    most = std::max(most, std::min(header, unknown ? 0 : size) / kLeastEntry);
+  }
+  return most;
+}
+
+// A few bytes of run.json can describe layers whose making takes minutes. Each has a tensor in the weights.
+void check_layers(const DataSchema& schema, const TaskModel& model, const std::filesystem::path& weights) {
+  const std::uint64_t tensors = most_tensors(weights);
+  if (tensors == 0) read_checkpoint(weights);  // says why there are none
+  std::uint64_t layers = model.hidden.size() + static_cast<std::uint64_t>(std::max<std::int64_t>(model.layers, 0));
+  if (schema.table) layers += schema.table->vocabularies().size();
+  check(layers <= tensors, "a model of {} layers and categories, the weights have at most {} tensors", layers, tensors);
+}
 
 std::string shape_text(const DataSchema& schema) { return Shape(schema.input).str(); }
 
@@ -133,6 +160,8 @@ Run load_run(const std::filesystem::path& folder) {
   check(std::filesystem::exists(file, unknown), "run {}: has no run.json, which `lockstep train --save DIR` writes",
         folder.string());
   const std::string text = read_file(file, kLargestRunFile);
+  const bool has_best = std::filesystem::is_directory(folder / "best", unknown);
+  const std::filesystem::path weights = has_best ? folder / "best" : folder;
   DataSchema schema;
   TaskModel model;
   try {
@@ -143,11 +172,11 @@ Run load_run(const std::filesystem::path& folder) {
     model.width = json.value("width", std::int64_t{0});
     model.heads = json.value("heads", std::int64_t{0});
     schema = DataSchema::from_json(json.at("schema").dump());
+    check_layers(schema, model, weights);
   } catch (const std::exception& error) {
     fail("{}: {}", file.string(), error.what());
   }
-  const bool has_best = std::filesystem::is_directory(folder / "best", unknown);
-  return {std::move(schema), std::move(model), has_best ? folder / "best" : folder};
+  return {std::move(schema), std::move(model), weights};
 }
 
 }  // namespace lockstep

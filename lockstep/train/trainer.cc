@@ -1210,6 +1210,14 @@ ResumedRun Trainer::resume(CheckpointContents checkpoint) {
           scaler_->check_state(*found.position.loss_scaler);
         }
         if (average_) average_->check_state_dict(found.average);
+        // The recipe has the number of steps of an epoch. A crafted position could begin anywhere in one.
+        const TrainingPosition& p = found.position;
+        const std::int64_t batches = loader_.size();
+        std::int64_t steps = 0;
+        const bool countable = !__builtin_mul_overflow(p.epoch, steps_of(batches), &steps) && p.batch <= batches &&
+                               !__builtin_add_overflow(steps, steps_of(p.batch), &steps);
+        check(countable && steps == p.step, "step {} does not follow from epoch {} and batch {} of {}", p.step, p.epoch,
+              p.batch, batches);
       } catch (const Error& error) {
         fail("{}: {}", found.path.string(), error.what());
       }

@@ -28,6 +28,12 @@ TEST(JsonInput, RefusesWhatReadersTakeInSeveralWays) {
   EXPECT_ERROR(parse_json<ordered_json>(R"([{"a": 1, "a": 3}])"), "it has \"a\" more than once");
   EXPECT_ERROR(parse_json<json>(R"({"a": 1, "b": 2})", {.what = "f", .names = 1}),
                "f has an object of more than 1 names");
+  EXPECT_ERROR(parse_json<json>("[1, [1, 2, 3]]", {.what = "f", .elements = 2}),
+               "f has a list of more than 2 elements");
+  // Members that are handed on may be many.
+  int members = 0;
+  parse_json<json>(R"({"a": 1, "b": {"c": 1}})", {.names = 1}, [&](const std::string&, const json&) { ++members; });
+  EXPECT_EQ(members, 2);
   EXPECT_ERROR(parse_json<json>(std::string_view("{}\0{", 4)), "it has a NUL byte at its byte 3 of 4");
   EXPECT_ERROR(parse_json<json>("\xEF\xBB\xBF{}"), "it begins with a byte order mark");
   for (const char* text : {"", "{", "[1,]", "{} {}", R"({"a" 1})", "1e999", "\"\xff\""}) {

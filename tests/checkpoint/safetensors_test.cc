@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tests/expect_error.h"
+#include "tests/process_limits.h"
 #include "tests/temporary_folder.h"
 
 namespace lockstep {
@@ -132,9 +133,11 @@ TEST(Safetensors, AFileOfTorchSaveSaysHowToConvertIt) {
   for (const std::string& bytes : {zip, pickle}) {
     EXPECT_ERROR(parse_safetensors(bytes, "models/resnet18.pth"),
                  "models/resnet18.pth: this is a file of torch.save(), which only Python can read: convert it with "
-                 "python3 -c 'import torch, safetensors.torch as s; s.save_file(torch.load(\"resnet18.pth\", \"cpu\"), "
-                 "\"resnet18.safetensors\")', or from a program that has the model with "
-                 "safetensors.torch.save_file(net.state_dict(), ...)");
+                 "python3 -c 'import sys, torch, safetensors.torch as s; s.save_file(torch.load(sys.argv[1], \"cpu\", "
+                 "weights_only=True), sys.argv[2])' resnet18.pth resnet18.safetensors, or from a program that has the "
+                 "model with safetensors.torch.save_file(net.state_dict(), ...)");
+    EXPECT_ERROR(parse_safetensors(bytes, "a'; rm *.pth"),
+                 "sys.argv[2])' 'a'\\''; rm *.pth' 'a'\\''; rm *.safetensors'");
   }
   // 0x80 also begins a header of 128 bytes, and 0x280 one of 640.
   for (const std::size_t size : {0x80U, 0x280U}) {
@@ -149,9 +152,8 @@ TEST(Safetensors, AnUnreadableFileOfPyTorchsNameSaysHowToConvertIt) {
                                    file_of("[]", ""), std::string("\x60\0\0\0\0\0\0\0{", 9)}) {
     for (const char* name : {"a.pt", "a.pth", "a.bin", "a.ckpt"}) {
       EXPECT_ERROR(parse_safetensors(bytes, name),
-                   fmt::format("; if it is a file of torch.save(), convert it with python3 -c 'import torch, "
-                               "safetensors.torch as s; s.save_file(torch.load(\"{}\"",
-                               name));
+                   "; if it is a file of torch.save(), convert it with python3 -c 'import sys, torch, ");
+      EXPECT_ERROR(parse_safetensors(bytes, name), fmt::format("sys.argv[2])' {} a.safetensors, or", name));
     }
     try {
       parse_safetensors(bytes, "a.safetensors");
@@ -303,6 +305,28 @@ TEST(Safetensors, SaysWhatIsWrongWithAHeader) {
   }
   EXPECT_ERROR(parse_safetensors(file_of(std::string_view("{}\0{", 4), ""), "f"), "not a JSON object");
   EXPECT_ERROR(parse_safetensors(file_of(R"({"a":)" + std::string(1000000, '['), ""), "f"), "nested");
+}
+
+std::string joined(std::string_view part, std::size_t times) {
+  std::string text;
+  for (std::size_t i = 0; i < times; ++i) text += part;
+  return text;
+}
+
+TEST(Safetensors, AHeaderTakesMemoryInProportion) {
+  const std::string axes =
+      file_of(R"({"a":{"dtype":"U8","shape":[)" + joined("1,", 8'000'000) + R"(1],"data_offsets":[0,1]}})", "x");
+  std::string entries = R"({"__metadata__":{)", tensors = "{";
+  for (int i = 0; i < 1'000'000; ++i) entries += fmt::format("{}\"{}\":\"\"", i == 0 ? "" : ",", i);
+  for (int i = 0; i < 100'000; ++i) {
+    tensors += fmt::format(R"({}"t{}":{{"dtype":"F32","shape":[0],"data_offsets":[0,0]}})", i == 0 ? "" : ",", i);
+  }
+  const std::string metadata = file_of(entries + "}}", ""), many = file_of(tensors + "}", "");
+  const MemoryLimit limit(rlim_t{100} << 20);
+  EXPECT_ERROR(parse_safetensors(axes, "f"), "f: header has a list of more than 1024 elements");
+  EXPECT_ERROR(parse_safetensors(metadata, "f"), "f: header has an object of more than 65536 names");
+  // A large mixture of experts.
+  EXPECT_EQ(parse_safetensors(many, "f").tensors.size(), 100'000U);
 }
 
 TEST(Safetensors, ErrorsStayOnOneShortLine) {

@@ -82,6 +82,27 @@ TEST_F(RunFolder, PredictsInTheUnitsOfTheData) {
   }
 }
 
+// Making them took minutes before the weights were looked at.
+TEST_F(RunFolder, DescribesNoMoreLayersThanTheWeightsHave) {
+  const DataSource data = train("kind", {.name = "mlp", .hidden = {8}});
+  std::vector<std::int64_t> hidden(100'000, 1);
+  write_run(folder_ / "run", data.schema, {.name = "mlp", .hidden = hidden});
+  EXPECT_ERROR(load_run(folder_ / "run"),
+               "run.json: a model of 100000 layers and categories, the weights have at most ");
+  const DataSource text = open_data(folder_.write("a.txt", std::string(2000, 'a') + std::string(2000, 'b')));
+  write_run(folder_ / "run", text.schema, {.name = "gpt", .layers = 65'536, .width = 1, .heads = 1});
+  EXPECT_ERROR(load_run(folder_ / "run"),
+               "run.json: a model of 65536 layers and categories, the weights have at most ");
+  DataSchema wide = data.schema;
+  wide.table->columns.assign(300'000, {.name = "x", .kind = TableColumn::Kind::category, .categories = {"a"}});
+  wide.input = {300'000};
+  write_run(folder_ / "run", wide, {.name = "mlp", .hidden = {8}});
+  EXPECT_ERROR(load_run(folder_ / "run"),
+               "run.json: a model of 300001 layers and categories, the weights have at most ");
+  write_run(folder_ / "new", data.schema, {.name = "mlp", .hidden = hidden});
+  EXPECT_ERROR(load_run(folder_ / "new"), "new: there is no valid checkpoint");
+}
+
 TEST_F(RunFolder, ErrorsNameWhatIsMissing) {
   EXPECT_ERROR(load_run(folder_ / "none"), "there is no such folder");
   EXPECT_ERROR(load_run(folder_.path()), "has no run.json");

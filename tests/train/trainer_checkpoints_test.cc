@@ -197,6 +197,27 @@ TEST(TrainerCheckpoints, ADamagedOneIsSkippedAndTold) {
   EXPECT_NE(run.damaged[0].find("weights.safetensors"), std::string::npos) << run.damaged[0];
 }
 
+TEST(TrainerCheckpoints, APositionThatContradictsItsStepIsAnError) {
+  SmallJob job(1, {.epochs = 4});
+  job.trainer->train();
+  // Five steps an epoch.
+  const TrainingPosition sound{.step = 7, .epoch = 1, .batch = 2};
+  const auto resume = [&](std::int64_t epoch, std::int64_t batch) {
+    TemporaryFolder folder;
+    TrainingPosition position = sound;
+    position.epoch = epoch;
+    position.batch = batch;
+    save_checkpoint(folder.path(), job.net, *job.adam, position, job.trainer->recipe());
+    SmallJob other(1, {.epochs = 4});
+    return other.trainer->resume(folder.path()).position.step;
+  };
+  EXPECT_EQ(resume(1, 2), 7);
+  EXPECT_ERROR(resume(1, 3), "step 7 does not follow from epoch 1 and batch 3 of 5");
+  EXPECT_ERROR(resume(0, 7), "step 7 does not follow from epoch 0 and batch 7 of 5");
+  EXPECT_ERROR(resume(1, std::int64_t{1} << 62), "step 7 does not follow from epoch 1 and batch 4611686018427387904");
+  EXPECT_ERROR(resume(std::int64_t{1} << 62, 2), "step 7 does not follow from epoch 4611686018427387904");
+}
+
 // Dropout draws by the Runtime's seed, whatever the order of the examples follows.
 TEST(TrainerCheckpoints, TheSeedOfRandomOperationsIsInTheRecipe) {
   TemporaryFolder folder;
