@@ -12,6 +12,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_descriptor.h"
 #include "lockstep/base/hmac.h"
+#include "lockstep/base/private_file.h"
 
 namespace lockstep {
 namespace {
@@ -45,9 +46,7 @@ std::string read_secret_file(const std::string& path) {
   const bool known = file && ::fstat(file.get(), &status) == 0;
   check(known, "LOCKSTEP_SECRET_FILE: cannot read {}: {}", path, std::generic_category().message(errno));
   check(S_ISREG(status.st_mode), "LOCKSTEP_SECRET_FILE: {} is not a regular file", path);
-  check((status.st_mode & (S_IRWXO | S_IWGRP)) == 0,
-        "LOCKSTEP_SECRET_FILE: {} has mode {:03o}: other users may read or change it; run chmod 600", path,
-        status.st_mode & 0777);
+  check_private(path, status, "LOCKSTEP_SECRET_FILE");
   std::array<char, kLongest + 1> text;
   const ssize_t size = ::read(file.get(), text.data(), text.size());
   check(size >= 0, "LOCKSTEP_SECRET_FILE: cannot read {}: {}", path, std::generic_category().message(errno));

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "lockstep/base/file.h"
+#include "lockstep/base/private_file.h"
 #include "lockstep/checkpoint/json_input.h"
 #include "lockstep/receipt/digest.h"
 #include "lockstep/receipt/envelope.h"
@@ -252,7 +253,7 @@ SignedReceipt read_receipt(const std::filesystem::path& file, const std::filesys
 
 std::string receipt_text(const Receipt& receipt, const std::filesystem::path& sign_key) {
   if (sign_key.empty()) return receipt.json();
-  return sign_envelope(receipt.json(), read_file(sign_key, kMostKeyBytes), sign_key.string());
+  return sign_envelope(receipt.json(), read_private_file(sign_key, kMostKeyBytes, "sign_key"), sign_key.string());
 }
 
 void write_receipt(const std::filesystem::path& file, const Receipt& receipt, const std::filesystem::path& sign_key) {

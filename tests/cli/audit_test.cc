@@ -59,6 +59,8 @@ TEST_F(AuditTool, WhatWasChangedIsNamed) {
             "MCowBQYDK2VwAyEAxMcMk8fqxYOL+ubb2Mmi4CVxKM3hhhQTfBArVNkxPkc=");
   write_key("other.pem", "MC4CAQAwBQYDK2VwBCIEIP+1RdtRZ0c06chSH6wWby1L2kweIarahJ9Q/dSv7/Fy",
             "MCowBQYDK2VwAyEAso5DVeZchHI5wkgYmwjH0g5Cyu09anAlfcxqz4XcOuo=");
+  std::filesystem::permissions(key, std::filesystem::perms::owner_read);
+  std::filesystem::permissions(other, std::filesystem::perms::owner_read);
   train_lenet({"--sign-key", key, "--max-steps", "4"});
   const Arguments with_key{"--public-key", folder_ / "public-key.pem"};
   const ToolResult good = audit({"--public-key", folder_ / "public-key.pem", "--steps", "1"});

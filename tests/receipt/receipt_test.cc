@@ -136,6 +136,9 @@ TEST(Receipt, ExportedFilesJoinIt) {
   TemporaryFolder folder;
   const std::filesystem::path file = folder / "receipt.json", key = folder.write("key.pem", kPrivate),
                               made_file = folder.write("net.onnx", "abc");
+  std::filesystem::permissions(key, std::filesystem::perms{0644});
+  EXPECT_ERROR(write_receipt(file, made(2), key), "key.pem has mode 644: other users may read or change it");
+  std::filesystem::permissions(key, std::filesystem::perms::owner_read);
   write_receipt(file, made(2), key);
   add_to_receipt({.file = file, .sign_key = key}, made_file);
   const Receipt receipt = read_receipt(file, folder.write("public.pem", kPublic)).receipt;
