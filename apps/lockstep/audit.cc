@@ -11,6 +11,7 @@
 #include "lockstep/engine/engine.h"
 #include "lockstep/launch/launcher.h"
 #include "lockstep/train/audit.h"
+#include "output.h"
 #include "ranks.h"
 #include "run_config.h"
 #include "training_layout.h"
@@ -64,7 +65,7 @@ int audit_as_ranks(const AuditCommand& o, const TrainingLayout& layout) {
     constexpr std::string_view kRank0 = "[rank 0] ", kError = "lockstep: ";
     if (!is_error && line.starts_with(kRank0)) {
       line.remove_prefix(kRank0.size());
-      std::fwrite(line.data(), 1, line.size(), stdout);
+      print_text(stdout, line);
       std::fflush(stdout);
     }
     const std::size_t begin = line.find(kError);
@@ -107,7 +108,7 @@ int audit_run(const AuditCommand& o, const std::optional<TrainingLayout>& layout
     const bool first = job->rank() == 0;
     const auto say = [first](const std::string& text) {
       if (!first) return;
-      fmt::print("{}\n", text);
+      print_out("{}\n", text);
       std::fflush(stdout);
     };
     say(fmt::format("receipt: {} links to step {}, {}", receipt.links().size(), receipt.steps(),

@@ -14,6 +14,7 @@
 #include "lockstep/base/environment.h"
 #include "lockstep/base/file.h"
 #include "observed_step.h"
+#include "output.h"
 #include "ranks.h"
 #include "temporary_folder.h"
 #include "unexpected_arguments.h"
@@ -102,8 +103,8 @@ class Bisection {
   int run() {
     const StepComparison steps = compare_steps();
     if (!steps.difference) {
-      fmt::print("equal: {} step{}: loss, weights, buffers, and optimizer state{}\n", steps.steps,
-                 steps.steps == 1 ? "" : "s", flip_.is_null() ? "" : "; the flipped bit changes none of them");
+      print_out("equal: {} step{}: loss, weights, buffers, and optimizer state{}\n", steps.steps,
+                steps.steps == 1 ? "" : "s", flip_.is_null() ? "" : "; the flipped bit changes none of them");
       result_ = {{"equal", true}, {"steps", steps.steps}};
       return 0;
     }
@@ -153,7 +154,7 @@ class Bisection {
     }
     for (auto& run : runs.all()) {
       if (!has_steps(*run)) continue;
-      fmt::print("{} step{} equal, and {} has more\n", found.steps, found.steps == 1 ? " is" : "s are", run->label());
+      print_out("{} step{} equal, and {} has more\n", found.steps, found.steps == 1 ? " is" : "s are", run->label());
       result_["steps"] = found.steps;
       found.difference = StepDifference{};
       break;
@@ -174,7 +175,7 @@ class Bisection {
     shards_ = a.at("shards");
     const std::string text = recipe_differences(a.at("recipe"), runs.b().files().at({trainer, 0}).start.at("recipe"));
     if (text.empty()) return;
-    fmt::print("recipes differ: {}\n", text);
+    print_out("recipes differ: {}\n", text);
     std::fflush(stdout);
     result_["recipes"] = text;
   }
@@ -308,7 +309,7 @@ class Bisection {
     } else {
       text += fmt::format("SHA-256 {} in {}, {} in {}", found.a.hash(), labels[0], found.b.hash(), labels[1]);
     }
-    fmt::print("{}{}\n", text, inputs_text(found.key, a, b));
+    print_out("{}{}\n", text, inputs_text(found.key, a, b));
   }
 
   // All that was computed before is equal, as far as both runs have it.

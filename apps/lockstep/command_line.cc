@@ -13,6 +13,7 @@
 #include "config_file.h"
 #include "help.h"
 #include "option_row.h"
+#include "output.h"
 #include "stop_signals.h"
 #include "unexpected_arguments.h"
 
@@ -22,7 +23,7 @@ namespace {
 // Errors take one line each, whatever they quote.
 void print_error(std::string text) {
   for (char& c : text) c = c == '\n' ? ' ' : c;
-  std::fprintf(stderr, "lockstep: %s\n", text.c_str());
+  print_text(stderr, "lockstep: " + text + "\n");
 }
 
 int run(int argc, char** argv, const std::function<Commands(CLI::App& app)>& add) {

@@ -11,6 +11,7 @@
 #include "lockstep/runtime/device_state.h"
 #include "lockstep/runtime/runtime.h"
 #include "lockstep/task/data_source.h"
+#include "output.h"
 
 namespace lockstep::app {
 namespace {
@@ -86,7 +87,7 @@ std::string idle_cores(const CommonOptions& o, const ToolJob& job) {
       same_bits ? "the same" : "other");
 }
 
-void notice(const std::string& text) { std::fprintf(stderr, "lockstep: %s\n", text.c_str()); }
+void notice(const std::string& text) { print_text(stderr, "lockstep: " + text + "\n"); }
 
 CLI::Validator number_in(double low, double high) {
   return CLI::Validator(

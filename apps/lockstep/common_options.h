@@ -63,7 +63,7 @@ struct CommonOptions {
   std::string normalize = "auto";
   std::vector<std::string> mean, stddev;
   double mixup = 0, cutmix = 0;
-  std::int64_t image_size = 0;
+  std::int64_t image_size = 0, max_pixels = 0;
   std::shared_ptr<const DataSource> own;  // read; null for Fashion-MNIST and texts
   std::int64_t channels = 1;              // of pictures
   // For language models:

@@ -5,6 +5,7 @@
 #include "commands.h"
 #include "lockstep/comm/device_links.h"
 #include "lockstep/device/gpu.h"
+#include "output.h"
 #include "train_options.h"
 
 namespace lockstep::app {
@@ -29,18 +30,18 @@ Command add_devices(CLI::App& parent) {
       const DeviceInfo& info = *device.info();
       const double gibibytes = static_cast<double>(info.memory_bytes) / (1 << 30);
       if (info.kind == DeviceKind::cuda) {
-        fmt::print("{}  cuda  {}  {:.1f} GiB\n", info.name, info.model, gibibytes);
+        print_out("{}  cuda  {}  {:.1f} GiB\n", info.name, info.model, gibibytes);
       } else {
-        fmt::print("{}  cpu  {} core{} ({}) of {}  {:.1f} GiB\n", info.name, info.cpus.size(),
-                   info.cpus.size() == 1 ? "" : "s", cores(info.cpus), info.model, gibibytes);
+        print_out("{}  cpu  {} core{} ({}) of {}  {:.1f} GiB\n", info.name, info.cpus.size(),
+                  info.cpus.size() == 1 ? "" : "s", cores(info.cpus), info.model, gibibytes);
       }
     }
     // Only for people at a terminal; scripts read the list alone.
     if (::isatty(STDERR_FILENO)) {
       if (const GpuList found = find_gpus(); found.gpus.empty()) {
-        fmt::print(stderr, "no GPU: {}\n", found.why_none);
+        print_text(stderr, fmt::format("no GPU: {}\n", found.why_none));
       } else if (const NcclInfo nccl = find_nccl(); nccl.version == 0) {
-        fmt::print(stderr, "no NCCL between ranks: {}\n", nccl.why_none);
+        print_text(stderr, fmt::format("no NCCL between ranks: {}\n", nccl.why_none));
       }
     }
     return 0;

@@ -5,6 +5,7 @@
 #include "eval_run.h"
 #include "learning_task.h"
 #include "lockstep/train/evaluate.h"
+#include "output.h"
 #include "ranks.h"
 #include "train_options.h"
 
@@ -47,13 +48,14 @@ Command add_eval(CLI::App& parent) {
                 "With --run and --data: leave out rows and pictures that cannot be read, and say how many")
       ->needs("--run")
       ->group("Data");
+  add_max_pixels(*app, run->max_pixels)->needs("--run")->group("Data");
   return [options, app, run] {
     check_single_process("eval");
     if (!run->run.empty()) {
       for (const CLI::Option* option : app->get_options()) {
         const std::string name = option->get_name();
-        constexpr std::string_view kOwn[] = {"--run",   "--data",   "--batch-size", "--confusion",
-                                             "--worst", "--config", "--skip-broken"};
+        constexpr std::string_view kOwn[] = {"--run",   "--data",   "--batch-size",  "--confusion",
+                                             "--worst", "--config", "--skip-broken", "--max-pixels"};
         if (option->count() > 0 && std::ranges::find(kOwn, name) == std::end(kOwn)) {
           throw UsageError(fmt::format("{}: not with --run, which has the model of {}", name, run->run));
         }
@@ -84,16 +86,16 @@ Command add_eval(CLI::App& parent) {
     const std::vector<Metric> metrics = make_metrics(*options, test.classes);
     if (metrics.empty()) {
       const Accuracy a = evaluate(*net, loader, how);
-      fmt::print("test acc: {:.4f} ({} of {})\n", a.value(), a.correct, a.total);
+      print_out("test acc: {:.4f} ({} of {})\n", a.value(), a.correct, a.total);
       return 0;
     }
     for (const MetricResult& m : evaluate(*net, loader, metrics, how)) {
       if (m.name == "accuracy") {
-        fmt::print("test acc: {:.4f} ({:.0f} of {:.0f})\n", m.value, m.sum, m.count);
+        print_out("test acc: {:.4f} ({:.0f} of {:.0f})\n", m.value, m.sum, m.count);
       } else if (m.table.empty()) {
-        fmt::print("{}: {:.4f}\n", m.name, m.value);
+        print_out("{}: {:.4f}\n", m.name, m.value);
       } else {
-        fmt::print("{}", confusion_text(m.name, m.table, test.class_names));
+        print_out("{}", confusion_text(m.name, m.table, test.class_names));
       }
     }
     return 0;

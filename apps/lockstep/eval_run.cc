@@ -15,23 +15,19 @@
 #include "example_outcomes.h"
 #include "learning_task.h"
 #include "lockstep/base/file.h"
+#include "lockstep/base/printable.h"
 #include "lockstep/checkpoint/json_input.h"
 #include "lockstep/data/csv.h"
 #include "lockstep/data/data_loader.h"
 #include "lockstep/task/data_source.h"
 #include "lockstep/task/run.h"
+#include "option_row.h"
+#include "output.h"
 #include "own_data.h"
 #include "run_config.h"
-#include "utf8_text.h"
 
 namespace lockstep::app {
 namespace {
-
-// On one line, and in UTF-8, which a picture needs.
-std::string shown_name(const std::string& name) {
-  const std::string quoted = quoted_cell(name);
-  return utf8_text(quoted.substr(1, quoted.size() - 2));
-}
 
 // `text` says what the model made of an example.
 void print_worst(const ExampleOutcomes& outcomes, const std::vector<std::string>& names, std::int64_t count,
@@ -41,22 +37,22 @@ void print_worst(const ExampleOutcomes& outcomes, const std::vector<std::string>
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::ranges::stable_sort(order, std::greater<>(), [&](std::size_t i) { return outcomes.examples[i].loss; });
   order.resize(std::min(order.size(), static_cast<std::size_t>(count)));
-  fmt::print("largest {}:\n", measure);
+  print_out("largest {}:\n", measure);
   for (const std::size_t i : order) {
-    fmt::print("  {:.4f}  {}: {}\n", outcomes.examples[i].loss, names.at(i), text(outcomes.examples[i]));
+    print_out("  {:.4f}  {}: {}\n", outcomes.examples[i].loss, printable_name(names.at(i)), text(outcomes.examples[i]));
   }
 }
 
 void print_classes(const std::vector<std::vector<double>>& table, const std::vector<std::string>& names) {
   std::size_t width = 5;
   for (const std::string& name : names) width = std::max(width, name.size());
-  fmt::print("{:<{}}  precision  recall  examples\n", "class", width);
+  print_out("{:<{}}  precision  recall  examples\n", "class", width);
   for (std::size_t c = 0; c < table.size(); ++c) {
     const double examples = std::reduce(table[c].begin(), table[c].end());
     double predicted = 0;
     for (const auto& row : table) predicted += row[c];
     const auto share = [&](double of) { return of > 0 ? fmt::format("{:.4f}", table[c][c] / of) : std::string("-"); };
-    fmt::print("{:<{}}  {:>9}  {:>6}  {:>8.0f}\n", names[c], width, share(predicted), share(examples), examples);
+    print_out("{:<{}}  {:>9}  {:>6}  {:>8.0f}\n", names[c], width, share(predicted), share(examples), examples);
   }
 }
 
@@ -110,6 +106,11 @@ ExampleOutcomes outcomes_of(const Run& model, const DataExamples& examples, std:
 
 }  // namespace
 
+CLI::Option* add_max_pixels(CLI::App& app, std::int64_t& max_pixels) {
+  return app.add_option("--max-pixels", max_pixels, find_option_row("--max-pixels")->help)
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
+}
+
 void notice_skipped(const std::string& path, std::int64_t count) {
   notice(fmt::format("{}: skipped {} broken example{}", path, count, count == 1 ? "" : "s"));
 }
@@ -129,8 +130,10 @@ int eval_run(const EvalRunOptions& o) {
   if (o.data.empty() && o.skip_broken) throw UsageError("--skip-broken: only with --data");
   // As training takes its validation part.
   const DataExamples examples =
-      o.data.empty() ? own_validation(o, schema)
-                     : open_examples(o.data, schema, {.unseen = Unseen::as_missing, .skip_broken = o.skip_broken});
+      o.data.empty()
+          ? own_validation(o, schema)
+          : open_examples(o.data, schema,
+                          {.unseen = Unseen::as_missing, .skip_broken = o.skip_broken, .max_pixels = o.max_pixels});
   if (examples.skipped > 0) notice_skipped(o.data, examples.skipped);
   if (examples.unseen > 0) {
     notice(fmt::format("{}: {} cell{} without a counterpart in training, taken as missing", o.data, examples.unseen,
@@ -141,9 +144,9 @@ int eval_run(const EvalRunOptions& o) {
   const ExampleOutcomes outcomes = outcomes_of(model, examples, o.batch_size);
   if (schema.task == lockstep::TaskKind::regression) {
     const double squared = outcomes.squared / outcomes.numbers;
-    fmt::print("mean_absolute_error: {:.6g}\nmean_squared_error: {:.6g}\nroot_mean_squared_error: {:.6g}\n",
-               outcomes.absolute / outcomes.numbers, squared, std::sqrt(squared));
-    if (schema.outputs == 1) fmt::print("r2: {:.4f}\n", r2_score(outcomes.examples));
+    print_out("mean_absolute_error: {:.6g}\nmean_squared_error: {:.6g}\nroot_mean_squared_error: {:.6g}\n",
+              outcomes.absolute / outcomes.numbers, squared, std::sqrt(squared));
+    if (schema.outputs == 1) print_out("r2: {:.4f}\n", r2_score(outcomes.examples));
     print_worst(outcomes, examples.names, o.worst, "errors", [&](const ExampleOutcome& e) {
       return fmt::format("{}, expected {}", shortest_text(e.values.at(0), schema, 0),
                          shortest_text(e.targets.at(0), schema, 0));
@@ -151,16 +154,14 @@ int eval_run(const EvalRunOptions& o) {
     return 0;
   }
   check(!text || outcomes.labels > 0, "a text without an example, expected a longer one");
-  fmt::print("test acc: {:.4f} ({:.0f} of {:.0f})\n", outcomes.right / outcomes.labels, outcomes.right,
-             outcomes.labels);
+  print_out("test acc: {:.4f} ({:.0f} of {:.0f})\n", outcomes.right / outcomes.labels, outcomes.right, outcomes.labels);
   if (text) {
-    fmt::print("perplexity: {:.4f}\n", std::exp(outcomes.loss / outcomes.labels));
+    print_out("perplexity: {:.4f}\n", std::exp(outcomes.loss / outcomes.labels));
     return 0;
   }
-  std::vector<std::string> names;
-  for (const std::string& name : schema.classes) names.push_back(shown_name(name));
+  const std::vector<std::string> names = shown_names(schema.classes);
   print_classes(outcomes.confusion, names);
-  fmt::print("{}", confusion_text("confusion_matrix", outcomes.confusion, names));
+  print_out("{}", confusion_text("confusion_matrix", outcomes.confusion, names));
   print_worst(outcomes, examples.names, o.worst, "losses",
               [&](const ExampleOutcome& e) { return fmt::format("{} as {}", names.at(e.truth), names.at(e.said)); });
   if (!o.confusion.empty()) write_file_atomically(o.confusion, confusion_svg(outcomes.confusion, names));

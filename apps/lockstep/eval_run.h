@@ -1,6 +1,8 @@
 // `lockstep eval --run DIR`: how well the model of a run does on its own validation part, or on other data.
 #pragma once
 
+#include <CLI/CLI.hpp>
+
 #include <cstdint>
 #include <string>
 
@@ -10,10 +12,14 @@ struct EvalRunOptions {
   std::string run;
   std::string data;  // empty: the run's own validation part
   bool skip_broken = false;
+  std::int64_t max_pixels = 0;
   std::string confusion;   // an SVG file; empty: none
   std::int64_t worst = 5;  // how many examples to list
   std::int64_t batch_size = 256;
 };
+
+// --max-pixels of the commands that take data for a run.
+CLI::Option* add_max_pixels(CLI::App& app, std::int64_t& max_pixels);
 
 void notice_skipped(const std::string& path, std::int64_t count);
 

@@ -7,6 +7,7 @@
 #include "lockstep/autograd/functions.h"
 #include "lockstep/onnx/export_onnx.h"
 #include "lockstep/task/run.h"
+#include "output.h"
 #include "ranks.h"
 #include "utf8_text.h"
 
@@ -94,8 +95,8 @@ int export_run(const ExportOptions& o) {
   options.metadata.emplace_back("model", run.description().name);
   options.metadata.emplace_back("schema", schema.json());
   export_onnx(o.file, run.model(), {example}, forward, options);
-  fmt::print("{}: {} [batch, {}] -> {} [batch, {}]\n", o.file, options.input_names[0],
-             fmt::join(shape.begin() + 1, shape.end(), ", "), options.output_names[0], schema.outputs);
+  print_out("{}: {} [batch, {}] -> {} [batch, {}]\n", o.file, options.input_names[0],
+            fmt::join(shape.begin() + 1, shape.end(), ", "), options.output_names[0], schema.outputs);
   return 0;
 }
 

@@ -18,6 +18,7 @@
 #include "lockstep/base/file.h"
 #include "lockstep/engine/engine.h"
 #include "lockstep/engine/task_graph.h"
+#include "output.h"
 #include "ranks.h"
 #include "task_graph_dot.h"
 #include "train_options.h"
@@ -183,7 +184,7 @@ int draw_graph(const GraphOptions& o) {
   const std::string dot = to_dot(drawn, picture);
   file.write(extension == ".svg" ? svg_of_dot(dot) : dot);
   file.commit();
-  fmt::print("{}: {} tasks of {} on {}, drawn as {}\n", o.out, tasks, o.model, str(job.devices()), drawn.nodes.size());
+  print_out("{}: {} tasks of {} on {}, drawn as {}\n", o.out, tasks, o.model, str(job.devices()), drawn.nodes.size());
   return 0;
 }
 

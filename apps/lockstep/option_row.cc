@@ -147,6 +147,10 @@ std::vector<OptionGroup> make_groups() {
             "rounded up to a multiple of 32, up to 224]",
             {.check = from(1, 4096)}),
         row("--skip-broken", &O::skip_broken, "Leave out and count rows and pictures that cannot be read"),
+        row("--max-pixels", &O::max_pixels,
+            "Pictures: read those of up to so many pixels, however small their files are [178956970, and no more than "
+            "the file's size makes likely]",
+            {.check = from(1, kMost)}),
         row("--hash-data", &O::hash_data,
             "The recipe gets a hash of all contents, instead of names and sizes where contents are many files"),
         row("--limit-train", &O::limit_train, "Use only the first N training examples [all]",
@@ -272,6 +276,8 @@ std::vector<OptionGroup> make_groups() {
             "Write a page about the run to report.html in this folder: curves, results, worst examples, timeline, "
             "model, recipe. none: no page [the folder --save]",
             {.value = "DIR", .refused = one_file}),
+        row("--report-origin", &O::report_origin,
+            "Let the page name the host and show the command line, for readers who may know them"),
         row("--receipt", &O::receipt,
             "Write a receipt of the run to this file, with which `audit` can check any step: recipe, digests of data, "
             "a chain of hashes over the steps. none: no receipt [receipt.json in the folder --save]",
@@ -340,6 +346,9 @@ std::string with_option_names(std::string text) {
   // Fields of DataOptions and ImageFolderOptions that no text has by chance.
   constexpr std::pair<std::string_view, std::string_view> kFields[] = {
       {"skip_broken", "--skip-broken"},
+      {"max_pixels = ", "--max-pixels "},
+      {"sign_key: ", "--sign-key: "},
+      {"max_pixels", "--max-pixels"},
       {"allow_empty permits", "--skip-broken permits"},
       {"val_split is", "--val-split is"},
       {"val_split = ", "--val-split "},

@@ -54,7 +54,8 @@ DataOptions data_options(const TrainOptions& o) {
                       .skip_broken = o.skip_broken,
                       .augment = parse_augment(o.augment),
                       .transforms = augment_options(o),
-                      .image_size = o.image_size};
+                      .image_size = o.image_size,
+                      .max_pixels = o.max_pixels};
   const ChannelStatistics given = given_normalization(o);
   options.mean = given.mean;
   options.stddev = given.std;
@@ -85,7 +86,7 @@ std::int64_t epochs_of(std::int64_t examples, std::int64_t batch) {
 const std::vector<std::string>& own_data_options() {
   static const std::vector<std::string> names{"--format",    "--target",    "--ignore",      "--categories", "--task",
                                               "--val-split", "--hash-data", "--skip-broken", "--delimiter",  "--header",
-                                              "--hidden",    "--augment",   "--image-size"};
+                                              "--hidden",    "--augment",   "--image-size",  "--max-pixels"};
   static const std::vector<std::string> all = [] {
     std::vector<std::string> both = names;
     for (const std::string& name : picture_options()) {

@@ -17,6 +17,7 @@
 #include "lockstep/models/language_model.h"
 #include "lockstep/task/data_source.h"
 #include "lockstep/task/run.h"
+#include "output.h"
 #include "ranks.h"
 #include "utf8_text.h"
 
@@ -26,6 +27,7 @@ namespace {
 struct PredictOptions {
   std::string run, format, unseen = "error";
   bool skip_broken = false;
+  std::int64_t max_pixels = 0;
   // Of texts:
   GenerateOptions text{.new_tokens = 200};
   std::uint64_t seed = 0;
@@ -124,9 +126,9 @@ void continue_texts(const PredictOptions& o, const Run& model) {
     const std::string text = characters.decode(language->generate(std::move(ids), options));
     if (o.format == "json") {
       const nlohmann::ordered_json line{{"example", path}, {"text", text}};
-      fmt::print("{}\n", line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+      print_data(line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
     } else {
-      fmt::print("{}\n", text);
+      print_data(text + "\n");
     }
   }
 }
@@ -138,7 +140,7 @@ int predict(const CLI::App& app, const PredictOptions& o) {
   for (const char* name : {"--characters", "--temperature", "--top-k", "--seed"}) {
     if (!text && is_given(app, name)) throw UsageError(fmt::format("{}: only for the run of a text", name));
   }
-  for (const char* name : {"--unseen", "--skip-broken", "--batch-size"}) {
+  for (const char* name : {"--unseen", "--skip-broken", "--max-pixels", "--batch-size"}) {
     if (text && is_given(app, name)) throw UsageError(fmt::format("{}: not for the run of a text", name));
   }
   if (text) {
@@ -152,9 +154,10 @@ int predict(const CLI::App& app, const PredictOptions& o) {
     const DataExamples examples = open_examples(path, schema,
                                                 {.unseen = o.unseen == "missing" ? Unseen::as_missing : Unseen::error,
                                                  .skip_broken = o.skip_broken,
-                                                 .labels = false});
+                                                 .labels = false,
+                                                 .max_pixels = o.max_pixels});
     if (examples.skipped > 0) notice_skipped(path, examples.skipped);
-    if (!std::exchange(begun, true)) std::fputs(csv_head(schema).c_str(), stdout);
+    if (!std::exchange(begun, true)) print_data(csv_head(schema));
     std::size_t number = 0;
     DataLoader loader(examples.data, {.batch_size = o.batch_size, .workers = loader_threads(schema)});
     for (const Example& batch : loader) {
@@ -165,7 +168,7 @@ int predict(const CLI::App& app, const PredictOptions& o) {
         const std::string example = example_name(schema, path, examples.names.at(number++));
         check(std::ranges::all_of(mine, [](double v) { return std::isfinite(v); }),
               "{}: the model computes numbers that are not finite", example);
-        std::fputs((json ? json_line(schema, example, mine) : csv_line(schema, example, mine)).c_str(), stdout);
+        print_data(json ? json_line(schema, example, mine) : csv_line(schema, example, mine));
       }
     }
   }
@@ -192,6 +195,7 @@ Command add_predict(CLI::App& parent) {
       ->check(CLI::Range(1, 1 << 24))
       ->capture_default_str();
   app->add_flag("--skip-broken", o->skip_broken, "Leave out rows and pictures that cannot be read, and say how many");
+  add_max_pixels(*app, o->max_pixels);
   app->add_option("--characters", o->text.new_tokens, "Texts: how many characters to add")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 30))
       ->capture_default_str();

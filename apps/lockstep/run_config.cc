@@ -95,7 +95,8 @@ std::string run_config(const TrainOptions& options, const ToolJob& job, const Re
     if (!is_kept(o, row)) continue;
     const std::string value = value_of(o, row);
     // Without a value of their own, these have 0, which the command line does not take.
-    const bool may_be_open = row.name == "--limit-train" || row.name == "--limit-test" || row.name == "--image-size";
+    const bool may_be_open = row.name == "--limit-train" || row.name == "--limit-test" || row.name == "--image-size" ||
+                             row.name == "--max-pixels";
     if (value.empty() || (may_be_open && value == "0")) continue;
     if (group != row.group) text += fmt::format("\n# {}\n", row.group);
     group = row.group;

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "lockstep/base/file.h"
+#include "lockstep/base/printable.h"
 #include "lockstep/base/version.h"
 #include "lockstep/checkpoint/json_input.h"
 #include "lockstep/checkpoint/weights.h"
@@ -47,12 +48,7 @@ std::string command_line() {
   for (std::size_t at = 0; at < words.size();) {
     const std::string word = words.substr(at, words.find('\0', at) - at);
     at += word.size() + 1;
-    const bool plain = !word.empty() && word.find_first_not_of(
-                                            "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                                            "0123456789_-+=:,./@%") == std::string::npos;
-    std::string quoted = "'";
-    for (const char c : word) quoted += c == '\'' ? "'\\''" : std::string(1, c);
-    text += (text.empty() ? "" : " ") + (plain ? word : quoted + "'");
+    text += (text.empty() ? "" : " ") + shell_quoted(word);
   }
   return text;
 }
@@ -289,7 +285,7 @@ void RunPage::add_facts(ReportPage& page) const {
     const std::string* text = value.as<std::string>();
     page.recipe.emplace_back(name, text ? *text : value.json());
   }
-  page.command = command_line();
+  if (o.report_origin) page.command = command_line();
   page.hashes.insert(page.hashes.begin(), {"recipe", recipe_hash(recipe)});
   if (from_.train.sha256) page.hashes.emplace_back("training data", from_.train.sha256());
   if (o.own) page.hashes.emplace_back("schema of the data", schema_hash(o.own->schema));
@@ -307,7 +303,7 @@ void RunPage::add_facts(ReportPage& page) const {
                                                    job.communicator()->backend_name()));
   }
   char host[256] = {};
-  if (::gethostname(host, sizeof host - 1) == 0) page.machine.emplace_back("host", host);
+  if (o.report_origin && ::gethostname(host, sizeof host - 1) == 0) page.machine.emplace_back("host", host);
   page.machine.emplace_back("processor",
                             fmt::format("{}, {} cores for this process", cpu_model_name(), available_cpus().size()));
   page.machine.emplace_back("memory", memory_text(total_memory()));

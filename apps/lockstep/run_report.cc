@@ -5,6 +5,7 @@
 #include <map>
 
 #include "learning_task.h"
+#include "output.h"
 
 namespace lockstep::app {
 namespace {
@@ -20,7 +21,7 @@ std::string short_places(const std::vector<Device>& devices) {
 
 // A failed write shows at the end of the program, and a closed pipe by its signal; neither ends the training.
 void say(const std::string& text) {
-  std::fputs(text.c_str(), stdout);
+  print_text(stdout, text);
   std::fflush(stdout);
 }
 
@@ -226,7 +227,7 @@ void RunReport::finish(const TrainingResult& result) {
   }
   if (!result.epochs.empty()) {
     for (const MetricResult& m : result.epochs.back().metrics) {
-      if (!m.table.empty()) say(confusion_text(m.name, m.table, class_names_));
+      if (!m.table.empty()) say(confusion_text(m.name, m.table, shown_names(class_names_)));
     }
   }
   if (log_) log_->end(result, net_);

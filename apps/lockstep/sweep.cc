@@ -23,6 +23,7 @@
 #include "lockstep/device/topology.h"
 #include "lockstep/launch/child_process.h"
 #include "option_row.h"
+#include "output.h"
 #include "ranks.h"
 
 namespace lockstep::app {
@@ -138,7 +139,7 @@ class Sweep {
     std::error_code unknown;
     fs::create_directories(o_.results, unknown);
     check(fs::is_directory(o_.results, unknown), "--results {}: cannot make this folder", o_.results);
-    fmt::print("{} runs; results in {}\n", runs_.size(), o_.results);
+    print_out("{} runs; results in {}\n", runs_.size(), o_.results);
     std::fflush(stdout);
     std::deque<std::size_t> waiting;
     for (std::size_t i = 0; i < runs_.size(); ++i) {
@@ -195,7 +196,7 @@ class Sweep {
       // Status 2: the same options would fail in each run.
       if (ended[0].exit_status() == 2 && index == 0) throw UsageError(fmt::format("{}: {}", title(run), line));
       run.error = line;
-      fmt::print("{}: failed: {}\n", title(run), line);
+      print_out("{}: failed: {}\n", title(run), line);
       return false;
     }
     run.folder = fs::path(o_.results) / line.substr(kKey.size(), 12);
@@ -206,7 +207,7 @@ class Sweep {
       return false;
     }
     if (!read_result(run)) return true;
-    fmt::print("{}: known: {}\n", title(run), outcome(run));
+    print_out("{}: known: {}\n", title(run), outcome(run));
     return false;
   }
 
@@ -286,11 +287,11 @@ class Sweep {
     if (!ended.ok()) {
       run.error = last_line(text_of(run.folder / "output.txt"));
       if (run.error.empty()) run.error = ended.describe();
-      fmt::print("{}: failed: {}\n", title(run), run.error);
+      print_out("{}: failed: {}\n", title(run), run.error);
     } else {
       run.result = summary(run);
       write_file_atomically(run.folder / "result.json", run.result.dump(1) + "\n");
-      fmt::print("{}: {}\n", title(run), outcome(run));
+      print_out("{}: {}\n", title(run), outcome(run));
     }
     std::fflush(stdout);
   }
@@ -389,15 +390,15 @@ class Sweep {
     for (const Words& row : rows) {
       for (std::size_t c = 0; c + 1 < row.size(); ++c) widths[c] = std::max(widths[c], row[c].size());
     }
-    fmt::print("\n");
+    print_out("\n");
     for (const Words& row : rows) {
       std::string line;
       for (std::size_t c = 0; c < row.size(); ++c) {
         line += c + 1 == row.size() ? row[c] : fmt::format("{:<{}}  ", row[c], widths[c]);
       }
-      fmt::print("{}\n", line);
+      print_out("{}\n", line);
     }
-    if (!order.empty() && value_of(*order.front(), name)) fmt::print("best: {}\n", title(*order.front()));
+    if (!order.empty() && value_of(*order.front(), name)) print_out("best: {}\n", title(*order.front()));
   }
 
   SweepOptions o_;

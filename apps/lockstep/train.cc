@@ -24,6 +24,7 @@
 #include "lockstep/runtime/timeline.h"
 #include "lockstep/train/lr_finder.h"
 #include "metrics_file.h"
+#include "output.h"
 #include "own_data.h"
 #include "ranks.h"
 #include "resume.h"
@@ -174,14 +175,14 @@ void find_rate(const TrainOptions& o, Module& net, Optimizer& optimizer, std::sh
   const LearningRateCurve curve =
       find_learning_rate(net, optimizer, std::move(data), std::move(options), {.steps = o.find_lr});
   if (!first) return;
-  fmt::print("rate      loss\n");
+  print_out("rate      loss\n");
   constexpr std::size_t kRows = 15;
   const std::size_t count = curve.points.size(), apart = (count + kRows - 1) / kRows;
   for (std::size_t i = 0; i < count; i += apart) {
-    fmt::print("{:<8.1e}  {:.4f}\n", curve.points[i].rate, curve.points[i].smoothed);
+    print_out("{:<8.1e}  {:.4f}\n", curve.points[i].rate, curve.points[i].smoothed);
   }
-  if (curve.diverged) fmt::print("the loss diverges at {:.1e}\n", curve.points.back().rate);
-  fmt::print("suggested: --lr {:.2g}\n", curve.suggestion);
+  if (curve.diverged) print_out("the loss diverges at {:.1e}\n", curve.points.back().rate);
+  print_out("suggested: --lr {:.2g}\n", curve.suggestion);
   if (!o.plot.empty()) {
     const PlotPanel panel = learning_rate_panel(curve);
     PlotOptions axes = learning_rate_axis();
@@ -213,14 +214,14 @@ int run(TrainOptions o, ToolJob& job, Start chosen, StopSignals& signals) {
   const Examples &train_data = setup.train, &test_data = setup.test;
   Module& net = *setup.net;
   TrainerOptions& options = setup.options;
-  if (o.summary && first) fmt::print("{}", summary(net, example_input(*train_data.data, o.seed)));
+  if (o.summary && first) print_out("{}", summary(net, example_input(*train_data.data, o.seed)));
   if (first) notice_options(o, job, train_data, test_data);
   if (const std::string holder = first && !o.save.empty() ? FolderClaim::holder_elsewhere(o.save) : "";
       !holder.empty()) {
     notice(fmt::format("--save {}: waiting for {}, which has this folder, up to 100 s", o.save, holder));
   }
   if (o.find_lr > 0) {
-    if (first && o.own) fmt::print("{}\n", o.own->description);
+    if (first && o.own) print_out("{}\n", o.own->description);
     find_rate(o, net, *setup.optimizer, train_data.data, std::move(options), first);
     job.close();
     return 0;
@@ -243,11 +244,11 @@ int run(TrainOptions o, ToolJob& job, Start chosen, StopSignals& signals) {
     write_run_config(o, job, trainer.recipe());
     write_run(o.save, train_data.schema(), task_model(o));
   }
-  if (first && o.own) fmt::print("{}\n", o.own->description);
+  if (first && o.own) print_out("{}\n", o.own->description);
   std::optional<RunReport> report;
   if (first) report.emplace(o, job, net, trainer, train_data, test_data, start, cores);
   if (o.dry_run) {
-    if (first) fmt::print("run {}\n", run_key(o, trainer.recipe(), test_data));
+    if (first) print_out("run {}\n", run_key(o, trainer.recipe(), test_data));
     job.close();
     return 0;
   }

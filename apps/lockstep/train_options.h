@@ -30,6 +30,7 @@ struct TrainOptions : CommonOptions {
   bool record_steps = false;
   bool summary = false;
   bool dry_run = false;
+  bool report_origin = false;
   std::int64_t find_lr = 0;  // the steps of the learning-rate finder; 0: train
   std::string export_file, save, resume, log, plot, trace, tensorboard, report, metrics_file, receipt, sign_key;
   std::int64_t receipt_every = 100;

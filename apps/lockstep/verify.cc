@@ -18,6 +18,7 @@
 #include "lockstep/launch/launcher.h"
 #include "lockstep/parallel/balance.h"
 #include "option_row.h"
+#include "output.h"
 #include "ranks.h"
 #include "temporary_folder.h"
 #include "train_options.h"
@@ -78,9 +79,9 @@ class Verification {
     for (std::size_t i = 0; i < layouts_.size(); ++i) {
       // The last layout gets the flipped bit.
       records_.push_back(train(i, i + 1 == layouts_.size() ? options_.inject_flip : ""));
-      fmt::print("{:<8}", layouts_[i].text);
-      for (const WeightsRecord& r : records_.back()) fmt::print("  {}", r.weights_sha256.substr(0, 12));
-      fmt::print("\n");
+      print_out("{:<8}", layouts_[i].text);
+      for (const WeightsRecord& r : records_.back()) print_out("  {}", r.weights_sha256.substr(0, 12));
+      print_out("\n");
       std::fflush(stdout);
     }
     for (std::size_t i = 1; i < records_.size(); ++i) {
@@ -88,7 +89,7 @@ class Verification {
         fail("verify: layout {} differs from layout {}: {}", layouts_[i].text, layouts_[0].text, difference);
       }
     }
-    fmt::print("equal: {} layouts, {} steps, {} shards\n", layouts_.size(), options_.steps, shards_);
+    print_out("equal: {} layouts, {} steps, {} shards\n", layouts_.size(), options_.steps, shards_);
     compare_with_golden();
     return 0;
   }
@@ -186,8 +187,8 @@ class Verification {
   void compare_with_golden() const {
     const auto golden = golden_hash(recipe_, options_.steps);
     if (!golden) {
-      fmt::print("golden: no hash is known for this recipe after {} step{}\n", options_.steps,
-                 options_.steps == 1 ? "" : "s");
+      print_out("golden: no hash is known for this recipe after {} step{}\n", options_.steps,
+                options_.steps == 1 ? "" : "s");
       return;
     }
     const std::string& mine = records_[0].back().weights_sha256;
@@ -195,7 +196,7 @@ class Verification {
           "verify: recipe {:.8} ends with weights {:.12} on this machine, expected {:.12} as on other machines: a "
           "kernel is wrong here, or this build changed the arithmetic",
           recipe_, mine, *golden);
-    fmt::print("golden: {:.12} is the hash on every machine\n", mine);
+    print_out("golden: {:.12} is the hash on every machine\n", mine);
   }
 
   static std::string first_difference(const std::vector<WeightsRecord>& a, const std::vector<WeightsRecord>& b) {

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "lockstep/base/sha256.h"
 #include "lockstep/train/markup.h"
 #include "lockstep/train/plot_panel.h"
 
@@ -102,6 +103,22 @@ TEST(ReportPage, HoldsAnyTextsAndReferencesNothing) {
   EXPECT_THAT(html,
               HasSubstr("<b>0</b> Linear<span>[1, 3]</span><span>1,234,567 parameters</span></div>\n</div></details>"));
   EXPECT_THAT(html, HasSubstr("<b>ab</b>"));
+}
+
+// The policy has the hashes of what a browser takes from the page.
+TEST(ReportPage, ItsPolicyAllowsItsOwnScriptAndStyleAlone) {
+  const std::string html = report_html(full_page());
+  const auto hash_of = [&](const std::string& name) {
+    const std::size_t begin = html.find("<" + name + ">") + name.size() + 2, end = html.find("</" + name + ">", begin);
+    Sha256 hash;
+    hash.update(std::as_bytes(std::span(html.data() + begin, end - begin)));
+    const std::string uri = data_uri("x", hash.digest());
+    return "'sha256-" + uri.substr(uri.find(',') + 1) + "'";
+  };
+  EXPECT_THAT(html, HasSubstr(fmt::format("<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "
+                                          "script-src {}; style-src {}; style-src-attr 'unsafe-inline'; img-src data:; "
+                                          "base-uri 'none'; form-action 'none'\">",
+                                          hash_of("script"), hash_of("style"))));
 }
 
 TEST(ReportPage, ManyEpochsAreThinnedOut) {

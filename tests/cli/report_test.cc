@@ -57,6 +57,8 @@ TEST(Report, ShowsARunThatContinues) {
                            "<h2>Recipe</h2>", "<th>weights</th>", "cpu:0"}) {
     EXPECT_THAT(page, HasSubstr(part));
   }
+  // A page that is sent to others says neither where it was made nor how.
+  for (const char* part : {"<h3>Command</h3>", "<th>host</th>"}) EXPECT_THAT(page, Not(HasSubstr(part)));
   // What the page shows does not change the run.
   const auto weights = [&](const Arguments& arguments) {
     EXPECT_EQ(run_tool(arguments).status, 0);
@@ -65,9 +67,11 @@ TEST(Report, ShowsARunThatContinues) {
   const Arguments apart = train_arguments(data, {"--epochs", "3", "--export", folder / "w.safetensors"});
   const std::string expected = weights(apart);
   Arguments shown = apart;
-  shown.insert(shown.end(), {"--report", folder / "elsewhere"});
+  shown.insert(shown.end(), {"--report", folder / "elsewhere", "--report-origin"});
   EXPECT_EQ(weights(shown), expected);
-  EXPECT_THAT(folder.read("elsewhere/report.html"), HasSubstr("finished at "));
+  for (const char* part : {"finished at ", "<h3>Command</h3>", "<th>host</th>", " --report-origin"}) {
+    EXPECT_THAT(folder.read("elsewhere/report.html"), HasSubstr(part));
+  }
 }
 
 // Each rank has a file of its own, and says what it sent.

@@ -1,0 +1,29 @@
+// What the tool prints. A terminal obeys control characters, and names of classes, columns, and files come from
+// strangers, too. So all text goes through these functions, and tests/structure refuses others.
+#pragma once
+
+#include <fmt/core.h>
+
+#include <cstdio>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace lockstep::app {
+
+// As printable_text().
+void print_text(std::FILE* stream, std::string_view text);
+
+template <typename... Args>
+void print_out(fmt::format_string<Args...> text, Args&&... args) {
+  print_text(stdout, fmt::format(text, std::forward<Args>(args)...));
+}
+
+// For programs, such as CSV: exact, except on a terminal.
+void print_data(std::string_view text);
+
+// Names for a table or a picture: each on one line, printable, and cut to 40 bytes.
+std::vector<std::string> shown_names(const std::vector<std::string>& names);
+
+}  // namespace lockstep::app

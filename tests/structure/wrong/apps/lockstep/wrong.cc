@@ -1,0 +1,3 @@
+// Prints
+// a name.
+void f(char* name) { std::puts(name); }
