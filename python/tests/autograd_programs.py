@@ -123,11 +123,12 @@ ALONG = {  # at least one axis
     "layer_norm": lambda c: c.F.layer_norm(c.x, c.shape[-1:]) if c.shape[-1] > 1 else c.x * 1,
     "normalize": lambda c: c.F.normalize(c.x + 0.1, dim=c.a), "glu": lambda c: c.F.glu(c.m.cat([c.x, c.y], c.a), c.a),
 }
-MATRIX = {  # two axes
+# Two axes. PyTorch's kron() does not see writes to its operands; its trace() of high matrices has a wrong gradient.
+MATRIX = {
     "triu": lambda c: c.x.triu(), "tril": lambda c: c.x.tril(-1), "t": lambda c: c.x.t(),
     "mm": lambda c: c.x.mm(c.y.t()), "addmm": lambda c: c.m.addmm(c.other, c.x, c.y.t(), beta=0.5, alpha=c.number),
     "linear": lambda c: c.F.linear(c.x, c.y), "mv": lambda c: c.m.mv(c.x, c.y[0]),
-    "cdist": lambda c: c.m.cdist(c.x, c.y + 3), "diag": lambda c: c.m.diag(c.x) * 1, "trace": lambda c: c.x.trace(),
+    "cdist": lambda c: c.m.cdist(c.x, c.y + 3), "diag": lambda c: c.m.diag(c.x) * 1, "trace": lambda c: (c.x if c.shape[0] <= c.shape[1] else c.x.t()).trace(),
     "cross_entropy": lambda c: c.F.cross_entropy(c.x, c.labels(), label_smoothing=c.choice(0.0, 0.1)),
     "nll_loss": lambda c: c.F.nll_loss(c.x, c.labels(), reduction=c.choice("mean", "sum", "none")),
     "einsum": lambda c: c.m.einsum("ij,kj->ki", c.x, c.y), "rot90": lambda c: c.x.rot90(1, [0, 1]),
@@ -137,7 +138,7 @@ MATRIX = {  # two axes
     "interpolate": lambda c: c.F.interpolate(c.x[None, None], scale_factor=2, mode=c.choice("nearest", "bilinear"))[0, 0],
     "batch_norm": lambda c: c.F.batch_norm(c.x, None, None, training=True) if c.shape[0] > 1 else c.x * 1,
     "baddbmm": lambda c: c.m.baddbmm(c.other.reshape(1, 1, 1), c.x[None], c.y.t()[None])[0],
-    "kron": lambda c: c.m.kron(c.x[:2, :2].contiguous(), c.y[:1].contiguous()), "tensordot": lambda c: c.m.tensordot(c.x, c.y, 2),
+    "kron": lambda c: c.m.kron(c.x[:2, :2].contiguous() * 1, c.y[:1].contiguous() * 1), "tensordot": lambda c: c.m.tensordot(c.x, c.y, 2),
     "embedding": lambda c: c.F.embedding(c.m.tensor([0, c.shape[0] - 1, 0]), c.x),
 }
 TWO = {  # two of one shape
