@@ -3,12 +3,11 @@
   PYTHONPATH=build/python /usr/bin/python3 python/tests/autograd_programs.py 0 10000  # programs 0 to 9999
 
 Each program makes leaves and results of results: shared ones, views, writes in place. Then it runs backward() and
-autograd.grad() over them, with hooks, kept graphs, and retained gradients, and steps down its gradients. Each result and
-each gradient is compared. test_autograd.py runs a part.
+autograd.grad() over them, with hooks, kept graphs, and retained gradients, and steps down its gradients. Each result
+and each gradient is compared. test_autograd.py runs a part.
 """
 
 import collections
-import math
 import random
 import re
 import sys
@@ -89,7 +88,8 @@ ANY = {
     "mean of all": lambda c: c.x.mean(), "norm of all": lambda c: (c.x + 0.1).norm(),
     "broadcast": lambda c: c.x * c.other, "detach": lambda c: c.x.detach() * c.x, "clone": lambda c: c.x.clone(),
     "reshape": lambda c: c.x.reshape(-1), "flatten": lambda c: c.x.flatten(), "squeeze": lambda c: c.x.squeeze(),
-    "contiguous": lambda c: c.x.contiguous(), "view": lambda c: c.x.contiguous().view(-1), "x[None]": lambda c: c.x[None],
+    "contiguous": lambda c: c.x.contiguous(), "view": lambda c: c.x.contiguous().view(-1),
+    "x[None]": lambda c: c.x[None],
     "nan_to_num": lambda c: c.x.nan_to_num(), "conv1d": lambda c: c.F.conv1d(
         c.x.reshape(1, 1, -1), c.y.reshape(1, 1, -1)[..., :2], padding=1).flatten(),
     "expand": lambda c: c.x.expand(2, *c.shape) * 1,
@@ -117,7 +117,8 @@ ALONG = {  # at least one axis
     "take_along_dim": lambda c: c.m.take_along_dim(c.x, c.index_like(), c.a),
     "cat": lambda c: c.m.cat([c.x, c.y * 2], c.a), "stack": lambda c: c.m.stack([c.x, c.y], c.a),
     "chunk": lambda c: c.x.chunk(2, c.a)[0], "split": lambda c: c.x.split(1, c.a)[-1],
-    "unbind": lambda c: c.x.unbind(c.a)[c.i], "repeat": lambda c: c.x.repeat(*[2] * min(c.axes, 2), *[1] * (c.axes - 2)),
+    "unbind": lambda c: c.x.unbind(c.a)[c.i],
+    "repeat": lambda c: c.x.repeat(*[2] * min(c.axes, 2), *[1] * (c.axes - 2)),
     "repeat_interleave": lambda c: c.x.repeat_interleave(2, c.a), "pad": lambda c: c.F.pad(c.x, (1, 0)),
     "diff": lambda c: c.x.diff(dim=c.a) if c.n > 1 else c.x * 1, "unflatten": lambda c: c.x.unflatten(c.a, (1, c.n)),
     "layer_norm": lambda c: c.F.layer_norm(c.x, c.shape[-1:]) if c.shape[-1] > 1 else c.x * 1,
@@ -128,17 +129,20 @@ MATRIX = {
     "triu": lambda c: c.x.triu(), "tril": lambda c: c.x.tril(-1), "t": lambda c: c.x.t(),
     "mm": lambda c: c.x.mm(c.y.t()), "addmm": lambda c: c.m.addmm(c.other, c.x, c.y.t(), beta=0.5, alpha=c.number),
     "linear": lambda c: c.F.linear(c.x, c.y), "mv": lambda c: c.m.mv(c.x, c.y[0]),
-    "cdist": lambda c: c.m.cdist(c.x, c.y + 3), "diag": lambda c: c.m.diag(c.x) * 1, "trace": lambda c: (c.x if c.shape[0] <= c.shape[1] else c.x.t()).trace(),
+    "cdist": lambda c: c.m.cdist(c.x, c.y + 3), "diag": lambda c: c.m.diag(c.x) * 1,
+    "trace": lambda c: (c.x if c.shape[0] <= c.shape[1] else c.x.t()).trace(),
     "cross_entropy": lambda c: c.F.cross_entropy(c.x, c.labels(), label_smoothing=c.choice(0.0, 0.1)),
     "nll_loss": lambda c: c.F.nll_loss(c.x, c.labels(), reduction=c.choice("mean", "sum", "none")),
     "einsum": lambda c: c.m.einsum("ij,kj->ki", c.x, c.y), "rot90": lambda c: c.x.rot90(1, [0, 1]),
     "conv2d": lambda c: c.F.conv2d(c.x[None, None], c.y[None, None, :2, :2])[0, 0],
     "max_pool2d": lambda c: c.F.max_pool2d(c.x[None, None], (1, min(2, c.shape[1])))[0, 0],
     "avg_pool2d": lambda c: c.F.avg_pool2d(c.x[None, None], (1, min(2, c.shape[1])))[0, 0],
-    "interpolate": lambda c: c.F.interpolate(c.x[None, None], scale_factor=2, mode=c.choice("nearest", "bilinear"))[0, 0],
+    "interpolate": lambda c: c.F.interpolate(
+        c.x[None, None], scale_factor=2, mode=c.choice("nearest", "bilinear"))[0, 0],
     "batch_norm": lambda c: c.F.batch_norm(c.x, None, None, training=True) if c.shape[0] > 1 else c.x * 1,
     "baddbmm": lambda c: c.m.baddbmm(c.other.reshape(1, 1, 1), c.x[None], c.y.t()[None])[0],
-    "kron": lambda c: c.m.kron(c.x[:2, :2].contiguous() * 1, c.y[:1].contiguous() * 1), "tensordot": lambda c: c.m.tensordot(c.x, c.y, 2),
+    "kron": lambda c: c.m.kron(c.x[:2, :2].contiguous() * 1, c.y[:1].contiguous() * 1),
+    "tensordot": lambda c: c.m.tensordot(c.x, c.y, 2),
     "embedding": lambda c: c.F.embedding(c.m.tensor([0, c.shape[0] - 1, 0]), c.x),
 }
 TWO = {  # two of one shape
@@ -153,7 +157,8 @@ TWO = {  # two of one shape
     "mse_loss": lambda c: c.F.mse_loss(c.x, c.y), "l1_loss": lambda c: c.F.l1_loss(c.x, c.y),
     "smooth_l1_loss": lambda c: c.F.smooth_l1_loss(c.x, c.y), "huber_loss": lambda c: c.F.huber_loss(c.x, c.y),
     "kl_div": lambda c: c.F.kl_div(c.x, c.y.sigmoid(), reduction="sum"), "matmul": lambda c: (
-        c.x.reshape(1, -1) @ c.y.reshape(-1, 1)).reshape(()), "outer": lambda c: c.m.outer(c.x.flatten()[:3], c.y.flatten()),
+        c.x.reshape(1, -1) @ c.y.reshape(-1, 1)).reshape(()),
+    "outer": lambda c: c.m.outer(c.x.flatten()[:3], c.y.flatten()),
     "bce_with_logits": lambda c: c.F.binary_cross_entropy_with_logits(c.x, c.y.sigmoid()),
     "cosine_similarity": lambda c: c.F.cosine_similarity(c.x.reshape(1, -1) + 3, c.y.reshape(1, -1)),
     "masked_scatter": lambda c: c.m.where(c.x > 0, c.other, c.y),
@@ -166,8 +171,10 @@ WRITES = {
     "fill_": lambda c: c.x.fill_(c.number), "copy_": lambda c: c.x.copy_(c.y * 2), "pow_": lambda c: c.x.pow_(2),
     "masked_fill_": lambda c: c.x.masked_fill_(c.x.detach() > 1, 0.0), "lerp_": lambda c: c.x.lerp_(c.y, 0.25),
     "addcmul_": lambda c: c.x.addcmul_(c.x.detach(), c.y), "x[i] =": lambda c: c.x.__setitem__(c.key(c.i), c.number),
-    "x[i] = z": lambda c: c.x.__setitem__(c.key(c.i), c.other), "x[mask] =": lambda c: c.x.__setitem__(c.x > 0, c.number),
-    "x[i:] += 1": lambda c: c.x[c.key(slice(c.i, None))].add_(1), "relu(x, True)": lambda c: c.F.relu(c.x, inplace=True),
+    "x[i] = z": lambda c: c.x.__setitem__(c.key(c.i), c.other),
+    "x[mask] =": lambda c: c.x.__setitem__(c.x > 0, c.number),
+    "x[i:] += 1": lambda c: c.x[c.key(slice(c.i, None))].add_(1),
+    "relu(x, True)": lambda c: c.F.relu(c.x, inplace=True),
 }
 NEEDS_AXIS = {"x[i] =", "x[i] = z", "x[mask] =", "x[i:] += 1"}
 
@@ -332,7 +339,8 @@ class Program:
             pairs = [[p[side].grad for p in self.leaves + self.retained] for side in (0, 1)]
             self.fault = self.fault or difference(*pairs)
             if len(self.seen[0]) != len(self.seen[1]):
-                self.fault = self.fault or f"hooks: {len(self.seen[0])} calls in PyTorch, {len(self.seen[1])} in Lockstep"
+                calls = f"{len(self.seen[0])} calls in PyTorch, {len(self.seen[1])} in Lockstep"
+                self.fault = self.fault or f"hooks: {calls}"
             self.fault = self.fault or difference(*self.seen)
             self.ended = self.ended or any(g is not None and not g.abs().max() < LARGEST for g in pairs[0])
 

@@ -122,7 +122,8 @@ const std::vector<KnownLimit>& known_limits() {
       refused_type("i64", kOfEither + "avg_pool1d avg_pool2d bmm conv1d conv2d einsum linear matmul "
                                       "pairwise_distance pow pow_number pow_right relu"),
       refused_type("bool", kOfEither),
-      {Limit::type, "pow_right", fmt::format("OP: .* with {}, expected a floating type: cast\\(\\) it", kWhole), always},
+      {Limit::type, "pow_right", fmt::format("OP: .* with {}, expected a floating type: cast\\(\\) it", kWhole),
+       always},
       {Limit::type, "scatter_number",
        "scatter: 2.5 in a tensor of (i64|u8), expected a whole number of its range: cast\\(\\) the tensor", always},
       {Limit::type,

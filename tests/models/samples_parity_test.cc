@@ -98,9 +98,9 @@ FoundValues found_values(const Tensor& t) {
 
 // What returns its input's memory in PyTorch, too.
 bool is_view(const std::string& function) {
-  constexpr std::string_view kViews[] = {"reshape",    "flatten",   "unflatten", "squeeze", "unsqueeze",
-                                         "permute",    "transpose", "expand",    "narrow",  "select",
-                                         "slice",      "split",     "chunk",     "unbind",  "movedim",
+  constexpr std::string_view kViews[] = {"reshape",    "flatten",   "unflatten", "squeeze",  "unsqueeze",
+                                         "permute",    "transpose", "expand",    "narrow",   "select",
+                                         "slice",      "split",     "chunk",     "unbind",   "movedim",
                                          "contiguous", "cast",      "t",         "meshgrid", "split_sizes"};
   return std::ranges::find(kViews, function) != std::end(kViews);
 }
