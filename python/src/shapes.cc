@@ -298,6 +298,10 @@ void add_shapes(const FunctionsOf& f) {
   def_view(
       f, "flatten",
       [](const py::object& self, int start, int end) {
+        const int axes = self.cast<Tensor>().dim();
+        const auto counted = [axes](int axis) { return axis < 0 ? axis + axes : axis; };
+        // Of one axis the tensor itself, as in PyTorch.
+        if (counted(start) == counted(end) && 0 <= counted(start) && counted(start) < axes) return self;
         return reshaped(self, [&](const Tensor& x) { return x.dim() == 0 ? x.reshape({1}) : flatten(x, start, end); });
       },
       "start_dim"_a = 0, "end_dim"_a = -1);

@@ -482,6 +482,13 @@ def test_a_kept_graph_has_all_gradients_after_a_pass_for_some():
         assert (x.grad.tolist(), other.grad.tolist()) == ([7, 17], [1, 4])
 
 
+def test_a_tensor_of_one_axis_that_is_flattened_is_itself():
+    x = leaf(1.0, 2.0)
+    y = x * 3
+    assert y.flatten() is y and torch.flatten(y, -1, 0) is y and (y * y).sum().flatten().shape == (1,)
+    assert torch.autograd.grad((y.flatten() + 2 * y).sum(), y)[0].tolist() == [3, 3]
+
+
 def test_gradients_are_retained_in_grad_too():
     x = leaf(1.0, 2.0)
     y = x * 3
