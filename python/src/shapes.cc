@@ -348,9 +348,6 @@ void add_shapes(const FunctionsOf& f) {
     def_view(f, name, split_evenly, "split_size_or_sections"_a, dim = 0);
     def_view(f, name, split_to, "split_size_or_sections"_a, dim = 0);
   }
-  // The method's word.
-  f.tensor.def("split", split_evenly, py::kw_only(), "split_size"_a, dim = 0);
-  f.tensor.def("split", split_to, py::kw_only(), "split_size"_a, dim = 0);
   def_view(
       f, "chunk",
       [](const py::object& self, int chunks, int axis) {

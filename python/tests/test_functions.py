@@ -172,8 +172,6 @@ def test_keywords():
     assert x.permute(dims=(1, 0)).shape == x.swapaxes(axis0=0, axis1=1).shape == x.view(size=(3, 2)).shape == (3, 2)
     assert torch.swapaxes(x, axis0=0, axis1=1).shape == (3, 2)
     assert x[:1].expand(size=(4, 3)).shape == x.repeat(repeats=(2, 1)).shape == x.tile(dims=(2, 1)).shape == (4, 3)
-    assert [p.shape for p in x.split(split_size=2, dim=1)] == [(2, 2), (2, 1)]
-    assert [p.shape for p in x.split(split_size=[1, 2], dim=1)] == [(2, 1), (2, 2)]
     assert x.new_zeros(size=(2,)).shape == x.new_ones(size=2).shape == (2,)
     assert torch.equal(x.pow(exponent=2), torch.pow(input=x, exponent=2))
     assert torch.equal(torch.mm(input=x, mat2=x.T), x.mm(mat2=x.T)) and torch.mv(x, vec=torch.ones(3)).shape == (2,)
