@@ -167,7 +167,7 @@ def test_the_back_end_makes_a_valid_wheel(monkeypatch, tmp_path):
     def compiled(prefix, settings):
         (pathlib.Path(prefix) / "lockstep").mkdir()
         (pathlib.Path(prefix) / "lockstep/__init__.py").write_text("made = True\n")
-        return pathlib.Path(prefix)
+        return pathlib.Path(prefix), b"what it is made of"
 
     monkeypatch.setattr(back_end, "compile_package", compiled)
     name = back_end.build_wheel(str(tmp_path))
@@ -177,6 +177,7 @@ def test_the_back_end_makes_a_valid_wheel(monkeypatch, tmp_path):
         pytest.skip("pip is missing")
     subprocess.run(command, check=True, capture_output=True)
     assert (tmp_path / "site/lockstep/__init__.py").read_text() == "made = True\n"
+    assert [sbom.read_text() for sbom in tmp_path.glob("site/*.dist-info/sboms/*")] == ["what it is made of"]
     archive = back_end.build_sdist(str(tmp_path))
     assert archive == f"lockstep-{torch.__version__}.tar.gz"
 
