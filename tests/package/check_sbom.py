@@ -28,7 +28,7 @@ expect(creation.get("creators") and all(re.match("(Person|Organization|Tool): ."
 
 # Of the list of licenses, and how expressions join them.
 LICENSES = {"Apache-2.0", "MIT", "Zlib", "IJG", "BSD-2-Clause", "BSD-3-Clause", "BSD-3-Clause-Open-MPI", "libpng-2.0",
-            "LGPL-2.1-or-later", "GPL-3.0-or-later WITH GCC-exception-3.1"}
+            "LGPL-2.1-or-later", "NOASSERTION", "GPL-3.0-or-later WITH GCC-exception-3.1"}
 ids = {"SPDXRef-DOCUMENT"}
 for package in sbom.get("packages", []):
     name = package.get("name", "a package without a name")
