@@ -139,8 +139,11 @@ bool ViewLink::is_reachable() const {
 }
 
 void ViewLink::cut_if_unreachable() {
-  // A write to one of several elements that are the same one has to be refused.
-  if (is_reachable() || repeats_elements(elements.shape(), strides)) return;
+  if (is_reachable()) return;
+  // A write to one of several elements that are the same one has to be refused, also through a part of them.
+  for (const ViewLink* link = this; link != nullptr; link = link->parent_.get()) {
+    if (repeats_elements(link->elements.shape(), link->strides)) return;
+  }
   parent_ = nullptr;
   original_ = Tensor();
 }

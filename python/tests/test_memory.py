@@ -379,6 +379,18 @@ def test_a_gradient_may_be_given_before_the_first_use():
     assert layer.weight.grad.tolist() == [[1, 1]]
 
 
+def test_a_write_to_a_part_of_an_expanded_view_is_refused_without_its_base_too():
+    x = torch.arange(3.0)
+    wide = x.view(3, 1).expand(2, 3, 1)
+    del x
+    row = wide[1:]
+    part = row[:, :1]
+    for view in (row, part):
+        with pytest.raises(torch.Error, match="expand: a write"):
+            view.mul_(2)
+    assert wide.tolist() == [[[0], [1], [2]]] * 2
+
+
 def test_random_programs_of_views_and_writes():
     pytest.importorskip("torch", reason="PyTorch, with which the programs are compared, is not installed")
     import view_programs
