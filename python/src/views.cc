@@ -126,6 +126,8 @@ void ViewLink::written() {
 bool ViewLink::give_memory() {
   ViewLink* owner = this;
   while (owner->shares && owner->has_base()) owner = owner->parent_.get();
+  // What shares the memory and was cut from the owner would not follow.
+  owner->cut_if_unreachable();
   if (!owner->has_base()) return false;
   owner->source_.reset();
   return true;
@@ -135,7 +137,9 @@ bool ViewLink::is_reachable() const {
   if (!has_base()) return false;
   if (parameter_) return true;
   if (!parent_) return is_used_elsewhere(original_);
-  return parent_->is_reachable() || (!shares && is_used_elsewhere(parent_->elements));
+  // Other views of the parent see a write, too, when the parent itself is gone.
+  const bool is_shared = parent_.use_count() > 1 || is_used_elsewhere(parent_->elements);
+  return parent_->is_reachable() || (!shares && is_shared);
 }
 
 void ViewLink::cut_if_unreachable() {

@@ -391,6 +391,30 @@ def test_a_write_to_a_part_of_an_expanded_view_is_refused_without_its_base_too()
     assert wide.tolist() == [[[0], [1], [2]]] * 2
 
 
+def test_views_of_a_view_that_is_gone_see_each_other():
+    x = torch.arange(8.0).reshape(2, 2, 2)
+    middle = x.select(2, 1)  # a copy that is written back, as its views are
+    part, turned = middle[:, :1], middle.t()
+    del x, middle
+    turned[0:1]
+    turned.fill_(5)
+    assert part.tolist() == [[5], [5]]
+
+
+def test_what_shares_memory_with_a_view_follows_it_when_it_is_copied():
+    x = torch.zeros(4, 4)
+    column = x[:, 3:]
+    flat = column.squeeze()
+    del x
+    row = flat[None]
+    del flat
+    row[0]
+    copy = column.contiguous()
+    copy += 7
+    column += 1
+    assert (row.tolist(), column.flatten().tolist(), copy.flatten().tolist()) == ([[1] * 4], [1] * 4, [7] * 4)
+
+
 def test_random_programs_of_views_and_writes():
     pytest.importorskip("torch", reason="PyTorch, with which the programs are compared, is not installed")
     import view_programs
