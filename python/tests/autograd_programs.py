@@ -180,9 +180,10 @@ NEEDS_AXIS = {"x[i] =", "x[i] = z", "x[mask] =", "x[i:] += 1"}
 
 # Refusals of writes that docs/python.md lists: the step does not take place.
 REFUSED = re.compile("is a view, or has views|expand: a write|axes, at most")
-# PyTorch's of results whose elements were written since; in Lockstep, a result that is written becomes another tensor
-# where it can. The program ends.
-REFUSED_BY_PYTORCH = re.compile("modified by an inplace operation|returns multiple views")
+# PyTorch's of results whose elements were written since, or lie in one place; in Lockstep, a result that is written
+# becomes another tensor where it can. The last one is of PyTorch 1.13's engine. The program ends.
+REFUSED_BY_PYTORCH = re.compile("modified by an inplace operation|returns multiple views|to a single memory location|"
+                                "could not compute gradients for some functions")
 
 
 def arrays_of(tensors):
