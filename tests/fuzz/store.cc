@@ -25,8 +25,13 @@ Reader store() {
                 const std::string mine(kStoreNonceBytes, 'c');
                 session.receive(mine + store_client_hmac(secret, nonce, mine));
                 session.sent(session.output().size());
-                session.receive(bytes);
-                while (const auto request = session.next_request()) {
+                // The client makes the tags, which no mutation would.
+                MessageMac tags = store_request_tags(secret, nonce, mine);
+                std::string left = bytes;
+                while (const auto sent = take_request(left)) {
+                  session.receive(with_tag(encode(*sent), tags));
+                  const auto request = session.next_request();
+                  if (!request) return;
                   session.reply({.status = StoreStatus::ok, .value = request->value});
                   session.sent(session.output().size());
                 }
