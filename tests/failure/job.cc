@@ -7,6 +7,7 @@
 #include <set>
 
 #include "tests/environment_variable.h"
+#include "tests/processes.h"
 #include "tests/temporary_folder.h"
 
 namespace lockstep::testing {
@@ -26,8 +27,7 @@ std::vector<std::string> processes(const std::string& mark) {
   std::vector<std::string> found;
   for (const std::string& name : entries("/proc")) {
     if (!std::ranges::all_of(name, [](unsigned char c) { return std::isdigit(c); })) continue;
-    std::ifstream file("/proc/" + name + "/cmdline");
-    const std::string command{std::istreambuf_iterator<char>(file), {}};
+    const std::string command = read_of_process("/proc/" + name + "/cmdline");
     if (command.find(mark) != std::string::npos) found.push_back("process " + name + ": " + command);
   }
   return found;

@@ -16,6 +16,7 @@
 #include "lockstep/base/environment.h"
 #include "lockstep/checkpoint/checkpoint_directory.h"
 #include "tests/cli/tool.h"
+#include "tests/processes.h"
 
 namespace lockstep {
 namespace {
@@ -139,10 +140,7 @@ TEST_F(Resume, AJobThatIsKilledGoesOnWithAnyNumberOfProcesses) {
 pid_t process_of_rank(const std::string& rank, const std::string& mark) {
   std::error_code ignored;
   for (const auto& entry : std::filesystem::directory_iterator("/proc", ignored)) {
-    const auto read = [&](const char* name) {
-      std::ifstream file(entry.path() / name);
-      return std::string{std::istreambuf_iterator<char>(file), {}};
-    };
+    const auto read = [&](const char* name) { return read_of_process(entry.path() / name); };
     if (read("cmdline").find(mark) == std::string::npos) continue;
     if (read("environ").find(std::string("\0RANK=", 6) + rank + '\0') == std::string::npos) continue;
     return std::stoi(entry.path().filename());
