@@ -145,6 +145,12 @@ template <OneOption T>
 Tensor zeros(const Shape& shape, T option) {
   return zeros(shape, options_of<TensorOptions>(option));
 }
+// torch.empty. The elements are zeros: no tensor shows memory that nobody has written.
+inline Tensor empty(const Shape& shape, const TensorOptions& options = {}) { return zeros(shape, options); }
+template <OneOption T>
+Tensor empty(const Shape& shape, T option) {
+  return zeros(shape, option);
+}
 Tensor ones(const Shape& shape, const TensorOptions& options = {});
 Tensor ones(const Shape& shape, const Like& like);
 template <OneOption T>

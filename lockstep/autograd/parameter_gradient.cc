@@ -38,6 +38,9 @@ void ParameterGradient::add(const BackwardPass& pass, int shard, const Array& gr
   ++version_;
   if (latest_pass_ != pass.number) {
     drop_failed(false);
+    check(!has_scale(),
+          "backward: a parameter's gradient is clipped or unscaled already, and its optimizer's step would change what is added, "
+          "too: expected clip_grad_norm() and unscale() behind the last backward(), or step() or zero_grad() before");
     sums_.forget_good_passes(*gradient.storage()->engine);
     latest_pass_ = pass.number;
     latest_failures_ = pass.failures;
@@ -78,6 +81,7 @@ void ParameterGradient::drop_failed(bool read) {
   dropped_ = true;
   ++version_;
   read_ = {};
+  scale_.reset();
 }
 
 Array ParameterGradient::destination(const BackwardPass& pass, int shard, Device device) {
@@ -165,6 +169,7 @@ void ParameterGradient::clear() {
   read_ = {};
   before_.reset();
   used_.reset();
+  scale_.reset();
   if (reducer_) reducer_->clear(index_);
 }
 

@@ -59,9 +59,11 @@ class ParameterGradient {
   int add_hook(Hook hook);
   void remove_hook(int number);
 
-  // Until `factor` expires, an optimizer will multiply the gradient by a factor in its next step.
-  void set_factor(std::weak_ptr<const void> factor) { factor_ = std::move(factor); }
-  bool has_factor() const { return !factor_.expired(); }
+  // An optimizer's next step will multiply this gradient by a scale that it has computed from it: add() throws, until
+  // the gradient is cleared or `scale` expires.
+  void set_scale(const std::shared_ptr<const void>& scale) { scale_ = scale; }
+  bool has_scale(const std::shared_ptr<const void>& scale) const { return scale_.lock() == scale; }
+  bool has_scale() const { return !scale_.expired(); }
 
   // True if any shard of this process had a gradient, or set() gave one.
   bool present() const { return !sums_.empty() || given_.defined(); }
@@ -111,7 +113,7 @@ class ParameterGradient {
   std::uint64_t mapped_version_ = 0;
   std::map<int, Hook> hooks_;
   int next_hook_ = 0;
-  std::weak_ptr<const void> factor_;
+  std::weak_ptr<const void> scale_;
   // The sums before the latest pass. They are restored if it fails.
   std::optional<ShardTree> before_;
   std::uint64_t latest_pass_ = 0;

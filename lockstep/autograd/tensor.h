@@ -211,6 +211,7 @@ class Tensor {
   // True makes this tensor a leaf: backward() adds its gradient to grad(). False drops the gradient. Throws for a
   // tensor that is not floating, for a parameter, and for a result with a history.
   Tensor& set_requires_grad(bool value);
+  Tensor& requires_grad_(bool value = true) { return set_requires_grad(value); }
   bool requires_grad() const;
   // The gradient, summed over backward() calls since zero_grad(). Undefined before the first one. Its memory belongs to
   // this tensor alone.

@@ -424,6 +424,10 @@ std::string Module::str() const {
 
 std::ostream& operator<<(std::ostream& out, const Module& module) { return out << module.str(); }
 
+void Module::zero_grad() const {
+  for (const Parameter& p : parameters()) p.zero_grad();
+}
+
 void Module::set_trainable(bool trainable) const {
   for (const Parameter& p : parameters()) p.set_trainable(trainable);
 }

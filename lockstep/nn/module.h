@@ -193,6 +193,8 @@ class Module {
   // its running statistics.
   void freeze() { set_trainable(false); }
   void unfreeze() { set_trainable(true); }
+  // Drops the gradients of all parameters. No loop needs it: the optimizer's step() clears them.
+  void zero_grad() const;
 
   // Switches to training mode (the default) or to evaluation mode. Batch norm and dropout depend on it. Throws while an
   // EvalGuard holds the module, or one below it, in evaluation mode.

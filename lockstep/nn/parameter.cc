@@ -159,7 +159,7 @@ struct Parameter::State : std::enable_shared_from_this<State> {
   }
 
   void check_settable(std::string_view what) {
-    check(!gradient.has_factor(),
+    check(!gradient.has_scale(),
           "{}: {}: its optimizer has clipped or unscaled the gradients already, and will multiply this one, too: "
           "expected before clip_grad_norm() and unscale(), or Optimizer::map_gradients()",
           what, label);

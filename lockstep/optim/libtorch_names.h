@@ -18,6 +18,8 @@ namespace LOCKSTEP_API lockstep {
 inline constexpr DType kFloat32 = DType::f32, kFloat = kFloat32, kFloat64 = DType::f64, kDouble = kFloat64,
                        kFloat16 = DType::f16, kHalf = kFloat16, kBFloat16 = DType::bf16, kInt64 = DType::i64,
                        kLong = kInt64, kUInt8 = DType::u8, kByte = kUInt8, kBool = DType::boolean;
+// Where new tensors are.
+inline constexpr Device kCPU = kHost;
 
 namespace cuda {
 inline bool is_available() { return cuda_is_available(); }

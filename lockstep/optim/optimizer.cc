@@ -393,7 +393,7 @@ std::vector<Resource> Optimizer::losses() const {
 void Optimizer::step() {
   const InUse::Scope use(*use_, "step: the optimizer");
   steps();  // forgets the outcomes of former steps
-  drop_failed_scales();
+  check_scales("step");
   follow_schedule();
   std::vector<ReducedGradient> gradients(slots_.size());
   std::vector<Device> devices;
@@ -692,7 +692,7 @@ Optimizer::Commit Optimizer::describe_own(std::span<const ReducedGradient> gradi
 void Optimizer::zero_grad() {
   const InUse::Scope use(*use_, "zero_grad: the optimizer");
   scales_.clear();
-  factor_.reset();
+  scale_.reset();
   for (Slot& slot : slots_) slot.parameter.zero_grad();
 }
 
@@ -721,11 +721,32 @@ Array Optimizer::squared_norm(std::string_view what) const {
 }
 
 void Optimizer::set_scales(std::vector<Array> scales) {
-  if (!factor_) {
-    factor_ = std::make_shared<char>();
-    for (const Slot& slot : slots_) slot.parameter.gradient_state().set_factor(factor_);
-  }
+  scale_ = std::make_shared<char>();
+  for (const Slot& slot : slots_) slot.parameter.gradient_state().set_scale(scale_);
   scales_ = std::move(scales);
+}
+
+void Optimizer::check_scales(std::string_view what) {
+  drop_failed_scales();
+  if (!scale_) return;
+  bool of_these = false;
+  const Parameter* other = nullptr;
+  for (std::size_t i = 0; i < slots_.size(); ++i) {
+    const Parameter& p = slots_[i].parameter;
+    if (!p.initialized() || !p.reduced_gradient(home(i)).sum.defined()) continue;
+    if (p.gradient_state().has_scale(scale_)) {
+      of_these = true;
+    } else {
+      other = &p;
+    }
+  }
+  if (other == nullptr) return;
+  check(!of_these,
+        "{}: parameter \"{}\" has another gradient than when the optimizer's gradients were clipped or unscaled: expected "
+        "clip_grad_norm() and unscale() behind the last backward()",
+        what, other->name());
+  scales_.clear();
+  scale_.reset();
 }
 
 // As the trees do with the gradients of a failed batch, once the program knows of the failure.
@@ -741,12 +762,12 @@ void Optimizer::drop_failed_scales() {
   };
   if (std::ranges::none_of(scales_, failed)) return;
   scales_.clear();
-  factor_.reset();
+  scale_.reset();
 }
 
 void Optimizer::map_gradients(const std::function<Tensor(const Tensor& gradient, const Parameter& parameter)>& f) {
   const InUse::Scope use(*use_, "map_gradients: the optimizer");
-  drop_failed_scales();
+  check_scales("map_gradients");
   std::vector<Array> found(slots_.size());
   for (std::size_t i = 0; i < slots_.size(); ++i) {
     const Parameter& p = slots_[i].parameter;
@@ -777,7 +798,7 @@ void Optimizer::map_gradients(const std::function<Tensor(const Tensor& gradient,
     if (found[i].defined()) slots_[i].parameter.gradient_state().set(std::move(found[i]), std::move(passes[i]));
   }
   scales_ = std::move(scales);
-  factor_.reset();
+  scale_.reset();
 }
 
 void Optimizer::clip_grad_value(double limit) {
@@ -787,7 +808,7 @@ void Optimizer::clip_grad_value(double limit) {
 
 Tensor Optimizer::clip_grad_norm(double max_norm) {
   const InUse::Scope use(*use_, "clip_grad_norm: the optimizer");
-  drop_failed_scales();
+  check_scales("clip_grad_norm");
   Array squared = squared_norm("clip_grad_norm");
   if (scales_.empty()) {
     set_scales({ops::clip_scale(squared, max_norm)});
@@ -811,7 +832,7 @@ Tensor Optimizer::clip_grad_norm(double max_norm) {
 
 void Optimizer::unscale(LossScaler& scaler, double max_norm) {
   const InUse::Scope use(*use_, "unscale: the optimizer");
-  drop_failed_scales();
+  check_scales("unscale");
   check(scales_.empty(),
         "unscale: the gradients are already unscaled or clipped, expected one call of unscale() for each step, before "
         "clip_grad_norm()");

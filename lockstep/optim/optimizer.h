@@ -103,7 +103,8 @@ class Optimizer {
   void zero_grad();
 
   // In the next step, multiplies all gradients by min(1, max_norm / norm); `norm` is the norm of all gradients
-  // together, after unscale() that of the unscaled gradients. Returns the norm, f64 [1]. Does not wait.
+  // together, after unscale() that of the unscaled gradients. Returns the norm, f64 [1]. Does not wait. Call it behind
+  // the last backward() of the step: another one throws, until the gradients are used or dropped.
   Tensor clip_grad_norm(double max_norm);
   // Call it before the next step if backward() used the scaler's scales. Divides the gradients by the scale and clips
   // them to max_norm (0: no clipping). If any gradient is not finite, the step leaves weights and state unchanged but
@@ -288,6 +289,9 @@ class Optimizer {
   // For the next step: multiplies all gradients by one of these, f64 [1] on different devices.
   void set_scales(std::vector<Array> scales);
   void drop_failed_scales();
+  // The step multiplies those gradients alone by the scales that these were computed from: drops the scales of gradients
+  // that are gone. Throws if other gradients are beside them.
+  void check_scales(std::string_view what);
   Array scale_on(Device device) const;
   std::set<RandomState*> random_states() const;
   void add_random_steps(std::int64_t count) const;
@@ -314,8 +318,9 @@ class Optimizer {
   // Factors of clipping and loss scaling for the next step: one for all devices, or one for each.
   std::vector<Array> scales_;
   std::uint64_t reports_ = 0;  // Engine::reports() when the factors were last good
-  // Parameters know that there are factors for as long as this exists; see ParameterGradient::set_factor().
-  std::shared_ptr<void> factor_;
+  // What the gradients know the scales by; see ParameterGradient::set_scale(). Null once map_gradients() has multiplied
+  // them: then a scale says only whether the step is left out.
+  std::shared_ptr<const void> scale_;
   std::shared_ptr<InUse> use_;
 };
 

@@ -70,8 +70,6 @@ py::object list_of(const Tensor& x) {
   }
 }
 
-bool is_first_cpu(Device device) { return device.kind() == DeviceKind::cpu && device.index() <= 0; }
-
 // The same object if nothing changes.
 py::object moved(const py::object& self, std::optional<Device> device, std::optional<DType> dtype, bool non_blocking,
                  bool copy) {
@@ -80,10 +78,7 @@ py::object moved(const py::object& self, std::optional<Device> device, std::opti
   {
     const WithoutLock describing;
     if (dtype) y = y.to(*dtype);
-    // Host memory is "cpu", and so is a CPU device, which reads it where it is.
-    if (device && !(x.device().is_host() && is_first_cpu(*device))) {
-      y = y.to(*device, {.non_blocking = non_blocking});
-    }
+    if (device) y = y.to(*device, {.non_blocking = non_blocking});
     if (copy && y.is_same(x)) y = clone(y);
   }
   return y.is_same(x) ? self : py::cast(y);

@@ -126,6 +126,50 @@ def test_clipping():
     assert w.grad.tolist() == pytest.approx([0.6, 0.7], rel=1e-5)
 
 
+@pytest.mark.parametrize("order", [1.0, 2.0, 3.0, math.inf])
+@pytest.mark.parametrize("second", [2.0, math.inf, math.nan])
+def test_clipping_of_what_is_not_finite(order, second):
+    theirs = pytest.importorskip("torch")
+
+    def clipped(torch):
+        parameters = [torch.nn.Parameter(torch.ones(2)) for _ in range(2)]
+        for p, g in zip(parameters, ([3.0, 4.0], [1.0, second])):
+            (p * torch.tensor(g)).sum().backward()
+        norm = torch.nn.utils.clip_grad_norm_(parameters, 1.0, order)
+        refused = False
+        try:
+            torch.nn.utils.clip_grad_norm_(parameters, 1.0, order, error_if_nonfinite=True)
+        except RuntimeError:
+            refused = True
+        return norm.item(), refused, [p.grad.tolist() for p in parameters]
+
+    (norm, refused, grads), (norm2, refused2, grads2) = clipped(torch), clipped(theirs)
+    assert norm == pytest.approx(norm2, rel=1e-5, nan_ok=True) and refused == refused2
+    for ours, others in zip(grads, grads2):
+        assert ours == pytest.approx(others, rel=1e-5, nan_ok=True)
+
+
+@pytest.mark.parametrize("drop", ["net", "gradients", "optimizer"])
+def test_factors_go_with_their_gradients(drop):
+    net = nn.Linear(2, 1, bias=False)
+    nn.init.ones_(net.weight)
+    optimizer = torch.optim.SGD(net.parameters(), lr=1.0)
+    x = torch.ones(1, 2)
+    (net(x) * 10).sum().backward()
+    optimizer.clip_grad_norm(0.1)
+    with pytest.raises(torch.Error, match="clipped or unscaled already"):
+        net(x).sum().backward()
+    if drop == "net":
+        net.zero_grad()
+    elif drop == "gradients":
+        net.weight.grad = None
+    else:
+        optimizer.zero_grad()
+    net(x).sum().backward()
+    optimizer.step()
+    assert net.weight.tolist() == [[0.0, 0.0]]
+
+
 SCHEDULES = [
     ("StepLR", dict(step_size=7, gamma=0.5)), ("MultiStepLR", dict(milestones=[5, 11, 11], gamma=0.3)),
     ("ExponentialLR", dict(gamma=0.9)), ("CosineAnnealingLR", dict(T_max=20, eta_min=0.01)),

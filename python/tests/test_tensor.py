@@ -453,3 +453,17 @@ def test_affine_grid_is_pytorchs():
         expected = theirs.nn.functional.affine_grid(theirs.tensor(theta), (1, 1, 2, 3), align_corners=corners)
         grid = torch.nn.functional.affine_grid(torch.tensor(theta), (1, 1, 2, 3), align_corners=corners)
         assert grid.flatten().tolist() == pytest.approx(expected.flatten().tolist(), abs=1e-6)
+
+
+def test_a_copy_on_a_device_is_no_alias():
+    first = torch.devices()[0]
+    x = torch.ones(2)
+    assert x.to("cpu") is x and x.to(torch.device("cpu")) is x and x.cpu() is x
+    for device in (first, "cpu:0"):
+        y = x.to(device)
+        assert y is not x and y.device == first and y.to(device) is y
+        x.fill_(2)
+        assert y.tolist() == [1, 1]
+        y.requires_grad_()
+        assert not x.requires_grad
+        x.fill_(1)

@@ -163,6 +163,44 @@ TEST_F(LossScalerTest, GradientsAreSetBeforeTheyAreUnscaled) {
   EXPECT_ERROR(p.set_gradient(value), "its optimizer has clipped or unscaled the gradients");
 }
 
+// A factor holds for the gradients that it was computed from.
+TEST_F(LossScalerTest, FactorsGoWithTheirGradients) {
+  Parameter p = parameter({1, 2}), q = parameter({3});
+  Sgd sgd({p, q}, {.lr = 1});
+  LossScaler one(runtime_.devices(), {.initial_scale = 1}), scaler(runtime_.devices(), {.initial_scale = 4});
+  for (const bool unscales : {true, false}) {
+    for (const bool by_value : {true, false}) {
+      const Numbers before = weights(p);
+      give_gradient(p, {30, 40}, unscales ? scaler : one);
+      unscales ? sgd.unscale(scaler, 1) : void(sgd.clip_grad_norm(1));
+      // Another pass would be multiplied, too.
+      EXPECT_ERROR(give_gradient(p, {1, 1}, one), "gradient is clipped or unscaled already, and its optimizer's step would");
+      EXPECT_ERROR(give_gradient(q, {1}, one), "is clipped or unscaled already");
+      p.zero_grad();
+      if (by_value) {
+        p.set_gradient(ones({2}));
+      } else {
+        give_gradient(p, {1, 1}, one);
+      }
+      sgd.step();
+      EXPECT_EQ(weights(p), (Numbers{before[0] - 1, before[1] - 1})) << unscales << by_value;
+    }
+  }
+  // Some are gone, others are there.
+  give_gradient(p, {30, 40}, one);
+  give_gradient(q, {1}, one);
+  sgd.clip_grad_norm(1);
+  q.zero_grad();
+  give_gradient(q, {1}, one);
+  EXPECT_ERROR(sgd.step(), "step: parameter \"w\" has another gradient than when the optimizer's gradients were clipped");
+  EXPECT_ERROR(sgd.clip_grad_norm(1), "clip_grad_norm: parameter \"w\" has another gradient");
+  sgd.zero_grad();
+  give_gradient(q, {1}, one);
+  sgd.clip_grad_norm(1);
+  sgd.step();
+  EXPECT_NEAR(weights(q)[0], 2, 1e-5);
+}
+
 TEST_F(LossScalerTest, OneStepIsUnscaledOnceBeforeItIsClipped) {
   Parameter p = parameter({1});
   Sgd optimizer({p}, {.lr = 0.1});

@@ -42,6 +42,8 @@ TEST(LibtorchHabits, TensorsAndTheirTypes) {
   EXPECT_EQ(ones({2}, kLong).dtype(), DType::i64);
   EXPECT_EQ(randn({2}, kDouble).dtype(), DType::f64);
   EXPECT_EQ(full({2}, 1, kHost).device(), kHost);
+  EXPECT_EQ(empty({2}, kCPU).device(), kHost);
+  EXPECT_TRUE(equal(empty({2, 3}, kLong), zeros({2, 3}, kLong)));
   EXPECT_EQ(tensor({1, 2}, kFloat32).dtype(), DType::f32);
   const Tensor x = arange(6.0);
   EXPECT_EQ(x.reshape(-1, 3).sizes(), (Shape{2, 3}));
@@ -57,6 +59,18 @@ TEST(LibtorchHabits, TensorsAndTheirTypes) {
   EXPECT_ERROR(full({}, 300).item<std::uint8_t>(), "item: 300 does not fit into u8");
   EXPECT_ERROR(tensor(std::int64_t{9007199254740993}).item<double>(), "is no double");
   EXPECT_EQ(tensor(std::int64_t{9007199254740993}).item<std::int64_t>(), 9007199254740993);
+}
+
+TEST(LibtorchHabits, Gradients) {
+  Tensor w = ones({3});
+  (w.requires_grad_() * 2).sum().backward();
+  EXPECT_EQ(numbers(w.grad()), (std::vector<float>{2, 2, 2}));
+  EXPECT_FALSE(w.requires_grad_(false).requires_grad());
+
+  Linear net(2, 1);
+  net(ones({1, 2})).sum().backward();
+  net.zero_grad();
+  for (const Parameter& p : net.parameters()) EXPECT_FALSE(p.gradient().defined());
 }
 
 TEST(LibtorchHabits, Modules) {

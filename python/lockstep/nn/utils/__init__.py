@@ -19,12 +19,15 @@ def clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=Fals
     if not parameters:
         return _core.tensor(0.0)
     norms = [_norm(p.grad, norm_type) for p in parameters]
-    total = max(norms) if norm_type == math.inf else sum(n**norm_type for n in norms) ** (1 / norm_type)
+    if any(map(math.isnan, norms)):
+        total = math.nan
+    else:
+        total = max(norms) if norm_type == math.inf else sum(n**norm_type for n in norms) ** (1 / norm_type)
     if error_if_nonfinite and not math.isfinite(total):
         raise RuntimeError(f"The total norm of order {norm_type} for gradients from `parameters` is non-finite, so it "
                            "cannot be clipped.")
     factor = max_norm / (total + 1e-6)
-    if factor < 1:
+    if not factor >= 1:  # nan, too
         for p in parameters:
             _scale(p, factor)
     return _core.tensor(total)
