@@ -18,13 +18,15 @@ std::filesystem::path metrics_file(const std::string& path, int rank) {
   return file.replace_extension(fmt::format("rank{}{}", rank, file.extension().string()));
 }
 
-MetricsFile::MetricsFile(const TrainOptions& options, const ToolJob& job, const Recipe& recipe,
-                         const TrainingPosition& start)
-    : options_(options), job_(job), recipe_(recipe_hash(recipe)),
-      file_(metrics_file(options.metrics_file, job.rank())) {
-  last_.step = start.step;
-  last_.epoch = std::max(start.epoch, std::min<std::int64_t>(start.epoch + 1, options.epochs));  // it may be done
-  if (!start.epochs.empty()) epoch_ = start.epochs.back();
+MetricsFile::MetricsFile(const TrainOptions& options, const ToolJob& job)
+    : options_(options), job_(job), file_(metrics_file(options.metrics_file, job.rank())) {}
+
+void MetricsFile::start(const TrainingStart& start) {
+  const TrainingPosition& at = start.position;
+  recipe_ = recipe_hash(*start.recipe);
+  last_.step = at.step;
+  last_.epoch = std::max(at.epoch, std::min<std::int64_t>(at.epoch + 1, options_.epochs));  // it may be done
+  if (!at.epochs.empty()) epoch_ = at.epochs.back();
 }
 
 void MetricsFile::step(const StepReport& report) {
@@ -37,8 +39,6 @@ void MetricsFile::epoch(const EpochReport& report) {
   epoch_ = report;
   write();
 }
-
-void MetricsFile::finish() { write(); }
 
 std::string MetricsFile::text() const {
   using Labels = std::vector<std::pair<std::string, std::string>>;
@@ -116,9 +116,8 @@ void MetricsFile::write() {
   written_ = std::chrono::steady_clock::now();
   try {
     write_file_atomically(file_, text());
-    error_.clear();
   } catch (const Error& error) {
-    error_ = error.what();
+    fail("--metrics-file: {}", error.what());
   }
 }
 

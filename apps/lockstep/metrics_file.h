@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <string>
 
-#include "lockstep/train/trainer.h"
+#include "lockstep/train/training_observer.h"
 #include "train_options.h"
 
 namespace lockstep::app {
@@ -13,17 +13,18 @@ namespace lockstep::app {
 // metrics.prom of rank 0, metrics.rank1.prom of rank 1.
 std::filesystem::path metrics_file(const std::string& path, int rank);
 
-class MetricsFile {
+class MetricsFile final : public TrainingObserver {
  public:
   // The arguments must outlive it.
-  MetricsFile(const TrainOptions& options, const ToolJob& job, const Recipe& recipe, const TrainingPosition& start);
+  MetricsFile(const TrainOptions& options, const ToolJob& job);
 
+  std::string label() const override { return "the metrics file"; }
+  AfterFailure after_failure() const override { return AfterFailure::goes_on; }
   // The file is replaced at most once a second, and at once after an epoch and at the end.
-  void step(const StepReport& report);
-  void epoch(const EpochReport& report);
-  void finish();
-  // Why the file is not up to date. Empty: it is.
-  const std::string& error() const { return error_; }
+  void start(const TrainingStart& start) override;
+  void step(const StepReport& report) override;
+  void epoch(const EpochReport& report) override;
+  void end(const TrainingResult&) override { write(); }
 
  private:
   std::string text() const;
@@ -31,14 +32,13 @@ class MetricsFile {
 
   const TrainOptions& options_;
   const ToolJob& job_;
-  const std::string recipe_;
+  std::string recipe_;
   const std::filesystem::path file_;
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   std::chrono::steady_clock::time_point written_{};
   StepReport last_;
   EpochReport epoch_;
   double examples_ = 0;
-  std::string error_;
 };
 
 }  // namespace lockstep::app

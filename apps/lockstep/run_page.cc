@@ -25,6 +25,7 @@
 #include "own_data.h"
 #include "report_results.h"
 #include "report_timeline.h"
+#include "run_plot.h"
 
 namespace lockstep::app {
 namespace {
@@ -88,7 +89,7 @@ std::string thousands(std::int64_t number) {
 
 RunPage::RunPage(Sources sources, const TrainingPosition& start)
     : from_(std::move(sources)), file_(std::filesystem::path(from_.options.report_folder()) / "report.html"),
-      first_step_(start.step), last_step_(start.step), started_(utc_now()) {
+      first_step_(start.step), last_step_(start.step), started_(utc_now()), epochs_(start.epochs) {
   if (start.step > 0) take_steps(start);
 }
 
@@ -170,7 +171,8 @@ void RunPage::step(const StepReport& r) {
 }
 
 // Tests after an epoch are no training.
-void RunPage::epoch() {
+void RunPage::epoch(const EpochReport& report) {
+  epochs_.push_back(report);
   if (window_first_ > 0 && last_step_ > window_first_) end_timeline();
   write_now_and_then();
 }
@@ -189,7 +191,7 @@ void RunPage::end_timeline() {
 }
 
 std::string RunPage::running_status() const {
-  return fmt::format("running: step {}, epoch {} of {}, at {}", thousands(last_step_), std::ssize(from_.epochs) + 1,
+  return fmt::format("running: step {}, epoch {} of {}, at {}", thousands(last_step_), std::ssize(epochs_) + 1,
                      from_.options.epochs, utc_now());
 }
 
@@ -200,11 +202,12 @@ void RunPage::write_now_and_then() {
   write({.status = running_status()});
 }
 
-void RunPage::fail(const std::string& why) {
+void RunPage::abort(const std::string& why) {
   write({.status = fmt::format("failed after step {}: {}", thousands(last_step_), why), .good = false});
 }
 
-void RunPage::finish(const TrainingResult& result) {
+void RunPage::end(const TrainingResult& result) {
+  end_timeline();
   const TrainOptions& o = from_.options;
   ReportPage page;
   if (result.stopped) {
@@ -255,9 +258,9 @@ void RunPage::add_facts(ReportPage& page) const {
   const Recipe& recipe = from_.trainer.recipe();
   page.title = from_.title;
   double seconds = 0;
-  for (const EpochReport& e : from_.epochs) seconds += e.seconds;
-  if (!from_.epochs.empty()) {
-    const EpochReport& last = from_.epochs.back();
+  for (const EpochReport& e : epochs_) seconds += e.seconds;
+  if (!epochs_.empty()) {
+    const EpochReport& last = epochs_.back();
     // Of a run that was interrupted, or failed, later than in its last test.
     const bool is_old = !steps_.empty() && steps_.back().epoch > last.epoch;
     const std::string when = is_old ? fmt::format(", epoch {}", last.epoch) : "";
@@ -274,7 +277,7 @@ void RunPage::add_facts(ReportPage& page) const {
     page.headline.emplace_back("loss", plain_number(steps_.back().loss));
   }
   page.headline.emplace_back("steps", thousands(last_step_));
-  page.headline.emplace_back("epochs", fmt::format("{} of {}", from_.epochs.size(), o.epochs));
+  page.headline.emplace_back("epochs", fmt::format("{} of {}", epochs_.size(), o.epochs));
   if (seconds > 0) page.headline.emplace_back("training time", minutes_text(seconds));
   if (!steps_.empty()) {
     page.headline.emplace_back("examples per second", thousands(std::llround(steps_.back().images_per_second)));
@@ -315,20 +318,19 @@ void RunPage::add_facts(ReportPage& page) const {
 
 void RunPage::write(ReportPage page) {
   written_ = std::chrono::steady_clock::now();
+  add_facts(page);
+  page.steps = steps_;
+  page.panels = run_panels(from_.options, epochs_);
+  page.epochs = epochs_;
+  page.planned_epochs = from_.options.epochs;
+  page.timeline = window_;
+  page.layers = layers_;
+  page.data = data();
+  std::filesystem::create_directories(file_.parent_path());
   try {
-    add_facts(page);
-    page.steps = steps_;
-    page.panels = from_.panels();
-    page.epochs = from_.epochs;
-    page.planned_epochs = from_.options.epochs;
-    page.timeline = window_;
-    page.layers = layers_;
-    page.data = data();
-    std::filesystem::create_directories(file_.parent_path());
     write_file_atomically(file_, report_html(page));
-    error_.clear();
-  } catch (const std::exception& error) {
-    error_ = error.what();
+  } catch (const Error& error) {
+    fail("--report: {}", error.what());
   }
 }
 

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <chrono>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -11,12 +10,13 @@
 #include "learning_task.h"
 #include "lockstep/runtime/timeline.h"
 #include "lockstep/train/trainer.h"
+#include "lockstep/train/training_observer.h"
 #include "report_page.h"
 #include "train_options.h"
 
 namespace lockstep::app {
 
-class RunPage {
+class RunPage final : public TrainingObserver {
  public:
   struct Sources {
     const TrainOptions& options;
@@ -26,27 +26,25 @@ class RunPage {
     const Examples& train;
     const Examples& test;
     std::string title;
-    // Of the whole run, also of what came before it was resumed.
-    const std::vector<EpochReport>& epochs;
-    std::function<std::vector<PlotPanel>()> panels;
   };
   // The sources must outlive the page. Of a run that continues: takes the steps before `start` from the page that it
   // finds in the folder, or beside the checkpoint, if that is of the same recipe.
   RunPage(Sources sources, const TrainingPosition& start);
-  ~RunPage();
+  ~RunPage() override;
 
-  // Records the timeline of some early steps; `whole` is that of --trace, if there is one.
+  // Records the timeline of some early steps; `whole` is that of --trace, if there is one, which must live until the
+  // training ends.
   void record(const Timeline* whole);
-  void step(const StepReport& report);
-  void epoch();
-  // Ends the recording, if steps have not. Afterwards the timeline of --trace is not used.
-  void end_timeline();
-  void finish(const TrainingResult& result);
-  void fail(const std::string& why);
-  // Why the page on disk is not up to date. Empty: it is.
-  const std::string& error() const { return error_; }
+  std::string label() const override { return "the page"; }
+  AfterFailure after_failure() const override { return AfterFailure::goes_on; }
+  void step(const StepReport& report) override;
+  void epoch(const EpochReport& report) override;
+  void end(const TrainingResult& result) override;
+  void abort(const std::string& why) override;
 
  private:
+  // Ends the recording, if steps have not.
+  void end_timeline();
   void take_steps(const TrainingPosition& start);
   std::string data() const;
   void look_at_layers();
@@ -63,7 +61,8 @@ class RunPage {
   std::int64_t last_step_ = 0;
   std::vector<LayerSummary> layers_;
   std::chrono::steady_clock::time_point written_ = std::chrono::steady_clock::now();
-  std::string error_, started_;
+  std::string started_;
+  std::vector<EpochReport> epochs_;  // of the whole run, also of what came before it was resumed
 
   std::optional<Timeline> own_timeline_;
   const Timeline* timeline_ = nullptr;

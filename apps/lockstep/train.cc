@@ -29,9 +29,11 @@
 #include "ranks.h"
 #include "resume.h"
 #include "run_config.h"
-#include "run_report.h"
+#include "run_page.h"
+#include "run_plot.h"
 #include "stop_signals.h"
 #include "temporary_folder.h"
+#include "training_console.h"
 #include "training_setup.h"
 #include "weights_log.h"
 
@@ -226,6 +228,7 @@ int run(TrainOptions o, ToolJob& job, Start chosen, StopSignals& signals) {
     job.close();
     return 0;
   }
+  options.log_file = o.log;
   Trainer trainer(net, *setup.optimizer, train_data.data, test_data.data, std::move(options));
   TrainingPosition start;
   if (chosen.resumes) {
@@ -245,47 +248,40 @@ int run(TrainOptions o, ToolJob& job, Start chosen, StopSignals& signals) {
     write_run(o.save, train_data.schema(), task_model(o));
   }
   if (first && o.own) print_out("{}\n", o.own->description);
-  std::optional<RunReport> report;
-  if (first) report.emplace(o, job, net, trainer, train_data, test_data, start, cores);
+  std::shared_ptr<TrainingConsole> console;
+  if (first) console = std::make_shared<TrainingConsole>(o, job, trainer.recipe(), train_data, cores);
   if (o.dry_run) {
     if (first) print_out("run {}\n", run_key(o, trainer.recipe(), test_data));
     job.close();
     return 0;
   }
-  std::optional<WeightsLog> weights;
-  if (first && !o.weights_log.empty()) weights.emplace(o.weights_log);
-  if (!o.weights_log.empty()) {
-    trainer.on_update = [&](std::int64_t step) {
-      if (step == flip_step && first) flip_bit(net, flip_parameter);
-      if (weights) weights->write(step, net);
-    };
-  }
 
   std::optional<Timeline> timeline;
   if (!o.trace.empty()) timeline.emplace(job.runtime());
-  std::optional<MetricsFile> metrics;
-  if (!o.metrics_file.empty()) {
-    metrics.emplace(o, job, trainer.recipe(), start);
-    if (report) {
-      report->set_metrics(&*metrics);
-    } else {
-      trainer.on_step = [&](const StepReport& r) { metrics->step(r); };
-      trainer.on_epoch = [&](const EpochReport& r) { metrics->epoch(r); };
-    }
+  std::shared_ptr<RunPage> page;
+  if (first && !o.report_folder().empty()) {
+    page = std::make_shared<RunPage>(RunPage::Sources{.options = o,
+                                                      .job = job,
+                                                      .net = net,
+                                                      .trainer = trainer,
+                                                      .train = train_data,
+                                                      .test = test_data,
+                                                      .title = run_title(o, job)},
+                                     start);
+    page->record(timeline ? &*timeline : nullptr);
+    trainer.observe(page);
   }
-  if (report) report->begin(timeline ? &*timeline : nullptr);
-  TrainingResult result;
-  try {
-    result = signals.train(trainer);
-    if (report) report->end_timeline();
-    if (timeline) timeline->write(trace_file(o.trace, job.rank()));
-    timeline.reset();
-    // If there was no epoch, because none was requested or all were done before: the accuracy of the current weights.
-    if (!result.stopped && result.epochs.empty()) result.epochs.push_back(trainer.test());
-  } catch (const std::exception& error) {
-    if (report) report->fail(error.what());
-    throw;
+  if (!o.metrics_file.empty()) trainer.observe(std::make_shared<MetricsFile>(o, job));
+  if (first && !o.plot.empty()) trainer.observe(std::make_shared<RunPlot>(o, run_title(o, job)));
+  if (first && !o.weights_log.empty()) {
+    // The log has the flipped bit.
+    if (flip_step > 0) trainer.observe(std::make_shared<BitFlip>(flip_step, flip_parameter));
+    trainer.observe(std::make_shared<WeightsLog>(o.weights_log));
   }
+  if (console) trainer.observe(console);
+  const TrainingResult result = signals.train(trainer);
+  if (timeline) timeline->write(trace_file(o.trace, job.rank()));
+  timeline.reset();
   if (const std::string why = trainer.why_not_recorded(); first && !why.empty()) {
     notice(fmt::format("--record-steps: steps were not recorded: {}", why));
   }
@@ -296,15 +292,10 @@ int run(TrainOptions o, ToolJob& job, Start chosen, StopSignals& signals) {
     notice(fmt::format("nothing left to do: the checkpoint has {} steps, {} epochs; --epochs {}{}", start.step,
                        start.epoch, o.epochs, o.max_steps > 0 ? fmt::format(", --max-steps {}", o.max_steps) : ""));
   }
-  if (metrics) metrics->finish();
-  if (report) report->finish(result);
-  if (metrics && !first && !metrics->error().empty()) {
-    notice(fmt::format("--metrics-file of rank {}: {}", job.rank(), metrics->error()));
+  if (console) console->print(result);
+  for (const ObserverFailure& failure : result.failures) {
+    notice(first ? failure.str() : fmt::format("rank {}: {}", job.rank(), failure.str()));
   }
-  if (!result.tensorboard_error.empty()) {
-    notice("the file for TensorBoard is incomplete: " + result.tensorboard_error);
-  }
-  if (!result.receipt_error.empty()) notice("the receipt is incomplete: " + result.receipt_error);
   if (first && result.lost_best > 0) {
     notice(
         fmt::format("--save-best: the checkpoint of epoch {}, the best, was damaged or gone when this run was resumed; "

@@ -10,16 +10,16 @@
 
 namespace lockstep::app {
 
-void WeightsLog::write(std::int64_t step, const Module& module) {
+void WeightsLog::update(std::int64_t step) {
   nlohmann::ordered_json hashes = nlohmann::ordered_json::object();
-  StateDict state = state_dict(module);
+  StateDict state = state_dict(*module_);
   for (const TensorBytes& t : as_bytes(state)) {
     Sha256 hash;
     hash.update(t.bytes);
     hashes[t.name] = hash.hex();
   }
   log_.write(
-      {{"event", "weights"}, {"step", step}, {"weights_sha256", weights_sha256(module)}, {"parameters", hashes}});
+      {{"event", "weights"}, {"step", step}, {"weights_sha256", weights_sha256(*module_)}, {"parameters", hashes}});
 }
 
 std::vector<WeightsRecord> read_weights_log(const std::filesystem::path& path) {
@@ -48,8 +48,9 @@ Parameter find_parameter(const Module& module, const std::string& name) {
        all.empty() ? std::string("none") : all.front().first);
 }
 
-void flip_bit(const Module& module, const std::string& parameter) {
-  Parameter p = find_parameter(module, parameter);
+void BitFlip::update(std::int64_t step) {
+  if (step != step_) return;
+  Parameter p = find_parameter(*module_, parameter_);
   Tensor value = p.host_data();
   *static_cast<unsigned char*>(value->view().data) ^= 1;
   p.set_data(value);

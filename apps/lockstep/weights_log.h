@@ -4,10 +4,12 @@
 #include <filesystem>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lockstep/nn/module.h"
 #include "lockstep/train/log_writer.h"
+#include "lockstep/train/training_observer.h"
 
 namespace lockstep::app {
 
@@ -17,14 +19,18 @@ struct WeightsRecord {
   std::map<std::string, std::string> parameters;  // SHA-256 of parameters and buffers, by name
 };
 
-class WeightsLog {
+class WeightsLog final : public TrainingObserver {
  public:
   explicit WeightsLog(const std::string& path) : log_(path, {.what = "--weights-log"}) {}
+
+  std::string label() const override { return "the log of the weights"; }
+  void start(const TrainingStart& start) override { module_ = start.module; }
   // Waits for the weights.
-  void write(std::int64_t step, const Module& module);
+  void update(std::int64_t step) override;
 
  private:
   LogWriter log_;
+  const Module* module_ = nullptr;
 };
 
 // Throws an error that names the file and the line if the file is not such a log.
@@ -32,7 +38,20 @@ std::vector<WeightsRecord> read_weights_log(const std::filesystem::path& path);
 
 // Finds a parameter or buffer by name. Otherwise throws an error that names the first one.
 Parameter find_parameter(const Module& module, const std::string& name);
-// Flips the lowest bit of the first element of a parameter or buffer on this rank.
-void flip_bit(const Module& module, const std::string& parameter);
+// Flips the lowest bit of the first element of a parameter or buffer on this rank, after a step.
+class BitFlip final : public TrainingObserver {
+ public:
+  BitFlip(std::int64_t step, std::string parameter) : step_(step), parameter_(std::move(parameter)) {}
+
+  std::string label() const override { return "--inject-flip"; }
+  AfterFailure after_failure() const override { return AfterFailure::ends_training; }
+  void start(const TrainingStart& start) override { module_ = start.module; }
+  void update(std::int64_t step) override;
+
+ private:
+  const std::int64_t step_;
+  const std::string parameter_;
+  const Module* module_ = nullptr;
+};
 
 }  // namespace lockstep::app

@@ -169,14 +169,16 @@ class StepWatch::Observer final : public ops::LaunchObserver {
   bool flipped_ = false;
 };
 
-std::unique_ptr<StepWatch> StepWatch::from_environment(int rank, int ranks, int shards, const Recipe& recipe) {
+std::shared_ptr<StepWatch> StepWatch::from_environment(int rank, int ranks, int shards, const Recipe& recipe,
+                                                       const Optimizer& optimizer) {
   const std::optional<std::string> folder = environment("LOCKSTEP_BISECT");
   if (!folder) return nullptr;
-  return std::unique_ptr<StepWatch>(new StepWatch(*folder, rank, ranks, shards, recipe));
+  return std::shared_ptr<StepWatch>(new StepWatch(*folder, rank, ranks, shards, recipe, optimizer));
 }
 
-StepWatch::StepWatch(const std::filesystem::path& folder, int rank, int ranks, int shards, const Recipe& recipe)
-    : request_(read_request(folder)) {
+StepWatch::StepWatch(const std::filesystem::path& folder, int rank, int ranks, int shards, const Recipe& recipe,
+                     const Optimizer& optimizer)
+    : optimizer_(optimizer), request_(read_request(folder)) {
   // The first Trainer that trains is 0.
   std::int64_t trainer = 0;
   const auto name = [&] { return folder / fmt::format("rank-{}.trainer-{}", rank, trainer); };
@@ -227,12 +229,12 @@ bool StepWatch::observes(std::int64_t step) const {
   return step == request_.step || (request_.flip && request_.flip->step == step);
 }
 
-void StepWatch::begin(std::int64_t step, Module& module) {
+void StepWatch::begin(std::int64_t step) {
   abandon();
   step_ = step;
   if (!observes(step)) return;
   origin_.emplace(ops::Origin{nullptr, ops::Origin::Direction::forward});
-  observer_ = std::make_unique<Observer>(*this, module);
+  observer_ = std::make_unique<Observer>(*this, *module_);
 }
 
 void StepWatch::batch(std::span<const Tensor> parts) {
@@ -251,18 +253,18 @@ void StepWatch::batch(std::span<const Tensor> parts) {
   ++batches_;
 }
 
-void StepWatch::end_backward(const Module& module) {
+void StepWatch::backward(const std::function<double()>&) {
   observer_ = nullptr;
   origin_.reset();
   if (!records()) return;
-  for (const auto& [name, p] : module.named_parameters()) {
+  for (const auto& [name, p] : module_->named_parameters()) {
     if (!p.trainable()) continue;
     if (const Tensor g = p.gradient()) record({.direction = "gradient", .module = name}, 0, g->array());
   }
 }
 
-void StepWatch::end(const Module& module, const Optimizer& optimizer, std::span<const Tensor> losses) {
-  const StateDict state = state_after(module, optimizer);
+void StepWatch::updated(std::span<const Tensor> losses) {
+  const StateDict state = state_after(*module_, optimizer_);
   if (records()) {
     for (std::size_t i = 0; i < losses.size(); ++i) {
       record({.direction = "loss", .occurrence = static_cast<int>(i)}, 0, losses[i]->array());

@@ -29,26 +29,30 @@
 #include "lockstep/ops/origin.h"
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/train/log_writer.h"
+#include "lockstep/train/step_observer.h"
 
 namespace lockstep {
 
-class StepWatch {
+class StepWatch final : public StepObserver {
  public:
-  // Null unless LOCKSTEP_BISECT is set.
-  static std::unique_ptr<StepWatch> from_environment(int rank, int ranks, int shards, const Recipe& recipe);
-  ~StepWatch();
+  // Null unless LOCKSTEP_BISECT is set. The optimizer must outlive it.
+  static std::shared_ptr<StepWatch> from_environment(int rank, int ranks, int shards, const Recipe& recipe,
+                                                     const Optimizer& optimizer);
+  ~StepWatch() override;
   StepWatch(const StepWatch&) = delete;
   StepWatch& operator=(const StepWatch&) = delete;
 
-  // Whether operations of this step are watched: it must be described, not repeated from a recording.
-  bool observes(std::int64_t step) const;
-  // The parts of a step, in this order. `batch` may come several times. `end` waits for the step.
-  void begin(std::int64_t step, Module& module);
-  void batch(std::span<const Tensor> parts);
-  void end_backward(const Module& module);
-  void end(const Module& module, const Optimizer& optimizer, std::span<const Tensor> losses);
-  // The step has failed.
-  void abandon();
+  std::string label() const override { return "LOCKSTEP_BISECT"; }
+  // Less than all steps would look like equal ones.
+  AfterFailure after_failure() const override { return AfterFailure::ends_training; }
+  void start(const TrainingStart& start) override { module_ = start.module; }
+  bool observes(std::int64_t step) const override;
+  void begin(std::int64_t step) override;
+  void batch(std::span<const Tensor> parts) override;
+  void backward(const std::function<double()>& loss_scale) override;
+  // Waits for the step.
+  void updated(std::span<const Tensor> losses) override;
+  void abandon() override;
 
  private:
   class Observer;
@@ -77,13 +81,16 @@ class StepWatch {
     std::optional<Flip> flip;
   };
 
-  StepWatch(const std::filesystem::path& folder, int rank, int ranks, int shards, const Recipe& recipe);
+  StepWatch(const std::filesystem::path& folder, int rank, int ranks, int shards, const Recipe& recipe,
+            const Optimizer& optimizer);
   static Request read_request(const std::filesystem::path& folder);
   bool records() const { return step_ == request_.step; }
   bool wants(const Key& key) const { return request_.value && request_.value->first == key; }
   void record(const Key& key, int output, const Array& array);
   void write_records();
 
+  const Optimizer& optimizer_;
+  Module* module_ = nullptr;
   std::filesystem::path file_;  // without its extension
   Request request_;
   std::optional<LogWriter> log_;

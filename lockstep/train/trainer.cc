@@ -18,7 +18,6 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/sha256.h"
 #include "lockstep/base/tree.h"
-#include "lockstep/base/version.h"
 #include "lockstep/checkpoint/checkpoint_directory.h"
 #include "lockstep/checkpoint/folder_claim.h"
 #include "lockstep/checkpoint/weights.h"
@@ -35,12 +34,13 @@
 #include "lockstep/parallel/job.h"
 #include "lockstep/parallel/split.h"
 #include "lockstep/parallel/stop_votes.h"
-#include "lockstep/receipt/receipt_writer.h"
 #include "lockstep/receipt/state_digest.h"
 #include "lockstep/runtime/device_state.h"
 #include "lockstep/runtime/random_state.h"
 #include "lockstep/train/data_wait.h"
+#include "lockstep/train/observers.h"
 #include "lockstep/train/rate_meter.h"
+#include "lockstep/train/receipt_observer.h"
 #include "lockstep/train/step_watch.h"
 #include "lockstep/train/training_board.h"
 #include "lockstep/train/training_log.h"
@@ -580,7 +580,15 @@ TrainingResult Trainer::train() {
     ranks().abort(reason);
   };
   try {
-    return run();
+    try {
+      TrainingResult result = run();
+      observers_ = nullptr;
+      return result;
+    } catch (const std::exception& error) {
+      if (observers_) observers_->abort(error.what());
+      observers_ = nullptr;
+      throw;
+    }
   } catch (const NonFiniteLoss&) {
     recorded_ = nullptr;  // no rank waits for another: all have the same loss
     throw;
@@ -606,7 +614,7 @@ TrainingResult Trainer::train() {
 // Drops what an exception left of a step.
 void Trainer::abandon_step() {
   current_ = {};
-  if (watch_) watch_->abandon();
+  observers_->each_step([](StepObserver& o) { o.abandon(); });
   agreed_stop_ = false;
   optimizer_.zero_grad();
   const std::int64_t steps = position_.step - position_.epoch * steps_of(loader_.size());
@@ -630,13 +638,12 @@ TrainingResult Trainer::run() {
     check_test_labels();
     check_batch_norms();
   }
+  observers_ = std::make_unique<Observers>();
   abandon_step();
   const LeftOutGuard left_out(module_);
   const auto claim = claim_save_folder();
   settle_best();
-  open_log();
-  open_receipt();
-  if (!watch_) watch_ = StepWatch::from_environment(rank(), ranks().world_size(), splitter_->shards(), options_.recipe);
+  start_observers();
   data_wait_ = std::make_unique<DataWait>(options_.devices);
   while (!finished() && !stopping() && !stops_early(position_.epochs, options_.watch)) {
     loader_.set_epoch(position_.epoch);
@@ -667,7 +674,7 @@ TrainingResult Trainer::run() {
       // All ranks read the losses here, because they also tell who was asked to stop.
       if (!options_.receipt.file.empty() && position_.step % options_.receipt.every == 0) {
         read_losses(0);
-        continue_receipt([](ReceiptWriter& receipt) { receipt.write_sometimes(); });
+        settle_observers(false);
       }
       if (finished() || stopping()) break;
       if (options_.save_every > 0 && position_.step % options_.save_every == 0 && position_.batch < batches) {
@@ -704,8 +711,7 @@ TrainingResult Trainer::run() {
       report.log.emplace_back(name, position_.samples == 0 ? 0 : sum / static_cast<double>(position_.samples));
     }
     result.epochs.push_back(report);
-    if (log_) log_->epoch(report);
-    if (board_) board_->epoch(report, position_.step);
+    observers_->each([&](TrainingObserver& o) { o.epoch(report); });
     if (on_epoch) on_epoch(report);
     if (position_.batch < batches) break;
     std::vector<EpochReport> epochs = std::move(position_.epochs);
@@ -722,22 +728,20 @@ TrainingResult Trainer::run() {
     if (best) save_best();
   }
   if (!options_.save_folder.empty() && saved_step_ != position_.step) save();
-  continue_receipt([](ReceiptWriter& receipt) { receipt.write(); });
-  result.receipt_error = receipt_error_;
-  receipt_ = nullptr;
+  settle_observers(true);
   result.steps = position_.step;
   result.stopped = stopping();
   if (result.stopped) stop_ = false;
   result.lost_best = lost_best_;
   result.best = best_of_run();
   result.stopped_early = !result.stopped && !finished() && stops_early(position_.epochs, options_.watch);
-  if (log_) {
-    log_->end(result, module_);
-    result.log_error = log_->error();
-    log_ = nullptr;
+  if (!result.epochs.empty()) {
+    result.last = result.epochs.back();
+  } else if (!result.stopped) {
+    result.last = test();
   }
-  if (board_) result.tensorboard_error = board_->error();
-  board_ = nullptr;
+  observers_->end(result);
+  result.failures = observers_->failures();
   return result;
 }
 
@@ -751,29 +755,47 @@ BestEpoch Trainer::best_of_run() const {
   return best;
 }
 
-// A run that resumed continues its log.
-void Trainer::open_log() {
-  log_ = nullptr;
-  board_ = nullptr;
-  if (rank() != 0) return;
+void Trainer::observe(std::shared_ptr<TrainingObserver> observer) { given_observers_.push_back(std::move(observer)); }
+
+void Trainer::start_observers() {
   const TrainerOptions& o = options_;
-  if (!o.tensorboard.folder.empty()) {
-    board_ = std::make_unique<TrainingBoard>(o.tensorboard, position_, o.recipe);
-    // A module that is called in another way, or whose forward pass is the program's, has no graph to show.
-    if (position_.step == 0 && !o.forward) {
-      Tensor x = first_of(loader_.dataset()).at(0);
-      if (is_floating(x.dtype())) x = x.to(o.dtype);
-      board_->start(module_, loader_.dataset(), x.to(o.devices[0]));
-    }
+  if (!watch_) {
+    watch_ = StepWatch::from_environment(rank(), ranks().world_size(), splitter_->shards(), o.recipe, optimizer_);
   }
-  if (o.log_file.empty()) return;
-  log_ = std::make_unique<TrainingLog>(o.log_file, position_,
-                                       LoggedRun{.devices = o.devices,
-                                                 .shards = o.split.shards,
-                                                 .world_size = ranks().world_size(),
-                                                 .backend = std::string(ranks().backend_name()),
-                                                 .module = &module_,
-                                                 .recipe = &o.recipe});
+  if (watch_) observers_->add(watch_);
+  if (rank() == 0 && !o.receipt.file.empty()) {
+    if (!std::ranges::all_of(module_.parameters(), &Parameter::shape_known)) settle_model();
+    observers_->add(
+        std::make_shared<ReceiptObserver>(o.receipt, on_gpu() ? "cuda" : "cpu", loader_.dataset(), test_.get(),
+                                          resumed_from_.parent_path(), [this] { return state_now(); }));
+  }
+  if (rank() == 0 && !o.log_file.empty()) observers_->add(std::make_shared<TrainingLog>(o.log_file));
+  if (rank() == 0 && !o.tensorboard.folder.empty()) {
+    // A module that is called in another way, or whose forward pass is the program's, has no graph to show.
+    Tensor first;
+    if (position_.step == 0 && !o.forward) {
+      first = first_of(loader_.dataset()).at(0);
+      if (is_floating(first.dtype())) first = first.to(o.dtype);
+      first = first.to(o.devices[0]);
+    }
+    observers_->add(std::make_shared<TrainingBoard>(o.tensorboard, loader_.dataset(), first));
+  }
+  for (const auto& observer : given_observers_) observers_->add(observer);
+  observers_->start({.position = position_,
+                     .recipe = &o.recipe,
+                     .module = &module_,
+                     .devices = o.devices,
+                     .shards = o.split.shards,
+                     .rank = rank(),
+                     .world_size = ranks().world_size(),
+                     .backend = std::string(ranks().backend_name())});
+}
+
+void Trainer::settle_observers(bool urgent) {
+  const auto [step, loss] = last_loss_;
+  // A run that has made no step since it began has nothing new.
+  const SettledStep state{step == position_.step ? step : 0, loss, [this] { return state_now(); }};
+  observers_->each_step([&](StepObserver& o) { o.settled(state, urgent); });
 }
 
 // Of rank 0: replicas are equal. Waits for the values.
@@ -782,40 +804,6 @@ StateDigest Trainer::state_now() const {
                        .optimizer = optimizer_.state_dict(),
                        .average = average_ ? average_->state_dict() : StateDict(),
                        .loss_scaler = scaler_ ? std::optional(scaler_->state()) : std::nullopt});
-}
-
-void Trainer::open_receipt() {
-  receipt_ = nullptr;
-  receipt_error_.clear();
-  const TrainerOptions& o = options_;
-  if (o.receipt.file.empty() || rank() != 0) return;
-  if (!std::ranges::all_of(module_.parameters(), &Parameter::shape_known)) settle_model();
-  receipt_ = std::make_unique<ReceiptWriter>(o.receipt,
-                                             Receipt::Head{.version = LOCKSTEP_VERSION,
-                                                           .kernel_revision = LOCKSTEP_KERNEL_REVISION,
-                                                           .device = on_gpu() ? "cuda" : "cpu",
-                                                           .recipe = o.recipe},
-                                             loader_.dataset(), test_.get(), position_.step, state_now(),
-                                             resumed_from_.parent_path());
-}
-
-// After the losses of all steps have been read.
-void Trainer::continue_receipt(const std::function<void(ReceiptWriter&)>& write) {
-  if (!receipt_) return;
-  const auto [step, loss] = last_loss_;
-  std::optional<StateDigest> state;
-  std::string weights;
-  if (receipt_->steps() < step && step == position_.step) {
-    state = state_now();
-    weights = weights_sha256(module_);
-  }
-  try {
-    if (state) receipt_->add_link(step, *state, loss, *parse_digest(weights));
-    write(*receipt_);
-  } catch (const Error& error) {
-    receipt_error_ = error.what();
-    receipt_ = nullptr;
-  }
 }
 
 std::pair<DataLoader, EvaluateOptions> Trainer::test_data() const {
@@ -903,7 +891,7 @@ void Trainer::run_step(std::span<Example> step) {
     check(options_.forward ? !batch.empty() : batch.size() == 2,
           "trainer: examples have {} parts, expected inputs and labels, or TrainerOptions::forward", batch.size());
   }
-  if (watch_) watch_->begin(position_.step + 1, module_);
+  observers_->each_step([&](StepObserver& o) { o.begin(position_.step + 1); });
   const std::vector<double> shares = step.size() == 1 ? std::vector<double>{1} : shares_of(step);
   const auto last = static_cast<std::size_t>(
       shares.rend() - std::ranges::find_if(shares.rbegin(), shares.rend(), [](double share) { return share != 0; }));
@@ -918,7 +906,7 @@ void Trainer::run_step(std::span<Example> step) {
 
 void Trainer::run_micro_batch(Example& batch, std::int64_t samples, double share, bool last) {
   const std::vector<Tensor> parts = splitter_->split(batch, samples);
-  if (watch_) watch_->batch(parts);
+  observers_->each_step([&](StepObserver& o) { o.batch(parts); });
   // The scale that this step uses, read before the update and outside a recording.
   if (scaler_ && !current_.loss_scale.defined()) current_.loss_scale = scaler_->current();
   // Processes stop between steps, so they vote with the last micro-batch.
@@ -936,14 +924,10 @@ void Trainer::run_micro_batch(Example& batch, std::int64_t samples, double share
 }
 
 // Exchanges between ranks differ from step to step, and a step of micro-batches is several calls: neither is recorded.
-// Histograms want the gradients before the update, in the middle of a step.
+// Observers want the gradients before the update, in the middle of a step.
 bool Trainer::records() const {
   return options_.record_steps && ranks().alone() && options_.accumulate == 1 && !(balancer_ && on_gpu()) &&
-         !shows_gradients() && !(watch_ && watch_->observes(position_.step + 1));
-}
-
-bool Trainer::shows_gradients() const {
-  return !options_.tensorboard.folder.empty() && options_.tensorboard.histogram_every > 0;
+         !(observers_ && observers_->observes(position_.step + 1));
 }
 
 bool Trainer::on_gpu() const {
@@ -954,8 +938,7 @@ std::string Trainer::why_not_recorded() const {
   if (!options_.record_steps) return "";
   if (!ranks().alone()) return "it is one of several processes";
   if (options_.accumulate > 1) return "it has several micro-batches";
-  if (shows_gradients()) return "histograms of gradients are written in the middle of a step";
-  if (!records()) return "the speed of each GPU is measured, and a CUDA graph has one time for all";
+  if (balancer_ && on_gpu()) return "the speed of each GPU is measured, and a CUDA graph has one time for all";
   return recorded_ ? recorded_->why_not() : "";
 }
 
@@ -1057,26 +1040,20 @@ std::vector<Tensor> Trainer::recorded_step(std::span<const Tensor> parts) {
 }
 
 void Trainer::finish_step(std::int64_t batches) {
-  if (watch_) watch_->end_backward(module_);
-  const bool shows_values = board_ && board_->has_histograms(position_.step + 1);
+  const auto loss_scale = [&]() -> double { return scaler_ ? current_.loss_scale.item<float>() : 1; };
+  observers_->each_step([&](StepObserver& o) { o.backward(loss_scale); });
   if (!records()) {
     schedule_learning_rate();
-    if (shows_values) {
-      const double scale = scaler_ ? current_.loss_scale.item<float>() : 1;
-      board_->gradients(module_, position_.step + 1, scale);
-    }
     update();
   }
   if (average_) average_->update();
   current_.report.learning_rate = optimizer_.learning_rate();
   ++position_.step;
-  if (shows_values) board_->weights(module_, position_.step);
+  observers_->each([&](TrainingObserver& o) { o.update(position_.step); });
   if (on_update) on_update(position_.step);
-  if (watch_) {
-    std::vector<Tensor> losses;
-    for (const auto& [share, scalars] : current_.losses) losses.push_back(scalars[0]);
-    watch_->end(module_, optimizer_, losses);
-  }
+  std::vector<Tensor> losses;
+  for (const auto& [share, scalars] : current_.losses) losses.push_back(scalars[0]);
+  observers_->each_step([&](StepObserver& o) { o.updated(losses); });
   StepReport& report = current_.report;
   report.step = position_.step;
   report.epoch = position_.epoch + 1;
@@ -1149,8 +1126,7 @@ void Trainer::read_losses(std::size_t leave) {
       name = report.log[i].first;
       sum += report.log[i].second * static_cast<double>(report.samples);
     }
-    if (log_) log_->step(report);
-    if (board_) board_->step(report);
+    observers_->each([&](TrainingObserver& o) { o.step(report); });
     if (on_step) on_step(report);
   }
 }
@@ -1336,16 +1312,11 @@ void Trainer::save(const std::filesystem::path& folder, int keep) {
       // A process that is alone may have been asked to stop before its first step.
       if (!std::ranges::all_of(module_.parameters(), &Parameter::shape_known)) settle_model();
       // The receipt is never behind the checkpoints: a run that is resumed from one finds its link.
-      if (in_save_folder) continue_receipt([](ReceiptWriter& receipt) { receipt.write(); });
+      if (in_save_folder) settle_observers(true);
       save_checkpoint(
           folder, module_, optimizer_, position_, options_.recipe,
           {.keep = keep, .average = average_ ? average_->state_dict() : StateDict(), .replace_later = !in_save_folder});
-      if (in_save_folder) {
-        continue_receipt([&](ReceiptWriter& receipt) {
-          receipt.set_checkpoints(checkpoints_in(folder));
-          receipt.write();
-        });
-      }
+      if (in_save_folder) observers_->each([&](TrainingObserver& o) { o.checkpoint(folder); });
     } catch (const std::exception& error) {
       fail("{}{}", error.what(), last_good_checkpoint());
     }

@@ -31,16 +31,16 @@
 #include "lockstep/parallel/recorded_step.h"
 #include "lockstep/receipt/receipt.h"
 #include "lockstep/train/evaluate.h"
+#include "lockstep/train/training_observer.h"
+#include "lockstep/train/training_result.h"
 
 namespace LOCKSTEP_API lockstep {
 
 class DataWait;        // train/data_wait.h
 class FolderClaim;     // checkpoint/folder_claim.h
 class RateMeter;       // train/rate_meter.h
-class ReceiptWriter;   // receipt/receipt_writer.h
+class Observers;       // train/observers.h
 class StepWatch;       // train/step_watch.h
-class TrainingBoard;   // train/training_board.h
-class TrainingLog;     // train/training_log.h
 class TrainingReplay;  // train/audit.cc
 struct StateDigest;    // receipt/state_digest.h
 
@@ -70,10 +70,10 @@ struct WatchOptions {
 struct TensorBoardLogOptions {
   // Empty: no file. A resumed run adds a file to the folder, and TensorBoard drops what earlier files have after its
   // first step. train() throws if it cannot make the file; a later failure ends the file, not the run: see
-  // TrainingResult::tensorboard_error.
+  // TrainingResult::failures.
   std::filesystem::path folder{};
-  // Also writes histograms of all weights and gradients every so many steps, which then wait for them. 0: none. Steps
-  // are then not recorded. Gradients are without the loss scale, and before they are clipped. If some values are not
+  // Also writes histograms of all weights and gradients every so many steps, which then wait for them. 0: none. Those
+  // steps are not recorded. Gradients are without the loss scale, and before they are clipped. If some values are not
   // finite, not_finite/gradients/NAME has their number instead.
   std::int64_t histogram_every = 0;
 };
@@ -171,13 +171,13 @@ struct TrainerOptions {
   // Rank 0 writes a log of the run to this file: one JSON object a line, for the start, each step, each epoch, and the
   // end, with the fields of `lockstep train --log`. A resumed run continues the file: later lines are removed. Empty:
   // no log. train() throws if it cannot open the file; a later failure ends the log, not the run: see
-  // TrainingResult::log_error.
+  // TrainingResult::failures.
   std::filesystem::path log_file{};
   // Rank 0 writes a file for TensorBoard: loss, rate, and speed of each step, test results of each epoch, the recipe.
   TensorBoardLogOptions tensorboard{};
   // The receipt of the run, with which audit() can check any of its steps. First, rank 0 reads all examples once.
   // A resumed run continues it. All ranks need the same `every`. train() throws if it cannot begin the receipt; a later
-  // failure ends it, not the run: see TrainingResult::receipt_error.
+  // failure ends it, not the run: see TrainingResult::failures.
   ReceiptOptions receipt{};
   // Early stopping, and the best checkpoint.
   WatchOptions watch{};
@@ -187,47 +187,6 @@ struct TrainerOptions {
   // cannot know them: if you leave one out, runs that differ only in it have the same hash. resume() compares the
   // recipe. An entry here replaces Trainer's entry of the same name.
   Recipe recipe{};
-};
-
-struct StepReport {
-  std::int64_t step = 0;   // from 1, over all epochs
-  std::int64_t epoch = 0;  // from 1
-  double loss = 0;         // mean over the global batch, before the update
-  std::int64_t samples = 0;
-  double learning_rate = 0;          // of this step
-  double images_per_second = 0;      // over the last few steps
-  double seconds = 0;                // since the previous report; reports of short steps come in bursts
-  std::optional<double> loss_scale;  // with f16: the loss scale of this step
-  std::vector<int> shares;           // how many shards each device of the job computed, rank 0's devices first
-  std::int64_t batch = 0;            // position in the epoch, from 1
-  std::int64_t batches = 0;          // of the epoch
-  NamedScalars log{};                // the means of BatchOutputs::log over the global batch
-};
-
-// The best epoch by WatchOptions, from 1; 0 if none was finished.
-struct BestEpoch {
-  std::int64_t epoch = 0;
-  // With save_best: its checkpoint, which load_weights() loads as well as the folder "best". Rank 0 has it.
-  std::filesystem::path path{};
-};
-
-struct TrainingResult {
-  std::int64_t steps = 0;
-  bool stopped = false;        // by request_stop
-  bool stopped_early = false;  // by TrainerOptions::watch
-  std::vector<EpochReport> epochs;
-  // With WatchOptions::metric; also among the epochs before the run was resumed.
-  BestEpoch best{};
-  // With TrainerOptions::resume: what train() continued, if there was a checkpoint.
-  std::optional<ResumedRun> resumed = {};
-  // Why TrainerOptions::log_file is incomplete. Empty: it is complete.
-  std::string log_error{};
-  // The same for TrainerOptions::tensorboard, and for TrainerOptions::receipt.
-  std::string tensorboard_error{};
-  std::string receipt_error{};
-  // The best epoch before this run was resumed, if its checkpoint was damaged or gone everywhere: `best` then holds the
-  // best of the other epochs. 0: nothing was lost. Of rank 0.
-  std::int64_t lost_best = 0;
 };
 
 class Trainer {
@@ -255,11 +214,11 @@ class Trainer {
   }
   ~Trainer();
 
-  // Called in the order of steps and epochs. The report of a step comes two steps later, because the host does not wait
-  // for losses.
+  // Tells the observer of this rank's training. Call it between two calls of train().
+  void observe(std::shared_ptr<TrainingObserver> observer);
+  // The same for a few lines of code: TrainingObserver::step, epoch, and update. An exception ends the training.
   std::function<void(const StepReport&)> on_step;
   std::function<void(const EpochReport&)> on_epoch;
-  // Called when a step has been described. Its weights may not be ready yet; reading them waits. Steps count from 1.
   std::function<void(std::int64_t step)> on_update;
 
   // Continues from the newest checkpoint in the folder, or from the folder itself if it is a checkpoint, with the same
@@ -342,7 +301,6 @@ class Trainer {
   // learn() and update(), recorded and repeated where possible.
   std::vector<Tensor> recorded_step(std::span<const Tensor> parts);
   bool records() const;
-  bool shows_gradients() const;
   bool on_gpu() const;
   void finish_step(std::int64_t batches);
   void rebalance(std::optional<DataLoader::Iterator>& loop);
@@ -380,11 +338,10 @@ class Trainer {
   void pass(Example batch) const;
   std::shared_ptr<void> keep_random_position() const;
   TrainingResult run();
-  void open_log();
+  void start_observers();
+  // Call it when the losses of all steps have been read.
+  void settle_observers(bool urgent);
   StateDigest state_now() const;
-  void open_receipt();
-  // The rest of the step's link, and the file. Does nothing without a receipt, or after it failed.
-  void continue_receipt(const std::function<void(ReceiptWriter&)>& write);
 
   friend class TrainingReplay;
   Module& module_;
@@ -408,12 +365,10 @@ class Trainer {
   std::deque<PendingLoss> pending_;
   std::unique_ptr<RateMeter> rate_;
   std::unique_ptr<DataWait> data_wait_;
-  std::unique_ptr<TrainingLog> log_;        // of train(), in rank 0
-  std::unique_ptr<TrainingBoard> board_;    // the same
-  std::unique_ptr<ReceiptWriter> receipt_;  // the same
-  std::string receipt_error_;
+  std::vector<std::shared_ptr<TrainingObserver>> given_observers_;
+  std::unique_ptr<Observers> observers_;         // of train()
+  std::shared_ptr<StepWatch> watch_;             // of `lockstep bisect`; one for all calls of train()
   std::pair<std::int64_t, double> last_loss_{};  // of the latest step whose loss was read
-  std::unique_ptr<StepWatch> watch_;             // of `lockstep bisect`
   std::int64_t saved_step_ = -1;
   std::filesystem::path resumed_from_;
   // The epochs that the checkpoint in "best" is the best of: the one that it holds, and those of this run.

@@ -35,51 +35,40 @@ Tensor picture_grid(const Tensor& pictures) {
 
 }  // namespace
 
-TrainingBoard::TrainingBoard(const TensorBoardLogOptions& options, const TrainingPosition& position,
-                             const Recipe& recipe)
-    : histogram_every_(options.histogram_every) {
-  writer_.emplace(options.folder, TensorBoardOptions{.purge_step = position.step > 0 ? std::optional(position.step + 1)
-                                                                                     : std::nullopt});
+void TrainingBoard::start(const TrainingStart& start) {
+  module_ = start.module;
+  reported_ = start.position.step;
+  const bool begins = reported_ == 0;
+  board_.emplace(options_.folder,
+                 TensorBoardOptions{.purge_step = begins ? std::nullopt : std::optional(reported_ + 1)});
   // Four spaces make it code in Markdown, which keeps it as it is.
-  if (position.step == 0) write([&](TensorBoardWriter& board) { board.add_text("recipe", "    " + recipe.json()); });
+  if (begins) board_->add_text("recipe", "    " + start.recipe->json());
+  if (begins && first_.defined()) show_model();
 }
 
-template <typename F>
-void TrainingBoard::write(const F& f) {
-  if (!writer_) return;
-  try {
-    f(*writer_);
-  } catch (const Error& error) {
-    error_ = error.what();
-    writer_.reset();
-  }
-}
-
-void TrainingBoard::start(Module& module, const Dataset& data, const Tensor& first) {
+void TrainingBoard::show_model() {
   constexpr std::int64_t kMostPictures = 16;
-  const bool pictures = first.shape().dim() == 4 && (first.size(1) == 1 || first.size(1) == 3);
+  const bool pictures = first_.shape().dim() == 4 && (first_.size(1) == 1 || first_.size(1) == 3);
   if (pictures) {
     std::vector<Tensor> some;
-    for (std::int64_t i = 0; i < std::min(data.size(), kMostPictures); ++i) {
-      const Tensor picture = data.get(i).at(0);
-      const bool alike =
-          std::equal(picture.shape().begin(), picture.shape().end(), first.shape().begin() + 1, first.shape().end()) &&
-          picture.dtype() == first.dtype();
+    for (std::int64_t i = 0; i < std::min(data_.size(), kMostPictures); ++i) {
+      const Tensor picture = data_.get(i).at(0);
+      const bool alike = std::equal(picture.shape().begin(), picture.shape().end(), first_.shape().begin() + 1,
+                                    first_.shape().end()) &&
+                         picture.dtype() == first_.dtype();
       if (alike) some.push_back(picture);
     }
-    if (!some.empty()) write([&](TensorBoardWriter& board) { board.add_image("examples", picture_grid(stack(some))); });
+    if (!some.empty()) board_->add_image("examples", picture_grid(stack(some)));
   }
-  write([&](TensorBoardWriter& board) {
-    try {
-      board.add_graph(module, first);
-    } catch (const Error& error) {
-      board.add_text("graph", fmt::format("    no graph: {}", error.what()));
-    }
-  });
+  try {
+    board_->add_graph(*module_, first_);
+  } catch (const Error& error) {
+    board_->add_text("graph", fmt::format("    no graph: {}", error.what()));
+  }
 }
 
-bool TrainingBoard::has_histograms(std::int64_t step) const {
-  return writer_.has_value() && histogram_every_ > 0 && step % histogram_every_ == 0;
+bool TrainingBoard::observes(std::int64_t step) const {
+  return options_.histogram_every > 0 && step % options_.histogram_every == 0;
 }
 
 void TrainingBoard::histogram(const std::string& tag, const Tensor& values, double divisor, std::int64_t step) {
@@ -87,43 +76,41 @@ void TrainingBoard::histogram(const std::string& tag, const Tensor& values, doub
   std::vector<double> all = values.to_host().to(DType::f64).to_vector<double>();
   const auto bad = std::ranges::count_if(all, [](double x) { return !std::isfinite(x); });
   for (double& x : all) x /= divisor;
-  write([&](TensorBoardWriter& board) {
-    if (bad > 0) return board.add_scalar("not_finite/" + tag, static_cast<double>(bad), step);
-    board.add_histogram(tag, Tensor::from(all, {std::ssize(all)}), step);
-  });
+  if (bad > 0) return board_->add_scalar("not_finite/" + tag, static_cast<double>(bad), step);
+  board_->add_histogram(tag, Tensor::from(all, {std::ssize(all)}), step);
 }
 
-void TrainingBoard::gradients(const Module& module, std::int64_t step, double loss_scale) {
-  for (const auto& [name, p] : module.named_parameters()) {
+void TrainingBoard::backward(const std::function<double()>& loss_scale) {
+  if (!observes(step_)) return;
+  const double scale = loss_scale();
+  for (const auto& [name, p] : module_->named_parameters()) {
     if (!p.trainable()) continue;
-    if (const Tensor gradient = p.gradient()) histogram("gradients/" + name, gradient, loss_scale, step);
+    if (const Tensor gradient = p.gradient()) histogram("gradients/" + name, gradient, scale, step_);
   }
 }
 
-void TrainingBoard::weights(const Module& module, std::int64_t step) {
-  for (const auto& [name, p] : module.named_parameters()) histogram("weights/" + name, p.host_data(), 1, step);
+void TrainingBoard::update(std::int64_t step) {
+  if (!observes(step)) return;
+  for (const auto& [name, p] : module_->named_parameters()) histogram("weights/" + name, p.host_data(), 1, step);
 }
 
 void TrainingBoard::step(const StepReport& r) {
-  write([&](TensorBoardWriter& board) {
-    board.add_scalar("train/loss", r.loss, r.step);
-    board.add_scalar("train/lr", r.learning_rate, r.step);
-    board.add_scalar("train/images_per_second", r.images_per_second, r.step);
-    if (r.loss_scale) board.add_scalar("train/loss_scale", *r.loss_scale, r.step);
-    for (const auto& [name, value] : r.log) board.add_scalar("train/" + name, value, r.step);
-  });
+  reported_ = r.step;
+  board_->add_scalar("train/loss", r.loss, r.step);
+  board_->add_scalar("train/lr", r.learning_rate, r.step);
+  board_->add_scalar("train/images_per_second", r.images_per_second, r.step);
+  if (r.loss_scale) board_->add_scalar("train/loss_scale", *r.loss_scale, r.step);
+  for (const auto& [name, value] : r.log) board_->add_scalar("train/" + name, value, r.step);
 }
 
-void TrainingBoard::epoch(const EpochReport& r, std::int64_t step) {
-  write([&](TensorBoardWriter& board) {
-    board.add_scalar("epoch/train_loss", r.train_loss, step);
-    board.add_scalar("epoch/data_seconds", r.data_seconds, step);
-    if (r.test.total > 0) board.add_scalar("epoch/test_acc", r.test.value(), step);
-    for (const MetricResult& m : r.metrics) {
-      if (m.table.empty()) board.add_scalar("epoch/" + m.name, m.value, step);
-    }
-    for (const auto& [name, mean] : r.log) board.add_scalar("epoch/" + name, mean, step);
-  });
+void TrainingBoard::epoch(const EpochReport& r) {
+  board_->add_scalar("epoch/train_loss", r.train_loss, reported_);
+  board_->add_scalar("epoch/data_seconds", r.data_seconds, reported_);
+  if (r.test.total > 0) board_->add_scalar("epoch/test_acc", r.test.value(), reported_);
+  for (const MetricResult& m : r.metrics) {
+    if (m.table.empty()) board_->add_scalar("epoch/" + m.name, m.value, reported_);
+  }
+  for (const auto& [name, mean] : r.log) board_->add_scalar("epoch/" + name, mean, reported_);
 }
 
 }  // namespace lockstep

@@ -1,40 +1,46 @@
-// Internal: the TensorBoard file of a training run. A file that cannot be written does not end the run.
+// Internal: the TensorBoard file of a training.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 
+#include "lockstep/train/step_observer.h"
 #include "lockstep/train/tensorboard.h"
 #include "lockstep/train/trainer.h"
 
 namespace lockstep {
 
-class TrainingBoard {
+class TrainingBoard final : public StepObserver {
  public:
-  // A run that has made steps already hides what earlier files of the folder have after them. Throws if it cannot make
-  // the file.
-  TrainingBoard(const TensorBoardLogOptions& options, const TrainingPosition& position, const Recipe& recipe);
+  // A run that begins shows some examples of `data`, if they are pictures, and the graph of the model for `first`, a
+  // batch of one; nothing of both if that is undefined. `data` must outlive the observer.
+  TrainingBoard(TensorBoardLogOptions options, const Dataset& data, Tensor first)
+      : options_(std::move(options)), data_(data), first_(std::move(first)) {}
 
-  // Shows some training examples, if they are pictures, and the graph of the model for `first`, a batch of one.
-  void start(Module& module, const Dataset& data, const Tensor& first);
-  // Whether this step's weights and gradients are shown.
-  bool has_histograms(std::int64_t step) const;
-  // Call it before the update of such a step, and after it. The gradients have the factor `loss_scale`.
-  void gradients(const Module& module, std::int64_t step, double loss_scale);
-  void weights(const Module& module, std::int64_t step);
-  void step(const StepReport& report);
-  void epoch(const EpochReport& report, std::int64_t step);
-  // Why the file is incomplete: the first failure. Nothing is written after it. Empty: the file is complete.
-  const std::string& error() const { return error_; }
+  std::string label() const override { return "the file for TensorBoard"; }
+  // A run that has made steps already hides what earlier files of the folder have after them.
+  void start(const TrainingStart& start) override;
+  // Weights and gradients are shown.
+  bool observes(std::int64_t step) const override;
+  void begin(std::int64_t step) override { step_ = step; }
+  void backward(const std::function<double()>& loss_scale) override;
+  void update(std::int64_t step) override;
+  void step(const StepReport& report) override;
+  void epoch(const EpochReport& report) override;
 
  private:
-  template <typename F>
-  void write(const F& f);
+  void show_model();
   void histogram(const std::string& tag, const Tensor& values, double divisor, std::int64_t step);
 
-  const std::int64_t histogram_every_;
-  std::optional<TensorBoardWriter> writer_;
-  std::string error_;
+  const TensorBoardLogOptions options_;
+  const Dataset& data_;
+  const Tensor first_;
+  Module* module_ = nullptr;
+  std::int64_t step_ = 0;      // in progress
+  std::int64_t reported_ = 0;  // the latest
+  std::optional<TensorBoardWriter> board_;
 };
 
 }  // namespace lockstep

@@ -1,6 +1,7 @@
 #include "lockstep/train/training_log.h"
 
 #include <nlohmann/json.hpp>
+#include <vector>
 
 #include "lockstep/checkpoint/json_input.h"
 #include "lockstep/checkpoint/weights.h"
@@ -44,66 +45,55 @@ nlohmann::ordered_json epoch_event(const EpochReport& report) {
   return event;
 }
 
-TrainingLog::TrainingLog(const std::filesystem::path& path, const TrainingPosition& position, LoggedRun run)
-    : run_(std::move(run)) {
-  writer_.emplace(path, LogWriterOptions{.append = position.step > 0, .keep = [&](const nlohmann::json& event) {
-                                           return is_before(event, position);
-                                         }});
-}
-
-void TrainingLog::write(const nlohmann::ordered_json& event) {
-  if (!writer_) return;
-  try {
-    writer_->write(event);
-  } catch (const Error& error) {
-    error_ = error.what();
-    writer_.reset();
-  }
+void TrainingLog::start(const TrainingStart& start) {
+  start_ = start;
+  writer_.emplace(path_, LogWriterOptions{.append = start.position.step > 0, .keep = [&](const nlohmann::json& event) {
+                                            return is_before(event, start.position);
+                                          }});
 }
 
 // The number of parameters is known when the first batch has settled all shapes.
-void TrainingLog::start() {
+void TrainingLog::write_start() {
   if (started_) return;
   started_ = true;
   std::vector<std::string> names;
-  for (Device d : run_.devices) names.emplace_back(d.name());
+  for (Device d : start_.devices) names.emplace_back(d.name());
   nlohmann::ordered_json event = {{"event", "start"},
                                   {"devices", names},
-                                  {"recipe", recipe_hash(*run_.recipe)},
-                                  {"shards", run_.shards},
-                                  {"world_size", run_.world_size},
-                                  {"parameters", run_.module->parameter_count()},
+                                  {"recipe", recipe_hash(*start_.recipe)},
+                                  {"shards", start_.shards},
+                                  {"world_size", start_.world_size},
+                                  {"parameters", start_.module->parameter_count()},
                                   // A process that is alone sends nothing; readers of the log find the field anyway.
-                                  {"backend", run_.backend}};
-  event.update(parse_json<nlohmann::ordered_json>(run_.recipe->json()));
-  write(event);
+                                  {"backend", start_.backend}};
+  event.update(parse_json<nlohmann::ordered_json>(start_.recipe->json()));
+  writer_->write(event);
 }
 
 void TrainingLog::step(const StepReport& r) {
-  start();
+  write_start();
   nlohmann::ordered_json event = {
       {"event", "step"},    {"step", r.step},        {"epoch", r.epoch},
       {"loss", r.loss},     {"lr", r.learning_rate}, {"images_per_second", r.images_per_second},
       {"shares", r.shares}, {"samples", r.samples},  {"seconds", r.seconds}};
   if (r.loss_scale) event["loss_scale"] = *r.loss_scale;
   for (const auto& [name, value] : r.log) event["log"][name] = value;
-  write(event);
+  writer_->write(event);
 }
 
-void TrainingLog::epoch(const EpochReport& r) { write(epoch_event(r)); }
+void TrainingLog::epoch(const EpochReport& r) { writer_->write(epoch_event(r)); }
 
-void TrainingLog::end(const TrainingResult& result, const Module& module) {
-  start();
+void TrainingLog::end(const TrainingResult& result) {
+  const Module& module = *start_.module;
+  write_start();
   bool known = true;
   for (const Parameter& p : module.parameters()) known = known && p.shape_known();
   if (result.stopped && !known) return;
   nlohmann::ordered_json event = {{"event", "end"}, {"steps", result.steps}};
   if (result.stopped) event["stopped"] = true;
-  if (!result.epochs.empty() && result.epochs.back().test.total > 0) {
-    event["test_acc"] = result.epochs.back().test.value();
-  }
+  if (result.last.test.total > 0) event["test_acc"] = result.last.test.value();
   event["weights_sha256"] = weights_sha256(module);
-  write(event);
+  writer_->write(event);
 }
 
 }  // namespace lockstep

@@ -423,9 +423,16 @@ void add_reports(py::module_& m) {
     if (r.best.path.empty()) return {};
     return r.best.path;
   });
-  result.def_readonly("log_error", &TrainingResult::log_error, "Why the log is incomplete; empty if it is not.");
-  result.def_readonly("tensorboard_error", &TrainingResult::tensorboard_error);
-  result.def_readonly("receipt_error", &TrainingResult::receipt_error);
+  result.def_property_readonly(
+      "failures",
+      [](const TrainingResult& r) {
+        std::vector<std::string> lines;
+        for (const ObserverFailure& failure : r.failures) lines.push_back(failure.str());
+        return lines;
+      },
+      "What could not be written: a line for each file, such as the log, that is incomplete.");
+  result.def_readonly("last", &TrainingResult::last,
+                      "The last of epochs; a test of the weights if there was nothing left to do.");
   result.def(
       "svg",
       [](const TrainingResult& r, const std::string& title) { return training_plot_svg(r.epochs, {.title = title}); },

@@ -83,7 +83,7 @@ def test_an_audit_trains_steps_of_a_receipt(tmp_path):
         return torch.Trainer(net, sgd, examples, batch_size=32, epochs=2, **options)
 
     receipt = tmp_path / "receipt.json"
-    assert trainer(data(), receipt={"file": receipt, "every": 2}).train().receipt_error == ""
+    assert trainer(data(), receipt={"file": receipt, "every": 2}).train().failures == []
     equal = []
     result = trainer(data()).audit(receipt, steps=(3, 6), on_equal=equal.append)
     assert (result.steps, result.trained, result.final_weights) == (4, 6, False) and equal
@@ -155,7 +155,7 @@ def test_logs_are_written(tmp_path):
     net, sgd = model()
     result = torch.Trainer(net, sgd, data(), data(32), batch_size=32, epochs=1, log_file=tmp_path / "log.jsonl",
                            tensorboard={"folder": tmp_path / "board", "histogram_every": 2}).train()
-    assert result.log_error == "" and result.tensorboard_error == ""
+    assert result.failures == []
     lines = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines if "loss" in line] == [1, 2, 3, 4]
     [events] = (tmp_path / "board").iterdir()

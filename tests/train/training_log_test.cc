@@ -30,7 +30,7 @@ TEST(TrainingLog, HasTheRunWithItsLearningRates) {
   SmallJob job(1, options);
   std::vector<double> rates;
   job.trainer->on_update = [&](std::int64_t) { rates.push_back(job.adam->learning_rate()); };
-  EXPECT_EQ(job.trainer->train().log_error, "");
+  EXPECT_TRUE(job.trainer->train().failures.empty());
   const auto all = read_events(folder / "log");
   ASSERT_EQ(all.size(), 1U + 2 * (5 + 1) + 1);
   EXPECT_EQ(all[0].at("event"), "start");
@@ -71,7 +71,8 @@ TEST(TrainingLog, AFullDiskEndsTheLogAndNotTheRun) {
   SmallJob job(1, {.epochs = 1, .log_file = "/dev/full"});
   const TrainingResult result = job.trainer->train();
   EXPECT_EQ(result.steps, 5);
-  EXPECT_EQ(result.log_error, "log: cannot write /dev/full: No space left on device");
+  ASSERT_EQ(result.failures.size(), 1u);
+  EXPECT_EQ(result.failures[0].str(), "the log is incomplete: log: cannot write /dev/full: No space left on device");
   SmallJob other(1, {.epochs = 1, .log_file = "/nonexistent/log"});
   EXPECT_ERROR(other.trainer->train(), "log: cannot write /nonexistent/log: No such file or directory");
 }

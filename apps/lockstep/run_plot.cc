@@ -1,0 +1,53 @@
+#include "run_plot.h"
+
+#include <algorithm>
+#include <map>
+
+namespace lockstep::app {
+
+std::vector<PlotPanel> run_panels(const TrainOptions& options, const std::vector<EpochReport>& epochs) {
+  std::vector<PlotPanel> panels = training_panels(epochs);
+  Curve& accuracy = panels[0].curves[0];
+  std::vector<PlotPanel> others;
+  std::map<std::string, Curve> curves;
+  for (const EpochReport& e : epochs) {
+    for (const MetricResult& m : e.metrics) {
+      if (m.name != "accuracy" && m.table.empty())
+        curves[m.name].points.push_back({static_cast<double>(e.epoch), m.value});
+    }
+  }
+  for (auto& [name, curve] : curves) {
+    curve.name = name;
+    std::ranges::replace(curve.name, '_', ' ');
+    if (name.ends_with("_accuracy")) {
+      Curve more = accuracy;
+      more.name = curve.name;
+      more.points = curve.points;
+      panels[0].curves.push_back(std::move(more));
+    } else {
+      curve.best = CurveBest::smallest;
+      curve.decimals = 3;
+      others.push_back({{curve}});
+    }
+  }
+  // A text is judged by its perplexity, numbers by their error.
+  const bool by_others = options.is_language_model() || options.is_regression();
+  if (by_others && !others.empty()) panels.erase(panels.begin());
+  panels.insert(by_others ? panels.begin() : panels.end(), others.begin(), others.end());
+  return panels;
+}
+
+void RunPlot::start(const TrainingStart& start) { epochs_ = start.position.epochs; }
+
+void RunPlot::epoch(const EpochReport& report) {
+  epochs_.push_back(report);
+  draw();
+}
+
+void RunPlot::draw() const {
+  if (epochs_.empty()) return;
+  write_plot(options_.plot, run_panels(options_, epochs_),
+             {.title = title_, .x = {.low = 1, .high = std::max(1.0, static_cast<double>(options_.epochs))}});
+}
+
+}  // namespace lockstep::app

@@ -1,0 +1,86 @@
+#include "lockstep/train/observers.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "lockstep/engine/failure.h"
+#include "lockstep/net/comm_error.h"
+
+namespace lockstep {
+
+std::string ObserverFailure::str() const {
+  return fmt::format("{} is {}: {}", observer, goes_on ? "not up to date" : "incomplete", error);
+}
+
+void Observers::add(std::shared_ptr<TrainingObserver> observer) {
+  auto* steps = dynamic_cast<StepObserver*>(observer.get());
+  entries_.push_back({.observer = std::move(observer), .steps = steps});
+}
+
+void Observers::start(const TrainingStart& start) {
+  for (Entry& entry : entries_) entry.observer->start(start);
+}
+
+// Those that go on write for the last time.
+void Observers::end(const TrainingResult& result) {
+  for (Entry& entry : entries_) {
+    if (!entry.ended) entry.error.clear();
+    call(entry, [&] { entry.observer->end(result); });
+  }
+}
+
+void Observers::abort(const std::string& why) noexcept {
+  for (Entry& entry : entries_) {
+    try {
+      call(entry, [&] { entry.observer->abort(why); });
+    } catch (...) {
+      entry.ended = true;  // by what has failed already
+    }
+  }
+}
+
+bool Observers::observes(std::int64_t step) const {
+  return std::ranges::any_of(entries_, [&](const Entry& e) { return !e.ended && e.steps && e.steps->observes(step); });
+}
+
+void Observers::each(const std::function<void(TrainingObserver&)>& f) {
+  for (Entry& entry : entries_) call(entry, [&] { f(*entry.observer); });
+}
+
+void Observers::each_step(const std::function<void(StepObserver&)>& f) {
+  for (Entry& entry : entries_) {
+    if (entry.steps) call(entry, [&] { f(*entry.steps); });
+  }
+}
+
+void Observers::call(Entry& entry, const std::function<void()>& f) {
+  if (entry.ended) return;
+  const TrainingObserver::AfterFailure then = entry.observer->after_failure();
+  if (then == TrainingObserver::AfterFailure::ends_training) return f();
+  const bool goes_on = then == TrainingObserver::AfterFailure::goes_on;
+  try {
+    return f();
+  } catch (const TaskError&) {
+    throw;
+  } catch (const CommError&) {
+    throw;
+  } catch (const std::exception& error) {
+    entry.error = error.what();
+  }
+  entry.ended = !goes_on;
+  if (std::exchange(entry.told, true)) return;
+  const ObserverFailure failure{entry.observer->label(), entry.error, goes_on};
+  for (Entry& other : entries_) {
+    if (&other != &entry) call(other, [&] { other.observer->failed(failure); });
+  }
+}
+
+std::vector<ObserverFailure> Observers::failures() const {
+  std::vector<ObserverFailure> all;
+  for (const Entry& e : entries_) {
+    if (!e.error.empty()) all.push_back({e.observer->label(), e.error, !e.ended});
+  }
+  return all;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,65 @@
+// What a training reports: of each step, and at its end. Of each epoch: checkpoint/epoch_report.h.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/checkpoint/epoch_report.h"
+#include "lockstep/checkpoint/training_checkpoint.h"
+
+namespace LOCKSTEP_API lockstep {
+
+struct StepReport {
+  std::int64_t step = 0;   // from 1, over all epochs
+  std::int64_t epoch = 0;  // from 1
+  double loss = 0;         // mean over the global batch, before the update
+  std::int64_t samples = 0;
+  double learning_rate = 0;          // of this step
+  double images_per_second = 0;      // over the last few steps
+  double seconds = 0;                // since the previous report; reports of short steps come in bursts
+  std::optional<double> loss_scale;  // with f16: the loss scale of this step
+  std::vector<int> shares;           // how many shards each device of the job computed, rank 0's devices first
+  std::int64_t batch = 0;            // position in the epoch, from 1
+  std::int64_t batches = 0;          // of the epoch
+  NamedScalars log{};                // the means of BatchOutputs::log over the global batch
+};
+
+// The best epoch by WatchOptions, from 1; 0 if none was finished.
+struct BestEpoch {
+  std::int64_t epoch = 0;
+  // With save_best: its checkpoint, which load_weights() loads as well as the folder "best". Rank 0 has it.
+  std::filesystem::path path{};
+};
+
+// Why what a TrainingObserver writes is incomplete or, if it replaces its file as a whole, not up to date.
+struct ObserverFailure {
+  std::string observer;  // its label: "the log"
+  std::string error;
+  bool goes_on = false;
+
+  // "the log is incomplete: log: cannot write run.jsonl: No space left on device"
+  std::string str() const;
+};
+
+struct TrainingResult {
+  std::int64_t steps = 0;
+  bool stopped = false;        // by request_stop
+  bool stopped_early = false;  // by TrainerOptions::watch
+  std::vector<EpochReport> epochs;
+  // The last of `epochs`. Of a run that had nothing left to do: a test of its weights.
+  EpochReport last{};
+  // With WatchOptions::metric; also among the epochs before the run was resumed.
+  BestEpoch best{};
+  // With TrainerOptions::resume: what train() continued, if there was a checkpoint.
+  std::optional<ResumedRun> resumed = {};
+  // What could not be written: one line for each observer that failed. Empty: all is complete.
+  std::vector<ObserverFailure> failures{};
+  // The best epoch before this run was resumed, if its checkpoint was damaged or gone everywhere: `best` then holds the
+  // best of the other epochs. 0: nothing was lost. Of rank 0.
+  std::int64_t lost_best = 0;
+};
+
+}  // namespace lockstep
