@@ -3,14 +3,50 @@
 Each is written so that the derivative of the composition is that of the function, also at its limits.
 """
 
+import functools
 import math
 
 from . import _core
-from .arrangement import broadcast_tensors
 
 _LOG_2 = math.log(2)
 # Squares of larger numbers overflow, and 1 more or less makes no difference to them.
 _LARGE = 1e8
+
+
+def _wide(dtype):
+    """Return the type in which a composition is computed: the steps would each round a result of 16 bits."""
+    return dtype if dtype == _core.float64 else _core.float32
+
+
+def _result_type(a, b):
+    """Return the floating type of a result of both. Beside a floating tensor with axes, one without has no say."""
+    floats = [t for t in (a, b) if t.is_floating_point()]
+    deciding = [t for t in floats if t.dim()] or floats
+    return _core.cat([_core.zeros(0, dtype=t.dtype) for t in deciding]).dtype if deciding else _core.float32
+
+
+def _composed(function):
+    """Compute function(input, ...) in float32 at least; whole numbers and bools give float32."""
+    @functools.wraps(function)
+    def call(input, *args, **kwargs):
+        dtype = input.dtype if input.is_floating_point() else _core.float32
+        return function(input.to(_wide(dtype)), *args, **kwargs).to(dtype)
+
+    return call
+
+
+def _composed_of_two(function):
+    """The same for function(input, other). One of them may be a number."""
+    @functools.wraps(function)
+    def call(input, other):
+        tensors = [t for t in (input, other) if isinstance(t, _core.Tensor)]
+        dtype = _result_type(tensors[0], tensors[-1])
+        wide = _wide(dtype)
+        return function(*(t.to(wide) if isinstance(t, _core.Tensor)
+                          else _core.tensor(t, dtype=wide, device=tensors[0].device)
+                          for t in (input, other))).to(dtype)
+
+    return call
 
 
 def _of_large(input, function):
@@ -20,51 +56,55 @@ def _of_large(input, function):
     return _core.where(is_large, y, function(_core.where(is_large, one, input)))
 
 
+@_composed
 def asin(input):
     """Return the arc sine."""
     return _core.atan2(input, (1 - input).sqrt() * (1 + input).sqrt())
 
 
+@_composed
 def acos(input):
     """Return the arc cosine."""
     return _core.atan2((1 - input).sqrt() * (1 + input).sqrt(), input)
 
 
+@_composed
 def atan(input):
     """Return the arc tangent."""
     return _core.atan2(input, _core.ones_like(input))
 
 
+@_composed
 def sinh(input):
     """Return the hyperbolic sine."""
-    input = input if input.is_floating_point() else input.float()
     return (input.expm1() - (-input).expm1()) / 2
 
 
+@_composed
 def cosh(input):
     """Return the hyperbolic cosine."""
-    input = input if input.is_floating_point() else input.float()
     is_near = input.abs() < 1
     half = sinh(_core.where(is_near, input, _core.zeros_like(input)) / 2)
     x = _core.where(is_near, _core.ones_like(input), input)
     return _core.where(is_near, 1 + 2 * half * half, (x.exp() + (-x).exp()) / 2)
 
 
+@_composed
 def asinh(input):
     """Return the inverse hyperbolic sine."""
-    input = input if input.is_floating_point() else input.float()
     negative = input < 0
     x = _core.where(negative, -input, input)
     y = _of_large(x, lambda x: (x * (1 + x / (1 + (x * x + 1).sqrt()))).log1p())
     return _core.where(negative, -y, y)
 
 
+@_composed
 def acosh(input):
     """Return the inverse hyperbolic cosine."""
-    input = input if input.is_floating_point() else input.float()
     return _of_large(input, lambda x: (x - 1 + (x - 1).sqrt() * (x + 1).sqrt()).log1p())
 
 
+@_composed
 def atanh(input):
     """Return the inverse hyperbolic tangent."""
     return (input.log1p() - (-input).log1p()) / 2
@@ -72,12 +112,17 @@ def atanh(input):
 
 def exp2(input):
     """Return 2**input."""
-    return (input * _LOG_2).exp()
+    return _core.pow(2.0, input)
 
 
+@_composed
 def logit(input, eps=None):
     """Return log(x / (1 - x)); with eps, x is clamped to eps and 1 - eps first."""
-    x = input if eps is None else input.clamp(eps, 1 - eps)
+    if eps is not None:
+        # Above 1 / 2, eps counts first, as in PyTorch.
+        input = input.clamp(max=1 - eps) if eps <= 0.5 else _core.where(input < eps, eps, input.clamp(max=1 - eps))
+        input = input.clamp(min=eps) if eps <= 0.5 else input
+    x = input
     return x.log() - (-x).log1p()
 
 
@@ -106,25 +151,29 @@ def clamp_max(input, max):
     return input.clamp(max=max)
 
 
+@_composed_of_two
 def hypot(input, other):
     """Return sqrt(input**2 + other**2)."""
     # In parts of the larger one, whose squares are in range. The scale has no derivative: it cancels.
     scale = _core.maximum(input.detach().abs(), other.detach().abs())
     scale = _core.where((scale == 0).logical_or(scale == math.inf), _core.ones_like(scale), scale)
     x, y = input / scale, other / scale
-    return (x * x + y * y).sqrt() * scale
+    is_infinite = (input.abs() == math.inf).logical_or(other.abs() == math.inf)  # beside nan, too
+    return _core.where(is_infinite, math.inf, (x * x + y * y).sqrt() * scale)
 
 
+@_composed_of_two
 def xlogy(input, other):
     """Return input * log(other): 0 where input is 0."""
     is_limit = (input == 0).logical_and((other <= 0).logical_or(other == math.inf))
     return input * _core.where(is_limit, _core.ones_like(other), other).log()
 
 
+@_composed_of_two
 def logaddexp(input, other):
     """Return log(exp(input) + exp(other))."""
-    input, other = broadcast_tensors(input, other)
-    difference = _core.where(input == other, _core.zeros_like(input), input - other)
+    difference = input - other
+    difference = _core.where(input == other, _core.zeros_like(difference), difference)
     return _core.maximum(input, other) + (-difference.abs()).exp().log1p()
 
 
