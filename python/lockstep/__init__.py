@@ -13,9 +13,9 @@ from ._core import (  # noqa: F401
     __version__, load_run, load_weights, save_weights, weights_sha256)
 from .grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled  # noqa: F401
 from .composed import (  # noqa: F401
-    BoolTensor, ByteTensor, DoubleTensor, FloatTensor, IntTensor, LongTensor, count_nonzero, diag, diagonal, diff,
-    finfo, get_default_dtype, iinfo, is_floating_point,
-    is_tensor, numel, set_default_dtype, trace)
+    BFloat16Tensor, BoolTensor, ByteTensor, DoubleTensor, FloatTensor, HalfTensor, IntTensor, LongTensor, count_nonzero,
+    diag, diagonal, diff, finfo, get_default_dtype, iinfo, is_floating_point, is_tensor, numel, set_default_dtype,
+    trace)
 from .size import Size  # noqa: F401
 from . import tensors  # noqa: F401
 

@@ -1,8 +1,11 @@
 """Functions that put tensors together, take them apart, and multiply them, with PyTorch's names."""
 
 import itertools
+import math
+import operator
 
 from . import _core
+from .composed import on_diagonal
 from .distributions.distribution import broadcast_shape
 from .size import Size
 
@@ -15,7 +18,7 @@ def broadcast_shapes(*shapes):
 def broadcast_tensors(*tensors):
     """Return the tensors, expanded to one shape."""
     shape = broadcast_shapes(*(t.shape for t in tensors))
-    return [t.expand(shape) for t in tensors]
+    return tuple(t.expand(shape) for t in tensors)
 
 
 def _at_least(n):
@@ -52,31 +55,40 @@ def dstack(tensors):
 def tensor_split(input, indices_or_sections, dim=0):
     """Return so many parts along an axis, the first ones by one longer; or the parts between these indices."""
     n = input.size(dim)
-    if isinstance(indices_or_sections, int):
+    if isinstance(indices_or_sections, _core.Tensor):
+        if indices_or_sections.dtype != _core.int64 or indices_or_sections.dim() > 1:
+            raise RuntimeError(f"tensor_split: {list(indices_or_sections.shape)} of {indices_or_sections.dtype}, "
+                               "expected one axis or a number, of int64")
+        indices_or_sections = indices_or_sections.tolist()
+    if hasattr(indices_or_sections, "__index__"):
+        indices_or_sections = operator.index(indices_or_sections)
         if indices_or_sections < 1:
             raise RuntimeError(f"tensor_split: {indices_or_sections} parts, expected at least 1")
         least, longer = divmod(n, indices_or_sections)
         ends = list(itertools.accumulate(least + (i < longer) for i in range(indices_or_sections)))
     else:
-        ends = [min(i + n if i < 0 else i, n) for i in indices_or_sections] + [n]
+        ends = [min(max(i + n, 0) if i < 0 else i, n) for i in indices_or_sections] + [n]
     starts = [0, *ends[:-1]]
     return tuple(input.narrow(dim, a, max(b - a, 0)) for a, b in zip(starts, ends))
 
 
 def block_diag(*tensors):
     """Return a matrix with these matrices along its diagonal."""
+    if any(t.dim() > 2 for t in tensors):
+        raise RuntimeError(f"block_diag: {[list(t.shape) for t in tensors]}, expected at most two axes")
     blocks = [t.reshape(1, -1) if t.dim() < 2 else t for t in tensors]
     width, rows, before = sum(b.size(1) for b in blocks), [], 0
     for b in blocks:
-        left = b.new_zeros(b.size(0), before)
-        right = b.new_zeros(b.size(0), width - before - b.size(1))
-        rows.append(_core.cat([part for part in (left, b, right) if part.numel()] or [left], 1))
+        after = width - before - b.size(1)
+        rows.append(_core.functional.pad(b, (before, after)) if b.numel() else b.new_zeros(b.size(0), width))
         before += b.size(1)
     return _core.cat(rows, 0)
 
 
 def cartesian_prod(*tensors):
     """Return all combinations of an element of each, as rows."""
+    if any(t.dim() != 1 for t in tensors):
+        raise RuntimeError(f"cartesian_prod: {[list(t.shape) for t in tensors]}, expected one axis each")
     if len(tensors) == 1:
         return tensors[0]
     return _core.stack([g.reshape(-1) for g in _core.meshgrid(*tensors, indexing="ij")], 1)
@@ -86,8 +98,7 @@ def diag_embed(input, offset=0, dim1=-2, dim2=-1):
     """Return matrices with the last axis along their diagonal."""
     if offset:
         raise _core.Error(f"diag_embed: offset is {offset}, expected 0")
-    n = input.size(-1)
-    out = input.unsqueeze(-1) * _core.eye(n, dtype=input.dtype, device=input.device)
+    out = on_diagonal(input)
     return out if (dim1, dim2) == (-2, -1) else out.movedim((-2, -1), (dim1, dim2))
 
 
@@ -115,8 +126,11 @@ def kron(input, other):
 
 
 def take(input, index):
-    """Return the elements with these numbers, counted over the flattened tensor."""
-    return input.flatten().index_select(0, index.flatten()).reshape(index.shape)
+    """Return the elements with these numbers, counted over the flattened tensor; negative ones from its end."""
+    if index.dtype != _core.int64:
+        raise RuntimeError(f"take: the index is of {index.dtype}, expected int64")
+    flat = index.flatten()
+    return input.flatten().index_select(0, _core.where(flat < 0, flat + input.numel(), flat)).reshape(index.shape)
 
 
 def argwhere(input):
@@ -144,12 +158,15 @@ def _weighted_sum(name, input, product, beta, alpha):
             raise RuntimeError(f"{name}: {what} is {factor}, expected a whole number for whole numbers")
     if input.dtype == product.dtype == _core._bool:
         return (input if beta else _core.zeros_like(input)) | (product if alpha else _core.zeros_like(product))
+    if beta == 0:  # nan of the input does not count
+        input = _core.zeros_like(input)
     return beta * input + alpha * product
 
 
 def addmv(input, mat, vec, *, beta=1, alpha=1):
     """Return beta * input + alpha * mat @ vec."""
-    return _weighted_sum("addmv", input, mat.mv(vec), beta, alpha)
+    product = mat.mv(vec)
+    return _weighted_sum("addmv", input, product if alpha else _core.zeros_like(product), beta, alpha)
 
 
 def addr(input, vec1, vec2, *, beta=1, alpha=1):
@@ -186,10 +203,8 @@ def tensordot(a, b, dims=2):
                            "extents")
     rows = [d for d in range(a.dim()) if d not in left]
     columns = [d for d in range(b.dim()) if d not in right]
-    n = 1
-    for d in left:
-        n *= a.size(d)
-    out = a.permute(rows + left).reshape(-1, n).mm(b.permute(right + columns).reshape(n, -1))
+    m, n, k = (math.prod(t.size(d) for d in axes) for t, axes in ((a, rows), (a, left), (b, columns)))
+    out = a.permute(rows + left).reshape(m, n).mm(b.permute(right + columns).reshape(n, k))
     return out.reshape([a.size(d) for d in rows] + [b.size(d) for d in columns])
 
 

@@ -3,6 +3,7 @@
 import math
 
 from . import _core
+from .size import Size
 
 
 def is_tensor(obj):
@@ -40,16 +41,31 @@ def diag(input, diagonal=0):
     if diagonal:
         raise _core.Error(f"diag: diagonal is {diagonal}, expected 0")
     if input.dim() == 2:
-        return globals()["diagonal"](input)
-    return _core.eye(input.size(0), dtype=input.dtype, device=input.device) * input
+        return globals()["diagonal"](input).clone()
+    if input.dim() != 1:
+        raise RuntimeError(f"diag: {list(input.shape)}, expected a matrix or a vector")
+    return on_diagonal(input)
 
 
-def diff(input, n=1, dim=-1):
-    """Return the differences of neighbors along an axis."""
-    if n == 0:
+def on_diagonal(input):
+    """Return matrices [.., n, n] with the last axis along their diagonal. What is beside an inf or nan is 0."""
+    n = input.size(-1)
+    beside = _core.eye(n, device=input.device) == 0
+    return input.unsqueeze(-1).expand(*input.shape, n).masked_fill(beside, 0)
+
+
+def diff(input, n=1, dim=-1, prepend=None, append=None):
+    """Return the differences of neighbors along an axis, of bools whether they differ."""
+    if n <= 0:
         return input.clone()
-    for _ in range(n):
-        input = input.narrow(dim, 1, input.size(dim) - 1) - input.narrow(dim, 0, input.size(dim) - 1)
+    parts = [x for x in (prepend, input, append) if x is not None]
+    input = _core.cat(parts, dim) if len(parts) > 1 else input
+    last = input.size(dim) - 1
+    if last < 0:
+        return input.clone()
+    for last in range(last, max(last - n, -1), -1):
+        a, b = input.narrow(dim, 1, last), input.narrow(dim, 0, last)
+        input = a.logical_xor(b) if input.dtype == _core._bool else a - b
     return input
 
 
@@ -59,6 +75,8 @@ class _TypeOfTensors(type):
 
     def __call__(cls, *data):
         """Return a tensor of numbers, or of zeros with these extents."""
+        if len(data) == 1 and isinstance(data[0], Size):
+            return _core.zeros(data[0], dtype=cls._dtype)
         if all(isinstance(extent, int) for extent in data):
             return _core.zeros(*data, dtype=cls._dtype) if data else _core.tensor([], dtype=cls._dtype)
         return _core.tensor(*data, dtype=cls._dtype)
@@ -73,6 +91,8 @@ FloatTensor = _type_of_tensors("FloatTensor", _core.float32)
 DoubleTensor = _type_of_tensors("DoubleTensor", _core.float64)
 LongTensor = _type_of_tensors("LongTensor", _core.int64)
 ByteTensor = _type_of_tensors("ByteTensor", _core.uint8)
+HalfTensor = _type_of_tensors("HalfTensor", _core.float16)
+BFloat16Tensor = _type_of_tensors("BFloat16Tensor", _core.bfloat16)
 BoolTensor = _type_of_tensors("BoolTensor", _core._bool)
 IntTensor = LongTensor
 
@@ -92,22 +112,36 @@ class finfo:
     """The limits of a floating type."""
 
     def __init__(self, type=_core.float32):
-        bits, tiny, largest = {
-            _core.float32: (23, -126, 128), _core.float64: (52, -1022, 1024),
-            _core.float16: (10, -14, 16), _core.bfloat16: (7, -126, 128)}[type]
+        if not type.is_floating_point:
+            raise TypeError(f"finfo: {type}, expected a floating type: iinfo() has the limits of whole ones")
+        bits, tiny, largest, digits = {
+            _core.float32: (23, -126, 128, 6), _core.float64: (52, -1022, 1024, 15),
+            _core.float16: (10, -14, 16, 3), _core.bfloat16: (7, -126, 128, 2)}[type]
         self.bits = type.itemsize * 8
         self.eps = 2.0**-bits
+        self.resolution = 10.0**-digits
         self.tiny = self.smallest_normal = 2.0**tiny
         self.max = (2 - self.eps) * math.ldexp(1.0, largest - 1)
         self.min = -self.max
+        self.dtype = repr(type).removeprefix("torch.")
+
+    def __repr__(self):
+        names = ("resolution", "min", "max", "eps", "smallest_normal", "tiny")
+        return f"finfo({', '.join(f'{name}={getattr(self, name):g}' for name in names)}, dtype={self.dtype})"
 
 
 class iinfo:
     """The limits of a whole type."""
 
     def __init__(self, type):
+        if type.is_floating_point or type == _core._bool:
+            raise TypeError(f"iinfo: {type}, expected uint8 or int64: finfo() has the limits of floating types")
         self.bits = type.itemsize * 8
         self.min, self.max = (0, 255) if type == _core.uint8 else (-(2**63), 2**63 - 1)
+        self.dtype = repr(type).removeprefix("torch.")
+
+    def __repr__(self):
+        return f"iinfo(min={self.min:g}, max={self.max:g}, dtype={self.dtype})"
 
 
 def is_floating_point(input):

@@ -20,5 +20,10 @@ class Size(tuple):
     def __add__(self, other):
         return Size(super().__add__(tuple(other)))
 
+    def __mul__(self, n):
+        return Size(super().__mul__(n))
+
+    __rmul__ = __mul__
+
     def __repr__(self):
         return "torch.Size([" + ", ".join(map(str, self)) + "])"
