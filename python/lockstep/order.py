@@ -22,6 +22,7 @@ def quantile(input, q, dim=None, keepdim=False, *, interpolation="linear"):
     if any(not 0 <= s <= 1 for s in shares):
         raise RuntimeError(f"quantile: q is {shares}, expected values from 0 to 1")
     axes = input.dim()
+    dim = None if axes == 0 and dim in (0, -1) else dim
     x = input.flatten() if dim is None else input.movedim(dim, -1)
     ordered = x.sort(-1)[0]
     n = ordered.size(-1)
@@ -41,13 +42,18 @@ def quantile(input, q, dim=None, keepdim=False, *, interpolation="linear"):
         results.append(_core.where((x != x).any(-1), _core.full_like(y, math.nan), y))
     if keepdim:
         results = [y.reshape([1] * axes) if dim is None else y.unsqueeze(dim) for y in results]
+    if not results:  # of no q: the shape of several
+        return quantile(input, _core.tensor([0.0]), dim, keepdim).narrow(0, 0, 0)
     return results[0] if one else _core.stack(results)
 
 
 def kthvalue(input, k, dim=-1, keepdim=False):
     """Return the k-th smallest element along an axis, and its index."""
-    if not 1 <= k <= input.size(dim):
-        raise RuntimeError(f"kthvalue: k is {k}, expected 1 to {input.size(dim)}")
+    n = input.size(dim) if input.dim() or dim not in (0, -1) else 1
+    if not 1 <= k <= n:
+        raise RuntimeError(f"kthvalue: k is {k}, expected 1 to {n}")
+    if input.dim() == 0:
+        return _Kthvalue(input.clone(), _core.zeros_like(input, dtype=_core.int64, requires_grad=False))
     values, indices = input.sort(dim)
     return _Kthvalue(*(t.narrow(dim, k - 1, 1) if keepdim else t.select(dim, k - 1) for t in (values, indices)))
 
@@ -83,14 +89,29 @@ def searchsorted(sorted_sequence, input, *, out_int32=False, right=False, side=N
         raise RuntimeError(f"searchsorted: side='{side}', expected 'left' or 'right'")
     right = right or side == "right"
     number = not isinstance(input, _core.Tensor)
-    x = _core.tensor(input, device=sorted_sequence.device) if number else input
+    dtype = sorted_sequence.dtype if sorted_sequence.is_floating_point() else None  # of a number
+    x = _core.tensor(input, dtype=dtype, device=sorted_sequence.device) if number else input
     if sorted_sequence.dim() != 1 and tuple(sorted_sequence.shape[:-1]) != tuple(x.shape[:-1]):
         raise RuntimeError(f"searchsorted: {list(sorted_sequence.shape)} and {list(x.shape)}, expected one axis, or "
                            "equal extents but the last")
-    sequence = sorted_sequence if sorted_sequence.dim() == 1 else sorted_sequence.unsqueeze(-2)
-    x = x.unsqueeze(-1)
-    before = sequence <= x if right else sequence < x
-    return before.logical_or(x != x).long().sum(-1)  # nan comes last
+    return _places(sorted_sequence, x, right)
+
+
+def _places(sequence, x, right):
+    """Return where the elements of x fit into the last axis, by halving, in the memory of a few tensors like x."""
+    n = sequence.size(-1)
+    low = _core.zeros_like(x, dtype=_core.int64, requires_grad=False)
+    high = low + n
+    for _ in range(n.bit_length()):
+        middle = (low + high) // 2
+        if sequence.dim() == 1:
+            at = sequence.take(middle.clamp(max=n - 1))
+        else:
+            at = sequence.gather(-1, middle.clamp(max=n - 1))
+        # nan comes last.
+        behind = ((at > x) if right else (at >= x)).logical_not().logical_and(low < high)
+        low, high = _core.where(behind, middle + 1, low), _core.where(behind, high, middle)
+    return low
 
 
 def bucketize(input, boundaries, *, out_int32=False, right=False):
@@ -102,17 +123,32 @@ def bucketize(input, boundaries, *, out_int32=False, right=False):
 
 def isin(elements, test_elements, *, assume_unique=False, invert=False):
     """Return which elements are among test_elements."""
-    tests = test_elements if isinstance(test_elements, _core.Tensor) else _core.tensor(test_elements)
-    elements = elements if isinstance(elements, _core.Tensor) else _core.tensor(elements)
-    found = (elements.unsqueeze(-1) == tests.flatten()).any(-1)
+    # A number has no type of its own, and one without axes none beside axes.
+    if not isinstance(test_elements, _core.Tensor) or test_elements.dim() == 0:
+        found = elements == test_elements
+    elif not isinstance(elements, _core.Tensor) or elements.dim() == 0:
+        found = (test_elements == elements).any()
+    else:
+        found = _is_among(elements.detach(), test_elements.detach().flatten())
     return found.logical_not() if invert else found
+
+
+def _is_among(elements, tests):
+    if elements.numel() * tests.numel() <= 1 << 20:
+        return (elements.unsqueeze(-1) == tests).any(-1)
+    dtype = _core.cat([elements.flatten()[:0], tests[:0]]).dtype
+    elements, tests = elements.to(dtype), tests.to(dtype)
+    tests = tests[tests == tests].sort()[0]  # nan is equal to nothing
+    places = _places(tests, elements, False).clamp(max=tests.numel() - 1)
+    return tests.take(places) == elements
 
 
 def dist(input, other, p=2):
     """Return the norm of the difference."""
     from .linalg import vector_norm
 
-    return vector_norm(input - other, p)
+    difference = input - other
+    return vector_norm(difference, p) if difference.numel() else difference.sum()
 
 
 _FUNCTIONS = "searchsorted bucketize isin".split()
