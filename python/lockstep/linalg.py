@@ -45,7 +45,7 @@ def vector_norm(x, ord=2, dim=None, keepdim=False, *, dtype=None):
     x = x if dtype is None else x.to(dtype)
     if not x.is_floating_point():
         raise RuntimeError(f"linalg.vector_norm: expected a floating point tensor as input, got {x.dtype}")
-    axes = tuple(range(x.dim())) if dim is None else (dim,) if isinstance(dim, int) else tuple(dim)
+    axes = (dim,) if isinstance(dim, int) else tuple(dim or range(x.dim()))  # of no axes: all, as in PyTorch
     if ord == 0:
         counted = _constant((x != 0).to(x.dtype), x)
         return counted.sum(axes, keepdim) if axes else counted
@@ -66,6 +66,8 @@ def vector_norm(x, ord=2, dim=None, keepdim=False, *, dtype=None):
         sums = _core.where(is_zero, _core.zeros_like(x), powers).sum(axes, keepdim)
         nothing = sums == 0
     else:
+        if 0 in [x.size(axis) for axis in axes]:
+            raise RuntimeError(f"linalg.vector_norm: the {ord}-norm of {list(x.shape)}, expected elements")
         sums = powers.sum(axes, keepdim)
         nothing = is_zero.to(x.dtype).sum(axes, keepdim) > 0
     norms = _core.where(nothing, _core.ones_like(sums), sums) ** (1.0 / ord)
@@ -135,13 +137,15 @@ def matrix_power(A, n):
     """Return the product of n times A; for a negative n, of the inverse."""
     if n < 0:
         return matrix_power(inv(A), -n)
-    result = None
+    result, power = None, A
     while n:
         if n & 1:
-            result = A if result is None else result.matmul(A)
+            result = power if result is None else result.matmul(power)
         n >>= 1
         if n:
-            A = A.matmul(A)
+            power = power.matmul(power)
+    if result is A:
+        return A.clone()
     return _constant(_identity_like(A), A) if result is None else result
 
 
@@ -181,8 +185,13 @@ def _identity_like(A):
 def _each(function, *batches):
     """Return the results of function(matrices of float64), one of each batch, stacked."""
     A = batches[0]
+    n = math.prod(A.shape[:-2])
     with no_grad():
-        rows = [x.detach().double().cpu().reshape(-1, *x.shape[-2:]).unbind(0) for x in batches]
+        rows = [x.detach().double().cpu().reshape(n, *x.shape[-2:]) for x in batches]
+        if n == 0:  # the shapes are those of any matrix
+            ones = [_core.eye(*x.shape[-2:], dtype=x.dtype) for x in rows]
+            return [x.new_zeros(*A.shape[:-2], *x.shape).to(A.dtype).to(A.device) for x in function(*ones)]
+        rows = [x.unbind(0) for x in rows]
         stacked = [_core.stack(list(parts)) for parts in zip(*map(function, *rows))]
         return [x.reshape(*A.shape[:-2], *x.shape[1:]).to(A.dtype).to(A.device) for x in stacked]
 
@@ -196,6 +205,8 @@ def _eliminated(name, a):
         best = i + int(rows[i:, i].abs().argmax())
         pivot = rows[best, i].item()
         if pivot == 0 or pivot != pivot:
+            if name is None and pivot != pivot:
+                return None, 0.0, math.nan
             if name is None:
                 return None, 0.0, -math.inf
             raise LinAlgError(f"linalg.{name}: The diagonal element {i + 1} is {pivot}, the matrix is singular")
