@@ -1,5 +1,7 @@
 """The distribution of a coin."""
 
+import math
+
 from .. import _core
 from ..grad_mode import no_grad
 from ..nn import functional as F
@@ -9,6 +11,8 @@ from .distribution import Distribution, logits_of, tensors_of
 
 class Bernoulli(Distribution):
     """1 with probability probs, otherwise 0; or with probability sigmoid(logits)."""
+
+    has_enumerate_support = True
 
     def __init__(self, probs=None, logits=None, validate_args=None):
         if (probs is None) == (logits is None):
@@ -39,6 +43,17 @@ class Bernoulli(Distribution):
         return logits_of(self._probs) if self._logits is None else self._logits
 
     @property
+    def param_shape(self):
+        """The shape of the parameter."""
+        return self._batch_shape
+
+    @property
+    def mode(self):
+        """The likelier one; nan where both are as likely."""
+        probs = self.probs
+        return _core.where(probs == 0.5, _core.full_like(probs, math.nan), (probs >= 0.5).to(probs.dtype))
+
+    @property
     def mean(self):
         return self.probs
 
@@ -55,11 +70,16 @@ class Bernoulli(Distribution):
         """Return the logarithm of the probability."""
         if self._validates:
             self._check(value)
-        return value * self.logits - F.softplus(self.logits)
+        return -self._surprise(value, 1 - value)
+
+    # -log(p) of 1 and -log(1 - p) of 0, without the difference of two large numbers.
+    def _surprise(self, of_one, of_zero):
+        logits = self.logits
+        return of_one * F.softplus(-logits) + of_zero * F.softplus(logits)
 
     def entropy(self):
         """Return the entropy."""
-        return F.softplus(self.logits) - self.probs * self.logits
+        return self._surprise(self.probs, 1 - self._probs if self._logits is None else (-self._logits).sigmoid())
 
     def enumerate_support(self, expand=True):
         """Return 0 and 1, on a new first axis."""

@@ -1,5 +1,7 @@
 """The distribution of one of several classes."""
 
+import math
+
 from .. import _core
 from ..composed import finfo
 from ..grad_mode import no_grad
@@ -9,6 +11,8 @@ from .distribution import Distribution, broadcast_shape, clamp_probs
 
 class Categorical(Distribution):
     """A class with these probabilities (or weights of them), or with those of softmax(logits), along the last axis."""
+
+    has_enumerate_support = True
 
     def __init__(self, probs=None, logits=None, validate_args=None):
         if (probs is None) == (logits is None):
@@ -27,7 +31,8 @@ class Categorical(Distribution):
 
     def _constraints(self):
         if self._probs is not None:
-            return ("probs", self._given >= 0, "numbers of at least 0"),
+            is_one = ((self._probs.sum(-1, keepdim=True) - 1).abs() < 1e-6).logical_and(self._probs >= 0)
+            return ("probs", is_one, "numbers of at least 0, not all 0"),
         return ("logits", self._given == self._given, "real numbers"),
 
     def _support(self, value):
@@ -48,6 +53,14 @@ class Categorical(Distribution):
     def param_shape(self):
         """The shape of the parameter."""
         return self._given.shape
+
+    @property
+    def mean(self):
+        """nan: classes have none."""
+        probs = self.probs
+        return _core.full(self._batch_shape, math.nan, dtype=probs.dtype, device=probs.device)
+
+    variance = mean
 
     @property
     def mode(self):

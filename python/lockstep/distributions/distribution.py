@@ -1,6 +1,7 @@
 """What all distributions have."""
 
 import math
+import numbers
 
 from .. import _core
 from .._core import Tensor
@@ -12,7 +13,7 @@ from ..size import Size
 def tensors_of(*values):
     """Return numbers and tensors as tensors of one shape."""
     first = next((v for v in values if isinstance(v, Tensor)), None)
-    if any(not isinstance(v, (Tensor, int, float)) for v in values):
+    if any(not isinstance(v, (Tensor, numbers.Real)) for v in values):
         raise ValueError("Input arguments must all be instances of numbers.Number or torch.Tensor.")
     options = {} if first is None else {"device": first.device}
     dtype = first.dtype if first is not None and first.is_floating_point() else _core.float32
@@ -49,7 +50,7 @@ def logits_of(probs):
 class Distribution:
     """A distribution of batch_shape independent events, each of event_shape."""
 
-    has_rsample = False
+    has_rsample = has_enumerate_support = False
     _validates = True
 
     def __init__(self, batch_shape=(), event_shape=(), validate_args=None):
@@ -131,7 +132,7 @@ class Distribution:
         parts = []
         for name, _, _ in self._constraints():
             x = getattr(self, name)
-            parts.append(f"{name}: {x.item() if x.numel() == 1 else list(x.shape)}")
+            parts.append(f"{name}: {x.item() if x.dim() == 0 else x if x.numel() == 1 else x.shape}")
         return f"{type(self).__name__}({', '.join(parts)})"
 
 

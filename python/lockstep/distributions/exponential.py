@@ -1,5 +1,6 @@
 """The exponential distribution."""
 
+from .. import _core
 from ..size import Size
 from .distribution import Distribution, tensors_of
 
@@ -24,6 +25,11 @@ class Exponential(Distribution):
         return self.rate.reciprocal()
 
     stddev = mean
+
+    @property
+    def mode(self):
+        """The likeliest number, 0."""
+        return _core.zeros_like(self.rate)
 
     @property
     def variance(self):

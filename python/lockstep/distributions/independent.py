@@ -29,6 +29,22 @@ class Independent(Distribution):
     def variance(self):
         return self.base_dist.variance
 
+    @property
+    def mode(self):
+        """The likeliest event of the base distribution."""
+        return self.base_dist.mode
+
+    @property
+    def has_enumerate_support(self):
+        """Whether there is enumerate_support() of single events."""
+        return self.reinterpreted_batch_ndims == 0 and self.base_dist.has_enumerate_support
+
+    def enumerate_support(self, expand=True):
+        """Return all events, on a new first axis."""
+        if self.reinterpreted_batch_ndims > 0:
+            raise NotImplementedError("Independent: enumerate_support() of several axes as one event")
+        return self.base_dist.enumerate_support(expand)
+
     def sample(self, sample_shape=Size([])):
         return self.base_dist.sample(sample_shape)
 

@@ -27,6 +27,11 @@ class Uniform(Distribution):
         return (self.high + self.low) / 2
 
     @property
+    def mode(self):
+        """nan: all numbers are as likely."""
+        return _core.full_like(self.low, math.nan)
+
+    @property
     def stddev(self):
         return (self.high - self.low) / 12 ** 0.5
 
@@ -42,8 +47,7 @@ class Uniform(Distribution):
         if self._validates:
             self._check(value)
         inside = (self.low <= value).logical_and(self.high > value)
-        density = -(self.high - self.low).log()
-        return _core.where(inside, density, _core.full_like(density, -math.inf))
+        return inside.to(self.low.dtype).log() - (self.high - self.low).log()
 
     def cdf(self, value):
         """Return the probability of at most value."""
