@@ -6,6 +6,8 @@
 tensor([0., 2.])
 """
 
+import math
+
 from .. import _core
 from ..grad_mode import no_grad
 from .._core.functional import *  # noqa: F401,F403
@@ -25,10 +27,12 @@ def batch_norm(input, running_mean, running_var, weight=None, bias=None, trainin
     """
     if input.dim() < 2:
         raise _core.Error(f"batch_norm: input is {list(input.shape)}, expected [N, C, ..]")
+    # Statistics, and what follows from them, in float32 at least.
+    x = input if input.dtype == _core.float64 else input.float()
     if training:
-        axes = [0] + list(range(2, input.dim()))
-        mean = input.mean(axes)
-        var = input.var(axes, correction=0)
+        axes = [0] + list(range(2, x.dim()))
+        mean = x.mean(axes)
+        var = x.var(axes, correction=0)
         if running_mean is not None:
             count = input.numel() // input.size(1)
             if count < 2:
@@ -36,12 +40,14 @@ def batch_norm(input, running_mean, running_var, weight=None, bias=None, trainin
             with no_grad():
                 running_mean.copy_(running_mean * (1 - momentum) + mean.detach() * momentum)
                 running_var.copy_(running_var * (1 - momentum) + var.detach() * (momentum * count / (count - 1)))
+    elif running_mean is None or running_var is None:
+        raise RuntimeError("Expected running_mean and running_var to be defined when training=False")
     else:
         mean, var = running_mean, running_var
-    y = (input - _over_channels(mean, input)) * _over_channels((var + eps).rsqrt(), input)
+    y = (x - _over_channels(mean, x)) * _over_channels((var + eps).rsqrt(), x)
     if weight is not None:
-        y = y * _over_channels(weight, input)
-    return y if bias is None else y + _over_channels(bias, input)
+        y = y * _over_channels(weight, x)
+    return (y if bias is None else y + _over_channels(bias, x)).to(input.dtype)
 
 
 def instance_norm(input, running_mean=None, running_var=None, weight=None, bias=None, use_input_stats=True,
@@ -60,12 +66,12 @@ def affine_grid(theta, size, align_corners=False):
 
     def line(count):
         if align_corners:
-            return _core.linspace(-1, 1, count) if count > 1 else _core.zeros(1)
-        return (2 * _core.arange(count) + 1) / count - 1
+            return _core.linspace(-1, 1, count, dtype=theta.dtype) if count > 1 else _core.zeros(1, dtype=theta.dtype)
+        return (2 * _core.arange(count).to(theta.dtype) + 1) / count - 1
 
     x, y = line(width).reshape(1, width).expand(height, width), line(height).reshape(height, 1).expand(height, width)
-    places = _core.stack([x, y, _core.ones(height, width)], -1).reshape(1, height * width, 3)
-    return (places.to(theta.device, theta.dtype) @ theta.transpose(1, 2)).reshape(n, height, width, 2)
+    places = _core.stack([x, y, _core.ones(height, width, dtype=theta.dtype)], -1).reshape(1, height * width, 3)
+    return (places.to(theta.device) @ theta.transpose(1, 2)).reshape(n, height, width, 2)
 
 
 def bilinear(input1, input2, weight, bias=None):
@@ -100,7 +106,9 @@ def triplet_margin_with_distance_loss(anchor, positive, negative, *, distance_fu
 
 def local_response_norm(input, size, alpha=1e-4, beta=0.75, k=1.0):
     """Divide each element of [N, C, ..] by (k + alpha mean of the squares of `size` channels around it)^beta."""
-    squares = input.square().reshape([input.size(0), 1, input.size(1), -1])
+    if input.dim() < 3:
+        raise ValueError(f"local_response_norm: {list(input.shape)}, expected [N, C, ..] of at least three axes")
+    squares = input.square().reshape([input.size(0), 1, input.size(1), math.prod(input.shape[2:])])
     framed = _core.functional.pad(squares, [0, 0, size // 2, (size - 1) // 2])
     means = _core.functional.avg_pool2d(framed, (size, 1), stride=1).reshape(list(input.shape))
     return input / (means * alpha + k).pow(beta)

@@ -89,6 +89,13 @@ def _fans(tensor):
     return tensor.shape[1] * window, tensor.shape[0] * window
 
 
+def _fan(tensor, mode):
+    mode = mode.lower()
+    if mode not in _FANS:
+        raise ValueError(f"Mode {mode} not supported, please use one of {list(_FANS)}")
+    return _fans(tensor)[_FANS.index(mode)] or 1  # of no elements, any
+
+
 def _matrix(tensor):
     if tensor.dim() < 2:
         raise ValueError("Fan in and fan out can not be computed for tensor with fewer than 2 dimensions")
@@ -123,19 +130,19 @@ def _slope(nonlinearity, a):
 def kaiming_uniform_(tensor, a=0, mode="fan_in", nonlinearity="leaky_relu"):
     """He et al., uniform."""
     if not isinstance(tensor, Parameter):
-        bound = calculate_gain(nonlinearity, a) * math.sqrt(3 / _fans(tensor)[_FANS.index(mode)])
+        bound = calculate_gain(nonlinearity, a) * math.sqrt(3 / _fan(tensor, mode))
         return uniform_(tensor, -bound, bound)
     _matrix(tensor)
-    return _of(tensor, _init.kaiming_uniform_, _slope(nonlinearity, a), mode)
+    return _of(tensor, _init.kaiming_uniform_, _slope(nonlinearity, a), mode.lower())
 
 
 def kaiming_normal_(tensor, a=0, mode="fan_in", nonlinearity="leaky_relu"):
     """He et al., normal."""
     if not isinstance(tensor, Parameter):
-        std = calculate_gain(nonlinearity, a) / math.sqrt(_fans(tensor)[_FANS.index(mode)])
+        std = calculate_gain(nonlinearity, a) / math.sqrt(_fan(tensor, mode))
         return normal_(tensor, 0.0, std)
     _matrix(tensor)
-    return _of(tensor, _init.kaiming_normal_, _slope(nonlinearity, a), mode)
+    return _of(tensor, _init.kaiming_normal_, _slope(nonlinearity, a), mode.lower())
 
 
 def orthogonal_(tensor, gain=1):

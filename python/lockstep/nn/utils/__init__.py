@@ -4,7 +4,6 @@ import math
 
 from ... import _core
 from ..._core import Parameter, Tensor
-from ..functional import hardtanh
 from . import rnn  # noqa: F401
 
 
@@ -15,7 +14,7 @@ def _parameters(parameters):
 
 def clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=False):
     """Multiply all gradients so that their common norm is at most max_norm. Returns the norm before; waits for it."""
-    parameters = _parameters(parameters)
+    parameters, max_norm, norm_type = _parameters(parameters), float(max_norm), float(norm_type)
     if not parameters:
         return _core.tensor(0.0)
     norms = [_norm(p.grad, norm_type) for p in parameters]
@@ -30,7 +29,7 @@ def clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=Fals
     if not factor >= 1:  # nan, too
         for p in parameters:
             _scale(p, factor)
-    return _core.tensor(total)
+    return _core.tensor(total, dtype=parameters[0].grad.dtype)
 
 
 def _norm(x, p):
@@ -46,8 +45,13 @@ def _scale(p, factor):
 
 def clip_grad_value_(parameters, clip_value):
     """Limit each element of the gradients to [-clip_value, clip_value]."""
+    limit = float(clip_value)
     for p in _parameters(parameters):
-        p.grad = hardtanh(p.grad, -clip_value, clip_value)
+        limited = p.grad.clamp(-limit, limit)
+        if isinstance(p, Parameter):
+            p.grad = limited
+        else:
+            p.grad.copy_(limited)
 
 
 def parameters_to_vector(parameters):
@@ -57,6 +61,8 @@ def parameters_to_vector(parameters):
 
 def vector_to_parameters(vec, parameters):
     """Set the parameters from a vector."""
+    if not isinstance(vec, Tensor):
+        raise TypeError(f"vector_to_parameters: {type(vec).__name__}, expected a tensor")
     start = 0
     for p in parameters:
         p.data = vec[start:start + p.numel()].reshape(p.shape).detach()
