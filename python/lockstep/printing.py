@@ -47,9 +47,9 @@ class _Format:
         least, most = min(map(abs, finite)), max(map(abs, finite))
         self.whole = all(value == math.floor(value) for value in finite)
         self.scientific = most / least > 1000 or most > 1e8 or (not self.whole and least < 1e-4)
-        if _options.sci_mode is not None:
-            self.scientific = _options.sci_mode
         self.width = max(len(self._text(value)) for value in finite)
+        if _options.sci_mode is not None:  # after the width, as in PyTorch
+            self.scientific = _options.sci_mode
 
     def _text(self, value):
         if not self.floating:
