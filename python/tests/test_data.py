@@ -626,3 +626,40 @@ def test_a_random_sampler_of_very_many_draws(workers):
     sampler = torch.utils.data.RandomSampler(data, replacement=True, num_samples=int(1e10))
     with pytest.raises(ValueError, match="10000000000 draws, expected fewer"):
         next(iter(DataLoader(data, 4, sampler=sampler).on(torch.nn.Linear(1, 1))))
+
+
+def test_collating_keeps_types_as_pytorch_does():
+    numpy = pytest.importorskip("numpy")
+    collate, convert = torch.utils.data.default_collate, torch.utils.data.default_convert
+    ordered = collections.OrderedDict(a=1)
+    assert type(collate([ordered, ordered])) is type(convert(ordered)) is collections.OrderedDict
+    counts = collections.defaultdict(int, a=1)
+    assert type(collate([counts])) is dict and collate([counts])["a"].tolist() == [1]
+    for name in ("float64", "float16", "uint8", "int64", "bool"):
+        for value in (numpy.dtype(name).type(1), numpy.array(1, name)):
+            assert convert(value).dtype == getattr(torch, name) and convert(value).shape == ()
+    words = numpy.array(["a"])
+    assert convert(words) is words
+    assert collate([torch.tensor([1.5]), torch.tensor([2])]).tolist() == [[1.5], [2]]
+
+
+def test_samplers_at_their_limits():
+    data = torch.utils.data
+    draws = list(data.RandomSampler(range(5), num_samples=12))
+    assert sorted(draws[:5]) == sorted(draws[5:10]) == [0, 1, 2, 3, 4] and len(draws) == 12 and draws[:5] != draws[5:10]
+    for sampler in (lambda **o: data.RandomSampler(range(5), **o), lambda **o: data.WeightedRandomSampler([1.0], **o)):
+        with pytest.raises(TypeError, match="replacement is 1, expected True or False"):
+            sampler(num_samples=1, replacement=1)
+        with pytest.raises(ValueError, match="num_samples is 2.5, expected a positive integer"):
+            sampler(num_samples=2.5)
+    numbers = torch.utils.data.TensorDataset(torch.arange(5))
+    assert data.Subset(data.Subset(numbers, [3, 1, 4]), [2, 0])[[0, 1]][0].tolist() == [4, 3]
+    assert [x.tolist() for x, in DataLoader(numbers, sampler=[-1, 0])] == [[4], [0]]
+    assert DataLoader(numbers, 5, worker_init_fn=print).num_workers == 0 and len(list(DataLoader(numbers, 5))) == 1
+
+
+def test_examples_may_have_names():
+    words = {"a": 1.0, "b": 2.0}
+    assert [x.tolist() for x in DataLoader(words, sampler=["b", "a"])] == [[2], [1]]
+    assert [x.tolist() for x in DataLoader(words, batch_sampler=[("b", "a")])] == [[2, 1]]
+    assert [x.tolist() for x in DataLoader([1, 2, 3], sampler=[-1, 0])] == [[3], [1]]

@@ -8,6 +8,7 @@ __getitem__, __getitems__, or __len__. A loop sees the attributes of a data set 
 
 import bisect
 import collections
+import hashlib
 import itertools
 import operator
 import threading
@@ -100,6 +101,8 @@ class Subset(Dataset):
         return None if core is None else _internal.subset(core, _numbers(self.indices, len(core)))
 
     def __getitem__(self, index):
+        if isinstance(index, list):
+            return self.dataset[[self.indices[i] for i in index]]
         return self.dataset[self.indices[index]]
 
     def __len__(self):
@@ -137,6 +140,13 @@ def _numbers(indices, n):
     """Return the indices as a list of ints; negative ones count from the end of n."""
     whole = map(operator.index, indices.tolist() if hasattr(indices, "tolist") else indices)
     return [i + n if i < 0 else i for i in whole]
+
+
+def _key_of(index):
+    """Return the number under which a random transform draws for an example, whose name may be of any type."""
+    if hasattr(index, "__index__"):
+        return operator.index(index) & 0x7FFFFFFFFFFFFFFF
+    return int.from_bytes(hashlib.sha256(repr(index).encode()).digest()[:7], "little")
 
 
 def _seed_of(generator):
@@ -186,15 +196,23 @@ class SequentialSampler(Sampler):
         return len(self.data_source)
 
 
+def _check_draws(num_samples, replacement, least=1):
+    if not isinstance(replacement, bool):
+        raise TypeError(f"replacement is {replacement!r}, expected True or False")
+    if num_samples is None and least:
+        return
+    if isinstance(num_samples, bool) or not isinstance(num_samples, int) or num_samples < least:
+        raise ValueError(f"num_samples is {num_samples!r}, expected a positive integer")
+
+
 class RandomSampler(_EpochSampler):
-    """Another permutation in each epoch; with `replacement`, `num_samples` independent draws."""
+    """Another permutation in each epoch, or `num_samples` numbers of as many permutations as that takes; with `replacement`, `num_samples` independent draws."""
 
     def __init__(self, data_source, replacement=False, num_samples=None, generator=None):
         super().__init__(generator)
-        if num_samples is not None and num_samples <= 0:
-            raise ValueError(f"num_samples is {num_samples}, expected a positive integer")
-        if not replacement and num_samples is not None and num_samples > len(data_source):
-            raise ValueError(f"num_samples is {num_samples}, expected at most {len(data_source)} without replacement")
+        _check_draws(num_samples, replacement)
+        if not replacement and num_samples is not None and len(data_source) == 0:
+            raise ValueError(f"num_samples is {num_samples}, expected a data set with examples")
         self.data_source = data_source
         self.replacement = replacement
         self._num_samples = num_samples
@@ -207,7 +225,12 @@ class RandomSampler(_EpochSampler):
         seed, n = _seed_of(self.generator), len(self.data_source)
         if self.replacement:
             return _internal.weighted_order([1.0] * n, self.num_samples, True, seed, epoch)
-        return _internal.random_order(n, seed, epoch)[: self.num_samples]
+        # More draws than examples: several permutations, one after the other.
+        order, number = _internal.random_order(n, seed, epoch), 0
+        while len(order) < self.num_samples:
+            number += 1
+            order += _internal.random_order(n, seed, epoch + (number << 32))
+        return order[: self.num_samples]
 
     # More draws than anyone lists: `num_samples=int(1e10)` is a loop without an end. They begin as fewer do.
     @property
@@ -249,6 +272,7 @@ class WeightedRandomSampler(_EpochSampler):
 
     def __init__(self, weights, num_samples, replacement=True, generator=None):
         super().__init__(generator)
+        _check_draws(num_samples, replacement, least=0)
         self.weights = [float(w) for w in (weights.tolist() if hasattr(weights, "tolist") else weights)]
         self.num_samples = num_samples
         self.replacement = replacement
@@ -366,11 +390,19 @@ def _is_array(value):
 
 
 def _from_array(value):
-    if getattr(value, "ndim", 0) == 0:
-        return _tensor(value.item())
     if value.dtype.char in "USO":
         raise TypeError(_NO_COLLATE.format(value.dtype))
+    if getattr(value, "ndim", 0) == 0:
+        return _core.tensor(value.reshape(1)).reshape(())  # with the array's type
     return _core.from_numpy(value)
+
+
+def _made_like(data, values):
+    """Return a mapping of these values, or a sequence, of the class of data, if it can be made so, as PyTorch does."""
+    try:
+        return type(data)(values)
+    except TypeError:  # such as defaultdict, or range
+        return values
 
 
 _NO_COLLATE = "default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists; found {}"
@@ -381,9 +413,9 @@ def default_convert(data):
     if isinstance(data, Tensor) or isinstance(data, (str, bytes)):
         return data
     if _is_array(data):
-        return _from_array(data)
+        return data if data.dtype.char in "USO" else _from_array(data)
     if isinstance(data, Mapping):
-        return {key: default_convert(value) for key, value in data.items()}
+        return _made_like(data, {key: default_convert(value) for key, value in data.items()})
     if isinstance(data, tuple) and hasattr(data, "_fields"):
         return type(data)(*(default_convert(d) for d in data))
     if isinstance(data, Sequence):
@@ -395,7 +427,7 @@ def default_collate(batch):
     """Stack the items of a batch: tensors, arrays, numbers along a new axis 0, and the values of dicts and lists."""
     first = batch[0]
     if isinstance(first, Tensor):
-        if all(x.device.type == "cpu" and not x.requires_grad for x in batch):
+        if all(x.device.type == "cpu" and x.dtype == first.dtype and not x.requires_grad for x in batch):
             return _internal.stack_parts([x.cpu().detach() for x in batch])
         return _core.stack(batch)
     if isinstance(first, (str, bytes)):  # also numpy.str_
@@ -408,7 +440,7 @@ def default_collate(batch):
     if isinstance(first, (bool, int)):
         return _tensor(batch)
     if isinstance(first, Mapping):
-        return {key: default_collate([item[key] for item in batch]) for key in first}
+        return _made_like(first, {key: default_collate([item[key] for item in batch]) for key in first})
     if isinstance(first, tuple) and hasattr(first, "_fields"):
         return type(first)(*(default_collate(part) for part in zip(*batch)))
     if isinstance(first, Sequence):
@@ -473,7 +505,7 @@ class _Structure:
         if isinstance(value, Tensor):
             return next(tensors)
         if isinstance(value, Mapping):
-            return {key: self._replace(v, tensors) for key, v in value.items()}
+            return _made_like(value, {key: self._replace(v, tensors) for key, v in value.items()})
         if isinstance(value, tuple) and hasattr(value, "_fields"):
             return type(value)(*(self._replace(v, tensors) for v in value))
         if isinstance(value, (tuple, list)):
@@ -524,8 +556,6 @@ class DataLoader:
             raise ValueError("prefetch_factor needs num_workers > 0, and is at least 1")
         if persistent_workers and num_workers == 0:
             raise ValueError("persistent_workers option needs num_workers > 0")
-        if worker_init_fn is not None and num_workers == 0:
-            raise ValueError("worker_init_fn needs num_workers > 0")
         self._iterable = isinstance(dataset, IterableDataset)
         if self._iterable:
             if shuffle or sampler is not None or batch_sampler is not None:
@@ -585,6 +615,11 @@ class DataLoader:
             return n // self.batch_size if self.drop_last else (n + self.batch_size - 1) // self.batch_size
         return len(self.batch_sampler if self._auto else self.sampler)
 
+    # Without workers, nothing calls it.
+    @property
+    def _inits_workers(self):
+        return self.worker_init_fn is not None and self.num_workers > 0
+
     def set_epoch(self, epoch):
         """Set the epoch of the next loop, which decides its order and the random transforms of C++ data sets."""
         self._epoch = epoch
@@ -623,7 +658,7 @@ class DataLoader:
         if getattr(self.sampler, "_is_long", False):
             raise ValueError(f"{type(self.sampler).__name__}: {len(self.sampler)} draws, expected fewer where the "
                              "order is listed before the loop")
-        return [int(i) for i in self.sampler]
+        return [operator.index(i) if hasattr(i, "__index__") else i for i in self.sampler]
 
     def _batches(self, order):
         n = self.batch_size
@@ -633,7 +668,7 @@ class DataLoader:
         """Return the data set of a loop's examples, for `use`, which makes batches of its own."""
         found = ("an IterableDataset" if self._iterable else "batch_size=None" if not self._auto else
                  "a collate_fn" if self.collate_fn is not default_collate else
-                 "a worker_init_fn" if self.worker_init_fn is not None else
+                 "a worker_init_fn" if self._inits_workers else
                  "an __iter__ of its own" if type(self).__iter__ is not DataLoader.__iter__ else None)
         if found is not None:
             raise ValueError(f"{use}: a DataLoader with {found}, expected one without, or a data set")
@@ -656,14 +691,15 @@ class DataLoader:
         epoch, self._epoch = self._epoch, self._epoch + 1
         # A sampler of the program may have no end, or decide as the loop goes on.
         lazy = self._own_batches and splitter is None and not _knows_its_order(self.sampler)
-        plain = self._own_batches and not lazy and self.collate_fn is default_collate and self.worker_init_fn is None
+        plain = self._own_batches and not lazy and self.collate_fn is default_collate and not self._inits_workers
         core = _core_of(self.dataset) if plain else None
         if core is not None:
             # No code of Python runs in these threads, so one works ahead also where PyTorch would make batches in the
             # loop itself.
             workers = max(self.num_workers, 1)
-            loop = _internal.BatchLoop(core, self._order(), self.batch_size, self.drop_last, _seed_of(self.generator),
-                                   epoch, workers, workers * (self.prefetch_factor or 2), self._pin_for(), splitter)
+            order = _numbers(self._order(), len(core))
+            loop = _internal.BatchLoop(core, order, self.batch_size, self.drop_last, _seed_of(self.generator), epoch,
+                                       workers, workers * (self.prefetch_factor or 2), self._pin_for(), splitter)
             return _CoreLoop(loop)
         if self._iterable:
             jobs = self._iterable_batches()
@@ -671,7 +707,7 @@ class DataLoader:
         seed = _internal.default_seed() if self.generator is None else _seed_of(self.generator)
 
         def example(i):
-            with _internal.ExampleScope("transform", seed, epoch, int(i)):
+            with _internal.ExampleScope("transform", seed, epoch, _key_of(i)):
                 return self.dataset[i]
 
         def fetch(job):
@@ -756,8 +792,6 @@ def _knows_its_order(sampler):
 
 
 def _compare_orders(splitter, order, batch_size, drop_last):
-    import hashlib
-
     text = repr((order, batch_size, drop_last)).encode()
     mine = int.from_bytes(hashlib.sha256(text).digest()[:7], "little")
     for rank, other in enumerate(splitter.gather_on_host(mine, "order of the examples")):
