@@ -6,6 +6,7 @@ proportion to its size: what an archive unpacks to, and what its tensors take to
 
 import collections
 import json
+import math
 import pickletools
 import struct
 import zipfile
@@ -19,6 +20,8 @@ _MOST_PICKLED, _SMALL_PICKLE = 8, 1 << 20
 # At most this many bytes of tensors for each byte of their storages, of which several tensors may be parts, beyond so
 # many.
 _MOST_SHARED, _SMALL = 16, 1 << 24
+
+_MOST_AXES = 64
 
 _MARK = object()
 # Storages: the element's type, its name in safetensors, and its bytes.
@@ -101,36 +104,38 @@ class _File:
             self._of_storages += len(self._storages[key])
         return self._storages[key]
 
-    def tensor(self, storage, offset, size, stride, *_):
+    def tensor(self, storage, offset, size, stride, requires_grad=False, *_):
         """Return a tensor of the storage's bytes."""
         if not (isinstance(storage, _Storage) and _is_count(offset) and type(size) is tuple and type(stride) is tuple
                 and len(size) == len(stride) and all(map(_is_count, size)) and all(map(_is_count, stride))):
             self._fail("is damaged: a tensor whose place, shape, or strides are no whole numbers")
         data = self._bytes_of(storage.key)
+        if len(size) > _MOST_AXES:
+            self._fail(f"has a tensor of {len(size)} axes, expected at most {_MOST_AXES}")
+        count = math.prod(size)
         # The axes in the order of memory: a transposed matrix has others.
-        order = sorted(range(len(size)), key=lambda axis: -stride[axis])
-        count = 1
-        for axis in reversed(order):
-            if size[axis] != 1 and stride[axis] != count and 0 not in size:
-                self._fail(f"has a tensor with strides {stride} of shape {size}, expected a contiguous one")
-            count *= size[axis]
-            if (offset + count) * storage.width > len(data):
-                self._fail(f"is damaged: a tensor of shape {size} is outside its storage of {len(data)} bytes")
+        order = sorted((axis for axis in range(len(size)) if size[axis] != 1), key=lambda axis: -stride[axis])
+        if count and any(stride[axis] != math.prod(size[a] for a in order[i + 1:]) for i, axis in enumerate(order)):
+            self._fail(f"has a tensor with strides {stride} of shape {size}, expected a contiguous one")
+        if (offset + count) * storage.width > len(data):
+            self._fail(f"is damaged: a tensor of shape {size} is outside its storage of {len(data)} bytes")
         self._of_tensors += count * storage.width
         if self._of_tensors > max(_SMALL, min(_MOST_SHARED * self._of_storages, self._most)):
             self._fail(f"has tensors of more than {_MOST_SHARED} times the bytes of their storages, or of more than "
                        f"{self._most} bytes")
         begin = offset * storage.width
         part = data[begin : begin + count * storage.width]
-        in_order = all(size[a] <= 1 for a in order) or 0 in size or order == list(range(len(size)))
-        extents = list(size) if in_order else [size[axis] for axis in order]
+        in_order = count == 0 or order == sorted(order)
+        axes = list(range(len(size))) if in_order else order + [axis for axis in range(len(size)) if size[axis] == 1]
+        extents = [size[axis] for axis in axes]
         header = json.dumps({"x": {"dtype": storage.dtype, "shape": extents, "data_offsets": [0, len(part)]}})
         header += " " * (-len(header) % 8)
         file = b"".join([len(header).to_bytes(8, "little"), header.encode(), part])
         made = _internal.parse_safetensors(file, str(self._origin))[0][0][1]
         if not in_order:
-            made = made.permute([order.index(axis) for axis in range(len(size))]).contiguous()
-        return self._move(made)
+            made = made.permute([axes.index(axis) for axis in range(len(size))]).contiguous()
+        made = self._move(made)
+        return made.requires_grad_() if requires_grad is True and made.is_floating_point() else made
 
     def call(self, function, arguments):
         """Return what a function of the allow-list gives; nothing of Python's own is called."""
@@ -138,7 +143,8 @@ class _File:
         if name == ("torch._utils", "_rebuild_tensor_v2"):
             return self.tensor(*arguments)
         if name == ("torch._utils", "_rebuild_parameter"):
-            return arguments[0]
+            tensor, requires_grad = arguments[:2]
+            return tensor.requires_grad_() if requires_grad is True else tensor
         if name == ("torch", "Size"):
             return tuple(arguments[0])
         if name == ("collections", "OrderedDict"):

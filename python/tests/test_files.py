@@ -277,3 +277,17 @@ def mutate(data, draw):
             data[at:at] = bytes(draw.choices(range(256), k=draw.randrange(1, 5)))
         else:
             del data[at : at + draw.randrange(1, 9)]
+
+
+def test_files_of_pytorch_keep_what_is_trained_and_what_is_empty():
+    peer = pytest.importorskip("torch", reason="PyTorch, whose files are read, is not installed")
+    file = io.BytesIO()
+    matrix = peer.arange(6.0).reshape(2, 1, 3)
+    peer.save({"none": peer.zeros(0, 3), "leaf": peer.ones(2, requires_grad=True), "other": peer.ones(1),
+               "parameter": peer.nn.Parameter(peer.ones(1)), "frozen": peer.nn.Parameter(peer.ones(1), False),
+               "turned": matrix.permute(2, 1, 0), "empty": peer.zeros(2, 0, 3).permute(2, 0, 1)}, file)
+    file.seek(0)
+    x = torch.load(file)
+    assert [name for name in x if x[name].requires_grad] == ["leaf", "parameter"]
+    assert x["none"].shape == (0, 3) and x["empty"].shape == (3, 2, 0)
+    assert x["turned"].tolist() == matrix.permute(2, 1, 0).tolist()
