@@ -166,3 +166,19 @@ def test_bits_stay_bits():
     with pytest.raises(torch.Error, match="bool on host, expected u8 or f32"):
         transforms.RandomHorizontalFlip(1.0)(bits)
     assert transforms.ToTensor()(image.fromarray(bits)).tolist() == [[[1, 0], [0, 1]]]
+
+
+def test_pictures_of_any_type():
+    bits = torch.tensor([[[True, False]]])
+    assert F.convert_image_dtype(bits, torch.float32).tolist() == [[[1, 0]]]
+    assert F.convert_image_dtype(bits, torch.uint8).tolist() == [[[128, 0]]]  # as torchvision
+    bright = torch.tensor([[[200, 3]]])
+    assert F.adjust_brightness(bright, 2).tolist() == [[[255, 6]]]
+    x = torch.rand(3, 2, 2)
+    same = F.normalize(x.double(), [0.5, 0.25, 0.1], [0.5, 2, 3])
+    assert same.dtype == torch.float64 and torch.allclose(same.float(), F.normalize(x, [0.5, 0.25, 0.1], [0.5, 2, 3]))
+    for size in ((2, 2, 2), ()):
+        with pytest.raises(ValueError, match="expected one number, or a height and a width"):
+            F.center_crop(x, size)
+    with pytest.raises(ValueError, match=r"expected \[.., channels, height, width\]"):
+        F.normalize(x[0], [0.5], [0.5])

@@ -104,11 +104,15 @@ class Normalize(_Transform):
 
     def __call__(self, image):
         image = _picture(image)
-        if image.dim() == 3:
+        if image.dim() == 3 and image.dtype in (_core.uint8, _core.float32):
             return super().__call__(image)
-        if image.dtype == _core.uint8:
+        if image.dim() < 3:
+            raise ValueError(f"Normalize: the picture is {list(image.shape)}, expected [.., channels, height, width]")
+        if 0 in self.std:
+            raise ValueError(f"Normalize: std is {self.std}, expected numbers other than 0")
+        if not image.is_floating_point():
             image = image.to(_core.float32) / 255
-        mean, std = (_core.tensor(x).reshape((len(x), 1, 1)) for x in (self.mean, self.std))
+        mean, std = (_core.tensor(x, dtype=image.dtype).reshape((len(x), 1, 1)) for x in (self.mean, self.std))
         return (image - mean) / std
 
 

@@ -101,6 +101,10 @@ def to_pil_image(pic, mode=None):
     return Image.frombytes(mode, array.shape[1::-1], numpy.ascontiguousarray(array.astype(numpy.uint8)).tobytes())
 
 
+def _limit(dtype):
+    return 1 if dtype == _core._bool else iinfo(dtype).max
+
+
 def convert_image_dtype(image, dtype=_core.float32):
     """Return the picture in another type, in the range of that type: floating numbers are in 0 to 1."""
     if image.dtype == dtype:
@@ -111,11 +115,11 @@ def convert_image_dtype(image, dtype=_core.float32):
             return image.to(dtype)
         if dtype == _core.int64:
             raise RuntimeError(f"The cast from {image.dtype} to {dtype} cannot be performed safely")
-        return (image * (iinfo(dtype).max + 1.0 - 1e-3)).to(dtype)
-    largest = iinfo(image.dtype).max
+        return (image * (_limit(dtype) + 1.0 - 1e-3)).to(dtype)
+    largest = _limit(image.dtype)
     if floating:
         return image.to(dtype) / largest
-    other = iinfo(dtype).max
+    other = _limit(dtype)
     if largest > other:
         return image.floor_divide((largest + 1) // (other + 1)).to(dtype)
     return image.to(dtype) * ((other + 1) // (largest + 1))
@@ -130,7 +134,7 @@ def _in_floats(img, function):
 
 
 def _largest(img):
-    return 1.0 if img.is_floating_point() else float(iinfo(img.dtype).max)
+    return 1.0 if img.is_floating_point() else 255.0
 
 
 def normalize(tensor, mean, std, inplace=False):
@@ -272,10 +276,17 @@ def crop(img, top, left, height, width):
     return pad(img, [-left, -top, left + width - w, top + height - h])
 
 
+def _height_and_width(name, size):
+    sizes = (size,) if isinstance(size, (int, float)) else tuple(size)
+    if len(sizes) not in (1, 2):
+        raise ValueError(f"{name}: the size is {size}, expected one number, or a height and a width")
+    return int(sizes[0]), int(sizes[-1])
+
+
 def center_crop(img, output_size):
     """Return the window in the middle. A smaller picture is surrounded by 0."""
     img = picture(img)
-    height, width = (output_size,) * 2 if isinstance(output_size, int) else (list(output_size) * 2)[:2]
+    height, width = _height_and_width("center_crop", output_size)
     h, w = img.shape[-2:]
     if width > w or height > h:
         dx, dy = max(width - w, 0), max(height - h, 0)
@@ -287,7 +298,7 @@ def center_crop(img, output_size):
 def five_crop(img, size):
     """Return the windows in the corners (top left, top right, bottom left, bottom right) and in the middle."""
     img = picture(img)
-    height, width = (size,) * 2 if isinstance(size, int) else (list(size) * 2)[:2]
+    height, width = _height_and_width("five_crop", size)
     h, w = img.shape[-2:]
     if width > w or height > h:
         raise ValueError(f"Requested crop size {(height, width)} is bigger than input size {(h, w)}")
