@@ -1,3 +1,5 @@
+import math
+
 import pytest
 
 import lockstep as torch
@@ -167,3 +169,15 @@ def test_transforms_of_pictures():
     assert torch.equal(mixed, expected[:, :, 1:5])
     data = gluon.data.SimpleDataset([(picture, 1)] * 3).take(2).transform_first(transforms.ToTensor())
     assert len(data) == 2 and torch.equal(data[0][0], expected)
+
+
+def test_methods_of_python_and_of_numpy():
+    numpy = pytest.importorskip("numpy")
+    x, data = np.array([[1, 2], [3, 0]]), numpy.array([[1, 2], [3, 0]], "float32")
+    for name, options in (("any", {"axis": 0}), ("all", {"axis": 0}), ("prod", {"axis": 1}), ("cumsum", {}),
+                          ("argsort", {"axis": 0}), ("squeeze", {"axis": None}), ("diagonal", {})):
+        assert (getattr(x, name)(**options).asnumpy() == getattr(data, name)(**options)).all()
+    assert [part.tolist() for part in x.nonzero()] == [part.tolist() for part in data.nonzero()]
+    assert type(x.diff()) is np.ndarray and x.diff().tolist() == [[1], [-3]]
+    assert math.isnan(np.array([1.0]).std(ddof=1).asscalar())
+    assert np.maximum(x, 2.5).tolist() == [[2.5, 2.5], [3, 2.5]] and np.minimum(1, x).tolist() == [[1, 1], [1, 0]]

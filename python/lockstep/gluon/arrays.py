@@ -7,6 +7,7 @@
 
 import contextlib
 import functools
+import math
 import types
 import weakref
 
@@ -141,7 +142,7 @@ class ndarray(Tensor):
         axes = tuple(range(self.ndim)) if axis is None else axis
         unbiased = Tensor.var(self, axes, False, keepdims)
         n = self.numel() // max(unbiased.numel(), 1)
-        return _array(unbiased * (n / (n - ddof)) if ddof else unbiased)
+        return _array(unbiased * (n / (n - ddof) if n != ddof else math.nan) if ddof else unbiased)
 
     def transpose(self, *axes):
         """Return the array with its axes in this order; without one, in reverse."""
@@ -156,6 +157,34 @@ class ndarray(Tensor):
     def repeat(self, repeats, axis=None):
         """Return the array with each element (of an axis) several times."""
         return self.repeat_interleave(repeats) if axis is None else self.repeat_interleave(repeats, axis)
+
+    def any(self, axis=None, keepdims=False):
+        """Return whether any element is not 0."""
+        return _array(Tensor.any(self, axis, keepdims))
+
+    def all(self, axis=None, keepdims=False):
+        """Return whether no element is 0."""
+        return _array(Tensor.all(self, axis, keepdims))
+
+    def prod(self, axis=None, keepdims=False):
+        """Return the product."""
+        return _array(Tensor.prod(self) if axis is None else Tensor.prod(self, axis, keepdims))
+
+    def cumsum(self, axis=None):
+        """Return the running sums along an axis; without one, over all elements."""
+        return _array(Tensor.cumsum(self.reshape(-1), 0) if axis is None else Tensor.cumsum(self, axis))
+
+    def argsort(self, axis=-1):
+        """Return the places of the elements in ascending order."""
+        return _array(Tensor.argsort(self, axis))
+
+    def squeeze(self, axis=None):
+        """Return the array without its axes of length 1, or without one."""
+        return _array(Tensor.squeeze(self, axis))
+
+    def nonzero(self):
+        """Return the places of the elements that are not 0: an array for each axis."""
+        return tuple(map(_array, Tensor.nonzero(self, as_tuple=True)))
 
     def expand_dims(self, axis):
         """Return the array with a new axis of length 1."""
@@ -228,6 +257,18 @@ def _giving_arrays(function):
     return call
 
 
+# What is written for tensors calls PyTorch's methods, such as x.size(0), of its arguments.
+def _of_tensors(function):
+    def plain(x):
+        return Tensor.view(x, x.shape) if isinstance(x, ndarray) else x
+
+    @functools.wraps(function)
+    def call(*args, **kwargs):
+        return function(*map(plain, args), **{name: plain(value) for name, value in kwargs.items()})
+
+    return call
+
+
 # PyTorch's meaning of these names differs, and NumPy's is not there.
 _LEFT_OUT = ("median", "unique", "split", "topk", "where", "type", "norm", "cummax", "cummin")
 
@@ -247,6 +288,8 @@ for _name in dir(Tensor):
         continue
     if _name in _LEFT_OUT:
         setattr(ndarray, _name, _left_out(_name))
+    elif isinstance(_method, types.FunctionType) and not _name.endswith("_"):
+        setattr(ndarray, _name, _giving_arrays(_of_tensors(_method)))
     elif not _name.startswith("_") or _name.strip("_") in _ITEMS:
         setattr(ndarray, _name, _giving_arrays(_method))
 for _name in ("__iadd__", "__isub__", "__imul__", "__itruediv__"):
@@ -389,12 +432,20 @@ def _method(name):
     return function
 
 
+def _pairwise(function):
+    def of_two(x1, x2):
+        first = x1 if isinstance(x1, Tensor) else x2
+        return _array(function(*(x if isinstance(x, Tensor) else _core.full_like(first, x) for x in (x1, x2))))
+
+    return of_two
+
+
 _functions = {name: _method(name) for name in (
     "sum mean max min std var argmax argmin exp log sqrt square abs sign tanh transpose repeat expand_dims reshape "
     "broadcast_to squeeze swapaxes sort argsort clip cumsum").split()}
 _both = dict(_functions, array=array, zeros=_filled(_core.zeros), ones=_filled(_core.ones), full=full, arange=arange,
              dot=dot, eye=eye, zeros_like=_giving_arrays(_core.zeros_like), ones_like=_giving_arrays(_core.ones_like),
-             maximum=_giving_arrays(_core.maximum), minimum=_giving_arrays(_core.minimum),
+             maximum=_pairwise(_core.maximum), minimum=_pairwise(_core.minimum),
              where=_giving_arrays(_core.where))
 
 
