@@ -104,14 +104,17 @@ class Normalize(_Transform):
 
     def __call__(self, image):
         image = _picture(image)
-        if image.dim() == 3 and image.dtype in (_core.uint8, _core.float32):
+        # The library's transform has the errors of what is neither bytes nor fractions.
+        if image.dim() == 3 and (image.dtype == _core.float32 or not image.is_floating_point()):
             return super().__call__(image)
         if image.dim() < 3:
             raise ValueError(f"Normalize: the picture is {list(image.shape)}, expected [.., channels, height, width]")
         if 0 in self.std:
             raise ValueError(f"Normalize: std is {self.std}, expected numbers other than 0")
-        if not image.is_floating_point():
+        if image.dtype == _core.uint8:
             image = image.to(_core.float32) / 255
+        if not image.is_floating_point():
+            raise TypeError(f"Normalize: the picture is of {image.dtype}, expected bytes or a floating type")
         mean, std = (_core.tensor(x, dtype=image.dtype).reshape((len(x), 1, 1)) for x in (self.mean, self.std))
         return (image - mean) / std
 
