@@ -131,7 +131,7 @@ T.distributions.Uniform(1.0, 0.0, validate_args=False).log_prob(T.tensor([0.0, 1
 T.distributions.Uniform(0.0, 1.0).mode
 T.distributions.Exponential(T.tensor([2.0])).mode
 str(T.distributions.Normal(T.zeros(2, 1), 1.0))
-str(T.distributions.Normal(T.zeros(1), 1.0))
+str(T.distributions.Normal(T.zeros(1), T.ones(1)))
 """
 
 

@@ -206,7 +206,10 @@ def _check_draws(num_samples, replacement, least=1):
 
 
 class RandomSampler(_EpochSampler):
-    """Another permutation in each epoch, or `num_samples` numbers of as many permutations as that takes; with `replacement`, `num_samples` independent draws."""
+    """Another permutation in each epoch, or `num_samples` numbers of as many permutations as that takes.
+
+    With `replacement`, `num_samples` independent draws.
+    """
 
     def __init__(self, data_source, replacement=False, num_samples=None, generator=None):
         super().__init__(generator)
