@@ -77,6 +77,32 @@ def test_a_loss_sums_its_gradients():
     assert net.weight.grad().tolist() == [[pytest.approx(3 * y)] * 2]
 
 
+# Labels as np.array() makes them, float32; classes along the last axis, also where another one is as long.
+def test_cross_entropy_takes_mxnets_labels():
+    loss = gluon.loss.SoftmaxCrossEntropyLoss()
+    assert loss(np.zeros((2, 4)), np.array([0, 3])).tolist() == [pytest.approx(math.log(4))] * 2
+    assert loss(np.zeros((2, 4)), np.array([[0], [3]])).tolist() == [pytest.approx(math.log(4))] * 2
+    logits, labels = np.arange(18).reshape(2, 3, 3) * 0.1, np.array([[0, 2, 1], [1, 1, 0]])
+    rows = torch.nn.functional.cross_entropy(logits.reshape(6, 3), labels.long().reshape(6), reduction="none").reshape(2, 3).mean(1).tolist()
+    assert loss(logits, labels).tolist() == pytest.approx(rows)
+    along = gluon.loss.SoftmaxCrossEntropyLoss(axis=1)
+    assert along(logits.swapaxes(1, 2), labels).tolist() == pytest.approx(rows)
+    dense = gluon.loss.SoftmaxCrossEntropyLoss(sparse_label=False)
+    assert dense(logits, npx.one_hot(labels, 3)).tolist() == pytest.approx(rows)
+    with pytest.raises(ValueError, match=r"labels \[2, 4\] of logits \[2, 4\], expected \[2\]"):
+        loss(np.zeros((2, 4)), np.zeros((2, 4)))
+    with pytest.raises(ValueError, match=r"logits \[2, 4\] and axis 0, expected the samples along the first axis"):
+        gluon.loss.SoftmaxCrossEntropyLoss(axis=0)(np.zeros((2, 4)), np.zeros(2))
+    assert gluon.loss.L2Loss()(np.ones(3), np.zeros(3)).tolist() == [0.5] * 3
+
+
+# Without a device: that of the parameter, if it has only one.
+def test_data_of_the_only_device():
+    net = nn.Dense(1, in_units=2)
+    net.initialize(init.Normal(0.01), ctx=[mx.gpu(0)])
+    assert net.weight.data().tolist() == net.weight.data(mx.gpu(0)).tolist()
+
+
 def test_loaders_give_arrays():
     data = gluon.data.ArrayDataset(np.arange(10).reshape(5, 2), np.arange(5))
     batches = list(same.data.DataLoader(data, 2))

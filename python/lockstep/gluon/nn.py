@@ -61,7 +61,13 @@ class GluonParameter:
         self._parameter = parameter
 
     def data(self, ctx=None):
-        """Return the value on a device; without one, on the CPU. Raises where the parameter is not initialized."""
+        """Return the value on a device; without one, on the only device, or on the CPU if there are several.
+
+        Raises where the parameter is not initialized.
+        """
+        if ctx is None:
+            devices = self.list_ctx()
+            ctx = devices[0] if len(devices) == 1 else None
         return _array(_internal.parameter_on(self._parameter, ctx))
 
     def grad(self, ctx=None):
