@@ -84,6 +84,12 @@ def is_initialized():
     return _job is not None
 
 
+def get_default_backend_for_device(device):
+    """Return "nccl" for GPUs and "gloo" for CPU devices; also for None, which torch.accelerator.current_accelerator()
+    is without GPUs."""
+    return "nccl" if device is not None and _core.device(device).type == "cuda" else "gloo"
+
+
 def is_torchelastic_launched():
     """Return whether torchrun or `lockstep launch` has started this process."""
     return "TORCHELASTIC_RUN_ID" in os.environ or "LOCKSTEP_LAUNCHER_STORE" in os.environ

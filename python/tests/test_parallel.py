@@ -57,6 +57,13 @@ def trained_alone(count=1, parallel=False):
     return train(net, lambda: loader, call=wrapped) if parallel else train(net, lambda: loader.on(net, shards=8))
 
 
+# As PyTorch's tutorials choose one; current_accelerator() is None without GPUs.
+def test_default_backend():
+    assert dist.get_default_backend_for_device(torch.accelerator.current_accelerator()) == "gloo"
+    assert dist.get_default_backend_for_device(torch.devices()[1]) == "gloo"
+    assert dist.get_default_backend_for_device("cuda:1") == "nccl"
+
+
 def test_bits_do_not_depend_on_devices():
     assert len({trained_alone(count, parallel) for count in (1, 2, 3) for parallel in (False, True)}) == 1
 
