@@ -30,8 +30,8 @@ class SoftmaxCrossEntropyLoss:
         if self._sparse:
             others = shape[:axis] + shape[axis + 1:]
             if tuple(label.shape) not in (others, shape[:axis] + (1,) + shape[axis + 1:]):
-                raise ValueError(f"SoftmaxCrossEntropyLoss: labels {list(label.shape)} of logits {list(shape)}, expected "
-                                 f"{list(others)}, or probabilities with sparse_label=False")
+                raise ValueError(f"SoftmaxCrossEntropyLoss: labels {list(label.shape)} of logits {list(shape)}, "
+                                 f"expected {list(others)}, or probabilities with sparse_label=False")
             label = label.long().reshape(others)
         else:
             if tuple(label.shape) != shape:
