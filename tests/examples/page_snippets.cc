@@ -43,6 +43,7 @@ void train_in_ranks() {
   const auto run = [](double rate) {
     manual_seed(7);
     Sequential net(Linear(8, 32), ReLU(), Linear(32, 1));
+    net.to(devices()[0]);  // each batch is a whole tensor
     Adam adam(net.parameters(), {.lr = rate});
     for (int step = 0; step < 100; ++step) {
       square(net(rand({32, 8}))).mean().backward();
