@@ -76,6 +76,8 @@ class GradScaler:
         if self._engine is None:
             self._engine = _core.LossScalerEngine(outputs, 1.0, self._interval)
             self._engine.set_state(*self._state)
+        # Of another optimizer of the same step: the scale is adjusted already.
+        self._before = None
         return self._engine.scale(outputs)
 
     def unscale_(self, optimizer):
@@ -124,12 +126,21 @@ class GradScaler:
         if new_scale is None and not self._optimizers:
             raise RuntimeError("GradScaler: update() without a step(), expected step(optimizer) first")
         if new_scale is not None:
-            state = float(new_scale), self._now()[1]
+            state = float(new_scale), self._good_before()
             _core.LossScalerEngine.check(*state, self._interval)
         self._optimizers.clear()
         self._before = None
         if new_scale is not None:
             self._set(state)
+
+    def _good_before(self):
+        """Return the number of good steps without this one, which does not count before a new scale. A bad one has
+        begun anew."""
+        scale, good = self._now()
+        if self._before is None:
+            return good
+        before = self._before.item()
+        return self._interval - 1 if scale > before else max(0, good - 1)
 
     def _now(self):
         return self._state if self._engine is None else self._engine.state()

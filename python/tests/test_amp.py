@@ -109,3 +109,30 @@ def test_gradients_are_read_and_clipped_unscaled():
     assert p.tolist() == pytest.approx([-0.6, -0.8], abs=1e-5)
     with pytest.raises(RuntimeError, match="without a step"):
         scaler.update()
+
+
+def test_the_scale_between_two_optimizers_is_the_one_that_was_used():
+    p, q = nn.Parameter(torch.ones(1)), nn.Parameter(torch.ones(1))
+    first, second = torch.optim.SGD([p], lr=1.0), torch.optim.SGD([q], lr=1.0)
+    scaler = GradScaler(1024.0, growth_interval=1)
+    scaler.scale(p.sum()).backward()
+    scaler.step(first)
+    assert scaler.get_scale() == 1024.0
+    loss = scaler.scale(q.sum())
+    assert loss.item() == scaler.get_scale() == 2048.0
+    loss.backward()
+    scaler.step(second)
+    assert scaler.get_scale() == 2048.0
+    scaler.update()
+    assert p.item() == q.item() == 0.0 and scaler.get_scale() == 4096.0
+
+
+@pytest.mark.parametrize("factor,good", [(1.0, 1), (math.inf, 0)])
+def test_a_step_before_a_new_scale_does_not_count(factor, good):
+    p = nn.Parameter(torch.ones(1))
+    sgd, scaler = torch.optim.SGD([p], lr=1.0), GradScaler(64.0, growth_interval=2)
+    for f, new_scale in ((1.0, None), (factor, 512.0)):
+        scaler.scale((p * f).sum()).backward()
+        scaler.step(sgd)
+        scaler.update(new_scale)
+    assert scaler.state_dict()["scale"] == 512.0 and scaler.state_dict()["_growth_tracker"] == good

@@ -149,6 +149,62 @@ def test_clipping_of_what_is_not_finite(order, second):
         assert ours == pytest.approx(others, rel=1e-5, nan_ok=True)
 
 
+@pytest.mark.parametrize("limit", [1.0, 2, 0, -1.0, math.inf, math.nan])
+def test_clipping_is_pytorchs_for_any_limit(limit):
+    theirs = pytest.importorskip("torch")
+
+    def clipped(torch):
+        p, x = torch.nn.Parameter(torch.ones(3, dtype=torch.float64)), torch.ones(3, requires_grad=True)
+        (p * torch.tensor([3.0, 0.5, math.nan])).sum().backward()
+        (x * torch.tensor([3.0, -0.5, -7.0])).sum().backward()
+        memory = x.grad
+        torch.nn.utils.clip_grad_value_([p, x], limit)
+        values = [p.grad.tolist(), x.grad.tolist(), memory.tolist()]
+        p.grad = torch.tensor([3.0, -4.0, 0.0], dtype=torch.float64)
+        norm = torch.nn.utils.clip_grad_norm_([p], limit, "inf")
+        return [*values, p.grad.tolist(), [norm.item(), norm.dtype == torch.float64]]
+
+    for ours, others in zip(clipped(torch), clipped(theirs)):
+        assert ours == pytest.approx(others, rel=1e-9, nan_ok=True)
+
+
+@pytest.mark.parametrize("rule", ["SGD", "Adam"])
+@pytest.mark.parametrize("of", ["optimizer", "net"])
+def test_gradients_that_are_set_to_zeros_make_a_step(rule, of):
+    theirs = pytest.importorskip("torch")
+
+    def weights(torch):
+        net = torch.nn.Linear(2, 1)
+        torch.nn.init.ones_(net.weight), torch.nn.init.ones_(net.bias)
+        optimizer = getattr(torch.optim, rule)(net.parameters(), lr=0.1, weight_decay=0.5)
+        for step in range(3):
+            net(torch.ones(1, 2)).sum().backward()
+            if step == 1:
+                net.bias.grad = None
+                {"optimizer": optimizer, "net": net}[of].zero_grad(set_to_none=False)
+                assert net.weight.grad.tolist() == [[0.0, 0.0]] and net.bias.grad is None
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+        return [net.weight.tolist()[0], net.bias.tolist()]
+
+    for ours, others in zip(weights(torch), weights(theirs)):
+        assert ours == pytest.approx(others, rel=1e-5)
+
+
+def test_a_tensors_gradient_is_set_to_zeros_in_place():
+    class Plain(torch.optim.Optimizer):
+        pass
+
+    x = torch.ones(2, requires_grad=True)
+    (x * 3).sum().backward()
+    memory = x.grad
+    optimizer = Plain([x], {})
+    optimizer.zero_grad(set_to_none=False)
+    assert memory.tolist() == x.grad.tolist() == [0.0, 0.0]
+    optimizer.zero_grad()
+    assert x.grad is None
+
+
 @pytest.mark.parametrize("drop", ["net", "gradients", "optimizer"])
 def test_factors_go_with_their_gradients(drop):
     net = nn.Linear(2, 1, bias=False)
@@ -318,6 +374,16 @@ def test_rates_continue_in_any_order_of_loading(make, order):
             for schedule in all_schedules:
                 schedule.step()
         assert second.param_groups == [dict(first.param_groups[0], params=second.param_groups[0]["params"])]
+
+
+def test_a_loaded_state_has_the_base_of_the_next_schedule():
+    optimizer = new_sgd(0.1)
+    state = new_sgd(0.01).state_dict()
+    assert "initial_lr" not in state["param_groups"][0]
+    lr_scheduler.StepLR(optimizer, 3)
+    optimizer.load_state_dict({"state": {}, "param_groups": state["param_groups"]})
+    schedule = lr_scheduler.LambdaLR(optimizer, lambda t: 0.5**t)
+    assert schedule.base_lrs == [0.01] and [0.01, 0.005] == rates_of(optimizer, [schedule], 2)
 
 
 def test_a_schedule_takes_groups_that_are_added():
@@ -638,6 +704,16 @@ def test_averages_continue():
     averaged.load_state_dict(state)
     average([6.0], model)
     assert averaged.module[0].weight.item() == 3.0 and averaged.n_averaged == 3
+
+
+def test_an_average_is_computed_with_a_tensor_of_the_count():
+    net = nn.Linear(1, 1, bias=False)
+    nn.init.ones_(net.weight)
+    model = torch.optim.swa_utils.AveragedModel(net, avg_fn=lambda a, b, n: a + (b - a) / (n.float() + 1))
+    for value in (1.0, 2.0, 6.0):
+        nn.init.constant_(net.weight, value)
+        model.update_parameters(net)
+    assert model.module.weight.item() == pytest.approx(3.0)
 
 
 def test_an_averaged_model_has_the_statistics_of_the_model():

@@ -12,6 +12,7 @@ from collections import OrderedDict, abc, namedtuple
 from .. import _core
 from .._core import Buffer, Module, Parameter, Tensor
 from ..autograd.function import Function
+from .utils import zero_gradients
 
 _get = object.__getattribute__
 _set = object.__setattr__
@@ -470,9 +471,8 @@ def requires_grad_(self, requires_grad=True):
 
 
 def zero_grad(self, set_to_none=True):
-    """Drop the gradients of all parameters."""
-    for p in self.parameters():
-        p.grad = None
+    """Drop the gradients of all parameters, or with set_to_none=False set those that are there to zeros."""
+    zero_gradients(self.parameters(), set_to_none)
 
 
 # ---- Places and types

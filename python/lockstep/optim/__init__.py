@@ -16,6 +16,7 @@ from itertools import chain
 from .. import _core
 from .._core import Parameter, Tensor, tensor
 from ..grad_mode import enable_grad
+from ..nn.utils import zero_gradients
 from . import lr_scheduler, swa_utils  # noqa: F401
 
 
@@ -66,10 +67,8 @@ class Optimizer:
         return group
 
     def zero_grad(self, set_to_none=True):
-        """Drop the gradients of all parameters."""
-        for group in self.param_groups:
-            for p in group["params"]:
-                p.grad = None
+        """Drop the gradients of all parameters, or with set_to_none=False set those that are there to zeros."""
+        zero_gradients(chain(*(group["params"] for group in self.param_groups)), set_to_none)
 
     def step(self, closure=None):
         """Update all parameters from their gradients, and clear those. Returns the closure's loss."""
@@ -90,12 +89,16 @@ class Optimizer:
         if [len(g["params"]) for g in saved] != [len(g["params"]) for g in self.param_groups]:
             raise ValueError("loaded state dict contains a parameter group that doesn't match the size of "
                              "optimizer's group")
-        groups = [{**own, **{k: tuple(v) if isinstance(v, list) else copy.deepcopy(v) for k, v in group.items()},
+        # What schedules have left in a group, such as initial_lr, goes with its rate. A state of an older version has
+        # not all options.
+        groups = [{**{k: own[k] for k in self.defaults if k in own},
+                   **{k: tuple(v) if isinstance(v, list) else copy.deepcopy(v) for k, v in group.items()},
                    "params": own["params"]} for own, group in zip(self.param_groups, saved)]
         # PyTorch numbers the parameters, mostly from 0.
         order = {str(number): i for i, number in enumerate(chain(*(g["params"] for g in saved)))}
         self._load_state(state_dict["state"], groups, order)
         for own, group in zip(self.param_groups, groups):
+            own.clear()
             own.update(group)
         self._is_loaded, self._set_by_new_schedules = True, None
 
@@ -249,9 +252,9 @@ class _Fused(Optimizer):
 
     def zero_grad(self, set_to_none=True):
         self._changes_gradients = False
-        if self._engine is not None:
-            self._engine.zero_grad()  # and what a GradScaler or clip_grad_norm() left for the next step
-        super().zero_grad()
+        # The engine also drops what a GradScaler or clip_grad_norm() left for the next step.
+        drop = (lambda: None) if self._engine is None else self._engine.zero_grad
+        zero_gradients(chain(*(group["params"] for group in self.param_groups)), set_to_none, drop)
 
     def clip_grad_norm(self, max_norm):
         """In the next step, limit the norm of all gradients to max_norm. Returns the norm, and does not wait."""

@@ -46,8 +46,8 @@ class AveragedModel(Module):
             averaged, copied = averaged + copied, []
         count = self.n_averaged.item()
         with no_grad():
-            # All new values are there before the first one is stored.
-            values = [(a, b if count == 0 else self.avg_fn(a, b, count)) for a, b in averaged]
+            # All new values are there before the first one is stored. avg_fn gets a tensor, as in PyTorch.
+            values = [(a, b if count == 0 else self.avg_fn(a, b, tensor(count))) for a, b in averaged]
             for old, new in values + copied:
                 old.copy_(new)
             self.n_averaged.fill_(count + 1)

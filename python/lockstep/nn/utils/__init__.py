@@ -4,6 +4,7 @@ import math
 
 from ... import _core
 from ..._core import Parameter, Tensor
+from ...grad_mode import no_grad
 from . import rnn  # noqa: F401
 
 
@@ -29,7 +30,7 @@ def clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=Fals
     if not factor >= 1:  # nan, too
         for p in parameters:
             _scale(p, factor)
-    return _core.tensor(total, dtype=parameters[0].grad.dtype)
+    return _core.tensor(total, dtype=max((p.dtype for p in parameters), key=_core.float64.__eq__))
 
 
 def _norm(x, p):
@@ -47,11 +48,28 @@ def clip_grad_value_(parameters, clip_value):
     """Limit each element of the gradients to [-clip_value, clip_value]."""
     limit = float(clip_value)
     for p in _parameters(parameters):
-        limited = p.grad.clamp(-limit, limit)
-        if isinstance(p, Parameter):
-            p.grad = limited
-        else:
-            p.grad.copy_(limited)
+        _set(p, p.grad.clamp(-limit, limit))
+
+
+def _set(p, gradient):
+    """Change a gradient: in place, except a parameter's, whose `grad` is a copy."""
+    if isinstance(p, Parameter):
+        p.grad = gradient
+    else:
+        with no_grad():
+            p.grad.copy_(gradient)
+
+
+def zero_gradients(parameters, set_to_none, drop=lambda: None):
+    """Do what zero_grad() of modules and optimizers does. drop() is called behind the last look at the gradients."""
+    parameters = list(parameters)
+    zeroed = [] if set_to_none else [(p, p.grad) for p in _parameters(parameters)]
+    drop()
+    for p in parameters:
+        p.grad = None
+    with no_grad():
+        for p, gradient in zeroed:
+            p.grad = _core.zeros_like(gradient) if isinstance(p, Parameter) else gradient.zero_()
 
 
 def parameters_to_vector(parameters):
