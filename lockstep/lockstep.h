@@ -187,6 +187,8 @@
 #include "lockstep/train/predictor.h"
 #include "lockstep/train/tensorboard.h"
 #include "lockstep/train/trainer.h"
+#include "lockstep/train/training_observer.h"
+#include "lockstep/train/training_result.h"
 
 // Your own data: from a path to examples, a model, and a loss.
 #include "lockstep/task/data_schema.h"

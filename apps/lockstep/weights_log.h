@@ -24,6 +24,8 @@ class WeightsLog final : public TrainingObserver {
   explicit WeightsLog(const std::string& path) : log_(path, {.what = "--weights-log"}) {}
 
   std::string label() const override { return "the log of the weights"; }
+  // Who compares runs needs all of it.
+  AfterFailure after_failure() const override { return AfterFailure::ends_training; }
   void start(const TrainingStart& start) override { module_ = start.module; }
   // Waits for the weights.
   void update(std::int64_t step) override;

@@ -765,9 +765,9 @@ void Trainer::start_observers() {
   if (watch_) observers_->add(watch_);
   if (rank() == 0 && !o.receipt.file.empty()) {
     if (!std::ranges::all_of(module_.parameters(), &Parameter::shape_known)) settle_model();
-    observers_->add(
-        std::make_shared<ReceiptObserver>(o.receipt, on_gpu() ? "cuda" : "cpu", loader_.dataset(), test_.get(),
-                                          resumed_from_.parent_path(), [this] { return state_now(); }));
+    observers_->add(std::make_shared<ReceiptObserver>(o.receipt, on_gpu() ? "cuda" : "cpu", loader_.dataset(),
+                                                      test_.get(), resumed_from_.parent_path(),
+                                                      [this] { return state_now(); }));
   }
   if (rank() == 0 && !o.log_file.empty()) observers_->add(std::make_shared<TrainingLog>(o.log_file));
   if (rank() == 0 && !o.tensorboard.folder.empty()) {

@@ -8,12 +8,12 @@
 //   trainer.observe(std::make_shared<Notes>());
 //
 // Each rank calls its own observers, in this order: those of TrainerOptions (receipt, log, TensorBoard; in rank 0),
-// those of observe() as they came, then on_step, on_epoch, and on_update. An observer may wait for tensors, but must not
-// exchange with other ranks: other ranks need not have it.
+// those of observe() as they came, then on_step, on_epoch, and on_update. An observer may wait for tensors, but must
+// not exchange with other ranks: other ranks need not have it.
 //
 // An observer that throws does not end the training, unless it says so, and except in start(), and by an error of the
-// training itself: that of a task or of a lost rank. TrainingResult::failures has a line for it, and other observers get
-// failed().
+// training itself: that of a task or of a lost rank. TrainingResult::failures has a line for it, and other observers
+// get failed().
 #pragma once
 
 #include <cstdint>

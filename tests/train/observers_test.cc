@@ -17,7 +17,8 @@ using AfterFailure = TrainingObserver::AfterFailure;
 
 // Writes down what it is told, and throws where it is asked to.
 struct Notes : TrainingObserver {
-  explicit Notes(std::string called, AfterFailure then = AfterFailure::ends) : called_(std::move(called)), then_(then) {}
+  explicit Notes(std::string called, AfterFailure then = AfterFailure::ends)
+      : called_(std::move(called)), then_(then) {}
 
   std::string label() const override { return called_; }
   AfterFailure after_failure() const override { return then_; }
@@ -28,9 +29,7 @@ struct Notes : TrainingObserver {
   void checkpoint(const std::filesystem::path&) override { note("checkpoint"); }
   void end(const TrainingResult& result) override { note("end {}", result.steps); }
   void abort(const std::string& why) override { note("abort {}", why); }
-  void failed(const ObserverFailure& failure) override {
-    note("failed {}: {}", failure.observer, failure.error);
-  }
+  void failed(const ObserverFailure& failure) override { note("failed {}: {}", failure.observer, failure.error); }
 
   std::vector<std::string> notes;
   std::vector<std::string> throws_at;
@@ -145,8 +144,8 @@ TEST(Observers, TheTrainingEndsWithWhatItNeeds) {
 
 // An error of the training that an observer meets first is not the observer's.
 TEST(Observers, DoNotHideAFailedBatch) {
-  auto data = std::make_shared<TensorDataset>(
-      std::vector<Tensor>{zeros({10, 1, 6, 6}), full({10}, 7, {.dtype = DType::i64})});
+  auto data =
+      std::make_shared<TensorDataset>(std::vector<Tensor>{zeros({10, 1, 6, 6}), full({10}, 7, {.dtype = DType::i64})});
   SmallJob job(1, {.epochs = 1, .loss = [](const Tensor& y, const Tensor& labels) { return cross_entropy(y, labels); }},
                data);
   const auto notes = watch(job, "notes");
