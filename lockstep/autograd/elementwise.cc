@@ -268,6 +268,11 @@ Tensor clamp(const Tensor& given, std::optional<Scalar> min, std::optional<Scala
     const Tensor raised = min ? maximum(x, bound(*min)) : x;
     return max ? minimum(raised, bound(*max)) : raised;
   }
+  const auto is_nan = [](const std::optional<Scalar>& bound) { return bound && std::isnan(bound->to<double>()); };
+  if (is_nan(min) || is_nan(max)) {
+    const auto bound = [&](const std::optional<Scalar>& number) { return number ? full_like(x, *number) : Tensor(); };
+    return clamp(x, bound(min), bound(max));
+  }
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   return unary({UnaryOp::clamp, min.value_or(-kInfinity).to<double>(), max.value_or(kInfinity).to<double>()}, x);
 }
@@ -302,10 +307,14 @@ Tensor operator-(const Tensor& a, const Tensor& b) { return binary(BinaryOp::sub
 Tensor operator*(const Tensor& a, const Tensor& b) { return binary(BinaryOp::multiply, a, b); }
 Tensor operator/(const Tensor& a, const Tensor& b) { return floating_binary(BinaryOp::divide, a, b); }
 Tensor operator+(const Tensor& a, const Scalar& b) { return are_truth(a, b) ? a + full_like(a, b) : affine(a, 1, b); }
+// What is added to a floating -0 leaves it only if it is -0, too.
 Tensor operator-(const Tensor& a, const Scalar& b) {
-  return are_truth(a, b) ? a - full_like(a, b) : affine(a, 1, -1 * b);
+  if (are_truth(a, b)) return a - full_like(a, b);
+  return affine(a, 1, is_floating(a.dtype()) ? Scalar(-b.to<double>()) : -1 * b);
 }
-Tensor operator*(const Tensor& a, const Scalar& b) { return are_truth(a, b) ? a * full_like(a, b) : affine(a, b, 0); }
+Tensor operator*(const Tensor& a, const Scalar& b) {
+  return are_truth(a, b) ? a * full_like(a, b) : affine(a, b, is_floating(a.dtype()) ? Scalar(-0.0) : Scalar(0));
+}
 Tensor operator/(const Tensor& a, const Scalar& b) {
   const Unary op{UnaryOp::divide, b.to<double>()};
   const Tensor x = promoted_to_floating(a);

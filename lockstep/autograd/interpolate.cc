@@ -129,9 +129,9 @@ Tensor pixels_of(const Tensor& places, std::int64_t extent, const GridSampleOpti
   return o.padding_mode == GridPadding::border ? clamp(pixels, 0, n - 1) : pixels;
 }
 
-// 1 where whole pixels lie in the image.
+// Where whole pixels lie in the image.
 Tensor inside(const Tensor& pixels, std::int64_t extent) {
-  return cast(logical_and(ge(pixels, 0), le(pixels, static_cast<double>(extent - 1))), pixels.dtype());
+  return logical_and(ge(pixels, 0), le(pixels, static_cast<double>(extent - 1)));
 }
 
 Tensor as_index(const Tensor& pixels, std::int64_t extent) {
@@ -154,7 +154,8 @@ Tensor grid_sample(const Tensor& x, const Tensor& grid, const GridSampleOptions&
   const auto taken = [&](const Tensor& px, const Tensor& py) {
     const Tensor index = as_index(py, height) * static_cast<double>(width) + as_index(px, width);
     const Tensor values = take_along_dim(flat, unsqueeze(flatten(index, 1, 2), 1), 2);
-    return unflatten(values, 2, {rows, columns}) * unsqueeze(inside(px, width) * inside(py, height), 1);
+    const Tensor seen = unsqueeze(logical_and(inside(px, width), inside(py, height)), 1);
+    return where(seen, unflatten(values, 2, {rows, columns}), 0);
   };
   if (o.mode == Interpolation::nearest) return taken(round(at_x), round(at_y));
   const Tensor x0 = floor(at_x).detach(), y0 = floor(at_y).detach();

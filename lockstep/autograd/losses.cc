@@ -244,12 +244,13 @@ Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& given_tar
   const Tensor target = near_input("binary_cross_entropy_with_logits", x, given_target);
   check_pair(kName, x, target);
   const Tensor logits = widened(x), wanted = widened(target);
-  // -log(sigmoid(x)). Beyond the threshold it equals -x in f64, too.
+  // -log(sigmoid(x)) and -log(1 - sigmoid(x)). Beyond the threshold they are linear in f64, too.
   Tensor positive = softplus(-logits, 1, 80);
   if (options.pos_weight.defined()) {
-    positive = positive * ((weight_near(logits, options.pos_weight) - 1) * wanted + 1);
+    positive = positive * weight_near(logits, options.pos_weight);
   }
-  Tensor loss = (1 - wanted) * logits + positive;
+  // Each term by itself: beside a large logit, a sum of both would lose what is small.
+  Tensor loss = (1 - wanted) * softplus(logits, 1, 80) + wanted * positive;
   if (options.weight.defined()) loss = loss * weight_near(logits, options.weight);
   check(loss.shape() == x.shape(), "{}: the weights broadcast the losses to {}, expected weights that broadcast to {}",
         kName, loss.shape(), x.shape());

@@ -39,8 +39,9 @@ void ParameterGradient::add(const BackwardPass& pass, int shard, const Array& gr
   if (latest_pass_ != pass.number) {
     drop_failed(false);
     check(!has_scale(),
-          "backward: a parameter's gradient is clipped or unscaled already, and its optimizer's step would change what is added, "
-          "too: expected clip_grad_norm() and unscale() behind the last backward(), or step() or zero_grad() before");
+          "backward: a parameter's gradient is clipped or unscaled already, and its optimizer's step would change what "
+          "is added, too: expected clip_grad_norm() and unscale() behind the last backward(), or step() or zero_grad() "
+          "before");
     sums_.forget_good_passes(*gradient.storage()->engine);
     latest_pass_ = pass.number;
     latest_failures_ = pass.failures;

@@ -742,8 +742,8 @@ void Optimizer::check_scales(std::string_view what) {
   }
   if (other == nullptr) return;
   check(!of_these,
-        "{}: parameter \"{}\" has another gradient than when the optimizer's gradients were clipped or unscaled: expected "
-        "clip_grad_norm() and unscale() behind the last backward()",
+        "{}: parameter \"{}\" has another gradient than when the optimizer's gradients were clipped or unscaled: "
+        "expected clip_grad_norm() and unscale() behind the last backward()",
         what, other->name());
   scales_.clear();
   scale_.reset();

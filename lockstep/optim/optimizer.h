@@ -289,7 +289,7 @@ class Optimizer {
   // For the next step: multiplies all gradients by one of these, f64 [1] on different devices.
   void set_scales(std::vector<Array> scales);
   void drop_failed_scales();
-  // The step multiplies those gradients alone by the scales that these were computed from: drops the scales of gradients
+  // The step multiplies by the scales those gradients alone that they were computed from: drops the scales of gradients
   // that are gone. Throws if other gradients are beside them.
   void check_scales(std::string_view what);
   Array scale_on(Device device) const;

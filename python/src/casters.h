@@ -20,6 +20,13 @@ pybind11::object size_object(const Shape& shape);
 // Reads a name or a lockstep.device, and finds the device in the default Runtime, which it makes if there is none.
 // Throws for a name of no device. False: `source` is something else.
 bool read_device(pybind11::handle source, Device& device);
+// Where a tensor goes: "cpu" without a number means host memory, too, where a tensor stays if it is there.
+struct Place {
+  Device device;
+  bool or_host = false;
+  bool has(Device at) const { return at == device || (or_host && at.is_host()); }
+};
+bool read_place(pybind11::handle source, Place& place);
 // A lockstep.device.
 pybind11::object device_object(Device device);
 
@@ -78,6 +85,12 @@ struct type_caster<lockstep::Device> {
   static handle cast(lockstep::Device device, return_value_policy, handle) {
     return lockstep::python::device_object(device).release();
   }
+};
+
+template <>
+struct type_caster<lockstep::python::Place> {
+  PYBIND11_TYPE_CASTER(lockstep::python::Place, const_name("device | str"));
+  bool load(handle source, bool) { return lockstep::python::read_place(source, value); }
 };
 
 }  // namespace pybind11::detail

@@ -225,15 +225,15 @@ void add_creation(py::module_& m) {
       "bool.");
   m.def(
       "as_tensor",
-      [](const py::object& data, std::optional<DType> type, std::optional<Device> d) -> py::object {
+      [](const py::object& data, std::optional<DType> type, std::optional<Place> place) -> py::object {
         py::object result = py::isinstance<Tensor>(data) ? data : py::cast(tensor_of_data(data, type, false));
         const Tensor x = result.cast<Tensor>();
-        if ((!type || x.dtype() == *type) && !d) return result;
+        if ((!type || x.dtype() == *type) && !place) return result;
         Tensor moved = x;
         {
           const WithoutLock describing;
           if (type) moved = moved.to(*type);
-          if (d) moved = moved.to(*d);
+          if (place && !place->has(moved.device())) moved = moved.to(place->device);
         }
         return moved.is_same(x) ? result : py::cast(moved);
       },

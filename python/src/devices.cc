@@ -70,6 +70,13 @@ bool read_device(py::handle source, Device& device) {
   return true;
 }
 
+bool read_place(py::handle source, Place& place) {
+  if (!read_device(source, place.device)) return false;
+  place.or_host = (py::isinstance<py::str>(source) && source.cast<std::string>() == "cpu") ||
+                  (py::isinstance<DeviceName>(source) && source.cast<DeviceName>() == DeviceName{});
+  return true;
+}
+
 py::object device_object(Device device) {
   if (device.is_host()) return py::cast(DeviceName{});
   return py::cast(DeviceName{.type = device.kind() == DeviceKind::cpu ? "cpu" : "cuda", .index = device.index()});

@@ -189,7 +189,7 @@ void add_elementwise(const FunctionsOf& f) {
         std::vector<Tensor> places;
         {
           const WithoutLock waiting;
-          places = unbind(nonzero(condition), 1);
+          places = unbind(nonzero(condition.dim() == 0 ? condition.reshape({1}) : condition), 1);
         }
         return py::tuple(py::cast(places));
       },
@@ -237,7 +237,16 @@ void add_elementwise(const FunctionsOf& f) {
         },
         "tensor1"_a, "tensor2"_a, py::kw_only(), "value"_a = 1);
   }
-  const auto lerp = [](const Tensor& x, const Tensor& end, const Operand& weight) { return x + mul(end - x, weight); };
+  // As PyTorch: from the nearer end, so that a weight of 0 or 1 gives that end.
+  const auto lerp = [](const Tensor& x, const Tensor& end, const Operand& weight) {
+    const Tensor distance = end - x;
+    if (!weight.tensor.defined()) {
+      const auto w = weight.number.to<double>();
+      return std::abs(w) < 0.5 ? x + distance * w : end - distance * (1 - w);
+    }
+    const Tensor& w = weight.tensor;
+    return where(lt(abs(w), 0.5), x + distance * w, end - distance * (1 - w));
+  };
   f.both("lerp", lerp, "input"_a, "end"_a, "weight"_a);
   f.tensor.def(
       "lerp_",

@@ -31,6 +31,12 @@ Tensor filled(const Tensor& x, const Tensor& mask, const Operand& value) {
 }
 
 Tensor close_of(const Tensor& a, const Tensor& b, double rtol, double atol, bool equal_nan) {
+  check(rtol >= 0 && atol >= 0, "isclose: rtol {}, atol {}, expected at least 0", rtol, atol);
+  if (!is_floating(a.dtype()) && !is_floating(b.dtype())) {
+    // Neighbors beyond 2^53 are one double.
+    const Tensor p = a.to(DType::i64), q = b.to(DType::i64);
+    return logical_or(lockstep::eq(p, q), lockstep::le(abs(p - q).to(DType::f64), abs(q).to(DType::f64) * rtol + atol));
+  }
   const Tensor x = is_floating(a.dtype()) ? a.detach() : a.to(DType::f64);
   const Tensor y = is_floating(b.dtype()) ? b.detach() : b.to(DType::f64);
   const Tensor near = logical_and(isfinite(y), lockstep::le(abs(x - y), abs(y) * rtol + atol));
@@ -127,7 +133,7 @@ void add_indexed(const FunctionsOf& f) {
         std::vector<Tensor> columns;
         {
           const WithoutLock waiting;
-          places = nonzero(x);
+          places = nonzero(as_tuple && x.dim() == 0 ? x.reshape({1}) : x);
           if (as_tuple) columns = unbind(places, 1);
         }
         return as_tuple ? py::object(py::tuple(py::cast(columns))) : py::cast(places);

@@ -446,7 +446,7 @@ void add_shapes(const FunctionsOf& f) {
       [at_least](const std::vector<Tensor>& all) {
         std::vector<Tensor> rows;
         std::ranges::transform(all, std::back_inserter(rows), at_least(2));
-        return cat(rows, 0);
+        return cat(joinable(std::move(rows), true), 0);
       },
       "tensors"_a);
   f.function(
@@ -454,7 +454,8 @@ void add_shapes(const FunctionsOf& f) {
       [at_least](const std::vector<Tensor>& all) {
         std::vector<Tensor> columns;
         std::ranges::transform(all, std::back_inserter(columns), at_least(1));
-        return cat(columns, columns.at(0).dim() == 1 ? 0 : 1);
+        const int axis = columns.at(0).dim() == 1 ? 0 : 1;
+        return cat(joinable(std::move(columns), true), axis);
       },
       "tensors"_a);
   f.m.def(

@@ -71,14 +71,14 @@ py::object list_of(const Tensor& x) {
 }
 
 // The same object if nothing changes.
-py::object moved(const py::object& self, std::optional<Device> device, std::optional<DType> dtype, bool non_blocking,
+py::object moved(const py::object& self, std::optional<Place> place, std::optional<DType> dtype, bool non_blocking,
                  bool copy) {
   const Tensor x = self.cast<Tensor>();
   Tensor y = x;
   {
     const WithoutLock describing;
     if (dtype) y = y.to(*dtype);
-    if (device) y = y.to(*device, {.non_blocking = non_blocking});
+    if (place && !place->has(y.device())) y = y.to(place->device, {.non_blocking = non_blocking});
     if (copy && y.is_same(x)) y = clone(y);
   }
   return y.is_same(x) ? self : py::cast(y);
@@ -208,8 +208,8 @@ TensorClass add_tensor(py::module_& m) {
 
   tensor.def(
       "to",
-      [](const py::object& self, Device device, std::optional<DType> dtype, bool non_blocking, bool copy) {
-        return moved(self, device, dtype, non_blocking, copy);
+      [](const py::object& self, Place place, std::optional<DType> dtype, bool non_blocking, bool copy) {
+        return moved(self, place, dtype, non_blocking, copy);
       },
       "device"_a, "dtype"_a = py::none(), "non_blocking"_a = false, "copy"_a = false,
       "The tensor on a device, in a type, or both; itself if nothing changes.");
@@ -222,11 +222,12 @@ TensorClass add_tensor(py::module_& m) {
   tensor.def(
       "to",
       [](const py::object& self, const Tensor& other, bool non_blocking, bool copy) {
-        return moved(self, other.device(), other.dtype(), non_blocking, copy);
+        return moved(self, Place{other.device()}, other.dtype(), non_blocking, copy);
       },
       "other"_a, "non_blocking"_a = false, "copy"_a = false);
   tensor.def(
-      "cpu", [](const py::object& self) { return moved(self, kHost, {}, false, false); }, "The tensor in host memory.");
+      "cpu", [](const py::object& self) { return moved(self, Place{kHost}, {}, false, false); },
+      "The tensor in host memory.");
   tensor.def(
       "wait", [](const Tensor& x) { wait_for(x); }, "Waits until the elements are there.");
   for (const auto& [name, dtype] : {std::pair<const char*, DType>{"float", DType::f32},

@@ -137,7 +137,7 @@ str(T.distributions.Normal(T.zeros(1), T.ones(1)))
 
 def result(package, program):
     try:
-        x = eval(program, dict(NAMES, T=package))
+        x = eval(program, dict(NAMES, T=package, F=package.nn.functional))
     except Exception as error:
         assert not isinstance(error, (SyntaxError, NameError, AttributeError, AssertionError)), error
         return "refused"
@@ -146,7 +146,31 @@ def result(package, program):
     return tuple(x.shape), str(x.dtype), x.requires_grad, x.detach().double().flatten().tolist()
 
 
-PROGRAMS = [line for part in (ARRANGED, ELEMENTWISE, ORDERED, LINALG, OTHERS) for line in part.strip().splitlines()]
+# The sign of 0, bounds that are nan, small losses beside large logits, what lies outside of a picture.
+COMPUTED = """
+1 / (T.tensor([-0.0, 0.0]) * 2)
+1 / (T.tensor([-0.0, 0.0]) - 0)
+1 / (T.tensor([-0.0, 0.0]) * -1)
+1 / (T.tensor([-0.0, 0.0]) + 0)
+T.tensor([-0.0]).double() * 2
+T.clamp(T.tensor([1.0, 5.0, nan]), nan, 2.0)
+T.clamp(T.tensor([1.0, 5.0]), 0.0, nan)
+T.clamp_min(T.tensor([1.0]), nan)
+T.isclose(T.tensor([2**60]), T.tensor([2**60 + 1]), 0, 0)
+T.isclose(T.tensor([1.0]), T.tensor([1.0]), -1.0)
+T.isclose(T.tensor([100, 7, 3]), T.tensor([101, 7, 5]), 0.01, 0)
+T.lerp(T.tensor([1e30]), T.tensor([1.0]), 1.0)
+T.lerp(T.tensor([1e30, 1.0]), T.tensor([1.0, 3.0]), T.tensor([1.0, 0.25]))
+T.nonzero(T.tensor(5), as_tuple=True)[0]
+T.nonzero(T.tensor(0), as_tuple=True)[0]
+T.where(T.tensor(True))[0]
+T.vstack([T.tensor([1.5, 2.0]), T.tensor([1, 2])])
+T.hstack([T.tensor([1.5]), T.tensor([1, 2])])
+F.grid_sample(T.tensor([[[[inf, 1.0]]]]), T.tensor([[[[3.0, 3.0], [1.0, 0.0]]]]), mode="nearest", align_corners=False)
+"""
+
+PROGRAMS = [line for part in (ARRANGED, ELEMENTWISE, ORDERED, LINALG, OTHERS, COMPUTED)
+            for line in part.strip().splitlines()]
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
@@ -166,6 +190,16 @@ def test_coins_that_are_almost_certain():
     coin = lockstep.distributions.Bernoulli(logits=lockstep.tensor([-12.0, 12.0]))
     assert coin.log_prob(lockstep.tensor([0.0, 1.0])).tolist() == pytest.approx([-6.1441934e-06] * 2, rel=1e-5)
     assert coin.entropy().tolist() == pytest.approx([7.98744e-05] * 2, rel=1e-3)
+
+
+def test_small_losses_beside_large_logits():
+    """log(1 + exp(-16)), for which PyTorch 1.13 gives two digits, and none at 20."""
+    x = lockstep.tensor([-16.0, 20.0, 90.0, -200.0], requires_grad=True)
+    y = lockstep.tensor([0.0, 1.0, 0.25, 0.5])
+    loss = lockstep.nn.functional.binary_cross_entropy_with_logits(x, y, reduction="none")
+    assert loss.tolist() == pytest.approx([1.1253517e-07, 2.0611537e-09, 67.5, 100.0], rel=1e-6)
+    loss.sum().backward()
+    assert x.grad.tolist() == pytest.approx([1.1253516e-07, -2.0611537e-09, 0.75, -0.5], rel=1e-5)
 
 
 def test_results_are_no_aliases():

@@ -174,7 +174,8 @@ TEST_F(LossScalerTest, FactorsGoWithTheirGradients) {
       give_gradient(p, {30, 40}, unscales ? scaler : one);
       unscales ? sgd.unscale(scaler, 1) : void(sgd.clip_grad_norm(1));
       // Another pass would be multiplied, too.
-      EXPECT_ERROR(give_gradient(p, {1, 1}, one), "gradient is clipped or unscaled already, and its optimizer's step would");
+      EXPECT_ERROR(give_gradient(p, {1, 1}, one),
+                   "gradient is clipped or unscaled already, and its optimizer's step would");
       EXPECT_ERROR(give_gradient(q, {1}, one), "is clipped or unscaled already");
       p.zero_grad();
       if (by_value) {
@@ -192,7 +193,8 @@ TEST_F(LossScalerTest, FactorsGoWithTheirGradients) {
   sgd.clip_grad_norm(1);
   q.zero_grad();
   give_gradient(q, {1}, one);
-  EXPECT_ERROR(sgd.step(), "step: parameter \"w\" has another gradient than when the optimizer's gradients were clipped");
+  EXPECT_ERROR(sgd.step(),
+               "step: parameter \"w\" has another gradient than when the optimizer's gradients were clipped");
   EXPECT_ERROR(sgd.clip_grad_norm(1), "clip_grad_norm: parameter \"w\" has another gradient");
   sgd.zero_grad();
   give_gradient(q, {1}, one);
