@@ -31,7 +31,9 @@ class Trainer:
     (loss, outputs), or a dict with loss, outputs, targets, and log.
     batch_transform(inputs, labels): such as transforms.MixUp; name it in `recipe`, too.
     schedule: "cosine" or another kind, or a dict: {"kind": "cosine", "warmup": 100}. It replaces the optimizer's rate
-    in each step; without it, callbacks may set param_groups[i]["lr"]. Other options stay during a run.
+    in each step, and scales those of groups with their own. Without it, a run has the rate that the program has set
+    last, not one that another Trainer's schedule has left, and callbacks may set param_groups[i]["lr"]. Other options
+    stay during a run.
     metrics: of lockstep.metrics, or a Metric.
     save_folder, save_every, resume, keep_checkpoints: checkpoints, and going on from the newest one.
     watch: {"metric": "accuracy", "patience": 3, "save_best": True}.
@@ -39,7 +41,8 @@ class Trainer:
     receipt: a file, or {"file": ..., "every": 100, "sign_key": ...}; audit() checks it.
     recipe: names and values of what else decides the bits: model, data, loss.
 
-    on_step(StepReport), on_epoch(EpochReport), and on_update(step) are called while it trains.
+    on_update(step) is called behind each step, and on_epoch(EpochReport) behind each epoch: what they change, such as
+    a rate, holds for the next step. on_step(StepReport) comes two steps later, because nothing waits for the loss.
     """
 
     def __init__(self, model: typing.Any, optimizer: typing.Any, train: typing.Any, test: typing.Any = None, *,
@@ -84,8 +87,7 @@ class Trainer:
         self._take_options()
         _begin_training(self._model)
         try:
-            return self._trainer.train(self._callback(self.on_step), self._callback(self.on_epoch),
-                                       self._callback(self.on_update))
+            return self._trainer.train(*map(self._callback, ("on_step", "on_epoch", "on_update")))
         finally:
             self._optimizer._show_rates()
 
@@ -95,14 +97,17 @@ class Trainer:
             raise _core.Error("Trainer: the optimizer has begun anew since the Trainer was made, expected a new "
                               "Trainer")
 
-    def _callback(self, function: typing.Callable[..., typing.Any] | None) -> typing.Callable[..., None] | None:
-        if function is None:
+    # Callbacks may set others. Without any, the run calls none.
+    def _callback(self, name: str) -> typing.Callable[..., None] | None:
+        if self.on_step is self.on_epoch is self.on_update is None:
             return None
-        call = function
 
         def called(report: typing.Any) -> None:
+            function = getattr(self, name)
+            if function is None:
+                return
             self._optimizer._show_rates()
-            call(report)
+            function(report)
             self._take_options()
 
         return called

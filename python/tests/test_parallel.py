@@ -330,6 +330,13 @@ def check_average(rank):
         ddp(rows).sum().backward()
     ddp(rows).sum().backward()
     assert net.weight.grad.tolist() == [[18, 27]]
+    ddp.zero_grad(set_to_none=False)
+    assert net.weight.grad.tolist() == [[0, 0]]
+    with ddp.no_sync():
+        ddp(rows).sum().backward()
+    torch.optim.SGD(ddp.parameters()).zero_grad(set_to_none=False)
+    ddp(rows).sum().backward()
+    assert net.weight.grad.tolist() == [[6, 9]]
     with pytest.raises(torch.Error, match="rank 0 has 2 rows of this batch, rank 1 has 1"):
         ddp(rows[: 2 - rank])
     ddp.eval()

@@ -246,6 +246,25 @@ def test_rates_of_groups_are_those_of_the_optimizer():
     assert rates == [0.25, 0.125, 0.0625, 0.03125] and sgd.param_groups[0]["lr"] == 0.015625
 
 
+def test_callbacks_may_set_others():
+    net, sgd = model()
+    trainer = torch.Trainer(net, sgd, data(), batch_size=32, epochs=2)
+    calls = []
+
+    def first(step):
+        calls.append("first")
+        trainer.on_update = lambda step: calls.append(step)
+        trainer.on_epoch = last
+
+    def last(report):
+        calls.append(report.epoch)
+        trainer.on_update = None
+
+    trainer.on_update = first
+    trainer.train()
+    assert calls == ["first", 2, 3, 4, 1, 2]
+
+
 def test_unknown_and_wrong_options_are_errors():
     net, sgd = model()
     with pytest.raises(TypeError, match="batchsize"):

@@ -63,13 +63,21 @@ def _set(p, gradient):
 def zero_gradients(parameters, set_to_none, drop=lambda: None):
     """Do what zero_grad() of modules and optimizers does. drop() is called behind the last look at the gradients."""
     parameters = list(parameters)
-    zeroed = [] if set_to_none else [(p, p.grad) for p in _parameters(parameters)]
+    zeroed = [] if set_to_none else [(p, None if isinstance(p, Parameter) else p.grad) for p in parameters
+                                     if _has_gradient(p)]
     drop()
     for p in parameters:
         p.grad = None
     with no_grad():
         for p, gradient in zeroed:
-            p.grad = _core.zeros_like(gradient) if isinstance(p, Parameter) else gradient.zero_()
+            p.grad = _core.zeros_like(p.data) if gradient is None else gradient.zero_()
+
+
+def _has_gradient(p):
+    try:
+        return p.grad is not None
+    except _core.Error:
+        return False  # of no_sync(): its sum over the ranks is not there
 
 
 def parameters_to_vector(parameters):
