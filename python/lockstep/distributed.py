@@ -230,6 +230,8 @@ def all_reduce(tensor, op=ReduceOp.SUM, group=None, async_op=False):
             tensor.copy_(product)
         return _done(async_op)
     if op == ReduceOp.AVG:
+        if not tensor.is_floating_point():
+            raise TypeError(f"all_reduce: the mean of {tensor.dtype}, expected a floating type, or ReduceOp.SUM")
         job.all_reduce(tensor, ReduceOp.SUM)
         with _no_grad():
             tensor.div_(job.world_size)

@@ -26,6 +26,7 @@ class Trainer:
     names and defaults of the C++ class (lockstep/train/trainer.h):
 
     shards, balance: V of the recipe, and who computes them: "auto", or a weight for each device.
+    record_steps: describe a step once and repeat it, until a callback changes a mode, an option, or an attribute.
     accumulate: the number of micro-batches in a step. drop_last: an epoch leaves out its last batch if it is not full.
     loss(outputs, labels): a mean; cross entropy if missing. forward(batch): for examples of other parts; it returns
     (loss, outputs), or a dict with loss, outputs, targets, and log.
@@ -76,6 +77,7 @@ class Trainer:
         self._optimizer, self._engine = optimizer, _engine_of(optimizer, "Trainer")
         self._metrics = options["metrics"]  # for the collector: the engine has copies
         self._model = model
+        self._described = _description(model) if record_steps else None
         self._trainer = _core._Trainer(model, self._engine, train, test, _in_full(options))
         optimizer._show_rates()  # a schedule's base_lr
         self.on_step: typing.Callable[[StepReport], typing.Any] | None = None
@@ -96,6 +98,11 @@ class Trainer:
         if self._optimizer.engine is not self._engine:
             raise _core.Error("Trainer: the optimizer has begun anew since the Trainer was made, expected a new "
                               "Trainer")
+        if self._described is not None and (now := _description(self._model)) != self._described:
+            self._described = now
+            # The recording of a step ends with a change of options.
+            same = [{"weight_decay": float(group["weight_decay"])} for group in self._optimizer.param_groups]
+            self._engine.set_options(same)
 
     # Callbacks may set others. Without any, the run calls none.
     def _callback(self, name: str) -> typing.Callable[..., None] | None:
@@ -154,6 +161,22 @@ class Trainer:
     @property
     def recipe_hash(self) -> str:
         return self._trainer.recipe_hash()
+
+
+def _description(model: typing.Any) -> list[typing.Any]:
+    """Return what decides a model's tasks beside its inputs and weights: gradients that are there, modes, options,
+    hooks of modules, and attributes."""
+    found: list[typing.Any] = [p.grad is None for p in model.parameters()]
+    for module in model.modules():
+        found += [id(module), module.training]
+        found += [getattr(module, name, None) for name in ("p", "eps", "momentum", "inplace")]
+        for name, value in vars(module).items():
+            if isinstance(value, dict):
+                value = [(key, id(each)) for key, each in value.items()]
+            elif not isinstance(value, (bool, int, float, str)):
+                value = id(value)
+            found.append((name, value))
+    return found
 
 
 def _check_unwrapped(use: str, model: typing.Any) -> None:

@@ -277,6 +277,9 @@ def check_collectives(rank):
     assert x.tolist() == [3, 4]
     dist.all_reduce(y := torch.tensor(rank), dist.ReduceOp.MAX)
     assert y.item() == 1
+    with pytest.raises(TypeError, match="the mean of torch.int64"):
+        dist.all_reduce(y, op=dist.ReduceOp.AVG)
+    assert y.item() == 1
     dist.broadcast(z := torch.tensor([5 * rank]), src=1)
     assert z.tolist() == [5]
     every = [torch.zeros(1), torch.zeros(1)]

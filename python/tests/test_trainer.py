@@ -246,6 +246,32 @@ def test_rates_of_groups_are_those_of_the_optimizer():
     assert rates == [0.25, 0.125, 0.0625, 0.03125] and sgd.param_groups[0]["lr"] == 0.015625
 
 
+@pytest.mark.parametrize("change", [
+    lambda net: None, lambda net: net.eval(), lambda net: net[1].eval(), lambda net: setattr(net[1], "momentum", 0.9),
+    lambda net: setattr(net[3], "p", 0.9), lambda net: setattr(net[2], "scale", 3.0),
+    lambda net: net[0].register_forward_hook(lambda module, inputs, y: y * y),
+    lambda net: setattr(net[0].weight, "grad", torch.ones(4, 2)), lambda net: net.append(nn.Tanh())])
+def test_a_recorded_step_sees_what_callbacks_change(change):
+    class Scaled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scale = 1.0
+
+        def forward(self, x):
+            return x * self.scale
+
+    def run(record_steps):
+        torch.manual_seed(1)
+        net = nn.Sequential(nn.Linear(2, 4), nn.BatchNorm1d(4), Scaled(), nn.Dropout(0.3), nn.Tanh(), nn.Linear(4, 2))
+        trainer = torch.Trainer(net, torch.optim.SGD(net.parameters(), lr=0.1), data(), batch_size=32, epochs=2,
+                                record_steps=record_steps)
+        trainer.on_update = lambda step: change(net) if step == 4 else None
+        trainer.train()
+        return {name: x.tolist() for name, x in net.state_dict().items()}
+
+    assert run(True) == run(False)
+
+
 def test_callbacks_may_set_others():
     net, sgd = model()
     trainer = torch.Trainer(net, sgd, data(), batch_size=32, epochs=2)
