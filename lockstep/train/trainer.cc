@@ -892,6 +892,8 @@ void Trainer::run_step(std::span<Example> step) {
           "trainer: examples have {} parts, expected inputs and labels, or TrainerOptions::forward", batch.size());
   }
   observers_->each_step([&](StepObserver& o) { o.begin(position_.step + 1); });
+  // Decided once: an observer that fails in this step no longer observes it.
+  current_.recorded = records();
   const std::vector<double> shares = step.size() == 1 ? std::vector<double>{1} : shares_of(step);
   const auto last = static_cast<std::size_t>(
       shares.rend() - std::ranges::find_if(shares.rbegin(), shares.rend(), [](double share) { return share != 0; }));
@@ -912,7 +914,7 @@ void Trainer::run_micro_batch(Example& batch, std::int64_t samples, double share
   // Processes stop between steps, so they vote with the last micro-batch.
   const bool votes = !ranks().alone() && last;
   if (votes) splitter_->stop_votes().cast(stop_);
-  std::vector<Tensor> scalars = records() ? recorded_step(parts) : learn(parts, share, last);
+  std::vector<Tensor> scalars = current_.recorded ? recorded_step(parts) : learn(parts, share, last);
   for (Tensor& scalar : scalars) scalar = scalar.detach();
   const Tensor loss = scalars[0];
   current_.losses.emplace_back(share, std::move(scalars));
@@ -1042,7 +1044,7 @@ std::vector<Tensor> Trainer::recorded_step(std::span<const Tensor> parts) {
 void Trainer::finish_step(std::int64_t batches) {
   const auto loss_scale = [&]() -> double { return scaler_ ? current_.loss_scale.item<float>() : 1; };
   observers_->each_step([&](StepObserver& o) { o.backward(loss_scale); });
-  if (!records()) {
+  if (!current_.recorded) {
     schedule_learning_rate();
     update();
   }

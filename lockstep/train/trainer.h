@@ -101,8 +101,9 @@ struct TrainerOptions {
   std::int64_t accumulate = 1;
   // Throws if accumulate does not divide batch_size.
   std::int64_t micro_batch_size() const;
-  // Describes a step once and then repeats it, where possible: see parallel/recorded_step.h. The bits are the same,
-  // unless `loss` or `forward` uses numbers that the host changes between steps: those are recorded, too.
+  // Describes a step once and then repeats it, where possible: see parallel/recorded_step.h. The bits are the same. What
+  // a callback changes in the host's numbers that `loss` or `forward` uses, or in a layer's mode or option, counts after
+  // Trainer::forget_recording().
   bool record_steps = false;
   std::int64_t epochs = 10;
   // The run ends after this many steps, counted over all epochs. 0: no limit.
@@ -256,6 +257,8 @@ class Trainer {
   // parts in that mode. The constructor, resume(), and train() update both; later changes by a callback are not
   // recorded.
   const Recipe& recipe() const { return options_.recipe; }
+  // With record_steps: the next step is described anew. For callbacks that change what a pass does.
+  void forget_recording() { recorded_ = nullptr; }
   // The reason why steps are not recorded, such as "it waits for data that it has computed". Empty if they are or will
   // be recorded, or if record_steps is off.
   std::string why_not_recorded() const;
@@ -271,6 +274,7 @@ class Trainer {
  private:
   struct PendingLoss {
     StepReport report;
+    bool recorded = false;  // the update is a part of the recording
     // One for each micro-batch: its share of the step, and its mean loss over all ranks, followed by those of
     // BatchOutputs::log.
     std::vector<std::pair<double, std::vector<Tensor>>> losses;

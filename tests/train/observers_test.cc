@@ -4,6 +4,7 @@
 
 #include <fmt/ranges.h>
 
+#include "lockstep/train/step_observer.h"
 #include "tests/expect_error.h"
 #include "tests/temporary_folder.h"
 #include "tests/train/small_job.h"
@@ -140,6 +141,27 @@ TEST(Observers, TheTrainingEndsWithWhatItNeeds) {
   calls.trainer->on_update = [](std::int64_t step) { check(step < 2, "stop here"); };
   EXPECT_ERROR(calls.trainer->train(), "stop here");
   EXPECT_EQ(notes->notes.back(), "abort stop here");
+}
+
+// Looks into step 3, and fails there, between the gradients and the update.
+struct FailsInStepThree : StepObserver {
+  std::string label() const override { return "the watch"; }
+  bool observes(std::int64_t step) const override { return step == 3; }
+  void begin(std::int64_t step) override { step_ = step; }
+  void backward(const std::function<double()>&) override { check(step_ != 3, "no room"); }
+
+ private:
+  std::int64_t step_ = 0;
+};
+
+TEST(Observers, AStepWhoseObserverFailsIsUpdated) {
+  SmallJob plain(1, {.epochs = 1}), job(1, {.record_steps = true, .epochs = 1});
+  plain.trainer->train();
+  job.trainer->observe(std::make_shared<FailsInStepThree>());
+  const TrainingResult result = job.trainer->train();
+  ASSERT_EQ(result.failures.size(), 1u);
+  EXPECT_EQ(job.trainer->why_not_recorded(), "");
+  EXPECT_EQ(weights_sha256(job.net), weights_sha256(plain.net));
 }
 
 // An error of the training that an observer meets first is not the observer's.
