@@ -150,12 +150,14 @@ void ParameterGradient::set(Array gradient, Passes passes) {
 
 int ParameterGradient::add_hook(Hook hook) {
   ++version_;
+  ++hook_changes_;
   hooks_.emplace(next_hook_, std::move(hook));
   return next_hook_++;
 }
 
 void ParameterGradient::remove_hook(int number) {
   ++version_;
+  ++hook_changes_;
   hooks_.erase(number);
 }
 

@@ -58,6 +58,8 @@ class ParameterGradient {
   using Hook = std::function<Array(const Array& gradient)>;
   int add_hook(Hook hook);
   void remove_hook(int number);
+  // How often hooks came or went: a recorded step has the tasks of its own hooks.
+  std::uint64_t hook_changes() const { return hook_changes_; }
 
   // An optimizer's next step will multiply this gradient by a scale that it has computed from it: add() throws, until
   // the gradient is cleared or `scale` expires.
@@ -113,6 +115,7 @@ class ParameterGradient {
   std::uint64_t mapped_version_ = 0;
   std::map<int, Hook> hooks_;
   int next_hook_ = 0;
+  std::uint64_t hook_changes_ = 0;
   std::weak_ptr<const void> scale_;
   // The sums before the latest pass. They are restored if it fails.
   std::optional<ShardTree> before_;

@@ -210,6 +210,8 @@ void Optimizer::set_learning_rate(std::size_t group, double lr) {
   check(learning_rate_ > 0, "optimizer: cannot set a group's learning rate while the optimizer's is 0");
   groups_[group].own_lr = lr * (reference_rate() / learning_rate_);
   groups_[group].lr = lr;
+  // The group's rate holds beside this one, which a schedule of a Trainer may have left.
+  if (!schedule_) base_learning_rate_ = learning_rate_;
   has_own_options_ = true;
 }
 
@@ -381,6 +383,12 @@ std::int64_t Optimizer::steps() const {
   return steps_;
 }
 
+std::uint64_t Optimizer::hook_changes() const {
+  std::uint64_t all = 0;
+  for (const Slot& slot : slots_) all += slot.parameter.gradient_state().hook_changes();
+  return all;
+}
+
 // The losses that the gradients are of. A step of gradients without their loss would be a step of a part of the batch.
 std::vector<Resource> Optimizer::losses() const {
   std::vector<Resource> all;
@@ -435,7 +443,8 @@ void Optimizer::step() {
     const auto count = static_cast<std::int64_t>(groups_.size());
     for (std::size_t d = 0; d < devices.size(); ++d) rates[d] = ops::empty({count}, DType::f64, devices[d]);
     write_rates(rates);
-    recorder->valid_while([this, changes = changes_] { return changes == changes_; });
+    recorder->valid_while(
+        [this, changes = changes_, hooks = hook_changes()] { return changes == changes_ && hooks == hook_changes(); });
     recorder->before_each([this, rates] {
       follow_schedule();
       advance();

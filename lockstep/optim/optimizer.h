@@ -254,6 +254,7 @@ class Optimizer {
     std::vector<Array> steps;
   };
   std::vector<Resource> losses() const;
+  std::uint64_t hook_changes() const;  // of all gradients
   // What a step does once all of it that can fail has been made.
   using Commit = std::function<void(std::span<const Resource> needed, Resource* first_writes)>;
   Commit describe_fused(std::span<const ReducedGradient> gradients, std::span<const Device> devices,

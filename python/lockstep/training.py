@@ -100,9 +100,7 @@ class Trainer:
                               "Trainer")
         if self._described is not None and (now := _description(self._model)) != self._described:
             self._described = now
-            # The recording of a step ends with a change of options.
-            same = [{"weight_decay": float(group["weight_decay"])} for group in self._optimizer.param_groups]
-            self._engine.set_options(same)
+            self._trainer.forget_recording()
 
     # Callbacks may set others. Without any, the run calls none.
     def _callback(self, name: str) -> typing.Callable[..., None] | None:

@@ -494,6 +494,7 @@ void add_training(py::module_& m) {
     return resumed->path;
   });
   add_audit(trainer, m);
+  trainer.def("forget_recording", [](PythonTrainer& t) { t.get().forget_recording(); });
   trainer.def("request_stop", [](PythonTrainer& t) { t.get().request_stop(); });
   trainer.def("recipe", [](PythonTrainer& t) { return t.get().recipe().json(); });
   trainer.def("recipe_hash", [](PythonTrainer& t) { return recipe_hash(t.get().recipe()); });

@@ -246,11 +246,26 @@ def test_rates_of_groups_are_those_of_the_optimizer():
     assert rates == [0.25, 0.125, 0.0625, 0.03125] and sgd.param_groups[0]["lr"] == 0.015625
 
 
+def test_rates_that_are_set_behind_a_schedule_hold():
+    torch.manual_seed(1)
+    net = nn.Sequential(nn.Linear(2, 4), nn.Tanh(), nn.Linear(4, 2))
+    sgd = torch.optim.SGD([{"params": net[0].parameters(), "lr": 0.2}, {"params": net[2].parameters()}], lr=0.1)
+    torch.Trainer(net, sgd, data(), batch_size=32, epochs=1, schedule="cosine").train()
+    for group in sgd.param_groups:
+        group["lr"] = 0.05
+    rates = []
+    trainer = torch.Trainer(net, sgd, data(), batch_size=32, epochs=1)
+    trainer.on_update = lambda step: rates.append([group["lr"] for group in sgd.param_groups])
+    trainer.train()
+    assert rates == [[0.05, 0.05]] * 4
+
+
 @pytest.mark.parametrize("change", [
     lambda net: None, lambda net: net.eval(), lambda net: net[1].eval(), lambda net: setattr(net[1], "momentum", 0.9),
     lambda net: setattr(net[3], "p", 0.9), lambda net: setattr(net[2], "scale", 3.0),
     lambda net: net[0].register_forward_hook(lambda module, inputs, y: y * y),
-    lambda net: setattr(net[0].weight, "grad", torch.ones(4, 2)), lambda net: net.append(nn.Tanh())])
+    lambda net: setattr(net[0].weight, "grad", torch.ones(4, 2)), lambda net: net.append(nn.Tanh()),
+    lambda net: net[0].weight.register_hook(lambda gradient: gradient * 0.5)])
 def test_a_recorded_step_sees_what_callbacks_change(change):
     class Scaled(nn.Module):
         def __init__(self):
