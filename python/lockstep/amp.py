@@ -65,7 +65,7 @@ class GradScaler:
         _core.LossScalerEngine.check(*self._state, growth_interval)
         self._engine = None
         self._before = None  # the scale that gradients have, until update()
-        self._optimizers = {}  # what has been done since update(): id -> (engine, "unscaled" or "stepped")
+        self._optimizers = {}  # what has been done since update(): id -> (optimizer, engine, "unscaled" or "stepped")
 
     def scale(self, outputs):
         """Return the loss, or each loss of a list or tuple, times the scale."""
@@ -87,7 +87,7 @@ class GradScaler:
 
     def _unscale(self, optimizer, now):
         if id(optimizer) in self._optimizers:
-            done = self._optimizers[id(optimizer)][1]
+            done = self._optimizers[id(optimizer)][2]
             raise RuntimeError("unscale_() has already been called on this optimizer since the last update()."
                                if done == "unscaled" else "unscale_() is being called after step().")
         engine = getattr(optimizer, "engine", None)
@@ -99,7 +99,7 @@ class GradScaler:
         if self._before is None:
             self._before = self._engine.current()
         (self._engine.unscale_now if now else self._engine.unscale)(engine)
-        self._optimizers[id(optimizer)] = (engine, "unscaled")
+        self._optimizers[id(optimizer)] = (optimizer, engine, "unscaled")
 
     def step(self, optimizer, *args, **kwargs):
         """Unscale the gradients, unless unscale_() has, and call optimizer.step(), which does nothing if a gradient is
@@ -110,13 +110,13 @@ class GradScaler:
             raise RuntimeError("Closure use is not currently supported if GradScaler is enabled.")
         if id(optimizer) not in self._optimizers:
             self._unscale(optimizer, now=False)
-        engine, done = self._optimizers[id(optimizer)]
+        _, engine, done = self._optimizers[id(optimizer)]
         if done == "stepped":
             raise RuntimeError("step() has already been called since the last update().")
         if optimizer.engine is not engine:
             raise _core.Error("GradScaler: the optimizer has begun anew between unscale_() and step(), expected that "
                               "after step()")
-        self._optimizers[id(optimizer)] = (engine, "stepped")
+        self._optimizers[id(optimizer)] = (optimizer, engine, "stepped")
         return optimizer.step()
 
     def update(self, new_scale=None):
@@ -128,6 +128,11 @@ class GradScaler:
         if new_scale is not None:
             state = float(new_scale), self._good_before()
             _core.LossScalerEngine.check(*state, self._interval)
+        for optimizer, engine, done in self._optimizers.values():
+            # A step that the program leaves out: whether its gradients were finite says nothing of the next step.
+            left_out = all(p.grad is None for group in optimizer.param_groups for p in group["params"])
+            if done == "unscaled" and left_out:
+                engine.zero_grad()
         self._optimizers.clear()
         self._before = None
         if new_scale is not None:

@@ -136,3 +136,24 @@ def test_a_step_before_a_new_scale_does_not_count(factor, good):
         scaler.step(sgd)
         scaler.update(new_scale)
     assert scaler.state_dict()["scale"] == 512.0 and scaler.state_dict()["_growth_tracker"] == good
+
+
+@pytest.mark.parametrize("factor", [1.0, math.inf])
+@pytest.mark.parametrize("scaled", [False, True])
+def test_a_step_that_is_left_out_leaves_nothing_behind(factor, scaled):
+    net = nn.Linear(1, 1, bias=False)
+    nn.init.ones_(net.weight)
+    sgd, scaler = torch.optim.SGD(net.parameters(), lr=0.25), GradScaler(init_scale=4.0)
+    scaler.scale(net(torch.full((1, 1), factor)).sum()).backward()
+    scaler.unscale_(sgd)
+    net.zero_grad()
+    scaler.update()
+    loss = net(torch.ones(1, 1)).sum()
+    if scaled:
+        scaler.scale(loss).backward()
+        scaler.step(sgd)
+        scaler.update()
+    else:
+        loss.backward()
+        sgd.step()
+    assert net.weight.item() == 0.75
