@@ -7,4 +7,4 @@
 #define LOCKSTEP_VERSION "0.1.0"
 
 // Raised with each change of the bits that a recipe gives. Equal numbers give equal bits.
-#define LOCKSTEP_KERNEL_REVISION 1
+#define LOCKSTEP_KERNEL_REVISION 2
