@@ -13,15 +13,23 @@
 
 namespace lockstep {
 
-// The device has failed, or a kernel has found invalid data. Do not trust any work queued behind ticket() - 1.
+// The device has failed, or a kernel has found invalid data.
 class StreamError : public Error {
  public:
+  // What is lost, besides what reads it.
+  enum class Lost {
+    from_ticket,  // all work queued behind ticket() - 1: the device has failed, or cannot tell the ticket exactly
+    ticket,       // the work of this ticket: a kernel has found invalid data
+  };
   // `ticket`: the first one whose work is lost, as exactly as the stream can tell. Work of earlier tickets is good.
-  StreamError(const std::string& what, std::uint64_t ticket) : Error(what), ticket_(ticket) {}
+  StreamError(const std::string& what, std::uint64_t ticket, Lost lost = Lost::from_ticket)
+      : Error(what), ticket_(ticket), lost_(lost) {}
   std::uint64_t ticket() const { return ticket_; }
+  Lost lost() const { return lost_; }
 
  private:
   std::uint64_t ticket_;
+  Lost lost_;
 };
 
 // In nanoseconds of std::chrono::steady_clock.

@@ -301,6 +301,30 @@ FailureLog DependencyGraph::report(const Failure& failure) noexcept {
   return told;
 }
 
+std::vector<Resource> DependencyGraph::roots_of_failures() const {
+  std::vector<Resource> roots;
+  for (const auto& [order, logged] : failures_) {
+    if (!logged.group || logged.group->reported) continue;
+    for (const Resource& root : logged.group->roots) {
+      if (root.state()->graph == this && std::ranges::find(roots, root) == roots.end()) roots.push_back(root);
+    }
+  }
+  return roots;
+}
+
+std::optional<Ticket> DependencyGraph::last_written(const Resource& resource) const {
+  const ResourceState& data = *resource.state();
+  if (data.graph != this || !data.uses || data.uses->last_written().number == 0) return std::nullopt;
+  return data.uses->last_written();
+}
+
+void DependencyGraph::lose(const Resource& resource, Ticket written, const FailurePtr& loss) noexcept {
+  ResourceState& data = *resource.state();
+  if (!loss || data.failure || data.writer || !data.uses || !data.uses->written(written)) return;
+  data.failure = loss;
+  data.torn = true;
+}
+
 FailureLog DependencyGraph::take_failure_of(const Resource& resource) noexcept {
   FailureLog taken;
   const ResourceState& data = *resource.state();

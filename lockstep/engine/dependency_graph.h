@@ -20,6 +20,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -225,6 +226,13 @@ class DependencyGraph {
   FailurePtr first_unreported() const;
   // A wait throws the failure. Returns what leaves the log because of it, for the caller to destroy outside the lock.
   [[nodiscard]] FailureLog report(const Failure& failure) noexcept;
+  // The data that groups of logged failures start from.
+  std::vector<Resource> roots_of_failures() const;
+  // The ticket of the stream work that wrote the data last. Nothing for data of another graph, or that the CPU wrote.
+  std::optional<Ticket> last_written(const Resource& resource) const;
+  // A stream has lost the data that it wrote: it fails as if its task had. Does nothing without a loss, or if the data
+  // has been written since.
+  void lose(const Resource& resource, Ticket written, const FailurePtr& loss) noexcept;
   // Removes the failure of the resource from the log.
   [[nodiscard]] FailureLog take_failure_of(const Resource& resource) noexcept;
 

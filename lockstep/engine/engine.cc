@@ -171,6 +171,10 @@ struct Engine::Impl {
     }
     return guard;
   }
+  // Gives data that streams have lost their failures, by which the graph knows whether groups that start from it are
+  // reported. Call with the lock; the second one without any other.
+  void learn_losses(std::span<const Resource> data, const LaunchedTasks::LossOf& loss_of);
+  void learn_losses(std::span<const Resource> data, Lock& guard);
   // Throws a failure and notes that. Call with the lock.
   [[noreturn]] void report(FailurePtr failure, Lock guard);
   // Without the lock.
@@ -207,10 +211,12 @@ Engine::Impl::Impl(EngineOptions engine_options)
     : options(std::move(engine_options)),
       out_of_memory(
           std::make_shared<Failure>(Failure{.task = "a task", .message = "a task ran out of memory", .order = -1})),
-      launched([this](const LaunchedTasks::Launch& launch, const std::string& lane, std::exception_ptr cause) {
+      launched([this](const LaunchedTasks::Launch& launch, const std::string& lane, std::exception_ptr cause,
+                      const LaunchedTasks::LossOf& loss_of) {
         FailurePtr failure = make_failure(launch.task, launch.order, lane, std::move(cause));
         FailureEntry entry = DependencyGraph::make_entry(failure, launch.group);
         const Lock guard = lock();
+        if (launch.group) learn_losses(launch.group->roots, loss_of);
         graph.count_failure();
         graph.log(std::move(entry));
         return failure;
@@ -509,7 +515,28 @@ void Engine::Impl::wait_for_room(Lock& guard) {
   });
 }
 
+void Engine::Impl::learn_losses(std::span<const Resource> data, const LaunchedTasks::LossOf& loss_of) {
+  for (const Resource& each : data) {
+    if (const auto ticket = graph.last_written(each)) graph.lose(each, *ticket, loss_of(*ticket));
+  }
+}
+
+void Engine::Impl::learn_losses(std::span<const Resource> data, Lock& guard) {
+  std::vector<std::pair<Ticket, FailurePtr>> losses;
+  for (const Resource& each : data) {
+    if (const auto ticket = graph.last_written(each)) losses.emplace_back(*ticket, nullptr);
+  }
+  guard.unlock();
+  for (auto& [ticket, loss] : losses) loss = launched.failure(ticket);
+  guard.lock();
+  learn_losses(data, [&](Ticket ticket) {
+    const auto known = std::ranges::find(losses, ticket, &std::pair<Ticket, FailurePtr>::first);
+    return known == losses.end() ? nullptr : known->second;
+  });
+}
+
 void Engine::Impl::report(FailurePtr failure, Lock guard) {
+  learn_losses(graph.roots_of_failures(), guard);
   ++reports;
   FailureLog told = graph.report(*failure);
   const auto thrown = told.find(failure->order);
@@ -521,6 +548,7 @@ void Engine::Impl::report(FailurePtr failure, Lock guard) {
       if (root.state()->graph != &graph) continue;  // another engine's, which reports its failures itself
       HostWaiter waiter;
       guard = wait(waiter, [&] { graph.wait_unused(root, waiter); });
+      learn_losses(std::span(&root, 1), guard);
       told.merge(graph.take_failure_of(root));
       guard.unlock();
     }

@@ -148,13 +148,30 @@ std::int64_t LaunchedTasks::settle_all(int index) {
 
 // Call it only while work is unfinished.
 void LaunchedTasks::ask(Lane& lane) {
-  try {
-    lane.reached = std::max(lane.reached, lane.stream->finished());
-  } catch (const StreamError& error) {
-    lose(lane, error.ticket(), std::current_exception());
-  } catch (...) {
-    lose(lane, 0, std::current_exception());
+  while (true) {
+    try {
+      lane.reached = std::max(lane.reached, lane.stream->finished());
+      return;
+    } catch (const StreamError& error) {
+      if (error.lost() != StreamError::Lost::ticket || error.ticket() > lane.launches.back().ticket) {
+        return lose(lane, error.ticket(), std::current_exception());
+      }
+      lose_one(lane, error.ticket(), std::current_exception());
+    } catch (...) {
+      return lose(lane, 0, std::current_exception());
+    }
   }
+}
+
+FailurePtr LaunchedTasks::blame(const Launch& launch, const Lane& lane, std::exception_ptr cause) const {
+  return blame_(launch, lane.name, std::move(cause),
+                [this](Ticket ticket) { return loss(*find(ticket.lane), ticket.number); });
+}
+
+// What does not read this task's data is good.
+void LaunchedTasks::lose_one(Lane& lane, std::uint64_t ticket, std::exception_ptr cause) {
+  const auto culprit = std::ranges::lower_bound(lane.launches, ticket, {}, &Launch::ticket);
+  lane.losses.push_back({culprit->ticket, culprit->ticket, blame(*culprit, lane, std::move(cause))});
 }
 
 // Marks work in flight from `first` on as lost. The work ends before it counts as lost, because its memory may be
@@ -166,7 +183,7 @@ void LaunchedTasks::lose(Lane& lane, std::uint64_t first, std::exception_ptr cau
   lane.loses_next |= first > last;
   auto culprit = std::ranges::lower_bound(lane.launches, first, {}, &Launch::ticket);
   if (culprit == lane.launches.end()) --culprit;
-  lane.losses.push_back({culprit->ticket, last, blame_(*culprit, lane.name, std::move(cause))});
+  lane.losses.push_back({culprit->ticket, last, blame(*culprit, lane, std::move(cause))});
   take_failures(lane, first, last);
 }
 

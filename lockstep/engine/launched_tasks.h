@@ -27,7 +27,10 @@ class LaunchedTasks {
   // Turns a stream's exception into a failure and remembers it for wait_all. Called with the lock held, before any
   // thread learns that the task is over.
   struct Launch;
-  using Blame = std::function<FailurePtr(const Launch& launch, const std::string& lane, std::exception_ptr cause)>;
+  // `loss_of` tells why the work of an earlier ticket is lost; null: as far as is known, it is not.
+  using LossOf = std::function<FailurePtr(Ticket)>;
+  using Blame = std::function<FailurePtr(const Launch& launch, const std::string& lane, std::exception_ptr cause,
+                                         const LossOf& loss_of)>;
   explicit LaunchedTasks(Blame blame) : blame_(std::move(blame)) {}
   // Waits for all streams.
   ~LaunchedTasks();
@@ -107,6 +110,8 @@ class LaunchedTasks {
   std::int64_t settle_all(int lane);
   void ask(Lane& lane);
   void lose(Lane& lane, std::uint64_t first, std::exception_ptr cause);
+  void lose_one(Lane& lane, std::uint64_t ticket, std::exception_ptr cause);
+  FailurePtr blame(const Launch& launch, const Lane& lane, std::exception_ptr cause) const;
   static void take_failures(Lane& lane, std::uint64_t told, std::uint64_t last);
   static FailurePtr loss(const Lane& lane, std::uint64_t ticket);
   static void take_times(Lane& lane, Launch& launch) noexcept;

@@ -69,7 +69,9 @@ std::uint64_t FakeStream::finished() {
   if (!failed_.empty()) {
     const std::uint64_t failed = *failed_.begin();
     if (!dead_) failed_.erase(failed);
-    throw StreamError("the device says no", options_.vague ? told_ + 1 : failed);
+    const bool exact = options_.exact && !options_.vague && !dead_;
+    throw StreamError("the device says no", options_.vague ? told_ + 1 : failed,
+                      exact ? StreamError::Lost::ticket : StreamError::Lost::from_ticket);
   }
   return told_ = progress_->reached;
 }

@@ -22,6 +22,8 @@ struct FakeStreamOptions {
   std::chrono::microseconds most_delay{0};
   // Says of a failure only that it came after what finished() has returned last; else it names the ticket.
   bool vague = false;
+  // A failure that is not a Death is one of the data: later work is good.
+  bool exact = false;
 };
 
 class FakeStream final : public Stream {

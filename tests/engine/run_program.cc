@@ -31,8 +31,10 @@ EngineOptions threaded_options(int seed) {
 
 std::shared_ptr<FakeStream> Streams::make(int lane) const {
   if (!(lanes >> lane & 1)) return nullptr;
-  return std::make_shared<FakeStream>(
-      FakeStreamOptions{.seed = seed + lane, .most_delay = std::chrono::microseconds(seed % 3 * 15), .vague = vague});
+  return std::make_shared<FakeStream>(FakeStreamOptions{.seed = seed + lane,
+                                                        .most_delay = std::chrono::microseconds(seed % 3 * 15),
+                                                        .vague = vague,
+                                                        .exact = (seed + lane) % 2 == 1});
 }
 
 Streams some_streams(int seed) {

@@ -31,9 +31,11 @@ std::string error_of(Wait wait) {
 // Two lanes with streams, a and b, and one without.
 class Streams : public testing::Test {
  protected:
-  explicit Streams(EngineOptions options = {}) : engine(std::move(options)) {}
+  explicit Streams(EngineOptions options = {}, FakeStreamOptions streams = {})
+      : on_a(std::make_shared<FakeStream>(streams)), on_b(std::make_shared<FakeStream>(streams)),
+        engine(std::move(options)) {}
 
-  std::shared_ptr<FakeStream> on_a = std::make_shared<FakeStream>(), on_b = std::make_shared<FakeStream>();
+  std::shared_ptr<FakeStream> on_a, on_b;
   std::promise<void> go;
   std::shared_future<void> gone = go.get_future().share();
   Engine engine;
@@ -257,6 +259,72 @@ TEST_F(Streams, AFailureGoesToWhoHasReadItsDataBeforeItWasKnown) {
   go.set_value();
   EXPECT_EQ(error_of([&] { engine.wait_readable(y); }), "bad on gpu:0 a: the device says no");
   engine.wait_readable(z);
+}
+
+class ExactStreams : public Streams {
+ protected:
+  ExactStreams() : Streams({}, {.exact = true}) {}
+};
+
+// A bad batch: what is queued behind it, such as the next batch, is good.
+TEST_F(ExactStreams, WhatDoesNotReadInvalidDataIsGood) {
+  const Resource u = engine.make_resource(), v = engine.make_resource();
+  push_held(a, {});
+  push("bad", a, {}, {x}, [] { fail("no such row"); });
+  push("reader", a, {x}, {y}, [] {});
+  push("reader on b", b, {y}, {z}, [] {});
+  push("next", a, {}, {u}, [] {});
+  push("other bad", a, {}, {v}, [] { fail("no such row"); });
+  push("next", b, {u}, {}, [] {});
+  while (engine.counters().completed < 7) std::this_thread::yield();
+  go.set_value();
+  engine.wait_readable(u);
+  for (const Resource& lost : {z, y, x}) {
+    EXPECT_EQ(error_of([&] { engine.wait_readable(lost); }), "bad on gpu:0 a: the device says no");
+  }
+  EXPECT_EQ(error_of([&] { engine.wait_readable(v); }), "other bad on gpu:0 a: the device says no");
+  engine.wait_readable(u);
+  engine.wait_all();
+  EXPECT_EQ(engine.counters().failed, 2);
+}
+
+// A loss, and its gradient, which fails apart from it: see FailureGroup.
+class FailuresOfAGroupOnStreams : public Streams {
+ protected:
+  void fail_in(const std::shared_ptr<FailureGroup>& of, const Resource& data, const std::string& name) {
+    engine.push({.name = name, .lane = a, .writes = {data}, .group = of, .run = [this](Context) {
+                   on_a->queue([] { fail("no such row"); });
+                 }});
+    on_a->synchronize(engine.counters().pushed);  // it is known before the next task is launched
+    while (engine.counters().completed < engine.counters().pushed) std::this_thread::yield();
+  }
+
+  Resource loss = engine.make_resource();
+  std::shared_ptr<FailureGroup> group = std::make_shared<FailureGroup>(std::vector{loss});
+};
+
+TEST_F(FailuresOfAGroupOnStreams, AreReportedWithTheRoots) {
+  fail_in(nullptr, loss, "loss");
+  EXPECT_EQ(error_of([&] { engine.wait_readable(loss); }), "loss on gpu:0 a: the device says no");
+  fail_in(group, x, "gradient");
+  EXPECT_EQ(error_of([&] { engine.wait_all(); }), "");
+  EXPECT_TRUE(engine.reported(*group));
+}
+
+TEST_F(FailuresOfAGroupOnStreams, ReportThoseOfTheRoots) {
+  fail_in(nullptr, loss, "loss");
+  EXPECT_NE(engine.failure(loss), nullptr);
+  fail_in(group, x, "gradient");
+  EXPECT_EQ(error_of([&] { engine.wait_readable(x); }), "gradient on gpu:0 a: the device says no");
+  EXPECT_EQ(error_of([&] { engine.wait_all(); }), "");
+}
+
+TEST_F(FailuresOfAGroupOnStreams, ThatNobodyHasReadAreReportedOnce) {
+  fail_in(nullptr, loss, "loss");
+  EXPECT_NE(engine.failure(loss), nullptr);
+  fail_in(group, x, "gradient");
+  EXPECT_EQ(error_of([&] { engine.wait_all(); }), "loss on gpu:0 a: the device says no");
+  EXPECT_EQ(error_of([&] { engine.wait_all(); }), "");
 }
 
 TEST_F(Streams, ADeadDeviceHoldsUpNobody) {

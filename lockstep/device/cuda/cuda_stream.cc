@@ -183,7 +183,10 @@ void CudaStream::take_data_errors(const Mark& mark) {
       if (first.empty()) first = std::move(what);
     }
   }
-  if (!first.empty()) throw StreamError(first, mark.ticket);
+  if (first.empty()) return;
+  // Launches of one graph share their slots, too.
+  const bool exact = mark.captured.empty() && recorded_ + 1 - mark.ticket < kSlots;
+  throw StreamError(first, mark.ticket, exact ? StreamError::Lost::ticket : StreamError::Lost::from_ticket);
 }
 
 std::string CudaStream::take_data_error(std::size_t number) {

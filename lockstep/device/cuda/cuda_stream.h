@@ -51,7 +51,8 @@ class CudaStream final : public Stream {
   std::uint64_t record_graph(std::vector<std::shared_ptr<CudaStream>> streams, std::span<const GraphTime> times);
 
  private:
-  // Tickets this far apart share a slot, so an error of the later one may be reported for the earlier one.
+  // Tickets this far apart share a slot: while both are in flight, an error of the later one may be reported for the
+  // earlier one.
   static constexpr std::uint64_t kSlots = 256;
   class EventPool;
 
