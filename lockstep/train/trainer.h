@@ -101,8 +101,8 @@ struct TrainerOptions {
   std::int64_t accumulate = 1;
   // Throws if accumulate does not divide batch_size.
   std::int64_t micro_batch_size() const;
-  // Describes a step once and then repeats it, where possible: see parallel/recorded_step.h. The bits are the same. What
-  // a callback changes in the host's numbers that `loss` or `forward` uses, or in a layer's mode or option, counts after
+  // Describes a step once and then repeats it, where possible: see parallel/recorded_step.h. The bits are the same. A
+  // callback that changes a layer's mode or option, or numbers of the host that `loss` or `forward` uses, has to call
   // Trainer::forget_recording().
   bool record_steps = false;
   std::int64_t epochs = 10;
