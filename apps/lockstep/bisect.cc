@@ -68,7 +68,7 @@ std::vector<std::string> differences(const json& a, const json& b) {
 void check_names(const json& a, const json& b) {
   const auto check_all_in = [](const json& these, const json& others, const char* one, const char* other) {
     for (const auto& [name, hash] : these.items()) {
-      if (!others.contains(name) && !name.starts_with("optimizer: "))
+      if (!others.contains(name) && !name.starts_with("optimizer/"))
         fail("bisect: {} has {}, and {} has not: expected two trainings of one model", one, name, other);
     }
   };

@@ -4,22 +4,17 @@
 #include <nlohmann/json.hpp>
 
 #include "lockstep/autograd/tensor_impl.h"
-#include "lockstep/base/sha256.h"
 #include "lockstep/checkpoint/json_input.h"
 #include "lockstep/checkpoint/weights.h"
+#include "lockstep/receipt/state_digest.h"
 
 namespace lockstep::app {
 
 void WeightsLog::update(std::int64_t step) {
-  nlohmann::ordered_json hashes = nlohmann::ordered_json::object();
-  StateDict state = state_dict(*module_);
-  for (const TensorBytes& t : as_bytes(state)) {
-    Sha256 hash;
-    hash.update(t.bytes);
-    hashes[t.name] = hash.hex();
-  }
-  log_.write(
-      {{"event", "weights"}, {"step", step}, {"weights_sha256", weights_sha256(*module_)}, {"parameters", hashes}});
+  log_.write({{"event", "weights"},
+              {"step", step},
+              {"weights_sha256", weights_sha256(*module_)},
+              {"parameters", state_digest({.weights = state_dict(*module_)}).by_name()}});
 }
 
 std::vector<WeightsRecord> read_weights_log(const std::filesystem::path& path) {

@@ -16,7 +16,7 @@ namespace lockstep::app {
 struct WeightsRecord {
   std::int64_t step = 0;
   std::string weights_sha256;                     // the hash in the log of `lockstep train`
-  std::map<std::string, std::string> parameters;  // SHA-256 of parameters and buffers, by name
+  std::map<std::string, std::string> parameters;  // StateDigest::by_name()
 };
 
 class WeightsLog final : public TrainingObserver {

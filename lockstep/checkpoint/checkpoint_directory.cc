@@ -208,31 +208,36 @@ Checkpoint open_checkpoint(const fs::path& path) {
   return open_checkpoint(path, [](const std::string&, const std::string&) {});
 }
 
-namespace {
-
-Checkpoint open_checkpoint(const fs::path& path, const std::function<void(const std::string&, std::string)>& take) {
-  const fs::path manifest_path = path / kManifest;
-  const std::string text = read_file(manifest_path, kMaxManifestBytes);
-  Checkpoint checkpoint{path, 0, {}};
-  std::map<std::string, std::pair<std::uint64_t, std::string>> expected;
+CheckpointManifest read_manifest(const fs::path& checkpoint) {
+  const fs::path path = checkpoint / kManifest;
+  const std::string text = read_file(path, kMaxManifestBytes);
+  CheckpointManifest found;
   try {
     const json manifest = parse_json<json>(text, {.what = "it", .depth = kMaxManifestDepth});
     check(manifest.at("format") == kFormat, "format is not {}", kFormat);
     check(count_at(manifest, "version") == kVersion, "version is {}, expected {}", count_at(manifest, "version"),
           kVersion);
-    checkpoint.step = static_cast<std::int64_t>(count_at(manifest, "step"));
+    found.step = static_cast<std::int64_t>(count_at(manifest, "step"));
     for (const auto& [name, record] : manifest.at("files").get_ref<const json::object_t&>()) {
       check(is_plain_name(name), "a file has the name {}", json(name).dump());
-      expected[name] = {count_at(record, "bytes"), record.at("sha256").get<std::string>()};
+      found.files[name] = {count_at(record, "bytes"), record.at("sha256").get<std::string>()};
     }
   } catch (const std::exception& error) {
-    fail("{}: damaged manifest: {}", manifest_path.string(), error.what());
+    fail("{}: damaged manifest: {}", path.string(), error.what());
   }
-  const std::optional<std::int64_t> step = step_of(path.filename().string());
-  check(!step || *step == checkpoint.step, "{}: step is {}, expected {} as in the folder's name",
-        manifest_path.string(), checkpoint.step, step.value_or(0));
-  for (const auto& [name, record] : expected) {
-    take(name, read_verified(path / name, record.first, record.second));
+  const std::optional<std::int64_t> step = step_of(checkpoint.filename().string());
+  check(!step || *step == found.step, "{}: step is {}, expected {} as in the folder's name", path.string(), found.step,
+        step.value_or(0));
+  return found;
+}
+
+namespace {
+
+Checkpoint open_checkpoint(const fs::path& path, const std::function<void(const std::string&, std::string)>& take) {
+  const CheckpointManifest manifest = read_manifest(path);
+  Checkpoint checkpoint{path, manifest.step, {}};
+  for (const auto& [name, file] : manifest.files) {
+    take(name, read_verified(path / name, file.bytes, file.sha256));
     checkpoint.files.push_back(name);
   }
   return checkpoint;
@@ -321,7 +326,7 @@ void CheckpointWriter::add_file(std::string_view name, const std::function<void(
   check(!files_.contains(std::string(name)), "checkpoint: file {} already exists", name);
   AtomicFile file(temporary_ / name);
   Sha256 digest;
-  FileRecord record;
+  CheckpointManifest::File record;
   write([&](std::span<const std::byte> bytes) {
     file.write(bytes);
     digest.update(bytes);

@@ -26,6 +26,19 @@ struct Checkpoint {
   std::filesystem::path file(std::string_view name) const;
 };
 
+// What a checkpoint says of itself.
+struct CheckpointManifest {
+  struct File {
+    std::uint64_t bytes = 0;
+    std::string sha256;
+  };
+  std::int64_t step = 0;
+  std::map<std::string, File> files;  // by name
+};
+
+// Reads the manifest alone: the files may be damaged. Errors name the file.
+CheckpointManifest read_manifest(const std::filesystem::path& checkpoint);
+
 // Reads and verifies the checkpoint in the folder `path`. Errors name the file, the value found, and the value
 // expected.
 Checkpoint open_checkpoint(const std::filesystem::path& path);
@@ -90,11 +103,6 @@ class CheckpointWriter {
   void publish();
 
  private:
-  struct FileRecord {
-    std::uint64_t bytes = 0;
-    std::string sha256;
-  };
-
   std::string manifest() const;
   void replace_published() const;
   void remove_others() const;
@@ -104,7 +112,7 @@ class CheckpointWriter {
   int keep_;
   FileLock lock_;                    // of the folder itself
   std::filesystem::path temporary_;  // empty once published
-  std::map<std::string, FileRecord> files_;
+  std::map<std::string, CheckpointManifest::File> files_;
 };
 
 // Writes a copy of the checkpoint to another folder.

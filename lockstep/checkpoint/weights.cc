@@ -273,14 +273,18 @@ UnmatchedEntries load_matching_weights(const std::filesystem::path& path, Module
   }
 }
 
-std::string weights_sha256(const Module& module) {
-  StateDict state = state_dict(module);
-  std::ranges::sort(state, {}, &StateDict::value_type::first);
+std::string weights_sha256(std::vector<TensorBytes> tensors) {
+  std::ranges::sort(tensors, {}, &TensorBytes::name);
   Sha256 hash;
-  for (const TensorBytes& t : as_bytes(state)) {
+  for (const TensorBytes& t : tensors) {
     if (is_floating(t.dtype)) hash.update(t.bytes);
   }
   return hash.hex();
+}
+
+std::string weights_sha256(const Module& module) {
+  StateDict state = state_dict(module);
+  return weights_sha256(as_bytes(state));
 }
 
 }  // namespace lockstep

@@ -49,6 +49,9 @@ struct TensorBytes {
   std::span<const std::byte> bytes;
 };
 
+// weights_sha256() of a model with these tensors.
+std::string weights_sha256(std::vector<TensorBytes> tensors);
+
 // Free text about the whole file. Readers of PyTorch weights look for {"format": "pt"}.
 using SafetensorsMetadata = std::map<std::string, std::string>;
 

@@ -7,6 +7,7 @@
 
 #include "lockstep/base/file.h"
 #include "lockstep/base/private_file.h"
+#include "lockstep/checkpoint/checkpoint_directory.h"
 #include "lockstep/receipt/digest.h"
 #include "lockstep/receipt/signature.h"
 
@@ -14,6 +15,15 @@ namespace lockstep {
 namespace {
 
 constexpr std::string_view kCheckpointFile = "/weights.safetensors";
+
+// Of the weights of a checkpoint, as its writer computed it.
+std::optional<Digest> digest_in_manifest(const std::filesystem::path& checkpoint) {
+  try {
+    return parse_digest(read_manifest(checkpoint).files.at("weights.safetensors").sha256);
+  } catch (const std::exception&) {
+    return std::nullopt;
+  }
+}
 
 // The receipt that the run continues, with its leaves beside `file`.
 std::optional<Receipt> found_receipt(const ReceiptOptions& options, const std::filesystem::path& resumed_from) {
@@ -91,9 +101,8 @@ ReceiptWriter::ReceiptWriter(ReceiptOptions options, Receipt::Head head, const D
   states_->add(step, state.leaves);
 }
 
-void ReceiptWriter::add_link(std::int64_t step, const StateDigest& state, double loss, const Digest& weights) {
+void ReceiptWriter::add_link(std::int64_t step, const StateDigest& state, double loss) {
   receipt_->add_link(step, state.root, loss);
-  receipt_->set_subject("weights", weights);
   states_->add(step, state.leaves);
 }
 
@@ -110,8 +119,14 @@ void ReceiptWriter::set_checkpoints(const std::vector<std::filesystem::path>& fo
   for (const std::filesystem::path& folder : folders) {
     const std::string name = folder.filename().string() + std::string(kCheckpointFile);
     if (std::ranges::find(before, name, &ReceiptSubject::name) != before.end()) continue;
-    receipt_->set_subject(name, file_digest(folder / "weights.safetensors"));
+    // Of a damaged checkpoint, which resume() passes over, the receipt says nothing.
+    if (const auto digest = digest_in_manifest(folder)) receipt_->set_subject(name, *digest);
   }
+}
+
+bool ReceiptWriter::due() const {
+  constexpr std::chrono::seconds kApart{10};
+  return std::chrono::steady_clock::now() - written_ >= kApart;
 }
 
 void ReceiptWriter::write() {
@@ -119,11 +134,6 @@ void ReceiptWriter::write() {
   if (receipt_->subjects().empty()) return;
   write_receipt(options_.file, *receipt_, options_.sign_key);
   written_ = std::chrono::steady_clock::now();
-}
-
-void ReceiptWriter::write_sometimes() {
-  constexpr std::chrono::seconds kApart{10};
-  if (std::chrono::steady_clock::now() - written_ >= kApart) write();
 }
 
 }  // namespace lockstep

@@ -25,12 +25,15 @@ class ReceiptWriter {
                 std::int64_t step, const StateDigest& state, const std::filesystem::path& resumed_from);
 
   std::int64_t steps() const { return receipt_->steps(); }
-  void add_link(std::int64_t step, const StateDigest& state, double loss, const Digest& weights);
-  // The checkpoints that are there, newest first: their weights become subjects, and those of removed ones go.
+  void add_link(std::int64_t step, const StateDigest& state, double loss);
+  // weights_sha256() after the last link.
+  void set_weights(const Digest& weights) { receipt_->set_subject("weights", weights); }
+  // The checkpoints that are there, newest first: their weights become subjects, with the hashes of their manifests, and
+  // those of removed ones go.
   void set_checkpoints(const std::vector<std::filesystem::path>& folders);
+  // Whether the file was not written a moment ago: it grows with each link.
+  bool due() const;
   void write();
-  // Unless that was a moment ago: the file grows with each link.
-  void write_sometimes();
 
  private:
   ReceiptOptions options_;

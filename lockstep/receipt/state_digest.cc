@@ -36,12 +36,17 @@ std::optional<LossScalerState> loss_scaler_in(const CheckpointContents& checkpoi
 
 }  // namespace
 
-StateDigest state_digest(const TrainingStateParts& parts) {
+std::vector<std::pair<std::string, Tensor>> named_parts(const TrainingStateParts& parts) {
   std::vector<std::pair<std::string, Tensor>> all(parts.weights.begin(), parts.weights.end());
   for (const auto& [name, tensor] : parts.optimizer) all.emplace_back("optimizer/" + name, tensor);
   for (const auto& [name, tensor] : parts.average) all.emplace_back("average/" + name, tensor);
   if (parts.loss_scaler) all.emplace_back("loss_scaler", as_tensor(*parts.loss_scaler));
   std::ranges::sort(all, {}, &std::pair<std::string, Tensor>::first);
+  return all;
+}
+
+StateDigest state_digest(const TrainingStateParts& parts) {
+  std::vector<std::pair<std::string, Tensor>> all = named_parts(parts);
   StateDigest digest;
   digest.leaves.resize(all.size());
   in_parallel(all.size(), [&](std::size_t i) {
@@ -60,6 +65,12 @@ StateDigest state_digest(const CheckpointContents& checkpoint) {
                        .optimizer = tensors_in(checkpoint, "optimizer.safetensors"),
                        .average = tensors_in(checkpoint, "average.safetensors"),
                        .loss_scaler = loss_scaler_in(checkpoint)});
+}
+
+std::map<std::string, std::string> StateDigest::by_name() const {
+  std::map<std::string, std::string> all;
+  for (std::size_t i = 0; i < names.size(); ++i) all[names[i]] = hex(leaves[i]);
+  return all;
 }
 
 std::string first_difference(const StateDigest& state, const std::vector<Digest>& leaves) {

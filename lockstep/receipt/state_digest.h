@@ -2,8 +2,10 @@
 // weights, and the loss scale, a leaf each, sorted by name.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lockstep/nn/state_dict.h"
@@ -20,10 +22,16 @@ struct TrainingStateParts {
 };
 
 struct StateDigest {
-  std::vector<std::string> names;  // sorted: "fc.weight", "optimizer/momentum.fc.weight"
+  std::vector<std::string> names;  // those of named_parts()
   std::vector<Digest> leaves;
   Digest root{};
+
+  // The leaves in hexadecimal digits, for logs.
+  std::map<std::string, std::string> by_name() const;
 };
+
+// "fc.weight", "optimizer/momentum.fc.weight", "average/fc.weight", "loss_scaler"; sorted.
+std::vector<std::pair<std::string, Tensor>> named_parts(const TrainingStateParts& parts);
 
 StateDigest state_digest(const TrainingStateParts& parts);
 // Of a checkpoint on disk, without a model.

@@ -74,16 +74,9 @@ std::string difference_of(const Dataset& data, const DataDigest& expected, const
                      count == 1 ? ", all others are" : fmt::format("; {} of {} differ", count, leaves.size()));
 }
 
-// weights_sha256() of a checkpoint, without a model.
 Digest weights_digest(const CheckpointContents& checkpoint) {
   const SafetensorsFile file = parse_safetensors(checkpoint.file("weights.safetensors"), checkpoint.path.string());
-  std::vector<TensorBytes> tensors = file.tensors;
-  std::ranges::sort(tensors, {}, &TensorBytes::name);
-  Sha256 hash;
-  for (const TensorBytes& t : tensors) {
-    if (is_floating(t.dtype)) hash.update(t.bytes);
-  }
-  return digest_of(hash);
+  return *parse_digest(weights_sha256(file.tensors));
 }
 
 // Compares the files that the receipt names with those of the run's folder. Returns what was found.

@@ -26,10 +26,12 @@ void ReceiptObserver::start(const TrainingStart& start) {
 
 void ReceiptObserver::settled(const SettledStep& state, bool urgent) {
   if (writer_->steps() < state.step) {
-    const StateDigest digest = state.digest();
-    writer_->add_link(state.step, digest, state.loss, *parse_digest(weights_sha256(*module_)));
+    writer_->add_link(state.step, state.digest(), state.loss);
+    names_weights_ = false;
   }
-  urgent ? writer_->write() : writer_->write_sometimes();
+  if (!urgent && !writer_->due()) return;
+  if (!std::exchange(names_weights_, true)) writer_->set_weights(*parse_digest(weights_sha256(*module_)));
+  writer_->write();
 }
 
 void ReceiptObserver::checkpoint(const std::filesystem::path& folder) {

@@ -34,6 +34,7 @@ class ReceiptObserver final : public StepObserver {
   const std::function<StateDigest()> state_;
   const Module* module_ = nullptr;
   std::optional<ReceiptWriter> writer_;
+  bool names_weights_ = true;  // those after its last link
 };
 
 }  // namespace lockstep

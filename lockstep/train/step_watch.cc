@@ -16,13 +16,14 @@
 #include "lockstep/base/environment.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
+#include "lockstep/base/hmac.h"
 #include "lockstep/base/sha256.h"
 #include "lockstep/checkpoint/json_input.h"
-#include "lockstep/checkpoint/weights.h"
 #include "lockstep/ops/copy.h"
 #include "lockstep/ops/launch.h"
 #include "lockstep/ops/launch_observer.h"
 #include "lockstep/ops/prepared.h"
+#include "lockstep/receipt/state_digest.h"
 #include "lockstep/runtime/device_state.h"
 
 namespace lockstep {
@@ -91,9 +92,7 @@ bool is_prepared(const Array& x, std::span<const Array> reads) {
 }
 
 std::string hex_of(std::span<const std::byte> bytes) {
-  std::string text;
-  for (const std::byte b : bytes) text += fmt::format("{:02x}", static_cast<unsigned>(b));
-  return text;
+  return hexadecimal({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
 }
 
 std::string hex_of_digest(const Array& digest) {
@@ -108,12 +107,10 @@ Json shape_of(const Array& x) {
 }
 
 // What a step computes of the state: not the rates, which the recipe has.
-StateDict state_after(const Module& module, const Optimizer& optimizer) {
-  StateDict all = state_dict(module);
-  for (auto& [name, tensor] : optimizer.state_dict()) {
-    if (name.find('.') != std::string::npos) all.emplace_back("optimizer: " + name, std::move(tensor));
-  }
-  return all;
+TrainingStateParts state_after(const Module& module, const Optimizer& optimizer) {
+  TrainingStateParts state{.weights = state_dict(module), .optimizer = optimizer.state_dict()};
+  std::erase_if(state.optimizer, [](const auto& entry) { return entry.first.find('.') == std::string::npos; });
+  return state;
 }
 
 }  // namespace
@@ -137,7 +134,7 @@ class StepWatch::Observer final : public ops::LaunchObserver {
     key_->occurrence = counts_[{*key_, std::string(writes.front().device().name())}]++;
     if (!watch_.wants(*key_)) return;
     for (const Array& x : reads) {
-      if (x.defined() && !is_prepared(x, reads)) watch_.inputs_.push_back({*key_, 0, x, digest_of(x), ""});
+      if (x.defined() && !is_prepared(x, reads)) watch_.inputs_.push_back({.key = *key_, .value = x, .digest = digest_of(x)});
     }
   }
 
@@ -264,24 +261,22 @@ void StepWatch::backward(const std::function<double()>&) {
 }
 
 void StepWatch::updated(std::span<const Tensor> losses) {
-  const StateDict state = state_after(*module_, optimizer_);
+  if (!records() && request_.step != 0) return;
+  const TrainingStateParts state = state_after(*module_, optimizer_);
+  const std::map<std::string, std::string> hashes = state_digest(state).by_name();
   if (records()) {
     for (std::size_t i = 0; i < losses.size(); ++i) {
       record({.direction = "loss", .occurrence = static_cast<int>(i)}, 0, losses[i]->array());
     }
-    for (const auto& [name, tensor] : state) record({.direction = "state", .module = name}, 0, tensor->array());
+    for (const auto& [name, tensor] : named_parts(state)) {
+      record({.direction = "state", .module = name}, 0, tensor->array(), hashes.at(name));
+    }
     return write_records();
   }
-  if (request_.step != 0) return;
-  Json bits = Json::array(), hashes = Json::object();
+  Json bits = Json::array();
   for (const Tensor& loss : losses) {
     const Array value = ops::to_device(loss->array(), kHost);
     bits.push_back(hex_of(bytes_of(value.view())));
-  }
-  for (const TensorBytes& t : as_bytes(state)) {
-    Sha256 hash;
-    hash.update(t.bytes);
-    hashes[t.name] = hash.hex();
   }
   log_->write({{"step", step_}, {"loss", bits}, {"state", hashes}});
 }
@@ -295,10 +290,15 @@ void StepWatch::abandon() {
 }
 
 // Shards without samples have nothing to compare.
-void StepWatch::record(const Key& key, int output, const Array& array) {
+void StepWatch::record(const Key& key, int output, const Array& array, const std::string& hash) {
   if (!records() || array.numel() == 0) return;
   const Array described(nullptr, {nullptr, array.dtype(), Layout::plain, array.shape()});
-  records_.push_back({key, output, described, digest_of(array), std::string(array.device().name())});
+  records_.push_back({.key = key,
+                      .output = output,
+                      .value = described,
+                      .digest = hash.empty() ? digest_of(array) : Array(),
+                      .hash = hash,
+                      .device = std::string(array.device().name())});
   if (request_.value && wants(key) && request_.value->second == output && !value_.defined()) {
     value_ = ops::copy_of(ops::to_layout(array, Layout::plain));
   }
@@ -311,7 +311,7 @@ void StepWatch::write_records() {
          {"shape", shape_of(r.value)},
          {"dtype", name(r.value.dtype())},
          {"device", r.device},
-         {"hash", hex_of_digest(r.digest)}});
+         {"hash", r.hash.empty() ? hex_of_digest(r.digest) : r.hash}});
   }
   if (value_.defined()) {
     const Array host = ops::to_device(value_, kHost);

@@ -6,6 +6,7 @@
 // placement stay.
 //
 //   {}                                             {"step":1,"loss":["40135c29"],"state":{"fc.weight":"5f56…",…}}
+//                                                  state: StateDigest::by_name()
 //   {"trainer":0,"step":7}                         {"operation":[KEY…,output],"shape":[…],"dtype":"f32","hash":"…"}
 //   {"trainer":0,"step":7,"value":[KEY…,output]}   the same, and {"value":"rank-0.trainer-0.bin","inputs":[…],…}
 //   with "flip":{"step":7,"module":"0","operation":"conv2d backward weights","shard":1,"element":3}: flips the lowest
@@ -64,10 +65,11 @@ class StepWatch final : public StepObserver {
   };
   struct Record {
     Key key;
-    int output;
+    int output = 0;
     Array value;  // without its memory: shape and type
     Array digest;
-    std::string device;
+    std::string hash = {};  // if it is known already
+    std::string device = {};
   };
   struct Flip {
     std::int64_t step;
@@ -86,7 +88,7 @@ class StepWatch final : public StepObserver {
   static Request read_request(const std::filesystem::path& folder);
   bool records() const { return step_ == request_.step; }
   bool wants(const Key& key) const { return request_.value && request_.value->first == key; }
-  void record(const Key& key, int output, const Array& array);
+  void record(const Key& key, int output, const Array& array, const std::string& hash = "");
   void write_records();
 
   const Optimizer& optimizer_;
