@@ -12,7 +12,6 @@
 #include "command_line.h"
 #include "common_options.h"
 #include "confusion_picture.h"
-#include "example_outcomes.h"
 #include "learning_task.h"
 #include "lockstep/base/file.h"
 #include "lockstep/base/printable.h"
@@ -20,6 +19,7 @@
 #include "lockstep/data/csv.h"
 #include "lockstep/data/data_loader.h"
 #include "lockstep/task/data_source.h"
+#include "lockstep/task/outcomes.h"
 #include "lockstep/task/run.h"
 #include "option_row.h"
 #include "output.h"
@@ -30,7 +30,7 @@ namespace lockstep::app {
 namespace {
 
 // `text` says what the model made of an example.
-void print_worst(const ExampleOutcomes& outcomes, const std::vector<std::string>& names, std::int64_t count,
+void print_worst(const Outcomes& outcomes, const std::vector<std::string>& names, std::int64_t count,
                  std::string_view measure, const std::function<std::string(const ExampleOutcome&)>& text) {
   if (count == 0) return;
   std::vector<std::size_t> order(outcomes.examples.size());
@@ -79,26 +79,15 @@ DataExamples own_validation(const EvalRunOptions& o, const DataSchema& schema) {
 }
 
 // What the model makes of the examples. Errors name an example for which it computes no numbers.
-ExampleOutcomes outcomes_of(const Run& model, const DataExamples& examples, std::int64_t batch_size) {
-  const DataSchema& schema = model.schema();
-  const bool numbers = schema.task == lockstep::TaskKind::regression;
-  ExampleOutcomes outcomes(numbers ? 0 : static_cast<std::size_t>(schema.outputs));
+Outcomes outcomes_of(const Run& model, const DataExamples& examples, std::int64_t batch_size) {
+  Outcomes outcomes(model.schema());
   for (const Example& batch :
-       DataLoader(examples.data, {.batch_size = batch_size, .workers = loader_threads(schema)})) {
-    std::vector<double> values = model(batch.at(0)).to(DType::f64).to_vector<double>();
-    const auto count = static_cast<std::size_t>(batch.at(0).size(0));
-    const auto bad = std::ranges::find_if(values, [](double v) { return !std::isfinite(v); });
-    if (bad != values.end()) {
-      const std::size_t at =
-          outcomes.examples.size() + static_cast<std::size_t>(bad - values.begin()) / (values.size() / count);
-      fail("{}: the model computes numbers that are not finite",
-           at < examples.names.size() ? examples.names[at] : fmt::format("example {}", at + 1));
-    }
-    if (numbers) {
-      outcomes.add(count, values, in_units(batch.at(1).to(DType::f64).to_vector<double>(), schema));
-    } else {
-      for (double& p : values) p = std::log(std::max(p, 1e-30));
-      outcomes.add(count, values, batch.at(1).to_vector<std::int64_t>());
+       DataLoader(examples.data, {.batch_size = batch_size, .workers = loader_threads(model.schema())})) {
+    const std::size_t before = outcomes.examples.size();
+    outcomes.add(model.outputs_of(batch.at(0)), batch.at(1));
+    for (std::size_t i = before; i < outcomes.examples.size(); ++i) {
+      check(outcomes.examples[i].finite, "{}: the model computes numbers that are not finite",
+            i < examples.names.size() ? examples.names[i] : fmt::format("example {}", i + 1));
     }
   }
   return outcomes;
@@ -141,7 +130,7 @@ int eval_run(const EvalRunOptions& o) {
   }
   check(text || examples.labeled, "--data {}: has no labels to compare with, expected the target beside the inputs",
         o.data);
-  const ExampleOutcomes outcomes = outcomes_of(model, examples, o.batch_size);
+  const Outcomes outcomes = outcomes_of(model, examples, o.batch_size);
   if (schema.task == lockstep::TaskKind::regression) {
     const double squared = outcomes.squared / outcomes.numbers;
     print_out("mean_absolute_error: {:.6g}\nmean_squared_error: {:.6g}\nroot_mean_squared_error: {:.6g}\n",

@@ -59,15 +59,8 @@ int export_run(const ExportOptions& o) {
         x = (x - row_of(normal.mean, channels)) / row_of(normal.stddev, channels);
       }
     }
-    Tensor y = run.model()(x);
-    if (classes) {
-      if (!o.logits) y = softmax(y, -1);
-    } else {
-      // In f64, so that large numbers, such as times, keep their digits.
-      const auto row = [](const std::vector<double>& values) { return Tensor::from(values, {std::ssize(values)}); };
-      y = y.to(DType::f64) * row(schema.target_stddev) + row(schema.target_mean);
-    }
-    return std::vector{y};
+    const Tensor outputs = run.model()(x);
+    return std::vector{o.logits ? outputs : answers_of(outputs, schema)};
   };
   std::vector<std::int64_t> shape{2};
   if (o.pixels) {

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <numeric>
 
-#include "example_outcomes.h"
 #include "lockstep/autograd/no_grad.h"
 #include "lockstep/autograd/shards.h"
 #include "lockstep/base/random.h"
@@ -13,6 +12,7 @@
 #include "lockstep/data/image.h"
 #include "lockstep/parallel/split.h"
 #include "lockstep/task/data_source.h"
+#include "lockstep/task/outcomes.h"
 #include "lockstep/train/plot_axis.h"
 
 namespace lockstep::app {
@@ -21,19 +21,6 @@ namespace {
 constexpr std::int64_t kMostExamples = 10'000;
 constexpr std::size_t kMostWorst = 24, kMostWideWorst = 12, kMostDots = 1500,
                       kMostClasses = 2000;  // of the confusion matrix, which has 32 MB then
-
-// The logarithms of each row's softmax.
-std::vector<double> log_probabilities(std::span<const float> logits, std::size_t classes) {
-  std::vector<double> all(logits.begin(), logits.end());
-  for (std::size_t at = 0; at < all.size(); at += classes) {
-    const auto row = std::span(all).subspan(at, classes);
-    const double largest = *std::ranges::max_element(row);
-    double sum = 0;
-    for (const double v : row) sum += std::exp(v - largest);
-    for (double& v : row) v -= largest + std::log(sum);
-  }
-  return all;
-}
 
 // An example's pixels as u8 [channels, height, width], as they were before they became the model's input. Values
 // outside of what pictures have are stretched from the least to the largest.
@@ -90,25 +77,15 @@ std::string numbers_text(const std::vector<double>& numbers) {
 
 class Examination {
  public:
-  Examination(const Examples& test, const CommonOptions& o) : test_(test), o_(o) {
+  Examination(const Examples& test, const CommonOptions& o)
+      : test_(test), o_(o),
+        outcomes_(o.is_regression() ? Outcomes(o.own->schema)
+                                    : Outcomes(static_cast<std::size_t>(test.classes), kMostClasses)) {
     results_.of = test.data->size();
     results_.classes = test.class_names;
-    if (!o.is_regression()) outcomes_ = ExampleOutcomes(static_cast<std::size_t>(test.classes), kMostClasses);
   }
 
-  void add(const Tensor& outputs, const Tensor& targets) {
-    const auto examples = static_cast<std::size_t>(targets.size(0));
-    const std::vector<float> values = outputs.to(DType::f32).to_vector<float>();
-    if (o_.is_regression()) {
-      const DataSchema& schema = o_.own->schema;
-      const std::vector<double> predicted = in_units({values.begin(), values.end()}, schema),
-                                expected = in_units(targets.to(DType::f64).to_vector<double>(), schema);
-      outcomes_.add(examples, predicted, expected);
-    } else {
-      outcomes_.add(examples, log_probabilities(values, static_cast<std::size_t>(test_.classes)),
-                    targets.to_vector<std::int64_t>());
-    }
-  }
+  void add(const Tensor& outputs, const Tensor& targets) { outcomes_.add(outputs, targets); }
 
   PageResults finish() {
     const std::vector<ExampleOutcome>& found = outcomes_.examples;
@@ -135,8 +112,7 @@ class Examination {
     if (!o_.is_regression()) return;
     const DataSchema& schema = o_.own->schema;
     const std::size_t stride = (outcomes_.examples.size() + kMostDots - 1) / kMostDots;
-    for (std::size_t k = 0; k < std::min(ExampleOutcomes::kMostNumbers, static_cast<std::size_t>(schema.outputs));
-         ++k) {
+    for (std::size_t k = 0; k < std::min(Outcomes::kMostNumbers, static_cast<std::size_t>(schema.outputs)); ++k) {
       auto& scatter = results_.scatters.emplace_back(PageResults::Scatter{
           .name = schema.table && schema.outputs == 1 ? schema.table->target : fmt::format("output {}", k)});
       for (std::size_t i = 0; i < outcomes_.examples.size(); i += stride) {
@@ -194,7 +170,7 @@ class Examination {
   const Examples& test_;
   const CommonOptions& o_;
   PageResults results_;
-  ExampleOutcomes outcomes_;
+  Outcomes outcomes_;
 };
 
 }  // namespace

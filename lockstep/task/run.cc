@@ -141,16 +141,24 @@ Run::Run(DataSchema schema, TaskModel model, const std::filesystem::path& weight
     : schema_(std::move(schema)), description_(std::move(model)), model_(make_task_model(schema_, description_)),
       predict_(model_, weights) {}
 
-Tensor Run::operator()(const Tensor& inputs) const {
+Tensor answers_of(const Tensor& outputs, const DataSchema& schema) {
+  if (schema.task != TaskKind::regression) return softmax(outputs, -1);
+  const auto row = [](const std::vector<double>& values) { return Tensor::from(values, {std::ssize(values)}); };
+  return outputs.to(DType::f64) * row(schema.target_stddev) + row(schema.target_mean);
+}
+
+Tensor Run::outputs_of(const Tensor& inputs) const {
   const Shape& shape = inputs.shape();
   const bool fits = shape.dim() == static_cast<int>(schema_.input.size()) + 1 &&
                     std::equal(schema_.input.begin(), schema_.input.end(), shape.begin() + 1);
   check(fits, "run: inputs are {}, expected [N, ..] with {} behind N", inputs.describe(), shape_text(schema_));
   const NoGradGuard no_history;
-  const Tensor outputs = predict_(inputs);
-  if (schema_.task != TaskKind::regression) return softmax(outputs, -1);
-  const auto row = [](const std::vector<double>& values) { return Tensor::from(values, {1, std::ssize(values)}); };
-  return outputs.to(DType::f64) * row(schema_.target_stddev) + row(schema_.target_mean);
+  return predict_(inputs);
+}
+
+Tensor Run::operator()(const Tensor& inputs) const {
+  const NoGradGuard no_history;
+  return answers_of(outputs_of(inputs), schema_);
 }
 
 Run load_run(const std::filesystem::path& folder) {

@@ -39,6 +39,10 @@ std::string default_task_model(const DataSchema& schema);
 // Writes run.json: all that load_run() needs beside the weights, which Trainer's checkpoints in the folder have.
 void write_run(const std::filesystem::path& folder, const DataSchema& schema, const TaskModel& model);
 
+// What a network's outputs say: of logits the probabilities, of normalized values the values in the units of the data, in
+// f64: times, for example, are too large for f32.
+Tensor answers_of(const Tensor& outputs, const DataSchema& schema);
+
 // A trained model. Calls from several threads may run at the same time.
 class Run {
  public:
@@ -48,10 +52,11 @@ class Run {
   const TaskModel& description() const { return description_; }
   // The network alone, for logits or normalized values.
   Module& model() const { return *model_; }
+  // The network's own outputs: logits, or normalized values. Inputs as below.
+  Tensor outputs_of(const Tensor& inputs) const;
   // Inputs [N, ...] as open_examples() makes them, with schema().input behind N. The result is on the inputs' place:
-  // for classes, their probabilities [N, classes]; for regression, values [N, outputs] in the units of the data, in
-  // f64: times, for example, are too large for f32; for texts, the probabilities of each next character [N, context,
-  // characters].
+  // answers_of() the outputs: for classes, their probabilities [N, classes]; for regression, values [N, outputs]; for
+  // texts, the probabilities of each next character [N, context, characters].
   Tensor operator()(const Tensor& inputs) const;
 
  private:

@@ -15,11 +15,6 @@
 namespace lockstep {
 namespace {
 
-struct Predictions {
-  Tensor classes;  // of this process's samples
-  Tensor labels;
-};
-
 // Other labels would be compared with outputs that are not theirs.
 void check_labels(const Tensor& outputs, const Tensor& labels) {
   const int dims = outputs.shape().dim();
@@ -29,24 +24,6 @@ void check_labels(const Tensor& outputs, const Tensor& labels) {
         "evaluate: outputs are {}, labels {}, expected [n, classes, ...] and i64 [n, ...] for the accuracy, or other "
         "metrics: TrainerOptions::metrics or evaluate(module, loader, metrics, options)",
         outputs.describe(), labels.describe());
-}
-
-// Counts the correct predictions among the labels that are not ignored.
-Accuracy count_correct(const Predictions& p) {
-  std::int64_t predictions = 0;
-  for (const Array& shard : p.classes->parts) predictions += shard.numel();
-  check(predictions == p.labels.numel(), "evaluate: {} predictions for labels {}, expected one for each", predictions,
-        p.labels.shape());
-  const auto* label = p.labels.data_ptr<const std::int64_t>();
-  Accuracy found;
-  for (const Array& shard : p.classes->parts) {
-    for (std::int64_t prediction : ops::host_readable(shard).to_vector<std::int64_t>()) {
-      found.correct += prediction == *label;
-      found.total += *label != kIgnoredLabel;
-      ++label;
-    }
-  }
-  return found;
 }
 
 // One metric's sums over a batch, not waited for: f64 [1], or a table.
@@ -118,34 +95,41 @@ void add_table(std::vector<std::vector<double>>& table, const Tensor& more) {
 
 }  // namespace
 
-Accuracy evaluate(Module& module, DataLoader& loader, const EvaluateOptions& options) {
-  if (options.forward) {
-    const MetricResult found = evaluate(module, loader, {metrics::accuracy()}, options)[0];
-    return {std::llround(found.sum), std::llround(found.count)};
-  }
+namespace {
+
+// Calls take(label, predicted class) for each label of this process's examples, in the order of the loop. Labels may be
+// kIgnoredLabel. `check_batch` gets each batch first.
+void for_each_prediction(Module& module, DataLoader& loader, BatchSplitter& splitter, const EvaluateOptions& options,
+                         const std::function<void(const Example& batch)>& check_batch,
+                         const std::function<void(std::int64_t label, std::int64_t predicted)>& take) {
   NoGradGuard no_grad;
   EvalGuard mode(module);
-  std::optional<BatchSplitter> own;
-  if (!options.distributed) own.emplace(devices_of(module, options), options.split);
-  BatchSplitter& splitter = own ? *own : *options.distributed;
-  Accuracy accuracy;
+  struct Predictions {
+    Tensor classes, labels;
+  };
   // Batches in flight: enough to keep the devices busy while the host counts.
   constexpr std::size_t kInFlight = 4;
   std::deque<Predictions> pending;
-  auto count_first = [&] {
-    const Accuracy found = count_correct(pending.front());
-    accuracy.correct += found.correct;
-    accuracy.total += found.total;
+  const auto take_first = [&] {
+    const Predictions first = std::move(pending.front());
     pending.pop_front();
+    std::vector<std::int64_t> predicted;
+    for (const Array& shard : first.classes->parts) {
+      const std::vector<std::int64_t> more = ops::host_readable(shard).to_vector<std::int64_t>();
+      predicted.insert(predicted.end(), more.begin(), more.end());
+    }
+    check(std::ssize(predicted) == first.labels.numel(),
+          "evaluate: {} predictions for labels {}, expected one for each", predicted.size(), first.labels.shape());
+    const auto* label = first.labels.data_ptr<const std::int64_t>();
+    for (const std::int64_t p : predicted) take(*label++, p);
   };
   std::int64_t number = 0;
   for (Example& batch : loader) {
     const std::int64_t samples = loader.batch_examples(number++);
-    check(batch.size() == 2,
-          "evaluate: examples have {} parts, expected inputs and labels, or EvaluateOptions::forward", batch.size());
+    check_batch(batch);
     const std::int64_t rows = batch[0].size(0);
     if (rows == 0) continue;  // others have all rows
-    const Tensor x = splitter.split(std::span(batch).first(1), own ? rows : samples)[0];
+    const Tensor x = splitter.split(std::span(batch).first(1), options.distributed ? samples : rows)[0];
     // Shard after shard: a device has the activations of one at a time.
     const auto classes = [&](const Tensor& shard) {
       const Tensor outputs = module.forward(is_floating(shard.dtype()) ? shard.to(options.dtype) : shard);
@@ -153,9 +137,30 @@ Accuracy evaluate(Module& module, DataLoader& loader, const EvaluateOptions& opt
       return argmax(outputs, 1);
     };
     pending.push_back({per_shard(classes, x), batch[1]});
-    if (pending.size() > kInFlight) count_first();
+    if (pending.size() > kInFlight) take_first();
   }
-  while (!pending.empty()) count_first();
+  while (!pending.empty()) take_first();
+}
+
+}  // namespace
+
+Accuracy evaluate(Module& module, DataLoader& loader, const EvaluateOptions& options) {
+  if (options.forward) {
+    const MetricResult found = evaluate(module, loader, {metrics::accuracy()}, options)[0];
+    return {std::llround(found.sum), std::llround(found.count)};
+  }
+  std::optional<BatchSplitter> own;
+  if (!options.distributed) own.emplace(devices_of(module, options), options.split);
+  BatchSplitter& splitter = own ? *own : *options.distributed;
+  Accuracy accuracy;
+  const auto check_batch = [](const Example& batch) {
+    check(batch.size() == 2,
+          "evaluate: examples have {} parts, expected inputs and labels, or EvaluateOptions::forward", batch.size());
+  };
+  for_each_prediction(module, loader, splitter, options, check_batch, [&](std::int64_t label, std::int64_t predicted) {
+    accuracy.correct += predicted == label;
+    accuracy.total += label != kIgnoredLabel;
+  });
   Communicator& ranks = splitter.communicator();
   accuracy.correct = ranks.sum_on_host(accuracy.correct, "correct examples of the evaluation");
   accuracy.total = ranks.sum_on_host(accuracy.total, "examples of the evaluation");
@@ -165,30 +170,17 @@ Accuracy evaluate(Module& module, DataLoader& loader, const EvaluateOptions& opt
 std::vector<Misclassified> misclassified(Module& module, DataLoader& loader, const EvaluateOptions& options) {
   check(options.distributed == nullptr && !options.forward,
         "misclassified: EvaluateOptions::distributed or forward is set, expected one process and the module's outputs");
-  NoGradGuard no_grad;
-  EvalGuard mode(module);
-  const std::vector<Device> devices = devices_of(module, options);
+  BatchSplitter splitter(devices_of(module, options), options.split);
   std::vector<Misclassified> wrong;
   std::int64_t index = 0;
-  for (Example& batch : loader) {
+  const auto check_batch = [](const Example& batch) {
     check(batch.size() == 2 && batch[1].shape().dim() == 1,
           "misclassified: examples have {} parts, expected inputs and one label each", batch.size());
-    const Tensor x = split_and_load(batch[0], devices, options.split);
-    const auto classes = [&](const Tensor& shard) {
-      const Tensor outputs = module.forward(is_floating(shard.dtype()) ? shard.to(options.dtype) : shard);
-      check_labels(outputs, batch[1]);
-      return argmax(outputs, 1);
-    };
-    const auto* label = batch[1].data_ptr<const std::int64_t>();
-    const Tensor predictions = per_shard(classes, x);
-    for (const Array& shard : predictions->parts) {
-      for (std::int64_t predicted : ops::host_readable(shard).to_vector<std::int64_t>()) {
-        if (predicted != *label && *label != kIgnoredLabel) wrong.push_back({index, *label, predicted});
-        ++label;
-        ++index;
-      }
-    }
-  }
+  };
+  for_each_prediction(module, loader, splitter, options, check_batch, [&](std::int64_t label, std::int64_t predicted) {
+    if (predicted != label && label != kIgnoredLabel) wrong.push_back({index, label, predicted});
+    ++index;
+  });
   return wrong;
 }
 

@@ -134,7 +134,8 @@ class StepWatch::Observer final : public ops::LaunchObserver {
     key_->occurrence = counts_[{*key_, std::string(writes.front().device().name())}]++;
     if (!watch_.wants(*key_)) return;
     for (const Array& x : reads) {
-      if (x.defined() && !is_prepared(x, reads)) watch_.inputs_.push_back({.key = *key_, .value = x, .digest = digest_of(x)});
+      if (x.defined() && !is_prepared(x, reads))
+        watch_.inputs_.push_back({.key = *key_, .value = x, .digest = digest_of(x)});
     }
   }
 
