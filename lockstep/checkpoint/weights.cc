@@ -273,7 +273,7 @@ UnmatchedEntries load_matching_weights(const std::filesystem::path& path, Module
   }
 }
 
-std::string weights_sha256(std::vector<TensorBytes> tensors) {
+std::string weights_sha256_of(std::vector<TensorBytes> tensors) {
   std::ranges::sort(tensors, {}, &TensorBytes::name);
   Sha256 hash;
   for (const TensorBytes& t : tensors) {
@@ -284,7 +284,7 @@ std::string weights_sha256(std::vector<TensorBytes> tensors) {
 
 std::string weights_sha256(const Module& module) {
   StateDict state = state_dict(module);
-  return weights_sha256(as_bytes(state));
+  return weights_sha256_of(as_bytes(state));
 }
 
 }  // namespace lockstep

@@ -50,7 +50,7 @@ struct TensorBytes {
 };
 
 // weights_sha256() of a model with these tensors.
-std::string weights_sha256(std::vector<TensorBytes> tensors);
+std::string weights_sha256_of(std::vector<TensorBytes> tensors);
 
 // Free text about the whole file. Readers of PyTorch weights look for {"format": "pt"}.
 using SafetensorsMetadata = std::map<std::string, std::string>;

@@ -76,7 +76,7 @@ std::string difference_of(const Dataset& data, const DataDigest& expected, const
 
 Digest weights_digest(const CheckpointContents& checkpoint) {
   const SafetensorsFile file = parse_safetensors(checkpoint.file("weights.safetensors"), checkpoint.path.string());
-  return *parse_digest(weights_sha256(file.tensors));
+  return *parse_digest(weights_sha256_of(file.tensors));
 }
 
 // Compares the files that the receipt names with those of the run's folder. Returns what was found.
