@@ -15,6 +15,7 @@
 #include "lockstep/receipt/state_digest.h"
 #include "lockstep/runtime/device_state.h"
 #include "lockstep/runtime/random_state.h"
+#include "lockstep/train/step_observer.h"
 
 namespace lockstep {
 namespace {
@@ -120,47 +121,69 @@ std::string differing_part(const StateDigest& state, std::int64_t step, const Di
   return (name.find('/') == std::string::npos ? "parameter " : "") + name;
 }
 
-}  // namespace
+// In rank 0: where a training stands, after each call of train_until().
+class Standing final : public StepObserver {
+ public:
+  std::string label() const override { return "the audit"; }
+  AfterFailure after_failure() const override { return AfterFailure::ends_training; }
+  void start(const TrainingStart& start) override {
+    step = start.position.step;
+    first_ = start.rank == 0;
+  }
+  void update(std::int64_t number) override { step = number; }
+  void settled(const SettledStep& now, bool) override {
+    loss = now.loss;
+    if (first_) state = now.digest();
+  }
+
+  std::int64_t step = 0;
+  double loss = 0;  // of the step
+  StateDigest state;
+
+ private:
+  bool first_ = false;
+};
 
 // Trains from any state to a step.
-class TrainingReplay {
+class Replay {
  public:
-  TrainingReplay(Module& module, Optimizer& optimizer, std::shared_ptr<const Dataset> train, TrainerOptions options)
-      : trainer_(module, optimizer, std::move(train), std::shared_ptr<const Dataset>(),
-                 replay_options(std::move(options))) {}
-
-  void settle() {
-    if (!std::ranges::all_of(trainer_.module_.parameters(), &Parameter::shape_known)) trainer_.settle_model();
+  Replay(Module& module, Optimizer& optimizer, std::shared_ptr<const Dataset> train, const TrainerOptions& options)
+      : module_(module),
+        trainer_(module, optimizer, std::move(train), std::shared_ptr<const Dataset>(), replay_options(options)) {
+    trainer_.observe(now_);
+    trainer_.train_until(0);
   }
+
   const Recipe& recipe() const { return trainer_.recipe(); }
-  const Dataset& data() const { return trainer_.loader_.dataset(); }
-  const char* device() const { return trainer_.on_gpu() ? "cuda" : "cpu"; }
-  Communicator& ranks() const { return trainer_.ranks(); }
-  std::int64_t step() const { return trainer_.position_.step; }
-  void resume(const std::filesystem::path& checkpoint) { trainer_.resume(checkpoint); }
-  // Whether the position, which no digest has, is that of its step: the examples, and the draws of dropout. With f16,
+  const char* device() const {
+    const std::vector<Device> all = module_.devices();
+    return std::ranges::any_of(all, [](Device d) { return d.kind() == DeviceKind::cuda; }) ? "cuda" : "cpu";
+  }
+  Communicator& ranks() const { return trainer_.communicator(); }
+  std::int64_t step() const { return now_->step; }
+  // Returns whether the draws of dropout go on where they do after that step. No digest has their position. With f16,
   // skipped steps have none.
-  bool position_follows() const {
-    const TrainingPosition& p = trainer_.position_;
-    const std::shared_ptr<RandomState> random = state_of(trainer_.options_.devices[0], "audit").random();
-    return p.epoch * trainer_.steps_of(trainer_.loader_.size()) + trainer_.steps_of(p.batch) == p.step &&
-           (trainer_.scaler_ || random->step() == static_cast<std::uint64_t>(p.step));
+  bool resume(const std::filesystem::path& checkpoint) {
+    const ResumedRun run = trainer_.resume(checkpoint);
+    const std::shared_ptr<RandomState> random = state_of(module_.devices()[0], "audit").random();
+    const bool follows = run.position.loss_scaler || random->step() == static_cast<std::uint64_t>(run.position.step);
+    trainer_.train_until(run.position.step);
+    return follows;
   }
   void train_to(std::int64_t step) {
-    trainer_.options_.max_steps = step;
-    trainer_.train();
+    trainer_.train_until(step);
     check(this->step() == step, "audit: the run ends at step {}, expected a step {}, as in the receipt", this->step(),
           step);
   }
-  StateDigest state() const { return trainer_.state_now(); }
-  Digest weights() const { return *parse_digest(weights_sha256(trainer_.module_)); }
-  double loss() const { return trainer_.last_loss_.second; }
+  const StateDigest& state() const { return now_->state; }
+  Digest weights() const { return *parse_digest(weights_sha256(module_)); }
+  double loss() const { return now_->loss; }
 
  private:
+  Module& module_;
+  const std::shared_ptr<Standing> now_ = std::make_shared<Standing>();
   Trainer trainer_;
 };
-
-namespace {
 
 // All ranks throw what rank 0 throws.
 void in_rank_0(Communicator& ranks, const std::function<void()>& work) {
@@ -214,7 +237,7 @@ ChosenSteps chosen_steps(const Receipt& receipt, const AuditOptions& o, Communic
 AuditResult audit(Module& module, Optimizer& optimizer, std::shared_ptr<const Dataset> train,
                   std::shared_ptr<const Dataset> test, TrainerOptions options, const Receipt& receipt,
                   const AuditOptions& o) {
-  TrainingReplay replay(module, optimizer, std::move(train), std::move(options));
+  Replay replay(module, optimizer, train, options);
   Communicator& ranks = replay.ranks();
   const Receipt::Head& head = receipt.head();
   const std::vector<ReceiptLink>& links = receipt.links();
@@ -222,7 +245,6 @@ AuditResult audit(Module& module, Optimizer& optimizer, std::shared_ptr<const Da
   const auto equal = [&](const std::string& what) {
     if (o.on_equal) o.on_equal(what + ": equal");
   };
-  replay.settle();
   std::vector<std::filesystem::path> checkpoints;  // by step
   std::vector<std::int64_t> steps_of_checkpoints;
   in_rank_0(ranks, [&] {
@@ -234,7 +256,7 @@ AuditResult audit(Module& module, Optimizer& optimizer, std::shared_ptr<const Da
     expect(head.test.has_value() == (test != nullptr), "{}",
            head.test ? "the receipt has test data, expected these, too" : "test data, of which the receipt has none");
     // The data first: what the recipe says of them follows.
-    std::string data = difference_of(replay.data(), head.train, o, "train");
+    std::string data = difference_of(*train, head.train, o, "train");
     if (data.empty() && head.test) data = difference_of(*test, *head.test, o, "test");
     std::string recipe, names;
     for_each_difference(head.recipe, replay.recipe(), [&](const std::string& name) {
@@ -248,7 +270,7 @@ AuditResult audit(Module& module, Optimizer& optimizer, std::shared_ptr<const Da
     equal(fmt::format("data: {} training examples{}", head.train.examples,
                       head.test ? fmt::format(", {} test examples", head.test->examples) : ""));
     if (head.start_step == 0) {
-      const StateDigest start = replay.state();
+      const StateDigest& start = replay.state();
       expect(start.root == head.start, "start: {} is not that of the receipt",
              differing_part(start, 0, head.start, o.receipt_file));
       equal(head.recipe.contains("init_from") ? "start: the weights that the run was given"
@@ -296,15 +318,14 @@ AuditResult audit(Module& module, Optimizer& optimizer, std::shared_ptr<const Da
           o.run.empty() ? "no folder" : o.run.string(), head.start_step);
     if (nearest > replay.step()) {
       const std::filesystem::path& folder = checkpoints[static_cast<std::size_t>(index)];
-      replay.resume(folder);
+      const bool follows = replay.resume(folder);
       in_rank_0(ranks, [&] {
-        expect(replay.position_follows(),
-               "{}: its state.json has the position of another step, expected that of step {}", folder.string(),
-               nearest);
+        expect(follows, "{}: its state.json has the random numbers of another step, expected those of step {}",
+               folder.string(), nearest);
         // The position may bring another rate.
         const auto link = std::ranges::find(links, nearest, &ReceiptLink::step);
         const Digest& expected = link == links.end() ? head.start : link->state;
-        const StateDigest state = replay.state();
+        const StateDigest& state = replay.state();
         expect(state.root == expected, "{}: training that goes on from it has another state than the receipt: {}",
                folder.string(), differing_part(state, nearest, expected, o.receipt_file));
       });
@@ -315,7 +336,7 @@ AuditResult audit(Module& module, Optimizer& optimizer, std::shared_ptr<const Da
       replay.train_to(link->step);
       result.trained += link->step - before;
       in_rank_0(ranks, [&] {
-        const StateDigest state = replay.state();
+        const StateDigest& state = replay.state();
         const std::string where = link->step == before + 1 ? fmt::format("step {}", link->step)
                                                            : fmt::format("steps {} to {}", before + 1, link->step);
         expect(state.root == link->state, "{}: {} differs", where,

@@ -573,7 +573,10 @@ bool Trainer::finished() const {
   return position_.epoch >= options_.epochs || (options_.max_steps > 0 && position_.step >= options_.max_steps);
 }
 
-TrainingResult Trainer::train() {
+TrainingResult Trainer::train() { return train_until(std::numeric_limits<std::int64_t>::max()); }
+
+TrainingResult Trainer::train_until(std::int64_t step) {
+  until_ = step;
   // Tells the others, which wait for this rank, why it does not come. The recording may lack a part of the step.
   const auto give_up = [this](const std::string& reason) {
     recorded_ = nullptr;
@@ -645,7 +648,7 @@ TrainingResult Trainer::run() {
   settle_best();
   start_observers();
   data_wait_ = std::make_unique<DataWait>(options_.devices);
-  while (!finished() && !stopping() && !stops_early(position_.epochs, options_.watch)) {
+  while (!finished() && !ends_here() && !stops_early(position_.epochs, options_.watch)) {
     loader_.set_epoch(position_.epoch);
     std::int64_t batches = loader_.size();
     loader_.skip_batches(position_.batch);
@@ -676,7 +679,7 @@ TrainingResult Trainer::run() {
         read_losses(0);
         settle_observers(false);
       }
-      if (finished() || stopping()) break;
+      if (finished() || ends_here()) break;
       if (options_.save_every > 0 && position_.step % options_.save_every == 0 && position_.batch < batches) {
         read_losses(0);
         // A run resumed from the checkpoint continues the clock of the epoch.
@@ -700,7 +703,7 @@ TrainingResult Trainer::run() {
     position_.data_seconds += data_wait_->seconds();
     // Includes requests to ranks whose shards had no samples.
     agreed_stop_ = ranks().sum_on_host(stop_ ? 1 : 0, "stop requests") > 0 || agreed_stop_;
-    if (position_.batch < batches && stopping()) break;
+    if (position_.batch < batches && ends_here()) break;
     // An epoch that max_steps cuts short is reported, too, but the position stays inside it.
     EpochReport report = test();
     report.epoch = position_.epoch + 1;
@@ -737,7 +740,7 @@ TrainingResult Trainer::run() {
   result.stopped_early = !result.stopped && !finished() && stops_early(position_.epochs, options_.watch);
   if (!result.epochs.empty()) {
     result.last = result.epochs.back();
-  } else if (!result.stopped) {
+  } else if (finished() || !ends_here()) {
     result.last = test();
   }
   observers_->end(result);
@@ -763,8 +766,12 @@ void Trainer::start_observers() {
     watch_ = StepWatch::from_environment(rank(), ranks().world_size(), splitter_->shards(), o.recipe, optimizer_);
   }
   if (watch_) observers_->add(watch_);
-  if (rank() == 0 && !o.receipt.file.empty()) {
+  const bool receipt = rank() == 0 && !o.receipt.file.empty();
+  const auto names_state = [](const auto& given) { return dynamic_cast<const StepObserver*>(given.get()) != nullptr; };
+  if (receipt || std::ranges::any_of(given_observers_, names_state)) {
     if (!std::ranges::all_of(module_.parameters(), &Parameter::shape_known)) settle_model();
+  }
+  if (receipt) {
     observers_->add(std::make_shared<ReceiptObserver>(o.receipt, on_gpu() ? "cuda" : "cpu", loader_.dataset(),
                                                       test_.get(), resumed_from_.parent_path(),
                                                       [this] { return state_now(); }));

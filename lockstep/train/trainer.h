@@ -36,13 +36,12 @@
 
 namespace LOCKSTEP_API lockstep {
 
-class DataWait;        // train/data_wait.h
-class FolderClaim;     // checkpoint/folder_claim.h
-class RateMeter;       // train/rate_meter.h
-class Observers;       // train/observers.h
-class StepWatch;       // train/step_watch.h
-class TrainingReplay;  // train/audit.cc
-struct StateDigest;    // receipt/state_digest.h
+class DataWait;      // train/data_wait.h
+class FolderClaim;   // checkpoint/folder_claim.h
+class RateMeter;     // train/rate_meter.h
+class Observers;     // train/observers.h
+class StepWatch;     // train/step_watch.h
+struct StateDigest;  // receipt/state_digest.h
 
 // What Trainer::train() throws for a loss that is not finite. All ranks throw it at the same step and may go on.
 class NonFiniteLoss : public Error {
@@ -245,6 +244,8 @@ class Trainer {
   // In one process, a second call goes on where a stop or an exception ended the first, at the first micro-batch of the
   // step that was not finished. Buffers such as running statistics keep what that step's forward passes gave them.
   TrainingResult train();
+  // The same to this step at most, where it ends as a stop ends it. All ranks give the same step.
+  TrainingResult train_until(std::int64_t step);
 
   // Call it from any thread or from a signal handler. Training ends after the step in progress, with a checkpoint if
   // there is a save folder. A request to one rank stops all ranks at the same step. It counts once: the next train()
@@ -264,6 +265,8 @@ class Trainer {
   std::string why_not_recorded() const;
   // Why recorded steps on GPUs are not a CUDA graph. Empty if they are, or if none are recorded there.
   std::string why_no_graph() const;
+  // The ranks that train.
+  Communicator& communicator() const { return **options_.communicator; }
   // Collective. Measures the accuracy, or the metrics of the options, on the test data.
   EpochReport test();
   // The moving average of the weights; null if there is none. AveragedWeights replaces the weights by it.
@@ -321,13 +324,14 @@ class Trainer {
   void abandon_step();
   std::string last_good_checkpoint() const;
   bool finished() const;
-  // Whether the run ends here. All ranks agree.
+  // Whether the run was asked to stop, and whether train_until() ends, after this step. All ranks agree.
   bool stopping() const { return agreed_stop_ || (ranks().alone() && stop_.load(std::memory_order_relaxed)); }
+  bool ends_here() const { return stopping() || position_.step >= until_; }
   // The number of steps in this many micro-batches.
   std::int64_t steps_of(std::int64_t batches) const {
     return (batches + options_.accumulate - 1) / options_.accumulate;
   }
-  Communicator& ranks() const { return **options_.communicator; }
+  Communicator& ranks() const { return communicator(); }
   int rank() const { return ranks().rank(); }
   DataLoaderOptions rows_of_rank(DataLoaderOptions options) const;
   Recipe make_recipe() const;
@@ -347,7 +351,6 @@ class Trainer {
   void settle_observers(bool urgent);
   StateDigest state_now() const;
 
-  friend class TrainingReplay;
   Module& module_;
   Optimizer& optimizer_;
   TrainerOptions options_;
@@ -380,6 +383,7 @@ class Trainer {
   std::vector<EpochReport> contenders_;
   std::atomic<bool> stop_{false};
   bool agreed_stop_ = false;
+  std::int64_t until_ = 0;            // of train_until()
   bool tested_ = false;               // check_test_shapes() and check_labels() have run
   mutable std::int64_t classes_ = 0;  // of the default loss; known after the first batch
   bool dtype_found_ = false;          // a step has computed in options_.dtype

@@ -132,7 +132,7 @@ TEST_F(Audit, WhatDiffersIsNamed) {
   for (const auto& [what, with, error] :
        {std::array{"\"learning_rate\": 0.01", "\"learning_rate\": 0.5", "than the receipt: optimizer/learning_rates"},
         {"\"epoch\": 1", "\"epoch\": 0", "step 9 does not follow from epoch 0 and batch 4"},
-        {"\"random_step\": 9", "\"random_step\": 8", "the position of another step"}}) {
+        {"\"random_step\": 9", "\"random_step\": 8", "the random numbers of another step"}}) {
     CheckpointContents contents = read_checkpoint(folder_ / "run/step-00000009");
     std::string& state = contents.files.at("state.json");
     const std::size_t at = state.find(what);

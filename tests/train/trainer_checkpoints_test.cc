@@ -350,6 +350,28 @@ TEST(TrainerStop, TheNextCallGoesOn) {
   EXPECT_EQ(job.losses, whole.losses);
 }
 
+TEST(TrainerStop, TrainUntilEndsAtThatStep) {
+  SmallJob job(1, {.epochs = 3}), whole(1, {.epochs = 3});
+  // An epoch has 5 steps. A step that is over already ends it at once.
+  for (const auto [step, epochs] : {std::pair{0, 0}, {3, 0}, {2, 0}, {5, 1}, {7, 0}}) {
+    const TrainingResult result = job.trainer->train_until(step);
+    EXPECT_EQ(result.steps, std::max(step, step == 2 ? 3 : 0));
+    EXPECT_EQ(std::ssize(result.epochs), epochs) << step;
+    EXPECT_EQ(result.last.test.total, epochs * SmallJob::kTest);
+    EXPECT_FALSE(result.stopped || result.stopped_early);
+  }
+  // A stop is one.
+  job.trainer->request_stop();
+  EXPECT_TRUE(job.trainer->train_until(9).stopped);
+  const TrainingResult rest = job.trainer->train_until(100);
+  EXPECT_EQ(rest.steps, 15);
+  EXPECT_EQ(rest.epochs.size(), 2U);
+  whole.trainer->train();
+  EXPECT_EQ(weights_sha256(job.net), weights_sha256(whole.net));
+  EXPECT_EQ(job.losses, whole.losses);
+  EXPECT_EQ(job.trainer->train_until(100).last.test.total, SmallJob::kTest);
+}
+
 // Throws in the second micro-batch of a step, after the gradients of the first.
 TEST(TrainerStop, TheCallAfterAnExceptionRepeatsTheWholeStep) {
   for (const std::int64_t accumulate : {1, 2}) {
