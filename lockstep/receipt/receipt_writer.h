@@ -28,8 +28,8 @@ class ReceiptWriter {
   void add_link(std::int64_t step, const StateDigest& state, double loss);
   // weights_sha256() after the last link.
   void set_weights(const Digest& weights) { receipt_->set_subject("weights", weights); }
-  // The checkpoints that are there, newest first: their weights become subjects, with the hashes of their manifests, and
-  // those of removed ones go.
+  // The checkpoints that are there, newest first: their weights become subjects, with the hashes of their manifests.
+  // Those of removed ones go.
   void set_checkpoints(const std::vector<std::filesystem::path>& folders);
   // Whether the file was not written a moment ago: it grows with each link.
   bool due() const;

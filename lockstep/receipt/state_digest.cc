@@ -41,12 +41,12 @@ std::vector<std::pair<std::string, Tensor>> named_parts(const TrainingStateParts
   for (const auto& [name, tensor] : parts.optimizer) all.emplace_back("optimizer/" + name, tensor);
   for (const auto& [name, tensor] : parts.average) all.emplace_back("average/" + name, tensor);
   if (parts.loss_scaler) all.emplace_back("loss_scaler", as_tensor(*parts.loss_scaler));
-  std::ranges::sort(all, {}, &std::pair<std::string, Tensor>::first);
   return all;
 }
 
 StateDigest state_digest(const TrainingStateParts& parts) {
   std::vector<std::pair<std::string, Tensor>> all = named_parts(parts);
+  std::ranges::sort(all, {}, &std::pair<std::string, Tensor>::first);
   StateDigest digest;
   digest.leaves.resize(all.size());
   in_parallel(all.size(), [&](std::size_t i) {

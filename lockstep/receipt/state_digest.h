@@ -22,7 +22,7 @@ struct TrainingStateParts {
 };
 
 struct StateDigest {
-  std::vector<std::string> names;  // those of named_parts()
+  std::vector<std::string> names;  // those of named_parts(), sorted
   std::vector<Digest> leaves;
   Digest root{};
 
@@ -30,7 +30,7 @@ struct StateDigest {
   std::map<std::string, std::string> by_name() const;
 };
 
-// "fc.weight", "optimizer/momentum.fc.weight", "average/fc.weight", "loss_scaler"; sorted.
+// "fc.weight", "optimizer/momentum.fc.weight", "average/fc.weight", "loss_scaler"; in the order of the model.
 std::vector<std::pair<std::string, Tensor>> named_parts(const TrainingStateParts& parts);
 
 StateDigest state_digest(const TrainingStateParts& parts);

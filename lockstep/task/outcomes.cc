@@ -27,12 +27,11 @@ Outcomes::Outcomes(std::size_t classes, std::size_t most_in_table) : classes_(cl
   if (classes <= most_in_table) confusion.assign(classes, std::vector<double>(classes));
 }
 
-Outcomes::Outcomes(std::vector<double> target_mean, std::vector<double> target_stddev)
-    : mean_(std::move(target_mean)), stddev_(std::move(target_stddev)) {}
-
 Outcomes::Outcomes(const DataSchema& schema)
-    : Outcomes(schema.task == TaskKind::regression ? Outcomes(schema.target_mean, schema.target_stddev)
-                                                   : Outcomes(static_cast<std::size_t>(schema.outputs))) {}
+    : Outcomes(schema.task == TaskKind::regression ? 0 : static_cast<std::size_t>(schema.outputs)) {
+  mean_ = schema.target_mean;
+  stddev_ = schema.target_stddev;
+}
 
 void Outcomes::add(const Tensor& outputs, const Tensor& targets) {
   const auto count = static_cast<std::size_t>(targets.size(0));

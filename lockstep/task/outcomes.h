@@ -37,9 +37,7 @@ class Outcomes {
 
   // Of more classes than `most_in_table`, there is no table, whose size is their square.
   explicit Outcomes(std::size_t classes, std::size_t most_in_table = SIZE_MAX);
-  // Numbers, in the units of the data.
-  Outcomes(std::vector<double> target_mean, std::vector<double> target_stddev);
-  // As the schema says.
+  // Classes, or numbers in the units of the data.
   explicit Outcomes(const DataSchema& schema);
 
   // Adds examples: a network's outputs, which are logits [examples, classes] or [examples, labels of each, classes], or

@@ -13,6 +13,10 @@ namespace {
 Tensor numbers(const std::vector<double>& values, const Shape& shape) { return Tensor::from(values, shape); }
 Tensor labels(const std::vector<std::int64_t>& values, const Shape& shape) { return Tensor::from(values, shape); }
 
+DataSchema numbers_of(const std::vector<double>& mean, const std::vector<double>& stddev) {
+  return {.task = TaskKind::regression, .outputs = std::ssize(mean), .target_mean = mean, .target_stddev = stddev};
+}
+
 TEST(Outcomes, CountLabels) {
   Outcomes outcomes(2);
   // Two texts of two characters, of which the last one has no label. Logits are log-probabilities and a number.
@@ -46,7 +50,7 @@ TEST(Outcomes, KnowTheOrderOfTheWorst) {
 }
 
 TEST(Outcomes, TellWhatIsNotFinite) {
-  Outcomes classes(2), values({0}, {1});
+  Outcomes classes(2), values(numbers_of({0}, {1}));
   classes.add(numbers({0, 1, NAN, 1, HUGE_VAL, 1, -HUGE_VAL, 1}, {4, 2}), labels({0, 0, 0, 0}, {4}));
   values.add(numbers({0, NAN, HUGE_VAL}, {3, 1}), numbers({0, 0, 0}, {3, 1}));
   const auto finite = [](const Outcomes& o) {
@@ -59,7 +63,7 @@ TEST(Outcomes, TellWhatIsNotFinite) {
 }
 
 TEST(Outcomes, AddErrorsOfNumbersInTheUnitsOfTheData) {
-  Outcomes outcomes({10, 20}, {2, 1});
+  Outcomes outcomes(numbers_of({10, 20}, {2, 1}));
   outcomes.add(numbers({1, 2, 3, 4}, {2, 2}), numbers({1, 4, 2, 4}, {2, 2}));
   EXPECT_EQ(outcomes.absolute, 4);
   EXPECT_EQ(outcomes.squared, 8);
@@ -78,7 +82,7 @@ TEST(Outcomes, AreOfTheAnswersOfARun) {
   EXPECT_NEAR(of_classes.examples[0].loss, -std::log(probabilities[1]), 1e-12);
   EXPECT_NEAR(of_classes.examples[1].loss, -std::log(probabilities[3]), 1e-12);
 
-  const DataSchema values{.task = TaskKind::regression, .outputs = 2, .target_mean = {10, 20}, .target_stddev = {2, 3}};
+  const DataSchema values = numbers_of({10, 20}, {2, 3});
   const Tensor outputs = numbers({1, 2}, {1, 2});
   Outcomes of_numbers(values);
   of_numbers.add(outputs, numbers({0, 0}, {1, 2}));
