@@ -39,8 +39,8 @@ std::string default_task_model(const DataSchema& schema);
 // Writes run.json: all that load_run() needs beside the weights, which Trainer's checkpoints in the folder have.
 void write_run(const std::filesystem::path& folder, const DataSchema& schema, const TaskModel& model);
 
-// What a network's outputs say: of logits the probabilities, of normalized values those in the units of the data, in f64:
-// times, for example, are too large for f32.
+// What a network's outputs say: the probabilities of logits; of normalized values, those in the units of the data, in
+// f64: times, for example, are too large for f32.
 Tensor answers_of(const Tensor& outputs, const DataSchema& schema);
 
 // A trained model. Calls from several threads may run at the same time.
