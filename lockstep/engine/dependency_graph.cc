@@ -172,17 +172,9 @@ void DependencyGraph::end_writes(TaskNode& node, Outcome outcome, const FailureP
 // wait has thrown the first failure, the others stay in the log: the program knows of none of them.
 void DependencyGraph::settle_failures(TaskNode& node, const Failure& failure) noexcept {
   if (node.task.group || failure.cancelled) return;
-  const bool thrown = !failures_.contains(failure.order);
   for (const Access& access : node.accesses) {
     const FailurePtr& other = access.resource->failure;
-    if (!access.reads || !other || other->order == failure.order) continue;
-    const auto logged = failures_.find(other->order);
-    if (logged == failures_.end()) continue;
-    if (thrown) {
-      node.settled.insert(failures_.extract(logged));
-    } else if (logged->second.settled_into < 0) {
-      logged->second.settled_into = failure.order;
-    }
+    if (access.reads && other) node.settled.merge(join(failure, *other));
   }
 }
 
@@ -297,6 +289,18 @@ FailureLog DependencyGraph::report(const Failure& failure) noexcept {
     if (!reported(entry->second)) continue;
     if (entry->second.group) entry->second.group->reported = true;
     told.insert(failures_.extract(entry));
+  }
+  return told;
+}
+
+FailureLog DependencyGraph::join(const Failure& first, const Failure& other) noexcept {
+  FailureLog told;
+  const auto logged = failures_.find(other.order);
+  if (logged == failures_.end() || other.order == first.order) return told;
+  if (!failures_.contains(first.order)) {
+    told.insert(failures_.extract(logged));
+  } else if (logged->second.settled_into < 0) {
+    logged->second.settled_into = first.order;
   }
   return told;
 }

@@ -226,6 +226,9 @@ class DependencyGraph {
   FailurePtr first_unreported() const;
   // A wait throws the failure. Returns what leaves the log because of it, for the caller to destroy outside the lock.
   [[nodiscard]] FailureLog report(const Failure& failure) noexcept;
+  // A task joins data of both: `other` is reported with `first`. Returns what leaves the log because that has been
+  // reported.
+  [[nodiscard]] FailureLog join(const Failure& first, const Failure& other) noexcept;
   // The data that groups of logged failures start from.
   std::vector<Resource> roots_of_failures() const;
   // The ticket of the stream work that wrote the data last. Nothing for data of another graph, or that the CPU wrote.

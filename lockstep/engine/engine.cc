@@ -211,16 +211,22 @@ Engine::Impl::Impl(EngineOptions engine_options)
     : options(std::move(engine_options)),
       out_of_memory(
           std::make_shared<Failure>(Failure{.task = "a task", .message = "a task ran out of memory", .order = -1})),
-      launched([this](const LaunchedTasks::Launch& launch, const std::string& lane, std::exception_ptr cause,
-                      const LaunchedTasks::LossOf& loss_of) {
-        FailurePtr failure = make_failure(launch.task, launch.order, lane, std::move(cause));
-        FailureEntry entry = DependencyGraph::make_entry(failure, launch.group);
-        const Lock guard = lock();
-        if (launch.group) learn_losses(launch.group->roots, loss_of);
-        graph.count_failure();
-        graph.log(std::move(entry));
-        return failure;
-      }) {
+      launched(
+          [this](const LaunchedTasks::Launch& launch, const std::string& lane, std::exception_ptr cause,
+                 const LaunchedTasks::LossOf& loss_of) {
+            FailurePtr failure = make_failure(launch.task, launch.order, lane, std::move(cause));
+            FailureEntry entry = DependencyGraph::make_entry(failure, launch.group);
+            const Lock guard = lock();
+            if (launch.group) learn_losses(launch.group->roots, loss_of);
+            graph.count_failure();
+            graph.log(std::move(entry));
+            return failure;
+          },
+          [this](const FailurePtr& first, const FailurePtr& other) {
+            FailureLog told;  // destroyed after the lock
+            const Lock guard = lock();
+            told = graph.join(*first, *other);
+          }) {
   count_forks();
   check(options.max_pending_tasks > 0, "engine: max_pending_tasks is {}", options.max_pending_tasks);
   spin.limit = std::chrono::microseconds(options.spin_microseconds);
@@ -536,7 +542,8 @@ void Engine::Impl::learn_losses(std::span<const Resource> data, Lock& guard) {
 }
 
 void Engine::Impl::report(FailurePtr failure, Lock guard) {
-  learn_losses(graph.roots_of_failures(), guard);
+  const std::vector<Resource> started = graph.roots_of_failures();  // destroyed after the lock
+  learn_losses(started, guard);
   ++reports;
   FailureLog told = graph.report(*failure);
   const auto thrown = told.find(failure->order);

@@ -122,20 +122,38 @@ bool LaunchedTasks::settle(Ticket ticket) {
     Launch& first = lane.launches.front();
     if (lane.reached < first.ticket) ask(lane);
     if (lane.reached < first.ticket) return false;
-    FailurePtr failure = loss(lane, first.ticket);
-    if (!failure) {
-      for (const Ticket read : first.reads) {
-        if (!settle(read)) return false;
-        const FailurePtr cause = loss(*find(read.lane), read.number);
-        if (cause && (!failure || cause->order < failure->order)) failure = cause;
-      }
+    if (!loss(lane, first.ticket)) {
+      bool settled = true;
+      FailurePtr failure = lost_reads(first, settled);
+      if (!settled) return false;
+      const auto error = lane.data_errors.find(first.ticket);
+      if (!failure && error != lane.data_errors.end()) failure = blame(first, lane, error->second);
       if (failure) lane.losses.push_back({first.ticket, first.ticket, failure});
     }
+    lane.data_errors.erase(lane.data_errors.begin(), lane.data_errors.upper_bound(first.ticket));
     if (first.begin > 0) take_times(lane, first);
     lane.settled = first.ticket;
     lane.launches.pop_front();
   }
   return true;
+}
+
+// The first failure of what the launch reads. `settled`: false if something is not over yet.
+FailurePtr LaunchedTasks::lost_reads(const Launch& launch, bool& settled) {
+  std::vector<FailurePtr> causes;
+  for (const Ticket read : launch.reads) {
+    settled = settle(read);
+    if (!settled) return nullptr;
+    FailurePtr cause = loss(*find(read.lane), read.number);
+    if (cause && std::ranges::find(causes, cause) == causes.end()) causes.push_back(std::move(cause));
+  }
+  if (causes.empty()) return nullptr;
+  const auto order = [](const FailurePtr& f) { return f->order; };
+  const FailurePtr first = *std::ranges::min_element(causes, {}, order);
+  for (const FailurePtr& other : causes) {
+    if (other != first && !launch.group) join_(first, other);
+  }
+  return first;
 }
 
 // Returns the number of unfinished launches.
@@ -153,10 +171,8 @@ void LaunchedTasks::ask(Lane& lane) {
       lane.reached = std::max(lane.reached, lane.stream->finished());
       return;
     } catch (const StreamError& error) {
-      if (error.lost() != StreamError::Lost::ticket || error.ticket() > lane.launches.back().ticket) {
-        return lose(lane, error.ticket(), std::current_exception());
-      }
-      lose_one(lane, error.ticket(), std::current_exception());
+      if (error.lost() != StreamError::Lost::ticket) return lose(lane, error.ticket(), std::current_exception());
+      lane.data_errors.emplace(error.ticket(), std::current_exception());
     } catch (...) {
       return lose(lane, 0, std::current_exception());
     }
@@ -166,12 +182,6 @@ void LaunchedTasks::ask(Lane& lane) {
 FailurePtr LaunchedTasks::blame(const Launch& launch, const Lane& lane, std::exception_ptr cause) const {
   return blame_(launch, lane.name, std::move(cause),
                 [this](Ticket ticket) { return loss(*find(ticket.lane), ticket.number); });
-}
-
-// What does not read this task's data is good.
-void LaunchedTasks::lose_one(Lane& lane, std::uint64_t ticket, std::exception_ptr cause) {
-  const auto culprit = std::ranges::lower_bound(lane.launches, ticket, {}, &Launch::ticket);
-  lane.losses.push_back({culprit->ticket, culprit->ticket, blame(*culprit, lane, std::move(cause))});
 }
 
 // Marks work in flight from `first` on as lost. The work ends before it counts as lost, because its memory may be
@@ -195,6 +205,10 @@ void LaunchedTasks::take_failures(Lane& lane, std::uint64_t told, std::uint64_t 
       lane.stream->finished();
       return;
     } catch (const StreamError& error) {
+      if (error.lost() == StreamError::Lost::ticket) {
+        lane.data_errors.emplace(error.ticket(), std::current_exception());
+        continue;
+      }
       lane.loses_next |= error.ticket() > last;
       // A device that is lost for good reports the same failure each time.
       if (error.ticket() <= told || error.ticket() > last) return;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -31,7 +32,9 @@ class LaunchedTasks {
   using LossOf = std::function<FailurePtr(Ticket)>;
   using Blame = std::function<FailurePtr(const Launch& launch, const std::string& lane, std::exception_ptr cause,
                                          const LossOf& loss_of)>;
-  explicit LaunchedTasks(Blame blame) : blame_(std::move(blame)) {}
+  // A task has read data that several failures have lost: the first stands for the others. Called with the lock held.
+  using Join = std::function<void(const FailurePtr& first, const FailurePtr& other)>;
+  LaunchedTasks(Blame blame, Join join) : blame_(std::move(blame)), join_(std::move(join)) {}
   // Waits for all streams.
   ~LaunchedTasks();
 
@@ -99,6 +102,9 @@ class LaunchedTasks {
     std::uint64_t settled = 0;
     std::uint64_t reached = 0;
     std::vector<Loss> losses;
+    // What kernels have reported of their own tickets, until these are settled: a task that reads lost data may report
+    // that, too.
+    std::map<std::uint64_t, std::exception_ptr> data_errors;
     std::int64_t time_ns = 0;  // of measured tasks
     // A failure arrived while a task was queueing its work.
     bool loses_next = false;
@@ -110,13 +116,14 @@ class LaunchedTasks {
   std::int64_t settle_all(int lane);
   void ask(Lane& lane);
   void lose(Lane& lane, std::uint64_t first, std::exception_ptr cause);
-  void lose_one(Lane& lane, std::uint64_t ticket, std::exception_ptr cause);
+  FailurePtr lost_reads(const Launch& launch, bool& settled);
   FailurePtr blame(const Launch& launch, const Lane& lane, std::exception_ptr cause) const;
   static void take_failures(Lane& lane, std::uint64_t told, std::uint64_t last);
   static FailurePtr loss(const Lane& lane, std::uint64_t ticket);
   static void take_times(Lane& lane, Launch& launch) noexcept;
 
   const Blame blame_;
+  const Join join_;
   mutable std::mutex mutex_;
   std::vector<std::unique_ptr<Lane>> lanes_;  // by index; null for those without a stream
 };

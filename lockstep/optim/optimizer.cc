@@ -208,10 +208,9 @@ void Optimizer::set_learning_rate(std::size_t group, double lr) {
   group_at(group);
   check_at_least_zero("learning rate", lr);
   check(learning_rate_ > 0, "optimizer: cannot set a group's learning rate while the optimizer's is 0");
-  groups_[group].own_lr = lr * (reference_rate() / learning_rate_);
+  const bool scales = schedule_ || schedule_runs_ || base_learning_rate_ == 0;
+  groups_[group].own_lr = lr * (reference_rate() / (scales ? learning_rate_ : base_learning_rate_));
   groups_[group].lr = lr;
-  // The group's rate holds beside this one, which a schedule of a Trainer may have left.
-  if (!schedule_) base_learning_rate_ = learning_rate_;
   has_own_options_ = true;
 }
 

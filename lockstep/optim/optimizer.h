@@ -134,6 +134,9 @@ class Optimizer {
   // For schedules that own the rate, such as Trainer's: they do not change base_learning_rate(), which is the rate from
   // the options or the last set_learning_rate(). The next schedule starts there. Throws if the rate is a schedule.
   void set_scheduled_learning_rate(double lr);
+  // Whether a schedule of that kind runs: a group's rate that is set meanwhile keeps its ratio to the scheduled rate,
+  // otherwise that to the base rate, with which the next run begins.
+  void set_schedule_runs(bool runs) { schedule_runs_ = runs; }
   double base_learning_rate() const { return base_learning_rate_; }
   // The rate of one group, counted from 0. Setting it changes this group's ratio to the other groups; later changes of
   // all rates keep that ratio. Setting it throws while the optimizer's own rate is 0, which has no ratio to others.
@@ -313,6 +316,7 @@ class Optimizer {
   const double weight_decay_;                    // of groups without their own
   std::uint64_t changes_ = 0;                    // of options but rates, and of groups
   std::optional<ScheduleOptions> schedule_;
+  bool schedule_runs_ = false;  // of Trainer
   double initial_learning_rate_, base_learning_rate_, learning_rate_;
   mutable std::int64_t steps_ = 0;
   std::shared_ptr<PendingUpdates> updates_;  // that steps_ counts

@@ -17,12 +17,12 @@ namespace {
 constexpr std::string_view kCheckpointFile = "/weights.safetensors";
 
 // Of the weights of a checkpoint, as its writer computed it.
-std::optional<Digest> digest_in_manifest(const std::filesystem::path& checkpoint) {
-  try {
-    return parse_digest(read_manifest(checkpoint).files.at("weights.safetensors").sha256);
-  } catch (const std::exception&) {
-    return std::nullopt;
-  }
+Digest digest_in_manifest(const std::filesystem::path& checkpoint) {
+  const CheckpointManifest manifest = read_manifest(checkpoint);
+  const auto weights = manifest.files.find("weights.safetensors");
+  const auto digest = weights == manifest.files.end() ? std::nullopt : parse_digest(weights->second.sha256);
+  check(digest.has_value(), "{}: the manifest has no SHA-256 of weights.safetensors", checkpoint.string());
+  return *digest;
 }
 
 // The receipt that the run continues, with its leaves beside `file`.
@@ -119,8 +119,12 @@ void ReceiptWriter::set_checkpoints(const std::vector<std::filesystem::path>& fo
   for (const std::filesystem::path& folder : folders) {
     const std::string name = folder.filename().string() + std::string(kCheckpointFile);
     if (std::ranges::find(before, name, &ReceiptSubject::name) != before.end()) continue;
-    // Of a damaged checkpoint, which resume() passes over, the receipt says nothing.
-    if (const auto digest = digest_in_manifest(folder)) receipt_->set_subject(name, *digest);
+    try {
+      receipt_->set_subject(name, digest_in_manifest(folder));
+    } catch (const Error&) {
+      // Of an older one that is damaged, which resume() passes over, the receipt says nothing.
+      if (folder == folders.front()) throw;
+    }
   }
 }
 

@@ -237,6 +237,8 @@ ChosenSteps chosen_steps(const Receipt& receipt, const AuditOptions& o, Communic
 AuditResult audit(Module& module, Optimizer& optimizer, std::shared_ptr<const Dataset> train,
                   std::shared_ptr<const Dataset> test, TrainerOptions options, const Receipt& receipt,
                   const AuditOptions& o) {
+  // A limit of an earlier part of the run. Where the schedule depends on it, the recipe has it.
+  if (options.max_steps > 0) options.max_steps = std::max(options.max_steps, receipt.steps());
   Replay replay(module, optimizer, train, options);
   Communicator& ranks = replay.ranks();
   const Receipt::Head& head = receipt.head();

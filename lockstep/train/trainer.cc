@@ -644,6 +644,8 @@ TrainingResult Trainer::run() {
   observers_ = std::make_unique<Observers>();
   abandon_step();
   const LeftOutGuard left_out(module_);
+  optimizer_.set_schedule_runs(!keeps_learning_rate());
+  const std::shared_ptr<void> schedule_ends(nullptr, [this](void*) { optimizer_.set_schedule_runs(false); });
   const auto claim = claim_save_folder();
   settle_best();
   start_observers();
@@ -1035,6 +1037,8 @@ void Trainer::update() {
 std::vector<Tensor> Trainer::recorded_step(std::span<const Tensor> parts) {
   std::vector<bool> trainable;
   for (const Parameter& p : module_.parameters()) trainable.push_back(p.trainable());
+  // Not at once: the recording may be running.
+  if (std::exchange(forgets_recording_, false)) recorded_ = nullptr;
   // A recording trains the parameters that were trained when it was made.
   if (!recorded_ || trainable != recorded_trainable_) {
     recorded_trainable_ = std::move(trainable);

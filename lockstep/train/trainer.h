@@ -259,7 +259,7 @@ class Trainer {
   // recorded.
   const Recipe& recipe() const { return options_.recipe; }
   // With record_steps: the next step is described anew. For callbacks that change what a pass does.
-  void forget_recording() { recorded_ = nullptr; }
+  void forget_recording() { forgets_recording_ = true; }
   // The reason why steps are not recorded, such as "it waits for data that it has computed". Empty if they are or will
   // be recorded, or if record_steps is off.
   std::string why_not_recorded() const;
@@ -326,7 +326,7 @@ class Trainer {
   bool finished() const;
   // Whether the run was asked to stop, and whether train_until() ends, after this step. All ranks agree.
   bool stopping() const { return agreed_stop_ || (ranks().alone() && stop_.load(std::memory_order_relaxed)); }
-  bool ends_here() const { return stopping() || position_.step >= until_; }
+  bool ends_here() const { return stopping() || (position_.step >= until_ && !finished()); }
   // The number of steps in this many micro-batches.
   std::int64_t steps_of(std::int64_t batches) const {
     return (batches + options_.accumulate - 1) / options_.accumulate;
@@ -363,6 +363,7 @@ class Trainer {
   std::optional<LossScaler> scaler_;         // with f16
   std::optional<WeightAverage> average_;     // with average_decay
   std::unique_ptr<RecordedStep> recorded_;
+  bool forgets_recording_ = false;
   std::vector<bool> recorded_trainable_;  // for each parameter: whether recorded_ trains it
   DataLoader loader_;
   TrainingPosition position_;

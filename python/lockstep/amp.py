@@ -130,8 +130,7 @@ class GradScaler:
             _core.LossScalerEngine.check(*state, self._interval)
         for optimizer, engine, done in self._optimizers.values():
             # A step that the program leaves out: whether its gradients were finite says nothing of the next step.
-            left_out = all(p.grad is None for group in optimizer.param_groups for p in group["params"])
-            if done == "unscaled" and left_out:
+            if done == "unscaled" and all(p.grad is None for group in optimizer.param_groups for p in group["params"]):
                 engine.zero_grad()
         self._optimizers.clear()
         self._before = None

@@ -288,6 +288,31 @@ TEST_F(ExactStreams, WhatDoesNotReadInvalidDataIsGood) {
   EXPECT_EQ(engine.counters().failed, 2);
 }
 
+// A task that reads lost data may find them invalid.
+TEST_F(ExactStreams, WhatReadsInvalidDataReportsNothingOfItsOwn) {
+  push_held(a, {});
+  push("bad", a, {}, {x}, [] { fail("no such row"); });
+  push("reader", a, {x}, {y}, [] { fail("no such row, either"); });
+  while (engine.counters().completed < 3) std::this_thread::yield();
+  go.set_value();
+  EXPECT_EQ(error_of([&] { engine.wait_readable(y); }), "bad on gpu:0 a: the device says no");
+  engine.wait_all();
+  EXPECT_EQ(engine.counters().failed, 1);
+}
+
+// One bad batch in two shards.
+TEST_F(ExactStreams, FailuresThatATaskJoinsAreOne) {
+  push_held(a, {});
+  push("bad", a, {}, {x}, [] { fail("no such row"); });
+  push("other bad", a, {}, {y}, [] { fail("no such row"); });
+  push("sum", a, {x, y}, {z}, [] {});
+  while (engine.counters().completed < 4) std::this_thread::yield();
+  go.set_value();
+  EXPECT_EQ(error_of([&] { engine.wait_readable(z); }), "bad on gpu:0 a: the device says no");
+  engine.wait_all();
+  EXPECT_EQ(engine.counters().failed, 2);
+}
+
 // A loss, and its gradient, which fails apart from it: see FailureGroup.
 class FailuresOfAGroupOnStreams : public Streams {
  protected:
