@@ -126,8 +126,10 @@ bool LaunchedTasks::settle(Ticket ticket) {
       bool settled = true;
       FailurePtr failure = lost_reads(first, settled);
       if (!settled) return false;
-      const auto error = lane.data_errors.find(first.ticket);
-      if (!failure && error != lane.data_errors.end()) failure = blame(first, lane, error->second);
+      // A part of a task has a ticket of its own, before that of the task.
+      const auto error = lane.data_errors.begin();
+      const bool own = error != lane.data_errors.end() && error->first <= first.ticket;
+      if (!failure && own) failure = blame(first, lane, error->second);
       if (failure) lane.losses.push_back({first.ticket, first.ticket, failure});
     }
     lane.data_errors.erase(lane.data_errors.begin(), lane.data_errors.upper_bound(first.ticket));

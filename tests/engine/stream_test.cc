@@ -300,6 +300,18 @@ TEST_F(ExactStreams, WhatReadsInvalidDataReportsNothingOfItsOwn) {
   EXPECT_EQ(engine.counters().failed, 1);
 }
 
+TEST_F(ExactStreams, APartOfATaskFailsTheTask) {
+  engine.push({.name = "parts", .lane = a, .writes = {x}, .run = [&](Context) {
+                 on_a->queue([] { fail("no such row"); });
+                 on_a->record(false);
+                 on_a->queue([] {});
+               }});
+  push("next", a, {}, {y}, [] {});
+  EXPECT_EQ(error_of([&] { engine.wait_readable(x); }), "parts on gpu:0 a: the device says no");
+  engine.wait_readable(y);
+  engine.wait_all();
+}
+
 // One bad batch in two shards.
 TEST_F(ExactStreams, FailuresThatATaskJoinsAreOne) {
   push_held(a, {});
