@@ -226,8 +226,8 @@ class DependencyGraph {
   FailurePtr first_unreported() const;
   // A wait throws the failure. Returns what leaves the log because of it, for the caller to destroy outside the lock.
   [[nodiscard]] FailureLog report(const Failure& failure) noexcept;
-  // A task joins data of both: `other` is reported with `first`. Returns what leaves the log because that has been
-  // reported.
+  // A task has read data of both: a wait that reports `first` reports `other`, too. Returns the entry that leaves the
+  // log if `first` has been reported already.
   [[nodiscard]] FailureLog join(const Failure& first, const Failure& other) noexcept;
   // The data that groups of logged failures start from.
   std::vector<Resource> roots_of_failures() const;

@@ -19,7 +19,7 @@
 //   - Other host code in the description does not run in repetitions: counters, schedules, and changes of mode have no
 //     effect. Gradients must therefore be made and used within the step, by backward() and the optimizer's step().
 //     Arguments passed by value (clipping norm) stay as recorded; after Optimizer::set_options(), which changes more
-//     than rates, the step is recorded anew.
+//     than rates, and after a change of gradients' hooks, the step is recorded anew.
 //   - Overwrite parameters (set_data, load) instead of initializing them anew. The set of trained parameters stays as
 //     recorded: make another RecordedStep after freeze() or unfreeze(), as Trainer does.
 //   - Outputs and inputs have no history. The next repetition overwrites the gradients of leaves, and all tensors of

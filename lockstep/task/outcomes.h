@@ -35,7 +35,7 @@ class Outcomes {
   double loss = 0, labels = 0, right = 0;         // the sum over all labels, how many they are, and how many are right
   double absolute = 0, squared = 0, numbers = 0;  // sums of errors over all numbers, and how many there are
 
-  // Of more classes than `most_in_table`, there is no table, whose size is their square.
+  // Makes no table for more classes than `most_in_table`: its size is their square.
   explicit Outcomes(std::size_t classes, std::size_t most_in_table = SIZE_MAX);
   // Classes, or numbers in the units of the data.
   explicit Outcomes(const DataSchema& schema);

@@ -121,7 +121,7 @@ std::string differing_part(const StateDigest& state, std::int64_t step, const Di
   return (name.find('/') == std::string::npos ? "parameter " : "") + name;
 }
 
-// In rank 0: where a training stands, after each call of train_until().
+// Where a training stands after each call of train_until(); in rank 0, also its state.
 class Standing final : public StepObserver {
  public:
   std::string label() const override { return "the audit"; }

@@ -353,7 +353,7 @@ TEST(TrainerStop, TheNextCallGoesOn) {
 TEST(TrainerStop, TrainUntilEndsAtThatStep) {
   SmallJob job(1, {.epochs = 3}), whole(1, {.epochs = 3});
   // An epoch has 5 steps. A step that is over already ends it at once.
-  for (const auto [step, epochs] : {std::pair{0, 0}, {3, 0}, {2, 0}, {5, 1}, {7, 0}}) {
+  for (const auto& [step, epochs] : {std::pair{0, 0}, {3, 0}, {2, 0}, {5, 1}, {7, 0}}) {
     const TrainingResult result = job.trainer->train_until(step);
     EXPECT_EQ(result.steps, std::max(step, step == 2 ? 3 : 0));
     EXPECT_EQ(std::ssize(result.epochs), epochs) << step;
