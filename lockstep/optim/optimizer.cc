@@ -164,9 +164,10 @@ void Optimizer::append_group(const ParameterGroup& group) {
 
 void Optimizer::add_group(const ParameterGroup& group) {
   const InUse::Scope use(*use_, "add_group: the optimizer");
-  append_group(group);
-  std::vector<std::optional<double>> rates(groups_.size());
+  std::vector<std::optional<double>> rates(groups_.size() + 1);
   rates.back() = group.lr;
+  check_rates_of_groups(rates);
+  append_group(group);
   set_rates_of_groups(rates);
   ++changes_;
 }
@@ -204,14 +205,28 @@ void Optimizer::scale_rates(double lr) {
   for (Group& group : groups_) group.lr = group.own_lr ? *group.own_lr * (lr / reference_rate()) : lr;
 }
 
+double Optimizer::rate_beside_groups() const {
+  return schedule_ || schedule_runs_ || base_learning_rate_ == 0 ? learning_rate_ : base_learning_rate_;
+}
+
 void Optimizer::set_learning_rate(std::size_t group, double lr) {
   group_at(group);
   check_at_least_zero("learning rate", lr);
-  check(learning_rate_ > 0, "optimizer: cannot set a group's learning rate while the optimizer's is 0");
-  const bool scales = schedule_ || schedule_runs_ || base_learning_rate_ == 0;
-  groups_[group].own_lr = lr * (reference_rate() / (scales ? learning_rate_ : base_learning_rate_));
+  const double beside = rate_beside_groups();
+  check(beside > 0, "optimizer: cannot set a group's learning rate while the optimizer's is 0");
+  groups_[group].own_lr = lr * (reference_rate() / beside);
   groups_[group].lr = lr;
   has_own_options_ = true;
+}
+
+void Optimizer::check_rates_of_groups(std::span<const std::optional<double>> given) const {
+  if ((!schedule_ && !schedule_runs_) || learning_rate_ > 0 || (given.size() == 1 && !groups_[0].own_lr)) return;
+  for (std::size_t g = 0; g < given.size(); ++g) {
+    check(given[g].value_or(0) == 0,
+          "optimizer: learning rate {} of group {} while a schedule has set the optimizer's to 0, which has no ratio "
+          "to it: expected a rate that is set before or after that step",
+          given[g].value_or(0), g);
+  }
 }
 
 void Optimizer::set_rates_of_groups(std::span<const std::optional<double>> given) {
@@ -221,13 +236,12 @@ void Optimizer::set_rates_of_groups(std::span<const std::optional<double>> given
   }
   // A rate of 0 has no ratio to others.
   const double largest = std::ranges::max(given).value_or(0);
-  if (learning_rate_ == 0 && largest > 0) {
+  if (rate_beside_groups() == 0 && largest > 0) {
     initial_learning_rate_ = base_learning_rate_ = learning_rate_ = largest;
-    schedule_.reset();
     for (Group& group : groups_) group.own_lr = 0;
   }
   for (std::size_t g = 0; g < groups_.size(); ++g) {
-    if (given[g] && learning_rate_ > 0) set_learning_rate(g, *given[g]);
+    if (given[g] && rate_beside_groups() > 0) set_learning_rate(g, *given[g]);
   }
 }
 
@@ -273,6 +287,7 @@ void Optimizer::set_options(std::span<const OptimizerOptions> changed) {
           of_rule[0].first);
     groups[g].rule = groups[g].rule->with(of_rule);
   }
+  check_rates_of_groups(rates);
   if (more_than_rates) {
     // A parameter has all states or none.
     std::vector<Slot> slots = slots_;

@@ -139,7 +139,8 @@ class Optimizer {
   void set_schedule_runs(bool runs) { schedule_runs_ = runs; }
   double base_learning_rate() const { return base_learning_rate_; }
   // The rate of one group, counted from 0. Setting it changes this group's ratio to the other groups; later changes of
-  // all rates keep that ratio. Setting it throws while the optimizer's own rate is 0, which has no ratio to others.
+  // all rates keep that ratio. Setting it throws while the optimizer's own rate is 0, which has no ratio to others; it
+  // does not throw behind a schedule of Trainer that ended at 0, because the next run begins with the base rate.
   double learning_rate(std::size_t group) const { return group_at(group).lr; }
   void set_learning_rate(std::size_t group, double lr);
   std::size_t group_count() const { return groups_.size(); }
@@ -153,8 +154,9 @@ class Optimizer {
   //
   // lr is what set_learning_rate(group, lr) sets, or, if all parameters follow the optimizer's rate in one group,
   // set_learning_rate(lr). While the optimizer's rate is 0, it becomes the largest given one; the other groups stay at
-  // 0. A state that the rule needs from now on starts as zeros; one that it does not need any more stays as it is until
-  // it is needed again. Changes count in the next step; a RecordedStep is recorded anew.
+  // 0. If a schedule that runs has set it to 0, this throws. A state that the rule needs from now on starts as zeros;
+  // one that it does not need any more stays as it is until it is needed again. Changes count in the next step; a
+  // RecordedStep is recorded anew.
   void set_options(std::size_t group, const OptimizerOptions& changed);
   // Of all groups, in order: all of them change, or none.
   void set_options(std::span<const OptimizerOptions> changed);
@@ -281,6 +283,9 @@ class Optimizer {
   void make_states(Slot& slot, const FusedRule* rule) const;
   std::vector<Array> new_state(const Parameter& p) const;
   std::vector<Array> new_count(const Parameter& p, std::int64_t steps) const;
+  // What a group's rate that is set now has its ratio to: the base rate, or the scheduled one while a schedule runs.
+  double rate_beside_groups() const;
+  void check_rates_of_groups(std::span<const std::optional<double>> given) const;
   void set_rates_of_groups(std::span<const std::optional<double>> given);
   // So that the parameters have names and devices.
   void place() const;

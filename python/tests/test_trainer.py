@@ -246,12 +246,13 @@ def test_rates_of_groups_are_those_of_the_optimizer():
     assert rates == [0.25, 0.125, 0.0625, 0.03125] and sgd.param_groups[0]["lr"] == 0.015625
 
 
+@pytest.mark.parametrize("schedule", ["cosine", {"lr_lambda": lambda step: float(step < 3)}])
 @pytest.mark.parametrize("changed,expected", [([0, 1], [0.05, 0.05]), ([0], [0.05, 0.1]), ([1], [0.2, 0.05])])
-def test_rates_that_are_set_behind_a_schedule_hold(changed, expected):
+def test_rates_that_are_set_behind_a_schedule_hold(changed, expected, schedule):
     torch.manual_seed(1)
     net = nn.Sequential(nn.Linear(2, 4), nn.Tanh(), nn.Linear(4, 2))
     sgd = torch.optim.SGD([{"params": net[0].parameters(), "lr": 0.2}, {"params": net[2].parameters()}], lr=0.1)
-    torch.Trainer(net, sgd, data(), batch_size=32, epochs=1, schedule="cosine").train()
+    torch.Trainer(net, sgd, data(), batch_size=32, epochs=1, schedule=schedule).train()
     for group in changed:
         sgd.param_groups[group]["lr"] = 0.05
     rates = []

@@ -176,6 +176,51 @@ TEST_F(ParameterGroupTest, RatesFromZeroKeepTheirRatio) {
   }
 }
 
+// Behind a schedule that ended at 0, a group's rate is beside the base rate: the other groups train on.
+TEST_F(ParameterGroupTest, ARateBehindAScheduleThatEndedAtZeroLeavesTheOthersAlone) {
+  const std::vector<Parameter> all = parameters();
+  Sgd sgd({{.parameters = {all[0]}, .lr = 0.2}, {.parameters = {all[1]}}}, {.lr = 0.1});
+  const auto rates = [&] {
+    Numbers now;
+    for (std::size_t g = 0; g < sgd.group_count(); ++g) now.push_back(sgd.learning_rate(g));
+    return now;
+  };
+  sgd.set_scheduled_learning_rate(0);
+  EXPECT_EQ(rates(), (Numbers{0, 0}));
+  sgd.set_options(1, {{"lr", 0.05}});
+  sgd.add_group({.parameters = {all[2]}, .lr = 0.3});
+  EXPECT_EQ(rates(), (Numbers{0, 0.05, 0.3}));
+  sgd.set_scheduled_learning_rate(sgd.base_learning_rate());
+  EXPECT_EQ(rates(), (Numbers{0.2, 0.05, 0.3}));
+}
+
+// A rate beside a scheduled one of 0 has no ratio to it, so that the schedule could not go on.
+TEST_F(ParameterGroupTest, ARateInAScheduleAtZeroIsAnError) {
+  const std::vector<Parameter> all = parameters();
+  const auto expect_errors = [&](Sgd& sgd) {
+    const std::string message =
+        "while a schedule has set the optimizer's to 0, which has no ratio to it: expected a rate that is set before "
+        "or after that step";
+    EXPECT_ERROR(sgd.set_options(1, {{"momentum", 0.5}, {"lr", 0.05}}),
+                 "optimizer: learning rate 0.05 of group 1 " + message);
+    EXPECT_ERROR(sgd.add_group({.parameters = {all[2]}, .lr = 0.3}), "learning rate 0.3 of group 2 " + message);
+    EXPECT_EQ(sgd.group_count(), 2);
+    EXPECT_EQ(sgd.options(1), sgd.options(0));
+    EXPECT_EQ(sgd.parameters().size(), 2);
+  };
+  {
+    Sgd sgd({{.parameters = {all[0]}}, {.parameters = {all[1]}}}, {.lr = 0.1});
+    sgd.set_schedule_runs(true);
+    sgd.set_scheduled_learning_rate(0);
+    expect_errors(sgd);
+  }
+  const auto from_zero = [](std::int64_t step) { return static_cast<double>(step); };
+  Sgd sgd({{.parameters = {all[0]}}, {.parameters = {all[1]}}},
+          {.lr = ScheduleOptions{.base_lr = 0.1, .lr_lambda = from_zero}});
+  expect_errors(sgd);
+  EXPECT_NE(sgd.schedule(), nullptr);
+}
+
 // The state is the parameters', whatever group they are in.
 TEST_F(ParameterGroupTest, StateRoundTrip) {
   const std::vector<Parameter> first = parameters(), second = parameters();

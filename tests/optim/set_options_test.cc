@@ -156,7 +156,7 @@ TEST_F(SetOptionsTest, RatesOfGroupsChangeAlone) {
   EXPECT_EQ(rates(), (Numbers{0.05, 0.1, 0.2, 0.05}));
   sgd.set_scheduled_learning_rate(0);
   sgd.set_options(1, {{"lr", 0.2}});
-  EXPECT_EQ(rates(), (Numbers{0.2, 0.2, 0, 0.2}));
+  EXPECT_EQ(rates(), (Numbers{0, 0.1, 0, 0.2}));
   sgd.set_options(std::vector<OptimizerOptions>{{{"lr", 0}}, {{"lr", 0}}});
   EXPECT_EQ(sgd.learning_rate(0), 0);
   EXPECT_EQ(sgd.learning_rate(1), 0);
