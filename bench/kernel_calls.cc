@@ -149,13 +149,13 @@ std::vector<KernelCall> kernel_calls(const TrainOptions& o) {
   KernelFamilies& families = state_of(job.devices().at(0), "bench kernels").backend->families();
   families.conv = std::make_unique<LoggedConv>(std::move(families.conv), Logging{log});
   families.matmul = std::make_unique<LoggedMatmul>(std::move(families.matmul), Logging{log});
-  const Examples examples = made_up_examples(o, o.batch_size);
-  auto net = make_initialized_model(o, job, examples.classes);
+  const std::shared_ptr<const Dataset> examples = made_up_examples(o, o.batch_size);
+  auto net = make_initialized_model(o, job, stand_in_schema(o));
   auto optimizer = o.make_optimizer(net->parameters());
   TrainerOptions training = o.trainer_options(job);
   training.epochs = 1;
   training.max_steps = 1;
-  Trainer(*net, *optimizer, examples.data, nullptr, training).train();
+  Trainer(*net, *optimizer, examples, nullptr, training).train();
   job.runtime().synchronize();  // train() has waited for the loss, not for the gradients
   return log.take();
 }

@@ -47,14 +47,15 @@ struct Measurement {
 Measurement train(const BenchTrainOptions& o, int rounds, ToolJob& job, const std::shared_ptr<Trace>& trace,
                   Report& report) {
   // Any text takes the same time.
-  const Examples examples = o.is_language_model() && o.data.empty() ? made_up_examples(o, 64 * o.batch_size)
-                                                                    : load_examples(o, MnistPart::train);
-  auto net = make_initialized_model(o, job, examples.classes);
+  const bool made_up = o.is_language_model() && o.data.empty();
+  const std::shared_ptr<const DataSource> data = made_up ? nullptr : load_data(o);
+  const std::shared_ptr<const Dataset> examples = made_up ? made_up_examples(o, 64 * o.batch_size) : data->train;
+  auto net = make_initialized_model(o, job, made_up ? stand_in_schema(o) : data->schema);
   auto optimizer = o.make_optimizer(net->parameters());
   TrainerOptions options = o.trainer_options(job);
   options.epochs = std::int64_t{1} << 40;
   options.max_steps = o.steps * (rounds + 1);
-  Trainer trainer(*net, *optimizer, examples.data, nullptr, options);
+  Trainer trainer(*net, *optimizer, examples, nullptr, options);
 
   Measurement m;
   trainer.on_step = [&](const StepReport& step) {

@@ -119,6 +119,7 @@
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/fashion_mnist.h"
 #include "lockstep/data/file_array.h"
+#include "lockstep/data/files_digest.h"
 #include "lockstep/data/flip.h"
 #include "lockstep/data/hash_split.h"
 #include "lockstep/data/head_dataset.h"

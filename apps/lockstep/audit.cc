@@ -119,7 +119,7 @@ int audit_run(const AuditCommand& o, const std::optional<TrainingLayout>& layout
     TrainingSetup setup = set_up_training(options, *job);
     AuditOptions audit_options = plan;
     audit_options.on_equal = say;
-    const AuditResult result = audit(*setup.net, *setup.optimizer, setup.train.data, setup.test.data,
+    const AuditResult result = audit(*setup.net, *setup.optimizer, options.source->train, options.source->validation,
                                      std::move(setup.options), receipt, audit_options);
     job->close();
     if (!result.final_weights) {

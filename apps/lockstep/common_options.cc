@@ -105,7 +105,7 @@ bool is_given(const CLI::App& app, const std::string& option) {
   return found != nullptr && found->count() > 0;
 }
 
-bool CommonOptions::is_regression() const { return own && own->schema.task == lockstep::TaskKind::regression; }
+bool CommonOptions::is_regression() const { return source && source->schema.task == lockstep::TaskKind::regression; }
 
 int CommonOptions::shards_of_batch() const {
   const std::int64_t batch = batch_size / accumulate;

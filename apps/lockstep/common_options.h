@@ -64,8 +64,9 @@ struct CommonOptions {
   std::vector<std::string> mean, stddev;
   double mixup = 0, cutmix = 0;
   std::int64_t image_size = 0, max_pixels = 0;
-  std::shared_ptr<const DataSource> own;  // read; null for Fashion-MNIST and texts
-  std::int64_t channels = 1;              // of pictures
+  // Pictures, tables, or arrays that the user brings: they have defaults and options that Fashion-MNIST and texts lack.
+  bool own_data = false;
+  std::shared_ptr<const DataSource> source;  // what --data names, once it is read
   // For language models:
   std::int64_t context = 128, layers = 4, heads = 4, width = 128;
   double dropout = 0.1;

@@ -66,24 +66,25 @@ Command add_eval(CLI::App& parent) {
     }
     if (options->init_from.empty()) throw UsageError("--init-from or --run is required (see lockstep eval --help)");
     options->choose_defaults(*app);
-    if (options->own) {
+    if (options->own_data) {
       throw UsageError(
           fmt::format("--data {}: only --run knows its classes and normalization, expected --run DIR", options->data));
     }
-    if (const auto transforms = recipe_text(options->init_from, "transforms");
-        transforms && transforms->find("Normalize") != std::string::npos) {
+    if (recipe_text(options->init_from, "schema")) {
       throw UsageError(
-          fmt::format("--init-from {}: learned normalized pictures, expected --run, which has their normalization",
+          fmt::format("--init-from {}: learned examples with classes or a normalization of their own, expected --run, "
+                      "which knows them",
                       options->init_from));
     }
     ToolJob job = make_job(*options);
-    const Examples test = load_examples(*options, MnistPart::test);
-    notice_limit(*options, MnistPart::test, test);
-    notice_other_text(*options, test);
-    auto net = make_initialized_model(*options, job, test.classes);
-    DataLoader loader(test.data, {.batch_size = options->batch_size});
+    options->source = load_data(*options);
+    const DataSource& data = *options->source;
+    notice_limits(*options, data);
+    notice_other_text(*options, data);
+    auto net = make_initialized_model(*options, job, data.schema);
+    DataLoader loader(data.validation, {.batch_size = options->batch_size});
     const EvaluateOptions how{.devices = job.devices(), .split = {.shards = job.shards}, .dtype = job.dtype};
-    const std::vector<Metric> metrics = make_metrics(*options, test.classes);
+    const std::vector<Metric> metrics = make_metrics(*options, data.schema.outputs);
     if (metrics.empty()) {
       const Accuracy a = evaluate(*net, loader, how);
       print_out("test acc: {:.4f} ({} of {})\n", a.value(), a.correct, a.total);
@@ -95,7 +96,7 @@ Command add_eval(CLI::App& parent) {
       } else if (m.table.empty()) {
         print_out("{}: {:.4f}\n", m.name, m.value);
       } else {
-        print_out("{}", confusion_text(m.name, m.table, test.class_names));
+        print_out("{}", confusion_text(m.name, m.table, shown_names(class_names(data.schema))));
       }
     }
     return 0;

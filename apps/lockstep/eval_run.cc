@@ -58,22 +58,19 @@ void print_classes(const std::vector<std::vector<double>>& table, const std::vec
 
 // The examples that the training run was tested on, made as it made them.
 DataExamples own_validation(const EvalRunOptions& o, const DataSchema& schema) {
-  TrainOptions options = read_run_config(o.run);
-  if (options.val_split == 0 || (options.own && !options.own->validation)) {
-    fail("--run {}: has no validation part, expected --data PATH", o.run);
-  }
-  const Examples train = load_examples(options, MnistPart::train);
+  const TrainOptions options = read_run_config(o.run);
+  const std::shared_ptr<const DataSource> data = load_data(options);
+  check(data->validation != nullptr, "--run {}: has no validation part, expected --data PATH", o.run);
   const std::string known = recipe_text(o.run, "data").value_or("");
-  check(known.empty() || known == train.sha256(),
+  check(known.empty() || known == data->digest,
         "--run {}: {} is not what it was in training: --data PATH evaluates it as new data", o.run, options.data);
-  check(schema_hash(train.schema()) == schema_hash(schema),
+  check(schema_hash(data->schema) == schema_hash(schema),
         "--run {}: {} now makes other examples than in training: --data PATH evaluates it as "
         "new data",
         o.run, options.data);
-  const Examples test = load_examples(options, MnistPart::test);
-  DataExamples examples{.data = test.data, .labeled = true};
-  for (std::int64_t i = 0; i < test.data->size(); ++i) {
-    examples.names.push_back(test.name ? test.name(i) : std::to_string(i + 1));
+  DataExamples examples{.data = data->validation, .labeled = true};
+  for (std::int64_t i = 0; i < data->validation->size(); ++i) {
+    examples.names.push_back(data->validation_name ? data->validation_name(i) : std::to_string(i + 1));
   }
   return examples;
 }

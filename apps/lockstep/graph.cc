@@ -133,10 +133,10 @@ TaskGraph capture_step(const GraphOptions& o, ToolJob& job) {
   options.epochs = 1;
   options.max_steps = kStep;
   // The tasks are the same for any examples.
-  const Examples examples = made_up_examples(o, kStep * o.batch_size);
-  auto net = make_initialized_model(o, job, examples.classes);
+  const std::shared_ptr<const Dataset> examples = made_up_examples(o, kStep * o.batch_size);
+  auto net = make_initialized_model(o, job, stand_in_schema(o));
   auto optimizer = o.make_optimizer(net->parameters());
-  Trainer trainer(*net, *optimizer, examples.data, nullptr, options);
+  Trainer trainer(*net, *optimizer, examples, nullptr, options);
   const auto recorder = std::make_shared<TaskGraphRecorder>();
   trainer.on_update = [&](std::int64_t step) {
     if (step == kStep - 1) name_parameters(*recorder, *net, job.devices());

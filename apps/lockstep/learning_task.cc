@@ -2,184 +2,25 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cmath>
 #include <filesystem>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <optional>
-#include <span>
+#include <utility>
 
 #include "fine_tuning.h"
 #include "lockstep/base/file.h"
-#include "lockstep/base/sha256.h"
 #include "lockstep/checkpoint/json_input.h"
 #include "lockstep/checkpoint/training_checkpoint.h"
 #include "lockstep/checkpoint/weights.h"
 #include "lockstep/data/fashion_mnist.h"
-#include "lockstep/data/head_dataset.h"
-#include "lockstep/data/normalize.h"
 #include "lockstep/data/tensor_dataset.h"
 #include "lockstep/data/text.h"
-#include "lockstep/device/topology.h"
-#include "lockstep/models/gpt.h"
-#include "lockstep/models/lstm_language_model.h"
 #include "own_data.h"
 
 namespace lockstep::app {
 namespace {
-
-constexpr std::size_t kLargestText = std::size_t{1} << 31;
-
-std::string sha256_of(const std::string& text) {
-  Sha256 hash;
-  hash.update(std::as_bytes(std::span(text)));
-  return hash.hex();
-}
-
-Examples load_text(const CommonOptions& o, MnistPart part) {
-  if (o.data.empty()) throw UsageError(fmt::format("--model {}: expected --data FILE, a text file", o.model));
-  const std::string text = read_file(o.data, kLargestText);
-  const CharacterSet characters(text);
-  const bool training = part == MnistPart::train;
-  const std::size_t window = static_cast<std::size_t>(o.context) + 1;
-  const std::size_t test = std::min(text.size(), std::max(text.size() / 10, window));
-  std::string_view mine = text;
-  mine = training ? mine.substr(0, mine.size() - test) : mine.substr(mine.size() - test);
-  if (const std::int64_t limit = training ? o.limit_train : o.limit_test;
-      limit > 0 && limit <= static_cast<std::int64_t>(mine.size()) / o.context) {
-    mine = mine.substr(0, static_cast<std::size_t>(limit * o.context + 1));
-  }
-  check(mine.size() >= window,
-        "{}: {} characters, a tenth of them for tests, are too few: expected more than two contexts of {} (--context)",
-        o.data, text.size(), o.context);
-  auto data = std::make_shared<TextDataset>(
-      characters.encode(mine), TextOptions{.context = o.context, .random_starts = training && !o.no_shuffle});
-  std::vector<std::string> names;
-  for (std::int64_t c = 0; c < characters.size(); ++c)
-    names.push_back(
-        nlohmann::json(characters.decode({&c, 1})).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace));
-  DataSchema schema{.format = DataFormat::text,
-                    .task = lockstep::TaskKind::language,
-                    .input = {o.context},
-                    .outputs = characters.size()};
-  for (std::int64_t c = 0; c < characters.size(); ++c) schema.classes.push_back(characters.decode({&c, 1}));
-  return {.data = std::move(data),
-          .classes = characters.size(),
-          .class_names = std::move(names),
-          .sha256 = [hash = sha256_of(text)] { return hash; },
-          .schema = [schema] { return schema; }};
-}
-
-// The hashes of the parts of Fashion-MNIST. Other data in its form have other classes.
-constexpr std::string_view kFashionMnistHashes[] = {"16d82e2b505296aa2b78bd5ea0992634f30419a4c97def7c907d154a35ac6157",
-                                                    "9f1ec356a747bfe4ebab3cfb722d3694c9ca737e2570f6f90cf31d7b6fd689d4"};
-
-std::vector<std::string> class_names(const CommonOptions& o, const FashionMnist& images) {
-  // Hashing takes time.
-  if (std::ranges::find(o.metrics, "confusion_matrix") == o.metrics.end()) return {};
-  if (std::ranges::find(kFashionMnistHashes, images.sha256()) == std::end(kFashionMnistHashes)) return {};
-  return {kFashionMnistClasses.begin(), kFashionMnistClasses.end()};
-}
-
-std::vector<std::int64_t> counts_of(const Dataset& data, std::int64_t classes) {
-  std::vector<std::int64_t> counts(static_cast<std::size_t>(classes));
-  for (std::int64_t i = 0; i < data.size(); ++i) {
-    ++counts.at(static_cast<std::size_t>(data.get(i).at(1).item<std::int64_t>()));
-  }
-  return counts;
-}
-
-// What --normalize says of Fashion-MNIST, whose pixels lie in 0 to 1; empty: they stay as they are.
-ChannelStatistics fashion_normalization(const CommonOptions& o, const Dataset& train) {
-  if (o.normalize == "training") {
-    return channel_statistics(train, {.threads = static_cast<int>(available_cpus().size())});
-  }
-  const ChannelStatistics given = given_normalization(o);
-  if (given.mean.size() > 1 || given.std.size() > 1) {
-    throw UsageError(fmt::format("{}: {} and {} numbers, expected one each: the pictures have one channel",
-                                 o.mean.empty() ? "--normalize " + o.normalize : std::string("--mean, --std"),
-                                 given.mean.size(), given.std.size()));
-  }
-  return given;
-}
-
-// Fashion-MNIST as data of the task that they are.
-DataSchema fashion_schema(std::int64_t classes) {
-  return {.format = DataFormat::idx, .input = {1, 28, 28}, .outputs = classes};
-}
-
-// The same with all that open_examples() needs.
-DataSchema fashion_run_schema(const FashionMnist& images, const ChannelStatistics& normalization) {
-  const bool known = std::ranges::find(kFashionMnistHashes, images.sha256()) != std::end(kFashionMnistHashes);
-  const Shape shape = images.get(0)[0].shape();
-  DataSchema schema = fashion_schema(10);
-  schema.input.assign(shape.begin(), shape.end());
-  ArraySchema array{.row = {shape[1], shape[2]}, .input = schema.input, .type = ElementType::u8, .divisor = 255};
-  for (std::int64_t c = 0; c < schema.outputs; ++c) {
-    array.values.push_back(c);
-    array.classes.push_back(known ? std::string(kFashionMnistClasses.at(static_cast<std::size_t>(c)))
-                                  : fmt::format("{}", c));
-  }
-  for (const double m : normalization.mean) array.mean.push_back(255 * m);
-  for (const double s : normalization.std) array.stddev.push_back(255 * s);
-  if (!array.mean.empty()) array.divisor = 1;
-  schema.classes = array.classes;
-  schema.array = std::move(array);
-  return schema;
-}
-
-Examples load_fashion(const CommonOptions& o, MnistPart part) {
-  const bool training = part == MnistPart::train;
-  const auto images = std::make_shared<FashionMnist>(load_fashion_mnist(part, o.data));
-  std::shared_ptr<const Dataset> data = images;
-  ChannelStatistics normalization;
-  if (o.normalize == "training" && !training) {
-    normalization = fashion_normalization(o, FashionMnist(load_fashion_mnist(MnistPart::train, o.data)));
-  } else {
-    normalization = fashion_normalization(o, *images);
-  }
-  std::string transforms;
-  const auto transform = [&](ImageTransform with) {
-    const auto transformed = std::make_shared<TransformedDataset>(data | std::move(with));
-    transforms += (transforms.empty() ? "" : " | ") + transformed->str();
-    data = transformed;
-  };
-  const AugmentOptions by_name = augment_options(o);
-  if (const Augment augment = parse_augment(o.augment); training && augments(augment, by_name)) {
-    const Shape shape = images->get(0)[0].shape();
-    transform(augmentation(augment, {shape[1], shape[2]}, by_name));
-  }
-  if (!normalization.mean.empty()) transform(Normalize(normalization.mean, normalization.std));
-  const std::int64_t limit = training ? o.limit_train : o.limit_test;
-  if (limit > 0) data = std::make_shared<HeadDataset>(data, limit);
-  return {.data = data,
-          .classes = 10,
-          .class_names = class_names(o, *images),
-          .sha256 = [images] { return images->sha256(); },
-          .counts = [images, size = data->size()] { return counts_of(HeadDataset(images, size), 10); },
-          .schema = [images, normalization] { return fashion_run_schema(*images, normalization); },
-          .name = [](std::int64_t index) { return std::to_string(index + 1); },
-          .transforms = std::move(transforms)};
-}
-
-Examples own_examples(const CommonOptions& o, MnistPart part) {
-  const bool training = part == MnistPart::train;
-  const DataSource& own = *o.own;
-  std::shared_ptr<const Dataset> data = training ? own.train : own.validation;
-  const std::int64_t limit = training ? o.limit_train : o.limit_test;
-  Examples examples{.data = data,
-                    .classes = own.schema.outputs,
-                    .class_names = own.schema.classes,
-                    .sha256 = [source = o.own] { return source->digest; },
-                    .counts = [source = o.own] { return source->train_counts; },
-                    .schema = [source = o.own] { return source->schema; },
-                    .name = training ? nullptr : own.validation_name};
-  if (limit == 0 || limit >= data->size()) return examples;
-  examples.data = std::make_shared<HeadDataset>(data, limit);
-  examples.counts = [part = examples.data, classes = own.schema.outputs] { return counts_of(*part, classes); };
-  return examples;
-}
 
 // 5 for "top5_accuracy", 0 for other names.
 std::int64_t k_of_top_k(std::string_view name) {
@@ -205,17 +46,31 @@ Metric make_metric(const std::string& name, std::int64_t classes, const metrics:
 
 }  // namespace
 
-Examples load_examples(const CommonOptions& o, MnistPart part) {
-  if (o.is_language_model()) return load_text(o, part);
-  if (o.own) return own_examples(o, part);
-  return load_fashion(o, part);
+std::shared_ptr<const DataSource> load_data(const CommonOptions& o) {
+  if (o.source) return o.source;
+  if (o.is_language_model() && o.data.empty()) {
+    throw UsageError(fmt::format("--model {}: expected --data FILE, a text file", o.model));
+  }
+  DataOptions options = data_options(o);
+  options.format = o.is_language_model() ? DataFormat::text : DataFormat::idx;
+  const std::filesystem::path path = o.data.empty() ? find_fashion_mnist() : std::filesystem::path(o.data);
+  auto data = std::make_shared<const DataSource>(open_data(path, options));
+  if (o.is_language_model()) return data;
+  check(data->has_validation_part, "{}: has no test part, expected t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte",
+        path.string());
+  check(data->schema.outputs == std::ssize(kFashionMnistClasses),
+        "{}: has {} classes, expected labels of 0 to 9; --format idx reads others", path.string(),
+        data->schema.outputs);
+  return data;
 }
 
-std::vector<std::string> known_class_names(const Examples& examples) {
-  if (!examples.class_names.empty() || !examples.sha256 || examples.classes != std::ssize(kFashionMnistClasses))
-    return examples.class_names;
-  if (std::ranges::find(kFashionMnistHashes, examples.sha256()) == std::end(kFashionMnistHashes)) return {};
-  return {kFashionMnistClasses.begin(), kFashionMnistClasses.end()};
+bool is_plain_mnist(const DataSource& data) {
+  const auto& array = data.schema.array;
+  if (data.schema.format != DataFormat::idx || !data.has_validation_part || !array || !array->mean.empty())
+    return false;
+  std::vector<std::int64_t> ten(kFashionMnistClasses.size());
+  std::iota(ten.begin(), ten.end(), 0);
+  return data.schema.input.size() == 3 && array->task == lockstep::TaskKind::classification && array->values == ten;
 }
 
 std::string data_path(const CommonOptions& o) {
@@ -224,59 +79,50 @@ std::string data_path(const CommonOptions& o) {
   return std::filesystem::absolute(path).lexically_normal().string();
 }
 
-void notice_limit(const CommonOptions& o, MnistPart part, const Examples& examples) {
-  const bool training = part == MnistPart::train;
-  const std::int64_t limit = training ? o.limit_train : o.limit_test, size = examples.data->size();
-  const char* kind = training ? "train" : "test";
-  if (limit > 0 && training && o.own && !o.is_regression()) {
-    // Folders of pictures, and many tables, have one class after the other.
-    const std::vector<std::int64_t> all = o.own->train_counts, some = examples.counts();
-    std::string lost;
-    for (std::size_t c = 0; c < all.size(); ++c) {
-      if (all[c] > 0 && some[c] == 0) lost += (lost.empty() ? "" : ", ") + o.own->schema.classes[c];
-    }
-    if (!lost.empty()) notice(fmt::format("--limit-train {}: these examples have none of: {}", limit, lost));
-  }
-  if (limit <= size) return;
-  notice(fmt::format("--limit-{0} {1} changes nothing: there are {2} {0} examples", kind, limit, size));
+std::vector<std::string> class_names(const DataSchema& schema) {
+  std::vector<std::string> names = schema.classes;
+  if (schema.format != DataFormat::text) return names;
+  for (std::string& name : names)
+    name = nlohmann::json(name).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
+  return names;
 }
 
-Examples made_up_examples(const CommonOptions& o, std::int64_t count) {
-  if (!o.is_language_model()) {
-    return {std::make_shared<TensorDataset>(
-        std::vector<Tensor>{Tensor::host({count, 1, 28, 28}, DType::f32), Tensor::host({count}, DType::i64)})};
+void notice_limits(const CommonOptions& o, const DataSource& data) {
+  if (o.limit_train > 0) {
+    // Folders of pictures, and many tables, have one class after the other.
+    std::string lost;
+    for (std::size_t c = 0; c < data.train_counts.size(); ++c) {
+      if (data.train_counts[c] == 0) lost += (lost.empty() ? "" : ", ") + data.schema.classes[c];
+    }
+    if (!lost.empty()) notice(fmt::format("--limit-train {}: these examples have none of: {}", o.limit_train, lost));
   }
-  constexpr std::int64_t kCharacters = 65;  // as many as a play has
+  const auto unused = [](std::int64_t limit, std::int64_t all, const char* kind) {
+    if (limit <= all) return;
+    notice(fmt::format("--limit-{0} {1} changes nothing: there are {2} {0} examples", kind, limit, all));
+  };
+  unused(o.limit_train, data.all_train, "train");
+  unused(o.limit_test, data.all_validation, "test");
+}
+
+DataSchema stand_in_schema(const CommonOptions& o) {
+  constexpr std::int64_t kCharacters = 65;
+  if (o.is_language_model()) {
+    return {
+        .format = DataFormat::text, .task = lockstep::TaskKind::language, .input = {o.context}, .outputs = kCharacters};
+  }
+  return {.format = DataFormat::idx, .input = {1, 28, 28}, .outputs = std::ssize(kFashionMnistClasses)};
+}
+
+std::shared_ptr<const Dataset> made_up_examples(const CommonOptions& o, std::int64_t count) {
+  if (!o.is_language_model()) {
+    return std::make_shared<TensorDataset>(
+        std::vector<Tensor>{Tensor::host({count, 1, 28, 28}, DType::f32), Tensor::host({count}, DType::i64)});
+  }
   std::vector<std::int64_t> ids(static_cast<std::size_t>(count * o.context + 1));
   for (std::size_t i = 0; i < ids.size(); ++i) {
-    ids[i] = static_cast<std::int64_t>(random_below(random_key(o.seed, {}), i, kCharacters));
+    ids[i] = static_cast<std::int64_t>(random_below(random_key(o.seed, {}), i, stand_in_schema(o).outputs));
   }
-  return {std::make_shared<TextDataset>(std::move(ids), TextOptions{.context = o.context}), kCharacters};
-}
-
-std::unique_ptr<Module> build_model(const CommonOptions& o, std::int64_t classes, DType dtype) {
-  if (o.model == "gpt") {
-    if (o.width % o.heads != 0) {
-      throw UsageError(fmt::format("--width {}: not divisible by --heads {}", o.width, o.heads));
-    }
-    return std::make_unique<GPT>(GPTOptions{.vocab_size = classes,
-                                            .block_size = o.context,
-                                            .n_layer = o.layers,
-                                            .n_head = o.heads,
-                                            .n_embd = o.width,
-                                            .dropout = o.dropout,
-                                            .dtype = dtype});
-  }
-  if (o.model == "lstm") {
-    return std::make_unique<LstmLanguageModel>(LstmLanguageModelOptions{.vocab_size = classes,
-                                                                        .embedding_dim = o.width,
-                                                                        .hidden_size = o.width,
-                                                                        .num_layers = o.layers,
-                                                                        .dropout = o.dropout,
-                                                                        .dtype = dtype});
-  }
-  if (o.own) return make_task_model(o.own->schema, task_model(o));
-  return make_task_model(fashion_schema(classes), task_model(o));
+  return std::make_shared<TextDataset>(std::move(ids), TextOptions{.context = o.context});
 }
 
 std::optional<std::string> recipe_text(const std::string& weights, std::string_view name) {
@@ -315,10 +161,10 @@ std::string models_of(const CommonOptions& o) {
 
 }  // namespace
 
-void notice_other_text(const CommonOptions& o, const Examples& examples) {
+void notice_other_text(const CommonOptions& o, const DataSource& data) {
   if (!o.is_language_model() || o.init_from.empty()) return;
   const std::optional<std::string> text = recipe_text(o.init_from, "data");
-  if (!text || *text == examples.sha256()) return;
+  if (!text || *text == data.digest) return;
   notice(fmt::format(
       "--init-from {}: learned another text than --data {}: a text numbers its own characters, so the model "
       "may take one for another",
@@ -353,11 +199,11 @@ std::string few_words(const std::vector<std::string>& words) {
 
 }  // namespace
 
-void notice_other_schema(const CommonOptions& o) {
-  if (!o.own || o.init_from.empty()) return;
+void notice_other_schema(const CommonOptions& o, const DataSource& data) {
+  if (!o.own_data || o.init_from.empty()) return;
   const std::optional<DataSchema> learned = schema_of_weights(o);
   if (!learned) return;
-  const DataSchema& mine = o.own->schema;
+  const DataSchema& mine = data.schema;
   if (learned->classes.size() == mine.classes.size() && learned->classes != mine.classes) {
     notice(fmt::format("--init-from {}: the last layer learned the classes {}; these data have {}", o.init_from,
                        few_words(learned->classes), few_words(mine.classes)));
@@ -372,13 +218,10 @@ void notice_other_schema(const CommonOptions& o) {
   }
 }
 
-std::unique_ptr<Module> make_initialized_model(const CommonOptions& o, const ToolJob& job, std::int64_t classes) {
-  auto net = build_model(o, classes, job.dtype);
-  const Initializer start = o.model == "gpt" ? Initializer(Normal{0.02})
-                            : o.model == "lstm"
-                                ? Initializer(Uniform(1 / std::sqrt(static_cast<double>(o.width))))
-                                : task_initializer(o.own ? o.own->schema : fashion_schema(classes), task_model(o));
-  net->initialize(start, job.devices(), {.seed = o.seed});
+std::unique_ptr<Module> make_initialized_model(const CommonOptions& o, const ToolJob& job, const DataSchema& schema) {
+  const TaskModel model = task_model(o, job.dtype);
+  auto net = make_task_model(schema, model);
+  net->initialize(task_initializer(schema, model), job.devices(), {.seed = o.seed});
   if (o.init_from.empty()) return net;
   if (!o.partial) {
     try {
@@ -403,7 +246,7 @@ std::unique_ptr<Module> make_initialized_model(const CommonOptions& o, const Too
 }
 
 std::vector<Metric> make_metrics(const CommonOptions& o, std::int64_t classes) {
-  if (o.is_regression()) return task_metrics(o.own->schema);
+  if (o.is_regression()) return task_metrics(o.source->schema);
   std::vector<std::string> names = o.metrics;
   if (names.empty() && !o.is_language_model()) return {};
   if (names.empty()) names = {"perplexity"};
@@ -425,7 +268,8 @@ std::string confusion_text(const std::string& name, const std::vector<std::vecto
   };
   const auto count = [&](const Pair& p) { return table[p.label][p.predicted]; };
   const auto class_name = [&](std::size_t c) {
-    return c < class_names.size() ? fmt::format("{} {}", c, class_names[c]) : fmt::format("{}", c);
+    const std::string number = std::to_string(c);
+    return c < class_names.size() && class_names[c] != number ? number + " " + class_names[c] : number;
   };
   double largest = 0;
   std::vector<std::size_t> classes;  // those that occur
@@ -462,14 +306,6 @@ std::string confusion_text(const std::string& name, const std::vector<std::vecto
                         class_name(p.predicted), count(p), std::reduce(table[p.label].begin(), table[p.label].end()));
   }
   return text + '\n';
-}
-
-std::function<Tensor(const Tensor&, const Tensor&)> make_loss(const CommonOptions& o, double label_smoothing) {
-  if (o.own) return task_loss(o.own->schema, label_smoothing);
-  if (!o.is_language_model()) return nullptr;
-  return [=](const Tensor& logits, const Tensor& labels) {
-    return cross_entropy(flatten(logits, 0, 1), flatten(labels, 0, 1), {.label_smoothing = label_smoothing});
-  };
 }
 
 }  // namespace lockstep::app

@@ -8,21 +8,11 @@
 #include <filesystem>
 
 #include "lockstep/base/sha256.h"
+#include "lockstep/data/fashion_mnist.h"
 #include "option_row.h"
 
 namespace lockstep::app {
 namespace {
-
-// A folder in the form of Fashion-MNIST has pictures and labels of ten classes under fixed names.
-bool has_mnist_files(const std::filesystem::path& path) {
-  std::error_code unknown;
-  if (!std::filesystem::is_directory(path, unknown)) return false;
-  return std::ranges::any_of(std::filesystem::directory_iterator(path, unknown), [](const auto& entry) {
-    const std::string file = entry.path().filename().string();
-    return file.starts_with("train-images-idx3-ubyte") || file.starts_with("t10k-images-idx3-ubyte") ||
-           file.starts_with("train-labels-idx1-ubyte") || file.starts_with("t10k-labels-idx1-ubyte");
-  });
-}
 
 void refuse_own_options(const CLI::App& app, const std::string& why, const std::vector<std::string>& allowed = {}) {
   for (const std::string& name : own_data_options()) {
@@ -43,35 +33,6 @@ std::vector<double> numbers_of(const char* option, const std::vector<std::string
     numbers.push_back(value);
   }
   return numbers;
-}
-
-DataOptions data_options(const TrainOptions& o) {
-  DataOptions options{.target = o.target,
-                      .ignore = o.ignore,
-                      .categories = o.categories,
-                      .val_split = o.val_split,
-                      .hash_data = o.hash_data,
-                      .skip_broken = o.skip_broken,
-                      .augment = parse_augment(o.augment),
-                      .transforms = augment_options(o),
-                      .image_size = o.image_size,
-                      .max_pixels = o.max_pixels};
-  const ChannelStatistics given = given_normalization(o);
-  options.mean = given.mean;
-  options.stddev = given.std;
-  if (o.normalize == "training") options.normalization = Normalization::training;
-  if (o.normalize == "none") options.normalization = Normalization::none;
-  if (!o.format.empty()) options.format = parse_data_format(o.format);
-  if (!o.task.empty()) options.task = parse_task_kind(o.task);
-  if (o.header != "auto") options.header = o.header == "yes";
-  if (!o.delimiter.empty()) {
-    const std::string text = o.delimiter == "tab" || o.delimiter == "\\t" ? "\t" : o.delimiter;
-    if (text.size() != 1) {
-      throw UsageError(fmt::format("--delimiter {}: expected one character, or tab", o.delimiter));
-    }
-    options.delimiter = text.front();
-  }
-  return options;
 }
 
 // Passes over the data that make about 1000 steps, so that small data are learned, too.
@@ -139,21 +100,59 @@ ChannelStatistics given_normalization(const CommonOptions& o) {
   return {numbers_of("--mean", o.mean), numbers_of("--std", o.stddev)};
 }
 
+DataOptions data_options(const CommonOptions& o) {
+  DataOptions options{.target = o.target,
+                      .ignore = o.ignore,
+                      .categories = o.categories,
+                      .val_split = o.val_split,
+                      .hash_data = o.hash_data,
+                      .skip_broken = o.skip_broken,
+                      .augment = parse_augment(o.augment),
+                      .transforms = augment_options(o),
+                      .image_size = o.image_size,
+                      .max_pixels = o.max_pixels,
+                      .context = o.context,
+                      .random_starts = !o.no_shuffle,
+                      .limit_train = o.limit_train,
+                      .limit_validation = o.limit_test};
+  const ChannelStatistics given = given_normalization(o);
+  options.mean = given.mean;
+  options.stddev = given.std;
+  if (o.normalize == "training") options.normalization = Normalization::training;
+  if (o.normalize == "none") options.normalization = Normalization::none;
+  if (!o.format.empty()) options.format = parse_data_format(o.format);
+  if (!o.task.empty()) options.task = parse_task_kind(o.task);
+  if (o.header != "auto") options.header = o.header == "yes";
+  if (!o.delimiter.empty()) {
+    const std::string text = o.delimiter == "tab" || o.delimiter == "\\t" ? "\t" : o.delimiter;
+    if (text.size() != 1) {
+      throw UsageError(fmt::format("--delimiter {}: expected one character, or tab", o.delimiter));
+    }
+    options.delimiter = text.front();
+  }
+  return options;
+}
+
 void check_mixing(const TrainOptions& o) {
   if (o.mixup == 0 && o.cutmix == 0) return;
   const char* name = o.mixup > 0 ? "--mixup" : "--cutmix";
   constexpr double kLeast = 0.001;
   if (o.mixup > 0 && o.cutmix > 0) throw UsageError("--cutmix: not with --mixup");
   if (std::max(o.mixup, o.cutmix) < kLeast) throw UsageError(fmt::format("{}: expected 0.001 to 1000, or 0", name));
-  if (o.is_language_model() || (o.own && o.own->schema.input.size() != 3) || o.is_regression()) {
+  if (o.is_language_model() || (o.source && o.source->schema.input.size() != 3) || o.is_regression()) {
     throw UsageError(fmt::format("{}: only for pictures with classes", name));
   }
   if (o.class_weights != "none") throw UsageError(fmt::format("{}: not with --class-weights", name));
 }
 
-TaskModel task_model(const CommonOptions& o) {
+TaskModel task_model(const CommonOptions& o, DType dtype) {
   TaskModel model{.name = o.model};
   if (o.is_language_model()) {
+    if (o.model == "gpt" && o.width % o.heads != 0) {
+      throw UsageError(fmt::format("--width {}: not divisible by --heads {}", o.width, o.heads));
+    }
+    model.dropout = o.dropout;
+    model.dtype = dtype;
     model.layers = o.layers;
     model.width = o.width;
     if (o.model == "gpt") model.heads = o.heads;
@@ -198,7 +197,7 @@ void open_own_data(TrainOptions& o, const CLI::App& app) {
   }
   check(std::filesystem::exists(o.data, unknown), "--data {}: {}", o.data,
         unknown ? unknown.message() : "No such file or directory");
-  if (o.format.empty() && has_mnist_files(o.data)) {
+  if (o.format.empty() && is_mnist(o.data)) {
     return refuse_own_options(
         app, fmt::format("{} has files of Fashion-MNIST's form; --format idx reads others", o.data), picture_options());
   }
@@ -211,14 +210,14 @@ void open_own_data(TrainOptions& o, const CLI::App& app) {
     o.model = "gpt";
     return refuse_own_options(app, fmt::format("{} is a text", o.data), {"--format"});
   }
-  o.own = std::make_shared<const DataSource>(open_data(o.data, data_options(o)));
-  const DataSchema& schema = o.own->schema;
-  if (is_given(app, "--val-split") && o.own->has_validation_part) {
+  o.own_data = true;
+  o.source = std::make_shared<const DataSource>(open_data(o.data, data_options(o)));
+  const DataSchema& schema = o.source->schema;
+  if (is_given(app, "--val-split") && o.source->has_validation_part) {
     o.notices.push_back(fmt::format("--val-split changes nothing: {} has a part for tests", o.data));
     o.val_split = TrainOptions().val_split;
   }
   if (!model_given) o.model = default_task_model(schema);
-  if (!schema.input.empty()) o.channels = schema.input[0];
   try {
     make_task_model(schema, task_model(o));
   } catch (const UsageError&) {
@@ -236,7 +235,7 @@ void open_own_data(TrainOptions& o, const CLI::App& app) {
   if (!is_given(app, "--batch-size")) o.batch_size = 32;
   if (!is_given(app, "--optimizer")) o.optimizer = "adam";
   if (!is_given(app, "--lr")) o.lr = o.optimizer == "sgd" ? 0.01 : 0.001;
-  if (!is_given(app, "--epochs")) o.epochs = epochs_of(o.own->train->size(), o.batch_size);
+  if (!is_given(app, "--epochs")) o.epochs = epochs_of(o.source->all_train, o.batch_size);
 }
 
 }  // namespace lockstep::app

@@ -21,11 +21,14 @@ ChannelStatistics given_normalization(const CommonOptions& options);
 // Throws UsageError if --mixup or --cutmix does not fit the data.
 void check_mixing(const TrainOptions& options);
 
-// Reads --data into options.own, unless it is Fashion-MNIST, or a text, which load_examples() reads. Chooses the model
-// if the user did not. Throws UsageError for options that do not fit the data.
+// How open_data() reads --data.
+DataOptions data_options(const CommonOptions& options);
+// Reads --data into options.source if it is the user's own data; load_data() reads Fashion-MNIST and texts. Chooses the
+// model if the user did not. Throws UsageError for options that do not fit the data.
 void open_own_data(TrainOptions& options, const CLI::App& app);
 
-TaskModel task_model(const CommonOptions& options);
+// dtype: what a language model computes in. The others take it from their input.
+TaskModel task_model(const CommonOptions& options, DType dtype = DType::f32);
 // SHA-256 of all that decides how examples are made.
 std::string schema_hash(DataSchema schema);
 

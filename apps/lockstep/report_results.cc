@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "learning_task.h"
 #include "lockstep/autograd/no_grad.h"
 #include "lockstep/autograd/shards.h"
 #include "lockstep/base/random.h"
@@ -24,13 +25,13 @@ constexpr std::size_t kMostWorst = 24, kMostWideWorst = 12, kMostDots = 1500,
 
 // An example's pixels as u8 [channels, height, width], as they were before they became the model's input. Values
 // outside of what pictures have are stretched from the least to the largest.
-Tensor pixels_of(const Tensor& x, const DataSource* own) {
+Tensor pixels_of(const Tensor& x, const DataSchema& schema) {
   const std::int64_t channels = x.size(0) == 3 ? 3 : 1, area = x.size(1) * x.size(2);
   std::vector<double> values(static_cast<std::size_t>(channels * area));
   const std::vector<float> given = x.to_vector<float>();
   const std::vector<double>*mean = nullptr, *stddev = nullptr;
-  if (own && own->schema.image) mean = &own->schema.image->mean, stddev = &own->schema.image->stddev;
-  if (own && own->schema.array) mean = &own->schema.array->mean, stddev = &own->schema.array->stddev;
+  if (schema.image) mean = &schema.image->mean, stddev = &schema.image->stddev;
+  if (schema.array) mean = &schema.array->mean, stddev = &schema.array->stddev;
   double low = 0, high = 1;
   const auto finite = [](double v) { return std::isfinite(v) ? v : 0; };
   for (std::size_t i = 0; i < values.size(); ++i) {
@@ -77,12 +78,12 @@ std::string numbers_text(const std::vector<double>& numbers) {
 
 class Examination {
  public:
-  Examination(const Examples& test, const CommonOptions& o)
-      : test_(test), o_(o),
-        outcomes_(o.is_regression() ? Outcomes(o.own->schema)
-                                    : Outcomes(static_cast<std::size_t>(test.classes), kMostClasses)) {
-    results_.of = test.data->size();
-    results_.classes = test.class_names;
+  explicit Examination(const DataSource& data)
+      : data_(data), schema_(data.schema),
+        outcomes_(is_regression() ? Outcomes(schema_)
+                                  : Outcomes(static_cast<std::size_t>(schema_.outputs), kMostClasses)) {
+    results_.of = data.validation->size();
+    results_.classes = class_names(schema_);
   }
 
   void add(const Tensor& outputs, const Tensor& targets) { outcomes_.add(outputs, targets); }
@@ -97,24 +98,24 @@ class Examination {
     std::ranges::stable_sort(order, std::greater{}, [&](std::size_t i) {
       return std::isnan(found[i].loss) ? HUGE_VAL : found[i].loss;  // NaN has no order, and is the worst
     });
-    order.resize(std::min(order.size(),
-                          o_.is_language_model() || (o_.own && o_.own->schema.table) ? kMostWideWorst : kMostWorst));
+    order.resize(std::min(order.size(), is_text() || schema_.table ? kMostWideWorst : kMostWorst));
     for (const std::size_t i : order) describe(i);
     return std::move(results_);
   }
 
  private:
+  bool is_regression() const { return schema_.task == lockstep::TaskKind::regression; }
+  bool is_text() const { return schema_.task == lockstep::TaskKind::language; }
   std::string class_name(std::size_t c) const {
     return c < results_.classes.size() ? results_.classes[c] : fmt::format("{}", c);
   }
 
   void add_scatters() {
-    if (!o_.is_regression()) return;
-    const DataSchema& schema = o_.own->schema;
+    if (!is_regression()) return;
     const std::size_t stride = (outcomes_.examples.size() + kMostDots - 1) / kMostDots;
-    for (std::size_t k = 0; k < std::min(Outcomes::kMostNumbers, static_cast<std::size_t>(schema.outputs)); ++k) {
+    for (std::size_t k = 0; k < std::min(Outcomes::kMostNumbers, static_cast<std::size_t>(schema_.outputs)); ++k) {
       auto& scatter = results_.scatters.emplace_back(PageResults::Scatter{
-          .name = schema.table && schema.outputs == 1 ? schema.table->target : fmt::format("output {}", k)});
+          .name = schema_.table && schema_.outputs == 1 ? schema_.table->target : fmt::format("output {}", k)});
       for (std::size_t i = 0; i < outcomes_.examples.size(); i += stride) {
         scatter.points.push_back({outcomes_.examples[i].targets[k], outcomes_.examples[i].values[k]});
       }
@@ -123,7 +124,8 @@ class Examination {
 
   // A file, or the number that `eval` gives it.
   std::string name_of(std::size_t i) const {
-    const std::string name = test_.name ? test_.name(static_cast<std::int64_t>(i)) : std::to_string(i + 1);
+    const std::string name =
+        data_.validation_name ? data_.validation_name(static_cast<std::int64_t>(i)) : std::to_string(i + 1);
     return name.find_first_not_of("0123456789") == std::string::npos ? "example " + name : name;
   }
 
@@ -132,16 +134,16 @@ class Examination {
     const ExampleOutcome& found = outcomes_.examples[i];
     PageResults::Example& e = results_.worst.emplace_back(
         PageResults::Example{.name = name_of(i), .loss = found.loss, .probability = found.probability});
-    if (o_.is_regression()) {
+    if (is_regression()) {
       e.truth = numbers_text(found.targets);
       e.predicted = numbers_text(found.values);
-    } else if (!o_.is_language_model() && found.labeled) {
+    } else if (!is_text() && found.labeled) {
       e.truth = class_name(found.truth);
       if (found.said != found.truth) e.predicted = class_name(found.said);
     }
-    const Example example = test_.data->get(static_cast<std::int64_t>(i));
+    const Example example = data_.validation->get(static_cast<std::int64_t>(i));
     const Tensor& x = example.at(0);
-    if (o_.is_language_model()) {
+    if (is_text()) {
       const std::vector<std::int64_t> next = example.at(1).to_vector<std::int64_t>();
       for (std::size_t t = 0; t < found.losses.size() && t < next.size(); ++t) {
         e.characters.emplace_back(shown_character(static_cast<std::size_t>(next[t])),
@@ -149,12 +151,12 @@ class Examination {
       }
       return;
     }
-    if (o_.own && o_.own->schema.table) {
-      e.inputs = inputs_of(x, *o_.own->schema.table);
+    if (schema_.table) {
+      e.inputs = inputs_of(x, *schema_.table);
       return;
     }
     if (x.shape().dim() != 3) return;
-    const Tensor pixels = pixels_of(x, o_.own.get());
+    const Tensor pixels = pixels_of(x, schema_);
     e.small_picture = std::max(x.size(1), x.size(2)) <= kSmallPicture;
     e.picture = e.small_picture ? data_uri("image/png", encode_png(pixels))
                                 : data_uri("image/jpeg", encode_jpeg(pixels, {.quality = 80}));
@@ -167,22 +169,22 @@ class Examination {
     return name.size() == 3 ? name.substr(1, 1) : name == "\"\\\"\"" ? "\"" : "?";
   }
 
-  const Examples& test_;
-  const CommonOptions& o_;
+  const DataSource& data_;
+  const DataSchema& schema_;
   PageResults results_;
   Outcomes outcomes_;
 };
 
 }  // namespace
 
-PageResults examine(Module& net, const Examples& test, const CommonOptions& o, const ToolJob& job,
+PageResults examine(Module& net, const DataSource& data, std::int64_t batch_size, const ToolJob& job,
                     std::chrono::milliseconds limit) {
   const auto end = std::chrono::steady_clock::now() + limit;
   const NoGradGuard no_grad;
   const EvalGuard mode(net);
-  Examination examination(test, o);
-  DataLoader loader(std::make_shared<HeadDataset>(test.data, kMostExamples),
-                    {.batch_size = std::min<std::int64_t>(o.batch_size, 256)});
+  Examination examination(data);
+  DataLoader loader(std::make_shared<HeadDataset>(data.validation, kMostExamples),
+                    {.batch_size = std::min<std::int64_t>(batch_size, 256)});
   for (const Example& batch : loader) {
     if (std::chrono::steady_clock::now() > end) break;
     const Tensor x = split_and_load(batch.at(0), job.devices());

@@ -38,7 +38,8 @@ bool is_kept(const TrainOptions& o, const OptionRow& row) {
   const auto is_one_of = [&](const std::vector<std::string>& names) {
     return std::ranges::find(names, row.name) != names.end();
   };
-  if (!o.own && is_one_of(own_data_options()) && (o.is_language_model() || !is_one_of(picture_options()))) return false;
+  if (!o.own_data && is_one_of(own_data_options()) && (o.is_language_model() || !is_one_of(picture_options())))
+    return false;
   if (o.is_regression() && is({"--class-weights", "--label-smoothing"})) return false;
   if (o.is_language_model() && is({"--class-weights"})) return false;
   if (is({"--heads"})) return o.model == "gpt";
@@ -74,13 +75,14 @@ std::string run_config(const TrainOptions& options, const ToolJob& job, const Re
   if (!o.init_from.empty()) o.init_from = std::filesystem::absolute(o.init_from).string();
   if (o.dtype == "f16" && !o.loss_scale) o.loss_scale = LossScalerOptions{}.initial_scale;
   if (o.patience > 0 && o.watch.empty()) o.watch = o.default_watch();
-  if (o.own) {
-    o.format = name(o.own->schema.format);
-    o.task = name(o.own->schema.task);
-    if (o.own->schema.table) o.target = o.own->schema.table->target;
+  if (o.own_data) {
+    const DataSchema& schema = o.source->schema;
+    o.format = name(schema.format);
+    o.task = name(schema.task);
+    if (schema.table) o.target = schema.table->target;
     // Others keep their own size, which no option names.
-    const auto& input = o.own->schema.input;
-    if (o.own->schema.format == DataFormat::images && input[1] == input[2]) o.image_size = input[1];
+    const auto& input = schema.input;
+    if (schema.format == DataFormat::images && input[1] == input[2]) o.image_size = input[1];
   }
   if (state_of(job.devices()[0], "options of the run").backend->threads_decide_bits(job.dtype)) {
     o.threads_per_shard = job.runtime().threads_per_shard();

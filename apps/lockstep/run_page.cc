@@ -227,9 +227,7 @@ void RunPage::end(const TrainingResult& result) {
       std::optional<AveragedWeights> averaged;
       if (from_.trainer.average()) averaged.emplace(*from_.trainer.average());
       const std::chrono::milliseconds limit = result.stopped ? std::chrono::seconds(3) : std::chrono::seconds(15);
-      Examples test = from_.test;
-      test.class_names = known_class_names(test);
-      page.results = examine(from_.net, test, o, from_.job, limit);
+      page.results = examine(from_.net, from_.data, o.batch_size, from_.job, limit);
     } catch (const std::exception& error) {
       page.status += fmt::format("; the test examples could not be shown: {}", error.what());
     }
@@ -244,7 +242,7 @@ void RunPage::look_at_layers() {
   const std::int64_t index = 0;
   const RandomKey key{};
   try {
-    Tensor x = from_.test.data->batch({&index, 1}, {&key, 1}).at(0);
+    Tensor x = from_.data.validation->batch({&index, 1}, {&key, 1}).at(0);
     if (is_floating(x.dtype())) x = x.to(from_.job.dtype);
     layers_ = summarize_layers(from_.net, [&] { from_.net.forward(input_for(from_.net, x)); });
   } catch (const std::exception&) {
@@ -290,8 +288,8 @@ void RunPage::add_facts(ReportPage& page) const {
   }
   if (o.report_origin) page.command = command_line();
   page.hashes.insert(page.hashes.begin(), {"recipe", recipe_hash(recipe)});
-  if (from_.train.sha256) page.hashes.emplace_back("training data", from_.train.sha256());
-  if (o.own) page.hashes.emplace_back("schema of the data", schema_hash(o.own->schema));
+  page.hashes.emplace_back("training data", from_.data.digest);
+  page.hashes.emplace_back("schema of the data", schema_hash(from_.data.schema));
   if (!o.start_weights.empty()) page.hashes.emplace_back("initial weights", o.start_weights);
 
   for (const Device device : job.devices()) {

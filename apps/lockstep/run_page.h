@@ -23,8 +23,7 @@ class RunPage final : public TrainingObserver {
     const ToolJob& job;
     Module& net;
     Trainer& trainer;
-    const Examples& train;
-    const Examples& test;
+    const DataSource& data;
     std::string title;
   };
   // The sources must outlive the page. Of a run that continues: takes the steps before `start` from the page that it

@@ -139,11 +139,10 @@ std::int64_t planned_steps(const TrainOptions& o, std::int64_t examples) {
 }
 
 // Notices about options that fit the model but have no effect on these data and devices.
-void notice_options(const TrainOptions& o, const ToolJob& job, const Examples& train_data, const Examples& test_data) {
-  notice_limit(o, MnistPart::train, train_data);
-  notice_limit(o, MnistPart::test, test_data);
-  notice_other_text(o, train_data);
-  notice_other_schema(o);
+void notice_options(const TrainOptions& o, const ToolJob& job, const DataSource& data) {
+  notice_limits(o, data);
+  notice_other_text(o, data);
+  notice_other_schema(o, data);
   if (parse_balance(o.balance, 0).automatic && job.shards == job.devices_of_ranks) {
     notice("--balance auto changes nothing: each device has one shard");
   } else if (parse_balance(o.balance, 0).automatic && job.devices_of_ranks == 1) {
@@ -152,18 +151,18 @@ void notice_options(const TrainOptions& o, const ToolJob& job, const Examples& t
   if (o.sync_bn && job.shards == 1) {
     notice("--sync-bn is for several shards: the only one has the whole batch");
   }
-  if (const std::int64_t steps = planned_steps(o, train_data.data->size()); o.warmup > 0 && o.warmup >= steps) {
+  if (const std::int64_t steps = planned_steps(o, data.train->size()); o.warmup > 0 && o.warmup >= steps) {
     notice(fmt::format("--warmup {}: the run has {} step{}, so the warm-up does not end before it", o.warmup, steps,
                        steps == 1 ? "" : "s"));
   }
 }
 
 // The recipe decides every step; this hash, also how many there are and what is measured.
-std::string run_key(const TrainOptions& o, const Recipe& recipe, const Examples& test_data) {
+std::string run_key(const TrainOptions& o, const Recipe& recipe, const DataSource& data) {
   Sha256 hash;
-  const std::string text =
-      fmt::format("{} {} {} {} {} {} {} {} {}", recipe_hash(recipe), o.epochs, o.max_steps, o.patience, o.watch,
-                  o.min_delta, o.limit_test, fmt::join(o.metrics, ","), test_data.sha256());
+  const std::string text = fmt::format("{} {} {} {} {} {} {} {} {}", recipe_hash(recipe), o.epochs, o.max_steps,
+                                       o.patience, o.watch, o.min_delta, o.limit_test, fmt::join(o.metrics, ","),
+                                       data.validation_digest.empty() ? data.digest : data.validation_digest);
   hash.update(std::as_bytes(std::span(text)));
   return hash.hex();
 }
@@ -213,23 +212,23 @@ int run(TrainOptions o, ToolJob& job, Start chosen, StopSignals& signals) {
   bool first = job.rank() == 0;
   auto [flip_step, flip_parameter] = o.flip();
   TrainingSetup setup = set_up_training(o, job);
-  const Examples &train_data = setup.train, &test_data = setup.test;
+  const DataSource& data = *o.source;
   Module& net = *setup.net;
   TrainerOptions& options = setup.options;
-  if (o.summary && first) print_out("{}", summary(net, example_input(*train_data.data, o.seed)));
-  if (first) notice_options(o, job, train_data, test_data);
+  if (o.summary && first) print_out("{}", summary(net, example_input(*data.train, o.seed)));
+  if (first) notice_options(o, job, data);
   if (const std::string holder = first && !o.save.empty() ? FolderClaim::holder_elsewhere(o.save) : "";
       !holder.empty()) {
     notice(fmt::format("--save {}: waiting for {}, which has this folder, up to 100 s", o.save, holder));
   }
   if (o.find_lr > 0) {
-    if (first && o.own) print_out("{}\n", o.own->description);
-    find_rate(o, net, *setup.optimizer, train_data.data, std::move(options), first);
+    if (first && o.own_data) print_out("{}\n", data.description);
+    find_rate(o, net, *setup.optimizer, data.train, std::move(options), first);
     job.close();
     return 0;
   }
   options.log_file = o.log;
-  Trainer trainer(net, *setup.optimizer, train_data.data, test_data.data, std::move(options));
+  Trainer trainer(net, *setup.optimizer, data.train, data.validation, std::move(options));
   TrainingPosition start;
   if (chosen.resumes) {
     ResumedRun run = resume(trainer, std::move(chosen.checkpoint));
@@ -245,13 +244,13 @@ int run(TrainOptions o, ToolJob& job, Start chosen, StopSignals& signals) {
   if (first && !o.save.empty() && !o.dry_run) {
     refuse_links(o.save);
     write_run_config(o, job, trainer.recipe());
-    write_run(o.save, train_data.schema(), task_model(o));
+    write_run(o.save, data.schema, task_model(o));
   }
-  if (first && o.own) print_out("{}\n", o.own->description);
+  if (first && o.own_data) print_out("{}\n", data.description);
   std::shared_ptr<TrainingConsole> console;
-  if (first) console = std::make_shared<TrainingConsole>(o, job, trainer.recipe(), train_data, cores);
+  if (first) console = std::make_shared<TrainingConsole>(o, job, trainer.recipe(), data, cores);
   if (o.dry_run) {
-    if (first) print_out("run {}\n", run_key(o, trainer.recipe(), test_data));
+    if (first) print_out("run {}\n", run_key(o, trainer.recipe(), data));
     job.close();
     return 0;
   }
@@ -260,14 +259,10 @@ int run(TrainOptions o, ToolJob& job, Start chosen, StopSignals& signals) {
   if (!o.trace.empty()) timeline.emplace(job.runtime());
   std::shared_ptr<RunPage> page;
   if (first && !o.report_folder().empty()) {
-    page = std::make_shared<RunPage>(RunPage::Sources{.options = o,
-                                                      .job = job,
-                                                      .net = net,
-                                                      .trainer = trainer,
-                                                      .train = train_data,
-                                                      .test = test_data,
-                                                      .title = run_title(o, job)},
-                                     start);
+    page = std::make_shared<RunPage>(
+        RunPage::Sources{
+            .options = o, .job = job, .net = net, .trainer = trainer, .data = data, .title = run_title(o, job)},
+        start);
     page->record(timeline ? &*timeline : nullptr);
     trainer.observe(page);
   }

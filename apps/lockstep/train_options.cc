@@ -189,7 +189,7 @@ void TrainOptions::check_finder(const CLI::App& app) {
 }
 
 bool TrainOptions::has_batch_norm() const {
-  const auto net = build_model(*this, 10);
+  const auto net = make_task_model(source ? source->schema : stand_in_schema(*this), task_model(*this));
   return std::ranges::any_of(net->named_modules(), [](const auto& entry) {
     return dynamic_cast<const BatchNorm2d*>(entry.second) != nullptr;
   });
@@ -275,6 +275,7 @@ TrainerOptions TrainOptions::trainer_options(const ToolJob& job) const {
     throw UsageError(fmt::format("--accumulate {}: does not divide --batch-size {}", o.accumulate, o.batch_size));
   }
   if (o.loss_scale && o.dtype != "f16") throw UsageError("--loss-scale: only with --dtype f16");
+  const DataSchema schema = o.source ? o.source->schema : stand_in_schema(o);
   TrainerOptions t{.devices = job.devices(),
                    .communicator = job.communicator(),
                    .split = {.shards = job.shards, .balance = parse_balance(o.balance, job.devices_of_ranks)},
@@ -285,13 +286,11 @@ TrainerOptions TrainOptions::trainer_options(const ToolJob& job) const {
                    .max_steps = o.max_steps,
                    .shuffle = !o.no_shuffle,
                    .drop_last = o.drop_last,
-                   .workers = o.workers > 0 ? o.workers
-                              : o.own       ? loader_threads(o.own->schema)
-                                            : 1,
+                   .workers = o.workers > 0 ? o.workers : loader_threads(schema),
                    .seed = o.seed,
                    .dtype = job.dtype,
                    .gradients = o.gradients == "bf16" ? DType::bf16 : DType::f32,
-                   .loss = make_loss(o, o.label_smoothing),
+                   .loss = task_loss(schema, o.label_smoothing),
                    .label_smoothing = o.label_smoothing,
                    .clip_norm = o.clip,
                    .save_folder = o.save,
@@ -321,12 +320,13 @@ TrainerOptions TrainOptions::trainer_options(const ToolJob& job) const {
   if (o.class_weights != "none") t.recipe.set("class_weights", o.class_weights);
   if (o.mixup > 0) t.recipe.set("mixup", o.mixup);
   if (o.cutmix > 0) t.recipe.set("cutmix", o.cutmix);
-  if (o.own) {
-    t.recipe.set("schema", schema_hash(o.own->schema));
+  // A text is split and encoded in one way.
+  if (o.source && !o.is_language_model() && !is_plain_mnist(*o.source)) {
+    t.recipe.set("schema", schema_hash(schema));
     t.recipe.set("val_split", o.val_split);
-    if (!o.own->transforms.empty()) t.recipe.set("transforms", o.own->transforms);
-    if (!o.hidden.empty()) t.recipe.set("hidden", fmt::format("{}", fmt::join(o.hidden, ",")));
   }
+  if (o.source && !o.source->transforms.empty()) t.recipe.set("transforms", o.source->transforms);
+  if (!o.hidden.empty()) t.recipe.set("hidden", fmt::format("{}", fmt::join(o.hidden, ",")));
   if (!o.start_weights.empty()) t.recipe.set("init_from", o.start_weights);
   return t;
 }

@@ -53,10 +53,10 @@ std::string run_title(const TrainOptions& options, const ToolJob& job) {
 }
 
 TrainingConsole::TrainingConsole(const TrainOptions& options, const ToolJob& job, const Recipe& recipe,
-                                 const Examples& data, const std::vector<std::int64_t>& cores)
+                                 const DataSource& data, const std::vector<std::int64_t>& cores)
     : options_(options), job_(job),
-      examples_(data.data->size() - (options.drop_last ? data.data->size() % options.batch_size : 0)),
-      class_names_(data.class_names), where_(str(job.devices())) {
+      examples_(data.train->size() - (options.drop_last ? data.train->size() % options.batch_size : 0)),
+      class_names_(class_names(data.schema)), where_(str(job.devices())) {
   if (job.world_size() > 1) where_ += fmt::format(" in each of {} ranks", job.world_size());
   say(fmt::format("running on: {}{}\n{}\n", where_, describe_cores(cores), recipe_line(options, job, recipe)));
 }

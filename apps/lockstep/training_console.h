@@ -21,7 +21,7 @@ class TrainingConsole final : public TrainingObserver {
  public:
   // Prints where and what will be trained. `recipe`: Trainer's. All references must outlive the observer. `cores` has
   // those of each rank.
-  TrainingConsole(const TrainOptions& options, const ToolJob& job, const Recipe& recipe, const Examples& data,
+  TrainingConsole(const TrainOptions& options, const ToolJob& job, const Recipe& recipe, const DataSource& data,
                   const std::vector<std::int64_t>& cores);
 
   std::string label() const override { return "the progress"; }

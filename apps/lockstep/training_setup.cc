@@ -17,22 +17,23 @@ Tensor example_input(const Dataset& data, std::uint64_t seed) {
 }
 
 TrainingSetup set_up_training(TrainOptions& o, const ToolJob& job) {
-  TrainingSetup setup{.train = load_examples(o, MnistPart::train), .test = load_examples(o, MnistPart::test)};
-  setup.net = make_initialized_model(o, job, setup.train.classes);
+  o.source = load_data(o);
+  const DataSource& data = *o.source;
+  TrainingSetup setup;
+  setup.net = make_initialized_model(o, job, data.schema);
   Module& net = *setup.net;
   // Weights missing from the file may still have unknown shapes.
   if (!o.init_from.empty() && !std::ranges::all_of(net.parameters(), &Parameter::shape_known))
-    settle_shapes(net, example_input(*setup.train.data, o.seed), job.devices()[0]);
+    settle_shapes(net, example_input(*data.train, o.seed), job.devices()[0]);
   if (!o.init_from.empty()) o.start_weights = weights_sha256(net);
   if (o.sync_bn) convert_sync_batchnorm(net);
   if (!o.freeze.empty()) freeze_parts(net, o.freeze);
   setup.optimizer = o.make_optimizer(o.head_lr ? groups_with_head(net, *o.head_lr) : ParameterGroups(net.parameters()));
   TrainerOptions& options = setup.options = o.trainer_options(job);
-  options.recipe.set("data", setup.train.sha256());
-  options.metrics = make_metrics(o, setup.train.classes);
-  if (!setup.train.transforms.empty()) options.recipe.set("transforms", setup.train.transforms);
-  o.mix_examples(options, setup.train.classes);
-  if (o.class_weights == "balanced") o.balance_classes(options, setup.train.counts());
+  options.recipe.set("data", data.digest);
+  options.metrics = make_metrics(o, data.schema.outputs);
+  o.mix_examples(options, data.schema.outputs);
+  if (o.class_weights == "balanced") o.balance_classes(options, data.train_counts);
   return setup;
 }
 

@@ -9,7 +9,6 @@
 namespace lockstep::app {
 
 struct TrainingSetup {
-  Examples train, test;
   std::unique_ptr<Module> net;  // with its initial weights
   std::unique_ptr<Optimizer> optimizer;
   TrainerOptions options;  // with the whole recipe that Trainer cannot know
@@ -18,7 +17,7 @@ struct TrainingSetup {
 // A batch of one.
 Tensor example_input(const Dataset& data, std::uint64_t seed);
 
-// Sets options.start_weights if there is --init-from.
+// Sets options.source, and options.start_weights if there is --init-from.
 TrainingSetup set_up_training(TrainOptions& options, const ToolJob& job);
 
 }  // namespace lockstep::app

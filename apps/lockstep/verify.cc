@@ -19,6 +19,7 @@
 #include "lockstep/parallel/balance.h"
 #include "option_row.h"
 #include "output.h"
+#include "own_data.h"
 #include "ranks.h"
 #include "temporary_folder.h"
 #include "train_options.h"
@@ -138,7 +139,7 @@ class Verification {
                                    options_.inject_flip, step, options_.steps));
     }
     try {
-      find_parameter(*build_model(train, 10), parameter);
+      find_parameter(*make_task_model(stand_in_schema(train), task_model(train)), parameter);
     } catch (const Error& error) {
       throw UsageError(error.what());
     }

@@ -27,6 +27,7 @@ class MemoryBytes : public ByteSource {
           size());
     if (!out.empty()) std::memcpy(out.data(), bytes_.data() + offset, out.size());
   }
+  const std::byte* in_memory() const override { return bytes_.data(); }
 
  private:
   std::shared_ptr<const void> owner_;

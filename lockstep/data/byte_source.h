@@ -18,6 +18,8 @@ class ByteSource {
   virtual std::uint64_t size() const = 0;
   // Throws if the range is not within the source, or the file does not have it any more.
   virtual void read(std::uint64_t offset, std::span<std::byte> out) const = 0;
+  // All bytes, if they are in memory; null otherwise.
+  virtual const std::byte* in_memory() const { return nullptr; }
 };
 
 // A file of at most 64 MiB is read at once, a larger one where it is asked for. Throws if the file is missing,

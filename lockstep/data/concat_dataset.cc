@@ -29,4 +29,9 @@ Example ConcatDataset::get(std::int64_t index, RandomKey key) const {
   return part.get(number, key);
 }
 
+Example ConcatDataset::raw(std::int64_t index) const {
+  const auto [part, number] = place_of(index);
+  return part.raw(number);
+}
+
 }  // namespace lockstep

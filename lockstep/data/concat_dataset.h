@@ -25,6 +25,7 @@ class ConcatDataset : public Dataset {
   std::int64_t size() const override { return ends_.back(); }
   Example get(std::int64_t index) const override;
   Example get(std::int64_t index, RandomKey key) const override;
+  Example raw(std::int64_t index) const override;
 
  private:
   // The part that has the example, and its number there.

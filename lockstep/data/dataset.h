@@ -32,6 +32,9 @@ class Dataset {
     (void)key;
     return get(index);
   }
+  // The example as the data have it, without transforms that the recipe names (TransformedDataset): what a receipt
+  // hashes. A data set that wraps another one passes the call on.
+  virtual Example raw(std::int64_t index) const { return get(index); }
   // Returns examples stacked along axis 0. `keys` is as long as `indices`. The default stacks the results of get().
   virtual Example batch(std::span<const std::int64_t> indices, std::span<const RandomKey> keys) const;
 };

@@ -47,6 +47,17 @@ fs::path find_fashion_mnist(const fs::path& folder) {
   return found;
 }
 
+bool is_mnist(const fs::path& folder) {
+  std::error_code unknown;
+  for (const char* name :
+       {"train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"}) {
+    for (const char* end : {"", ".gz"}) {
+      if (fs::exists(folder / (std::string(name) + end), unknown)) return true;
+    }
+  }
+  return false;
+}
+
 MnistFiles load_fashion_mnist(MnistPart part, const fs::path& folder) {
   const fs::path found = find_fashion_mnist(folder);
   const std::string prefix = part == MnistPart::train ? "train" : "t10k";

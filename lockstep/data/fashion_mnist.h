@@ -32,6 +32,10 @@ struct MnistFiles {
 // data.
 std::filesystem::path find_fashion_mnist(const std::filesystem::path& folder = {});
 
+// Whether the folder has one of the four files of MNIST, by its name. Data sets in MNIST's place have the same files,
+// and ten classes.
+bool is_mnist(const std::filesystem::path& folder);
+
 // Reads `train-images-idx3-ubyte` and `train-labels-idx1-ubyte` (`t10k-` for the test part), each plain or gzipped,
 // with or without `.gz` in its name, from find_fashion_mnist(folder). Throws if they are missing, damaged, or
 // inconsistent. Images may have any size.

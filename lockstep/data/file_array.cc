@@ -157,6 +157,11 @@ void FileArray::read_bytes(std::int64_t first, std::int64_t count, std::span<std
   }
 }
 
+const std::byte* FileArray::row_in_memory(std::int64_t row) const {
+  const std::byte* const all = source_->in_memory();
+  return all ? all + layout_.offset + static_cast<std::uint64_t>(row) * layout_.stride : nullptr;
+}
+
 template <typename T>
 void FileArray::read_as(std::int64_t first, std::int64_t count, std::span<T> out) const {
   check(std::ssize(out) == count * row_elements_, "{}: {} elements for {} rows, expected {}", name_, out.size(), count,
@@ -187,8 +192,9 @@ void FileArray::read(std::int64_t first, std::int64_t count, std::span<std::int6
   read_as(first, count, out);
 }
 void FileArray::read(std::int64_t first, std::int64_t count, std::span<std::uint8_t> out) const {
-  check(layout_.type == ElementType::u8 || layout_.type == ElementType::boolean, "{}: {}, expected u8 or bool", name_,
-        describe());
+  if (layout_.type != ElementType::u8 && layout_.type != ElementType::boolean) {
+    fail("{}: {}, expected u8 or bool", name_, describe());
+  }
   read_bytes(first, count, std::as_writable_bytes(out));
 }
 

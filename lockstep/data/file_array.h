@@ -63,6 +63,9 @@ class FileArray {
   void read(std::int64_t first, std::int64_t count, std::span<std::int64_t> out) const;
   // Rows of u8 and boolean as they are.
   void read(std::int64_t first, std::int64_t count, std::span<std::uint8_t> out) const;
+  // The bytes of a row, row_elements() of item_size(type()), if they are in memory as they are in the file; null
+  // otherwise. row < rows() is not checked.
+  const std::byte* row_in_memory(std::int64_t row) const;
   // The bytes of rows as they are in the file.
   void read_bytes(std::int64_t first, std::int64_t count, std::span<std::byte> out) const;
 

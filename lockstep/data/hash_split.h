@@ -6,11 +6,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <filesystem>
 #include <span>
-#include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "lockstep/base/error.h"
@@ -26,17 +23,5 @@ bool in_validation(std::span<const std::byte> content, double share);
 struct SplitRows {
   std::vector<std::int64_t> train, validation;
 };
-
-struct DigestOptions {
-  // Hash the bytes of the files, too; it takes as long as reading them.
-  bool contents = false;
-};
-// SHA-256, 64 hexadecimal digits, of the names (relative to `root`) and sizes of files, in any order. It identifies the
-// data of a training run. Throws if a file cannot be read.
-std::string data_digest(const std::filesystem::path& root, const std::vector<std::filesystem::path>& files,
-                        const DigestOptions& options = {});
-// The same for files below `root`, by their names relative to it. A million paths take half a gigabyte.
-std::string data_digest_of_names(const std::filesystem::path& root, std::vector<std::string> names,
-                                 const DigestOptions& options = {});
 
 }  // namespace lockstep

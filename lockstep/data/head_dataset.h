@@ -22,10 +22,10 @@ class HeadDataset : public Dataset {
   std::int64_t size() const override { return count_; }
   Example get(std::int64_t index) const override { return inner_->get(index); }
   Example get(std::int64_t index, RandomKey key) const override { return inner_->get(index, key); }
+  Example raw(std::int64_t index) const override { return inner_->raw(index); }
   Example batch(std::span<const std::int64_t> indices, std::span<const RandomKey> keys) const override {
     return inner_->batch(indices, keys);
   }
-  const Dataset& inner() const { return *inner_; }
 
  private:
   std::shared_ptr<const Dataset> inner_;

@@ -57,10 +57,9 @@ class TransformedDataset : public Dataset {
   std::int64_t size() const override { return inner_->size(); }
   Example get(std::int64_t index) const override;
   Example get(std::int64_t index, RandomKey key) const override;
+  Example raw(std::int64_t index) const override { return inner_->raw(index); }
   // The chain's text, for TrainerOptions::recipe: it decides the bits.
   const std::string& str() const { return chain_.str(); }
-  // The data before the transforms.
-  const Dataset& inner() const { return *inner_; }
 
  private:
   friend TransformedDataset operator|(const TransformedDataset& data, ImageTransform next);

@@ -24,6 +24,7 @@ std::int64_t Subset::inner_index(std::int64_t index) const {
 
 Example Subset::get(std::int64_t index) const { return inner_->get(inner_index(index)); }
 Example Subset::get(std::int64_t index, RandomKey key) const { return inner_->get(inner_index(index), key); }
+Example Subset::raw(std::int64_t index) const { return inner_->raw(inner_index(index)); }
 
 Example Subset::batch(std::span<const std::int64_t> indices, std::span<const RandomKey> keys) const {
   std::vector<std::int64_t> of_inner;

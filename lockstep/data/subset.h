@@ -26,6 +26,7 @@ class Subset : public Dataset {
   std::int64_t size() const override { return std::ssize(indices_); }
   Example get(std::int64_t index) const override;
   Example get(std::int64_t index, RandomKey key) const override;
+  Example raw(std::int64_t index) const override;
   Example batch(std::span<const std::int64_t> indices, std::span<const RandomKey> keys) const override;
   // The numbers in `inner`.
   const std::vector<std::int64_t>& indices() const { return indices_; }

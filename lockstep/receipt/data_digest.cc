@@ -1,21 +1,8 @@
 #include "lockstep/receipt/data_digest.h"
 
-#include "lockstep/data/head_dataset.h"
-#include "lockstep/data/image_transform.h"
 #include "lockstep/receipt/digest.h"
 
 namespace lockstep {
-namespace {
-
-Example without_transforms(const Dataset& data, std::int64_t index) {
-  if (const auto* transformed = dynamic_cast<const TransformedDataset*>(&data)) {
-    return without_transforms(transformed->inner(), index);
-  }
-  if (const auto* head = dynamic_cast<const HeadDataset*>(&data)) return without_transforms(head->inner(), index);
-  return data.get(index);
-}
-
-}  // namespace
 
 Digest example_digest(const Example& example) {
   Sha256 hash = leaf_hash();
@@ -31,7 +18,7 @@ std::vector<Digest> example_digests(const Dataset& data) {
   in_parallel((leaves.size() + kBlock - 1) / kBlock, [&](std::size_t block) {
     const std::size_t end = std::min((block + 1) * kBlock, leaves.size());
     for (std::size_t i = block * kBlock; i < end; ++i) {
-      leaves[i] = example_digest(without_transforms(data, static_cast<std::int64_t>(i)));
+      leaves[i] = example_digest(data.raw(static_cast<std::int64_t>(i)));
     }
   });
   return leaves;

@@ -4,7 +4,7 @@
 //   const std::vector<Digest> leaves = example_digests(photos);
 //   const DataDigest digest = data_digest(leaves);
 //
-// Examples are taken without random transforms: those of ImageTransforms are left out, because the recipe names them.
+// Examples are taken as Dataset::raw() gives them: without ImageTransforms, which the recipe names.
 #pragma once
 
 #include <cstdint>

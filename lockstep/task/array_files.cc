@@ -143,7 +143,8 @@ std::optional<fs::path> idx_file(const std::vector<fs::path>& files, std::initia
     const std::string name = file.filename().string();
     const bool fits = name.find(kind) != name.npos &&
                       std::ranges::any_of(parts, [&](std::string_view part) { return name.find(part) != name.npos; });
-    if (!fits) continue;
+    // Of a file and its gzipped copy, the plain one counts.
+    if (!fits || (found && name == found->filename().string() + ".gz")) continue;
     check(!found, "{} and {}: two files of {}, expected one", found->string(), name, kind);
     found = file;
   }
@@ -154,6 +155,27 @@ FileArray idx_array(const fs::path& file) {
   IdxArray array = read_idx(file);
   return {
       bytes_in_memory(std::move(array.data)), {.type = ElementType::u8, .dims = std::move(array.dims)}, file.string()};
+}
+
+// MNIST and data sets in its place have ten classes, even if a subset has no example of one; those of Fashion-MNIST,
+// whose pixels and labels have these hashes, have names. None for other classes.
+std::vector<std::string> mnist_classes(const fs::path& folder, const ArrayFiles& files) {
+  constexpr std::string_view kTrain = "16d82e2b505296aa2b78bd5ea0992634f30419a4c97def7c907d154a35ac6157",
+                             kTest = "9f1ec356a747bfe4ebab3cfb722d3694c9ca737e2570f6f90cf31d7b6fd689d4";
+  constexpr std::int64_t kClasses = std::ssize(kFashionMnistClasses);
+  if (files.sha256 == kTrain || files.test_sha256 == kTest)
+    return {kFashionMnistClasses.begin(), kFashionMnistClasses.end()};
+  if (!is_mnist(folder)) return {};
+  std::vector<std::string> names;
+  for (std::int64_t c = 0; c < kClasses; ++c) names.push_back(std::to_string(c));
+  for (const auto* const part : {&files.train, &files.test}) {
+    if (!*part) continue;
+    std::vector<std::uint8_t> labels(static_cast<std::size_t>((*part)->y->rows()));
+    if ((*part)->y->row_elements() != 1) return {};
+    (*part)->y->read(0, (*part)->y->rows(), std::span(labels));
+    if (std::ranges::any_of(labels, [](std::uint8_t label) { return label >= kClasses; })) return {};
+  }
+  return names;
 }
 
 ArrayFiles idx_folder(const fs::path& folder) {
@@ -198,12 +220,10 @@ ArrayFiles idx_folder(const fs::path& folder) {
     return hash.hex();
   };
   files.sha256 = sha256(*files.train);
-  constexpr std::string_view kFashionMnist = "16d82e2b505296aa2b78bd5ea0992634f30419a4c97def7c907d154a35ac6157";
-  if (files.sha256 == kFashionMnist) {
-    // Recipes know it by its training part.
-    files.class_names = {kFashionMnistClasses.begin(), kFashionMnistClasses.end()};
-  } else if (files.test) {
-    const std::string both = files.sha256 + sha256(*files.test);
+  if (files.test) files.test_sha256 = sha256(*files.test);
+  files.class_names = mnist_classes(folder, files);
+  if (files.test && files.class_names.empty()) {
+    const std::string both = files.sha256 + std::exchange(files.test_sha256, "");
     Sha256 hash;
     hash.update(std::as_bytes(std::span(both)));
     files.sha256 = hash.hex();

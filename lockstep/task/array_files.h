@@ -32,8 +32,9 @@ struct ArrayFiles {
   std::string found{};
   // For the digest.
   std::vector<std::filesystem::path> files{};
-  // Of IDX: SHA-256 of all pixels and labels; of Fashion-MNIST FashionMnist::sha256(), which is of the training part.
-  std::string sha256{};
+  // Of IDX: SHA-256 of all pixels and labels. Of MNIST and data in its place, whose recipes name the training part:
+  // that of each part, as FashionMnist::sha256().
+  std::string sha256{}, test_sha256{};
 };
 
 // x and y, or x_train, y_train, x_test, and y_test, by parse_array_name(). If there is x alone, it is `train` without

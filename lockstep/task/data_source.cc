@@ -9,6 +9,9 @@
 
 #include "lockstep/autograd/functions.h"
 #include "lockstep/base/file.h"
+#include "lockstep/base/sha256.h"
+#include "lockstep/data/files_digest.h"
+#include "lockstep/data/head_dataset.h"
 #include "lockstep/data/normalize.h"
 #include "lockstep/data/table_dataset.h"
 #include "lockstep/data/text.h"
@@ -118,6 +121,7 @@ DataSource open_table(const fs::path& path, const DataOptions& options) {
   const auto train = std::make_shared<TableDataset>(table, schema, rows.train);
   data.train = train;
   data.train_counts = counts_of(train->labels(), schema.classes.size());
+  PartLabels labels{.train = train->labels(), .validation = {}};
   std::int64_t unseen = 0;
   if (!rows.validation.empty()) {
     data.validation_name = [names = row_names(table, rows.validation)](std::int64_t index) {
@@ -125,10 +129,11 @@ DataSource open_table(const fs::path& path, const DataOptions& options) {
     };
     const auto validation = std::make_shared<TableDataset>(table, schema, rows.validation, Unseen::as_missing);
     data.validation = validation;
-    data.validation_counts = counts_of(validation->labels(), schema.classes.size());
+    labels.validation = validation->labels();
+    data.validation_counts = counts_of(labels.validation, schema.classes.size());
     unseen = validation->unseen();
   }
-  data.digest = data_digest(path, {path}, {.contents = true});
+  data.digest = files_digest(path, {path}, {.contents = true});
   data.digest_covers_contents = true;
   const std::string target = quoted_cell(schema.target);
   const std::int64_t categories = std::ssize(schema.vocabularies());
@@ -147,6 +152,7 @@ DataSource open_table(const fs::path& path, const DataOptions& options) {
     data.description +=
         fmt::format("; {} to validate without a counterpart in training, taken as missing", plural(unseen, "cell"));
   }
+  limit_parts(data, options, labels);
   return data;
 }
 
@@ -229,7 +235,8 @@ DataSource open_arrays(const fs::path& path, DataFormat format, const DataOption
   data.has_validation_part = files.test.has_value();
   // Sizes tell nothing: an array with other numbers has the same one.
   data.digest_covers_contents = true;
-  data.digest = files.sha256.empty() ? data_digest(path, files.files, {.contents = true}) : files.sha256;
+  data.digest = files.sha256.empty() ? files_digest(path, files.files, {.contents = true}) : files.sha256;
+  data.validation_digest = files.test_sha256;
   const std::string scaled = schema.divisor != 1        ? ", divided by 255"
                              : schema.mean.empty()      ? ""
                              : schema.input.size() == 3 ? ", normalized by channel"
@@ -238,10 +245,19 @@ DataSource open_arrays(const fs::path& path, DataFormat format, const DataOption
       fmt::format("{}: {}, x {}, y {}, examples [{}]{}{}{}; {}; {}", path.string(), name(format), x.describe(),
                   y.describe(), fmt::join(schema.input, ", "), schema.channels_last ? " (channels first)" : "", scaled,
                   augmented_text(options), task_text(data, "", schema.reason), parts_text(data));
+  limit_parts(
+      data, options,
+      {.train = train->labels(), .validation = validation ? validation->labels() : std::vector<std::int64_t>()});
   return data;
 }
 
-// As the tool splits a text: the last part is for validation.
+// The first `limit` examples of a text; 0: all.
+std::string_view head_of_text(std::string_view text, std::int64_t limit, std::int64_t context) {
+  if (limit == 0 || limit > static_cast<std::int64_t>(text.size()) / context) return text;
+  return text.substr(0, static_cast<std::size_t>(limit * context + 1));
+}
+
+// The last part of a text is for validation.
 DataSource open_text(const fs::path& path, const DataOptions& options) {
   check(!options.task || *options.task == TaskKind::language, "{}: a text, and the task {}, expected language",
         path.string(), name(*options.task));
@@ -258,22 +274,46 @@ DataSource open_text(const fs::path& path, const DataOptions& options) {
   DataSource data{.schema = {.format = DataFormat::text,
                              .task = TaskKind::language,
                              .input = {options.context},
-                             .outputs = characters.size()}};
+                             .outputs = characters.size()},
+                  .all_train = (std::ssize(first) - 1) / options.context,
+                  .all_validation = last > 0 ? (static_cast<std::int64_t>(last) - 1) / options.context : 0};
   for (std::int64_t c = 0; c < characters.size(); ++c) data.schema.classes.push_back(characters.decode({&c, 1}));
-  data.train = std::make_shared<TextDataset>(
-      characters.encode(first), TextOptions{.context = options.context, .random_starts = options.random_starts});
+  data.train =
+      std::make_shared<TextDataset>(characters.encode(head_of_text(first, options.limit_train, options.context)),
+                                    TextOptions{.context = options.context, .random_starts = options.random_starts});
   if (last > 0) {
-    data.validation = std::make_shared<TextDataset>(characters.encode(whole.substr(whole.size() - last)),
-                                                    TextOptions{.context = options.context});
+    const std::string_view rest = whole.substr(whole.size() - last);
+    data.validation =
+        std::make_shared<TextDataset>(characters.encode(head_of_text(rest, options.limit_validation, options.context)),
+                                      TextOptions{.context = options.context});
   }
-  data.digest = data_digest(path, {path}, {.contents = true});
+  Sha256 hash;
+  hash.update(std::as_bytes(std::span(text)));
+  data.digest = hash.hex();
   data.digest_covers_contents = true;
-  data.description = fmt::format("{}: text of {} characters, {} different ones; windows of {}: {}", path.string(),
-                                 text.size(), characters.size(), options.context, parts_text(data));
+  data.description =
+      fmt::format("{}: text of {} characters, {} different ones; windows of {}: {} to train, {} to validate",
+                  path.string(), text.size(), characters.size(), options.context, data.all_train, data.all_validation);
   return data;
 }
 
 }  // namespace
+
+void limit_parts(DataSource& data, const DataOptions& options, const PartLabels& labels) {
+  const auto limit = [](std::shared_ptr<const Dataset>& part, std::vector<std::int64_t>& counts,
+                        std::span<const std::int64_t> of_part, std::int64_t most) {
+    if (!part || most == 0 || most >= part->size()) return;
+    part = std::make_shared<HeadDataset>(std::move(part), most);
+    if (counts.empty()) return;
+    std::ranges::fill(counts, 0);
+    for (const std::int64_t label : of_part.first(static_cast<std::size_t>(most)))
+      ++counts[static_cast<std::size_t>(label)];
+  };
+  data.all_train = data.train->size();
+  data.all_validation = data.validation ? data.validation->size() : 0;
+  limit(data.train, data.train_counts, labels.train, options.limit_train);
+  limit(data.validation, data.validation_counts, labels.validation, options.limit_validation);
+}
 
 std::string classes_text(const DataSource& data) {
   std::string text;

@@ -70,15 +70,23 @@ struct DataOptions {
   // The characters of an example of a text, and whether training examples begin anywhere.
   std::int64_t context = 128;
   bool random_starts = true;
+  // Only the first so many examples of each part; 0: all. What is learned of the data (classes, normalization, sizes)
+  // is that of all examples.
+  std::int64_t limit_train = 0, limit_validation = 0;
 };
 
 struct DataSource {
   DataSchema schema;
   std::shared_ptr<const Dataset> train, validation;
-  // By class; empty for regression and texts.
+  // Before limit_train and limit_validation.
+  std::int64_t all_train = 0, all_validation = 0;
+  // By class, of the examples in the parts; empty for regression and texts.
   std::vector<std::int64_t> train_counts{}, validation_counts{};
-  // Identifies the data, for the recipe: SHA-256 of contents where digest_covers_contents, else of names and sizes.
+  // Identifies the data, for the recipe: SHA-256 of contents where digest_covers_contents, else of names and sizes. Of
+  // MNIST and data in its place, it is that of the training part.
   std::string digest;
+  // Of a validation part that `digest` does not cover.
+  std::string validation_digest{};
   bool digest_covers_contents = false;
   // The data have a part for validation, so that val_split was not used.
   bool has_validation_part = false;

@@ -12,6 +12,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/data/augmentation.h"
 #include "lockstep/data/csv.h"
+#include "lockstep/data/files_digest.h"
 #include "lockstep/data/hash_split.h"
 #include "lockstep/data/image_file.h"
 #include "lockstep/data/image_folder.h"
@@ -209,8 +210,9 @@ DataSource open_images(const fs::path& path, const DataOptions& options) {
   DataSource data{.train_counts = std::vector<std::int64_t>(classes.size(), 0),
                   .validation_counts = std::vector<std::int64_t>(classes.size(), 0),
                   .skipped = std::ssize(folder->skipped())};
-  for (const std::int64_t i : rows.train) ++data.train_counts[static_cast<std::size_t>(folder->label(i))];
-  for (const std::int64_t i : rows.validation) ++data.validation_counts[static_cast<std::size_t>(folder->label(i))];
+  PartLabels labels;
+  for (const std::int64_t i : rows.train) labels.train.push_back(folder->label(i));
+  for (const std::int64_t i : rows.validation) labels.validation.push_back(folder->label(i));
   std::vector<std::string> names;
   add_names(*folder, train_part, names);
   std::shared_ptr<const Dataset> train = std::make_shared<Subset>(folder, rows.train), validation;
@@ -220,9 +222,7 @@ DataSource open_images(const fs::path& path, const DataOptions& options) {
                                                                                    .max_pixels = options.max_pixels,
                                                                                    .allow_empty = options.skip_broken});
     const auto relabeled = std::make_shared<RelabeledFolder>(test, classes, test_part->string());
-    for (std::int64_t i = 0; i < test->size(); ++i) {
-      ++data.validation_counts[static_cast<std::size_t>(relabeled->label(i))];
-    }
+    for (std::int64_t i = 0; i < test->size(); ++i) labels.validation.push_back(relabeled->label(i));
     validation = relabeled;
     data.validation_name = [test](std::int64_t index) { return test->name(index); };
     data.skipped += std::ssize(test->skipped());
@@ -233,6 +233,9 @@ DataSource open_images(const fs::path& path, const DataOptions& options) {
       return folder->name(chosen.at(static_cast<std::size_t>(index)));
     };
   }
+
+  for (const std::int64_t label : labels.train) ++data.train_counts[static_cast<std::size_t>(label)];
+  for (const std::int64_t label : labels.validation) ++data.validation_counts[static_cast<std::size_t>(label)];
 
   const ImageSize size = find_size(*folder, options.image_size);
   const ImageTransform plain = augmentation(Augment::none, size);
@@ -253,7 +256,7 @@ DataSource open_images(const fs::path& path, const DataOptions& options) {
   data.transforms = transformed->str() + "; " + image_decoder_version();
   data.train = transformed;
   if (validation) data.validation = std::make_shared<TransformedDataset>(validation | plain | normalize);
-  data.digest = data_digest_of_names(path, std::move(names), {.contents = options.hash_data});
+  data.digest = files_digest_of_names(path, std::move(names), {.contents = options.hash_data});
   data.digest_covers_contents = options.hash_data;
   const ImageFolder::Sizes& sizes = folder->sizes();
   data.description = fmt::format(
@@ -266,6 +269,7 @@ DataSource open_images(const fs::path& path, const DataOptions& options) {
                         : fmt::format("; skipped: {} broken picture{}", data.skipped, data.skipped == 1 ? "" : "s"));
   data.description += unused_text(parts);
   data.has_validation_part = test_part.has_value();
+  limit_parts(data, options, labels);
   return data;
 }
 

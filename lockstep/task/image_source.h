@@ -11,6 +11,13 @@
 
 namespace lockstep {
 
+// Of all examples of a part, by class; empty for regression.
+struct PartLabels {
+  std::vector<std::int64_t> train, validation;
+};
+// Cuts the parts of data that are described already to what the options allow.
+void limit_parts(DataSource& data, const DataOptions& options, const PartLabels& labels);
+
 // "cat 300, dog 300", the examples of each class in both parts.
 std::string classes_text(const DataSource& data);
 

@@ -55,7 +55,6 @@ void check_layers(const DataSchema& schema, const TaskModel& model, const std::f
 
 std::string shape_text(const DataSchema& schema) { return Shape(schema.input).str(); }
 
-// Dropout has no part in predictions.
 std::unique_ptr<Module> make_language_model(const DataSchema& schema, const TaskModel& model) {
   const bool gpt = model.name == "gpt";
   check(schema.input.size() == 1 && model.layers >= 1 && model.width >= 1 && (!gpt || model.heads >= 1),
@@ -66,12 +65,16 @@ std::unique_ptr<Module> make_language_model(const DataSchema& schema, const Task
                                             .block_size = schema.input[0],
                                             .n_layer = model.layers,
                                             .n_head = model.heads,
-                                            .n_embd = model.width});
+                                            .n_embd = model.width,
+                                            .dropout = model.dropout,
+                                            .dtype = model.dtype});
   }
   return std::make_unique<LstmLanguageModel>(LstmLanguageModelOptions{.vocab_size = schema.outputs,
                                                                       .embedding_dim = model.width,
                                                                       .hidden_size = model.width,
-                                                                      .num_layers = model.layers});
+                                                                      .num_layers = model.layers,
+                                                                      .dropout = model.dropout,
+                                                                      .dtype = model.dtype});
 }
 
 }  // namespace
@@ -125,6 +128,8 @@ Initializer task_initializer(const DataSchema& schema, const TaskModel& model) {
       }
     };
   }
+  if (model.name == "gpt") return Normal{0.02};
+  if (model.name == "lstm") return Uniform(1 / std::sqrt(static_cast<double>(model.width)));
   if (model.name == "mlp" && has_rows(schema)) return default_of_layers;
   return model_initializer(model.name);
 }

@@ -27,6 +27,9 @@ struct TaskModel {
   std::vector<std::int64_t> hidden{};
   // Of gpt and lstm: the number of layers, and of features of each; of gpt, that of attention heads.
   std::int64_t layers = 0, width = 0, heads = 0;
+  // Of gpt and lstm, in training alone: run.json does not have them.
+  double dropout = 0;
+  DType dtype = DType::f32;
 };
 
 // The model with inputs and outputs of the schema. Throws for a name that is unknown or does not fit the data.

@@ -245,6 +245,7 @@ class CurrentDataset : public Dataset {
   std::int64_t size() const override { return size_; }
   Example get(std::int64_t index) const override { return now_->get(index); }
   Example get(std::int64_t index, RandomKey key) const override { return now_->get(index, key); }
+  Example raw(std::int64_t index) const override { return now_->raw(index); }
   Example batch(std::span<const std::int64_t> indices, std::span<const RandomKey> keys) const override {
     return now_->batch(indices, keys);
   }

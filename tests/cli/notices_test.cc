@@ -65,7 +65,7 @@ TEST_F(Notices, AWarmUpThatDoesNotEndBeforeTheRun) {
 }
 
 TEST_F(Notices, OneShardHasTheWholeBatch) {
-  const Arguments resnet{"--model",  "resnet18", "--batch-size", "4", "--limit-train", "4", "--epochs", "1",
+  const Arguments resnet{"--model",  "resnet18", "--batch-size", "4", "--limit-train", "10", "--epochs", "1",
                          "--shards", "1",        "--limit-test", "1", "--sync-bn"};
   recipe(resnet, "--sync-bn is for several shards: the only one has the whole batch");
 }

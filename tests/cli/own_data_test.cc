@@ -283,9 +283,9 @@ TEST_F(OwnData, FashionMnistHasTransformsAndARun) {
   const std::string weights = run + "/step-00000008/weights.safetensors";
   for (const std::string& start : {run, weights}) {
     EXPECT_THAT(run_tool({"eval", "--init-from", start, "--data", small.path()}).err,
-                HasSubstr("learned normalized pictures, expected --run"));
+                HasSubstr("learned examples with classes or a normalization of their own, expected --run"));
   }
-  EXPECT_THAT(fashion({"--normalize", "imagenet"}).err, HasSubstr("--normalize imagenet: 3 and 3 numbers"));
+  EXPECT_THAT(fashion({"--normalize", "imagenet"}).err, HasSubstr("mean and stddev have 3 and 3 numbers"));
 }
 
 TEST_F(OwnData, TheFinderSuggestsOneRate) {

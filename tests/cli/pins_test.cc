@@ -83,7 +83,12 @@ TEST_F(Pins, Arrays) {
 }
 
 TEST_F(Pins, IdxFolders) {
-  EXPECT_EQ(of_data(data_.path(), {"--format", "idx", "--model", "lenet"}), "d71d80f2bb90 beef9f2980a2");
+  EXPECT_EQ(of_data(data_.path(), {"--format", "idx", "--model", "lenet"}), "453880295e15 beef9f2980a2");
+  // One training has one recipe, however its data are named.
+  const Arguments adam{"--model", "lenet", "--optimizer", "adam", "--lr", "0.001"};
+  Arguments idx = adam;
+  idx.insert(idx.end(), {"--format", "idx"});
+  EXPECT_EQ(of_data(data_.path(), idx), of_data(data_.path(), adam));
 }
 
 TEST_F(Pins, Texts) {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/data/files_digest.h"
 #include "lockstep/data/hash_split.h"
 #include "lockstep/data/table_dataset.h"
 #include "lockstep/data/table_schema.h"
@@ -277,18 +278,18 @@ TEST(HashSplit, MembershipDoesNotDependOnOthers) {
 TEST(DataDigest, CoversNamesSizesAndOnRequestContents) {
   TemporaryFolder folder;
   const std::vector<std::filesystem::path> files{folder.write("b/1", "xy"), folder.write("a", "z")};
-  const std::string digest = data_digest(folder.path(), files),
-                    all = data_digest(folder.path(), files, {.contents = true});
+  const std::string digest = files_digest(folder.path(), files),
+                    all = files_digest(folder.path(), files, {.contents = true});
   EXPECT_EQ(digest.size(), 64u);
-  EXPECT_EQ(data_digest(folder.path(), {files[1], files[0]}), digest) << "in any order";
+  EXPECT_EQ(files_digest(folder.path(), {files[1], files[0]}), digest) << "in any order";
   EXPECT_NE(all, digest);
   folder.write("a", "Z");
-  EXPECT_EQ(data_digest(folder.path(), files), digest);
-  EXPECT_NE(data_digest(folder.path(), files, {.contents = true}), all);
+  EXPECT_EQ(files_digest(folder.path(), files), digest);
+  EXPECT_NE(files_digest(folder.path(), files, {.contents = true}), all);
   folder.write("a", "zz");
-  EXPECT_NE(data_digest(folder.path(), files), digest);
-  EXPECT_NE(data_digest(folder.path(), {files[0]}), digest);
-  EXPECT_ERROR(data_digest(folder.path(), {folder / "none"}), "cannot read");
+  EXPECT_NE(files_digest(folder.path(), files), digest);
+  EXPECT_NE(files_digest(folder.path(), {files[0]}), digest);
+  EXPECT_ERROR(files_digest(folder.path(), {folder / "none"}), "cannot read");
 }
 
 }  // namespace

@@ -231,7 +231,19 @@ TEST(OpenData, ReadsIdxAndCifarFolders) {
   EXPECT_EQ(idx.train->get(0)[0].to_vector<float>()[0], 51 / 255.0f);
   EXPECT_TRUE(idx.digest_covers_contents);
   folder.write("idx/t10k-images-idx3-ubyte", idx_header({1, 2, 2}) + "abce");
-  EXPECT_NE(open_data(folder / "idx").digest, idx.digest) << "the test part decides results, too";
+  const DataSource other_test = open_data(folder / "idx");
+  EXPECT_EQ(other_test.digest, idx.digest);
+  EXPECT_NE(other_test.validation_digest, idx.validation_digest) << "the test part decides results, too";
+  // MNIST and what stands for it have ten classes; others have those that occur.
+  EXPECT_EQ(idx.schema.outputs, 10);
+  folder.write("idx/train-labels-idx1-ubyte", idx_header({20}) + std::string(10, '\1') + std::string(10, '\x0f'));
+  const DataSource letters = open_data(folder / "idx");
+  EXPECT_EQ(letters.schema.classes, (std::vector<std::string>{"1", "15"}));
+  folder.write("idx/t10k-images-idx3-ubyte", idx_header({1, 2, 2}) + "abcf");
+  EXPECT_NE(open_data(folder / "idx").digest, letters.digest);
+  // Of a file and its gzipped copy, the plain one counts.
+  folder.write("idx/t10k-images-idx3-ubyte.gz", gzip(idx_header({1, 2, 2}) + "zzzz"));
+  EXPECT_EQ(open_data(folder / "idx").validation->get(0)[0].to_vector<float>()[0], 'a' / 255.0f);
 
   std::string records;
   for (int i = 0; i < 20; ++i) records += static_cast<char>(i % 2) + std::string(3072, static_cast<char>(i));
