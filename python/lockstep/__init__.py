@@ -9,8 +9,8 @@ torch.Size([2, 3])
 from ._core import *  # noqa: F401,F403
 from . import _core
 from ._core import (  # noqa: F401
-    Accuracy, AuditResult, EpochReport, Metric, Predictor, Run, StepReport, TensorBoardWriter, TrainingResult,
-    __version__, load_run, load_weights, save_weights, weights_sha256)
+    Accuracy, AuditResult, DataSource, EpochReport, Metric, Predictor, Run, StepReport, TensorBoardWriter,
+    TrainingResult, __version__, load_run, load_weights, open_data, save_weights, weights_sha256)
 from .grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled  # noqa: F401
 from .composed import (  # noqa: F401
     BFloat16Tensor, BoolTensor, ByteTensor, DoubleTensor, FloatTensor, HalfTensor, IntTensor, LongTensor, count_nonzero,

@@ -42,6 +42,7 @@ PYBIND11_MODULE(_core, m) {
   complete_modules(m);
   add_training(m);
   add_predictor(m);
+  add_task(m);
   add_watching(m);
   describe_functions(m);
   untrack_what_is_destroyed();

@@ -1,4 +1,4 @@
-// Trained models in use: Predictor, runs of the tool, and ONNX files.
+// Trained models in use: Predictor, and ONNX files.
 #include <pybind11/stl/filesystem.h>
 
 #include <string>
@@ -22,33 +22,6 @@ struct EndsWithoutLock {
   }
 };
 using PredictorHolder = std::unique_ptr<Predictor<Module>, EndsWithoutLock<Predictor<Module>>>;
-
-void add_runs(py::module_& m) {
-  py::class_<Run, std::shared_ptr<Run>> run(
-      m, "Run", "A model that `lockstep train --save DIR` or Trainer has left in a folder. Threads may call it.");
-  run.def(
-      "__call__", [](const Run& r, const Tensor& inputs) { return r(inputs); }, "inputs"_a, released(),
-      "Inputs [N, ...] -> probabilities [N, classes], values [N, outputs], or those of each next character.");
-  run.def_property_readonly(
-      "model", [](const std::shared_ptr<Run>& r) { return std::shared_ptr<Module>(r, &r->model()); },
-      "The network alone, for logits or normalized values.");
-  run.def_property_readonly("classes", [](const Run& r) { return r.schema().classes; });
-  run.def_property_readonly(
-      "input", [](const Run& r) { return r.schema().input; }, "The extents of an example.");
-  run.def_property_readonly(
-      "name", [](const Run& r) { return r.description().name; }, "As `--model` names it.");
-  run.def(
-      "open",
-      [](const Run& r, const Path& path, bool labels) {
-        DataExamples examples = open_examples(path, r.schema(), {.labels = labels});
-        return std::make_pair(std::const_pointer_cast<Dataset>(examples.data), std::move(examples.names));
-      },
-      "path"_a, "labels"_a = true, released(), "The examples of a path as the model takes them, and their names.");
-  m.def(
-      "load_run", [](const Path& folder) { return std::shared_ptr<Run>(new Run(load_run(folder))); }, "folder"_a,
-      released(),
-      "The model of a run's folder, with the weights of the best epoch if it has them, else the newest ones.");
-}
 
 }  // namespace
 
@@ -97,7 +70,6 @@ void add_predictor(py::module_& m) {
       },
       "path"_a, "model"_a, "examples"_a, "forward"_a, "dynamic_batch"_a, "batch_axes"_a, "input_names"_a,
       "output_names"_a, "metadata"_a);
-  add_runs(m);
 }
 
 }  // namespace lockstep::python

@@ -6,7 +6,8 @@
 namespace lockstep::python {
 
 void add_training(py::module_& m);   // Trainer, evaluate, metrics
-void add_predictor(py::module_& m);  // Predictor, load_run, export_onnx
+void add_predictor(py::module_& m);  // Predictor, export_onnx
+void add_task(py::module_& m);       // open_data, load_run
 void add_watching(py::module_& m);   // TensorBoardWriter, summary, plots, Timeline
 
 }  // namespace lockstep::python
