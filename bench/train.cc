@@ -8,11 +8,11 @@
 
 #include "apps/lockstep/learning_task.h"
 #include "apps/lockstep/ranks.h"
-#include "apps/lockstep/trace_summary.h"
 #include "apps/lockstep/train_options.h"
 #include "bench/benchmark.h"
 #include "lockstep/base/file.h"
 #include "lockstep/engine/engine.h"
+#include "lockstep/report/trace_summary.h"
 
 namespace lockstep::app {
 namespace {

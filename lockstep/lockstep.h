@@ -196,6 +196,11 @@
 #include "lockstep/task/data_source.h"
 #include "lockstep/task/run.h"
 
+// What observers make of a run.
+#include "lockstep/report/metrics_file.h"
+#include "lockstep/report/run_page.h"
+#include "lockstep/report/run_plot.h"
+
 // Errors, and the version.
 #include "lockstep/base/error.h"
 #include "lockstep/base/export.h"

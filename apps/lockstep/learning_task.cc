@@ -79,14 +79,6 @@ std::string data_path(const CommonOptions& o) {
   return std::filesystem::absolute(path).lexically_normal().string();
 }
 
-std::vector<std::string> class_names(const DataSchema& schema) {
-  std::vector<std::string> names = schema.classes;
-  if (schema.format != DataFormat::text) return names;
-  for (std::string& name : names)
-    name = nlohmann::json(name).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
-  return names;
-}
-
 void notice_limits(const CommonOptions& o, const DataSource& data) {
   if (o.limit_train > 0) {
     // Folders of pictures, and many tables, have one class after the other.

@@ -20,8 +20,6 @@ std::shared_ptr<const DataSource> load_data(const CommonOptions& options);
 bool is_plain_mnist(const DataSource& data);
 // --data, or the folder of Fashion-MNIST that stands for it, as an absolute path.
 std::string data_path(const CommonOptions& options);
-// The names that a table or a page shows. Those of characters are JSON's: "a", "\n".
-std::vector<std::string> class_names(const DataSchema& schema);
 // Writes notices if --limit-train or --limit-test exceeds the number of examples, or leaves out a class.
 void notice_limits(const CommonOptions& options, const DataSource& data);
 // Writes a notice if the checkpoint --init-from of a language model learned another text than --data.

@@ -168,23 +168,6 @@ TaskModel task_model(const CommonOptions& o, DType dtype) {
   return model;
 }
 
-std::string schema_hash(DataSchema schema) {
-  Sha256 hash;
-  // Why it was chosen, and what tells other data apart, changes nothing.
-  if (schema.table) {
-    schema.table->reason.clear();
-    schema.table->delimiter.clear();
-    schema.table->table_columns = 0;
-  }
-  if (schema.array) {
-    schema.array->reason.clear();
-    schema.array->type.reset();
-  }
-  const std::string text = schema.json();
-  hash.update(std::as_bytes(std::span(text)));
-  return hash.hex();
-}
-
 void open_own_data(TrainOptions& o, const CLI::App& app) {
   const bool model_given = is_given(app, "--model");
   std::error_code unknown;

@@ -29,7 +29,5 @@ void open_own_data(TrainOptions& options, const CLI::App& app);
 
 // dtype: what a language model computes in. The others take it from their input.
 TaskModel task_model(const CommonOptions& options, DType dtype = DType::f32);
-// SHA-256 of all that decides how examples are made.
-std::string schema_hash(DataSchema schema);
 
 }  // namespace lockstep::app

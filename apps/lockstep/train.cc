@@ -21,16 +21,16 @@
 #include "lockstep/nn/summary.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
 #include "lockstep/receipt/leaf_files.h"
+#include "lockstep/report/metrics_file.h"
+#include "lockstep/report/run_page.h"
+#include "lockstep/report/run_plot.h"
 #include "lockstep/runtime/timeline.h"
 #include "lockstep/train/lr_finder.h"
-#include "metrics_file.h"
 #include "output.h"
 #include "own_data.h"
 #include "ranks.h"
 #include "resume.h"
 #include "run_config.h"
-#include "run_page.h"
-#include "run_plot.h"
 #include "stop_signals.h"
 #include "temporary_folder.h"
 #include "training_console.h"
@@ -257,17 +257,22 @@ int run(TrainOptions o, ToolJob& job, Start chosen, StopSignals& signals) {
 
   std::optional<Timeline> timeline;
   if (!o.trace.empty()) timeline.emplace(job.runtime());
-  std::shared_ptr<RunPage> page;
   if (first && !o.report_folder().empty()) {
-    page = std::make_shared<RunPage>(
-        RunPage::Sources{
-            .options = o, .job = job, .net = net, .trainer = trainer, .data = data, .title = run_title(o, job)},
-        start);
-    page->record(timeline ? &*timeline : nullptr);
-    trainer.observe(page);
+    trainer.observe(std::make_shared<RunPage>(trainer, RunPageOptions{.folder = o.report_folder(),
+                                                                      .title = run_title(o, job),
+                                                                      .data = o.source,
+                                                                      .resumed_from = o.resume,
+                                                                      .origin = o.report_origin,
+                                                                      .timeline = timeline ? &*timeline : nullptr,
+                                                                      .runtime = &job.runtime()}));
   }
-  if (!o.metrics_file.empty()) trainer.observe(std::make_shared<MetricsFile>(o, job));
-  if (first && !o.plot.empty()) trainer.observe(std::make_shared<RunPlot>(o, run_title(o, job)));
+  if (!o.metrics_file.empty()) trainer.observe(std::make_shared<MetricsFile>(trainer, o.metrics_file));
+  if (first && !o.plot.empty()) {
+    trainer.observe(std::make_shared<RunPlot>(
+        o.plot,
+        RunPlotOptions{
+            .title = run_title(o, job), .epochs = o.epochs, .by_others = o.is_language_model() || o.is_regression()}));
+  }
   if (first && !o.weights_log.empty()) {
     // The log has the flipped bit.
     if (flip_step > 0) trainer.observe(std::make_shared<BitFlip>(flip_step, flip_parameter));

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/sha256.h"
 #include "lockstep/checkpoint/json_input.h"
 
 namespace lockstep {
@@ -306,6 +307,31 @@ DataSchema DataSchema::from_json(std::string_view text) {
   if (reader.has("array")) schema.array = array_from(reader.at("array"), schema);
   if (reader.has("image")) schema.image = image_from(reader.at("image"), schema);
   return schema;
+}
+
+std::string schema_hash(DataSchema schema) {
+  Sha256 hash;
+  // Why it was chosen, and what tells other data apart, changes nothing.
+  if (schema.table) {
+    schema.table->reason.clear();
+    schema.table->delimiter.clear();
+    schema.table->table_columns = 0;
+  }
+  if (schema.array) {
+    schema.array->reason.clear();
+    schema.array->type.reset();
+  }
+  const std::string text = schema.json();
+  hash.update(std::as_bytes(std::span(text)));
+  return hash.hex();
+}
+
+std::vector<std::string> class_names(const DataSchema& schema) {
+  std::vector<std::string> names = schema.classes;
+  if (schema.format != DataFormat::text) return names;
+  for (std::string& name : names)
+    name = nlohmann::json(name).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
+  return names;
 }
 
 }  // namespace lockstep

@@ -57,6 +57,11 @@ struct DataSchema {
   bool operator==(const DataSchema&) const = default;
 };
 
+// SHA-256 of all that decides how examples are made.
+std::string schema_hash(DataSchema schema);
+// The names of the classes that a table or a page shows. Those of characters are JSON's: "a", "\n".
+std::vector<std::string> class_names(const DataSchema& schema);
+
 struct DataExamples {
   // {input}, or {input, label} if the data have labels.
   std::shared_ptr<const Dataset> data;

@@ -258,6 +258,8 @@ class Trainer {
   // parts in that mode. The constructor, resume(), and train() update both; later changes by a callback are not
   // recorded.
   const Recipe& recipe() const { return options_.recipe; }
+  // The options as this rank trains with them: devices, shards, and others that were left open are chosen.
+  const TrainerOptions& options() const { return options_; }
   // With record_steps: the next step is described anew. For callbacks that change what a pass does.
   void forget_recording() { forgets_recording_ = true; }
   // The reason why steps are not recorded, such as "it waits for data that it has computed". Empty if they are or will

@@ -40,6 +40,9 @@ class Trainer:
     watch: {"metric": "accuracy", "patience": 3, "save_best": True}.
     tensorboard: a folder, or {"folder": ..., "histogram_every": ...}. log_file: a line of JSON for each step.
     receipt: a file, or {"file": ..., "every": 100, "sign_key": ...}; audit() checks it.
+    report: a folder for report.html, a page about the run, or {"folder": ..., "title": ..., "data": DataSource,
+    "origin": True}; data shows what the model makes of its validation part, origin the command line and the host.
+    metrics_file: a file for Prometheus; each rank has its own.
     recipe: names and values of what else decides the bits: model, data, loss.
 
     on_update(step) is called behind each step, and on_epoch(EpochReport) behind each epoch: what they change, such as
@@ -60,7 +63,9 @@ class Trainer:
                  save_folder: str | os.PathLike[str] | None = None, save_every: int = 0, resume: bool = False,
                  keep_checkpoints: int = 2, log_file: str | os.PathLike[str] | None = None,
                  tensorboard: typing.Any = None, receipt: typing.Any = None, watch: dict[str, typing.Any] | None = None,
-                 average_decay: float = 0, recipe: dict[str, typing.Any] | None = None) -> None:
+                 average_decay: float = 0, report: typing.Any = None,
+                 metrics_file: str | os.PathLike[str] | None = None,
+                 recipe: dict[str, typing.Any] | None = None) -> None:
         _check_unwrapped("Trainer", model)
         if label_smoothing and (loss is not None or forward is not None):
             raise ValueError("Trainer: label_smoothing with a loss of its own, expected the loss to smooth the labels")
@@ -73,7 +78,8 @@ class Trainer:
                        loss_weight=loss_weight, batch_transform=batch_transform, metrics=list(metrics),
                        clip_norm=clip_norm, schedule=schedule, save_folder=save_folder, save_every=save_every,
                        resume=resume, keep_checkpoints=keep_checkpoints, log_file=log_file, tensorboard=tensorboard,
-                       receipt=receipt, watch=watch, average_decay=average_decay, recipe=recipe)
+                       receipt=receipt, watch=watch, average_decay=average_decay, report=report,
+                       metrics_file=metrics_file, recipe=recipe)
         self._optimizer, self._engine = optimizer, _engine_of(optimizer, "Trainer")
         self._metrics = options["metrics"]  # for the collector: the engine has copies
         self._model = model
@@ -203,7 +209,7 @@ def _engine_of(optimizer: typing.Any, use: str) -> typing.Any:
 def _in_full(options: dict[str, typing.Any]) -> dict[str, typing.Any]:
     """Return the options of a Trainer with dicts for those that may be one value."""
     names = {"schedule": ("kind", str), "tensorboard": ("folder", (str, os.PathLike)),
-             "receipt": ("file", (str, os.PathLike))}
+             "receipt": ("file", (str, os.PathLike)), "report": ("folder", (str, os.PathLike))}
     return {name: {names[name][0]: value} if name in names and isinstance(value, names[name][1]) else value
             for name, value in options.items()}
 

@@ -135,8 +135,8 @@ void add_sources(py::module_& m) {
   source.def(
       "name_of",
       [](const DataSource& d, std::int64_t index) {
-        check(d.validation && index >= 0 && index < d.validation->size(), "name_of: example {} of {}, expected 0 and up",
-              index, d.validation ? d.validation->size() : 0);
+        const std::int64_t size = d.validation ? d.validation->size() : 0;
+        check(index >= 0 && index < size, "name_of: example {} is out of range [0, {})", index, size);
         return d.validation_name ? d.validation_name(index) : std::to_string(index + 1);
       },
       "index"_a, "What an example of the validation part is called: a row's number, or a file's name.");

@@ -127,7 +127,13 @@ BatchFunction forward_of(const py::object& function) {
   };
 }
 
-TrainerOptions trainer_options(const py::dict& arguments) {
+// Observers that a Trainer of Python has by options.
+struct Reports {
+  RunPageOptions page;
+  std::filesystem::path metrics_file;
+};
+
+TrainerOptions trainer_options(const py::dict& arguments, Reports& reports) {
   TrainerOptions o;
   Options given("Trainer", arguments);
   given.read("devices", o.devices);
@@ -211,6 +217,15 @@ TrainerOptions trainer_options(const py::dict& arguments) {
     inner.read("save_best", o.watch.save_best);
   });
   given.read("average_decay", o.average_decay);
+  given.nested("report", [&](Options& inner) {
+    inner.read("folder", reports.page.folder);
+    inner.read("title", reports.page.title);
+    std::shared_ptr<DataSource> data;
+    inner.read("data", data);
+    reports.page.data = data;
+    inner.read("origin", reports.page.origin);
+  });
+  given.read("metrics_file", reports.metrics_file);
   py::dict recipe;
   given.read("recipe", recipe);
   o.recipe = recipe_of(recipe);
@@ -264,9 +279,18 @@ class PythonTrainer {
       : engine_(engine), rule_(engine.cast<Optimizer*>()), model_(held_module(model)) {
     data_ = std::make_shared<CurrentDataset>(train);
     if (!test.is_none()) tests_ = std::make_shared<CurrentDataset>(test);
-    options_ = trainer_options(options);
+    Reports reports;
+    options_ = trainer_options(options, reports);
     const WithoutLock placing;
     trainer_ = std::make_unique<Trainer>(*model_, *rule_, data_, tests_, options_);
+    if (!reports.page.folder.empty() && trainer_->communicator().rank() == 0) {
+      if (options_.resume) reports.page.resumed_from = options_.save_folder;
+      reports.page.runtime = &default_runtime();
+      trainer_->observe(std::make_shared<RunPage>(*trainer_, std::move(reports.page)));
+    }
+    if (!reports.metrics_file.empty()) {
+      trainer_->observe(std::make_shared<MetricsFile>(*trainer_, reports.metrics_file));
+    }
   }
   // Functions of Python in the options need the lock to end, the Trainer must not have it.
   ~PythonTrainer() {
@@ -528,7 +552,10 @@ void add_training(py::module_& m) {
            std::int64_t steps, double smoothing, double stop_factor, const py::dict& arguments) {
           const std::shared_ptr<Module> held = held_module(model);
           auto data = as_dataset(train);
-          TrainerOptions options = trainer_options(arguments);
+          Reports reports;
+          TrainerOptions options = trainer_options(arguments, reports);
+          check(reports.page.folder.empty() && reports.metrics_file.empty(),
+                "find_learning_rate: it keeps nothing, expected neither report nor metrics_file");
           LearningRateCurve curve;
           std::string svg;
           {

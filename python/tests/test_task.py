@@ -63,6 +63,24 @@ def test_a_text_and_pictures_have_models(tmp_path):
     assert len(few.train) == 3 and len(few.validation) == 1 and sum(few.train_counts) == 3
 
 
+def test_a_run_has_a_page_and_metrics(tmp_path):
+    data = torch.open_data(write_table(tmp_path))
+    net = data.model(hidden=[8])
+    trainer = torch.Trainer(net, torch.optim.Adam(net.parameters()), data.train, data.validation, batch_size=32,
+                            epochs=2, report={"folder": tmp_path / "page", "title": "Points", "data": data},
+                            metrics_file=tmp_path / "run.prom", recipe={"model": "mlp", "data": data.digest})
+    assert trainer.train().failures == []
+    page = (tmp_path / "page" / "report.html").read_text()
+    assert all(part in page for part in ("Points", "finished at", "left", data.digest))
+    assert 'model="mlp"' in (tmp_path / "run.prom").read_text()
+    (tmp_path / "file").write_text("")
+    other = torch.Trainer(net, torch.optim.Adam(net.parameters()), data.train, report=tmp_path / "file" / "page")
+    with pytest.raises((torch.Error, RuntimeError), match="file"):
+        other.train()
+    with pytest.raises(TypeError, match="unknown option colour"):
+        torch.Trainer(net, torch.optim.Adam(net.parameters()), data.train, report={"colour": 1})
+
+
 @pytest.mark.parametrize("options,message", [
     ({"normalization": "some"}, "normalization is \"some\""), ({"delimiter": ";;"}, "delimiter is \";;\""),
     ({"transforms": {"turn": 3}}, "transforms has \"turn\""), ({"format": "gif"}, "gif"), ({"task": "guess"}, "guess"),

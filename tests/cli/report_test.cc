@@ -5,8 +5,8 @@
 
 #include <regex>
 
-#include "tests/apps/prometheus_reader.h"
 #include "tests/cli/tool.h"
+#include "tests/report/prometheus_reader.h"
 
 namespace lockstep {
 namespace {
@@ -112,7 +112,7 @@ TEST(Report, RankZeroWritesIt) {
   ASSERT_EQ(result.status, 0) << result.err;
   EXPECT_THAT(folder.read("page/report.html"), HasSubstr("in each of 2 ranks"));
   EXPECT_THAT(folder.read("page/report.html"), HasSubstr("The first 2 steps, with the start, of rank 0"));
-  EXPECT_THAT(result.err, HasSubstr("rank 1: the metrics file is not up to date: --metrics-file: "));
+  EXPECT_THAT(result.err, HasSubstr("rank 1: the metrics file is not up to date: "));
 }
 
 TEST(Report, ShowsARunThatFailsAndLeavesOutWhatNobodyWants) {

@@ -1,4 +1,4 @@
-#include "metrics_file.h"
+#include "lockstep/report/metrics_file.h"
 
 #include <algorithm>
 #include <utility>
@@ -8,24 +8,24 @@
 #include "lockstep/base/version.h"
 #include "lockstep/comm/link_traffic.h"
 #include "lockstep/engine/engine.h"
-#include "prometheus_text.h"
+#include "lockstep/report/prometheus_text.h"
+#include "lockstep/runtime/device_state.h"
 
-namespace lockstep::app {
+namespace lockstep {
 
-std::filesystem::path metrics_file(const std::string& path, int rank) {
-  std::filesystem::path file(path);
+std::filesystem::path metrics_file(const std::filesystem::path& path, int rank) {
+  std::filesystem::path file = path;
   if (rank == 0) return file;
   return file.replace_extension(fmt::format("rank{}{}", rank, file.extension().string()));
 }
 
-MetricsFile::MetricsFile(const TrainOptions& options, const ToolJob& job)
-    : options_(options), job_(job), file_(metrics_file(options.metrics_file, job.rank())) {}
+MetricsFile::MetricsFile(const Trainer& trainer, const std::filesystem::path& path)
+    : trainer_(trainer), file_(metrics_file(path, trainer.communicator().rank())) {}
 
 void MetricsFile::start(const TrainingStart& start) {
   const TrainingPosition& at = start.position;
-  recipe_ = recipe_hash(*start.recipe);
   last_.step = at.step;
-  last_.epoch = std::max(at.epoch, std::min<std::int64_t>(at.epoch + 1, options_.epochs));  // it may be done
+  last_.epoch = std::max(at.epoch, std::min<std::int64_t>(at.epoch + 1, trainer_.options().epochs));  // it may be done
   if (!at.epochs.empty()) epoch_ = at.epochs.back();
 }
 
@@ -42,7 +42,11 @@ void MetricsFile::epoch(const EpochReport& report) {
 
 std::string MetricsFile::text() const {
   using Labels = std::vector<std::pair<std::string, std::string>>;
-  const std::string rank = fmt::format("{}", job_.rank());
+  const TrainerOptions& options = trainer_.options();
+  Communicator& ranks = trainer_.communicator();
+  const std::string rank = fmt::format("{}", ranks.rank());
+  const Recipe::Value* const named = trainer_.recipe().find("model");
+  const std::string* const model = named ? named->as<std::string>() : nullptr;
   const auto with = [&](Labels more) {
     more.insert(more.begin(), {"rank", rank});
     return more;
@@ -54,11 +58,14 @@ std::string MetricsFile::text() const {
   all.push_back({"lockstep_run_info",
                  "The run; its value is always 1.",
                  false,
-                 {{with({{"recipe", recipe_}, {"model", options_.model}, {"version", LOCKSTEP_VERSION}}), 1}}});
+                 {{with({{"recipe", recipe_hash(trainer_.recipe())},
+                         {"model", model ? *model : ""},
+                         {"version", LOCKSTEP_VERSION}}),
+                   1}}});
   add("lockstep_steps_total", "Steps of the whole run, also before it was resumed.", true,
       static_cast<double>(last_.step));
   add("lockstep_epoch", "The epoch in progress, from 1.", false, static_cast<double>(last_.epoch));
-  add("lockstep_epochs_planned", "The number of epochs of --epochs.", false, static_cast<double>(options_.epochs));
+  add("lockstep_epochs_planned", "The number of epochs of --epochs.", false, static_cast<double>(options.epochs));
   add("lockstep_examples_total", "Examples of all ranks that this process has seen in training.", true, examples_);
   if (examples_ > 0) {
     add("lockstep_loss", "Mean loss of the global batch of the last step.", false, last_.loss);
@@ -78,18 +85,18 @@ std::string MetricsFile::text() const {
 
   PrometheusMetric busy{
       "lockstep_lane_busy_seconds_total", "Time in which a lane of a device had a task to run.", true, {}};
-  for (const LaneCounters& lane : job_.runtime().engine().lane_counters()) {
+  for (const LaneCounters& lane : state_of(options.devices.at(0), "metrics file").engine->lane_counters()) {
     busy.samples.push_back(
         {with({{"device", lane.device}, {"lane", lane.name}}), std::chrono::duration<double>(lane.busy).count()});
   }
   all.push_back(std::move(busy));
   PrometheusMetric memory{"lockstep_device_memory_bytes", "Memory that tensors hold on a device.", false, {}};
-  for (const Device device : job_.devices()) {
-    memory.samples.push_back(
-        {with({{"device", device.str()}}), static_cast<double>(job_.runtime().memory(device).used_bytes)});
+  for (const Device device : options.devices) {
+    const MemoryCounters used = state_of(device, "metrics file").allocator->counters();
+    memory.samples.push_back({with({{"device", device.str()}}), static_cast<double>(used.used_bytes)});
   }
   all.push_back(std::move(memory));
-  const LinkTraffic traffic = link_traffic(*job_.group());
+  const LinkTraffic traffic = ranks.alone() ? LinkTraffic() : link_traffic(ranks.group());
   if (!traffic.sent_bytes.empty()) {
     add("lockstep_waiting_seconds_total",
         "Time in which threads of this rank waited in exchanges for other ranks and for their data.", true,
@@ -99,7 +106,7 @@ std::string MetricsFile::text() const {
                            true,
                            {}};
     for (std::size_t peer = 0; peer < traffic.sent_bytes.size(); ++peer) {
-      if (static_cast<int>(peer) == job_.rank()) continue;
+      if (static_cast<int>(peer) == ranks.rank()) continue;
       links.samples.push_back(
           {with({{"peer", fmt::format("{}", peer)}}), static_cast<double>(traffic.sent_bytes[peer])});
     }
@@ -114,11 +121,7 @@ std::string MetricsFile::text() const {
 
 void MetricsFile::write() {
   written_ = std::chrono::steady_clock::now();
-  try {
-    write_file_atomically(file_, text());
-  } catch (const Error& error) {
-    fail("--metrics-file: {}", error.what());
-  }
+  write_file_atomically(file_, text());
 }
 
-}  // namespace lockstep::app
+}  // namespace lockstep

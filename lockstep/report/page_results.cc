@@ -1,10 +1,9 @@
-#include "report_results.h"
+#include "lockstep/report/page_results.h"
 
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 
-#include "learning_task.h"
 #include "lockstep/autograd/no_grad.h"
 #include "lockstep/autograd/shards.h"
 #include "lockstep/base/random.h"
@@ -16,7 +15,7 @@
 #include "lockstep/task/outcomes.h"
 #include "lockstep/train/plot_axis.h"
 
-namespace lockstep::app {
+namespace lockstep {
 namespace {
 
 constexpr std::int64_t kMostExamples = 10'000;
@@ -51,9 +50,9 @@ Tensor pixels_of(const Tensor& x, const DataSchema& schema) {
 }
 
 // The cells of an encoded row.
-Texts inputs_of(const Tensor& x, const TableSchema& table) {
+PageTexts inputs_of(const Tensor& x, const TableSchema& table) {
   const std::vector<float> row = x.to_vector<float>();
-  Texts inputs;
+  PageTexts inputs;
   std::size_t number = 0, category = static_cast<std::size_t>(table.number_features());
   for (const TableColumn& column : table.columns) {
     if (column.kind == TableColumn::Kind::category) {
@@ -104,8 +103,8 @@ class Examination {
   }
 
  private:
-  bool is_regression() const { return schema_.task == lockstep::TaskKind::regression; }
-  bool is_text() const { return schema_.task == lockstep::TaskKind::language; }
+  bool is_regression() const { return schema_.task == TaskKind::regression; }
+  bool is_text() const { return schema_.task == TaskKind::language; }
   std::string class_name(std::size_t c) const {
     return c < results_.classes.size() ? results_.classes[c] : fmt::format("{}", c);
   }
@@ -162,7 +161,7 @@ class Examination {
                                 : data_uri("image/jpeg", encode_jpeg(pixels, {.quality = 80}));
   }
 
-  // Texts name their classes as JSON does: "a", "\n".
+  // PageTexts name their classes as JSON does: "a", "\n".
   std::string shown_character(std::size_t c) const {
     const std::string name = class_name(c);
     if (name == "\"\\n\"") return "\n";
@@ -177,22 +176,23 @@ class Examination {
 
 }  // namespace
 
-PageResults examine(Module& net, const DataSource& data, std::int64_t batch_size, const ToolJob& job,
+PageResults examine(Module& net, const DataSource& data, const TrainerOptions& training,
                     std::chrono::milliseconds limit) {
   const auto end = std::chrono::steady_clock::now() + limit;
   const NoGradGuard no_grad;
   const EvalGuard mode(net);
   Examination examination(data);
   DataLoader loader(std::make_shared<HeadDataset>(data.validation, kMostExamples),
-                    {.batch_size = std::min<std::int64_t>(batch_size, 256)});
+                    {.batch_size = std::min<std::int64_t>(training.batch_size, 256)});
   for (const Example& batch : loader) {
     if (std::chrono::steady_clock::now() > end) break;
-    const Tensor x = split_and_load(batch.at(0), job.devices());
+    const Tensor x = split_and_load(batch.at(0), training.devices);
     const Tensor outputs = per_shard(
-        [&](const Tensor& shard) { return net.forward(is_floating(shard.dtype()) ? shard.to(job.dtype) : shard); }, x);
+        [&](const Tensor& shard) { return net.forward(is_floating(shard.dtype()) ? shard.to(training.dtype) : shard); },
+        x);
     examination.add(gather(outputs, kHost), batch.at(1));
   }
   return examination.finish();
 }
 
-}  // namespace lockstep::app
+}  // namespace lockstep

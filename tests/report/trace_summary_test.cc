@@ -1,8 +1,8 @@
-#include "apps/lockstep/trace_summary.h"
+#include "lockstep/report/trace_summary.h"
 
 #include <gtest/gtest.h>
 
-namespace lockstep::app {
+namespace lockstep {
 namespace {
 
 using std::chrono::nanoseconds;
@@ -73,4 +73,4 @@ TEST_F(Summary, AllOrNothingMayBeHidden) {
 }
 
 }  // namespace
-}  // namespace lockstep::app
+}  // namespace lockstep

@@ -1,12 +1,12 @@
-#include "apps/lockstep/prometheus_text.h"
+#include "lockstep/report/prometheus_text.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "tests/apps/prometheus_reader.h"
+#include "tests/report/prometheus_reader.h"
 
-namespace lockstep::app {
+namespace lockstep {
 namespace {
 
 TEST(PrometheusText, HoldsAnyLabelAndNumber) {
@@ -36,4 +36,4 @@ TEST(PrometheusReader, FindsWhatTheFormatDoesNotAllow) {
 }
 
 }  // namespace
-}  // namespace lockstep::app
+}  // namespace lockstep

@@ -1,10 +1,10 @@
-#include "trace_summary.h"
+#include "lockstep/report/trace_summary.h"
 
 #include <algorithm>
 #include <map>
 #include <utility>
 
-namespace lockstep::app {
+namespace lockstep {
 namespace {
 
 using Nanoseconds = std::chrono::nanoseconds;
@@ -75,4 +75,4 @@ TraceSummary summarize(const Trace& trace, std::int64_t begin_ns, std::int64_t e
   return summary;
 }
 
-}  // namespace lockstep::app
+}  // namespace lockstep

@@ -1,11 +1,11 @@
-#include "run_plot.h"
+#include "lockstep/report/run_plot.h"
 
 #include <algorithm>
 #include <map>
 
-namespace lockstep::app {
+namespace lockstep {
 
-std::vector<PlotPanel> run_panels(const TrainOptions& options, const std::vector<EpochReport>& epochs) {
+std::vector<PlotPanel> run_panels(const std::vector<EpochReport>& epochs, bool by_others) {
   std::vector<PlotPanel> panels = training_panels(epochs);
   Curve& accuracy = panels[0].curves[0];
   std::vector<PlotPanel> others;
@@ -30,8 +30,6 @@ std::vector<PlotPanel> run_panels(const TrainOptions& options, const std::vector
       others.push_back({{curve}});
     }
   }
-  // A text is judged by its perplexity, numbers by their error.
-  const bool by_others = options.is_language_model() || options.is_regression();
   if (by_others && !others.empty()) panels.erase(panels.begin());
   panels.insert(by_others ? panels.begin() : panels.end(), others.begin(), others.end());
   return panels;
@@ -46,8 +44,8 @@ void RunPlot::epoch(const EpochReport& report) {
 
 void RunPlot::draw() const {
   if (epochs_.empty()) return;
-  write_plot(options_.plot, run_panels(options_, epochs_),
-             {.title = title_, .x = {.low = 1, .high = std::max(1.0, static_cast<double>(options_.epochs))}});
+  write_plot(file_, run_panels(epochs_, options_.by_others),
+             {.title = options_.title, .x = {.low = 1, .high = std::max(1.0, static_cast<double>(options_.epochs))}});
 }
 
-}  // namespace lockstep::app
+}  // namespace lockstep

@@ -1,9 +1,9 @@
-// The style and the script of the page of a run.
+// Internal: the style and the script of the page of a run.
 #pragma once
 
 #include <string_view>
 
-namespace lockstep::app {
+namespace lockstep {
 
 inline constexpr std::string_view kReportStyle = R"(
 :root { color-scheme: light dark; --paper: #ffffff; --card: #f6f7f9; --ink: #111827; --soft: #4b5563; --line: #e0e3e8;
@@ -169,4 +169,4 @@ inline constexpr std::string_view kReportScript = R"(
 })();
 )";
 
-}  // namespace lockstep::app
+}  // namespace lockstep

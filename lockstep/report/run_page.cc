@@ -1,16 +1,19 @@
-#include "run_page.h"
+#include "lockstep/report/run_page.h"
 
 #include <fmt/ranges.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <ctime>
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "lockstep/base/file.h"
 #include "lockstep/base/printable.h"
@@ -20,14 +23,13 @@
 #include "lockstep/device/topology.h"
 #include "lockstep/engine/trace.h"
 #include "lockstep/nn/summary.h"
+#include "lockstep/report/page_results.h"
+#include "lockstep/report/page_timeline.h"
+#include "lockstep/report/run_plot.h"
 #include "lockstep/task/data_source.h"
 #include "lockstep/train/plot_axis.h"
-#include "own_data.h"
-#include "report_results.h"
-#include "report_timeline.h"
-#include "run_plot.h"
 
-namespace lockstep::app {
+namespace lockstep {
 namespace {
 
 constexpr std::size_t kMostSteps = 1000;  // then neighbors are joined
@@ -87,22 +89,80 @@ std::string thousands(std::int64_t number) {
 
 }  // namespace
 
-RunPage::RunPage(Sources sources, const TrainingPosition& start)
-    : from_(std::move(sources)), file_(std::filesystem::path(from_.options.report_folder()) / "report.html"),
-      first_step_(start.step), last_step_(start.step), started_(utc_now()), epochs_(start.epochs) {
-  if (start.step > 0) take_steps(start);
-}
+class RunPage::Contents {
+ public:
+  Contents(Trainer& trainer, RunPageOptions options)
+      : trainer_(trainer), options_(std::move(options)), file_(options_.folder / "report.html") {}
 
+  void start(const TrainingStart& start);
+  void step(const StepReport& report);
+  void epoch(const EpochReport& report);
+  void end(const TrainingResult& result);
+  void abort(const std::string& why);
+
+ private:
+  // Ends the recording, if steps have not.
+  void end_timeline();
+  void take_steps(const TrainingPosition& start);
+  std::string data() const;
+  void look_at_layers();
+  void add_facts(ReportPage& page) const;
+  void write(ReportPage page);
+  void write_now_and_then();
+  std::string running_status() const;
+  const TrainerOptions& training() const { return trainer_.options(); }
+
+  Trainer& trainer_;
+  const RunPageOptions options_;
+  const std::filesystem::path file_;
+  Module* module_ = nullptr;
+  std::vector<PageStep> steps_;
+  std::int64_t each_ = 1;  // steps in one of them
+  std::int64_t first_step_ = 0;
+  std::int64_t last_step_ = 0;
+  std::vector<LayerSummary> layers_;
+  std::chrono::steady_clock::time_point written_ = std::chrono::steady_clock::now();
+  const std::string started_ = utc_now();
+  std::vector<EpochReport> epochs_;  // of the whole run, also of what came before it was resumed
+
+  std::optional<Timeline> own_timeline_;
+  const Timeline* timeline_ = nullptr;
+  std::int64_t window_begin_ = 0, window_first_ = 0;
+  std::optional<PageTimeline> window_;
+};
+
+RunPage::RunPage(Trainer& trainer, RunPageOptions options)
+    : contents_(std::make_unique<Contents>(trainer, std::move(options))) {}
 RunPage::~RunPage() = default;
 
-void RunPage::take_steps(const TrainingPosition& start) {
-  const std::filesystem::path resumed = std::filesystem::path(from_.options.resume);
+void RunPage::start(const TrainingStart& start) { contents_->start(start); }
+void RunPage::step(const StepReport& report) { contents_->step(report); }
+void RunPage::epoch(const EpochReport& report) { contents_->epoch(report); }
+void RunPage::end(const TrainingResult& result) { contents_->end(result); }
+void RunPage::abort(const std::string& why) { contents_->abort(why); }
+
+void RunPage::Contents::start(const TrainingStart& start) {
+  const bool first = module_ == nullptr;
+  module_ = start.module;
+  epochs_ = start.position.epochs;
+  last_step_ = start.position.step;
+  if (!first) return;  // a second train() goes on with the page
+  first_step_ = last_step_;
+  if (last_step_ > 0) take_steps(start.position);
+  timeline_ = options_.timeline;
+  if (timeline_ == nullptr && options_.runtime != nullptr) timeline_ = &own_timeline_.emplace(*options_.runtime);
+  // A folder that cannot be written is an error now, not after hours.
+  write({.status = running_status()});
+}
+
+void RunPage::Contents::take_steps(const TrainingPosition& start) {
+  const std::filesystem::path& resumed = options_.resumed_from;
   for (const std::filesystem::path& file : {file_, resumed / "report.html", resumed.parent_path() / "report.html"}) {
     std::error_code unknown;
     if (!std::filesystem::is_regular_file(file, unknown)) continue;
     try {
       const auto data = parse_json<nlohmann::json>(read_page_data(read_file(file, kLargestPage)));
-      if (data.at("recipe") != recipe_hash(from_.trainer.recipe())) continue;
+      if (data.at("recipe") != recipe_hash(trainer_.recipe())) continue;
       steps_.clear();
       each_ = std::max<std::int64_t>(1, data.at("each").get<std::int64_t>());
       for (const auto& s : data.at("steps")) {
@@ -123,22 +183,16 @@ void RunPage::take_steps(const TrainingPosition& start) {
   }
 }
 
-std::string RunPage::data() const {
+std::string RunPage::Contents::data() const {
   nlohmann::json steps = nlohmann::json::array();
   for (const PageStep& s : steps_) {
     steps.push_back({s.step, s.epoch, s.count, s.loss, s.learning_rate, s.images_per_second});
   }
-  return nlohmann::json{
-      {"version", 1}, {"recipe", recipe_hash(from_.trainer.recipe())}, {"each", each_}, {"steps", steps}}
+  return nlohmann::json{{"version", 1}, {"recipe", recipe_hash(trainer_.recipe())}, {"each", each_}, {"steps", steps}}
       .dump();
 }
 
-void RunPage::record(const Timeline* whole) {
-  if (!whole) own_timeline_.emplace(from_.job.runtime());
-  timeline_ = whole ? whole : &*own_timeline_;
-}
-
-void RunPage::step(const StepReport& r) {
+void RunPage::Contents::step(const StepReport& r) {
   constexpr std::int64_t kWarmUp = 3, kWindow = 20;
   last_step_ = r.step;
   const PageStep step{r.step, r.epoch, 1, r.loss, r.learning_rate, r.images_per_second};
@@ -171,13 +225,13 @@ void RunPage::step(const StepReport& r) {
 }
 
 // Tests after an epoch are no training.
-void RunPage::epoch(const EpochReport& report) {
+void RunPage::Contents::epoch(const EpochReport& report) {
   epochs_.push_back(report);
   if (window_first_ > 0 && last_step_ > window_first_) end_timeline();
   write_now_and_then();
 }
 
-void RunPage::end_timeline() {
+void RunPage::Contents::end_timeline() {
   if (!timeline_ || window_) return;
   const std::int64_t end = timeline_->trace().elapsed_ns();
   const std::int64_t steps = last_step_ - (window_first_ > 0 ? window_first_ : first_step_);
@@ -185,76 +239,80 @@ void RunPage::end_timeline() {
   window_ = describe_timeline(timeline_->trace(), window_begin_, end, steps);
   window_->what = window_first_ > 0 ? fmt::format("Steps {} to {}", window_first_ + 1, last_step_)
                                     : fmt::format("The first {} steps, with the start", steps);
-  if (from_.job.world_size() > 1) window_->what += window_first_ > 0 ? " of rank 0" : ", of rank 0";
+  if (trainer_.communicator().world_size() > 1) window_->what += window_first_ > 0 ? " of rank 0" : ", of rank 0";
   timeline_ = nullptr;
   own_timeline_.reset();
 }
 
-std::string RunPage::running_status() const {
+std::string RunPage::Contents::running_status() const {
   return fmt::format("running: step {}, epoch {} of {}, at {}", thousands(last_step_), std::ssize(epochs_) + 1,
-                     from_.options.epochs, utc_now());
+                     training().epochs, utc_now());
 }
 
-void RunPage::write_now_and_then() {
+void RunPage::Contents::write_now_and_then() {
   constexpr std::chrono::seconds kPause{30};
   if (std::chrono::steady_clock::now() - written_ < kPause) return;
   look_at_layers();
   write({.status = running_status()});
 }
 
-void RunPage::abort(const std::string& why) {
+void RunPage::Contents::abort(const std::string& why) {
   write({.status = fmt::format("failed after step {}: {}", thousands(last_step_), why), .good = false});
 }
 
-void RunPage::end(const TrainingResult& result) {
+void RunPage::Contents::end(const TrainingResult& result) {
   end_timeline();
-  const TrainOptions& o = from_.options;
   ReportPage page;
   if (result.stopped) {
     page.status = fmt::format("interrupted at step {}, at {}", thousands(result.steps), utc_now());
     page.good = false;
   } else if (result.stopped_early) {
     page.status = fmt::format("ended after step {}, at {}: {} epoch{} without a better value", thousands(result.steps),
-                              utc_now(), o.patience, o.patience == 1 ? "" : "s");
+                              utc_now(), training().watch.patience, training().watch.patience == 1 ? "" : "s");
   } else {
     page.status = fmt::format("finished at {}", utc_now());
   }
   page.best_epoch = result.best.epoch;
-  const bool known = std::ranges::all_of(from_.net.parameters(), &Parameter::shape_known);
+  const bool known = module_ != nullptr && std::ranges::all_of(module_->parameters(), &Parameter::shape_known);
   if (known) {
     look_at_layers();
     try {
       std::optional<AveragedWeights> averaged;
-      if (from_.trainer.average()) averaged.emplace(*from_.trainer.average());
+      if (trainer_.average()) averaged.emplace(*trainer_.average());
       const std::chrono::milliseconds limit = result.stopped ? std::chrono::seconds(3) : std::chrono::seconds(15);
-      page.results = examine(from_.net, from_.data, o.batch_size, from_.job, limit);
+      if (options_.data && options_.data->validation)
+        page.results = examine(*module_, *options_.data, training(), limit);
     } catch (const std::exception& error) {
       page.status += fmt::format("; the test examples could not be shown: {}", error.what());
     }
-    page.hashes.emplace_back("weights", weights_sha256(from_.net));
+    page.hashes.emplace_back("weights", weights_sha256(*module_));
   }
   write(std::move(page));
 }
 
 // Runs the model once, on one example.
-void RunPage::look_at_layers() {
-  if (!layers_.empty()) return;
+void RunPage::Contents::look_at_layers() {
+  if (!layers_.empty() || module_ == nullptr) return;
   const std::int64_t index = 0;
   const RandomKey key{};
   try {
-    Tensor x = from_.data.validation->batch({&index, 1}, {&key, 1}).at(0);
-    if (is_floating(x.dtype())) x = x.to(from_.job.dtype);
-    layers_ = summarize_layers(from_.net, [&] { from_.net.forward(input_for(from_.net, x)); });
+    check(options_.data && options_.data->validation, "page: no examples");
+    Tensor x = options_.data->validation->batch({&index, 1}, {&key, 1}).at(0);
+    if (is_floating(x.dtype())) x = x.to(training().dtype);
+    layers_ = summarize_layers(*module_, [&] { module_->forward(input_for(*module_, x)); });
   } catch (const std::exception&) {
-    layers_ = summarize_layers(from_.net, [] {});  // without shapes of outputs
+    layers_ = summarize_layers(*module_, [] {});  // without shapes of outputs
   }
 }
 
-void RunPage::add_facts(ReportPage& page) const {
-  const TrainOptions& o = from_.options;
-  const ToolJob& job = from_.job;
-  const Recipe& recipe = from_.trainer.recipe();
-  page.title = from_.title;
+void RunPage::Contents::add_facts(ReportPage& page) const {
+  const Recipe& recipe = trainer_.recipe();
+  const auto text_of = [&](std::string_view name) {
+    const Recipe::Value* const value = recipe.find(name);
+    const std::string* const text = value ? value->as<std::string>() : nullptr;
+    return text ? *text : std::string();
+  };
+  page.title = options_.title.empty() ? text_of("model") : options_.title;
   double seconds = 0;
   for (const EpochReport& e : epochs_) seconds += e.seconds;
   if (!epochs_.empty()) {
@@ -275,36 +333,37 @@ void RunPage::add_facts(ReportPage& page) const {
     page.headline.emplace_back("loss", plain_number(steps_.back().loss));
   }
   page.headline.emplace_back("steps", thousands(last_step_));
-  page.headline.emplace_back("epochs", fmt::format("{} of {}", epochs_.size(), o.epochs));
+  page.headline.emplace_back("epochs", fmt::format("{} of {}", epochs_.size(), training().epochs));
   if (seconds > 0) page.headline.emplace_back("training time", minutes_text(seconds));
   if (!steps_.empty()) {
     page.headline.emplace_back("examples per second", thousands(std::llround(steps_.back().images_per_second)));
   }
-  if (!layers_.empty()) page.headline.emplace_back("parameters", thousands(from_.net.parameter_count()));
+  if (!layers_.empty()) page.headline.emplace_back("parameters", thousands(module_->parameter_count()));
 
   for (const auto& [name, value] : recipe) {
     const std::string* text = value.as<std::string>();
     page.recipe.emplace_back(name, text ? *text : value.json());
   }
-  if (o.report_origin) page.command = command_line();
+  if (options_.origin) page.command = command_line();
   page.hashes.insert(page.hashes.begin(), {"recipe", recipe_hash(recipe)});
-  page.hashes.emplace_back("training data", from_.data.digest);
-  page.hashes.emplace_back("schema of the data", schema_hash(from_.data.schema));
-  if (!o.start_weights.empty()) page.hashes.emplace_back("initial weights", o.start_weights);
+  if (const std::string data = text_of("data"); !data.empty()) page.hashes.emplace_back("training data", data);
+  if (options_.data) page.hashes.emplace_back("schema of the data", schema_hash(options_.data->schema));
+  if (const std::string start = text_of("init_from"); !start.empty())
+    page.hashes.emplace_back("initial weights", start);
 
-  for (const Device device : job.devices()) {
+  for (const Device device : training().devices) {
     const DeviceInfo& info = *device.info();
     page.machine.emplace_back(info.name, info.kind == DeviceKind::cuda
                                              ? fmt::format("{}, {}", info.model, memory_text(info.memory_bytes))
                                              : fmt::format("{} core{} of {}", info.cpus.size(),
                                                            info.cpus.size() == 1 ? "" : "s", info.model));
   }
-  if (job.world_size() > 1) {
-    page.machine.emplace_back("ranks", fmt::format("{}, joined by {}; this is rank 0's machine", job.world_size(),
-                                                   job.communicator()->backend_name()));
+  if (const Communicator& ranks = trainer_.communicator(); !ranks.alone()) {
+    page.machine.emplace_back(
+        "ranks", fmt::format("{}, joined by {}; this is rank 0's machine", ranks.world_size(), ranks.backend_name()));
   }
   char host[256] = {};
-  if (o.report_origin && ::gethostname(host, sizeof host - 1) == 0) page.machine.emplace_back("host", host);
+  if (options_.origin && ::gethostname(host, sizeof host - 1) == 0) page.machine.emplace_back("host", host);
   page.machine.emplace_back("processor",
                             fmt::format("{}, {} cores for this process", cpu_model_name(), available_cpus().size()));
   page.machine.emplace_back("memory", memory_text(total_memory()));
@@ -314,22 +373,19 @@ void RunPage::add_facts(ReportPage& page) const {
   page.machine.emplace_back("started", started_);
 }
 
-void RunPage::write(ReportPage page) {
+void RunPage::Contents::write(ReportPage page) {
   written_ = std::chrono::steady_clock::now();
   add_facts(page);
+  const bool by_others = options_.data && options_.data->schema.task != TaskKind::classification;
   page.steps = steps_;
-  page.panels = run_panels(from_.options, epochs_);
+  page.panels = run_panels(epochs_, by_others);
   page.epochs = epochs_;
-  page.planned_epochs = from_.options.epochs;
+  page.planned_epochs = training().epochs;
   page.timeline = window_;
   page.layers = layers_;
   page.data = data();
   std::filesystem::create_directories(file_.parent_path());
-  try {
-    write_file_atomically(file_, report_html(page));
-  } catch (const Error& error) {
-    fail("--report: {}", error.what());
-  }
+  write_file_atomically(file_, report_html(page));
 }
 
-}  // namespace lockstep::app
+}  // namespace lockstep

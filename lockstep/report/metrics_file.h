@@ -1,22 +1,24 @@
-// The file of --metrics-file: how a run is doing, for Prometheus. Each rank has its own.
+// How a run is doing, as a file for Prometheus. Each rank has its own.
+//
+//   trainer.observe(std::make_shared<MetricsFile>(trainer, "run.prom"));
 #pragma once
 
 #include <chrono>
 #include <filesystem>
 #include <string>
 
+#include "lockstep/train/trainer.h"
 #include "lockstep/train/training_observer.h"
-#include "train_options.h"
 
-namespace lockstep::app {
+namespace LOCKSTEP_API lockstep {
 
 // metrics.prom of rank 0, metrics.rank1.prom of rank 1.
-std::filesystem::path metrics_file(const std::string& path, int rank);
+std::filesystem::path metrics_file(const std::filesystem::path& path, int rank);
 
 class MetricsFile final : public TrainingObserver {
  public:
-  // The arguments must outlive it.
-  MetricsFile(const TrainOptions& options, const ToolJob& job);
+  // The trainer must outlive it.
+  MetricsFile(const Trainer& trainer, const std::filesystem::path& path);
 
   std::string label() const override { return "the metrics file"; }
   AfterFailure after_failure() const override { return AfterFailure::goes_on; }
@@ -30,9 +32,7 @@ class MetricsFile final : public TrainingObserver {
   std::string text() const;
   void write();
 
-  const TrainOptions& options_;
-  const ToolJob& job_;
-  std::string recipe_;
+  const Trainer& trainer_;
   const std::filesystem::path file_;
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   std::chrono::steady_clock::time_point written_{};
@@ -41,4 +41,4 @@ class MetricsFile final : public TrainingObserver {
   double examples_ = 0;
 };
 
-}  // namespace lockstep::app
+}  // namespace lockstep

@@ -1,13 +1,13 @@
-// The timeline of some steps for the page of a run.
+// Internal: the timeline of some steps for the page of a run.
 #pragma once
 
 #include "lockstep/engine/trace.h"
-#include "report_page.h"
+#include "lockstep/report/page.h"
 
-namespace lockstep::app {
+namespace lockstep {
 
 // Summarizes the records that begin in [begin_ns, end_ns), in which there were so many steps, and draws the last step's
 // time. `what` stays open.
 PageTimeline describe_timeline(const Trace& trace, std::int64_t begin_ns, std::int64_t end_ns, std::int64_t steps);
 
-}  // namespace lockstep::app
+}  // namespace lockstep

@@ -1,10 +1,10 @@
-#include "report_timeline.h"
+#include "lockstep/report/page_timeline.h"
 
 #include <algorithm>
 
-#include "trace_summary.h"
+#include "lockstep/report/trace_summary.h"
 
-namespace lockstep::app {
+namespace lockstep {
 namespace {
 
 int span_color(std::string_view lane, std::string_view task) {
@@ -66,4 +66,4 @@ PageTimeline describe_timeline(const Trace& trace, std::int64_t begin_ns, std::i
   return page;
 }
 
-}  // namespace lockstep::app
+}  // namespace lockstep

@@ -1,4 +1,4 @@
-#include "apps/lockstep/report_page.h"
+#include "lockstep/report/page.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include "lockstep/train/markup.h"
 #include "lockstep/train/plot_panel.h"
 
-namespace lockstep::app {
+namespace lockstep {
 namespace {
 
 using ::testing::HasSubstr;
@@ -46,7 +46,7 @@ void expect_well_formed(const std::string& html) {
   EXPECT_TRUE(open.empty());
 }
 
-// Texts that would break a page.
+// PageTexts that would break a page.
 const std::string kBad = "<b>\"x\" & 'y'</b>\xff\xed\xa0\x80</script>";
 const std::string kEscaped =
     "&lt;b&gt;&quot;x&quot; &amp; &#39;y&#39;&lt;/b&gt;\uFFFD\uFFFD\uFFFD\uFFFD&lt;/script&gt;";
@@ -199,4 +199,4 @@ TEST(PlotPanel, ChoosesALogarithmicAxisForALargeRange) {
 }
 
 }  // namespace
-}  // namespace lockstep::app
+}  // namespace lockstep

@@ -1,7 +1,7 @@
-// The page of a training run: one HTML file without outside references, for a screen, a phone, and paper. Only hovering
-// over curves needs its script.
+// Internal: the page of a training run: one HTML file without outside references, for a screen, a phone, and paper.
+// Only hovering over curves needs its script.
 //
-// These are plain functions from numbers and texts to HTML. Texts may hold any bytes.
+// These are plain functions from numbers and texts to HTML. PageTexts may hold any bytes.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +15,9 @@
 #include "lockstep/nn/summary.h"
 #include "lockstep/train/plot.h"
 
-namespace lockstep::app {
+namespace lockstep {
 
-using Texts = std::vector<std::pair<std::string, std::string>>;  // names and values
+using PageTexts = std::vector<std::pair<std::string, std::string>>;  // names and values
 
 // One step, or the means over several steps in a row.
 struct PageStep {
@@ -49,7 +49,7 @@ struct PageResults {
     double probability = 0;        // of the class that the model said
     std::string picture{};         // a data: URI
     bool small_picture = false;    // its pixels are shown as squares
-    Texts inputs{};                // of a row
+    PageTexts inputs{};            // of a row
     std::vector<std::pair<std::string, double>> characters{};  // of a text, with their losses
   };
   std::vector<Example> worst{};
@@ -82,8 +82,8 @@ struct PageTimeline {
 
 struct ReportPage {
   std::string title, status;
-  bool good = true;  // the status is no failure
-  Texts headline{};  // a few large numbers
+  bool good = true;      // the status is no failure
+  PageTexts headline{};  // a few large numbers
   std::vector<PageStep> steps{};
   // By epoch: metrics and losses.
   std::vector<PlotPanel> panels{};
@@ -93,7 +93,7 @@ struct ReportPage {
   std::optional<PageResults> results{};
   std::optional<PageTimeline> timeline{};
   std::vector<LayerSummary> layers{};
-  Texts recipe{}, hashes{}, machine{};
+  PageTexts recipe{}, hashes{}, machine{};
   std::string command{};
   // For the page of a run that continues this one: JSON that read_page_data() finds.
   std::string data{};
@@ -106,4 +106,4 @@ std::string read_page_data(const std::string& html);
 // data:image/png;base64,...
 std::string data_uri(std::string_view media_type, std::string_view bytes);
 
-}  // namespace lockstep::app
+}  // namespace lockstep

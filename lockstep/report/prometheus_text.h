@@ -1,4 +1,4 @@
-// Metrics as text for Prometheus: https://prometheus.io/docs/instrumenting/exposition_formats
+// Internal: metrics as text for Prometheus: https://prometheus.io/docs/instrumenting/exposition_formats
 //
 //   prometheus_text({{.name = "lockstep_loss", .help = "Of the last step.", .samples = {{{}, 0.25}}}})
 #pragma once
@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-namespace lockstep::app {
+namespace lockstep {
 
 struct PrometheusMetric {
   std::string name;  // letters, digits, and _; of a counter, with _total at the end
@@ -23,4 +23,4 @@ struct PrometheusMetric {
 // Metrics without samples are left out.
 std::string prometheus_text(const std::vector<PrometheusMetric>& metrics);
 
-}  // namespace lockstep::app
+}  // namespace lockstep

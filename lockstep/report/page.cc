@@ -1,4 +1,4 @@
-#include "report_page.h"
+#include "lockstep/report/page.h"
 
 #include <fmt/format.h>
 
@@ -12,12 +12,12 @@
 #include <utility>
 
 #include "lockstep/base/sha256.h"
+#include "lockstep/report/page_style.h"
 #include "lockstep/train/markup.h"
 #include "lockstep/train/plot_axis.h"
 #include "lockstep/train/plot_panel.h"
-#include "report_style.h"
 
-namespace lockstep::app {
+namespace lockstep {
 namespace {
 
 constexpr std::string_view kDataBegin = "<script type=\"application/json\" id=\"run\">", kDataEnd = "</script>";
@@ -39,7 +39,7 @@ std::string with_commas(std::int64_t number) {
   return text;
 }
 
-std::string facts_table(const Texts& facts) {
+std::string facts_table(const PageTexts& facts) {
   std::string page = "<table class=\"facts\">\n";
   for (const auto& [name, value] : facts) put(page, "<tr><th>{}</th><td>{}</td></tr>\n", html(name), html(value));
   return page + "</table>\n";
@@ -510,7 +510,7 @@ std::string model(const ReportPage& p) {
   return page;
 }
 
-std::string table_section(std::string_view title, const Texts& facts) {
+std::string table_section(std::string_view title, const PageTexts& facts) {
   return facts.empty() ? "" : fmt::format("<h2>{}</h2>\n{}", title, facts_table(facts));
 }
 
@@ -599,4 +599,4 @@ std::string read_page_data(const std::string& html) {
   return end == std::string::npos ? "" : html.substr(begin, end - begin);
 }
 
-}  // namespace lockstep::app
+}  // namespace lockstep

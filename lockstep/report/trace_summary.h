@@ -1,4 +1,4 @@
-// A timeline in numbers: where the time went, how busy each lane was, how much communication was hidden.
+// Internal: a timeline in numbers: where the time went, how busy each lane was, how much communication was hidden.
 #pragma once
 
 #include <chrono>
@@ -9,7 +9,7 @@
 
 #include "lockstep/engine/trace.h"
 
-namespace lockstep::app {
+namespace lockstep {
 
 struct TraceSummary {
   struct Operation {
@@ -39,4 +39,4 @@ struct TraceSummary {
 // Summarizes the records that begin in [begin_ns, end_ns), counted from the trace's start.
 TraceSummary summarize(const Trace& trace, std::int64_t begin_ns, std::int64_t end_ns);
 
-}  // namespace lockstep::app
+}  // namespace lockstep

@@ -1,4 +1,4 @@
-#include "prometheus_text.h"
+#include "lockstep/report/prometheus_text.h"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,7 @@
 
 #include "lockstep/train/markup.h"
 
-namespace lockstep::app {
+namespace lockstep {
 namespace {
 
 // In labels and in help texts.
@@ -48,4 +48,4 @@ std::string prometheus_text(const std::vector<PrometheusMetric>& metrics) {
   return text;
 }
 
-}  // namespace lockstep::app
+}  // namespace lockstep

@@ -1,0 +1,46 @@
+// The curves of a run: for its picture, and for its page.
+//
+//   trainer.observe(std::make_shared<RunPlot>("run.svg", RunPlotOptions{.title = "LeNet", .epochs = 10}));
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lockstep/train/plot.h"
+#include "lockstep/train/training_observer.h"
+
+namespace LOCKSTEP_API lockstep {
+
+// Of accuracy, losses, and other metrics. by_others: other metrics come first, and accuracy is left out, as for texts,
+// which are judged by their perplexity, and for numbers, by their error.
+std::vector<PlotPanel> run_panels(const std::vector<EpochReport>& epochs, bool by_others);
+
+struct RunPlotOptions {
+  std::string title{};
+  std::int64_t epochs = 1;  // planned
+  bool by_others = false;
+};
+
+// A picture, drawn after each epoch.
+class RunPlot final : public TrainingObserver {
+ public:
+  RunPlot(std::filesystem::path file, RunPlotOptions options) : file_(std::move(file)), options_(std::move(options)) {}
+
+  std::string label() const override { return "the plot"; }
+  AfterFailure after_failure() const override { return AfterFailure::goes_on; }
+  void start(const TrainingStart& start) override;
+  void epoch(const EpochReport& report) override;
+  void end(const TrainingResult&) override { draw(); }
+
+ private:
+  void draw() const;
+
+  const std::filesystem::path file_;
+  const RunPlotOptions options_;
+  std::vector<EpochReport> epochs_;  // of the whole run, also of what came before it was resumed
+};
+
+}  // namespace lockstep
