@@ -6,7 +6,7 @@
 #include <array>
 #include <memory>
 
-#include "apps/lockstep/common_options.h"
+#include "apps/lockstep/options/common_options.h"
 #include "bench/benchmark.h"
 #include "lockstep/base/error.h"
 #include "lockstep/comm/process_group.h"

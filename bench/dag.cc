@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <memory>
 
-#include "apps/lockstep/common_options.h"
+#include "apps/lockstep/options/common_options.h"
 #include "bench/parallel.h"
 #include "lockstep/base/random.h"
 #include "lockstep/ops/copy.h"

@@ -7,7 +7,7 @@
 #include <numeric>
 #include <sstream>
 
-#include "apps/lockstep/common_options.h"
+#include "apps/lockstep/options/common_options.h"
 #include "lockstep/base/file.h"
 #include "lockstep/base/sha256.h"
 #include "lockstep/device/topology.h"

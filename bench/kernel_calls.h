@@ -5,7 +5,7 @@
 #include <variant>
 #include <vector>
 
-#include "apps/lockstep/train_options.h"
+#include "apps/lockstep/options/train_options.h"
 #include "lockstep/backend/conv.h"
 #include "lockstep/backend/matmul.h"
 

@@ -3,7 +3,7 @@
 #include <optional>
 #include <vector>
 
-#include "apps/lockstep/command_line.h"
+#include "apps/lockstep/options/command_line.h"
 #include "apps/lockstep/ranks.h"
 #include "bench/benchmark.h"
 #include "lockstep/base/file.h"

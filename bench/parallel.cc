@@ -6,7 +6,7 @@
 #include <map>
 #include <memory>
 
-#include "apps/lockstep/common_options.h"
+#include "apps/lockstep/options/common_options.h"
 #include "bench/benchmark.h"
 
 namespace lockstep::app {

@@ -3,7 +3,7 @@
 #include <memory>
 #include <optional>
 
-#include "apps/lockstep/common_options.h"
+#include "apps/lockstep/options/common_options.h"
 #include "bench/parallel.h"
 #include "lockstep/ops/copy.h"
 #include "lockstep/ops/inter_op_parallel_guard.h"

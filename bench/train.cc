@@ -7,8 +7,8 @@
 #include <sstream>
 
 #include "apps/lockstep/learning_task.h"
+#include "apps/lockstep/options/train_options.h"
 #include "apps/lockstep/ranks.h"
-#include "apps/lockstep/train_options.h"
 #include "bench/benchmark.h"
 #include "lockstep/base/file.h"
 #include "lockstep/engine/engine.h"

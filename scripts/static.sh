@@ -38,7 +38,7 @@ here /lockstep train --model lenet --num-devices 1 --shards 2 --batch-size 64 --
   --limit-train 161 --limit-test 1 --log /log.jsonl --export /lenet.safetensors
 weights=$(grep -oE '"weights_sha256":"[0-9a-f]{64}"' "$root/log.jsonl" | tail -n 1 | cut -d'"' -f4 || true)
 [ -n "$weights" ] || die "no hash of the weights in the log"
-grep -q "$weights\"},  // lenet\$" apps/lockstep/golden_hashes.cc || die "lenet: $weights, expected a hash of golden_hashes.cc"
+grep -q "$weights\"},  // lenet\$" apps/lockstep/bits/golden_hashes.cc || die "lenet: $weights, expected a hash of golden_hashes.cc"
 here /lockstep eval --model lenet --init-from /lenet.safetensors --limit-test 1000
 here /predict /lenet.safetensors 7
 # Two devices, and a run on data of one's own.

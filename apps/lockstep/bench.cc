@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <system_error>
 
-#include "commands.h"
+#include "apps/lockstep/commands.h"
 
 namespace lockstep::app {
 

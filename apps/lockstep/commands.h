@@ -1,7 +1,7 @@
 // The commands of the tool. Each adds its options to its own subcommand; running it returns the exit status.
 #pragma once
 
-#include "command_line.h"
+#include "apps/lockstep/options/command_line.h"
 
 namespace lockstep::app {
 

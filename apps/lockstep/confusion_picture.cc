@@ -1,4 +1,4 @@
-#include "confusion_picture.h"
+#include "apps/lockstep/confusion_picture.h"
 
 #include <fmt/format.h>
 

@@ -2,11 +2,11 @@
 
 #include <cstdio>
 
-#include "commands.h"
+#include "apps/lockstep/commands.h"
+#include "apps/lockstep/options/train_options.h"
+#include "apps/lockstep/output.h"
 #include "lockstep/comm/device_links.h"
 #include "lockstep/device/gpu.h"
-#include "output.h"
-#include "train_options.h"
 
 namespace lockstep::app {
 namespace {

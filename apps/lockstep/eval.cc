@@ -1,13 +1,13 @@
 #include <algorithm>
 #include <iterator>
 
-#include "commands.h"
-#include "eval_run.h"
-#include "learning_task.h"
+#include "apps/lockstep/commands.h"
+#include "apps/lockstep/eval_run.h"
+#include "apps/lockstep/learning_task.h"
+#include "apps/lockstep/options/train_options.h"
+#include "apps/lockstep/output.h"
+#include "apps/lockstep/ranks.h"
 #include "lockstep/train/evaluate.h"
-#include "output.h"
-#include "ranks.h"
-#include "train_options.h"
 
 namespace lockstep::app {
 

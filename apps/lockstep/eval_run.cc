@@ -1,4 +1,4 @@
-#include "eval_run.h"
+#include "apps/lockstep/eval_run.h"
 
 #include <fmt/format.h>
 
@@ -9,22 +9,22 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
-#include "command_line.h"
-#include "common_options.h"
-#include "confusion_picture.h"
-#include "learning_task.h"
+#include "apps/lockstep/confusion_picture.h"
+#include "apps/lockstep/learning_task.h"
+#include "apps/lockstep/options/command_line.h"
+#include "apps/lockstep/options/common_options.h"
+#include "apps/lockstep/options/option_row.h"
+#include "apps/lockstep/options/own_data.h"
+#include "apps/lockstep/options/run_config.h"
+#include "apps/lockstep/output.h"
 #include "lockstep/base/file.h"
 #include "lockstep/base/printable.h"
 #include "lockstep/checkpoint/json_input.h"
-#include "lockstep/data/csv.h"
 #include "lockstep/data/data_loader.h"
+#include "lockstep/data/formats/csv.h"
 #include "lockstep/task/data_source.h"
 #include "lockstep/task/outcomes.h"
 #include "lockstep/task/run.h"
-#include "option_row.h"
-#include "output.h"
-#include "own_data.h"
-#include "run_config.h"
 
 namespace lockstep::app {
 namespace {

@@ -3,13 +3,13 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "commands.h"
+#include "apps/lockstep/commands.h"
+#include "apps/lockstep/output.h"
+#include "apps/lockstep/ranks.h"
+#include "apps/lockstep/utf8_text.h"
 #include "lockstep/autograd/functions.h"
 #include "lockstep/onnx/export_onnx.h"
 #include "lockstep/task/run.h"
-#include "output.h"
-#include "ranks.h"
-#include "utf8_text.h"
 
 namespace lockstep::app {
 namespace {

@@ -1,11 +1,11 @@
-#include "fine_tuning.h"
+#include "apps/lockstep/fine_tuning.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 
-#include "command_line.h"
+#include "apps/lockstep/options/command_line.h"
 #include "lockstep/checkpoint/weights.h"
 #include "lockstep/nn/linear.h"
 

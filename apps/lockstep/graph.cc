@@ -12,16 +12,16 @@
 #include <memory>
 #include <set>
 
-#include "commands.h"
-#include "learning_task.h"
+#include "apps/lockstep/commands.h"
+#include "apps/lockstep/learning_task.h"
+#include "apps/lockstep/options/train_options.h"
+#include "apps/lockstep/output.h"
+#include "apps/lockstep/ranks.h"
+#include "apps/lockstep/task_graph_dot.h"
 #include "lockstep/autograd/tensor_impl.h"
 #include "lockstep/base/file.h"
 #include "lockstep/engine/engine.h"
 #include "lockstep/engine/task_graph.h"
-#include "output.h"
-#include "ranks.h"
-#include "task_graph_dot.h"
-#include "train_options.h"
 
 namespace lockstep::app {
 namespace {

@@ -7,13 +7,13 @@
 #include <optional>
 #include <system_error>
 
-#include "commands.h"
-#include "common_options.h"
+#include "apps/lockstep/commands.h"
+#include "apps/lockstep/options/common_options.h"
+#include "apps/lockstep/ranks.h"
 #include "lockstep/base/error.h"
 #include "lockstep/launch/launch_environment.h"
 #include "lockstep/launch/launcher.h"
 #include "lockstep/runtime/runtime.h"
-#include "ranks.h"
 
 namespace lockstep::app {
 namespace {

@@ -1,4 +1,4 @@
-#include "learning_task.h"
+#include "apps/lockstep/learning_task.h"
 
 #include <algorithm>
 #include <charconv>
@@ -9,15 +9,15 @@
 #include <optional>
 #include <utility>
 
-#include "fine_tuning.h"
+#include "apps/lockstep/fine_tuning.h"
+#include "apps/lockstep/options/own_data.h"
 #include "lockstep/base/file.h"
 #include "lockstep/checkpoint/json_input.h"
 #include "lockstep/checkpoint/training_checkpoint.h"
 #include "lockstep/checkpoint/weights.h"
-#include "lockstep/data/fashion_mnist.h"
+#include "lockstep/data/formats/fashion_mnist.h"
 #include "lockstep/data/tensor_dataset.h"
 #include "lockstep/data/text.h"
-#include "own_data.h"
 
 namespace lockstep::app {
 namespace {

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "common_options.h"
+#include "apps/lockstep/options/common_options.h"
 #include "lockstep/task/data_source.h"
 #include "lockstep/train/evaluate.h"
 

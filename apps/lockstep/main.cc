@@ -1,7 +1,7 @@
 // lockstep COMMAND ...: see run_command() for the exit status.
 
-#include "command_line.h"
-#include "commands.h"
+#include "apps/lockstep/commands.h"
+#include "apps/lockstep/options/command_line.h"
 #include "lockstep/version.h"
 
 int main(int argc, char** argv) {

@@ -1,11 +1,11 @@
-#include "output.h"
+#include "apps/lockstep/output.h"
 
 #include <unistd.h>
 
 #include <string>
 
 #include "lockstep/base/printable.h"
-#include "lockstep/data/csv.h"
+#include "lockstep/data/formats/csv.h"
 
 namespace lockstep::app {
 namespace {

@@ -7,9 +7,12 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "commands.h"
-#include "common_options.h"
-#include "eval_run.h"
+#include "apps/lockstep/commands.h"
+#include "apps/lockstep/eval_run.h"
+#include "apps/lockstep/options/common_options.h"
+#include "apps/lockstep/output.h"
+#include "apps/lockstep/ranks.h"
+#include "apps/lockstep/utf8_text.h"
 #include "lockstep/base/file.h"
 #include "lockstep/data/data_loader.h"
 #include "lockstep/data/text.h"
@@ -17,9 +20,6 @@
 #include "lockstep/task/data_source.h"
 #include "lockstep/task/outcomes.h"
 #include "lockstep/task/run.h"
-#include "output.h"
-#include "ranks.h"
-#include "utf8_text.h"
 
 namespace lockstep::app {
 namespace {

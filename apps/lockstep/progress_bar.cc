@@ -1,4 +1,4 @@
-#include "progress_bar.h"
+#include "apps/lockstep/progress_bar.h"
 
 #include <fmt/format.h>
 #include <sys/ioctl.h>

@@ -1,8 +1,8 @@
-#include "ranks.h"
+#include "apps/lockstep/ranks.h"
 
 #include <limits>
 
-#include "common_options.h"
+#include "apps/lockstep/options/common_options.h"
 #include "lockstep/base/environment.h"
 #include "lockstep/launch/launch_environment.h"
 

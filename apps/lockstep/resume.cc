@@ -1,4 +1,4 @@
-#include "resume.h"
+#include "apps/lockstep/resume.h"
 
 #include <fmt/ranges.h>
 
@@ -7,8 +7,8 @@
 #include <optional>
 #include <type_traits>
 
-#include "option_row.h"
-#include "ranks.h"
+#include "apps/lockstep/options/option_row.h"
+#include "apps/lockstep/ranks.h"
 
 namespace lockstep::app {
 namespace {

@@ -2,8 +2,8 @@
 // fit.
 #pragma once
 
+#include "apps/lockstep/options/train_options.h"
 #include "lockstep/checkpoint/checkpoint_directory.h"
-#include "train_options.h"
 
 namespace lockstep::app {
 

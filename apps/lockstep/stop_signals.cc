@@ -1,4 +1,4 @@
-#include "stop_signals.h"
+#include "apps/lockstep/stop_signals.h"
 
 #include <signal.h>
 #include <time.h>

@@ -13,8 +13,11 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "commands.h"
-#include "common_options.h"
+#include "apps/lockstep/commands.h"
+#include "apps/lockstep/options/common_options.h"
+#include "apps/lockstep/options/option_row.h"
+#include "apps/lockstep/output.h"
+#include "apps/lockstep/ranks.h"
 #include "lockstep/base/file.h"
 #include "lockstep/base/file_descriptor.h"
 #include "lockstep/base/sha256.h"
@@ -22,9 +25,6 @@
 #include "lockstep/device/gpu.h"
 #include "lockstep/device/topology.h"
 #include "lockstep/launch/child_process.h"
-#include "option_row.h"
-#include "output.h"
-#include "ranks.h"
 
 namespace lockstep::app {
 namespace {

@@ -1,4 +1,4 @@
-#include "task_graph_dot.h"
+#include "apps/lockstep/task_graph_dot.h"
 
 #include <algorithm>
 #include <string_view>

@@ -1,4 +1,4 @@
-#include "temporary_folder.h"
+#include "apps/lockstep/temporary_folder.h"
 
 #include <system_error>
 

@@ -9,8 +9,18 @@
 #include <system_error>
 #include <utility>
 
-#include "commands.h"
-#include "learning_task.h"
+#include "apps/lockstep/bits/weights_log.h"
+#include "apps/lockstep/commands.h"
+#include "apps/lockstep/learning_task.h"
+#include "apps/lockstep/options/own_data.h"
+#include "apps/lockstep/options/run_config.h"
+#include "apps/lockstep/output.h"
+#include "apps/lockstep/ranks.h"
+#include "apps/lockstep/resume.h"
+#include "apps/lockstep/stop_signals.h"
+#include "apps/lockstep/temporary_folder.h"
+#include "apps/lockstep/training_console.h"
+#include "apps/lockstep/training_setup.h"
 #include "lockstep/base/file.h"
 #include "lockstep/base/sha256.h"
 #include "lockstep/checkpoint/checkpoint_directory.h"
@@ -26,16 +36,6 @@
 #include "lockstep/report/run_plot.h"
 #include "lockstep/runtime/timeline.h"
 #include "lockstep/train/lr_finder.h"
-#include "output.h"
-#include "own_data.h"
-#include "ranks.h"
-#include "resume.h"
-#include "run_config.h"
-#include "stop_signals.h"
-#include "temporary_folder.h"
-#include "training_console.h"
-#include "training_setup.h"
-#include "weights_log.h"
 
 namespace lockstep::app {
 namespace {

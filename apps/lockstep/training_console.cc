@@ -1,10 +1,10 @@
-#include "training_console.h"
+#include "apps/lockstep/training_console.h"
 
 #include <algorithm>
 #include <cstdio>
 
-#include "learning_task.h"
-#include "output.h"
+#include "apps/lockstep/learning_task.h"
+#include "apps/lockstep/output.h"
 
 namespace lockstep::app {
 namespace {

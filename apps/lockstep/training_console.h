@@ -6,11 +6,11 @@
 #include <string>
 #include <vector>
 
-#include "learning_task.h"
+#include "apps/lockstep/learning_task.h"
+#include "apps/lockstep/options/train_options.h"
+#include "apps/lockstep/progress_bar.h"
 #include "lockstep/train/trainer.h"
 #include "lockstep/train/training_observer.h"
-#include "progress_bar.h"
-#include "train_options.h"
 
 namespace lockstep::app {
 

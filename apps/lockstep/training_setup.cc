@@ -1,9 +1,9 @@
-#include "training_setup.h"
+#include "apps/lockstep/training_setup.h"
 
 #include <algorithm>
 #include <utility>
 
-#include "fine_tuning.h"
+#include "apps/lockstep/fine_tuning.h"
 #include "lockstep/checkpoint/weights.h"
 #include "lockstep/nn/batch_norm.h"
 #include "lockstep/nn/summary.h"

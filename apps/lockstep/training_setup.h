@@ -3,8 +3,8 @@
 
 #include <memory>
 
-#include "learning_task.h"
-#include "train_options.h"
+#include "apps/lockstep/learning_task.h"
+#include "apps/lockstep/options/train_options.h"
 
 namespace lockstep::app {
 

@@ -1,4 +1,4 @@
-#include "utf8_text.h"
+#include "apps/lockstep/utf8_text.h"
 
 #include <nlohmann/json.hpp>
 

@@ -70,11 +70,12 @@ Tensor hardtanh(const Tensor& x, double min_val, double max_val) {
 Tensor relu6(const Tensor& x) { return within("relu6", x, 0, 6); }
 Tensor hardsigmoid(const Tensor& x) {
   check_activated("hardsigmoid", x);
-  return within("hardsigmoid", x + 3.0, 0, 6) / 6.0;
+  // Limited before the sum, which rounds: the number before 3 is within.
+  return (within("hardsigmoid", x, -3, 3) + 3.0) / 6.0;
 }
 Tensor hardswish(const Tensor& x) {
   check_activated("hardswish", x);
-  return x * clamp(x + 3.0, 0, 6) / 6.0;
+  return x * (clamp(x, -3, 3) + 3.0) / 6.0;
 }
 Tensor prelu(const Tensor& x, const Tensor& weight) {
   check_activated("prelu", x);

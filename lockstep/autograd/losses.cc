@@ -428,7 +428,7 @@ Tensor multilabel_margin_loss(const Tensor& x, const Tensor& given_labels, const
   const Tensor chosen = where(counts, labels, 0.0);
   const Tensor among = where(unsqueeze(counts, -1), one_hot(chosen, x.size(-1)), 0.0);  // [N, label, class]
   const Tensor others = logical_not(any(ne(among, 0.0), -2));
-  const Tensor margins = at_least_0(1 - unsqueeze(take_along_dim(logits, chosen, -1), -1) + unsqueeze(logits, -2));
+  const Tensor margins = relu(1 - unsqueeze(take_along_dim(logits, chosen, -1), -1) + unsqueeze(logits, -2));
   const Tensor both = logical_and(unsqueeze(counts, -1), unsqueeze(others, -2));
   const Tensor loss = sum(where(both, margins, 0.0), {-2, -1}) / static_cast<double>(x.size(-1));
   return reduced(kName, loss, options.reduction);
@@ -443,7 +443,8 @@ Tensor multi_margin_loss(const Tensor& x, const Tensor& given_labels, const Mult
         "{}: labels are {}, expected i64, one for each row of {}", kName, labels, x);
   check(options.p == 1 || options.p == 2, "{}: p {}, expected 1 or 2", kName, options.p);
   const Tensor logits = widened(x);
-  Tensor margins = at_least_0(options.margin - take_along_dim(logits, unsqueeze(labels, -1), -1) + logits);
+  // As in PyTorch, a margin of 0 has no gradient, unlike in the losses that clamp.
+  Tensor margins = relu(options.margin - take_along_dim(logits, unsqueeze(labels, -1), -1) + logits);
   if (options.p == 2) margins = square(margins);
   Tensor loss =
       sum(where(eq(one_hot(labels, classes.count), 0.0), margins, 0.0), -1) / static_cast<double>(classes.count);

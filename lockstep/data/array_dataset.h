@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "lockstep/data/dataset.h"
-#include "lockstep/data/file_array.h"
+#include "lockstep/data/formats/file_array.h"
 #include "lockstep/data/table_schema.h"
 
 namespace LOCKSTEP_API lockstep {

@@ -12,7 +12,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/data/collate.h"
-#include "lockstep/data/image_file.h"
+#include "lockstep/data/formats/image_file.h"
 #include "lockstep/device/topology.h"
 
 namespace lockstep {

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "lockstep/data/dataset.h"
-#include "lockstep/data/image.h"
+#include "lockstep/data/formats/image.h"
 
 namespace LOCKSTEP_API lockstep {
 

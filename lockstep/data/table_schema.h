@@ -18,7 +18,7 @@
 #include <string_view>
 #include <vector>
 
-#include "lockstep/data/csv.h"
+#include "lockstep/data/formats/csv.h"
 #include "lockstep/data/hash_split.h"
 
 namespace LOCKSTEP_API lockstep {

@@ -11,11 +11,11 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/sha256.h"
 #include "lockstep/checkpoint/weights.h"
-#include "lockstep/data/byte_source.h"
-#include "lockstep/data/cifar.h"
-#include "lockstep/data/fashion_mnist.h"
-#include "lockstep/data/idx.h"
-#include "lockstep/data/npy.h"
+#include "lockstep/data/formats/byte_source.h"
+#include "lockstep/data/formats/cifar.h"
+#include "lockstep/data/formats/fashion_mnist.h"
+#include "lockstep/data/formats/idx.h"
+#include "lockstep/data/formats/npy.h"
 
 namespace lockstep {
 namespace {

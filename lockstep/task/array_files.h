@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "lockstep/data/file_array.h"
+#include "lockstep/data/formats/file_array.h"
 #include "lockstep/task/data_schema.h"
 
 namespace lockstep {

@@ -28,7 +28,7 @@
 #include <string_view>
 #include <vector>
 
-#include "lockstep/data/augmentation.h"
+#include "lockstep/data/transforms/augmentation.h"
 #include "lockstep/models/table_mlp.h"
 #include "lockstep/task/data_schema.h"
 #include "lockstep/train/metrics.h"

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
-#include "lockstep/data/cifar.h"
-#include "lockstep/data/csv.h"
+#include "lockstep/data/formats/cifar.h"
+#include "lockstep/data/formats/csv.h"
 #include "lockstep/task/array_files.h"
 #include "lockstep/task/data_source.h"
 

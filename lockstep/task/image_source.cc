@@ -10,14 +10,14 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
-#include "lockstep/data/augmentation.h"
-#include "lockstep/data/csv.h"
 #include "lockstep/data/files_digest.h"
+#include "lockstep/data/formats/csv.h"
+#include "lockstep/data/formats/image_file.h"
 #include "lockstep/data/hash_split.h"
-#include "lockstep/data/image_file.h"
 #include "lockstep/data/image_folder.h"
-#include "lockstep/data/normalize.h"
 #include "lockstep/data/subset.h"
+#include "lockstep/data/transforms/augmentation.h"
+#include "lockstep/data/transforms/normalize.h"
 #include "lockstep/device/topology.h"
 
 namespace lockstep {

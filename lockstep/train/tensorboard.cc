@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
-#include "lockstep/data/image.h"
+#include "lockstep/data/formats/image.h"
 #include "lockstep/nn/summary.h"
 #include "lockstep/train/event_file.h"
 #include "lockstep/train/markup.h"

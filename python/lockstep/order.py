@@ -55,7 +55,9 @@ def kthvalue(input, k, dim=-1, keepdim=False):
     if input.dim() == 0:
         return _Kthvalue(input.clone(), _core.zeros_like(input, dtype=_core.int64, requires_grad=False))
     values, indices = input.sort(dim)
-    return _Kthvalue(*(t.narrow(dim, k - 1, 1) if keepdim else t.select(dim, k - 1) for t in (values, indices)))
+    # Tensors of their own, not views of all sorted elements.
+    parts = (t.narrow(dim, k - 1, 1) if keepdim else t.select(dim, k - 1) for t in (values, indices))
+    return _Kthvalue(*(t.clone() for t in parts))
 
 
 def aminmax(input, *, dim=None, keepdim=False):

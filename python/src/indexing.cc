@@ -6,6 +6,7 @@
 #include "in_place.h"
 #include "lockstep/autograd/forward_trace.h"
 #include "lockstep/autograd/index_list.h"
+#include "lockstep/autograd/lift.h"
 #include "numpy.h"
 #include "views.h"
 
@@ -159,18 +160,28 @@ py::object get_item(const py::object& self, const py::object& given) {
   const py::object key = plain_key(given);
   const Tensor x = self.cast<Tensor>();
   check_position(x, key);
-  const Indices indices = indices_of(key);
+  const auto read = [indices = indices_of(key)](const Tensor& t) {
+    const Tensor y = index(t, indices);
+    return y.is_same(t) ? t.reshape(t.shape()) : y;  // x[:] has a history of its own
+  };
   const std::uint64_t writes = writes_to(x);
   Tensor y;
   {
     const WithoutLock describing;
-    y = index(x, indices);
+    y = read(x);
   }
   // PyTorch's result of index tensors is no view.
-  if (has_tensors(key)) return py::cast(y);
+  if (has_tensors(key)) {
+    if (shares_memory(x, y)) {  // x[True]
+      const WithoutLock describing;
+      y = clone(y);
+    }
+    return py::cast(y);
+  }
   return view_of(self, y, [&](const Strides& strides) {
-    return ViewKind{.read = [indices](const Tensor& t) { return index(t, indices); },
-                    .back = [indices](const Tensor& t, const Tensor& elements) { index_put_(t, indices, elements); },
+    return ViewKind{.read = read,
+                    .back = [indices = indices_of(key)](const Tensor& t,
+                                                        const Tensor& elements) { index_put_(t, indices, elements); },
                     .strides = indexed_strides(key, x.shape(), strides),
                     .writes = writes};
   });

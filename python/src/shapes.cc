@@ -324,7 +324,7 @@ void add_shapes(const FunctionsOf& f) {
           std::vector<int> ones;
           for (const int d : dims)
             if (x.dim() > 0 && x.size(axis_of(d, x.dim())) == 1) ones.push_back(d);
-          if (ones.empty()) return py::object(self);
+          if (ones.empty()) return reshaped(self, [](const Tensor& t) { return t.reshape(t.shape()); });
           return reshaped(self, [&](const Tensor& t) { return squeeze(t, ones); });
         }
         return reshaped(self, [&](const Tensor& t) { return squeeze(t); });

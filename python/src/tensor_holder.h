@@ -11,16 +11,14 @@ namespace lockstep::python {
 
 struct ViewLink;  // views.h
 
-// The memory of a tensor without a ViewLink, as Python's tensors see it.
-struct Memory {
-  int copies = 0;  // of living Views that were read from it
-};
+// The memory of a tensor, as Python's tensors see it: who holds one sees a write to it.
+struct Memory {};
 
 // The same for the classes that derive from Tensor, such as parameters.
 struct TensorMemory {
   // Of a tensor whose elements were copied from another one's; null for others.
   std::shared_ptr<ViewLink> view;
-  // Held by all Python tensors of the same memory.
+  // Held by all Python tensors of the same memory, and by the ViewLinks of those that were read from it.
   std::shared_ptr<Memory> memory;
 };
 

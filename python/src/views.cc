@@ -59,13 +59,26 @@ ViewLink::ViewLink(std::shared_ptr<ViewLink> of, Tensor from, std::optional<Para
     : strides(std::move(how.strides)), elements(std::move(now)), shares(of && shares_memory(of->elements, elements)),
       parent_(std::move(of)), parameter_(std::move(of_parameter)), original_(std::move(from)),
       read_(std::move(how.read)), back_(std::move(how.back)), shown_(seen) {
-  ++seen->copies;
   const Tensor from_now = base();
   note(from_now, how.writes.value_or(writes_to(from_now)));
 }
 
-ViewLink::~ViewLink() {
-  if (const std::shared_ptr<Memory> seen = shown_.lock()) --seen->copies;
+ViewLink::~ViewLink() = default;
+
+bool ViewLink::shows(const std::shared_ptr<Memory>& own) const {
+  // Beside this tensor and the links that its elements come by, whoever holds one of these memories sees the write: also
+  // another view of a tensor that is gone.
+  const auto others = [&](const std::shared_ptr<Memory>& memory) {
+    if (!memory) return false;
+    long known = memory == own;
+    for (const ViewLink* link = this; link != nullptr; link = link->parent_.get()) known += link->shown_ == memory;
+    return memory.use_count() > known;
+  };
+  if (others(own)) return true;
+  for (const ViewLink* link = this; link != nullptr; link = link->parent_.get()) {
+    if (others(link->shown_)) return true;
+  }
+  return false;
 }
 
 Tensor ViewLink::base() const { return parent_ ? parent_->elements : parameter_ ? parameter_->tensor() : original_; }
@@ -241,8 +254,8 @@ py::object clone_of(py::handle self) {
 
 bool has_views(py::handle self) {
   const TensorMemory& holder = memory_beside(self);
-  return (holder.memory && (holder.memory.use_count() > 1 || holder.memory->copies > 0)) ||
-         (holder.view && holder.view->shows());
+  if (holder.view) return holder.view->shows(holder.memory);
+  return holder.memory && holder.memory.use_count() > 1;
 }
 
 void forget_views(py::handle self) { memory_beside(self) = {}; }

@@ -47,8 +47,8 @@ struct ViewLink {
   // After a write to the elements: writes them to the tensor that they come from. If that is refused, the next use
   // reads it anew. With the interpreter lock.
   void written();
-  // Whether a Python tensor sees a write.
-  bool shows() const { return !shown_.expired() || (parent_ && parent_->shows()); }
+  // Whether a Python tensor other than that of this link sees a write. Its own memory is `own`.
+  bool shows(const std::shared_ptr<Memory>& own) const;
   // Somebody else has the memory from now on: the next use reads it anew. False if it cannot.
   bool give_memory();
   bool has_base() const { return parent_ || parameter_ || original_.defined(); }
@@ -71,7 +71,8 @@ struct ViewLink {
   Tensor original_;
   const Read read_;
   const WriteBack back_;
-  std::weak_ptr<Memory> shown_;
+  // Of the tensor that the elements come from: held by its Python tensors and by all links to it.
+  const std::shared_ptr<Memory> shown_;
   // What the elements are a copy of: the base's memory after this many writes. Null: they are to be read anew.
   std::weak_ptr<Storage> source_;
   std::uint64_t version_ = 0;

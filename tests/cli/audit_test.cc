@@ -5,7 +5,7 @@
 #include <fstream>
 
 #include "lockstep/base/file.h"
-#include "lockstep/data/gzip.h"
+#include "lockstep/data/formats/gzip.h"
 #include "tests/cli/train_testing.h"
 
 namespace lockstep {

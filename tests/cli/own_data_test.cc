@@ -8,7 +8,7 @@
 #include <tuple>
 #include <vector>
 
-#include "lockstep/data/image.h"
+#include "lockstep/data/formats/image.h"
 #include "tests/cli/tool.h"
 #include "tests/data/npy_writing.h"
 #include "tests/temporary_folder.h"

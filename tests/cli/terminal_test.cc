@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "lockstep/data/image.h"
+#include "lockstep/data/formats/image.h"
 #include "tests/cli/tool.h"
 #include "tests/temporary_folder.h"
 

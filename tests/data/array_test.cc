@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "lockstep/data/array_dataset.h"
-#include "lockstep/data/cifar.h"
+#include "lockstep/data/formats/cifar.h"
 #include "tests/data/npy_writing.h"
 #include "tests/expect_error.h"
 #include "tests/mutate.h"

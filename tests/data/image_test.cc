@@ -1,4 +1,4 @@
-#include "lockstep/data/image.h"
+#include "lockstep/data/formats/image.h"
 
 #include <gtest/gtest.h>
 #include <zlib.h>
@@ -16,7 +16,7 @@
 
 #include "lockstep/base/environment.h"
 #include "lockstep/base/sha256.h"
-#include "lockstep/data/image_codec.h"
+#include "lockstep/data/formats/image_codec.h"
 #include "tests/expect_error.h"
 #include "tests/mutate.h"
 #include "tests/process_limits.h"

@@ -1,4 +1,4 @@
-#include "lockstep/data/cifar.h"
+#include "lockstep/data/formats/cifar.h"
 
 #include "tests/fuzz/reader.h"
 

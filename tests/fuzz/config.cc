@@ -1,4 +1,4 @@
-#include "apps/lockstep/config_text.h"
+#include "apps/lockstep/options/config_text.h"
 #include "tests/fuzz/reader.h"
 
 namespace lockstep::fuzz {

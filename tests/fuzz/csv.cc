@@ -1,4 +1,4 @@
-#include "lockstep/data/csv.h"
+#include "lockstep/data/formats/csv.h"
 
 #include <algorithm>
 

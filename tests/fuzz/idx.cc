@@ -1,4 +1,4 @@
-#include "lockstep/data/idx.h"
+#include "lockstep/data/formats/idx.h"
 
 #include <sstream>
 

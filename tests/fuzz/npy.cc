@@ -1,4 +1,4 @@
-#include "lockstep/data/npy.h"
+#include "lockstep/data/formats/npy.h"
 
 #include <zlib.h>
 

@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "lockstep/data/image.h"
+#include "lockstep/data/formats/image.h"
 #include "tests/fuzz/reader.h"
 
 namespace lockstep::fuzz {

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/data/file_array.h"
+#include "lockstep/data/formats/file_array.h"
 
 namespace lockstep::fuzz {
 

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/data/image.h"
+#include "lockstep/data/formats/image.h"
 #include "lockstep/task/data_source.h"
 #include "tests/expect_error.h"
 #include "tests/temporary_folder.h"

@@ -11,7 +11,7 @@
 
 #include "lockstep/base/file.h"
 #include "lockstep/checkpoint/weights.h"
-#include "lockstep/data/image.h"
+#include "lockstep/data/formats/image.h"
 #include "lockstep/nn/linear.h"
 #include "lockstep/nn/sequential.h"
 #include "lockstep/runtime/runtime.h"

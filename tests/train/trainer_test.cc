@@ -9,10 +9,10 @@
 
 #include "lockstep/autograd/parameter_gradient.h"
 #include "lockstep/checkpoint/weights.h"
-#include "lockstep/data/augmentation.h"
-#include "lockstep/data/mixup.h"
-#include "lockstep/data/normalize.h"
 #include "lockstep/data/tensor_dataset.h"
+#include "lockstep/data/transforms/augmentation.h"
+#include "lockstep/data/transforms/mixup.h"
+#include "lockstep/data/transforms/normalize.h"
 #include "lockstep/optim/sgd.h"
 #include "lockstep/train/data_wait.h"
 #include "tests/expect_error.h"

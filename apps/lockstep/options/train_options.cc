@@ -1,0 +1,334 @@
+#include "apps/lockstep/options/train_options.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <sstream>
+#include <type_traits>
+
+#include "apps/lockstep/learning_task.h"
+#include "apps/lockstep/options/option_row.h"
+#include "apps/lockstep/options/own_data.h"
+#include "lockstep/base/environment.h"
+#include "lockstep/data/transforms/mixup.h"
+#include "lockstep/nn/batch_norm.h"
+#include "lockstep/optim/adadelta.h"
+#include "lockstep/optim/adagrad.h"
+#include "lockstep/optim/adam.h"
+#include "lockstep/optim/rmsprop.h"
+#include "lockstep/optim/sgd.h"
+
+namespace lockstep::app {
+namespace {
+
+struct OptimizerRow {
+  const char* name;
+  bool has_momentum;
+  std::unique_ptr<Optimizer> (*make)(const ParameterGroups& parameters, const TrainOptions& o);
+};
+
+constexpr OptimizerRow kOptimizers[] = {
+    {"sgd", true,
+     [](const ParameterGroups& parameters, const TrainOptions& o) -> std::unique_ptr<Optimizer> {
+       const SgdOptions options{.lr = o.lr, .momentum = o.momentum, .weight_decay = o.weight_decay};
+       return std::make_unique<Sgd>(parameters, options);
+     }},
+    {"adam", false,
+     [](const ParameterGroups& parameters, const TrainOptions& o) -> std::unique_ptr<Optimizer> {
+       return std::make_unique<Adam>(parameters, AdamOptions{.lr = o.lr, .weight_decay = o.weight_decay});
+     }},
+    {"adamw", false,
+     [](const ParameterGroups& parameters, const TrainOptions& o) -> std::unique_ptr<Optimizer> {
+       return std::make_unique<AdamW>(parameters, AdamWOptions{.lr = o.lr, .weight_decay = o.weight_decay});
+     }},
+    {"adagrad", false,
+     [](const ParameterGroups& parameters, const TrainOptions& o) -> std::unique_ptr<Optimizer> {
+       return std::make_unique<Adagrad>(parameters, AdagradOptions{.lr = o.lr, .weight_decay = o.weight_decay});
+     }},
+    {"adadelta", false,
+     [](const ParameterGroups& parameters, const TrainOptions& o) -> std::unique_ptr<Optimizer> {
+       return std::make_unique<Adadelta>(parameters, AdadeltaOptions{.lr = o.lr, .weight_decay = o.weight_decay});
+     }},
+    {"rmsprop", true, [](const ParameterGroups& parameters, const TrainOptions& o) -> std::unique_ptr<Optimizer> {
+       const RMSpropOptions options{.lr = o.lr, .weight_decay = o.weight_decay, .momentum = o.momentum};
+       return std::make_unique<RMSprop>(parameters, options);
+     }}};
+
+void set_field(TrainOptions& o, const OptionRow& row, const std::string& text) {
+  std::istringstream in(text);
+  std::visit(
+      [&](auto field) {
+        if constexpr (requires { in >> o.*field; }) in >> o.*field;
+      },
+      row.field);
+}
+
+const OptimizerRow& optimizer_row(const TrainOptions& o) {
+  return *std::ranges::find_if(kOptimizers, [&](const OptimizerRow& row) { return row.name == o.optimizer; });
+}
+
+void add_row(CLI::App& app, TrainOptions& o, const OptionRow& row) {
+  const OptionExtras& extras = row.extras;
+  CLI::Option* option = std::visit(
+      [&](auto field) {
+        if constexpr (std::is_same_v<decltype(field), bool TrainOptions::*>) {
+          return app.add_flag(row.name, o.*field, row.help);
+        } else {
+          CLI::Option* added = app.add_option(row.name, o.*field, row.help);
+          if (std::is_same_v<decltype(field), std::vector<std::string> TrainOptions::*>) added->delimiter(',');
+          return added;
+        }
+      },
+      row.field);
+  if (extras.check) option->check(*extras.check);
+  if (!extras.needs.empty()) option->needs(app.get_option(extras.needs));
+  if (row.is_flag() || row.help.ends_with(']')) return;
+  option->capture_default_str();
+  const std::string own = option->get_default_str();
+  if (!extras.lstm.empty()) option->default_str(fmt::format("gpt: {}; lstm: {}", own, extras.lstm));
+  if (!extras.language_model.empty() && extras.language_model != own) {
+    option->default_str(fmt::format("{}; gpt, lstm: {}", own, extras.language_model));
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> optimizer_names() {
+  std::vector<std::string> names;
+  for (const OptimizerRow& row : kOptimizers) names.emplace_back(row.name);
+  return names;
+}
+
+void TrainOptions::add_to(CLI::App& app, const std::vector<std::string_view>& names) {
+  for (const OptionRow& row : option_rows()) {
+    if (names.empty() || std::ranges::find(names, row.name) != names.end()) add_row(app, *this, row);
+  }
+}
+
+void TrainOptions::choose_defaults(const CLI::App& app) {
+  open_own_data(*this, app);
+  for (const OptionRow& row : option_rows()) {
+    if (is_given(app, row.name)) given.push_back(row.name);
+  }
+  if (is_language_model()) {
+    for (const char* name : {"--freeze", "--head-lr", "--class-weights"}) {
+      if (is_given(app, name)) throw UsageError(fmt::format("{}: not with --model {}", name, model));
+    }
+  }
+  check_mixing(*this);
+  check_finder(app);
+  if (direct_conv && !has_convolutions()) {
+    notices.push_back(fmt::format("--direct-conv changes nothing: the model {} has no convolutions", model));
+    direct_conv = false;
+  }
+  if (!is_language_model()) {
+    for (const char* name : {"--context", "--layers", "--heads", "--width", "--dropout"}) {
+      if (is_given(app, name)) throw UsageError(fmt::format("{}: only with --model gpt or lstm, not {}", name, model));
+    }
+  } else if (model != "gpt" && is_given(app, "--heads")) {
+    throw UsageError(fmt::format("--heads: only with --model gpt, not {}", model));
+  }
+  if (is_language_model()) {
+    for (const OptionRow& row : option_rows()) {
+      const OptionExtras& extras = row.extras;
+      const std::string& text = model == "lstm" && !extras.lstm.empty() ? extras.lstm : extras.language_model;
+      if (!text.empty() && !is_given(app, row.name)) set_field(*this, row, text);
+    }
+  }
+  for (const char* name : {"--receipt-every", "--sign-key"}) {
+    if (is_given(app, name) && receipt_options().file.empty()) {
+      throw UsageError(fmt::format("{}: only with --receipt or --save", name));
+    }
+  }
+  if (!inject_flip.empty() && weights_log.empty()) throw UsageError("--inject-flip: only with --weights-log");
+  for (const char* name : {"--watch", "--min-delta"}) {
+    if (patience == 0 && !save_best && is_given(app, name)) {
+      throw UsageError(fmt::format("{}: only with --patience or --save-best{}", name,
+                                   is_given(app, "--patience") ? "; --patience 0 watches nothing" : ""));
+    }
+  }
+  check_watch();
+  if (momentum != 0 && !has_momentum()) {
+    notices.push_back(fmt::format("--momentum changes nothing: the optimizer is {}", optimizer));
+    momentum = 0;
+  }
+  if (sync_bn && !has_batch_norm()) {
+    notices.push_back(fmt::format("--sync-bn changes nothing: the model {} has no batch norm", model));
+    sync_bn = false;
+  }
+}
+
+// A table has no best value.
+void TrainOptions::check_watch() const {
+  if (watch.empty()) return;
+  std::vector<std::string> names{"train_loss"};
+  if (!is_regression()) names.emplace_back("accuracy");
+  constexpr std::int64_t kManyClasses = std::int64_t{1} << 40;  // the data are not loaded yet
+  for (const Metric& m : make_metrics(*this, kManyClasses)) {
+    if (!m.table && m.name != "accuracy") names.push_back(m.name);
+  }
+  if (std::ranges::find(names, watch) != names.end()) return;
+  throw UsageError(
+      fmt::format("--watch {}: expected one of {} (--metrics adds others)", watch, fmt::join(names, ", ")));
+}
+
+void TrainOptions::check_finder(const CLI::App& app) {
+  if (find_lr == 0) return;
+  for (const char* name : {"--save", "--resume", "--export", "--trace", "--tensorboard", "--weights-log", "--report",
+                           "--metrics-file", "--receipt"}) {
+    if (is_given(app, name)) throw UsageError(fmt::format("{}: not with --find-lr, which keeps nothing", name));
+  }
+  if (dry_run || patience > 0 || average > 0) {
+    throw UsageError(fmt::format("{}: not with --find-lr", dry_run        ? "--dry-run"
+                                                           : patience > 0 ? "--patience"
+                                                                          : "--average"));
+  }
+  for (const char* name : {"--lr", "--schedule", "--warmup", "--epochs", "--max-steps", "--metrics", "--watch"}) {
+    if (is_given(app, name)) notices.push_back(fmt::format("{} changes nothing with --find-lr", name));
+  }
+}
+
+bool TrainOptions::has_batch_norm() const {
+  const auto net = make_task_model(source ? source->schema : stand_in_schema(*this), task_model(*this));
+  return std::ranges::any_of(net->named_modules(), [](const auto& entry) {
+    return dynamic_cast<const BatchNorm2d*>(entry.second) != nullptr;
+  });
+}
+
+std::string TrainOptions::default_watch() const {
+  return is_language_model() ? "perplexity" : is_regression() ? "mean_absolute_error" : "accuracy";
+}
+
+std::pair<std::int64_t, std::string> TrainOptions::flip() const {
+  if (inject_flip.empty()) return {0, ""};
+  std::size_t colon = inject_flip.find(':');
+  if (colon == std::string::npos) {
+    throw UsageError(fmt::format("--inject-flip {}: expected STEP:PARAMETER, for example 2:fc.weight", inject_flip));
+  }
+  try {
+    return {parse_integer("--inject-flip: the step", inject_flip.substr(0, colon), 1, std::int64_t{1} << 40),
+            inject_flip.substr(colon + 1)};
+  } catch (const Error& error) {
+    throw UsageError(error.what());
+  }
+}
+
+Balance parse_balance(const std::string& text, int devices) {
+  try {
+    Balance balance = Balance::parse(text);
+    const auto weights = std::ssize(balance.weights);
+    check(devices == 0 || weights == 0 || weights == devices, "{} weight{} for {} device{}, expected one for each",
+          weights, weights == 1 ? "" : "s", devices, devices == 1 ? "" : "s");
+    return balance;
+  } catch (const Error& error) {
+    throw UsageError(fmt::format("--balance {}: {}", text, error.what()));
+  }
+}
+
+std::unique_ptr<Optimizer> TrainOptions::make_optimizer(const ParameterGroups& parameters) const {
+  return optimizer_row(*this).make(parameters, *this);
+}
+
+void TrainOptions::balance_classes(TrainerOptions& t, const std::vector<std::int64_t>& counts) const {
+  // As scikit-learn's: each class has the same share of the loss.
+  double examples = 0, classes = 0;
+  for (const std::int64_t count : counts) {
+    examples += static_cast<double>(count);
+    classes += count > 0 ? 1 : 0;
+  }
+  std::vector<float> weights;
+  for (const std::int64_t count : counts) {
+    weights.push_back(count > 0 ? static_cast<float>(examples / (classes * static_cast<double>(count))) : 0);
+  }
+  t.loss = [weight = Tensor::from(weights, {std::ssize(weights)}), smoothing = label_smoothing](const Tensor& logits,
+                                                                                                const Tensor& labels) {
+    return cross_entropy(logits, labels, {.weight = weight, .label_smoothing = smoothing});
+  };
+  t.loss_weight = [weights](const Example& batch) {
+    double sum = 0;
+    for (const std::int64_t label : batch.back().to_vector<std::int64_t>()) {
+      check(label >= 0 && label < std::ssize(weights), "--class-weights: label {}, expected 0 to {}", label,
+            std::ssize(weights) - 1);
+      sum += static_cast<double>(weights[static_cast<std::size_t>(label)]);
+    }
+    return sum;
+  };
+}
+
+ReceiptOptions TrainOptions::receipt_options() const {
+  if (receipt == "none" || (receipt.empty() && save.empty())) return {};
+  return {.file = receipt.empty() ? std::filesystem::path(save) / "receipt.json" : std::filesystem::path(receipt),
+          .every = receipt_every,
+          .sign_key = sign_key};
+}
+
+bool TrainOptions::has_momentum() const { return optimizer_row(*this).has_momentum; }
+
+void TrainOptions::mix_examples(TrainerOptions& t, std::int64_t classes) const {
+  if (mixup > 0) t.batch_transform = MixUp({.classes = classes, .alpha = mixup});
+  if (cutmix > 0) t.batch_transform = CutMix({.classes = classes, .alpha = cutmix});
+}
+
+TrainerOptions TrainOptions::trainer_options(const ToolJob& job) const {
+  const TrainOptions& o = *this;
+  if (o.batch_size % o.accumulate != 0) {
+    throw UsageError(fmt::format("--accumulate {}: does not divide --batch-size {}", o.accumulate, o.batch_size));
+  }
+  if (o.loss_scale && o.dtype != "f16") throw UsageError("--loss-scale: only with --dtype f16");
+  const DataSchema schema = o.source ? o.source->schema : stand_in_schema(o);
+  TrainerOptions t{.devices = job.devices(),
+                   .communicator = job.communicator(),
+                   .split = {.shards = job.shards, .balance = parse_balance(o.balance, job.devices_of_ranks)},
+                   .batch_size = o.batch_size,
+                   .accumulate = o.accumulate,
+                   .record_steps = o.record_steps,
+                   .epochs = o.epochs,
+                   .max_steps = o.max_steps,
+                   .shuffle = !o.no_shuffle,
+                   .drop_last = o.drop_last,
+                   .workers = o.workers > 0 ? o.workers : loader_threads(schema),
+                   .seed = o.seed,
+                   .dtype = job.dtype,
+                   .gradients = o.gradients == "bf16" ? DType::bf16 : DType::f32,
+                   .loss = task_loss(schema, o.label_smoothing),
+                   .label_smoothing = o.label_smoothing,
+                   .clip_norm = o.clip,
+                   .save_folder = o.save,
+                   .save_every = o.save_every,
+                   .keep_checkpoints = o.keep,
+                   .tensorboard = {.folder = o.tensorboard, .histogram_every = o.histograms},
+                   .receipt = o.receipt_options(),
+                   .average_decay = o.average};
+  if (o.patience > 0 || o.save_best) {
+    const std::string metric = o.watch.empty() ? o.default_watch() : o.watch;
+    t.watch = {.metric = metric, .min_delta = o.min_delta, .patience = o.patience, .save_best = o.save_best};
+  }
+  t.schedule.kind = o.schedule == "step"     ? ScheduleKind::step
+                    : o.schedule == "cosine" ? ScheduleKind::cosine
+                                             : ScheduleKind::constant;
+  t.schedule.warmup = o.warmup;
+  if (o.loss_scale) t.loss_scaling.initial_scale = *o.loss_scale;
+  t.recipe = {{"model", o.model},
+              {"optimizer", o.optimizer},
+              {"momentum", o.momentum},
+              {"weight_decay", o.weight_decay},
+              {"sync_bn", o.sync_bn}};
+  if (o.is_language_model()) {
+    t.recipe.update({{"context", o.context}, {"layers", o.layers}, {"width", o.width}, {"dropout", o.dropout}});
+    if (o.model == "gpt") t.recipe.set("heads", o.heads);
+  }
+  if (o.class_weights != "none") t.recipe.set("class_weights", o.class_weights);
+  if (o.mixup > 0) t.recipe.set("mixup", o.mixup);
+  if (o.cutmix > 0) t.recipe.set("cutmix", o.cutmix);
+  // A text is split and encoded in one way.
+  if (o.source && !o.is_language_model() && !is_plain_mnist(*o.source)) {
+    t.recipe.set("schema", schema_hash(schema));
+    t.recipe.set("val_split", o.val_split);
+  }
+  if (o.source && !o.source->transforms.empty()) t.recipe.set("transforms", o.source->transforms);
+  if (!o.hidden.empty()) t.recipe.set("hidden", fmt::format("{}", fmt::join(o.hidden, ",")));
+  if (!o.start_weights.empty()) t.recipe.set("init_from", o.start_weights);
+  return t;
+}
+
+}  // namespace lockstep::app

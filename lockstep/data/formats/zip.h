@@ -1,0 +1,25 @@
+// Internal: the entries of a zip archive (PKWARE's APPNOTE 6.3), with the 64-bit fields of large ones.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lockstep/data/formats/byte_source.h"
+
+namespace lockstep {
+
+struct ZipEntry {
+  std::string name;
+  // The unpacked bytes: `size` of them from `offset`. Stored entries are where they are in the archive.
+  std::shared_ptr<const ByteSource> source;
+  std::uint64_t offset = 0, size = 0;
+};
+
+// Reads all entries; compressed ones are unpacked in memory, as much as check_file_memory() allows. Throws an Error
+// that names the archive and the entry for damaged or encrypted ones, entries that share bytes, other methods of
+// compression than deflate, and wrong checksums.
+std::vector<ZipEntry> read_zip(const std::shared_ptr<const ByteSource>& archive, const std::string& name);
+
+}  // namespace lockstep
