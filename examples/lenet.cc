@@ -5,7 +5,7 @@
 #include <fmt/core.h>
 #include <lockstep/checkpoint/weights.h>
 #include <lockstep/data/data_loader.h>
-#include <lockstep/data/formats/fashion_mnist.h>
+#include <lockstep/data/fashion_mnist.h>
 #include <lockstep/data/head_dataset.h>
 #include <lockstep/models/lenet.h>
 #include <lockstep/optim/sgd.h>

@@ -4,7 +4,7 @@
 //   multi_gpu_concise --num-devices 2 --epochs 1 --limit-train 2048 --limit-test 512
 #include <fmt/core.h>
 #include <lockstep/data/data_loader.h>
-#include <lockstep/data/formats/fashion_mnist.h>
+#include <lockstep/data/fashion_mnist.h>
 #include <lockstep/data/head_dataset.h>
 #include <lockstep/models/resnet.h>
 #include <lockstep/optim/sgd.h>

@@ -4,7 +4,7 @@
 //   predict lenet.safetensors 7
 #include <fmt/core.h>
 #include <lockstep/autograd/functions.h>
-#include <lockstep/data/formats/fashion_mnist.h>
+#include <lockstep/data/fashion_mnist.h>
 #include <lockstep/models/lenet.h>
 #include <lockstep/train/predictor.h>
 

@@ -15,7 +15,7 @@
 #include "lockstep/checkpoint/json_input.h"
 #include "lockstep/checkpoint/training_checkpoint.h"
 #include "lockstep/checkpoint/weights.h"
-#include "lockstep/data/formats/fashion_mnist.h"
+#include "lockstep/data/fashion_mnist.h"
 #include "lockstep/data/tensor_dataset.h"
 #include "lockstep/data/text.h"
 

@@ -42,8 +42,33 @@ Parameter find(const Named& all, std::string_view kind, std::string_view name) {
   fail("module: no {} '{}', expected one of: {}", kind, name, names.empty() ? "(none)" : names);
 }
 
-// The module whose forward() this thread computes.
+// The module whose forward() this thread computes, and its link.
 thread_local const Module* computing = nullptr;
+thread_local const ModuleLink* computing_link = nullptr;
+
+const Module* root_of(const ModuleLink& link) {
+  const Module* top = link.module;
+  for (auto parent = link.parent.lock(); parent; parent = parent->parent.lock()) top = parent->module;
+  return top;
+}
+
+// A layer that is made inside of a module, as a member of its class or of its vector, but is not its child, would get
+// gradients that no optimizer takes. One that is trained, initialized, or loaded elsewhere is meant so; one that was
+// made before the module is somebody else's. `module` has no parent.
+void check_stray(const Module& module, std::uint64_t number) {
+  if (number <= computing_link->number || root_of(*computing_link) == &module) return;
+  bool trains = false, known = false;
+  for (const Parameter& p : module.parameters()) {
+    trains = trains || p.trainable();
+    known = known || p.optimized() || (p.initialized() && !p.by_default());
+    known = known || p.gradient_state().reducer() != nullptr;
+  }
+  check(!trains || known,
+        "module: {0} is called in forward() of {1}, but is no child of {1}, whose parameters() lack its own: expected "
+        "a reference that {1} makes, make<{0}>(\"name\", ...), or add(); for a model that is trained elsewhere, its "
+        "optimizer before the first call, and for one that is not trained, freeze() or a NoGradGuard",
+        module.kind(), computing->kind());
+}
 
 bool in_host_memory(const Tensor& x) { return x.defined() && x->kind == Kind::whole && x.device().is_host(); }
 
@@ -101,31 +126,29 @@ Tensor Module::operator()(const Tensor& x) try {
   rethrow_in(*this);
 }
 
-// A layer that is made inside of a module, as a member of its class or of its vector, but is not its child, would get
-// gradients that no optimizer takes. One that is trained, initialized, or loaded elsewhere is meant so; one that was
-// made before the module is somebody else's.
 ForwardScope::ForwardScope(const Module& module) : outer_(computing) {
   const ModuleLink& link = *module.link_;
-  const bool stray = outer_ && outer_ != &module && link.parent.expired() && link.number > outer_->link_->number &&
-                     grad_enabled() && &outer_->root() != &module;
-  if (stray) {
-    bool trains = false, known = false;
-    for (const Parameter& p : module.parameters()) {
-      trains = trains || p.trainable();
-      known = known || p.optimized() || (p.initialized() && !p.by_default());
-      known = known || p.gradient_state().reducer() != nullptr;
-    }
-    check(
-        !trains || known,
-        "module: {0} is called in forward() of {1}, but is no child of {1}, whose parameters() lack its own: expected "
-        "a reference that {1} makes, make<{0}>(\"name\", ...), or add(); for a model that is trained elsewhere, its "
-        "optimizer before the first call, and for one that is not trained, freeze() or a NoGradGuard",
-        module.kind(), outer_->kind());
-  }
+  if (outer_ && outer_ != &module && link.parent.expired() && grad_enabled()) check_stray(module, link.number);
   // A class of another language finds its layers itself.
   computing = link.call ? nullptr : &module;
+  computing_link = computing ? &link : nullptr;
 }
-ForwardScope::~ForwardScope() { computing = outer_; }
+ForwardScope::~ForwardScope() {
+  computing = outer_;
+  computing_link = outer_ ? outer_->link_.get() : nullptr;
+}
+
+// Also of layers whose forward() is called as it is.
+void check_registered(const ModuleLink& owner) {
+  if (computing == nullptr || !grad_enabled()) return;
+  const ModuleLink* top = &owner;
+  std::shared_ptr<ModuleLink> held;
+  for (auto parent = owner.parent.lock(); parent; parent = held->parent.lock()) {
+    held = std::move(parent);
+    top = held.get();
+  }
+  check_stray(*top->module, top->number);
+}
 
 Tensor Module::placed(const Tensor& x) const {
   if (!in_host_memory(x)) return x;

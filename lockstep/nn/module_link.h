@@ -47,6 +47,10 @@ struct ModuleLink {
   std::shared_ptr<DefaultModel> model;
 };
 
+// Throws if this thread computes another module's forward(), and the parameters of this one train, but are not known to
+// that module nor to an optimizer; see ForwardScope.
+void check_registered(const ModuleLink& owner);
+
 // What the parameters of one model whose values are made by default share: the number of the first of them. So two
 // models of one class begin with different values, and each has the same in every run, whatever other threads do and
 // whenever it is used first. The first model of a seed has number 0. A parameter that was made after the model's first

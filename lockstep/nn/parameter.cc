@@ -368,6 +368,9 @@ bool Parameter::fits(const Shape& shape) const {
 const std::vector<Device>& Parameter::devices() const { return state_->devices; }
 
 Tensor Parameter::tensor() const {
+  if (state_->options.trainable && !optimized()) {
+    if (const auto owner = state_->owner.lock()) check_registered(*owner);
+  }
   if (!state_->ready.load(std::memory_order_acquire)) {
     state_->make_ready();
     state_->check_replicas(devices());
@@ -565,10 +568,20 @@ ParameterChange ParameterChange::initialize(const Parameter& parameter, std::str
   return change;
 }
 
+namespace {
+
+// Layers compute on devices alone.
+void check_devices(const std::vector<Device>& devices) {
+  check(!devices.empty(), "to: no devices");
+  check(std::ranges::none_of(devices, &Device::is_host),
+        "to: host memory, expected a device for the model, such as devices()[0] or device(\"cpu:0\")");
+}
+
+}  // namespace
+
 ParameterChange ParameterChange::place(const Parameter& parameter, std::string name, const std::vector<Device>& devices,
                                        std::shared_ptr<DefaultModel> model) {
-  check(!devices.empty(), "to: no devices");
-  for (Device device : devices) state_of(device, "to");
+  check_devices(devices);
   ParameterChange change(parameter, devices);
   change.name_ = std::move(name);
   change.model_ = std::move(model);
@@ -576,7 +589,7 @@ ParameterChange ParameterChange::place(const Parameter& parameter, std::string n
 }
 
 ParameterChange ParameterChange::move(const Parameter& parameter, const std::vector<Device>& devices) {
-  check(!devices.empty(), "to: no devices");
+  check_devices(devices);
   parameter.check_movable();
   ParameterChange change(parameter, devices);
   change.model_ = parameter.state_->model;

@@ -128,7 +128,7 @@ class Parameter {
   // `device`. Undefined if there is none; with several processes, waits for the sum, which tells whether any of them
   // has one. The copy is read-only: an operation in place on it throws, because the optimizer would not see the change.
   Tensor gradient(Device device) const;
-  Tensor gradient() const { return gradient(devices().at(0)); }
+  Tensor gradient() const { return devices().empty() ? Tensor() : gradient(devices()[0]); }
   // torch.Tensor's names.
   Tensor grad() const { return gradient(); }
   Tensor norm(double p = 2) const { return tensor().norm(p); }

@@ -1,5 +1,5 @@
-// Internal: what a trained model makes of its test examples, for the page of a run: a confusion matrix or a scatter, and
-// the worst examples.
+// Internal: what a trained model makes of its test examples, for the page of a run: a confusion matrix or a scatter,
+// and the worst examples.
 #pragma once
 
 #include <chrono>

@@ -11,9 +11,9 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/sha256.h"
 #include "lockstep/checkpoint/weights.h"
+#include "lockstep/data/fashion_mnist.h"
 #include "lockstep/data/formats/byte_source.h"
 #include "lockstep/data/formats/cifar.h"
-#include "lockstep/data/formats/fashion_mnist.h"
 #include "lockstep/data/formats/idx.h"
 #include "lockstep/data/formats/npy.h"
 

@@ -251,6 +251,14 @@ DataSource open_arrays(const fs::path& path, DataFormat format, const DataOption
   return data;
 }
 
+void describe_limits(DataSource& data, const DataOptions& options) {
+  if (options.limit_train == 0 && options.limit_validation == 0) return;
+  const auto part = [](std::int64_t most, std::int64_t all) { return most > 0 ? std::min(most, all) : all; };
+  data.description +=
+      fmt::format("; of these, the first {} to train and {} to validate", part(options.limit_train, data.all_train),
+                  part(options.limit_validation, data.all_validation));
+}
+
 // The first `limit` examples of a text; 0: all.
 std::string_view head_of_text(std::string_view text, std::int64_t limit, std::int64_t context) {
   if (limit == 0 || limit > static_cast<std::int64_t>(text.size()) / context) return text;
@@ -261,7 +269,6 @@ std::string_view head_of_text(std::string_view text, std::int64_t limit, std::in
 DataSource open_text(const fs::path& path, const DataOptions& options) {
   check(!options.task || *options.task == TaskKind::language, "{}: a text, and the task {}, expected language",
         path.string(), name(*options.task));
-  check(options.context >= 1, "text: a context of {} characters, expected at least 1", options.context);
   const std::string text = read_text(path);
   const CharacterSet characters(text);
   const std::size_t window = static_cast<std::size_t>(options.context) + 1;
@@ -294,6 +301,7 @@ DataSource open_text(const fs::path& path, const DataOptions& options) {
   data.description =
       fmt::format("{}: text of {} characters, {} different ones; windows of {}: {} to train, {} to validate",
                   path.string(), text.size(), characters.size(), options.context, data.all_train, data.all_validation);
+  describe_limits(data, options);
   return data;
 }
 
@@ -311,6 +319,7 @@ void limit_parts(DataSource& data, const DataOptions& options, const PartLabels&
   };
   data.all_train = data.train->size();
   data.all_validation = data.validation ? data.validation->size() : 0;
+  describe_limits(data, options);
   limit(data.train, data.train_counts, labels.train, options.limit_train);
   limit(data.validation, data.validation_counts, labels.validation, options.limit_validation);
 }
@@ -335,6 +344,11 @@ std::string classes_text(const DataSource& data) {
 DataSource open_data(const fs::path& path, const DataOptions& options) {
   check(options.val_split >= 0 && options.val_split < 1, "{}: val_split is {}, expected at least 0 and below 1",
         path.string(), options.val_split);
+  check(options.limit_train >= 0 && options.limit_validation >= 0,
+        "{}: limit_train and limit_validation are {} and {}, expected at least 1, or 0", path.string(),
+        options.limit_train, options.limit_validation);
+  check(options.max_pixels >= 0, "{}: max_pixels is {}, expected at least 1, or 0", path.string(), options.max_pixels);
+  check(options.context >= 1, "{}: a context of {} characters, expected at least 1", path.string(), options.context);
   const DataFormat format = options.format.value_or(detect_format(path));
   check(format == DataFormat::csv || (options.target.empty() && options.ignore.empty() && options.categories.empty() &&
                                       !options.delimiter && !options.header),

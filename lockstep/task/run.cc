@@ -1,5 +1,7 @@
 #include "lockstep/task/run.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
 #include <fstream>
@@ -93,6 +95,10 @@ std::unique_ptr<Module> make_task_model(const DataSchema& schema, const TaskMode
   check(language == text, "model {}: the data are {}, expected {}", name, text ? "a text" : "no text",
         text ? "gpt or lstm" : "a text for gpt and lstm");
   if (language) return make_language_model(schema, model);
+  const std::vector<std::string> of_pictures = model_names();
+  check(name.starts_with(kTorchvisionModels) || std::ranges::find(of_pictures, name) != of_pictures.end(),
+        "unknown model {}: expected {}, gpt, lstm, or torchvision: and resnet18, resnet34, or resnet50", name,
+        fmt::join(of_pictures, ", "));
   if (name == "mlp" && has_rows(schema)) {
     TableMlpOptions options = table_mlp_options(schema);
     if (!model.hidden.empty()) options.hidden = model.hidden;

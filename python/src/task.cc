@@ -26,30 +26,41 @@ Normalization parse_normalization(const std::string& name) {
 
 std::optional<char> parse_delimiter(const std::optional<std::string>& text) {
   if (!text) return std::nullopt;
-  check(text->size() == 1, "open_data: delimiter is \"{}\", expected one character", *text);
+  if (*text == "tab") return '\t';
+  check(text->size() == 1, "open_data: delimiter is \"{}\", expected one character, or \"tab\"", *text);
   return text->front();
+}
+
+template <typename T>
+T option_value(const std::string& name, py::handle value, const char* expected) {
+  try {
+    return value.cast<T>();
+  } catch (const py::cast_error&) {
+    throw py::type_error(fmt::format("open_data: transforms: {} is {}, expected {}", name,
+                                     py::repr(value).cast<std::string>(), expected));
+  }
 }
 
 // `names` are AugmentOptions' fields.
 AugmentOptions augment_options(const py::dict& names) {
   AugmentOptions options;
+  const std::pair<const char*, std::optional<double>*> numbers[] = {{"resized_crop", &options.resized_crop},
+                                                                    {"flip", &options.flip},
+                                                                    {"vertical_flip", &options.vertical_flip},
+                                                                    {"rotation", &options.rotation},
+                                                                    {"erasing", &options.erasing}};
   for (const auto& [key, value] : names) {
-    const auto name = key.cast<std::string>();
-    if (name == "resized_crop") {
-      options.resized_crop = value.cast<double>();
+    const auto name = py::str(key).cast<std::string>();
+    const auto number = std::ranges::find(numbers, name, [](const auto& n) { return std::string(n.first); });
+    if (number != std::end(numbers)) {
+      *number->second = option_value<double>(name, value, "a number");
     } else if (name == "crop_padding") {
-      options.crop_padding = value.cast<std::int64_t>();
-    } else if (name == "flip") {
-      options.flip = value.cast<double>();
-    } else if (name == "vertical_flip") {
-      options.vertical_flip = value.cast<double>();
-    } else if (name == "rotation") {
-      options.rotation = value.cast<double>();
-    } else if (name == "erasing") {
-      options.erasing = value.cast<double>();
+      options.crop_padding = option_value<std::int64_t>(name, value, "a whole number of pixels");
     } else if (name == "color_jitter") {
-      auto factors = value.cast<std::vector<double>>();
-      check(factors.size() <= 4, "open_data: color_jitter has {} numbers, expected at most 4", factors.size());
+      constexpr const char* kFactors = "at most 4 numbers: brightness, contrast, saturation, hue";
+      auto factors = option_value<std::vector<double>>(name, value, kFactors);
+      check(factors.size() <= 4, "open_data: transforms: color_jitter has {} numbers, expected {}", factors.size(),
+            kFactors);
       factors.resize(4);
       options.color_jitter = {
           .brightness = factors[0], .contrast = factors[1], .saturation = factors[2], .hue = factors[3]};
@@ -97,13 +108,19 @@ std::shared_ptr<DataSource> open(const Path& path, const std::optional<std::stri
 }
 
 TaskModel task_model(const DataSource& data, const std::optional<std::string>& name, std::vector<std::int64_t> hidden,
-                     std::int64_t layers, std::int64_t width, std::int64_t heads, double dropout) {
+                     std::optional<std::int64_t> layers, std::optional<std::int64_t> width,
+                     std::optional<std::int64_t> heads, std::optional<double> dropout) {
   TaskModel model{.name = name.value_or(default_task_model(data.schema)), .hidden = std::move(hidden)};
-  if (data.schema.format != DataFormat::text) return model;
-  model.layers = layers;
-  model.width = width;
-  model.heads = model.name == "gpt" ? heads : 0;
-  model.dropout = dropout;
+  const bool text = data.schema.format == DataFormat::text;
+  check(text || (!layers && !width && !heads && !dropout),
+        "model: the data are {}, expected a text for layers, width, heads, and dropout",
+        lockstep::name(data.schema.format));
+  if (!text) return model;
+  check(model.name == "gpt" || !heads, "model {}: expected gpt for heads", model.name);
+  model.layers = layers.value_or(model.name == "lstm" ? 2 : 4);
+  model.width = width.value_or(128);
+  model.heads = model.name == "gpt" ? heads.value_or(4) : 0;
+  model.dropout = dropout.value_or(0.1);
   return model;
 }
 
@@ -112,7 +129,12 @@ void add_sources(py::module_& m) {
       m, "DataSource", "Training and validation examples of a path, and what fits them; open_data() makes it.");
   source.def_property_readonly("train", [](const DataSource& d) { return part_of(d.train); });
   source.def_property_readonly(
-      "validation", [](const DataSource& d) { return part_of(d.validation); }, "None if there is no such part.");
+      "validation",
+      [](const DataSource& d) -> std::optional<std::shared_ptr<Dataset>> {
+        if (!d.validation) return std::nullopt;
+        return part_of(d.validation);
+      },
+      "None if there is no such part.");
   source.def_property_readonly("format", [](const DataSource& d) { return std::string(name(d.schema.format)); });
   source.def_property_readonly(
       "task", [](const DataSource& d) { return std::string(name(d.schema.task)); },
@@ -148,17 +170,18 @@ void add_sources(py::module_& m) {
   source.def(
       "model",
       [](const DataSource& d, const std::optional<std::string>& name, std::vector<std::int64_t> hidden,
-         std::int64_t layers, std::int64_t width, std::int64_t heads, double dropout) {
+         std::optional<std::int64_t> layers, std::optional<std::int64_t> width, std::optional<std::int64_t> heads,
+         std::optional<double> dropout) {
         const TaskModel model = task_model(d, name, std::move(hidden), layers, width, heads, dropout);
         std::shared_ptr<Module> net = make_task_model(d.schema, model);
         net->initialize(task_initializer(d.schema, model));
         return net;
       },
-      "name"_a = py::none(), py::kw_only(), "hidden"_a = std::vector<std::int64_t>{}, "layers"_a = 4, "width"_a = 128,
-      "heads"_a = 4, "dropout"_a = 0.1, released(),
+      "name"_a = py::none(), py::kw_only(), "hidden"_a = std::vector<std::int64_t>{}, "layers"_a = py::none(),
+      "width"_a = py::none(), "heads"_a = py::none(), "dropout"_a = py::none(), released(),
       "The model of this name that the tool trains on such data, with its initial values: \"mlp\", \"lenet\", "
       "\"resnet18\", \"torchvision:resnet50\", \"gpt\", \"lstm\" [mlp for rows, resnet18 for pictures, gpt for texts]. "
-      "hidden: of an mlp. layers, width, heads, dropout: of a gpt or lstm.");
+      "hidden: of an mlp. Of a text: layers [4; lstm: 2], width [128], heads of a gpt [4], dropout [0.1].");
 
   m.def("open_data", &open, "path"_a, py::kw_only(), "format"_a = py::none(), "target"_a = "",
         "ignore"_a = std::vector<std::string>{}, "categories"_a = std::vector<std::string>{},
@@ -168,13 +191,13 @@ void add_sources(py::module_& m) {
         "std"_a = std::vector<double>{}, "context"_a = 128, "random_starts"_a = true, "limit_train"_a = 0,
         "limit_validation"_a = 0,
         "Training and validation examples of a path, as the tool makes them: a folder of pictures, a table, arrays, "
-        "CIFAR or IDX files, a text. The options are those of `lockstep train`; docs/your-data.md explains them. "
+        "CIFAR or IDX files, a text. docs/your-data.md explains the options, which are DataOptions of C++. "
         "augment: \"none\", \"light\", or \"standard\"; transforms replaces single ones by name.");
 }
 
 void add_runs(py::module_& m) {
   py::class_<Run, std::shared_ptr<Run>> run(
-      m, "Run", "A model that `lockstep train --save DIR` or Trainer has left in a folder. Threads may call it.");
+      m, "Run", "A model that `lockstep train --save DIR` has left in a folder. Threads may call it.");
   run.def(
       "__call__", [](const Run& r, const Tensor& inputs) { return r(inputs); }, "inputs"_a, released(),
       "Inputs [N, ...] -> probabilities [N, classes], values [N, outputs], or those of each next character.");

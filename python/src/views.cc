@@ -66,8 +66,8 @@ ViewLink::ViewLink(std::shared_ptr<ViewLink> of, Tensor from, std::optional<Para
 ViewLink::~ViewLink() = default;
 
 bool ViewLink::shows(const std::shared_ptr<Memory>& own) const {
-  // Beside this tensor and the links that its elements come by, whoever holds one of these memories sees the write: also
-  // another view of a tensor that is gone.
+  // Beside this tensor and the links that its elements come by, whoever holds one of these memories sees the write:
+  // also another view of a tensor that is gone.
   const auto others = [&](const std::shared_ptr<Memory>& memory) {
     if (!memory) return false;
     long known = memory == own;

@@ -59,7 +59,12 @@ def test_a_text_and_pictures_have_models(tmp_path):
     pictures = torch.open_data(tmp_path, format="npy", augment="light", transforms={"flip": 0.0, "rotation": 5})
     assert pictures.input == [3, 12, 12] and "RandomRotation" in pictures.transforms
     assert pictures.model("lenet")(pictures.train[0][0].unsqueeze(0)).shape == (1, 4)
+    with pytest.raises(torch.Error, match="expected a text for layers"):
+        pictures.model("mlp", layers=9)
+    with pytest.raises(torch.Error, match="unknown model resnet99: expected .*lenet"):
+        pictures.model("resnet99")
     few = torch.open_data(tmp_path, format="npy", limit_train=3, limit_validation=1)
+    assert "the first 3 to train and 1 to validate" in str(few)
     assert len(few.train) == 3 and len(few.validation) == 1 and sum(few.train_counts) == 3
 
 
@@ -83,10 +88,14 @@ def test_a_run_has_a_page_and_metrics(tmp_path):
 
 @pytest.mark.parametrize("options,message", [
     ({"normalization": "some"}, "normalization is \"some\""), ({"delimiter": ";;"}, "delimiter is \";;\""),
-    ({"transforms": {"turn": 3}}, "transforms has \"turn\""), ({"format": "gif"}, "gif"), ({"task": "guess"}, "guess"),
+    ({"transforms": {"turn": 3}}, "transforms has \"turn\""),
+    ({"transforms": {"flip": "a"}}, "flip is 'a', expected a number"),
+    ({"transforms": {"color_jitter": 0.4}}, "color_jitter is 0.4, expected at most 4 numbers"),
+    ({"limit_train": -1}, "limit_train and limit_validation are -1"), ({"max_pixels": -5}, "max_pixels is -5"),
+    ({"context": 0}, "a context of 0"), ({"format": "gif"}, "gif"), ({"task": "guess"}, "guess"),
     ({"augment": "light"}, "expected pictures for augmentation"), ({"val_split": 1.0}, "val_split is 1")])
 def test_wrong_options_are_refused(tmp_path, options, message):
-    with pytest.raises((torch.Error, KeyError), match=message):
+    with pytest.raises((torch.Error, KeyError, TypeError), match=message):
         torch.open_data(write_table(tmp_path), **options)
 
 

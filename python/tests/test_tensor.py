@@ -203,9 +203,9 @@ def test_names_of_the_package_are_pytorchs_and_its_own():
     classes = {name for name in dir(torch) if isinstance(getattr(torch, name), type) and not name.startswith("_")}
     classes -= {name for name in classes if name.endswith("Tensor") and name != "Tensor"}
     assert classes == set(
-        "Accuracy AuditFailure AuditResult CancelledError EpochReport Error Generator Metric Predictor RankLost Run "
-        "Size StepGraph StepReport TaskError Tensor TensorBoardWriter Timeline Trainer TrainingResult autocast device "
-        "dtype enable_grad finfo iinfo inference_mode no_grad progress set_grad_enabled".split())
+        "Accuracy AuditFailure AuditResult CancelledError DataSource EpochReport Error Generator Metric Predictor "
+        "RankLost Run Size StepGraph StepReport TaskError Tensor TensorBoardWriter Timeline Trainer TrainingResult "
+        "autocast device dtype enable_grad finfo iinfo inference_mode no_grad progress set_grad_enabled".split())
     assert not hasattr(torch, "internal") and not hasattr(torch, "default_shards")
 
 

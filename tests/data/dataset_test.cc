@@ -8,7 +8,7 @@
 
 #include "lockstep/autograd/functions.h"
 #include "lockstep/data/data_loader.h"
-#include "lockstep/data/formats/fashion_mnist.h"
+#include "lockstep/data/fashion_mnist.h"
 #include "lockstep/data/head_dataset.h"
 #include "lockstep/data/map_dataset.h"
 #include "lockstep/data/random_dataset.h"

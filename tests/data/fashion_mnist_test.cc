@@ -7,7 +7,7 @@
 #include <random>
 #include <span>
 
-#include "lockstep/data/formats/fashion_mnist.h"
+#include "lockstep/data/fashion_mnist.h"
 #include "tests/data/idx_files.h"
 #include "tests/environment_variable.h"
 #include "tests/expect_error.h"

@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "lockstep/data/data_loader.h"
-#include "lockstep/data/formats/fashion_mnist.h"
+#include "lockstep/data/fashion_mnist.h"
 #include "lockstep/data/head_dataset.h"
 #include "lockstep/models/models.h"
 #include "lockstep/models/resnet.h"

@@ -72,6 +72,30 @@ TEST_F(StrayLayer, IsAnError) {
   EXPECT_ERROR(evaluated(x_), "Linear is called in forward() of ByValue");
 }
 
+struct Unregistered : Module {
+  Linear a{4, 4};
+  Sequential b{Linear(4, 4), ReLU()};
+  Linear& c = make<Linear>("c", 4, 2);
+  bool second = false;
+  Tensor forward(const Tensor& x) override { return c(second ? b.forward(x) : a.forward(x)); }
+};
+
+// A call of forward() is no call of the module, but uses its parameters.
+TEST_F(StrayLayer, WhoseForwardIsCalledIsAnError) {
+  Unregistered net;
+  EXPECT_ERROR(net(x_), "Linear is called in forward() of Unregistered, but is no child of Unregistered");
+  {
+    const NoGradGuard no_grad;
+    EXPECT_EQ(net(x_).shape(), (Shape{2, 2}));
+  }
+  EXPECT_ERROR(net(x_), "Linear is called in forward() of Unregistered");
+  net.second = true;
+  EXPECT_ERROR(net(x_), "Sequential is called in forward() of Unregistered");
+  Unregistered known;
+  const auto claim = known.a.weight.claim(), other = known.a.bias.claim();
+  EXPECT_EQ(known(x_).shape(), (Shape{2, 2}));
+}
+
 TEST_F(StrayLayer, OfSomebodyElseIsNone) {
   Linear elsewhere(4, 4);
   Shared net(elsewhere);

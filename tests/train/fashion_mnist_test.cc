@@ -1,7 +1,7 @@
 // One run on the complete real data.
 #include <gtest/gtest.h>
 
-#include "lockstep/data/formats/fashion_mnist.h"
+#include "lockstep/data/fashion_mnist.h"
 #include "lockstep/models/lenet.h"
 #include "lockstep/models/models.h"
 #include "lockstep/optim/adam.h"

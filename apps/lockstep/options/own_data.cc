@@ -9,7 +9,7 @@
 
 #include "apps/lockstep/options/option_row.h"
 #include "lockstep/base/sha256.h"
-#include "lockstep/data/formats/fashion_mnist.h"
+#include "lockstep/data/fashion_mnist.h"
 
 namespace lockstep::app {
 namespace {

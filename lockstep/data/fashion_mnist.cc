@@ -1,4 +1,4 @@
-#include "lockstep/data/formats/fashion_mnist.h"
+#include "lockstep/data/fashion_mnist.h"
 
 #include <algorithm>
 #include <optional>
