@@ -46,17 +46,24 @@ Parameter find(const Named& all, std::string_view kind, std::string_view name) {
 thread_local const Module* computing = nullptr;
 thread_local const ModuleLink* computing_link = nullptr;
 
-const Module* root_of(const ModuleLink& link) {
-  const Module* top = link.module;
-  for (auto parent = link.parent.lock(); parent; parent = parent->parent.lock()) top = parent->module;
+struct Root {
+  const Module* module;
+  std::uint64_t number;
+};
+
+Root root_of(const ModuleLink& link) {
+  Root top{link.module, link.number};
+  for (auto parent = link.parent.lock(); parent; parent = parent->parent.lock()) top = {parent->module, parent->number};
   return top;
 }
 
 // A layer that is made inside of a module, as a member of its class or of its vector, but is not its child, would get
 // gradients that no optimizer takes. One that is trained, initialized, or loaded elsewhere is meant so; one that was
-// made before the module is somebody else's. `module` has no parent.
-void check_stray(const Module& module, std::uint64_t number) {
-  if (number <= computing_link->number || root_of(*computing_link) == &module) return;
+// made before the module is somebody else's.
+void check_stray(const ModuleLink& link) {
+  const auto [root, number] = root_of(link);
+  if (number <= computing_link->number || root_of(*computing_link).module == root) return;
+  const Module& module = *root;
   bool trains = false, known = false;
   for (const Parameter& p : module.parameters()) {
     trains = trains || p.trainable();
@@ -128,7 +135,7 @@ Tensor Module::operator()(const Tensor& x) try {
 
 ForwardScope::ForwardScope(const Module& module) : outer_(computing) {
   const ModuleLink& link = *module.link_;
-  if (outer_ && outer_ != &module && link.parent.expired() && grad_enabled()) check_stray(module, link.number);
+  if (outer_ && outer_ != &module && grad_enabled()) check_stray(link);
   // A class of another language finds its layers itself.
   computing = link.call ? nullptr : &module;
   computing_link = computing ? &link : nullptr;
@@ -140,14 +147,7 @@ ForwardScope::~ForwardScope() {
 
 // Also of layers whose forward() is called as it is.
 void check_registered(const ModuleLink& owner) {
-  if (computing == nullptr || !grad_enabled()) return;
-  const ModuleLink* top = &owner;
-  std::shared_ptr<ModuleLink> held;
-  for (auto parent = owner.parent.lock(); parent; parent = held->parent.lock()) {
-    held = std::move(parent);
-    top = held.get();
-  }
-  check_stray(*top->module, top->number);
+  if (computing != nullptr && grad_enabled()) check_stray(owner);
 }
 
 Tensor Module::placed(const Tensor& x) const {

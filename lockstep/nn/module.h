@@ -171,7 +171,7 @@ class Module {
   // What a program for libtorch writes.
   template <typename M = Module>
   M* operator->() const {
-    static_assert(!std::derived_from<M, Module>, "a module is a value: write net(x) or net.forward(x)");
+    static_assert(!std::derived_from<M, Module>, "a module is a value: write net(x), which calls forward()");
     return nullptr;
   }
   template <typename... Args>

@@ -19,7 +19,7 @@ struct Net : Module {
 
 void program(Net& net, DataLoader& loader, Dataset& data, Tensor& x) {
   const std::vector<Parameter> p = net.parameters();
-  // says: a module is a value: write net(x) or net.forward(x)
+  // says: a module is a value: write net(x), which calls forward()
   net->forward(x);
   Tensor loss = x.sum();
   // says: a Tensor is a value: write loss.backward(), with a point
