@@ -70,7 +70,8 @@ Command add_eval(CLI::App& parent) {
       throw UsageError(
           fmt::format("--data {}: only --run knows its classes and normalization, expected --run DIR", options->data));
     }
-    if (recipe_text(options->init_from, "schema")) {
+    const std::string transforms = recipe_text(options->init_from, "transforms").value_or("");
+    if (recipe_text(options->init_from, "schema") || transforms.find("Normalize") != std::string::npos) {
       throw UsageError(
           fmt::format("--init-from {}: learned examples with classes or a normalization of their own, expected --run, "
                       "which knows them",

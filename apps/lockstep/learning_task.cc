@@ -54,9 +54,15 @@ std::shared_ptr<const DataSource> load_data(const CommonOptions& o) {
   DataOptions options = data_options(o);
   options.format = o.is_language_model() ? DataFormat::text : DataFormat::idx;
   const std::filesystem::path path = o.data.empty() ? find_fashion_mnist() : std::filesystem::path(o.data);
+  check(o.is_language_model() || is_mnist(path),
+        "fashion-mnist: {} has none of its four IDX files. Get the data with `apt-get install dataset-fashion-mnist`, "
+        "or give a folder that has them",
+        path.string());
   auto data = std::make_shared<const DataSource>(open_data(path, options));
   if (o.is_language_model()) return data;
-  check(data->has_validation_part, "{}: has no test part, expected t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte",
+  check(data->has_validation_part,
+        "{}: has no test part, expected t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte; --format idx takes a part "
+        "of the training examples instead",
         path.string());
   check(data->schema.outputs == std::ssize(kFashionMnistClasses),
         "{}: has {} classes, expected labels of 0 to 9; --format idx reads others", path.string(),
@@ -66,11 +72,13 @@ std::shared_ptr<const DataSource> load_data(const CommonOptions& o) {
 
 bool is_plain_mnist(const DataSource& data) {
   const auto& array = data.schema.array;
-  if (data.schema.format != DataFormat::idx || !data.has_validation_part || !array || !array->mean.empty())
-    return false;
+  // Of others, the digest covers both parts.
+  const bool mnist = data.schema.format == DataFormat::idx && !data.validation_digest.empty();
+  if (!mnist || !array || !array->mean.empty()) return false;
   std::vector<std::int64_t> ten(kFashionMnistClasses.size());
   std::iota(ten.begin(), ten.end(), 0);
-  return data.schema.input.size() == 3 && array->task == lockstep::TaskKind::classification && array->values == ten;
+  return data.schema.input == std::vector<std::int64_t>{1, 28, 28} &&
+         array->task == lockstep::TaskKind::classification && array->values == ten;
 }
 
 std::string data_path(const CommonOptions& o) {
@@ -80,7 +88,7 @@ std::string data_path(const CommonOptions& o) {
 }
 
 void notice_limits(const CommonOptions& o, const DataSource& data) {
-  if (o.limit_train > 0) {
+  if (o.limit_train > 0 && o.limit_train < data.all_train) {
     // Folders of pictures, and many tables, have one class after the other.
     std::string lost;
     for (std::size_t c = 0; c < data.train_counts.size(); ++c) {

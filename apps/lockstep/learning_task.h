@@ -15,8 +15,8 @@ namespace lockstep::app {
 
 // The data of --data, or Fashion-MNIST: those that choose_defaults() has read already, or else read now.
 std::shared_ptr<const DataSource> load_data(const CommonOptions& options);
-// Fashion-MNIST, and MNIST and others in its place: bytes in 0 to 1, ten classes, a part for tests. Their recipes name
-// neither schema nor split.
+// Fashion-MNIST, and MNIST and others in its place: 28 x 28 bytes in 0 to 1, ten classes, a part for tests. Their
+// recipes name neither schema nor split.
 bool is_plain_mnist(const DataSource& data);
 // --data, or the folder of Fashion-MNIST that stands for it, as an absolute path.
 std::string data_path(const CommonOptions& options);

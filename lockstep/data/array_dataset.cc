@@ -137,7 +137,7 @@ void learn_labels(const FileArray& y, const SplitRows& rows, const ArraySchemaOp
   const bool few = whole && ((different <= most && different * kRowsPerClass <= count) || named);
   schema.task = options.task.value_or(few ? TaskKind::classification : TaskKind::regression);
   if (schema.task == TaskKind::classification) {
-    check(different >= 2, "{}: the label is {} in every row, expected at least two classes", y.file(),
+    check(different >= 2 || named, "{}: the label is {} in every row, expected at least two classes", y.file(),
           values.empty() ? 0 : *values.begin());
     if (named) {
       for (std::size_t c = 0; c < options.class_names.size(); ++c) values.insert(static_cast<std::int64_t>(c));

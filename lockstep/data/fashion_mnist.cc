@@ -49,8 +49,7 @@ fs::path find_fashion_mnist(const fs::path& folder) {
 
 bool is_mnist(const fs::path& folder) {
   std::error_code unknown;
-  for (const char* name :
-       {"train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"}) {
+  for (const std::string_view name : kMnistFiles) {
     for (const char* end : {"", ".gz"}) {
       if (fs::exists(folder / (std::string(name) + end), unknown)) return true;
     }

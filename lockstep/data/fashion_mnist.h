@@ -17,6 +17,10 @@ namespace LOCKSTEP_API lockstep {
 inline constexpr std::array<std::string_view, 10> kFashionMnistClasses{
     "t-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot"};
 
+// The names of MNIST's files, which may also end in .gz.
+inline constexpr std::array<std::string_view, 4> kMnistFiles{"train-images-idx3-ubyte", "train-labels-idx1-ubyte",
+                                                             "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"};
+
 enum class MnistPart { train, test };
 
 struct MnistFiles {

@@ -13,9 +13,14 @@ MapDataset::MapDataset(std::shared_ptr<const Dataset> inner, Transform transform
   check(inner_ != nullptr && transform_ != nullptr, "map dataset: no data or no transform, expected both");
 }
 
-Example MapDataset::get(std::int64_t index) const {
-  return get(index, random_key(0, {static_cast<std::uint64_t>(index)}));
-}
+namespace {
+
+RandomKey key_of(std::int64_t index) { return random_key(0, {static_cast<std::uint64_t>(index)}); }
+
+}  // namespace
+
+Example MapDataset::get(std::int64_t index) const { return get(index, key_of(index)); }
+Example MapDataset::raw(std::int64_t index) const { return transform_(inner_->raw(index), key_of(index)); }
 Example MapDataset::get(std::int64_t index, RandomKey key) const { return transform_(inner_->get(index, key), key); }
 
 }  // namespace lockstep

@@ -25,6 +25,8 @@ class MapDataset : public Dataset {
   std::int64_t size() const override { return inner_->size(); }
   Example get(std::int64_t index) const override;
   Example get(std::int64_t index, RandomKey key) const override;
+  // With the key of get(index): no recipe names the transform.
+  Example raw(std::int64_t index) const override;
 
  private:
   std::shared_ptr<const Dataset> inner_;

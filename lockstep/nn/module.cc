@@ -64,9 +64,11 @@ void check_stray(const ModuleLink& link) {
   const auto [root, number] = root_of(link);
   if (number <= computing_link->number || root_of(*computing_link).module == root) return;
   const Module& module = *root;
+  const std::vector<Parameter> mine = root_of(*computing_link).module->parameters();
   bool trains = false, known = false;
   for (const Parameter& p : module.parameters()) {
     trains = trains || p.trainable();
+    known = known || std::ranges::find(mine, p) != mine.end();  // shared, or a child of both
     known = known || p.optimized() || (p.initialized() && !p.by_default());
     known = known || p.gradient_state().reducer() != nullptr;
   }

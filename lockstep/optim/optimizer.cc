@@ -241,7 +241,13 @@ void Optimizer::set_rates_of_groups(std::span<const std::optional<double>> given
     for (Group& group : groups_) group.own_lr = 0;
   }
   for (std::size_t g = 0; g < groups_.size(); ++g) {
-    if (given[g] && rate_beside_groups() > 0) set_learning_rate(g, *given[g]);
+    if (!given[g]) continue;
+    if (rate_beside_groups() > 0) {
+      set_learning_rate(g, *given[g]);
+    } else {  // 0, which has a ratio to all others
+      groups_[g].own_lr = groups_[g].lr = 0;
+      has_own_options_ = true;
+    }
   }
 }
 

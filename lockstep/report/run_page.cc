@@ -12,6 +12,7 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -21,6 +22,7 @@
 #include "lockstep/checkpoint/json_input.h"
 #include "lockstep/checkpoint/weights.h"
 #include "lockstep/device/topology.h"
+#include "lockstep/engine/engine.h"
 #include "lockstep/engine/trace.h"
 #include "lockstep/nn/summary.h"
 #include "lockstep/report/page_results.h"
@@ -142,17 +144,19 @@ void RunPage::end(const TrainingResult& result) { contents_->end(result); }
 void RunPage::abort(const std::string& why) { contents_->abort(why); }
 
 void RunPage::Contents::start(const TrainingStart& start) {
-  const bool first = module_ == nullptr;
-  module_ = start.module;
+  const bool first = std::exchange(module_, start.module) == nullptr;
   epochs_ = start.position.epochs;
   last_step_ = start.position.step;
-  if (!first) return;  // a second train() goes on with the page
+  // A second train() goes on with the page, maybe from an earlier checkpoint.
+  std::erase_if(steps_, [&](const PageStep& s) { return s.step > last_step_; });
+  if (!first) return;
   first_step_ = last_step_;
   if (last_step_ > 0) take_steps(start.position);
-  timeline_ = options_.timeline;
-  if (timeline_ == nullptr && options_.runtime != nullptr) timeline_ = &own_timeline_.emplace(*options_.runtime);
   // A folder that cannot be written is an error now, not after hours.
   write({.status = running_status()});
+  timeline_ = options_.timeline;
+  const bool records = timeline_ == nullptr && options_.runtime != nullptr && !options_.runtime->engine().tracing();
+  if (records) timeline_ = &own_timeline_.emplace(*options_.runtime);
 }
 
 void RunPage::Contents::take_steps(const TrainingPosition& start) {
@@ -232,7 +236,11 @@ void RunPage::Contents::epoch(const EpochReport& report) {
 }
 
 void RunPage::Contents::end_timeline() {
-  if (!timeline_ || window_) return;
+  if (!timeline_) return;
+  const std::shared_ptr<void> over(nullptr, [this](void*) {
+    timeline_ = nullptr;
+    own_timeline_.reset();
+  });
   const std::int64_t end = timeline_->trace().elapsed_ns();
   const std::int64_t steps = last_step_ - (window_first_ > 0 ? window_first_ : first_step_);
   if (steps < 1) return;
@@ -240,8 +248,6 @@ void RunPage::Contents::end_timeline() {
   window_->what = window_first_ > 0 ? fmt::format("Steps {} to {}", window_first_ + 1, last_step_)
                                     : fmt::format("The first {} steps, with the start", steps);
   if (trainer_.communicator().world_size() > 1) window_->what += window_first_ > 0 ? " of rank 0" : ", of rank 0";
-  timeline_ = nullptr;
-  own_timeline_.reset();
 }
 
 std::string RunPage::Contents::running_status() const {
@@ -256,7 +262,10 @@ void RunPage::Contents::write_now_and_then() {
   write({.status = running_status()});
 }
 
+// Also of a run that never began, because another observer could not start: a page in the folder stays.
 void RunPage::Contents::abort(const std::string& why) {
+  if (module_ == nullptr) return;
+  end_timeline();
   write({.status = fmt::format("failed after step {}: {}", thousands(last_step_), why), .good = false});
 }
 
@@ -384,7 +393,9 @@ void RunPage::Contents::write(ReportPage page) {
   page.timeline = window_;
   page.layers = layers_;
   page.data = data();
-  std::filesystem::create_directories(file_.parent_path());
+  std::error_code error;
+  std::filesystem::create_directories(file_.parent_path(), error);
+  check(!error, "page: cannot make the folder {}: {}", file_.parent_path().string(), error.message());
   write_file_atomically(file_, report_html(page));
 }
 

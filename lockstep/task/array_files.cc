@@ -187,6 +187,14 @@ ArrayFiles idx_folder(const fs::path& folder) {
   }
   check(!error, "cannot read {}: {}", folder.string(), error.message());
   std::ranges::sort(all);
+  // MNIST's own names count before others beside them, such as those of a copy.
+  if (is_mnist(folder)) {
+    std::erase_if(all, [](const fs::path& file) {
+      std::string name = file.filename().string();
+      if (name.ends_with(".gz")) name.resize(name.size() - 3);
+      return std::ranges::find(kMnistFiles, name) == kMnistFiles.end();
+    });
+  }
   ArrayFiles files;
   const auto read_pair = [&](std::initializer_list<std::string_view> parts) -> std::optional<ArrayPair> {
     const auto images = idx_file(all, parts, "images"), labels = idx_file(all, parts, "labels");

@@ -276,7 +276,9 @@ DataSource open_text(const fs::path& path, const DataOptions& options) {
   const std::size_t last = options.val_split == 0 ? 0 : std::min(text.size(), std::max(share, window));
   const std::string_view whole = text;
   const std::string_view first = whole.substr(0, whole.size() - last);
-  check(first.size() >= window, "{}: {} characters, of which {} are for validation, are too few for a context of {}",
+  check(first.size() >= window,
+        "{}: {} characters, of which {} are for validation, are too few for a context of {}: "
+        "expected more than two of them",
         path.string(), text.size(), last, options.context);
   DataSource data{.schema = {.format = DataFormat::text,
                              .task = TaskKind::language,
@@ -356,6 +358,8 @@ DataSource open_data(const fs::path& path, const DataOptions& options) {
   check(format == DataFormat::images || options.image_size == 0, "{}: {}, expected a folder of pictures for image_size",
         path.string(), name(format));
   check(options.image_size >= 0, "{}: image_size is {}, expected at least 1, or 0", path.string(), options.image_size);
+  check(!options.skip_broken || format == DataFormat::csv || format == DataFormat::images,
+        "{}: {}, expected a table or a folder of pictures for skip_broken", path.string(), name(format));
   const bool may_be_pictures = format != DataFormat::csv && format != DataFormat::text;
   check(may_be_pictures || !augments(options.augment, options.transforms), "{}: {}, expected pictures for augmentation",
         path.string(), name(format));

@@ -1,5 +1,4 @@
 // Data from a path, models that fit them, and runs of the tool: lockstep.open_data, lockstep.load_run.
-#include <pybind11/functional.h>
 #include <pybind11/stl/filesystem.h>
 
 #include <algorithm>
@@ -163,7 +162,12 @@ void add_sources(py::module_& m) {
       },
       "index"_a, "What an example of the validation part is called: a row's number, or a file's name.");
   source.def_property_readonly(
-      "loss", [](const DataSource& d) { return task_loss(d.schema); },
+      "loss",
+      [](const DataSource& d) -> py::object {
+        auto loss = task_loss(d.schema);
+        if (!loss) return py::none();
+        return py::cpp_function(std::move(loss), "outputs"_a, "labels"_a, released());
+      },
       "For Trainer(loss=...): the mean squared error of regression; None where Trainer's own is right.");
   source.def_property_readonly(
       "metrics", [](const DataSource& d) { return task_metrics(d.schema); }, "For Trainer(metrics=...).");

@@ -1041,3 +1041,11 @@ def test_a_handle_removes_its_hook_once():
     second.remove()
     layer(torch.ones(1, 1))
     assert len(calls) == 1
+
+
+def test_a_weight_may_be_of_two_modules():
+    a, b = nn.Linear(4, 4), nn.Linear(4, 4)
+    b.weight = a.weight
+    x = torch.ones(2, 4)
+    (a(x) + b(x)).sum().backward()
+    assert a.weight.grad.tolist() == [[4.0] * 4] * 4

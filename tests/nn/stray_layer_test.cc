@@ -96,6 +96,24 @@ TEST_F(StrayLayer, WhoseForwardIsCalledIsAnError) {
   EXPECT_EQ(known(x_).shape(), (Shape{2, 2}));
 }
 
+struct Later : Module {
+  Linear& layer = make<Linear>("layer", 4, 4);
+};
+
+struct Earlier : Module {
+  Linear* layer = nullptr;
+  void take(Linear& other) { add("layer", *(layer = &other)); }
+  Tensor forward(const Tensor& x) override { return (*layer)(x); }
+};
+
+// A child of two modules is known to both.
+TEST_F(StrayLayer, ThatIsSharedIsNone) {
+  Earlier earlier;
+  Later later;
+  earlier.take(later.layer);
+  EXPECT_EQ(earlier(x_).shape(), (Shape{2, 4}));
+}
+
 TEST_F(StrayLayer, OfSomebodyElseIsNone) {
   Linear elsewhere(4, 4);
   Shared net(elsewhere);

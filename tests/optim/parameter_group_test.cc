@@ -219,6 +219,12 @@ TEST_F(ParameterGroupTest, ARateInAScheduleAtZeroIsAnError) {
           {.lr = ScheduleOptions{.base_lr = 0.1, .lr_lambda = from_zero}});
   expect_errors(sgd);
   EXPECT_NE(sgd.schedule(), nullptr);
+  // 0 has a ratio to all rates.
+  sgd.set_options(1, {{"lr", 0}});
+  give_gradients(all, 1);
+  sgd.step();
+  EXPECT_GT(sgd.learning_rate(0), 0);
+  EXPECT_EQ(sgd.learning_rate(1), 0);
 }
 
 // The state is the parameters', whatever group they are in.

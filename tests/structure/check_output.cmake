@@ -2,7 +2,7 @@
 # control characters from terminals. Exempt are the progress bar, which has no text of strangers, the launcher, which
 # passes on what programs print, and a pipe to graphviz.
 cmake_minimum_required(VERSION 3.25)
-file(GLOB files RELATIVE ${SOURCE_DIR} ${SOURCE_DIR}/apps/lockstep/*.cc ${SOURCE_DIR}/apps/lockstep/*.h)
+file(GLOB_RECURSE files RELATIVE ${SOURCE_DIR} ${SOURCE_DIR}/apps/lockstep/*.cc ${SOURCE_DIR}/apps/lockstep/*.h)
 set(violations "")
 foreach(file ${files})
   if(file MATCHES "/(output|progress_bar|launch|graph)\\.cc$")
