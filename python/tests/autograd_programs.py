@@ -402,6 +402,10 @@ class Program:
                 self.ended = after[0] != before[0]
                 if self.fault or self.ended:
                     return
+            # PyTorch's gradients of two tensors may be one, to which a later pass would add both.
+            for p in self.leaves + self.retained:
+                if p[0].grad is not None:
+                    p[0].grad = p[0].grad.clone()
             pairs = [[p[side].grad for p in self.leaves + self.retained] for side in (0, 1)]
             self.fault = self.fault or difference(*pairs)
             calls = [sorted(seen, key=lambda call: call[0]) for seen in self.seen]  # stable
