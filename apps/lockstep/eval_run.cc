@@ -57,14 +57,16 @@ void print_classes(const std::vector<std::vector<double>>& table, const std::vec
 }
 
 // The examples that the training run was tested on, made as it made them.
-DataExamples own_validation(const EvalRunOptions& o, const DataSchema& schema) {
+DataExamples own_validation(const EvalRunOptions& o, const Run& model) {
   const TrainOptions options = read_run_config(o.run);
   const std::shared_ptr<const DataSource> data = load_data(options);
   check(data->validation != nullptr, "--run {}: has no validation part, expected --data PATH", o.run);
   const std::string known = recipe_text(o.run, "data").value_or("");
-  check(known.empty() || known == data->digest,
+  const bool same_validation =
+      model.validation_digest().empty() || model.validation_digest() == data->validation_digest;
+  check((known.empty() || known == data->digest) && same_validation,
         "--run {}: {} is not what it was in training: --data PATH evaluates it as new data", o.run, options.data);
-  check(schema_hash(data->schema) == schema_hash(schema),
+  check(schema_hash(data->schema) == schema_hash(model.schema()),
         "--run {}: {} now makes other examples than in training: --data PATH evaluates it as "
         "new data",
         o.run, options.data);
@@ -117,7 +119,7 @@ int eval_run(const EvalRunOptions& o) {
   // As training takes its validation part.
   const DataExamples examples =
       o.data.empty()
-          ? own_validation(o, schema)
+          ? own_validation(o, model)
           : open_examples(o.data, schema,
                           {.unseen = Unseen::as_missing, .skip_broken = o.skip_broken, .max_pixels = o.max_pixels});
   if (examples.skipped > 0) notice_skipped(o.data, examples.skipped);

@@ -244,7 +244,7 @@ int run(TrainOptions o, ToolJob& job, Start chosen, StopSignals& signals) {
   if (first && !o.save.empty() && !o.dry_run) {
     refuse_links(o.save);
     write_run_config(o, job, trainer.recipe());
-    write_run(o.save, data.schema, task_model(o));
+    write_run(o.save, data.schema, task_model(o), data.validation_digest);
   }
   if (first && o.own_data) print_out("{}\n", data.description);
   std::shared_ptr<TrainingConsole> console;

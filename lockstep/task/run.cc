@@ -140,17 +140,19 @@ Initializer task_initializer(const DataSchema& schema, const TaskModel& model) {
   return model_initializer(model.name);
 }
 
-void write_run(const std::filesystem::path& folder, const DataSchema& schema, const TaskModel& model) {
+void write_run(const std::filesystem::path& folder, const DataSchema& schema, const TaskModel& model,
+               const std::string& validation_digest) {
   nlohmann::ordered_json json{{"version", 1}, {"model", model.name}, {"hidden", model.hidden}};
   if (model.layers > 0) json.update({{"layers", model.layers}, {"width", model.width}, {"heads", model.heads}});
+  if (!validation_digest.empty()) json["validation_digest"] = validation_digest;
   json["schema"] = parse_json<nlohmann::ordered_json>(schema.json());
   std::filesystem::create_directories(folder);
   write_file_atomically(folder / "run.json", json.dump(1) + "\n");
 }
 
-Run::Run(DataSchema schema, TaskModel model, const std::filesystem::path& weights)
-    : schema_(std::move(schema)), description_(std::move(model)), model_(make_task_model(schema_, description_)),
-      predict_(model_, weights) {}
+Run::Run(DataSchema schema, TaskModel model, const std::filesystem::path& weights, std::string validation_digest)
+    : schema_(std::move(schema)), description_(std::move(model)), validation_digest_(std::move(validation_digest)),
+      model_(make_task_model(schema_, description_)), predict_(model_, weights) {}
 
 Tensor answers_of(const Tensor& outputs, const DataSchema& schema) {
   if (schema.task != TaskKind::regression) return softmax(outputs, -1);
@@ -183,6 +185,7 @@ Run load_run(const std::filesystem::path& folder) {
   const std::filesystem::path weights = has_best ? folder / "best" : folder;
   DataSchema schema;
   TaskModel model;
+  std::string validation_digest;
   try {
     const auto json = parse_json<nlohmann::json>(text);
     check(json.at("version") == 1, "version {}, expected 1", excerpt(json.at("version")));
@@ -190,12 +193,13 @@ Run load_run(const std::filesystem::path& folder) {
     model.layers = json.value("layers", std::int64_t{0});
     model.width = json.value("width", std::int64_t{0});
     model.heads = json.value("heads", std::int64_t{0});
+    validation_digest = json.value("validation_digest", "");
     schema = DataSchema::from_json(json.at("schema").dump());
     check_layers(schema, model, weights);
   } catch (const std::exception& error) {
     fail("{}: {}", file.string(), error.what());
   }
-  return {std::move(schema), std::move(model), weights};
+  return {std::move(schema), std::move(model), weights, std::move(validation_digest)};
 }
 
 }  // namespace lockstep

@@ -40,7 +40,9 @@ Initializer task_initializer(const DataSchema& schema, const TaskModel& model);
 std::string default_task_model(const DataSchema& schema);
 
 // Writes run.json: all that load_run() needs beside the weights, which Trainer's checkpoints in the folder have.
-void write_run(const std::filesystem::path& folder, const DataSchema& schema, const TaskModel& model);
+// validation_digest: DataSource's, if it has one.
+void write_run(const std::filesystem::path& folder, const DataSchema& schema, const TaskModel& model,
+               const std::string& validation_digest = {});
 
 // What a network's outputs say: the probabilities of logits; of normalized values, those in the units of the data, in
 // f64: times, for example, are too large for f32.
@@ -49,10 +51,12 @@ Tensor answers_of(const Tensor& outputs, const DataSchema& schema);
 // A trained model. Calls from several threads may run at the same time.
 class Run {
  public:
-  Run(DataSchema schema, TaskModel model, const std::filesystem::path& weights);
+  Run(DataSchema schema, TaskModel model, const std::filesystem::path& weights, std::string validation_digest = {});
 
   const DataSchema& schema() const { return schema_; }
   const TaskModel& description() const { return description_; }
+  // What write_run() was given; empty if the recipe's "data" covers the validation part.
+  const std::string& validation_digest() const { return validation_digest_; }
   // The network alone, for logits or normalized values.
   Module& model() const { return *model_; }
   // The network's own outputs: logits, or normalized values. Inputs as below.
@@ -65,6 +69,7 @@ class Run {
  private:
   DataSchema schema_;
   TaskModel description_;
+  std::string validation_digest_;
   std::shared_ptr<Module> model_;
   Predictor<Module> predict_;
 };

@@ -285,6 +285,10 @@ TEST_F(OwnData, FashionMnistHasTransformsAndARun) {
     EXPECT_THAT(run_tool({"eval", "--init-from", start, "--data", small.path()}).err,
                 HasSubstr("learned examples with classes or a normalization of their own, expected --run"));
   }
+  // Its validation part is no other one.
+  const std::string labels = small.folder().read("t10k-labels-idx1-ubyte");
+  small.folder().write("t10k-labels-idx1-ubyte", labels.substr(0, labels.size() - 1) + '\x03');
+  EXPECT_THAT(run_tool({"eval", "--run", run}).err, HasSubstr("is not what it was in training"));
   EXPECT_THAT(fashion({"--normalize", "imagenet"}).err, HasSubstr("mean and stddev have 3 and 3 numbers"));
 }
 
