@@ -100,12 +100,18 @@ def test_wrong_options_are_refused(tmp_path, options, message):
 
 
 @pytest.mark.skipif(not os.path.exists(TOOL), reason="LOCKSTEP_TOOL names no program")
-def test_examples_are_those_of_the_tool(tmp_path):
+def test_examples_and_weights_are_those_of_the_tool(tmp_path):
     table = write_table(tmp_path)
-    subprocess.run([TOOL, "train", "--data", table, "--epochs", "1", "--save", tmp_path / "run", "--log",
-                    tmp_path / "log"], check=True, capture_output=True)
+    subprocess.run([TOOL, "train", "--data", table, "--hidden", "16,8", "--epochs", "3", "--save", tmp_path / "run",
+                    "--log", tmp_path / "log"], check=True, capture_output=True)
     data = torch.open_data(table)
     run = json.loads((tmp_path / "run" / "run.json").read_text())
     assert json.loads(data.schema) == run["schema"]
     start = json.loads((tmp_path / "log").read_text().splitlines()[0])
     assert start["data"] == data.digest
+    torch.manual_seed(0)
+    net = data.model(hidden=[16, 8])
+    torch.Trainer(net, torch.optim.Adam(net.parameters()), data.train, data.validation, batch_size=32, epochs=3,
+                  loss=data.loss, metrics=data.metrics).train()
+    end = json.loads((tmp_path / "log").read_text().splitlines()[-1])
+    assert torch.weights_sha256(net) == end["weights_sha256"]
