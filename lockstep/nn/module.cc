@@ -61,6 +61,8 @@ Root root_of(const ModuleLink& link) {
 // gradients that no optimizer takes. One that is trained, initialized, or loaded elsewhere is meant so; one that was
 // made before the module is somebody else's.
 void check_stray(const ModuleLink& link) {
+  // Nearly always: the module's own parameter, or its child.
+  if (&link == computing_link || link.parent.lock().get() == computing_link) return;
   const auto [root, number] = root_of(link);
   if (number <= computing_link->number || root_of(*computing_link).module == root) return;
   const Module& module = *root;
