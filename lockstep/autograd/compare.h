@@ -47,7 +47,7 @@ inline Tensor operator<(const Scalar& a, const Tensor& b) { return gt(b, a); }
 inline Tensor operator<=(const Scalar& a, const Tensor& b) { return ge(b, a); }
 inline Tensor operator>(const Scalar& a, const Tensor& b) { return lt(b, a); }
 inline Tensor operator>=(const Scalar& a, const Tensor& b) { return le(b, a); }
-// Logical of masks, bit by bit of whole numbers, as in PyTorch. operator! is logical_not().
+// Masks are combined by truth, whole numbers bit by bit, as in PyTorch. operator! is logical_not().
 Tensor operator&(const Tensor& a, const Tensor& b);
 Tensor operator|(const Tensor& a, const Tensor& b);
 Tensor operator^(const Tensor& a, const Tensor& b);

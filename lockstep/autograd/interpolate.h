@@ -33,7 +33,7 @@ enum class GridPadding : std::uint8_t { zeros, border };
 struct GridSampleOptions {
   Interpolation mode = Interpolation::bilinear;  // or nearest, halves to the even pixel
   GridPadding padding_mode = GridPadding::zeros;
-  // The edges are the middles of the outermost pixels. Otherwise they are their outer sides.
+  // True: -1 and 1 are the middles of the outermost pixels. False: the outer sides of these pixels.
   bool align_corners = false;
 };
 Tensor grid_sample(const Tensor& x, const Tensor& grid, const GridSampleOptions& options = {});

@@ -52,7 +52,7 @@ FileDescriptor listen_for_clients(const TcpStoreServerOptions& options) {
       failure = fmt::format("store: cannot listen at {}: {}{}", address.str(), error.code().message(),
                             taken ? "; choose another port with --master-port or MASTER_PORT" : "");
       code = error.code().value();
-      // Clients try the addresses in this order, and would reach the program that listens there.
+      // Clients try the addresses in this order: at a later one they would reach the program that has this one.
       if (taken) break;
     }
   }

@@ -89,15 +89,15 @@ class Module {
                   InitializeOptions options = {}) {
     initialize_on(devices, initializer, options);
   }
-  // Moves all parameters and buffers, with their values, to these devices. Drops gradients. Call it before an
-  // optimizer's first step: its state lies on the parameters' devices, so a later move is an error. An error changes
-  // nothing.
+  // Moves all parameters and buffers, with values and gradients, to these devices. Does nothing where they are. Call it
+  // before an optimizer's first step: its state lies on the parameters' devices, so a later move is an error, which
+  // changes nothing.
   void to(const std::vector<Device>& devices);
   void to(Device device) { to(std::vector{device}); }
   // A device of the default Runtime, such as "cpu:0".
   void to(std::string_view device);
-  // Casts all floating parameters and buffers to f32 or f64. Drops gradients; call it before you make an optimizer. f64
-  // is for checks, such as gradients against central differences.
+  // Casts all floating parameters, their gradients, and buffers to f32 or f64, under the same conditions. f64 is for
+  // checks, such as gradients against central differences.
   void to(DType dtype);
 
   // These list the entries in the order of registration, a module's own before its children's. Names are paths:

@@ -590,20 +590,30 @@ ParameterChange ParameterChange::place(const Parameter& parameter, std::string n
 
 ParameterChange ParameterChange::move(const Parameter& parameter, const std::vector<Device>& devices) {
   check_devices(devices);
-  parameter.check_movable();
   ParameterChange change(parameter, devices);
+  if (devices == parameter.devices()) {
+    change.state_ = nullptr;
+    return change;
+  }
+  parameter.check_movable();
   change.model_ = parameter.state_->model;
   change.take_values();
+  change.take_gradient();
   return change;
 }
 
 ParameterChange ParameterChange::move(const Parameter& parameter, DType dtype) {
   check(dtype == DType::f32 || dtype == DType::f64, "to: {} parameters, expected f32 or f64", name(dtype));
-  parameter.check_movable();
   ParameterChange change(parameter, parameter.devices());
+  if (!is_floating(change.dtype_) || (change.dtype_ == dtype && parameter.initialized())) {
+    change.state_ = nullptr;
+    return change;
+  }
+  parameter.check_movable();
   change.model_ = parameter.state_->model;
-  if (is_floating(change.dtype_)) change.dtype_ = dtype;
+  change.dtype_ = dtype;
   change.take_values();
+  change.take_gradient();
   return change;
 }
 
@@ -626,7 +636,19 @@ void ParameterChange::take_values() {
   }
 }
 
+void ParameterChange::take_gradient() {
+  ParameterGradient& gradient = state_->gradient;
+  if (!gradient.present()) return;
+  gradient.check_summed();
+  const Array found = gradient.peek(state_->devices.at(0));
+  if (!found.defined()) return;
+  gradient_ = ops::empty(found.shape(), dtype_, devices_[0]).with_shard(-1);
+  Parameter::State::assign(gradient_, found);
+  passes_ = gradient.passes();
+}
+
 void ParameterChange::commit() {
+  if (!state_) return;
   Parameter::State& s = *state_;
   const std::lock_guard lock(s.mutex);
   if (!model_ && (name_ || shape_)) s.forget_initial();  // initialize() or load()
@@ -649,6 +671,7 @@ void ParameterChange::commit() {
   s.tensor = {};
   s.latest_step = {};
   s.gradient.clear();
+  if (gradient_.defined()) s.gradient.set(std::move(gradient_), std::move(passes_));
   s.connect();
   s.ready.store(!s.replicas.empty(), std::memory_order_release);
 }

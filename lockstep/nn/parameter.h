@@ -114,9 +114,9 @@ class Parameter {
   void reset() const;
   // The text of reset(), while the initial values are its.
   std::string reset_text() const;
-  // Moves the replicas to these devices, with the first one's values. Drops the gradient. Throws if the parameter is
-  // not initialized, or if an optimizer or DistributedDataParallel has it: they keep state on its devices. An error
-  // changes nothing.
+  // Moves the replicas to these devices, with the first one's values, and the gradient, as one that set_gradient()
+  // gave. Does nothing where they are there already. Throws if the parameter is not initialized, or if an optimizer or
+  // DistributedDataParallel has it: they keep state on its devices. An error changes nothing.
   void to(const std::vector<Device>& devices) const;
   // Casts the replicas to f32 or f64, under the same conditions. A parameter of integers keeps its type.
   void to(DType dtype) const;

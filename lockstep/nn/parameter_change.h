@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/autograd/passes.h"
 #include "lockstep/nn/module.h"
 #include "lockstep/nn/module_link.h"
 #include "lockstep/nn/parameter.h"
@@ -23,13 +24,14 @@ class ParameterChange {
   // Gives it devices. Its values, by default initial ones of this model, are made when they are first needed.
   static ParameterChange place(const Parameter& parameter, std::string name, const std::vector<Device>& devices,
                                std::shared_ptr<DefaultModel> model);
+  // A move takes the gradient along, as one that set_gradient() gave. What is there already does not change at all.
   static ParameterChange move(const Parameter& parameter, const std::vector<Device>& devices);
   static ParameterChange move(const Parameter& parameter, DType dtype);
   // Replaces the replicas by new ones with these values, of the parameter's type and a shape that fits. Tasks that have
   // been pushed go on reading the old ones.
   static ParameterChange load(const Parameter& parameter, const Tensor& value);
 
-  // Drops the gradient.
+  // Drops the gradient, unless it is a move.
   void commit();
 
   // The seed and the number of the model whose default values the parameter has, or will have. None: it was initialized
@@ -42,8 +44,9 @@ class ParameterChange {
   static std::shared_ptr<DefaultModel> default_model(const Parameter& parameter);
   static void set_default_model(const Parameter& parameter, std::shared_ptr<DefaultModel> model);
   void take_values();
+  void take_gradient();
 
-  std::shared_ptr<Parameter::State> state_;
+  std::shared_ptr<Parameter::State> state_;  // null: nothing changes
   std::optional<std::string> name_;  // none for a move
   Initializer fallback_;
   RandomKey key_{};
@@ -52,6 +55,8 @@ class ParameterChange {
   std::optional<Shape> shape_;  // that becomes known
   DType dtype_;
   std::vector<Array> replicas_;
+  Array gradient_;
+  Passes passes_;  // that the gradient is of
 };
 
 // For values that continue a run, of its checkpoint or of rank 0: parameters that began with default values still count

@@ -242,8 +242,8 @@ void BucketReducer::end_backward(const BackwardPass& pass) {
   of_waiting_.add(pass.failures);
   of_waiting_.forget_good(engine);
   if (waiting_) return;
-  // Also parameters without a gradient in this pass: one of them would fail its whole bucket, by a sum of an earlier
-  // round or by what waits in its gradient.
+  // Parameters without a gradient in this pass, too: an earlier round's failed sum, or a failed gradient that waits,
+  // would fail the whole bucket.
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     ParameterGradient& gradient = parameters_[i].gradient_state();
     if (gradient.waits()) gradient.drop_failed(false);

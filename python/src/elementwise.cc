@@ -71,7 +71,7 @@ Tensor bernoulli_of(const Tensor& x, const std::optional<RandomKey>& key) {
   return where(logical_and(ge(p, 0), le(p, 1)), ones, std::numeric_limits<double>::quiet_NaN());
 }
 
-// What a write of src gives x: x becomes it if a gradient is recorded, and otherwise copies it.
+// The tensor for x[...] = src: x becomes this tensor if a gradient is recorded, and otherwise copies its elements.
 Tensor elements_for(const Tensor& x, const Tensor& src) {
   const Tensor elements = src.to(x.dtype()).expand(x.shape());
   return records_write(x, src.requires_grad()) ? owned(elements, src) : elements;

@@ -122,6 +122,31 @@ TEST_F(GradientTest, WhatCannotBeMeantIsAnError) {
   EXPECT_ERROR(unknown.set_gradient(ones({3})), "a parameter is not initialized");
 }
 
+// loss.backward(); net.to(...); optimizer.step(): the step has to find the gradient.
+TEST_F(GradientTest, AMoveTakesTheGradientAlong) {
+  const auto second = runtime_.devices()[1];
+  run_backward();
+  p_.to(DType::f32);
+  p_.to(runtime_.devices());
+  run_backward();
+  EXPECT_EQ(gradient(1), (Numbers{2, -4, 6})) << "nothing moved";
+  const HookHandle hook = p_.register_hook([](const Tensor& g) { return g * 10; });
+  p_.to(DType::f64);
+  EXPECT_EQ(p_.gradient().dtype(), DType::f64);
+  for (const std::size_t device : {0, 1}) EXPECT_EQ(gradient(device), (Numbers{20, -40, 60}));
+  p_.to(std::vector{second});
+  EXPECT_EQ(values(p_.gradient(second)), (Numbers{20, -40, 60})) << "the hook has seen it";
+  sum(p_.tensor()).backward();
+  EXPECT_EQ(values(p_.gradient(second)), (Numbers{30, -30, 70}));
+  p_.zero_grad();
+  p_.to(runtime_.devices());
+  EXPECT_FALSE(p_.gradient().defined());
+  p_.to(DType::f32);
+  run_backward(1, false);
+  EXPECT_ERROR(p_.to(DType::f64), "gradient: it is not summed yet");
+  EXPECT_EQ(p_.dtype(), DType::f32);
+}
+
 // A gradient may lie in memory that has another use.
 TEST_F(GradientTest, AReadGradientIsACopy) {
   backward(std::array{Tensor(p_)}, std::array{p_.tensor().detach()});

@@ -8,7 +8,7 @@ from .module import _construct
 _make_identity = _construct[Identity] = Identity.__init__
 Identity.__init__ = lambda self, *args, **kwargs: _make_identity(self)
 
-# Sizes of layers follow from the weight: the first batch may decide them, or C++ made the layer.
+# Sizes are read from the weight: the first batch may have decided them, and a layer that C++ made has no arguments.
 Linear.in_features = property(lambda self: self.weight.shape[1])
 Linear.out_features = property(lambda self: self.weight.shape[0])
 
