@@ -47,7 +47,7 @@ class ParameterChange {
   void take_gradient();
 
   std::shared_ptr<Parameter::State> state_;  // null: nothing changes
-  std::optional<std::string> name_;  // none for a move
+  std::optional<std::string> name_;          // none for a move
   Initializer fallback_;
   RandomKey key_{};
   std::shared_ptr<DefaultModel> model_;  // null: not by default
