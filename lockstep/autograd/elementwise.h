@@ -93,22 +93,24 @@ Tensor remainder(const Tensor& a, const Tensor& b);
 Tensor remainder(const Tensor& a, const Scalar& b);
 // The result of an operation in place on a, in a's type. Throws where PyTorch does: whole numbers hold no others.
 Tensor kept_type(const Tensor& a, const Tensor& result);
-// Assigns the result, with its history and in a's type, to a. Other handles keep the old tensor.
+// Assigns the result, with its history and in a's type, to a. Other handles keep the old tensor. But a leaf, and the
+// tensor of a parameter or buffer, is written in place for all handles, as in PyTorch, and under a NoGradGuard alone.
+Tensor& assign_result(std::string_view what, Tensor& a, const Tensor& result);
 template <typename T>
 Tensor& operator+=(Tensor& a, const T& b) {
-  return a = kept_type(a, a + b);
+  return assign_result("operator+=", a, a + b);
 }
 template <typename T>
 Tensor& operator-=(Tensor& a, const T& b) {
-  return a = kept_type(a, a - b);
+  return assign_result("operator-=", a, a - b);
 }
 template <typename T>
 Tensor& operator*=(Tensor& a, const T& b) {
-  return a = kept_type(a, a * b);
+  return assign_result("operator*=", a, a * b);
 }
 template <typename T>
 Tensor& operator/=(Tensor& a, const T& b) {
-  return a = kept_type(a, a / b);
+  return assign_result("operator/=", a, a / b);
 }
 // The same elements in memory of their own. Differentiable.
 Tensor clone(const Tensor& x);

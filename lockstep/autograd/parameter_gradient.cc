@@ -37,6 +37,7 @@ void ParameterGradient::add(const BackwardPass& pass, int shard, const Array& gr
   read_ = {};
   ++version_;
   if (latest_pass_ != pass.number) {
+    cleared_behind_.reset();
     drop_failed(false);
     check(!has_scale(),
           "backward: a parameter's gradient is clipped or unscaled already, and its optimizer's step would change what "
@@ -161,6 +162,18 @@ void ParameterGradient::remove_hook(int number) {
   hooks_.erase(number);
 }
 
+void ParameterGradient::clear_behind(const std::shared_ptr<const void>& optimizer) {
+  const bool cleared = present();
+  const std::weak_ptr<const void> before = cleared_behind_;
+  clear();
+  cleared_behind_ = cleared ? std::weak_ptr<const void>(optimizer) : before;
+}
+
+bool ParameterGradient::used_by_other(const std::shared_ptr<const void>& optimizer) const {
+  const std::shared_ptr<const void> by = cleared_behind_.lock();
+  return by != nullptr && by != optimizer;
+}
+
 void ParameterGradient::clear() {
   if (StepRecorder* recorder = StepRecorder::current()) recorder->end_gradient(this);
   ++version_;
@@ -172,6 +185,7 @@ void ParameterGradient::clear() {
   read_ = {};
   before_.reset();
   used_.reset();
+  cleared_behind_.reset();
   scale_.reset();
   if (reducer_) reducer_->clear(index_);
 }

@@ -76,6 +76,12 @@ class ParameterGradient {
   }
   // Whether a step has used other gradients of the latest pass, but not this one.
   bool old() const { return used_ && *used_; }
+  // Clears the gradient, which the step of this optimizer has used.
+  void clear_behind(const std::shared_ptr<const void>& optimizer);
+  // Whether another optimizer's step has used and cleared the gradient since it was last added to, set, or cleared.
+  bool used_by_other(const std::shared_ptr<const void>& optimizer) const;
+  // The number of the latest pass that added a gradient.
+  std::uint64_t latest_pass() const { return latest_pass_; }
   // Drops the gradients of passes that have failed, once the program knows; see Passes.
   void drop_failed(bool read);
   // True if that is why there is no gradient: none has been added or set, and clear() was not called since.
@@ -121,6 +127,7 @@ class ParameterGradient {
   std::optional<ShardTree> before_;
   std::uint64_t latest_pass_ = 0;
   std::shared_ptr<bool> used_;  // of the latest pass, until clear(); see BackwardPass
+  std::weak_ptr<const void> cleared_behind_;
   std::shared_ptr<FailureGroup> latest_failures_;
   // The sum that was read while passes without `sync` waited; they go on waiting.
   Array read_;

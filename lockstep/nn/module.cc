@@ -42,9 +42,10 @@ Parameter find(const Named& all, std::string_view kind, std::string_view name) {
   fail("module: no {} '{}', expected one of: {}", kind, name, names.empty() ? "(none)" : names);
 }
 
-// The module whose forward() this thread computes, and its link.
+// The module whose forward() this thread computes, its link, and the module that called it.
 thread_local const Module* computing = nullptr;
 thread_local const ModuleLink* computing_link = nullptr;
+thread_local const Module* enclosing = nullptr;
 
 struct Root {
   const Module* module;
@@ -57,14 +58,20 @@ Root root_of(const ModuleLink& link) {
   return top;
 }
 
-// A layer that is made inside of a module, as a member of its class or of its vector, but is not its child, would get
-// gradients that no optimizer takes. One that is trained, initialized, or loaded elsewhere is meant so; one that was
-// made before the module is somebody else's.
-void check_stray(const ModuleLink& link) {
+// The root above a layer that is made inside of a module, as a member of its class or of its vector, but is not its
+// child; else null. One that was made before the module is somebody else's.
+const Module* stray_root(const ModuleLink& link, const ModuleLink& inside) {
   // Nearly always: the module's own parameter, or its child.
-  if (&link == computing_link || link.parent.lock().get() == computing_link) return;
+  if (&link == &inside || link.parent.lock().get() == &inside) return nullptr;
   const auto [root, number] = root_of(link);
-  if (number <= computing_link->number || root_of(*computing_link).module == root) return;
+  return number <= inside.number || root_of(inside).module == root ? nullptr : root;
+}
+
+// A stray layer would get gradients that no optimizer takes. One that is trained, initialized, or loaded elsewhere is
+// meant so.
+void check_stray(const ModuleLink& link) {
+  const Module* const root = stray_root(link, *computing_link);
+  if (root == nullptr) return;
   const Module& module = *root;
   const std::vector<Parameter> mine = root_of(*computing_link).module->parameters();
   bool trains = false, known = false;
@@ -137,9 +144,10 @@ Tensor Module::operator()(const Tensor& x) try {
   rethrow_in(*this);
 }
 
-ForwardScope::ForwardScope(const Module& module) : outer_(computing) {
+ForwardScope::ForwardScope(const Module& module) : outer_(computing), enclosing_(enclosing) {
   const ModuleLink& link = *module.link_;
   if (outer_ && outer_ != &module && grad_enabled()) check_stray(link);
+  if (outer_ != &module) enclosing = outer_;
   // A class of another language finds its layers itself.
   computing = link.call ? nullptr : &module;
   computing_link = computing ? &link : nullptr;
@@ -147,6 +155,20 @@ ForwardScope::ForwardScope(const Module& module) : outer_(computing) {
 ForwardScope::~ForwardScope() {
   computing = outer_;
   computing_link = outer_ ? outer_->link_.get() : nullptr;
+  enclosing = enclosing_;
+}
+
+// eval() of a model does not reach a stray layer, such as a Dropout that is a plain member.
+bool Module::training() const {
+  if (!training_ || eval_guards_ > 0) return false;
+  const Module* const inside = computing == this ? enclosing : computing;
+  if (inside != nullptr && (!inside->training_ || inside->eval_guards_ > 0)) {
+    check(stray_root(*link_, *inside->link_) == nullptr,
+          "module: {0} computes in training mode in {1}, which is in evaluation mode, but {0} is no child of {1}, whose "
+          "eval() does not reach it: expected a reference that {1} makes, make<{0}>(\"name\", ...), or add()",
+          kind(), inside->kind());
+  }
+  return true;
 }
 
 // Also of layers whose forward() is called as it is.

@@ -200,7 +200,7 @@ class Module {
   // EvalGuard holds the module, or one below it, in evaluation mode.
   void train(bool on = true);
   void eval() { train(false); }
-  bool training() const { return training_ && eval_guards_ == 0; }
+  bool training() const;
 
  protected:
   // For Sequential::append(Linear({...})). Throws if a child is a member of this module; children made with make<M>()
@@ -313,6 +313,7 @@ class ForwardScope {
 
  private:
   const Module* outer_;
+  const Module* enclosing_;
 };
 
 // For wrappers: calls the model's forward() for these inputs, tensors placed(). It uses Module::operator() where

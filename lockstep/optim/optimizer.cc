@@ -436,6 +436,7 @@ void Optimizer::step() {
       if (std::ranges::find(devices, d) == devices.end()) devices.push_back(d);
     }
   }
+  check_used_by_other(gradients);
   // All gradients are gone with a failed batch that the program knows of. The step is left out, as it would have been
   // before the program knew.
   const auto dropped = [](const Slot& slot) { return slot.parameter.gradient_state().dropped(); };
@@ -476,7 +477,8 @@ void Optimizer::step() {
   commit(needed, &first_writes);
   // Other gradients of the same passes are old now.
   for (const Slot& slot : slots_) slot.parameter.gradient_state().mark_used();
-  zero_grad();
+  forget_scales();
+  for (const Slot& slot : slots_) slot.parameter.gradient_state().clear_behind(updates_);
   for (const Slot& slot : slots_) slot.parameter.set_latest_step(done);
   if (!engine) return;
   updates_->add(engine, done);
@@ -720,9 +722,30 @@ Optimizer::Commit Optimizer::describe_own(std::span<const ReducedGradient> gradi
 
 void Optimizer::zero_grad() {
   const InUse::Scope use(*use_, "zero_grad: the optimizer");
+  forget_scales();
+  for (Slot& slot : slots_) slot.parameter.zero_grad();
+}
+
+void Optimizer::forget_scales() {
   scales_.clear();
   scale_.reset();
-  for (Slot& slot : slots_) slot.parameter.zero_grad();
+}
+
+// The first step clears the gradients of a backward(). A second optimizer of the same parameters would leave them out.
+void Optimizer::check_used_by_other(std::span<const ReducedGradient> gradients) const {
+  const auto of = [&](std::size_t i) -> const ParameterGradient& { return slots_[i].parameter.gradient_state(); };
+  std::vector<std::uint64_t> passes;
+  for (std::size_t i = 0; i < slots_.size(); ++i) {
+    if (gradients[i].sum.defined()) passes.push_back(of(i).latest_pass());
+  }
+  for (std::size_t i = 0; i < slots_.size(); ++i) {
+    if (gradients[i].sum.defined() || !slots_[i].parameter.trainable() || !of(i).used_by_other(updates_)) continue;
+    const bool of_one_pass = passes.empty() || std::ranges::find(passes, of(i).latest_pass()) != passes.end();
+    check(!of_one_pass,
+          "step: another optimizer's step has used and cleared the gradient of parameter {}: expected one optimizer for "
+          "it, or a backward() for each of the two steps",
+          slots_[i].parameter.name());
+  }
 }
 
 void Optimizer::check_any(std::string_view what, std::span<const Array> gradients) const {

@@ -294,6 +294,8 @@ class Optimizer {
   void write_rates(std::span<const Array> places) const;
   Device home(std::size_t slot) const;
   void check_any(std::string_view what, std::span<const Array> gradients) const;
+  void check_used_by_other(std::span<const ReducedGradient> gradients) const;
+  void forget_scales();
   Array squared_norm(std::string_view what) const;
   // For the next step: multiplies all gradients by one of these, f64 [1] on different devices.
   void set_scales(std::vector<Array> scales);
