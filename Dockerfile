@@ -20,7 +20,7 @@ RUN cmake --preset release -B /build -DLOCKSTEP_CUDA=OFF -DLOCKSTEP_PYTHON=OFF -
 FROM debian:bookworm-20260918@sha256:f37a335e82bca302e955fa39f9dfe28f1be618f016f8a2b56318e5a5111afc26
 RUN apt-get -qq update \
     && DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends \
-       dataset-fashion-mnist libdnnl2 libfmt9 libgomp1 libhwloc15 libjpeg62-turbo libopenmpi3 libspng0 libssl3 zlib1g \
+       dataset-fashion-mnist libdnnl2 libfmt9 libgomp1 libhwloc15 libjpeg62-turbo libopenmpi3 libpng16-16 libssl3 zlib1g \
     && rm -rf /var/lib/apt/lists/*
 COPY --from=build /usr/local /usr/local
 # A shell-form command of a Job replaces this one.

@@ -41,10 +41,7 @@ set(CPACK_DEBIAN_TOOL_DESCRIPTION
 machine or on many machines, and predicts. The trained weights are the same,
 to the last bit, whether one device did the work or eight.")
 
-set(needs libfmt-dev libjpeg62-turbo-dev libspng-dev libssl-dev zlib1g-dev)
-if(LOCKSTEP_STATIC)
-  list(TRANSFORM needs REPLACE libspng-dev libpng-dev)
-endif()
+set(needs libfmt-dev libjpeg62-turbo-dev libpng-dev libssl-dev zlib1g-dev)
 foreach(pair LOCKSTEP_HWLOC=libhwloc-dev LOCKSTEP_ONEDNN=libdnnl-dev LOCKSTEP_MPI_KIND=libopenmpi-dev)
   string(REGEX MATCH "(.*)=(.*)" pair ${pair})
   if(${CMAKE_MATCH_1})

@@ -24,7 +24,7 @@ configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/LockstepConfig.cmake.i
                               ${PROJECT_BINARY_DIR}/LockstepConfig.cmake INSTALL_DESTINATION ${package_dir})
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/LockstepConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/LockstepConfig.cmake ${PROJECT_BINARY_DIR}/LockstepConfigVersion.cmake
-              cmake/FindOneDNN.cmake cmake/FindHwloc.cmake cmake/FindSpng.cmake cmake/FindCudaLibraries.cmake
+              cmake/FindOneDNN.cmake cmake/FindHwloc.cmake cmake/FindCudaLibraries.cmake
         DESTINATION ${package_dir} COMPONENT library)
 
 include(LockstepPkgConfig)

@@ -1,7 +1,7 @@
 # lockstep_layer(NAME [COLD] [USES layer...] [LIBRARIES target...]): two object libraries per folder of lockstep/, made of every
 # .cc file below it. lockstep_NAME is the same with and without CUDA. lockstep_NAME_cuda is the folder `cuda` with its .cu files
 # where the CUDA back end is (LockstepCuda.cmake), else no_cuda.cc. oneDNN (onednn_*, no_onednn.cc) and MPI (folder `mpi`,
-# no_mpi.cc) are chosen in the same way, and so are hwloc (hwloc_*, no_hwloc.cc), the library for PNG (spng_*, libpng_*), and signatures (openssl_*; no_signature.cc in static builds). USES names the layers right below it; it may include those and what they use in turn.
+# no_mpi.cc) are chosen in the same way, and so are hwloc (hwloc_*, no_hwloc.cc), and signatures (openssl_*; no_signature.cc in static builds). USES names the layers right below it; it may include those and what they use in turn.
 # COLD: not performance-critical, but slow to optimize; compiled with -O1.
 # With LOCKSTEP_OTHER_LAYERS, the layers outside LOCKSTEP_SANITIZED_LAYERS are the objects of that build, which has a file
 # with their names for each layer.
@@ -42,11 +42,6 @@ function(lockstep_layer NAME)
     list(FILTER sources EXCLUDE REGEX "/no_hwloc.cc$")
   else()
     list(FILTER sources EXCLUDE REGEX "/hwloc_[^/]*$")
-  endif()
-  if(LOCKSTEP_PNG STREQUAL "PNG::PNG")
-    list(FILTER sources EXCLUDE REGEX "/spng_[^/]*$")
-  else()
-    list(FILTER sources EXCLUDE REGEX "/libpng_[^/]*$")
   endif()
   if(LOCKSTEP_STATIC)
     list(FILTER sources EXCLUDE REGEX "/openssl_[^/]*$")

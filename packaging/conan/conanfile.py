@@ -60,7 +60,7 @@ class Lockstep(ConanFile):
     def requirements(self):
         self.requires("fmt/[>=9.1 <12]", transitive_headers=True, transitive_libs=True)
         self.requires("libjpeg-turbo/[>=2.1 <4]")
-        self.requires("libspng/[>=0.7.3 <1]")
+        self.requires("libpng/[>=1.6 <2]")
         self.requires("nlohmann_json/[>=3.11 <4]")
         self.requires("openssl/[>=3.0 <4]")
         self.requires("protozero/[>=1.7 <2]")
@@ -88,7 +88,7 @@ class Lockstep(ConanFile):
         toolchain.generate()
         # Lockstep's own modules find the libraries that have no CMake package, so these get no other targets here.
         deps = CMakeDeps(self)
-        for name in ("hwloc", "libspng", "onednn", "protozero"):
+        for name in ("hwloc", "onednn", "protozero"):
             deps.set_property(name, "cmake_find_mode", "none")
         deps.generate()
 

@@ -8,8 +8,7 @@
 namespace lockstep {
 namespace {
 
-// Chunks are: the content's length (4 bytes), kind (4), content, checksum (4). libspng accepts a file that lacks the
-// last checksum.
+// Chunks are: the content's length (4 bytes), kind (4), content, checksum (4).
 void check_is_whole(std::string_view bytes, std::string_view name) {
   std::size_t at = 8;
   for (bool end = false; !end;) {

@@ -1,5 +1,4 @@
-// Internal: what png.cc asks of a library for PNG: libspng (spng_codec.cc), or, in static programs, libpng
-// (libpng_codec.cc). Each gives the same pixels.
+// Internal: what png.cc asks of libpng.
 #pragma once
 
 #include <cstdint>

@@ -1,3 +1,5 @@
+#include "lockstep/data/formats/png_codec.h"
+
 #include <png.h>
 
 #include <algorithm>
@@ -8,7 +10,6 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/data/formats/image_codec.h"
-#include "lockstep/data/formats/png_codec.h"
 
 namespace lockstep {
 namespace {
@@ -26,7 +27,7 @@ struct PngErrors {
   std::longjmp(errors->back, 1);
 }
 
-// libspng accepts what libpng warns of, such as a color profile that it does not like.
+// What libpng warns of, such as a color profile that it does not like, changes no pixel.
 void ignore_png_warning(png_structp, const char*) {}
 
 class PngReader {
