@@ -5,15 +5,13 @@ import html
 import json
 import math
 import os
-import struct
 import sys
 import tempfile
 import time
 import typing
-import zlib
 
 from . import _core
-from ._core import Tensor
+from ._core import Tensor, internal as _internal
 
 _STYLE = "border-collapse:collapse;font-size:90%"
 _COLORS = ["#4c78a8", "#f58518", "#54a24b", "#b279a2", "#e45756", "#72b7b2"]
@@ -26,31 +24,20 @@ def _table(head: list[str], rows: list[list[str]]) -> str:
     return f"<table style='{_STYLE}'><thead><tr>{cells}</tr></thead><tbody>{body}</tbody></table>"
 
 
-def _png(rows: list[list[tuple[int, int, int]]], scale: int) -> str:
-    """Pixels as an element img."""
-    data = b"".join(b"\0" + bytes(value for pixel in row for value in pixel) for row in rows)
-
-    def chunk(kind: bytes, content: bytes) -> bytes:
-        return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
-
-    head = struct.pack(">IIBBBBB", len(rows[0]), len(rows), 8, 2, 0, 0, 0)
-    file = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(data)) + chunk(b"IEND", b"")
-    return (f"<img style='image-rendering:pixelated;margin-right:4px' width='{scale * len(rows[0])}' "
-            f"height='{scale * len(rows)}' src='data:image/png;base64,{base64.b64encode(file).decode()}'>")
+def _img(pixels: Tensor, scale: int) -> str:
+    """Shares of 255, [channels, height, width], as an element img. NaN is 0."""
+    shares = _core.where(pixels.isnan(), 0.0, pixels.clamp(0, 1))
+    file = base64.b64encode(_internal.encode_png((255 * shares).round().to(_core.uint8))).decode()
+    return (f"<img style='image-rendering:pixelated;margin-right:4px' width='{scale * pixels.size(2)}' "
+            f"height='{scale * pixels.size(1)}' src='data:image/png;base64,{file}'>")
 
 
-def _byte(share: float) -> int:
-    return 0 if math.isnan(share) else round(255 * min(max(share, 0.0), 1.0))
-
-
-def _heat(share: float) -> tuple[int, int, int]:
+def _heat(shares: Tensor) -> Tensor:
     """From blue over white to red; gray for NaN."""
-    if math.isnan(share):
-        return 128, 128, 128
-    share = min(max(share, 0.0), 1.0)
-    if share < 0.5:
-        return round(255 * (0.23 + 1.54 * share)), round(255 * (0.3 + 1.4 * share)), round(255 * (0.75 + 0.5 * share))
-    return 255 - round(150 * (share - 0.5)), round(255 * (1.7 - 1.4 * share)), round(255 * (1.77 - 1.54 * share))
+    x = shares.clamp(0, 1)
+    cold = _core.stack([0.23 + 1.54 * x, 0.3 + 1.4 * x, 0.75 + 0.5 * x])
+    warm = _core.stack([1.294 - 0.588 * x, 1.7 - 1.4 * x, 1.77 - 1.54 * x])
+    return _core.where(shares.isnan(), 0.5, _core.where(x < 0.5, cold, warm))
 
 
 def _is_pictures(x: Tensor) -> bool:
@@ -60,13 +47,8 @@ def _is_pictures(x: Tensor) -> bool:
 
 def _picture(x: Tensor, low: float, high: float) -> str:
     step = max(1, math.ceil(max(x.size(-1), x.size(-2)) / 96))
-    values = x[:, ::step, ::step].float().tolist()
-    width = (high - low) or 1.0
-    channels = [[[_byte((v - low) / width) for v in row] for row in channel] for channel in values]
-    if len(channels) == 1:
-        channels = channels * 3
-    rows = [list(zip(*row)) for row in zip(*channels)]
-    return _png(rows, max(1, 84 // max(len(rows), len(rows[0]))))
+    values = x[:, ::step, ::step].float()
+    return _img((values - low) / ((high - low) or 1.0), max(1, 84 // max(values.size(1), values.size(2))))
 
 
 def _heat_map(x: Tensor, low: float, high: float) -> str:
@@ -74,9 +56,8 @@ def _heat_map(x: Tensor, low: float, high: float) -> str:
         x = x[0]
     x = x.reshape([1, -1]) if x.dim() < 2 else x
     steps = [max(1, math.ceil(x.size(i) / (32, 64)[i])) for i in (0, 1)]
-    width = (high - low) or 1.0
-    rows = [[_heat((v - low) / width) for v in row] for row in x[::steps[0], ::steps[1]].float().tolist()]
-    return _png(rows, max(2, min(12, 256 // len(rows[0]))))
+    values = x[::steps[0], ::steps[1]].float()
+    return _img(_heat((values - low) / ((high - low) or 1.0)), max(2, min(12, 256 // values.size(1))))
 
 
 def tensor_html(x: Tensor) -> str:
@@ -205,44 +186,64 @@ class Timeline:
         try:
             if kind is None:
                 self._engine.write(path)
-                with open(path) as file:
-                    self.events = json.load(file)["traceEvents"]
+                self.events = Timeline.read(path).events
         finally:
             del self._engine
             os.unlink(path)
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str]) -> "Timeline":
+        """Return the timeline of a file that write() or `lockstep train --trace` made."""
+        timeline = cls()
+        with open(path) as file:
+            timeline.events = json.load(file)["traceEvents"]
+        return timeline
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write the timeline in Chrome's trace-event format."""
         with open(path, "w") as file:
             json.dump({"traceEvents": self.events}, file)
 
-    def _repr_svg_(self) -> str:
+    def picture(self, title: str = "") -> Picture:
+        """Draw a row for each device's lane, a box for each task, and below them the tasks' names."""
         tasks = [e for e in self.events if e["ph"] == "X"]
         names = {(e["name"], e["pid"], e.get("tid")): e["args"]["name"] for e in self.events
                  if e["ph"] == "M" and "name" in e["args"]}
+        devices = {pid: name for (kind, pid, _), name in names.items() if kind == "process_name"}
         rows = sorted({(e["pid"], e["tid"]) for e in tasks})
-        kinds = list(dict.fromkeys(e["name"] for e in tasks))
         begin = min((e["ts"] for e in tasks), default=0)
         length = max((e["ts"] + e["dur"] for e in tasks), default=1) - begin or 1
-        left, width, row, height = 130, 830, 24, 24 * len(rows) + 44
-        parts = []
+        left, top, row, width = 150, 44, 34, 770
+        colors = {name: _COLORS[i] if i < len(_COLORS) else f"hsl({i * 137.508 % 360:.0f},55%,{(40, 62, 78)[i % 3]}%)"
+                  for i, name in enumerate(dict.fromkeys(e["name"] for e in tasks))}
+        parts = [f"<text x='20' y='24' font-weight='bold'>{html.escape(title)}</text>"]
         for i, (pid, tid) in enumerate(rows):
-            device = next((name for (kind, p, _), name in names.items() if kind == "process_name" and p == pid), "")
-            text = f"{device} {names.get(('thread_name', pid, tid), tid)}"
-            parts.append(f"<text x='4' y='{row * i + 16}'>{html.escape(text)}</text>")
+            text = f"{devices.get(pid, '')} {names.get(('thread_name', pid, tid), tid)}"
+            parts.append(f"<text x='20' y='{top + row * i + 20}'>{html.escape(text)}</text>")
         for e in tasks:
-            y = row * rows.index((e["pid"], e["tid"])) + 3
             at, span = left + (e["ts"] - begin) / length * width, max(e["dur"] / length * width, 0.5)
-            number = kinds.index(e["name"])
-            color = _COLORS[number] if number < len(_COLORS) else f"hsl({number * 137.508 % 360:.0f},55%,55%)"
-            parts.append(f"<rect x='{at:.1f}' y='{y}' width='{span:.1f}' height='{row - 6}' fill='{color}'>"
-                         f"<title>{html.escape(e['name'])}, {e['dur']:.0f} µs</title></rect>")
-        y = row * len(rows) + 12
-        parts.append(f"<path d='M{left} {y - 6}h{width}' stroke='gray'/><text x='{left}' y='{y + 10}'>0</text>"
-                     f"<text x='{left + width}' y='{y + 10}' text-anchor='end'>{length / 1000:.3g} ms</text>")
-        return (f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {left + width + 10} {height}' "
-                f"font-family='sans-serif' font-size='12'><rect width='100%' height='100%' fill='white'/>"
-                + "".join(parts) + "</svg>")
+            y = top + row * rows.index((e["pid"], e["tid"])) + 3
+            parts.append(f"<rect x='{at:.2f}' y='{y}' width='{span - min(0.5, span / 5):.2f}' height='{row - 8}' "
+                         f"fill='{colors[e['name']]}'><title>{html.escape(e['name'])}, {e['dur']:.0f} µs</title></rect>")
+        y = top + row * len(rows) + 20
+        step = 10 ** math.floor(math.log10(length / 5))  # about five round numbers
+        step *= next(f for f in (1, 2, 5, 10) if f * step >= length / 5 * (1 - 1e-9))
+        for us in range(int(length / step + 1e-6) + 1):
+            parts.append(f"<text x='{left + us * step / length * width:.0f}' y='{y}' text-anchor='middle' fill='#555'>"
+                         f"{us * step / 1000:g} ms</text>")
+        x, y = left, y + 12
+        for name, color in colors.items():
+            if x > left and x + 40 + 8 * len(name) > left + width:
+                x, y = left, y + 20
+            parts.append(f"<rect x='{x}' y='{y}' width='12' height='12' fill='{color}'/>"
+                         f"<text x='{x + 18}' y='{y + 11}'>{html.escape(name)}</text>")
+            x += 40 + 8 * len(name)
+        return Picture(f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {left + width + 40} {y + 20}' "
+                       "font-family='sans-serif' font-size='13'><rect width='100%' height='100%' fill='white'/>"
+                       + "".join(parts) + "</svg>")
+
+    def _repr_svg_(self) -> str:
+        return self.picture().svg
 
 
 class StepGraph:

@@ -207,6 +207,14 @@ void add_datasets(py::module_& m) {
       released());
   m.def(
       "write_png", [](const std::string& path, const Tensor& image) { write_png(path, image); }, released());
+  m.def("encode_png", [](const Tensor& image) {
+    std::string file;
+    {
+      const WithoutLock encoding;
+      file = encode_png(image);
+    }
+    return py::bytes(file);
+  });
 }
 
 // What this thread draws next: the seed, the step, how many parameters have initial values by the seed, and the draws

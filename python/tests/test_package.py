@@ -120,11 +120,17 @@ def test_a_model_shows_its_layers():
     assert "[4, 2, 6, 6]" in str(table) and "[4, 2, 6, 6]" in table._repr_html_()
 
 
-def test_curves_and_timelines_are_pictures():
+def test_curves_and_timelines_are_pictures(tmp_path):
     assert "loss" in torch.plot({"loss": [1.0, 0.5, 0.25]})._repr_svg_()
     with torch.Timeline() as timeline:
         nn.Linear(64, 64)(torch.rand(64, 64)).sum().item()
     assert "<title>" in timeline._repr_svg_()
+    timeline.write(tmp_path / "trace.json")
+    drawn = torch.Timeline.read(tmp_path / "trace.json").picture("a & b")
+    assert "a &amp; b" in drawn.svg and ">matmul</text>" in drawn.svg and "compute" in drawn.svg
+    drawn.write(tmp_path / "trace.svg")
+    assert (tmp_path / "trace.svg").read_text() == drawn.svg
+    assert "<rect" in torch.Timeline()._repr_svg_()  # of nothing
 
 
 def test_the_tasks_of_a_step_are_a_picture():
