@@ -66,20 +66,14 @@ class Trainer:
                  average_decay: float = 0, report: typing.Any = None,
                  metrics_file: str | os.PathLike[str] | None = None,
                  recipe: dict[str, typing.Any] | None = None) -> None:
+        options = {**locals(), "metrics": list(metrics)}
+        for name in ("self", "model", "optimizer", "train", "test"):
+            del options[name]
         _check_unwrapped("Trainer", model)
         if label_smoothing and (loss is not None or forward is not None):
             raise ValueError("Trainer: label_smoothing with a loss of its own, expected the loss to smooth the labels")
         if save_every and save_folder is None:
             raise ValueError(f"Trainer: save_every={save_every} without save_folder")
-        options = dict(devices=devices, shards=shards, balance=balance, batch_size=batch_size, accumulate=accumulate,
-                       record_steps=record_steps, epochs=epochs, max_steps=max_steps, shuffle=shuffle,
-                       drop_last=drop_last, workers=workers, seed=seed, dtype=dtype, gradients=gradients,
-                       loss_scaling=loss_scaling, loss=loss, label_smoothing=label_smoothing, forward=forward,
-                       loss_weight=loss_weight, batch_transform=batch_transform, metrics=list(metrics),
-                       clip_norm=clip_norm, schedule=schedule, save_folder=save_folder, save_every=save_every,
-                       resume=resume, keep_checkpoints=keep_checkpoints, log_file=log_file, tensorboard=tensorboard,
-                       receipt=receipt, watch=watch, average_decay=average_decay, report=report,
-                       metrics_file=metrics_file, recipe=recipe)
         self._optimizer, self._engine = optimizer, _engine_of(optimizer, "Trainer")
         self._metrics = options["metrics"]  # for the collector: the engine has copies
         self._model = model

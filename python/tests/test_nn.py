@@ -226,6 +226,10 @@ def test_sequential_and_lists():
     assert len(layers) == 3 and layers[-1] is layers[2] and len(list(layers.parameters())) == 6
     table = nn.ModuleDict({"x": nn.ReLU()})
     assert "x" in table and list(table.keys()) == ["x"]
+    numbers = nn.ParameterDict({"a": torch.ones(2), "b": nn.Parameter(torch.zeros(1))})
+    assert numbers.pop("a").tolist() == [1, 1] and [name for name, _ in numbers.items()] == ["b"]
+    numbers.clear()
+    assert len(numbers) == 0 and "b" not in numbers and not list(numbers.parameters())
     rows = nn.ParameterList([nn.Parameter(torch.ones(2)) for _ in range(2)])
     assert len(rows) == 2 and [n for n, _ in rows.named_parameters()] == ["0", "1"]
 

@@ -68,8 +68,7 @@ class Bernoulli(Distribution):
 
     def log_prob(self, value):
         """Return the logarithm of the probability."""
-        if self._validates:
-            self._check(value)
+        self._check(value)
         return -self._surprise(value, 1 - value)
 
     # -log(p) of 1 and -log(1 - p) of 0, without the difference of two large numbers.

@@ -78,8 +78,7 @@ class Categorical(Distribution):
 
     def log_prob(self, value):
         """Return the logarithm of the probability."""
-        if self._validates:
-            self._check(value)
+        self._check(value)
         shape = broadcast_shape(value.shape, self._batch_shape)
         value = value.long().expand(shape).unsqueeze(-1)
         return self.logits.expand(*shape, self._events).gather(-1, value).squeeze(-1)

@@ -77,6 +77,8 @@ class Distribution:
         return value == value, "real numbers"
 
     def _check(self, value):
+        if not self._validates:
+            return
         if not isinstance(value, Tensor):
             raise ValueError("The value argument to log_prob must be a Tensor")
         shape = self._batch_shape + self._event_shape
@@ -134,6 +136,25 @@ class Distribution:
             x = getattr(self, name)
             parts.append(f"{name}: {x.item() if x.dim() == 0 else x if x.numel() == 1 else x.shape}")
         return f"{type(self).__name__}({', '.join(parts)})"
+
+
+class LocationScale(Distribution):
+    """A distribution around loc, as wide as scale."""
+
+    has_rsample = True
+
+    def __init__(self, loc, scale, validate_args=None):
+        self.loc, self.scale = tensors_of(loc, scale)
+        super().__init__(self.loc.shape, (), validate_args)
+
+    def _constraints(self):
+        return ("loc", self.loc == self.loc, "real numbers"), ("scale", self.scale > 0, "numbers above 0")
+
+    @property
+    def mean(self):
+        return self.loc
+
+    mode = mean
 
 
 LOG_2PI = math.log(2 * math.pi)

@@ -40,14 +40,12 @@ class Exponential(Distribution):
 
     def log_prob(self, value):
         """Return the logarithm of the density."""
-        if self._validates:
-            self._check(value)
+        self._check(value)
         return self.rate.log() - self.rate * value
 
     def cdf(self, value):
         """Return the probability of at most value."""
-        if self._validates:
-            self._check(value)
+        self._check(value)
         return 1 - (-self.rate * value).exp()
 
     def icdf(self, value):

@@ -2,26 +2,11 @@
 
 from ..composed import finfo
 from ..size import Size
-from .distribution import Distribution, tensors_of
+from .distribution import LocationScale
 
 
-class Laplace(Distribution):
+class Laplace(LocationScale):
     """Laplace, of mean loc; scale is the mean distance from it."""
-
-    has_rsample = True
-
-    def __init__(self, loc, scale, validate_args=None):
-        self.loc, self.scale = tensors_of(loc, scale)
-        super().__init__(self.loc.shape, (), validate_args)
-
-    def _constraints(self):
-        return ("loc", self.loc == self.loc, "real numbers"), ("scale", self.scale > 0, "numbers above 0")
-
-    @property
-    def mean(self):
-        return self.loc
-
-    mode = mean
 
     @property
     def variance(self):
@@ -38,14 +23,12 @@ class Laplace(Distribution):
 
     def log_prob(self, value):
         """Return the logarithm of the density."""
-        if self._validates:
-            self._check(value)
+        self._check(value)
         return -(2 * self.scale).log() - (value - self.loc).abs() / self.scale
 
     def cdf(self, value):
         """Return the probability of at most value."""
-        if self._validates:
-            self._check(value)
+        self._check(value)
         distance = value - self.loc
         return 0.5 - 0.5 * distance.sign() * (-distance.abs() / self.scale).expm1()
 

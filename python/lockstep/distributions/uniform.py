@@ -44,15 +44,13 @@ class Uniform(Distribution):
 
     def log_prob(self, value):
         """Return the logarithm of the density."""
-        if self._validates:
-            self._check(value)
+        self._check(value)
         inside = (self.low <= value).logical_and(self.high > value)
         return inside.to(self.low.dtype).log() - (self.high - self.low).log()
 
     def cdf(self, value):
         """Return the probability of at most value."""
-        if self._validates:
-            self._check(value)
+        self._check(value)
         return ((value - self.low) / (self.high - self.low)).clamp(0, 1)
 
     def icdf(self, value):

@@ -1,6 +1,6 @@
 """Modules that hold others: Sequential, ModuleList, ModuleDict, ParameterList, ParameterDict."""
 
-from collections import OrderedDict, abc
+from collections import OrderedDict
 
 from .._core import Module, Parameter, Sequential
 from .module import _construct
@@ -111,61 +111,69 @@ class ModuleList(_Numbered, Module):
         raise NotImplementedError("ModuleList has no forward(): call its modules")
 
 
-class ModuleDict(Module):
-    """Modules under names, which their owner calls."""
-
-    def __init__(self, modules=None):
-        super().__init__()
-        if modules is not None:
-            self.update(modules)
+class _Named:
+    """What ModuleDict and ParameterDict share: parts under names, of which _KIND says the kind."""
 
     def __getitem__(self, key):
         if key not in self:
             raise KeyError(key)
         return getattr(self, key)
 
-    def __setitem__(self, key, module):
-        self.add_module(key, module)
-
     def __delitem__(self, key):
         delattr(self, key)
 
     def __len__(self):
-        return len(Module._children_names(self))
+        return len(self._names())
 
     def __iter__(self):
-        return iter(Module._children_names(self))
+        return iter(self._names())
 
     def __contains__(self, key):
-        return Module._kind_of(self, key) == "child"
+        return Module._kind_of(self, key) == self._KIND
 
     def keys(self):
         """Return the names."""
-        return Module._children_names(self)
+        return self._names()
 
     def values(self):
-        """Return the modules."""
+        """Return the parts."""
         return [getattr(self, key) for key in self]
 
     def items(self):
-        """Return (name, module) pairs."""
+        """Return (name, part) pairs."""
         return [(key, getattr(self, key)) for key in self]
 
-    def update(self, modules):
-        """Add modules from a dict or from pairs."""
-        for key, module in modules.items() if isinstance(modules, (abc.Mapping, ModuleDict)) else modules:
-            self[key] = module
+    def update(self, parts):
+        """Add parts from a dict or from pairs."""
+        for key, part in parts.items() if hasattr(parts, "items") else parts:
+            self[key] = part
 
     def pop(self, key):
-        """Remove a module, and return it."""
-        module = self[key]
+        """Remove a part, and return it."""
+        part = self[key]
         del self[key]
-        return module
+        return part
 
     def clear(self):
-        """Remove all modules."""
+        """Remove all parts."""
         for key in list(self):
             del self[key]
+
+
+class ModuleDict(_Named, Module):
+    """Modules under names, which their owner calls."""
+
+    _KIND = "child"
+
+    def __init__(self, modules=None):
+        super().__init__()
+        self.update(modules or {})
+
+    def _names(self):
+        return Module._children_names(self)
+
+    def __setitem__(self, key, module):
+        self.add_module(key, module)
 
     def forward(self, *args):
         raise NotImplementedError("ModuleDict has no forward(): call its modules")
@@ -225,49 +233,20 @@ class ParameterList(_Parameters):
         return self._lines(enumerate(self))
 
 
-class ParameterDict(_Parameters):
+class ParameterDict(_Named, _Parameters):
     """Parameters under names."""
+
+    _KIND = "parameter"
 
     def __init__(self, parameters=None):
         super().__init__()
         self.update(parameters or {})
 
-    def __getitem__(self, key):
-        if key not in self:
-            raise KeyError(key)
-        return getattr(self, key)
+    def _names(self):
+        return Module._parameter_names(self)
 
     def __setitem__(self, key, value):
         self.register_parameter(key, _as_parameter(value))
-
-    def __delitem__(self, key):
-        delattr(self, key)
-
-    def __len__(self):
-        return len(Module._parameter_names(self))
-
-    def __iter__(self):
-        return iter(Module._parameter_names(self))
-
-    def __contains__(self, key):
-        return Module._kind_of(self, key) == "parameter"
-
-    def keys(self):
-        """Return the names."""
-        return Module._parameter_names(self)
-
-    def values(self):
-        """Return the parameters."""
-        return [self[key] for key in self]
-
-    def items(self):
-        """Return (name, parameter) pairs."""
-        return [(key, self[key]) for key in self]
-
-    def update(self, parameters):
-        """Add parameters from a dict or from pairs."""
-        for key, value in parameters.items() if hasattr(parameters, "items") else parameters:
-            self[key] = value
 
     def extra_repr(self):
         return self._lines(self.items())

@@ -16,11 +16,7 @@ from . import functional  # noqa: F401
 from .functional import InterpolationMode, picture as _picture  # noqa: F401
 from .more import (  # noqa: F401
     ConvertImageDtype, FiveCrop, GaussianBlur, Grayscale, Pad, PILToTensor, RandomAffine, RandomApply, RandomChoice,
-    RandomGrayscale, RandomOrder, RandomPerspective, TenCrop, ToPILImage)
-
-
-def _drawn():
-    return 0 if _internal.has_example_key() else _core.randint(0, 1 << 62, (1,)).item()
+    RandomGrayscale, RandomOrder, RandomPerspective, TenCrop, ToPILImage, drawn as _drawn)
 
 
 def _core_of(transform):

@@ -7,21 +7,32 @@ from .._core import internal as _internal
 from . import functional as F
 
 
+def drawn():
+    """Return a number of the stream of manual_seed(), or 0 where the example's key decides."""
+    return 0 if _internal.has_example_key() else _core.randint(0, 1 << 62, (1,)).item()
+
+
 def draws(n):
     """Return n numbers in [0, 1): of the example's key, or of the stream of manual_seed()."""
-    drawn = 0 if _internal.has_example_key() else _core.randint(0, 1 << 62, (1,)).item()
-    return _internal.uniform_draws(n, drawn)
+    return _internal.uniform_draws(n, drawn())
 
 
 def _between(low, high, draw):
     return low + (high - low) * draw
 
 
+class _Named:
+    """What repr() shows: the attributes."""
+
+    def __repr__(self):
+        return f"{type(self).__name__}({', '.join(f'{name}={value}' for name, value in vars(self).items())})"
+
+
 def _list_of(transforms):
     return "".join(f"\n    {t}" for t in transforms)
 
 
-class Pad:
+class Pad(_Named):
     """Adds pixels on all sides: see functional.pad()."""
 
     def __init__(self, padding, fill=0, padding_mode="constant"):
@@ -30,11 +41,8 @@ class Pad:
     def __call__(self, img):
         return F.pad(img, self.padding, self.fill, self.padding_mode)
 
-    def __repr__(self):
-        return f"Pad(padding={self.padding}, fill={self.fill}, padding_mode={self.padding_mode})"
 
-
-class Grayscale:
+class Grayscale(_Named):
     """The luminance, as one channel or three equal ones."""
 
     def __init__(self, num_output_channels=1):
@@ -43,11 +51,8 @@ class Grayscale:
     def __call__(self, img):
         return F.rgb_to_grayscale(img, self.num_output_channels)
 
-    def __repr__(self):
-        return f"Grayscale(num_output_channels={self.num_output_channels})"
 
-
-class RandomGrayscale:
+class RandomGrayscale(_Named):
     """The luminance with probability p, in as many channels as the picture has."""
 
     def __init__(self, p=0.1):
@@ -57,11 +62,8 @@ class RandomGrayscale:
         img = F.picture(img)
         return F.rgb_to_grayscale(img, img.size(-3)) if draws(1)[0] < self.p else img
 
-    def __repr__(self):
-        return f"RandomGrayscale(p={self.p})"
 
-
-class GaussianBlur:
+class GaussianBlur(_Named):
     """Blurs with a standard deviation between two numbers, or with one."""
 
     def __init__(self, kernel_size, sigma=(0.1, 2.0)):
@@ -76,18 +78,12 @@ class GaussianBlur:
         sigma = _between(*self.sigma, draws(1)[0])
         return F.gaussian_blur(img, self.kernel_size, [sigma, sigma])
 
-    def __repr__(self):
-        return f"GaussianBlur(kernel_size={self.kernel_size}, sigma={self.sigma})"
 
-
-class PILToTensor:
+class PILToTensor(_Named):
     """Bytes [channels, height, width] of a PIL picture."""
 
     def __call__(self, pic):
         return F.pil_to_tensor(pic)
-
-    def __repr__(self):
-        return "PILToTensor()"
 
 
 class ToPILImage:
@@ -116,7 +112,7 @@ class ConvertImageDtype:
         return "ConvertImageDtype()"
 
 
-class FiveCrop:
+class FiveCrop(_Named):
     """A tuple of the windows in the corners and in the middle."""
 
     def __init__(self, size):
@@ -125,11 +121,8 @@ class FiveCrop:
     def __call__(self, img):
         return F.five_crop(img, self.size)
 
-    def __repr__(self):
-        return f"FiveCrop(size={self.size})"
 
-
-class TenCrop:
+class TenCrop(_Named):
     """A tuple of the five windows, and of those of the flipped picture."""
 
     def __init__(self, size, vertical_flip=False):
@@ -137,9 +130,6 @@ class TenCrop:
 
     def __call__(self, img):
         return F.ten_crop(img, self.size, self.vertical_flip)
-
-    def __repr__(self):
-        return f"TenCrop(size={self.size}, vertical_flip={self.vertical_flip})"
 
 
 class RandomApply:
