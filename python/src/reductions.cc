@@ -121,56 +121,30 @@ void add_reductions(const FunctionsOf& f) {
         },
         input, dim, "unbiased"_a = py::none(), keepdim, py::kw_only(), "correction"_a = py::none());
   }
-  f.m.def(
-      "std_mean",
-      [](const Tensor& x, bool unbiased) {
-        StdMean both;
-        {
-          const WithoutLock describing;
-          both = std_mean(x, {}, {.correction = unbiased ? 1.0 : 0.0});
-          both = {scalar(both.std), scalar(both.mean)};
-        }
-        return py::make_tuple(both.std, both.mean);
-      },
-      input, "unbiased"_a);
-  f.m.def(
-      "std_mean",
-      [](const Tensor& x, const Dims& d, std::optional<bool> unbiased, bool k, std::optional<double> correction) {
-        StdMean both;
-        {
-          const WithoutLock describing;
-          const double less = correction.value_or(unbiased.value_or(true) ? 1 : 0);
-          both = std_mean(x, d, {.correction = less, .keepdim = k});
-          both = {shaped(both.std, x, d, k), shaped(both.mean, x, d, k)};
-        }
-        return py::make_tuple(both.std, both.mean);
-      },
-      input, dim, "unbiased"_a = py::none(), keepdim, py::kw_only(), "correction"_a = py::none());
-  f.m.def(
-      "var_mean",
-      [](const Tensor& x, bool unbiased) {
-        VarMean both;
-        {
-          const WithoutLock describing;
-          both = var_mean(x, {}, {.correction = unbiased ? 1.0 : 0.0});
-          both = {scalar(both.var), scalar(both.mean)};
-        }
-        return py::make_tuple(both.var, both.mean);
-      },
-      input, "unbiased"_a);
-  f.m.def(
-      "var_mean",
-      [](const Tensor& x, const Dims& d, std::optional<bool> unbiased, bool k, std::optional<double> correction) {
-        VarMean both;
-        {
-          const WithoutLock describing;
-          const double less = correction.value_or(unbiased.value_or(true) ? 1 : 0);
-          both = var_mean(x, d, {.correction = less, .keepdim = k});
-          both = {shaped(both.var, x, d, k), shaped(both.mean, x, d, k)};
-        }
-        return py::make_tuple(both.var, both.mean);
-      },
-      input, dim, "unbiased"_a = py::none(), keepdim, py::kw_only(), "correction"_a = py::none());
+  const auto with_mean = [&](const char* name, auto spread_and_mean) {
+    const auto both = [spread_and_mean](const Tensor& x, const Dims& d, double correction, bool k) {
+      Tensor spread, mean;
+      {
+        const WithoutLock describing;
+        const auto found = spread_and_mean(x, d, {.correction = correction, .keepdim = k});
+        const auto& [its_spread, its_mean] = found;
+        spread = shaped(its_spread, x, d, k);
+        mean = shaped(its_mean, x, d, k);
+      }
+      return py::make_tuple(spread, mean);
+    };
+    f.m.def(
+        name, [both](const Tensor& x, bool unbiased) { return both(x, {}, unbiased ? 1 : 0, false); }, input,
+        "unbiased"_a);
+    f.m.def(
+        name,
+        [both](const Tensor& x, const Dims& d, std::optional<bool> unbiased, bool k, std::optional<double> correction) {
+          return both(x, d, correction.value_or(unbiased.value_or(true) ? 1 : 0), k);
+        },
+        input, dim, "unbiased"_a = py::none(), keepdim, py::kw_only(), "correction"_a = py::none());
+  };
+  with_mean("std_mean", std_mean);
+  with_mean("var_mean", var_mean);
   f.both(
       "prod",
       [](const Tensor& x, std::optional<DType> t) {

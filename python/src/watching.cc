@@ -22,33 +22,12 @@ void add_tensorboard(py::module_& m) {
               return new TensorBoardWriter(folder, {.purge_step = purge_step});
             }),
             "log_dir"_a, "purge_step"_a = py::none());
-  board.def(
-      "add_scalar",
-      [](TensorBoardWriter& b, const std::string& tag, double value, std::int64_t step) {
-        b.add_scalar(tag, value, step);
-      },
-      "tag"_a, "scalar_value"_a, "global_step"_a);
-  board.def(
-      "add_histogram",
-      [](TensorBoardWriter& b, const std::string& tag, const Tensor& values, std::int64_t step) {
-        b.add_histogram(tag, values, step);
-      },
-      "tag"_a, "values"_a, "global_step"_a, released());
-  board.def(
-      "add_text",
-      [](TensorBoardWriter& b, const std::string& tag, const std::string& text, std::int64_t step) {
-        b.add_text(tag, text, step);
-      },
-      "tag"_a, "text_string"_a, "global_step"_a = 0);
-  board.def(
-      "add_image",
-      [](TensorBoardWriter& b, const std::string& tag, const Tensor& image, std::int64_t step) {
-        b.add_image(tag, image, step);
-      },
-      "tag"_a, "img_tensor"_a, "global_step"_a = 0, released(), "img_tensor: [C, H, W], bytes or numbers from 0 to 1.");
-  board.def(
-      "add_graph", [](TensorBoardWriter& b, Module& model, const Tensor& input) { b.add_graph(model, input); },
-      "model"_a, "input_to_model"_a, released());
+  board.def("add_scalar", &TensorBoardWriter::add_scalar, "tag"_a, "scalar_value"_a, "global_step"_a);
+  board.def("add_histogram", &TensorBoardWriter::add_histogram, "tag"_a, "values"_a, "global_step"_a, released());
+  board.def("add_text", &TensorBoardWriter::add_text, "tag"_a, "text_string"_a, "global_step"_a = 0);
+  board.def("add_image", &TensorBoardWriter::add_image, "tag"_a, "img_tensor"_a, "global_step"_a = 0, released(),
+            "img_tensor: [C, H, W], bytes or numbers from 0 to 1.");
+  board.def("add_graph", &TensorBoardWriter::add_graph, "model"_a, "input_to_model"_a, released());
   board.def(
       "_add_plugin_data",
       [](TensorBoardWriter& b, const std::string& tag, const std::string& plugin, const py::bytes& content) {
