@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "apps/lockstep/options/common_options.h"
+#include "lockstep/base/count_of.h"
 #include "lockstep/base/file.h"
 #include "lockstep/base/sha256.h"
 #include "lockstep/device/topology.h"
@@ -193,7 +194,5 @@ void check_two_devices(const Place& place, const std::string& what) {
 }
 
 int core_count() { return static_cast<int>(available_cpus().size()); }
-
-std::string count_of(int n, const std::string& what) { return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s"); }
 
 }  // namespace lockstep::app

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "bench/report.h"
+#include "lockstep/base/count_of.h"
 #include "lockstep/runtime/runtime.h"
 #include "lockstep/tensor/array.h"
 
@@ -85,8 +86,5 @@ void check_two_devices(const Place& place, const std::string& what);
 
 // The number of cores that this process may use.
 int core_count();
-
-// "1 core", "2 cores"
-std::string count_of(int n, const std::string& what);
 
 }  // namespace lockstep::app

@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <numeric>
 
+#include "lockstep/base/count_of.h"
 #include "lockstep/device/topology.h"
 
 namespace lockstep::app {
@@ -57,8 +58,7 @@ Report::Report(const std::string& benchmark, bool prints) : prints_(prints) {
 void Report::begin() {
   if (begun_ || !prints_) return;
   begun_ = true;
-  const std::size_t cores = available_cpus().size();
-  fmt::print("{} on {} core{} of {}\n", json_["benchmark"].get<std::string>(), cores, cores == 1 ? "" : "s",
+  fmt::print("{} on {} of {}\n", json_["benchmark"].get<std::string>(), count_of(std::ssize(available_cpus()), "core"),
              cpu_model_name());
   std::fflush(stdout);
 }

@@ -5,6 +5,7 @@
 #include "apps/lockstep/commands.h"
 #include "apps/lockstep/options/train_options.h"
 #include "apps/lockstep/output.h"
+#include "lockstep/base/count_of.h"
 #include "lockstep/comm/device_links.h"
 #include "lockstep/device/gpu.h"
 
@@ -32,8 +33,8 @@ Command add_devices(CLI::App& parent) {
       if (info.kind == DeviceKind::cuda) {
         print_out("{}  cuda  {}  {:.1f} GiB\n", info.name, info.model, gibibytes);
       } else {
-        print_out("{}  cpu  {} core{} ({}) of {}  {:.1f} GiB\n", info.name, info.cpus.size(),
-                  info.cpus.size() == 1 ? "" : "s", cores(info.cpus), info.model, gibibytes);
+        print_out("{}  cpu  {} ({}) of {}  {:.1f} GiB\n", info.name, count_of(std::ssize(info.cpus), "core"),
+                  cores(info.cpus), info.model, gibibytes);
       }
     }
     // Only for people at a terminal; scripts read the list alone.

@@ -17,6 +17,7 @@
 #include "apps/lockstep/options/own_data.h"
 #include "apps/lockstep/options/run_config.h"
 #include "apps/lockstep/output.h"
+#include "lockstep/base/count_of.h"
 #include "lockstep/base/file.h"
 #include "lockstep/base/printable.h"
 #include "lockstep/checkpoint/json_input.h"
@@ -100,7 +101,7 @@ CLI::Option* add_max_pixels(CLI::App& app, std::int64_t& max_pixels) {
 }
 
 void notice_skipped(const std::string& path, std::int64_t count) {
-  notice(fmt::format("{}: skipped {} broken example{}", path, count, count == 1 ? "" : "s"));
+  notice(fmt::format("{}: skipped {}", path, count_of(count, "broken example")));
 }
 
 int eval_run(const EvalRunOptions& o) {
@@ -124,8 +125,8 @@ int eval_run(const EvalRunOptions& o) {
                           {.unseen = Unseen::as_missing, .skip_broken = o.skip_broken, .max_pixels = o.max_pixels});
   if (examples.skipped > 0) notice_skipped(o.data, examples.skipped);
   if (examples.unseen > 0) {
-    notice(fmt::format("{}: {} cell{} without a counterpart in training, taken as missing", o.data, examples.unseen,
-                       examples.unseen == 1 ? "" : "s"));
+    notice(fmt::format("{}: {} without a counterpart in training, taken as missing", o.data,
+                       count_of(examples.unseen, "cell")));
   }
   check(text || examples.labeled, "--data {}: has no labels to compare with, expected the target beside the inputs",
         o.data);

@@ -19,6 +19,7 @@
 #include "apps/lockstep/ranks.h"
 #include "apps/lockstep/task_graph_dot.h"
 #include "lockstep/autograd/tensor_impl.h"
+#include "lockstep/base/count_of.h"
 #include "lockstep/base/file.h"
 #include "lockstep/engine/engine.h"
 #include "lockstep/engine/task_graph.h"
@@ -177,8 +178,8 @@ int draw_graph(const GraphOptions& o) {
   name_gradients(graph);
   const TaskGraph drawn = without_implied_edges(readable(graph, lanes));
 
-  TaskGraphPicture picture{.title = fmt::format("One training step of {}: {} tasks, batch {} as {} shard{}", o.model,
-                                                tasks, o.batch_size, job.shards, job.shards == 1 ? "" : "s"),
+  TaskGraphPicture picture{.title = fmt::format("One training step of {}: {} tasks, batch {} as {}", o.model, tasks,
+                                                o.batch_size, count_of(job.shards, "shard")),
                            .kinds = kKinds};
   for (const LaneCounters& lane : lanes) picture.lanes.push_back({lane.device, lane.name});
   const std::string dot = to_dot(drawn, picture);

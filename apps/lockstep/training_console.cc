@@ -5,6 +5,7 @@
 
 #include "apps/lockstep/learning_task.h"
 #include "apps/lockstep/output.h"
+#include "lockstep/base/count_of.h"
 
 namespace lockstep::app {
 namespace {
@@ -28,13 +29,13 @@ void say(const std::string& text) {
 std::string describe_cores(const std::vector<std::int64_t>& of_ranks) {
   if (of_ranks.size() < 2) return "";
   const auto [least, most] = std::ranges::minmax(of_ranks);
-  if (least == most) return fmt::format(", with {} core{} each", least, least == 1 ? "" : "s");
+  if (least == most) return fmt::format(", with {} each", count_of(least, "core"));
   return fmt::format(", with {} to {} cores each", least, most);
 }
 
 // "recipe 5f56616c: seed 0, 8 shards, batch 256, sgd at 0.1, f32", and the cores that stay idle.
 std::string recipe_line(const TrainOptions& options, const ToolJob& job, const Recipe& recipe) {
-  std::string shards = fmt::format("{} shard{}", job.shards, job.shards == 1 ? "" : "s");
+  std::string shards = count_of(job.shards, "shard");
   const bool gpus = job.devices()[0].kind() == DeviceKind::cuda;
   if (gpus && options.shards == 0)
     shards += " (one for each GPU: the bits depend on their number, unless --shards is given)";

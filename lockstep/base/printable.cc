@@ -7,24 +7,6 @@
 namespace lockstep {
 namespace {
 
-// The length of the UTF-8 character at the start of the text, or 0 if there is none (RFC 3629).
-std::size_t utf8_length(std::string_view text) {
-  const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U; };
-  const auto continues = [&](std::size_t i) { return (byte(i) & 0xc0U) == 0x80U; };
-  const unsigned first = byte(0), second = byte(1);
-  if (first < 0x80) return 1;
-  if (first >= 0xc2 && first <= 0xdf) return continues(1) ? 2 : 0;
-  if (first >= 0xe0 && first <= 0xef) {
-    const bool valid = (first != 0xe0 || second >= 0xa0) && (first != 0xed || second < 0xa0);
-    return valid && continues(1) && continues(2) ? 3 : 0;
-  }
-  if (first >= 0xf0 && first <= 0xf4) {
-    const bool valid = (first != 0xf0 || second >= 0x90) && (first != 0xf4 || second < 0x90);
-    return valid && continues(1) && continues(2) && continues(3) ? 4 : 0;
-  }
-  return 0;
-}
-
 // Of a whole UTF-8 character.
 bool is_control(std::string_view character) {
   const auto first = static_cast<unsigned char>(character[0]);
@@ -49,6 +31,23 @@ std::string escaped(std::string_view text, std::string_view kept) {
 }
 
 }  // namespace
+
+std::size_t utf8_length(std::string_view text) {
+  const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U; };
+  const auto continues = [&](std::size_t i) { return (byte(i) & 0xc0U) == 0x80U; };
+  const unsigned first = byte(0), second = byte(1);
+  if (first < 0x80) return 1;
+  if (first >= 0xc2 && first <= 0xdf) return continues(1) ? 2 : 0;
+  if (first >= 0xe0 && first <= 0xef) {
+    const bool valid = (first != 0xe0 || second >= 0xa0) && (first != 0xed || second < 0xa0);
+    return valid && continues(1) && continues(2) ? 3 : 0;
+  }
+  if (first >= 0xf0 && first <= 0xf4) {
+    const bool valid = (first != 0xf0 || second >= 0x90) && (first != 0xf4 || second < 0x90);
+    return valid && continues(1) && continues(2) && continues(3) ? 4 : 0;
+  }
+  return 0;
+}
 
 std::string printable_name(std::string_view name) { return escaped(name, ""); }
 std::string printable_text(std::string_view text) { return escaped(text, "\n\t"); }

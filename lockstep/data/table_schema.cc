@@ -9,6 +9,8 @@
 #include <unordered_set>
 #include <utility>
 
+#include "lockstep/base/count_of.h"
+
 namespace lockstep {
 namespace {
 
@@ -225,8 +227,8 @@ void learn_target(const Table& table, const SplitRows& rows, std::int64_t column
         table.file(), quoted_cell(schema.target));
   if (cells.first_missing >= 0) {
     const std::string_view cell = table.cell(cells.first_missing, column);
-    fail("{}: the target is missing ({}) in {} row{}, expected one in each row (skip_broken leaves such rows out{})",
-         table.place(cells.first_missing, column), quoted_cell(cell), cells.missing, cells.missing == 1 ? "" : "s",
+    fail("{}: the target is missing ({}) in {}, expected one in each row (skip_broken leaves such rows out{})",
+         table.place(cells.first_missing, column), quoted_cell(cell), count_of(cells.missing, "row"),
          cell.empty() ? "" : "; a class needs another name");
   }
   const std::int64_t different = std::ssize(cells.values);
@@ -355,8 +357,8 @@ TableSchema make_table_schema(const Table& table, const SplitRows& rows, const T
     }
   }
   for (const std::string& one : left_out) schema.left_out += (schema.left_out.empty() ? "" : ", ") + one;
-  check(!schema.columns.empty(), "{}: {} column{}, expected one beside the target {} that a model can use{}{}",
-        table.file(), table.columns(), table.columns() == 1 ? "" : "s", quoted_cell(schema.target),
+  check(!schema.columns.empty(), "{}: {}, expected one beside the target {} that a model can use{}{}", table.file(),
+        count_of(table.columns(), "column"), quoted_cell(schema.target),
         left_out.empty() ? "" : "; left out: ", schema.left_out);
   return schema;
 }

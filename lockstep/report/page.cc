@@ -11,6 +11,7 @@
 #include <string_view>
 #include <utility>
 
+#include "lockstep/base/count_of.h"
 #include "lockstep/base/sha256.h"
 #include "lockstep/report/page_style.h"
 #include "lockstep/train/markup.h"
@@ -30,13 +31,6 @@ std::string html(std::string_view text) { return escape_markup(text); }
 template <typename... Args>
 void put(std::string& page, fmt::format_string<Args...> text, Args&&... args) {
   fmt::format_to(std::back_inserter(page), text, std::forward<Args>(args)...);
-}
-
-// 11,175,818
-std::string with_commas(std::int64_t number) {
-  std::string text = std::to_string(number);
-  for (std::size_t i = text.size(); i > 3; i -= 3) text.insert(i - 3, ",");
-  return text;
 }
 
 std::string facts_table(const PageTexts& facts) {

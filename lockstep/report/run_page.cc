@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/base/count_of.h"
 #include "lockstep/base/file.h"
 #include "lockstep/base/printable.h"
 #include "lockstep/base/version.h"
@@ -80,13 +81,6 @@ std::string minutes_text(double seconds) {
   const auto whole = static_cast<std::int64_t>(seconds);
   if (whole < 3600) return fmt::format("{}:{:02} min", whole / 60, whole % 60);
   return fmt::format("{}:{:02} h", whole / 3600, whole / 60 % 60);
-}
-
-// 1,234
-std::string thousands(std::int64_t number) {
-  std::string text = std::to_string(number);
-  for (std::size_t i = text.size(); i > 3; i -= 3) text.insert(i - 3, ",");
-  return text;
 }
 
 }  // namespace
@@ -251,7 +245,7 @@ void RunPage::Contents::end_timeline() {
 }
 
 std::string RunPage::Contents::running_status() const {
-  return fmt::format("running: step {}, epoch {} of {}, at {}", thousands(last_step_), std::ssize(epochs_) + 1,
+  return fmt::format("running: step {}, epoch {} of {}, at {}", with_commas(last_step_), std::ssize(epochs_) + 1,
                      training().epochs, utc_now());
 }
 
@@ -266,18 +260,18 @@ void RunPage::Contents::write_now_and_then() {
 void RunPage::Contents::abort(const std::string& why) {
   if (module_ == nullptr) return;
   end_timeline();
-  write({.status = fmt::format("failed after step {}: {}", thousands(last_step_), why), .good = false});
+  write({.status = fmt::format("failed after step {}: {}", with_commas(last_step_), why), .good = false});
 }
 
 void RunPage::Contents::end(const TrainingResult& result) {
   end_timeline();
   ReportPage page;
   if (result.stopped) {
-    page.status = fmt::format("interrupted at step {}, at {}", thousands(result.steps), utc_now());
+    page.status = fmt::format("interrupted at step {}, at {}", with_commas(result.steps), utc_now());
     page.good = false;
   } else if (result.stopped_early) {
-    page.status = fmt::format("ended after step {}, at {}: {} epoch{} without a better value", thousands(result.steps),
-                              utc_now(), training().watch.patience, training().watch.patience == 1 ? "" : "s");
+    page.status = fmt::format("ended after step {}, at {}: {} without a better value", with_commas(result.steps),
+                              utc_now(), count_of(training().watch.patience, "epoch"));
   } else {
     page.status = fmt::format("finished at {}", utc_now());
   }
@@ -341,13 +335,13 @@ void RunPage::Contents::add_facts(ReportPage& page) const {
   } else if (!steps_.empty()) {
     page.headline.emplace_back("loss", plain_number(steps_.back().loss));
   }
-  page.headline.emplace_back("steps", thousands(last_step_));
+  page.headline.emplace_back("steps", with_commas(last_step_));
   page.headline.emplace_back("epochs", fmt::format("{} of {}", epochs_.size(), training().epochs));
   if (seconds > 0) page.headline.emplace_back("training time", minutes_text(seconds));
   if (!steps_.empty()) {
-    page.headline.emplace_back("examples per second", thousands(std::llround(steps_.back().images_per_second)));
+    page.headline.emplace_back("examples per second", with_commas(std::llround(steps_.back().images_per_second)));
   }
-  if (!layers_.empty()) page.headline.emplace_back("parameters", thousands(module_->parameter_count()));
+  if (!layers_.empty()) page.headline.emplace_back("parameters", with_commas(module_->parameter_count()));
 
   for (const auto& [name, value] : recipe) {
     const std::string* text = value.as<std::string>();
@@ -362,10 +356,10 @@ void RunPage::Contents::add_facts(ReportPage& page) const {
 
   for (const Device device : training().devices) {
     const DeviceInfo& info = *device.info();
-    page.machine.emplace_back(info.name, info.kind == DeviceKind::cuda
-                                             ? fmt::format("{}, {}", info.model, memory_text(info.memory_bytes))
-                                             : fmt::format("{} core{} of {}", info.cpus.size(),
-                                                           info.cpus.size() == 1 ? "" : "s", info.model));
+    page.machine.emplace_back(info.name,
+                              info.kind == DeviceKind::cuda
+                                  ? fmt::format("{}, {}", info.model, memory_text(info.memory_bytes))
+                                  : fmt::format("{} of {}", count_of(std::ssize(info.cpus), "core"), info.model));
   }
   if (const Communicator& ranks = trainer_.communicator(); !ranks.alone()) {
     page.machine.emplace_back(

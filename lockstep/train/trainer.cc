@@ -15,6 +15,7 @@
 #include "lockstep/autograd/parameter_gradient.h"
 #include "lockstep/autograd/tensor_impl.h"
 #include "lockstep/backend/backend.h"
+#include "lockstep/base/count_of.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/sha256.h"
 #include "lockstep/base/tree.h"
@@ -500,9 +501,9 @@ void Trainer::choose_shards() {
     o.split.shards = on_gpu() ? static_cast<int>(devices) : default_shards(batch);
   }
   check(o.split.shards >= devices,
-        "trainer: {} shard{} of a batch of {} for {} devices, expected at least one for each: set "
+        "trainer: {} of a batch of {} for {} devices, expected at least one for each: set "
         "TrainerOptions::split.shards",
-        o.split.shards, o.split.shards == 1 ? "" : "s", batch, devices);
+        count_of(o.split.shards, "shard"), batch, devices);
 }
 
 void Trainer::join_ranks() {

@@ -17,6 +17,7 @@
 #include "apps/lockstep/output.h"
 #include "apps/lockstep/ranks.h"
 #include "apps/lockstep/temporary_folder.h"
+#include "lockstep/base/count_of.h"
 #include "lockstep/base/environment.h"
 #include "lockstep/base/file.h"
 
@@ -103,8 +104,8 @@ class Bisection {
   int run() {
     const StepComparison steps = compare_steps();
     if (!steps.difference) {
-      print_out("equal: {} step{}: loss, weights, buffers, and optimizer state{}\n", steps.steps,
-                steps.steps == 1 ? "" : "s", flip_.is_null() ? "" : "; the flipped bit changes none of them");
+      print_out("equal: {}: loss, weights, buffers, and optimizer state{}\n", count_of(steps.steps, "step"),
+                flip_.is_null() ? "" : "; the flipped bit changes none of them");
       result_ = {{"equal", true}, {"steps", steps.steps}};
       return 0;
     }

@@ -21,6 +21,7 @@
 #include "apps/lockstep/output.h"
 #include "apps/lockstep/ranks.h"
 #include "apps/lockstep/temporary_folder.h"
+#include "lockstep/base/count_of.h"
 #include "lockstep/base/environment.h"
 #include "lockstep/checkpoint/json_input.h"
 #include "lockstep/launch/launcher.h"
@@ -108,9 +109,8 @@ class Verification {
   }
   void check_balance() const {
     if (std::ranges::any_of(layouts_, [&](const TrainingLayout& layout) { return balances(layout); })) return;
-    throw UsageError(fmt::format("--balance {}: {} weight{}, expected a layout with as many devices among {}",
-                                 options_.balance, balance_.weights.size(), balance_.weights.size() == 1 ? "" : "s",
-                                 fmt::join(options_.layouts, ",")));
+    throw UsageError(fmt::format("--balance {}: {}, expected a layout with as many devices among {}", options_.balance,
+                                 count_of(std::ssize(balance_.weights), "weight"), fmt::join(options_.layouts, ",")));
   }
 
   // Empty if an option of train has an error: the first layout reports it.
@@ -188,8 +188,7 @@ class Verification {
   void compare_with_golden() const {
     const auto golden = golden_hash(recipe_, options_.steps);
     if (!golden) {
-      print_out("golden: no hash is known for this recipe after {} step{}\n", options_.steps,
-                options_.steps == 1 ? "" : "s");
+      print_out("golden: no hash is known for this recipe after {}\n", count_of(options_.steps, "step"));
       return;
     }
     const std::string& mine = records_[0].back().weights_sha256;

@@ -13,6 +13,7 @@
 #include <system_error>
 #include <utility>
 
+#include "lockstep/base/count_of.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/printable.h"
 #include "lockstep/data/formats/gzip.h"
@@ -298,8 +299,8 @@ class CsvParser {
         first_line_ = line;
       }
       if (flaw.empty() && cells != columns_) {
-        flaw = fmt::format("{}: line {} has {} cell{}, expected {} as in line {} (delimiter: {})", table_.file_, line,
-                           cells, cells == 1 ? "" : "s", columns_, first_line_, delimiter_name(table_.delimiter_));
+        flaw = fmt::format("{}: line {} has {}, expected {} as in line {} (delimiter: {})", table_.file_, line,
+                           count_of(cells, "cell"), columns_, first_line_, delimiter_name(table_.delimiter_));
       }
       if (!flaw.empty()) {
         if (!options_.skip_broken) fail("{}; skip_broken leaves such rows out", flaw);
@@ -437,9 +438,8 @@ std::string Table::place(std::int64_t row, std::int64_t column) const {
 }
 
 std::string Table::describe() const {
-  return fmt::format("{}: {}, {}, {}, {} row{}, {} column{}", file_, delimiter_ == '\t' ? "TSV" : "CSV",
-                     delimiter_name(delimiter_), header_ ? "header" : "no header", rows(), rows() == 1 ? "" : "s",
-                     columns(), columns() == 1 ? "" : "s");
+  return fmt::format("{}: {}, {}, {}, {}, {}", file_, delimiter_ == '\t' ? "TSV" : "CSV", delimiter_name(delimiter_),
+                     header_ ? "header" : "no header", count_of(rows(), "row"), count_of(columns(), "column"));
 }
 
 Table parse_csv(std::string text, const std::string& name, const CsvOptions& options) {
