@@ -1,0 +1,2 @@
+#include "lockstep/base/wrong.h"
+#include "lockstep/engine/public.h"
