@@ -17,6 +17,8 @@ from .grad_mode import no_grad as _no_grad
 from ._core import RankLost  # noqa: F401
 
 _job = None
+# In a process of multiprocessing.spawn(): where its ranks meet.
+_place = None
 # Any of these tells that a launcher has started this process.
 _LAUNCHERS = ("RANK", "WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK", "SLURM_PROCID", "LOCAL_RANK")
 
@@ -95,6 +97,15 @@ def is_torchelastic_launched():
     return "TORCHELASTIC_RUN_ID" in os.environ or "LOCKSTEP_LAUNCHER_STORE" in os.environ
 
 
+def _meeting_place(rank, world_size):
+    """Return variables for init_process_group(): in a process of spawn(), the ranks meet in the parent."""
+    if _place is None or (world_size not in (-1, _place["nprocs"]) or rank not in (-1, _place["rank"])):
+        return {}
+    return {"RANK": str(_place["rank"]), "WORLD_SIZE": str(_place["nprocs"]), "LOCAL_RANK": str(_place["rank"]),
+            "LOCAL_WORLD_SIZE": str(_place["nprocs"]), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_place["port"]),
+            "LOCKSTEP_LAUNCHER_STORE": "1", "LOCKSTEP_SECRET": _place["secret"]}
+
+
 def init_process_group(backend=None, init_method=None, timeout=None, world_size=-1, rank=-1, store=None, group_name="",
                        device_id=None, *, devices=None):
     """Join the job. Collective: returns when all ranks have joined.
@@ -120,9 +131,7 @@ def init_process_group(backend=None, init_method=None, timeout=None, world_size=
         environment = {"MASTER_ADDR": address, "MASTER_PORT": port}
         if rank < 0 or world_size < 0:
             raise ValueError("init_process_group: init_method 'tcp://...' needs rank and world_size")
-    from . import multiprocessing
-
-    environment.update(multiprocessing._meeting_place(rank, world_size))
+    environment.update(_meeting_place(rank, world_size))
     launched = any(name in os.environ or name in environment for name in _LAUNCHERS)
     if rank < 0 and world_size < 0 and not launched:
         raise ValueError("init_process_group: environment variable RANK expected, but not set: this process would "

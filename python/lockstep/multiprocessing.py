@@ -9,12 +9,10 @@ import traceback
 from multiprocessing import *  # noqa: F401,F403
 from multiprocessing import connection
 
-from . import _core
+from . import _core, distributed
 from ._core import internal as _internal
 
 _GRACE_SECONDS = 5.0
-# In a child: where its ranks meet.
-_place = None
 
 
 class ProcessException(_core.Error):
@@ -40,24 +38,14 @@ class ProcessExitedException(ProcessException):
         self.signal_name = signal_name
 
 
-def _meeting_place(rank, world_size):
-    """Return variables for init_process_group(): in a process of spawn(), the ranks meet in the parent."""
-    if _place is None or (world_size not in (-1, _place["nprocs"]) or rank not in (-1, _place["rank"])):
-        return {}
-    return {"RANK": str(_place["rank"]), "WORLD_SIZE": str(_place["nprocs"]), "LOCAL_RANK": str(_place["rank"]),
-            "LOCAL_WORLD_SIZE": str(_place["nprocs"]), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_place["port"]),
-            "LOCKSTEP_LAUNCHER_STORE": "1", "LOCKSTEP_SECRET": _place["secret"]}
-
-
 def _is_consequence(error):
     return isinstance(error, _core.RankLost) or isinstance(error.__cause__, _core.RankLost)
 
 
 def _run(fn, rank, args, place, errors, parent):
-    global _place
     if not _internal.die_with_parent(parent):
         os._exit(1)
-    _place = dict(place, rank=rank)
+    distributed._place = dict(place, rank=rank)
     try:
         fn(rank, *args)
     except KeyboardInterrupt:
@@ -70,8 +58,6 @@ def _run(fn, rank, args, place, errors, parent):
             errors.send((_is_consequence(error), traceback.format_exc()))
         elif not isinstance(error.code, int):
             print(error.code, file=sys.stderr)
-        from . import distributed
-
         if distributed.is_initialized():
             distributed._job.abort(f"{type(error).__name__}: {error}")
         sys.stdout.flush()
