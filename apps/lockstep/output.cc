@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <fstream>
 #include <string>
 
 #include "lockstep/base/printable.h"
@@ -29,6 +30,16 @@ std::vector<std::string> shown_names(const std::vector<std::string>& names) {
     shown.push_back(quoted.substr(1, quoted.size() - 2));
   }
   return shown;
+}
+
+std::string last_line(const std::filesystem::path& output) {
+  std::ifstream file(output);
+  std::string last;
+  for (std::string line; std::getline(file, line);) {
+    if (!line.empty()) last = line;
+  }
+  constexpr std::string_view kPrefix = "lockstep: ";
+  return last.starts_with(kPrefix) ? last.substr(kPrefix.size()) : last;
 }
 
 }  // namespace lockstep::app

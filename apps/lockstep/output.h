@@ -5,6 +5,7 @@
 #include <fmt/core.h>
 
 #include <cstdio>
+#include <filesystem>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -25,5 +26,8 @@ void print_data(std::string_view text);
 
 // Names for a table or a picture: each on one line, printable, and cut to 40 bytes.
 std::vector<std::string> shown_names(const std::vector<std::string>& names);
+
+// The last line of a program's output that is not empty, without "lockstep: ": what it failed with.
+std::string last_line(const std::filesystem::path& output);
 
 }  // namespace lockstep::app

@@ -97,22 +97,6 @@ std::vector<SweptRun> all_runs(const SweepOptions& o) {
   return runs;
 }
 
-std::string text_of(const fs::path& file) {
-  std::ifstream in(file);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
-// The last line that is not empty, without "lockstep: ".
-std::string last_line(const std::string& text) {
-  const std::size_t end = text.find_last_not_of('\n');
-  if (end == std::string::npos) return "";
-  const std::size_t begin = text.rfind('\n', end);
-  std::string line =
-      text.substr(begin == std::string::npos ? 0 : begin + 1, end - (begin == std::string::npos ? 0 : begin + 1) + 1);
-  constexpr std::string_view kPrefix = "lockstep: ";
-  return line.starts_with(kPrefix) ? line.substr(kPrefix.size()) : line;
-}
-
 // Binds this thread, and so the next child, to CPUs for its lifetime.
 class CpuBinding {
  public:
@@ -189,7 +173,7 @@ class Sweep {
     child.add(0, start(run, {"--dry-run", "--save", o_.results}, output, {}));
     std::vector<ChildExit> ended;
     while ((ended = child.reap()).empty()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    const std::string text = text_of(output), line = last_line(text);
+    const std::string line = last_line(output);
     fs::remove(output);
     constexpr std::string_view kKey = "run ";
     if (!ended[0].ok() || !line.starts_with(kKey)) {
@@ -213,10 +197,11 @@ class Sweep {
 
   static bool read_result(SweptRun& run) {
     const fs::path file = run.folder / "result.json";
+    constexpr std::size_t kLargestResult = std::size_t{1} << 26;
     std::error_code unknown;
     if (!fs::exists(file, unknown)) return false;
     try {
-      run.result = parse_json<nlohmann::json>(text_of(file));
+      run.result = parse_json<nlohmann::json>(read_file(file, kLargestResult));
     } catch (const std::exception& error) {
       fail("{}: {}", file.string(), error.what());
     }
@@ -285,7 +270,7 @@ class Sweep {
 
   void finish(SweptRun& run, const ChildExit& ended) {
     if (!ended.ok()) {
-      run.error = last_line(text_of(run.folder / "output.txt"));
+      run.error = last_line(run.folder / "output.txt");
       if (run.error.empty()) run.error = ended.describe();
       print_out("{}: failed: {}\n", title(run), run.error);
     } else {

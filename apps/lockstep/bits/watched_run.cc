@@ -8,6 +8,7 @@
 #include <fstream>
 #include <thread>
 
+#include "apps/lockstep/output.h"
 #include "lockstep/base/environment.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_descriptor.h"
@@ -99,13 +100,7 @@ void WatchedRun::fail_without(const std::string& expected) const {
 }
 
 std::string WatchedRun::last_words() const {
-  std::ifstream file(folder_ / "output.txt");
-  std::string last;
-  for (std::string line; std::getline(file, line);) {
-    if (!line.empty()) last = line;
-  }
-  constexpr std::string_view kPrefix = "lockstep: ";
-  if (last.starts_with(kPrefix)) last = last.substr(kPrefix.size());
+  const std::string last = last_line(folder_ / "output.txt");
   return last.empty() ? ", and printed nothing" : ": " + last;
 }
 
