@@ -125,11 +125,6 @@ void add_distributed(py::module_& package) {
     on_copy(x, true, [&](const Tensor& copy) { return j.group()->receive(buffer(copy), source, tag); });
   });
 
-  m.def("launched_rank", []() -> py::object {
-    const auto found = read_launched_rank();
-    if (!found) return py::none();
-    return py::make_tuple(found->rank, found->world_size, found->local_rank);
-  });
   package.def("weights_sha256", &weights_sha256, "module"_a, released(),
               "SHA-256 over all parameters and floating-point buffers, by name. Waits.");
 

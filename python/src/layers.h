@@ -18,10 +18,6 @@ void add_activations(py::module_& m);
 void add_recurrent_layers(py::module_& m);
 void add_models(py::module_& core);
 
-template <typename M>
-ModuleClass<M> layer_class(py::module_& m, const char* name, const char* text = "") {
-  return ModuleClass<M>(m, name, text);
-}
 // A layer that one constructor makes.
 template <typename M, typename Base = Module, typename Make, typename... Names>
 ModuleClass<M, Base> add_layer(py::module_& m, const char* name, Make make, const Names&... names) {
