@@ -70,7 +70,7 @@ lockstep_sbom(OpenSSL "${OPENSSL_VERSION}" Apache-2.0 https://www.openssl.org ${
 lockstep_sbom(zlib "${ZLIB_VERSION_STRING}" Zlib https://zlib.net ${how} libz)
 lockstep_pc_version(version libjpeg)
 lockstep_sbom(libjpeg-turbo "${version}" "IJG AND BSD-3-Clause AND Zlib" https://libjpeg-turbo.org ${how} libjpeg)
-lockstep_sbom(libpng "${PNG_VERSION_STRING}" libpng-2.0 http://www.libpng.org ${how} libpng)
+lockstep_sbom(libpng "${PNG_VERSION_STRING}" libpng-2.0 http://www.libpng.org ${how} libpng16)
 if(LOCKSTEP_FMT STREQUAL "fmt::fmt")
   lockstep_sbom(fmt "${fmt_VERSION}" MIT https://fmt.dev ${how} libfmt)
 else()
