@@ -1,7 +1,11 @@
 // What may not move by accident: the recipe hash and the weights of each kind of data and model, the lines of a log,
-// the bytes of a receipt. A change that moves one on purpose puts the new value here, and a line into CHANGELOG.md.
+// the bytes of a receipt and of a page. A change that moves one on purpose puts the new value here, and a line into
+// CHANGELOG.md. No value depends on the processor (LOCKSTEP_SIMD=scalar) or on the versions of other libraries.
 #include <fmt/core.h>
 #include <gtest/gtest.h>
+#include <zlib.h>
+
+#include <regex>
 
 #include "lockstep/base/sha256.h"
 #include "tests/cli/train_testing.h"
@@ -14,6 +18,70 @@ std::string sha256(const std::string& bytes) {
   Sha256 hash;
   hash.update(std::as_bytes(std::span(bytes)));
   return hash.hex();
+}
+
+// A color PNG whose bytes no library decides: its pixels are not packed. `rgb` has row after row.
+std::string plain_png(int height, int width, const std::string& rgb) {
+  const auto number = [](std::uint64_t value, int bytes) {
+    std::string text;
+    for (int i = bytes - 1; i >= 0; --i) text += static_cast<char>(value >> 8 * i);
+    return text;
+  };
+  const auto of = [](auto checksum, std::uint64_t start, const std::string& bytes) {
+    return checksum(start, reinterpret_cast<const Bytef*>(bytes.data()), static_cast<uInt>(bytes.size()));
+  };
+  const auto chunk = [&](const std::string& kind, const std::string& content) {
+    return number(content.size(), 4) + kind + content + number(of(crc32, 0, kind + content), 4);
+  };
+  const auto row = static_cast<std::size_t>(3 * width);
+  std::string rows;
+  for (std::size_t y = 0; y < static_cast<std::size_t>(height); ++y) rows += '\0' + rgb.substr(y * row, row);
+  const std::string size = bytes_of(std::vector{static_cast<std::uint16_t>(rows.size())}),
+                    inverted = bytes_of(std::vector{static_cast<std::uint16_t>(~rows.size())});
+  const std::string stored = "\x78\x01\x01" + size + inverted + rows + number(of(adler32, 1, rows), 4);
+  return "\x89PNG\r\n\x1a\n" +
+         chunk("IHDR", number(static_cast<std::uint64_t>(width), 4) + number(static_cast<std::uint64_t>(height), 4) +
+                           std::string("\x08\x02\0\0\0", 5)) +
+         chunk("IDAT", stored) + chunk("IEND", "");
+}
+
+// The recipe names the decoder of JPEG, and the chain of a receipt's links begins with the recipe.
+nlohmann::ordered_json without_decoder(nlohmann::ordered_json receipt) {
+  auto& predicate = receipt.at("predicate");
+  auto& transforms = predicate.at("recipe").at("transforms");
+  const std::string text = transforms.get<std::string>();
+  transforms = text.substr(0, text.find("; libjpeg-turbo "));
+  predicate.erase("final");
+  for (auto& link : predicate.at("links")) link.erase(3);
+  return receipt;
+}
+
+void cut(std::string& text, const std::string& from, const std::string& to) {
+  const std::size_t begin = text.find(from), end = text.find(to, begin);
+  if (begin == std::string::npos || end == std::string::npos) throw std::runtime_error("no " + from + " … " + to);
+  text.erase(begin, end - begin);
+}
+
+// Without times and speeds (status, tiles, curve, column, data, timeline), the machine, and the packed bytes of
+// pictures, which zlib decides.
+std::string lasting_part_of(std::string page) {
+  for (const char* tile : {"training time", "examples per second"}) {
+    page = std::regex_replace(page, std::regex(fmt::format("<div class=\"tile\"><b>.*</b><span>{}</span></div>", tile)),
+                              "");
+  }
+  cut(page, "<p class=\"status\">", "</p>");
+  const std::size_t speed =
+      page.find("<svg", page.rfind("<div class=\"card\">", page.find("data-name=\"examples per")));
+  page.erase(speed, page.find("</svg>", speed) - speed);
+  page = std::regex_replace(page, std::regex("(<tr><td>\\d+</td>)<td>\\d+\\.\\d</td>"), "$1");
+  cut(page, "<h2>Timeline</h2>", "<h2>Model</h2>");
+  cut(page, "<h2>Machine</h2>", "<script type=");
+  page = std::regex_replace(page, std::regex("data:image/png;base64,[A-Za-z0-9+/=]+"), "");
+  const std::string begin = "id=\"run\">";
+  const std::size_t at = page.find(begin) + begin.size(), size = page.find("</script>", at) - at;
+  nlohmann::json data = nlohmann::json::parse(page.substr(at, size));
+  for (auto& step : data.at("steps")) step.erase(5);
+  return page.replace(at, size, data.dump());
 }
 
 class Pins : public Train {
@@ -101,6 +169,27 @@ TEST_F(Pins, Texts) {
   EXPECT_EQ(of_data(text(), with({"--model", "lstm"})), "b30efaa774cd 257dab42d8e4");
 }
 
+// Of several sizes, so that they are resized.
+TEST_F(Pins, Pictures) {
+  for (int i = 0; i < 40; ++i) {
+    const int height = 20 + i % 7, width = 20 + i % 5;
+    std::string rgb;
+    for (int k = 0; k < 3 * height * width; ++k) rgb += static_cast<char>(i % 2 == 0 ? 255 - k * 5 % 200 : k * i % 256);
+    folder_.write(fmt::format("pictures/{}/{}.png", i % 2 == 0 ? "cat" : "dog", i), plain_png(height, width, rgb));
+  }
+  const std::string result = of_data(folder_ / "pictures", {"--model", "lenet", "--augment", "light", "--save",
+                                                            folder_ / "run", "--receipt-every", "1"});
+  EXPECT_EQ(result.substr(result.find(' ') + 1), "e80dc39d10c7");
+  const nlohmann::ordered_json receipt =
+      without_decoder(nlohmann::ordered_json::parse(folder_.read("run/receipt.json")));
+  const auto& predicate = receipt.at("predicate");
+  const auto& data = predicate.at("data");
+  EXPECT_EQ(data.at("train").at("root"), "e337667b2d0023c225c98cf55cb57538d0cb3534ceb48ef4cf3293bed12fdb78");
+  EXPECT_EQ(data.at("test").at("root"), "e5bab301682010e6c507d7f5d479cb6977ea9ee3b525a5430f53f26bb3ecb432");
+  EXPECT_EQ(sha256(predicate.at("recipe").dump()), "8abdfdbe8cb9816ae92d3b8e76a39fb013e11897cf5f1f3477ba1fc2ff3e9008");
+  EXPECT_EQ(sha256(receipt.dump()), "9aaef6c8630ce1417ad57ce380cd342969d08ec668baaa3d65068743d5604559") << receipt;
+}
+
 // All but times and speeds.
 TEST_F(Pins, LinesOfALog) {
   const std::filesystem::path log = folder_ / "lines";
@@ -119,6 +208,12 @@ TEST_F(Pins, BytesOfAReceipt) {
   ASSERT_EQ(train({"--model", "lenet", "--save", folder_ / "run", "--receipt-every", "2"}).status, 0);
   const std::string receipt = folder_.read("run/receipt.json");
   EXPECT_EQ(sha256(receipt), "838be1d00a8e2fcedcff1feecca5097d7fd899a94e5a323e4240a0a811584cd9") << receipt;
+}
+
+TEST_F(Pins, BytesOfAPage) {
+  ASSERT_EQ(train({"--model", "lenet", "--save", folder_ / "run"}).status, 0);
+  const std::string page = lasting_part_of(folder_.read("run/report.html"));
+  EXPECT_EQ(sha256(page), "d8709fcb19862f7efa026618c8d6e79fe3248296a1ad5ffddc143c39beda2d75") << page;
 }
 
 }  // namespace
