@@ -19,6 +19,7 @@
 #include "lockstep/data/transforms/augmentation.h"
 #include "lockstep/data/transforms/normalize.h"
 #include "lockstep/device/topology.h"
+#include "lockstep/task/resized_pictures.h"
 
 namespace lockstep {
 namespace {
@@ -215,7 +216,18 @@ DataSource open_images(const fs::path& path, const DataOptions& options) {
   for (const std::int64_t i : rows.validation) labels.validation.push_back(folder->label(i));
   std::vector<std::string> names;
   add_names(*folder, train_part, names);
-  std::shared_ptr<const Dataset> train = std::make_shared<Subset>(folder, rows.train), validation;
+  const ImageSize size = find_size(*folder, options.image_size);
+  const ImageTransform plain = augmentation(Augment::none, size);
+  const ImageTransform augmented = augmentation(options.augment, size, options.transforms);
+  const std::uint64_t room = memory_for_pictures() / (test_part ? 2 : 1);
+  const auto pictures = std::make_shared<ResizedPictures>(folder, folder->sizes(), folder->channels(), size, room);
+  std::shared_ptr<const Dataset> train, validation;
+  // A random crop is one of the whole picture.
+  if (pictures->unchanged() || augmented.str().starts_with(plain.str())) {
+    train = std::make_shared<Subset>(pictures, rows.train);
+  } else {
+    train = std::make_shared<Subset>(folder, rows.train);
+  }
   if (test_part) {
     const auto test = std::make_shared<ImageFolder>(*test_part, ImageFolderOptions{.channels = folder->channels(),
                                                                                    .skip_broken = options.skip_broken,
@@ -223,12 +235,12 @@ DataSource open_images(const fs::path& path, const DataOptions& options) {
                                                                                    .allow_empty = options.skip_broken});
     const auto relabeled = std::make_shared<RelabeledFolder>(test, classes, test_part->string());
     for (std::int64_t i = 0; i < test->size(); ++i) labels.validation.push_back(relabeled->label(i));
-    validation = relabeled;
+    validation = std::make_shared<ResizedPictures>(relabeled, test->sizes(), folder->channels(), size, room);
     data.validation_name = [test](std::int64_t index) { return test->name(index); };
     data.skipped += std::ssize(test->skipped());
     add_names(*test, test_part, names);
   } else if (!rows.validation.empty()) {
-    validation = std::make_shared<Subset>(folder, rows.validation);
+    validation = std::make_shared<Subset>(pictures, rows.validation);
     data.validation_name = [folder, chosen = rows.validation](std::int64_t index) {
       return folder->name(chosen.at(static_cast<std::size_t>(index)));
     };
@@ -237,8 +249,6 @@ DataSource open_images(const fs::path& path, const DataOptions& options) {
   for (const std::int64_t label : labels.train) ++data.train_counts[static_cast<std::size_t>(label)];
   for (const std::int64_t label : labels.validation) ++data.validation_counts[static_cast<std::size_t>(label)];
 
-  const ImageSize size = find_size(*folder, options.image_size);
-  const ImageTransform plain = augmentation(Augment::none, size);
   const ChannelStatistics statistics = find_normalization(train | plain, folder->channels(), options, path.string());
   data.schema = {.format = DataFormat::images,
                  .task = TaskKind::classification,
@@ -251,8 +261,7 @@ DataSource open_images(const fs::path& path, const DataOptions& options) {
                                       .mean = statistics.mean,
                                       .stddev = statistics.std}};
   const Normalize normalize(statistics.mean, statistics.std);
-  const auto transformed =
-      std::make_shared<TransformedDataset>(train | augmentation(options.augment, size, options.transforms) | normalize);
+  const auto transformed = std::make_shared<TransformedDataset>(train | augmented | normalize);
   data.transforms = transformed->str() + "; " + image_decoder_version();
   data.train = transformed;
   if (validation) data.validation = std::make_shared<TransformedDataset>(validation | plain | normalize);

@@ -103,6 +103,25 @@ TEST(OpenImages, UsesThePartsOfAFolder) {
   EXPECT_ERROR(open_data(folder / "a"), "class \"green\" is none of the 2 of training");
 }
 
+// What was decoded to open them is there for training, unless a random crop needs the whole picture.
+TEST(OpenImages, KeepsSmallPicturesInMemory) {
+  const auto example_after = [](bool mixed, Augment augment) {
+    TemporaryFolder folder;
+    draw_classes(folder, "a/train/", 3, mixed);
+    draw_classes(folder, "a/test/", 2, mixed);
+    const DataSource data = open_data(folder / "a", {.augment = augment});
+    data.validation->get(3);
+    const std::vector<float> before = data.train->get(5)[0].to_vector<float>();
+    std::filesystem::remove_all(folder / "a");
+    data.validation->get(3);
+    EXPECT_EQ(data.train->get(5)[0].to_vector<float>(), before);
+  };
+  example_after(true, Augment::none);
+  example_after(true, Augment::light);
+  example_after(false, Augment::standard);
+  EXPECT_ERROR(example_after(true, Augment::standard), "cannot read ");
+}
+
 TEST(OpenImages, NamesWhatIsWrong) {
   TemporaryFolder folder;
   draw(folder, "one/red/1.png", 20, {200, 0, 0});

@@ -1,0 +1,43 @@
+// Internal: pictures in the size that a model sees.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "lockstep/data/image_folder.h"
+#include "lockstep/data/transforms/image_transform.h"
+
+namespace lockstep {
+
+// What the pictures of a run may take together: 1 GiB, or a tenth of what this process may still use, if that is less.
+std::uint64_t memory_for_pictures();
+
+// The pictures of `inner`, {u8 [channels, height, width], label}, in one size. Those that were asked for first stay in
+// memory, as far as `room` bytes go: opening the data, a receipt, and all epochs then decode a picture once.
+class ResizedPictures : public Dataset {
+ public:
+  // `sizes` and `channels`: those of `inner`.
+  ResizedPictures(std::shared_ptr<const Dataset> inner, const ImageFolder::Sizes& sizes, std::int64_t channels,
+                  ImageSize size, std::uint64_t room);
+  // All pictures had the size before: these are as good as those of `inner`.
+  bool unchanged() const { return unchanged_; }
+  std::int64_t size() const override { return inner_->size(); }
+  using Dataset::get;
+  Example get(std::int64_t index) const override;
+  Example raw(std::int64_t index) const override { return unchanged_ ? get(index) : inner_->raw(index); }
+
+ private:
+  std::shared_ptr<const Dataset> inner_;
+  ImageTransform resize_;
+  bool unchanged_;
+  // Slots in the order in which pictures come. All are one block of memory, which is untouched until they do: blocks of
+  // their own, between those of decoded pictures, would leave holes that malloc does not use.
+  Tensor pixels_;  // [slots, channels, height, width]
+  mutable std::vector<std::int64_t> labels_;
+  mutable std::atomic<std::int64_t> taken_ = 0;
+  mutable std::vector<std::atomic<std::int64_t>> slot_of_;  // the slot and 1, once it is filled
+};
+
+}  // namespace lockstep
