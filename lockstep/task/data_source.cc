@@ -343,6 +343,39 @@ std::string classes_text(const DataSource& data) {
   return text;
 }
 
+namespace {
+
+// An option without a use is an error: nobody shall take it for one that has an effect.
+void check_use(const fs::path& path, DataFormat format, const DataOptions& options) {
+  const DataOptions unset;
+  const bool table = format == DataFormat::csv, folder = format == DataFormat::images,
+             text = format == DataFormat::text, pictures = !table && !text;
+  const struct {
+    const char* option;
+    bool given, used;
+    const char* expected;
+  } uses[] = {
+      {"target", !options.target.empty(), table, "a table"},
+      {"ignore", !options.ignore.empty(), table, "a table"},
+      {"categories", !options.categories.empty(), table, "a table"},
+      {"delimiter", options.delimiter.has_value(), table, "a table"},
+      {"header", options.header.has_value(), table, "a table"},
+      {"skip_broken", options.skip_broken, table || folder, "a table or a folder of pictures"},
+      {"image_size", options.image_size != unset.image_size, folder, "a folder of pictures"},
+      {"max_pixels", options.max_pixels != unset.max_pixels, folder, "a folder of pictures"},
+      {"augmentation", augments(options.augment, options.transforms), pictures, "pictures"},
+      {"normalization", options.normalization != unset.normalization, pictures, "pictures"},
+      {"mean", !options.mean.empty(), pictures, "pictures"},
+      {"stddev", !options.stddev.empty(), pictures, "pictures"},
+      {"context", options.context != unset.context, text, "a text"},
+  };
+  for (const auto& [option, given, used, expected] : uses) {
+    check(!given || used, "{}: {}, expected {} for {}", path.string(), name(format), expected, option);
+  }
+}
+
+}  // namespace
+
 DataSource open_data(const fs::path& path, const DataOptions& options) {
   check(options.val_split >= 0 && options.val_split < 1, "{}: val_split is {}, expected at least 0 and below 1",
         path.string(), options.val_split);
@@ -351,21 +384,9 @@ DataSource open_data(const fs::path& path, const DataOptions& options) {
         options.limit_train, options.limit_validation);
   check(options.max_pixels >= 0, "{}: max_pixels is {}, expected at least 1, or 0", path.string(), options.max_pixels);
   check(options.context >= 1, "{}: a context of {} characters, expected at least 1", path.string(), options.context);
-  const DataFormat format = options.format.value_or(detect_format(path));
-  check(format == DataFormat::csv || (options.target.empty() && options.ignore.empty() && options.categories.empty() &&
-                                      !options.delimiter && !options.header),
-        "{}: {}, expected a table for target, ignore, categories, delimiter, and header", path.string(), name(format));
-  check(format == DataFormat::images || options.image_size == 0, "{}: {}, expected a folder of pictures for image_size",
-        path.string(), name(format));
   check(options.image_size >= 0, "{}: image_size is {}, expected at least 1, or 0", path.string(), options.image_size);
-  check(!options.skip_broken || format == DataFormat::csv || format == DataFormat::images,
-        "{}: {}, expected a table or a folder of pictures for skip_broken", path.string(), name(format));
-  const bool may_be_pictures = format != DataFormat::csv && format != DataFormat::text;
-  check(may_be_pictures || !augments(options.augment, options.transforms), "{}: {}, expected pictures for augmentation",
-        path.string(), name(format));
-  check(may_be_pictures ||
-            (options.normalization == Normalization::automatic && options.mean.empty() && options.stddev.empty()),
-        "{}: {}, expected pictures for normalization, mean, and stddev", path.string(), name(format));
+  const DataFormat format = options.format.value_or(detect_format(path));
+  check_use(path, format, options);
   check(options.task != TaskKind::language || format == DataFormat::text,
         "{}: {}, expected a text for the task language", path.string(), name(format));
   switch (format) {

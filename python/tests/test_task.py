@@ -93,7 +93,9 @@ def test_a_run_has_a_page_and_metrics(tmp_path):
     ({"transforms": {"color_jitter": 0.4}}, "color_jitter is 0.4, expected at most 4 numbers"),
     ({"limit_train": -1}, "limit_train and limit_validation are -1"), ({"max_pixels": -5}, "max_pixels is -5"),
     ({"context": 0}, "a context of 0"), ({"format": "gif"}, "gif"), ({"task": "guess"}, "guess"),
-    ({"augment": "light"}, "expected pictures for augmentation"), ({"val_split": 1.0}, "val_split is 1")])
+    ({"augment": "light"}, "expected pictures for augmentation"),
+    ({"max_pixels": 9}, "csv, expected a folder of pictures for max_pixels"),
+    ({"context": 16}, "csv, expected a text for context"), ({"val_split": 1.0}, "val_split is 1")])
 def test_wrong_options_are_refused(tmp_path, options, message):
     with pytest.raises((torch.Error, KeyError, TypeError), match=message):
         torch.open_data(write_table(tmp_path), **options)

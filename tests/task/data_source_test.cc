@@ -267,6 +267,37 @@ TEST(OpenData, ReadsTexts) {
   EXPECT_ERROR(open_data(folder.write("short.txt", "to be"), {.context = 16}), "are too few for a context of 16");
 }
 
+// Each option for the data that have no use for it.
+TEST(OpenData, RefusesOptionsWithoutAUse) {
+  TemporaryFolder folder;
+  const std::filesystem::path table = folder.write("a.csv", flowers(50)),
+                              text = folder.write("a.txt", std::string(400, 'a'));
+  folder.write("arrays/x.npy", npy("<f4", "(8, 2)", bytes_of(std::vector<float>(16))));
+  folder.write("arrays/y.npy", npy("<i8", "(8,)", bytes_of(std::vector<std::int64_t>{0, 1, 0, 1, 0, 1, 0, 1})));
+  const std::filesystem::path arrays = folder / "arrays";
+  for (const auto& path : {text, arrays}) {
+    EXPECT_ERROR(open_data(path, {.target = "a"}), "expected a table for target");
+    EXPECT_ERROR(open_data(path, {.ignore = {"a"}}), "expected a table for ignore");
+    EXPECT_ERROR(open_data(path, {.categories = {"a"}}), "expected a table for categories");
+    EXPECT_ERROR(open_data(path, {.delimiter = ';'}), "expected a table for delimiter");
+    EXPECT_ERROR(open_data(path, {.header = false}), "expected a table for header");
+    EXPECT_ERROR(open_data(path, {.skip_broken = true}), "expected a table or a folder of pictures for skip_broken");
+  }
+  for (const auto& path : {text, arrays, table}) {
+    EXPECT_ERROR(open_data(path, {.image_size = 8}), "expected a folder of pictures for image_size");
+    EXPECT_ERROR(open_data(path, {.max_pixels = 8}), "expected a folder of pictures for max_pixels");
+  }
+  for (const auto& path : {text, table}) {
+    EXPECT_ERROR(open_data(path, {.augment = Augment::light}), "expected pictures for augmentation");
+    EXPECT_ERROR(open_data(path, {.transforms = {.rotation = 5}}), "expected pictures for augmentation");
+    EXPECT_ERROR(open_data(path, {.normalization = Normalization::none}), "expected pictures for normalization");
+    EXPECT_ERROR(open_data(path, {.mean = {0}}), "expected pictures for mean");
+    EXPECT_ERROR(open_data(path, {.stddev = {1}}), "expected pictures for stddev");
+  }
+  EXPECT_ERROR(open_data(table, {.context = 64}), "a.csv: csv, expected a text for context");
+  EXPECT_ERROR(open_data(arrays, {.context = 64}), "arrays: npy, expected a text for context");
+}
+
 TEST(DetectFormat, GoesByTheContentAndTheName) {
   TemporaryFolder folder;
   EXPECT_EQ(detect_format(folder.write("a.txt", flowers(20))), DataFormat::csv) << "columns with numbers";
