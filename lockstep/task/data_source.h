@@ -102,7 +102,7 @@ struct DataSource {
 };
 
 // Throws an Error that names the path, what was found, and what was expected. The part for validation is named test,
-// val, or validation where the data have one; val_split makes it otherwise.
+// val, or validation where the data have one; val_split makes it otherwise. An option without a use is an error.
 DataSource open_data(const std::filesystem::path& path, const DataOptions& options = {});
 // What the path is. Throws if it is nothing known, and lists what is.
 DataFormat detect_format(const std::filesystem::path& path);
