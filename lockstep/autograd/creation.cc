@@ -189,10 +189,16 @@ TensorValues::TensorValues(std::initializer_list<TensorValues> list) {
   dtype_ = floating ? DType::f32 : whole ? DType::i64 : DType::boolean;
 }
 
+void check_tensor_number(const Scalar& number, DType dtype) { ops::check_holds("tensor", dtype, number); }
+
 Tensor tensor(const TensorValues& values, const TensorOptions& options) {
   TensorOptions chosen = options;
   if (!chosen.dtype) chosen.dtype = values.dtype_;
-  if (values.dtype_ == DType::f32) return Tensor::from(values.numbers_, values.shape_, chosen);
+  if (values.dtype_ == DType::f32) {
+    for (const double number : values.numbers_) check_tensor_number(number, *chosen.dtype);
+    return Tensor::from(values.numbers_, values.shape_, chosen);
+  }
+  for (const std::int64_t number : values.whole_) check_tensor_number(number, *chosen.dtype);
   return Tensor::from(values.whole_, values.shape_, chosen);
 }
 

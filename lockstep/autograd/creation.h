@@ -79,7 +79,7 @@ class TensorValues {
       : dtype_(std::floating_point<T>  ? DType::f32
                : std::same_as<T, bool> ? DType::boolean
                                        : DType::i64),
-        numbers_{static_cast<double>(value)}, whole_{std::floating_point<T> ? 0 : static_cast<std::int64_t>(value)} {}
+        numbers_{static_cast<double>(value)}, whole_{std::floating_point<T> ? 0 : Scalar(value).to<std::int64_t>()} {}
   TensorValues(std::initializer_list<TensorValues> list);  // NOLINT(google-explicit-constructor)
 
  private:
@@ -92,17 +92,24 @@ class TensorValues {
 
 // torch.tensor(values): tensor(5) has no axes, tensor({1.0, 2.5}) one, tensor({{1, 2}, {3, 4}}) two. Floating numbers
 // make f32, whole ones i64, and truth values bool; a list of several kinds has the first of these. A vector
-// gives one axis; of std::uint8_t, u8.
+// gives one axis; of std::uint8_t, u8. Throws for a number that the type does not hold, as full() does.
 Tensor tensor(const TensorValues& values, const TensorOptions& options = {});
 template <OneOption T>
 Tensor tensor(const TensorValues& values, T option) {
   return tensor(values, options_of<TensorOptions>(option));
 }
+// Throws where tensor() does for this number.
+void check_tensor_number(const Scalar& number, DType dtype);
 template <Number T>
 Tensor tensor(const std::vector<T>& values, TensorOptions options = {}) {
   const auto n = static_cast<std::int64_t>(values.size());
-  if constexpr (std::same_as<T, float> || std::same_as<T, std::int64_t> || std::same_as<T, std::uint8_t> ||
-                std::same_as<T, bool>) {
+  constexpr bool kIsElement =
+      std::same_as<T, float> || std::same_as<T, std::int64_t> || std::same_as<T, std::uint8_t> || std::same_as<T, bool>;
+  if (options.dtype || !kIsElement) {
+    const DType dtype = options.dtype.value_or(std::floating_point<T> ? DType::f32 : DType::i64);
+    for (const T value : values) check_tensor_number(value, dtype);
+  }
+  if constexpr (kIsElement) {
     return Tensor::from(values, {n}, options);
   } else if constexpr (std::same_as<T, double>) {
     if (!options.dtype) options.dtype = DType::f32;

@@ -79,11 +79,14 @@ std::int64_t count_at(const nlohmann::ordered_json& object, const char* name) {
   return count.get<std::int64_t>();
 }
 
-// Empty if there are none. Not a number is null, because JSON has none.
+// Not a number is null, because JSON has none.
+double number_of(const nlohmann::ordered_json& value) { return value.is_null() ? NAN : value.get<double>(); }
+
+// Empty if there are none.
 NamedScalars scalars_at(const nlohmann::ordered_json& object, const char* name) {
   NamedScalars all;
   const auto scalars = object.value(name, nlohmann::ordered_json::object());
-  for (const auto& [key, value] : scalars.items()) all.emplace_back(key, value.is_null() ? NAN : value.get<double>());
+  for (const auto& [key, value] : scalars.items()) all.emplace_back(key, number_of(value));
   return all;
 }
 
@@ -104,12 +107,11 @@ TrainingPosition position_from(const nlohmann::ordered_json& j) {
   for (const auto& e : j.value("epochs", nlohmann::ordered_json::array())) {
     p.epochs.push_back({count_at(e, "epoch"),
                         e.at("seconds"),
-                        e.at("train_loss"),
+                        number_of(e.at("train_loss")),
                         {count_at(e, "test_correct"), count_at(e, "test_total")}});
     const auto metrics = e.value("metrics", nlohmann::ordered_json::object());
     for (const auto& [name, value] : metrics.items()) {
-      // Not a number: JSON has none.
-      p.epochs.back().metrics.push_back({.name = name, .value = value.is_null() ? NAN : value.get<double>()});
+      p.epochs.back().metrics.push_back({.name = name, .value = number_of(value)});
     }
     p.epochs.back().log = scalars_at(e, "log");
   }

@@ -6,6 +6,7 @@
 
 #include "lockstep/autograd/creation.h"
 #include "lockstep/autograd/tensor_impl.h"
+#include "lockstep/data/history.h"
 
 namespace lockstep {
 namespace {
@@ -33,6 +34,7 @@ Tensor stack_parts(std::span<const Tensor> tensors) {
     check(t.defined() && t.device().is_host(), "stack: tensor {} is {}, expected host memory", i, t);
     check(t.shape() == first.shape() && t.dtype() == first.dtype(),
           "stack: tensor {} is {}, the first is {}, expected the same shape and type", i, t, first);
+    check_no_history(t, "stack: tensor {}", i);
     t.wait();
     if (row > 0) std::memcpy(bytes(all) + i * row, bytes(t.to(Layout::plain)), row);
   }
@@ -54,6 +56,9 @@ Example default_collate(const std::vector<Example>& examples) {
   for (std::size_t i = 0; i < examples.size(); ++i) {
     check(examples[i].size() == examples[0].size(), "collate: example {} has {} parts, the first has {}", i,
           examples[i].size(), examples[0].size());
+    for (std::size_t k = 0; k < examples[i].size(); ++k) {
+      check_no_history(examples[i][k], "collate: part {} of example {} of a batch", k, i);
+    }
   }
   for (std::size_t k = 0; k < examples[0].size(); ++k) batch.push_back(stack_parts(part_of_each(examples, k)));
   return batch;
@@ -71,6 +76,7 @@ Tensor pad_sequence(std::span<const Tensor> sequences, const PadSequenceOptions&
     shape[0] = first.size(0);
     check(shape == first.shape() && t.dtype() == first.dtype(),
           "pad_sequence: sequence {} is {}, the first is {}, expected the same but for axis 0", i, t, first);
+    check_no_history(t, "pad_sequence: sequence {}", i);
     longest = std::max(longest, t.size(0));
   }
   check(options.length == 0 || longest <= options.length, "pad_sequence: a sequence of {}, expected at most {}",

@@ -21,13 +21,13 @@ namespace LOCKSTEP_API lockstep {
 using Collate = std::function<Example(const std::vector<Example>& examples)>;
 
 // Stacks each part of the examples along a new axis 0, as Dataset::batch() does. Throws unless each part has one shape
-// and one type.
+// and one type, and no tensor requires gradients, which a batch, as a copy, would lose.
 Example default_collate(const std::vector<Example>& examples);
 
 // Part `part` of each example.
 std::vector<Tensor> part_of_each(const std::vector<Example>& examples, std::size_t part);
 
-// Host tensors of one shape and type, stacked along a new axis 0.
+// Host tensors of one shape and type that do not require gradients, stacked along a new axis 0.
 Tensor stack_parts(std::span<const Tensor> tensors);
 
 struct PadSequenceOptions {
@@ -38,7 +38,7 @@ struct PadSequenceOptions {
 };
 
 // [n, longest, ...] from n host tensors [length, ...], filled up at the end: torch.nn.utils.rnn.pad_sequence with
-// batch_first. Throws unless they differ in their lengths only.
+// batch_first. Throws unless they differ in their lengths only, and if one requires gradients.
 Tensor pad_sequence(std::span<const Tensor> sequences, const PadSequenceOptions& options = {});
 
 }  // namespace lockstep

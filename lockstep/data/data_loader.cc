@@ -191,6 +191,9 @@ DataLoader::DataLoader(std::shared_ptr<const Dataset> dataset, DataLoaderOptions
   check(o.batch_size >= 1, "data loader: batch size {}, expected at least 1", o.batch_size);
   check(o.workers >= 0 && o.workers <= 256 && o.prefetch >= 1,
         "data loader: {} workers, {} batches ahead, expected 0 to 256 and at least 1", o.workers, o.prefetch);
+  check(o.workers > 0 || o.prefetch == DataLoaderOptions().prefetch,
+        "data loader: prefetch is {} without workers, expected at least one, or {}", o.prefetch,
+        DataLoaderOptions().prefetch);
   check(!o.shuffle || !o.sampler, "data loader: shuffle and sampler are both set, expected at most one of them");
   if (!options_.sampler) {
     if (o.shuffle) {
@@ -208,13 +211,14 @@ void DataLoader::skip_batches(std::int64_t count) {
 }
 
 void DataLoader::set_epoch(std::int64_t epoch) {
+  check(epoch >= 0, "data loader: epoch {}, expected at least 0", epoch);
   epoch_ = epoch;
   begun_ = false;
 }
 
 std::int64_t DataLoader::examples() const {
   if (known_examples_.first != epoch_) {
-    known_examples_ = {epoch_, static_cast<std::int64_t>(options_.sampler->order(epoch_).size())};
+    known_examples_ = {epoch_, static_cast<std::int64_t>(options_.sampler->order_for(options_.seed, epoch_).size())};
   }
   return known_examples_.second;
 }
@@ -244,7 +248,7 @@ DataLoader::Iterator DataLoader::begin(RowsOfBatch rows, Device pin_for) {
   if (!options.seed) options.seed = default_seed("data loader");
   if (begun_) ++epoch_;
   begun_ = true;
-  std::vector<std::int64_t> order = options_.sampler->order(epoch_);
+  std::vector<std::int64_t> order = options_.sampler->order_for(options_.seed, epoch_);
   auto n = static_cast<std::int64_t>(order.size());
   known_examples_ = {epoch_, n};
   std::int64_t first = std::exchange(skip_, 0);

@@ -33,8 +33,8 @@ struct DataLoaderOptions {
   bool shuffle = false;
   // Chooses the order. Do not combine with `shuffle`.
   std::shared_ptr<const Sampler> sampler{};
-  // The seed of the order and of random transforms. Not set: RuntimeOptions::seed of this process when the loop begins,
-  // 0 without a Runtime.
+  // The seed of the order, also that of a sampler without a seed of its own, and of random transforms. Not set:
+  // RuntimeOptions::seed of this process when the loop begins, 0 without a Runtime.
   std::optional<std::uint64_t> seed = {};
   // Skips the last batch if it is not full. If it is short on any rank, all ranks skip it.
   bool drop_last = false;
@@ -50,7 +50,7 @@ struct DataLoaderOptions {
   Device pin_for{};
   // Number of background threads, from 0 to 256. 0: the loop makes each batch when it needs it.
   int workers = 1;
-  // The largest number of finished batches that wait to be used, at least one.
+  // The largest number of finished batches that wait to be used, at least one. Only with workers.
   int prefetch = 4;
 };
 
@@ -66,7 +66,8 @@ class DataLoader {
       : DataLoader(std::make_shared<const D>(std::move(dataset)), std::move(options)) {}
 
   // The epoch decides the order and the random transforms of a loop. The first loop has epoch 0, and each further loop
-  // has the next epoch, even if a `break` ended the one before. set_epoch() sets the epoch of the next loop.
+  // has the next epoch, even if a `break` ended the one before. set_epoch() sets the epoch of the next loop, from
+  // 0.
   void set_epoch(std::int64_t epoch);
   // The epoch of the loop in progress or, after its end, of the next loop.
   std::int64_t epoch() const { return epoch_; }

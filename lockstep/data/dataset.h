@@ -24,7 +24,7 @@ class Dataset {
   virtual ~Dataset() = default;
   virtual std::int64_t size() const = 0;
   // 0 <= index < size(). Each part must have the same shape and type in all examples, unless the loader has a
-  // DataLoaderOptions::collate.
+  // DataLoaderOptions::collate. Parts require no gradients, which a batch would lose: an error; detach() them.
   virtual Example get(std::int64_t index) const = 0;
   // For data with random transforms. `key` depends on (seed, epoch, index): an example is the same in every process and
   // differs between epochs.

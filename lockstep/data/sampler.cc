@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstddef>
 #include <numeric>
+#include <utility>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/random.h"
@@ -11,6 +12,14 @@
 
 namespace lockstep {
 namespace {
+
+// Of the loader that asks for an order.
+thread_local std::optional<std::uint64_t> loader_seed;
+
+std::uint64_t chosen_seed(std::optional<std::uint64_t> own) {
+  if (own) return *own;
+  return loader_seed ? *loader_seed : default_seed("sampler");
+}
 
 std::vector<std::int64_t> in_order(std::int64_t size) {
   check(size >= 0, "sampler: {} examples, expected at least 0", size);
@@ -21,13 +30,21 @@ std::vector<std::int64_t> in_order(std::int64_t size) {
 
 std::vector<std::int64_t> shuffled(std::int64_t size, std::optional<std::uint64_t> seed, std::int64_t epoch) {
   std::vector<std::int64_t> order = in_order(size);
-  RandomKey key = random_key(seed ? *seed : default_seed("sampler"),
-                             {hash_name("order of examples"), static_cast<std::uint64_t>(epoch)});
+  RandomKey key = random_key(chosen_seed(seed), {hash_name("order of examples"), static_cast<std::uint64_t>(epoch)});
   for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random_below(key, i, i)]);
   return order;
 }
 
 }  // namespace
+
+std::vector<std::int64_t> Sampler::order_for(std::optional<std::uint64_t> seed, std::int64_t epoch) const {
+  struct Restore {
+    std::optional<std::uint64_t> before;
+    ~Restore() { loader_seed = before; }
+  };
+  const Restore restore{std::exchange(loader_seed, seed)};
+  return order(epoch);
+}
 
 SequentialSampler::SequentialSampler(std::int64_t size) : size_(size) {}
 std::vector<std::int64_t> SequentialSampler::order(std::int64_t) const { return in_order(size_); }
@@ -53,8 +70,8 @@ WeightedRandomSampler::WeightedRandomSampler(std::vector<double> weights, std::i
 }
 
 std::vector<std::int64_t> WeightedRandomSampler::order(std::int64_t epoch) const {
-  const RandomKey key = random_key(options_.seed ? *options_.seed : default_seed("sampler"),
-                                   {hash_name("weighted examples"), static_cast<std::uint64_t>(epoch)});
+  const RandomKey key =
+      random_key(chosen_seed(options_.seed), {hash_name("weighted examples"), static_cast<std::uint64_t>(epoch)});
   // The sums of a binary tree over the weights, leaves last, so that drawn examples can be taken out.
   std::size_t leaves = 1;
   while (leaves < weights_.size()) leaves *= 2;

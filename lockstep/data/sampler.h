@@ -1,6 +1,7 @@
 // Samplers choose the order of the examples. Each sampler yields part or all of one global order, which depends only on
-// (seed, epoch). Any process can compute it, so a resumed run can find its place. A seed that is not set is
-// RuntimeOptions::seed of this process, 0 without a Runtime.
+// (seed, epoch). Any process can compute it, so a resumed run can find its place. A seed that is not set is that of the
+// DataLoader or Trainer that has the sampler; where it has none, RuntimeOptions::seed of this process, 0 without a
+// Runtime.
 //
 //   DataLoader loader(data, {.sampler = std::make_shared<SequentialSampler>(data.size())});
 #pragma once
@@ -19,6 +20,9 @@ class Sampler {
   // The numbers of the examples of epoch `epoch`, in order. A pure function of its argument; safe to call from several
   // threads at once.
   virtual std::vector<std::int64_t> order(std::int64_t epoch) const = 0;
+  // The same for a loader with this seed, if it has one: all samplers without a seed of their own follow it, also those
+  // that order() asks.
+  std::vector<std::int64_t> order_for(std::optional<std::uint64_t> seed, std::int64_t epoch) const;
   struct RankSizes {
     std::int64_t least = 0, most = 0;
   };

@@ -1,6 +1,7 @@
 #include "lockstep/data/tensor_dataset.h"
 
 #include "lockstep/autograd/tensor_impl.h"
+#include "lockstep/data/history.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -39,6 +40,7 @@ Example TensorDataset::get(std::int64_t index) const {
 Example TensorDataset::batch(std::span<const std::int64_t> indices, std::span<const RandomKey>) const {
   Example batch;
   for (const Tensor& t : tensors_) {
+    check_no_history(t, "tensor dataset: part {} of example {}", batch.size(), indices.empty() ? 0 : indices[0]);
     Shape shape = t.shape();
     shape[0] = static_cast<std::int64_t>(indices.size());
     Tensor all = Tensor::host(shape, t.dtype());

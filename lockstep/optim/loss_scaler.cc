@@ -44,7 +44,7 @@ LossScaler::LossScaler(const Optimizer& optimizer, LossScalerOptions options)
 Tensor LossScaler::scale(const Tensor& loss) const {
   check(loss.defined() && loss->kind != Kind::cut && is_floating(loss.dtype()),
         "loss scaler: the loss is {}, expected a floating type that is not cut over the batch", loss);
-  adjusted_ = false;
+  used_ = true;
   std::vector<Array> scales;
   for (const Array& scale : scales_) scales.push_back(ops::reshape(scale, {}));
   if (loss->kind == Kind::replicated) return loss * replicated_tensor(std::move(scales), loss->at);
@@ -59,10 +59,14 @@ Array LossScaler::current() const {
 }
 
 std::vector<Array> LossScaler::update(const Array& squared_norm, double max_norm) {
-  check(!adjusted_,
+  check(used_ || adjusted_,
+        "unscale: this LossScaler has scaled no loss, so the gradients would be divided by a scale that they do not "
+        "have: expected scaler.scale(loss).backward(), or backward() with scaler.scales()");
+  check(used_,
         "unscale: this LossScaler has already adjusted its scale since the last backward(), so the gradients have "
         "another scale: expected one optimizer, with parameter groups if needed, or a backward() with "
         "scaler.scales() for each optimizer");
+  used_ = false;
   adjusted_ = true;
   std::vector<Array> factors;
   for (const Array& state : states_) {

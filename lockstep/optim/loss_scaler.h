@@ -50,15 +50,15 @@ class LossScaler {
   // The same without an operation: one f32 [1] for each device, as BackwardOptions::scales. Call it for each
   // backward().
   std::span<const Array> scales() const {
-    adjusted_ = false;
+    used_ = true;
     return scales_;
   }
   // The scale after all steps described so far, f32 [1]. Does not wait.
   Array current() const;
 
   // For Optimizer::unscale(): adjusts the scale, given the squared norm of the scaled gradients. Returns for each
-  // device the factor, f64 [1], by which the optimizer multiplies the gradients. Throws if it has adjusted the scale
-  // since the last call of scale() or scales(): the gradients have the former scale.
+  // device the factor, f64 [1], by which the optimizer multiplies the gradients. Throws unless scale() or scales() was
+  // called since the scale was adjusted, or the scaler made: the gradients have the former scale, or none.
   std::vector<Array> update(const Array& squared_norm, double max_norm);
 
   // Waits.
@@ -71,7 +71,8 @@ class LossScaler {
 
  private:
   std::vector<Array> states_, scales_;  // a scale shares the memory of its state
-  mutable bool adjusted_ = false;       // since the last call of scale() or scales()
+  mutable bool used_ = false;           // by scale() or scales(), since it was adjusted
+  bool adjusted_ = false;
   std::int64_t growth_interval_;
 };
 

@@ -29,7 +29,10 @@ void expect(bool ok, fmt::format_string<Args...> message, Args&&... args) {
 
 // A Trainer that only trains.
 TrainerOptions replay_options(TrainerOptions options) {
+  const TrainerOptions plain;
   options.save_folder.clear();
+  options.save_every = plain.save_every;
+  options.keep_checkpoints = plain.keep_checkpoints;
   options.resume = false;
   options.log_file.clear();
   options.tensorboard = {};

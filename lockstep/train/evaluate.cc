@@ -86,6 +86,18 @@ std::vector<Device> devices_of(Module& module, const EvaluateOptions& options) {
   return options.devices;
 }
 
+// An option that another makes idle is an error, not ignored.
+void check_options_count(const EvaluateOptions& o) {
+  check(!o.distributed || (o.split.shards == 0 && o.split.balance == Balance()),
+        "evaluate: split is set beside `distributed`, whose shards count, expected one of them");
+  check(!o.distributed || o.devices.empty() || o.devices == o.distributed->devices(),
+        "evaluate: devices are set beside `distributed`, which is on others, expected none, or the same");
+  check(!o.forward || o.dtype == DType::f32,
+        "evaluate: dtype is {} beside `forward`, expected `forward` to cast its inputs, as in batch[0].to(dtype), and "
+        "f32",
+        name(o.dtype));
+}
+
 void add_table(std::vector<std::vector<double>>& table, const Tensor& more) {
   const auto columns = static_cast<std::size_t>(more.size(1));
   const std::vector<double> values = more.to_vector<double>();
@@ -149,6 +161,7 @@ Accuracy evaluate(Module& module, DataLoader& loader, const EvaluateOptions& opt
     const MetricResult found = evaluate(module, loader, {metrics::accuracy()}, options)[0];
     return {std::llround(found.sum), std::llround(found.count)};
   }
+  check_options_count(options);
   std::optional<BatchSplitter> own;
   if (!options.distributed) own.emplace(devices_of(module, options), options.split);
   BatchSplitter& splitter = own ? *own : *options.distributed;
@@ -196,6 +209,7 @@ std::vector<MetricResult> evaluate(Module& module, DataLoader& loader, const std
     results.push_back({.name = metric.name});
   }
   if (metrics.empty()) return results;
+  check_options_count(options);
   std::optional<BatchSplitter> own;
   if (!options.distributed) own.emplace(devices_of(module, options), options.split);
   BatchSplitter& splitter = own ? *own : *options.distributed;

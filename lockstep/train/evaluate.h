@@ -48,9 +48,9 @@ using BatchFunction = std::function<BatchOutputs(const Example& batch)>;
 struct EvaluateOptions {
   // Empty: the model's devices. It is placed if nobody did.
   std::vector<Device> devices{};
-  // Not used with `distributed`.
+  // Not with `distributed`, which has its own.
   SplitOptions split{};
-  // Floating inputs are cast to this type.
+  // Floating inputs are cast to this type. Not with `forward`, which casts them itself.
   DType dtype = DType::f32;
   // Set this to share the evaluation among ranks, such as to a DistributedDataParallel: each rank loads its rows
   // (rows_of), and the result covers all ranks. Null: this process evaluates all examples, also in a job.

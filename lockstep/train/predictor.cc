@@ -128,6 +128,9 @@ struct PredictorState::Impl {
   Impl(Module& m, const PredictorOptions& o) : model(m), weights(weights_of(m)), evaluation(m), options(o) {
     check(o.max_batch >= 1 && o.wait.count() >= 0, "predictor: max_batch {} and wait {} ns, expected at least 1 and 0",
           o.max_batch, o.wait.count());
+    check(
+        o.max_batch > 1 || o.wait == PredictorOptions().wait,
+        "predictor: wait is set with max_batch 1, which joins no calls, expected a larger max_batch, too, or no wait");
     check(!weights.empty(), "predictor: {} has no parameters, so it is on no device", m.kind());
     for (const Parameter& p : weights) check_free(p);
   }

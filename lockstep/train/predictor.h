@@ -39,7 +39,7 @@ struct PredictorOptions {
   // samples is a pass of its own.
   std::int64_t max_batch = 1;
   // A call that finds the model at rest is computed at once. Others wait for each other while a pass is computed, but
-  // never longer than this.
+  // never longer than this. Only with max_batch above 1.
   std::chrono::nanoseconds wait = std::chrono::milliseconds(1);
 };
 

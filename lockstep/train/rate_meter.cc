@@ -1,6 +1,7 @@
 #include "lockstep/train/rate_meter.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace lockstep {
 
@@ -8,9 +9,12 @@ void RateMeter::start(double time) {
   // As if there had been no pause.
   for (Step& step : steps_) step.time += time - stopped_;
   if (steps_.empty()) steps_.push_back({time, 0});
+  runs_ = true;
 }
 
-void RateMeter::stop(double time) { stopped_ = time; }
+void RateMeter::stop(double time) {
+  if (std::exchange(runs_, false)) stopped_ = time;
+}
 
 double RateMeter::add(double time, std::int64_t samples) {
   constexpr std::size_t kSteps = 8;

@@ -16,7 +16,8 @@ class RateMeter {
   static double now() {
     return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
   }
-  // The clock runs from start() to stop(), and stands during evaluation and checkpoints. Times are in seconds.
+  // The clock runs from start() to stop(), and stands during evaluation and checkpoints. Times are in seconds. stop()
+  // does nothing while it stands.
   void start(double time);
   void stop(double time);
   // Adds a step. Returns the rate over this step and those before it, back to the start at most.
@@ -31,6 +32,7 @@ class RateMeter {
   };
   std::deque<Step> steps_;  // the time begins at the first one: its samples do not count
   double stopped_ = 0;
+  bool runs_ = false;
 };
 
 }  // namespace lockstep

@@ -114,6 +114,37 @@ bool smallest_is_best(const TrainerOptions& o) {
   return metric != o.metrics.end() ? metric->smaller_is_better : o.watch.metric == "train_loss";
 }
 
+// An option that the others make idle is an error, not ignored.
+void check_options_count(const TrainerOptions& o) {
+  const TrainerOptions plain;
+  const auto needs = [](bool counts, std::string_view option, const auto& found, const auto& left,
+                        std::string_view other) {
+    check(counts || found == left, "trainer: {} is {} without {}, expected that, too, or {}", option, found, other,
+          left);
+  };
+  const bool saves = !o.save_folder.empty(), watches = !o.watch.metric.empty(), scales = o.dtype == DType::f16,
+             balances = o.split.balance.automatic;
+  needs(saves, "save_every", o.save_every, plain.save_every, "save_folder");
+  needs(saves, "keep_checkpoints", o.keep_checkpoints, plain.keep_checkpoints, "save_folder");
+  needs(watches, "watch.patience", o.watch.patience, plain.watch.patience, "watch.metric");
+  needs(watches, "watch.min_delta", o.watch.min_delta, plain.watch.min_delta, "watch.metric");
+  check(watches || !o.watch.smallest, "trainer: watch.smallest is set without watch.metric, expected both or none");
+  needs(!o.tensorboard.folder.empty(), "tensorboard.histogram_every", o.tensorboard.histogram_every,
+        plain.tensorboard.histogram_every, "tensorboard.folder");
+  needs(!o.receipt.file.empty(), "receipt.every", o.receipt.every, plain.receipt.every, "receipt.file");
+  needs(scales, "loss_scaling.initial_scale", o.loss_scaling.initial_scale, plain.loss_scaling.initial_scale,
+        "dtype f16");
+  needs(scales, "loss_scaling.growth_interval", o.loss_scaling.growth_interval, plain.loss_scaling.growth_interval,
+        "dtype f16");
+  needs(balances, "balancer.every", o.balancer.every, plain.balancer.every, "split.balance.automatic");
+  check(balances || !o.balancer.seconds_per_shard,
+        "trainer: balancer.seconds_per_shard is set without split.balance.automatic, expected both or none");
+  check(!o.loss || o.label_smoothing == 0,
+        "trainer: label_smoothing is {} beside `loss`, which replaces the loss that it smooths: expected `loss` to "
+        "smooth the labels, as cross_entropy() does, and 0",
+        o.label_smoothing);
+}
+
 // An optimizer of another model would train nothing, and ranks exchange only the gradients of this model.
 void check_owned(const Optimizer& optimizer, const Module& module) {
   const std::vector<Parameter> own = module.parameters();
@@ -162,10 +193,10 @@ std::string default_init(const Module& module, std::uint64_t seed) {
 }
 
 // Identifies a sampler with its seed and weights by what it does: the orders of two epochs.
-std::string hash_of_orders(const Sampler& sampler) {
+std::string hash_of_orders(const Sampler& sampler, std::uint64_t seed) {
   Sha256 hash;
   for (const std::int64_t epoch : {0, 1}) {
-    const std::vector<std::int64_t> order = sampler.order(epoch);
+    const std::vector<std::int64_t> order = sampler.order_for(seed, epoch);
     hash.update(std::as_bytes(std::span(order)));
   }
   return hash.hex().substr(0, 12);
@@ -187,11 +218,11 @@ class FullBatches : public Sampler {
   std::int64_t batch_size_;
 };
 
-// Null: the loader's own.
+// Null: the loader's own. Its seed is the loader's.
 std::shared_ptr<const Sampler> sampler_of(const TrainerOptions& o, const Dataset* train) {
   if (!o.drop_last || !train) return o.sampler;
   std::shared_ptr<const Sampler> all = o.sampler;
-  if (!all && o.shuffle) all = std::make_shared<RandomSampler>(train->size(), o.seed);
+  if (!all && o.shuffle) all = std::make_shared<RandomSampler>(train->size());
   if (!all) all = std::make_shared<SequentialSampler>(train->size());
   return std::make_shared<FullBatches>(std::move(all), o.batch_size);
 }
@@ -259,9 +290,10 @@ Trainer::Trainer(Module& module, Optimizer& optimizer, std::shared_ptr<const Dat
   check(!o.resume || !o.save_folder.empty(), "trainer: resume is set, expected save_folder to be set, too");
   if (!o.save_folder.empty()) ModuleTree::check_no_own_state(module_, "trainer: save_folder");
   check_watched_metric(o, test_ != nullptr);
-  o.watch.smallest = smallest_is_best(o);
   check(!o.forward || (!o.loss && o.label_smoothing == 0),
         "trainer: `forward` computes the loss, expected no `loss` and no label_smoothing");
+  check_options_count(o);
+  if (!o.watch.metric.empty()) o.watch.smallest = smallest_is_best(o);
   choose_shards();
   o.schedule.total_steps = o.epochs * steps_of(loader_.size());
   if (o.max_steps > 0) o.schedule.total_steps = std::min(o.schedule.total_steps, o.max_steps);
@@ -427,7 +459,7 @@ Recipe Trainer::make_recipe() const {
   for (const auto& [name, value] : rule.options) recipe.set(name, value);
   if (const std::string groups = optimizer_.describe_groups(); !groups.empty()) recipe.set("parameter_groups", groups);
   record_schedule(recipe, schedule);
-  if (o.sampler) recipe.set("sampler", hash_of_orders(*o.sampler));
+  if (o.sampler) recipe.set("sampler", hash_of_orders(*o.sampler, *o.seed));
   if (o.drop_last) recipe.set("drop_last", true);
   if (o.collate) recipe.set("collate", true);
   if (o.batch_transform) recipe.set("batch_transform", true);
@@ -589,6 +621,7 @@ TrainingResult Trainer::train_until(std::int64_t step) {
       observers_ = nullptr;
       return result;
     } catch (const std::exception& error) {
+      rate_->stop(RateMeter::now());
       if (observers_) observers_->abort(error.what());
       observers_ = nullptr;
       throw;
@@ -651,6 +684,12 @@ TrainingResult Trainer::run() {
   settle_best();
   start_observers();
   data_wait_ = std::make_unique<DataWait>(options_.devices);
+  // Of steps that an exception left behind.
+  if (!pending_.empty()) {
+    rate_->start(RateMeter::now());
+    read_losses(0);
+    rate_->stop(RateMeter::now());
+  }
   while (!finished() && !ends_here() && !stops_early(position_.epochs, options_.watch)) {
     loader_.set_epoch(position_.epoch);
     std::int64_t batches = loader_.size();
@@ -712,10 +751,13 @@ TrainingResult Trainer::run() {
     report.epoch = position_.epoch + 1;
     report.seconds = position_.seconds;
     report.data_seconds = position_.data_seconds;
-    report.train_loss = position_.samples == 0 ? 0 : position_.loss_sum / static_cast<double>(position_.samples);
-    for (const auto& [name, sum] : position_.log_sums) {
-      report.log.emplace_back(name, position_.samples == 0 ? 0 : sum / static_cast<double>(position_.samples));
-    }
+    // Not a number if the loss of each step was not finite.
+    const auto mean = [&](double sum) {
+      return position_.samples == 0 ? std::numeric_limits<double>::quiet_NaN()
+                                    : sum / static_cast<double>(position_.samples);
+    };
+    report.train_loss = mean(position_.loss_sum);
+    for (const auto& [name, sum] : position_.log_sums) report.log.emplace_back(name, mean(sum));
     result.epochs.push_back(report);
     observers_->each([&](TrainingObserver& o) { o.epoch(report); });
     if (on_epoch) on_epoch(report);
@@ -819,7 +861,7 @@ StateDigest Trainer::state_now() const {
 std::pair<DataLoader, EvaluateOptions> Trainer::test_data() const {
   return {DataLoader(test_, rows_of_rank({.batch_size = options_.micro_batch_size(), .seed = options_.seed})),
           {.devices = options_.devices,
-           .dtype = options_.dtype,
+           .dtype = options_.forward ? DType::f32 : options_.dtype,
            .distributed = splitter_.get(),
            .forward = options_.forward}};
 }
@@ -1116,19 +1158,14 @@ void Trainer::read_losses(std::size_t leave) {
       for (std::size_t i = 1; i < scalars.size(); ++i) report.log[i - 1].second += share * value_of(scalars[i]);
     }
     if (next.stopped.defined()) agreed_stop_ = agreed_stop_ || next.stopped.item<float>() != 0;
+    // The losses of the steps after it wait for the next call.
     if (!std::isfinite(report.loss)) {
-      pending_.clear();
       const bool nan = std::isnan(report.loss);
       throw NonFiniteLoss(fmt::format(
           "the loss is {} at step {}{}{}", nan ? std::numeric_limits<double>::quiet_NaN() : report.loss, report.step,
           last_good_checkpoint(), nan ? "; a step of which all labels are ignored has this loss, too" : ""));
     }
-    if (next.loss_scale.defined()) {
-      report.loss_scale = next.loss_scale.item<float>();
-      // At such a small scale, overflow is not the cause.
-      check(*report.loss_scale >= 0x1p-20, "the gradients are still not finite at step {} with the smallest loss scale",
-            report.step);
-    }
+    if (next.loss_scale.defined()) report.loss_scale = next.loss_scale.item<float>();
     report.images_per_second = rate_->add(RateMeter::now(), report.samples);
     report.seconds = rate_->seconds();
     last_loss_ = {report.step, report.loss};
@@ -1142,6 +1179,9 @@ void Trainer::read_losses(std::size_t leave) {
     }
     observers_->each([&](TrainingObserver& o) { o.step(report); });
     if (on_step) on_step(report);
+    // At such a small scale, overflow is not the cause.
+    check(!report.loss_scale || *report.loss_scale >= 0x1p-20,
+          "the gradients are still not finite at step {} with the smallest loss scale", report.step);
   }
 }
 
@@ -1233,6 +1273,7 @@ ResumedRun Trainer::resume(CheckpointContents checkpoint) {
     if (mismatch) throw RecipeMismatch(error.what(), mismatch->file, mismatch->differences);
     throw;
   }
+  pending_.clear();  // of steps that the checkpoint undoes
   position_ = run.position;
   saved_step_ = position_.step;
   resumed_from_ = run.path;

@@ -43,7 +43,8 @@ class Observers;     // train/observers.h
 class StepWatch;     // train/step_watch.h
 struct StateDigest;  // receipt/state_digest.h
 
-// What Trainer::train() throws for a loss that is not finite. All ranks throw it at the same step and may go on.
+// What Trainer::train() throws for a loss that is not finite. All ranks throw it at the same step and may go on: a
+// further call reports the steps that were on their way, and throws for the next such loss.
 class NonFiniteLoss : public Error {
  public:
   using Error::Error;
@@ -121,7 +122,8 @@ struct TrainerOptions {
   // Changes batches of training, such as MixUp({.classes = 10}); with `accumulate`, micro-batches. The recipe says that
   // there is one; name it in `recipe`.
   BatchTransform batch_transform{};
-  // Of the order of the examples and their random transforms. Not set: RuntimeOptions::seed of the devices' Runtime.
+  // Of the order of the examples, unless the sampler has a seed of its own, and of their random transforms. Not set:
+  // RuntimeOptions::seed of the devices' Runtime.
   std::optional<std::uint64_t> seed = {};
   DType dtype = DType::f32;
   // Used with f16, which trains with a scaled loss.
@@ -129,7 +131,8 @@ struct TrainerOptions {
   // bf16: gradients and their sums are rounded to bf16, which halves the traffic between ranks.
   DType gradients = DType::f32;
   // Returns the mean loss of the model's outputs and the labels, both cut over the batch. Empty: cross entropy with
-  // label_smoothing. Name any other loss in `recipe`.
+  // label_smoothing, which is an error beside another loss: that smooths the labels itself. Name any other loss, with
+  // its "label_smoothing", in `recipe`.
   std::function<Tensor(const Tensor& outputs, const Tensor& labels)> loss{};
   double label_smoothing = 0;
   // Computes the loss and the outputs of a batch from all its parts, in training and in evaluation. Replaces the

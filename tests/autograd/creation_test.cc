@@ -356,6 +356,24 @@ TEST_F(CreationTest, ToHostReadsWhateverThereIs) {
   EXPECT_EQ(rows.to_vector<float>(), std::vector<float>(10, 1));
 }
 
+// As full() and fill_() do.
+TEST_F(CreationTest, TensorHoldsItsNumbers) {
+  constexpr auto kMost = std::numeric_limits<std::uint64_t>::max();
+  EXPECT_ERROR(tensor({kMost}), "a number is 18446744073709551615, expected an int64");
+  EXPECT_ERROR(tensor(std::vector<std::uint64_t>{kMost}), "a number is 18446744073709551615, expected an int64");
+  EXPECT_ERROR(tensor({300, -1}, DType::u8), "tensor: 300 in a tensor of u8, expected a whole number of its range");
+  EXPECT_ERROR(tensor({0.5}, DType::i64), "tensor: 0.5 in a tensor of i64");
+  EXPECT_ERROR(tensor({1e5}, DType::f16), "tensor: 100000 is beyond the range of f16");
+  EXPECT_ERROR(tensor({1e300}), "is beyond the range of f32");
+  EXPECT_ERROR(tensor(std::vector<std::int64_t>{300}, {.dtype = DType::u8}), "tensor: 300 in a tensor of u8");
+  EXPECT_ERROR(tensor(std::vector<double>{1e300}), "is beyond the range of f32");
+  EXPECT_EQ(tensor({255, 0}, DType::u8).to_vector<std::uint8_t>(), (std::vector<std::uint8_t>{255, 0}));
+  EXPECT_EQ(tensor({kMost / 2}).item<std::int64_t>(), std::numeric_limits<std::int64_t>::max());
+  EXPECT_EQ(tensor({2.0}, DType::i64).item<std::int64_t>(), 2);
+  EXPECT_EQ(tensor({1e300}, DType::f64).item<double>(), 1e300);
+  EXPECT_EQ(tensor({INFINITY}).item<float>(), INFINITY);
+}
+
 TEST_F(CreationTest, TensorsPrintWhole) {
   const std::string rows = zeros({10, 2}, {.device = devices_[0]}).str();
   EXPECT_EQ(std::ranges::count(rows, '0'), 21) << rows;  // 20 elements and cpu:0

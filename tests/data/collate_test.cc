@@ -4,8 +4,11 @@
 
 #include <gtest/gtest.h>
 
+#include "lockstep/autograd/functions.h"
 #include "lockstep/data/data_loader.h"
+#include "lockstep/data/tensor_dataset.h"
 #include "tests/expect_error.h"
+#include "tests/logical_tensors.h"
 
 namespace lockstep::testing {
 namespace {
@@ -22,6 +25,32 @@ struct Sequences : Dataset {
 
 Example padded(const std::vector<Example>& examples) {
   return {pad_sequence(part_of_each(examples, 0), {.value = -1}), stack_parts(part_of_each(examples, 1))};
+}
+
+// Example 2 has a history in its part 1.
+struct Traced : Dataset {
+  std::int64_t size() const override { return 4; }
+  Example get(std::int64_t i) const override { return {ones({2}), i == 2 ? as_leaf(ones({2})) * 2 : ones({2})}; }
+};
+
+// A batch is a copy, which would lose it.
+TEST(CollateTest, ExamplesHaveNoHistory) {
+  const char* way_out =
+      "requires gradients, which a batch does not carry on: expected data without a history, as of "
+      "detach()";
+  const auto expect_refused = [&](DataLoader loader, const std::string& found) {
+    EXPECT_ERROR(for (Example& batch : loader) batch.clear(), fmt::format("{} {}", found, way_out));
+  };
+  for (const int workers : {0, 1}) {
+    expect_refused({Traced(), {.batch_size = 4, .workers = workers}}, "dataset: part 1 of example 2");
+    expect_refused({Traced(), {.batch_size = 4, .collate = default_collate, .workers = workers}},
+                   "collate: part 1 of example 2 of a batch");
+    expect_refused({TensorDataset({ones({4, 2}), as_leaf(ones({4}))}), {.batch_size = 4, .workers = workers}},
+                   "tensor dataset: part 1 of example 0");
+  }
+  const std::vector<Tensor> traced{ones({2}), as_leaf(ones({2}))};
+  EXPECT_ERROR(stack_parts(traced), fmt::format("stack: tensor 1 {}", way_out));
+  EXPECT_ERROR(pad_sequence(traced), fmt::format("pad_sequence: sequence 1 {}", way_out));
 }
 
 TEST(CollateTest, PadsToTheLongestOfTheBatch) {

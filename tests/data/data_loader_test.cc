@@ -200,7 +200,7 @@ TEST_P(Loader, AnExceptionComesOutInThePlaceOfItsBatch) {
 
 TEST_P(Loader, StoppingEarlyEndsTheWorkers) {
   auto data = std::make_shared<Numbers>(100'000);
-  DataLoader loader(data, options({.batch_size = 10, .prefetch = 3}));
+  DataLoader loader(data, options({.batch_size = 10, .prefetch = GetParam() > 0 ? 3 : 4}));
   for (Example& batch : loader) {
     if (batch[0].to_vector<std::int64_t>()[0] >= 20) break;
   }
@@ -259,6 +259,11 @@ TEST_P(Loader, AllRanksOfASamplerHaveAsManyBatches) {
   for (std::int64_t examples = 1; examples <= 7; ++examples) check(examples, 3, 2, true);
 }
 
+// A sampler of a program that asks another one.
+struct Asking : Sampler {
+  std::vector<std::int64_t> order(std::int64_t epoch) const override { return RandomSampler(8).order(epoch); }
+};
+
 // One seed for a program: that of its Runtime, unless the options name another.
 TEST_P(Loader, FollowsTheSeedOfTheRuntime) {
   const auto order = [&](DataLoaderOptions options) {
@@ -286,6 +291,22 @@ TEST_P(Loader, FollowsTheSeedOfTheRuntime) {
   EXPECT_EQ(with(0), zero);
   EXPECT_EQ(order({.sampler = std::make_shared<RandomSampler>(8)}), seven);
   EXPECT_EQ(permutation({}), permutation(7));
+  // The loader's seed is that of a sampler without one, also of one that another sampler asks.
+  EXPECT_EQ(order({.sampler = std::make_shared<RandomSampler>(8), .seed = 0}), zero);
+  EXPECT_EQ(order({.sampler = std::make_shared<Asking>(), .seed = 0}), zero);
+  EXPECT_NE(order({.sampler = std::make_shared<RandomSampler>(8, 1), .seed = 0}), zero);
+  const auto first_epoch = [](const std::shared_ptr<const Sampler>& sampler, std::uint64_t seed) {
+    DataLoader loader(std::make_shared<Numbers>(9), {.batch_size = 9, .sampler = sampler, .seed = seed});
+    return joined(batches(loader));
+  };
+  const std::vector<double> weights(9, 1);
+  const auto half = [](std::optional<std::uint64_t> seed) {
+    return std::make_shared<DistributedSampler>(9, DistributedSamplerOptions{.world_size = 2, .seed = seed});
+  };
+  EXPECT_EQ(first_epoch(std::make_shared<WeightedRandomSampler>(weights, 5), 3),
+            WeightedRandomSampler(weights, 5, {.seed = 3}).order(0));
+  EXPECT_EQ(first_epoch(half({}), 3), half(3)->order(0));
+  EXPECT_EQ(first_epoch(half(5), 3), half(5)->order(0));
   EXPECT_EQ(early.order(1), permutation(7).first);
   {
     Runtime same({.seed = 7});
@@ -352,6 +373,8 @@ TEST(DataLoader, ChecksItsOptions) {
   EXPECT_ERROR(DataLoader(data, {.batch_size = 0}), "batch size 0");
   EXPECT_ERROR(DataLoader(data, {.workers = -1}), "-1 workers");
   EXPECT_ERROR(DataLoader(data, {.prefetch = 0}), "0 batches ahead");
+  EXPECT_ERROR(DataLoader(data, {.workers = 0, .prefetch = 3}), "prefetch is 3 without workers, expected at least one");
+  EXPECT_ERROR(DataLoader(data, {}).set_epoch(-1), "data loader: epoch -1, expected at least 0");
   EXPECT_ERROR(DataLoader(data, {.shuffle = true, .sampler = std::make_shared<SequentialSampler>(4)}),
                "shuffle and sampler are both set, expected at most one");
 }

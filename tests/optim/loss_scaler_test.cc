@@ -218,6 +218,20 @@ TEST_F(LossScalerTest, OneStepIsUnscaledOnceBeforeItIsClipped) {
   EXPECT_EQ(scaler.state().good_steps, 1);
 }
 
+// The step would be smaller by the scale.
+TEST_F(LossScalerTest, GradientsOfALossThatWasNotScaledAreRefused) {
+  Parameter p = parameter({1});
+  Sgd optimizer({p}, {.lr = 0.1});
+  LossScaler scaler(runtime_.devices());
+  sum(square(p)).backward();
+  EXPECT_ERROR(optimizer.unscale(scaler), "unscale: this LossScaler has scaled no loss");
+  optimizer.zero_grad();
+  scaler.scale(sum(square(p))).backward();
+  optimizer.unscale(scaler);
+  optimizer.step();
+  EXPECT_NEAR(weights(p)[0], 0.8, 1e-6);
+}
+
 // The first one adjusts the scale, which the gradients of the second do not have.
 TEST_F(LossScalerTest, TwoOptimizersNeedABackwardEach) {
   Parameter p = parameter({1}), q = parameter({1});

@@ -159,6 +159,25 @@ TEST(Evaluate, NoImagesNoAccuracy) {
   EXPECT_EQ(a.value(), 0);
 }
 
+// What another option makes idle is an error.
+TEST(Evaluate, NoOptionIsIgnored) {
+  Runtime runtime({.cpu_devices = 2});
+  Sequential net;
+  net.append<Flatten>().append<Linear>(LinearOptions{.out_features = 5});
+  net.initialize(Xavier{}, runtime.devices());
+  DataLoader loader(random_pictures(4, 1), {.batch_size = 4});
+  BatchSplitter shared(runtime.devices(), {.shards = 2});
+  const BatchFunction forward = [&](const Example& batch) { return BatchOutputs{.outputs = net(batch[0])}; };
+  EXPECT_ERROR(evaluate(net, loader, {.split = {.shards = 2}, .distributed = &shared}),
+               "evaluate: split is set beside `distributed`");
+  EXPECT_ERROR(evaluate(net, loader, {.devices = {runtime.devices()[1]}, .distributed = &shared}),
+               "evaluate: devices are set beside `distributed`");
+  EXPECT_ERROR(evaluate(net, loader, {.dtype = DType::bf16, .forward = forward}),
+               "evaluate: dtype is bf16 beside `forward`, expected `forward` to cast its inputs");
+  EXPECT_EQ(evaluate(net, loader, {.devices = runtime.devices(), .distributed = &shared}).total, 4);
+  EXPECT_EQ(evaluate(net, loader, {.forward = forward}).total, 4);
+}
+
 TEST(Misclassified, ListsTheExamplesWithTheirClasses) {
   // The outputs are the inputs: the largest is the prediction.
   struct Same : Module {

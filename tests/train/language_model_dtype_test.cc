@@ -53,6 +53,7 @@ LanguageResult train_language_model(const LanguageRun& run, int devices = 1,
   const std::unique_ptr<Module> model = language_model(run, characters.size());
   model->initialize(Normal{0.1}, runtime.devices(), {.seed = 3});
   AdamW optimizer(model->parameters(), {.lr = 0.02, .weight_decay = 0.1});
+  const DType dtype = run.trainer_dtype.value_or(run.dtype);
   TrainerOptions options{
       .devices = runtime.devices(),
       .split = {.shards = 4},
@@ -61,8 +62,8 @@ LanguageResult train_language_model(const LanguageRun& run, int devices = 1,
       .epochs = 4,
       .max_steps = run.max_steps,
       .seed = 3,
-      .dtype = run.trainer_dtype.value_or(run.dtype),
-      .loss_scaling = {.initial_scale = 1024},
+      .dtype = dtype,
+      .loss_scaling = {.initial_scale = dtype == DType::f16 ? 1024.0 : LossScalerOptions().initial_scale},
       .loss = [](const Tensor& logits,
                  const Tensor& labels) { return cross_entropy(flatten(logits, 0, 1), flatten(labels, 0, 1)); },
       .metrics = {metrics::perplexity({.dim = -1})},

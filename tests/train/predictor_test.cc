@@ -301,6 +301,11 @@ TEST_F(JoiningTest, ABatchNeedNotBeFull) {
   EXPECT_EQ(net.passes.size(), 4u);
 }
 
+TEST_F(JoiningTest, WaitingIsForCallsThatJoin) {
+  SlowNet net;
+  EXPECT_ERROR(Predictor(net, {.wait = std::chrono::milliseconds(5)}), "predictor: wait is set with max_batch 1");
+}
+
 TEST_F(JoiningTest, NobodyWaitsLonger) {
   SlowNet net;
   const Predictor predict(net, {.max_batch = 3, .wait = std::chrono::milliseconds(1)});

@@ -304,7 +304,7 @@ TEST(TensorBoard, ShowsGradientsAsTheyAre) {
     }
     return 0.0;
   };
-  const double expected = largest("f32", DType::f32, 1);
+  const double expected = largest("f32", DType::f32, LossScalerOptions().initial_scale);
   EXPECT_GT(expected, 0);
   EXPECT_NEAR(largest("f16", DType::f16, 1024), expected, 0.02 * expected);
   EXPECT_GT(largest("large", DType::f16, 0x1p24), 0);

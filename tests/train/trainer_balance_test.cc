@@ -174,13 +174,11 @@ TEST(TrainerBalance, RecordedStepsAreRecordedAnew) {
     net.append<Flatten>().append<Linear>(LinearOptions{.out_features = 5}).append(counting);
     net.initialize(Xavier{}, runtime.devices());
     Sgd sgd(net.parameters(), {.lr = 0.1, .momentum = 0.9});
+    const std::function<std::vector<double>()> seconds = [] { return std::vector<double>{0.01, 0.03}; };
     Trainer trainer(net, sgd, random_pictures(64, 1), nullptr,
                     {.devices = runtime.devices(),
                      .split = {.shards = 8, .balance = {.automatic = automatic}},
-                     .balancer = {.seconds_per_shard =
-                                      [] {
-                                        return std::vector<double>{0.01, 0.03};
-                                      }},
+                     .balancer = {.seconds_per_shard = automatic ? seconds : nullptr},
                      .batch_size = 16,
                      .record_steps = record,
                      .epochs = 10});

@@ -1,9 +1,11 @@
 // Runs that end with an error: its message, and the files it leaves.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
+#include "lockstep/autograd/losses.h"
 #include "lockstep/checkpoint/checkpoint_directory.h"
 #include "lockstep/data/map_dataset.h"
 #include "tests/expect_error.h"
@@ -65,6 +67,50 @@ TEST(TrainerFailure, WithoutCheckpointsTheStepAloneIsNamed) {
   TemporaryFolder folder;
   SmallJob saving(1, {.epochs = 1, .shuffle = false, .save_folder = folder.path()}, with_a_nan(45));
   EXPECT_ERROR(saving.trainer->train(), "the loss is nan at step 5; there is no checkpoint yet");
+}
+
+// The losses of the steps that were on their way count. The gradients of the others are finite.
+TEST(TrainerFailure, ARunThatGoesOnLosesNoLoss) {
+  const auto run = [](int devices, const std::vector<int>& bad, bool saves) {
+    TemporaryFolder folder;
+    TrainerOptions options{.epochs = 2, .shuffle = false};
+    if (saves) options.save_folder = folder.path();
+    options.loss = [bad, step = std::make_shared<int>(0)](const Tensor& outputs, const Tensor& labels) {
+      const Tensor loss = cross_entropy(outputs, labels);
+      return std::ranges::find(bad, ++*step) == bad.end() ? loss : loss + std::numeric_limits<double>::infinity();
+    };
+    SmallJob job(devices, options);
+    for (const int step : bad) EXPECT_ERROR(job.trainer->train(), fmt::format("the loss is inf at step {}", step));
+    const TrainingResult result = job.trainer->train();
+    if (saves) {
+      EXPECT_EQ(SmallJob(1, options).trainer->resume(folder.path()).position.epochs.size(), 2u);
+    }
+    return std::pair(job.steps, result.epochs);
+  };
+  const auto [all, expected] = run(2, {}, false);
+  // In a row, at the end of an epoch, and at the end of the run.
+  for (const std::vector<int>& bad : {std::vector<int>{2, 3, 4}, {4, 5}, {9, 10}, {2, 4, 6, 8}}) {
+    const auto [steps, epochs] = run(2, bad, bad.size() == 2);
+    std::vector<std::int64_t> numbers, finite;
+    std::vector<double> sums(2), samples(2);
+    for (const StepReport& step : all) {
+      if (std::ranges::find(bad, step.step) != bad.end()) continue;
+      finite.push_back(step.step);
+      const std::size_t epoch = step.step > 5;
+      sums[epoch] += step.loss * static_cast<double>(step.samples);
+      samples[epoch] += static_cast<double>(step.samples);
+    }
+    for (const StepReport& step : steps) {
+      numbers.push_back(step.step);
+      EXPECT_EQ(step.loss, all[static_cast<std::size_t>(step.step - 1)].loss) << step.step;
+      EXPECT_LT(step.images_per_second, 1e8) << step.step;
+    }
+    EXPECT_EQ(numbers, finite);
+    EXPECT_EQ(epochs.back().train_loss, sums[1] / samples[1]);
+  }
+  const auto [none, lost] = run(1, {1, 2, 3, 4, 5}, true);
+  EXPECT_EQ(none.size(), 5u);
+  EXPECT_TRUE(std::isnan(lost[0].train_loss));
 }
 
 TEST(TrainerFailure, AnErrorOfTheDataComesOut) {

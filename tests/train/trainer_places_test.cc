@@ -137,6 +137,28 @@ TEST(TrainerPlaces, ASamplerIsInTheRecipe) {
   EXPECT_NE(first.first, plain.first);
 }
 
+TEST(TrainerPlaces, TheSeedIsThatOfASamplerWithoutOne) {
+  Runtime runtime({.cpu_devices = 1, .threads_per_shard = 1});
+  const auto weights = [](std::optional<std::uint64_t> seed, bool shuffles, bool drop_last) {
+    Sequential net = small_net();
+    net.initialize(Xavier{});
+    Sgd sgd(net.parameters(), {.lr = 0.1});
+    TrainerOptions options = short_run();
+    options.drop_last = drop_last;
+    if (!shuffles) options.sampler = std::make_shared<RandomSampler>(46);
+    options.seed = seed;
+    Trainer trainer(net, sgd, random_pictures(46, 1), random_pictures(17, 2), options);
+    trainer.train();
+    return std::pair(weights_sha256(net), shuffles ? "" : trainer.recipe().at("sampler").json());
+  };
+  for (const bool drop_last : {false, true}) {
+    for (const auto seed : std::vector<std::optional<std::uint64_t>>{std::nullopt, 3, 4}) {
+      EXPECT_EQ(weights(seed, false, drop_last).first, weights(seed, true, drop_last).first);
+    }
+    EXPECT_NE(weights(3, false, drop_last).second, weights(4, false, drop_last).second);
+  }
+}
+
 TEST(TrainerPlaces, TheJobOfTheDevicesIsJoined) {
   const std::string expected = alone();
   std::vector<std::string> joined(2), each(2);

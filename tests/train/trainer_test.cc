@@ -7,6 +7,7 @@
 #include <set>
 #include <thread>
 
+#include "lockstep/autograd/losses.h"
 #include "lockstep/autograd/parameter_gradient.h"
 #include "lockstep/checkpoint/weights.h"
 #include "lockstep/data/tensor_dataset.h"
@@ -568,6 +569,37 @@ TEST(TrainerOptions, AreChecked) {
   EXPECT_ERROR(make({.devices = job.runtime.devices(), .epochs = -1}, data), "epochs -1");
   EXPECT_ERROR(make({.devices = job.runtime.devices(), .batch_size = 0}, data), "batch size 0");
   EXPECT_ERROR(make({.devices = job.runtime.devices()}, random_pictures(0, 1)), "the data set is empty");
+}
+
+// What the other options make idle is an error.
+TEST(Trainer, NoOptionIsIgnored) {
+  const auto expect_refused = [](const TrainerOptions& options, const char* why) {
+    EXPECT_ERROR(SmallJob(1, options), why);
+  };
+  expect_refused({.save_every = 3}, "trainer: save_every is 3 without save_folder, expected that, too, or 0");
+  expect_refused({.keep_checkpoints = 5},
+                 "trainer: keep_checkpoints is 5 without save_folder, expected that, too, or 2");
+  expect_refused({.tensorboard = {.histogram_every = 2}},
+                 "tensorboard.histogram_every is 2 without tensorboard.folder, expected that, too, or 0");
+  expect_refused({.receipt = {.every = 7}}, "receipt.every is 7 without receipt.file, expected that, too, or 100");
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    expect_refused({.dtype = dtype, .loss_scaling = {.initial_scale = 4}},
+                   "loss_scaling.initial_scale is 4 without dtype f16, expected that, too, or 65536");
+    expect_refused({.dtype = dtype, .loss_scaling = {.growth_interval = 5}},
+                   "loss_scaling.growth_interval is 5 without dtype f16, expected that, too, or 2000");
+  }
+  expect_refused({.balancer = {.every = 5}}, "balancer.every is 5 without split.balance.automatic");
+  expect_refused({.balancer = {.seconds_per_shard = [] { return std::vector<double>{1}; }}},
+                 "balancer.seconds_per_shard is set without split.balance.automatic");
+  TrainerOptions smooth{.label_smoothing = 0.1};
+  EXPECT_EQ(SmallJob(1, smooth).trainer->recipe().at("label_smoothing"), 0.1);
+  smooth.loss = [](const Tensor& outputs, const Tensor& labels) {
+    return cross_entropy(outputs, labels, {.label_smoothing = 0.1});
+  };
+  expect_refused(smooth, "trainer: label_smoothing is 0.1 beside `loss`");
+  smooth.label_smoothing = 0;
+  smooth.recipe = {{"label_smoothing", 0.1}};
+  EXPECT_EQ(SmallJob(1, smooth).trainer->recipe().at("label_smoothing"), 0.1);
 }
 
 }  // namespace

@@ -150,6 +150,15 @@ TEST(Watch, OptionsAreChecked) {
   EXPECT_ERROR(SmallJob(1, options), "patience -1");
   options.watch = {.metric = "acc", .patience = 1};
   EXPECT_ERROR(SmallJob(1, options), "watches acc, but each epoch has only train_loss, accuracy");
+  options.watch = {.patience = 3};
+  EXPECT_ERROR(SmallJob(1, options), "watch.patience is 3 without watch.metric, expected that, too, or 0");
+  options.watch = {.min_delta = 0.5};
+  EXPECT_ERROR(SmallJob(1, options), "watch.min_delta is 0.5 without watch.metric");
+  options.watch = {.smallest = true};
+  EXPECT_ERROR(SmallJob(1, options), "watch.smallest is set without watch.metric");
+  // The options of a Trainer are those of another one.
+  EXPECT_FALSE(SmallJob(1).trainer->options().watch.smallest.has_value());
+  options.watch = {.patience = 1};
   options.metrics = {metrics::top_k_accuracy(2)};
   options.watch.metric = "accuracy";
   EXPECT_ERROR(SmallJob(1, options), "watches accuracy, but each epoch has only train_loss, top2_accuracy");

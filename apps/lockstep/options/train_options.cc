@@ -253,6 +253,8 @@ void TrainOptions::balance_classes(TrainerOptions& t, const std::vector<std::int
     }
     return sum;
   };
+  t.recipe.set("label_smoothing", label_smoothing);
+  t.label_smoothing = 0;
 }
 
 ReceiptOptions TrainOptions::receipt_options() const {
@@ -313,6 +315,8 @@ TrainerOptions TrainOptions::trainer_options(const ToolJob& job) const {
               {"momentum", o.momentum},
               {"weight_decay", o.weight_decay},
               {"sync_bn", o.sync_bn}};
+  // Such a loss smooths the labels itself.
+  if (t.loss) t.recipe.set("label_smoothing", std::exchange(t.label_smoothing, 0));
   if (o.is_language_model()) {
     t.recipe.update({{"context", o.context}, {"layers", o.layers}, {"width", o.width}, {"dropout", o.dropout}});
     if (o.model == "gpt") t.recipe.set("heads", o.heads);
