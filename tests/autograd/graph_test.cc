@@ -64,13 +64,38 @@ TEST_F(GraphTest, ASumOfOneElementIsATensorOfItsOwn) {
 }
 
 TEST_F(GraphTest, CompoundAssignmentLeavesOtherHandlesAsTheyWere) {
-  Tensor x = leaf({1, 2}), y = x;
+  const Tensor x = leaf({1, 2}), other = x * 1;
+  Tensor y = other;
   y += x;
   y *= 3;
-  EXPECT_EQ(values(x), (Numbers{1, 2}));
+  EXPECT_EQ(values(other), (Numbers{1, 2}));
   EXPECT_EQ(values(y), (Numbers{6, 12}));
   sum(y).backward();
   EXPECT_EQ(values(x.grad()), (Numbers{6, 6}));
+  Tensor a = constant({1, 2});
+  const Tensor b = a;
+  a -= 1;
+  EXPECT_EQ(values(b), (Numbers{1, 2}));
+}
+
+// An update by hand. A new tensor in this handle would leave the leaf, and all that computes with it, as it was.
+TEST_F(GraphTest, CompoundAssignmentToALeafWritesInPlace) {
+  Tensor x = leaf({1, 2});
+  const Tensor other = x;
+  sum(x * x).backward();
+  EXPECT_ERROR(x -= 0.5 * x.grad(), "operator-=: [2] f32 on cpu:0 is a leaf that requires a gradient");
+  {
+    const NoGradGuard no_grad;
+    x -= 0.25 * x.grad();
+    EXPECT_EQ(values(other), (Numbers{0.5, 1}));
+    x += 1;
+    x *= 2;
+    x /= 4;
+  }
+  EXPECT_EQ(values(other), (Numbers{0.75, 1}));
+  x.zero_grad();
+  sum(x * x).backward();
+  EXPECT_EQ(values(other.grad()), (Numbers{1.5, 2})) << "still the leaf";
 }
 
 TEST_F(GraphTest, LeavesSumOverCallsUntilCleared) {

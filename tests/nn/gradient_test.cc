@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "lockstep/autograd/backward.h"
+#include "lockstep/autograd/no_grad.h"
 #include "tests/nn/nn_testing.h"
 
 namespace lockstep::testing {
@@ -120,6 +121,20 @@ TEST_F(GradientTest, WhatCannotBeMeantIsAnError) {
   EXPECT_ERROR(p_.register_hook([](const Tensor& g) { return g; }), "register_hook: parameter w is frozen");
   const Parameter unknown{ParameterOptions{.shape = {0}}};
   EXPECT_ERROR(unknown.set_gradient(ones({3})), "a parameter is not initialized");
+}
+
+// for (Tensor p : net.parameters()) p -= 0.1 * p.grad();
+TEST_F(GradientTest, AHandleUpdatesTheParameterByHand) {
+  run_backward();
+  {
+    const NoGradGuard no_grad;
+    for (Tensor p : {p_, p_}) p -= 0.5 * p.grad();
+  }
+  for (const Device device : runtime_.devices()) EXPECT_EQ(values(p_.data(device)), (Numbers{0, 3, -2}));
+  p_.set_trainable(false);
+  Tensor frozen = p_;
+  frozen += 1;
+  EXPECT_EQ(values(p_.data(runtime_.devices()[1])), (Numbers{1, 4, -1}));
 }
 
 // loss.backward(); net.to(...); optimizer.step(): the step has to find the gradient.

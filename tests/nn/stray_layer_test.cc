@@ -3,6 +3,8 @@
 #include <vector>
 
 #include "lockstep/autograd/no_grad.h"
+#include "lockstep/nn/batch_norm.h"
+#include "lockstep/nn/dropout.h"
 #include "lockstep/nn/activations.h"
 #include "lockstep/nn/linear.h"
 #include "lockstep/nn/module_of.h"
@@ -121,6 +123,43 @@ TEST_F(StrayLayer, OfSomebodyElseIsNone) {
   Sequential owner(Linear(4, 4));
   Shared tied(dynamic_cast<Linear&>(owner.module("0")));
   EXPECT_EQ(tied(x_).shape(), (Shape{2, 4}));
+}
+
+struct WithDropout : Module {
+  Linear& a = make<Linear>("a", 4, 4);
+  Dropout drop{0.5};
+  ReLU relu;
+  bool calls_forward = false;
+  Tensor forward(const Tensor& x) override {
+    return relu(calls_forward ? drop.forward(a(x)) : drop(a(x)));
+  }
+};
+
+struct WithBatchNorm : Module {
+  Linear& a = make<Linear>("a", 4, 4);
+  BatchNorm1d norm{4, {.affine = false}};
+  Tensor forward(const Tensor& x) override { return norm(a(x)); }
+};
+
+// It has no parameters, but eval() does not reach it.
+TEST_F(StrayLayer, InTrainingModeIsAnErrorInAnEvaluatedModule) {
+  WithDropout net;
+  EXPECT_EQ(net(x_).shape(), (Shape{2, 4}));
+  net.eval();
+  for (const bool calls_forward : {false, true}) {
+    net.calls_forward = calls_forward;
+    EXPECT_ERROR(net(x_),
+                 "module: Dropout computes in training mode in WithDropout, which is in evaluation mode, but Dropout is "
+                 "no child of WithDropout");
+  }
+  const NoGradGuard no_grad;
+  EXPECT_ERROR(net(x_), "make<Dropout>(");
+  net.drop.eval();
+  EXPECT_EQ(net(x_).shape(), (Shape{2, 4}));
+  WithBatchNorm normalized;
+  EXPECT_EQ(normalized(x_).shape(), (Shape{2, 4}));
+  normalized.eval();
+  EXPECT_ERROR(normalized(x_), "BatchNorm1d computes in training mode in WithBatchNorm");
 }
 
 TEST_F(StrayLayer, ThatIsFrozenInitializedOrOptimizedIsNone) {

@@ -241,6 +241,30 @@ TEST_F(OptimizerTest, AStepUsesGradientsUp) {
 }
 
 // PyTorch's, too: the optimizer cannot know whether a gradient should be there.
+// The first step clears the gradients of a loss of both.
+TEST_F(OptimizerTest, TwoStepsOfOneGradientAreAnError) {
+  const Parameter shared = parameter("shared", {1}), a = parameter("a", {1}), b = parameter("b", {1});
+  Sgd first({shared, a}, {.lr = 1}), second({shared, b}, {.lr = 1}), same({shared}, {.lr = 1});
+  const auto at = [&](const Parameter& p) { return values(p.data(runtime_.devices()[0])); };
+  sum(shared * a * b).backward();
+  first.step();
+  const char* const text = "step: another optimizer's step has used and cleared the gradient of parameter shared";
+  EXPECT_ERROR(second.step(), text);
+  EXPECT_ERROR(same.step(), text);
+  EXPECT_EQ(at(b), (Numbers{1}));
+  first.step();  // its own
+  second.zero_grad();
+  second.step();
+  // Each has a loss of its own, the second one without the shared parameter.
+  sum(shared * a).backward();
+  first.step();
+  sum(b * b).backward();
+  second.step();
+  EXPECT_EQ(at(b), (Numbers{-1}));
+  sum(shared * b).backward();
+  second.step();
+}
+
 TEST_F(OptimizerTest, AStepWithoutGradientsCountsButChangesNothing) {
   Parameter mine = parameter("mine", {1}), other = parameter("other", {1});
   AdamW optimizer({mine}, {.lr = 1, .weight_decay = 0.5});
