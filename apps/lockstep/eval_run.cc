@@ -62,10 +62,11 @@ DataExamples own_validation(const EvalRunOptions& o, const Run& model) {
   const TrainOptions options = read_run_config(o.run);
   const std::shared_ptr<const DataSource> data = load_data(options);
   check(data->validation != nullptr, "--run {}: has no validation part, expected --data PATH", o.run);
-  const std::string known = recipe_text(o.run, "data").value_or("");
-  const bool same_validation =
-      model.validation_digest().empty() || model.validation_digest() == data->validation_digest;
-  check((known.empty() || known == data->digest) && same_validation,
+  // Less than the recipe: other settings of the training do not change these examples.
+  const RunDescription& run = model.description();
+  const Recipe::Value* digest = run.recipe.find("data");
+  const bool same_validation = run.validation_digest.empty() || run.validation_digest == data->validation_digest;
+  check((!digest || *digest == data->digest) && same_validation,
         "--run {}: {} is not what it was in training: --data PATH evaluates it as new data", o.run, options.data);
   check(schema_hash(data->schema) == schema_hash(model.schema()),
         "--run {}: {} now makes other examples than in training: --data PATH evaluates it as "

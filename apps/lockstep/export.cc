@@ -85,7 +85,7 @@ int export_run(const ExportOptions& o) {
     options.metadata.emplace_back("mean", json(normal.mean));
     options.metadata.emplace_back("stddev", json(normal.stddev));
   }
-  options.metadata.emplace_back("model", run.description().name);
+  options.metadata.emplace_back("model", run.description().model.name);
   options.metadata.emplace_back("schema", schema.json());
   export_onnx(o.file, run.model(), {example}, forward, options);
   print_out("{}: {} [batch, {}] -> {} [batch, {}]\n", o.file, options.input_names[0],

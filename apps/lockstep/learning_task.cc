@@ -4,20 +4,18 @@
 #include <charconv>
 #include <filesystem>
 #include <functional>
-#include <nlohmann/json.hpp>
 #include <numeric>
 #include <optional>
 #include <utility>
 
 #include "apps/lockstep/fine_tuning.h"
 #include "apps/lockstep/options/own_data.h"
-#include "lockstep/base/file.h"
-#include "lockstep/checkpoint/json_input.h"
 #include "lockstep/checkpoint/training_checkpoint.h"
 #include "lockstep/checkpoint/weights.h"
 #include "lockstep/data/fashion_mnist.h"
 #include "lockstep/data/tensor_dataset.h"
 #include "lockstep/data/text.h"
+#include "lockstep/task/run.h"
 
 namespace lockstep::app {
 namespace {
@@ -175,15 +173,12 @@ namespace {
 
 // Of the run whose folder, or a checkpoint in it, --init-from names; none otherwise.
 std::optional<DataSchema> schema_of_weights(const CommonOptions& o) {
-  constexpr std::size_t kLargest = std::size_t{1} << 26;
   const std::filesystem::path path = std::filesystem::absolute(o.init_from).lexically_normal();
   try {
     if (!std::filesystem::is_directory(path)) return std::nullopt;
     const std::filesystem::path inner = path.has_filename() ? path : path.parent_path();
     for (const std::filesystem::path& folder : {inner, inner.parent_path()}) {
-      if (!std::filesystem::exists(folder / "run.json")) continue;
-      const auto json = parse_json<nlohmann::json>(read_file(folder / "run.json", kLargest));
-      return DataSchema::from_json(json.at("schema").dump());
+      if (std::filesystem::exists(folder / "run.json")) return read_run(folder).schema;
     }
   } catch (const std::exception&) {  // a file of another program
   }

@@ -1,4 +1,3 @@
-#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -22,7 +21,6 @@
 #include "apps/lockstep/training_console.h"
 #include "apps/lockstep/training_setup.h"
 #include "lockstep/base/file.h"
-#include "lockstep/base/sha256.h"
 #include "lockstep/checkpoint/checkpoint_directory.h"
 #include "lockstep/checkpoint/folder_claim.h"
 #include "lockstep/checkpoint/weights.h"
@@ -157,16 +155,6 @@ void notice_options(const TrainOptions& o, const ToolJob& job, const DataSource&
   }
 }
 
-// The recipe decides every step; this hash, also how many there are and what is measured.
-std::string run_key(const TrainOptions& o, const Recipe& recipe, const DataSource& data) {
-  Sha256 hash;
-  const std::string text = fmt::format("{} {} {} {} {} {} {} {} {}", recipe_hash(recipe), o.epochs, o.max_steps,
-                                       o.patience, o.watch, o.min_delta, o.limit_test, fmt::join(o.metrics, ","),
-                                       data.validation_digest.empty() ? data.digest : data.validation_digest);
-  hash.update(std::as_bytes(std::span(text)));
-  return hash.hex();
-}
-
 // --find-lr.
 void find_rate(const TrainOptions& o, Module& net, Optimizer& optimizer, std::shared_ptr<const Dataset> data,
                TrainerOptions options, bool first) {
@@ -243,14 +231,13 @@ int run(TrainOptions o, ToolJob& job, Start chosen, StopSignals& signals) {
   const auto cores = job.communicator()->gather_on_host(std::ssize(available_cpus()), "number of cores");
   if (first && !o.save.empty() && !o.dry_run) {
     refuse_links(o.save);
-    write_run_config(o, job, trainer.recipe());
-    write_run(o.save, data.schema, task_model(o), data.validation_digest);
+    write_run_files(o, describe_run(o, job, trainer.recipe()));
   }
   if (first && o.own_data) print_out("{}\n", data.description);
   std::shared_ptr<TrainingConsole> console;
   if (first) console = std::make_shared<TrainingConsole>(o, job, trainer.recipe(), data, cores);
   if (o.dry_run) {
-    if (first) print_out("run {}\n", run_key(o, trainer.recipe(), data));
+    if (first) print_out("run {}\n", run_key(describe_run(o, job, trainer.recipe())));
     job.close();
     return 0;
   }

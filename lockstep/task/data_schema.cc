@@ -10,6 +10,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/sha256.h"
 #include "lockstep/checkpoint/json_input.h"
+#include "lockstep/checkpoint/json_text.h"
 
 namespace lockstep {
 namespace {
@@ -20,28 +21,6 @@ using nlohmann::ordered_json;
 constexpr std::string_view kSchema = "data schema";
 constexpr std::size_t kSchemaDepth = 8;
 constexpr std::int64_t kSchemaVersion = 1;
-
-// JSON has Unicode, a file any bytes: what is not UTF-8 is written in hexadecimal digits, with a mark in front.
-std::string to_json_text(const std::string& bytes) {
-  const std::string quoted = json(bytes).dump(-1, ' ', false, json::error_handler_t::ignore);
-  if (!bytes.starts_with("bytes:") && parse_json<json>(quoted).get<std::string>() == bytes) return bytes;
-  std::string text = "bytes:";
-  for (const char c : bytes) text += fmt::format("{:02x}", static_cast<unsigned char>(c));
-  return text;
-}
-
-std::string from_json_text(const std::string& text) {
-  if (!text.starts_with("bytes:")) return text;
-  const std::string_view digits = std::string_view(text).substr(6);
-  check(digits.size() % 2 == 0 && digits.find_first_not_of("0123456789abcdef") == digits.npos,
-        "{}: {}, expected hexadecimal bytes", kSchema, excerpt(text));
-  const auto value = [](char c) { return c <= '9' ? c - '0' : c - 'a' + 10; };
-  std::string bytes;
-  for (std::size_t i = 0; i < digits.size(); i += 2) {
-    bytes += static_cast<char>(value(digits[i]) * 16 + value(digits[i + 1]));
-  }
-  return bytes;
-}
 
 ordered_json to_json_texts(const std::vector<std::string>& texts) {
   ordered_json all = ordered_json::array();

@@ -25,6 +25,8 @@ namespace lockstep {
 namespace {
 
 constexpr std::string_view kTorchvisionModels = "torchvision:";
+constexpr std::string_view kRunFile = "run.json";
+constexpr int kRunVersion = 2;
 constexpr std::size_t kLargestRunFile = std::size_t{1} << 30;
 
 bool has_rows(const DataSchema& schema) { return schema.input.size() == 1; }
@@ -47,12 +49,15 @@ std::uint64_t most_tensors(const std::filesystem::path& folder) {
 }
 
 // A few bytes of run.json can describe layers whose making takes minutes. Each has a tensor in the weights.
-void check_layers(const DataSchema& schema, const TaskModel& model, const std::filesystem::path& weights) {
+void check_layers(const std::filesystem::path& file, const RunDescription& run, const std::filesystem::path& weights) {
+  const DataSchema& schema = run.schema;
+  const TaskModel& model = run.model;
   const std::uint64_t tensors = most_tensors(weights);
   if (tensors == 0) read_checkpoint(weights);  // says why there are none
   std::uint64_t layers = model.hidden.size() + static_cast<std::uint64_t>(std::max<std::int64_t>(model.layers, 0));
   if (schema.table) layers += schema.table->vocabularies().size();
-  check(layers <= tensors, "a model of {} layers and categories, the weights have at most {} tensors", layers, tensors);
+  check(layers <= tensors, "{}: a model of {} layers and categories, the weights have at most {} tensors",
+        file.string(), layers, tensors);
 }
 
 std::string shape_text(const DataSchema& schema) { return Shape(schema.input).str(); }
@@ -140,19 +145,56 @@ Initializer task_initializer(const DataSchema& schema, const TaskModel& model) {
   return model_initializer(model.name);
 }
 
-void write_run(const std::filesystem::path& folder, const DataSchema& schema, const TaskModel& model,
-               const std::string& validation_digest) {
-  nlohmann::ordered_json json{{"version", 1}, {"model", model.name}, {"hidden", model.hidden}};
-  if (model.layers > 0) json.update({{"layers", model.layers}, {"width", model.width}, {"heads", model.heads}});
-  if (!validation_digest.empty()) json["validation_digest"] = validation_digest;
-  json["schema"] = parse_json<nlohmann::ordered_json>(schema.json());
+void write_run(const std::filesystem::path& folder, const RunDescription& run) {
+  using nlohmann::ordered_json;
+  ordered_json model{{"name", run.model.name}, {"hidden", run.model.hidden}};
+  if (run.model.layers > 0) {
+    model.update({{"layers", run.model.layers}, {"width", run.model.width}, {"heads", run.model.heads}});
+  }
+  ordered_json json{{"version", kRunVersion}};
+  if (!run.options.empty()) json["options"] = parse_json<ordered_json>(run.options);
+  if (run.recipe != Recipe()) json["recipe"] = parse_json<ordered_json>(run.recipe.json());
+  if (!run.validation_digest.empty()) json["validation_digest"] = run.validation_digest;
+  json["schema"] = parse_json<ordered_json>(run.schema.json());
+  json["model"] = std::move(model);
   std::filesystem::create_directories(folder);
-  write_file_atomically(folder / "run.json", json.dump(1) + "\n");
+  write_file_atomically(folder / kRunFile, json.dump(1) + "\n");
 }
 
-Run::Run(DataSchema schema, TaskModel model, const std::filesystem::path& weights, std::string validation_digest)
-    : schema_(std::move(schema)), description_(std::move(model)), validation_digest_(std::move(validation_digest)),
-      model_(make_task_model(schema_, description_)), predict_(model_, weights) {}
+RunDescription read_run(const std::filesystem::path& folder) {
+  const std::filesystem::path file = folder / kRunFile;
+  std::error_code unknown;
+  check(std::filesystem::is_directory(folder, unknown), "run {}: there is no such folder", folder.string());
+  check(std::filesystem::exists(file, unknown), "run {}: has no run.json, which `lockstep train --save DIR` writes",
+        folder.string());
+  const std::string text = read_file(file, kLargestRunFile);
+  try {
+    const auto json = parse_json<nlohmann::json>(text);
+    const nlohmann::json& version = json.at("version");
+    const bool old = version == 1;  // without options and recipe, and the model's fields in the outermost object
+    check(old || version == kRunVersion, "version {}, expected 1 or {}", excerpt(version), kRunVersion);
+    const nlohmann::json& model = old ? json : json.at("model");
+    RunDescription run{.schema = DataSchema::from_json(json.at("schema").dump()),
+                       .model = {.name = model.at(old ? "model" : "name").get<std::string>(),
+                                 .hidden = model.at("hidden").get<std::vector<std::int64_t>>(),
+                                 .layers = model.value("layers", std::int64_t{0}),
+                                 .width = model.value("width", std::int64_t{0}),
+                                 .heads = model.value("heads", std::int64_t{0})},
+                       .validation_digest = json.value("validation_digest", "")};
+    if (json.contains("recipe")) run.recipe = Recipe::from_json(json.at("recipe").dump());
+    if (json.contains("options")) {
+      check(json.at("options").is_object(), "options are {}, expected an object", excerpt(json.at("options")));
+      run.options = json.at("options").dump();
+    }
+    return run;
+  } catch (const std::exception& error) {
+    fail("{}: {}", file.string(), error.what());
+  }
+}
+
+Run::Run(RunDescription description, const std::filesystem::path& weights)
+    : description_(std::move(description)), model_(make_task_model(description_.schema, description_.model)),
+      predict_(model_, weights) {}
 
 Tensor answers_of(const Tensor& outputs, const DataSchema& schema) {
   if (schema.task != TaskKind::regression) return softmax(outputs, -1);
@@ -162,44 +204,27 @@ Tensor answers_of(const Tensor& outputs, const DataSchema& schema) {
 
 Tensor Run::outputs_of(const Tensor& inputs) const {
   const Shape& shape = inputs.shape();
-  const bool fits = shape.dim() == static_cast<int>(schema_.input.size()) + 1 &&
-                    std::equal(schema_.input.begin(), schema_.input.end(), shape.begin() + 1);
-  check(fits, "run: inputs are {}, expected [N, ..] with {} behind N", inputs.describe(), shape_text(schema_));
+  const std::vector<std::int64_t>& input = schema().input;
+  const bool fits =
+      shape.dim() == static_cast<int>(input.size()) + 1 && std::equal(input.begin(), input.end(), shape.begin() + 1);
+  check(fits, "run: inputs are {}, expected [N, ..] with {} behind N", inputs.describe(), shape_text(schema()));
   const NoGradGuard no_history;
   return predict_(inputs);
 }
 
 Tensor Run::operator()(const Tensor& inputs) const {
   const NoGradGuard no_history;
-  return answers_of(outputs_of(inputs), schema_);
+  return answers_of(outputs_of(inputs), schema());
 }
 
 Run load_run(const std::filesystem::path& folder) {
-  const std::filesystem::path file = folder / "run.json";
+  RunDescription run = read_run(folder);
   std::error_code unknown;
-  check(std::filesystem::is_directory(folder, unknown), "run {}: there is no such folder", folder.string());
-  check(std::filesystem::exists(file, unknown), "run {}: has no run.json, which `lockstep train --save DIR` writes",
-        folder.string());
-  const std::string text = read_file(file, kLargestRunFile);
   const bool has_best = std::filesystem::is_directory(folder / "best", unknown);
   const std::filesystem::path weights = has_best ? folder / "best" : folder;
-  DataSchema schema;
-  TaskModel model;
-  std::string validation_digest;
-  try {
-    const auto json = parse_json<nlohmann::json>(text);
-    check(json.at("version") == 1, "version {}, expected 1", excerpt(json.at("version")));
-    model = {json.at("model").get<std::string>(), json.at("hidden").get<std::vector<std::int64_t>>()};
-    model.layers = json.value("layers", std::int64_t{0});
-    model.width = json.value("width", std::int64_t{0});
-    model.heads = json.value("heads", std::int64_t{0});
-    validation_digest = json.value("validation_digest", "");
-    schema = DataSchema::from_json(json.at("schema").dump());
-    check_layers(schema, model, weights);
-  } catch (const std::exception& error) {
-    fail("{}: {}", file.string(), error.what());
-  }
-  return {std::move(schema), std::move(model), weights, std::move(validation_digest)};
+  check_layers(folder / kRunFile, run, weights);
+  if (run.recipe == Recipe()) run.recipe = read_recipe(weights);
+  return {std::move(run), weights};
 }
 
 }  // namespace lockstep

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "lockstep/checkpoint/training_checkpoint.h"
 #include "lockstep/nn/initializers.h"
 #include "lockstep/task/data_schema.h"
 #include "lockstep/train/predictor.h"
@@ -39,10 +40,22 @@ Initializer task_initializer(const DataSchema& schema, const TaskModel& model);
 // "mlp" for rows, "resnet18" for pictures, "gpt" for texts.
 std::string default_task_model(const DataSchema& schema);
 
+// All that run.json says of a run.
+struct RunDescription {
+  DataSchema schema;
+  TaskModel model;
+  // DataSource's, if it has one; empty if the recipe's "data" covers the validation part.
+  std::string validation_digest{};
+  // Trainer::recipe(). A run that resume() continues has the same.
+  Recipe recipe{};
+  // Options of the program that trained, as a JSON object: `lockstep train` gives those of run.toml. Empty: none.
+  std::string options{};
+};
+
 // Writes run.json: all that load_run() needs beside the weights, which Trainer's checkpoints in the folder have.
-// validation_digest: DataSource's, if it has one.
-void write_run(const std::filesystem::path& folder, const DataSchema& schema, const TaskModel& model,
-               const std::string& validation_digest = {});
+void write_run(const std::filesystem::path& folder, const RunDescription& run);
+// Throws if the folder has no run.json, or one that does not fit. The weights may be absent.
+RunDescription read_run(const std::filesystem::path& folder);
 
 // What a network's outputs say: the probabilities of logits; of normalized values, those in the units of the data, in
 // f64: times, for example, are too large for f32.
@@ -51,12 +64,10 @@ Tensor answers_of(const Tensor& outputs, const DataSchema& schema);
 // A trained model. Calls from several threads may run at the same time.
 class Run {
  public:
-  Run(DataSchema schema, TaskModel model, const std::filesystem::path& weights, std::string validation_digest = {});
+  Run(RunDescription description, const std::filesystem::path& weights);
 
-  const DataSchema& schema() const { return schema_; }
-  const TaskModel& description() const { return description_; }
-  // What write_run() was given; empty if the recipe's "data" covers the validation part.
-  const std::string& validation_digest() const { return validation_digest_; }
+  const RunDescription& description() const { return description_; }
+  const DataSchema& schema() const { return description_.schema; }
   // The network alone, for logits or normalized values.
   Module& model() const { return *model_; }
   // The network's own outputs: logits, or normalized values. Inputs as below.
@@ -67,15 +78,14 @@ class Run {
   Tensor operator()(const Tensor& inputs) const;
 
  private:
-  DataSchema schema_;
-  TaskModel description_;
-  std::string validation_digest_;
+  RunDescription description_;
   std::shared_ptr<Module> model_;
   Predictor<Module> predict_;
 };
 
 // Takes the weights of the best epoch if the folder has them (--save-best), else those of the newest checkpoint. Throws
-// if the folder has no run.json, no checkpoint, or one that does not fit.
+// if the folder has no run.json, no checkpoint, or one that does not fit. If run.json has no recipe, as those of older
+// versions, the description has the checkpoint's.
 Run load_run(const std::filesystem::path& folder);
 
 }  // namespace lockstep

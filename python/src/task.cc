@@ -212,7 +212,7 @@ void add_runs(py::module_& m) {
   run.def_property_readonly(
       "input", [](const Run& r) { return r.schema().input; }, "The extents of an example.");
   run.def_property_readonly(
-      "name", [](const Run& r) { return r.description().name; }, "As `--model` names it.");
+      "name", [](const Run& r) { return r.description().model.name; }, "As `--model` names it.");
   run.def(
       "open",
       [](const Run& r, const Path& path, bool labels) {

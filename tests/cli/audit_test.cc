@@ -73,9 +73,9 @@ TEST_F(AuditTool, WhatWasChangedIsNamed) {
   };
   EXPECT_THAT(error({"--public-key", folder_ / "public-other.pem"}), HasSubstr("which is the public key"));
   // The rate of the run's description, and other data.
-  replace_in(folder_ / "run/run.toml", "\nlr = ", "\nlr = 2");
+  replace_in(folder_ / "run/run.json", "\"lr\": ", "\"lr\": 2");
   EXPECT_THAT(error({}), HasSubstr("the recipe differs: learning_rate 0."));
-  replace_in(folder_ / "run/run.toml", "\nlr = 2", "\nlr = ");
+  replace_in(folder_ / "run/run.json", "\"lr\": 2", "\"lr\": ");
   const std::filesystem::path changed = folder_ / "changed";
   std::filesystem::copy(data_.path(), changed);
   const std::filesystem::path packed = changed / "train-images-idx3-ubyte.gz";
@@ -110,6 +110,19 @@ TEST_F(AuditTool, WhatWasChangedIsNamed) {
       train({"--model", "lenet", "--save", run(), "--sign-key", key, "--max-steps", "5", "--resume", "auto"});
   EXPECT_EQ(resumed.status, 1);
   EXPECT_THAT(resumed.err, HasSubstr("the receipt of the earlier steps is not signed with"));
+}
+
+// run.toml is for people and --config; older runs have their options there alone.
+TEST_F(AuditTool, TheOptionsAreThoseOfTheRunsDescription) {
+  train_lenet({"--max-steps", "2"});
+  const std::string toml = folder_.read("run/run.toml");
+  std::filesystem::remove(folder_ / "run/run.toml");
+  const ToolResult found = audit({"--steps", "all"});
+  EXPECT_EQ(found.status, 0) << found.err;
+  std::filesystem::remove(folder_ / "run/run.json");
+  EXPECT_THAT(audit().err, HasSubstr("has no run.toml, which says what its data were"));
+  folder_.write("run/run.toml", toml);
+  EXPECT_EQ(audit({"--steps", "all"}).status, 0);
 }
 
 TEST_F(AuditTool, UnusableArgumentsAreRefused) {

@@ -29,6 +29,7 @@ const std::vector<std::pair<std::string_view, MakeReader>>& readers() {
                                                                         {"jpeg", jpeg},
                                                                         {"npy", npy},
                                                                         {"npz", npz},
+                                                                        {"options", options},
                                                                         {"png", png},
                                                                         {"receipt", receipt},
                                                                         {"recipe", recipe},

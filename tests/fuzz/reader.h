@@ -44,6 +44,7 @@ Reader idx();
 Reader jpeg();
 Reader npy();
 Reader npz();
+Reader options();
 Reader png();
 Reader receipt();
 Reader recipe();

@@ -20,15 +20,20 @@ Reader run() {
   Sgd sgd(net->parameters(), {.lr = 0.1});
   const std::string folder = file_in_scratch("run");
   save_checkpoint(folder, *net, sgd, {.step = 1}, {});
-  write_run(folder, schema, model);
+  write_run(folder, {.schema = schema,
+                     .model = model,
+                     .validation_digest = "00ff",
+                     .recipe = {{"seed", 0}, {"learning_rate", 0.1}, {"data", "00ff"}, {"drop_last", true}},
+                     .options = R"({"lr":0.1,"hidden":["4"],"data":"bytes:ff00","drop-last":true})"});
   return {.read =
               [folder](const std::string& bytes) {
                 write_in_scratch("run/run.json", bytes);
                 load_run(folder);
               },
           .seeds = {read_from_scratch("run/run.json")},
-          .words = json_words({"version", "model", "hidden", "layers", "width", "heads", "schema", "mlp", "gpt", "lstm",
-                               "resnet18", "torchvision:resnet50", "lenet", "text", "input", "outputs"}),
+          .words = json_words({"version", "model", "name", "hidden", "layers", "width", "heads", "schema", "options",
+                               "recipe", "mlp", "gpt", "lstm", "resnet18", "torchvision:resnet50", "bytes:", "text",
+                               "input", "outputs"}),
           .memory_per_byte = 60};
 }
 

@@ -42,7 +42,7 @@ class RunFolder : public ::testing::Test {
                      .metrics = task_metrics(data.schema),
                      .save_folder = folder_ / "run"});
     trainer.train();
-    write_run(folder_ / "run", data.schema, model);
+    write_run(folder_ / "run", {data.schema, model});
     return data;
   }
   static Tensor inputs(const std::shared_ptr<const Dataset>& data) {
@@ -58,12 +58,48 @@ TEST_F(RunFolder, GivesTheModelBack) {
   const DataSource data = train("kind", {.name = "mlp", .hidden = {8}});
   const lockstep::Run run = load_run(folder_ / "run");
   EXPECT_EQ(run.schema(), data.schema);
-  EXPECT_EQ(run.description().hidden, std::vector<std::int64_t>{8});
+  EXPECT_EQ(run.description().model.hidden, std::vector<std::int64_t>{8});
   const Tensor x = inputs(data.validation);
   const NoGradGuard no_history;
   net_->eval();
   EXPECT_EQ(run(x).to_vector<float>(), softmax((*net_)(x), -1).to_vector<float>());
   EXPECT_ERROR(run(zeros({2, 5})), "expected [N, ..] with [2] behind N");
+}
+
+TEST_F(RunFolder, HasAllThatDescribesTheRun) {
+  const DataSource data = train("kind", {.name = "mlp", .hidden = {8}});
+  const RunDescription run{.schema = data.schema,
+                           .model = {.name = "mlp", .hidden = {8}},
+                           .validation_digest = "00ff",
+                           .recipe = {{"data", data.digest}, {"learning_rate", 1.0}, {"seed", 1}},
+                           .options = R"({"data":"bytes:ff","drop-last":true,"hidden":["8"],"lr":1.0})"};
+  write_run(folder_ / "run", run);
+  for (const RunDescription& found : {read_run(folder_ / "run"), load_run(folder_ / "run").description()}) {
+    EXPECT_EQ(found.schema, run.schema);
+    EXPECT_EQ(found.model.name, "mlp");
+    EXPECT_EQ(found.validation_digest, run.validation_digest);
+    EXPECT_EQ(recipe_hash(found.recipe), recipe_hash(run.recipe));
+    EXPECT_EQ(found.options, run.options);
+  }
+  // A program need not know its options and recipe: the checkpoint has the latter.
+  write_run(folder_ / "run", {data.schema, {.name = "mlp", .hidden = {8}}});
+  EXPECT_EQ(read_run(folder_ / "run").recipe, Recipe());
+  EXPECT_TRUE(load_run(folder_ / "run").description().recipe.contains("learning_rate"));
+}
+
+TEST_F(RunFolder, OfAnOlderVersionIsRead) {
+  const DataSource data = train("kind", {.name = "mlp", .hidden = {8}});
+  folder_.write("run/run.json",
+                R"({"version": 1, "model": "mlp", "hidden": [8], "validation_digest": "00ff", "schema": )" +
+                    data.schema.json() + "}");
+  const RunDescription run = load_run(folder_ / "run").description();
+  EXPECT_EQ(run.schema, data.schema);
+  EXPECT_EQ(run.model.hidden, std::vector<std::int64_t>{8});
+  EXPECT_EQ(run.validation_digest, "00ff");
+  EXPECT_EQ(run.recipe, read_recipe(folder_ / "run"));
+  EXPECT_EQ(run.options, "");
+  folder_.write("run/run.json", R"({"version": 3})");
+  EXPECT_ERROR(read_run(folder_ / "run"), "run.json: version 3, expected 1 or 2");
 }
 
 TEST_F(RunFolder, PredictsInTheUnitsOfTheData) {
@@ -86,20 +122,20 @@ TEST_F(RunFolder, PredictsInTheUnitsOfTheData) {
 TEST_F(RunFolder, DescribesNoMoreLayersThanTheWeightsHave) {
   const DataSource data = train("kind", {.name = "mlp", .hidden = {8}});
   std::vector<std::int64_t> hidden(100'000, 1);
-  write_run(folder_ / "run", data.schema, {.name = "mlp", .hidden = hidden});
+  write_run(folder_ / "run", {data.schema, {.name = "mlp", .hidden = hidden}});
   EXPECT_ERROR(load_run(folder_ / "run"),
                "run.json: a model of 100000 layers and categories, the weights have at most ");
   const DataSource text = open_data(folder_.write("a.txt", std::string(2000, 'a') + std::string(2000, 'b')));
-  write_run(folder_ / "run", text.schema, {.name = "gpt", .layers = 65'536, .width = 1, .heads = 1});
+  write_run(folder_ / "run", {text.schema, {.name = "gpt", .layers = 65'536, .width = 1, .heads = 1}});
   EXPECT_ERROR(load_run(folder_ / "run"),
                "run.json: a model of 65536 layers and categories, the weights have at most ");
   DataSchema wide = data.schema;
   wide.table->columns.assign(300'000, {.name = "x", .kind = TableColumn::Kind::category, .categories = {"a"}});
   wide.input = {300'000};
-  write_run(folder_ / "run", wide, {.name = "mlp", .hidden = {8}});
+  write_run(folder_ / "run", {wide, {.name = "mlp", .hidden = {8}}});
   EXPECT_ERROR(load_run(folder_ / "run"),
                "run.json: a model of 300001 layers and categories, the weights have at most ");
-  write_run(folder_ / "new", data.schema, {.name = "mlp", .hidden = hidden});
+  write_run(folder_ / "new", {data.schema, {.name = "mlp", .hidden = hidden}});
   EXPECT_ERROR(load_run(folder_ / "new"), "new: there is no valid checkpoint");
 }
 

@@ -8,15 +8,12 @@
 #include <optional>
 
 #include "apps/lockstep/options/command_line.h"
-#include "apps/lockstep/options/config_text.h"
 #include "apps/lockstep/options/option_row.h"
 #include "apps/lockstep/options/unexpected_arguments.h"
 #include "lockstep/base/file.h"
 
 namespace lockstep::app {
 namespace {
-
-constexpr std::size_t kLargestConfig = std::size_t{1} << 20;
 
 struct GivenCommand {
   CLI::App* app;
@@ -51,6 +48,10 @@ std::optional<std::string> config_of(const std::vector<std::string>& words, std:
     found = joined ? words[i].substr(words[i].find('=') + 1) : words[i + 1];
   }
   return found;
+}
+
+std::size_t end_of_options(const std::vector<std::string>& words) {
+  return static_cast<std::size_t>(std::ranges::find(words, "--") - words.begin());
 }
 
 // Options of which only one may be given.
@@ -104,11 +105,17 @@ void add_config_option(CLI::App& app) {
 }
 
 Arguments with_config(CLI::App& app, std::vector<std::string> words) {
-  const auto end = static_cast<std::size_t>(std::ranges::find(words, "--") - words.begin());
-  const std::optional<std::string> file = config_of(words, end);
+  const std::optional<std::string> file = config_of(words, end_of_options(words));
   std::error_code unknown;
   // The parse reports a file that does not exist.
   if (!file || !std::filesystem::is_regular_file(*file, unknown)) return {std::move(words)};
+  const std::vector<ConfigEntry> entries = parse_config(read_file(*file, kLargestConfig), *file);
+  return with_entries(app, std::move(words), entries, *file);
+}
+
+Arguments with_entries(CLI::App& app, std::vector<std::string> words, const std::vector<ConfigEntry>& entries,
+                       const std::string& file) {
+  const std::size_t end = end_of_options(words);
   std::vector<GivenCommand> commands;
   for (std::size_t i = 0; i < end; ++i) {
     CLI::App& current = commands.empty() ? app : *commands.back().app;
@@ -118,13 +125,13 @@ Arguments with_config(CLI::App& app, std::vector<std::string> words) {
   }
   if (commands.empty()) return {std::move(words)};  // an error of the parse
 
-  Arguments all{.file = *file};
+  Arguments all{.file = file};
   std::vector<std::pair<std::size_t, std::string>> inserted;
   std::vector<std::string> outputs;
-  for (const ConfigEntry& entry : parse_config(read_file(*file, kLargestConfig), *file)) {
+  for (const ConfigEntry& entry : entries) {
     if (!entry.table.empty() && entry.table != commands[0].name) {
       if (command_named(app, entry.table) != nullptr) continue;  // for another command
-      throw UsageError(fmt::format("{}: unknown table [{}], expected the name of a command", *file, entry.table));
+      throw UsageError(fmt::format("{}: unknown table [{}], expected the name of a command", file, entry.table));
     }
     const std::string name = "--" + entry.key;
     const GivenCommand* owner = nullptr;
@@ -147,7 +154,7 @@ Arguments with_config(CLI::App& app, std::vector<std::string> words) {
     const OptionRow* row = option == nullptr && passes ? find_option_row(name) : nullptr;
     if (option == nullptr && (row == nullptr || row->group.empty())) {
       const std::string meant = nearest_name(entry.key, known);
-      throw UsageError(fmt::format("{}: unknown key {}: lockstep {} has no such option{}", *file, entry.key,
+      throw UsageError(fmt::format("{}: unknown key {}: lockstep {} has no such option{}", file, entry.key,
                                    commands.back().name,
                                    meant.empty() ? "" : fmt::format("; did you mean {}?", meant)));
     }
@@ -158,7 +165,7 @@ Arguments with_config(CLI::App& app, std::vector<std::string> words) {
     const bool list = option != nullptr ? option->get_delimiter() != '\0'
                                         : std::holds_alternative<std::vector<std::string> TrainOptions::*>(row->field);
     const bool swept = option == nullptr && commands[0].name == "sweep";
-    const std::string word = flag_or_value(entry, flag, list, swept, *file);
+    const std::string word = flag_or_value(entry, flag, list, swept, file);
     if (word.empty()) continue;
     if (names_output(name, option)) outputs.push_back(entry.key);
     all.from_file.push_back(name);
@@ -166,7 +173,7 @@ Arguments with_config(CLI::App& app, std::vector<std::string> words) {
   }
   if (!outputs.empty() && !has_word(words, end, "--allow-output")) {
     throw UsageError(
-        fmt::format("{}: {} would say where to write: expected --allow-output, or --{} on the command line", *file,
+        fmt::format("{}: {} would say where to write: expected --allow-output, or --{} on the command line", file,
                     fmt::join(outputs, ", "), fmt::join(outputs, ", --")));
   }
   for (std::size_t i = 0; i <= words.size(); ++i) {

@@ -1,12 +1,16 @@
 #include "apps/lockstep/options/config_text.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
 
 #include "apps/lockstep/options/command_line.h"
+#include "lockstep/checkpoint/json_input.h"
+#include "lockstep/checkpoint/json_text.h"
 
 namespace lockstep::app {
 namespace {
@@ -79,6 +83,20 @@ class ConfigLine {
   std::string where_;
 };
 
+std::string toml_string(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    const std::size_t escape = std::string_view("\"\\\n\t").find(c);
+    if (escape == std::string_view::npos) {
+      out += c;
+    } else {
+      out += '\\';
+      out += "\"\\nt"[escape];
+    }
+  }
+  return out + '"';
+}
+
 }  // namespace
 
 std::vector<ConfigEntry> parse_config(std::string_view text, std::string_view file) {
@@ -107,18 +125,29 @@ std::vector<ConfigEntry> parse_config(std::string_view text, std::string_view fi
   return entries;
 }
 
-std::string toml_string(std::string_view text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    const std::size_t escape = std::string_view("\"\\\n\t").find(c);
-    if (escape == std::string_view::npos) {
-      out += c;
-    } else {
-      out += '\\';
-      out += "\"\\nt"[escape];
-    }
+std::vector<ConfigEntry> parse_options(const std::string& text) {
+  std::vector<ConfigEntry> entries;
+  if (text.empty()) return entries;
+  const auto text_of = [](const nlohmann::json& value) {
+    return value.is_string() ? from_json_text(value.get<std::string>()) : value.dump();
+  };
+  const auto options = find_json<nlohmann::json>(text);
+  check(options && options->is_object(), "the options are no JSON object");
+  for (const auto& [name, value] : options->items()) {
+    ConfigEntry& entry = entries.emplace_back(ConfigEntry{.table = "", .key = name, .values = {}});
+    if (!value.is_array()) entry.values.push_back(text_of(value));
+    for (std::size_t i = 0; value.is_array() && i < value.size(); ++i) entry.values.push_back(text_of(value[i]));
   }
-  return out + '"';
+  return entries;
+}
+
+std::string toml_value(const nlohmann::ordered_json& value) {
+  if (value.is_string()) return toml_string(from_json_text(value.get<std::string>()));
+  if (value.is_number_float()) return fmt::format("{}", value.get<double>());
+  if (!value.is_array()) return value.dump();
+  std::vector<std::string> values;
+  for (const auto& one : value) values.push_back(toml_value(one));
+  return fmt::format("[{}]", fmt::join(values, ", "));
 }
 
 }  // namespace lockstep::app

@@ -1,6 +1,7 @@
-// The text of a configuration: the part of TOML that options need.
+// The text of a configuration: the part of TOML that options need, and the options of run.json.
 #pragma once
 
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,7 +18,10 @@ struct ConfigEntry {
 // of these in one line. Throws UsageError with the file, the line, and what was expected.
 std::vector<ConfigEntry> parse_config(std::string_view text, std::string_view file);
 
-// A string as TOML.
-std::string toml_string(std::string_view text);
+// The same from a JSON object of such values, without tables: {"batch-size": 64}. `text` may be empty.
+std::vector<ConfigEntry> parse_options(const std::string& text);
+
+// A value of such an object as TOML.
+std::string toml_value(const nlohmann::ordered_json& value);
 
 }  // namespace lockstep::app

@@ -5,26 +5,24 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <type_traits>
 
 #include "apps/lockstep/learning_task.h"
 #include "apps/lockstep/options/config_file.h"
-#include "apps/lockstep/options/config_text.h"
 #include "apps/lockstep/options/option_row.h"
 #include "apps/lockstep/options/own_data.h"
 #include "lockstep/backend/backend.h"
 #include "lockstep/base/file.h"
-#include "lockstep/checkpoint/training_checkpoint.h"
+#include "lockstep/base/sha256.h"
+#include "lockstep/checkpoint/json_input.h"
+#include "lockstep/checkpoint/json_text.h"
 #include "lockstep/runtime/device_state.h"
 
 namespace lockstep::app {
 namespace {
 
-std::string toml_list(const std::vector<std::string>& values) {
-  std::vector<std::string> quoted;
-  for (const std::string& value : values) quoted.push_back(toml_string(value));
-  return fmt::format("[{}]", fmt::join(quoted, ", "));
-}
+using nlohmann::ordered_json;
 
 bool is_kept(const TrainOptions& o, const OptionRow& row) {
   const auto is = [&](std::initializer_list<std::string_view> names) {
@@ -47,28 +45,28 @@ bool is_kept(const TrainOptions& o, const OptionRow& row) {
   return true;
 }
 
-// "" where the option has no value.
-std::string value_of(const TrainOptions& o, const OptionRow& row) {
+// null where the option has no value.
+ordered_json value_of(const TrainOptions& o, const OptionRow& row) {
   return std::visit(
-      [&](auto field) -> std::string {
+      [&](auto field) -> ordered_json {
         const auto& value = o.*field;
         using T = std::decay_t<decltype(value)>;
         if constexpr (std::is_same_v<T, std::string>) {
-          return value.empty() ? "" : toml_string(value);
+          return value.empty() ? ordered_json() : ordered_json(to_json_text(value));
         } else if constexpr (std::is_same_v<T, std::vector<std::string>>) {
-          return value.empty() ? "" : toml_list(value);
+          ordered_json texts;
+          for (const std::string& text : value) texts.push_back(to_json_text(text));
+          return texts;
         } else if constexpr (requires { value.has_value(); }) {
-          return value ? fmt::format("{}", *value) : "";
+          return value ? ordered_json(*value) : ordered_json();
         } else {
-          return fmt::format("{}", value);
+          return value;
         }
       },
       row.field);
 }
 
-}  // namespace
-
-std::string run_config(const TrainOptions& options, const ToolJob& job, const Recipe& recipe) {
+ordered_json options_of(const TrainOptions& options, const ToolJob& job) {
   TrainOptions o = options;
   o.shards = job.shards;
   o.data = data_path(o);
@@ -88,28 +86,63 @@ std::string run_config(const TrainOptions& options, const ToolJob& job, const Re
     o.threads_per_shard = job.runtime().threads_per_shard();
     o.given.emplace_back("--threads-per-shard");
   }
-  std::string text = fmt::format(
-      "# The options of a run, recipe {:.8}: `lockstep train --config FILE` repeats it.\n"
-      "# Those that name where to write, such as save, are left out.\n",
-      recipe_hash(recipe));
-  std::string group;
+  ordered_json values = ordered_json::object();
   for (const OptionRow& row : option_rows()) {
     if (!is_kept(o, row)) continue;
-    const std::string value = value_of(o, row);
+    ordered_json value = value_of(o, row);
     // Without a value of their own, these have 0, which the command line does not take.
     const bool may_be_open = row.name == "--limit-train" || row.name == "--limit-test" || row.name == "--image-size" ||
                              row.name == "--max-pixels";
-    if (value.empty() || (may_be_open && value == "0")) continue;
-    if (group != row.group) text += fmt::format("\n# {}\n", row.group);
-    group = row.group;
-    text += fmt::format("{} = {}\n", row.name.substr(2), value);
+    if (!value.is_null() && !(may_be_open && value == 0)) values[row.name.substr(2)] = std::move(value);
+  }
+  return values;
+}
+
+std::string as_toml(const RunDescription& run) {
+  std::string text = fmt::format(
+      "# The options of a run, recipe {:.8}: `lockstep train --config FILE` repeats it.\n"
+      "# Those that name where to write, such as save, are left out.\n",
+      recipe_hash(run.recipe));
+  std::string group;
+  const auto options = parse_json<ordered_json>(run.options);
+  for (const auto& [name, value] : options.items()) {
+    const std::string of = find_option_row("--" + name)->group;
+    if (group != of) text += fmt::format("\n# {}\n", of);
+    group = of;
+    text += fmt::format("{} = {}\n", name, toml_value(value));
   }
   return text;
 }
 
+}  // namespace
+
+RunDescription describe_run(const TrainOptions& o, const ToolJob& job, const Recipe& recipe) {
+  return {.schema = o.source->schema,
+          .model = task_model(o),
+          .validation_digest = o.source->validation_digest,
+          .recipe = recipe,
+          .options = options_of(o, job).dump()};
+}
+
+std::string run_key(const RunDescription& run) {
+  const auto options = parse_json<nlohmann::json>(run.options);
+  const auto number = [&](const char* name) { return options.value(name, std::int64_t{0}); };
+  const std::string* data = run.recipe.at("data").as<std::string>();
+  const std::string text =
+      fmt::format("{} {} {} {} {} {} {} {} {}", recipe_hash(run.recipe), number("epochs"), number("max-steps"),
+                  number("patience"), options.value("watch", ""), options.value("min-delta", 0.0), number("limit-test"),
+                  fmt::join(options.value("metrics", std::vector<std::string>()), ","),
+                  run.validation_digest.empty() && data ? *data : run.validation_digest);
+  Sha256 hash;
+  hash.update(std::as_bytes(std::span(text)));
+  return hash.hex();
+}
+
 TrainOptions read_run_config(const std::string& folder, const std::vector<std::string>& more, bool with_weights) {
-  const std::string file = (std::filesystem::path(folder) / "run.toml").string();
+  const std::filesystem::path toml = std::filesystem::path(folder) / "run.toml", json = toml.parent_path() / "run.json";
   std::error_code unknown;
+  const std::string options_text = std::filesystem::exists(json, unknown) ? read_run(folder).options : "";
+  const std::string file = (options_text.empty() ? toml : json).string();
   check(std::filesystem::exists(file, unknown), "run {}: has no run.toml, which says what its data were", folder);
   CLI::App app;
   CLI::App* const train = app.add_subcommand("train");
@@ -118,9 +151,11 @@ TrainOptions read_run_config(const std::string& folder, const std::vector<std::s
   add_config_option(app);
   try {
     // Nobody asks the result where to write.
-    std::vector<std::string> words{"train", "--config", file, "--allow-output"};
+    std::vector<std::string> words{"train", "--allow-output"};
     words.insert(words.end(), more.begin(), more.end());
-    Arguments arguments = with_config(app, words);
+    Arguments arguments = with_entries(
+        app, words,
+        options_text.empty() ? parse_config(read_file(file, kLargestConfig), file) : parse_options(options_text), file);
     std::erase_if(arguments.words, [&](const std::string& word) {
       return !with_weights && (word.starts_with("--init-from=") || word == "--partial");
     });
@@ -132,12 +167,13 @@ TrainOptions read_run_config(const std::string& folder, const std::vector<std::s
   return options;
 }
 
-void write_run_config(const TrainOptions& o, const ToolJob& job, const Recipe& recipe) {
-  const std::filesystem::path file = std::filesystem::path(o.save) / "run.toml";
+void write_run_files(const TrainOptions& o, const RunDescription& run) {
+  const std::filesystem::path folder = o.save, file = folder / "run.toml";
   std::error_code unknown;
-  if (o.init_from.empty() && !o.start_weights.empty() && std::filesystem::exists(file, unknown)) return;
-  std::filesystem::create_directories(o.save);
-  write_file_atomically(file, run_config(o, job, recipe));
+  const bool has_both = std::filesystem::exists(file, unknown) && std::filesystem::exists(folder / "run.json", unknown);
+  if (o.init_from.empty() && !o.start_weights.empty() && has_both) return;
+  write_run(folder, run);
+  write_file_atomically(file, as_toml(run));
 }
 
 }  // namespace lockstep::app
