@@ -149,7 +149,7 @@ std::vector<KernelCall> kernel_calls(const TrainOptions& o) {
   KernelFamilies& families = state_of(job.devices().at(0), "bench kernels").backend->families();
   families.conv = std::make_unique<LoggedConv>(std::move(families.conv), Logging{log});
   families.matmul = std::make_unique<LoggedMatmul>(std::move(families.matmul), Logging{log});
-  const std::shared_ptr<const Dataset> examples = made_up_examples(o, o.batch_size);
+  const std::shared_ptr<const Dataset> examples = made_up_examples(o, o.trainer.batch_size);
   auto net = make_initialized_model(o, job, stand_in_schema(o));
   auto optimizer = o.make_optimizer(net->parameters());
   TrainerOptions training = o.trainer_options(job);

@@ -163,12 +163,12 @@ Speeds measure(const KernelCall& call, const MeasuredKernels& ours, const std::o
 void measure_kernels(TrainOptions o, const BenchOptions& common, Report& report) {
   o.devices = "cpu";
   o.num_devices = 1;
-  o.shards = 1;
+  o.trainer.split.shards = 1;
   o.threads_per_shard = 1;
   const std::vector<KernelCall> calls = kernel_calls(o);
   report.begin();
-  report.set("model", o.model);
-  report.set("batch size", o.batch_size);
+  report.set("model", o.model.name);
+  report.set("batch size", o.trainer.batch_size);
   report.set("dtype", std::string(name(calls.empty() ? DType::f32 : calls.front().dtype())));
   report.set("direct", o.direct_conv);
   const std::unique_ptr<Backend> backend = make_cpu_backend({.direct_conv = o.direct_conv});
@@ -204,9 +204,9 @@ void measure_kernels(TrainOptions o, const BenchOptions& common, Report& report)
 
 Benchmark add_bench_kernels(CLI::App& app) {
   auto o = std::make_shared<TrainOptions>();
-  o->batch_size = 32;
+  o->trainer.batch_size = 32;
   o->add_to(app, {"--model", "--context", "--layers", "--heads", "--width", "--dtype", "--direct-conv"});
-  app.add_option("--batch-size", o->batch_size, "Examples per shard")
+  app.add_option("--batch-size", o->trainer.batch_size, "Examples per shard")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20))
       ->capture_default_str();
   return [o, &app](const BenchOptions& common, Report& report) {

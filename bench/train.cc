@@ -49,7 +49,8 @@ Measurement train(const BenchTrainOptions& o, int rounds, ToolJob& job, const st
   // Any text takes the same time.
   const bool made_up = o.is_language_model() && o.data.empty();
   const std::shared_ptr<const DataSource> data = made_up ? nullptr : load_data(o);
-  const std::shared_ptr<const Dataset> examples = made_up ? made_up_examples(o, 64 * o.batch_size) : data->train;
+  const std::shared_ptr<const Dataset> examples =
+      made_up ? made_up_examples(o, 64 * o.trainer.batch_size) : data->train;
   auto net = make_initialized_model(o, job, made_up ? stand_in_schema(o) : data->schema);
   auto optimizer = o.make_optimizer(net->parameters());
   TrainerOptions options = o.trainer_options(job);
@@ -140,20 +141,20 @@ void measure_train(BenchTrainOptions o, const BenchOptions& common, Report& repo
   std::optional<AtomicFile> timeline;
   if (!o.trace.empty() && rank() == 0) timeline.emplace(o.trace);
   ToolJob job = make_job(o, join_ranks(o.backend));
-  report.set("model", o.model);
+  report.set("model", o.model.name);
   report.set("devices", str(job.devices()));
   report.set("ranks", job.world_size());
   report.set("shards", job.shards);
   report.set("threads per shard", job.runtime().threads_per_shard());
-  report.set("batch size", o.batch_size);
+  report.set("batch size", o.trainer.batch_size);
   report.set("dtype", std::string(name(job.dtype)));
   report.set("steps", o.steps * common.rounds);
-  report.set("recorded", std::string(o.record_steps ? "yes" : "no"));
+  report.set("recorded", std::string(o.trainer.record_steps ? "yes" : "no"));
 
   const auto trace = std::make_shared<Trace>();
   const Measurement m = train(o, common.rounds, job, trace, report);
   const TraceSummary summary = summarize(*trace, m.begin.trace_ns, m.end.trace_ns);
-  report_steps(m, summary, o.is_language_model() ? o.context : 0, report);
+  report_steps(m, summary, o.is_language_model() ? o.reading.context : 0, report);
   report_operations(m, summary, report);
   report_lanes(m, summary, report);
   report_memory(m, job, report);

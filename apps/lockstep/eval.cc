@@ -61,7 +61,7 @@ Command add_eval(CLI::App& parent) {
         }
       }
       run->data = options->data;
-      run->batch_size = options->batch_size;
+      run->batch_size = options->trainer.batch_size;
       return eval_run(*run);
     }
     if (options->init_from.empty()) throw UsageError("--init-from or --run is required (see lockstep eval --help)");
@@ -83,7 +83,7 @@ Command add_eval(CLI::App& parent) {
     notice_limits(*options, data);
     notice_other_text(*options, data);
     auto net = make_initialized_model(*options, job, data.schema);
-    DataLoader loader(data.validation, {.batch_size = options->batch_size});
+    DataLoader loader(data.validation, {.batch_size = options->trainer.batch_size});
     const EvaluateOptions how{.devices = job.devices(), .split = {.shards = job.shards}, .dtype = job.dtype};
     const std::vector<Metric> metrics = make_metrics(*options, data.schema.outputs);
     if (metrics.empty()) {

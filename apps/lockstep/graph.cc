@@ -134,7 +134,7 @@ TaskGraph capture_step(const GraphOptions& o, ToolJob& job) {
   options.epochs = 1;
   options.max_steps = kStep;
   // The tasks are the same for any examples.
-  const std::shared_ptr<const Dataset> examples = made_up_examples(o, kStep * o.batch_size);
+  const std::shared_ptr<const Dataset> examples = made_up_examples(o, kStep * o.trainer.batch_size);
   auto net = make_initialized_model(o, job, stand_in_schema(o));
   auto optimizer = o.make_optimizer(net->parameters());
   Trainer trainer(*net, *optimizer, examples, nullptr, options);
@@ -178,14 +178,15 @@ int draw_graph(const GraphOptions& o) {
   name_gradients(graph);
   const TaskGraph drawn = without_implied_edges(readable(graph, lanes));
 
-  TaskGraphPicture picture{.title = fmt::format("One training step of {}: {} tasks, batch {} as {}", o.model, tasks,
-                                                o.batch_size, count_of(job.shards, "shard")),
+  TaskGraphPicture picture{.title = fmt::format("One training step of {}: {} tasks, batch {} as {}", o.model.name, tasks,
+                                                o.trainer.batch_size, count_of(job.shards, "shard")),
                            .kinds = kKinds};
   for (const LaneCounters& lane : lanes) picture.lanes.push_back({lane.device, lane.name});
   const std::string dot = to_dot(drawn, picture);
   file.write(extension == ".svg" ? svg_of_dot(dot) : dot);
   file.commit();
-  print_out("{}: {} tasks of {} on {}, drawn as {}\n", o.out, tasks, o.model, str(job.devices()), drawn.nodes.size());
+  print_out("{}: {} tasks of {} on {}, drawn as {}\n", o.out, tasks, o.model.name, str(job.devices()),
+            drawn.nodes.size());
   return 0;
 }
 
@@ -194,8 +195,8 @@ int draw_graph(const GraphOptions& o) {
 Command add_graph(CLI::App& parent) {
   auto* app = parent.add_subcommand("graph", "Draw the tasks of one training step and their dependencies");
   auto options = std::make_shared<GraphOptions>();
-  options->batch_size = 32;
-  options->model = "mlp";
+  options->trainer.batch_size = 32;
+  options->model.name = "mlp";
   options->open_shards = OpenShards::of_devices;
   options->add_to(*app, {"--model", "--context", "--layers", "--heads", "--width", "--dropout", "--batch-size",
                          "--optimizer", "--clip", "--devices", "--num-devices", "--cores-per-device",

@@ -47,7 +47,7 @@ Metric make_metric(const std::string& name, std::int64_t classes, const metrics:
 std::shared_ptr<const DataSource> load_data(const CommonOptions& o) {
   if (o.source) return o.source;
   if (o.is_language_model() && o.data.empty()) {
-    throw UsageError(fmt::format("--model {}: expected --data FILE, a text file", o.model));
+    throw UsageError(fmt::format("--model {}: expected --data FILE, a text file", o.model.name));
   }
   DataOptions options = data_options(o);
   options.format = o.is_language_model() ? DataFormat::text : DataFormat::idx;
@@ -86,27 +86,30 @@ std::string data_path(const CommonOptions& o) {
 }
 
 void notice_limits(const CommonOptions& o, const DataSource& data) {
-  if (o.limit_train > 0 && o.limit_train < data.all_train) {
+  if (o.reading.limit_train > 0 && o.reading.limit_train < data.all_train) {
     // Folders of pictures, and many tables, have one class after the other.
     std::string lost;
     for (std::size_t c = 0; c < data.train_counts.size(); ++c) {
       if (data.train_counts[c] == 0) lost += (lost.empty() ? "" : ", ") + data.schema.classes[c];
     }
-    if (!lost.empty()) notice(fmt::format("--limit-train {}: these examples have none of: {}", o.limit_train, lost));
+    if (!lost.empty())
+      notice(fmt::format("--limit-train {}: these examples have none of: {}", o.reading.limit_train, lost));
   }
   const auto unused = [](std::int64_t limit, std::int64_t all, const char* kind) {
     if (limit <= all) return;
     notice(fmt::format("--limit-{0} {1} changes nothing: there are {2} {0} examples", kind, limit, all));
   };
-  unused(o.limit_train, data.all_train, "train");
-  unused(o.limit_test, data.all_validation, "test");
+  unused(o.reading.limit_train, data.all_train, "train");
+  unused(o.reading.limit_validation, data.all_validation, "test");
 }
 
 DataSchema stand_in_schema(const CommonOptions& o) {
   constexpr std::int64_t kCharacters = 65;
   if (o.is_language_model()) {
-    return {
-        .format = DataFormat::text, .task = lockstep::TaskKind::language, .input = {o.context}, .outputs = kCharacters};
+    return {.format = DataFormat::text,
+            .task = lockstep::TaskKind::language,
+            .input = {o.reading.context},
+            .outputs = kCharacters};
   }
   return {.format = DataFormat::idx, .input = {1, 28, 28}, .outputs = std::ssize(kFashionMnistClasses)};
 }
@@ -116,11 +119,11 @@ std::shared_ptr<const Dataset> made_up_examples(const CommonOptions& o, std::int
     return std::make_shared<TensorDataset>(
         std::vector<Tensor>{Tensor::host({count, 1, 28, 28}, DType::f32), Tensor::host({count}, DType::i64)});
   }
-  std::vector<std::int64_t> ids(static_cast<std::size_t>(count * o.context + 1));
+  std::vector<std::int64_t> ids(static_cast<std::size_t>(count * o.reading.context + 1));
   for (std::size_t i = 0; i < ids.size(); ++i) {
     ids[i] = static_cast<std::int64_t>(random_below(random_key(o.seed, {}), i, stand_in_schema(o).outputs));
   }
-  return std::make_shared<TextDataset>(std::move(ids), TextOptions{.context = o.context});
+  return std::make_shared<TextDataset>(std::move(ids), TextOptions{.context = o.reading.context});
 }
 
 std::optional<std::string> recipe_text(const std::string& weights, std::string_view name) {
@@ -151,10 +154,10 @@ bool is_weights_file(const std::string& path) {
 // Which weights were found, or else which were asked for, if they do not fit.
 std::string models_of(const CommonOptions& o) {
   const std::optional<std::string> model = recipe_text(o.init_from, "model");
-  if (model && *model != o.model) {
-    return fmt::format("; the checkpoint is of --model {}, expected --model {}", *model, o.model);
+  if (model && *model != o.model.name) {
+    return fmt::format("; the checkpoint is of --model {}, expected --model {}", *model, o.model.name);
   }
-  return is_weights_file(o.init_from) ? fmt::format("; expected weights of --model {}", o.model) : "";
+  return is_weights_file(o.init_from) ? fmt::format("; expected weights of --model {}", o.model.name) : "";
 }
 
 }  // namespace

@@ -45,7 +45,7 @@ void take_settings(TrainOptions& o, const Recipe& recipe) {
     return number && *number <= 65536 ? static_cast<int>(*number) : 0;
   };
   o.checkpoint_shards = saved("shards");
-  if (o.shards == 0) o.shards = o.checkpoint_shards;
+  if (o.trainer.split.shards == 0) o.trainer.split.shards = o.checkpoint_shards;
   if (o.threads_per_shard == 0) o.threads_per_shard = saved("threads_per_shard");
   const Recipe::Value* weights = recipe.find("init_from");
   if (const std::string* hash = weights ? weights->as<std::string>() : nullptr) o.start_weights = *hash;

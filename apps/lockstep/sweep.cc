@@ -48,11 +48,6 @@ struct SweptRun {
   nlohmann::json result = {};
 };
 
-bool is_swept(const OptionRow& row) {
-  return (row.group == "Model" || row.group == "Data" || row.group == "Training" || row.group == "Bits") &&
-         row.name != "--summary";
-}
-
 // Values with commas, as of --hidden, are separated by semicolons, of which the last one may end them: "256,128;".
 Words split_values(const std::string& name, const std::string& text) {
   const char separator = text.find(';') != std::string::npos ? ';' : ',';
@@ -415,7 +410,7 @@ Command add_sweep(CLI::App& parent) {
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
   for (const OptionRow& row : option_rows()) {
-    if (is_swept(row)) app->add_option(row.name, (*values)[row.name])->group("");
+    if (row.decides_result()) app->add_option(row.name, (*values)[row.name])->group("");
   }
   app->add_option("COMMAND", o->command, "train and its options, after --");
   app->footer(
@@ -426,7 +421,7 @@ Command add_sweep(CLI::App& parent) {
   return [app, o, values] {
     check_single_process("sweep");
     for (const OptionRow& row : option_rows()) {
-      if (is_swept(row) && is_given(*app, row.name))
+      if (row.decides_result() && is_given(*app, row.name))
         o->values.emplace_back(row.name, split_values(row.name, (*values)[row.name]));
     }
     if (o->command.empty() || o->command[0] != "train") {

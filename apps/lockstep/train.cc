@@ -130,10 +130,10 @@ void check_replicas(const ToolJob& job, const Module& net) {
 // The number of steps of the whole run, of which a resumed run makes the last ones.
 std::int64_t planned_steps(const TrainOptions& o, std::int64_t examples) {
   const auto quotient = [](std::int64_t n, std::int64_t by) { return (n + by - 1) / by; };
-  if (o.drop_last) examples -= examples % o.batch_size;
-  const std::int64_t micro_batches = quotient(examples, o.batch_size / o.accumulate);
-  const std::int64_t steps = o.epochs * quotient(micro_batches, o.accumulate);
-  return o.max_steps > 0 ? std::min(steps, o.max_steps) : steps;
+  if (o.trainer.drop_last) examples -= examples % o.trainer.batch_size;
+  const std::int64_t micro_batches = quotient(examples, o.trainer.batch_size / o.trainer.accumulate);
+  const std::int64_t steps = o.trainer.epochs * quotient(micro_batches, o.trainer.accumulate);
+  return o.trainer.max_steps > 0 ? std::min(steps, o.trainer.max_steps) : steps;
 }
 
 // Notices about options that fit the model but have no effect on these data and devices.
@@ -149,9 +149,10 @@ void notice_options(const TrainOptions& o, const ToolJob& job, const DataSource&
   if (o.sync_bn && job.shards == 1) {
     notice("--sync-bn is for several shards: the only one has the whole batch");
   }
-  if (const std::int64_t steps = planned_steps(o, data.train->size()); o.warmup > 0 && o.warmup >= steps) {
-    notice(fmt::format("--warmup {}: the run has {} step{}, so the warm-up does not end before it", o.warmup, steps,
-                       steps == 1 ? "" : "s"));
+  if (const std::int64_t steps = planned_steps(o, data.train->size());
+      o.trainer.schedule.warmup > 0 && o.trainer.schedule.warmup >= steps) {
+    notice(fmt::format("--warmup {}: the run has {} step{}, so the warm-up does not end before it",
+                       o.trainer.schedule.warmup, steps, steps == 1 ? "" : "s"));
   }
 }
 
@@ -175,7 +176,7 @@ void find_rate(const TrainOptions& o, Module& net, Optimizer& optimizer, std::sh
   if (!o.plot.empty()) {
     const PlotPanel panel = learning_rate_panel(curve);
     PlotOptions axes = learning_rate_axis();
-    axes.title = fmt::format("{}: --lr {:.2g}", o.model, curve.suggestion);
+    axes.title = fmt::format("{}: --lr {:.2g}", o.model.name, curve.suggestion);
     write_plot(o.plot, {&panel, 1}, axes);
   }
   if (o.log.empty()) return;
@@ -255,10 +256,10 @@ int run(TrainOptions o, ToolJob& job, Start chosen, StopSignals& signals) {
   }
   if (!o.metrics_file.empty()) trainer.observe(std::make_shared<MetricsFile>(trainer, o.metrics_file));
   if (first && !o.plot.empty()) {
-    trainer.observe(std::make_shared<RunPlot>(
-        o.plot,
-        RunPlotOptions{
-            .title = run_title(o, job), .epochs = o.epochs, .by_others = o.is_language_model() || o.is_regression()}));
+    trainer.observe(
+        std::make_shared<RunPlot>(o.plot, RunPlotOptions{.title = run_title(o, job),
+                                                         .epochs = o.trainer.epochs,
+                                                         .by_others = o.is_language_model() || o.is_regression()}));
   }
   if (first && !o.weights_log.empty()) {
     // The log has the flipped bit.
@@ -277,7 +278,8 @@ int run(TrainOptions o, ToolJob& job, Start chosen, StopSignals& signals) {
   }
   if (first && start.step > 0 && result.steps == start.step && !result.stopped && !result.stopped_early) {
     notice(fmt::format("nothing left to do: the checkpoint has {} steps, {} epochs; --epochs {}{}", start.step,
-                       start.epoch, o.epochs, o.max_steps > 0 ? fmt::format(", --max-steps {}", o.max_steps) : ""));
+                       start.epoch, o.trainer.epochs,
+                       o.trainer.max_steps > 0 ? fmt::format(", --max-steps {}", o.trainer.max_steps) : ""));
   }
   if (console) console->print(result);
   for (const ObserverFailure& failure : result.failures) {
@@ -290,8 +292,8 @@ int run(TrainOptions o, ToolJob& job, Start chosen, StopSignals& signals) {
                     result.lost_best));
   }
   if (first && result.stopped_early) {
-    notice(fmt::format("ended after step {}: {} epoch{} without a better value", result.steps, o.patience,
-                       o.patience == 1 ? "" : "s"));
+    notice(fmt::format("ended after step {}: {} epoch{} without a better value", result.steps, o.trainer.watch.patience,
+                       o.trainer.watch.patience == 1 ? "" : "s"));
   }
   // If the run was stopped before its first step, even the weights' shapes may be unknown.
   const bool has_weights = !result.stopped || net.parameters()[0].shape_known();

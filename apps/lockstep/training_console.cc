@@ -37,18 +37,18 @@ std::string describe_cores(const std::vector<std::int64_t>& of_ranks) {
 std::string recipe_line(const TrainOptions& options, const ToolJob& job, const Recipe& recipe) {
   std::string shards = count_of(job.shards, "shard");
   const bool gpus = job.devices()[0].kind() == DeviceKind::cuda;
-  if (gpus && options.shards == 0)
+  if (gpus && options.trainer.split.shards == 0)
     shards += " (one for each GPU: the bits depend on their number, unless --shards is given)";
   const std::string idle = idle_cores(options, job);
   return fmt::format("recipe {:.8}: seed {}, {}, batch {}, {} at {}, {}{}", recipe_hash(recipe), options.seed, shards,
-                     options.batch_size, options.optimizer, options.lr, name(job.dtype),
+                     options.trainer.batch_size, options.optimizer, options.lr, name(job.dtype),
                      idle.empty() ? "" : "; " + idle);
 }
 
 }  // namespace
 
 std::string run_title(const TrainOptions& options, const ToolJob& job) {
-  std::string title = options.model + " on " + short_places(job.devices());
+  std::string title = options.model.name + " on " + short_places(job.devices());
   if (job.world_size() > 1) title += fmt::format(" in each of {} ranks", job.world_size());
   return title;
 }
@@ -56,7 +56,7 @@ std::string run_title(const TrainOptions& options, const ToolJob& job) {
 TrainingConsole::TrainingConsole(const TrainOptions& options, const ToolJob& job, const Recipe& recipe,
                                  const DataSource& data, const std::vector<std::int64_t>& cores)
     : options_(options), job_(job),
-      examples_(data.train->size() - (options.drop_last ? data.train->size() % options.batch_size : 0)),
+      examples_(data.train->size() - (options.trainer.drop_last ? data.train->size() % options.trainer.batch_size : 0)),
       class_names_(class_names(data.schema)), where_(str(job.devices())) {
   if (job.world_size() > 1) where_ += fmt::format(" in each of {} ranks", job.world_size());
   say(fmt::format("running on: {}{}\n{}\n", where_, describe_cores(cores), recipe_line(options, job, recipe)));
@@ -64,12 +64,13 @@ TrainingConsole::TrainingConsole(const TrainOptions& options, const ToolJob& job
 
 void TrainingConsole::step(const StepReport& r) {
   if (!bar_) {
-    const std::int64_t most = options_.max_steps > 0 ? options_.max_steps * options_.batch_size : INT64_MAX;
-    const std::int64_t later = std::min(options_.epochs * examples_, most) - r.epoch * examples_;
-    bar_.emplace(stderr, fmt::format("epoch {}/{}", r.epoch, options_.epochs), examples_,
+    const std::int64_t most =
+        options_.trainer.max_steps > 0 ? options_.trainer.max_steps * options_.trainer.batch_size : INT64_MAX;
+    const std::int64_t later = std::min(options_.trainer.epochs * examples_, most) - r.epoch * examples_;
+    bar_.emplace(stderr, fmt::format("epoch {}/{}", r.epoch, options_.trainer.epochs), examples_,
                  std::max<std::int64_t>(later, 0));
   }
-  bar_->update(std::min(r.batch * options_.batch_size, examples_));
+  bar_->update(std::min(r.batch * options_.trainer.batch_size, examples_));
 }
 
 void TrainingConsole::epoch(const EpochReport& r) {

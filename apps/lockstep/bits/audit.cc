@@ -91,7 +91,7 @@ TrainOptions run_options(const AuditCommand& o, const std::optional<TrainingLayo
   options.num_devices = layout ? layout->devices : 0;
   options.cores_per_device = plain.cores_per_device;
   options.balance = plain.balance;
-  options.record_steps = false;
+  options.trainer.record_steps = false;
   options.notices.clear();
   return options;
 }

@@ -61,7 +61,7 @@ class Verification {
     const std::optional<TrainOptions> parsed = parse_train_options();
     // The recipes of the golden hashes leave a shard twice as many examples as the default of train.
     TrainOptions half = parsed.value_or(TrainOptions{});
-    half.batch_size /= 2;
+    half.trainer.batch_size /= 2;
     shards_ = options_.shards > 0 ? options_.shards : half.shards_of_batch();
     for (const TrainingLayout& layout : layouts_) {
       const int devices = layout.processes * layout.devices;
@@ -125,7 +125,7 @@ class Verification {
       return std::nullopt;
     }
     train.choose_defaults(app);
-    train.batch_size = options_.batch_size;
+    train.trainer.batch_size = options_.batch_size;
     train.inject_flip = options_.inject_flip;
     return train;
   }

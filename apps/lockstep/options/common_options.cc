@@ -11,7 +11,6 @@
 #include "lockstep/parallel/split.h"
 #include "lockstep/runtime/device_state.h"
 #include "lockstep/runtime/runtime.h"
-#include "lockstep/task/data_source.h"
 
 namespace lockstep::app {
 namespace {
@@ -47,16 +46,17 @@ int devices_of_all_ranks(const DeviceList& wanted, ProcessGroup& group) {
 // V of the recipe. By default a function of the batch alone, so that the bits do not depend on the devices.
 int shards_of(const CommonOptions& o, const DeviceList& wanted, int devices, int ranks) {
   const bool gpus = !wanted.options.cuda.empty() || wanted.options.cuda_logical > 0;
-  const std::int64_t batch = o.batch_size / o.accumulate;
-  if (o.shards == 0 && (gpus || o.open_shards == OpenShards::of_devices)) return devices;
-  const int shards = o.shards > 0 ? o.shards : o.shards_of_batch();
+  const std::int64_t batch = o.trainer.batch_size / o.trainer.accumulate;
+  if (o.trainer.split.shards == 0 && (gpus || o.open_shards == OpenShards::of_devices)) return devices;
+  const int shards = o.trainer.split.shards > 0 ? o.trainer.split.shards : o.shards_of_batch();
   if (shards >= devices) return shards;
-  if (o.shards == 0 && o.open_shards == OpenShards::enough) return devices;
+  if (o.trainer.split.shards == 0 && o.open_shards == OpenShards::enough) return devices;
   const std::string of = ranks > 1 ? fmt::format(" of {} ranks", ranks) : "";
   const char* s = shards == 1 ? "" : "s";
-  const std::string found = o.shards == 0 ? fmt::format("a batch of {} makes {} shard{}", batch, shards, s)
-                            : o.shards == o.checkpoint_shards ? fmt::format("the checkpoint has {} shard{}", shards, s)
-                                                              : fmt::format("--shards {}", shards);
+  const std::string found =
+      o.trainer.split.shards == 0                     ? fmt::format("a batch of {} makes {} shard{}", batch, shards, s)
+      : o.trainer.split.shards == o.checkpoint_shards ? fmt::format("the checkpoint has {} shard{}", shards, s)
+                                                      : fmt::format("--shards {}", shards);
   const std::string help =
       o.checkpoint_shards > 0
           ? fmt::format("A resumed run keeps its checkpoint's number of shards, {}: use no more devices",
@@ -108,7 +108,7 @@ bool is_given(const CLI::App& app, const std::string& option) {
 bool CommonOptions::is_regression() const { return source && source->schema.task == lockstep::TaskKind::regression; }
 
 int CommonOptions::shards_of_batch() const {
-  const std::int64_t batch = batch_size / accumulate;
+  const std::int64_t batch = trainer.batch_size / trainer.accumulate;
   // A window of a text is as much work as several pictures.
   return default_shards(is_language_model() ? 8 * batch : batch);
 }
@@ -157,7 +157,7 @@ ToolJob make_job(const CommonOptions& o, std::shared_ptr<ProcessGroup> group) {
   } catch (const Error& error) {
     throw UsageError(error.what());
   }
-  DType dtype = o.dtype == "bf16" ? DType::bf16 : o.dtype == "f16" ? DType::f16 : DType::f32;
+  DType dtype = o.trainer.dtype;
   if (dtype != DType::f32 && !state_of(devices[0], "dtype").backend->multiplies(dtype)) {
     if (dtype == DType::bf16) {
       if (first) notice("this CPU has no bf16 arithmetic (neither AVX-512 BF16 nor AMX): computing in f32");
@@ -174,8 +174,8 @@ ToolJob make_job(const CommonOptions& o, std::shared_ptr<ProcessGroup> group) {
     const auto changes_nothing = [&](const char* option, const char* place) {
       notice(fmt::format("{} changes nothing on {}: it is for {}", option, str(devices), place));
     };
-    if (o.tf32 && o.dtype != "f32") {
-      notice(fmt::format("--tf32 is for products of f32: layers compute in {}", o.dtype));
+    if (o.tf32 && o.trainer.dtype != DType::f32) {
+      notice(fmt::format("--tf32 is for products of f32: layers compute in {}", name(o.trainer.dtype)));
     } else if (o.tf32 && !has(DeviceKind::cuda)) {
       changes_nothing("--tf32", "GPUs");
     }

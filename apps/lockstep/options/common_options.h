@@ -4,20 +4,15 @@
 #include <CLI/CLI.hpp>
 
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "apps/lockstep/options/command_line.h"
-#include "lockstep/data/dataset.h"
-#include "lockstep/nn/module.h"
 #include "lockstep/parallel/job.h"
 #include "lockstep/runtime/runtime.h"
-
-namespace lockstep {
-struct DataSchema;  // task/data_schema.h
-struct DataSource;  // task/data_source.h
-}  // namespace lockstep
+#include "lockstep/task/data_source.h"
+#include "lockstep/task/run.h"
+#include "lockstep/train/trainer.h"
 
 namespace lockstep::app {
 
@@ -29,56 +24,37 @@ enum class OpenShards {
 };
 
 struct CommonOptions {
-  std::string model = "resnet18";
+  // What options set in structs of the library; data_options(), task_model(), and TrainOptions::trainer_options() add
+  // what follows from others. workers: 0 stands for loader_threads().
+  TrainerOptions trainer{.workers = 0};
+  DataOptions reading;  // of --data
+  TaskModel model{.name = "resnet18", .layers = 4, .width = 128, .heads = 4, .dropout = 0.1};
   std::string data;
   std::string devices = "auto";
   int num_devices = 0;
   int threads_per_shard = 0;
   int cores_per_device = 0;
-  int shards = 0;
-  int workers = 0;            // threads that load data; 0: loader_threads(); only `train` has the option
   int checkpoint_shards = 0;  // those of the checkpoint from which the run resumes; 0 without one
-  std::int64_t batch_size = 256;
-  std::int64_t accumulate = 1;  // micro-batches in a batch; only `train` has the option
   OpenShards open_shards = OpenShards::of_batch;
-  std::string dtype = "f32";
   std::string backend = "auto";  // between ranks; only `train` has the option
   bool tf32 = false;
   bool direct_conv = false;
   std::uint64_t seed = 0;
   std::string init_from;
   bool partial = false;  // load the weights that fit, and take the others from the seed
-  std::int64_t limit_train = 0;
-  std::int64_t limit_test = 0;
-  // Of data of the user's own:
-  std::string format, target, task, delimiter, header = "auto";
-  std::vector<std::string> ignore, categories, hidden;
-  double val_split = 0.1;
-  bool hash_data = false, skip_broken = false;
-  std::string augment = "none";
-  // Of pictures, by name; each replaces that of --augment.
-  std::optional<double> random_resized_crop, horizontal_flip, vertical_flip, rotation, random_erasing;
-  std::optional<std::int64_t> random_crop;
-  std::vector<std::string> color_jitter;
-  std::string normalize = "auto";
-  std::vector<std::string> mean, stddev;
+  std::string delimiter, header = "auto", normalize = "auto";
+  std::vector<double> color_jitter;
   double mixup = 0, cutmix = 0;
-  std::int64_t image_size = 0, max_pixels = 0;
   // Pictures, tables, or arrays that the user brings: they have defaults and options that Fashion-MNIST and texts lack.
   bool own_data = false;
   std::shared_ptr<const DataSource> source;  // what --data names, once it is read
-  // For language models:
-  std::int64_t context = 128, layers = 4, heads = 4, width = 128;
-  double dropout = 0.1;
-  bool no_shuffle = false;
-  bool drop_last = false;
   std::vector<std::string> metrics;
   std::vector<std::string> notices;  // about options that have no effect; make_job writes them
 
-  bool is_language_model() const { return model == "gpt" || model == "lstm"; }
-  bool is_torchvision() const { return model.starts_with("torchvision:"); }
+  bool is_language_model() const { return model.name == "gpt" || model.name == "lstm"; }
+  bool is_torchvision() const { return model.name.starts_with("torchvision:"); }
   bool is_regression() const;
-  bool has_convolutions() const { return !is_language_model() && model != "mlp"; }
+  bool has_convolutions() const { return !is_language_model() && model.name != "mlp"; }
   // V on CPUs if the user does not choose it: at least 16 images or 2 texts a shard.
   int shards_of_batch() const;
 };

@@ -162,8 +162,7 @@ Arguments with_entries(CLI::App& app, std::vector<std::string> words, const std:
     if (std::ranges::any_of(names, [&](const std::string& n) { return has_word(words, end, n); })) continue;
     if (is_replaced(name, words, end)) continue;
     const bool flag = option != nullptr ? option->get_items_expected_max() == 0 : row->is_flag();
-    const bool list = option != nullptr ? option->get_delimiter() != '\0'
-                                        : std::holds_alternative<std::vector<std::string> TrainOptions::*>(row->field);
+    const bool list = option != nullptr ? option->get_delimiter() != '\0' : row->is_list();
     const bool swept = option == nullptr && commands[0].name == "sweep";
     const std::string word = flag_or_value(entry, flag, list, swept, file);
     if (word.empty()) continue;

@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -14,13 +15,38 @@
 
 namespace lockstep::app {
 
+// Finds an option's field, in a library's struct that TrainOptions has, or in TrainOptions itself.
+template <typename T>
+using FieldOf = std::function<T&(TrainOptions&)>;
+// One whose values have names.
+struct NamedField {
+  std::function<std::string(TrainOptions&)> name;  // empty: not set
+  std::function<void(TrainOptions&, const std::string& name)> set;
+};
 template <typename... T>
-using AnyFieldOf = std::variant<T TrainOptions::*...>;
-using OptionField = AnyFieldOf<bool, int, std::int64_t, std::uint64_t, double, std::string, std::optional<double>,
-                               std::optional<std::int64_t>, std::vector<std::string>>;
+using AnyFieldOf = std::variant<NamedField, FieldOf<T>...>;
+using OptionField =
+    AnyFieldOf<bool, int, std::int64_t, std::uint64_t, double, std::string, std::optional<double>,
+               std::optional<std::int64_t>, std::vector<std::string>, std::vector<double>, std::vector<std::int64_t>>;
+
+// The data and models that an option is for.
+enum class For : std::uint8_t {
+  all,
+  files,     // data that the user brings
+  own_data,  // those but texts: pictures, tables, arrays
+  tables,    // the same; open_data() tells whether they are tables or pictures
+  own_pictures,
+  pictures,  // Fashion-MNIST, too
+  texts,     // gpt and lstm
+  gpt,
+  other_than_texts,
+  labels,  // classes and texts
+  classes,
+};
 
 // What some options have.
 struct OptionExtras {
+  For only = For::all;
   std::optional<CLI::Validator> check = {};
   std::string needs = "";           // the option without which this one is an error
   std::string language_model = "";  // the default of gpt and lstm, if they have their own
@@ -37,11 +63,25 @@ struct OptionRow {
   OptionExtras extras = {};
   std::string group = "";  // in the help; empty: hidden
 
-  bool is_flag() const { return std::holds_alternative<bool TrainOptions::*>(field); }
+  template <typename T>
+  bool is() const {
+    return std::holds_alternative<FieldOf<T>>(field);
+  }
+  bool is_flag() const { return is<bool>(); }
+  bool is_list() const {
+    return is<std::vector<std::string>>() || is<std::vector<double>>() || is<std::vector<std::int64_t>>();
+  }
+  // --no-shuffle clears its field.
+  bool clears() const { return name.starts_with("--no-"); }
+  // On any devices.
+  bool decides_result() const;
 };
 
 // In the order of the help.
 const std::vector<OptionRow>& option_rows();
+bool fits(For only, const TrainOptions& options);
+// Throws UsageError for an option that does not fit. why_not_own: open_own_data()'s.
+void check_fits(const OptionRow& row, const TrainOptions& options, const std::string& why_not_own);
 // Null if `train` has no option of that name.
 const OptionRow* find_option_row(std::string_view name);
 // An error of the library with the options' names for the fields that it names: "skip_broken leaves such rows out"

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
-#include <type_traits>
 
 #include "apps/lockstep/learning_task.h"
 #include "apps/lockstep/options/config_file.h"
@@ -25,42 +24,33 @@ namespace {
 using nlohmann::ordered_json;
 
 bool is_kept(const TrainOptions& o, const OptionRow& row) {
-  const auto is = [&](std::initializer_list<std::string_view> names) {
-    return std::ranges::find(names, row.name) != names.end();
-  };
-  if (row.group.empty() || row.group == "Checkpoints" || row.group == "Output") return false;
-  if (is({"--summary"})) return false;
-  const bool given = std::ranges::find(o.given, row.name) != o.given.end();
-  if (row.group == "Devices") return given;
-  if (is({"--context", "--layers", "--width", "--dropout"})) return o.is_language_model();
-  const auto is_one_of = [&](const std::vector<std::string>& names) {
-    return std::ranges::find(names, row.name) != names.end();
-  };
-  if (!o.own_data && is_one_of(own_data_options()) && (o.is_language_model() || !is_one_of(picture_options())))
-    return false;
-  if (o.is_regression() && is({"--class-weights", "--label-smoothing"})) return false;
-  if (o.is_language_model() && is({"--class-weights"})) return false;
-  if (is({"--heads"})) return o.model == "gpt";
-  if (is({"--watch", "--min-delta"})) return o.patience > 0;
-  return true;
+  if (row.group == "Devices") return std::ranges::find(o.given, row.name) != o.given.end();
+  if (row.name == "--watch" || row.name == "--min-delta") return o.trainer.watch.patience > 0;
+  return row.decides_result() && fits(row.extras.only, o);
 }
 
 // null where the option has no value.
-ordered_json value_of(const TrainOptions& o, const OptionRow& row) {
+ordered_json value_of(TrainOptions& o, const OptionRow& row) {
+  const auto text = [](const std::string& value) {
+    return value.empty() ? ordered_json() : ordered_json(to_json_text(value));
+  };
   return std::visit(
-      [&](auto field) -> ordered_json {
-        const auto& value = o.*field;
-        using T = std::decay_t<decltype(value)>;
-        if constexpr (std::is_same_v<T, std::string>) {
-          return value.empty() ? ordered_json() : ordered_json(to_json_text(value));
-        } else if constexpr (std::is_same_v<T, std::vector<std::string>>) {
-          ordered_json texts;
-          for (const std::string& text : value) texts.push_back(to_json_text(text));
-          return texts;
-        } else if constexpr (requires { value.has_value(); }) {
-          return value ? ordered_json(*value) : ordered_json();
+      [&](const auto& field) -> ordered_json {
+        if constexpr (requires { field.name; }) {
+          return text(field.name(o));
         } else {
-          return value;
+          const auto& value = field(o);
+          if constexpr (requires { text(value); }) {
+            return text(value);
+          } else if constexpr (requires { value.has_value(); }) {
+            return value ? ordered_json(*value) : ordered_json();
+          } else if constexpr (requires { value.size(); }) {
+            ordered_json texts;
+            for (const auto& one : value) texts.push_back(to_json_text(fmt::format("{}", one)));
+            return texts;
+          } else {
+            return row.clears() ? ordered_json(!value) : ordered_json(value);
+          }
         }
       },
       row.field);
@@ -68,19 +58,19 @@ ordered_json value_of(const TrainOptions& o, const OptionRow& row) {
 
 ordered_json options_of(const TrainOptions& options, const ToolJob& job) {
   TrainOptions o = options;
-  o.shards = job.shards;
+  o.trainer.split.shards = job.shards;
   o.data = data_path(o);
   if (!o.init_from.empty()) o.init_from = std::filesystem::absolute(o.init_from).string();
-  if (o.dtype == "f16" && !o.loss_scale) o.loss_scale = LossScalerOptions{}.initial_scale;
-  if (o.patience > 0 && o.watch.empty()) o.watch = o.default_watch();
+  if (o.trainer.dtype == DType::f16 && !o.loss_scale) o.loss_scale = LossScalerOptions{}.initial_scale;
+  if (o.trainer.watch.patience > 0 && o.trainer.watch.metric.empty()) o.trainer.watch.metric = o.default_watch();
   if (o.own_data) {
     const DataSchema& schema = o.source->schema;
-    o.format = name(schema.format);
-    o.task = name(schema.task);
-    if (schema.table) o.target = schema.table->target;
+    o.reading.format = schema.format;
+    o.reading.task = schema.task;
+    if (schema.table) o.reading.target = schema.table->target;
     // Others keep their own size, which no option names.
     const auto& input = schema.input;
-    if (schema.format == DataFormat::images && input[1] == input[2]) o.image_size = input[1];
+    if (schema.format == DataFormat::images && input[1] == input[2]) o.reading.image_size = input[1];
   }
   if (state_of(job.devices()[0], "options of the run").backend->threads_decide_bits(job.dtype)) {
     o.threads_per_shard = job.runtime().threads_per_shard();

@@ -57,8 +57,8 @@ constexpr OptimizerRow kOptimizers[] = {
 void set_field(TrainOptions& o, const OptionRow& row, const std::string& text) {
   std::istringstream in(text);
   std::visit(
-      [&](auto field) {
-        if constexpr (requires { in >> o.*field; }) in >> o.*field;
+      [&](const auto& field) {
+        if constexpr (requires { in >> field(o); }) in >> field(o);
       },
       row.field);
 }
@@ -70,16 +70,22 @@ const OptimizerRow& optimizer_row(const TrainOptions& o) {
 void add_row(CLI::App& app, TrainOptions& o, const OptionRow& row) {
   const OptionExtras& extras = row.extras;
   CLI::Option* option = std::visit(
-      [&](auto field) {
-        if constexpr (std::is_same_v<decltype(field), bool TrainOptions::*>) {
-          return app.add_flag(row.name, o.*field, row.help);
+      [&](const auto& field) -> CLI::Option* {
+        if constexpr (requires { field.set; }) {
+          const auto take = [&](const std::string& name) { field.set(o, name); };
+          return app.add_option_function<std::string>(row.name, take, row.help)->default_function([&] {
+            return field.name(o);
+          });
+        } else if constexpr (std::is_same_v<decltype(field(o)), bool&>) {
+          return app.add_flag_function(
+              row.name, [&value = field(o), set = !row.clears()](std::int64_t count) { value = (count > 0) == set; },
+              row.help);
         } else {
-          CLI::Option* added = app.add_option(row.name, o.*field, row.help);
-          if (std::is_same_v<decltype(field), std::vector<std::string> TrainOptions::*>) added->delimiter(',');
-          return added;
+          return app.add_option(row.name, field(o), row.help);
         }
       },
       row.field);
+  if (row.is_list()) option->delimiter(',')->type_name(extras.value);
   if (extras.check) option->check(*extras.check);
   if (!extras.needs.empty()) option->needs(app.get_option(extras.needs));
   if (row.is_flag() || row.help.ends_with(']')) return;
@@ -106,32 +112,22 @@ void TrainOptions::add_to(CLI::App& app, const std::vector<std::string_view>& na
 }
 
 void TrainOptions::choose_defaults(const CLI::App& app) {
-  open_own_data(*this, app);
+  const std::string why_not_own = open_own_data(*this, app);
   for (const OptionRow& row : option_rows()) {
-    if (is_given(app, row.name)) given.push_back(row.name);
-  }
-  if (is_language_model()) {
-    for (const char* name : {"--freeze", "--head-lr", "--class-weights"}) {
-      if (is_given(app, name)) throw UsageError(fmt::format("{}: not with --model {}", name, model));
-    }
+    if (!is_given(app, row.name)) continue;
+    check_fits(row, *this, why_not_own);
+    given.push_back(row.name);
   }
   check_mixing(*this);
   check_finder(app);
   if (direct_conv && !has_convolutions()) {
-    notices.push_back(fmt::format("--direct-conv changes nothing: the model {} has no convolutions", model));
+    notices.push_back(fmt::format("--direct-conv changes nothing: the model {} has no convolutions", model.name));
     direct_conv = false;
-  }
-  if (!is_language_model()) {
-    for (const char* name : {"--context", "--layers", "--heads", "--width", "--dropout"}) {
-      if (is_given(app, name)) throw UsageError(fmt::format("{}: only with --model gpt or lstm, not {}", name, model));
-    }
-  } else if (model != "gpt" && is_given(app, "--heads")) {
-    throw UsageError(fmt::format("--heads: only with --model gpt, not {}", model));
   }
   if (is_language_model()) {
     for (const OptionRow& row : option_rows()) {
       const OptionExtras& extras = row.extras;
-      const std::string& text = model == "lstm" && !extras.lstm.empty() ? extras.lstm : extras.language_model;
+      const std::string& text = model.name == "lstm" && !extras.lstm.empty() ? extras.lstm : extras.language_model;
       if (!text.empty() && !is_given(app, row.name)) set_field(*this, row, text);
     }
   }
@@ -142,7 +138,7 @@ void TrainOptions::choose_defaults(const CLI::App& app) {
   }
   if (!inject_flip.empty() && weights_log.empty()) throw UsageError("--inject-flip: only with --weights-log");
   for (const char* name : {"--watch", "--min-delta"}) {
-    if (patience == 0 && !save_best && is_given(app, name)) {
+    if (trainer.watch.patience == 0 && !trainer.watch.save_best && is_given(app, name)) {
       throw UsageError(fmt::format("{}: only with --patience or --save-best{}", name,
                                    is_given(app, "--patience") ? "; --patience 0 watches nothing" : ""));
     }
@@ -153,13 +149,14 @@ void TrainOptions::choose_defaults(const CLI::App& app) {
     momentum = 0;
   }
   if (sync_bn && !has_batch_norm()) {
-    notices.push_back(fmt::format("--sync-bn changes nothing: the model {} has no batch norm", model));
+    notices.push_back(fmt::format("--sync-bn changes nothing: the model {} has no batch norm", model.name));
     sync_bn = false;
   }
 }
 
 // A table has no best value.
 void TrainOptions::check_watch() const {
+  const std::string& watch = trainer.watch.metric;
   if (watch.empty()) return;
   std::vector<std::string> names{"train_loss"};
   if (!is_regression()) names.emplace_back("accuracy");
@@ -178,11 +175,11 @@ void TrainOptions::check_finder(const CLI::App& app) {
                            "--metrics-file", "--receipt"}) {
     if (is_given(app, name)) throw UsageError(fmt::format("{}: not with --find-lr, which keeps nothing", name));
   }
-  if (dry_run || patience > 0 || average > 0) {
-    throw UsageError(fmt::format("{}: not with --find-lr", dry_run        ? "--dry-run"
-                                                           : patience > 0 ? "--patience"
-                                                                          : "--average"));
-  }
+  const char* other = dry_run                      ? "--dry-run"
+                      : trainer.watch.patience > 0 ? "--patience"
+                      : trainer.average_decay > 0  ? "--average"
+                                                   : nullptr;
+  if (other) throw UsageError(fmt::format("{}: not with --find-lr", other));
   for (const char* name : {"--lr", "--schedule", "--warmup", "--epochs", "--max-steps", "--metrics", "--watch"}) {
     if (is_given(app, name)) notices.push_back(fmt::format("{} changes nothing with --find-lr", name));
   }
@@ -240,8 +237,8 @@ void TrainOptions::balance_classes(TrainerOptions& t, const std::vector<std::int
   for (const std::int64_t count : counts) {
     weights.push_back(count > 0 ? static_cast<float>(examples / (classes * static_cast<double>(count))) : 0);
   }
-  t.loss = [weight = Tensor::from(weights, {std::ssize(weights)}), smoothing = label_smoothing](const Tensor& logits,
-                                                                                                const Tensor& labels) {
+  t.loss = [weight = Tensor::from(weights, {std::ssize(weights)}), smoothing = trainer.label_smoothing](
+               const Tensor& logits, const Tensor& labels) {
     return cross_entropy(logits, labels, {.weight = weight, .label_smoothing = smoothing});
   };
   t.loss_weight = [weights](const Example& batch) {
@@ -259,9 +256,9 @@ void TrainOptions::balance_classes(TrainerOptions& t, const std::vector<std::int
 
 ReceiptOptions TrainOptions::receipt_options() const {
   if (receipt == "none" || (receipt.empty() && save.empty())) return {};
-  return {.file = receipt.empty() ? std::filesystem::path(save) / "receipt.json" : std::filesystem::path(receipt),
-          .every = receipt_every,
-          .sign_key = sign_key};
+  ReceiptOptions options = trainer.receipt;
+  options.file = receipt.empty() ? std::filesystem::path(save) / "receipt.json" : std::filesystem::path(receipt);
+  return options;
 }
 
 bool TrainOptions::has_momentum() const { return optimizer_row(*this).has_momentum; }
@@ -273,44 +270,31 @@ void TrainOptions::mix_examples(TrainerOptions& t, std::int64_t classes) const {
 
 TrainerOptions TrainOptions::trainer_options(const ToolJob& job) const {
   const TrainOptions& o = *this;
-  if (o.batch_size % o.accumulate != 0) {
-    throw UsageError(fmt::format("--accumulate {}: does not divide --batch-size {}", o.accumulate, o.batch_size));
+  if (o.trainer.batch_size % o.trainer.accumulate != 0) {
+    throw UsageError(
+        fmt::format("--accumulate {}: does not divide --batch-size {}", o.trainer.accumulate, o.trainer.batch_size));
   }
-  if (o.loss_scale && o.dtype != "f16") throw UsageError("--loss-scale: only with --dtype f16");
+  if (o.loss_scale && o.trainer.dtype != DType::f16) throw UsageError("--loss-scale: only with --dtype f16");
   const DataSchema schema = o.source ? o.source->schema : stand_in_schema(o);
-  TrainerOptions t{.devices = job.devices(),
-                   .communicator = job.communicator(),
-                   .split = {.shards = job.shards, .balance = parse_balance(o.balance, job.devices_of_ranks)},
-                   .batch_size = o.batch_size,
-                   .accumulate = o.accumulate,
-                   .record_steps = o.record_steps,
-                   .epochs = o.epochs,
-                   .max_steps = o.max_steps,
-                   .shuffle = !o.no_shuffle,
-                   .drop_last = o.drop_last,
-                   .workers = o.workers > 0 ? o.workers : loader_threads(schema),
-                   .seed = o.seed,
-                   .dtype = job.dtype,
-                   .gradients = o.gradients == "bf16" ? DType::bf16 : DType::f32,
-                   .loss = task_loss(schema, o.label_smoothing),
-                   .label_smoothing = o.label_smoothing,
-                   .clip_norm = o.clip,
-                   .save_folder = o.save,
-                   .save_every = o.save_every,
-                   .keep_checkpoints = o.keep,
-                   .tensorboard = {.folder = o.tensorboard, .histogram_every = o.histograms},
-                   .receipt = o.receipt_options(),
-                   .average_decay = o.average};
-  if (o.patience > 0 || o.save_best) {
-    const std::string metric = o.watch.empty() ? o.default_watch() : o.watch;
-    t.watch = {.metric = metric, .min_delta = o.min_delta, .patience = o.patience, .save_best = o.save_best};
-  }
+  TrainerOptions t = o.trainer;
+  t.devices = job.devices();
+  t.communicator = job.communicator();
+  t.split = {.shards = job.shards, .balance = parse_balance(o.balance, job.devices_of_ranks)};
+  if (t.workers == 0) t.workers = loader_threads(schema);
+  t.seed = o.seed;
+  t.dtype = job.dtype;
+  t.loss = task_loss(schema, t.label_smoothing);
+  t.save_folder = o.save;
+  t.receipt = o.receipt_options();
+  if (t.watch.patience == 0 && !t.watch.save_best)
+    t.watch = {};
+  else if (t.watch.metric.empty())
+    t.watch.metric = o.default_watch();
   t.schedule.kind = o.schedule == "step"     ? ScheduleKind::step
                     : o.schedule == "cosine" ? ScheduleKind::cosine
                                              : ScheduleKind::constant;
-  t.schedule.warmup = o.warmup;
   if (o.loss_scale) t.loss_scaling.initial_scale = *o.loss_scale;
-  t.recipe = {{"model", o.model},
+  t.recipe = {{"model", o.model.name},
               {"optimizer", o.optimizer},
               {"momentum", o.momentum},
               {"weight_decay", o.weight_decay},
@@ -318,8 +302,11 @@ TrainerOptions TrainOptions::trainer_options(const ToolJob& job) const {
   // Such a loss smooths the labels itself.
   if (t.loss) t.recipe.set("label_smoothing", std::exchange(t.label_smoothing, 0));
   if (o.is_language_model()) {
-    t.recipe.update({{"context", o.context}, {"layers", o.layers}, {"width", o.width}, {"dropout", o.dropout}});
-    if (o.model == "gpt") t.recipe.set("heads", o.heads);
+    t.recipe.update({{"context", o.reading.context},
+                     {"layers", o.model.layers},
+                     {"width", o.model.width},
+                     {"dropout", o.model.dropout}});
+    if (o.model.name == "gpt") t.recipe.set("heads", o.model.heads);
   }
   if (o.class_weights != "none") t.recipe.set("class_weights", o.class_weights);
   if (o.mixup > 0) t.recipe.set("mixup", o.mixup);
@@ -327,10 +314,10 @@ TrainerOptions TrainOptions::trainer_options(const ToolJob& job) const {
   // A text is split and encoded in one way.
   if (o.source && !o.is_language_model() && !is_plain_mnist(*o.source)) {
     t.recipe.set("schema", schema_hash(schema));
-    t.recipe.set("val_split", o.val_split);
+    t.recipe.set("val_split", o.reading.val_split);
   }
   if (o.source && !o.source->transforms.empty()) t.recipe.set("transforms", o.source->transforms);
-  if (!o.hidden.empty()) t.recipe.set("hidden", fmt::format("{}", fmt::join(o.hidden, ",")));
+  if (!o.model.hidden.empty()) t.recipe.set("hidden", fmt::format("{}", fmt::join(o.model.hidden, ",")));
   if (!o.start_weights.empty()) t.recipe.set("init_from", o.start_weights);
   return t;
 }

@@ -8,40 +8,23 @@
 #include <vector>
 
 #include "apps/lockstep/options/common_options.h"
-#include "lockstep/train/trainer.h"
 
 namespace lockstep::app {
 
 struct TrainOptions : CommonOptions {
-  std::int64_t epochs = 10;
-  std::int64_t max_steps = 0;
   double lr = 0.1;
   double momentum = 0;
   double weight_decay = 0;
   std::string optimizer = "sgd";
   std::string schedule = "constant";
-  std::int64_t warmup = 0;
-  double clip = 0;
-  double label_smoothing = 0;
   std::optional<double> loss_scale;
-  std::string gradients = "f32";
   std::string balance = "equal";
   bool sync_bn = false;
-  bool record_steps = false;
   bool summary = false;
   bool dry_run = false;
   bool report_origin = false;
   std::int64_t find_lr = 0;  // the steps of the learning-rate finder; 0: train
-  std::string export_file, save, resume, log, plot, trace, tensorboard, report, metrics_file, receipt, sign_key;
-  std::int64_t receipt_every = 100;
-  std::int64_t histograms = 0;
-  std::int64_t save_every = 0;
-  int keep = 2;
-  std::string watch;
-  std::int64_t patience = 0;
-  double min_delta = 0;
-  bool save_best = false;
-  double average = 0;
+  std::string export_file, save, resume, log, plot, trace, report, metrics_file, receipt;
   std::optional<double> timeout_seconds;
   std::string weights_log, inject_flip;
   std::vector<std::string> freeze;
