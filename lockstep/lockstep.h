@@ -204,6 +204,7 @@
 // Errors, and the version.
 #include "lockstep/base/error.h"
 #include "lockstep/base/export.h"
+#include "lockstep/base/option_error.h"
 #include "lockstep/base/version.h"
 #include "lockstep/base/warning.h"
 #include "lockstep/engine/failure.h"

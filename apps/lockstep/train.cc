@@ -11,7 +11,7 @@
 #include "apps/lockstep/bits/weights_log.h"
 #include "apps/lockstep/commands.h"
 #include "apps/lockstep/learning_task.h"
-#include "apps/lockstep/options/own_data.h"
+#include "apps/lockstep/options/option_row.h"
 #include "apps/lockstep/options/run_config.h"
 #include "apps/lockstep/output.h"
 #include "apps/lockstep/ranks.h"
@@ -350,7 +350,7 @@ int train(TrainOptions o) {
     start = choose_start(o, *group);
     job.emplace(make_job(o, group));
   } catch (const std::exception& error) {
-    group->abort(error.what());
+    group->abort(message_of(error));
     throw;
   }
   try {
@@ -359,7 +359,7 @@ int train(TrainOptions o) {
     // The remaining work is useless.
     job->runtime().engine().cancel_pending(error.what());
     // The other ranks wait for this one, so tell them why it does not come.
-    group->abort(error.what());
+    group->abort(message_of(error));
     throw;
   }
 }

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/option_error.h"
 #include "lockstep/data/collate.h"
 #include "lockstep/data/formats/image_file.h"
 #include "lockstep/device/topology.h"
@@ -146,9 +147,9 @@ ImageFolder::ImageFolder(std::filesystem::path root, const ImageFolderOptions& o
   bool color = false;
   for (const std::string& name : classes_) {
     color |= add_class(scan.files_of(root_ / name, name), options);
-    check(size() > class_starts_.back() || options.allow_empty,
-          "image folder: class {} has no pictures in {}{}; allow_empty permits it", printable_name(name), shown,
-          skipped_.empty() ? "" : fmt::format(" ({} broken ones were skipped)", skipped_.size()));
+    check_option(size() > class_starts_.back() || options.allow_empty, "allow_empty",
+                 "image folder: class {} has no pictures in {}{}; allow_empty permits it", printable_name(name), shown,
+                 skipped_.empty() ? "" : fmt::format(" ({} broken ones were skipped)", skipped_.size()));
     class_starts_.push_back(size());
   }
   check(size() > 0, "image folder: {} holds no pictures", shown);
@@ -169,7 +170,9 @@ bool ImageFolder::add_class(const std::vector<std::string>& files, const ImageFo
     for (std::size_t i = 0; i < block.size(); ++i) {
       const auto& [info, error] = results[i];
       if (!error.empty()) {
-        check(options.skip_broken, "image folder: {}; skip_broken leaves such files out", error);
+        if (!options.skip_broken) {
+          fail_option({"skip_broken", "max_pixels"}, "image folder: {}; skip_broken leaves such files out", error);
+        }
         skipped_.push_back({class_name + "/" + block[i], error});
         continue;
       }

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "lockstep/base/count_of.h"
+#include "lockstep/base/option_error.h"
 
 namespace lockstep {
 namespace {
@@ -68,9 +69,9 @@ ColumnCells look_at(const Table& table, const SplitRows& rows, std::int64_t colu
 
 void check_numbers(const Table& table, std::int64_t column, const ColumnCells& cells, std::string_view way_out) {
   if (cells.first_text >= 0) {
-    fail("{}: {} is not a number, expected one, as in {} of the column's {} cells{}",
-         table.place(cells.first_text, column), quoted_cell(table.cell(cells.first_text, column)), cells.numbers,
-         cells.present(), way_out);
+    fail_option({"categories"}, "{}: {} is not a number, expected one, as in {} of the column's {} cells{}",
+                table.place(cells.first_text, column), quoted_cell(table.cell(cells.first_text, column)), cells.numbers,
+                cells.present(), way_out);
   }
   if (cells.first_not_finite >= 0) {
     fail("{}: {} is not finite in f64, expected a finite number", table.place(cells.first_not_finite, column),
@@ -92,10 +93,10 @@ void check_decimal_commas(const Table& table, const SplitRows& rows, std::int64_
     if (before == CellKind::text && (first < 0 || row < first)) first = row;
   });
   if (all && first >= 0) {
-    fail(
-        "{}: {} has a comma, a decimal one or between thousands: expected a decimal point, and nothing between "
-        "thousands (or name the column in `categories`)",
-        table.place(first, column), quoted_cell(table.cell(first, column)));
+    fail_option({"categories"},
+                "{}: {} has a comma, a decimal one or between thousands: expected a decimal point, and nothing between "
+                "thousands (or name the column in `categories`)",
+                table.place(first, column), quoted_cell(table.cell(first, column)));
   }
 }
 
@@ -227,9 +228,10 @@ void learn_target(const Table& table, const SplitRows& rows, std::int64_t column
         table.file(), quoted_cell(schema.target));
   if (cells.first_missing >= 0) {
     const std::string_view cell = table.cell(cells.first_missing, column);
-    fail("{}: the target is missing ({}) in {}, expected one in each row (skip_broken leaves such rows out{})",
-         table.place(cells.first_missing, column), quoted_cell(cell), count_of(cells.missing, "row"),
-         cell.empty() ? "" : "; a class needs another name");
+    fail_option({"skip_broken"},
+                "{}: the target is missing ({}) in {}, expected one in each row (skip_broken leaves such rows out{})",
+                table.place(cells.first_missing, column), quoted_cell(cell), count_of(cells.missing, "row"),
+                cell.empty() ? "" : "; a class needs another name");
   }
   const std::int64_t different = std::ssize(cells.values);
   const bool few = cells.whole && different <= kMostWholeClasses && different * kRowsPerWholeClass <= cells.present();
@@ -318,10 +320,11 @@ SplitRows split_rows(const Table& table, double validation_share) {
 
 TableSchema make_table_schema(const Table& table, const SplitRows& rows, const TableSchemaOptions& options) {
   check(!rows.train.empty(), "{}: no rows for training", table.file());
-  check(table.columns() > 1,
-        "{}: 1 column, {}: expected the target and another one, with a comma, semicolon, or tab between them, or the "
-        "option `delimiter`",
-        table.file(), quoted_cell(table.names()[0]));
+  check_option(
+      table.columns() > 1, "delimiter",
+      "{}: 1 column, {}: expected the target and another one, with a comma, semicolon, or tab between them, or the "
+      "option `delimiter`",
+      table.file(), quoted_cell(table.names()[0]));
   TableSchema schema;
   const std::int64_t target = options.target.empty() ? table.columns() - 1 : table.column(options.target);
   schema.target = table.names()[static_cast<std::size_t>(target)];
@@ -400,9 +403,9 @@ std::int64_t TableEncoder::encode(std::int64_t row, std::span<float> out) const 
     const std::string_view cell = table_->cell(row, sources_[c]);
     const CellNumber number = parse_cell(cell);
     if (number.kind == CellKind::missing && !column.missing) {
-      check(unseen_ == Unseen::as_missing,
-            "{}: the cell is missing ({}), and none was in training (`unseen` can permit it)",
-            table_->place(row, sources_[c]), quoted_cell(cell));
+      check_option(unseen_ == Unseen::as_missing, "unseen",
+                   "{}: the cell is missing ({}), and none was in training (`unseen` can permit it)",
+                   table_->place(row, sources_[c]), quoted_cell(cell));
       ++unseen;
     }
     if (column.kind == TableColumn::Kind::number) {
@@ -423,9 +426,9 @@ std::int64_t TableEncoder::encode(std::int64_t row, std::span<float> out) const 
       if (found != column.categories.end() && *found == cell) {
         category = found - column.categories.begin() + 1;
       } else {
-        check(unseen_ == Unseen::as_missing,
-              "{}: {} is none of the {} categories of training rows (`unseen` can count it as missing)",
-              table_->place(row, sources_[c]), quoted_cell(cell), column.categories.size());
+        check_option(unseen_ == Unseen::as_missing, "unseen",
+                     "{}: {} is none of the {} categories of training rows (`unseen` can count it as missing)",
+                     table_->place(row, sources_[c]), quoted_cell(cell), column.categories.size());
         ++unseen;
       }
     }

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "lockstep/base/file.h"
+#include "lockstep/base/option_error.h"
 #include "lockstep/base/private_file.h"
 #include "lockstep/checkpoint/checkpoint_directory.h"
 #include "lockstep/receipt/digest.h"
@@ -71,7 +72,11 @@ ReceiptWriter::ReceiptWriter(ReceiptOptions options, Receipt::Head head, const D
   if (file.has_parent_path()) std::filesystem::create_directories(file.parent_path());
   // An unusable key is an error now, not after the first steps.
   if (!options_.sign_key.empty()) {
-    sign_ed25519(read_private_file(options_.sign_key, 1 << 16, "sign_key"), options_.sign_key.string(), "");
+    try {
+      sign_ed25519(read_private_file(options_.sign_key, 1 << 16, "sign_key"), options_.sign_key.string(), "");
+    } catch (const Error& error) {
+      throw OptionError(error.what(), {"sign_key"});
+    }
   }
   const auto digest = [&](const Dataset& data, const char* kind) {
     const std::vector<Digest> leaves = example_digests(data);

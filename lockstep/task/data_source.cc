@@ -9,6 +9,7 @@
 
 #include "lockstep/autograd/functions.h"
 #include "lockstep/base/file.h"
+#include "lockstep/base/option_error.h"
 #include "lockstep/base/sha256.h"
 #include "lockstep/data/files_digest.h"
 #include "lockstep/data/head_dataset.h"
@@ -37,10 +38,10 @@ std::string read_text(const fs::path& path) {
 std::string plural(std::int64_t n, std::string_view what) { return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s"); }
 
 void check_parts(const SplitRows& rows, const std::string& where, double share) {
-  check(!rows.train.empty(), "{}: no example is left for training: val_split is {}", where, share);
-  check(share == 0 || !rows.validation.empty(),
-        "{}: {}, none of which val_split = {} takes for validation, expected more, or a larger share (or 0)", where,
-        plural(std::ssize(rows.train), "example"), share);
+  check_option(!rows.train.empty(), "val_split", "{}: no example is left for training: val_split is {}", where, share);
+  check_option(share == 0 || !rows.validation.empty(), "val_split",
+               "{}: {}, none of which val_split = {} takes for validation, expected more, or a larger share", where,
+               plural(std::ssize(rows.train), "example"), share);
 }
 
 std::vector<std::int64_t> counts_of(const std::vector<std::int64_t>& labels, std::size_t classes) {
@@ -370,22 +371,24 @@ void check_use(const fs::path& path, DataFormat format, const DataOptions& optio
       {"context", options.context != unset.context, text, "a text"},
   };
   for (const auto& [option, given, used, expected] : uses) {
-    check(!given || used, "{}: {}, expected {} for {}", path.string(), name(format), expected, option);
+    check_option(!given || used, option, "{}: {}, expected {} for {}", path.string(), name(format), expected, option);
   }
 }
 
 }  // namespace
 
 DataSource open_data(const fs::path& path, const DataOptions& options) {
-  check(options.val_split >= 0 && options.val_split < 1, "{}: val_split is {}, expected at least 0 and below 1",
-        path.string(), options.val_split);
+  check_option(options.val_split >= 0 && options.val_split < 1, "val_split",
+               "{}: val_split is {}, expected at least 0 and below 1", path.string(), options.val_split);
   check(options.limit_train >= 0 && options.limit_validation >= 0,
         "{}: limit_train and limit_validation are {} and {}, expected at least 1, or 0", path.string(),
         options.limit_train, options.limit_validation);
-  check(options.max_pixels >= 0, "{}: max_pixels is {}, expected at least 1, or 0", path.string(), options.max_pixels);
+  check_option(options.max_pixels >= 0, "max_pixels", "{}: max_pixels is {}, expected at least 1, or 0", path.string(),
+               options.max_pixels);
   check(options.context >= 1, "{}: a context of {} characters, expected at least 1", path.string(), options.context);
-  check(options.image_size >= 0, "{}: image_size is {}, expected at least 1, or 0", path.string(), options.image_size);
-  const DataFormat format = options.format.value_or(detect_format(path));
+  check_option(options.image_size >= 0, "image_size", "{}: image_size is {}, expected at least 1, or 0", path.string(),
+               options.image_size);
+  const DataFormat format = options.format ? *options.format : detect_format(path);
   check_use(path, format, options);
   check(options.task != TaskKind::language || format == DataFormat::text,
         "{}: {}, expected a text for the task language", path.string(), name(format));

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/option_error.h"
 #include "lockstep/data/files_digest.h"
 #include "lockstep/data/formats/csv.h"
 #include "lockstep/data/formats/image_file.h"
@@ -203,10 +204,11 @@ DataSource open_images(const fs::path& path, const DataOptions& options) {
     const bool validation = !test_part && in_validation(folder->name(i), options.val_split);
     (validation ? rows.validation : rows.train).push_back(i);
   }
-  check(!rows.train.empty(), "{}: no picture is left for training: val_split is {}", path.string(), options.val_split);
-  check(test_part || options.val_split == 0 || !rows.validation.empty(),
-        "{}: {} pictures, none of which val_split = {} takes for validation, expected more, or a larger share (or 0)",
-        path.string(), rows.train.size(), options.val_split);
+  check_option(!rows.train.empty(), "val_split", "{}: no picture is left for training: val_split is {}", path.string(),
+               options.val_split);
+  check_option(test_part || options.val_split == 0 || !rows.validation.empty(), "val_split",
+               "{}: {} pictures, none of which val_split = {} takes for validation, expected more, or a larger share",
+               path.string(), rows.train.size(), options.val_split);
 
   DataSource data{.train_counts = std::vector<std::int64_t>(classes.size(), 0),
                   .validation_counts = std::vector<std::int64_t>(classes.size(), 0),
@@ -313,7 +315,10 @@ DataExamples open_image_examples(const fs::path& path, const DataSchema& schema,
         picture.probe();  // throws here, not in the loop
         if (skip_broken) picture.decode(decoding);
       } catch (const Error& error) {
-        if (!skip_broken) fail("{}{}", error.what(), one ? "" : "; skip_broken leaves such files out");
+        if (!skip_broken) {
+          fail_option({"skip_broken", "max_pixels"}, "{}{}", error.what(),
+                      one ? "" : "; skip_broken leaves such files out");
+        }
         ++examples.skipped;
         return true;
       }

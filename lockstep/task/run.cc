@@ -12,6 +12,7 @@
 #include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/no_grad.h"
 #include "lockstep/base/file.h"
+#include "lockstep/base/option_error.h"
 #include "lockstep/checkpoint/checkpoint_directory.h"
 #include "lockstep/checkpoint/json_input.h"
 #include "lockstep/models/gpt.h"
@@ -114,9 +115,9 @@ std::unique_ptr<Module> make_task_model(const DataSchema& schema, const TaskMode
         "model {}: examples are {}, expected pictures [channels, height, width]; mlp takes both", name,
         shape_text(schema));
   constexpr std::int64_t kLeastOfLeNet = 12;
-  check(name != "lenet" || std::min(schema.input[1], schema.input[2]) >= kLeastOfLeNet,
-        "model lenet: pictures of {} x {}, expected at least {} x {} (image_size)", schema.input[1], schema.input[2],
-        kLeastOfLeNet, kLeastOfLeNet);
+  check_option(name != "lenet" || std::min(schema.input[1], schema.input[2]) >= kLeastOfLeNet, "image_size",
+               "model lenet: pictures of {} x {}, expected at least {} x {} (image_size)", schema.input[1],
+               schema.input[2], kLeastOfLeNet, kLeastOfLeNet);
   if (!name.starts_with(kTorchvisionModels)) return make_model(name, schema.outputs);
   const std::string kind = name.substr(kTorchvisionModels.size());
   check(kind == "resnet18" || kind == "resnet34" || kind == "resnet50",

@@ -17,6 +17,7 @@
 #include "lockstep/backend/backend.h"
 #include "lockstep/base/count_of.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/option_error.h"
 #include "lockstep/base/sha256.h"
 #include "lockstep/base/tree.h"
 #include "lockstep/checkpoint/checkpoint_directory.h"
@@ -275,9 +276,10 @@ Trainer::Trainer(Module& module, Optimizer& optimizer, std::shared_ptr<const Dat
         "trainer: epochs {}, steps {}, a checkpoint every {} steps, {} shards, norm {}: expected at least 0", o.epochs,
         o.max_steps, o.save_every, o.split.shards, o.clip_norm);
   check(loader_.dataset().size() > 0, "trainer: the data set is empty");
-  check(!o.drop_last || loader_.size() > 0,
-        "trainer: {} examples have no full batch of batch_size {}, expected a smaller one, or no drop_last",
-        loader_.dataset().size(), o.batch_size);
+  if (o.drop_last && loader_.size() == 0)
+    fail_option({"batch_size", "drop_last"},
+                "trainer: {} examples have no full batch of batch_size {}, expected a smaller one, or no drop_last",
+                loader_.dataset().size(), o.batch_size);
   check(o.receipt.every >= 1, "trainer: receipt.every is {}, expected at least 1", o.receipt.every);
   check(!o.receipt.file.empty() || o.receipt.sign_key.empty(), "trainer: receipt.sign_key without receipt.file");
   check(o.tensorboard.histogram_every >= 0, "trainer: tensorboard.histogram_every is {}, expected 0 or more",
@@ -423,7 +425,8 @@ void Trainer::check_batch_norms() {
   for (const auto& [name, norm, batch] : suspects) {
     if (values[norm] != 2) continue;
     const bool cut = batch->samples > 1;
-    fail(
+    fail_option(
+        {"batch_size", "drop_last", "convert_sync_batchnorm()"},
         "trainer: {} has {} sample{}{}, so batch norm {} would have 1 value per channel, expected more than 1: set "
         "{}{}",
         batch->text, batch->samples, cut ? "s" : "",

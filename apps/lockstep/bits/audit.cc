@@ -8,6 +8,7 @@
 
 #include "apps/lockstep/bits/training_layout.h"
 #include "apps/lockstep/commands.h"
+#include "apps/lockstep/options/option_row.h"
 #include "apps/lockstep/options/run_config.h"
 #include "apps/lockstep/output.h"
 #include "apps/lockstep/ranks.h"
@@ -132,7 +133,7 @@ int audit_run(const AuditCommand& o, const std::optional<TrainingLayout>& layout
     return 0;
   } catch (const std::exception& error) {
     if (job) job->runtime().engine().cancel_pending(error.what());
-    group->abort(error.what());
+    group->abort(message_of(error));
     throw;
   }
 }

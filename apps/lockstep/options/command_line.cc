@@ -66,10 +66,10 @@ int run(int argc, char** argv, const std::function<Commands(CLI::App& app)>& add
   try {
     return commands.at(app.get_subcommands().front()->get_name())();
   } catch (const UsageError& error) {
-    print_error(with_option_names(error.what()));
+    print_error(error.what());
     return 2;
   } catch (const std::exception& error) {
-    const std::string text = with_option_names(error.what());
+    const std::string text = message_of(error);
     const bool trains = commands.contains("train") && app.got_subcommand("train");
     const bool no_memory = trains && text.find(": out of memory: ") != std::string::npos;
     print_error(no_memory ? text + "; a smaller --batch-size, or a larger --accumulate, needs less" : text);

@@ -1,13 +1,12 @@
 #include "apps/lockstep/options/option_row.h"
 
 #include <algorithm>
-#include <cctype>
 #include <charconv>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <utility>
 
+#include "lockstep/base/option_error.h"
 #include "lockstep/models/models.h"
 
 namespace lockstep::app {
@@ -136,12 +135,11 @@ std::vector<OptionGroup> make_groups() {
             "resnet18, lenet, mlp: small images; torchvision:resnet18, torchvision:resnet34, torchvision:resnet50: "
             "large ones; gpt, lstm: text, character by character",
             {.check = CLI::IsMember(models)}),
-        row("--context", &DataOptions::context, "characters per example", {.only = For::texts, .check = size}),
+        row("--context", &DataOptions::context, "characters per example", {For::texts, size}),
         row("--layers", &TaskModel::layers, "number of layers", {.only = For::texts, .check = size, .lstm = "2"}),
-        row("--heads", &TaskModel::heads, "number of attention heads; must divide --width",
-            {.only = For::gpt, .check = size}),
-        row("--width", &TaskModel::width, "number of features of each layer", {.only = For::texts, .check = size}),
-        row("--dropout", &TaskModel::dropout, "dropout probability", {.only = For::texts, .check = number_in(0, 0.99)}),
+        row("--heads", &TaskModel::heads, "number of attention heads; must divide --width", {For::gpt, size}),
+        row("--width", &TaskModel::width, "number of features of each layer", {For::texts, size}),
+        row("--dropout", &TaskModel::dropout, "dropout probability", {For::texts, number_in(0, 0.99)}),
         row("--hidden", &TaskModel::hidden,
             "mlp on data of your own: units of the hidden layers [pictures: 256; rows: 256,128]",
             {.only = For::own_data, .check = element(1, 1 << 20, "numbers of units such as 256,128"), .value = "LIST"}),
@@ -165,8 +163,7 @@ std::vector<OptionGroup> make_groups() {
         row("--format", &DataOptions::format,
             "What --data is: images (a folder for each class), csv, npy, cifar, idx, safetensors, text "
             "[found out]",
-            {.only = For::files,
-             .check = CLI::IsMember({"images", "csv", "npy", "cifar", "idx", "safetensors", "text"})}),
+            {For::files, CLI::IsMember({"images", "csv", "npy", "cifar", "idx", "safetensors", "text"})}),
         row("--target", &DataOptions::target, "the column to predict [the last one]",
             {.only = For::tables, .value = "COLUMN"}),
         row("--ignore", &DataOptions::ignore, "columns to leave out, comma-separated [none]",
@@ -175,36 +172,33 @@ std::vector<OptionGroup> make_groups() {
             "columns whose numbers are categories, comma-separated [columns with text]",
             {.only = For::tables, .value = "COLUMNS"}),
         row("--task", &DataOptions::task, "What to predict: a class, or numbers [by the target]",
-            {.only = For::own_data, .check = CLI::IsMember({"classification", "regression"})}),
+            {For::own_data, CLI::IsMember({"classification", "regression"})}),
         row("--val-split", &DataOptions::val_split,
             "Share of the examples for tests, chosen by a hash of each example, if the data have no part for it",
-            {.only = For::own_data, .check = number_in(0.001, 0.9)}),
+            {For::own_data, number_in(0.001, 0.9)}),
         row("--header", &O::header, "whether the first line has the columns' names",
-            {.only = For::tables, .check = CLI::IsMember({"auto", "yes", "no"})}),
+            {For::tables, CLI::IsMember({"auto", "yes", "no"})}),
         row("--delimiter", &O::delimiter, "the character between cells, or tab [found out]",
             {.only = For::tables, .value = "CHAR"}),
         row("--augment", &DataOptions::augment,
             "how much training examples change at random in each epoch; docs/your-data.md lists the changes",
-            {.only = For::pictures, .check = CLI::IsMember({"none", "light", "standard"})}),
+            {For::pictures, CLI::IsMember({"none", "light", "standard"})}),
         row("--random-resized-crop", &AugmentOptions::resized_crop,
-            "a random window of this part of the area to all of it, resized [off]",
-            {.only = For::pictures, .check = number_in(0, 1)}),
+            "a random window of this part of the area to all of it, resized [off]", {For::pictures, number_in(0, 1)}),
         row("--random-crop", &AugmentOptions::crop_padding,
-            "shift at random, after so many pixels of padding on each side [off]",
-            {.only = For::pictures, .check = from(0, 4096)}),
+            "shift at random, after so many pixels of padding on each side [off]", {For::pictures, from(0, 4096)}),
         row("--flip", &AugmentOptions::flip, "probability of swapping left and right [0]",
-            {.only = For::pictures, .check = number_in(0, 1)}),
+            {For::pictures, number_in(0, 1)}),
         row("--vertical-flip", &AugmentOptions::vertical_flip, "probability of swapping top and bottom [0]",
-            {.only = For::pictures, .check = number_in(0, 1)}),
+            {For::pictures, number_in(0, 1)}),
         row("--rotation", &AugmentOptions::rotation, "turn by up to so many degrees to either side [0]",
-            {.only = For::pictures, .check = number_in(0, 180)}),
+            {For::pictures, number_in(0, 180)}),
         row("--color-jitter", &O::color_jitter,
             "change brightness, contrast, saturation, and hue by factors up to 1 + these, such as "
             "0.2,0.2,0.2,0.02 (the last at most 0.5) [off]",
             {.only = For::pictures, .check = number, .value = "B,C,S,H"}),
         row("--random-erasing", &AugmentOptions::erasing,
-            "probability of painting over a random rectangle (cutout) [0]",
-            {.only = For::pictures, .check = number_in(0, 1)}),
+            "probability of painting over a random rectangle (cutout) [0]", {For::pictures, number_in(0, 1)}),
         row("--mixup", &O::mixup,
             "Pictures with classes: mix each with the one before it in the batch; the parts follow Beta(X, X). 0: off",
             {.check = number_in(0, 1000)}),
@@ -214,7 +208,7 @@ std::vector<OptionGroup> make_groups() {
             "(x - mean) / standard deviation of each channel. training: those of the training part; "
             "imagenet: "
             "torchvision's; none: x stays in 0 to 1; auto: training for files, none for arrays of bytes",
-            {.only = For::pictures, .check = CLI::IsMember({"auto", "training", "imagenet", "none"})}),
+            {For::pictures, CLI::IsMember({"auto", "training", "imagenet", "none"})}),
         row("--mean", &DataOptions::mean, "normalize by this mean of each channel instead, with x in 0 to 1 [off]",
             {.only = For::pictures, .check = number, .value = "LIST"}),
         row("--std", &DataOptions::stddev, "and by this standard deviation [off]",
@@ -222,16 +216,16 @@ std::vector<OptionGroup> make_groups() {
         row("--image-size", &DataOptions::image_size,
             "the edge of the square that all become, in pixels [their own size, or the shortest edge of all, "
             "rounded up to a multiple of 32, up to 224]",
-            {.only = For::own_pictures, .check = from(1, 4096)}),
+            {For::own_pictures, from(1, 4096)}),
         row("--skip-broken", &DataOptions::skip_broken, "Leave out and count rows and pictures that cannot be read",
-            {.only = For::own_data}),
+            {For::own_data}),
         row("--max-pixels", &DataOptions::max_pixels,
             "read those of up to so many pixels, however small their files are [178956970, and no more than "
             "the file's size makes likely]",
-            {.only = For::own_pictures, .check = from(1, kMost)}),
+            {For::own_pictures, from(1, kMost)}),
         row("--hash-data", &DataOptions::hash_data,
             "The recipe gets a hash of all contents, instead of names and sizes where contents are many files",
-            {.only = For::own_data}),
+            {For::own_data}),
         row("--limit-train", &DataOptions::limit_train, "Use only the first N training examples [all]",
             {.check = from(1, kMost)}),
         row("--limit-test", &DataOptions::limit_validation, "Use only the first N test examples [all]",
@@ -260,7 +254,7 @@ std::vector<OptionGroup> make_groups() {
         row("--lr", &O::lr, "Learning rate [0.1; gpt, lstm: 0.001; data of your own: 0.001, sgd: 0.01]",
             {.check = amount, .language_model = "0.001", .entry = "learning_rate"}),
         row("--head-lr", &O::head_lr, "Learning rate of the last layer, which a schedule scales, too [that of --lr]",
-            {.only = For::other_than_texts, .check = amount}),
+            {For::other_than_texts, amount}),
         row("--momentum", &O::momentum, "rmsprop, sgd: momentum", {.check = number_in(0, 1)}),
         row("--weight-decay", &O::weight_decay, "Weight decay; adamw: decoupled", {.check = amount}),
         row("--schedule", &O::schedule,
@@ -271,10 +265,10 @@ std::vector<OptionGroup> make_groups() {
         row("--clip", &TrainerOptions::clip_norm, "Clip the norm of all gradients together to this; 0: no limit",
             {.check = amount, .language_model = "1", .entry = "clip_norm"}),
         row("--label-smoothing", &TrainerOptions::label_smoothing, "Fraction of each target to spread over all classes",
-            {.only = For::labels, .check = number_in(0, 1)}),
+            {For::labels, number_in(0, 1)}),
         row("--class-weights", &O::class_weights,
             "balanced: rare classes count more in the loss, by examples / (classes * examples of the class)",
-            {.only = For::classes, .check = CLI::IsMember({"none", "balanced"})}),
+            {For::classes, CLI::IsMember({"none", "balanced"})}),
         row("--average", &TrainerOptions::average_decay,
             "Decay of a moving average of the weights, which is then tested and exported; 0: no average",
             {.check = number_in(0, 0.9999999), .entry = "average_decay"}),
@@ -463,43 +457,17 @@ void check_fits(const OptionRow& row, const TrainOptions& o, const std::string& 
   throw UsageError(fmt::format("{}: {}", row.name, where));
 }
 
-std::string with_option_names(std::string text) {
-  // Fields of DataOptions and ImageFolderOptions that no text has by chance.
-  constexpr std::pair<std::string_view, std::string_view> kFields[] = {
-      {"skip_broken", "--skip-broken"},
-      {"max_pixels = ", "--max-pixels "},
-      {"sign_key: ", "--sign-key: "},
-      {"max_pixels", "--max-pixels"},
-      {"allow_empty permits", "--skip-broken permits"},
-      {"val_split is", "--val-split is"},
-      {"val_split = ", "--val-split "},
-      // --val-split has no 0.
-      {"a larger share (or 0)", "a larger share"},
-      {"image_size", "--image-size"},
-      {"`unseen` can permit", "--unseen missing can permit"},
-      {"`unseen` can count", "--unseen missing can count"},
-      {"column in `categories`", "column in --categories"},
-      {"option `delimiter`", "option --delimiter"},
-      {"set drop_last", "set --drop-last"},
-      {"no drop_last", "no --drop-last"},
-      {"another batch_size", "another --batch-size"},
-      {"batch of batch_size", "batch of --batch-size"},
-      {"or convert_sync_batchnorm()", "or --sync-bn"}};
-  // Parts of a path stay as they are.
-  const auto is_part = [](char c) {
-    return std::isalnum(static_cast<unsigned char>(c)) != 0 || std::strchr("_-/.", c);
-  };
-  for (const auto& [field, option] : kFields) {
-    for (std::size_t at = text.find(field); at != std::string::npos; at = text.find(field, at + option.size())) {
-      const std::size_t end = at + field.size();
-      if ((at > 0 && is_part(text[at - 1])) || (field.back() != ' ' && end < text.size() && is_part(text[end]))) {
-        at += field.size();
-        continue;
-      }
-      text.replace(at, field.size(), option);
-    }
-  }
-  return text;
+std::string message_of(const std::exception& error) {
+  // Fields that no option has, and what sets them.
+  constexpr std::pair<std::string_view, const char*> kOthers[] = {
+      {"allow_empty", "--skip-broken"}, {"unseen", "--unseen missing"}, {"convert_sync_batchnorm()", "--sync-bn"}};
+  const auto* const named = dynamic_cast<const OptionError*>(&error);
+  if (!named) return error.what();
+  return named->with_names([&](const std::string& field) -> std::string {
+    const auto other = std::ranges::find(kOthers, field, [](const auto& o) { return o.first; });
+    const OptionRow* const row = find_option_of_entry(field);
+    return other != std::end(kOthers) ? other->second : row ? row->name : field;
+  });
 }
 
 }  // namespace lockstep::app

@@ -84,10 +84,9 @@ bool fits(For only, const TrainOptions& options);
 void check_fits(const OptionRow& row, const TrainOptions& options, const std::string& why_not_own);
 // Null if `train` has no option of that name.
 const OptionRow* find_option_row(std::string_view name);
-// An error of the library with the options' names for the fields that it names: "skip_broken leaves such rows out"
-// becomes "--skip-broken leaves such rows out".
-std::string with_option_names(std::string text);
-// The option that sets this entry of the recipe; null if none does.
+// The error's message; that of an OptionError has the options' names for the fields.
+std::string message_of(const std::exception& error);
+// The option that sets this entry of the recipe, or this field; null if none does.
 const OptionRow* find_option_of_entry(const std::string& entry);
 
 }  // namespace lockstep::app

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "apps/lockstep/options/option_row.h"
 #include "lockstep/data/fashion_mnist.h"
 
 namespace lockstep::app {
@@ -119,7 +120,7 @@ std::string open_own_data(TrainOptions& o, const CLI::App& app) {
   } catch (const UsageError&) {
     throw;
   } catch (const Error& error) {
-    throw UsageError(fmt::format("--model {}: {}", o.model.name, error.what()));
+    throw UsageError(fmt::format("--model {}: {}", o.model.name, message_of(error)));
   }
   if (app.get_option_no_throw("--epochs") == nullptr) return "";
   if (!is_given(app, "--batch-size")) o.trainer.batch_size = 32;

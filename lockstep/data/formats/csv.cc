@@ -15,6 +15,7 @@
 
 #include "lockstep/base/count_of.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/option_error.h"
 #include "lockstep/base/printable.h"
 #include "lockstep/data/formats/gzip.h"
 #include "lockstep/device/file_memory.h"
@@ -303,7 +304,7 @@ class CsvParser {
                            count_of(cells, "cell"), columns_, first_line_, delimiter_name(table_.delimiter_));
       }
       if (!flaw.empty()) {
-        if (!options_.skip_broken) fail("{}; skip_broken leaves such rows out", flaw);
+        check_option(options_.skip_broken, "skip_broken", "{}; skip_broken leaves such rows out", flaw);
         ++table_.skipped_;
         table_.ends_.resize(cells_before);
         written_ = written_before;

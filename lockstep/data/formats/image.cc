@@ -10,6 +10,7 @@
 #include "lockstep/autograd/tensor_impl.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
+#include "lockstep/base/option_error.h"
 #include "lockstep/data/formats/image_codec.h"
 #include "lockstep/data/formats/image_file.h"
 #include "lockstep/device/file_memory.h"
@@ -133,9 +134,13 @@ void EncodedImage::check_memory(std::int64_t of_codec) const {
   const std::int64_t pixels = info.height * info.width;
   const std::int64_t needed = (channels == 0 ? info.channels : channels) * pixels + of_codec;
   if (static_cast<std::uint64_t>(needed) <= kMemoryOfSmallFile) return;
-  check_file_memory(static_cast<std::uint64_t>(needed), any_proportion ? kAnyProportion : bytes.size(), name,
-                    fmt::format("{} x {} pixels", info.width, info.height),
-                    fmt::format("max_pixels = {} reads it", pixels));
+  try {
+    check_file_memory(static_cast<std::uint64_t>(needed), any_proportion ? kAnyProportion : bytes.size(), name,
+                      fmt::format("{} x {} pixels", info.width, info.height),
+                      fmt::format("max_pixels = {} reads it", pixels));
+  } catch (const Error& error) {
+    throw OptionError(error.what(), {"max_pixels"});
+  }
 }
 
 std::string describe_content(std::string_view bytes) {
@@ -185,11 +190,12 @@ ImageInfo probe_image(const std::filesystem::path& path) { return ImageFile(path
 Tensor decode_image(std::string_view bytes, const ImageOptions& options, std::string_view name) {
   check(options.channels == 0 || options.channels == 1 || options.channels == 3,
         "decode_image: {} channels, expected 1 (gray), 3 (color), or 0 (as in the file)", options.channels);
-  check(options.max_pixels >= 0, "decode_image: max_pixels is {}, expected at least 0", options.max_pixels);
+  check_option(options.max_pixels >= 0, "max_pixels", "decode_image: max_pixels is {}, expected at least 0",
+               options.max_pixels);
   const ImageInfo info = probe_image_bytes(bytes, name);
   const std::int64_t most = options.max_pixels > 0 ? options.max_pixels : kMaxImagePixels;
-  check(info.height <= most / info.width, "{}: {} x {} = {} pixels, the limit (max_pixels) is {}", name, info.width,
-        info.height, info.width * info.height, most);
+  check_option(info.height <= most / info.width, "max_pixels", "{}: {} x {} = {} pixels, the limit (max_pixels) is {}",
+               name, info.width, info.height, info.width * info.height, most);
   const EncodedImage image{bytes, name, info, options.channels, options.max_pixels > 0};
   return info.format == ImageFormat::jpeg ? decode_jpeg(image) : decode_png(image);
 }
