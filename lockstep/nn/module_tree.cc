@@ -6,6 +6,7 @@
 #include "lockstep/autograd/forward_trace.h"
 #include "lockstep/nn/module_link.h"
 #include "lockstep/nn/output_observer.h"
+#include "lockstep/nn/parameter_change.h"
 
 namespace lockstep {
 namespace {
@@ -35,6 +36,12 @@ Parameter ModuleTree::own_handle(const Parameter& parameter) {
   Parameter own;
   own.state_ = Parameter::Reference(parameter.state_.get());
   return own;
+}
+
+Parameter ModuleTree::successor(const Parameter& buffer, const Tensor& value) {
+  Parameter next = ParameterChange::successor(buffer, value);
+  if (ForwardTrace* const trace = ForwardTrace::current()) trace->same(value, next.tensor());
+  return next;
 }
 
 Module* ModuleTree::parent() const {

@@ -39,6 +39,10 @@ class ModuleTree {
   // A handle that stays with this parameter where a layer gets another one.
   static Parameter own_handle(const Parameter& parameter);
 
+  // Another buffer with this value, for set_buffer() in the place of this one, where it is, and with its initial values
+  // for a reset(). This one keeps its value.
+  static Parameter successor(const Parameter& buffer, const Tensor& value);
+
   enum class Entry : std::uint8_t { none, parameter, buffer, child };
   // What the module itself has under this name.
   Entry find(std::string_view name) const;

@@ -17,6 +17,7 @@
 #include "lockstep/ops/launch.h"
 #include "lockstep/runtime/living_runtimes.h"
 #include "lockstep/runtime/runtime.h"
+#include "lockstep/runtime/step_recorder.h"
 #include "lockstep/tensor/storage.h"
 
 namespace lockstep {
@@ -623,6 +624,42 @@ ParameterChange ParameterChange::load(const Parameter& parameter, const Tensor& 
                                                      {.value = value->array(), .label = parameter.state_->label});
   change.shape_ = value.shape();
   return change;
+}
+
+Parameter ParameterChange::successor(const Parameter& buffer, const Tensor& value) {
+  Parameter::State& old = *buffer.state_;
+  check(value.defined(), "{}: set to an undefined tensor", old.label);
+  check(is_known(value.shape()), "{}: set to {}, expected at least one element (an extent of 0 means unknown)",
+        old.label, value);
+  const NoGradGuard no_grad;
+  const std::lock_guard lock(old.mutex);
+  for (const Array& replica : old.replicas) replica.storage()->check_writable();
+  const Parameter made(old.options);
+  Parameter::State& s = *made.state_;
+  s.options.dtype = value.dtype();
+  s.origin = old.origin;
+  s.owner = old.owner;
+  s.name = old.name;
+  s.label = old.label;
+  s.fallback = old.fallback;
+  s.key = old.key;
+  s.began = old.began;
+  s.reset_by = old.reset_by;
+  s.reset_start = old.reset_start;
+  s.devices = old.devices;
+  if (!s.devices.empty()) {
+    s.settle(value.shape(), {.value = value->array()});
+    StepRecorder::memory_replaced();
+    return made;
+  }
+  s.options.shape = value.shape();
+  s.shape_known.store(true, std::memory_order_release);
+  if (!s.options.default_initializer) s.options.default_initializer = s.options.initializer;  // of reset()
+  s.chosen = s.options.initializer = [copy = value.detach().to_host().clone()](const Array& to, RandomKey) {
+    const NoGradGuard writing;
+    Tensor(to).copy_from(copy);
+  };
+  return made;
 }
 
 void ParameterChange::take_values() {

@@ -34,6 +34,11 @@ class ParameterChange {
   // Drops the gradient, unless it is a move.
   void commit();
 
+  // What takes a buffer's place when a program assigns it this value: with its devices, its name, and its initial
+  // values for a reset(), in memory of its own. The old one keeps its value. Where the buffer has no place yet, the
+  // value waits for one. Throws where a write to the buffer would.
+  static Parameter successor(const Parameter& buffer, const Tensor& value);
+
   // The seed and the number of the model whose default values the parameter has, or will have. None: it was initialized
   // or loaded.
   static std::optional<DefaultModel::Start> default_start(const Parameter& parameter);

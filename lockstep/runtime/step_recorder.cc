@@ -1,12 +1,14 @@
 #include "lockstep/runtime/step_recorder.h"
 
 #include <algorithm>
+#include <atomic>
 #include <utility>
 
 namespace lockstep {
 namespace {
 
 thread_local StepRecorder* current_recorder = nullptr;
+std::atomic<std::uint64_t> replaced_memory{0};
 
 }  // namespace
 
@@ -40,7 +42,7 @@ void RecordedTasks::make_graph() {
   }
 }
 
-StepRecorder::StepRecorder(std::shared_ptr<Engine> engine) : engine_(std::move(engine)) {
+StepRecorder::StepRecorder(std::shared_ptr<Engine> engine) : engine_(std::move(engine)), replaced_(replaced_memory) {
   check(!current_recorder, "recorded step: it is inside another recorded step");
   check(engine_->try_set_push_observer(tasks_),
         "recorded step: another thread is recording, or a push observer is set");
@@ -60,10 +62,16 @@ std::unique_ptr<RecordedTasks> StepRecorder::finish() {
   engine_->set_push_observer(nullptr);
   if (!pending_.empty()) refuse("it leaves gradients that no optimizer's step() has used");
   if (tasks_->waited()) refuse("it waits for data that it has computed");
+  valid_while([before = replaced_] { return replaced_memory == before; });
   recorded_->engine_ = engine_;
   recorded_->tasks_ = tasks_->take();
   if (recorded_->why_not_.empty()) recorded_->make_graph();
   return std::move(recorded_);
+}
+
+void StepRecorder::memory_replaced() {
+  ++replaced_memory;
+  if (current_recorder) current_recorder->refuse("it gives a buffer other memory");
 }
 
 void StepRecorder::refuse(std::string why) {

@@ -2,6 +2,7 @@
 // parallel/recorded_step.h. Code that does more in a step than push tasks finds the recorder here.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -66,6 +67,9 @@ class StepRecorder {
   static StepRecorder* current();
 
   std::unique_ptr<RecordedTasks> finish();
+  // A part of a model, such as a buffer, gets other memory than it had: recordings, of any thread, that use the old one
+  // serve no longer. Within a recording, it is refused, because each repetition would begin with the old memory.
+  static void memory_replaced();
 
   // `prepare` runs before each repetition, on the thread that requests it. It writes values that change each time to
   // memory that the recorded tasks read. Everything it uses must outlive the recording.
@@ -92,6 +96,7 @@ class StepRecorder {
   std::shared_ptr<Engine> engine_;
   std::shared_ptr<TaskRecorder> tasks_ = std::make_shared<TaskRecorder>();
   std::unique_ptr<RecordedTasks> recorded_ = std::make_unique<RecordedTasks>();
+  std::uint64_t replaced_;         // how often a part had got other memory before
   std::set<const void*> pending_;  // trees of gradients
   // The blocks of the recording's pools. Nothing else gets their memory while the pools exist.
   std::set<const void*> own_memory_;

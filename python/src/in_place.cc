@@ -66,8 +66,13 @@ py::object assign_in_place(const char* what, py::handle self, const Tensor& resu
   return py::reinterpret_borrow<py::object>(self);
 }
 
-void check_not_shared(py::handle self, const Tensor& value) {
-  const Tensor& x = self.cast<Tensor>();
+void check_not_shared(py::handle self, py::handle with) {
+  const Tensor x = self.cast<Tensor>(), value = with.cast<Tensor>();
+  check(!is_of_other_parameter(with, self),
+        "data: the value is the memory of another parameter or buffer, which {} would share from then on: expected a "
+        "copy, x.data = other.data.clone() or x.data.copy_(other.data), or, to tie two layers, the parameter itself: "
+        "b.weight = a.weight",
+        x);
   check(!has_views(self) || value->parts[0].storage() == x->parts[0].storage(),
         "data: {} shares its memory with another tensor, which would change, too: use p.data.clone() for the other", x);
 }

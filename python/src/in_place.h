@@ -20,8 +20,10 @@ Tensor written_over(const Tensor& x, const Tensor& elements);
 // not see it.
 void become(const char* what, py::handle self, const Tensor& result);
 
-// Before self.data = value: throws if another tensor, which PyTorch leaves its elements, shares self's memory.
-void check_not_shared(py::handle self, const Tensor& value);
+// Before self.data = with, which copies the elements: throws where PyTorch, which shares the other memory, would go on
+// otherwise: if another tensor, which would keep its elements, shares self's memory, or if `with` is of another
+// parameter.
+void check_not_shared(py::handle self, py::handle with);
 
 // The same for f(x, ...).
 template <typename F>

@@ -179,8 +179,9 @@ void add_parameters(py::module_& m) {
   };
   live.def("detach", detached, py::keep_alive<0, 1>());
   live.def_property("data", py::cpp_function(detached, py::keep_alive<0, 1>()),
-                    [](const py::object& self, const Tensor& value) {
-                      check_not_shared(self, value);
+                    [](const py::object& self, const TensorObject& with) {
+                      check_not_shared(self, with);
+                      const auto value = with.cast<Tensor>();
                       const Parameter& parameter = self.cast<const LiveTensor&>().parameter;
                       const WithoutLock writing;
                       place(parameter);
@@ -245,6 +246,17 @@ void add_parameters(py::module_& m) {
   py::class_<BufferTensor, LiveTensor, TensorHolder<BufferTensor>> buffer(
       m, "Buffer", "A tensor of a module's state that is not trained.");
   buffer.def(py::init([](const Tensor& data) { return new BufferTensor(parameter_of(data, false)); }), "data"_a);
+  buffer.def(
+      "_successor",
+      [](const BufferTensor& x, const Tensor& value) {
+        Parameter next;
+        {
+          const WithoutLock writing;
+          next = ModuleTree::successor(x.parameter, value.detach());
+        }
+        return buffer_object(next);
+      },
+      "value"_a);
   buffer.def_property_readonly("requires_grad", [](const BufferTensor&) { return false; });
   buffer.def_property_readonly("grad", [](const BufferTensor&) { return py::none(); });
 

@@ -369,9 +369,9 @@ void add_shapes(const FunctionsOf& f) {
         [](const Tensor& original, const Tensor& elements) { original.copy_from(elements); }, std::identity());
   };
   f.tensor.def("detach", detached, "The same elements without a history.");
-  f.tensor.def_property("data", detached, [](const py::object& self, const Tensor& value) {
-    const Tensor x = self.cast<Tensor>();
-    check_not_shared(self, value);
+  f.tensor.def_property("data", detached, [](const py::object& self, const TensorObject& with) {
+    check_not_shared(self, with);
+    const auto x = self.cast<Tensor>(), value = with.cast<Tensor>();
     {
       const WithoutLock writing;
       x.detach().copy_from(value.detach());

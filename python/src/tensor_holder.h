@@ -12,7 +12,9 @@ namespace lockstep::python {
 struct ViewLink;  // views.h
 
 // The memory of a tensor, as Python's tensors see it: who holds one sees a write to it.
-struct Memory {};
+struct Memory {
+  bool of_module = false;  // of a parameter or a buffer
+};
 
 // The same for the classes that derive from Tensor, such as parameters.
 struct TensorMemory {

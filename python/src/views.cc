@@ -11,7 +11,10 @@ namespace {
 
 std::shared_ptr<Memory>& memory_of(py::handle self) {
   std::shared_ptr<Memory>& memory = memory_beside(self).memory;
-  if (!memory) memory = std::make_shared<Memory>();
+  if (!memory) {
+    memory = std::make_shared<Memory>();
+    memory->of_module = PyObject_TypeCheck(self.ptr(), live_tensor_type) != 0;
+  }
   return memory;
 }
 
@@ -77,6 +80,13 @@ bool ViewLink::shows(const std::shared_ptr<Memory>& own) const {
   if (others(own)) return true;
   for (const ViewLink* link = this; link != nullptr; link = link->parent_.get()) {
     if (others(link->shown_)) return true;
+  }
+  return false;
+}
+
+bool ViewLink::reads_module(const std::shared_ptr<Memory>& but) const {
+  for (const ViewLink* link = this; link != nullptr; link = link->parent_.get()) {
+    if (link->shown_ && link->shown_->of_module && link->shown_ != but) return true;
   }
   return false;
 }
@@ -256,6 +266,14 @@ bool has_views(py::handle self) {
   const TensorMemory& holder = memory_beside(self);
   if (holder.view) return holder.view->shows(holder.memory);
   return holder.memory && holder.memory.use_count() > 1;
+}
+
+bool is_of_other_parameter(py::handle x, py::handle self) {
+  const std::shared_ptr<Memory>& own = memory_beside(self).memory;
+  const TensorMemory& holder = memory_beside(x);
+  if (x.is(self) || (own && holder.memory == own)) return false;
+  if (PyObject_TypeCheck(x.ptr(), live_tensor_type) || (holder.memory && holder.memory->of_module)) return true;
+  return holder.view && holder.view->reads_module(own);
 }
 
 void forget_views(py::handle self) { memory_beside(self) = {}; }

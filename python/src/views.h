@@ -49,6 +49,8 @@ struct ViewLink {
   void written();
   // Whether a Python tensor other than that of this link sees a write. Its own memory is `own`.
   bool shows(const std::shared_ptr<Memory>& own) const;
+  // Whether they come from a parameter or a buffer, but the one with this memory.
+  bool reads_module(const std::shared_ptr<Memory>& but) const;
   // Somebody else has the memory from now on: the next use reads it anew. False if it cannot.
   bool give_memory();
   bool has_base() const { return parent_ || parameter_ || original_.defined(); }
@@ -103,6 +105,8 @@ py::tuple rows_of(py::handle self);
 void after_write(py::handle self);
 // Whether another Python tensor shares self's memory or, in PyTorch, would.
 bool has_views(py::handle self);
+// Whether x is, or is a view of, a parameter or a buffer other than the one that self is, or is a view of.
+bool is_of_other_parameter(py::handle x, py::handle self);
 // From now on, self is a tensor of its own.
 void forget_views(py::handle self);
 // Whether a write to self's memory that the library does not see would be lost.

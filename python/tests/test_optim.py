@@ -399,8 +399,9 @@ def test_refused_options_are_errors():
     w = nn.Parameter(torch.ones(1))
     with pytest.raises(torch.Error, match="maximize=True, expected False"):
         torch.optim.SGD([w], lr=0.1, maximize=True)
-    with pytest.raises(TypeError, match="expected an nn.Parameter"):
-        torch.optim.SGD([torch.ones(1)], lr=0.1)
+    for optimizer in (torch.optim.SGD, torch.optim.Adam, torch.optim.LBFGS):
+        with pytest.raises(TypeError, match="a Tensor, expected an nn.Parameter: .* which is a copy"):
+            optimizer([torch.ones(1, requires_grad=True)], lr=0.1)
     with pytest.raises(ValueError, match="Invalid lr"):
         torch.optim.Adam([w], lr=-1)
 
@@ -758,3 +759,38 @@ def test_update_bn_computes_the_statistics_of_a_loader():
     with pytest.raises(torch.Error):
         torch.optim.swa_utils.update_bn([torch.zeros(2, 7)], net)
     assert net[0].momentum == 0.3 and not net.training
+
+
+def test_two_optimizers_of_one_gradient_are_an_error():
+    shared, head, other = nn.Linear(2, 2), nn.Linear(2, 1), nn.Linear(2, 1)
+    first = torch.optim.SGD([*shared.parameters(), *head.parameters()], lr=0.1)
+    second = torch.optim.Adam([*shared.parameters(), *other.parameters()], lr=0.1)
+    h = shared(torch.ones(3, 2))
+    (head(h) + other(h)).sum().backward()
+    first.step()
+    with pytest.raises(torch.Error, match="another optimizer's step has used and cleared the gradient of parameter"):
+        second.step()
+    for optimizer, layer in ((first, head), (second, other)):
+        layer(shared(torch.ones(3, 2))).sum().backward()
+        optimizer.step()
+
+
+@pytest.mark.parametrize("steps", [0, 2])
+def test_a_rate_that_is_edited_in_a_state_counts(steps):
+    def weights(lr):
+        w = nn.Parameter(torch.tensor([1.0, -2.0]))
+        optimizer = torch.optim.Adam([w], lr=0.1)
+        for _ in range(steps):
+            (w * w).sum().backward()
+            optimizer.step()
+        state = optimizer.state_dict()
+        state["param_groups"][0]["lr"] = lr
+        optimizer.load_state_dict(state)
+        assert optimizer.param_groups[0]["lr"] == lr
+        before = w.tolist()
+        (w * w).sum().backward()
+        optimizer.step()
+        return [abs(a - b) for a, b in zip(w.tolist(), before)]
+
+    small, large = weights(0.1), weights(0.5)
+    assert all(math.isclose(5 * a, b, rel_tol=1e-4) for a, b in zip(small, large))

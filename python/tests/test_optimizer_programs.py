@@ -221,6 +221,7 @@ def resume(net, x):
     new = type(old)(groups, lr=0.25)
     if net.torch is lockstep and r.random() < 0.5:
         states[0] = as_pytorchs(old, states[0])
+    edit(states[0], x)
     new.load_state_dict(states[0])
     net.optimizer = new
     for schedule, state in zip(net.schedules, states[1:]):
@@ -269,8 +270,16 @@ def copied(state):
     return {k: v if callable(v) else copy.deepcopy(v) for k, v in state.items()}  # CyclicLR of PyTorch 1.13
 
 
+def edit(state, x):
+    """Sometimes change an option in a state: the usual way to go on with another rate."""
+    r = random.Random(x + 1)
+    if r.random() < 0.5:
+        r.choice(state["param_groups"]).update(r.choice([dict(lr=0.02), dict(weight_decay=0.05)]))
+
+
 def load_in_place(net, x):
     states = [copied(thing.state_dict()) for thing in (net.optimizer, *net.schedules)]
+    edit(states[0], x)
     step(net, x)
     for thing, state in zip([net.optimizer, *net.schedules], states):
         thing.load_state_dict(state)

@@ -57,6 +57,39 @@ def trained_alone(count=1, parallel=False):
     return train(net, lambda: loader, call=wrapped) if parallel else train(net, lambda: loader.on(net, shards=8))
 
 
+@pytest.mark.parametrize("count", [2, 3])
+def test_an_assigned_buffer_is_on_all_devices_of_its_module(count):
+    class Shifted(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("shift", torch.zeros(2))
+
+        def forward(self, x):
+            return x + self.shift
+
+    net = Shifted()
+    wrapped = nn.DataParallel(net, device_ids=range(count))
+    old, state = net.shift, net.state_dict()
+    assert wrapped(torch.ones(12, 2)).tolist() == [[1, 1]] * 12
+    devices = net._devices()
+    net.shift = net.shift + 1
+    assert old.tolist() == state["shift"].tolist() == [0, 0] and net.shift.tolist() == [1, 1]
+    assert net._devices() == devices and len(devices) == count
+    net.shift = torch.tensor([4.0, 5.0])
+    assert wrapped(torch.ones(12, 2)).tolist() == [[5, 6]] * 12
+
+
+def test_an_assigned_buffer_stays_on_its_device():
+    net = nn.Module()
+    net.register_buffer("h", torch.zeros(2))
+    net.to("cpu:1")
+    device = net.h.device
+    net.h = torch.ones(2)
+    assert net.h.device == device != torch.devices()[0] and net.h.tolist() == [1, 1]
+    net.to("cpu:2")
+    assert net.h.device == torch.devices()[2]
+
+
 # As PyTorch's tutorials choose one; current_accelerator() is None without GPUs.
 def test_default_backend():
     assert dist.get_default_backend_for_device(torch.accelerator.current_accelerator()) == "gloo"

@@ -14,6 +14,29 @@
 namespace lockstep {
 namespace {
 
+TEST(ModuleTreeTest, ABufferThatAnotherOneReplacesKeepsItsValue) {
+  for (const bool placed : {false, true}) {
+    Module net;
+    const ModuleTree tree(net);
+    tree.set_buffer("shift", Parameter({.shape = {2}, .default_initializer = Constant(1), .trainable = false}));
+    const Parameter member = net.buffer("shift");
+    const Parameter old = ModuleTree::own_handle(member);
+    if (placed) {
+      EXPECT_EQ(old.host_data().to_vector<float>(), (std::vector<float>{1, 1}));
+    }
+    tree.set_buffer("shift", ModuleTree::successor(old, ones({2}) * 4.0));
+    EXPECT_EQ(member.host_data().to_vector<float>(), (std::vector<float>{4, 4}));
+    EXPECT_EQ(member.name(), "shift");
+    if (placed) {
+      EXPECT_EQ(old.host_data().to_vector<float>(), (std::vector<float>{1, 1}));
+      EXPECT_EQ(member.devices(), old.devices());
+    }
+    member.reset();
+    EXPECT_EQ(member.host_data().to_vector<float>(), (std::vector<float>{1, 1}));
+    EXPECT_THROW(ModuleTree::successor(member, Tensor()), Error);
+  }
+}
+
 TEST(ModuleTreeTest, PartsAreNamedReplacedAndRemoved) {
   Module net;
   const ModuleTree tree(net);

@@ -250,7 +250,7 @@ void TrainOptions::balance_classes(TrainerOptions& t, const std::vector<std::int
     }
     return sum;
   };
-  t.recipe.set("label_smoothing", label_smoothing);
+  t.recipe.set("label_smoothing", trainer.label_smoothing);
   t.label_smoothing = 0;
 }
 

@@ -192,10 +192,8 @@ def _assign_buffer(self, name, value):
         value = value.data
     if old is None:
         _put_buffer(self, name, Buffer(value))
-    elif old._made and old.shape == value.shape and old.dtype == value.dtype:
-        old._set(value)
-    else:
-        _put_buffer(self, name, Buffer(value))
+    else:  # another tensor: who has the old one keeps its value
+        _put_buffer(self, name, old._successor(value))
 
 
 def _put_buffer(self, name, buffer):
@@ -501,11 +499,18 @@ def _apply(self, fn, recurse=True):
         for names in (Module._parameter_names, Module._buffer_names):
             for name in names(self):
                 own = getattr(self, name)
-                value = fn(own.data)
+                data = own.data
+                value = fn(data)
                 if value.dtype != own.dtype or value.device != own.device:
                     raise _core.Error(f"module: _apply() makes {name} of {self._get_name()}, {own.dtype} on "
                                       f"{own.device}, {value.dtype} on {value.device}: expected to()")
-                own._set(value.detach())
+                if value is data:  # changed in place, or not at all
+                    continue
+                del data  # shares own's memory
+                if isinstance(own, Buffer):
+                    _assign_buffer(self, name, value.detach())
+                else:
+                    own.data = value.detach()
     return self
 
 
@@ -1037,7 +1042,9 @@ def _copy_parts(new, old, memo):
     has_values = all(getattr(old, name)._shape_known() for name in names)  # a lazy layer gets them in its first pass
     for name in names:
         p = getattr(old, name)
-        if id(p) in memo:
+        if id(p) in memo and isinstance(p, Buffer):
+            _put_buffer(new, name, memo[id(p)])
+        elif id(p) in memo:
             setattr(new, name, memo[id(p)])
         elif Module._kind_of(new, name) and _is_like(getattr(new, name), p):
             memo[id(p)] = copied = getattr(new, name)

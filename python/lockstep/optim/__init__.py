@@ -121,6 +121,14 @@ class Optimizer:
         return text + ")"
 
 
+def _of_parameters(group):
+    for p in group["params"]:
+        if not isinstance(p, Parameter):
+            raise TypeError(f"optimizer: a {type(p).__name__}, expected an nn.Parameter: x = nn.Parameter(x) before, "
+                            "which is a copy, so that the loss is computed of that one")
+    return group
+
+
 class _NoState(Mapping):
     """What `state` of an optimizer of the library shows: nothing. clear() is PyTorch's way to begin anew."""
 
@@ -188,10 +196,7 @@ class _Fused(Optimizer):
         self.param_groups.append(group)
 
     def _new_group(self, param_group):
-        group = super()._new_group(param_group)
-        for p in group["params"]:
-            if not isinstance(p, Parameter):
-                raise TypeError(f"optimizer: a {type(p).__name__}, expected an nn.Parameter: nn.Parameter(tensor)")
+        group = _of_parameters(super()._new_group(param_group))
         if not group["params"]:
             raise _core.Error(f"{type(self).__name__}: a group without parameters, expected at least one")
         self._ENGINE.check(self._options(group))
@@ -277,15 +282,16 @@ class _Fused(Optimizer):
         if all(isinstance(name, int) or name.isdigit() for name in state):
             state = self._named(state, order, loaded.parameter_names(), options)
         state = list(state.items())
-        if self._engine is None:
-            loaded.load_state_dict(state)
-            self._use(loaded, options)
-            return
-        loaded.check_state_dict(state)
-        engine = self.engine
-        engine.set_options(_changes(self._taken, options))
-        self._taken = options
+        engine = loaded
+        if self._engine is not None:
+            loaded.check_state_dict(state)
+            engine = self.engine
+            engine.set_options(_changes(self._taken, options))
         engine.load_state_dict(state)
+        # The state has rates, too, but a program changes those of param_groups before it loads them.
+        rates = [dict(its, lr=lr) for its, lr in zip(options, engine.learning_rates())]
+        engine.set_options(_changes(rates, options))
+        self._use(engine, options)
 
     def _named(self, state, order, names, options):
         """Return a state of PyTorch, whose parameters have numbers, as the library's."""
@@ -440,6 +446,9 @@ class LBFGS(Optimizer):
         if self.param_groups:
             raise ValueError("LBFGS doesn't support per-parameter options (parameter groups)")
         super().add_param_group(param_group)
+
+    def _new_group(self, param_group):
+        return _of_parameters(super()._new_group(param_group))
 
     def state_dict(self):
         raise _core.Error("LBFGS: state_dict(), but its history cannot be saved: expected a new optimizer")

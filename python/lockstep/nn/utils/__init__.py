@@ -91,5 +91,5 @@ def vector_to_parameters(vec, parameters):
         raise TypeError(f"vector_to_parameters: {type(vec).__name__}, expected a tensor")
     start = 0
     for p in parameters:
-        p.data = vec[start:start + p.numel()].reshape(p.shape).detach()
+        p.data = vec[start:start + p.numel()].reshape(p.shape).detach().clone()
         start += p.numel()
