@@ -178,8 +178,8 @@ int draw_graph(const GraphOptions& o) {
   name_gradients(graph);
   const TaskGraph drawn = without_implied_edges(readable(graph, lanes));
 
-  TaskGraphPicture picture{.title = fmt::format("One training step of {}: {} tasks, batch {} as {}", o.model.name, tasks,
-                                                o.trainer.batch_size, count_of(job.shards, "shard")),
+  TaskGraphPicture picture{.title = fmt::format("One training step of {}: {} tasks, batch {} as {}", o.model.name,
+                                                tasks, o.trainer.batch_size, count_of(job.shards, "shard")),
                            .kinds = kKinds};
   for (const LaneCounters& lane : lanes) picture.lanes.push_back({lane.device, lane.name});
   const std::string dot = to_dot(drawn, picture);

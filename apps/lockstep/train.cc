@@ -238,7 +238,7 @@ int run(TrainOptions o, ToolJob& job, Start chosen, StopSignals& signals) {
   std::shared_ptr<TrainingConsole> console;
   if (first) console = std::make_shared<TrainingConsole>(o, job, trainer.recipe(), data, cores);
   if (o.dry_run) {
-    if (first) print_out("run {}\n", run_key(describe_run(o, job, trainer.recipe())));
+    if (first) print_out("run {}\n", run_key(o, describe_run(o, job, trainer.recipe())));
     job.close();
     return 0;
   }

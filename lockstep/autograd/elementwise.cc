@@ -384,10 +384,11 @@ Tensor& assign_result(std::string_view what, Tensor& a, const Tensor& result) {
   const Tensor kept = kept_type(a, result);
   const bool is_leaf = a->grad && !a->grad->node;
   if (!is_leaf && a->label.empty()) return a = kept;
-  check(!grad_enabled() || !a.requires_grad(),
-        "{}: {} is a leaf that requires a gradient, which a write in place would not record: expected a NoGradGuard, or "
-        "a new tensor, y = x + 1",
-        what, a);
+  check(
+      !grad_enabled() || !a.requires_grad(),
+      "{}: {} is a leaf that requires a gradient, which a write in place would not record: expected a NoGradGuard, or "
+      "a new tensor, y = x + 1",
+      what, a);
   a.copy_from(kept);
   return a;
 }

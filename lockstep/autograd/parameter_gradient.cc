@@ -144,6 +144,7 @@ void ParameterGradient::check_summed() const {
 void ParameterGradient::set(Array gradient, Passes passes) {
   check_summed();
   clear();
+  if (passes.empty()) latest_pass_ = 0;
   given_ = std::move(gradient);
   of_given_ = std::move(passes);
   if (StepRecorder* recorder = StepRecorder::current()) recorder->begin_gradient(this, true);
@@ -162,11 +163,10 @@ void ParameterGradient::remove_hook(int number) {
   hooks_.erase(number);
 }
 
-void ParameterGradient::clear_behind(const std::shared_ptr<const void>& optimizer) {
-  const bool cleared = present();
+void ParameterGradient::clear_behind(const std::shared_ptr<const void>& optimizer, bool used) {
   const std::weak_ptr<const void> before = cleared_behind_;
   clear();
-  cleared_behind_ = cleared ? std::weak_ptr<const void>(optimizer) : before;
+  cleared_behind_ = used ? std::weak_ptr<const void>(optimizer) : before;
 }
 
 bool ParameterGradient::used_by_other(const std::shared_ptr<const void>& optimizer) const {

@@ -67,7 +67,7 @@ class ParameterGradient {
   bool has_scale(const std::shared_ptr<const void>& scale) const { return scale_.lock() == scale; }
   bool has_scale() const { return !scale_.expired(); }
 
-  // True if any shard of this process had a gradient, or set() gave one.
+  // True if any shard of this process had a gradient that no reducer has taken yet, or set() gave one.
   bool present() const { return !sums_.empty() || given_.defined(); }
   void clear();
   // An optimizer's step uses this gradient: the others of its latest pass are old from then on.
@@ -76,11 +76,11 @@ class ParameterGradient {
   }
   // Whether a step has used other gradients of the latest pass, but not this one.
   bool old() const { return used_ && *used_; }
-  // Clears the gradient, which the step of this optimizer has used.
-  void clear_behind(const std::shared_ptr<const void>& optimizer);
+  // Clears the gradient behind a step of this optimizer, which has `used` one.
+  void clear_behind(const std::shared_ptr<const void>& optimizer, bool used);
   // Whether another optimizer's step has used and cleared the gradient since it was last added to, set, or cleared.
   bool used_by_other(const std::shared_ptr<const void>& optimizer) const;
-  // The number of the latest pass that added a gradient.
+  // The number of the latest pass that added a gradient. 0: the program has set one since.
   std::uint64_t latest_pass() const { return latest_pass_; }
   // Drops the gradients of passes that have failed, once the program knows; see Passes.
   void drop_failed(bool read);

@@ -105,7 +105,9 @@ DistributedSampler::DistributedSampler(std::int64_t size, DistributedSamplerOpti
 
 std::vector<std::int64_t> DistributedSampler::order(std::int64_t epoch) const {
   const auto& o = options_;
-  std::vector<std::int64_t> all = o.shuffle ? shuffled(size_, o.seed, epoch) : in_order(size_);
+  // Loaders may have a seed of each rank's own, but all ranks cut one order.
+  const std::uint64_t seed = o.seed ? *o.seed : default_seed("sampler");
+  std::vector<std::int64_t> all = o.shuffle ? shuffled(size_, seed, epoch) : in_order(size_);
   auto world = static_cast<std::size_t>(o.world_size);
   std::size_t n = all.size();
   if (o.drop_last) n -= n % world;

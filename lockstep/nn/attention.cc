@@ -112,8 +112,10 @@ Tensor MultiheadAttention::weights(const Tensor& query, const Tensor& key, const
     if (mask.shape().dim() == 3) more = more.reshape({samples, options_.num_heads, length, keys});
     bias = bias.defined() ? bias + more : more;
   }
-  return attention_weights(
-      q, k, {.attn_mask = bias, .dropout_p = training() ? options_.dropout : 0, .is_causal = masks.is_causal});
+  return attention_weights(q, k,
+                           {.attn_mask = bias,
+                            .dropout_p = options_.dropout > 0 && training() ? options_.dropout : 0,
+                            .is_causal = masks.is_causal});
 }
 
 Tensor MultiheadAttention::output(const Tensor& weights, const Tensor& value) {

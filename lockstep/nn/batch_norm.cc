@@ -156,7 +156,7 @@ Tensor BatchNorm::forward_fused(const Tensor& x, const Tensor& residual, bool re
   const Tensor images = as_images(x), added = residual.defined() ? as_images(residual) : residual;
   settle_channels(images.size(1));
   const BatchNormOptions options{options_.eps, relu};
-  Tensor y = training() || !options_.track_running_stats
+  Tensor y = !options_.track_running_stats || training()
                  ? train_step(images, added, options)
                  : batch_norm_eval(images, scale(images), shift(images), running_mean, running_var, added, options);
   const int dims = x.shape().dim();
@@ -174,7 +174,7 @@ Tensor BatchNorm::train_step(const Tensor& x, const Tensor& residual, const Batc
   const std::int64_t values = x->cut.outer * x->cut.inner * x.size(2) * x.size(3);
   const Placement* at = x->at.get();
   ShardCollector* const collector = at ? at->collector() : nullptr;
-  const bool commits = training() && options_.track_running_stats;
+  const bool commits = options_.track_running_stats && training();
   const double momentum = options_.momentum.value_or(-1);  // see kernels::CommitNormStats
   const Tensor gamma = scale(x), beta = shift(x);
   if (options_.synchronized) {

@@ -20,7 +20,7 @@ class DropoutLayer : public Module {
   }
 
  protected:
-  bool drops() const { return training() && p_ > 0; }
+  bool drops() const { return p_ > 0 && training(); }
   std::string extra_repr() const override;
 
   double p_ = 0;

@@ -42,10 +42,11 @@ Parameter find(const Named& all, std::string_view kind, std::string_view name) {
   fail("module: no {} '{}', expected one of: {}", kind, name, names.empty() ? "(none)" : names);
 }
 
-// The module whose forward() this thread computes, its link, and the module that called it.
+// The module whose forward() this thread computes, and its link.
 thread_local const Module* computing = nullptr;
 thread_local const ModuleLink* computing_link = nullptr;
-thread_local const Module* enclosing = nullptr;
+// A module in training mode that this thread computes, and the one in evaluation mode whose eval() did not reach it.
+thread_local const Module *stray_training = nullptr, *evaluated = nullptr;
 
 struct Root {
   const Module* module;
@@ -144,10 +145,12 @@ Tensor Module::operator()(const Tensor& x) try {
   rethrow_in(*this);
 }
 
-ForwardScope::ForwardScope(const Module& module) : outer_(computing), enclosing_(enclosing) {
+ForwardScope::ForwardScope(const Module& module) : outer_(computing), stray_(stray_training), inside_(evaluated) {
   const ModuleLink& link = *module.link_;
-  if (outer_ && outer_ != &module && grad_enabled()) check_stray(link);
-  if (outer_ != &module) enclosing = outer_;
+  if (outer_ && outer_ != &module) {
+    if (grad_enabled()) check_stray(link);
+    if (module.is_stray_in(*outer_)) stray_training = &module, evaluated = outer_;
+  }
   // A class of another language finds its layers itself.
   computing = link.call ? nullptr : &module;
   computing_link = computing ? &link : nullptr;
@@ -155,19 +158,26 @@ ForwardScope::ForwardScope(const Module& module) : outer_(computing), enclosing_
 ForwardScope::~ForwardScope() {
   computing = outer_;
   computing_link = outer_ ? outer_->link_.get() : nullptr;
-  enclosing = enclosing_;
+  stray_training = stray_;
+  evaluated = inside_;
 }
 
 // eval() of a model does not reach a stray layer, such as a Dropout that is a plain member.
+bool Module::is_stray_in(const Module& outer) const {
+  const auto trains = [](const Module& m) { return m.training_ && m.eval_guards_ == 0; };
+  return trains(*this) && !trains(outer) && stray_root(*link_, *outer.link_) != nullptr;
+}
+
+// Layers ask for the mode where it matters.
 bool Module::training() const {
   if (!training_ || eval_guards_ > 0) return false;
-  const Module* const inside = computing == this ? enclosing : computing;
-  if (inside != nullptr && (!inside->training_ || inside->eval_guards_ > 0)) {
-    check(stray_root(*link_, *inside->link_) == nullptr,
-          "module: {0} computes in training mode in {1}, which is in evaluation mode, but {0} is no child of {1}, whose "
-          "eval() does not reach it: expected a reference that {1} makes, make<{0}>(\"name\", ...), or add()",
-          kind(), inside->kind());
-  }
+  // The second case: the layer's forward() is called as it is.
+  const Module* const stray = stray_training != nullptr ? stray_training : this;
+  const Module* const inside = stray_training != nullptr ? evaluated : computing;
+  check(stray_training == nullptr && (inside == nullptr || inside == this || !is_stray_in(*inside)),
+        "module: {0} computes in training mode in {1}, which is in evaluation mode, but {0} is no child of {1}, whose "
+        "eval() does not reach it: expected a reference that {1} makes, make<{0}>(\"name\", ...), or add()",
+        stray->kind(), inside == nullptr ? "" : inside->kind());
   return true;
 }
 
@@ -358,6 +368,10 @@ Parameter Module::parameter(std::string_view name) const { return find(named_par
 Parameter Module::buffer(std::string_view name) const { return find(named_buffers(), "buffer", name); }
 
 void Module::to(const std::vector<Device>& devices) {
+  // Hooks of gradients, which a move reads, run before the lock, which they may want.
+  for (const Parameter& p : parameters()) {
+    if (p.gradient_state().present() && !p.gradient_state().waits()) p.gradient();
+  }
   const Module& whole = root();
   const std::lock_guard lock(whole.link_->placing);
   const auto model = whole.default_model();

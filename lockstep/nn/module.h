@@ -279,6 +279,8 @@ class Module {
   void place() const;
   std::shared_ptr<DefaultModel> default_model() const;
   void set_mode(bool on);
+  // In training mode in a module in evaluation mode that did not make it its child, but was made before it.
+  bool is_stray_in(const Module& outer) const;
   void initialize_on(const std::vector<Device>& devices, const Initializer& initializer, InitializeOptions options);
   std::string path_of(const Parameter& parameter) const;
   Module& child_at(std::string_view path);
@@ -313,7 +315,7 @@ class ForwardScope {
 
  private:
   const Module* outer_;
-  const Module* enclosing_;
+  const Module *stray_, *inside_;
 };
 
 // For wrappers: calls the model's forward() for these inputs, tensors placed(). It uses Module::operator() where

@@ -676,7 +676,10 @@ void ParameterChange::take_values() {
 void ParameterChange::take_gradient() {
   ParameterGradient& gradient = state_->gradient;
   if (!gradient.present()) return;
-  gradient.check_summed();
+  check(!gradient.waits(),
+        "to: {} has a gradient of backward({{.sync = false}}) that is not summed yet: expected step(), zero_grad(), or "
+        "a backward() with sync before",
+        state_->label);
   const Array found = gradient.peek(state_->devices.at(0));
   if (!found.defined()) return;
   gradient_ = ops::empty(found.shape(), dtype_, devices_[0]).with_shard(-1);

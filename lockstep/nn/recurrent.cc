@@ -81,7 +81,7 @@ Tensor RecurrentModule::run(const Tensor& x, std::vector<Tensor>& states, const 
   Tensor y = x;
   std::vector<std::vector<Tensor>> last(states.size());
   for (std::size_t first = 0; first < weights_.size(); first += directions) {
-    if (first > 0 && training() && options_.dropout > 0) y = dropout(y, options_.dropout);
+    if (first > 0 && options_.dropout > 0 && training()) y = dropout(y, options_.dropout);
     std::vector<Tensor> outputs;
     for (std::size_t i = first; i < first + directions; ++i) {
       std::vector<Tensor> state;

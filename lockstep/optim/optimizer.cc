@@ -478,7 +478,9 @@ void Optimizer::step() {
   // Other gradients of the same passes are old now.
   for (const Slot& slot : slots_) slot.parameter.gradient_state().mark_used();
   forget_scales();
-  for (const Slot& slot : slots_) slot.parameter.gradient_state().clear_behind(updates_);
+  for (std::size_t i = 0; i < slots_.size(); ++i) {
+    slots_[i].parameter.gradient_state().clear_behind(updates_, gradients[i].sum.defined());
+  }
   for (const Slot& slot : slots_) slot.parameter.set_latest_step(done);
   if (!engine) return;
   updates_->add(engine, done);
@@ -738,13 +740,16 @@ void Optimizer::check_used_by_other(std::span<const ReducedGradient> gradients) 
   for (std::size_t i = 0; i < slots_.size(); ++i) {
     if (gradients[i].sum.defined()) passes.push_back(of(i).latest_pass());
   }
+  const bool has_none = passes.empty();
+  std::erase(passes, 0);  // gradients that the program has set are of no pass
   for (std::size_t i = 0; i < slots_.size(); ++i) {
     if (gradients[i].sum.defined() || !slots_[i].parameter.trainable() || !of(i).used_by_other(updates_)) continue;
-    const bool of_one_pass = passes.empty() || std::ranges::find(passes, of(i).latest_pass()) != passes.end();
-    check(!of_one_pass,
-          "step: another optimizer's step has used and cleared the gradient of parameter {}: expected one optimizer for "
-          "it, or a backward() for each of the two steps",
-          slots_[i].parameter.name());
+    const bool of_one_pass = has_none || std::ranges::find(passes, of(i).latest_pass()) != passes.end();
+    check(
+        !of_one_pass,
+        "step: another optimizer's step has used and cleared the gradient of parameter {}: expected one optimizer for "
+        "it, or a backward() for each of the two steps",
+        slots_[i].parameter.name());
   }
 }
 

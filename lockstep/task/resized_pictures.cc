@@ -22,27 +22,27 @@ ResizedPictures::ResizedPictures(std::shared_ptr<const Dataset> inner, const Ima
                  sizes.max_width == size.width),
       slot_of_(static_cast<std::size_t>(inner_->size())) {
   const std::int64_t fit = static_cast<std::int64_t>(room) / (channels * size.height * size.width);
-  const std::int64_t slots = std::min(fit, inner_->size());
-  pixels_ = Tensor::host({slots, channels, size.height, size.width}, DType::u8);
-  labels_.resize(static_cast<std::size_t>(slots));
+  shape_ = {channels, size.height, size.width};
+  slots_ = std::min(fit, inner_->size());
+  pixels_ = std::make_unique_for_overwrite<std::uint8_t[]>(static_cast<std::size_t>(slots_ * shape_.numel()));
+  labels_.resize(static_cast<std::size_t>(slots_));
 }
 
 Example ResizedPictures::get(std::int64_t index) const {
   check(index >= 0 && index < size(), "pictures: example {} is out of range [0, {})", index, size());
-  const auto bytes = static_cast<std::size_t>(pixels_.size(1) * pixels_.size(2) * pixels_.size(3));
-  std::uint8_t* const pixels = pixels_.data_ptr<std::uint8_t>();
+  const auto bytes = static_cast<std::size_t>(shape_.numel());
   std::atomic<std::int64_t>& slot_of = slot_of_[static_cast<std::size_t>(index)];
   if (const auto filled = static_cast<std::size_t>(slot_of.load(std::memory_order_acquire)); filled > 0) {
-    Tensor picture = Tensor::host({pixels_.size(1), pixels_.size(2), pixels_.size(3)}, DType::u8);
-    std::memcpy(picture.data_ptr<std::uint8_t>(), pixels + (filled - 1) * bytes, bytes);
+    Tensor picture = Tensor::host(shape_, DType::u8);
+    std::memcpy(picture.data_ptr<std::uint8_t>(), pixels_.get() + (filled - 1) * bytes, bytes);
     return {picture, Tensor::from({labels_[filled - 1]}, Shape{})};
   }
   Example example = inner_->get(index);
   example.at(0) = resize_(example[0]);
-  if (taken_ >= pixels_.size(0)) return example;
+  if (taken_ >= slots_) return example;
   const std::int64_t slot = taken_++;
-  if (slot >= pixels_.size(0)) return example;
-  std::memcpy(pixels + static_cast<std::size_t>(slot) * bytes, example[0].data_ptr<std::uint8_t>(), bytes);
+  if (slot >= slots_) return example;
+  std::memcpy(pixels_.get() + static_cast<std::size_t>(slot) * bytes, example[0].data_ptr<std::uint8_t>(), bytes);
   labels_[static_cast<std::size_t>(slot)] = example.at(1).item<std::int64_t>();
   slot_of.store(slot + 1, std::memory_order_release);
   return example;

@@ -34,7 +34,9 @@ class ResizedPictures : public Dataset {
   bool unchanged_;
   // Slots in the order in which pictures come. All are one block of memory, which is untouched until they do: blocks of
   // their own, between those of decoded pictures, would leave holes that malloc does not use.
-  Tensor pixels_;  // [slots, channels, height, width]
+  Shape shape_;  // of a picture
+  std::int64_t slots_ = 0;
+  std::unique_ptr<std::uint8_t[]> pixels_;
   mutable std::vector<std::int64_t> labels_;
   mutable std::atomic<std::int64_t> taken_ = 0;
   mutable std::vector<std::atomic<std::int64_t>> slot_of_;  // the slot and 1, once it is filled

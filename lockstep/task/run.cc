@@ -28,7 +28,7 @@ namespace {
 constexpr std::string_view kTorchvisionModels = "torchvision:";
 constexpr std::string_view kRunFile = "run.json";
 constexpr int kRunVersion = 2;
-constexpr std::size_t kLargestRunFile = std::size_t{1} << 30;
+constexpr std::size_t kLargestRunFile = std::size_t{1} << 30, kLargestOptions = std::size_t{1} << 20;
 
 bool has_rows(const DataSchema& schema) { return schema.input.size() == 1; }
 
@@ -186,6 +186,8 @@ RunDescription read_run(const std::filesystem::path& folder) {
     if (json.contains("options")) {
       check(json.at("options").is_object(), "options are {}, expected an object", excerpt(json.at("options")));
       run.options = json.at("options").dump();
+      check(run.options.size() <= kLargestOptions, "options of {} bytes, expected at most {}", run.options.size(),
+            kLargestOptions);
     }
     return run;
   } catch (const std::exception& error) {

@@ -129,7 +129,7 @@ struct PredictorState::Impl {
     check(o.max_batch >= 1 && o.wait.count() >= 0, "predictor: max_batch {} and wait {} ns, expected at least 1 and 0",
           o.max_batch, o.wait.count());
     check(
-        o.max_batch > 1 || o.wait == PredictorOptions().wait,
+        o.max_batch > 1 || o.wait == PredictorOptions().wait || o.wait.count() == 0,
         "predictor: wait is set with max_batch 1, which joins no calls, expected a larger max_batch, too, or no wait");
     check(!weights.empty(), "predictor: {} has no parameters, so it is on no device", m.kind());
     for (const Parameter& p : weights) check_free(p);

@@ -503,7 +503,7 @@ TEST_F(OwnData, WhatDoesNotFitIsNamed) {
            {{"--data", classes, "--model", "gpt", "--format", "csv"}, "--model gpt: reads a text, not --format csv"},
            {{"--data", folder_ / "no"}, "--data " + (folder_ / "no").string() + ": No such file or directory"},
            {{"--data", classes, "--delimiter", "ab"}, "--delimiter ab: expected one character, or tab"},
-           {{"--data", classes, "--context", "3"}, "csv, expected a text for "}}) {
+           {{"--data", classes, "--context", "3"}, "--context: only with --model gpt or lstm, not mlp"}}) {
     Arguments all{"train"};
     all.insert(all.end(), arguments.begin(), arguments.end());
     const ToolResult result = run_tool(all);

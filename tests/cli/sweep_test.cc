@@ -36,6 +36,14 @@ TEST_F(Sweep, NoRecipeRunsTwice) {
   EXPECT_THAT(again.out, HasSubstr("lr 0.0001: known: accuracy "));
 }
 
+// The metric of the best epoch decides what is in the folder best.
+TEST_F(Sweep, AnotherBestIsAnotherRun) {
+  const ToolResult result = sweep({"--watch", "accuracy,train_loss"}, {"--save-best"});
+  ASSERT_EQ(result.status, 0) << result.err << result.out;
+  const std::filesystem::directory_iterator folders(folder_ / "results");
+  EXPECT_EQ(std::distance(begin(folders), end(folders)), 2);
+}
+
 TEST_F(Sweep, ARunThatWasKilledGoesOn) {
   ASSERT_EQ(sweep({"--lr", "0.1"}, {"--save-every", "3"}).status, 0);
   const auto run = std::filesystem::directory_iterator(folder_ / "results")->path();

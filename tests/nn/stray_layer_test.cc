@@ -3,9 +3,9 @@
 #include <vector>
 
 #include "lockstep/autograd/no_grad.h"
+#include "lockstep/nn/activations.h"
 #include "lockstep/nn/batch_norm.h"
 #include "lockstep/nn/dropout.h"
-#include "lockstep/nn/activations.h"
 #include "lockstep/nn/linear.h"
 #include "lockstep/nn/module_of.h"
 #include "lockstep/nn/sequential.h"
@@ -130,9 +130,7 @@ struct WithDropout : Module {
   Dropout drop{0.5};
   ReLU relu;
   bool calls_forward = false;
-  Tensor forward(const Tensor& x) override {
-    return relu(calls_forward ? drop.forward(a(x)) : drop(a(x)));
-  }
+  Tensor forward(const Tensor& x) override { return relu(calls_forward ? drop.forward(a(x)) : drop(a(x))); }
 };
 
 struct WithBatchNorm : Module {
@@ -141,6 +139,39 @@ struct WithBatchNorm : Module {
   Tensor forward(const Tensor& x) override { return norm(a(x)); }
 };
 
+struct WithTail : Module {
+  Linear& a = make<Linear>("a", 4, 4);
+  Sequential tail{ReLU(), Dropout(0.5)};
+  bool calls_forward = false;
+  Tensor forward(const Tensor& x) override { return calls_forward ? tail.forward(a(x)) : tail(a(x)); }
+};
+
+// The mode of these makes no difference.
+struct WithoutMode : Module {
+  Linear& a = make<Linear>("a", 4, 4);
+  Dropout drop{0.0};
+  BatchNorm1d norm{4, {.affine = false, .track_running_stats = false}};
+  Tensor forward(const Tensor& x) override { return norm(drop(a(x))); }
+};
+
+TEST_F(StrayLayer, OfOtherLayersInTrainingModeIsAnErrorInAnEvaluatedModule) {
+  WithTail net;
+  EXPECT_EQ(net(x_).shape(), (Shape{2, 4}));
+  net.eval();
+  for (const bool calls_forward : {false, true}) {
+    net.calls_forward = calls_forward;
+    EXPECT_ERROR(net(x_), "computes in training mode in WithTail");
+  }
+  net.tail.eval();
+  EXPECT_EQ(net(x_).shape(), (Shape{2, 4}));
+  WithoutMode free;
+  free.eval();
+  EXPECT_EQ(free(x_).shape(), (Shape{2, 4}));
+  // After the error, the thread computes no module.
+  Dropout alone(0.5);
+  EXPECT_EQ(alone(x_).shape(), (Shape{2, 4}));
+}
+
 // It has no parameters, but eval() does not reach it.
 TEST_F(StrayLayer, InTrainingModeIsAnErrorInAnEvaluatedModule) {
   WithDropout net;
@@ -148,9 +179,10 @@ TEST_F(StrayLayer, InTrainingModeIsAnErrorInAnEvaluatedModule) {
   net.eval();
   for (const bool calls_forward : {false, true}) {
     net.calls_forward = calls_forward;
-    EXPECT_ERROR(net(x_),
-                 "module: Dropout computes in training mode in WithDropout, which is in evaluation mode, but Dropout is "
-                 "no child of WithDropout");
+    EXPECT_ERROR(
+        net(x_),
+        "module: Dropout computes in training mode in WithDropout, which is in evaluation mode, but Dropout is "
+        "no child of WithDropout");
   }
   const NoGradGuard no_grad;
   EXPECT_ERROR(net(x_), "make<Dropout>(");

@@ -12,6 +12,7 @@
 #include "lockstep/optim/sgd.h"
 #include "lockstep/parallel/bucket_reducer.h"
 #include "lockstep/parallel/split.h"
+#include "tests/expect_error.h"
 #include "tests/logical_tensors.h"
 #include "tests/parallel/ranks.h"
 
@@ -158,6 +159,22 @@ TEST(DistributedDataParallel, TwoOptimizersOnOneModel) {
     copy->initialize(Xavier{}, r.runtime.devices());
     DistributedDataParallel ddp(*copy, r.runtime.devices(), r.communicator);
     EXPECT_EQ(train(r.runtime.devices(), *copy, &ddp), expected);
+  }));
+}
+
+// The reducer has taken the gradients out of their places before the first step.
+TEST(DistributedDataParallel, TwoStepsOfOneGradientAreAnError) {
+  expect_fine(run_ranks(2, [&](Rank& r) {
+    auto net = two_layers();
+    net->initialize(Xavier{}, r.runtime.devices());
+    DistributedDataParallel ddp(*net, r.runtime.devices(), r.communicator);
+    const auto all = net->parameters();
+    Sgd a({all[0], all[1]}, {.lr = 0.1}), b({all[0], all[2]}, {.lr = 0.2});
+    auto [first, last] = ddp.rows_of(4);
+    const auto parts = ddp.split(std::vector{ones({last - first, 4})}, 4);
+    sum(square((*net)(parts[0]))).backward();
+    a.step();
+    EXPECT_ERROR(b.step(), "step: another optimizer's step has used and cleared the gradient of parameter");
   }));
 }
 

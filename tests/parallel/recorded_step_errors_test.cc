@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "lockstep/nn/linear.h"
+#include "lockstep/nn/module_tree.h"
 #include "lockstep/ops/launch.h"
 #include "lockstep/ops/random.h"
 #include "lockstep/parallel/recorded_step.h"
@@ -56,6 +57,30 @@ TEST(RecordedStep, RefusesWhatCannotBeRepeated) {
   expect_refused("it draws its own random keys", [](const Tensor& x) {
     ops::uniform_(ops::empty_like(x->array()), state_of(x.device(), "test").random()->next(0), 0, 1);
   });
+}
+
+// Python: net.shift = value.
+TEST(RecordedStep, AnotherBufferIsRecordedAnew) {
+  Runtime runtime(one_device());
+  const Device device = runtime.devices()[0];
+  Module net;
+  const ModuleTree tree(net);
+  tree.set_buffer("shift", Parameter({.shape = {1}, .default_initializer = Constant(1), .trainable = false}));
+  net.to(device);
+  const Parameter shift = net.buffer("shift");
+  const auto assign = [&](double value) {
+    tree.set_buffer("shift", ModuleTree::successor(ModuleTree::own_handle(shift), ones({1}) * value));
+  };
+  RecordedStep step([&](std::span<const Tensor> in) { return std::vector{in[0] + shift.tensor()}; });
+  const auto run = [&] {
+    return step.run(std::vector<Tensor>{make_tensor({10}, {1}, device)})[0].to_vector<float>()[0];
+  };
+  for (const float value : {1.0F, 5.0F, 7.0F}) {
+    assign(value);
+    for (int i = 0; i < 4; ++i) EXPECT_EQ(run(), 10 + value);
+    EXPECT_TRUE(step.recorded()) << step.why_not();
+  }
+  expect_refused("it gives a buffer other memory", [&](const Tensor&) { assign(2); });
 }
 
 TEST(RecordedStep, OneThreadAtATime) {

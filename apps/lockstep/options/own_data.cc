@@ -23,6 +23,8 @@ std::int64_t epochs_of(std::int64_t examples, std::int64_t batch) {
 DataOptions data_options(const CommonOptions& o) {
   DataOptions options = o.reading;
   options.random_starts = o.trainer.shuffle;
+  // check_fits() says it better than open_data().
+  if (!o.is_language_model()) options.context = DataOptions().context;
   if (!o.color_jitter.empty()) {
     std::vector<double> numbers = o.color_jitter;
     if (numbers.size() > 4) {

@@ -114,14 +114,13 @@ RunDescription describe_run(const TrainOptions& o, const ToolJob& job, const Rec
           .options = options_of(o, job).dump()};
 }
 
-std::string run_key(const RunDescription& run) {
-  const auto options = parse_json<nlohmann::json>(run.options);
-  const auto number = [&](const char* name) { return options.value(name, std::int64_t{0}); };
+std::string run_key(const TrainOptions& o, const RunDescription& run) {
+  const TrainerOptions& t = o.trainer;
   const std::string* data = run.recipe.at("data").as<std::string>();
+  // As they were given: --watch and --min-delta count for --save-best, too.
   const std::string text =
-      fmt::format("{} {} {} {} {} {} {} {} {}", recipe_hash(run.recipe), number("epochs"), number("max-steps"),
-                  number("patience"), options.value("watch", ""), options.value("min-delta", 0.0), number("limit-test"),
-                  fmt::join(options.value("metrics", std::vector<std::string>()), ","),
+      fmt::format("{} {} {} {} {} {} {} {} {}", recipe_hash(run.recipe), t.epochs, t.max_steps, t.watch.patience,
+                  t.watch.metric, t.watch.min_delta, o.reading.limit_validation, fmt::join(o.metrics, ","),
                   run.validation_digest.empty() && data ? *data : run.validation_digest);
   Sha256 hash;
   hash.update(std::as_bytes(std::span(text)));

@@ -17,16 +17,15 @@ RunDescription describe_run(const TrainOptions& options, const ToolJob& job, con
 // Two runs of one key have the same result: the recipe decides every step, and other options how many there are and
 // what is measured. Whoever compares steps alone compares recipes, which the key covers: a resumed run may be longer
 // than its checkpoint's was to be, and an audit trains some of the steps.
-std::string run_key(const RunDescription& run);
+std::string run_key(const TrainOptions& options, const RunDescription& run);
 
 // Writes run.json and run.toml in the folder --save. A resumed run whose checkpoint has weights of --init-from keeps
 // the older files, which name them.
 void write_run_files(const TrainOptions& options, const RunDescription& run);
 
 // The options in run.json of a folder, as `train --config` reads those of run.toml, with the data opened. Runs of older
-// versions have them in run.toml alone. `more`: words of a command
-// line that count instead of those of the file. Unless `with_weights`, without those of --init-from, whose file may be
-// gone.
+// versions have them in run.toml alone. `more`: words of a command line that count instead of those of the file. Unless
+// `with_weights`, without those of --init-from, whose file may be gone.
 TrainOptions read_run_config(const std::string& folder, const std::vector<std::string>& more = {},
                              bool with_weights = false);
 
