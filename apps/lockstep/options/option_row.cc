@@ -460,8 +460,9 @@ void check_fits(const OptionRow& row, const TrainOptions& o, const std::string& 
 std::string message_of(const std::exception& error) {
   // Fields that no option has, and what sets them.
   constexpr std::pair<std::string_view, const char*> kOthers[] = {
-      {"allow_empty", "--skip-broken"}, {"unseen", "--unseen missing"}, {"convert_sync_batchnorm()", "--sync-bn"},
-      {"stddev", "--std"}, {"normalization", "--normalize"}, {"augmentation", "--augment"}};
+      {"allow_empty", "--skip-broken"},          {"unseen", "--unseen missing"},
+      {"convert_sync_batchnorm()", "--sync-bn"}, {"stddev", "--std"},
+      {"normalization", "--normalize"},          {"augmentation", "--augment"}};
   const auto* const named = dynamic_cast<const OptionError*>(&error);
   if (!named) return error.what();
   return named->with_names([&](const std::string& field) -> std::string {
