@@ -158,7 +158,7 @@ std::vector<Differentiable> elementwise() {
           unary(
               "CompoundAssignment",
               [](const Tensor& x) {
-                Tensor y = x;
+                Tensor y = x * 1;  // a leaf is written in place
                 y += x, y *= x, y -= 1, y /= 3;
                 return y;
               },

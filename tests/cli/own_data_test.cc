@@ -231,7 +231,7 @@ TEST_F(OwnData, TransformsByName) {
   const std::string rows = table("t.csv", "kind", 60);
   EXPECT_THAT(train(rows, {"--cutmix", "1"}).err, HasSubstr("--cutmix: only for pictures with classes"));
   EXPECT_THAT(train(rows, {"--rotation", "1"}).err, HasSubstr("expected pictures for augmentation"));
-  EXPECT_THAT(train(rows, {"--normalize", "none"}).err, HasSubstr("expected pictures for normalization"));
+  EXPECT_THAT(train(rows, {"--normalize", "none"}).err, HasSubstr("expected pictures for --normalize"));
 }
 
 TEST_F(OwnData, WhatDecidesTheBitsIsInTheRecipe) {

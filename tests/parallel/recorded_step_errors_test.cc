@@ -68,19 +68,19 @@ TEST(RecordedStep, AnotherBufferIsRecordedAnew) {
   tree.set_buffer("shift", Parameter({.shape = {1}, .default_initializer = Constant(1), .trainable = false}));
   net.to(device);
   const Parameter shift = net.buffer("shift");
-  const auto assign = [&](double value) {
-    tree.set_buffer("shift", ModuleTree::successor(ModuleTree::own_handle(shift), ones({1}) * value));
+  const auto assign = [&](const Tensor& value) {
+    tree.set_buffer("shift", ModuleTree::successor(ModuleTree::own_handle(shift), value));
   };
   RecordedStep step([&](std::span<const Tensor> in) { return std::vector{in[0] + shift.tensor()}; });
   const auto run = [&] {
     return step.run(std::vector<Tensor>{make_tensor({10}, {1}, device)})[0].to_vector<float>()[0];
   };
   for (const float value : {1.0F, 5.0F, 7.0F}) {
-    assign(value);
+    assign(ones({1}) * value);
     for (int i = 0; i < 4; ++i) EXPECT_EQ(run(), 10 + value);
     EXPECT_TRUE(step.recorded()) << step.why_not();
   }
-  expect_refused("it gives a buffer other memory", [&](const Tensor&) { assign(2); });
+  expect_refused("it gives a buffer other memory", [&, two = ones({1}) * 2](const Tensor&) { assign(two); });
 }
 
 TEST(RecordedStep, OneThreadAtATime) {

@@ -462,7 +462,8 @@ std::string message_of(const std::exception& error) {
   constexpr std::pair<std::string_view, const char*> kOthers[] = {
       {"allow_empty", "--skip-broken"},          {"unseen", "--unseen missing"},
       {"convert_sync_batchnorm()", "--sync-bn"}, {"stddev", "--std"},
-      {"normalization", "--normalize"},          {"augmentation", "--augment"}};
+      {"normalization", "--normalize"},
+  };
   const auto* const named = dynamic_cast<const OptionError*>(&error);
   if (!named) return error.what();
   return named->with_names([&](const std::string& field) -> std::string {
