@@ -80,7 +80,15 @@ TEST(RecordedStep, AnotherBufferIsRecordedAnew) {
     for (int i = 0; i < 4; ++i) EXPECT_EQ(run(), 10 + value);
     EXPECT_TRUE(step.recorded()) << step.why_not();
   }
-  expect_refused("it gives a buffer other memory", [&, two = ones({1}) * 2](const Tensor&) { assign(two); });
+  Module other;
+  const ModuleTree parts(other);
+  parts.set_buffer("shift", Parameter({.shape = {2}, .default_initializer = Constant(1), .trainable = false}));
+  expect_refused("it gives a buffer other memory", [&](const Tensor& x) {
+    const Parameter buffer = ModuleTree::own_handle(other.buffer("shift"));
+    if (!buffer.initialized()) other.to(x.device());
+    buffer.tensor();
+    parts.set_buffer("shift", ModuleTree::successor(buffer, x));
+  });
 }
 
 TEST(RecordedStep, OneThreadAtATime) {
