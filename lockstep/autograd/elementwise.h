@@ -94,7 +94,7 @@ Tensor remainder(const Tensor& a, const Scalar& b);
 // The result of an operation in place on a, in a's type. Throws where PyTorch does: whole numbers hold no others.
 Tensor kept_type(const Tensor& a, const Tensor& result);
 // Assigns the result, with its history and in a's type, to a. Other handles keep the old tensor. But a leaf, and the
-// tensor of a parameter or buffer, is written in place for all handles, as in PyTorch, and under a NoGradGuard alone.
+// tensor of a parameter or buffer, is written in place for all handles; if it requires a gradient, under a NoGradGuard.
 Tensor& assign_result(std::string_view what, Tensor& a, const Tensor& result);
 template <typename T>
 Tensor& operator+=(Tensor& a, const T& b) {
