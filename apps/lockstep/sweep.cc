@@ -197,6 +197,8 @@ class Sweep {
     if (!fs::exists(file, unknown)) return false;
     try {
       run.result = parse_json<nlohmann::json>(read_file(file, kLargestResult));
+      check(run.result.contains("smaller_is_better"),
+            "an older lockstep wrote it, without smaller_is_better: remove it to train the run again");
     } catch (const std::exception& error) {
       fail("{}: {}", file.string(), error.what());
     }
@@ -277,7 +279,8 @@ class Sweep {
   }
 
   nlohmann::json summary(const SweptRun& run) const {
-    nlohmann::json result{{"options", run.options}, {"command", o_.command}};
+    nlohmann::json result{
+        {"options", run.options}, {"command", o_.command}, {"smaller_is_better", nlohmann::json::array()}};
     std::ifstream log(run.folder / "log.jsonl");
     double seconds = 0;
     for (std::string line; std::getline(log, line);) {
@@ -286,6 +289,7 @@ class Sweep {
       const nlohmann::json& event = *found;
       const std::string kind = event.value("event", "");
       if (kind == "start") result["recipe"] = event.at("recipe");
+      if (kind == "start") result["smaller_is_better"] = event.value("smaller_is_better", nlohmann::json::array());
       if (kind == "end") result["steps"] = event.at("steps");
       if (kind == "end") result["weights_sha256"] = event.at("weights_sha256");
       if (kind != "epoch") continue;
@@ -311,7 +315,13 @@ class Sweep {
     }
     return "train_loss";
   }
-  static bool is_smaller_better(const std::string& measure) { return !measure.ends_with("accuracy"); }
+  bool is_smaller_better(const std::string& measure) const {
+    return measure == "train_loss" || std::ranges::any_of(runs_, [&](const SweptRun& run) {
+             if (!run.result.is_object()) return false;  // it failed
+             const nlohmann::json& names = run.result.at("smaller_is_better");
+             return std::find(names.begin(), names.end(), measure) != names.end();
+           });
+  }
   std::optional<double> value_of(const SweptRun& run, const std::string& name) const {
     if (!run.error.empty() || run.result.is_null()) return std::nullopt;
     const nlohmann::json metrics = run.result.value("metrics", nlohmann::json::object());

@@ -381,7 +381,7 @@ void RunPage::Contents::write(ReportPage page) {
   add_facts(page);
   const bool by_others = options_.data && options_.data->schema.task != TaskKind::classification;
   page.steps = steps_;
-  page.panels = run_panels(epochs_, by_others);
+  page.panels = run_panels(epochs_, training().metrics, by_others);
   page.epochs = epochs_;
   page.planned_epochs = training().epochs;
   page.timeline = window_;

@@ -5,7 +5,8 @@
 
 namespace lockstep {
 
-std::vector<PlotPanel> run_panels(const std::vector<EpochReport>& epochs, bool by_others) {
+std::vector<PlotPanel> run_panels(const std::vector<EpochReport>& epochs, const std::vector<Metric>& metrics,
+                                  bool by_others) {
   std::vector<PlotPanel> panels = training_panels(epochs);
   Curve& accuracy = panels[0].curves[0];
   std::vector<PlotPanel> others;
@@ -25,7 +26,9 @@ std::vector<PlotPanel> run_panels(const std::vector<EpochReport>& epochs, bool b
       more.points = curve.points;
       panels[0].curves.push_back(std::move(more));
     } else {
-      curve.best = CurveBest::smallest;
+      const auto metric = std::ranges::find(metrics, name, &Metric::name);
+      const bool smallest = metric != metrics.end() && metric->smaller_is_better;
+      curve.best = smallest ? CurveBest::smallest : CurveBest::largest;
       curve.decimals = 3;
       others.push_back({{curve}});
     }
@@ -35,7 +38,10 @@ std::vector<PlotPanel> run_panels(const std::vector<EpochReport>& epochs, bool b
   return panels;
 }
 
-void RunPlot::start(const TrainingStart& start) { epochs_ = start.position.epochs; }
+void RunPlot::start(const TrainingStart& start) {
+  epochs_ = start.position.epochs;
+  metrics_ = *start.metrics;
+}
 
 void RunPlot::epoch(const EpochReport& report) {
   epochs_.push_back(report);
@@ -44,7 +50,7 @@ void RunPlot::epoch(const EpochReport& report) {
 
 void RunPlot::draw() const {
   if (epochs_.empty()) return;
-  write_plot(file_, run_panels(epochs_, options_.by_others),
+  write_plot(file_, run_panels(epochs_, metrics_, options_.by_others),
              {.title = options_.title, .x = {.low = 1, .high = std::max(1.0, static_cast<double>(options_.epochs))}});
 }
 

@@ -9,14 +9,17 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/train/metrics.h"
 #include "lockstep/train/plot.h"
 #include "lockstep/train/training_observer.h"
 
 namespace LOCKSTEP_API lockstep {
 
 // Of accuracy, losses, and other metrics. by_others: other metrics come first, and accuracy is left out, as for texts,
-// which are judged by their perplexity, and for numbers, by their error.
-std::vector<PlotPanel> run_panels(const std::vector<EpochReport>& epochs, bool by_others);
+// which are judged by their perplexity, and for numbers, by their error. Metric::smaller_is_better says which value of
+// a curve is the best one.
+std::vector<PlotPanel> run_panels(const std::vector<EpochReport>& epochs, const std::vector<Metric>& metrics,
+                                  bool by_others);
 
 struct RunPlotOptions {
   std::string title{};
@@ -40,6 +43,7 @@ class RunPlot final : public TrainingObserver {
 
   const std::filesystem::path file_;
   const RunPlotOptions options_;
+  std::vector<Metric> metrics_;      // of the training
   std::vector<EpochReport> epochs_;  // of the whole run, also of what came before it was resumed
 };
 

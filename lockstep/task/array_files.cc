@@ -323,6 +323,7 @@ ArrayFiles find_arrays(const fs::path& path, DataFormat format) {
       names.push_back(*labels);
     }
   } else {
+    check(format == DataFormat::npy, "{}: {}, expected a format of arrays", path.string(), name(format));
     arrays = read_npz(path);
   }
   ArrayFiles files = pair_up(arrays, path.string(), std::move(others));

@@ -1,5 +1,7 @@
 #include "lockstep/task/data_schema.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -225,25 +227,13 @@ ImageSchema image_from(const json& object, const DataSchema& common) {
 
 }  // namespace
 
-std::string_view name(DataFormat format) {
-  switch (format) {
-    case DataFormat::images: return "images";
-    case DataFormat::csv: return "csv";
-    case DataFormat::npy: return "npy";
-    case DataFormat::cifar: return "cifar";
-    case DataFormat::idx: return "idx";
-    case DataFormat::safetensors: return "safetensors";
-    case DataFormat::text: return "text";
-  }
-  return "?";
-}
+std::string_view name(DataFormat format) { return kDataFormatNames.at(static_cast<std::size_t>(format)); }
 
 DataFormat parse_data_format(std::string_view text) {
-  for (const DataFormat format : {DataFormat::images, DataFormat::csv, DataFormat::npy, DataFormat::cifar,
-                                  DataFormat::idx, DataFormat::safetensors, DataFormat::text}) {
-    if (name(format) == text) return format;
-  }
-  fail("format {}: expected images, csv, npy, cifar, idx, safetensors, or text", quoted_cell(text));
+  const auto found = std::ranges::find(kDataFormatNames, text);
+  check(found != kDataFormatNames.end(), "format {}: expected {}", quoted_cell(text),
+        fmt::join(kDataFormatNames, ", "));
+  return static_cast<DataFormat>(found - kDataFormatNames.begin());
 }
 
 std::string DataSchema::json() const {

@@ -5,6 +5,7 @@
 //   const DataExamples examples = open_examples("new.csv", schema);
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -20,6 +21,10 @@
 namespace LOCKSTEP_API lockstep {
 
 enum class DataFormat : std::uint8_t { images, csv, npy, cifar, idx, safetensors, text };
+// The name of each format, in the order of the enum: what name(), parse_data_format(), and the tool's --format know.
+inline constexpr std::array<std::string_view, 7> kDataFormatNames{"images", "csv",         "npy", "cifar",
+                                                                  "idx",    "safetensors", "text"};
+static_assert(kDataFormatNames.size() == static_cast<std::size_t>(DataFormat::text) + 1);
 std::string_view name(DataFormat format);
 // Throws for another name.
 DataFormat parse_data_format(std::string_view name);

@@ -839,6 +839,7 @@ void Trainer::start_observers() {
   observers_->start({.position = position_,
                      .recipe = &o.recipe,
                      .module = &module_,
+                     .metrics = &o.metrics,
                      .devices = o.devices,
                      .shards = o.split.shards,
                      .rank = rank(),

@@ -5,6 +5,7 @@
 
 #include "lockstep/checkpoint/json_input.h"
 #include "lockstep/checkpoint/weights.h"
+#include "lockstep/train/metrics.h"
 
 namespace lockstep {
 namespace {
@@ -66,6 +67,9 @@ void TrainingLog::write_start() {
                                   {"parameters", start_.module->parameter_count()},
                                   // A process that is alone sends nothing; readers of the log find the field anyway.
                                   {"backend", start_.backend}};
+  for (const Metric& m : *start_.metrics) {
+    if (m.smaller_is_better) event["smaller_is_better"].push_back(m.name);
+  }
   event.update(parse_json<nlohmann::ordered_json>(start_.recipe->json()));
   writer_->write(event);
 }

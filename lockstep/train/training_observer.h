@@ -27,12 +27,15 @@
 
 namespace LOCKSTEP_API lockstep {
 
+struct Metric;
+
 // What begins. The pointers hold until train() returns.
 struct TrainingStart {
   TrainingPosition position{};  // where the run begins, or goes on
   const Recipe* recipe = nullptr;
   Module* module = nullptr;
-  std::vector<Device> devices{};  // of this process
+  const std::vector<Metric>* metrics = nullptr;  // of TrainerOptions; empty: the accuracy alone
+  std::vector<Device> devices{};                 // of this process
   int shards = 1;
   int rank = 0, world_size = 1;
   std::string backend = "host";  // of the ranks

@@ -55,6 +55,22 @@ TEST_F(Sweep, ARunThatWasKilledGoesOn) {
   EXPECT_TRUE(std::filesystem::exists(run / "result.json"));
 }
 
+TEST_F(Sweep, TheRunsSayWhichValueIsTheBest) {
+  const Arguments options{"--lr", "0.1,0.01"};
+  ASSERT_EQ(sweep(options).status, 0);
+  for (const bool smaller : {false, true}) {
+    for (const auto& run : std::filesystem::directory_iterator(folder_ / "results")) {
+      if (!run.is_directory()) continue;
+      nlohmann::json result = nlohmann::json::parse(std::ifstream(run.path() / "result.json"));
+      EXPECT_TRUE(result.at("smaller_is_better").is_array());
+      result["metrics"]["accuracy"] = result.dump().find("0.01") != std::string::npos ? 0.25 : 0.75;
+      result["smaller_is_better"] = smaller ? nlohmann::json({"accuracy"}) : nlohmann::json::array();
+      std::ofstream(run.path() / "result.json") << result;
+    }
+    EXPECT_THAT(sweep(options).out, HasSubstr(smaller ? "best: lr 0.01\n" : "best: lr 0.1\n"));
+  }
+}
+
 TEST_F(Sweep, AFailedRunDoesNotEndTheOthers) {
   const ToolResult result = sweep({"--accumulate", "1,3"});
   EXPECT_EQ(result.status, 1) << result.out;

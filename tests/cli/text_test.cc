@@ -63,6 +63,7 @@ TEST_F(TrainText, PrintsAndLogsThePerplexity) {
   EXPECT_EQ(start.at("optimizer"), "adamw");
   EXPECT_EQ(start.at("clip_norm"), 1);
   EXPECT_EQ(start.at("dropout"), 0.1);
+  EXPECT_EQ(start.at("smaller_is_better"), nlohmann::json({"perplexity"}));
 
   const ToolResult evaluation =
       run_tool(with_model("eval", "gpt", {"--init-from", weights, "--metrics", "perplexity,confusion_matrix"}));

@@ -1,5 +1,7 @@
 #include "apps/lockstep/options/option_row.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -161,9 +163,9 @@ std::vector<OptionGroup> make_groups() {
             "files, a text [Fashion-MNIST, in LOCKSTEP_DATA or the Debian package's folder]",
             {.value = "PATH"}),
         row("--format", &DataOptions::format,
-            "What --data is: images (a folder for each class), csv, npy, cifar, idx, safetensors, text "
-            "[found out]",
-            {For::files, CLI::IsMember({"images", "csv", "npy", "cifar", "idx", "safetensors", "text"})}),
+            fmt::format("What --data is: {}; images: a folder for each class [found out]",
+                        fmt::join(kDataFormatNames, ", ")),
+            {For::files, CLI::IsMember(std::vector<std::string>(kDataFormatNames.begin(), kDataFormatNames.end()))}),
         row("--target", &DataOptions::target, "the column to predict [the last one]",
             {.only = For::tables, .value = "COLUMN"}),
         row("--ignore", &DataOptions::ignore, "columns to leave out, comma-separated [none]",
