@@ -37,7 +37,7 @@ std::string random_bytes(std::size_t count) {
   std::string bytes(count, '\0');
   for (std::size_t at = 0; at < count;) {
     const ssize_t made = ::getrandom(bytes.data() + at, count - at, 0);
-    check(made > 0 || errno == EINTR, "random_bytes: the kernel makes none: {}",
+    check(made > 0 || errno == EINTR, "random_bytes: the kernel returned no bytes: {}",
           std::generic_category().message(errno));
     if (made > 0) at += static_cast<std::size_t>(made);
   }

@@ -24,8 +24,7 @@ class InUse {
       std::thread::id nobody;
       const std::thread::id me = std::this_thread::get_id();
       outermost_ = use.thread_.compare_exchange_strong(nobody, me, std::memory_order_acquire);
-      check(outermost_ || nobody == me, "{}: another thread uses it at this moment, expected one thread at a time",
-            what);
+      check(outermost_ || nobody == me, "{}: another thread is using it, expected one thread at a time", what);
     }
     ~Scope() {
       if (outermost_) use_.thread_.store({}, std::memory_order_release);

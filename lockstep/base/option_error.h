@@ -29,10 +29,12 @@ class OptionError : public Error {
   std::vector<std::string> fields_;
 };
 
+[[noreturn]] void throw_option_error(std::vector<std::string> fields, fmt::string_view message, fmt::format_args args);
+
 // As check() and fail().
 template <typename... Args>
 [[noreturn]] void fail_option(std::vector<std::string> fields, fmt::format_string<Args...> message, Args&&... args) {
-  throw OptionError(fmt::format(message, std::forward<Args>(args)...), std::move(fields));
+  throw_option_error(std::move(fields), message, fmt::make_format_args(args...));
 }
 template <typename... Args>
 void check_option(bool ok, const char* field, fmt::format_string<Args...> message, Args&&... args) {

@@ -181,7 +181,7 @@ Meeting::Verdict Meeting::verdict_on_missing() {
   const double seconds = static_cast<double>(options_.timeout.count()) / 1000;
   if (missing.empty()) {
     return {.of = 0,
-            .text = fmt::format("rendezvous: all {} ranks came, but rank 0 has not said so within {} s",
+            .text = fmt::format("rendezvous: all {} ranks joined, but rank 0 did not confirm it within {} s",
                                 options_.world_size, seconds)};
   }
   return {.of = missing.front(),

@@ -44,7 +44,7 @@ FileDescriptor listen_for_clients(const TcpStoreServerOptions& options) {
   int code = 0;
   for (const SocketAddress& address : resolve_host(options.host, options.port)) {
     check(address.is_loopback() || !options.secret.empty(),
-          "store: without a secret it listens on loopback alone, not at {}; {}", address, kHowToSetSecret);
+          "store: without a secret it listens only on loopback, not at {}; {}", address, kHowToSetSecret);
     try {
       return listen_at(address);
     } catch (const std::system_error& error) {
@@ -310,10 +310,11 @@ std::unique_ptr<TcpStoreServer> listen_for_hosts(const std::string& host, int po
     const std::string at = server->address();
     if (at.starts_with("0.0.0.0:") || at.starts_with("[::]:")) {
       warn("listening at all addresses",
-           fmt::format("the job's store listens at {}, at every address of this machine, because {} {}: whoever "
-                       "reaches one of them may try the secret; to choose one, give its number as MASTER_ADDR or "
-                       "--master-addr",
-                       at, host, why));
+           fmt::format(
+               "the job's store listens at {}, at every address of this machine, because {} {}: whoever "
+               "reaches one of them may try the secret; to choose one, give its numeric address as MASTER_ADDR or "
+               "--master-addr",
+               at, host, why));
     }
     return server;
   };

@@ -84,7 +84,7 @@ std::string ask_for_secret(const std::string& store, Deadline deadline) {
     if (n == 0 || answer.size() > kSecretBytes || (n < 0 && errno != EAGAIN && errno != EINTR)) break;
     if (n > 0) continue;
     if (milliseconds_until(deadline) == 0)
-      throw NoAnswer(fmt::format("{}: no answer to who asks for the secret", store));
+      throw NoAnswer(fmt::format("{}: no answer to the request for the secret", store));
     pollfd item{socket.get(), POLLIN, 0};
     wait_for_any({&item, 1}, deadline);
   }
@@ -95,7 +95,7 @@ std::string ask_for_secret(const std::string& store, Deadline deadline) {
                     store, ::geteuid(), kHowToSetSecret));
   }
   if (answer.size() != 1 + kSecretBytes) {
-    throw ConnectionError(fmt::format("{}: closed the connection of who asks for the secret", store));
+    throw ConnectionError(fmt::format("{}: closed the connection before it sent the secret", store));
   }
   return answer.substr(1);
 }

@@ -20,6 +20,15 @@ TEST(OptionError, HasTheMessageAndItsFields) {
   }
 }
 
+TEST(OptionError, HasNoControlCharacters) {
+  try {
+    check_option(false, "target", "target is {}", "a\x1b[2Jb");
+    FAIL();
+  } catch (const OptionError& error) {
+    EXPECT_STREQ(error.what(), "target is a\\x1b[2Jb");
+  }
+}
+
 TEST(OptionError, TakesOtherNamesForTheFields) {
   EXPECT_EQ(named("a.csv: val_split is 1, expected less", {"val_split"}), "a.csv: --val_split is 1, expected less");
   EXPECT_EQ(named("max_pixels = 64 reads it; skip_broken leaves it out", {"max_pixels", "skip_broken"}),

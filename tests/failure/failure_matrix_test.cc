@@ -79,7 +79,7 @@ void expect_bounded(const Cell& c, const JobEnd& end) {
   EXPECT_TRUE(end.fault_came);
   const std::regex names(
       fmt::format("rank {0} lost|rank {0} gave up|rank {0} of {1} did not join|"
-                  "but rank {0} has not said so",
+                  "but rank {0} did not confirm it",
                   c.culprit, c.ranks));
   for (int r = 0; r < c.ranks; ++r) {
     const RankEnd& rank = end.ranks[static_cast<std::size_t>(r)];

@@ -220,7 +220,8 @@ TEST(TcpStoreServer, SaysThatItListensAtAllAddresses) {
                                          server->port(), host)),
                 0u)
           << said[0];
-      EXPECT_NE(said[0].find("to choose one, give its number as MASTER_ADDR or --master-addr"), std::string::npos);
+      EXPECT_NE(said[0].find("to choose one, give its numeric address as MASTER_ADDR or --master-addr"),
+                std::string::npos);
     }
     said.clear();
   }
@@ -228,7 +229,7 @@ TEST(TcpStoreServer, SaysThatItListensAtAllAddresses) {
 }
 
 TEST(Secret, WithoutOneNothingButLoopback) {
-  EXPECT_ERROR(TcpStoreServer({.host = "0.0.0.0"}), "without a secret it listens on loopback alone, not at 0.0.0.0:0");
+  EXPECT_ERROR(TcpStoreServer({.host = "0.0.0.0"}), "without a secret it listens only on loopback, not at 0.0.0.0:0");
   EXPECT_ERROR(TcpStoreServer({.host = "0.0.0.0"}), "set LOCKSTEP_SECRET");
   EXPECT_ERROR(TcpStore({.host = "192.0.2.1", .port = 29500}),
                "192.0.2.1:29500 is not loopback and there is no secret");

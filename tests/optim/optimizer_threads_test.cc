@@ -19,7 +19,7 @@ TEST(OptimizerThreads, OneThreadAtATime) {
   sum(net(x)).backward();
   sgd.map_gradients([&](const Tensor& g, const Parameter&) {
     std::thread([&] {
-      EXPECT_ERROR(sgd.step(), "step: the optimizer: another thread uses it at this moment");
+      EXPECT_ERROR(sgd.step(), "step: the optimizer: another thread is using it");
       EXPECT_ERROR(sgd.zero_grad(), "another thread uses it");
       EXPECT_ERROR(static_cast<void>(sgd.clip_grad_norm(1)), "another thread uses it");
     }).join();

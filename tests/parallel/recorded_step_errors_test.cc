@@ -96,9 +96,7 @@ TEST(RecordedStep, OneThreadAtATime) {
   const Tensor x = make_tensor({1, 2}, {2}, runtime.devices()[0]);
   RecordedStep* running = nullptr;
   RecordedStep step([&](std::span<const Tensor> in) {
-    std::thread([&] {
-      EXPECT_ERROR(running->run({x}), "recorded step: another thread uses it at this moment");
-    }).join();
+    std::thread([&] { EXPECT_ERROR(running->run({x}), "recorded step: another thread is using it"); }).join();
     return std::vector{in[0] * 2};
   });
   running = &step;
