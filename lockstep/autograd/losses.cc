@@ -327,8 +327,10 @@ Tensor binary_cross_entropy(const Tensor& x, const Tensor& given_target, const P
   return reduced("binary_cross_entropy", with_weight("binary_cross_entropy", loss, options.weight), options.reduction);
 }
 
-Tensor gaussian_nll_loss(const Tensor& x, const Tensor& target, const Tensor& var,
+Tensor gaussian_nll_loss(const Tensor& x, const Tensor& given_target, const Tensor& given_var,
                          const GaussianNllLossOptions& options) {
+  const Tensor target = near_input("gaussian_nll_loss", x, given_target);
+  const Tensor var = near_input("gaussian_nll_loss", x, given_var);
   check_pair("gaussian_nll_loss", x, target);
   Shape one = x.shape();
   if (one.dim() > 0) one[-1] = 1;
@@ -370,7 +372,7 @@ Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const T
 
 Tensor margin_ranking_loss(const Tensor& x1, const Tensor& x2, const Tensor& given_target,
                            const MarginLossOptions& options) {
-  const Tensor target = as_numbers(x1, given_target);
+  const Tensor target = as_numbers(x1, near_input("margin_ranking_loss", x1, given_target));
   check_pair("margin_ranking_loss", x1, x2);
   check_pair("margin_ranking_loss", x1, target);
   const Tensor loss = at_least_0(options.margin - widened(target) * (widened(x1) - widened(x2)));
@@ -380,7 +382,7 @@ Tensor margin_ranking_loss(const Tensor& x1, const Tensor& x2, const Tensor& giv
 Tensor cosine_embedding_loss(const Tensor& x1, const Tensor& x2, const Tensor& given_target,
                              const MarginLossOptions& options) {
   check_vectors("cosine_embedding_loss", x1, x2);
-  const Tensor target = as_numbers(x1, given_target);
+  const Tensor target = as_numbers(x1, near_input("cosine_embedding_loss", x1, given_target));
   check_target("cosine_embedding_loss", x1, target);
   // As in PyTorch.
   constexpr double kEps = 1e-12;

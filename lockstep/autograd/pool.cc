@@ -8,6 +8,7 @@
 #include "lockstep/autograd/functions.h"
 #include "lockstep/autograd/lift.h"
 #include "lockstep/autograd/no_grad.h"
+#include "lockstep/autograd/saved_array.h"
 #include "lockstep/ops/copy.h"
 #include "lockstep/ops/pool.h"
 
@@ -70,7 +71,9 @@ Tensor max_pool_of_parts(const Tensor& x, const Pool2dOptions& options, std::vec
   const auto part = [&](const Arrays& in) -> Lifted {
     auto [y, where] = ops::max_pool2d(in[0], options);
     if (places) places->push_back(where);
-    return {y, [where = where, shape = in[0].shape(), options](const PartPass&, const Array& dy) -> Arrays {
+    // A program may write the indices that max_pool2d_with_indices() returns.
+    return {y, [saved = SavedArray(where), shape = in[0].shape(), options](const PartPass&, const Array& dy) -> Arrays {
+              const Array where = saved.get("max pool");
               return {ops::pool2d_backward("max pool backward", dy, shape,
                                            kernels::MaxPoolBackward{options, {}, where.view()}, {where})};
             }};
@@ -133,7 +136,10 @@ Tensor lp_pool2d(const Tensor& x, double norm_type, const Pool2dOptions& options
         options.padding[1]);
   const auto part = [&](const Arrays& in) -> Lifted {
     const Array y = ops::pool2d("lp_pool2d", in[0], kernels::LpPool{options, norm_type});
-    return {y, [x = in[0], y, norm_type, options](const PartPass&, const Array& dy) -> Arrays {
+    return {y,
+            [saved_x = SavedArray(in[0]), saved_y = SavedArray(y), norm_type, options](const PartPass&,
+                                                                                       const Array& dy) -> Arrays {
+              const Array x = saved_x.get("lp_pool2d"), y = saved_y.get("lp_pool2d");
               return {ops::pool2d_backward("lp_pool2d backward", dy, x.shape(),
                                            kernels::LpPoolBackward{options, norm_type, x.view(), y.view()}, {x, y})};
             }};

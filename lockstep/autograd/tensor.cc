@@ -310,7 +310,7 @@ const Tensor& Tensor::add_(const Tensor& b) const {
 }
 const Tensor& Tensor::add_(const Scalar& b) const {
   check_in_place("add_");
-  copy_from(*this + b);
+  copy_from(kept_type(*this, *this + b));
   return *this;
 }
 const Tensor& Tensor::sub_(const Tensor& b) const {
@@ -320,7 +320,7 @@ const Tensor& Tensor::sub_(const Tensor& b) const {
 }
 const Tensor& Tensor::sub_(const Scalar& b) const {
   check_in_place("sub_");
-  copy_from(*this - b);
+  copy_from(kept_type(*this, *this - b));
   return *this;
 }
 const Tensor& Tensor::mul_(const Tensor& b) const {
@@ -330,7 +330,7 @@ const Tensor& Tensor::mul_(const Tensor& b) const {
 }
 const Tensor& Tensor::mul_(const Scalar& b) const {
   check_in_place("mul_");
-  copy_from(*this * b);
+  copy_from(kept_type(*this, *this * b));
   return *this;
 }
 const Tensor& Tensor::div_(const Tensor& b) const {

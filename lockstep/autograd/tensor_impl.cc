@@ -5,6 +5,7 @@
 #include "lockstep/autograd/node.h"
 #include "lockstep/autograd/placement.h"
 #include "lockstep/ops/copy.h"
+#include "lockstep/runtime/runtime.h"
 
 namespace lockstep {
 

@@ -43,6 +43,15 @@ constexpr std::pair<std::string_view, int> kAdded[] = {{"data", 2},
                                                        {"random_seed", 4}};
 
 nlohmann::ordered_json to_json(const TrainingPosition& p) {
+  const std::pair<const char*, double> numbers[] = {
+      {"loss_sum", p.loss_sum},
+      {"seconds", p.seconds},
+      {"learning_rate", p.learning_rate.value_or(0)},
+      {"loss_scaler.scale", p.loss_scaler.value_or(LossScalerState{}).scale}};
+  for (const auto& [name, value] : numbers) {
+    check(std::isfinite(value), "checkpoint: {} is {}, expected a finite number: no checkpoint could hold it", name,
+          value);
+  }
   nlohmann::ordered_json j = {{"step", p.step},
                               {"epoch", p.epoch},
                               {"batch", p.batch},

@@ -7,6 +7,7 @@
 #include <optional>
 #include <set>
 
+#include "lockstep/autograd/host_bytes.h"
 #include "lockstep/autograd/tensor_impl.h"
 #include "lockstep/base/file.h"
 #include "lockstep/base/sha256.h"
@@ -28,7 +29,7 @@ enum class Infinity { refused, allowed };
 // larger. One pass without branches, so that the compiler vectorizes it.
 template <typename Word>
 bool all_sound(const Tensor& t, Word infinity, Infinity rule) {
-  const auto* words = static_cast<const Word*>(t->view().data);
+  const auto* words = reinterpret_cast<const Word*>(host_bytes("weights", t).data());
   const auto magnitude = static_cast<Word>(static_cast<Word>(~Word{0}) >> 1);
   const auto largest = static_cast<Word>(rule == Infinity::allowed ? infinity : infinity - 1);
   Word bad = 0;
@@ -90,9 +91,7 @@ StateDict sound_state_dict(const Module& module, std::string_view what) {
 std::vector<TensorBytes> as_bytes(const StateDict& state) {
   std::vector<TensorBytes> all;
   for (const auto& [name, t] : state) {
-    check(t.device().is_host() && t.layout() == Layout::plain, "weights: {} is {}, expected plain host memory", name,
-          t);
-    all.push_back({name, t.dtype(), t.shape(), {static_cast<const std::byte*>(t->view().data), t->view().bytes()}});
+    all.push_back({name, t.dtype(), t.shape(), host_bytes("weights: " + name, t)});
   }
   return all;
 }

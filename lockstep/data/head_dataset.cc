@@ -8,8 +8,10 @@
 namespace lockstep {
 
 HeadDataset::HeadDataset(std::shared_ptr<const Dataset> inner, std::int64_t count)
-    : inner_(std::move(inner)), count_(std::min(count, inner_->size())) {
+    : inner_(std::move(inner)), count_(count) {
+  check(inner_ != nullptr, "head dataset: no data set");
   check(count >= 0, "head dataset: {} examples, expected at least 0", count);
+  count_ = std::min(count, inner_->size());
 }
 
 }  // namespace lockstep

@@ -64,6 +64,8 @@ WeightedRandomSampler::WeightedRandomSampler(std::vector<double> weights, std::i
           weights_[i], i);
     usable += weights_[i] > 0;
   }
+  const double sum = std::accumulate(weights_.begin(), weights_.end(), 0.0);
+  check(std::isfinite(sum), "weighted random sampler: the weights add up to {}, expected a finite sum", sum);
   check(samples == 0 || usable > 0, "weighted random sampler: no weight is above 0");
   check(options.replacement || samples <= usable,
         "weighted random sampler: {} draws without replacement from {} examples of a weight above 0", samples, usable);

@@ -1,5 +1,6 @@
 #include "lockstep/data/tensor_dataset.h"
 
+#include "lockstep/autograd/host_bytes.h"
 #include "lockstep/autograd/tensor_impl.h"
 #include "lockstep/data/history.h"
 
@@ -45,7 +46,7 @@ Example TensorDataset::batch(std::span<const std::int64_t> indices, std::span<co
     shape[0] = static_cast<std::int64_t>(indices.size());
     Tensor all = Tensor::host(shape, t.dtype());
     auto* row_of_all = static_cast<std::byte*>(all->view().data);
-    const auto* rows = static_cast<const std::byte*>(t->view().data);
+    const std::byte* rows = host_bytes("tensor dataset", t).data();
     std::size_t row = t->view().bytes() / static_cast<std::size_t>(std::max<std::int64_t>(size(), 1));
     for (std::size_t i = 0; i < indices.size(); ++i) {
       check_row(indices[i], size());

@@ -56,6 +56,8 @@ std::vector<std::int64_t> LanguageModel::generate(std::vector<std::int64_t> ids,
     }
     const auto last = std::span<const std::int64_t>(ids).last(static_cast<std::size_t>(length));
     std::vector<float> logits = (*this)(Tensor::from(last, {1, length})).select(1, length - 1).to_vector<float>();
+    check(std::ranges::none_of(logits, [](float x) { return std::isnan(x); }),
+          "generate: the logits of token {} have nan, expected numbers", ids.size());
     keep_largest(logits, options.top_k);
     const double random = options.seed ? random_uniform(key, i) : double{draws[i]};
     ids.push_back(draw_token(logits, options.temperature, random));

@@ -154,21 +154,26 @@ std::vector<const Tensor*> WeightAverage::match(const StateDict& state) const {
 void WeightAverage::check_state_dict(const StateDict& state) const { match(state); }
 
 void WeightAverage::load_state_dict(const StateDict& state) {
+  for (const Entry& e : entries_) e.parameter.place();
   const std::vector<const Tensor*> values = match(state);
   if (values.empty()) {
     for (Entry& e : entries_) e.averages.clear();
     return;
   }
+  for (const Entry& e : entries_) {
+    check(e.parameter.shape_known(), "weight average: the shape of {} is not known yet; run the model once", e.name);
+  }
+  // All or none, because an allocation may fail.
+  std::vector<std::vector<Array>> loaded(entries_.size());
   for (std::size_t i = 0; i < entries_.size(); ++i) {
-    Entry& e = entries_[i];
+    const Parameter& parameter = entries_[i].parameter;
     ops::ShardScope lane(static_cast<int>(i));
-    e.averages.clear();
-    for (Device device : e.parameter.devices()) {
-      Array average = copy_of(e.parameter.data(device)->array());
-      ops::copy_((*values[i])->array(), average);
-      e.averages.push_back(std::move(average));
+    for (Device device : parameter.devices()) {
+      loaded[i].push_back(copy_of(parameter.data(device)->array()));
+      ops::copy_((*values[i])->array(), loaded[i].back());
     }
   }
+  for (std::size_t i = 0; i < entries_.size(); ++i) entries_[i].averages = std::move(loaded[i]);
 }
 
 }  // namespace lockstep

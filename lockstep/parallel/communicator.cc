@@ -142,8 +142,10 @@ Communicator::~Communicator() {
   if (!lanes_[0] && !lanes_[1]) return;
   try {
     engine_->wait_all();
+  } catch (const TaskError& error) {
+    // Nobody has read it: the next wait reports it.
+    engine_->report_again(std::make_shared<const Failure>(error.failure()));
   } catch (const Error&) {
-    // A failed task's error surfaces where its data is needed.
   }
 }
 

@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <mutex>
 
+#include "lockstep/base/warning.h"
+#include "lockstep/engine/failure.h"
 #include "lockstep/launch/launch_environment.h"
+#include "lockstep/net/comm_error.h"
 #include "lockstep/parallel/living_jobs.h"
 #include "lockstep/runtime/device_state.h"
 
@@ -35,7 +38,7 @@ RuntimeOptions with_devices(RuntimeOptions options, const std::string& list) {
   const bool named =
       options.devices.given() || options.cpu_devices != 1 || !options.cuda.empty() || options.cuda_logical > 0;
   if (named) return options;
-  if (list.empty()) options.devices = "auto";
+  if (list.empty() || list == "cuda") options.devices = "auto";
   if (list.find(':') != std::string::npos) options.devices = list;
   return options;
 }
@@ -100,6 +103,26 @@ std::shared_ptr<Communicator> job_of(const std::vector<Device>& devices, std::st
   return found;
 }
 
+namespace {
+
+// Only this rank knows a failure of its own that nothing has read. Of a lost rank, other ranks report.
+void report_dropped(const TaskError& error) noexcept {
+  try {
+    if (error.cause()) std::rethrow_exception(error.cause());
+  } catch (const CommError&) {
+    return;
+  } catch (...) {
+  }
+  try {
+    warn("failure at the end of a job", fmt::format("{}: nothing has read what it computes; call Job::close() to get "
+                                                    "the error",
+                                                    error.what()));
+  } catch (...) {
+  }
+}
+
+}  // namespace
+
 void Job::close() {
   if (!group_) return;
   living_.reset();
@@ -117,6 +140,8 @@ Job::~Job() {
     } else {
       close();
     }
+  } catch (const TaskError& error) {
+    report_dropped(error);
   } catch (const std::exception&) {
     // The group ends in any case. Other ranks report their own errors.
   }

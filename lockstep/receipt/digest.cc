@@ -6,6 +6,7 @@
 #include <future>
 #include <vector>
 
+#include "lockstep/autograd/host_bytes.h"
 #include "lockstep/autograd/tensor_impl.h"
 #include "lockstep/base/error.h"
 #include "lockstep/device/topology.h"
@@ -27,12 +28,11 @@ void add_text(Sha256& hash, std::string_view text) {
 }
 
 void add_tensor(Sha256& hash, const Tensor& tensor) {
-  check(tensor.device().is_host() && tensor.layout() == Layout::plain, "receipt: {}, expected plain host memory",
-        tensor.describe());
+  const std::span<const std::byte> bytes = host_bytes("receipt", tensor);
   add_text(hash, name(tensor.dtype()));
   add_number(hash, static_cast<std::uint64_t>(tensor.dim()));
   for (const std::int64_t extent : tensor.shape()) add_number(hash, static_cast<std::uint64_t>(extent));
-  hash.update({static_cast<const std::byte*>(tensor->view().data), tensor->view().bytes()});
+  hash.update(bytes);
 }
 
 Digest file_digest(const std::filesystem::path& file) {

@@ -36,13 +36,17 @@ class TrainingState {
  public:
   TrainingState(Module& module, Optimizer& optimizer)
       : module_(module), optimizer_(optimizer), weights_(state_dict(module)), moments_(optimizer.state_dict()),
-        random_(state_of(module.devices().at(0), "find_learning_rate").random()), position_(random_->position()),
-        training_(module.training()) {}
+        random_(state_of(module.devices().at(0), "find_learning_rate").random()), position_(random_->position()) {
+    for (const auto& [name, m] : module.named_modules()) modes_.emplace_back(m, m->training());
+  }
   void restore() {
     load_state_dict(module_, weights_);
     optimizer_.load_state_dict(moments_);
     random_->set_position(position_);
-    training_ ? module_.train() : module_.eval();
+    // A module's mode is that of its children, too, which come later: a frozen batch norm may be in evaluation mode.
+    for (const auto& [module, training] : modes_) {
+      if (module->training() != training) training ? module->train() : module->eval();
+    }
   }
 
  private:
@@ -51,7 +55,7 @@ class TrainingState {
   StateDict weights_, moments_;
   std::shared_ptr<RandomState> random_;
   RandomState::Position position_;
-  bool training_;
+  std::vector<std::pair<Module*, bool>> modes_;
 };
 
 double steepest(const LearningRateCurve& curve, std::int64_t steps) {

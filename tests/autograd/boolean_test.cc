@@ -83,6 +83,15 @@ TEST_P(BooleanTest, BytesAreNumbersAndBits) {
   EXPECT_ERROR(bytes({1}) & Tensor::from({0.5F}, {1}).to(device_), "bit_and: inputs are f32, expected bool or whole");
 }
 
+// An operation in place keeps its type, also with a number.
+TEST_P(BooleanTest, InPlaceNumbersDoNotBecomeTruthValues) {
+  const Tensor x = truth({true, false}), n = whole({1});
+  EXPECT_ERROR(x.add_(2), "the result is i64, expected bool");
+  EXPECT_ERROR(x.mul_(3), "the result is i64, expected bool");
+  EXPECT_ERROR(n.sub_(0.5), "expected i64");
+  EXPECT_EQ(x.to_vector<bool>(), (std::vector<bool>{true, false}));
+}
+
 TEST_P(BooleanTest, BytesAreMasks) {
   const Tensor x = whole({1, 2, 3});
   EXPECT_EQ(values(masked_fill(x, bytes({0, 1, 7}), 9)), (Doubles{1, 9, 9}));

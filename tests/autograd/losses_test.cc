@@ -36,6 +36,26 @@ void expect_near(const Tensor& x, const Doubles& expected, double tolerance = 1e
   for (std::size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], expected[i], tolerance) << i;
 }
 
+// Targets may be in host memory, as the input of a model may.
+TEST_F(LossesTest, TargetsOfTheHost) {
+  const Tensor x = tensor({0.5, -1, 2, 1}, {2, 2}), y = tensor({1, 1, -1, 0.5}, {2, 2});
+  const Tensor signs = Tensor::from({1.0F, -1.0F, 1.0F, 1.0F}, {2, 2}), rows = Tensor::from({1.0F, -1.0F}, {2});
+  EXPECT_EQ(margin_ranking_loss(x, y, signs).item(), margin_ranking_loss(x, y, signs.to(device_)).item());
+  EXPECT_EQ(cosine_embedding_loss(x, y, rows).item(), cosine_embedding_loss(x, y, rows.to(device_)).item());
+  const Tensor var = Tensor::from({1.0F, 2.0F, 3.0F, 4.0F}, {2, 2});
+  EXPECT_EQ(gaussian_nll_loss(x, signs, var).item(), gaussian_nll_loss(x, signs.to(device_), var.to(device_)).item());
+}
+
+// A window of zeros has no gradient, also where the slope of the power is infinite.
+TEST_F(LossesTest, NormsOfZeros) {
+  for (const double power : {0.5, 1.0, 2.0}) {
+    const Tensor x = tensor({0, 0, 0, 0, 1, 2, 0, 3}, {1, 1, 2, 4}).set_requires_grad(true);
+    sum(lp_pool2d(x, power, {.kernel_size = {1, 2}, .stride = {1, 2}})).backward();
+    const Doubles found = values(x.grad());
+    EXPECT_EQ(Doubles(found.begin(), found.begin() + 4), Doubles(4, 0)) << power;
+  }
+}
+
 TEST_F(LossesTest, Distances) {
   const Tensor x = tensor({0, 1, 2, 7}, {4}), t = tensor({0, 0.5, 4, 4}, {4});
   expect_near(mse_loss(x, t, {kNone}), {0, 0.25, 4, 9});

@@ -118,6 +118,10 @@ TEST(TrainingCheckpoint, OneThatIsNotFiniteIsNotWritten) {
   ruined[4] = NAN;
   job.net.weight.set_data(Tensor::from(ruined, {2, 3}));
   EXPECT_ERROR(job.save(folder.path(), 2), "checkpoint: step 2: weight holds nan at element 4");
+  job.net.weight.set_data(weight);
+  EXPECT_ERROR(save_checkpoint(folder.path(), job.net, Sgd(job.net.parameters(), {.lr = 0.1}),
+                               {.step = 2, .loss_sum = NAN}, kRecipe),
+               "checkpoint: loss_sum is nan, expected a finite number");
   EXPECT_EQ(folder.entries(), 1);
   EXPECT_EQ(Job().load(folder.path()).position.step, 1);
 }

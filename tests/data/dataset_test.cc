@@ -7,12 +7,14 @@
 #include <vector>
 
 #include "lockstep/autograd/functions.h"
+#include "lockstep/autograd/no_grad.h"
 #include "lockstep/data/data_loader.h"
 #include "lockstep/data/fashion_mnist.h"
 #include "lockstep/data/head_dataset.h"
 #include "lockstep/data/map_dataset.h"
 #include "lockstep/data/random_dataset.h"
 #include "lockstep/data/tensor_dataset.h"
+#include "lockstep/runtime/runtime.h"
 #include "tests/expect_error.h"
 
 namespace lockstep {
@@ -46,6 +48,17 @@ TEST(TensorDataset, GivesRows) {
   EXPECT_EQ(batch[0].shape(), (Shape{3, 2}));
   EXPECT_EQ(batch[0].to_vector<float>(), (Floats{20, 21, 0, 1, 20, 21}));
   EXPECT_EQ(batch[1].to_vector<std::int64_t>(), (Indices{7, 5, 7}));
+}
+
+// A copy to the host that is still in flight.
+TEST(TensorDataset, WaitsForItsTensors) {
+  Runtime runtime({.cpu_devices = 1});
+  const NoGradGuard no_grad;
+  const Tensor ones = full({700, 700}, 1, {.device = runtime.devices()[0]});
+  const TensorDataset data({matmul(matmul(ones, ones), ones).to(kHost, {.non_blocking = true})});
+  const std::int64_t last = 699;
+  const RandomKey key{};
+  EXPECT_EQ(data.batch({&last, 1}, {&key, 1}).at(0).to_vector<float>(), std::vector<float>(700, 490000));
 }
 
 TEST(TensorDataset, RefusesWhatDoesNotFit) {
@@ -98,6 +111,7 @@ TEST(HeadDataset, HasTheFirstExamplesOnly) {
   EXPECT_EQ(batch_of(two, {1, 0})[1].to_vector<std::int64_t>(), (Indices{6, 5}));
   EXPECT_EQ(HeadDataset(letters(), 99).size(), 3);
   EXPECT_EQ(HeadDataset(letters(), 0).size(), 0);
+  EXPECT_ERROR(HeadDataset(std::shared_ptr<const Dataset>(), 1), "head dataset: no data set");
   EXPECT_ERROR(HeadDataset(letters(), -1), "-1 examples");
 }
 

@@ -164,6 +164,10 @@ TEST(DistributedSampler, RefusesRanksThatAreNotThere) {
                "pad and drop_last are both set, expected at most one");
 }
 
+TEST(WeightedRandomSampler, WeightsHaveAFiniteSum) {
+  EXPECT_ERROR(WeightedRandomSampler({1e308, 1e308}, 1), "the weights add up to inf, expected a finite sum");
+}
+
 TEST(WeightedRandomSampler, DrawsInProportion) {
   const WeightedRandomSampler sampler({1, 0, 3}, 4000, {.seed = 7});
   const Order drawn = sampler.order(0);

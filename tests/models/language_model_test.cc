@@ -90,6 +90,8 @@ TEST_F(Generate, ErrorsNameWhatWasFound) {
   EXPECT_ERROR(model.generate({0}, {.context = -1}), "generate: context is -1, expected at least 0");
   model.logits.set_data(full({4}, -std::numeric_limits<double>::infinity()));
   EXPECT_ERROR(model.generate({0}), "generate: the largest logit is -inf, expected a finite number");
+  model.logits.set_data(tensor({0.0, 1.0, static_cast<double>(NAN), 2.0}));
+  EXPECT_ERROR(model.generate({0}), "generate: the logits of token 1 have nan, expected numbers");
 }
 
 // The likeliest token of each position, as a loop finds it.

@@ -146,5 +146,27 @@ TEST(WeightAverage, GoesOnFromItsState) {
   EXPECT_ERROR(WeightAverage(n.net, 1), "decay 1, expected at least 0 and below 1");
 }
 
+// A loaded state would be lost, and the next update would begin anew.
+TEST(WeightAverage, GoesOnInAModelThatHasNotRun) {
+  Net n;
+  WeightAverage average(n.net, 0.5);
+  n.set({1, 2, 3});
+  average.update();
+  const StateDict state = average.state_dict();
+  Linear fresh({.in_features = 3, .out_features = 1, .bias = false});
+  WeightAverage other(fresh, 0.5);
+  other.load_state_dict(state);
+  ASSERT_EQ(other.state_dict().size(), 1U);
+  EXPECT_EQ(other.state_dict().at(0).second.to_vector<float>(), (std::vector<float>{1, 2, 3}));
+  // Without its first batch, a layer has no shape yet.
+  Sequential lazy;
+  lazy.append<Linear>(LinearOptions{.in_features = 3, .out_features = 1, .bias = false});
+  lazy.append<Linear>(LinearOptions{.out_features = 1, .bias = false});
+  WeightAverage half(lazy, 0.5);
+  EXPECT_ERROR(half.load_state_dict({{"0.weight", Tensor::host({1, 3})}, {"1.weight", Tensor::host({1, 1})}}),
+               "weight average: the shape of 1.weight is not known yet; run the model once");
+  EXPECT_TRUE(half.state_dict().empty());
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "lockstep/nn/batch_norm.h"
 #include "lockstep/nn/state_dict.h"
 #include "lockstep/optim/sgd.h"
 #include "tests/expect_error.h"
@@ -70,6 +71,22 @@ TEST(LearningRateFinder, SuggestsOneRateOnAnyDevicesAndChangesNothing) {
   const FoundRate without = find(1, false);
   EXPECT_EQ(one.weights, without.weights);
   EXPECT_EQ(learning_rate_panel(one.curve).curves.at(0).points.size(), one.curve.points.size());
+}
+
+TEST(LearningRateFinder, LeavesTheModeOfEachModule) {
+  Runtime runtime({.cpu_devices = 1});
+  Sequential net;
+  net.append<Flatten>().append<Linear>(LinearOptions{.out_features = 5});
+  const auto frozen = std::make_shared<BatchNorm1d>();
+  frozen->eval();
+  net.append(frozen);
+  net.append<Linear>(LinearOptions{.out_features = 5});
+  net.initialize(Xavier{}, runtime.devices());
+  Sgd sgd(net.parameters(), {.lr = 0.05});
+  find_learning_rate(net, sgd, bright_pictures(), {.devices = runtime.devices(), .batch_size = 16},
+                     {.first = 1e-4, .last = 1, .steps = 20});
+  EXPECT_TRUE(net.training());
+  EXPECT_FALSE(frozen->training());
 }
 
 // All ranks see the same loss, and go on after it.

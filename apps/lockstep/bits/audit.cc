@@ -42,7 +42,8 @@ AuditOptions chosen(const AuditCommand& o, const Receipt& receipt) {
   } catch (const Error&) {
     throw UsageError(fmt::format("--steps {}: expected a number of steps, FIRST:LAST, or all", o.steps));
   }
-  if (audit.range && (audit.range->first > audit.range->second || audit.range->second > receipt.steps())) {
+  if (audit.range && (audit.range->first <= receipt.head().start_step || audit.range->first > audit.range->second ||
+                      audit.range->second > receipt.steps())) {
     throw UsageError(fmt::format("--steps {}: the receipt has the steps {} to {}", o.steps,
                                  receipt.head().start_step + 1, receipt.steps()));
   }

@@ -213,7 +213,7 @@ class Bisection {
       const std::vector<std::string> what = differences(first, event);
       if (what.empty()) continue;
       found.difference = StepDifference{.trainer = trainer, .step = step, .what = what, .states = {first["state"], {}}};
-      if (source.run == "B") found.difference->states[1] = event["state"];
+      if (source.run == "B" && source.rank == 0) found.difference->states[1] = event["state"];
     }
     return !found.difference;
   }

@@ -102,7 +102,11 @@ void lp_backward(KernelContext& ctx, const kernels::LpPoolBackward& call) {
           return norm == 0 ? C(0) : slope;
         };
       },
-      [=, x = call.x.as<T>()](std::int64_t i, C sum) { return sum * Math<C>::pow(static_cast<C>(x[i]), power - 1); });
+      // Windows of zeros have no gradient. The slope of a power below 1 is infinite there.
+      [=, x = call.x.as<T>()](std::int64_t i, C sum) {
+        const auto number = static_cast<C>(x[i]);
+        return sum == 0 && number == 0 ? C(0) : sum * Math<C>::pow(number, power - 1);
+      });
 }
 
 // Calls f(plane) for all planes, in chunks that move about as much data as those of for_lanes.

@@ -248,7 +248,11 @@ __global__ void lp_backward_kernel(Images from, Images to, Window window, double
   const auto v = load<kWidth>(x + std::int64_t{i} * kWidth, aligned);
   Vector<T, kWidth> out;
 #pragma unroll
-  for (int k = 0; k < kWidth; ++k) out.at[k] = convert<T>(sum[k] * std::pow(C(widened(v.at[k])), power - 1));
+  for (int k = 0; k < kWidth; ++k) {
+    // Windows of zeros have no gradient. The slope of a power below 1 is infinite there.
+    const C number = widened(v.at[k]);
+    out.at[k] = sum[k] == 0 && number == 0 ? convert<T>(C(0)) : convert<T>(sum[k] * std::pow(number, power - 1));
+  }
   store(dx + std::int64_t{i} * kWidth, out, aligned);
 }
 

@@ -181,6 +181,7 @@ class ZipReader {
     std::string out(size, '\0');
     z_stream_s stream{};
     check(inflateInit2(&stream, -MAX_WBITS) == Z_OK, "{}: cannot start zlib", where);
+    const std::unique_ptr<z_stream_s, int (*)(z_stream_s*)> ends(&stream, inflateEnd);
     std::vector<std::byte> input(std::min<std::uint64_t>(packed, 1 << 20));
     std::size_t written = 0;
     int result = Z_OK;
@@ -209,7 +210,6 @@ class ZipReader {
         if (stream.avail_in == 0 && stream.avail_out > 0) break;
       }
     }
-    inflateEnd(&stream);
     check(result == Z_STREAM_END && written == out.size(), "{}: damaged: {} of {} bytes unpack", where, written,
           out.size());
     return out;
